@@ -1,0 +1,278 @@
+//! What people can ask `lab` for.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Result, bail};
+use clap::{Args, Parser, Subcommand};
+
+use evenkeel_lab::machine::{self, ENTER, INIT};
+use evenkeel_lab::parts::etcd::Version;
+use evenkeel_lab::parts::images;
+use evenkeel_lab::preflight::preflight;
+use evenkeel_lab::progress::Stage;
+use evenkeel_lab::up::{self, Wanted};
+use evenkeel_lab::{Lab, LabName, down, status};
+
+/// A real Kubernetes on this machine, and its faults.
+#[derive(Parser)]
+#[command(name = "lab", version, max_term_width = 110)]
+struct Cli {
+    /// The lab's name; labs of different names do not touch each other
+    #[arg(long, global = true, env = "LAB", default_value = "dev")]
+    name: LabName,
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Subcommand)]
+enum Verb {
+    /// Bring the lab up, from whatever state it is in
+    Up {
+        /// How many nodes it has
+        #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u8).range(1..=20))]
+        nodes: u8,
+        /// Put links to lab, kubectl and etcdctl into this directory
+        #[arg(long, value_name = "DIR")]
+        links: Option<PathBuf>,
+    },
+    /// Take the lab down and leave nothing behind
+    Down,
+    /// Tell what runs and what is wrong; fails when something is
+    Status,
+    /// List the labs on this machine
+    List,
+    /// Print the path of the lab's kubeconfig
+    Kubeconfig,
+    /// Find out whether a lab can run here, by trying
+    Preflight,
+    /// Make etcd images and load them into every node
+    Etcd {
+        /// Versions, such as 3.5.35
+        #[arg(required = true)]
+        versions: Vec<Version>,
+    },
+    /// Do something to a node
+    #[command(subcommand)]
+    Node(NodeVerb),
+    /// Do something to a pod
+    #[command(subcommand)]
+    Pod(PodVerb),
+    /// Do something to a pod's volume
+    #[command(subcommand)]
+    Volume(VolumeVerb),
+    /// Stop or start the API server
+    #[command(subcommand)]
+    Api(ApiVerb),
+    /// Cut everything's power at once, and bring it back
+    PowerCycle,
+    #[command(name = ENTER, hide = true)]
+    Enter { blueprint: PathBuf },
+    #[command(name = INIT, hide = true)]
+    Init { blueprint: PathBuf },
+}
+
+#[derive(Subcommand)]
+enum NodeVerb {
+    /// Add a node
+    Add,
+    /// Remove a node for good, with its disks
+    Delete { node: String },
+    /// Cut its power: its containers die with it
+    Off { node: String },
+    /// Power it on and wait until it is Ready
+    On { node: String },
+    /// Stop everything on it where it is
+    Freeze { node: String },
+    /// Let everything on it go on
+    Thaw { node: String },
+    /// Pull its network cable
+    Cut { node: String },
+    /// Put its network cable back
+    Mend { node: String },
+}
+
+#[derive(Args)]
+struct Pod {
+    /// The pod, as NAMESPACE/NAME or NAME (in the namespace `default`)
+    pod: String,
+}
+
+#[derive(Args)]
+struct Process {
+    #[command(flatten)]
+    pod: Pod,
+    /// The container; the first if not given
+    #[arg(long)]
+    container: Option<String>,
+    /// Only processes of this name; all of the container's if not given
+    #[arg(long)]
+    process: Option<String>,
+}
+
+#[derive(Args)]
+struct Volume {
+    #[command(flatten)]
+    pod: Pod,
+    /// The claim, where the pod has several
+    #[arg(long)]
+    claim: Option<String>,
+}
+
+#[derive(Subcommand)]
+enum PodVerb {
+    /// Cut it off the network
+    Cut(Pod),
+    /// Put it back on the network
+    Mend(Pod),
+    /// Kill processes in it (SIGKILL)
+    Kill(Process),
+    /// Stop processes in it where they are
+    Freeze(Process),
+    /// Let stopped processes in it go on
+    Thaw(Process),
+}
+
+#[derive(Subcommand)]
+enum VolumeVerb {
+    /// Remove everything on it
+    Wipe(Volume),
+    /// Fill it to the last block
+    Fill(Volume),
+    /// Take away what filled it
+    Free(Volume),
+}
+
+#[derive(Subcommand)]
+enum ApiVerb {
+    /// Stop it until it is started again
+    Stop,
+    /// Start it again
+    Start,
+}
+
+impl Pod {
+    fn parts(&self) -> (&str, &str) {
+        self.pod.split_once('/').unwrap_or(("default", &self.pod))
+    }
+}
+
+pub(crate) fn run() -> Result<ExitCode> {
+    let Cli { name, verb } = Cli::parse();
+    match verb {
+        Verb::Up { nodes, links } => {
+            check()?;
+            let lab = up::up(&Wanted { name: &name, nodes, links: links.as_deref() })?;
+            eprintln!("  {}", up::how_to_use(&lab));
+        }
+        Verb::Down => {
+            down::down(&name)?;
+            eprintln!("✓ lab {name} is gone");
+        }
+        Verb::Status => return show_status(&name),
+        Verb::List => {
+            for lab in Lab::all()? {
+                println!("{}\t{}\t{} nodes", lab.name(), lab.addresses()?.all(), lab.nodes().len());
+            }
+        }
+        Verb::Kubeconfig => println!("{}", Lab::open(&name)?.kubeconfig().display()),
+        Verb::Preflight => check()?,
+        Verb::Etcd { versions } => load_etcd(&name, &versions)?,
+        Verb::Node(verb) => on_node(&name, &verb)?,
+        Verb::Pod(verb) => on_pod(&name, &verb)?,
+        Verb::Volume(verb) => on_volume(&name, &verb)?,
+        Verb::Api(ApiVerb::Stop) => Lab::open(&name)?.stop_api()?,
+        Verb::Api(ApiVerb::Start) => Lab::open(&name)?.start_api()?,
+        Verb::PowerCycle => Lab::open(&name)?.power_cycle()?,
+        Verb::Enter { blueprint } => machine::enter(&blueprint)?,
+        Verb::Init { blueprint } => machine::init(&blueprint)?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn check() -> Result<()> {
+    let refused: Vec<_> = preflight().into_iter().filter(|need| need.refused.is_some()).collect();
+    for need in &refused {
+        eprintln!("✗ {}: {} (needs {})", need.what, need.refused.as_deref().unwrap_or_default(), need.needs);
+    }
+    if refused.is_empty() {
+        return Ok(());
+    }
+    bail!("a lab cannot run here: {} of what it needs cannot be had", refused.len())
+}
+
+fn show_status(name: &LabName) -> Result<ExitCode> {
+    let status = status::status(&Lab::open(name)?)?;
+    for line in &status.lines {
+        println!("{line}");
+    }
+    for trouble in &status.troubles {
+        println!("✗ {trouble}");
+    }
+    if status.troubles.is_empty() {
+        println!("✓ all is well");
+        return Ok(ExitCode::SUCCESS);
+    }
+    Ok(ExitCode::FAILURE)
+}
+
+fn load_etcd(name: &LabName, versions: &[Version]) -> Result<()> {
+    let lab = Lab::open(name)?;
+    for version in versions {
+        let archive = images::etcd_image(*version)?;
+        let stage = Stage::begin(&format!("etcd {version} into the nodes"), "");
+        for node in lab.nodes() {
+            images::load(&lab, node, std::slice::from_ref(&archive))?;
+        }
+        stage.done();
+        eprintln!("  as {}", archive.names.join(", "));
+    }
+    Ok(())
+}
+
+fn on_node(name: &LabName, verb: &NodeVerb) -> Result<()> {
+    let lab = Lab::open(name)?;
+    match verb {
+        NodeVerb::Add => println!("{}", up::add_node(name)?.name),
+        NodeVerb::Delete { node } => up::delete_node(name, node)?,
+        NodeVerb::Off { node } => lab.power_off(node)?,
+        NodeVerb::On { node } => {
+            lab.power_on(node)?;
+            lab.wait_until_ready(node)?;
+        }
+        NodeVerb::Freeze { node } => lab.freeze(node)?,
+        NodeVerb::Thaw { node } => lab.thaw(node)?,
+        NodeVerb::Cut { node } => lab.cut(node)?,
+        NodeVerb::Mend { node } => lab.mend(node)?,
+    }
+    Ok(())
+}
+
+fn on_pod(name: &LabName, verb: &PodVerb) -> Result<()> {
+    let lab = Lab::open(name)?;
+    let pod = match verb {
+        PodVerb::Cut(pod) | PodVerb::Mend(pod) => pod,
+        PodVerb::Kill(process) | PodVerb::Freeze(process) | PodVerb::Thaw(process) => &process.pod,
+    };
+    let (namespace, pod) = pod.parts();
+    let faults = lab.pod(namespace, pod)?;
+    match verb {
+        PodVerb::Cut(_) => faults.cut(),
+        PodVerb::Mend(_) => faults.mend(),
+        PodVerb::Kill(p) => faults.kill(p.container.as_deref(), p.process.as_deref()),
+        PodVerb::Freeze(p) => faults.freeze(p.container.as_deref(), p.process.as_deref()),
+        PodVerb::Thaw(p) => faults.thaw(p.container.as_deref(), p.process.as_deref()),
+    }
+}
+
+fn on_volume(name: &LabName, verb: &VolumeVerb) -> Result<()> {
+    let lab = Lab::open(name)?;
+    let (VolumeVerb::Wipe(volume) | VolumeVerb::Fill(volume) | VolumeVerb::Free(volume)) = verb;
+    let (namespace, pod) = volume.pod.parts();
+    let (faults, claim) = (lab.pod(namespace, pod)?, volume.claim.as_deref());
+    match verb {
+        VolumeVerb::Wipe(_) => faults.wipe_volume(claim),
+        VolumeVerb::Fill(_) => faults.fill_volume(claim),
+        VolumeVerb::Free(_) => faults.free_volume(claim),
+    }
+}

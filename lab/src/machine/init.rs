@@ -1,0 +1,98 @@
+//! Process 1 of a machine: lays out what the machine sees of the file system, then keeps its services running.
+//!
+//! The host's files are all visible, but a node's `/run` and `/var` are its own, so that a kubelet and a containerd
+//! with their ordinary paths touch nothing of the host's.
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use nix::mount::{MsFlags, mount, umount};
+use nix::unistd::{sethostname, setsid};
+
+use super::{Blueprint, supervise};
+use crate::cgroup::{self, Layout};
+
+/// Settings of the kernel that a kubelet would write for the whole host. It finds them as it wants them, in files of
+/// the lab's own, and so leaves the real ones alone.
+const KUBELET_WANTS: [(&str, &str); 6] = [
+    ("vm/overcommit_memory", "1"),
+    ("vm/panic_on_oom", "0"),
+    ("kernel/panic", "10"),
+    ("kernel/panic_on_oops", "1"),
+    ("kernel/keys/root_maxkeys", "1000000"),
+    ("kernel/keys/root_maxbytes", "25000000"),
+];
+
+/// Is the init of the machine that the blueprint describes. Returns only when it cannot go on.
+pub fn init(path: &Path) -> Result<()> {
+    let blueprint = Blueprint::read(path)?;
+    let layout = Layout::here()?;
+    // A session of its own, so that no terminal's end reaches the machine.
+    setsid().context("cannot begin a session")?;
+    sethostname(&blueprint.machine).context("cannot set the host name")?;
+    lay_out(&blueprint, &layout)?;
+    supervise::run(&blueprint)
+}
+
+fn lay_out(blueprint: &Blueprint, layout: &Layout) -> Result<()> {
+    // Nothing mounted here may appear on the host.
+    remount("/", MsFlags::MS_REC | MsFlags::MS_PRIVATE)?;
+    let plain = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
+    mount(Some("proc"), "/proc", Some("proc"), plain, None::<&str>).context("cannot mount /proc")?;
+    cgroup::mount_inside(layout)?;
+    let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV;
+    mount(Some("tmpfs"), "/run", Some("tmpfs"), flags, Some("mode=755")).context("cannot mount /run")?;
+    fs::create_dir_all("/run/lock")?;
+    own_var(blueprint)?;
+    if !blueprint.is_control() {
+        own_settings(blueprint)?;
+    }
+    // From now on mounts are shared among the machine's own namespaces: a volume that the CSI driver mounts must be
+    // seen by containers.
+    remount("/", MsFlags::MS_REC | MsFlags::MS_SHARED)
+}
+
+/// Gives the machine a `/var` of its own, in which the lab's directory stays where it was.
+fn own_var(blueprint: &Blueprint) -> Result<()> {
+    let var = blueprint.machine_dir.join("var");
+    for dir in ["lib/kubelet", "lib/containerd", "lib/cni", "log", "tmp", "cache"] {
+        fs::create_dir_all(var.join(dir))?;
+    }
+    if !var.join("run").is_symlink() {
+        std::os::unix::fs::symlink("/run", var.join("run"))?;
+    }
+    let aside = Path::new("/run/lab");
+    fs::create_dir_all(aside)?;
+    bind(&blueprint.lab_dir, aside)?;
+    bind(&var, Path::new("/var"))?;
+    fs::create_dir_all(&blueprint.lab_dir)?;
+    bind(aside, &blueprint.lab_dir)?;
+    umount(aside).context("cannot unmount /run/lab")?;
+    fs::remove_dir(aside)?;
+    Ok(())
+}
+
+fn own_settings(blueprint: &Blueprint) -> Result<()> {
+    let dir = blueprint.machine_dir.join("settings");
+    fs::create_dir_all(&dir)?;
+    for (setting, value) in KUBELET_WANTS {
+        let real = Path::new("/proc/sys").join(setting);
+        if real.exists() {
+            let own = dir.join(setting.replace('/', "."));
+            fs::write(&own, format!("{value}\n"))?;
+            bind(&own, &real)?;
+        }
+    }
+    Ok(())
+}
+
+fn bind(from: &Path, to: &Path) -> Result<()> {
+    mount(Some(from), to, None::<&str>, MsFlags::MS_BIND | MsFlags::MS_REC, None::<&str>)
+        .with_context(|| format!("cannot bind {} to {}", from.display(), to.display()))
+}
+
+fn remount(path: &str, flags: MsFlags) -> Result<()> {
+    mount(None::<&str>, path, None::<&str>, flags, None::<&str>)
+        .with_context(|| format!("cannot change how mounts below {path} spread"))
+}

@@ -1,0 +1,141 @@
+//! The images a lab has: `pause` for every pod, `busybox` for tests, and etcd as upstream ships it: distroless, so no
+//! shell, with its programs in `/usr/local/bin`.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+
+use crate::cache::{self, Key};
+use crate::command::Cmd;
+use crate::node::PAUSE_IMAGE;
+use crate::parts::etcd::{self, PROGRAMS, Version};
+use crate::parts::image::Image;
+use crate::parts::{debian, kube};
+use crate::state::{Lab, Node};
+use crate::{machine::Machine, node};
+
+/// Bumped when images are made differently.
+const RECIPE: &str = "1";
+/// The image tests and the README's tour run: a shell, a web server and tools.
+pub const BUSYBOX_IMAGE: &str = "docker.io/library/busybox:1.37";
+
+/// An image on this machine, to be loaded into nodes.
+#[derive(Clone, Debug)]
+pub struct Archive {
+    /// The names it has.
+    pub names: Vec<String>,
+    /// The archive.
+    pub path: PathBuf,
+}
+
+/// The images every node has.
+pub fn basic() -> Result<Vec<Archive>> {
+    Ok(vec![pause()?, busybox()?, etcd_image(Version::DEFAULT)?])
+}
+
+/// The image of an etcd version, under the names by which people's clusters pull it.
+pub fn etcd_image(version: Version) -> Result<Archive> {
+    let names = vec![
+        format!("gcr.io/etcd-development/etcd:v{version}"),
+        format!("quay.io/coreos/etcd:v{version}"),
+        format!("registry.k8s.io/etcd:{version}-0"),
+    ];
+    let programs = etcd::get(version)?;
+    let key = Key::default().text(RECIPE).text(&programs.display().to_string()).text(&names.join(" "));
+    make(&format!("image-etcd-{version}"), key, names, |names, to| {
+        let mut image = Image::new(&["/usr/local/bin/etcd"], "/var/lib/etcd/");
+        image.ports(&["2379/tcp", "2380/tcp"]);
+        distroless(&mut image)?;
+        for dir in ["usr/", "usr/local/", "usr/local/bin/", "var/", "var/etcd/", "var/lib/", "var/lib/etcd/"] {
+            image.dir(dir, 0o755)?;
+        }
+        let mut libraries = Vec::new();
+        for program in PROGRAMS {
+            image.program(&format!("usr/local/bin/{program}"), &programs.join(program))?;
+            libraries.extend(etcd::libraries(&programs.join(program))?);
+        }
+        libraries.sort();
+        libraries.dedup();
+        for library in libraries {
+            let inside = library.display().to_string();
+            image.program(inside.trim_start_matches('/'), &library)?;
+        }
+        image.write(names, to)
+    })
+}
+
+fn busybox() -> Result<Archive> {
+    let program = debian::runtime()?.join("bin/busybox");
+    let program = if program.exists() { program } else { debian::runtime()?.join("usr/bin/busybox") };
+    let key = Key::default().text(RECIPE).text(&program.display().to_string());
+    make("image-busybox", key, vec![BUSYBOX_IMAGE.to_owned()], |names, to| {
+        let mut image = Image::new(&["sh"], "/");
+        distroless(&mut image)?;
+        image.dir("bin/", 0o755)?;
+        image.program("bin/busybox", &program)?;
+        for applet in Cmd::new(&program).arg("--list").run()?.lines().filter(|applet| *applet != "busybox") {
+            image.symlink(&format!("bin/{applet}"), "busybox")?;
+        }
+        image.write(names, to)
+    })
+}
+
+/// The genuine one, compiled from the source that Kubernetes' module carries.
+fn pause() -> Result<Archive> {
+    let key = Key::default().text(RECIPE).text(kube::VERSION).text(PAUSE_IMAGE);
+    make("image-pause", key, vec![PAUSE_IMAGE.to_owned()], |names, to| {
+        let source = kube::source("build/pause/linux/pause.c")?;
+        let program = to.with_extension("program");
+        Cmd::new("cc")
+            .args(["-Os", "-Wall", "-static", "-s"])
+            .arg(format!("-DVERSION={}", kube::VERSION))
+            .arg("-o")
+            .arg(&program)
+            .arg(source)
+            .run()?;
+        let mut image = Image::new(&[], "/");
+        image.entrypoint(&["/pause"]);
+        image.user("65535:65535");
+        image.program("pause", &program)?;
+        std::fs::remove_file(program)?;
+        image.write(names, to)
+    })
+}
+
+/// What a distroless image has beside its programs.
+fn distroless(image: &mut Image) -> Result<()> {
+    for dir in ["etc/", "home/", "root/"] {
+        image.dir(dir, 0o755)?;
+    }
+    image.dir("tmp/", 0o1777)?;
+    let passwd = "root:x:0:0:root:/root:/sbin/nologin\nnobody:x:65534:65534:nobody:/nonexistent:/sbin/nologin\n\
+                  nonroot:x:65532:65532:nonroot:/home/nonroot:/sbin/nologin\n";
+    image.text("etc/passwd", passwd)?;
+    image.text("etc/group", "root:x:0:\nnobody:x:65534:\nnonroot:x:65532:\n")?;
+    image.text("etc/nsswitch.conf", "hosts: files dns\n")
+}
+
+fn make(name: &str, key: Key, names: Vec<String>, write: impl FnOnce(&[String], &Path) -> Result<()>) -> Result<Archive> {
+    let dir = cache::get(name, key, |dir| write(&names, &dir.join("image.tar")))?;
+    Ok(Archive { names, path: dir.join("image.tar") })
+}
+
+/// Loads images into a node, those it lacks only: importing takes a second or two each.
+pub fn load(lab: &Lab, node: &Node, archives: &[Archive]) -> Result<()> {
+    let socket = Machine::of(lab, &node.name)?.path_inside(node::CONTAINERD_SOCKET)?;
+    let ctr = || {
+        Cmd::new(lab.programs().join("ctr")).arg("--address").arg(&socket).args(["--namespace", "k8s.io"])
+    };
+    let present = ctr().args(["images", "list", "-q"]).run()?;
+    for archive in archives {
+        if archive.names.iter().all(|name| present.lines().any(|line| line == name)) {
+            continue;
+        }
+        ctr()
+            .args(["images", "import", "--no-unpack=false"])
+            .arg(&archive.path)
+            .run()
+            .with_context(|| format!("cannot load {} into {}", archive.names.join(", "), node.name))?;
+    }
+    Ok(())
+}

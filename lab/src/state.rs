@@ -1,0 +1,257 @@
+//! What a lab is, on disk: its record (number and nodes) and where each of its files lies.
+//!
+//! `/var/lib/evenkeel/labs/<name>` holds everything a lab writes; removing it removes the lab. Programs are hard
+//! links or copies of what the cache holds, so that a lab runs on when the cache is cleaned.
+
+use std::fs::{self, File};
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use serde::{Deserialize, Serialize};
+
+use crate::addresses::{Addresses, LABS};
+use crate::command::Cmd;
+use crate::files;
+
+const HOME: &str = "/var/lib/evenkeel/labs";
+/// The name that the control plane's machine has beside the nodes.
+pub const CONTROL: &str = "control";
+
+/// The name of a lab: it becomes part of names of namespaces, cgroups and rules.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LabName(String);
+
+impl std::str::FromStr for LabName {
+    type Err = anyhow::Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let fits = (1..=24).contains(&text.len())
+            && text.starts_with(|c: char| c.is_ascii_lowercase())
+            && text.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-')
+            && !text.ends_with('-');
+        if !fits {
+            bail!("`{text}` cannot name a lab: use up to 24 of a-z, 0-9 and -, beginning with a letter");
+        }
+        Ok(Self(text.to_owned()))
+    }
+}
+
+impl std::fmt::Display for LabName {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// One node of the record. Its number gives its addresses and is never used again.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Node {
+    /// `node-1` and so on.
+    pub name: String,
+    /// What its addresses follow from.
+    pub number: u8,
+}
+
+/// What is written down about a lab.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Record {
+    /// What the lab's addresses follow from.
+    pub number: u8,
+    /// The number of the newest node that ever was.
+    pub last_node: u8,
+    /// The nodes that are.
+    pub nodes: Vec<Node>,
+}
+
+/// One lab on this machine.
+#[derive(Clone, Debug)]
+pub struct Lab {
+    name: LabName,
+    dir: PathBuf,
+    record: Record,
+}
+
+/// The lock of a lab, held while it is changed; closing the file gives it up.
+#[derive(Debug)]
+pub struct Held(#[expect(dead_code, reason = "held for its lock, never read")] File);
+
+impl Lab {
+    /// The lab of this name, if it was ever brought up and not taken down since.
+    pub fn find(name: &LabName) -> Result<Option<Self>> {
+        let dir = Path::new(HOME).join(&name.0);
+        let path = dir.join("lab.json");
+        let text = match fs::read_to_string(&path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(error).with_context(|| format!("cannot read {}", path.display())),
+        };
+        let record = serde_json::from_str(&text).with_context(|| {
+            format!("{} is damaged; `lab down --name {name}` removes what is left of that lab", path.display())
+        })?;
+        Ok(Some(Self { name: name.clone(), dir, record }))
+    }
+
+    /// The lab of this name, which must exist.
+    pub fn open(name: &LabName) -> Result<Self> {
+        Self::find(name)?.with_context(|| format!("there is no lab `{name}` here; `lab up --name {name}` makes it"))
+    }
+
+    /// The lab of this name; where there is none, one is recorded under a number that no other lab and no route of
+    /// this machine uses.
+    pub fn find_or_create(name: &LabName) -> Result<Self> {
+        fs::create_dir_all(HOME).with_context(|| format!("cannot make {HOME}"))?;
+        let _one_at_a_time = lock(&Path::new(HOME).join(".numbers.lock"))?;
+        if let Some(lab) = Self::find(name)? {
+            return Ok(lab);
+        }
+        let taken: Vec<u8> = Self::all()?.iter().map(|lab| lab.record.number).collect();
+        let routes = Cmd::new("ip").args(["-4", "route", "show", "table", "all"]).run()?;
+        let number = (0..LABS)
+            .find(|n| !taken.contains(n) && !routes.contains(&format!("10.{}.", 200 + u16::from(*n))))
+            .with_context(|| format!("all {LABS} address ranges for labs are in use; take one down (`lab list`)"))?;
+        let dir = Path::new(HOME).join(&name.0);
+        let lab = Self { name: name.clone(), dir, record: Record { number, last_node: 0, nodes: Vec::new() } };
+        fs::create_dir_all(&lab.dir)?;
+        lab.save()?;
+        Ok(lab)
+    }
+
+    /// All labs recorded on this machine. One whose record is damaged is passed over: it cannot be used anyway.
+    pub fn all() -> Result<Vec<Self>> {
+        let mut labs = Vec::new();
+        let entries = match fs::read_dir(HOME) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(labs),
+            Err(error) => return Err(error).with_context(|| format!("cannot list {HOME}")),
+        };
+        for entry in entries {
+            let name = entry?.file_name().to_string_lossy().into_owned();
+            if let Some(lab) = name.parse().ok().and_then(|name| Self::find(&name).ok().flatten()) {
+                labs.push(lab);
+            }
+        }
+        labs.sort_by(|a, b| a.name.0.cmp(&b.name.0));
+        Ok(labs)
+    }
+
+    /// Holds the lab for changes; waits for whoever holds it now.
+    pub fn hold(name: &LabName) -> Result<Held> {
+        fs::create_dir_all(HOME).with_context(|| format!("cannot make {HOME}"))?;
+        lock(&Path::new(HOME).join(format!(".{name}.lock")))
+    }
+
+    /// Where the labs' files are, whether or not the lab's record can be read.
+    pub fn dir_of(name: &LabName) -> PathBuf {
+        Path::new(HOME).join(&name.0)
+    }
+
+    /// Records a new node under a number that was never used.
+    pub(crate) fn record_node(&mut self) -> Result<Node> {
+        if self.record.last_node == crate::addresses::NODES {
+            bail!("lab {} has had {} nodes; take it down and up again to have more", self.name, self.record.last_node);
+        }
+        self.record.last_node += 1;
+        let number = self.record.last_node;
+        let node = Node { name: format!("node-{number}"), number };
+        self.record.nodes.push(node.clone());
+        self.save()?;
+        Ok(node)
+    }
+
+    /// Strikes a node from the record.
+    pub(crate) fn forget_node(&mut self, name: &str) -> Result<()> {
+        self.record.nodes.retain(|node| node.name != name);
+        self.save()
+    }
+
+    fn save(&self) -> Result<()> {
+        files::write(&self.dir.join("lab.json"), &serde_json::to_string_pretty(&self.record)?)
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &LabName {
+        &self.name
+    }
+
+    /// Its addresses.
+    pub fn addresses(&self) -> Result<Addresses> {
+        Addresses::of(self.record.number).with_context(|| format!("lab {} has an impossible number", self.name))
+    }
+
+    /// The number its addresses follow from.
+    pub fn number(&self) -> u8 {
+        self.record.number
+    }
+
+    /// The number of the newest node it ever had.
+    pub fn last_node(&self) -> u8 {
+        self.record.last_node
+    }
+
+    /// Its nodes.
+    pub fn nodes(&self) -> &[Node] {
+        &self.record.nodes
+    }
+
+    /// The node of this name.
+    pub fn node(&self, name: &str) -> Result<&Node> {
+        self.record.nodes.iter().find(|node| node.name == name).with_context(|| {
+            let names: Vec<_> = self.record.nodes.iter().map(|node| node.name.as_str()).collect();
+            format!("lab {} has no node `{name}`; it has {}", self.name, names.join(", "))
+        })
+    }
+
+    /// Everything it writes is below this directory.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// The administrator's kubeconfig.
+    pub fn kubeconfig(&self) -> PathBuf {
+        self.dir.join("kubeconfig")
+    }
+
+    /// The programs it runs.
+    pub fn programs(&self) -> PathBuf {
+        self.dir.join("programs")
+    }
+
+    /// Keys and certificates.
+    pub fn pki(&self) -> PathBuf {
+        self.dir.join("pki")
+    }
+
+    /// The directory of one of its machines: a node, or [`CONTROL`].
+    pub fn machine_dir(&self, machine: &str) -> PathBuf {
+        self.dir.join("machines").join(machine)
+    }
+
+    /// The administrator's `kubectl` on this lab.
+    pub fn kubectl(&self) -> Cmd {
+        Cmd::new(self.programs().join("kubectl")).arg("--kubeconfig").arg(self.kubeconfig())
+    }
+}
+
+fn lock(path: &Path) -> Result<Held> {
+    let file = File::create(path).with_context(|| format!("cannot write {}", path.display()))?;
+    if file.try_lock().is_err() {
+        eprintln!("  another `lab` command is at work on this; waiting for it to end");
+        file.lock().with_context(|| format!("cannot lock {}", path.display()))?;
+    }
+    Ok(Held(file))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_would_break_a_namespace_or_a_path_are_refused() {
+        for bad in ["", "A", "1a", "a/b", "..", "a b", "a-", "abcdefghijklmnopqrstuvwxyz"] {
+            assert!(bad.parse::<LabName>().is_err(), "{bad:?} was taken");
+        }
+        for good in ["a", "dev-1f3a", "test2"] {
+            assert_eq!(good.parse::<LabName>().unwrap().to_string(), good);
+        }
+    }
+}

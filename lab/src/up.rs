@@ -1,0 +1,168 @@
+//! Bringing a lab up: parts, control plane, nodes, images. Each step looks before it acts, so that a second run, or
+//! one after a crash, a reboot or Ctrl-C, goes on where things are.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+
+use crate::machine::Machine;
+use crate::parts::images::{self, Archive};
+use crate::parts::{Programs, kube};
+use crate::progress::{Stage, human};
+use crate::state::{CONTROL, Lab, LabName, Node};
+use crate::{control, net, node};
+
+/// What is wanted of a lab.
+#[derive(Debug)]
+pub struct Wanted<'a> {
+    /// Its name.
+    pub name: &'a LabName,
+    /// How many nodes it is given; ones that it has, and ones deleted from it, count.
+    pub nodes: u8,
+    /// Where links to the programs for people are put.
+    pub links: Option<&'a Path>,
+}
+
+/// Brings a lab up, from whatever state it is in.
+pub fn up(wanted: &Wanted<'_>) -> Result<Lab> {
+    let began = Instant::now();
+    let _held = Lab::hold(wanted.name)?;
+    let programs = Programs::get()?;
+    let archives = images::basic()?;
+    if let Some(links) = wanted.links {
+        programs.link(links)?;
+    }
+    let mut lab = Lab::find_or_create(wanted.name)?;
+    if Machine::of(&lab, CONTROL)?.init_pid().is_none() {
+        programs.place(&lab)?;
+    }
+    // Counted by the newest number, not by what is left: a node that was deleted for good stays deleted.
+    while lab.last_node() < wanted.nodes {
+        lab.record_node()?;
+    }
+    start_control(&lab)?;
+    eprintln!("  Kubernetes {} answers. While the nodes come up: {}", kube::VERSION, how_to_use(&lab));
+    let stage = Stage::begin("Nodes", "starting, loading images");
+    start_nodes(&lab, lab.nodes(), &archives)?;
+    stage.done();
+    eprintln!("✓ lab {} is up after {}", lab.name(), human(began.elapsed()));
+    Ok(lab)
+}
+
+/// The one line that lets a person use the lab.
+pub fn how_to_use(lab: &Lab) -> String {
+    format!("export KUBECONFIG={}", lab.kubeconfig().display())
+}
+
+/// Powers the control plane on and waits until it answers and has what the lab adds to it.
+pub(crate) fn start_control(lab: &Lab) -> Result<()> {
+    let stage = Stage::begin("Control plane", "starting");
+    control::start(lab)?;
+    wait_for(Duration::from_secs(120), "the API server to answer", || {
+        let (ready, said) = lab.kubectl().args(["get", "--raw", "/readyz"]).attempt()?;
+        stage.say(said.lines().last().unwrap_or_default());
+        Ok(ready)
+    })
+    .with_context(|| format!("its log is {}", log_of(lab, CONTROL, "kube-apiserver")))?;
+    apply_addons(lab)?;
+    stage.done();
+    Ok(())
+}
+
+fn apply_addons(lab: &Lab) -> Result<()> {
+    let addresses = lab.addresses()?;
+    let objects = include_str!("addons.yaml")
+        .replace("@DNS@", &addresses.dns().to_string())
+        .replace("@CONTROL@", &addresses.control().to_string());
+    // The very first seconds of a new cluster refuse some of it: kube-system is not there yet, say.
+    let mut said = String::new();
+    wait_for(Duration::from_secs(30), "the lab's own objects to be accepted", || {
+        let apply = lab.kubectl().args(["apply", "--server-side", "--force-conflicts", "-f", "-"]);
+        let (accepted, answer) = apply.input(objects.clone()).attempt()?;
+        said = answer;
+        Ok(accepted)
+    })
+    .with_context(|| said.clone())
+}
+
+/// Powers nodes on, side by side, and waits until each is Ready with its images.
+pub(crate) fn start_nodes(lab: &Lab, nodes: &[Node], archives: &[Archive]) -> Result<()> {
+    for node in nodes {
+        node::start(lab, node)?;
+    }
+    std::thread::scope(|scope| {
+        let starting: Vec<_> = nodes.iter().map(|node| scope.spawn(move || prepare_node(lab, node, archives))).collect();
+        for one in starting {
+            one.join().map_err(|_| anyhow::anyhow!("preparing a node failed in an unforeseen way"))??;
+        }
+        Ok(())
+    })
+}
+
+fn prepare_node(lab: &Lab, node: &Node, archives: &[Archive]) -> Result<()> {
+    let mut last = None;
+    wait_for(Duration::from_secs(90), &format!("containerd of {} to take images", node.name), || {
+        Ok(match images::load(lab, node, archives) {
+            Ok(()) => true,
+            Err(error) => {
+                last = Some(error);
+                false
+            }
+        })
+    })
+    .with_context(|| format!("{last:?}; its log is {}", log_of(lab, &node.name, "containerd")))?;
+    wait_until_ready(lab, node)
+}
+
+/// Waits until a node is Ready, with its volumes' driver registered.
+pub(crate) fn wait_until_ready(lab: &Lab, node: &Node) -> Result<()> {
+    wait_for(Duration::from_secs(120), &format!("{} to be Ready", node.name), || {
+        let (ready, _) = lab
+            .kubectl()
+            .args(["wait", "--for=condition=Ready", "--timeout=5s", "node", &node.name])
+            .attempt()?;
+        let drivers = lab.kubectl().args(["get", "csinode", &node.name, "-o", "jsonpath={.spec.drivers[*].name}"]);
+        Ok(ready && drivers.attempt()?.1.contains("disk.lab.evenkeel.dev"))
+    })
+    .with_context(|| format!("its kubelet's log is {}", log_of(lab, &node.name, "kubelet")))
+}
+
+/// Adds a node to a lab that runs.
+pub fn add_node(name: &LabName) -> Result<Node> {
+    let _held = Lab::hold(name)?;
+    let mut lab = Lab::open(name)?;
+    let node = lab.record_node()?;
+    start_nodes(&lab, std::slice::from_ref(&node), &images::basic()?)?;
+    Ok(node)
+}
+
+/// Removes a node for good: its machine, its disks, and its object in Kubernetes.
+pub fn delete_node(name: &LabName, node: &str) -> Result<()> {
+    let _held = Lab::hold(name)?;
+    let mut lab = Lab::open(name)?;
+    let node = lab.node(node)?.clone();
+    Machine::of(&lab, &node.name)?.kill()?;
+    net::detach(&lab, &node)?;
+    crate::files::remove(&lab.machine_dir(&node.name))?;
+    lab.forget_node(&node.name)?;
+    control::renew_proxy(&lab)?;
+    lab.kubectl().args(["delete", "node", &node.name, "--ignore-not-found"]).run().map(drop)
+}
+
+/// Where a service of a machine writes.
+pub fn log_of(lab: &Lab, machine: &str, service: &str) -> String {
+    lab.machine_dir(machine).join("logs").join(format!("{service}.log")).display().to_string()
+}
+
+/// Asks again and again until the answer is yes.
+pub fn wait_for(limit: Duration, what: &str, mut ask: impl FnMut() -> Result<bool>) -> Result<()> {
+    let deadline = Instant::now() + limit;
+    while !ask()? {
+        if Instant::now() > deadline {
+            bail!("waited {} for {what}, in vain", human(limit));
+        }
+        std::thread::sleep(Duration::from_millis(200));
+    }
+    Ok(())
+}
