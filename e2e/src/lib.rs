@@ -1,0 +1,197 @@
+//! What every story needs: the lab, a namespace of its own, `kubectl`, and patience with an end.
+//!
+//! Stories run side by side, each in its own namespace. One that hurts nodes or the control plane runs [alone]
+//! (`Story::alone`): it waits until no other runs, and the others wait for it.
+//!
+//! [alone]: Story::alone
+#![expect(clippy::panic, clippy::expect_used, reason = "a story that cannot go on has failed, and panics are how tests fail")]
+
+use std::sync::{OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::time::{Duration, Instant, SystemTime};
+
+use evenkeel_lab::Lab;
+use evenkeel_lab::command::Cmd;
+use serde_json::Value;
+
+pub use evenkeel_lab::parts::images::BUSYBOX_IMAGE;
+
+static TURN: RwLock<()> = RwLock::new(());
+
+/// How long a story waits for something that should happen within seconds: generous, because two cores carry all of
+/// Kubernetes and every other story, and a wait that succeeds early costs nothing.
+pub const PATIENCE: Duration = Duration::from_secs(90);
+
+enum Turn {
+    Shared(#[expect(dead_code, reason = "held, not read")] RwLockReadGuard<'static, ()>),
+    Alone(#[expect(dead_code, reason = "held, not read")] RwLockWriteGuard<'static, ()>),
+}
+
+/// One story on the lab, in its own namespace, which goes with it.
+pub struct Story {
+    lab: Lab,
+    namespace: String,
+    _turn: Turn,
+}
+
+/// The lab that the stories run on, named by the variable `LAB`.
+pub fn lab() -> Lab {
+    let name = std::env::var("LAB").expect("LAB names no lab: run the stories with `make test-e2e`");
+    Lab::open(&name.parse().expect("LAB names a lab")).expect("the lab is up")
+}
+
+impl Story {
+    /// A story that harms nobody else.
+    pub fn begin(name: &str) -> Self {
+        Self::new(name, Turn::Shared(TURN.read().unwrap_or_else(PoisonError::into_inner)))
+    }
+
+    /// A story that hurts what others stand on.
+    pub fn alone(name: &str) -> Self {
+        Self::new(name, Turn::Alone(TURN.write().unwrap_or_else(PoisonError::into_inner)))
+    }
+
+    fn new(name: &str, turn: Turn) -> Self {
+        let nanos = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |now| now.subsec_nanos());
+        let namespace = format!("{name}-{:04x}", nanos % 0x1_0000);
+        let story = Self { lab: lab(), namespace, _turn: turn };
+        let labels = json_labels(&["enforce", "warn"]);
+        let object = serde_json::json!({"apiVersion": "v1", "kind": "Namespace",
+            "metadata": {"name": story.namespace, "labels": labels}});
+        story.apply(&object.to_string());
+        // Pods are refused until the controllers have given the new namespace its service account.
+        story.eventually("the namespace has its service account", || {
+            story.try_kubectl(&["get", "serviceaccount", "default"]).is_ok()
+        });
+        story
+    }
+
+    /// The lab it runs on, with its faults.
+    pub fn lab(&self) -> &Lab {
+        &self.lab
+    }
+
+    /// Its namespace.
+    pub fn namespace(&self) -> &str {
+        &self.namespace
+    }
+
+    /// Runs `kubectl` in the story's namespace, which must succeed.
+    pub fn kubectl(&self, args: &[&str]) -> String {
+        match self.try_kubectl(args) {
+            Ok(said) => said,
+            Err(said) => panic!("{said}"),
+        }
+    }
+
+    /// Runs `kubectl` in the story's namespace; says what it printed, or what it complained about.
+    pub fn try_kubectl(&self, args: &[&str]) -> Result<String, String> {
+        self.command(args).run().map_err(|error| format!("{error:#}"))
+    }
+
+    /// `kubectl` in the story's namespace, to be run by the caller.
+    pub fn command(&self, args: &[&str]) -> Cmd {
+        self.lab.kubectl().args(["--namespace", &self.namespace]).args(args)
+    }
+
+    /// Applies objects, which must be accepted.
+    pub fn apply(&self, objects: &str) {
+        let applied = self.command(&["apply", "-f", "-"]).input(objects).run();
+        applied.unwrap_or_else(|error| panic!("{error:#}"));
+    }
+
+    /// Objects as `kubectl get ... -o json` shows them.
+    pub fn get(&self, args: &[&str]) -> Value {
+        let mut all = vec!["get", "-o", "json"];
+        all.extend(args);
+        serde_json::from_str(&self.kubectl(&all)).expect("kubectl prints JSON")
+    }
+
+    /// One field of an object, by `kubectl`'s jsonpath; empty where there is none.
+    pub fn field(&self, object: &[&str], path: &str) -> String {
+        let output = format!("-o=jsonpath={{{path}}}");
+        let mut all = vec!["get"];
+        all.extend(object);
+        all.push(&output);
+        self.kubectl(&all)
+    }
+
+    /// Runs a shell command in a pod; says what it printed, or what it complained about.
+    pub fn shell(&self, pod: &str, script: &str) -> Result<String, String> {
+        self.try_kubectl(&["exec", pod, "--", "sh", "-c", script])
+    }
+
+    /// Waits until it is so; fails the story when it does not come to be.
+    pub fn eventually(&self, what: &str, so: impl FnMut() -> bool) {
+        self.within(PATIENCE, what, so);
+    }
+
+    /// Waits until it is so, for as long as stated.
+    pub fn within(&self, limit: Duration, what: &str, mut so: impl FnMut() -> bool) {
+        let began = Instant::now();
+        while !so() {
+            if began.elapsed() > limit {
+                panic!("waited {} s in vain until {what}\n{}", limit.as_secs(), self.scene());
+            }
+            std::thread::sleep(Duration::from_millis(200));
+        }
+    }
+
+    /// What a person would look at first.
+    fn scene(&self) -> String {
+        let look = |args: &[&str]| self.try_kubectl(args).unwrap_or_else(|error| error);
+        let events = look(&["get", "events", "--sort-by=.lastTimestamp"]);
+        let events: Vec<_> = events.lines().rev().take(15).collect();
+        format!(
+            "{}\n{}\n{}",
+            look(&["get", "nodes"]),
+            look(&["get", "pods,pvc", "-o", "wide"]),
+            events.into_iter().rev().collect::<Vec<_>>().join("\n")
+        )
+    }
+}
+
+impl Drop for Story {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("--- the scene in {}\n{}", self.namespace, self.scene());
+        }
+        if std::env::var_os("KEEP").is_none() {
+            // Best effort: the lab itself goes after the stories.
+            let _ = self.try_kubectl(&["delete", "namespace", &self.namespace, "--wait=false"]);
+        }
+    }
+}
+
+fn json_labels(modes: &[&str]) -> Value {
+    let labels = modes.iter().map(|mode| (format!("pod-security.kubernetes.io/{mode}"), Value::from("restricted")));
+    Value::Object(labels.collect())
+}
+
+/// A container's security context that passes the restricted profile.
+pub const RESTRICTED: &str = "securityContext: {allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}, \
+     runAsNonRoot: true, runAsUser: 1000, seccompProfile: {type: RuntimeDefault}}";
+
+/// Gets a page over plain HTTP/1.0, straight from this machine; `None` where nobody answers in time.
+pub fn http_get(address: &str, path: &str) -> Option<String> {
+    use std::io::{Read, Write};
+    let address = address.parse().ok()?;
+    let mut stream = std::net::TcpStream::connect_timeout(&address, Duration::from_secs(2)).ok()?;
+    stream.set_read_timeout(Some(Duration::from_secs(2))).ok()?;
+    write!(stream, "GET {path} HTTP/1.0\r\nHost: lab\r\n\r\n").ok()?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).ok()?;
+    let (head, body) = answer.split_once("\r\n\r\n")?;
+    head.contains(" 200 ").then(|| body.trim().to_owned())
+}
+
+/// Whether somebody accepts connections there.
+pub fn accepts(address: &str) -> bool {
+    let Ok(address) = address.parse() else { return false };
+    std::net::TcpStream::connect_timeout(&address, Duration::from_secs(1)).is_ok()
+}
+
+/// The directory of the checkout.
+pub fn checkout() -> &'static std::path::Path {
+    static ROOT: OnceLock<std::path::PathBuf> = OnceLock::new();
+    ROOT.get_or_init(|| std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join(".."))
+}
