@@ -4,22 +4,24 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, CommandFactory, Parser, Subcommand};
 
 use evenkeel_lab::machine::{self, ENTER, INIT};
 use evenkeel_lab::parts::etcd::Version;
-use evenkeel_lab::parts::images;
+use evenkeel_lab::parts::{images, kube};
 use evenkeel_lab::preflight::preflight;
 use evenkeel_lab::progress::Stage;
 use evenkeel_lab::up::{self, Wanted};
 use evenkeel_lab::{Lab, LabName, down, status};
 
+use crate::reference;
+
 /// A real Kubernetes on this machine, and its faults.
 #[derive(Parser)]
 #[command(name = "lab", version, max_term_width = 110)]
 struct Cli {
-    /// The lab's name; labs of different names do not touch each other
-    #[arg(long, global = true, env = "LAB", default_value = "dev")]
+    /// The lab's name; labs of different names do not touch each other. Each checkout has a default of its own
+    #[arg(long, global = true, env = "LAB", default_value_t = LabName::of_checkout(), hide_default_value = true, hide_env_values = true)]
     name: LabName,
     #[command(subcommand)]
     verb: Verb,
@@ -66,6 +68,12 @@ enum Verb {
     Api(ApiVerb),
     /// Cut everything's power at once, and bring it back
     PowerCycle,
+    /// Run the tests of the lab's own Go code
+    #[command(hide = true)]
+    GoTest,
+    /// Print this command's reference as Markdown
+    #[command(hide = true)]
+    Reference,
     #[command(name = ENTER, hide = true)]
     Enter { blueprint: PathBuf },
     #[command(name = INIT, hide = true)]
@@ -157,6 +165,11 @@ impl Pod {
     }
 }
 
+/// The whole command line, for its reference.
+pub(crate) fn command() -> clap::Command {
+    Cli::command()
+}
+
 pub(crate) fn run() -> Result<ExitCode> {
     let Cli { name, verb } = Cli::parse();
     match verb {
@@ -184,6 +197,8 @@ pub(crate) fn run() -> Result<ExitCode> {
         Verb::Api(ApiVerb::Stop) => Lab::open(&name)?.stop_api()?,
         Verb::Api(ApiVerb::Start) => Lab::open(&name)?.start_api()?,
         Verb::PowerCycle => Lab::open(&name)?.power_cycle()?,
+        Verb::GoTest => return kube::test(),
+        Verb::Reference => print!("{}", reference::markdown(command())),
         Verb::Enter { blueprint } => machine::enter(&blueprint)?,
         Verb::Init { blueprint } => machine::init(&blueprint)?,
     }

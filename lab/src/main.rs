@@ -1,6 +1,7 @@
 //! The command `lab`: a real Kubernetes on this machine, and its faults.
 
 mod cli;
+mod reference;
 
 use std::process::ExitCode;
 

@@ -22,6 +22,31 @@ pub const CONTROL: &str = "control";
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LabName(String);
 
+impl LabName {
+    /// The name that a checkout's own lab has, made of where the checkout is: two checkouts do not share a lab.
+    pub fn of_checkout() -> Self {
+        let checkout = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap_or(Path::new("/"));
+        // The sum that cksum(1) prints, so that the Makefile comes to the same name.
+        Self(format!("dev-{:04x}", cksum(checkout.as_os_str().as_encoded_bytes()) % 0x1_0000))
+    }
+}
+
+/// POSIX' cksum: a CRC of the bytes and then of their number.
+fn cksum(bytes: &[u8]) -> u32 {
+    let mut length = bytes.len();
+    let number = std::iter::from_fn(|| {
+        let byte = u8::try_from(length & 0xff).ok().filter(|_| length > 0);
+        length >>= 8;
+        byte
+    });
+    let crc = bytes.iter().copied().chain(number).fold(0_u32, |crc, byte| {
+        (0..8).fold(crc ^ (u32::from(byte) << 24), |crc, _| {
+            if crc & 0x8000_0000 == 0 { crc << 1 } else { (crc << 1) ^ 0x04c1_1db7 }
+        })
+    });
+    !crc
+}
+
 impl std::str::FromStr for LabName {
     type Err = anyhow::Error;
 
@@ -244,6 +269,13 @@ fn lock(path: &Path) -> Result<Held> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_checkout_names_its_lab_as_the_makefile_does() {
+        // printf %s /a/checkout | cksum
+        assert_eq!(cksum(b"/a/checkout"), 336_819_178);
+        assert!(LabName::of_checkout().to_string().parse::<LabName>().is_ok());
+    }
 
     #[test]
     fn names_that_would_break_a_namespace_or_a_path_are_refused() {

@@ -85,6 +85,11 @@ impl Go {
         Ok(())
     }
 
+    /// Runs a module's tests, showing what they print; says whether they passed.
+    pub fn test(&self, module: &Path, packages: &str) -> Result<bool> {
+        Ok(self.command(module).args(["test", "-v", "-count=1", packages]).spawn(|_| {})?.wait()?.success())
+    }
+
     /// Where a dependency of a module is unpacked.
     pub fn module_dir(&self, module: &Path, dependency: &str) -> Result<PathBuf> {
         self.command(module).args(["mod", "download", dependency]).run()?;

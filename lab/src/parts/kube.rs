@@ -1,6 +1,7 @@
 //! Kubernetes, CoreDNS and the lab's CSI driver: one program, built from the Go module in `lab/kube`.
 
 use std::path::PathBuf;
+use std::process::ExitCode;
 
 use anyhow::Result;
 
@@ -45,4 +46,10 @@ pub fn get() -> Result<PathBuf> {
         stage.done();
         Ok(())
     })
+}
+
+/// Runs the tests of our own part of it, the CSI driver, showing what they print.
+pub fn test() -> Result<ExitCode> {
+    let passed = Go::get()?.test(&sources().join("kube"), "./csi/...")?;
+    Ok(if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

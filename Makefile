@@ -1,0 +1,87 @@
+# The one entry point: `make help` lists what there is. Every target installs what it needs first.
+
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+.ONESHELL:
+.SHELLFLAGS := -euo pipefail -c
+
+# What is built is kept outside the source tree and shared by all checkouts.
+export EVENKEEL_CACHE ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/evenkeel
+export CARGO_TARGET_DIR ?= $(EVENKEEL_CACHE)/target
+
+# `make up` and `make test` use labs of different names, and so do different checkouts.
+CHECKOUT := $(shell printf %s '$(CURDIR)' | cksum | awk '{printf "%04x", $$1 % 65536}')
+export LAB_UP := dev-$(CHECKOUT)
+export LAB_TEST := test-$(CHECKOUT)
+# Where it runs: `lab` makes a Kubernetes on this machine, `current` takes the one kubectl points at.
+CLUSTER ?= lab
+
+.PHONY: help
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: up
+up: bin/lab ## Bring up a real Kubernetes on this machine (CLUSTER=current: use the current kubectl context)
+	@hack/up $(CLUSTER)
+
+.PHONY: down
+down: bin/lab ## Take the Kubernetes of `make up` down; nothing is left behind
+	@bin/lab down --name $(LAB_UP)
+
+.PHONY: kubeconfig
+kubeconfig: ## Print the path of the lab's kubeconfig: export KUBECONFIG=$(make -s kubeconfig)
+	@if [ ! -x bin/lab ]; then echo "there is no lab yet: run make up" >&2; exit 1; fi
+	bin/lab kubeconfig --name $(LAB_UP)
+
+.PHONY: test
+test: ## Run all tests, those on a real Kubernetes included (E2E=skip leaves these out)
+	@hack/test unit e2e
+
+.PHONY: test-unit
+test-unit: ## Run the tests that need no Kubernetes
+	@hack/test unit
+
+.PHONY: test-e2e
+test-e2e: ## Run the stories on a real Kubernetes (STORY=word runs those whose name has the word)
+	@hack/test e2e
+
+.PHONY: test-all
+test-all: ## Run all tests and what is too long for `make test`
+	@ALL=1 hack/test unit e2e
+
+.PHONY: soak
+soak: bin/lab ## Ten pods on each of three nodes for ten minutes, no restart (writes bench/results/soak.md)
+	@hack/soak
+
+.PHONY: check
+check: prepared ## Format, lints, licences, generated files: run it before each commit
+	@hack/check
+
+.PHONY: bench
+bench: bin/lab ## Measure, and write the figures to bench/results
+	@hack/bench
+
+.PHONY: generate
+generate: bin/lab ## Write the generated files anew
+	@hack/generate
+
+.PHONY: deploy
+deploy: ## Install the operator into the cluster of the current kubectl context
+	@echo "There is no operator to deploy yet: so far this checkout has the lab it will be built on." >&2
+	exit 1
+
+.PHONY: clean
+clean: ## Remove what was built from this checkout (the shared cache stays)
+	@rm -rf bin target
+
+.PHONY: prepared
+prepared:
+	@hack/prepare
+
+# Always asked: cargo knows best whether something changed.
+.PHONY: bin/lab
+bin/lab: prepared
+	@cargo build --locked --package evenkeel-lab
+	mkdir -p bin
+	# A copy, not a link: another checkout may build its own `lab` into the shared cache at any time.
+	cmp -s $(CARGO_TARGET_DIR)/debug/lab bin/lab || install $(CARGO_TARGET_DIR)/debug/lab bin/lab
