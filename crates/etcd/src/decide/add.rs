@@ -1,0 +1,33 @@
+//! One more member, as a learner: its serial is reserved with the intent, before anything exists. It is added only when
+//! all others in the list have their pods, for a name that does not resolve holds its start up for 30 s (tried).
+
+use super::Verdict;
+use crate::identity::Change;
+use crate::plan::Wait;
+use crate::view::{Data, View, quorum};
+
+/// Adds a learner while there are fewer members than wanted.
+pub(super) fn member(view: &View<'_>) -> Verdict {
+    if !has_room(view) {
+        return Verdict::Pass;
+    }
+    // Learners started together wait for each other: the next one is added when the last one serves.
+    let in_place = view.registered().all(|member| {
+        member.data != Data::Gone
+            && member.pod.is_some_and(|pod| !pod.deleting)
+            && (member.is_voter() || (member.is_settled() && member.serves()))
+    });
+    let (voters, healthy) = (view.voters().count(), view.voters().filter(|member| member.serves()).count());
+    let turned = view.voters().all(crate::view::Member::is_settled);
+    if in_place && turned && healthy >= quorum(voters) {
+        Verdict::call(view, Change::Add(view.identity.next))
+    } else {
+        Verdict::Wait(Wait::AddUnsafe)
+    }
+}
+
+/// Whether one more member is wanted and etcd takes one more learner. Once sealed, one at a time.
+pub(super) fn has_room(view: &View<'_>) -> bool {
+    let limit = if view.identity.sealed { 1 } else { usize::from(view.facts.cluster.max_learners) };
+    view.registered().count() < usize::from(view.facts.cluster.members) && view.learners().count() < limit
+}

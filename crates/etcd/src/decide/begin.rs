@@ -1,0 +1,81 @@
+//! The bootstrap: one seed, alone in its list. A list of founders could be split by an edit or a late starter: static
+//! bootstraps gave two serving halves, under one cluster ID even (tried).
+
+use super::{Verdict, epoch, seal};
+use crate::facts::{Claim, Pod, Start, Storage};
+use crate::identity::SeedOn;
+use crate::names::Serial;
+use crate::plan::{Create, Mark, Turn, Wait};
+use crate::view::{Data, View};
+
+/// Starts the seed of an epoch that is not sealed, and begins again when it is lost.
+pub(super) fn start_seed(view: &View<'_>) -> Verdict {
+    let (identity, seed) = (view.identity, view.identity.seed);
+    if identity.sealed {
+        return Verdict::Pass;
+    }
+    let member = view.members.get(&seed);
+    if identity.seed_on.is_some() && (member.is_none_or(|one| one.data == Data::Gone) || stuck_for_good(view))
+    {
+        // Nobody has written to it: no client is routed before the seal.
+        return Verdict::turn(identity, Turn::SeedLost, epoch::begin_again);
+    }
+    let claim = member.and_then(|one| one.claim);
+    let persistent = view.facts.cluster.storage == Storage::Persistent;
+    match (claim, member.and_then(|one| one.pod)) {
+        (None, _) if persistent => {
+            Verdict::create(vec![Create::Claim { serial: seed, epoch: identity.epoch }])
+        }
+        // One that has joined comes back like any other.
+        (Some(claim), None) if claim.joined_on.is_some() => Verdict::Pass,
+        (claim, None) => {
+            let on = claim.map(|claim| claim.uid);
+            Verdict::create(vec![Create::Pod { serial: seed, epoch: identity.epoch, on, start: Start::Held }])
+        }
+        (claim, Some(pod)) => release(view, claim, pod),
+    }
+}
+
+/// Lets the seed found its cluster, on exactly what was written down. It is created waiting, and told to found by a patch
+/// that is pinned to its uid: a founder can therefore not be created late, by an operator that was frozen meanwhile.
+fn release(view: &View<'_>, claim: Option<&Claim>, pod: &Pod) -> Verdict {
+    let identity = view.identity;
+    if identity.seed_on.is_none() {
+        let on = claim.map_or(SeedOn::Pod(pod.uid), |claim| SeedOn::Claim(claim.uid));
+        return Verdict::turn(identity, Turn::SeedStarts, |to| to.seed_on = Some(on));
+    }
+    if pod.start != Start::Held || pod.deleting {
+        return Verdict::Pass;
+    }
+    let to = if identity.cluster.is_some() { Start::OwnData } else { Start::Found };
+    Verdict::mark(Mark::Start { pod: pod.uid, from: Start::Held, to })
+}
+
+/// Before the seal: etcd does not answer, and a vote may be lost for good. That is so when a member's data is gone, or, after
+/// patience, when the seed itself is up and finds no quorum while some member never got to note what it joined on.
+fn stuck_for_good(view: &View<'_>) -> bool {
+    if view.registry || view.identity.cluster.is_none() {
+        return false;
+    }
+    let everyone =
+        || (view.identity.seed.0..view.identity.next.0).map(|serial| view.members.get(&Serial(serial)));
+    let gone = everyone().any(|member| member.is_none_or(|member| member.data == Data::Gone));
+    let seed_is_up = view.members.get(&view.identity.seed).is_some_and(|seed| seed.voice.is_some());
+    let unsure = everyone().flatten().any(|member| !member.is_settled() && member.voice.is_none());
+    gone || (seed_is_up && unsure && seal::patience_is_over(view))
+}
+
+/// Notes which cluster the seed has formed.
+pub(super) fn note_cluster(view: &View<'_>) -> Verdict {
+    if view.identity.cluster.is_some() {
+        return Verdict::Pass;
+    }
+    let seed = view.members.get(&view.identity.seed);
+    match seed.filter(|member| member.has_joined()).and_then(|member| member.voice) {
+        Some(voice) => {
+            let cluster = voice.cluster;
+            Verdict::turn(view.identity, Turn::Formed(cluster), |to| to.cluster = Some(cluster))
+        }
+        None => Verdict::Halt(Wait::SeedStarts(view.identity.seed)),
+    }
+}

@@ -1,0 +1,30 @@
+//! A member whose data is gone is never started under its old ID: it is removed, and a new one joins under a new name.
+//! Started on an empty directory it would have forgotten what it acknowledged (tried: an acknowledged write was lost).
+//! The dead go before anyone is added: their names do not resolve, which holds a joiner up for 30 s, and older etcds
+//! refuse an add while a member is down.
+
+use super::Verdict;
+use crate::identity::Change;
+use crate::plan::Wait;
+use crate::view::{Data, Member, View};
+
+/// Removes a member that will not come back, those without a vote first.
+pub(super) fn remove(view: &View<'_>) -> Verdict {
+    let learner = view.learners().find(|member| member.data == Data::Gone || has_forgotten(view, member));
+    let voter = || view.voters().find(|member| member.data == Data::Gone);
+    match learner.or_else(voter) {
+        None => Verdict::Pass,
+        Some(member) if view.removal_is_safe(member.serial) => {
+            Verdict::call(view, Change::Remove(member.serial))
+        }
+        Some(member) => Verdict::Wait(Wait::RemovalUnsafe(member.serial)),
+    }
+}
+
+/// A learner that etcd saw start and that has been silent for longer than anybody's patience: one that started anew on an
+/// empty directory panics, and panics again.
+fn has_forgotten(view: &View<'_>, member: &Member<'_>) -> bool {
+    let started = member.registered.is_some_and(|entry| entry.started);
+    let old = member.pod.is_some_and(|pod| view.facts.now.since(pod.created) >= view.facts.cluster.patience);
+    started && old && member.voice.is_none()
+}

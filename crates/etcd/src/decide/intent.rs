@@ -1,0 +1,50 @@
+//! A change of the membership that was begun is finished before another is begun. A call that was sent late is accepted
+//! by etcd: after a successor had removed dead C, a thawed operator's "remove B" left one voter (tried).
+
+use std::time::Duration;
+
+use super::Verdict;
+use crate::identity::{Change, Intent};
+use crate::plan::{Step, Turn, Wait};
+use crate::view::View;
+
+/// A call that went out this long ago has ended, one way or the other: calls have a deadline well below.
+pub(crate) const VOID_AFTER: Duration = Duration::from_secs(30);
+
+/// Settles the open intent: done, repeated, or void.
+pub(super) fn settle(view: &View<'_>) -> Verdict {
+    let Some(intent) = &view.identity.intent else { return Verdict::Pass };
+    if is_done(view, intent.change) {
+        return close(view);
+    }
+    // Repeating it is harmless: whichever of the two calls comes second finds it done. But the world may have changed.
+    if view.voter_list() == intent.voters && is_still_right(view, intent.change) {
+        return Verdict::step(Step::Call { from: view.identity.clone(), intent: intent.clone() });
+    }
+    if view.facts.now.since(intent.since) >= VOID_AFTER {
+        return close(view);
+    }
+    Verdict::Halt(Wait::Settling(Intent::clone(intent)))
+}
+
+fn close(view: &View<'_>) -> Verdict {
+    Verdict::turn(view.identity, Turn::Settle, |to| to.intent = None)
+}
+
+fn is_done(view: &View<'_>, change: Change) -> bool {
+    let entry = view.members.get(&change.member()).and_then(|member| member.registered);
+    match change {
+        Change::Add(_) => entry.is_some(),
+        Change::Promote(_) => entry.is_none_or(|entry| !entry.learner),
+        Change::Remove(_) => entry.is_none(),
+    }
+}
+
+fn is_still_right(view: &View<'_>, change: Change) -> bool {
+    let member = view.members.get(&change.member());
+    match change {
+        Change::Add(_) => view.registered().count() < usize::from(view.facts.cluster.members),
+        Change::Promote(_) => member.is_some_and(|member| view.promotion_is_safe(member)),
+        Change::Remove(serial) => view.removal_is_safe(serial),
+    }
+}

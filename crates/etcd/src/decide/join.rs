@@ -1,0 +1,74 @@
+//! Resuming what was begun: whoever is in etcd's list gets its claim and its pod, a list that is true, and, once it has
+//! joined, flags with which it can only ever start on its own data.
+
+use std::collections::BTreeSet;
+
+use super::{Verdict, Want};
+use crate::facts::{Start, Storage};
+use crate::names::Serial;
+use crate::plan::{Create, Mark, Wait};
+use crate::view::{Data, Member, View};
+
+/// Brings every member that is not settled one piece further.
+pub(super) fn resume(view: &View<'_>) -> Verdict {
+    let mut want = Want::default();
+    let mut joining = BTreeSet::new();
+    for member in view.registered().filter(|member| !member.is_settled() && member.data != Data::Gone) {
+        joining.insert(member.serial);
+        if member.has_joined() {
+            turn(view, member, &mut want);
+        } else {
+            bring(view, member, &mut want);
+        }
+    }
+    if !want.is_empty() {
+        Verdict::Want(Box::new(want))
+    } else if joining.is_empty() {
+        Verdict::Pass
+    } else {
+        Verdict::Wait(Wait::Joining(joining))
+    }
+}
+
+/// For one that has not joined: claim, pod, and the list as it is now, because an old list is refused for ever (tried).
+fn bring(view: &View<'_>, member: &Member<'_>, want: &mut Want) {
+    let (start, epoch) = (Start::Join(view.list()), view.identity.epoch);
+    let on = member.claim.map(|claim| claim.uid);
+    if view.facts.cluster.storage == Storage::Persistent && on.is_none() {
+        // Its pod follows when the claim is seen.
+        want.create.push(Create::Claim { serial: member.serial, epoch });
+        return;
+    }
+    match member.pod {
+        // Created waiting, and told by a patch pinned to its uid: a pod that joins cannot be created late, by an operator
+        // that was frozen while its member got a vote and lost its data.
+        None => want.create.push(Create::Pod { serial: member.serial, epoch, on, start: Start::Held }),
+        Some(pod) if may_rewrite(view, member.serial, &pod.start) && pod.start != start => {
+            want.mark.push(Mark::Start { pod: pod.uid, from: pod.start.clone(), to: start });
+        }
+        Some(_) => {}
+    }
+}
+
+/// Only a joiner's list is rewritten: one that founds, or that has its own data, keeps its way.
+fn may_rewrite(view: &View<'_>, serial: Serial, start: &Start) -> bool {
+    serial != view.identity.seed && matches!(start, Start::Held | Start::Join(_))
+}
+
+/// For one that has joined: first what it joined on and how it may start from now on, then, when both are seen to be
+/// written, the gate.
+fn turn(view: &View<'_>, member: &Member<'_>, want: &mut Want) {
+    let Some(pod) = member.pod else { return };
+    let before = want.mark.len();
+    if let Some(claim) = member.claim.filter(|claim| claim.joined_on.is_none()) {
+        let Some(volume) = claim.volume else { return };
+        want.mark.push(Mark::JoinedOn { claim: claim.uid, volume });
+    }
+    let persistent = view.facts.cluster.storage == Storage::Persistent;
+    if pod.start != Start::OwnData && (member.claim.is_some() || !persistent) {
+        want.mark.push(Mark::Start { pod: pod.uid, from: pod.start.clone(), to: Start::OwnData });
+    }
+    if want.mark.len() == before && !pod.gate {
+        want.mark.push(Mark::Gate { pod: pod.uid });
+    }
+}

@@ -1,0 +1,188 @@
+//! What an etcd SRE would do now. Rules are asked in a fixed order, each a function of the facts; the first that wants
+//! something wins, and the others say what they wait for.
+
+mod add;
+mod begin;
+mod dead;
+mod epoch;
+mod intent;
+mod join;
+mod promote;
+mod quorum;
+mod recreate;
+mod route;
+mod seal;
+mod shrink;
+mod tidy;
+
+use evenkeel::{Engine, Plan, Wake};
+use serde::{Deserialize, Serialize};
+
+use crate::facts::Facts;
+use crate::identity::{Change, Identity, Intent};
+use crate::plan::{Create, Mark, Step, Turn, Wait};
+use crate::view::View;
+
+/// etcd, as an engine of the loop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Etcd;
+
+/// What people are told.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Status {
+    /// What is waited for, most important first.
+    pub waits: Vec<Wait>,
+}
+
+/// What a rule says.
+#[derive(Debug)]
+pub(crate) enum Verdict {
+    /// This is to be done now; no later rule is asked.
+    Want(Box<Want>),
+    /// It would do something, but not yet. Later rules may act meanwhile.
+    Wait(Wait),
+    /// Nothing is safe to be done until this ends.
+    Halt(Wait),
+    /// It is content.
+    Pass,
+}
+
+/// What a rule wants done.
+#[derive(Debug, Default)]
+pub(crate) struct Want {
+    create: Vec<Create>,
+    mark: Vec<Mark>,
+    step: Option<Step>,
+}
+
+impl Want {
+    fn is_empty(&self) -> bool {
+        self.create.is_empty() && self.mark.is_empty() && self.step.is_none()
+    }
+}
+
+impl Verdict {
+    fn step(step: Step) -> Self {
+        Self::Want(Box::new(Want { step: Some(step), ..Want::default() }))
+    }
+
+    fn mark(mark: Mark) -> Self {
+        Self::Want(Box::new(Want { mark: vec![mark], ..Want::default() }))
+    }
+
+    fn create(create: Vec<Create>) -> Self {
+        Self::Want(Box::new(Want { create, ..Want::default() }))
+    }
+
+    /// Swaps the identity for what `change` makes of it.
+    fn turn(identity: &Identity, why: Turn, change: impl FnOnce(&mut Identity)) -> Self {
+        let mut to = identity.clone();
+        change(&mut to);
+        Self::step(Step::Identity { from: identity.clone(), to, why })
+    }
+
+    /// Asks etcd for a change of the membership.
+    fn call(view: &View<'_>, change: Change) -> Self {
+        let intent = Intent { change, voters: view.voter_list(), since: view.facts.now };
+        Self::step(Step::Call { from: view.identity.clone(), intent })
+    }
+}
+
+type Rule = fn(&View<'_>) -> Verdict;
+
+/// The order in which rules are asked, once there is an identity.
+const RULES: [Rule; 13] = [
+    epoch::clear,
+    begin::start_seed,
+    recreate::pods,
+    quorum::check,
+    intent::settle,
+    begin::note_cluster,
+    dead::remove,
+    tidy::leavers,
+    join::resume,
+    promote::learner,
+    add::member,
+    seal::epoch,
+    shrink::member,
+];
+
+impl Engine for Etcd {
+    type Facts = Facts;
+    type Create = Create;
+    type Mark = Mark;
+    type Step = Step;
+    type Status = Status;
+
+    fn decide(facts: &Facts) -> Plan<Self> {
+        let mut draft = Draft::default();
+        draft.ask(facts);
+        draft.finish(facts)
+    }
+}
+
+/// A plan in the making.
+#[derive(Debug, Default)]
+struct Draft {
+    want: Want,
+    waits: Vec<Wait>,
+}
+
+impl Draft {
+    fn ask(&mut self, facts: &Facts) {
+        let view = match epoch::identify(facts) {
+            Ok(view) => view,
+            Err(verdict) => {
+                self.take(verdict);
+                return;
+            }
+        };
+        for rule in RULES {
+            if self.take(rule(&view)) {
+                break;
+            }
+        }
+        // Routing disturbs nobody and waits for nobody.
+        self.want.mark.extend(route::clients(&view));
+    }
+
+    /// Notes a verdict; says whether it was the last.
+    fn take(&mut self, verdict: Verdict) -> bool {
+        match verdict {
+            Verdict::Want(want) => {
+                self.want = *want;
+                true
+            }
+            Verdict::Halt(wait) => {
+                self.waits.push(wait);
+                true
+            }
+            Verdict::Wait(wait) => {
+                self.waits.push(wait);
+                false
+            }
+            Verdict::Pass => false,
+        }
+    }
+
+    fn finish(self, facts: &Facts) -> Plan<Etcd> {
+        let wake = self.waits.iter().fold(Wake::OnChange, |wake, wait| wake.or(wait.wake(facts)));
+        let Want { create, mark, step } = self.want;
+        Plan { create, mark, step, status: Status { waits: self.waits }, wake }
+    }
+}
+
+impl Wait {
+    /// When to look again, beside on any change.
+    fn wake(&self, facts: &Facts) -> Wake {
+        match self {
+            Self::Patience(until) => Wake::At(*until),
+            Self::Settling(intent) => Wake::At(intent.since.after(intent::VOID_AFTER)),
+            // etcd's own state changes without an event in Kubernetes; the prober sees most of it sooner.
+            Self::NoQuorum | Self::CatchingUp(_) | Self::Reading(_) => {
+                Wake::At(facts.now.after(std::time::Duration::from_secs(10)))
+            }
+            _ => Wake::OnChange,
+        }
+    }
+}

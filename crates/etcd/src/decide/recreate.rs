@@ -1,0 +1,44 @@
+//! A pod gone comes back as the same member, always, quorum or not, on the volume it joined on. Other operators left
+//! pods in a terminal phase for ever: a full reboot was the end of the cluster.
+
+use super::Verdict;
+use crate::facts::Start;
+use crate::plan::{Create, Leaving, Mark, Step};
+use crate::view::{Data, Member, View};
+
+/// Creates the pods of members whose own data is there; deletes those that have ended, to be created again.
+pub(super) fn pods(view: &View<'_>) -> Verdict {
+    // Without a list from etcd, whoever has joined counts as a member.
+    let known = view.members.values().filter(|member| member.registered.is_some() || !view.registry);
+    let alive: Vec<_> = known.filter(|member| member.data != Data::Gone).collect();
+    let create: Vec<_> = alive
+        .iter()
+        .filter(|member| member.pod.is_none() && has_joined_on(member))
+        .map(|member| Create::Pod {
+            serial: member.serial,
+            epoch: view.identity.epoch,
+            on: member.claim.map(|claim| claim.uid),
+            start: Start::OwnData,
+        })
+        .collect();
+    if !create.is_empty() {
+        return Verdict::create(create);
+    }
+    // A seed's pod that was created to be told, and whose telling was overtaken.
+    let held = alive.iter().filter(|member| has_joined_on(member)).filter_map(|member| member.pod);
+    if let Some(pod) = held.into_iter().find(|pod| pod.start == Start::Held && !pod.deleting) {
+        return Verdict::mark(Mark::Start { pod: pod.uid, from: Start::Held, to: Start::OwnData });
+    }
+    let ended = alive.iter().filter_map(|member| member.pod).find(|pod| pod.finished && !pod.deleting);
+    match ended {
+        Some(pod) => {
+            Verdict::step(Step::DeletePod { pod: pod.uid, serial: pod.serial, why: Leaving::Finished })
+        }
+        None => Verdict::Pass,
+    }
+}
+
+/// Whether it is written on its claim that it joined on it, and the claim stays.
+fn has_joined_on(member: &Member<'_>) -> bool {
+    member.claim.is_some_and(|claim| claim.joined_on.is_some() && !claim.deleting)
+}

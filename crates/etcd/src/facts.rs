@@ -1,0 +1,162 @@
+//! Everything that is known of a cluster when a decision is made, and what is not known. Plain data; no key material.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use evenkeel::{Seen, Time};
+use serde::{Deserialize, Serialize};
+
+use crate::identity::{ClusterId, Identity, MemberId, Uid};
+use crate::names::{Epoch, Lineage, Serial};
+
+/// All facts of one cluster.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Facts {
+    /// When they were gathered.
+    pub now: Time,
+    /// Randomness handed in, for a cluster that is yet to have an identity.
+    pub fresh_lineage: Lineage,
+    /// What the user wants, validated.
+    pub cluster: Cluster,
+    /// The identity object.
+    pub identity: Seen<Identity>,
+    /// The claims labelled for this cluster, of every epoch.
+    pub claims: Seen<Vec<Claim>>,
+    /// The pods labelled for this cluster, of every epoch.
+    pub pods: Seen<Vec<Pod>>,
+    /// etcd's own list of members, read linearizably in this reconcile. Unknown without a quorum that answers.
+    pub membership: Seen<Membership>,
+    /// What each member that was asked says of itself.
+    pub voices: BTreeMap<Serial, Seen<Voice>>,
+}
+
+/// What the user wants.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cluster {
+    /// The uid of the resource.
+    pub resource: Uid,
+    /// How many members.
+    pub members: u8,
+    /// Where their data is.
+    pub storage: Storage,
+    /// Whether it is being deleted.
+    pub deleted: bool,
+    /// Whether nothing is to be changed.
+    pub paused: bool,
+    /// Whether its status already names an etcd cluster: it has existed, whatever else is found.
+    pub known: Option<ClusterId>,
+    /// How many learners its version of etcd takes at once.
+    pub max_learners: u8,
+    /// How long members that cannot start hold up the end of the bootstrap.
+    pub patience: Duration,
+}
+
+/// Where members' data is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum Storage {
+    /// On a claim each: it outlives the pod.
+    Persistent,
+    /// In the pod: a pod that is gone takes it along.
+    Ephemeral,
+}
+
+/// A claim of a member.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Claim {
+    /// Whose it is.
+    pub serial: Serial,
+    /// Of which epoch.
+    pub epoch: Epoch,
+    /// Its own uid.
+    pub uid: Uid,
+    /// The volume it is bound to.
+    pub volume: Option<Uid>,
+    /// The claim's uid and volume when the member joined, written on it then.
+    pub joined_on: Option<(Uid, Uid)>,
+    /// Whether it is on its way out.
+    pub deleting: bool,
+    /// Whether its volume is on a node that no longer exists.
+    pub lost: bool,
+}
+
+impl Claim {
+    /// Whether this is the claim, and the volume, that the member joined on. Anything else under its name is other data:
+    /// a member rolled back to older data cost 10 of 10 acknowledged writes after an election (tried).
+    pub fn is_own(&self) -> bool {
+        !self.lost
+            && self.joined_on.is_some_and(|on| Some(on) == self.volume.map(|volume| (self.uid, volume)))
+    }
+}
+
+/// How a pod's etcd finds its cluster if its directory is empty; written in the pod's annotations.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum Start {
+    /// Not before it is told how: the pod waits behind a scheduling gate.
+    Held,
+    /// As a new cluster of itself.
+    Found,
+    /// By joining these, itself among them.
+    Join(BTreeSet<Serial>),
+    /// Not at all: with itself alone in the list it starts on its own data only, and refuses an empty directory (tried).
+    OwnData,
+}
+
+/// A pod of a member.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Pod {
+    /// Whose it is.
+    pub serial: Serial,
+    /// Of which epoch.
+    pub epoch: Epoch,
+    /// Its own uid.
+    pub uid: Uid,
+    /// When it was created.
+    pub created: Time,
+    /// How its etcd would find its cluster.
+    pub start: Start,
+    /// Whether the gate `evenkeel.dev/joined` was set.
+    pub gate: bool,
+    /// Whether the kubelet reports it Ready: it has then seen the gate, and so what was written before it.
+    pub ready: bool,
+    /// Whether it is on its way out.
+    pub deleting: bool,
+    /// Whether it has ended for good.
+    pub finished: bool,
+    /// Whether clients are routed to it.
+    pub routed: bool,
+}
+
+/// etcd's list of members, and who told it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Membership {
+    /// The member that was asked. A stray one, alone in a cluster of its own, would answer readily.
+    pub told_by: Serial,
+    /// The list.
+    pub members: Vec<Registered>,
+}
+
+/// A member as etcd lists it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Registered {
+    /// Which of ours it is, by its peer URL.
+    pub serial: Serial,
+    /// What etcd calls it.
+    pub id: MemberId,
+    /// Whether it has no vote.
+    pub learner: bool,
+    /// Whether it ever started: only then has it a name.
+    pub started: bool,
+}
+
+/// What a member says of itself when asked.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Voice {
+    /// The cluster it takes itself to be in.
+    pub cluster: ClusterId,
+    /// Who it takes itself to be.
+    pub id: MemberId,
+    /// Whether it has answered a read as clients make it; a learner, that it follows a leader.
+    pub serves: bool,
+    /// For a learner: whether its log is near enough to the leader's.
+    pub caught_up: bool,
+}

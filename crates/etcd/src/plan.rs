@@ -1,0 +1,182 @@
+//! What can be decided: the words of a plan, each with what it is for, and the reasons for waiting.
+
+use std::collections::BTreeSet;
+
+use evenkeel::Time;
+use serde::{Deserialize, Serialize};
+
+use crate::facts::Start;
+use crate::identity::{ClusterId, Identity, Intent, Uid};
+use crate::names::{Epoch, Serial};
+
+/// What must never exist twice.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum Create {
+    /// The identity object.
+    Identity(Identity),
+    /// A member's claim.
+    Claim {
+        /// Whose.
+        serial: Serial,
+        /// Of which epoch.
+        epoch: Epoch,
+    },
+    /// A member's pod.
+    Pod {
+        /// Whose.
+        serial: Serial,
+        /// Of which epoch.
+        epoch: Epoch,
+        /// The claim it must stand on; looked at once more right before the pod is created, since a pod names its claim
+        /// and cannot be pinned to it.
+        on: Option<Uid>,
+        /// How its etcd finds its cluster.
+        start: Start,
+    },
+}
+
+/// What disturbs nobody. Each is pinned to the uid it was decided on.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum Mark {
+    /// Rewrites how a pod's etcd finds its cluster.
+    Start {
+        /// Which pod.
+        pod: Uid,
+        /// What it was when this was decided: one that changed since is left alone.
+        from: Start,
+        /// The new way.
+        to: Start,
+    },
+    /// Writes on a claim which claim and volume its member joined on.
+    JoinedOn {
+        /// Which claim.
+        claim: Uid,
+        /// Its volume now.
+        volume: Uid,
+    },
+    /// Sets the gate that says: joined, and what was written before is in force.
+    Gate {
+        /// Which pod.
+        pod: Uid,
+    },
+    /// Routes clients to a pod.
+    Route {
+        /// Which pod.
+        pod: Uid,
+    },
+}
+
+/// What may disturb: at most one at a time.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum Step {
+    /// Swaps the identity for a new one.
+    Identity {
+        /// What it was when this was decided.
+        from: Identity,
+        /// What it becomes.
+        to: Identity,
+        /// Why.
+        why: Turn,
+    },
+    /// Writes an intent into the identity and asks etcd for its change.
+    Call {
+        /// What the identity was when this was decided.
+        from: Identity,
+        /// What is asked for.
+        intent: Intent,
+    },
+    /// Deletes a pod that does not serve.
+    DeletePod {
+        /// Which.
+        pod: Uid,
+        /// Whose.
+        serial: Serial,
+        /// Why.
+        why: Leaving,
+    },
+    /// Deletes a claim whose member is no more.
+    DeleteClaim {
+        /// Which.
+        claim: Uid,
+        /// Whose.
+        serial: Serial,
+        /// Why.
+        why: Leaving,
+    },
+}
+
+/// Why an identity is changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum Turn {
+    /// The seed is about to be started for the first time.
+    SeedStarts,
+    /// The seed has formed this cluster.
+    Formed(ClusterId),
+    /// The bootstrap is over.
+    Seal,
+    /// What was begun is done, or has become void.
+    Settle,
+    /// The seed is lost before the seal: begin again.
+    SeedLost,
+    /// The resource was deleted and created again before the seal: begin again.
+    ResourceReplaced,
+    /// The resource was deleted and created again over a cluster that lives on.
+    Adopt,
+}
+
+/// Why a pod or a claim goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum Leaving {
+    /// It is of an epoch that was given up.
+    OldEpoch,
+    /// Its member was removed.
+    NotAMember,
+    /// It has ended, and is to be created again on its volume.
+    Finished,
+    /// Its member's data is gone.
+    DataGone,
+}
+
+/// What is waited for. Each names what ends it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum Wait {
+    /// Something could not be read.
+    Reading(What),
+    /// The resource says so.
+    Paused,
+    /// Claims or pods are there but no identity.
+    IdentityMissing,
+    /// The status names a cluster of which nothing is left.
+    NothingLeft(ClusterId),
+    /// What an epoch that was given up left behind is going.
+    OldEpochGoes,
+    /// The seed does not serve yet.
+    SeedStarts(Serial),
+    /// Too few voters answer.
+    NoQuorum,
+    /// A change of the membership that was begun is neither done nor safe to repeat.
+    Settling(Intent),
+    /// A dead member cannot be removed before others are back.
+    RemovalUnsafe(Serial),
+    /// A new member is on its way.
+    Joining(BTreeSet<Serial>),
+    /// A pod is on its way out.
+    Leaving(Serial),
+    /// A learner is not ready for a vote.
+    CatchingUp(Serial),
+    /// A vote more would be one too many for the voters that are well.
+    PromotionUnsafe(Serial),
+    /// Members must be there before one more is added.
+    AddUnsafe,
+    /// Before the seal, until then, for members that do not start.
+    Patience(Time),
+}
+
+/// What could not be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum What {
+    /// The identity object.
+    Identity,
+    /// Claims or pods.
+    Objects,
+}

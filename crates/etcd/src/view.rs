@@ -1,0 +1,214 @@
+//! The facts arranged by member: what each rule asks about.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::facts::{Claim, Facts, Membership, Pod, Registered, Start, Storage, Voice};
+use crate::identity::{Identity, SeedOn};
+use crate::names::Serial;
+
+/// How many voters must agree.
+pub fn quorum(voters: usize) -> usize {
+    voters / 2 + 1
+}
+
+/// The facts of a cluster that has an identity, by member of the current epoch.
+#[derive(Debug)]
+pub struct View<'f> {
+    /// The facts themselves.
+    pub facts: &'f Facts,
+    /// The identity.
+    pub identity: &'f Identity,
+    /// Claims of epochs that were given up.
+    pub old_claims: Vec<&'f Claim>,
+    /// Pods of epochs that were given up.
+    pub old_pods: Vec<&'f Pod>,
+    /// Everyone of this epoch who is registered, or has a pod or a claim.
+    pub members: BTreeMap<Serial, Member<'f>>,
+    /// Whether etcd's list of members is known.
+    pub registry: bool,
+}
+
+/// All that is known of one member.
+#[derive(Clone, Debug)]
+pub struct Member<'f> {
+    /// Who.
+    pub serial: Serial,
+    /// Its entry in etcd's list.
+    pub registered: Option<&'f Registered>,
+    /// Its pod.
+    pub pod: Option<&'f Pod>,
+    /// Its claim.
+    pub claim: Option<&'f Claim>,
+    /// What it says of itself, if it takes itself to be this member of this cluster.
+    pub voice: Option<&'f Voice>,
+    /// What became of its data.
+    pub data: Data,
+}
+
+/// What became of a member's data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Data {
+    /// It never had any: it may start on an empty directory.
+    NotYet,
+    /// It is where the member left it.
+    Own,
+    /// It is gone, or what is there is something else: this member must never start again.
+    Gone,
+}
+
+impl<'f> View<'f> {
+    /// Arranges the facts; `claims` and `pods` are complete.
+    pub fn new(facts: &'f Facts, identity: &'f Identity, claims: &'f [Claim], pods: &'f [Pod]) -> Self {
+        let (claims, old_claims): (Vec<_>, Vec<_>) =
+            claims.iter().partition(|one| one.epoch == identity.epoch);
+        let (pods, old_pods): (Vec<_>, Vec<_>) = pods.iter().partition(|one| one.epoch == identity.epoch);
+        let membership = facts.membership.present().filter(|told| is_believed(identity, &pods, told));
+        let registered = membership.map(|told| told.members.as_slice()).unwrap_or_default();
+        let serials: BTreeSet<Serial> = registered
+            .iter()
+            .map(|one| one.serial)
+            .chain(claims.iter().map(|one| one.serial))
+            .chain(pods.iter().map(|one| one.serial))
+            .collect();
+        let member = |serial: Serial| {
+            let entry = registered.iter().find(|one| one.serial == serial);
+            let pod = pods.iter().find(|one| one.serial == serial).copied();
+            let claim = claims.iter().find(|one| one.serial == serial).copied();
+            let voice = facts.voices.get(&serial).and_then(|voice| voice.present());
+            // A pod that speaks for another cluster, or another member, is not this one.
+            let voice = voice.filter(|voice| {
+                identity.cluster.is_none_or(|cluster| cluster == voice.cluster)
+                    && entry.is_none_or(|entry| entry.id == voice.id)
+            });
+            let data = data(facts.cluster.storage, identity, serial, entry, pod, claim);
+            Member { serial, registered: entry, pod, claim, voice, data }
+        };
+        let members = serials.into_iter().map(|serial| (serial, member(serial))).collect();
+        Self { facts, identity, old_claims, old_pods, members, registry: membership.is_some() }
+    }
+
+    /// Members in etcd's list.
+    pub fn registered(&self) -> impl Iterator<Item = &Member<'f>> {
+        self.members.values().filter(|member| member.registered.is_some())
+    }
+
+    /// Members with a vote.
+    pub fn voters(&self) -> impl Iterator<Item = &Member<'f>> {
+        self.registered().filter(|member| member.is_voter())
+    }
+
+    /// Members without one.
+    pub fn learners(&self) -> impl Iterator<Item = &Member<'f>> {
+        self.registered().filter(|member| !member.is_voter())
+    }
+
+    /// Voters that serve, `but` apart.
+    pub fn healthy_voters_but(&self, but: Serial) -> usize {
+        self.voters().filter(|member| member.serial != but && member.serves()).count()
+    }
+
+    /// Whether the voters left after removing this one are enough, and would still agree. Removing one without a vote
+    /// always leaves as many as there were.
+    pub fn removal_is_safe(&self, serial: Serial) -> bool {
+        let is_voter = self.voters().any(|member| member.serial == serial);
+        let left = self.voters().count() - usize::from(is_voter);
+        left > 0 && self.healthy_voters_but(serial) >= quorum(left)
+    }
+
+    /// Whether one vote more leaves enough voters that are well. etcd itself looks at the learner's log only, and
+    /// promotes a dead learner: a one-voter cluster then has no quorum (tried on 3.5.30).
+    pub fn promotion_is_safe(&self, learner: &Member<'_>) -> bool {
+        let voters = self.voters().count() + 1;
+        let healthy = self.voters().filter(|member| member.serves()).count() + 1;
+        learner.is_settled() && learner.serves() && learner.caught_up() && healthy >= quorum(voters)
+    }
+
+    /// The serials in etcd's list.
+    pub fn list(&self) -> BTreeSet<Serial> {
+        self.registered().map(|member| member.serial).collect()
+    }
+
+    /// The serials of the voters.
+    pub fn voter_list(&self) -> BTreeSet<Serial> {
+        self.voters().map(|member| member.serial).collect()
+    }
+}
+
+impl Member<'_> {
+    /// Whether it has a vote.
+    pub fn is_voter(&self) -> bool {
+        self.registered.is_some_and(|entry| !entry.learner)
+    }
+
+    /// Whether it is the member it should be, up and in touch with its cluster.
+    pub fn serves(&self) -> bool {
+        self.voice.is_some_and(|voice| voice.serves)
+            && self.pod.is_some_and(|pod| !pod.deleting && !pod.finished)
+            && self.data == Data::Own
+    }
+
+    /// Whether a learner's log is near enough to the leader's.
+    pub fn caught_up(&self) -> bool {
+        self.voice.is_some_and(|voice| voice.caught_up)
+    }
+
+    /// Whether its etcd has joined: it lives in the cluster's list under its name, and says so.
+    pub fn has_joined(&self) -> bool {
+        self.registered.is_some_and(|entry| entry.started) && self.voice.is_some()
+    }
+
+    /// Whether it can no longer start on anything but its own data, as far as the kubelet knows, too. "Turned" in the
+    /// API is not turned in the kubelet: a pod is Ready only once the kubelet has seen the gate (tried).
+    pub fn is_settled(&self) -> bool {
+        let turned = self.pod.is_some_and(|pod| pod.start == Start::OwnData && pod.gate && pod.ready);
+        turned && self.claim.is_none_or(|claim| claim.is_own())
+    }
+}
+
+/// Whether to believe a list of members. Once the epoch's cluster is known, a pod that could have founded another one is
+/// not asked: alone in its cluster it has a quorum of its own, under the same cluster ID even.
+fn is_believed(identity: &Identity, pods: &[&Pod], told: &Membership) -> bool {
+    let teller = pods.iter().find(|pod| pod.serial == told.told_by);
+    let may_have_founded = teller.is_none_or(|pod| pod.start == Start::Found);
+    !may_have_founded || (told.told_by == identity.seed && !identity.sealed)
+}
+
+/// What became of a member's data, by where it should be.
+fn data(
+    storage: Storage,
+    identity: &Identity,
+    serial: Serial,
+    entry: Option<&Registered>,
+    pod: Option<&Pod>,
+    claim: Option<&Claim>,
+) -> Data {
+    // What may hold data already: a member that etcd saw start, or a seed that was allowed to.
+    let seed = serial == identity.seed && identity.seed_on.is_some();
+    let began = seed || entry.is_some_and(|entry| entry.started);
+    let gone = if began { Data::Gone } else { Data::NotYet };
+    match (storage, pod, claim) {
+        (Storage::Ephemeral, None, _) => gone,
+        (Storage::Ephemeral, Some(pod), _) if pod.finished => gone,
+        // It never ran, so what the member had is not in it.
+        (Storage::Ephemeral, Some(pod), _) if pod.start == Start::Held && !seed => gone,
+        (Storage::Ephemeral, Some(pod), _) if seed && identity.seed_on != Some(SeedOn::Pod(pod.uid)) => {
+            Data::Gone
+        }
+        (Storage::Ephemeral, Some(_), _) => Data::Own,
+        (Storage::Persistent, _, None) => gone,
+        (Storage::Persistent, _, Some(claim)) if claim.lost => Data::Gone,
+        (Storage::Persistent, _, Some(claim)) if claim.joined_on.is_some() => {
+            if claim.is_own() {
+                Data::Own
+            } else {
+                Data::Gone
+            }
+        }
+        (Storage::Persistent, _, Some(claim)) if seed => {
+            if identity.seed_on == Some(SeedOn::Claim(claim.uid)) { Data::Own } else { Data::Gone }
+        }
+        // It has started, and nobody wrote down on what yet: it is what its running pod stands on, or nobody knows.
+        (Storage::Persistent, Some(pod), Some(_)) if began && !pod.deleting => Data::Own,
+        (Storage::Persistent, _, Some(_)) => gone,
+    }
+}

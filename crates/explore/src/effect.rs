@@ -1,0 +1,217 @@
+//! What an operator does to the world, one write at a time, each as pinned as the real one.
+
+use evenkeel::Plan;
+use evenkeel_etcd::Etcd;
+use evenkeel_etcd::identity::{Change, Identity, Intent};
+use evenkeel_etcd::names::Serial;
+use evenkeel_etcd::plan::{Create, Mark, Step};
+
+use crate::world::{Claim, Disk, Member, Pod, Violation, World, shown};
+
+/// One write.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Effect {
+    /// Something is created unless it is there.
+    Create(Create),
+    /// Something is marked, if it is still the same object.
+    Mark(Mark),
+    /// The identity is swapped, if it is still what it was.
+    Swap {
+        /// What it was.
+        from: Identity,
+        /// What it becomes.
+        to: Identity,
+    },
+    /// etcd is asked for a change.
+    Ask(Intent),
+    /// Something is deleted, if it is still the same object.
+    Delete(Step),
+}
+
+/// What became of a write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// It was done: the plan goes on.
+    Done,
+    /// It was refused: the rest of the plan is dropped.
+    Refused,
+}
+
+/// The writes that carry out a plan, in order.
+pub fn effects(plan: &Plan<Etcd>) -> Vec<Effect> {
+    let mut effects: Vec<Effect> = plan.create.iter().cloned().map(Effect::Create).collect();
+    effects.extend(plan.mark.iter().cloned().map(Effect::Mark));
+    match plan.step.clone() {
+        None => {}
+        Some(Step::Identity { from, to, .. }) => effects.push(Effect::Swap { from, to }),
+        Some(Step::Call { from, intent }) => {
+            let mut to = from.clone();
+            to.intent = Some(intent.clone());
+            if let Change::Add(serial) = intent.change {
+                to.next = to.next.max(serial.next());
+            }
+            if to != from {
+                effects.push(Effect::Swap { from, to });
+            }
+            effects.push(Effect::Ask(intent));
+        }
+        Some(delete) => effects.push(Effect::Delete(delete)),
+    }
+    effects
+}
+
+/// Carries out one write; says what became of it, or which rule it broke.
+pub fn apply(world: &mut World, effect: &Effect) -> Result<Outcome, Violation> {
+    match effect {
+        Effect::Create(create) => Ok(apply_create(world, create)),
+        Effect::Mark(mark) => Ok(apply_mark(world, mark)),
+        Effect::Swap { from, to } => {
+            if world.identity.as_ref() != Some(from) {
+                return Ok(Outcome::Refused);
+            }
+            world.identity = Some(to.clone());
+            Ok(Outcome::Done)
+        }
+        Effect::Ask(intent) => Ok(ask(world, intent)),
+        Effect::Delete(step) => delete(world, step),
+    }
+}
+
+fn apply_create(world: &mut World, create: &Create) -> Outcome {
+    match create {
+        Create::Identity(identity) => {
+            if world.identity.is_some() {
+                return Outcome::Refused;
+            }
+            world.identity = Some(identity.clone());
+        }
+        Create::Claim { serial, epoch } => {
+            if world.claims.contains_key(serial) {
+                return Outcome::Refused;
+            }
+            let uid = world.fresh_uid();
+            world.claims.insert(
+                *serial,
+                Claim { uid, epoch: *epoch, joined_on: None, disk: Disk::Empty, lost: false },
+            );
+        }
+        Create::Pod { serial, epoch, on, start } => {
+            let claim = world.claims.get(serial).map(|claim| claim.uid);
+            if world.pods.contains_key(serial) || *on != claim {
+                return Outcome::Refused;
+            }
+            let uid = world.fresh_uid();
+            let pod = Pod {
+                uid,
+                epoch: *epoch,
+                start: start.clone(),
+                gate: false,
+                seen: None,
+                runs: false,
+                deleting: false,
+                finished: false,
+                routed: false,
+                down: false,
+                old: false,
+                disk: Disk::Empty,
+            };
+            world.pods.insert(*serial, pod);
+        }
+    }
+    Outcome::Done
+}
+
+fn apply_mark(world: &mut World, mark: &Mark) -> Outcome {
+    if let Mark::JoinedOn { claim: uid, volume } = mark {
+        return match world.claims.values_mut().find(|claim| claim.uid == *uid) {
+            Some(claim) => {
+                claim.joined_on = Some((*uid, *volume));
+                Outcome::Done
+            }
+            None => Outcome::Refused,
+        };
+    }
+    let (Mark::Start { pod: uid, .. } | Mark::Gate { pod: uid } | Mark::Route { pod: uid }) = mark else {
+        return Outcome::Refused;
+    };
+    let Some(pod) = world.pods.values_mut().find(|pod| pod.uid == *uid) else { return Outcome::Refused };
+    match mark {
+        Mark::Start { from, to, .. } if pod.start == *from => pod.start = to.clone(),
+        Mark::Start { .. } => return Outcome::Refused,
+        Mark::Gate { .. } => pod.gate = true,
+        Mark::Route { .. } | Mark::JoinedOn { .. } => pod.routed = true,
+    }
+    Outcome::Done
+}
+
+/// etcd answers only with a quorum. Strict reconfiguration refuses what would obviously cost it, but looks at a learner's
+/// log only: it promotes a dead one.
+fn ask(world: &mut World, intent: &Intent) -> Outcome {
+    let asked = world.pods.keys().rev().copied().find(|serial| world.serves(*serial));
+    let Some(cluster) = asked.and_then(|serial| world.running_in(serial)) else { return Outcome::Refused };
+    let serial = intent.change.member();
+    let members = &mut world.clusters[cluster].members;
+    match intent.change {
+        Change::Add(_) if !members.contains_key(&serial) => {
+            members.insert(serial, Member { learner: true, started: false });
+        }
+        Change::Promote(_) if members.get(&serial).is_some_and(|member| member.learner && member.started) => {
+            members.insert(serial, Member { learner: false, started: true });
+        }
+        Change::Remove(_) if members.contains_key(&serial) => {
+            members.remove(&serial);
+            stop_removed(world, cluster, serial);
+        }
+        _ => return Outcome::Refused,
+    }
+    Outcome::Done
+}
+
+/// A removed member that lives notices, and exits.
+fn stop_removed(world: &mut World, cluster: usize, serial: Serial) {
+    if world.running_in(serial) == Some(cluster)
+        && let Some(pod) = world.pods.get_mut(&serial)
+    {
+        pod.runs = false;
+    }
+}
+
+fn delete(world: &mut World, step: &Step) -> Result<Outcome, Violation> {
+    match step {
+        Step::DeletePod { pod: uid, serial, .. } => {
+            let Some(pod) = world.pods.get_mut(serial).filter(|pod| pod.uid == *uid) else {
+                return Ok(Outcome::Refused);
+            };
+            pod.deleting = true;
+            pod.runs = false;
+            Ok(Outcome::Done)
+        }
+        Step::DeleteClaim { claim: uid, serial, .. } => {
+            let Some(claim) = world.claims.get(serial).filter(|claim| claim.uid == *uid) else {
+                return Ok(Outcome::Refused);
+            };
+            let current = world.identity.as_ref().is_some_and(|identity| identity.epoch == claim.epoch);
+            let member = world
+                .true_cluster()
+                .is_some_and(|cluster| world.clusters[cluster].members.contains_key(serial));
+            if current && member {
+                return Err(Violation(format!(
+                    "the volume of {} is deleted while it is a member",
+                    shown(*serial)
+                )));
+            }
+            world.claims.remove(serial);
+            Ok(Outcome::Done)
+        }
+        Step::Identity { .. } | Step::Call { .. } => Ok(Outcome::Refused),
+    }
+}
+
+/// A change in words.
+pub fn shown_change(change: Change) -> String {
+    match change {
+        Change::Add(serial) => format!("adding {}", shown(serial)),
+        Change::Promote(serial) => format!("promoting {}", shown(serial)),
+        Change::Remove(serial) => format!("removing {}", shown(serial)),
+    }
+}

@@ -1,0 +1,366 @@
+//! What can happen next: the operator's own doing, what kubelets and etcd do by themselves, and what goes wrong.
+
+use std::fmt;
+
+use evenkeel_etcd::facts::{Start, Storage};
+use evenkeel_etcd::names::Serial;
+
+use crate::Decider;
+use crate::effect::{self, Effect, Outcome};
+use crate::observe::{Sight, observe};
+use crate::world::{Disk, Violation, World, shown};
+
+/// One thing that happens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// The operator looks and decides.
+    Decide,
+    /// The operator looks while something is hidden from it, and decides.
+    DecideBlind(Sight),
+    /// The operator's next write.
+    Write(Effect),
+    /// The operator crashes: what it had not yet written is forgotten.
+    Crash,
+    /// Another operator takes over while this one is frozen in mid-plan.
+    Freeze,
+    /// The frozen one wakes, and its next write goes out.
+    LateWrite(Effect),
+    /// A kubelet sees what the API says of a pod.
+    Sees(Serial),
+    /// A kubelet starts a pod's container.
+    Starts(Serial),
+    /// A pod on its way out is gone.
+    Leaves(Serial),
+    /// A node comes back.
+    NodeUp(Serial),
+    /// Somebody deletes a pod.
+    PodDeleted(Serial),
+    /// A pod ends for good.
+    PodEnds(Serial),
+    /// A member's process dies.
+    ProcessDies(Serial),
+    /// A member's claim is deleted with its pod.
+    ClaimDeleted(Serial),
+    /// A member's claim is created again from an older copy, what was written on it included.
+    ClaimSwapped(Serial),
+    /// A member's node goes down.
+    NodeDown(Serial),
+    /// A member's node is gone for good.
+    NodeGone(Serial),
+    /// The user wants another number of members.
+    Edited(u8),
+    /// The user deletes the resource and creates it again.
+    Recreated,
+    /// Time passes, longer than anybody's patience.
+    TimePasses,
+}
+
+impl Event {
+    /// Everything that can happen next.
+    pub fn all(world: &World, decider: &dyn Decider) -> Vec<Self> {
+        let mut events = Self::by_itself(world, decider);
+        events.extend(Self::wrong(world));
+        events
+    }
+
+    /// What happens by itself when nothing goes wrong.
+    pub fn by_itself(world: &World, decider: &dyn Decider) -> Vec<Self> {
+        let mut events = Vec::new();
+        for (serial, pod) in &world.pods {
+            if pod.down {
+                events.push(Self::NodeUp(*serial));
+            } else if pod.deleting {
+                events.push(Self::Leaves(*serial));
+            } else if !pod.finished && pod.start != Start::Held {
+                if pod.seen.as_ref() != Some(&(pod.start.clone(), pod.gate)) {
+                    events.push(Self::Sees(*serial));
+                }
+                if !pod.runs && pod.seen.is_some() && would_change(world, &Self::Starts(*serial)) {
+                    events.push(Self::Starts(*serial));
+                }
+            }
+        }
+        match world.pending.first() {
+            Some(effect) => events.push(Self::Write(effect.clone())),
+            None if !decide(world, decider, Sight::Clear).is_empty() => events.push(Self::Decide),
+            None => {}
+        }
+        events
+    }
+
+    /// What may go wrong.
+    fn wrong(world: &World) -> Vec<Self> {
+        let mut events = Vec::new();
+        if let Some(effect) = world.late.first() {
+            events.push(Self::LateWrite(effect.clone()));
+        }
+        if world.budget.crashes > 0 && !world.pending.is_empty() {
+            events.push(Self::Crash);
+            if world.late.is_empty() {
+                events.push(Self::Freeze);
+            }
+        }
+        if world.budget.edits > 0 {
+            events.extend([1, 3].into_iter().filter(|wanted| *wanted != world.wanted).map(Self::Edited));
+            events.push(Self::Recreated);
+        }
+        if world.budget.delays > 0 && world.pods.values().any(|pod| !pod.old) {
+            events.push(Self::TimePasses);
+        }
+        if world.budget.faults > 0 {
+            faults(world, &mut events);
+        }
+        events
+    }
+
+    /// Lets it happen.
+    pub fn happen(&self, world: &mut World, decider: &dyn Decider) -> Result<(), Violation> {
+        match self {
+            Self::Decide => {
+                world.pending = decide(world, decider, Sight::Clear);
+                judge(world)?;
+            }
+            Self::DecideBlind(sight) => {
+                world.budget.faults -= 1;
+                world.pending = decide(world, decider, *sight);
+                judge(world)?;
+            }
+            Self::Write(effect) => {
+                world.pending.remove(0);
+                if effect::apply(world, effect)? == Outcome::Refused {
+                    world.pending.clear();
+                }
+            }
+            Self::Crash => {
+                world.budget.crashes -= 1;
+                world.pending.clear();
+            }
+            Self::Freeze => {
+                world.budget.crashes -= 1;
+                // Its writes to Kubernetes may still land; a call to etcd is not sent once the lease has run out.
+                world.late = std::mem::take(&mut world.pending);
+                world.late.retain(|effect| !matches!(effect, Effect::Ask(_)));
+            }
+            Self::LateWrite(effect) => {
+                world.late.remove(0);
+                if effect::apply(world, effect)? == Outcome::Refused {
+                    world.late.clear();
+                }
+            }
+            Self::Sees(serial) => {
+                if let Some(pod) = world.pods.get_mut(serial) {
+                    pod.seen = Some((pod.start.clone(), pod.gate));
+                }
+            }
+            Self::Starts(serial) => world.start_etcd(*serial)?,
+            Self::Leaves(serial) => world.remove_pod(*serial),
+            Self::NodeUp(serial) => {
+                if let Some(pod) = world.pods.get_mut(serial) {
+                    pod.down = false;
+                }
+            }
+            Self::Edited(wanted) => {
+                world.budget.edits -= 1;
+                world.wanted = *wanted;
+            }
+            Self::Recreated => {
+                world.budget.edits -= 1;
+                world.resource += 1;
+                // Pods are owned by the resource and go with it; identity and claims are kept.
+                world.pods.clear();
+            }
+            Self::TimePasses => {
+                world.budget.delays -= 1;
+                let_time_pass(world);
+            }
+            fault => go_wrong(fault, world),
+        }
+        world.check()
+    }
+}
+
+/// Everything that was new is old.
+pub fn let_time_pass(world: &mut World) {
+    for pod in world.pods.values_mut() {
+        pod.old = true;
+    }
+    if let Some(intent) = world.identity.as_mut().and_then(|identity| identity.intent.as_mut()) {
+        intent.since = crate::observe::LONG_AGO;
+    }
+}
+
+/// A plan is judged by the world it was made for: carried out at once, it must not cost a quorum that was there. What dies
+/// between the decision and the call is not the plan's fault.
+fn judge(world: &World) -> Result<(), Violation> {
+    let sealed = world.identity.as_ref().is_some_and(|identity| identity.sealed);
+    let Some(cluster) = world.true_cluster().filter(|cluster| sealed && world.has_quorum(*cluster)) else {
+        return Ok(());
+    };
+    let mut after = world.clone();
+    for effect in &world.pending {
+        if effect::apply(&mut after, effect)? == Outcome::Refused {
+            break;
+        }
+        if !after.has_quorum(cluster) {
+            return Err(Violation(format!("it is decided to cost the quorum: {}", Shown(effect))));
+        }
+    }
+    Ok(())
+}
+
+/// What an operator that looks now would write.
+pub fn decide(world: &World, decider: &dyn Decider, sight: Sight) -> Vec<Effect> {
+    effect::effects(&decider.decide(&observe(world, sight)))
+}
+
+fn would_change(world: &World, event: &Event) -> bool {
+    let mut next = world.clone();
+    match event {
+        Event::Starts(serial) => next.start_etcd(*serial).is_err() || next != *world,
+        _ => true,
+    }
+}
+
+fn faults(world: &World, events: &mut Vec<Event>) {
+    if world.pending.is_empty() && world.identity.is_some() {
+        events.extend([Event::DecideBlind(Sight::NoEtcd), Event::DecideBlind(Sight::NoObjects)]);
+    }
+    for (serial, pod) in &world.pods {
+        events.push(Event::PodDeleted(*serial));
+        if !pod.down && !pod.finished {
+            events.push(Event::NodeDown(*serial));
+            events.push(Event::PodEnds(*serial));
+        }
+        if pod.runs {
+            events.push(Event::ProcessDies(*serial));
+        }
+        events.push(Event::NodeGone(*serial));
+    }
+    for (serial, claim) in &world.claims {
+        events.push(Event::ClaimDeleted(*serial));
+        if claim.disk != Disk::Empty {
+            events.push(Event::ClaimSwapped(*serial));
+        }
+    }
+}
+
+fn go_wrong(fault: &Event, world: &mut World) {
+    world.budget.faults -= 1;
+    match fault {
+        Event::PodDeleted(serial) => world.remove_pod(*serial),
+        Event::PodEnds(serial) => {
+            if let Some(pod) = world.pods.get_mut(serial) {
+                (pod.finished, pod.runs) = (true, false);
+            }
+        }
+        Event::ProcessDies(serial) => {
+            if let Some(pod) = world.pods.get_mut(serial) {
+                pod.runs = false;
+            }
+        }
+        Event::ClaimDeleted(serial) => {
+            world.claims.remove(serial);
+            world.remove_pod(*serial);
+        }
+        Event::ClaimSwapped(serial) => {
+            world.remove_pod(*serial);
+            let uid = world.fresh_uid();
+            if let Some(claim) = world.claims.get_mut(serial) {
+                claim.uid = uid;
+                if let Disk::Data { cluster, serial, .. } = claim.disk {
+                    claim.disk = Disk::Data { cluster, serial, stale: true };
+                }
+            }
+        }
+        Event::NodeDown(serial) => {
+            if let Some(pod) = world.pods.get_mut(serial) {
+                (pod.down, pod.runs) = (true, false);
+            }
+        }
+        Event::NodeGone(serial) => {
+            world.remove_pod(*serial);
+            if let Some(claim) = world.claims.get_mut(serial).filter(|_| world.storage == Storage::Persistent)
+            {
+                claim.lost = true;
+            }
+        }
+        _ => {}
+    }
+}
+
+impl fmt::Display for Event {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Decide => f.write_str("the operator looks and decides"),
+            Self::DecideBlind(Sight::NoEtcd) => f.write_str("the operator decides while no etcd answers it"),
+            Self::DecideBlind(_) => f.write_str("the operator decides while Kubernetes does not answer it"),
+            Self::Write(effect) => write!(f, "the operator writes: {}", Shown(effect)),
+            Self::Crash => f.write_str("the operator crashes"),
+            Self::Freeze => f.write_str("the operator freezes in mid-plan and another takes over"),
+            Self::LateWrite(effect) => write!(f, "the frozen operator wakes and writes: {}", Shown(effect)),
+            Self::Sees(serial) => write!(f, "the kubelet of {} sees its pod as it is now", shown(*serial)),
+            Self::Starts(serial) => write!(f, "the kubelet starts the container of {}", shown(*serial)),
+            Self::Leaves(serial) => write!(f, "the pod of {} is gone", shown(*serial)),
+            Self::NodeUp(serial) => write!(f, "the node of {} comes back", shown(*serial)),
+            Self::PodDeleted(serial) => write!(f, "somebody deletes the pod of {}", shown(*serial)),
+            Self::PodEnds(serial) => write!(f, "the pod of {} fails for good", shown(*serial)),
+            Self::ProcessDies(serial) => write!(f, "the process of {} dies", shown(*serial)),
+            Self::ClaimDeleted(serial) => {
+                write!(f, "somebody deletes the pod and the claim of {}", shown(*serial))
+            }
+            Self::ClaimSwapped(serial) => {
+                write!(f, "somebody restores the claim of {} from an older copy", shown(*serial))
+            }
+            Self::NodeDown(serial) => write!(f, "the node of {} goes down", shown(*serial)),
+            Self::NodeGone(serial) => write!(f, "the node of {} is gone for good", shown(*serial)),
+            Self::Edited(wanted) => write!(f, "the user wants {wanted} members"),
+            Self::Recreated => f.write_str("the user deletes the resource and creates it again"),
+            Self::TimePasses => f.write_str("time passes"),
+        }
+    }
+}
+
+struct Shown<'a>(&'a Effect);
+
+impl fmt::Display for Shown<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        use evenkeel_etcd::plan::{Create, Mark, Step};
+        let way = |start: &Start| match start {
+            Start::Held => "to be held until it is told how to start".to_owned(),
+            Start::Found => "as a new cluster".to_owned(),
+            Start::Join(list) => {
+                format!("to join {}", list.iter().map(|one| shown(*one)).collect::<Vec<_>>().join(", "))
+            }
+            Start::OwnData => "on its own data only".to_owned(),
+        };
+        match self.0 {
+            Effect::Create(Create::Identity(_)) => f.write_str("creates the identity"),
+            Effect::Create(Create::Claim { serial, .. }) => {
+                write!(f, "creates the claim of {}", shown(*serial))
+            }
+            Effect::Create(Create::Pod { serial, start, .. }) => {
+                write!(f, "creates the pod of {}, {}", shown(*serial), way(start))
+            }
+            Effect::Mark(Mark::Start { to, .. }) => write!(f, "has a pod start {}", way(to)),
+            Effect::Mark(Mark::JoinedOn { .. }) => {
+                f.write_str("notes on a claim that its member joined on it")
+            }
+            Effect::Mark(Mark::Gate { .. }) => f.write_str("sets a pod's gate"),
+            Effect::Mark(Mark::Route { .. }) => f.write_str("routes clients to a pod"),
+            Effect::Swap { from, to } if to.sealed && !from.sealed => f.write_str("seals the epoch"),
+            Effect::Swap { from, to } if to.epoch != from.epoch => f.write_str("begins a new epoch"),
+            Effect::Swap { to, .. } => match &to.intent {
+                Some(intent) => write!(f, "notes its intent: {}", effect::shown_change(intent.change)),
+                None => f.write_str("changes the identity"),
+            },
+            Effect::Ask(intent) => write!(f, "asks etcd for {}", effect::shown_change(intent.change)),
+            Effect::Delete(Step::DeletePod { serial, .. }) => {
+                write!(f, "deletes the pod of {}", shown(*serial))
+            }
+            Effect::Delete(Step::DeleteClaim { serial, .. }) => {
+                write!(f, "deletes the claim of {}", shown(*serial))
+            }
+            Effect::Delete(_) => f.write_str("does nothing"),
+        }
+    }
+}

@@ -1,0 +1,212 @@
+//! Every state that can be reached within a budget of faults: in each the rules of the design hold, and from each a run
+//! without further faults converges and goes quiet.
+
+use std::collections::{HashMap, HashSet};
+use std::fmt;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::time::{Duration, Instant};
+
+use crate::Decider;
+use crate::event::{self, Event};
+use crate::observe::{Sight, observe};
+use crate::world::{Violation, World};
+
+/// What an exploration found.
+#[derive(Debug)]
+pub struct Report {
+    /// How many states were reached.
+    pub states: usize,
+    /// How many ways from one to another were tried.
+    pub transitions: usize,
+    /// How long it took.
+    pub took: Duration,
+    /// What was decided, in how many states: to see that nothing is out of reach.
+    pub decided: HashMap<String, usize>,
+    /// The shortest story that breaks a rule, if there is one.
+    pub story: Option<Story>,
+}
+
+/// How a rule came to be broken.
+#[derive(Debug)]
+pub struct Story {
+    /// What happened, in order.
+    pub events: Vec<Event>,
+    /// The rule.
+    pub violation: Violation,
+}
+
+impl fmt::Display for Story {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (number, event) in self.events.iter().enumerate() {
+            writeln!(f, "{:>3}. {event}", number + 1)?;
+        }
+        write!(f, "  => {}", self.violation.0)
+    }
+}
+
+type Print = u128;
+
+fn print(world: &World) -> Print {
+    let half = |salt: u64| {
+        let mut hasher = DefaultHasher::new();
+        salt.hash(&mut hasher);
+        world.hash(&mut hasher);
+        u128::from(hasher.finish())
+    };
+    half(1) << 64 | half(2)
+}
+
+/// Explores breadth first, so that the first story found is a shortest one.
+pub fn explore(start: &World, decider: &dyn Decider) -> Report {
+    let began = Instant::now();
+    let mut search = Search {
+        decider,
+        parents: HashMap::new(),
+        good: HashSet::new(),
+        decided: HashMap::new(),
+        transitions: 0,
+    };
+    let story = search.run(start);
+    Report {
+        states: search.parents.len(),
+        transitions: search.transitions,
+        took: began.elapsed(),
+        decided: search.decided,
+        story,
+    }
+}
+
+struct Search<'a> {
+    decider: &'a dyn Decider,
+    parents: HashMap<Print, Option<(Print, Event)>>,
+    /// States from which a run without faults is known to converge.
+    good: HashSet<Print>,
+    decided: HashMap<String, usize>,
+    transitions: usize,
+}
+
+impl Search<'_> {
+    fn run(&mut self, start: &World) -> Option<Story> {
+        let mut layer = vec![start.clone()];
+        self.parents.insert(print(start), None);
+        while !layer.is_empty() {
+            let mut next = Vec::new();
+            for world in layer {
+                let at = print(&world);
+                if let Err(violation) = self.converges(&world) {
+                    return Some(self.story(at, None, violation));
+                }
+                for event in Event::all(&world, self.decider) {
+                    self.transitions += 1;
+                    let mut after = world.clone();
+                    if let Err(violation) = event.happen(&mut after, self.decider) {
+                        return Some(self.story(at, Some(event), violation));
+                    }
+                    let to = print(&after);
+                    if !self.parents.contains_key(&to) {
+                        self.parents.insert(to, Some((at, event)));
+                        next.push(after);
+                    }
+                }
+            }
+            layer = next;
+        }
+        None
+    }
+
+    /// Runs the world on without faults, each party in turn, until nothing happens any more; then it must be as wanted,
+    /// or be beyond what anybody could repair.
+    fn converges(&mut self, world: &World) -> Result<(), Violation> {
+        let mut world = world.clone();
+        let mut path = vec![];
+        for _ in 0..400 {
+            let at = print(&world);
+            if self.good.contains(&at) {
+                self.good.extend(path);
+                return Ok(());
+            }
+            path.push(at);
+            let mut events = Event::by_itself(&world, self.decider);
+            if events.is_empty() {
+                self.note(&world);
+                // Only time is left to change anything.
+                let mut later = world.clone();
+                event::let_time_pass(&mut later);
+                if event::decide(&later, self.decider, Sight::Clear).is_empty() {
+                    rests_well(&later).map_err(|violation| self.explained(violation, &later))?;
+                    self.good.extend(path);
+                    return Ok(());
+                }
+                world = later;
+                continue;
+            }
+            // Kubelets first, then the operator: each gets its turn, since what they do is used up.
+            events.remove(0).happen(&mut world, self.decider)?;
+        }
+        Err(Violation("it never comes to rest, although nothing goes wrong any more".to_owned()))
+    }
+
+    /// A bad end, with what the operator has to say about it.
+    fn explained(&self, violation: Violation, world: &World) -> Violation {
+        let waits = self.decider.decide(&observe(world, Sight::Clear)).status.waits;
+        Violation(format!("{}; it waits for {waits:?}", violation.0))
+    }
+
+    fn note(&mut self, world: &World) {
+        let plan = self.decider.decide(&observe(world, Sight::Clear));
+        for wait in &plan.status.waits {
+            let name = format!("{wait:?}");
+            let name = name.split(['(', ' ', '{']).next().unwrap_or_default().to_owned();
+            *self.decided.entry(format!("Wait::{name}")).or_default() += 1;
+        }
+    }
+
+    fn story(&self, mut at: Print, last: Option<Event>, violation: Violation) -> Story {
+        let mut events: Vec<Event> = last.into_iter().collect();
+        while let Some(Some((parent, event))) = self.parents.get(&at) {
+            events.push(event.clone());
+            at = *parent;
+        }
+        events.reverse();
+        Story { events, violation }
+    }
+}
+
+/// Whether a world in which nothing happens any more is as it should be.
+fn rests_well(world: &World) -> Result<(), Violation> {
+    let bad = |what: &str| Err(Violation(format!("it comes to rest although {what}")));
+    let Some(identity) = &world.identity else { return bad("there is no cluster") };
+    let Some(cluster) = world.true_cluster() else { return bad("no cluster was formed") };
+    if !identity.sealed {
+        return bad("the epoch is not sealed");
+    }
+    if !world.has_quorum(cluster) {
+        return if beyond_repair(world, cluster) { Ok(()) } else { bad("a quorum could be had") };
+    }
+    let members = &world.clusters[cluster].members;
+    if members.len() != usize::from(world.wanted) {
+        return bad("there are more or fewer members than wanted");
+    }
+    let well = members.iter().all(|(serial, member)| {
+        let pod = world.pods.get(serial);
+        !member.learner && world.serves(*serial) && pod.is_some_and(|pod| pod.routed && pod.gate)
+    });
+    if !well {
+        return bad("not every member serves and is routed to");
+    }
+    if world.pods.len() != members.len() || world.claims.keys().any(|serial| !members.contains_key(serial)) {
+        return bad("something of a former member is left");
+    }
+    Ok(())
+}
+
+/// Whether too many of a cluster's voters have lost their data for it ever to agree again.
+fn beyond_repair(world: &World, cluster: usize) -> bool {
+    use crate::world::Disk;
+    let voters: Vec<_> =
+        world.clusters[cluster].members.iter().filter(|(_, member)| !member.learner).collect();
+    let whole = voters.iter().filter(|(serial, _)| {
+        matches!(world.disk(**serial), Some(Disk::Data { cluster: on, stale: false, .. }) if usize::from(on) == cluster)
+    });
+    whole.count() < evenkeel_etcd::view::quorum(voters.len())
+}

@@ -1,0 +1,28 @@
+//! The explorer: the real `decide` in an abstract world where everything that can go wrong does, in every order, within
+//! bounds. For tests only.
+
+pub mod effect;
+pub mod event;
+pub mod explore;
+pub mod observe;
+pub mod world;
+
+use evenkeel::{Engine, Plan};
+use evenkeel_etcd::Etcd;
+use evenkeel_etcd::facts::Facts;
+
+/// Who decides: the real thing, or the real thing tampered with.
+pub trait Decider {
+    /// What is to be done.
+    fn decide(&self, facts: &Facts) -> Plan<Etcd>;
+}
+
+/// The real thing.
+#[derive(Clone, Copy, Debug)]
+pub struct Real;
+
+impl Decider for Real {
+    fn decide(&self, facts: &Facts) -> Plan<Etcd> {
+        Etcd::decide(facts)
+    }
+}

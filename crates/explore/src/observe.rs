@@ -1,0 +1,111 @@
+//! What an operator sees of the world when it looks live.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use evenkeel::{Seen, Time};
+use evenkeel_etcd::facts::{self, Facts, Membership, Registered, Voice};
+use evenkeel_etcd::identity::{ClusterId, MemberId, Uid};
+use evenkeel_etcd::names::{Lineage, Serial};
+
+use crate::world::{Disk, World};
+
+/// Now, in a world where things are new or old.
+pub const NOW: Time = Time(1_000_000);
+/// Longer ago than anybody's patience.
+pub const LONG_AGO: Time = Time(0);
+
+/// What is hidden from an operator when it looks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sight {
+    /// Nothing.
+    Clear,
+    /// All of etcd: no member answers it.
+    NoEtcd,
+    /// Kubernetes' lists of claims and pods.
+    NoObjects,
+}
+
+/// The facts, as an operator finds them.
+pub fn observe(world: &World, sight: Sight) -> Facts {
+    let objects = sight != Sight::NoObjects;
+    let claims = world.claims.iter().map(|(serial, claim)| facts::Claim {
+        serial: *serial,
+        epoch: claim.epoch,
+        uid: claim.uid,
+        volume: Some(claim.uid),
+        joined_on: claim.joined_on,
+        deleting: false,
+        lost: claim.lost,
+    });
+    let pods = world.pods.iter().map(|(serial, pod)| facts::Pod {
+        serial: *serial,
+        epoch: pod.epoch,
+        uid: pod.uid,
+        created: if pod.old { LONG_AGO } else { NOW },
+        start: pod.start.clone(),
+        gate: pod.gate,
+        ready: world.serves(*serial) && pod.seen.as_ref().is_some_and(|(_, gate)| *gate),
+        deleting: pod.deleting,
+        finished: pod.finished,
+        routed: pod.routed,
+    });
+    let deaf = sight == Sight::NoEtcd;
+    Facts {
+        now: NOW,
+        fresh_lineage: Lineage(7),
+        cluster: facts::Cluster {
+            resource: Uid(1000 + u64::from(world.resource)),
+            members: world.wanted,
+            storage: world.storage,
+            deleted: false,
+            paused: false,
+            known: None,
+            max_learners: world.max_learners,
+            patience: Duration::from_secs(120),
+        },
+        identity: world.identity.clone().into(),
+        claims: if objects { Seen::Present(claims.collect()) } else { Seen::Unknown },
+        pods: if objects { Seen::Present(pods.collect()) } else { Seen::Unknown },
+        membership: if deaf { Seen::Unknown } else { membership(world) },
+        voices: voices(world, deaf),
+    }
+}
+
+fn membership(world: &World) -> Seen<Membership> {
+    // Any member that serves may be the one that is asked; the last is the least kind, being the latest founder.
+    let Some(teller) = world.pods.keys().rev().copied().find(|serial| world.serves(*serial)) else {
+        return Seen::Unknown;
+    };
+    let Some(cluster) = world.running_in(teller) else { return Seen::Unknown };
+    let members = world.clusters[cluster].members.iter().map(|(serial, member)| Registered {
+        serial: *serial,
+        id: id(*serial),
+        learner: member.learner,
+        started: member.started,
+    });
+    Seen::Present(Membership { told_by: teller, members: members.collect() })
+}
+
+fn voices(world: &World, deaf: bool) -> BTreeMap<Serial, Seen<Voice>> {
+    let voice = |serial: Serial| {
+        if deaf {
+            return Seen::Unknown;
+        }
+        let (Some(cluster), Some(Disk::Data { .. })) = (world.running_in(serial), world.disk(serial)) else {
+            return Seen::Absent;
+        };
+        let serves = world.serves(serial);
+        Seen::Present(Voice {
+            cluster: ClusterId(u64::from(world.clusters[cluster].epoch.0)),
+            id: id(serial),
+            serves,
+            caught_up: serves,
+        })
+    };
+    world.pods.keys().map(|serial| (*serial, voice(*serial))).collect()
+}
+
+fn id(serial: Serial) -> MemberId {
+    MemberId(u64::from(serial.0) + 1)
+}

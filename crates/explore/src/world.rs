@@ -1,0 +1,352 @@
+//! The abstract world: what Kubernetes, kubelets, disks and etcd hold, small enough to be explored and no kinder than
+//! the real ones. Its etcd rules are replayed against real etcd.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use evenkeel_etcd::facts::{Start, Storage};
+use evenkeel_etcd::identity::{Identity, Uid};
+use evenkeel_etcd::names::{Epoch, Serial};
+use evenkeel_etcd::view::quorum;
+
+use crate::effect::Effect;
+
+/// Everything there is.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct World {
+    /// How many members the user wants.
+    pub wanted: u8,
+    /// Which incarnation of the resource this is.
+    pub resource: u8,
+    /// Where data is.
+    pub storage: Storage,
+    /// How many learners etcd takes before the seal.
+    pub max_learners: u8,
+    /// The identity object.
+    pub identity: Option<Identity>,
+    /// Claims by serial.
+    pub claims: BTreeMap<Serial, Claim>,
+    /// Pods by serial.
+    pub pods: BTreeMap<Serial, Pod>,
+    /// Every etcd cluster that was ever formed. Two of one epoch have the same cluster ID.
+    pub clusters: Vec<Cluster>,
+    /// What the operator is about to do, from its last decision.
+    pub pending: Vec<Effect>,
+    /// What an operator that lost its lease in mid-plan may still do.
+    pub late: Vec<Effect>,
+    /// The next uid.
+    pub next_uid: u8,
+    /// What may still go wrong.
+    pub budget: Budget,
+}
+
+/// How much may go wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Budget {
+    /// Faults of pods, disks, nodes and reads.
+    pub faults: u8,
+    /// Crashes of the operator between two effects.
+    pub crashes: u8,
+    /// Edits of the resource.
+    pub edits: u8,
+    /// Times that patience runs out while things are merely slow.
+    pub delays: u8,
+}
+
+/// A claim, with the disk behind it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Claim {
+    /// Its uid, and its volume's.
+    pub uid: Uid,
+    /// Of which epoch.
+    pub epoch: Epoch,
+    /// What was written on it when its member joined.
+    pub joined_on: Option<(Uid, Uid)>,
+    /// What is on its disk.
+    pub disk: Disk,
+    /// Whether its node is gone for good.
+    pub lost: bool,
+}
+
+/// What is in a data directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Disk {
+    /// Nothing.
+    Empty,
+    /// What this member of this cluster has written.
+    Data {
+        /// Which cluster, as an index.
+        cluster: u8,
+        /// Who.
+        serial: Serial,
+        /// Whether it is an older copy: what was acknowledged since is not in it.
+        stale: bool,
+    },
+}
+
+/// A pod, and what its kubelet makes of it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Pod {
+    /// Its uid.
+    pub uid: Uid,
+    /// Of which epoch.
+    pub epoch: Epoch,
+    /// How its etcd would find its cluster, as the API says.
+    pub start: Start,
+    /// Whether the gate is set, as the API says.
+    pub gate: bool,
+    /// Both, as the kubelet last saw them; nothing if it has not seen the pod.
+    pub seen: Option<(Start, bool)>,
+    /// Whether its etcd runs: it then is what its disk says.
+    pub runs: bool,
+    /// Whether it is on its way out.
+    pub deleting: bool,
+    /// Whether it has ended for good.
+    pub finished: bool,
+    /// Whether clients are routed to it.
+    pub routed: bool,
+    /// Whether its node is down.
+    pub down: bool,
+    /// Whether it was created longer ago than anybody's patience.
+    pub old: bool,
+    /// The data directory, where there is no claim.
+    pub disk: Disk,
+}
+
+/// An etcd cluster: the membership that a quorum has agreed on.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Cluster {
+    /// The epoch whose token it has.
+    pub epoch: Epoch,
+    /// Its members.
+    pub members: BTreeMap<Serial, Member>,
+}
+
+/// A member as the quorum knows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Member {
+    /// Whether it has no vote.
+    pub learner: bool,
+    /// Whether it ever started.
+    pub started: bool,
+}
+
+/// A rule of the design that was broken, in words.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Violation(pub String);
+
+impl World {
+    /// Before anything was done for a new resource.
+    pub fn new(wanted: u8, storage: Storage, max_learners: u8, budget: Budget) -> Self {
+        Self {
+            wanted,
+            resource: 0,
+            storage,
+            max_learners,
+            identity: None,
+            claims: BTreeMap::new(),
+            pods: BTreeMap::new(),
+            clusters: Vec::new(),
+            pending: Vec::new(),
+            late: Vec::new(),
+            next_uid: 1,
+            budget,
+        }
+    }
+
+    /// A uid that was never used.
+    pub fn fresh_uid(&mut self) -> Uid {
+        let uid = Uid(u64::from(self.next_uid));
+        self.next_uid = self.next_uid.saturating_add(1);
+        uid
+    }
+
+    /// The data directory that a pod's etcd sees; none while its claim is missing or on a node that is gone.
+    pub fn disk(&self, serial: Serial) -> Option<Disk> {
+        match self.storage {
+            // What a pod alone holds is gone when it has ended.
+            Storage::Ephemeral => self.pods.get(&serial).filter(|pod| !pod.finished).map(|pod| pod.disk),
+            Storage::Persistent => {
+                self.claims.get(&serial).filter(|claim| !claim.lost).map(|claim| claim.disk)
+            }
+        }
+    }
+
+    fn set_disk(&mut self, serial: Serial, disk: Disk) {
+        match self.storage {
+            Storage::Ephemeral => {
+                if let Some(pod) = self.pods.get_mut(&serial) {
+                    pod.disk = disk;
+                }
+            }
+            Storage::Persistent => {
+                if let Some(claim) = self.claims.get_mut(&serial) {
+                    claim.disk = disk;
+                }
+            }
+        }
+    }
+
+    /// The cluster in which a pod's etcd runs now.
+    pub fn running_in(&self, serial: Serial) -> Option<usize> {
+        let pod = self.pods.get(&serial).filter(|pod| pod.runs)?;
+        debug_assert!(!pod.down && !pod.finished, "a pod that is down or finished runs nothing");
+        match self.disk(serial)? {
+            Disk::Data { cluster, .. } => Some(usize::from(cluster)),
+            Disk::Empty => None,
+        }
+    }
+
+    /// The voters of a cluster that run.
+    pub fn alive_voters(&self, cluster: usize) -> usize {
+        let members = self.clusters[cluster].members.iter().filter(|(_, member)| !member.learner);
+        members.filter(|(serial, _)| self.running_in(**serial) == Some(cluster)).count()
+    }
+
+    /// Whether enough voters of a cluster run.
+    pub fn has_quorum(&self, cluster: usize) -> bool {
+        let voters = self.clusters[cluster].members.values().filter(|member| !member.learner).count();
+        voters > 0 && self.alive_voters(cluster) >= quorum(voters)
+    }
+
+    /// Whether a member serves clients: it runs, in a cluster that can agree, of which it is a member.
+    pub fn serves(&self, serial: Serial) -> bool {
+        self.running_in(serial).is_some_and(|cluster| {
+            self.clusters[cluster].members.contains_key(&serial) && self.has_quorum(cluster)
+        })
+    }
+
+    /// The cluster that counts: the one which the identity's epoch formed first.
+    pub fn true_cluster(&self) -> Option<usize> {
+        let epoch = self.identity.as_ref()?.epoch;
+        self.clusters.iter().position(|cluster| cluster.epoch == epoch)
+    }
+
+    /// A container of a pod starts, and etcd in it does what etcd does with these flags on this directory.
+    pub fn start_etcd(&mut self, serial: Serial) -> Result<(), Violation> {
+        let Some(pod) = self.pods.get(&serial) else { return Ok(()) };
+        let (Some((start, _)), Some(disk)) = (pod.seen.clone(), self.disk(serial)) else { return Ok(()) };
+        let epoch = pod.epoch;
+        match (disk, start) {
+            (_, Start::Held) => Ok(()),
+            (Disk::Data { cluster, stale, .. }, _) => self.start_on_data(serial, cluster, stale),
+            (Disk::Empty, Start::Found) => self.found(serial, epoch),
+            (Disk::Empty, Start::Join(list)) => self.join(serial, epoch, &list),
+            // With itself alone in the list, and `existing`, etcd refuses an empty directory.
+            (Disk::Empty, Start::OwnData) => Ok(()),
+        }
+    }
+
+    fn start_on_data(&mut self, serial: Serial, cluster: u8, stale: bool) -> Result<(), Violation> {
+        let Some(member) = self.clusters[usize::from(cluster)].members.get(&serial).copied() else {
+            // It finds that it was removed, and exits.
+            return Ok(());
+        };
+        if stale && !member.learner {
+            return Err(Violation(format!(
+                "{} starts as a voter on a volume other than the one it joined on: what it acknowledged since is lost",
+                shown(serial)
+            )));
+        }
+        self.set_runs(serial);
+        Ok(())
+    }
+
+    fn found(&mut self, serial: Serial, epoch: Epoch) -> Result<(), Violation> {
+        // An epoch that was given up was never sealed: its seed may still be on its way up, and on its way out.
+        let allowed = self.identity.as_ref().is_some_and(|identity| {
+            epoch < identity.epoch || (identity.epoch == epoch && identity.seed == serial && !identity.sealed)
+        });
+        if !allowed {
+            return Err(Violation(format!(
+                "{} starts as a new cluster although it is not the seed of an unsealed epoch",
+                shown(serial)
+            )));
+        }
+        if self.clusters.iter().any(|cluster| cluster.epoch == epoch) {
+            return Err(Violation(format!(
+                "{} starts as a new cluster for the second time in one epoch: both have one cluster ID",
+                shown(serial)
+            )));
+        }
+        let members = BTreeMap::from([(serial, Member { learner: false, started: true })]);
+        self.clusters.push(Cluster { epoch, members });
+        let cluster = u8::try_from(self.clusters.len() - 1).unwrap_or(u8::MAX);
+        self.set_disk(serial, Disk::Data { cluster, serial, stale: false });
+        self.set_runs(serial);
+        Ok(())
+    }
+
+    fn join(&mut self, serial: Serial, epoch: Epoch, list: &BTreeSet<Serial>) -> Result<(), Violation> {
+        // It asks the members in its list; without a quorum that answers it waits.
+        let Some(index) = (0..self.clusters.len())
+            .find(|index| self.clusters[*index].epoch == epoch && self.has_quorum(*index))
+        else {
+            return Ok(());
+        };
+        let members = &self.clusters[index].members;
+        let true_list: BTreeSet<Serial> = members.keys().copied().collect();
+        let Some(member) = members.get(&serial).copied() else { return Ok(()) };
+        if *list != true_list {
+            // "member count is unequal": refused for as long as the list is old.
+            return Ok(());
+        }
+        if member.started && !member.learner {
+            return Err(Violation(format!(
+                "{} starts as a voter on an empty directory: it has forgotten what it acknowledged",
+                shown(serial)
+            )));
+        }
+        if member.started {
+            // A learner that forgets panics, and panics again.
+            return Ok(());
+        }
+        if let Some(member) = self.clusters[index].members.get_mut(&serial) {
+            member.started = true;
+        }
+        let cluster = u8::try_from(index).unwrap_or(u8::MAX);
+        self.set_disk(serial, Disk::Data { cluster, serial, stale: false });
+        self.set_runs(serial);
+        Ok(())
+    }
+
+    fn set_runs(&mut self, serial: Serial) {
+        if let Some(pod) = self.pods.get_mut(&serial) {
+            pod.runs = true;
+        }
+    }
+
+    /// A pod goes at once, with what it alone held.
+    pub fn remove_pod(&mut self, serial: Serial) {
+        self.pods.remove(&serial);
+    }
+
+    /// What must be so in every state.
+    pub fn check(&self) -> Result<(), Violation> {
+        let serving: BTreeSet<usize> = self
+            .pods
+            .keys()
+            .filter(|serial| self.serves(**serial))
+            .filter_map(|serial| self.running_in(*serial))
+            .collect();
+        if serving.len() > 1 {
+            return Err(Violation("two clusters serve at once".to_owned()));
+        }
+        let sealed = self.identity.as_ref().is_some_and(|identity| identity.sealed);
+        if !sealed && self.pods.values().any(|pod| pod.routed) {
+            return Err(Violation("clients are routed before the seal".to_owned()));
+        }
+        if let Some(cluster) = self.true_cluster().filter(|_| sealed) {
+            let learners = self.clusters[cluster].members.values().filter(|member| member.learner).count();
+            if learners > 1 {
+                return Err(Violation(format!("{learners} learners at once after the seal")));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A serial as stories name it: `a` is the first.
+pub fn shown(serial: Serial) -> String {
+    char::from_u32(u32::from(b'a') + u32::from(serial.0))
+        .map_or_else(|| format!("member {}", serial.0), String::from)
+}

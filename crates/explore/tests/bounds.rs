@@ -1,0 +1,52 @@
+//! Every state within these bounds: no rule of the design is broken, and all ways lead to rest.
+
+use evenkeel_etcd::facts::Storage;
+use evenkeel_explore::Real;
+use evenkeel_explore::explore::explore;
+use evenkeel_explore::world::{Budget, World};
+
+fn explored(members: u8, storage: Storage, budget: Budget) {
+    let report = explore(&World::new(members, storage, 2, budget), &Real);
+    println!(
+        "{members} members, {storage:?}, {budget:?}: {} states, {} transitions, {:.1?}",
+        report.states, report.transitions, report.took
+    );
+    if let Some(story) = report.story {
+        panic!("\n{story}");
+    }
+}
+
+#[test]
+fn a_single_member_survives_two_faults_and_a_crash() {
+    for storage in [Storage::Persistent, Storage::Ephemeral] {
+        explored(1, storage, Budget { faults: 2, crashes: 1, edits: 0, delays: 0 });
+    }
+}
+
+#[test]
+fn a_single_member_survives_a_fault_and_an_edit() {
+    for storage in [Storage::Persistent, Storage::Ephemeral] {
+        explored(1, storage, Budget { faults: 1, crashes: 0, edits: 1, delays: 0 });
+    }
+}
+
+#[test]
+fn three_members_survive_a_fault_and_a_crash() {
+    for storage in [Storage::Persistent, Storage::Ephemeral] {
+        explored(3, storage, Budget { faults: 1, crashes: 1, edits: 0, delays: 0 });
+    }
+}
+
+#[test]
+fn three_members_survive_an_edit_and_a_delay() {
+    for storage in [Storage::Persistent, Storage::Ephemeral] {
+        explored(3, storage, Budget { faults: 0, crashes: 0, edits: 1, delays: 1 });
+    }
+}
+
+#[test]
+fn three_members_survive_two_faults() {
+    for storage in [Storage::Persistent, Storage::Ephemeral] {
+        explored(3, storage, Budget { faults: 2, crashes: 0, edits: 0, delays: 0 });
+    }
+}
