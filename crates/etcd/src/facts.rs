@@ -118,6 +118,8 @@ pub struct Pod {
     pub gate: bool,
     /// Whether the kubelet reports it Ready: it has then seen the gate, and so what was written before it.
     pub ready: bool,
+    /// Since when its container keeps ending as soon as it is started, if it does.
+    pub crashing: Option<Time>,
     /// Whether it is on its way out.
     pub deleting: bool,
     /// Whether it has ended for good.

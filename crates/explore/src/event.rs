@@ -43,6 +43,8 @@ pub enum Event {
     ClaimDeleted(Serial),
     /// A member's claim is created again from an older copy, what was written on it included.
     ClaimSwapped(Serial),
+    /// A member's directory is emptied under it.
+    Wiped(Serial),
     /// A member's node goes down.
     NodeDown(Serial),
     /// A member's node is gone for good.
@@ -51,6 +53,8 @@ pub enum Event {
     Edited(u8),
     /// The user deletes the resource and creates it again.
     Recreated,
+    /// The user deletes the resource alone, its pods orphaned, and creates it again.
+    RecreatedOverOrphans,
     /// Time passes, longer than anybody's patience.
     TimePasses,
 }
@@ -102,7 +106,7 @@ impl Event {
         }
         if world.budget.edits > 0 {
             events.extend([1, 3].into_iter().filter(|wanted| *wanted != world.wanted).map(Self::Edited));
-            events.push(Self::Recreated);
+            events.extend([Self::Recreated, Self::RecreatedOverOrphans]);
         }
         if world.budget.delays > 0 && world.pods.values().any(|pod| !pod.old) {
             events.push(Self::TimePasses);
@@ -169,6 +173,10 @@ impl Event {
                 // Pods are owned by the resource and go with it; identity and claims are kept.
                 world.pods.clear();
             }
+            Self::RecreatedOverOrphans => {
+                world.budget.edits -= 1;
+                world.resource += 1;
+            }
             Self::TimePasses => {
                 world.budget.delays -= 1;
                 let_time_pass(world);
@@ -233,6 +241,7 @@ fn faults(world: &World, events: &mut Vec<Event>) {
         }
         if pod.runs {
             events.push(Event::ProcessDies(*serial));
+            events.push(Event::Wiped(*serial));
         }
         events.push(Event::NodeGone(*serial));
     }
@@ -254,6 +263,12 @@ fn go_wrong(fault: &Event, world: &mut World) {
             }
         }
         Event::ProcessDies(serial) => {
+            if let Some(pod) = world.pods.get_mut(serial) {
+                pod.runs = false;
+            }
+        }
+        Event::Wiped(serial) => {
+            world.set_disk(*serial, Disk::Empty);
             if let Some(pod) = world.pods.get_mut(serial) {
                 pod.runs = false;
             }
@@ -311,10 +326,14 @@ impl fmt::Display for Event {
             Self::ClaimSwapped(serial) => {
                 write!(f, "somebody restores the claim of {} from an older copy", shown(*serial))
             }
+            Self::Wiped(serial) => write!(f, "the directory of {} is emptied under it", shown(*serial)),
             Self::NodeDown(serial) => write!(f, "the node of {} goes down", shown(*serial)),
             Self::NodeGone(serial) => write!(f, "the node of {} is gone for good", shown(*serial)),
             Self::Edited(wanted) => write!(f, "the user wants {wanted} members"),
             Self::Recreated => f.write_str("the user deletes the resource and creates it again"),
+            Self::RecreatedOverOrphans => {
+                f.write_str("the user deletes the resource, orphaning its pods, and creates it again")
+            }
             Self::TimePasses => f.write_str("time passes"),
         }
     }

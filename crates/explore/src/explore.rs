@@ -1,6 +1,7 @@
 //! Every state that can be reached within a budget of faults: in each the rules of the design hold, and from each a run
 //! without further faults converges and goes quiet.
 
+use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -103,8 +104,8 @@ impl Search<'_> {
                         return Some(self.story(at, Some(event), violation));
                     }
                     let to = print(&after);
-                    if !self.parents.contains_key(&to) {
-                        self.parents.insert(to, Some((at, event)));
+                    if let Entry::Vacant(new) = self.parents.entry(to) {
+                        new.insert(Some((at, event)));
                         next.push(after);
                     }
                 }

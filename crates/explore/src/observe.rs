@@ -46,6 +46,7 @@ pub fn observe(world: &World, sight: Sight) -> Facts {
         start: pod.start.clone(),
         gate: pod.gate,
         ready: world.serves(*serial) && pod.seen.as_ref().is_some_and(|(_, gate)| *gate),
+        crashing: crashes(world, *serial).then_some(if pod.old { LONG_AGO } else { NOW }),
         deleting: pod.deleting,
         finished: pod.finished,
         routed: pod.routed,
@@ -70,6 +71,14 @@ pub fn observe(world: &World, sight: Sight) -> Facts {
         membership: if deaf { Seen::Unknown } else { membership(world) },
         voices: voices(world, deaf),
     }
+}
+
+/// Whether a pod's etcd would end as soon as it is started.
+fn crashes(world: &World, serial: Serial) -> bool {
+    let Some(pod) = world.pods.get(&serial) else { return false };
+    let tries = !pod.runs && !pod.down && !pod.deleting && !pod.finished && pod.seen.is_some();
+    let mut after = world.clone();
+    tries && world.disk(serial).is_some() && after.start_etcd(serial).is_ok() && after == *world
 }
 
 fn membership(world: &World) -> Seen<Membership> {

@@ -171,7 +171,8 @@ impl World {
         }
     }
 
-    fn set_disk(&mut self, serial: Serial, disk: Disk) {
+    /// Puts something else into a member's data directory.
+    pub fn set_disk(&mut self, serial: Serial, disk: Disk) {
         match self.storage {
             Storage::Ephemeral => {
                 if let Some(pod) = self.pods.get_mut(&serial) {
@@ -262,18 +263,34 @@ impl World {
                 shown(serial)
             )));
         }
-        if self.clusters.iter().any(|cluster| cluster.epoch == epoch) {
-            return Err(Violation(format!(
-                "{} starts as a new cluster for the second time in one epoch: both have one cluster ID",
-                shown(serial)
-            )));
-        }
         let members = BTreeMap::from([(serial, Member { learner: false, started: true })]);
-        self.clusters.push(Cluster { epoch, members });
-        let cluster = u8::try_from(self.clusters.len() - 1).unwrap_or(u8::MAX);
+        let index = match self.clusters.iter().position(|cluster| cluster.epoch == epoch) {
+            // Founded again, under the same IDs: of no consequence as long as nobody else was ever in it.
+            Some(index) if self.is_alone_in(index, serial) => index,
+            Some(_) => {
+                return Err(Violation(format!(
+                    "{} starts as a new cluster for the second time in one epoch: both have one cluster ID",
+                    shown(serial)
+                )));
+            }
+            None => {
+                self.clusters.push(Cluster { epoch, members: BTreeMap::new() });
+                self.clusters.len() - 1
+            }
+        };
+        self.clusters[index].members = members;
+        let cluster = u8::try_from(index).unwrap_or(u8::MAX);
         self.set_disk(serial, Disk::Data { cluster, serial, stale: false });
         self.set_runs(serial);
         Ok(())
+    }
+
+    /// Whether no disk but this member's holds anything of a cluster.
+    fn is_alone_in(&self, cluster: usize, serial: Serial) -> bool {
+        let others = self.claims.keys().chain(self.pods.keys()).filter(|other| **other != serial);
+        !others.into_iter().any(|other| {
+            matches!(self.disk(*other), Some(Disk::Data { cluster: on, .. }) if usize::from(on) == cluster)
+        })
     }
 
     fn join(&mut self, serial: Serial, epoch: Epoch, list: &BTreeSet<Serial>) -> Result<(), Violation> {

@@ -52,7 +52,8 @@ fn release(view: &View<'_>, claim: Option<&Claim>, pod: &Pod) -> Verdict {
 }
 
 /// Before the seal: etcd does not answer, and a vote may be lost for good. That is so when a member's data is gone, or, after
-/// patience, when the seed itself is up and finds no quorum while some member never got to note what it joined on.
+/// patience, when the seed itself is up and finds no quorum while some member never got to note what it joined on, or when
+/// somebody's directory was emptied, so that it crashes at every start.
 fn stuck_for_good(view: &View<'_>) -> bool {
     if view.registry || view.identity.cluster.is_none() {
         return false;
@@ -62,7 +63,8 @@ fn stuck_for_good(view: &View<'_>) -> bool {
     let gone = everyone().any(|member| member.is_none_or(|member| member.data == Data::Gone));
     let seed_is_up = view.members.get(&view.identity.seed).is_some_and(|seed| seed.voice.is_some());
     let unsure = everyone().flatten().any(|member| !member.is_settled() && member.voice.is_none());
-    gone || (seed_is_up && unsure && seal::patience_is_over(view))
+    let crashing = everyone().flatten().any(|member| member.pod.is_some_and(|pod| pod.crashing.is_some()));
+    gone || (((seed_is_up && unsure) || crashing) && seal::patience_is_over(view))
 }
 
 /// Notes which cluster the seed has formed.

@@ -10,9 +10,8 @@ use crate::view::{Data, Member, View};
 
 /// Removes a member that will not come back, those without a vote first.
 pub(super) fn remove(view: &View<'_>) -> Verdict {
-    let learner = view.learners().find(|member| member.data == Data::Gone || has_forgotten(view, member));
-    let voter = || view.voters().find(|member| member.data == Data::Gone);
-    match learner.or_else(voter) {
+    let dead = |member: &&Member<'_>| member.data == Data::Gone || has_forgotten(view, member);
+    match view.learners().find(dead).or_else(|| view.voters().find(dead)) {
         None => Verdict::Pass,
         Some(member) if view.removal_is_safe(member.serial) => {
             Verdict::call(view, Change::Remove(member.serial))
@@ -21,10 +20,11 @@ pub(super) fn remove(view: &View<'_>) -> Verdict {
     }
 }
 
-/// A learner that etcd saw start and that has been silent for longer than anybody's patience: one that started anew on an
-/// empty directory panics, and panics again.
+/// One that etcd saw start, and that has crashed at every start for longer than anybody's patience: its directory was
+/// emptied behind its back. A voter then refuses to start, as it must; a learner panics, and panics again.
 fn has_forgotten(view: &View<'_>, member: &Member<'_>) -> bool {
     let started = member.registered.is_some_and(|entry| entry.started);
-    let old = member.pod.is_some_and(|pod| view.facts.now.since(pod.created) >= view.facts.cluster.patience);
-    started && old && member.voice.is_none()
+    let crashing = member.pod.and_then(|pod| pod.crashing);
+    let for_long = crashing.is_some_and(|since| view.facts.now.since(since) >= view.facts.cluster.patience);
+    started && for_long && member.voice.is_none()
 }
