@@ -4,7 +4,11 @@
 //! (`Story::alone`): it waits until no other runs, and the others wait for it.
 //!
 //! [alone]: Story::alone
-#![expect(clippy::panic, clippy::expect_used, reason = "a story that cannot go on has failed, and panics are how tests fail")]
+#![expect(
+    clippy::panic,
+    clippy::expect_used,
+    reason = "a story that cannot go on has failed, and panics are how tests fail"
+)]
 
 use std::sync::{OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::{Duration, Instant, SystemTime};
@@ -51,7 +55,8 @@ impl Story {
     }
 
     fn new(name: &str, turn: Turn) -> Self {
-        let nanos = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |now| now.subsec_nanos());
+        let nanos =
+            SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |now| now.subsec_nanos());
         let namespace = format!("{name}-{:04x}", nanos % 0x1_0000);
         let story = Self { lab: lab(), namespace, _turn: turn };
         let labels = json_labels(&["enforce", "warn"]);
@@ -163,7 +168,8 @@ impl Drop for Story {
 }
 
 fn json_labels(modes: &[&str]) -> Value {
-    let labels = modes.iter().map(|mode| (format!("pod-security.kubernetes.io/{mode}"), Value::from("restricted")));
+    let labels =
+        modes.iter().map(|mode| (format!("pod-security.kubernetes.io/{mode}"), Value::from("restricted")));
     Value::Object(labels.collect())
 }
 

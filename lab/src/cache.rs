@@ -61,7 +61,8 @@ fn hex(bytes: &[u8]) -> String {
 
 /// The directory of what is built: `EVENKEEL_CACHE`, else below the user's cache.
 pub fn dir() -> Result<PathBuf> {
-    let from = |variable: &str| std::env::var_os(variable).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let from =
+        |variable: &str| std::env::var_os(variable).filter(|value| !value.is_empty()).map(PathBuf::from);
     from("EVENKEEL_CACHE")
         .or_else(|| from("XDG_CACHE_HOME").map(|dir| dir.join("evenkeel")))
         .or_else(|| from("HOME").map(|dir| dir.join(".cache/evenkeel")))
@@ -113,6 +114,9 @@ mod tests {
 
     #[test]
     fn pieces_of_text_do_not_run_into_each_other() {
-        assert_ne!(Key::default().text("ab").text("c").finish(), Key::default().text("a").text("bc").finish());
+        assert_ne!(
+            Key::default().text("ab").text("c").finish(),
+            Key::default().text("a").text("bc").finish()
+        );
     }
 }

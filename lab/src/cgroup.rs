@@ -41,7 +41,8 @@ pub struct Tree {
 impl Layout {
     /// Reads it off this process' mounts.
     pub fn here() -> Result<Self> {
-        let mounts = fs::read_to_string("/proc/self/mountinfo").context("cannot read /proc/self/mountinfo")?;
+        let mounts =
+            fs::read_to_string("/proc/self/mountinfo").context("cannot read /proc/self/mountinfo")?;
         Self::of(&mounts)
     }
 
@@ -58,7 +59,8 @@ impl Layout {
             if kind == "cgroup2" && mount == ROOT {
                 return Ok(Self::Unified);
             }
-            let controllers = after.nth(1).unwrap_or_default().split(',').filter(|o| !matches!(*o, "rw" | "ro"));
+            let controllers =
+                after.nth(1).unwrap_or_default().split(',').filter(|o| !matches!(*o, "rw" | "ro"));
             trees.push(Tree {
                 mount: mount.into(),
                 kind: kind.to_owned(),
@@ -119,7 +121,8 @@ impl Cgroup {
             for part in &self.path {
                 let parent = dir.clone();
                 dir.push(part);
-                fs::create_dir_all(&dir).with_context(|| format!("cannot make the cgroup {}", dir.display()))?;
+                fs::create_dir_all(&dir)
+                    .with_context(|| format!("cannot make the cgroup {}", dir.display()))?;
                 inherit_cpuset(&parent, &dir)?;
             }
         }
@@ -156,7 +159,9 @@ impl Cgroup {
     pub fn is_frozen(&self) -> bool {
         let dir = self.freezer_dir();
         match self.layout {
-            Layout::Separate(_) => fs::read_to_string(dir.join("freezer.state")).is_ok_and(|s| s.trim() != "THAWED"),
+            Layout::Separate(_) => {
+                fs::read_to_string(dir.join("freezer.state")).is_ok_and(|s| s.trim() != "THAWED")
+            }
             Layout::Unified => fs::read_to_string(dir.join("cgroup.freeze")).is_ok_and(|s| s.trim() == "1"),
         }
     }
@@ -208,7 +213,8 @@ pub fn mount_inside(layout: &Layout) -> Result<()> {
     let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
     match layout {
         Layout::Separate(trees) => {
-            mount(Some("tmpfs"), ROOT, Some("tmpfs"), flags, Some("mode=755")).context("cannot cover the cgroups")?;
+            mount(Some("tmpfs"), ROOT, Some("tmpfs"), flags, Some("mode=755"))
+                .context("cannot cover the cgroups")?;
             for tree in trees {
                 fs::create_dir_all(&tree.mount)?;
                 let data = (tree.kind == "cgroup").then_some(tree.controllers.as_str());
@@ -217,7 +223,8 @@ pub fn mount_inside(layout: &Layout) -> Result<()> {
             }
         }
         Layout::Unified => {
-            mount(Some("cgroup2"), ROOT, Some("cgroup2"), flags, None::<&str>).context("cannot mount the cgroups")?;
+            mount(Some("cgroup2"), ROOT, Some("cgroup2"), flags, None::<&str>)
+                .context("cannot mount the cgroups")?;
             // A cgroup with processes of its own cannot hand controllers down: the init moves one below.
             let own = Path::new(ROOT).join("init");
             fs::create_dir_all(&own)?;
@@ -240,7 +247,8 @@ fn set_frozen(dir: &Path, unified: bool, frozen: bool) -> Result<()> {
     let deadline = Instant::now() + Duration::from_secs(10);
     loop {
         // Version 1 forgets a request while processes are being born: it is repeated until it holds.
-        fs::write(dir.join(file), word).with_context(|| format!("cannot write {word} to {}", dir.join(file).display()))?;
+        fs::write(dir.join(file), word)
+            .with_context(|| format!("cannot write {word} to {}", dir.join(file).display()))?;
         if fs::read_to_string(&seen)?.lines().any(|line| line.trim() == state) {
             return Ok(());
         }
@@ -287,7 +295,8 @@ fn inherit_cpuset(parent: &Path, dir: &Path) -> Result<()> {
     for file in ["cpuset.cpus", "cpuset.mems"] {
         let (from, to) = (parent.join(file), dir.join(file));
         if to.exists() && from.exists() && fs::read_to_string(&to)?.trim().is_empty() {
-            fs::write(&to, fs::read_to_string(&from)?.trim()).with_context(|| format!("cannot write {}", to.display()))?;
+            fs::write(&to, fs::read_to_string(&from)?.trim())
+                .with_context(|| format!("cannot write {}", to.display()))?;
         }
     }
     Ok(())

@@ -122,7 +122,8 @@ mod tests {
 
     #[test]
     fn a_failed_command_is_named_with_its_last_words() {
-        let error = Cmd::new("sh").args(["-c", "echo no such luck >&2; exit 3"]).run().unwrap_err().to_string();
+        let error =
+            Cmd::new("sh").args(["-c", "echo no such luck >&2; exit 3"]).run().unwrap_err().to_string();
         assert!(error.contains("sh -c") && error.contains("no such luck") && error.contains('3'), "{error}");
     }
 

@@ -85,7 +85,13 @@ fn datastore(lab: &Lab, pki: &Pki) -> Result<Service> {
 fn api_server(lab: &Lab, pki: &Pki) -> Result<Service> {
     let addresses = lab.addresses()?;
     let own = addresses.control();
-    let names = ["kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local", "localhost"];
+    let names = [
+        "kubernetes",
+        "kubernetes.default",
+        "kubernetes.default.svc",
+        "kubernetes.default.svc.cluster.local",
+        "localhost",
+    ];
     let serving = Holder {
         name: "kube-apiserver",
         group: None,
@@ -96,7 +102,8 @@ fn api_server(lab: &Lab, pki: &Pki) -> Result<Service> {
     let ca = pki.authority(KUBERNETES_CA)?.cert;
     let kubelet = Holder::client("kube-apiserver-kubelet-client", None);
     let kubelet = pki.issue(KUBERNETES_CA, "apiserver-to-kubelet", &kubelet)?;
-    let datastore = pki.issue(DATASTORE_CA, "apiserver-to-datastore", &Holder::client("kube-apiserver", None))?;
+    let datastore =
+        pki.issue(DATASTORE_CA, "apiserver-to-datastore", &Holder::client("kube-apiserver", None))?;
     let front = pki.issue(FRONT_PROXY_CA, "front-proxy", &Holder::client("front-proxy-client", None))?;
     let tokens = pki.token_keys()?;
     let args = vec![
@@ -107,6 +114,8 @@ fn api_server(lab: &Lab, pki: &Pki) -> Result<Service> {
         flag("authorization-mode", "Node,RBAC"),
         flag("enable-admission-plugins", "NodeRestriction"),
         flag("anonymous-auth", false),
+        // As on other clusters: it is Pod Security that refuses privileged pods, namespace by namespace.
+        flag("allow-privileged", true),
         flag("tls-cert-file", serving.cert.display()),
         flag("tls-private-key-file", serving.key.display()),
         flag("client-ca-file", ca.display()),
@@ -151,6 +160,8 @@ fn controller_manager(lab: &Lab, pki: &Pki) -> Result<Service> {
         flag("cluster-signing-cert-file", ca.cert.display()),
         flag("cluster-signing-key-file", ca.key.display()),
         flag("use-service-account-credentials", true),
+        // Would be made in the host's /usr/libexec.
+        flag("flex-volume-plugin-dir", "/var/lib/kubelet/volume-plugins"),
         flag("leader-elect", false),
         flag("node-monitor-period", "2s"),
         flag("node-monitor-grace-period", "12s"),
@@ -207,6 +218,16 @@ fn proxied_node(lab: &Lab, machine: &str) -> String {
 /// Has the control plane's kube-proxy speak for a node that still is, after one was deleted.
 pub fn renew_proxy(lab: &Lab) -> Result<()> {
     proxy(lab, &Pki::at(&lab.pki()), CONTROL).map(drop)
+}
+
+/// Removes the keys of a node that is gone for good.
+pub fn forget_node_keys(lab: &Lab, node: &str) -> Result<()> {
+    for holder in [node.to_owned(), format!("{node}-serving"), format!("csi-{node}")] {
+        for ending in ["crt", "key", "kubeconfig"] {
+            files::remove(&lab.pki().join(format!("{holder}.{ending}")))?;
+        }
+    }
+    Ok(())
 }
 
 fn dns(lab: &Lab, pki: &Pki) -> Result<Service> {

@@ -10,11 +10,11 @@ use crate::cgroup::{Cgroup, Layout, PARENT};
 use crate::command::Cmd;
 use crate::state::{Lab, LabName};
 use crate::up::wait_for;
-use crate::{files, net};
+use crate::{net, watches};
 
 /// Removes every trace of a lab; a lab that is not there is fine.
 pub fn down(name: &LabName) -> Result<()> {
-    let _held = Lab::hold(name)?;
+    let held = Lab::hold(name)?;
     for machine in machines(name)? {
         let cgroup = Cgroup::of(name, &machine)?;
         cgroup.kill()?;
@@ -24,7 +24,8 @@ pub fn down(name: &LabName) -> Result<()> {
     release_disks(name)?;
     let number = Lab::find(name).ok().flatten().map(|lab| lab.number());
     net::remove(name, number)?;
-    files::remove(&Lab::dir_of(name))
+    Lab::remove_files(name, held)?;
+    watches::restore()
 }
 
 /// The machines that have a cgroup, whatever the record says.
@@ -47,8 +48,14 @@ fn machines(name: &LabName) -> Result<Vec<String>> {
 fn release_disks(name: &LabName) -> Result<()> {
     let dir = format!("{}/", Lab::dir_of(name).display());
     let ours = || -> Result<Vec<String>> {
-        let listed = Cmd::new("losetup").args(["--list", "--noheadings", "--raw", "--output", "NAME,BACK-FILE"]).run()?;
-        Ok(listed.lines().filter(|line| line.contains(&dir)).filter_map(|line| line.split(' ').next().map(str::to_owned)).collect())
+        let listed = Cmd::new("losetup")
+            .args(["--list", "--noheadings", "--raw", "--output", "NAME,BACK-FILE"])
+            .run()?;
+        Ok(listed
+            .lines()
+            .filter(|line| line.contains(&dir))
+            .filter_map(|line| line.split(' ').next().map(str::to_owned))
+            .collect())
     };
     wait_for(Duration::from_secs(10), "the loop devices to be free", || {
         let left = ours()?;

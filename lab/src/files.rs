@@ -18,7 +18,8 @@ pub fn write(path: &Path, text: &str) -> Result<()> {
 
 /// Removes a file or a whole directory; one that is not there is fine.
 pub fn remove(path: &Path) -> Result<()> {
-    let result = if path.is_dir() && !path.is_symlink() { fs::remove_dir_all(path) } else { fs::remove_file(path) };
+    let result =
+        if path.is_dir() && !path.is_symlink() { fs::remove_dir_all(path) } else { fs::remove_file(path) };
     match result {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
             Err(error).with_context(|| format!("cannot remove {}", path.display()))
@@ -32,7 +33,8 @@ pub fn link(from: &Path, to: &Path) -> Result<()> {
     let temporary = to.with_extension("new");
     remove(&temporary)?;
     if fs::hard_link(from, &temporary).is_err() {
-        fs::copy(from, &temporary).with_context(|| format!("cannot copy {} to {}", from.display(), to.display()))?;
+        fs::copy(from, &temporary)
+            .with_context(|| format!("cannot copy {} to {}", from.display(), to.display()))?;
     }
     // Renaming one hard link onto another of the same file does nothing and leaves both names.
     remove(to)?;

@@ -24,5 +24,6 @@ pub mod progress;
 pub mod state;
 pub mod status;
 pub mod up;
+mod watches;
 
 pub use state::{Lab, LabName};

@@ -43,10 +43,13 @@ pub fn make_fabric(lab: &Lab) -> Result<()> {
         "link add {BRIDGE} type bridge\naddr add {}/24 dev {BRIDGE}\nlink set {BRIDGE} up\n",
         addresses.control()
     );
-    if !has_interface(Some(&ns), BRIDGE)? {
+    // Each is up only when it was made to its end: one that a kill caught half-way is made anew.
+    if !is_up(Some(&ns), BRIDGE)? {
+        remove_interface(Some(&ns), BRIDGE)?;
         batch(Some(&ns), &inside)?;
     }
-    if !has_interface(None, &host)? {
+    if !is_up(None, &host)? {
+        remove_interface(None, &host)?;
         let port = format!("{host}-port");
         batch(None, &format!("link add {host} type veth peer name {port} netns {ns}\n"))?;
         batch(Some(&ns), &format!("link set {port} master {BRIDGE}\nlink set {port} up\n"))?;
@@ -70,11 +73,16 @@ pub fn attach(lab: &Lab, node: &Node) -> Result<()> {
     let (addresses, control) = (lab.addresses()?, netns(lab.name(), CONTROL));
     let ns = netns(lab.name(), &node.name);
     add_netns(lab, &node.name)?;
-    if !has_interface(Some(&ns), "eth0")? {
+    if !is_up(Some(&ns), "eth0")? {
         let port = port(node);
+        remove_interface(Some(&ns), "eth0")?;
+        remove_interface(Some(&control), &port)?;
         batch(Some(&control), &format!("link add {port} type veth peer name eth0 netns {ns}\n"))?;
         batch(Some(&control), &format!("link set {port} master {BRIDGE}\nlink set {port} up\n"))?;
-        batch(Some(&ns), &format!("addr add {}/24 dev eth0\nlink set eth0 up\n", addresses.node(node.number)))?;
+        batch(
+            Some(&ns),
+            &format!("addr add {}/24 dev eth0\nlink set eth0 up\n", addresses.node(node.number)),
+        )?;
     }
     batch(Some(&ns), &routes_inside(lab, "eth0", Some(node.number))?)?;
     let route = format!(
@@ -94,9 +102,7 @@ pub fn detach(lab: &Lab, node: &Node) -> Result<()> {
     let _ = Cmd::new("ip").args(["route", "del", &route, "dev", &host_interface(lab)]).attempt()?;
     // The namespace may outlive its name for a moment; its port would then still be there for a node of its number.
     let control = netns(lab.name(), CONTROL);
-    if has_interface(Some(&control), &port(node))? {
-        batch(Some(&control), &format!("link del {}\n", port(node)))?;
-    }
+    remove_interface(Some(&control), &port(node))?;
     delete_netns(&netns(lab.name(), &node.name))
 }
 
@@ -108,19 +114,15 @@ pub fn cut(lab: &Lab, node: &Node, cut: bool) -> Result<()> {
 
 /// Whether a node's cable is pulled.
 pub fn is_cut(lab: &Lab, node: &Node) -> Result<bool> {
-    let shown = Cmd::new("ip")
-        .args(["-n", &netns(lab.name(), CONTROL), "-br", "link", "show", &port(node)])
-        .run()?;
+    let shown =
+        Cmd::new("ip").args(["-n", &netns(lab.name(), CONTROL), "-br", "link", "show", &port(node)]).run()?;
     Ok(!shown.split(['<', '>', ',']).any(|word| word.trim() == "UP"))
 }
 
 /// Takes everything away that [`make_fabric`] and [`attach`] made, for any lab of this name, recorded or not.
 pub fn remove(name: &LabName, number: Option<u8>) -> Result<()> {
     if let Some(number) = number {
-        let interface = format!("ek{number}");
-        if has_interface(None, &interface)? {
-            Cmd::new("ip").args(["link", "del", &interface]).run()?;
-        }
+        remove_interface(None, &format!("ek{number}"))?;
         if let Some(addresses) = crate::addresses::Addresses::of(number) {
             let all = addresses.all().to_string();
             let _ = Cmd::new("ip").args(["route", "del", "unreachable", &all, "metric", "4000"]).attempt()?;
@@ -135,6 +137,7 @@ pub fn remove(name: &LabName, number: Option<u8>) -> Result<()> {
             delete_netns(ns)?;
         }
     }
+    release_netns_dir()?;
     lower_guard(name)
 }
 
@@ -170,7 +173,8 @@ fn routes_inside(lab: &Lab, device: &str, own: Option<u8>) -> Result<String> {
 
 /// Lets a namespace pass packets on: to its pods, or from the host to a service.
 fn forward(ns: &str) -> Result<()> {
-    let settings = "net.ipv4.ip_forward=1 net.ipv4.conf.all.send_redirects=0 net.ipv4.conf.default.send_redirects=0";
+    let settings =
+        "net.ipv4.ip_forward=1 net.ipv4.conf.all.send_redirects=0 net.ipv4.conf.default.send_redirects=0";
     let mut command = Cmd::new("nsenter").arg(format!("--net=/run/netns/{ns}")).args(["sysctl", "-qw"]);
     for setting in settings.split(' ') {
         command = command.arg(setting);
@@ -187,6 +191,20 @@ fn has_interface(netns: Option<&str>, name: &str) -> Result<bool> {
     Ok(command.args(["link", "show", name]).attempt()?.0)
 }
 
+fn is_up(netns: Option<&str>, name: &str) -> Result<bool> {
+    let command = Cmd::new("ip");
+    let command = match netns {
+        Some(ns) => command.args(["-n", ns]),
+        None => command,
+    };
+    let (exists, shown) = command.args(["link", "show", "up", "dev", name]).attempt()?;
+    Ok(exists && !shown.trim().is_empty())
+}
+
+fn remove_interface(netns: Option<&str>, name: &str) -> Result<()> {
+    if has_interface(netns, name)? { batch(netns, &format!("link del {name}\n")) } else { Ok(()) }
+}
+
 fn add_netns(lab: &Lab, machine: &str) -> Result<()> {
     // After a crash a file may be left that stands for nothing: opening it as a namespace is the test.
     let (name, path) = (netns(lab.name(), machine), netns_path(lab.name(), machine));
@@ -196,6 +214,7 @@ fn add_netns(lab: &Lab, machine: &str) -> Result<()> {
     if path.exists() {
         std::fs::remove_file(&path).with_context(|| format!("cannot remove the stale {}", path.display()))?;
     }
+    let _one_at_a_time = Lab::hold_shared()?;
     Cmd::new("ip").args(["netns", "add", &name]).run().map(drop)
 }
 
@@ -207,6 +226,19 @@ fn delete_netns(name: &str) -> Result<()> {
     // A frozen or half-made one may refuse: the plain file left by an unclean end is removed like the rest.
     if !Cmd::new("ip").args(["netns", "del", name]).attempt()?.0 && path.exists() {
         std::fs::remove_file(&path).with_context(|| format!("cannot remove {}", path.display()))?;
+    }
+    Ok(())
+}
+
+/// `ip netns add` mounts its directory onto itself, once for all; with the last namespace that goes, too.
+fn release_netns_dir() -> Result<()> {
+    let _one_at_a_time = Lab::hold_shared()?;
+    let dir = Path::new("/run/netns");
+    if std::fs::read_dir(dir).is_ok_and(|mut entries| entries.next().is_none()) {
+        // Where it is no mount of its own, it is not ours.
+        if nix::mount::umount(dir).is_ok() {
+            let _ = std::fs::remove_dir(dir);
+        }
     }
     Ok(())
 }

@@ -45,6 +45,9 @@ root = \"/var/lib/containerd\"
 state = \"/run/containerd\"
 [grpc]
   address = \"{CONTAINERD_SOCKET}\"
+# Would be made in the host's /opt.
+[plugins.\"io.containerd.internal.v1.opt\"]
+  path = \"/var/lib/containerd/opt\"
 [plugins.\"io.containerd.grpc.v1.cri\"]
   sandbox_image = \"{PAUSE_IMAGE}\"
   # Without CAP_SYS_RESOURCE a container cannot be given a lower score than containerd has.
@@ -132,6 +135,8 @@ fn kubelet(lab: &Lab, pki: &Pki, node: &Node) -> Result<Service> {
         "imageMaximumGCAge": "0s",
         // Renewed every 3 s, since the control plane takes a node for lost after 12 s.
         "nodeLeaseDurationSeconds": 12,
+        // Would be made in the host's /usr/libexec.
+        "volumePluginDir": "/var/lib/kubelet/volume-plugins",
         "healthzBindAddress": "127.0.0.1",
         "featureGates": {},
     });
@@ -141,7 +146,10 @@ fn kubelet(lab: &Lab, pki: &Pki, node: &Node) -> Result<Service> {
         flag("kubeconfig", kubeconfig),
         flag("hostname-override", &node.name),
         flag("node-ip", address),
-        flag("node-labels", format!("topology.kubernetes.io/region=lab,topology.kubernetes.io/zone=zone-{}", node.number)),
+        flag(
+            "node-labels",
+            format!("topology.kubernetes.io/region=lab,topology.kubernetes.io/zone=zone-{}", node.number),
+        ),
     ];
     Ok(service(lab, "kubelet", args))
 }

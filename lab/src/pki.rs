@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use rcgen::{
-    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose,
-    PKCS_ECDSA_P256_SHA256, SanType, date_time_ymd,
+    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
+    KeyUsagePurpose, PKCS_ECDSA_P256_SHA256, SanType, date_time_ymd,
 };
 
 use crate::files;
@@ -92,7 +92,9 @@ impl Pki {
         for name in &holder.names {
             params.subject_alt_names.push(SanType::DnsName(name.as_str().try_into()?));
         }
-        params.subject_alt_names.extend(holder.addresses.iter().map(|ip| SanType::IpAddress(IpAddr::V4(*ip))));
+        params
+            .subject_alt_names
+            .extend(holder.addresses.iter().map(|ip| SanType::IpAddress(IpAddr::V4(*ip))));
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
         if !params.subject_alt_names.is_empty() {
@@ -120,7 +122,8 @@ impl Pki {
 fn authority_params(name: &str) -> CertificateParams {
     let mut params = params(&format!("evenkeel lab {name}"));
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign, KeyUsagePurpose::DigitalSignature];
+    params.key_usages =
+        vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign, KeyUsagePurpose::DigitalSignature];
     params
 }
 

@@ -27,12 +27,25 @@ pub struct Need {
 /// Tries everything.
 pub fn preflight() -> Vec<Need> {
     let root = nix::unistd::geteuid().is_root();
-    let mut needs = vec![need("root", "root (try sudo)", if root { Ok(()) } else { Err("this is another user".to_owned()) })];
-    let unshare = |flags: &[&str], then: &str| tried(Cmd::new("unshare").args(flags).args(["sh", "-c", then]));
-    needs.push(need("namespaces", "CAP_SYS_ADMIN", unshare(&["--net", "--pid", "--fork", "--mount", "--uts", "--ipc", "--cgroup"], "true")));
+    let mut needs = vec![need(
+        "root",
+        "root (try sudo)",
+        if root { Ok(()) } else { Err("this is another user".to_owned()) },
+    )];
+    let unshare =
+        |flags: &[&str], then: &str| tried(Cmd::new("unshare").args(flags).args(["sh", "-c", then]));
+    needs.push(need(
+        "namespaces",
+        "CAP_SYS_ADMIN",
+        unshare(&["--net", "--pid", "--fork", "--mount", "--uts", "--ipc", "--cgroup"], "true"),
+    ));
     needs.push(need("mounts", "CAP_SYS_ADMIN", unshare(&["--mount"], "mount -t tmpfs none /mnt")));
     needs.push(need("a network of its own", "CAP_NET_ADMIN", network(&unshare)));
-    needs.push(need("cgroups", "CAP_SYS_ADMIN and cgroups mounted for writing", cgroups().map_err(|e| format!("{e:#}"))));
+    needs.push(need(
+        "cgroups",
+        "CAP_SYS_ADMIN and cgroups mounted for writing",
+        cgroups().map_err(|e| format!("{e:#}")),
+    ));
     needs.push(need("loop devices", "CAP_SYS_ADMIN and /dev/loop-control", loops()));
     needs.push(need("the XFS file system", "a kernel with XFS", xfs()));
     needs.push(need("overlay mounts", "CAP_SYS_ADMIN and a kernel with overlayfs", filesystem("overlay")));
@@ -59,7 +72,10 @@ fn network(unshare: &impl Fn(&[&str], &str) -> Result<(), String>) -> Result<(),
         // Installed later; that the kernel lets us have a namespace was tried before.
         return Ok(());
     }
-    unshare(&["--net"], "ip link add try0 type veth peer name try1 && ip link add try2 type bridge && ip route add unreachable 10.255.0.0/16")?;
+    unshare(
+        &["--net"],
+        "ip link add try0 type veth peer name try1 && ip link add try2 type bridge && ip route add unreachable 10.255.0.0/16",
+    )?;
     if on_path("nft") { unshare(&["--net"], "nft add table inet preflight") } else { Ok(()) }
 }
 
@@ -76,7 +92,10 @@ fn loops() -> Result<(), String> {
     if !Path::new("/dev/loop-control").exists() {
         return Err("/dev/loop-control is missing".to_owned());
     }
-    tried(Cmd::new("losetup").arg("--find"))
+    // That there is a free one is known to everybody; only attaching a file to it tells.
+    let attach = "file=$(mktemp -t evenkeel-XXXXXX) && truncate -s 1M $file && device=$(losetup --find --show $file); code=$?; \
+                  rm -f $file; [ $code = 0 ] && losetup --detach $device";
+    tried(Cmd::new("sh").args(["-c", attach]))
 }
 
 fn xfs() -> Result<(), String> {

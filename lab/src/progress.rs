@@ -37,7 +37,8 @@ impl Stage {
     /// Begins a stage; `hint` says what it takes, such as "about 6 minutes the first time".
     pub fn begin(title: &str, hint: &str) -> Self {
         let began = Instant::now();
-        let shown = if std::io::stderr().is_terminal() { bar(title, hint) } else { lines(title, hint, began) };
+        let shown =
+            if std::io::stderr().is_terminal() { bar(title, hint) } else { lines(title, hint, began) };
         Self { title: title.to_owned(), began, shown }
     }
 
@@ -114,7 +115,8 @@ fn lines(title: &str, hint: &str, began: Instant) -> Shown {
             std::thread::park_timeout(next.saturating_duration_since(Instant::now()));
             if Instant::now() >= next && !watched.over.load(Ordering::Relaxed) {
                 next += EVERY;
-                let (done, total) = (watched.done.load(Ordering::Relaxed), watched.total.load(Ordering::Relaxed));
+                let (done, total) =
+                    (watched.done.load(Ordering::Relaxed), watched.total.load(Ordering::Relaxed));
                 let count = if total > 0 { format!(" {done}/{total}") } else { String::new() };
                 eprintln!("  {title}{count} {} {}", human(began.elapsed()), lock(&watched.note));
             }
@@ -130,7 +132,11 @@ fn lock(note: &Mutex<String>) -> std::sync::MutexGuard<'_, String> {
 /// A duration as people say it.
 pub fn human(duration: Duration) -> String {
     let seconds = duration.as_secs();
-    if seconds >= 60 { format!("{} min {} s", seconds / 60, seconds % 60) } else { format!("{:.1} s", duration.as_secs_f64()) }
+    if seconds >= 60 {
+        format!("{} min {} s", seconds / 60, seconds % 60)
+    } else {
+        format!("{:.1} s", duration.as_secs_f64())
+    }
 }
 
 #[cfg(test)]

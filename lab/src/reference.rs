@@ -19,22 +19,31 @@ fn describe(command: &Command, above: &str, text: &mut String) {
     if command.has_subcommands() {
         let _ = write!(text, "\n{about}.\n", about = about.trim_end_matches('.'));
     }
-    let arguments = command.get_arguments().filter(|one| !one.is_hide_set() && one.get_id() != "help" && one.get_id() != "version");
+    let arguments = command
+        .get_arguments()
+        .filter(|one| !one.is_hide_set() && one.get_id() != "help" && one.get_id() != "version");
     let arguments: Vec<_> = arguments.collect();
     // The global ones are said once, at the top.
     if above.is_empty() {
         text.push('\n');
         for one in arguments {
-            let _ = writeln!(text, "- `{one}`: {}", one.get_help().map(ToString::to_string).unwrap_or_default());
+            let _ =
+                writeln!(text, "- `{one}`: {}", one.get_help().map(ToString::to_string).unwrap_or_default());
         }
     }
-    let below: Vec<_> = command.get_subcommands().filter(|one| !one.is_hide_set() && one.get_name() != "help").collect();
+    let below: Vec<_> =
+        command.get_subcommands().filter(|one| !one.is_hide_set() && one.get_name() != "help").collect();
     if below.is_empty() {
         return;
     }
     text.push_str("\n| command | what it does |\n|---|---|\n");
     for one in &below {
-        let _ = writeln!(text, "| `{path} {}` | {} |", usage(one), one.get_about().map(ToString::to_string).unwrap_or_default());
+        let _ = writeln!(
+            text,
+            "| `{path} {}` | {} |",
+            usage(one),
+            one.get_about().map(ToString::to_string).unwrap_or_default()
+        );
     }
     for one in below.iter().filter(|one| one.has_subcommands()) {
         let _ = write!(text, "\n## `{path} {}`\n", one.get_name());
@@ -45,7 +54,10 @@ fn describe(command: &Command, above: &str, text: &mut String) {
 /// A command with its own arguments.
 fn usage(command: &Command) -> String {
     let mut words = vec![command.get_name().to_owned()];
-    for one in command.get_arguments().filter(|one| !one.is_hide_set() && !one.is_global_set() && one.get_id() != "help") {
+    for one in command
+        .get_arguments()
+        .filter(|one| !one.is_hide_set() && !one.is_global_set() && one.get_id() != "help")
+    {
         let shown = one.to_string();
         words.push(if one.is_required_set() || one.is_positional() { shown } else { format!("[{shown}]") });
     }

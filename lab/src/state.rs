@@ -5,6 +5,7 @@
 
 use std::fs::{self, File};
 use std::io::ErrorKind;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
@@ -111,21 +112,24 @@ impl Lab {
             Err(error) => return Err(error).with_context(|| format!("cannot read {}", path.display())),
         };
         let record = serde_json::from_str(&text).with_context(|| {
-            format!("{} is damaged; `lab down --name {name}` removes what is left of that lab", path.display())
+            format!(
+                "{} is damaged; `lab down --name {name}` removes what is left of that lab",
+                path.display()
+            )
         })?;
         Ok(Some(Self { name: name.clone(), dir, record }))
     }
 
     /// The lab of this name, which must exist.
     pub fn open(name: &LabName) -> Result<Self> {
-        Self::find(name)?.with_context(|| format!("there is no lab `{name}` here; `lab up --name {name}` makes it"))
+        Self::find(name)?
+            .with_context(|| format!("there is no lab `{name}` here; `lab up --name {name}` makes it"))
     }
 
     /// The lab of this name; where there is none, one is recorded under a number that no other lab and no route of
     /// this machine uses.
     pub fn find_or_create(name: &LabName) -> Result<Self> {
-        fs::create_dir_all(HOME).with_context(|| format!("cannot make {HOME}"))?;
-        let _one_at_a_time = lock(&Path::new(HOME).join(".numbers.lock"))?;
+        let _one_at_a_time = Self::hold_shared()?;
         if let Some(lab) = Self::find(name)? {
             return Ok(lab);
         }
@@ -133,9 +137,12 @@ impl Lab {
         let routes = Cmd::new("ip").args(["-4", "route", "show", "table", "all"]).run()?;
         let number = (0..LABS)
             .find(|n| !taken.contains(n) && !routes.contains(&format!("10.{}.", 200 + u16::from(*n))))
-            .with_context(|| format!("all {LABS} address ranges for labs are in use; take one down (`lab list`)"))?;
+            .with_context(|| {
+                format!("all {LABS} address ranges for labs are in use; take one down (`lab list`)")
+            })?;
         let dir = Path::new(HOME).join(&name.0);
-        let lab = Self { name: name.clone(), dir, record: Record { number, last_node: 0, nodes: Vec::new() } };
+        let lab =
+            Self { name: name.clone(), dir, record: Record { number, last_node: 0, nodes: Vec::new() } };
         fs::create_dir_all(&lab.dir)?;
         lab.save()?;
         Ok(lab)
@@ -162,7 +169,28 @@ impl Lab {
     /// Holds the lab for changes; waits for whoever holds it now.
     pub fn hold(name: &LabName) -> Result<Held> {
         fs::create_dir_all(HOME).with_context(|| format!("cannot make {HOME}"))?;
-        lock(&Path::new(HOME).join(format!(".{name}.lock")))
+        lock(&Self::lock_of(name))
+    }
+
+    /// Where all labs' files are.
+    pub(crate) fn home() -> &'static Path {
+        Path::new(HOME)
+    }
+
+    fn lock_of(name: &LabName) -> PathBuf {
+        Path::new(HOME).join(format!(".{name}.lock"))
+    }
+
+    /// Removes every file of a lab that is held; its lock last.
+    pub(crate) fn remove_files(name: &LabName, _held: Held) -> Result<()> {
+        files::remove(&Self::dir_of(name))?;
+        files::remove(&Self::lock_of(name))
+    }
+
+    /// Held while something is changed that all labs share.
+    pub(crate) fn hold_shared() -> Result<Held> {
+        fs::create_dir_all(HOME).with_context(|| format!("cannot make {HOME}"))?;
+        lock(&Path::new(HOME).join(".numbers.lock"))
     }
 
     /// Where the labs' files are, whether or not the lab's record can be read.
@@ -173,7 +201,11 @@ impl Lab {
     /// Records a new node under a number that was never used.
     pub(crate) fn record_node(&mut self) -> Result<Node> {
         if self.record.last_node == crate::addresses::NODES {
-            bail!("lab {} has had {} nodes; take it down and up again to have more", self.name, self.record.last_node);
+            bail!(
+                "lab {} has had {} nodes; take it down and up again to have more",
+                self.name,
+                self.record.last_node
+            );
         }
         self.record.last_node += 1;
         let number = self.record.last_node;
@@ -200,7 +232,8 @@ impl Lab {
 
     /// Its addresses.
     pub fn addresses(&self) -> Result<Addresses> {
-        Addresses::of(self.record.number).with_context(|| format!("lab {} has an impossible number", self.name))
+        Addresses::of(self.record.number)
+            .with_context(|| format!("lab {} has an impossible number", self.name))
     }
 
     /// The number its addresses follow from.
@@ -253,17 +286,25 @@ impl Lab {
 
     /// The administrator's `kubectl` on this lab.
     pub fn kubectl(&self) -> Cmd {
-        Cmd::new(self.programs().join("kubectl")).arg("--kubeconfig").arg(self.kubeconfig())
+        let command = Cmd::new(self.programs().join("kubectl")).arg("--kubeconfig").arg(self.kubeconfig());
+        // Not in the user's ~/.kube: it would outlive the lab, and be another lab's of the same address.
+        command.arg("--cache-dir").arg(self.dir.join("kubectl-cache"))
     }
 }
 
 fn lock(path: &Path) -> Result<Held> {
-    let file = File::create(path).with_context(|| format!("cannot write {}", path.display()))?;
-    if file.try_lock().is_err() {
-        eprintln!("  another `lab` command is at work on this; waiting for it to end");
-        file.lock().with_context(|| format!("cannot lock {}", path.display()))?;
+    loop {
+        let file = File::create(path).with_context(|| format!("cannot write {}", path.display()))?;
+        if file.try_lock().is_err() {
+            eprintln!("  another `lab` command is at work on this; waiting for it to end");
+            file.lock().with_context(|| format!("cannot lock {}", path.display()))?;
+        }
+        // `lab down` removes the file it held: a lock on a file that nobody else finds any more is none.
+        let own = file.metadata()?.ino();
+        if fs::metadata(path).is_ok_and(|there| there.ino() == own) {
+            return Ok(Held(file));
+        }
     }
-    Ok(Held(file))
 }
 
 #[cfg(test)]

@@ -19,7 +19,12 @@ pub struct Status {
 /// Looks at a lab.
 pub fn status(lab: &Lab) -> Result<Status> {
     let mut status = Status { lines: Vec::new(), troubles: Vec::new() };
-    status.lines.push(format!("lab {}: addresses {}, files in {}", lab.name(), lab.addresses()?.all(), lab.dir().display()));
+    status.lines.push(format!(
+        "lab {}: addresses {}, files in {}",
+        lab.name(),
+        lab.addresses()?.all(),
+        lab.dir().display()
+    ));
     status.machine(lab, CONTROL)?;
     for node in lab.nodes() {
         status.machine(lab, &node.name)?;
@@ -36,7 +41,8 @@ impl Status {
         let machine = Machine::of(lab, name)?;
         let Some(init) = machine.init_pid() else {
             self.lines.push(format!("  {name:<8} off"));
-            let remedy = if name == CONTROL { "lab up".to_owned() } else { format!("lab node on {name}` or `lab up") };
+            let remedy =
+                if name == CONTROL { "lab up".to_owned() } else { format!("lab node on {name}` or `lab up") };
             self.troubles.push(format!("{name} is off: `{remedy}`"));
             return Ok(());
         };
@@ -49,10 +55,16 @@ impl Status {
             };
             parts.push(format!("{}{state}", service.name));
             if service.stopped {
-                self.troubles.push(format!("{} on {name} was stopped: `lab api start`, or power-cycle the machine", service.name));
+                self.troubles.push(format!(
+                    "{} on {name} was stopped: `lab api start`, or power-cycle the machine",
+                    service.name
+                ));
             } else if service.starts > 3 || !service.running {
                 let log = log_of(lab, name, &service.name);
-                self.troubles.push(format!("{} on {name} was started {} times; its log: {log}", service.name, service.starts));
+                self.troubles.push(format!(
+                    "{} on {name} was started {} times; its log: {log}",
+                    service.name, service.starts
+                ));
             }
         }
         let frozen = machine.cgroup().is_frozen();

@@ -11,7 +11,7 @@ use crate::parts::images::{self, Archive};
 use crate::parts::{Programs, kube};
 use crate::progress::{Stage, human};
 use crate::state::{CONTROL, Lab, LabName, Node};
-use crate::{control, net, node};
+use crate::{control, net, node, watches};
 
 /// What is wanted of a lab.
 #[derive(Debug)]
@@ -34,6 +34,7 @@ pub fn up(wanted: &Wanted<'_>) -> Result<Lab> {
         programs.link(links)?;
     }
     let mut lab = Lab::find_or_create(wanted.name)?;
+    watches::allow()?;
     if Machine::of(&lab, CONTROL)?.init_pid().is_none() {
         programs.place(&lab)?;
     }
@@ -41,6 +42,7 @@ pub fn up(wanted: &Wanted<'_>) -> Result<Lab> {
     while lab.last_node() < wanted.nodes {
         lab.record_node()?;
     }
+    lab.heal()?;
     start_control(&lab)?;
     eprintln!("  Kubernetes {} answers. While the nodes come up: {}", kube::VERSION, how_to_use(&lab));
     let stage = Stage::begin("Nodes", "starting, loading images");
@@ -92,7 +94,8 @@ pub(crate) fn start_nodes(lab: &Lab, nodes: &[Node], archives: &[Archive]) -> Re
         node::start(lab, node)?;
     }
     std::thread::scope(|scope| {
-        let starting: Vec<_> = nodes.iter().map(|node| scope.spawn(move || prepare_node(lab, node, archives))).collect();
+        let starting: Vec<_> =
+            nodes.iter().map(|node| scope.spawn(move || prepare_node(lab, node, archives))).collect();
         for one in starting {
             one.join().map_err(|_| anyhow::anyhow!("preparing a node failed in an unforeseen way"))??;
         }
@@ -122,7 +125,8 @@ pub(crate) fn wait_until_ready(lab: &Lab, node: &Node) -> Result<()> {
             .kubectl()
             .args(["wait", "--for=condition=Ready", "--timeout=5s", "node", &node.name])
             .attempt()?;
-        let drivers = lab.kubectl().args(["get", "csinode", &node.name, "-o", "jsonpath={.spec.drivers[*].name}"]);
+        let drivers =
+            lab.kubectl().args(["get", "csinode", &node.name, "-o", "jsonpath={.spec.drivers[*].name}"]);
         Ok(ready && drivers.attempt()?.1.contains("disk.lab.evenkeel.dev"))
     })
     .with_context(|| format!("its kubelet's log is {}", log_of(lab, &node.name, "kubelet")))
@@ -145,6 +149,7 @@ pub fn delete_node(name: &LabName, node: &str) -> Result<()> {
     Machine::of(&lab, &node.name)?.kill()?;
     net::detach(&lab, &node)?;
     crate::files::remove(&lab.machine_dir(&node.name))?;
+    control::forget_node_keys(&lab, &node.name)?;
     lab.forget_node(&node.name)?;
     control::renew_proxy(&lab)?;
     lab.kubectl().args(["delete", "node", &node.name, "--ignore-not-found"]).run().map(drop)

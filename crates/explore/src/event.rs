@@ -143,12 +143,19 @@ impl Event {
                 world.budget.crashes -= 1;
                 // Its writes to Kubernetes may still land; a call to etcd is not sent once the lease has run out.
                 world.late = std::mem::take(&mut world.pending);
-                world.late.retain(|effect| !matches!(effect, Effect::Ask(_)));
+                world.late.retain(|effect| decider.sends_late() || !matches!(effect, Effect::Ask(_)));
             }
             Self::LateWrite(effect) => {
                 world.late.remove(0);
+                let before = quorums(world);
                 if effect::apply(world, effect)? == Outcome::Refused {
                     world.late.clear();
+                }
+                if before > quorums(world) {
+                    return Err(Violation(format!(
+                        "what was written late costs the quorum: {}",
+                        Shown(effect)
+                    )));
                 }
             }
             Self::Sees(serial) => {
@@ -195,6 +202,12 @@ pub fn let_time_pass(world: &mut World) {
     if let Some(intent) = world.identity.as_mut().and_then(|identity| identity.intent.as_mut()) {
         intent.since = crate::observe::LONG_AGO;
     }
+}
+
+/// How many sealed clusters can agree: one, or none.
+fn quorums(world: &World) -> usize {
+    let sealed = world.identity.as_ref().is_some_and(|identity| identity.sealed);
+    usize::from(world.true_cluster().is_some_and(|cluster| sealed && world.has_quorum(cluster)))
 }
 
 /// A plan is judged by the world it was made for: carried out at once, it must not cost a quorum that was there. What dies

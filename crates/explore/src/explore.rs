@@ -7,10 +7,10 @@ use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::{Duration, Instant};
 
-use crate::Decider;
 use crate::event::{self, Event};
 use crate::observe::{Sight, observe};
 use crate::world::{Violation, World};
+use crate::{Decider, Real};
 
 /// What an exploration found.
 #[derive(Debug)]
@@ -75,6 +75,17 @@ pub fn explore(start: &World, decider: &dyn Decider) -> Report {
         decided: search.decided,
         story,
     }
+}
+
+/// The world after all that happens by itself has happened: a cluster at rest.
+pub fn settled(world: &World) -> World {
+    let mut world = world.clone();
+    while let Some(event) = Event::by_itself(&world, &Real).into_iter().next() {
+        if event.happen(&mut world, &Real).is_err() {
+            break;
+        }
+    }
+    world
 }
 
 struct Search<'a> {

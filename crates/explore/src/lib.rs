@@ -1,6 +1,7 @@
 //! The explorer: the real `decide` in an abstract world where everything that can go wrong does, in every order, within
 //! bounds. For tests only.
 
+pub mod bugs;
 pub mod effect;
 pub mod event;
 pub mod explore;
@@ -15,6 +16,11 @@ use evenkeel_etcd::facts::Facts;
 pub trait Decider {
     /// What is to be done.
     fn decide(&self, facts: &Facts) -> Plan<Etcd>;
+
+    /// Whether calls to etcd still go out when the lease has run out. They must not.
+    fn sends_late(&self) -> bool {
+        false
+    }
 }
 
 /// The real thing.

@@ -2,4 +2,16 @@
 //! that injects.
 #![expect(clippy::unwrap_used, clippy::panic, clippy::expect_used, reason = "stories fail by panicking")]
 
+mod control_faults;
+mod host;
+mod images;
+mod kubectl;
+mod lifecycle;
+mod network;
+mod node_faults;
+mod pod_faults;
+mod pods;
+mod security;
 mod stateless;
+mod volumes;
+mod volumes_lost;

@@ -106,5 +106,6 @@ fn the_pods_of_a_node_without_power_come_back_elsewhere() {
     });
     story.lab().power_on(&node).unwrap();
     story.lab().wait_until_ready(&node).unwrap();
-    story.eventually("the lost pod is gone for good", || story.try_kubectl(&["get", "pod", &victim]).is_err());
+    story
+        .eventually("the lost pod is gone for good", || story.try_kubectl(&["get", "pod", &victim]).is_err());
 }

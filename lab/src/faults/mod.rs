@@ -5,6 +5,7 @@ mod pod;
 
 use std::fs;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 
@@ -63,9 +64,20 @@ impl Lab {
         Machine::of(self, CONTROL)?.set_stopped("kube-apiserver", true)
     }
 
-    /// Starts the API server again.
+    /// Starts the API server again and waits until it answers.
     pub fn start_api(&self) -> Result<()> {
-        Machine::of(self, CONTROL)?.set_stopped("kube-apiserver", false)
+        let control = Machine::of(self, CONTROL)?;
+        control.set_stopped("kube-apiserver", false)?;
+        up::wait_for(Duration::from_secs(120), "the API server to answer", || {
+            Ok(self.kubectl().args(["get", "--raw", "/readyz"]).attempt()?.0)
+        })?;
+        // They ask again after up to a minute. Elsewhere a node is given as long; here it would have been taken for
+        // lost by then, and its pods evicted, though it never missed a thing. Started anew they ask at once.
+        for service in ["kube-controller-manager", "kube-scheduler"] {
+            control.set_stopped(service, true)?;
+            control.set_stopped(service, false)?;
+        }
+        Ok(())
     }
 
     /// Cuts the power of everything at once and powers it on again, up to Ready nodes.
@@ -76,6 +88,29 @@ impl Lab {
         Machine::of(self, CONTROL)?.kill()?;
         up::start_control(self)?;
         up::start_nodes(self, self.nodes(), &images::basic()?)
+    }
+
+    /// Takes back what was done to machines that run: freezes, cuts, stopped services.
+    pub(crate) fn heal(&self) -> Result<()> {
+        for name in self.nodes().iter().map(|node| node.name.as_str()).chain([CONTROL]) {
+            let machine = Machine::of(self, name)?;
+            if machine.init_pid().is_none() {
+                continue;
+            }
+            if machine.cgroup().is_frozen() {
+                machine.cgroup().freeze(false)?;
+            }
+            for service in machine.services().iter().filter(|service| service.stopped) {
+                machine.set_stopped(&service.name, false)?;
+            }
+        }
+        for node in self.nodes() {
+            // One whose cable is not there yet gets a new one.
+            if net::is_cut(self, node).unwrap_or(false) {
+                self.mend(&node.name)?;
+            }
+        }
+        Ok(())
     }
 
     /// The faults of one pod.
@@ -91,7 +126,8 @@ fn volume_mounts(machine: &Machine<'_>) -> Result<Vec<PathBuf>> {
         .with_context(|| format!("cannot read the mounts of process {init}"))?;
     let paths = mounts.lines().filter_map(|line| {
         let path = line.split(' ').nth(4)?;
-        (path.starts_with("/var/lib/kubelet/pods/") && line.contains(" - xfs ")).then(|| PathBuf::from(format!("/proc/{init}/root{path}")))
+        (path.starts_with("/var/lib/kubelet/pods/") && line.contains(" - xfs "))
+            .then(|| PathBuf::from(format!("/proc/{init}/root{path}")))
     });
     Ok(paths.collect())
 }

@@ -42,8 +42,10 @@ impl<'a> PodFaults<'a> {
         let text = lab.kubectl().args(["get", "pod", "-o", "json", "-n", namespace, name]).run()?;
         let pod: Value = serde_json::from_str(&text).context("kubectl printed no JSON")?;
         let words = |pointer: &str| pod.pointer(pointer).and_then(Value::as_str).map(str::to_owned);
-        let node = words("/spec/nodeName").with_context(|| format!("{namespace}/{name} is on no node yet"))?;
-        let statuses = pod.pointer("/status/containerStatuses").and_then(Value::as_array).cloned().unwrap_or_default();
+        let node =
+            words("/spec/nodeName").with_context(|| format!("{namespace}/{name} is on no node yet"))?;
+        let statuses =
+            pod.pointer("/status/containerStatuses").and_then(Value::as_array).cloned().unwrap_or_default();
         let containers = statuses.iter().filter_map(|status| {
             let id = status["containerID"].as_str()?.rsplit('/').next()?.to_owned();
             Some(Container { name: status["name"].as_str()?.to_owned(), id })
@@ -72,17 +74,29 @@ impl<'a> PodFaults<'a> {
         let found = self.containers.iter().find(|one| container.is_none_or(|name| one.name == name));
         let found = found.with_context(|| {
             let names: Vec<_> = self.containers.iter().map(|one| one.name.as_str()).collect();
-            format!("{} has no running container {}; it has: {}", self.shown(), container.unwrap_or("at all"), names.join(", "))
+            format!(
+                "{} has no running container {}; it has: {}",
+                self.shown(),
+                container.unwrap_or("at all"),
+                names.join(", ")
+            )
         })?;
         let machine = Machine::of(self.lab, &self.node)?;
         let cgroup = find_below(&machine.cgroup().freezer_dir(), &found.id)
             .with_context(|| format!("container {} of {} does not run now", found.name, self.shown()))?;
         let mut pids = processes_below(&cgroup);
         if let Some(process) = process {
-            pids.retain(|pid| fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|comm| comm.trim() == process));
+            pids.retain(|pid| {
+                fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|comm| comm.trim() == process)
+            });
         }
         if pids.is_empty() {
-            bail!("container {} of {} has no process{}", found.name, self.shown(), process.map(|p| format!(" called {p}")).unwrap_or_default());
+            bail!(
+                "container {} of {} has no process{}",
+                found.name,
+                self.shown(),
+                process.map(|p| format!(" called {p}")).unwrap_or_default()
+            );
         }
         Ok(pids)
     }
@@ -91,7 +105,10 @@ impl<'a> PodFaults<'a> {
         for pid in self.processes(container, process)? {
             match kill(pid, signal) {
                 Ok(()) | Err(Errno::ESRCH) => {}
-                Err(error) => return Err(error).with_context(|| format!("cannot send {signal} to {pid} of {}", self.shown())),
+                Err(error) => {
+                    return Err(error)
+                        .with_context(|| format!("cannot send {signal} to {pid} of {}", self.shown()));
+                }
             }
         }
         Ok(())
@@ -128,12 +145,15 @@ impl<'a> PodFaults<'a> {
         let netns = format!("--net=/proc/{pid}/ns/net");
         let inside = Cmd::new("nsenter").arg(netns).args(["ip", "-j", "link", "show", "eth0"]).run()?;
         let links: Value = serde_json::from_str(&inside)?;
-        let peer = links[0]["link_index"].as_u64().with_context(|| format!("{} has no cable to its node", self.shown()))?;
+        let peer = links[0]["link_index"]
+            .as_u64()
+            .with_context(|| format!("{} has no cable to its node", self.shown()))?;
         let node = net::netns(self.lab.name(), &self.node);
         let outside: Value = serde_json::from_str(&Cmd::new("ip").args(["-n", &node, "-j", "link"]).run()?)?;
         let links = outside.as_array().context("ip printed no list")?;
         let port = links.iter().find(|link| link["ifindex"].as_u64() == Some(peer));
-        let port = port.and_then(|link| link["ifname"].as_str()).context("the node's end of the cable is gone")?;
+        let port =
+            port.and_then(|link| link["ifname"].as_str()).context("the node's end of the cable is gone")?;
         net::batch(Some(&node), &format!("link set {port} {state}\n"))
     }
 
@@ -142,9 +162,21 @@ impl<'a> PodFaults<'a> {
         let claim = match (claim, self.claims.as_slice()) {
             (Some(claim), claims) if claims.iter().any(|one| one == claim) => claim,
             (None, [only]) => only,
-            (_, claims) => bail!("name one of the claims of {}: {}", self.shown(), claims.join(", ")),
+            (_, []) => bail!("{} has no volume with a claim", self.shown()),
+            (Some(claim), claims) => {
+                bail!("{} has no claim {claim}; it has: {}", self.shown(), claims.join(", "))
+            }
+            (None, claims) => bail!("name one of the claims of {}: {}", self.shown(), claims.join(", ")),
         };
-        let get = self.lab.kubectl().args(["get", "pvc", "-n", &self.namespace, claim, "-o", "jsonpath={.spec.volumeName}"]);
+        let get = self.lab.kubectl().args([
+            "get",
+            "pvc",
+            "-n",
+            &self.namespace,
+            claim,
+            "-o",
+            "jsonpath={.spec.volumeName}",
+        ]);
         let volume = get.run()?;
         let machine = Machine::of(self.lab, &self.node)?;
         let inside = format!("/var/lib/kubelet/pods/{}/volumes/kubernetes.io~csi/{volume}/mount", self.uid);
@@ -176,7 +208,8 @@ impl<'a> PodFaults<'a> {
 
 /// Takes all space there is: in large pieces that cost nothing to reserve, then in ever smaller ones.
 fn fill(path: &Path) -> Result<()> {
-    let mut file = fs::OpenOptions::new().create(true).append(true).open(path).context("cannot make the filler")?;
+    let mut file =
+        fs::OpenOptions::new().create(true).append(true).open(path).context("cannot make the filler")?;
     let mut piece: i64 = 1 << 30;
     let mut end = i64::try_from(file.metadata()?.len())?;
     while piece >= 4096 {

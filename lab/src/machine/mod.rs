@@ -12,6 +12,7 @@ use std::fs;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use nix::sys::signal::{Signal, kill};
@@ -22,6 +23,7 @@ use crate::cgroup::Cgroup;
 use crate::command::Cmd;
 use crate::net;
 use crate::state::{Lab, LabName};
+use crate::up::wait_for;
 use crate::{files, state};
 
 pub use enter::enter;
@@ -107,7 +109,7 @@ impl<'a> Machine<'a> {
         // The services' first note says that the inside is laid out.
         let noted = self.dir().join("services.json");
         while status.success() && !noted.exists() && self.init_pid().is_some() {
-            std::thread::sleep(std::time::Duration::from_millis(5));
+            std::thread::sleep(Duration::from_millis(5));
         }
         if !noted.exists() {
             let said = fs::read_to_string(self.dir().join("logs/init.log")).unwrap_or_default();
@@ -134,12 +136,24 @@ impl<'a> Machine<'a> {
         self.cgroup.remove()
     }
 
-    /// Stops one of its services until it is started again, or lets it run again.
+    /// Stops one of its services until it is started again, or lets it run again; returns when that is so.
     pub fn set_stopped(&self, service: &str, stopped: bool) -> Result<()> {
         let mark = stop_mark(&self.dir(), service);
-        if stopped { files::write(&mark, "")? } else { files::remove(&mark)? }
+        if stopped {
+            files::write(&mark, "")?
+        } else {
+            files::remove(&mark)?
+        }
         let init = self.init_pid().with_context(|| format!("the machine {} is off", self.name))?;
-        kill(init, Signal::SIGHUP).with_context(|| format!("cannot signal the machine {}", self.name))
+        kill(init, Signal::SIGHUP).with_context(|| format!("cannot signal the machine {}", self.name))?;
+        let what =
+            format!("{service} on {} to be {}", self.name, if stopped { "stopped" } else { "started" });
+        wait_for(Duration::from_secs(10), &what, || {
+            Ok(self
+                .services()
+                .iter()
+                .any(|one| one.name == service && one.stopped == stopped && one.running != stopped))
+        })
     }
 
     /// What its init noted of each service: the process, and how often it was started.

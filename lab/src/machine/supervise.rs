@@ -44,7 +44,8 @@ pub(super) fn run(blueprint: &Blueprint) -> Result<()> {
     signals.thread_block().context("cannot block signals")?;
     let events = SignalFd::with_flags(&signals, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)?;
     let now = Instant::now();
-    let mut watched: Vec<Watched<'_>> = blueprint.services.iter().map(|service| Watched::new(service, now)).collect();
+    let mut watched: Vec<Watched<'_>> =
+        blueprint.services.iter().map(|service| Watched::new(service, now)).collect();
     let mut noted = String::new();
     loop {
         for one in &mut watched {
@@ -73,12 +74,21 @@ pub(super) fn run(blueprint: &Blueprint) -> Result<()> {
 
 impl<'a> Watched<'a> {
     fn new(service: &'a Service, now: Instant) -> Self {
-        Self { service, pid: None, started: now, next_start: now, delay: FIRST_DELAY, starts: 0, stopped: false }
+        Self {
+            service,
+            pid: None,
+            started: now,
+            next_start: now,
+            delay: FIRST_DELAY,
+            starts: 0,
+            stopped: false,
+        }
     }
 
     /// How long until it wants to be started.
     fn wait(&self) -> Option<Duration> {
-        (self.pid.is_none() && !self.stopped).then(|| self.next_start.saturating_duration_since(Instant::now()))
+        (self.pid.is_none() && !self.stopped)
+            .then(|| self.next_start.saturating_duration_since(Instant::now()))
     }
 
     fn step(&mut self, blueprint: &Blueprint) -> Result<()> {
@@ -96,7 +106,8 @@ impl<'a> Watched<'a> {
     fn start(&mut self, blueprint: &Blueprint) -> Result<()> {
         let log = log_file(&blueprint.machine_dir, &self.service.name)?;
         let programs = blueprint.lab_dir.join("programs");
-        let path = format!("{}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", programs.display());
+        let path =
+            format!("{}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", programs.display());
         let (program, args) = self.service.argv.split_first().context("a service without a program")?;
         let mut command = Cmd::new(program).args(args).env("PATH", path).env("HOME", "/run");
         for (key, value) in &self.service.env {
@@ -117,6 +128,11 @@ impl<'a> Watched<'a> {
         self.delay = if ran > WELL_AFTER { FIRST_DELAY } else { (self.delay * 2).min(LONGEST_DELAY) };
         self.next_start = Instant::now() + if self.stopped { Duration::ZERO } else { self.delay };
         self.pid = None;
+        if self.stopped {
+            // It ended because it was told to: no sign of trouble.
+            self.starts = 0;
+            self.delay = FIRST_DELAY;
+        }
     }
 }
 

@@ -38,7 +38,8 @@ pub const CNI: [&str; 3] = ["bridge", "host-local", "loopback"];
 
 /// Installs the tools that are missing.
 pub fn install_tools() -> Result<()> {
-    let mut missing: Vec<&str> = TOOLS.iter().filter(|(program, _)| !on_path(program)).map(|(_, package)| *package).collect();
+    let mut missing: Vec<&str> =
+        TOOLS.iter().filter(|(program, _)| !on_path(program)).map(|(_, package)| *package).collect();
     // A static program needs the static C library; headers and archive come together.
     if !Path::new("/usr/include/stdio.h").exists() {
         missing.push("libc6-dev");
@@ -151,7 +152,9 @@ impl Apt {
 fn install(packages: &[&str]) -> Result<()> {
     let stage = Stage::begin("Debian packages", &packages.join(" "));
     let apt = Apt::system();
-    let install = || apt.command("apt-get").args(["install", "-y", "-q", "--no-install-recommends"]).args(packages).run();
+    let install = || {
+        apt.command("apt-get").args(["install", "-y", "-q", "--no-install-recommends"]).args(packages).run()
+    };
     if install().is_err() {
         apt.command("apt-get").arg("update").run().context("cannot read Debian's index")?;
         install().with_context(|| format!("please install {}", packages.join(" ")))?;
@@ -169,16 +172,19 @@ pub fn on_path(program: &str) -> bool {
 /// Which Debian this is: packages of one release do not always run on another.
 fn release() -> String {
     let text = fs::read_to_string("/etc/os-release").unwrap_or_default();
-    let value = |key: &str| text.lines().find_map(|line| line.strip_prefix(key)).unwrap_or_default().to_owned();
+    let value =
+        |key: &str| text.lines().find_map(|line| line.strip_prefix(key)).unwrap_or_default().to_owned();
     format!("{} {}", value("ID="), value("VERSION_ID="))
 }
 
 /// The address of the Debian archive that this machine is set up to use.
 fn archive() -> Result<String> {
-    let listed = Cmd::new("apt-get").args(["indextargets", "--format", "$(SITE)|$(RELEASE)|$(REPO_URI)"]).run()?;
+    let listed =
+        Cmd::new("apt-get").args(["indextargets", "--format", "$(SITE)|$(RELEASE)|$(REPO_URI)"]).run()?;
     let uri = listed.lines().find_map(|line| {
         let mut parts = line.split('|').skip(2);
         parts.next().filter(|uri| uri.trim_end_matches('/').ends_with("/debian"))
     });
-    uri.map(str::to_owned).context("apt knows no archive of Debian's: the package sources of this machine are unusual")
+    uri.map(str::to_owned)
+        .context("apt knows no archive of Debian's: the package sources of this machine are unusual")
 }

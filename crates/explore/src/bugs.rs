@@ -1,0 +1,283 @@
+//! Deliberate bugs, each one that an operator has had or could have: wrappers that tamper with what `decide` is told, or
+//! with what it says. The product's own code carries no switches. The explorer must find every one of them.
+
+use evenkeel::{Engine, Plan, Seen};
+use evenkeel_etcd::Etcd;
+use evenkeel_etcd::facts::{Facts, Membership, Start, Storage};
+use evenkeel_etcd::identity::Change;
+use evenkeel_etcd::names::Serial;
+use evenkeel_etcd::plan::{Create, Leaving, Mark, Step};
+
+use crate::Decider;
+use crate::explore;
+use crate::world::{Budget, World};
+
+/// A bug, by name, and where to look for it.
+#[derive(Clone, Copy)]
+pub struct Bug {
+    /// Its name on the command line.
+    pub name: &'static str,
+    /// What it does wrong, and what taught us.
+    pub what: &'static str,
+    members: u8,
+    storage: Storage,
+    budget: Budget,
+    told: fn(&mut Facts),
+    said: fn(&Facts, &mut Plan<Etcd>),
+    sends_late: bool,
+    settled: bool,
+}
+
+impl Decider for Bug {
+    fn decide(&self, facts: &Facts) -> Plan<Etcd> {
+        let mut told = facts.clone();
+        (self.told)(&mut told);
+        let mut plan = Etcd::decide(&told);
+        (self.said)(facts, &mut plan);
+        plan
+    }
+
+    fn sends_late(&self) -> bool {
+        self.sends_late
+    }
+}
+
+impl Bug {
+    /// The world in which it shows.
+    pub fn world(&self) -> World {
+        let world = World::new(self.members, self.storage, 2, self.budget);
+        if self.settled { explore::settled(&world) } else { world }
+    }
+
+    /// The bug of this name.
+    pub fn find(name: &str) -> Option<Self> {
+        BUGS.iter().find(|bug| bug.name == name).copied()
+    }
+}
+
+const ONE_FAULT: Budget = Budget { faults: 1, crashes: 0, edits: 0, delays: 0 };
+const ONE_EDIT: Budget = Budget { faults: 0, crashes: 0, edits: 1, delays: 0 };
+
+const PLAIN: Bug = Bug {
+    name: "",
+    what: "",
+    members: 3,
+    storage: Storage::Persistent,
+    budget: ONE_FAULT,
+    told: |_| {},
+    said: |_, _| {},
+    sends_late: false,
+    settled: false,
+};
+
+/// All of them.
+pub const BUGS: [Bug; 14] = [
+    Bug {
+        name: "any-volume-will-do",
+        what: "takes whatever claim has the member's name: rolled back to older data it cost 10 of 10 acknowledged writes",
+        told: |facts| {
+            each_claim(facts, |claim| {
+                claim.joined_on = claim.joined_on.and(claim.volume.map(|on| (claim.uid, on)))
+            })
+        },
+        ..PLAIN
+    },
+    Bug {
+        name: "same-member-on-an-empty-disk",
+        what: "starts a member whose volume is gone under its old ID, with the full list: it has forgotten what it acknowledged",
+        told: |facts| {
+            let on_their_claims = noted(facts);
+            each_member(facts, |member| member.started &= on_their_claims.contains(&member.serial));
+        },
+        ..PLAIN
+    },
+    Bug {
+        name: "flags-never-turned",
+        what: "leaves the joining flags as they were: restarted on an emptied directory the member joins as if new",
+        told: |facts| {
+            each_pod(facts, |pod| {
+                if matches!(pod.start, Start::Join(_)) {
+                    pod.start = Start::OwnData;
+                }
+            })
+        },
+        ..PLAIN
+    },
+    Bug {
+        name: "turned-in-the-api-is-turned",
+        what: "trusts flags that the kubelet has not seen yet: the container restarts with the old ones",
+        told: |facts| {
+            each_pod(facts, |pod| {
+                pod.ready |= pod.start == Start::OwnData && pod.gate;
+            })
+        },
+        ..PLAIN
+    },
+    Bug {
+        name: "unknown-is-absent",
+        what: "takes a list of members that could not be read for a list without members",
+        told: |facts| {
+            let teller = facts.pods.present().and_then(|pods| pods.first()).map(|pod| pod.serial);
+            if let (Seen::Unknown, Some(told_by)) = (&facts.membership, teller) {
+                facts.membership = Seen::Present(Membership { told_by, members: Vec::new() });
+            }
+        },
+        ..PLAIN
+    },
+    Bug {
+        name: "promotes-the-dead",
+        what: "believes etcd's readiness check, which looks at a learner's log and not at its life",
+        members: 1,
+        budget: Budget { faults: 1, crashes: 0, edits: 1, delays: 0 },
+        said: |facts, plan| {
+            let learner = members(facts).into_iter().find(|member| member.learner && member.started);
+            if let (None, Some(member), Some(identity)) = (&plan.step, learner, facts.identity.present()) {
+                let voters = members(facts).iter().filter(|one| !one.learner).map(|one| one.serial).collect();
+                let change = Change::Promote(member.serial);
+                let intent = evenkeel_etcd::identity::Intent { change, voters, since: facts.now };
+                plan.step = Some(Step::Call { from: identity.clone(), intent });
+            }
+        },
+        ..PLAIN
+    },
+    Bug {
+        name: "counts-the-dead-as-well",
+        what: "counts every voter in the list as healthy when it removes one",
+        budget: Budget { faults: 1, crashes: 0, edits: 1, delays: 0 },
+        said: |facts, plan| {
+            let surplus = members(facts).len() > usize::from(facts.cluster.members);
+            let newest = members(facts).into_iter().filter(|one| !one.learner).map(|one| one.serial).max();
+            if let (true, None, Some(serial), Some(identity)) =
+                (surplus, &plan.step, newest, facts.identity.present())
+            {
+                let voters = members(facts).iter().filter(|one| !one.learner).map(|one| one.serial).collect();
+                let intent = evenkeel_etcd::identity::Intent {
+                    change: Change::Remove(serial),
+                    voters,
+                    since: facts.now,
+                };
+                plan.step = Some(Step::Call { from: identity.clone(), intent });
+            }
+        },
+        ..PLAIN
+    },
+    Bug {
+        name: "routes-before-the-seal",
+        what: "lets clients in while the bootstrap can still begin again",
+        budget: Budget { faults: 0, crashes: 0, edits: 0, delays: 0 },
+        said: |facts, plan| {
+            let pods = facts.pods.present().into_iter().flatten();
+            plan.mark
+                .extend(pods.filter(|pod| pod.ready && !pod.routed).map(|pod| Mark::Route { pod: pod.uid }));
+        },
+        ..PLAIN
+    },
+    Bug {
+        name: "no-pod-no-volume",
+        what: "deletes the volume of a member because its pod does not run",
+        said: |facts, plan| {
+            let with_pods: Vec<Serial> =
+                facts.pods.present().into_iter().flatten().map(|pod| pod.serial).collect();
+            let idle = facts
+                .claims
+                .present()
+                .into_iter()
+                .flatten()
+                .find(|claim| claim.joined_on.is_some() && !with_pods.contains(&claim.serial));
+            if let Some(claim) = idle {
+                plan.step = Some(Step::DeleteClaim {
+                    claim: claim.uid,
+                    serial: claim.serial,
+                    why: Leaving::NotAMember,
+                });
+            }
+        },
+        ..PLAIN
+    },
+    Bug {
+        name: "two-epochs-at-once",
+        what: "begins again without waiting for what the last bootstrap left running",
+        budget: ONE_EDIT,
+        told: |facts| {
+            let epoch = facts.identity.present().map(|identity| identity.epoch);
+            if let Seen::Present(pods) = &mut facts.pods {
+                pods.retain(|pod| Some(pod.epoch) == epoch);
+            }
+        },
+        ..PLAIN
+    },
+    Bug {
+        name: "an-old-list",
+        what: "leaves a joiner with the list it was created with: etcd refuses an old list for ever",
+        said: |_, plan| {
+            plan.mark
+                .retain(|mark| !matches!(mark, Mark::Start { from: Start::Join(_), to: Start::Join(_), .. }))
+        },
+        ..PLAIN
+    },
+    Bug {
+        name: "ended-pods-stay",
+        what: "never replaces a pod in a terminal phase: a full reboot left the cluster down for good",
+        said: |_, plan| {
+            plan.step = plan
+                .step
+                .take()
+                .filter(|step| !matches!(step, Step::DeletePod { why: Leaving::Finished, .. }))
+        },
+        ..PLAIN
+    },
+    Bug {
+        name: "created-ready-to-found",
+        what: "creates the seed's pod ready to found a cluster, so that a frozen operator can create it late",
+        budget: Budget { faults: 1, crashes: 1, edits: 0, delays: 0 },
+        storage: Storage::Ephemeral,
+        said: |facts, plan| {
+            let seed = facts.identity.present().map(|identity| identity.seed);
+            for create in &mut plan.create {
+                if let Create::Pod { serial, start, .. } = create
+                    && Some(*serial) == seed
+                {
+                    *start = Start::Found;
+                }
+            }
+        },
+        ..PLAIN
+    },
+    Bug {
+        name: "calls-after-the-lease",
+        what: "sends a call to etcd after its lease has run out: a late promotion of a dead learner cost the quorum",
+        members: 1,
+        budget: Budget { faults: 1, crashes: 1, edits: 1, delays: 1 },
+        settled: true,
+        sends_late: true,
+        ..PLAIN
+    },
+];
+
+/// Who has noted on its claim what it joined on.
+fn noted(facts: &Facts) -> Vec<Serial> {
+    let claims = facts.claims.present().into_iter().flatten();
+    claims.filter(|claim| claim.joined_on.is_some()).map(|claim| claim.serial).collect()
+}
+
+fn members(facts: &Facts) -> Vec<evenkeel_etcd::facts::Registered> {
+    facts.membership.present().map(|told| told.members.clone()).unwrap_or_default()
+}
+
+fn each_claim(facts: &mut Facts, change: impl FnMut(&mut evenkeel_etcd::facts::Claim)) {
+    if let Seen::Present(claims) = &mut facts.claims {
+        claims.iter_mut().for_each(change);
+    }
+}
+
+fn each_pod(facts: &mut Facts, change: impl FnMut(&mut evenkeel_etcd::facts::Pod)) {
+    if let Seen::Present(pods) = &mut facts.pods {
+        pods.iter_mut().for_each(change);
+    }
+}
+
+fn each_member(facts: &mut Facts, change: impl FnMut(&mut evenkeel_etcd::facts::Registered)) {
+    if let Seen::Present(told) = &mut facts.membership {
+        told.members.iter_mut().for_each(change);
+    }
+}

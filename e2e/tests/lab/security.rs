@@ -1,0 +1,244 @@
+//! The lab's doors are shut as on a good cluster: who nobody knows is refused, and who is known may do no more than
+//! its part.
+
+use std::path::Path;
+
+use evenkeel_e2e::{RESTRICTED, Story};
+use evenkeel_lab::Lab;
+use evenkeel_lab::command::Cmd;
+use evenkeel_lab::parts::image::Image;
+use evenkeel_lab::parts::images::{Archive, load};
+use serde_json::{Value, json};
+
+use crate::pods;
+
+/// `kubectl` as somebody else than the administrator.
+fn kubectl_as(lab: &Lab, kubeconfig: &Path) -> Cmd {
+    Cmd::new(lab.programs().join("kubectl")).arg("--kubeconfig").arg(kubeconfig)
+}
+
+/// `kubectl` as nobody. The password is a formality without which it would ask for one: the server knows no passwords.
+fn kubectl_as_nobody(lab: &Lab, server: &str) -> Cmd {
+    kubectl_as(lab, Path::new("/dev/null"))
+        .args(["--server", server, "--username=nobody", "--password=none", "--certificate-authority"])
+        .arg(lab.pki().join("kubernetes-ca.crt"))
+}
+
+/// What it was told, since it must be refused.
+fn refused(command: Cmd) -> String {
+    let (done, said) = command.attempt().unwrap();
+    assert!(!done, "this was not refused: {said}");
+    said
+}
+
+#[test]
+fn an_ordinary_service_account_may_not_read_secrets_unless_it_is_granted() {
+    let story = Story::begin("security-rbac");
+    let account = format!("--as=system:serviceaccount:{}:default", story.namespace());
+    let list = || story.command(&["get", "secrets", &account]);
+    let said = refused(list());
+    assert!(said.contains("cannot list resource \"secrets\""), "{said}");
+    story.kubectl(&["create", "role", "reader", "--verb=list", "--resource=secrets"]);
+    let who = format!("--serviceaccount={}:default", story.namespace());
+    story.kubectl(&["create", "rolebinding", "reader", "--role=reader", &who]);
+    story.eventually("it may now", || list().attempt().unwrap().0);
+    let elsewhere = story.lab().kubectl().args(["get", "secrets", "-n", "kube-system", &account]);
+    assert!(refused(elsewhere).contains("cannot list resource \"secrets\""), "but here alone");
+}
+
+#[test]
+fn a_restricted_namespace_refuses_a_pod_with_privileges_and_says_why() {
+    let story = Story::begin("security-pods");
+    let pod = pods::idle("mighty", "hostNetwork: true").replace(RESTRICTED, "");
+    assert!(!pod.contains("securityContext"));
+    let said = refused(story.command(&["apply", "-f", "-"]).input(pod.clone()));
+    assert!(
+        said.contains("violates PodSecurity \"restricted:latest\": host namespaces (hostNetwork=true)"),
+        "{said}"
+    );
+    assert!(
+        said.contains("allowPrivilegeEscalation != false") && said.contains("runAsNonRoot != true"),
+        "{said}"
+    );
+    // It is the namespace that forbids it, not the cluster.
+    let elsewhere = ["apply", "--namespace=default", "--dry-run=server", "-f", "-"];
+    story.lab().kubectl().args(elsewhere).input(pod).run().unwrap();
+
+    let privileged = pods::idle("mighty", "").replace(RESTRICTED, "securityContext: {privileged: true}");
+    let said = refused(story.command(&["apply", "-f", "-"]).input(privileged));
+    assert!(said.contains("privileged"), "{said}");
+    assert!(story.try_kubectl(&["get", "pod", "mighty"]).is_err());
+}
+
+#[test]
+fn a_node_may_change_itself_and_no_other_and_reads_only_its_own_pods_secrets() {
+    let story = Story::begin("security-nodes");
+    let (own, other) = (&story.lab().nodes()[0].name, &story.lab().nodes()[1].name);
+    let kubeconfig = story.lab().pki().join(format!("{own}.kubeconfig"));
+    let node = |args: &[&str]| {
+        kubectl_as(story.lab(), &kubeconfig).args(["--namespace", story.namespace()]).args(args)
+    };
+    let note = format!("lab.evenkeel.dev/{}=true", story.namespace());
+    let forget = format!("lab.evenkeel.dev/{}-", story.namespace());
+    node(&["label", "node", own, &note]).run().unwrap();
+    node(&["label", "node", own, &forget]).run().unwrap();
+    // Written at once: `kubectl label` would fail before, since a node may not even read another.
+    let mut object = story.get(&["node", other]);
+    object["metadata"]["labels"]["lab.evenkeel.dev/mine"] = "true".into();
+    let path = format!("/api/v1/nodes/{other}");
+    let said = refused(node(&["replace", "--raw", &path, "-f", "-"]).input(object.to_string()));
+    assert!(said.contains(&format!("node \"{own}\" is not allowed to modify node \"{other}\"")), "{said}");
+    let said = refused(node(&["label", "node", own, "node-restriction.kubernetes.io/x=true"]));
+    assert!(said.contains("is not allowed to modify labels"), "{said}");
+
+    for secret in ["used", "unused"] {
+        story.kubectl(&["create", "secret", "generic", secret, "--from-literal=word=hush"]);
+    }
+    let volume = "volumes: [{name: secret, secret: {secretName: used}}]";
+    story.apply(&pods::idle("user", &format!("{}\n{volume}", pods::on(own))));
+    pods::wait_for(&story, &["user"]);
+    story.eventually("it reads what its pod uses", || node(&["get", "secret", "used"]).attempt().unwrap().0);
+    let said = refused(node(&["get", "secret", "unused"]));
+    assert!(said.contains("no relationship found between node"), "{said}");
+    refused(node(&["get", "secrets"]));
+}
+
+#[test]
+fn who_shows_no_credentials_is_refused_by_the_api_server_and_by_kubelets() {
+    let story = Story::begin("security-nobody");
+    let addresses = story.lab().addresses().unwrap();
+    let node = addresses.node(story.lab().nodes()[0].number);
+    // What a cluster that admits anonymous users shows to all of them.
+    let known = [
+        (format!("https://{}:6443", addresses.control()), "/version"),
+        (format!("https://{node}:10250"), "/pods"),
+    ];
+    for (server, path) in known {
+        let said = refused(kubectl_as_nobody(story.lab(), &server).args(["get", "--raw", path]));
+        assert!(said.contains("Unauthorized") || said.contains("must be logged in"), "{server}: {said}");
+    }
+    let datastore = || {
+        Cmd::new(story.lab().programs().join("etcdctl"))
+            .args(["--endpoints", &format!("https://{}:2379", addresses.control()), "--cacert"])
+            .arg(story.lab().pki().join("datastore-ca.crt"))
+            .args(["--command-timeout=5s", "get", "/registry/namespaces/default", "--keys-only"])
+    };
+    let said = refused(datastore());
+    assert!(!said.contains("/registry/"), "{said}");
+    let client = story.lab().pki().join("apiserver-to-datastore");
+    let known = datastore().arg("--cert").arg(client.with_extension("crt"));
+    let shown = known.arg("--key").arg(client.with_extension("key")).run().unwrap();
+    assert_eq!(shown.trim(), "/registry/namespaces/default", "the API server itself is not refused");
+}
+
+#[test]
+fn nobody_but_the_administrator_is_a_master() {
+    let story = Story::begin("security-masters");
+    let (server, ca) =
+        (evenkeel_lab::control::server(story.lab()).unwrap(), story.lab().pki().join("kubernetes-ca.crt"));
+    let mut masters = Vec::new();
+    let mut known = Vec::new();
+    for entry in std::fs::read_dir(story.lab().pki()).unwrap() {
+        let cert = entry.unwrap().path();
+        if cert.extension().is_none_or(|kind| kind != "crt") {
+            continue;
+        }
+        let ask = kubectl_as(story.lab(), Path::new("/dev/null")).args(["--server", &server]);
+        let ask = ask.arg("--certificate-authority").arg(&ca).arg("--client-certificate").arg(&cert);
+        let ask =
+            ask.arg("--client-key").arg(cert.with_extension("key")).args(["auth", "whoami", "-o", "json"]);
+        let (admitted, said) = ask.attempt().unwrap();
+        let name = cert.file_stem().unwrap().to_string_lossy().into_owned();
+        if !admitted {
+            assert!(said.contains("Unauthorized") || said.contains("must be logged in"), "{name}: {said}");
+            continue;
+        }
+        let whoami: Value = serde_json::from_str(&said).unwrap();
+        let groups = whoami["status"]["userInfo"]["groups"].as_array().unwrap();
+        if groups.iter().any(|group| group == "system:masters") {
+            masters.push(name.clone());
+        }
+        known.push(name);
+    }
+    assert_eq!(masters, ["admin"]);
+    for component in ["controller-manager", "scheduler", "proxy", "dns", "node-2", "csi-node-2"] {
+        assert!(
+            known.iter().any(|name| name == component),
+            "{component} is not among those asked: {known:?}"
+        );
+    }
+    let strangers = ["front-proxy", "apiserver-to-datastore"];
+    assert!(
+        !known.iter().any(|name| strangers.contains(&name.as_str())),
+        "another authority's are taken: {known:?}"
+    );
+}
+
+#[test]
+fn a_pod_reaches_the_api_by_its_name_with_the_token_and_the_authority_it_was_given() {
+    const KUBECTL_IMAGE: &str = "docker.io/evenkeel-e2e/kubectl:1";
+    const GIVEN: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
+    let story = Story::begin("security-in-pod");
+    let node = &story.lab().nodes()[0];
+    let mut image = Image::new(&["/kubectl", "version"], "/");
+    image.program("kubectl", &story.lab().programs().join("kubectl")).unwrap();
+    let archive = Archive {
+        names: vec![KUBECTL_IMAGE.to_owned()],
+        path: std::env::temp_dir().join(format!("{}.tar", story.namespace())),
+    };
+    image.write(&archive.names, &archive.path).unwrap();
+    let loaded = load(story.lab(), node, std::slice::from_ref(&archive));
+    std::fs::remove_file(&archive.path).unwrap();
+    loaded.unwrap();
+
+    let config = json!({
+        "apiVersion": "v1", "kind": "Config", "current-context": "in",
+        "clusters": [{"name": "in", "cluster": {
+            "server": "https://kubernetes.default.svc", "certificate-authority": format!("{GIVEN}/ca.crt"),
+        }}],
+        "users": [{"name": "in", "user": {"tokenFile": format!("{GIVEN}/token")}}],
+        "contexts": [{"name": "in", "context": {"cluster": "in", "user": "in"}}],
+    });
+    let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "config"},
+        "data": {"config": config.to_string()}});
+    story.apply(&map.to_string());
+    let run = |name: &str, args: &[&str]| {
+        let command: Vec<_> = ["/kubectl"].iter().chain(args).collect();
+        story.apply(&format!(
+            "apiVersion: v1
+kind: Pod
+metadata: {{name: {name}}}
+spec:
+  restartPolicy: Never
+  {}
+  volumes: [{{name: config, configMap: {{name: config}}}}]
+  containers:
+    - name: main
+      image: {KUBECTL_IMAGE}
+      imagePullPolicy: Never
+      command: {}
+      volumeMounts: [{{name: config, mountPath: /config}}]
+      {RESTRICTED}
+",
+            pods::on(&node.name),
+            json!(command)
+        ));
+    };
+    // By name with a configuration of its own; and as client libraries find it by themselves; and where it may not.
+    run(
+        "by-name",
+        &["--kubeconfig=/config/config", "auth", "whoami", "-o", "jsonpath={.status.userInfo.username}"],
+    );
+    run("by-itself", &["get", "--raw", "/version"]);
+    run("too-curious", &["get", "secrets", "--all-namespaces"]);
+    let ended = |pod: &str, phase: &str| {
+        story.eventually(&format!("{pod} has {phase}"), || {
+            story.field(&["pod", pod], ".status.phase") == phase
+        });
+        story.kubectl(&["logs", pod])
+    };
+    assert_eq!(ended("by-name", "Succeeded"), format!("system:serviceaccount:{}:default", story.namespace()));
+    assert!(ended("by-itself", "Succeeded").contains("\"gitVersion\": \"v1."));
+    let said = ended("too-curious", "Failed");
+    assert!(said.contains("cannot list resource \"secrets\""), "{said}");
+}
