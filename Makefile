@@ -53,6 +53,10 @@ test-all: ## Run all tests and what is too long for `make test`
 soak: bin/lab ## Ten pods on each of three nodes for ten minutes, no restart (writes bench/results/soak.md)
 	@hack/soak
 
+.PHONY: break
+break: prepared ## Explore with a deliberate bug and tell the story of its harm (BUG=name; none lists them)
+	@cargo run --locked --quiet --package evenkeel-explore --example break -- $(BUG)
+
 .PHONY: check
 check: prepared ## Format, lints, licences, generated files: run it before each commit
 	@hack/check

@@ -87,7 +87,11 @@ pub const BUGS: [Bug; 14] = [
         what: "starts a member whose volume is gone under its old ID, with the full list: it has forgotten what it acknowledged",
         told: |facts| {
             let on_their_claims = noted(facts);
-            each_member(facts, |member| member.started &= on_their_claims.contains(&member.serial));
+            let seed = facts.identity.present().map(|identity| identity.seed);
+            each_member(facts, |member| {
+                let may_be_new = !member.learner && Some(member.serial) != seed;
+                member.started &= !may_be_new || on_their_claims.contains(&member.serial);
+            });
         },
         ..PLAIN
     },
@@ -95,11 +99,13 @@ pub const BUGS: [Bug; 14] = [
         name: "flags-never-turned",
         what: "leaves the joining flags as they were: restarted on an emptied directory the member joins as if new",
         told: |facts| {
+            let voices = facts.voices.clone();
             each_pod(facts, |pod| {
-                if matches!(pod.start, Start::Join(_)) {
+                let has_joined = voices.get(&pod.serial).is_some_and(Seen::is_present);
+                if has_joined && matches!(pod.start, Start::Join(_)) {
                     pod.start = Start::OwnData;
                 }
-            })
+            });
         },
         ..PLAIN
     },
@@ -117,8 +123,9 @@ pub const BUGS: [Bug; 14] = [
         name: "unknown-is-absent",
         what: "takes a list of members that could not be read for a list without members",
         told: |facts| {
+            let formed = facts.identity.present().is_some_and(|identity| identity.cluster.is_some());
             let teller = facts.pods.present().and_then(|pods| pods.first()).map(|pod| pod.serial);
-            if let (Seen::Unknown, Some(told_by)) = (&facts.membership, teller) {
+            if let (Seen::Unknown, Some(told_by), true) = (&facts.membership, teller, formed) {
                 facts.membership = Seen::Present(Membership { told_by, members: Vec::new() });
             }
         },

@@ -105,14 +105,14 @@ impl Search<'_> {
             let mut next = Vec::new();
             for world in layer {
                 let at = print(&world);
-                if let Err(violation) = self.converges(&world) {
-                    return Some(self.story(at, None, violation));
+                if let Err((onward, violation)) = self.converges(&world) {
+                    return Some(self.story(at, onward, violation));
                 }
                 for event in Event::all(&world, self.decider) {
                     self.transitions += 1;
                     let mut after = world.clone();
                     if let Err(violation) = event.happen(&mut after, self.decider) {
-                        return Some(self.story(at, Some(event), violation));
+                        return Some(self.story(at, vec![event], violation));
                     }
                     let to = print(&after);
                     if let Entry::Vacant(new) = self.parents.entry(to) {
@@ -128,9 +128,9 @@ impl Search<'_> {
 
     /// Runs the world on without faults, each party in turn, until nothing happens any more; then it must be as wanted,
     /// or be beyond what anybody could repair.
-    fn converges(&mut self, world: &World) -> Result<(), Violation> {
+    fn converges(&mut self, world: &World) -> Result<(), (Vec<Event>, Violation)> {
         let mut world = world.clone();
-        let mut path = vec![];
+        let (mut path, mut onward) = (vec![], vec![]);
         for _ in 0..400 {
             let at = print(&world);
             if self.good.contains(&at) {
@@ -144,8 +144,11 @@ impl Search<'_> {
                 // Only time is left to change anything.
                 let mut later = world.clone();
                 event::let_time_pass(&mut later);
+                onward.push(Event::TimePasses);
                 if event::decide(&later, self.decider, Sight::Clear).is_empty() {
-                    rests_well(&later).map_err(|violation| self.explained(violation, &later))?;
+                    if let Err(violation) = rests_well(&later) {
+                        return Err((onward, self.explained(violation, &later)));
+                    }
                     self.good.extend(path);
                     return Ok(());
                 }
@@ -153,9 +156,16 @@ impl Search<'_> {
                 continue;
             }
             // Kubelets first, then the operator: each gets its turn, since what they do is used up.
-            events.remove(0).happen(&mut world, self.decider)?;
+            let event = events.remove(0);
+            let outcome = event.happen(&mut world, self.decider);
+            onward.push(event);
+            if let Err(violation) = outcome {
+                return Err((onward, violation));
+            }
         }
-        Err(Violation("it never comes to rest, although nothing goes wrong any more".to_owned()))
+        // Its last turns suffice to show how it goes round.
+        onward.drain(..onward.len().saturating_sub(12));
+        Err((onward, Violation("it never comes to rest, although nothing goes wrong any more".to_owned())))
     }
 
     /// A bad end, with what the operator has to say about it.
@@ -173,8 +183,8 @@ impl Search<'_> {
         }
     }
 
-    fn story(&self, mut at: Print, last: Option<Event>, violation: Violation) -> Story {
-        let mut events: Vec<Event> = last.into_iter().collect();
+    fn story(&self, mut at: Print, onward: Vec<Event>, violation: Violation) -> Story {
+        let mut events: Vec<Event> = onward.into_iter().rev().collect();
         while let Some(Some((parent, event))) = self.parents.get(&at) {
             events.push(event.clone());
             at = *parent;

@@ -226,3 +226,78 @@ fn a_broken_history_proves_nothing() {
     let error = check::check_and_prove(&history(vec![put(1, 0, 10, 7, 2)], &[])).unwrap_err();
     assert!(matches!(error, NotProven::Violated(_)), "{error}");
 }
+
+#[test]
+fn a_client_that_does_two_things_at_once_is_a_fault_of_the_recording() {
+    let ops = vec![put(1, 0, 20, 7, 2), put(1, 10, 30, 8, 3)];
+    assert_eq!(faults(&history(ops, &[7, 8])), [Fault::Malformed]);
+}
+
+#[test]
+fn an_operation_that_ends_before_it_begins_is_a_fault_of_the_recording() {
+    let ops = vec![put(1, 20, 10, 7, 2)];
+    assert!(faults(&history(ops, &[7])).contains(&Fault::Malformed));
+}
+
+#[test]
+fn a_watch_that_repeats_a_revision_is_a_fault_of_the_recording() {
+    let mut history = history(vec![put(1, 0, 20, 7, 2), lost_reply(2, 0, 20, 8)], &[7, 8]);
+    history.log.last_mut().unwrap().revision = 2;
+    assert!(faults(&history).contains(&Fault::Malformed));
+}
+
+#[test]
+fn a_version_left_out_betrays_a_write_that_the_watch_did_not_show() {
+    let mut history = history(vec![put(1, 0, 10, 7, 2), put(1, 20, 30, 8, 3)], &[7, 8]);
+    history.log.last_mut().unwrap().version = 3;
+    history.end.as_mut().unwrap().state.insert(KEY, state(8, 3, 3).unwrap());
+    assert_eq!(faults(&history), [Fault::Lost]);
+}
+
+#[test]
+fn a_write_that_went_to_another_key_is_found() {
+    let other = Key(5);
+    let mut history = history(vec![put(1, 0, 10, 7, 2)], &[7]);
+    history.log.first_mut().unwrap().key = other;
+    history.end.as_mut().unwrap().state = BTreeMap::from([(other, state(7, 2, 1).unwrap())]);
+    assert_eq!(faults(&history), [Fault::Invented, Fault::NotLinearizable]);
+}
+
+#[test]
+fn a_write_may_not_have_the_revision_that_somebody_had_already_read() {
+    // The read saw the store at revision 2, of another key as it were, before the write of revision 2 began.
+    let mut early = read(1, 0, 10, 2, None);
+    early.key = Key(5);
+    assert_eq!(faults(&history(vec![early, put(2, 20, 30, 7, 2)], &[7])), [Fault::OutOfOrder]);
+}
+
+#[test]
+fn what_ends_when_something_else_begins_may_have_been_beside_it() {
+    let ops = vec![put(1, 0, 10, 7, 3), put(2, 10, 20, 8, 2)];
+    assert_eq!(faults(&history(ops, &[8, 7])), []);
+}
+
+#[test]
+fn a_last_read_that_is_older_than_an_acknowledged_write_is_stale() {
+    let mut history = history(vec![put(1, 0, 10, 7, 2), put(1, 20, 30, 8, 3)], &[7, 8]);
+    let end = history.end.as_mut().unwrap();
+    end.revision = 2;
+    end.state.insert(KEY, state(7, 2, 1).unwrap());
+    assert_eq!(faults(&history), [Fault::OutOfOrder, Fault::NotLinearizable]);
+}
+
+#[test]
+fn a_key_that_was_there_at_the_start_must_be_there_at_the_end() {
+    let mut history = history(Vec::new(), &[]);
+    history.start.state.insert(KEY, state(7, 1, 1).unwrap());
+    assert_eq!(faults(&history), [Fault::WrongEnd, Fault::NotLinearizable]);
+    history.end.as_mut().unwrap().state.insert(KEY, state(7, 1, 1).unwrap());
+    assert_eq!(faults(&history), []);
+}
+
+#[test]
+fn a_key_at_the_end_that_was_never_written_is_found() {
+    let mut history = history(Vec::new(), &[]);
+    history.end.as_mut().unwrap().state.insert(KEY, state(7, 1, 1).unwrap());
+    assert_eq!(faults(&history), [Fault::WrongEnd, Fault::NotLinearizable]);
+}

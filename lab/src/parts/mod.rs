@@ -71,8 +71,13 @@ impl Programs {
             (self.etcd.join("etcdutl"), "etcdutl"),
         ];
         for (target, name) in links {
-            files::remove(&dir.join(name))?;
-            std::os::unix::fs::symlink(target, dir.join(name))?;
+            let link = dir.join(name);
+            // This program may be in that directory itself: a link to itself would be the end of it.
+            if std::fs::canonicalize(&link).is_ok_and(|there| there == target) {
+                continue;
+            }
+            files::remove(&link)?;
+            std::os::unix::fs::symlink(target, link)?;
         }
         Ok(())
     }
