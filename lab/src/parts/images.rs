@@ -41,7 +41,7 @@ pub fn etcd_image(version: Version) -> Result<Archive> {
         format!("registry.k8s.io/etcd:{version}-0"),
     ];
     let programs = etcd::get(version)?;
-    let key = Key::default().text(RECIPE).text(&programs.display().to_string()).text(&names.join(" "));
+    let key = Key::default().text(RECIPE).text(&programs.display().to_string());
     make(&format!("image-etcd-{version}"), key, names, |names, to| {
         let mut image = Image::new(&["/usr/local/bin/etcd"], "/var/lib/etcd/");
         image.ports(&["2379/tcp", "2380/tcp"]);
@@ -83,7 +83,7 @@ fn busybox() -> Result<Archive> {
 
 /// The genuine one, compiled from the source that Kubernetes' module carries.
 fn pause() -> Result<Archive> {
-    let key = Key::default().text(RECIPE).text(kube::VERSION).text(PAUSE_IMAGE);
+    let key = Key::default().text(RECIPE).text(kube::VERSION);
     make("image-pause", key, vec![PAUSE_IMAGE.to_owned()], |names, to| {
         let source = kube::source("build/pause/linux/pause.c")?;
         let program = to.with_extension("program");
@@ -122,6 +122,7 @@ fn make(
     names: Vec<String>,
     write: impl FnOnce(&[String], &Path) -> Result<()>,
 ) -> Result<Archive> {
+    let key = key.text(&names.join(" "));
     let dir = cache::get(name, key, |dir| write(&names, &dir.join("image.tar")))?;
     Ok(Archive { names, path: dir.join("image.tar") })
 }
