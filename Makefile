@@ -46,8 +46,7 @@ test-e2e: ## Run the stories on a real Kubernetes (STORY=word runs those whose n
 	@hack/test e2e
 
 .PHONY: test-all
-test-all: ## Run all tests and what is too long for `make test`
-	@ALL=1 hack/test unit e2e
+test-all: test soak ## Run all tests, and then what is too long for `make test`
 
 .PHONY: soak
 soak: bin/lab ## Ten pods on each of three nodes for ten minutes, no restart (writes bench/results/soak.md)

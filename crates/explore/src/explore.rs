@@ -7,6 +7,7 @@ use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::{Duration, Instant};
 
+use crate::canonical::canonical;
 use crate::event::{self, Event};
 use crate::observe::{Sight, observe};
 use crate::world::{Violation, World};
@@ -48,6 +49,7 @@ impl fmt::Display for Story {
 type Print = u128;
 
 fn print(world: &World) -> Print {
+    let world = canonical(world);
     let half = |salt: u64| {
         let mut hasher = DefaultHasher::new();
         salt.hash(&mut hasher);

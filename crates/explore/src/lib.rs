@@ -2,6 +2,7 @@
 //! bounds. For tests only.
 
 pub mod bugs;
+pub mod canonical;
 pub mod effect;
 pub mod event;
 pub mod explore;

@@ -1,0 +1,230 @@
+//! Worlds that differ in names only are one. Uids matter by being equal or not; serials and epochs, by their order; and a
+//! cluster that no disk remembers does not matter at all. States are told apart by this form.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use evenkeel_etcd::facts::Start;
+use evenkeel_etcd::identity::{Change, Identity, Intent, SeedOn, Uid};
+use evenkeel_etcd::names::{Epoch, Serial};
+use evenkeel_etcd::plan::{Create, Mark, Step};
+
+use crate::effect::Effect;
+use crate::world::{Disk, World};
+
+/// The same world under the names that every world of its kind has.
+pub fn canonical(world: &World) -> World {
+    let mut world = world.clone();
+    drop_forgotten_clusters(&mut world);
+    let mut census = Census { serials: BTreeSet::new(), epochs: BTreeSet::new() };
+    walk(&mut world, &mut census);
+    let (serial, epoch) = match (&world.identity, census.serials.first(), census.epochs.len()) {
+        // Everything is of the epoch that is: it could as well be the first.
+        (Some(identity), Some(first), 1) if *first == identity.seed => {
+            (identity.seed.0, identity.epoch.0 - 1)
+        }
+        _ => (0, 0),
+    };
+    walk(&mut world, &mut Rename { uids: BTreeMap::new(), serial, epoch });
+    world.next_uid = 0;
+    world
+}
+
+/// Meets every name in a world, and may change it.
+trait Visitor {
+    fn uid(&mut self, uid: &mut Uid);
+    fn serial(&mut self, serial: &mut Serial);
+    fn epoch(&mut self, epoch: &mut Epoch);
+}
+
+struct Census {
+    serials: BTreeSet<Serial>,
+    epochs: BTreeSet<Epoch>,
+}
+
+impl Visitor for Census {
+    fn uid(&mut self, _: &mut Uid) {}
+
+    fn serial(&mut self, serial: &mut Serial) {
+        self.serials.insert(*serial);
+    }
+
+    fn epoch(&mut self, epoch: &mut Epoch) {
+        self.epochs.insert(*epoch);
+    }
+}
+
+struct Rename {
+    uids: BTreeMap<Uid, Uid>,
+    serial: u16,
+    epoch: u16,
+}
+
+impl Visitor for Rename {
+    fn uid(&mut self, uid: &mut Uid) {
+        let next = Uid(self.uids.len() as u64 + 1);
+        *uid = *self.uids.entry(*uid).or_insert(next);
+    }
+
+    fn serial(&mut self, serial: &mut Serial) {
+        serial.0 -= self.serial;
+    }
+
+    fn epoch(&mut self, epoch: &mut Epoch) {
+        epoch.0 -= self.epoch;
+    }
+}
+
+fn drop_forgotten_clusters(world: &mut World) {
+    let current = world.identity.as_ref().map(|identity| identity.epoch);
+    let disks = world.claims.values().map(|claim| claim.disk).chain(world.pods.values().map(|pod| pod.disk));
+    let used: BTreeSet<u8> = disks
+        .filter_map(|disk| match disk {
+            Disk::Data { cluster, .. } => Some(cluster),
+            Disk::Empty => None,
+        })
+        .collect();
+    let mut kept = Vec::new();
+    let mut index = BTreeMap::new();
+    for (at, cluster) in world.clusters.iter().enumerate() {
+        let at = u8::try_from(at).unwrap_or(u8::MAX);
+        if used.contains(&at) || Some(cluster.epoch) == current {
+            index.insert(at, u8::try_from(kept.len()).unwrap_or(u8::MAX));
+            kept.push(cluster.clone());
+        }
+    }
+    world.clusters = kept;
+    let disks = world.claims.values_mut().map(|claim| &mut claim.disk);
+    for disk in disks.chain(world.pods.values_mut().map(|pod| &mut pod.disk)) {
+        if let Disk::Data { cluster, .. } = disk {
+            *cluster = index.get(cluster).copied().unwrap_or(*cluster);
+        }
+    }
+}
+
+fn walk(world: &mut World, visitor: &mut dyn Visitor) {
+    if let Some(identity) = &mut world.identity {
+        walk_identity(identity, visitor);
+    }
+    world.claims = rebuilt(&world.claims, visitor, |claim, visitor| {
+        visitor.epoch(&mut claim.epoch);
+        visitor.uid(&mut claim.uid);
+        if let Some((uid, volume)) = &mut claim.joined_on {
+            visitor.uid(uid);
+            visitor.uid(volume);
+        }
+        walk_disk(&mut claim.disk, visitor);
+    });
+    world.pods = rebuilt(&world.pods, visitor, |pod, visitor| {
+        visitor.epoch(&mut pod.epoch);
+        visitor.uid(&mut pod.uid);
+        walk_start(&mut pod.start, visitor);
+        if let Some((start, _)) = &mut pod.seen {
+            walk_start(start, visitor);
+        }
+        walk_disk(&mut pod.disk, visitor);
+    });
+    for cluster in &mut world.clusters {
+        visitor.epoch(&mut cluster.epoch);
+        cluster.members = rebuilt(&cluster.members, visitor, |_, _| {});
+    }
+    for effect in world.pending.iter_mut().chain(&mut world.late) {
+        walk_effect(effect, visitor);
+    }
+}
+
+fn rebuilt<V: Clone>(
+    map: &BTreeMap<Serial, V>,
+    visitor: &mut dyn Visitor,
+    mut each: impl FnMut(&mut V, &mut dyn Visitor),
+) -> BTreeMap<Serial, V> {
+    let renamed = map.iter().map(|(serial, value)| {
+        let (mut serial, mut value) = (*serial, value.clone());
+        visitor.serial(&mut serial);
+        each(&mut value, visitor);
+        (serial, value)
+    });
+    renamed.collect()
+}
+
+fn walk_set(set: &mut BTreeSet<Serial>, visitor: &mut dyn Visitor) {
+    let renamed = set.iter().map(|serial| {
+        let mut serial = *serial;
+        visitor.serial(&mut serial);
+        serial
+    });
+    *set = renamed.collect();
+}
+
+fn walk_start(start: &mut Start, visitor: &mut dyn Visitor) {
+    if let Start::Join(list) = start {
+        walk_set(list, visitor);
+    }
+}
+
+fn walk_disk(disk: &mut Disk, visitor: &mut dyn Visitor) {
+    if let Disk::Data { serial, .. } = disk {
+        visitor.serial(serial);
+    }
+}
+
+fn walk_intent(intent: &mut Intent, visitor: &mut dyn Visitor) {
+    let (Change::Add(serial) | Change::Promote(serial) | Change::Remove(serial)) = &mut intent.change;
+    visitor.serial(serial);
+    walk_set(&mut intent.voters, visitor);
+}
+
+fn walk_identity(identity: &mut Identity, visitor: &mut dyn Visitor) {
+    visitor.epoch(&mut identity.epoch);
+    visitor.serial(&mut identity.seed);
+    visitor.serial(&mut identity.next);
+    if let Some(SeedOn::Claim(uid) | SeedOn::Pod(uid)) = &mut identity.seed_on {
+        visitor.uid(uid);
+    }
+    if let Some(intent) = &mut identity.intent {
+        walk_intent(intent, visitor);
+    }
+    // What etcd calls a cluster follows from its epoch in this world.
+    if let Some(cluster) = &mut identity.cluster {
+        let mut epoch = Epoch(u16::try_from(cluster.0).unwrap_or(u16::MAX));
+        visitor.epoch(&mut epoch);
+        cluster.0 = u64::from(epoch.0);
+    }
+}
+
+fn walk_effect(effect: &mut Effect, visitor: &mut dyn Visitor) {
+    match effect {
+        Effect::Create(Create::Identity(identity)) => walk_identity(identity, visitor),
+        Effect::Create(Create::Claim { serial, epoch }) => {
+            visitor.serial(serial);
+            visitor.epoch(epoch);
+        }
+        Effect::Create(Create::Pod { serial, epoch, on, start }) => {
+            visitor.serial(serial);
+            visitor.epoch(epoch);
+            on.iter_mut().for_each(|uid| visitor.uid(uid));
+            walk_start(start, visitor);
+        }
+        Effect::Mark(Mark::Start { pod, from, to }) => {
+            visitor.uid(pod);
+            walk_start(from, visitor);
+            walk_start(to, visitor);
+        }
+        Effect::Mark(Mark::JoinedOn { claim, volume }) => {
+            visitor.uid(claim);
+            visitor.uid(volume);
+        }
+        Effect::Mark(Mark::Gate { pod } | Mark::Route { pod }) => visitor.uid(pod),
+        Effect::Swap { from, to } => {
+            walk_identity(from, visitor);
+            walk_identity(to, visitor);
+        }
+        Effect::Ask(intent) => walk_intent(intent, visitor),
+        Effect::Delete(
+            Step::DeletePod { pod: uid, serial, .. } | Step::DeleteClaim { claim: uid, serial, .. },
+        ) => {
+            visitor.uid(uid);
+            visitor.serial(serial);
+        }
+        Effect::Delete(_) => {}
+    }
+}
