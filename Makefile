@@ -5,12 +5,13 @@ SHELL := /bin/bash
 .ONESHELL:
 .SHELLFLAGS := -euo pipefail -c
 
-# What is built is kept outside the source tree and shared by all checkouts.
-export EVENKEEL_CACHE ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/evenkeel
-export CARGO_TARGET_DIR ?= $(EVENKEEL_CACHE)/target
-
 # `make up` and `make test` use labs of different names, and so do different checkouts.
 CHECKOUT := $(shell printf %s '$(CURDIR)' | cksum | awk '{printf "%04x", $$1 % 65536}')
+# What is built is kept outside the source tree. Cargo takes the crates of two checkouts for the same ones, so each has a
+# directory of its own; a new one begins as a copy of another's, with the dependencies built (hack/prepare).
+export EVENKEEL_CACHE ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/evenkeel
+export CARGO_TARGET_DIR ?= $(EVENKEEL_CACHE)/target-$(CHECKOUT)
+
 export LAB_UP := dev-$(CHECKOUT)
 export LAB_TEST := test-$(CHECKOUT)
 # Where it runs: `lab` makes a Kubernetes on this machine, `current` takes the one kubectl points at.
@@ -18,10 +19,10 @@ CLUSTER ?= lab
 
 .PHONY: help
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: up
-up: bin/lab ## Bring up a real Kubernetes on this machine (CLUSTER=current: use the current kubectl context)
+up: can-run bin/lab ## Bring up a real Kubernetes on this machine (CLUSTER=current: use the current kubectl context)
 	@hack/up $(CLUSTER)
 
 .PHONY: down
@@ -57,7 +58,7 @@ break: prepared ## Explore with a deliberate bug and tell the story of its harm 
 	@cargo run --locked --quiet --package evenkeel-explore --example break -- $(BUG)
 
 .PHONY: check
-check: prepared ## Format, lints, licences, generated files: run it before each commit
+check: prepared ## Format, lints, licences, file lengths: run it before each commit
 	@hack/check
 
 .PHONY: bench
@@ -74,8 +75,13 @@ deploy: ## Install the operator into the cluster of the current kubectl context
 	exit 1
 
 .PHONY: clean
-clean: ## Remove what was built from this checkout (the shared cache stays)
-	@rm -rf bin target
+clean: ## Remove what cargo built for this checkout (Kubernetes and etcd stay in the cache)
+	@rm -rf bin target $(CARGO_TARGET_DIR)
+
+# Before anything is installed or built.
+.PHONY: can-run
+can-run:
+	@[ $(CLUSTER) != lab ] || hack/can-run
 
 .PHONY: prepared
 prepared:
@@ -86,5 +92,5 @@ prepared:
 bin/lab: prepared
 	@cargo build --locked --package evenkeel-lab
 	mkdir -p bin
-	# A copy, not a link: another checkout may build its own `lab` into the shared cache at any time.
+	# A copy, not a link: it outlives a cleaned cache.
 	cmp -s $(CARGO_TARGET_DIR)/debug/lab bin/lab || install $(CARGO_TARGET_DIR)/debug/lab bin/lab

@@ -34,7 +34,12 @@ enum Turn {
 pub struct Story {
     lab: Lab,
     namespace: String,
-    _turn: Turn,
+    turn: Turn,
+}
+
+/// A turn beside other stories, for one that needs no namespace of its own.
+pub fn beside_others() -> impl Sized {
+    TURN.read().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The lab that the stories run on, named by the variable `LAB`.
@@ -58,7 +63,7 @@ impl Story {
         let nanos =
             SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |now| now.subsec_nanos());
         let namespace = format!("{name}-{:04x}", nanos % 0x1_0000);
-        let story = Self { lab: lab(), namespace, _turn: turn };
+        let story = Self { lab: lab(), namespace, turn };
         let labels = json_labels(&["enforce", "warn"]);
         let object = serde_json::json!({"apiVersion": "v1", "kind": "Namespace",
             "metadata": {"name": story.namespace, "labels": labels}});
@@ -159,6 +164,10 @@ impl Drop for Story {
     fn drop(&mut self) {
         if std::thread::panicking() {
             eprintln!("--- the scene in {}\n{}", self.namespace, self.scene());
+            if matches!(self.turn, Turn::Alone(_)) {
+                // One story that fails half-way is not to take the others along.
+                let _ = self.lab.heal();
+            }
         }
         if std::env::var_os("KEEP").is_none() {
             // Best effort: the lab itself goes after the stories.

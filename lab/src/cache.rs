@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use sha2::{Digest, Sha256};
 
+use crate::command::Cmd;
 use crate::files;
 
 /// What a thing in the cache was made of.
@@ -87,6 +88,8 @@ pub fn get(name: &str, key: Key, make: impl FnOnce(&Path) -> Result<()>) -> Resu
     files::remove(&temporary)?;
     fs::create_dir_all(&temporary)?;
     make(&temporary)?;
+    // A power cut must not leave an empty program under a finished name.
+    Cmd::new("sync").arg("-f").arg(&temporary).run()?;
     fs::rename(&temporary, &finished).with_context(|| format!("cannot keep {}", finished.display()))?;
     Ok(finished)
 }

@@ -12,7 +12,7 @@ use anyhow::{Context, Result, bail};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use crate::state::LabName;
+use crate::state::{Lab, LabName};
 
 const ROOT: &str = "/sys/fs/cgroup";
 /// All labs' cgroups are below this one.
@@ -116,6 +116,8 @@ impl Cgroup {
     /// Makes the cgroup, anew: what a dead machine left below it would delay its kubelet by more than a minute.
     pub fn make(&self) -> Result<()> {
         self.remove()?;
+        // Another lab's end must not take the common parent away between two of these.
+        let _one_at_a_time = Lab::hold_shared()?;
         for root in self.layout.roots() {
             let mut dir = root;
             for part in &self.path {
@@ -198,6 +200,7 @@ impl Cgroup {
 
     /// Removes the lab's own cgroup, and the one of all labs when this was the last.
     pub fn remove_lab(lab: &LabName) -> Result<()> {
+        let _one_at_a_time = Lab::hold_shared()?;
         for root in Layout::here()?.roots() {
             remove_tree(&root.join(PARENT).join(lab.to_string()))?;
             // Another lab's cgroup in it keeps it, as it should.
@@ -302,14 +305,31 @@ fn inherit_cpuset(parent: &Path, dir: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Hands all controllers of a version 2 cgroup down to its children.
+/// Hands the controllers that a kubelet needs of a version 2 cgroup down to its children.
 fn delegate(dir: &Path) -> Result<()> {
-    let controllers = fs::read_to_string(dir.join("cgroup.controllers"))?;
-    for controller in controllers.split_whitespace() {
-        fs::write(dir.join("cgroup.subtree_control"), format!("+{controller}"))
-            .with_context(|| format!("cannot hand the controller {controller} of {} down", dir.display()))?;
+    let known = fs::read_to_string(dir.join("cgroup.controllers"))?;
+    for controller in ["cpu", "cpuset", "io", "memory", "pids"] {
+        if known.split_whitespace().any(|one| one == controller) {
+            hand_down(dir, controller)?;
+        }
     }
     Ok(())
+}
+
+/// A cgroup with processes of its own refuses. In a machine's that passes: the process that made it is about to end.
+fn hand_down(dir: &Path, controller: &str) -> Result<()> {
+    let deadline = Instant::now() + Duration::from_secs(3);
+    loop {
+        match fs::write(dir.join("cgroup.subtree_control"), format!("+{controller}")) {
+            Ok(()) => return Ok(()),
+            Err(error) if Instant::now() > deadline => {
+                return Err(error).with_context(|| {
+                    format!("cannot hand the controller {controller} of {} down", dir.display())
+                });
+            }
+            Err(_) => std::thread::sleep(Duration::from_millis(20)),
+        }
+    }
 }
 
 /// Removes a cgroup depth first. The kernel lets go of an emptied one a moment after its last process.

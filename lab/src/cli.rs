@@ -174,7 +174,7 @@ pub(crate) fn run() -> Result<ExitCode> {
     let Cli { name, verb } = Cli::parse();
     match verb {
         Verb::Up { nodes, links } => {
-            check()?;
+            check(Lab::find(&name)?.is_none())?;
             let lab = up::up(&Wanted { name: &name, nodes, links: links.as_deref() })?;
             eprintln!("  {}", up::how_to_use(&lab));
         }
@@ -189,7 +189,7 @@ pub(crate) fn run() -> Result<ExitCode> {
             }
         }
         Verb::Kubeconfig => println!("{}", Lab::open(&name)?.kubeconfig().display()),
-        Verb::Preflight => check()?,
+        Verb::Preflight => check(true)?,
         Verb::Etcd { versions } => load_etcd(&name, &versions)?,
         Verb::Node(verb) => on_node(&name, &verb)?,
         Verb::Pod(verb) => on_pod(&name, &verb)?,
@@ -205,8 +205,8 @@ pub(crate) fn run() -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn check() -> Result<()> {
-    let refused: Vec<_> = preflight().into_iter().filter(|need| need.refused.is_some()).collect();
+fn check(new: bool) -> Result<()> {
+    let refused: Vec<_> = preflight(new).into_iter().filter(|need| need.refused.is_some()).collect();
     for need in &refused {
         eprintln!("✗ {}: {} (needs {})", need.what, need.refused.as_deref().unwrap_or_default(), need.needs);
     }

@@ -18,7 +18,11 @@ impl Cmd {
     /// Names the program; it is looked up in `PATH` unless it is a path.
     #[expect(clippy::disallowed_methods, reason = "this is the one place that starts programs")]
     pub fn new(program: impl AsRef<OsStr>) -> Self {
-        Self { command: Command::new(program), input: None }
+        let mut command = Command::new(program);
+        // A plain `su` leaves the administrator's programs off the path.
+        let path = std::env::var("PATH").unwrap_or_default();
+        command.env("PATH", format!("{path}:/usr/local/sbin:/usr/sbin:/sbin"));
+        Self { command, input: None }
     }
 
     /// Adds one argument.

@@ -52,7 +52,7 @@ pub fn component_kubeconfig(lab: &Lab, pki: &Pki, file: &str, holder: &Holder<'_
 pub fn service(lab: &Lab, name: &str, args: Vec<String>) -> Service {
     let mut argv = vec![lab.programs().join(name).display().to_string()];
     argv.extend(args);
-    Service { name: name.to_owned(), argv, env: Vec::new() }
+    Service { name: name.to_owned(), argv }
 }
 
 /// `--key=value`.
@@ -209,7 +209,7 @@ pub fn proxy(lab: &Lab, pki: &Pki, machine: &str) -> Result<Service> {
 }
 
 /// The node a kube-proxy takes itself to be on. The control plane is none: its kube-proxy would wait 30 s for a node
-/// object of its own at each start. It speaks for the first node there is, and starts anew when its file names another.
+/// object of its own at each start. It speaks for the first node there is.
 fn proxied_node(lab: &Lab, machine: &str) -> String {
     let first = lab.nodes().first().filter(|_| machine == CONTROL);
     first.map_or(machine, |node| &node.name).to_owned()
@@ -217,7 +217,8 @@ fn proxied_node(lab: &Lab, machine: &str) -> String {
 
 /// Has the control plane's kube-proxy speak for a node that still is, after one was deleted.
 pub fn renew_proxy(lab: &Lab) -> Result<()> {
-    proxy(lab, &Pki::at(&lab.pki()), CONTROL).map(drop)
+    proxy(lab, &Pki::at(&lab.pki()), CONTROL)?;
+    Machine::of(lab, CONTROL)?.restart("kube-proxy")
 }
 
 /// Removes the keys of a node that is gone for good.

@@ -121,7 +121,7 @@ pub fn is_cut(lab: &Lab, node: &Node) -> Result<bool> {
 
 /// Takes everything away that [`make_fabric`] and [`attach`] made, for any lab of this name, recorded or not.
 pub fn remove(name: &LabName, number: Option<u8>) -> Result<()> {
-    if let Some(number) = number {
+    if let Some(number) = number.or_else(|| number_in_guard(name)) {
         remove_interface(None, &format!("ek{number}"))?;
         if let Some(addresses) = crate::addresses::Addresses::of(number) {
             let all = addresses.all().to_string();
@@ -246,6 +246,12 @@ fn release_netns_dir() -> Result<()> {
 /// Opens a machine's network namespace, to enter it.
 pub fn open_netns(path: &Path) -> Result<File> {
     File::open(path).with_context(|| format!("cannot open the network namespace {}", path.display()))
+}
+
+/// The number of a lab whose record is gone: its guard lets packets through on the lab's interface only.
+fn number_in_guard(name: &LabName) -> Option<u8> {
+    let rules = Cmd::new("nft").args(["list", "table", "inet", &guard_table(name)]).run().ok()?;
+    rules.split('"').find_map(|word| word.strip_prefix("ek")?.parse().ok())
 }
 
 fn raise_guard(lab: &Lab) -> Result<()> {

@@ -138,7 +138,6 @@ fn kubelet(lab: &Lab, pki: &Pki, node: &Node) -> Result<Service> {
         // Would be made in the host's /usr/libexec.
         "volumePluginDir": "/var/lib/kubelet/volume-plugins",
         "healthzBindAddress": "127.0.0.1",
-        "featureGates": {},
     });
     files::write(&dir.join("kubelet.json"), &serde_json::to_string_pretty(&config)?)?;
     let args = vec![

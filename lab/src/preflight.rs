@@ -4,6 +4,7 @@ use std::path::Path;
 
 use anyhow::Result;
 
+use crate::cache;
 use crate::cgroup::{Layout, PARENT};
 use crate::command::Cmd;
 use crate::parts::debian::on_path;
@@ -24,8 +25,8 @@ pub struct Need {
     pub refused: Option<String>,
 }
 
-/// Tries everything.
-pub fn preflight() -> Vec<Need> {
+/// Tries everything; room for building and running is asked for only where a lab is new.
+pub fn preflight(new: bool) -> Vec<Need> {
     let root = nix::unistd::geteuid().is_root();
     let mut needs = vec![need(
         "root",
@@ -49,8 +50,10 @@ pub fn preflight() -> Vec<Need> {
     needs.push(need("loop devices", "CAP_SYS_ADMIN and /dev/loop-control", loops()));
     needs.push(need("the XFS file system", "a kernel with XFS", xfs()));
     needs.push(need("overlay mounts", "CAP_SYS_ADMIN and a kernel with overlayfs", filesystem("overlay")));
-    needs.push(need("disk", "8 GiB of free disk", disk()));
-    needs.push(need("memory", "3 GiB of free memory", memory()));
+    if new {
+        needs.push(need("disk", "8 GiB of free disk", disk()));
+        needs.push(need("memory", "3 GiB of free memory", memory()));
+    }
     needs.push(need("Debian's package tools", "apt-get and dpkg", packages()));
     needs
 }
@@ -116,9 +119,17 @@ fn filesystem(name: &str) -> Result<(), String> {
 }
 
 fn disk() -> Result<(), String> {
-    let space = nix::sys::statvfs::statvfs("/var/lib").map_err(|error| error.to_string())?;
-    let free = (space.blocks_available() * space.fragment_size()) >> 30;
-    if free >= DISK_GIB { Ok(()) } else { Err(format!("only {free} GiB are free in /var/lib")) }
+    // Parts are built in the cache, volumes and containers live in /var/lib.
+    let cache = cache::dir().map_err(|error| error.to_string())?;
+    let cache = cache.ancestors().find(|dir| dir.exists()).unwrap_or(Path::new("/"));
+    for dir in [Path::new("/var/lib"), cache] {
+        let space = nix::sys::statvfs::statvfs(dir).map_err(|error| error.to_string())?;
+        let free = (space.blocks_available() * space.fragment_size()) >> 30;
+        if free < DISK_GIB {
+            return Err(format!("only {free} GiB are free in {}", dir.display()));
+        }
+    }
+    Ok(())
 }
 
 fn memory() -> Result<(), String> {

@@ -46,6 +46,10 @@ impl Stage {
     pub fn at(&self, done: u64, total: u64) {
         match &self.shown {
             Shown::Bar(bar) => {
+                // Only now is there something to measure by.
+                if bar.length() != Some(total) {
+                    style(bar, "{spinner} {prefix} {bar:24} {pos}/{len}  {elapsed}  {wide_msg}");
+                }
                 bar.set_length(total);
                 bar.set_position(done);
             }
@@ -95,14 +99,18 @@ impl Drop for Stage {
 
 fn bar(title: &str, hint: &str) -> Shown {
     let bar = ProgressBar::new(0);
-    let template = "{spinner} {prefix} {bar:24} {pos}/{len}  {elapsed}  {wide_msg}";
-    if let Ok(style) = ProgressStyle::with_template(template) {
-        bar.set_style(style);
-    }
+    style(&bar, "{spinner} {prefix}  {elapsed}  {wide_msg}");
     bar.set_prefix(title.to_owned());
     bar.set_message(hint.to_owned());
     bar.enable_steady_tick(Duration::from_millis(120));
     Shown::Bar(bar)
+}
+
+/// Templates are ours and right; should one not be, the plain style serves as well.
+fn style(bar: &ProgressBar, template: &str) {
+    if let Ok(style) = ProgressStyle::with_template(template) {
+        bar.set_style(style);
+    }
 }
 
 fn lines(title: &str, hint: &str, began: Instant) -> Shown {

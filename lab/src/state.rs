@@ -5,7 +5,7 @@
 
 use std::fs::{self, File};
 use std::io::ErrorKind;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
@@ -144,6 +144,8 @@ impl Lab {
         let lab =
             Self { name: name.clone(), dir, record: Record { number, last_node: 0, nodes: Vec::new() } };
         fs::create_dir_all(&lab.dir)?;
+        // Everybody's keys are in it.
+        fs::set_permissions(&lab.dir, fs::Permissions::from_mode(0o700))?;
         lab.save()?;
         Ok(lab)
     }

@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 
-use crate::machine::Machine;
+use crate::machine::{Machine, ServiceState};
 use crate::net;
 use crate::state::{CONTROL, Lab};
 use crate::up::log_of;
@@ -59,7 +59,7 @@ impl Status {
                     "{} on {name} was stopped: `lab api start`, or power-cycle the machine",
                     service.name
                 ));
-            } else if service.starts > 3 || !service.running {
+            } else if !service.running || (service.starts > 3 && started_lately(&service)) {
                 let log = log_of(lab, name, &service.name);
                 self.troubles.push(format!(
                     "{} on {name} was started {} times; its log: {log}",
@@ -96,4 +96,10 @@ impl Status {
         }
         Ok(())
     }
+}
+
+/// Whether it was started so lately that nobody knows yet whether it stays.
+fn started_lately(service: &ServiceState) -> bool {
+    let now = std::time::UNIX_EPOCH.elapsed().map_or(0, |now| now.as_secs());
+    now.saturating_sub(service.since) < 20
 }

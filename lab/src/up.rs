@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
+use crate::command::Cmd;
 use crate::machine::Machine;
 use crate::parts::images::{self, Archive};
 use crate::parts::{Programs, kube};
@@ -118,16 +119,17 @@ fn prepare_node(lab: &Lab, node: &Node, archives: &[Archive]) -> Result<()> {
     wait_until_ready(lab, node)
 }
 
-/// Waits until a node is Ready, with its volumes' driver registered.
+/// Waits until a node is Ready, with its volumes' driver registered. What was said before the node was last powered on
+/// does not count: for 12 s after a power cut the API server still has "Ready" from the kubelet that died.
 pub(crate) fn wait_until_ready(lab: &Lab, node: &Node) -> Result<()> {
+    let machine = Machine::of(lab, &node.name)?;
+    let ready =
+        "jsonpath={range .status.conditions[?(@.type==\"Ready\")]}{.status} {.lastHeartbeatTime}{end}";
     wait_for(Duration::from_secs(120), &format!("{} to be Ready", node.name), || {
-        let (ready, _) = lab
-            .kubectl()
-            .args(["wait", "--for=condition=Ready", "--timeout=5s", "node", &node.name])
-            .attempt()?;
-        let drivers =
-            lab.kubectl().args(["get", "csinode", &node.name, "-o", "jsonpath={.spec.drivers[*].name}"]);
-        Ok(ready && drivers.attempt()?.1.contains("disk.lab.evenkeel.dev"))
+        let registered = machine.path_inside("/run/lab-csi-registered").is_ok_and(|mark| mark.exists());
+        let (_, said) = lab.kubectl().args(["get", "node", &node.name, "-o", ready]).attempt()?;
+        let heartbeat = said.trim().strip_prefix("True ").and_then(seconds);
+        Ok(registered && heartbeat.zip(machine.powered_on()).is_some_and(|(beat, on)| beat >= on))
     })
     .with_context(|| format!("its kubelet's log is {}", log_of(lab, &node.name, "kubelet")))
 }
@@ -147,12 +149,18 @@ pub fn delete_node(name: &LabName, node: &str) -> Result<()> {
     let mut lab = Lab::open(name)?;
     let node = lab.node(node)?.clone();
     Machine::of(&lab, &node.name)?.kill()?;
+    lab.kubectl().args(["delete", "node", &node.name, "--ignore-not-found"]).run()?;
     net::detach(&lab, &node)?;
     crate::files::remove(&lab.machine_dir(&node.name))?;
     control::forget_node_keys(&lab, &node.name)?;
+    // Last of what names it: a deletion that was cut short can be repeated.
     lab.forget_node(&node.name)?;
-    control::renew_proxy(&lab)?;
-    lab.kubectl().args(["delete", "node", &node.name, "--ignore-not-found"]).run().map(drop)
+    control::renew_proxy(&lab)
+}
+
+/// The seconds since 1970 of a time as Kubernetes writes it.
+fn seconds(time: &str) -> Option<u64> {
+    Cmd::new("date").args(["-u", "+%s", "-d", time]).run().ok()?.trim().parse().ok()
 }
 
 /// Where a service of a machine writes.

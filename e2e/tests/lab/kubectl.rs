@@ -57,7 +57,9 @@ fn logs_are_shown_whole_followed_to_their_end_and_kept_from_the_container_before
     let twice = "echo life; until [ -e /tmp/end ]; do sleep 0.1; done; echo end; exit 3";
     story.apply(&pods::pod("twice", twice, "", ""));
     pods::wait_for(&story, &["twice"]);
-    story.eventually("it counts", || story.kubectl(&["logs", "counter"]).contains("line 1"));
+    story.eventually("it counts", || {
+        story.try_kubectl(&["logs", "counter"]).is_ok_and(|said| said.contains("line 1"))
+    });
     let all = "line 1\nline 2\nline 3\nline 4\nline 5\nline 6\n";
     assert_eq!(story.kubectl(&["logs", "--follow", "counter"]), all, "followed until the pod ended");
     assert_eq!(story.kubectl(&["logs", "--tail=2", "counter"]), "line 5\nline 6\n");

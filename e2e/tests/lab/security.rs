@@ -161,7 +161,9 @@ fn nobody_but_the_administrator_is_a_master() {
         known.push(name);
     }
     assert_eq!(masters, ["admin"]);
-    for component in ["controller-manager", "scheduler", "proxy", "dns", "node-2", "csi-node-2"] {
+    let node = story.lab().nodes()[0].name.clone();
+    let driver = format!("csi-{node}");
+    for component in ["controller-manager", "scheduler", "proxy", "dns", &node, &driver] {
         assert!(
             known.iter().any(|name| name == component),
             "{component} is not among those asked: {known:?}"

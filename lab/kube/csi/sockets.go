@@ -78,6 +78,9 @@ func open(socket string, register func(*grpc.Server)) (*grpc.Server, error) {
 }
 
 // registrar tells the kubelet where the CSI socket is, and hears whether it was accepted.
+// registeredMark says that this machine's kubelet knows the driver since the machine was powered on.
+const registeredMark = "/run/lab-csi-registered"
+
 type registrar struct {
 	registration.UnimplementedRegistrationServer
 	endpoint string
@@ -90,10 +93,14 @@ func (r *registrar) GetInfo(context.Context, *registration.InfoRequest) (*regist
 	}, nil
 }
 
-// NotifyRegistrationStatus only tells: after a refusal the kubelet tries again by itself.
+// NotifyRegistrationStatus only tells: after a refusal the kubelet tries again by itself. The mark is for whoever waits
+// until pods with volumes can start: it is in the machine's /run, which is empty at each power-on.
 func (r *registrar) NotifyRegistrationStatus(_ context.Context, outcome *registration.RegistrationStatus) (*registration.RegistrationStatusResponse, error) {
 	if outcome.GetPluginRegistered() {
 		klog.InfoS("Registered with the kubelet", "endpoint", r.endpoint)
+		if err := os.WriteFile(registeredMark, nil, 0o600); err != nil {
+			klog.ErrorS(err, "Cannot leave a mark", "path", registeredMark)
+		}
 	} else {
 		klog.ErrorS(errors.New(outcome.GetError()), "The kubelet refused the registration", "endpoint", r.endpoint)
 	}

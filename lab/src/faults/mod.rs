@@ -74,8 +74,7 @@ impl Lab {
         // They ask again after up to a minute. Elsewhere a node is given as long; here it would have been taken for
         // lost by then, and its pods evicted, though it never missed a thing. Started anew they ask at once.
         for service in ["kube-controller-manager", "kube-scheduler"] {
-            control.set_stopped(service, true)?;
-            control.set_stopped(service, false)?;
+            control.restart(service)?;
         }
         Ok(())
     }
@@ -90,8 +89,9 @@ impl Lab {
         up::start_nodes(self, self.nodes(), &images::basic()?)
     }
 
-    /// Takes back what was done to machines that run: freezes, cuts, stopped services.
-    pub(crate) fn heal(&self) -> Result<()> {
+    /// Takes back what was done to machines: freezes, cuts, stopped services; and powers on nodes that are off, if the
+    /// control plane is on.
+    pub fn heal(&self) -> Result<()> {
         for name in self.nodes().iter().map(|node| node.name.as_str()).chain([CONTROL]) {
             let machine = Machine::of(self, name)?;
             if machine.init_pid().is_none() {
@@ -108,6 +108,11 @@ impl Lab {
             // One whose cable is not there yet gets a new one.
             if net::is_cut(self, node).unwrap_or(false) {
                 self.mend(&node.name)?;
+            }
+        }
+        if Machine::of(self, CONTROL)?.init_pid().is_some() {
+            for node in self.nodes() {
+                self.power_on(&node.name)?;
             }
         }
         Ok(())

@@ -29,6 +29,7 @@ pub struct PodFaults<'a> {
     uid: String,
     containers: Vec<Container>,
     claims: Vec<String>,
+    on_node_network: bool,
 }
 
 #[derive(Debug)]
@@ -44,13 +45,17 @@ impl<'a> PodFaults<'a> {
         let words = |pointer: &str| pod.pointer(pointer).and_then(Value::as_str).map(str::to_owned);
         let node =
             words("/spec/nodeName").with_context(|| format!("{namespace}/{name} is on no node yet"))?;
-        let statuses =
-            pod.pointer("/status/containerStatuses").and_then(Value::as_array).cloned().unwrap_or_default();
-        let containers = statuses.iter().filter_map(|status| {
+        let list =
+            |pointer: &str| pod.pointer(pointer).and_then(Value::as_array).cloned().unwrap_or_default();
+        let statuses = list("/status/containerStatuses");
+        // In the order of the specification: statuses are sorted by name.
+        let specified = list("/spec/containers");
+        let containers = specified.iter().filter_map(|container| {
+            let status = statuses.iter().find(|status| status["name"] == container["name"])?;
             let id = status["containerID"].as_str()?.rsplit('/').next()?.to_owned();
-            Some(Container { name: status["name"].as_str()?.to_owned(), id })
+            Some(Container { name: container["name"].as_str()?.to_owned(), id })
         });
-        let volumes = pod.pointer("/spec/volumes").and_then(Value::as_array).cloned().unwrap_or_default();
+        let volumes = list("/spec/volumes");
         let claims = volumes.iter().filter_map(|volume| {
             volume.pointer("/persistentVolumeClaim/claimName").and_then(Value::as_str).map(str::to_owned)
         });
@@ -62,6 +67,7 @@ impl<'a> PodFaults<'a> {
             uid: words("/metadata/uid").context("a pod without a uid")?,
             containers: containers.collect(),
             claims: claims.collect(),
+            on_node_network: pod.pointer("/spec/hostNetwork").and_then(Value::as_bool).unwrap_or(false),
         })
     }
 
@@ -141,7 +147,14 @@ impl<'a> PodFaults<'a> {
 
     /// The node's end of the pod's cable is switched. At the pod's end its routes would be lost.
     fn set_link(&self, state: &str) -> Result<()> {
-        let pid = self.processes(None, None)?.into_iter().next().context("no process")?;
+        if self.on_node_network {
+            bail!("{} is on its node's own network: cut the node", self.shown());
+        }
+        // Any process of the pod will do: its first container, which does nothing, is there as long as the cable is.
+        let machine = Machine::of(self.lab, &self.node)?;
+        let pod = find_below(&machine.cgroup().freezer_dir(), &self.uid);
+        let pid = pod.and_then(|pod| processes_below(&pod).into_iter().next());
+        let pid = pid.with_context(|| format!("nothing of {} runs now", self.shown()))?;
         let netns = format!("--net=/proc/{pid}/ns/net");
         let inside = Cmd::new("nsenter").arg(netns).args(["ip", "-j", "link", "show", "eth0"]).run()?;
         let links: Value = serde_json::from_str(&inside)?;

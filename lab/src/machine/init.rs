@@ -36,8 +36,8 @@ pub fn init(path: &Path) -> Result<()> {
 }
 
 fn lay_out(blueprint: &Blueprint, layout: &Layout) -> Result<()> {
-    // Nothing mounted here may appear on the host.
-    remount("/", MsFlags::MS_REC | MsFlags::MS_PRIVATE)?;
+    // Nothing mounted here may appear on the host; but what the host unmounts must not stay busy here.
+    remount("/", MsFlags::MS_REC | MsFlags::MS_SLAVE)?;
     let plain = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
     mount(Some("proc"), "/proc", Some("proc"), plain, None::<&str>).context("cannot mount /proc")?;
     cgroup::mount_inside(layout)?;

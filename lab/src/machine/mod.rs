@@ -41,8 +41,6 @@ pub struct Service {
     pub name: String,
     /// The program, and its arguments.
     pub argv: Vec<String>,
-    /// What is set in its environment beside `PATH`.
-    pub env: Vec<(String, String)>,
 }
 
 /// What a machine is to be, handed to its init.
@@ -126,6 +124,12 @@ impl<'a> Machine<'a> {
         self.cgroup.processes().into_iter().find(|candidate| candidate.as_raw() == pid)
     }
 
+    /// When it was last powered on, in seconds since 1970.
+    pub fn powered_on(&self) -> Option<u64> {
+        let started = fs::metadata(self.dir().join("init.pid")).ok()?.modified().ok()?;
+        Some(started.duration_since(std::time::UNIX_EPOCH).ok()?.as_secs())
+    }
+
     /// Cuts its power: every process it has is gone when this returns.
     pub fn kill(&self) -> Result<()> {
         if let Some(init) = self.init_pid() {
@@ -156,6 +160,12 @@ impl<'a> Machine<'a> {
         })
     }
 
+    /// Ends one of its services, and starts it again.
+    pub fn restart(&self, service: &str) -> Result<()> {
+        self.set_stopped(service, true)?;
+        self.set_stopped(service, false)
+    }
+
     /// What its init noted of each service: the process, and how often it was started.
     pub fn services(&self) -> Vec<ServiceState> {
         let text = fs::read_to_string(self.dir().join("services.json")).unwrap_or_default();
@@ -176,8 +186,10 @@ pub struct ServiceState {
     pub name: String,
     /// Whether it runs.
     pub running: bool,
-    /// How often it had to be started since the machine was powered on.
+    /// How often in a row it had to be started, without running well in between.
     pub starts: u32,
+    /// When it was last started, in seconds since 1970.
+    pub since: u64,
     /// Whether it was stopped on purpose.
     pub stopped: bool,
 }
@@ -205,7 +217,7 @@ fn stop_mark(machine_dir: &Path, service: &str) -> PathBuf {
     machine_dir.join("stopped").join(service)
 }
 
-/// Opens a log for appending; a large one is set aside first, so that a long-lived lab does not fill the disk.
+/// Opens a log for appending; one that grew large in the service's last life is set aside first.
 fn log_file(machine_dir: &Path, name: &str) -> Result<fs::File> {
     const LARGE: u64 = 32 << 20;
     let dir = machine_dir.join("logs");

@@ -31,6 +31,7 @@ struct Watched<'a> {
     next_start: Instant,
     delay: Duration,
     starts: u32,
+    since: u64,
     stopped: bool,
 }
 
@@ -81,6 +82,7 @@ impl<'a> Watched<'a> {
             next_start: now,
             delay: FIRST_DELAY,
             starts: 0,
+            since: 0,
             stopped: false,
         }
     }
@@ -109,16 +111,14 @@ impl<'a> Watched<'a> {
         let path =
             format!("{}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", programs.display());
         let (program, args) = self.service.argv.split_first().context("a service without a program")?;
-        let mut command = Cmd::new(program).args(args).env("PATH", path).env("HOME", "/run");
-        for (key, value) in &self.service.env {
-            command = command.env(key, value);
-        }
+        let command = Cmd::new(program).args(args).env("PATH", path).env("HOME", "/run");
         let both = log.try_clone()?;
         let child = command.spawn(|command| {
             command.stdin(Stdio::null()).stdout(log).stderr(both);
         })?;
         self.pid = Some(Pid::from_raw(i32::try_from(child.id())?));
         self.started = Instant::now();
+        self.since = std::time::UNIX_EPOCH.elapsed().map_or(0, |now| now.as_secs());
         self.starts += 1;
         Ok(())
     }
@@ -128,8 +128,8 @@ impl<'a> Watched<'a> {
         self.delay = if ran > WELL_AFTER { FIRST_DELAY } else { (self.delay * 2).min(LONGEST_DELAY) };
         self.next_start = Instant::now() + if self.stopped { Duration::ZERO } else { self.delay };
         self.pid = None;
-        if self.stopped {
-            // It ended because it was told to: no sign of trouble.
+        // It was well for a while, or ended because it was told to: no sign of trouble.
+        if ran > WELL_AFTER || self.stopped {
             self.starts = 0;
             self.delay = FIRST_DELAY;
         }
@@ -161,6 +161,7 @@ fn note(blueprint: &Blueprint, watched: &[Watched<'_>], noted: &mut String) -> R
             name: one.service.name.clone(),
             running: one.pid.is_some(),
             starts: one.starts,
+            since: one.since,
             stopped: one.stopped,
         })
         .collect();

@@ -115,6 +115,10 @@ impl Apt {
 
     fn command(&self, program: &str) -> Cmd {
         let mut command = Cmd::new(program).env("DEBIAN_FRONTEND", "noninteractive").env("LC_ALL", "C");
+        // A fresh machine may be at its daily updates.
+        if program == "apt-get" {
+            command = command.args(["-o", "DPkg::Lock::Timeout=300"]);
+        }
         for option in &self.options {
             command = command.args(["-o", option]);
         }

@@ -79,8 +79,8 @@ pub fn get(version: Version) -> Result<PathBuf> {
 }
 
 fn build(version: Version, module: &Path, dir: &Path) -> Result<()> {
-    let stage = Stage::begin(&format!("etcd {version}"), "built from source, about a minute the first time");
     let go = Go::get()?;
+    let stage = Stage::begin(&format!("etcd {version}"), "built from source, about a minute the first time");
     for (package, program) in ["server", "etcdctl", "etcdutl"].into_iter().zip(PROGRAMS) {
         let package = format!("go.etcd.io/etcd/{package}/v3");
         go.build(&Build { module, package: &package, linker: "", output: &dir.join(program) }, &stage)?;

@@ -7,7 +7,7 @@ use anyhow::Result;
 
 use crate::cache::{self, Key};
 use crate::parts::go::{Build, Go};
-use crate::parts::sources;
+use crate::parts::{debian, sources};
 use crate::progress::Stage;
 
 /// The version that the module pins.
@@ -39,12 +39,13 @@ pub fn get() -> Result<PathBuf> {
     );
     let key = Key::default().text(&linker).tree(&module)?;
     cache::get("kube", key, |dir| {
+        let go = Go::get()?;
         let stage = Stage::begin(
             &format!("Kubernetes {VERSION}"),
             "built from source, about 6 minutes the first time",
         );
         let build = Build { module: &module, package: ".", linker: &linker, output: &dir.join("kube") };
-        Go::get()?.build(&build, &stage)?;
+        go.build(&build, &stage)?;
         std::os::unix::fs::symlink("kube", dir.join("kubectl"))?;
         stage.done();
         Ok(())
@@ -53,6 +54,7 @@ pub fn get() -> Result<PathBuf> {
 
 /// Runs the tests of our own part of it, the CSI driver, showing what they print.
 pub fn test() -> Result<ExitCode> {
+    debian::install_tools()?;
     let passed = Go::get()?.test(&sources().join("kube"), "./csi/...")?;
     Ok(if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

@@ -1,5 +1,6 @@
 //! What the program `lab` says, to whom, and what it refuses.
 
+use evenkeel_e2e::beside_others;
 use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -11,6 +12,7 @@ use crate::host::processes_of;
 
 #[test]
 fn a_second_up_restarts_nothing_and_status_tells_a_lab_that_is_well_from_one_whose_node_is_off() {
+    let _turn = beside_others();
     let own = OwnLab::new("well");
     own.up();
     // What runs for good, that is: kubelets start and end helpers all the time.

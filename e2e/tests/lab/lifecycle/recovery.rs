@@ -1,5 +1,6 @@
 //! Whatever became of a lab, `lab up` brings it back.
 
+use evenkeel_e2e::beside_others;
 use std::fs;
 use std::path::Path;
 use std::process::Stdio;
@@ -35,6 +36,7 @@ fn is_furnished(own: &OwnLab) {
 
 #[test]
 fn after_kill_9_of_every_process_and_after_a_reboot_up_brings_everything_back() {
+    let _turn = beside_others();
     let own = OwnLab::new("back");
     own.up();
     furnish(&own);
@@ -95,6 +97,7 @@ fn remove_cgroup(dir: &Path) {
 
 #[test]
 fn an_up_that_was_killed_at_any_moment_is_taken_up_by_the_next_and_two_at_once_both_succeed() {
+    let _turn = beside_others();
     let own = OwnLab::new("resume");
     let up = || {
         let command = Cmd::new("timeout").args(["--foreground", "--signal=KILL", "300"]).arg(program());
