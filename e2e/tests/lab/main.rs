@@ -2,6 +2,7 @@
 //! that injects.
 #![expect(clippy::unwrap_used, clippy::panic, clippy::expect_used, reason = "stories fail by panicking")]
 
+mod commands;
 mod control_faults;
 mod host;
 mod images;
