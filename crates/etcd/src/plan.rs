@@ -133,8 +133,6 @@ pub enum Leaving {
     NotAMember,
     /// It has ended, and is to be created again on its volume.
     Finished,
-    /// Its member's data is gone.
-    DataGone,
 }
 
 /// What is waited for. Each names what ends it.
@@ -156,16 +154,10 @@ pub enum Wait {
     NoQuorum,
     /// A change of the membership that was begun is neither done nor safe to repeat.
     Settling(Intent),
-    /// A dead member cannot be removed before others are back.
-    RemovalUnsafe(Serial),
     /// A new member is on its way.
     Joining(BTreeSet<Serial>),
-    /// A pod is on its way out.
-    Leaving(Serial),
     /// A learner is not ready for a vote.
     CatchingUp(Serial),
-    /// A vote more would be one too many for the voters that are well.
-    PromotionUnsafe(Serial),
     /// Members must be there before one more is added.
     AddUnsafe,
     /// Before the seal, until then, for members that do not start.

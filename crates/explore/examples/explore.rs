@@ -13,9 +13,7 @@ fn main() {
     let storage = if ephemeral { Storage::Ephemeral } else { Storage::Persistent };
     let report = explore(&World::new(number(0), storage, 2, budget), &Real);
     println!("{} states, {} transitions, {:.1?}", report.states, report.transitions, report.took);
-    let mut decided: Vec<_> = report.decided.iter().collect();
-    decided.sort();
-    println!("{decided:?}");
+    println!("{:#?}", report.decided);
     if let Some(story) = report.story {
         println!("{story}");
     }

@@ -2,13 +2,14 @@
 //! without further faults converges and goes quiet.
 
 use std::collections::hash_map::Entry;
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::{Duration, Instant};
 
 use crate::canonical::canonical;
 use crate::event::{self, Event};
+use crate::kinds::kinds;
 use crate::observe::{Sight, observe};
 use crate::world::{Violation, World};
 use crate::{Decider, Real};
@@ -22,8 +23,8 @@ pub struct Report {
     pub transitions: usize,
     /// How long it took.
     pub took: Duration,
-    /// What was decided, in how many states: to see that nothing is out of reach.
-    pub decided: HashMap<String, usize>,
+    /// What kinds of things were decided, and in how many states.
+    pub decided: BTreeMap<&'static str, usize>,
     /// The shortest story that breaks a rule, if there is one.
     pub story: Option<Story>,
 }
@@ -66,7 +67,7 @@ pub fn explore(start: &World, decider: &dyn Decider) -> Report {
         decider,
         parents: HashMap::new(),
         good: HashSet::new(),
-        decided: HashMap::new(),
+        decided: BTreeMap::new(),
         transitions: 0,
     };
     let story = search.run(start);
@@ -95,7 +96,7 @@ struct Search<'a> {
     parents: HashMap<Print, Option<(Print, Event)>>,
     /// States from which a run without faults is known to converge.
     good: HashSet<Print>,
-    decided: HashMap<String, usize>,
+    decided: BTreeMap<&'static str, usize>,
     transitions: usize,
 }
 
@@ -110,8 +111,14 @@ impl Search<'_> {
                 if let Err((onward, violation)) = self.converges(&world) {
                     return Some(self.story(at, onward, violation));
                 }
+                if world.pending.is_empty() {
+                    self.note(&world, Sight::Clear);
+                }
                 for event in Event::all(&world, self.decider) {
                     self.transitions += 1;
+                    if let Event::DecideBlind(sight) = event {
+                        self.note(&world, sight);
+                    }
                     let mut after = world.clone();
                     if let Err(violation) = event.happen(&mut after, self.decider) {
                         return Some(self.story(at, vec![event], violation));
@@ -142,7 +149,6 @@ impl Search<'_> {
             path.push(at);
             let mut events = Event::by_itself(&world, self.decider);
             if events.is_empty() {
-                self.note(&world);
                 // Only time is left to change anything.
                 let mut later = world.clone();
                 event::let_time_pass(&mut later);
@@ -176,12 +182,9 @@ impl Search<'_> {
         Violation(format!("{}; it waits for {waits:?}", violation.0))
     }
 
-    fn note(&mut self, world: &World) {
-        let plan = self.decider.decide(&observe(world, Sight::Clear));
-        for wait in &plan.status.waits {
-            let name = format!("{wait:?}");
-            let name = name.split(['(', ' ', '{']).next().unwrap_or_default().to_owned();
-            *self.decided.entry(format!("Wait::{name}")).or_default() += 1;
+    fn note(&mut self, world: &World, sight: Sight) {
+        for kind in kinds(&self.decider.decide(&observe(world, sight))) {
+            *self.decided.entry(kind).or_default() += 1;
         }
     }
 

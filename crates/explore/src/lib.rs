@@ -6,6 +6,7 @@ pub mod canonical;
 pub mod effect;
 pub mod event;
 pub mod explore;
+pub mod kinds;
 pub mod observe;
 pub mod world;
 

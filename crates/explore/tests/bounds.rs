@@ -1,8 +1,11 @@
 //! Every state within these bounds: no rule of the design is broken, and all ways lead to rest.
 
+use std::collections::BTreeSet;
+
 use evenkeel_etcd::facts::Storage;
 use evenkeel_explore::Real;
 use evenkeel_explore::explore::explore;
+use evenkeel_explore::kinds::ALL;
 use evenkeel_explore::world::{Budget, World};
 
 fn explored(members: u8, storage: Storage, budget: Budget) {
@@ -47,4 +50,22 @@ fn three_members_survive_two_faults() {
     for storage in [Storage::Persistent, Storage::Ephemeral] {
         explored(3, storage, Budget { faults: 2, crashes: 0, edits: 0, delays: 0 });
     }
+}
+
+#[test]
+fn everything_that_can_be_decided_is_decided_somewhere() {
+    let bounds = [
+        (1, Budget { faults: 1, crashes: 0, edits: 1, delays: 0 }),
+        (3, Budget { faults: 1, crashes: 0, edits: 0, delays: 1 }),
+        (3, Budget { faults: 2, crashes: 0, edits: 0, delays: 0 }),
+    ];
+    let explored = bounds.map(|(members, budget)| {
+        explore(&World::new(members, Storage::Persistent, 2, budget), &Real).decided.into_keys()
+    });
+    let decided: BTreeSet<&str> = explored.into_iter().flatten().collect();
+    let all: BTreeSet<&str> = ALL.into_iter().collect();
+    let missing: Vec<_> = all.difference(&decided).collect();
+    assert!(missing.is_empty(), "out of reach: {missing:?}");
+    let unforeseen: Vec<_> = decided.difference(&all).collect();
+    assert!(unforeseen.is_empty(), "decided, and not foreseen: {unforeseen:?}");
 }

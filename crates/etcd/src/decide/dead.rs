@@ -16,7 +16,7 @@ pub(super) fn remove(view: &View<'_>) -> Verdict {
         Some(member) if view.removal_is_safe(member.serial) => {
             Verdict::call(view, Change::Remove(member.serial))
         }
-        Some(member) => Verdict::Wait(Wait::RemovalUnsafe(member.serial)),
+        Some(_) => Verdict::Wait(Wait::NoQuorum),
     }
 }
 

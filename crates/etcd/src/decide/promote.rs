@@ -20,9 +20,6 @@ pub(super) fn learner(view: &View<'_>) -> Verdict {
     let Some(first) = view.learners().next() else { return Verdict::Pass };
     match view.learners().find(|learner| view.promotion_is_safe(learner)) {
         Some(learner) => Verdict::call(view, Change::Promote(learner.serial)),
-        None if first.is_settled() && first.serves() && first.caught_up() => {
-            Verdict::Wait(Wait::PromotionUnsafe(first.serial))
-        }
         None => Verdict::Wait(Wait::CatchingUp(first.serial)),
     }
 }

@@ -1,0 +1,91 @@
+//! Decisions in situations that the explored world does not bring about, and the plainest ones as examples.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use evenkeel::{Engine, Plan, Seen, Time, Wake};
+use evenkeel_etcd::Etcd;
+use evenkeel_etcd::facts::{Claim, Cluster, Facts, Storage};
+use evenkeel_etcd::identity::{ClusterId, Uid};
+use evenkeel_etcd::names::{Epoch, Lineage, Serial};
+use evenkeel_etcd::plan::{Create, Wait, What};
+
+/// A resource that was just created, seen for the first time.
+fn new_cluster() -> Facts {
+    Facts {
+        now: Time(1_000),
+        fresh_lineage: Lineage(7),
+        cluster: Cluster {
+            resource: Uid(1),
+            members: 3,
+            storage: Storage::Persistent,
+            deleted: false,
+            paused: false,
+            known: None,
+            max_learners: 2,
+            patience: Duration::from_secs(120),
+        },
+        identity: Seen::Absent,
+        claims: Seen::Present(Vec::new()),
+        pods: Seen::Present(Vec::new()),
+        membership: Seen::Unknown,
+        voices: BTreeMap::new(),
+    }
+}
+
+fn waits(plan: &Plan<Etcd>) -> &[Wait] {
+    assert!(plan.is_quiet(), "it waits and yet does something: {plan:?}");
+    &plan.status.waits
+}
+
+#[test]
+fn a_new_resource_gets_an_identity_before_anything_else() {
+    let plan = Etcd::decide(&new_cluster());
+    let [Create::Identity(identity)] = plan.create.as_slice() else { panic!("{plan:?}") };
+    assert!(!identity.sealed && identity.seed == Serial(0) && identity.next == Serial(1));
+    assert_eq!(identity.epoch, Epoch::FIRST);
+    assert!(plan.step.is_none() && plan.mark.is_empty());
+}
+
+#[test]
+fn what_could_not_be_read_is_not_taken_for_absent() {
+    let facts = Facts { identity: Seen::Unknown, ..new_cluster() };
+    assert_eq!(waits(&Etcd::decide(&facts)), [Wait::Reading(What::Identity)]);
+    let facts = Facts { claims: Seen::Unknown, ..new_cluster() };
+    let plan = Etcd::decide(&facts);
+    assert_eq!(waits(&plan), [Wait::Reading(What::Objects)]);
+    assert!(matches!(plan.wake, Wake::At(at) if at > facts.now), "somebody must look again");
+}
+
+#[test]
+fn claims_without_an_identity_are_never_taken_for_a_blank_field() {
+    let (uid, epoch, serial) = (Uid(9), Epoch::FIRST, Serial(2));
+    let claim = Claim { serial, epoch, uid, volume: None, joined_on: None, deleting: false, lost: false };
+    let facts = Facts { claims: Seen::Present(vec![claim]), ..new_cluster() };
+    assert_eq!(waits(&Etcd::decide(&facts)), [Wait::IdentityMissing]);
+}
+
+#[test]
+fn a_cluster_of_which_nothing_is_left_is_not_made_anew_empty() {
+    let mut facts = new_cluster();
+    facts.cluster.known = Some(ClusterId(5));
+    assert_eq!(waits(&Etcd::decide(&facts)), [Wait::NothingLeft(ClusterId(5))]);
+}
+
+#[test]
+fn a_paused_cluster_is_left_alone_and_a_deleted_one_goes_by_itself() {
+    let mut facts = new_cluster();
+    facts.cluster.paused = true;
+    assert_eq!(waits(&Etcd::decide(&facts)), [Wait::Paused]);
+    facts.cluster.deleted = true;
+    assert_eq!(waits(&Etcd::decide(&facts)), []);
+}
+
+#[test]
+fn facts_and_plans_are_plain_data() {
+    let facts = new_cluster();
+    let plan = Etcd::decide(&facts);
+    let kept = serde_json::to_string(&(&facts, &plan)).unwrap();
+    let (facts_again, plan_again): (Facts, Plan<Etcd>) = serde_json::from_str(&kept).unwrap();
+    assert_eq!((facts_again, plan_again), (facts, plan));
+}

@@ -1,0 +1,105 @@
+//! What kinds of things can be decided, by name. A kind that no exploration ever decides is out of reach: dead code, or a
+//! world too kind. The matches are exhaustive, so that a new kind cannot be forgotten here.
+
+use evenkeel::Plan;
+use evenkeel_etcd::Etcd;
+use evenkeel_etcd::identity::Change;
+use evenkeel_etcd::plan::{Create, Leaving, Mark, Step, Turn, Wait};
+
+/// All kinds that the explored world can bring about.
+pub const ALL: [&str; 31] = [
+    "create an identity",
+    "create a claim",
+    "create a pod",
+    "mark how to start",
+    "mark what was joined on",
+    "mark the gate",
+    "mark for routing",
+    "turn: seed starts",
+    "turn: formed",
+    "turn: seal",
+    "turn: settle",
+    "turn: seed lost",
+    "turn: resource replaced",
+    "turn: adopt",
+    "call: add",
+    "call: promote",
+    "call: remove",
+    "delete a pod: old epoch",
+    "delete a pod: not a member",
+    "delete a pod: finished",
+    "delete a claim: old epoch",
+    "delete a claim: not a member",
+    "wait: reading",
+    "wait: old epoch goes",
+    "wait: seed starts",
+    "wait: no quorum",
+    "wait: settling",
+    "wait: joining",
+    "wait: catching up",
+    "wait: add unsafe",
+    "wait: patience",
+];
+
+/// The kinds of all that a plan decides, and waits for.
+pub fn kinds(plan: &Plan<Etcd>) -> Vec<&'static str> {
+    let creates = plan.create.iter().map(|create| match create {
+        Create::Identity(_) => "create an identity",
+        Create::Claim { .. } => "create a claim",
+        Create::Pod { .. } => "create a pod",
+    });
+    let marks = plan.mark.iter().map(|mark| match mark {
+        Mark::Start { .. } => "mark how to start",
+        Mark::JoinedOn { .. } => "mark what was joined on",
+        Mark::Gate { .. } => "mark the gate",
+        Mark::Route { .. } => "mark for routing",
+    });
+    let waits = plan.status.waits.iter().map(wait);
+    creates.chain(marks).chain(plan.step.iter().map(step)).chain(waits).collect()
+}
+
+fn step(step: &Step) -> &'static str {
+    match step {
+        Step::Identity { why, .. } => match why {
+            Turn::SeedStarts => "turn: seed starts",
+            Turn::Formed(_) => "turn: formed",
+            Turn::Seal => "turn: seal",
+            Turn::Settle => "turn: settle",
+            Turn::SeedLost => "turn: seed lost",
+            Turn::ResourceReplaced => "turn: resource replaced",
+            Turn::Adopt => "turn: adopt",
+        },
+        Step::Call { intent, .. } => match intent.change {
+            Change::Add(_) => "call: add",
+            Change::Promote(_) => "call: promote",
+            Change::Remove(_) => "call: remove",
+        },
+        Step::DeletePod { why, .. } => match why {
+            Leaving::OldEpoch => "delete a pod: old epoch",
+            Leaving::NotAMember => "delete a pod: not a member",
+            Leaving::Finished => "delete a pod: finished",
+        },
+        Step::DeleteClaim { why, .. } => match why {
+            Leaving::OldEpoch => "delete a claim: old epoch",
+            Leaving::NotAMember => "delete a claim: not a member",
+            Leaving::Finished => "delete a claim: for no reason",
+        },
+    }
+}
+
+fn wait(wait: &Wait) -> &'static str {
+    match wait {
+        Wait::Reading(_) => "wait: reading",
+        Wait::Paused => "wait: paused",
+        Wait::IdentityMissing => "wait: identity missing",
+        Wait::NothingLeft(_) => "wait: nothing left",
+        Wait::OldEpochGoes => "wait: old epoch goes",
+        Wait::SeedStarts(_) => "wait: seed starts",
+        Wait::NoQuorum => "wait: no quorum",
+        Wait::Settling(_) => "wait: settling",
+        Wait::Joining(_) => "wait: joining",
+        Wait::CatchingUp(_) => "wait: catching up",
+        Wait::AddUnsafe => "wait: add unsafe",
+        Wait::Patience(_) => "wait: patience",
+    }
+}
