@@ -143,12 +143,12 @@ pub fn remove(name: &LabName, number: Option<u8>) -> Result<()> {
 
 /// Runs `ip` commands, one a line, inside a network namespace or outside.
 pub fn batch(netns: Option<&str>, lines: &str) -> Result<()> {
-    let command = Cmd::new("ip");
-    let command = match netns {
-        Some(ns) => command.args(["-n", ns]),
-        None => command,
-    };
-    command.args(["-batch", "-"]).input(lines).run().with_context(|| format!("in {lines}")).map(drop)
+    ip(netns).args(["-batch", "-"]).input(lines).run().with_context(|| format!("in {lines}")).map(drop)
+}
+
+/// `ip` inside a network namespace or outside.
+fn ip(netns: Option<&str>) -> Cmd {
+    Cmd::new("ip").args(netns.into_iter().flat_map(|ns| ["-n", ns]))
 }
 
 fn port(node: &Node) -> String {
@@ -183,21 +183,11 @@ fn forward(ns: &str) -> Result<()> {
 }
 
 fn has_interface(netns: Option<&str>, name: &str) -> Result<bool> {
-    let command = Cmd::new("ip");
-    let command = match netns {
-        Some(ns) => command.args(["-n", ns]),
-        None => command,
-    };
-    Ok(command.args(["link", "show", name]).attempt()?.0)
+    Ok(ip(netns).args(["link", "show", name]).attempt()?.0)
 }
 
 fn is_up(netns: Option<&str>, name: &str) -> Result<bool> {
-    let command = Cmd::new("ip");
-    let command = match netns {
-        Some(ns) => command.args(["-n", ns]),
-        None => command,
-    };
-    let (exists, shown) = command.args(["link", "show", "up", "dev", name]).attempt()?;
+    let (exists, shown) = ip(netns).args(["link", "show", "up", "dev", name]).attempt()?;
     Ok(exists && !shown.trim().is_empty())
 }
 

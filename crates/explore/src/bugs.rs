@@ -4,7 +4,7 @@
 use evenkeel::{Engine, Plan, Seen};
 use evenkeel_etcd::Etcd;
 use evenkeel_etcd::facts::{Facts, Membership, Start, Storage};
-use evenkeel_etcd::identity::Change;
+use evenkeel_etcd::identity::{Change, Intent};
 use evenkeel_etcd::names::Serial;
 use evenkeel_etcd::plan::{Create, Leaving, Mark, Step};
 
@@ -138,11 +138,8 @@ pub const BUGS: [Bug; 14] = [
         budget: Budget { faults: 1, crashes: 0, edits: 1, delays: 0 },
         said: |facts, plan| {
             let learner = members(facts).into_iter().find(|member| member.learner && member.started);
-            if let (None, Some(member), Some(identity)) = (&plan.step, learner, facts.identity.present()) {
-                let voters = members(facts).iter().filter(|one| !one.learner).map(|one| one.serial).collect();
-                let change = Change::Promote(member.serial);
-                let intent = evenkeel_etcd::identity::Intent { change, voters, since: facts.now };
-                plan.step = Some(Step::Call { from: identity.clone(), intent });
+            if let Some(member) = learner {
+                call(facts, plan, Change::Promote(member.serial));
             }
         },
         ..PLAIN
@@ -154,16 +151,8 @@ pub const BUGS: [Bug; 14] = [
         said: |facts, plan| {
             let surplus = members(facts).len() > usize::from(facts.cluster.members);
             let newest = members(facts).into_iter().filter(|one| !one.learner).map(|one| one.serial).max();
-            if let (true, None, Some(serial), Some(identity)) =
-                (surplus, &plan.step, newest, facts.identity.present())
-            {
-                let voters = members(facts).iter().filter(|one| !one.learner).map(|one| one.serial).collect();
-                let intent = evenkeel_etcd::identity::Intent {
-                    change: Change::Remove(serial),
-                    voters,
-                    since: facts.now,
-                };
-                plan.step = Some(Step::Call { from: identity.clone(), intent });
+            if let Some(serial) = newest.filter(|_| surplus) {
+                call(facts, plan, Change::Remove(serial));
             }
         },
         ..PLAIN
@@ -265,6 +254,15 @@ pub const BUGS: [Bug; 14] = [
 fn noted(facts: &Facts) -> Vec<Serial> {
     let claims = facts.claims.present().into_iter().flatten();
     claims.filter(|claim| claim.joined_on.is_some()).map(|claim| claim.serial).collect()
+}
+
+/// Asks etcd for a change that nobody judged, where the plan has no step of its own.
+fn call(facts: &Facts, plan: &mut Plan<Etcd>, change: Change) {
+    if let (None, Some(identity)) = (&plan.step, facts.identity.present()) {
+        let voters = members(facts).iter().filter(|one| !one.learner).map(|one| one.serial).collect();
+        let intent = Intent { change, voters, since: facts.now };
+        plan.step = Some(Step::Call { from: identity.clone(), intent });
+    }
 }
 
 fn members(facts: &Facts) -> Vec<evenkeel_etcd::facts::Registered> {
