@@ -167,6 +167,9 @@ impl Drop for Story {
             if matches!(self.turn, Turn::Alone(_)) {
                 // One story that fails half-way is not to take the others along.
                 let _ = self.lab.heal();
+                for node in self.lab.nodes() {
+                    let _ = self.lab.power_on(&node.name);
+                }
             }
         }
         if std::env::var_os("KEEP").is_none() {

@@ -62,15 +62,20 @@ pub fn how_to_use(lab: &Lab) -> String {
 pub(crate) fn start_control(lab: &Lab) -> Result<()> {
     let stage = Stage::begin("Control plane", "starting");
     control::start(lab)?;
-    wait_for(Duration::from_secs(120), "the API server to answer", || {
-        let (ready, said) = lab.kubectl().args(["get", "--raw", "/readyz"]).attempt()?;
-        stage.say(said.lines().last().unwrap_or_default());
-        Ok(ready)
-    })
-    .with_context(|| format!("its log is {}", log_of(lab, CONTROL, "kube-apiserver")))?;
+    wait_for_api(lab, |said| stage.say(said))?;
     apply_addons(lab)?;
     stage.done();
     Ok(())
+}
+
+/// Waits until the API server answers; `say` hears its last words meanwhile.
+pub(crate) fn wait_for_api(lab: &Lab, say: impl Fn(&str)) -> Result<()> {
+    wait_for(Duration::from_secs(120), "the API server to answer", || {
+        let (ready, said) = lab.kubectl().args(["get", "--raw", "/readyz"]).attempt()?;
+        say(said.lines().last().unwrap_or_default());
+        Ok(ready)
+    })
+    .with_context(|| format!("its log is {}", log_of(lab, CONTROL, "kube-apiserver")))
 }
 
 fn apply_addons(lab: &Lab) -> Result<()> {

@@ -79,7 +79,7 @@ impl Event {
                 if pod.seen.as_ref() != Some(&(pod.start.clone(), pod.gate)) {
                     events.push(Self::Sees(*serial));
                 }
-                if !pod.runs && pod.seen.is_some() && would_change(world, &Self::Starts(*serial)) {
+                if !pod.runs && pod.seen.is_some() && start_would_change(world, *serial) {
                     events.push(Self::Starts(*serial));
                 }
             }
@@ -234,12 +234,10 @@ pub fn decide(world: &World, decider: &dyn Decider, sight: Sight) -> Vec<Effect>
     effect::effects(&decider.decide(&observe(world, sight)))
 }
 
-fn would_change(world: &World, event: &Event) -> bool {
+/// Whether starting a pod's container does anything at all: a refused start is repeated for ever, to no effect.
+pub(crate) fn start_would_change(world: &World, serial: Serial) -> bool {
     let mut next = world.clone();
-    match event {
-        Event::Starts(serial) => next.start_etcd(*serial).is_err() || next != *world,
-        _ => true,
-    }
+    next.start_etcd(serial).is_err() || next != *world
 }
 
 fn faults(world: &World, events: &mut Vec<Event>) {

@@ -8,6 +8,7 @@ use evenkeel_etcd::facts::{self, Facts, Membership, Registered, Voice};
 use evenkeel_etcd::identity::{ClusterId, MemberId, Uid};
 use evenkeel_etcd::names::{Lineage, Serial};
 
+use crate::event::start_would_change;
 use crate::world::{Disk, World};
 
 /// Now, in a world where things are new or old.
@@ -77,8 +78,7 @@ pub fn observe(world: &World, sight: Sight) -> Facts {
 fn crashes(world: &World, serial: Serial) -> bool {
     let Some(pod) = world.pods.get(&serial) else { return false };
     let tries = !pod.runs && !pod.down && !pod.deleting && !pod.finished && pod.seen.is_some();
-    let mut after = world.clone();
-    tries && world.disk(serial).is_some() && after.start_etcd(serial).is_ok() && after == *world
+    tries && world.disk(serial).is_some() && !start_would_change(world, serial)
 }
 
 fn membership(world: &World) -> Seen<Membership> {

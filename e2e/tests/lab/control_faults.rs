@@ -3,9 +3,8 @@
 
 use evenkeel_e2e::{PATIENCE, Story, accepts, http_get};
 
-use crate::host::{
-    Afterwards, marked, nodes, pinned, refuses, restarts, serve, service, serving, until_ready,
-};
+use crate::host::{Afterwards, marked, nodes, pinned, refuses, serve, service, serving, until_ready};
+use crate::pods;
 use crate::stateless::web;
 
 fn lab_name() -> String {
@@ -52,7 +51,7 @@ fn while_the_api_server_is_stopped_pods_go_on_serving_and_after_its_start_everyt
         story.field(&["pod", "newcomer"], ".status.phase") == "Running"
     });
     serving(&story, "newcomer");
-    assert!(pod.process.lives() && restarts(&story, "web") == "0", "the pod noticed nothing");
+    assert!(pod.process.lives() && pods::restarts(&story, "web") == 0, "the pod noticed nothing");
 }
 
 #[test]
@@ -121,7 +120,7 @@ fn a_killed_program_of_a_node_is_started_again_and_containers_survive_it() {
         until_ready(&story, &node);
     }
     serve(&story, "newcomer", &node);
-    assert!(web.process.lives() && restarts(&story, "web") == "0", "the container did not survive");
+    assert!(web.process.lives() && pods::restarts(&story, "web") == 0, "the container did not survive");
 }
 
 #[test]

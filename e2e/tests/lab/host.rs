@@ -153,11 +153,6 @@ pub(crate) fn serving(story: &Story, pod: &str) -> Served {
     Served { address, process: process.clone() }
 }
 
-/// How often the container of a pod was started again.
-pub(crate) fn restarts(story: &Story, pod: &str) -> String {
-    story.field(&["pod", pod], ".status.containerStatuses[0].restartCount")
-}
-
 /// The names of the nodes that Kubernetes knows, oldest number first.
 pub(crate) fn nodes(story: &Story) -> Vec<String> {
     let names = story.kubectl(&["get", "nodes", "-o", "name"]);

@@ -6,9 +6,9 @@ use evenkeel_e2e::{BUSYBOX_IMAGE, RESTRICTED, Story, accepts, http_get};
 use evenkeel_lab::up;
 
 use crate::host::{
-    Afterwards, kubelet, loop_files, marked, marker, nodes, ready, restarts, serve, serving, until_lost,
-    until_ready,
+    Afterwards, kubelet, loop_files, marked, marker, nodes, ready, serve, serving, until_lost, until_ready,
 };
+use crate::pods;
 
 #[test]
 fn a_node_without_power_has_no_process_left_and_runs_its_pods_again_when_powered_on() {
@@ -28,7 +28,7 @@ fn a_node_without_power_has_no_process_left_and_runs_its_pods_again_when_powered
     until_ready(&story, &node);
     let after = serving(&story, "web");
     assert_ne!(after.process, before.process, "a process that died is not the one that runs");
-    assert_ne!(restarts(&story, "web"), "0");
+    assert_ne!(pods::restarts(&story, "web"), 0);
     serve(&story, "newcomer", &node);
 }
 
@@ -54,7 +54,7 @@ fn a_frozen_node_takes_connections_and_answers_none_and_goes_on_where_it_was_whe
     story.eventually("the pod answers again", || http_get(&web.address, "/").is_some());
     until_ready(&story, &node);
     assert!(web.process.lives(), "the same process goes on");
-    assert_eq!(restarts(&story, "web"), "0");
+    assert_eq!(pods::restarts(&story, "web"), 0);
 }
 
 #[test]
@@ -75,7 +75,7 @@ fn a_node_that_is_cut_off_cannot_be_reached_while_its_containers_run_on_and_can_
     until_ready(&story, &node);
     story.eventually("the pod answers again", || http_get(&web.address, "/").is_some());
     assert!(accepts(&kubelet) && web.process.lives(), "the same process runs on");
-    assert_eq!(restarts(&story, "web"), "0");
+    assert_eq!(pods::restarts(&story, "web"), 0);
 }
 
 /// A pod with a volume, wherever the node is.

@@ -5,7 +5,6 @@ mod pod;
 
 use std::fs;
 use std::path::PathBuf;
-use std::time::Duration;
 
 use anyhow::{Context, Result};
 
@@ -68,9 +67,7 @@ impl Lab {
     pub fn start_api(&self) -> Result<()> {
         let control = Machine::of(self, CONTROL)?;
         control.set_stopped("kube-apiserver", false)?;
-        up::wait_for(Duration::from_secs(120), "the API server to answer", || {
-            Ok(self.kubectl().args(["get", "--raw", "/readyz"]).attempt()?.0)
-        })?;
+        up::wait_for_api(self, |_| {})?;
         // They ask again after up to a minute. Elsewhere a node is given as long; here it would have been taken for
         // lost by then, and its pods evicted, though it never missed a thing. Started anew they ask at once.
         for service in ["kube-controller-manager", "kube-scheduler"] {
@@ -89,8 +86,7 @@ impl Lab {
         up::start_nodes(self, self.nodes(), &images::basic()?)
     }
 
-    /// Takes back what was done to machines: freezes, cuts, stopped services; and powers on nodes that are off, if the
-    /// control plane is on.
+    /// Takes back what was done to machines that run: freezes, cuts, stopped services.
     pub fn heal(&self) -> Result<()> {
         for name in self.nodes().iter().map(|node| node.name.as_str()).chain([CONTROL]) {
             let machine = Machine::of(self, name)?;
@@ -108,11 +104,6 @@ impl Lab {
             // One whose cable is not there yet gets a new one.
             if net::is_cut(self, node).unwrap_or(false) {
                 self.mend(&node.name)?;
-            }
-        }
-        if Machine::of(self, CONTROL)?.init_pid().is_some() {
-            for node in self.nodes() {
-                self.power_on(&node.name)?;
             }
         }
         Ok(())

@@ -10,8 +10,9 @@ use evenkeel_e2e::{Story, http_get};
 use evenkeel_lab::command::Cmd;
 
 use super::{OwnLab, eventually};
-use crate::host::{loop_files, nodes, processes, processes_of, restarts, serve, service};
+use crate::host::{loop_files, nodes, processes, processes_of, serve, service};
 use crate::node_faults::with_disk;
+use crate::pods;
 
 /// Everything of this machine that labs touch, each item as its kind and its text.
 fn machine() -> BTreeSet<(&'static str, String)> {
@@ -191,5 +192,5 @@ fn down_leaves_nothing_of_the_lab_and_harms_neither_another_lab_nor_a_containerd
     assert!(neighbour.is_well(), "the containerd that was there before went with the lab");
     assert!(api_server.lives() && web.process.lives(), "the other lab suffered");
     assert_eq!(http_get(&web.address, "/").as_deref(), Some("web"));
-    assert_eq!(restarts(&story, "web"), "0");
+    assert_eq!(pods::restarts(&story, "web"), 0);
 }
