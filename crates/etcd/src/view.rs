@@ -26,6 +26,8 @@ pub struct View<'f> {
     pub members: BTreeMap<Serial, Member<'f>>,
     /// Whether etcd's list of members is known.
     pub registry: bool,
+    /// How many in that list are none of ours.
+    pub strangers: u8,
 }
 
 /// All that is known of one member.
@@ -84,7 +86,8 @@ impl<'f> View<'f> {
             Member { serial, registered: entry, pod, claim, voice, data }
         };
         let members = serials.into_iter().map(|serial| (serial, member(serial))).collect();
-        Self { facts, identity, old_claims, old_pods, members, registry: membership.is_some() }
+        let strangers = membership.map_or(0, |told| told.strangers);
+        Self { facts, identity, old_claims, old_pods, members, registry: membership.is_some(), strangers }
     }
 
     /// Members in etcd's list.

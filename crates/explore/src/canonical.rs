@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use evenkeel_etcd::facts::Start;
 use evenkeel_etcd::identity::{Change, Identity, Intent, SeedOn, Uid};
 use evenkeel_etcd::names::{Epoch, Serial};
-use evenkeel_etcd::plan::{Create, Mark, Step};
+use evenkeel_etcd::plan::{Create, Mark, Owned, Step};
 
 use crate::effect::Effect;
 use crate::world::{Disk, World};
@@ -61,7 +61,7 @@ struct Rename {
 
 impl Visitor for Rename {
     fn uid(&mut self, uid: &mut Uid) {
-        let next = Uid(self.uids.len() as u64 + 1);
+        let next = Uid(self.uids.len() as u128 + 1);
         *uid = *self.uids.entry(*uid).or_insert(next);
     }
 
@@ -213,7 +213,12 @@ fn walk_effect(effect: &mut Effect, visitor: &mut dyn Visitor) {
             visitor.uid(claim);
             visitor.uid(volume);
         }
-        Effect::Mark(Mark::Gate { pod } | Mark::Route { pod }) => visitor.uid(pod),
+        Effect::Mark(
+            Mark::Gate { pod: uid }
+            | Mark::Route { pod: uid }
+            | Mark::Own { what: Owned::Pod(uid) | Owned::Claim(uid), .. },
+        ) => visitor.uid(uid),
+        Effect::Mark(Mark::Own { what: Owned::Identity, .. }) | Effect::Apply(_) => {}
         Effect::Swap { from, to } => {
             walk_identity(from, visitor);
             walk_identity(to, visitor);

@@ -4,7 +4,7 @@ use evenkeel::Plan;
 use evenkeel_etcd::Etcd;
 use evenkeel_etcd::identity::{Change, Identity, Intent};
 use evenkeel_etcd::names::Serial;
-use evenkeel_etcd::plan::{Create, Mark, Step};
+use evenkeel_etcd::plan::{Apply, Create, Mark, Owned, Step};
 
 use crate::world::{Claim, Disk, Member, Pod, Violation, World, shown};
 
@@ -13,6 +13,8 @@ use crate::world::{Claim, Disk, Member, Pod, Violation, World, shown};
 pub enum Effect {
     /// Something is created unless it is there.
     Create(Create),
+    /// Something is made as it should be, if it is still what it was.
+    Apply(Apply),
     /// Something is marked, if it is still the same object.
     Mark(Mark),
     /// The identity is swapped, if it is still what it was.
@@ -41,6 +43,7 @@ pub enum Outcome {
 pub fn effects(plan: &Plan<Etcd>) -> Vec<Effect> {
     let mut effects: Vec<Effect> = plan.create.iter().cloned().map(Effect::Create).collect();
     effects.extend(plan.mark.iter().cloned().map(Effect::Mark));
+    effects.extend(plan.apply.iter().copied().map(Effect::Apply));
     match plan.step.clone() {
         None => {}
         Some(Step::Identity { from, to, .. }) => effects.push(Effect::Swap { from, to }),
@@ -65,6 +68,19 @@ pub fn apply(world: &mut World, effect: &Effect) -> Result<Outcome, Violation> {
     match effect {
         Effect::Create(create) => Ok(apply_create(world, create)),
         Effect::Mark(mark) => Ok(apply_mark(world, mark)),
+        Effect::Apply(Apply::Budget { from, min }) => {
+            if *from != world.budget_min.map(Some).into() {
+                return Ok(Outcome::Refused);
+            }
+            world.budget_min = Some(*min);
+            // Pinned by its resourceVersion, not by its value: what was decided before this write is refused after it, and
+            // with it the rest of its plan.
+            let decided = world.late.iter().position(|late| matches!(late, Effect::Apply(Apply::Budget { .. })));
+            world.late.truncate(decided.unwrap_or(world.late.len()));
+            Ok(Outcome::Done)
+        }
+        // Services and secrets are always as they should be, here.
+        Effect::Apply(Apply::Object(_)) => Ok(Outcome::Done),
         Effect::Swap { from, to } => {
             if world.identity.as_ref() != Some(from) {
                 return Ok(Outcome::Refused);
@@ -111,6 +127,7 @@ fn apply_create(world: &mut World, create: &Create) -> Outcome {
                 deleting: false,
                 finished: false,
                 routed: false,
+                owner: world.resource,
                 down: false,
                 old: false,
                 disk: Disk::Empty,
@@ -131,7 +148,12 @@ fn apply_mark(world: &mut World, mark: &Mark) -> Outcome {
             None => Outcome::Refused,
         };
     }
-    let (Mark::Start { pod: uid, .. } | Mark::Gate { pod: uid } | Mark::Route { pod: uid }) = mark else {
+    let resource = world.resource;
+    let (Mark::Start { pod: uid, .. }
+    | Mark::Gate { pod: uid }
+    | Mark::Route { pod: uid }
+    | Mark::Own { what: Owned::Pod(uid), .. }) = mark
+    else {
         return Outcome::Refused;
     };
     let Some(pod) = world.pods.values_mut().find(|pod| pod.uid == *uid) else { return Outcome::Refused };
@@ -139,6 +161,7 @@ fn apply_mark(world: &mut World, mark: &Mark) -> Outcome {
         Mark::Start { from, to, .. } if pod.start == *from => pod.start = to.clone(),
         Mark::Start { .. } => return Outcome::Refused,
         Mark::Gate { .. } => pod.gate = true,
+        Mark::Own { .. } => pod.owner = resource,
         Mark::Route { .. } | Mark::JoinedOn { .. } => pod.routed = true,
     }
     Outcome::Done

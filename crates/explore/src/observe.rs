@@ -38,6 +38,7 @@ pub fn observe(world: &World, sight: Sight) -> Facts {
         joined_on: claim.joined_on,
         deleting: false,
         lost: claim.lost,
+        owned: false,
     });
     let pods = world.pods.iter().map(|(serial, pod)| facts::Pod {
         serial: *serial,
@@ -51,26 +52,34 @@ pub fn observe(world: &World, sight: Sight) -> Facts {
         deleting: pod.deleting,
         finished: pod.finished,
         routed: pod.routed,
+        owned: pod.owner == world.resource,
     });
     let deaf = sight == Sight::NoEtcd;
     Facts {
         now: NOW,
         fresh_lineage: Lineage(7),
         cluster: facts::Cluster {
-            resource: Uid(1000 + u64::from(world.resource)),
+            resource: Uid(1000 + u128::from(world.resource)),
             members: world.wanted,
             storage: world.storage,
             deleted: false,
             paused: false,
             known: None,
             max_learners: world.max_learners,
-            patience: Duration::from_secs(120),
+            patience: Duration::from_secs(60),
+            replace_after: Duration::from_secs(300),
+            owns_data: false,
         },
         identity: world.identity.clone().into(),
         claims: if objects { Seen::Present(claims.collect()) } else { Seen::Unknown },
         pods: if objects { Seen::Present(pods.collect()) } else { Seen::Unknown },
         membership: if deaf { Seen::Unknown } else { membership(world) },
         voices: voices(world, deaf),
+        amiss: BTreeMap::new(),
+        budget: world.budget_min.map(Some).into(),
+        identity_owned: false,
+        served: Seen::Unknown,
+        about: BTreeMap::new(),
     }
 }
 
@@ -93,7 +102,7 @@ fn membership(world: &World) -> Seen<Membership> {
         learner: member.learner,
         started: member.started,
     });
-    Seen::Present(Membership { told_by: teller, members: members.collect() })
+    Seen::Present(Membership { told_by: teller, members: members.collect(), strangers: 0 })
 }
 
 fn voices(world: &World, deaf: bool) -> BTreeMap<Serial, Seen<Voice>> {

@@ -18,6 +18,8 @@ pub trait Engine {
     type Facts: Data;
     /// Something that must never exist twice.
     type Create: Data;
+    /// Something that should exist as described, whatever was there.
+    type Apply: Data;
     /// A change that disturbs nobody.
     type Mark: Data;
     /// A change that may disturb.

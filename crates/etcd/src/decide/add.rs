@@ -1,10 +1,12 @@
 //! One more member, as a learner: its serial is reserved with the intent, before anything exists. It is added only when
 //! all others in the list have their pods, for a name that does not resolve holds its start up for 30 s (tried).
 
+use std::time::Duration;
+
 use super::Verdict;
 use crate::identity::Change;
 use crate::plan::Wait;
-use crate::view::{Data, View, quorum};
+use crate::view::{Data, Member, View, quorum};
 
 /// Adds a learner while there are fewer members than wanted.
 pub(super) fn member(view: &View<'_>) -> Verdict {
@@ -15,15 +17,26 @@ pub(super) fn member(view: &View<'_>) -> Verdict {
     let in_place = view.registered().all(|member| {
         member.data != Data::Gone
             && member.pod.is_some_and(|pod| !pod.deleting)
-            && (member.is_voter() || (member.is_settled() && member.serves()))
+            && (member.is_voter() || (member.is_settled() && member.serves()) || is_held_up(view, member))
     });
     let (voters, healthy) = (view.voters().count(), view.voters().filter(|member| member.serves()).count());
-    let turned = view.voters().all(crate::view::Member::is_settled);
+    let turned = view.voters().all(Member::is_settled);
     if in_place && turned && healthy >= quorum(voters) {
         Verdict::call(view, Change::Add(view.identity.next))
     } else {
         Verdict::Wait(Wait::AddUnsafe)
     }
+}
+
+/// How long the next one waits for the last one to join.
+const HELD_UP_AFTER: Duration = Duration::from_secs(20);
+
+/// Before the seal, whether a member that never started has had its time: a node that cannot take its member does not
+/// hold the others up.
+pub(super) fn is_held_up(view: &View<'_>, member: &Member<'_>) -> bool {
+    let began = member.registered.is_some_and(|entry| entry.started);
+    let age = member.pod.map(|pod| view.facts.now.since(pod.created));
+    !view.identity.sealed && !began && age.is_some_and(|age| age >= HELD_UP_AFTER)
 }
 
 /// Whether one more member is wanted and etcd takes one more learner. Once sealed, one at a time.
