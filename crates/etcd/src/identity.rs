@@ -92,6 +92,18 @@ pub struct Identity {
     pub resource: Uid,
 }
 
+impl Identity {
+    /// The same with an intent written down; the serial of a member to be added is used up by it.
+    #[must_use]
+    pub fn noting(&self, intent: &Intent) -> Self {
+        let mut noted = Self { intent: Some(intent.clone()), ..self.clone() };
+        if let Change::Add(serial) = intent.change {
+            noted.next = noted.next.max(serial.next());
+        }
+        noted
+    }
+}
+
 /// What a seed is started on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum SeedOn {

@@ -48,11 +48,7 @@ pub fn effects(plan: &Plan<Etcd>) -> Vec<Effect> {
         None => {}
         Some(Step::Identity { from, to, .. }) => effects.push(Effect::Swap { from, to }),
         Some(Step::Call { from, intent }) => {
-            let mut to = from.clone();
-            to.intent = Some(intent.clone());
-            if let Change::Add(serial) = intent.change {
-                to.next = to.next.max(serial.next());
-            }
+            let to = from.noting(&intent);
             if to != from {
                 effects.push(Effect::Swap { from, to });
             }
