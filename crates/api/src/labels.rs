@@ -27,13 +27,13 @@ pub const MANAGER: &str = "evenkeel";
 /// The readiness gate of members' pods: set once etcd has joined and its flags no longer join anything. The kubelet
 /// reports the pod Ready only after it has seen the gate, and therefore the flags.
 pub const GATE_JOINED: &str = "evenkeel.dev/joined";
-/// The scheduling gate of a pod that must not start yet.
-pub const GATE_HELD: &str = "evenkeel.dev/held";
 
 /// On pods: the members that etcd is to join, read by the container at every start.
 pub const INITIAL_CLUSTER: &str = "evenkeel.dev/initial-cluster";
 /// On pods: whether etcd starts a new cluster or joins an existing one.
 pub const INITIAL_CLUSTER_STATE: &str = "evenkeel.dev/initial-cluster-state";
+/// On pods: what etcd's data is mounted from, within its volume; something that cannot be mounted while it must not start.
+pub const DATA: &str = "evenkeel.dev/data";
 /// On claims and pods: the random mark of the cluster's history.
 pub const LINEAGE: &str = "evenkeel.dev/lineage";
 /// On claims and pods: which bootstrap or restore of the cluster it belongs to.

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
 use evenkeel::{
-    Action, Change, Error, Key, Look, Notice, Operate, Outcome, Plan, Ref, SharedClock, SharedRandom, Sight, Written,
+    Action, Change, Error, Key, Look, Notice, Operate, Outcome, Plan, Ref, Seen, SharedClock, SharedRandom, Sight, Written,
 };
 use evenkeel_api::EtcdCluster;
 use k8s_openapi::api::core::v1::{Pod, Service};
@@ -29,6 +29,8 @@ pub struct Operator {
     stores: Stores,
     volumes: Volumes,
     connections: Mutex<HashMap<Key, SharedConnections>>,
+    /// What came of the last read as clients make it.
+    served: Mutex<HashMap<Key, Seen<()>>>,
 }
 
 impl Operator {
@@ -43,6 +45,7 @@ impl Operator {
             secrets: Secrets::default(),
             volumes: Volumes::default(),
             connections: Mutex::default(),
+            served: Mutex::default(),
         }
     }
 
@@ -80,18 +83,26 @@ impl Operator {
         })
     }
 
-    /// Asks etcd, as far as there is any to be asked.
-    async fn ask(&self, key: &Key, found: &Found) -> Answers {
+    /// Asks etcd, as far as there is any to be asked. Whether clients are served is for the prober to find out: through a
+    /// Service whose last connection died that takes seconds, which healing does not have.
+    async fn ask(&self, key: &Key, found: &Found, as_clients: bool) -> Answers {
         let (Some(access), Some(register), Some((_, identity))) =
             (&found.tls.access, found.register(), &found.identity)
         else {
             return Answers::default();
         };
         let members: Vec<Asked> = found.pods.values().filter_map(|pod| asked(found, pod)).collect();
-        let service = found.client_service.as_ref().filter(|_| identity.sealed);
+        let service = found.client_service.as_ref().filter(|_| as_clients && identity.sealed);
         let service = service.and_then(|service| service_endpoint(&found.wanted, service));
         let connections = self.connections(key);
-        ask::ask(&connections, access, &members, service.as_ref(), |url| register.at(url)).await
+        let mut answers = ask::ask(&connections, access, &members, service.as_ref(), |url| register.at(url)).await;
+        let mut served = self.served.lock().unwrap_or_else(PoisonError::into_inner);
+        if as_clients {
+            served.insert(key.clone(), answers.served);
+        } else if identity.sealed {
+            answers.served = served.get(key).copied().unwrap_or_default();
+        }
+        answers
     }
 }
 
@@ -136,7 +147,7 @@ impl Operate for Operator {
     async fn probe(&self, key: Key) -> Answers {
         let Some(objects) = self.stores.find(&key) else { return Answers::default() };
         match self.found(&key, objects).await {
-            Ok(found) => self.ask(&key, &found).await,
+            Ok(found) => self.ask(&key, &found, true).await,
             Err(error) => {
                 tracing::debug!(resource = %key, %error, "not asked");
                 Answers::default()
@@ -155,7 +166,7 @@ impl Operate for Operator {
         }
         let Some(objects) = find::live(&self.client, key).await? else { return Ok(None) };
         let found = self.found(key, objects).await?;
-        let answers = self.ask(key, &found).await;
+        let answers = self.ask(key, &found, false).await;
         Ok(Some(Sight { facts: found.facts(&answers), found, probed: answers, live: true }))
     }
 
@@ -197,6 +208,7 @@ impl Operate for Operator {
     fn forget(&self, key: &Key) {
         self.secrets.forget(key);
         self.connections.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
+        self.served.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
         self.written.retain(|other| other != key);
     }
 }

@@ -68,10 +68,13 @@ pub enum Mark {
         /// Its volume now.
         volume: Uid,
     },
-    /// Sets the gate that says: joined, and what was written before is in force.
-    Gate {
+    /// Has a pod start on its own data only, and sets the gate that says so, in one write: a kubelet that reports the pod
+    /// Ready has seen both.
+    Turn {
         /// Which pod.
         pod: Uid,
+        /// How it started when this was decided: one that changed since is left alone.
+        from: Start,
     },
     /// Routes clients to a pod.
     Route {

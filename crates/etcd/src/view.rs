@@ -126,6 +126,12 @@ impl<'f> View<'f> {
         learner.is_settled() && learner.serves() && learner.caught_up() && healthy >= quorum(voters)
     }
 
+    /// The highest serial that anything was ever called by, as far as can be seen.
+    pub fn highest(&self) -> Option<Serial> {
+        let old = self.old_pods.iter().map(|pod| pod.serial).chain(self.old_claims.iter().map(|claim| claim.serial));
+        self.members.keys().copied().chain(old).max()
+    }
+
     /// The serials in etcd's list.
     pub fn list(&self) -> BTreeSet<Serial> {
         self.registered().map(|member| member.serial).collect()

@@ -209,13 +209,16 @@ fn walk_effect(effect: &mut Effect, visitor: &mut dyn Visitor) {
             walk_start(from, visitor);
             walk_start(to, visitor);
         }
+        Effect::Mark(Mark::Turn { pod, from }) => {
+            visitor.uid(pod);
+            walk_start(from, visitor);
+        }
         Effect::Mark(Mark::JoinedOn { claim, volume }) => {
             visitor.uid(claim);
             visitor.uid(volume);
         }
         Effect::Mark(
-            Mark::Gate { pod: uid }
-            | Mark::Route { pod: uid }
+            Mark::Route { pod: uid }
             | Mark::Own { what: Owned::Pod(uid) | Owned::Claim(uid), .. },
         ) => visitor.uid(uid),
         Effect::Mark(Mark::Own { what: Owned::Identity, .. }) | Effect::Apply(_) => {}

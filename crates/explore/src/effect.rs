@@ -2,6 +2,7 @@
 
 use evenkeel::Plan;
 use evenkeel_etcd::Etcd;
+use evenkeel_etcd::facts::Start;
 use evenkeel_etcd::identity::{Change, Identity, Intent};
 use evenkeel_etcd::names::Serial;
 use evenkeel_etcd::plan::{Apply, Create, Mark, Owned, Step};
@@ -146,7 +147,7 @@ fn apply_mark(world: &mut World, mark: &Mark) -> Outcome {
     }
     let resource = world.resource;
     let (Mark::Start { pod: uid, .. }
-    | Mark::Gate { pod: uid }
+    | Mark::Turn { pod: uid, .. }
     | Mark::Route { pod: uid }
     | Mark::Own { what: Owned::Pod(uid), .. }) = mark
     else {
@@ -156,7 +157,8 @@ fn apply_mark(world: &mut World, mark: &Mark) -> Outcome {
     match mark {
         Mark::Start { from, to, .. } if pod.start == *from => pod.start = to.clone(),
         Mark::Start { .. } => return Outcome::Refused,
-        Mark::Gate { .. } => pod.gate = true,
+        Mark::Turn { from, .. } if pod.start == *from => (pod.start, pod.gate) = (Start::OwnData, true),
+        Mark::Turn { .. } => return Outcome::Refused,
         Mark::Own { .. } => pod.owner = resource,
         Mark::Route { .. } | Mark::JoinedOn { .. } => pod.routed = true,
     }

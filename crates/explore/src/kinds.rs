@@ -13,7 +13,7 @@ pub const ALL: [&str; 33] = [
     "create a pod",
     "mark how to start",
     "mark what was joined on",
-    "mark the gate",
+    "mark as turned",
     "mark for routing",
     "mark as owned",
     "apply the budget",
@@ -53,7 +53,7 @@ pub fn kinds(plan: &Plan<Etcd>) -> Vec<&'static str> {
     let marks = plan.mark.iter().map(|mark| match mark {
         Mark::Start { .. } => "mark how to start",
         Mark::JoinedOn { .. } => "mark what was joined on",
-        Mark::Gate { .. } => "mark the gate",
+        Mark::Turn { .. } => "mark as turned",
         Mark::Route { .. } => "mark for routing",
         Mark::Own { .. } => "mark as owned",
     });

@@ -142,7 +142,7 @@ impl Events {
         let namespace = regarding.namespace.as_deref().unwrap_or("default");
         let event = Event {
             metadata: ObjectMeta {
-                generate_name: Some(format!("{}.", regarding.name.as_deref().unwrap_or("event"))),
+                generate_name: Some(format!("{}-", regarding.name.as_deref().unwrap_or("event"))),
                 ..ObjectMeta::default()
             },
             event_time: Timestamp::from_second(self.clock.now().0).ok().map(MicroTime),
@@ -175,7 +175,8 @@ fn shortened(note: &str) -> String {
         return note.to_owned();
     }
     const MORE: &str = "…";
-    format!("{}{MORE}", &note[..note.floor_char_boundary(NOTE - MORE.len())])
+    let end = (0..=NOTE - MORE.len()).rfind(|end| note.is_char_boundary(*end)).unwrap_or(0);
+    format!("{}{MORE}", &note[..end])
 }
 
 #[cfg(test)]

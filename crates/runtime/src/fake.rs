@@ -58,7 +58,12 @@ fn lines(body: &Value) -> Vec<u8> {
 
 /// The answer to a request that fails.
 pub(crate) fn failure(code: u16, message: &str) -> (u16, Value) {
-    let status =
-        json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "message": message});
-    (code, status)
+    let reason = match code {
+        403 => "Forbidden",
+        404 => "NotFound",
+        409 => "Conflict",
+        410 => "Expired",
+        _ => "InternalError",
+    };
+    (code, json!({"kind": "Status", "status": "Failure", "code": code, "reason": reason, "message": message}))
 }

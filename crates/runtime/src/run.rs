@@ -201,7 +201,12 @@ impl<O: Operate> Loop<O> {
     }
 
     /// Carries out a plan, up to what was overtaken; says what the application declined.
-    async fn act(&self, key: &Key, sight: &Sight<O>, plan: &Plan<O::Engine>) -> Result<Option<String>, Error> {
+    async fn act(
+        &self,
+        key: &Key,
+        sight: &Sight<O>,
+        plan: &Plan<O::Engine>,
+    ) -> Result<Option<String>, Error> {
         let operate = &self.parts.operate;
         let holds = || self.parts.leadership.holds();
         let regarding = operate.resource(sight).object_ref(&());
@@ -234,7 +239,8 @@ impl<O: Operate> Loop<O> {
         let troubles = self.parts.operate.troubles(sight, plan);
         self.parts.events.tell_all(&resource.object_ref(&()), &troubles).await;
         let Some(status) = self.parts.operate.status(sight, plan) else { return Ok(()) };
-        let mut whole = serde_json::to_value(resource).map_err(|error| Error::other("write its status", error))?;
+        let mut whole =
+            serde_json::to_value(resource).map_err(|error| Error::other("write its status", error))?;
         if whole.get("status") == Some(&status) || !self.parts.leadership.holds() {
             return Ok(());
         }

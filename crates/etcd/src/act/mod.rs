@@ -106,8 +106,8 @@ async fn mark(hand: &Hand<'_>, found: &Found, what: &Mark) -> Result<Outcome, Er
             }
             None => Ok(Outcome::Overtaken),
         },
-        Mark::Gate { pod } => match found.pods.get(pod) {
-            Some(pod) => hand.patch_status(pod, joined(hand)).await,
+        Mark::Turn { pod, .. } => match found.pods.get(pod) {
+            Some(pod) => hand.patch_status(pod, turned(hand, found, pod)).await,
             None => Ok(Outcome::Overtaken),
         },
         Mark::Route { pod } => match found.pods.get(pod) {
@@ -125,7 +125,17 @@ async fn mark(hand: &Hand<'_>, found: &Found, what: &Mark) -> Result<Outcome, Er
 fn how_to_start(found: &Found, pod: &Pod, to: &Start) -> Value {
     let Some(member) = member(&pod.metadata) else { return json!({}) };
     let annotations = start::annotations(&found.wanted, member.lineage, member.serial, to);
-    json!({ "metadata": { "annotations": annotations }, "spec": { "schedulingGates": null } })
+    json!({ "metadata": { "annotations": annotations } })
+}
+
+/// How to start, and the gate, in one write: a pod's annotations can be written together with its status.
+fn turned(hand: &Hand<'_>, found: &Found, pod: &Pod) -> Value {
+    let mut change = joined(hand);
+    if let Some(member) = member(&pod.metadata) {
+        let own = start::annotations(&found.wanted, member.lineage, member.serial, &Start::OwnData);
+        change["metadata"]["annotations"] = json!(own);
+    }
+    change
 }
 
 fn joined(hand: &Hand<'_>) -> Value {

@@ -85,9 +85,6 @@ fn spec(wanted: &Wanted, made: &Made, name: &str) -> Value {
             },
         }] } },
     });
-    if made.start == Start::Held {
-        spec["schedulingGates"] = json!([{ "name": labels::GATE_HELD }]);
-    }
     if !wanted.pull_secrets.is_empty() {
         let secrets: Vec<_> = wanted.pull_secrets.iter().map(|name| json!({ "name": name })).collect();
         spec["imagePullSecrets"] = json!(secrets);
@@ -119,7 +116,10 @@ fn container(wanted: &Wanted, made: &Made, name: &str) -> Value {
         let path = format!("metadata.annotations['{key}']");
         json!({ "name": variable, "valueFrom": { "fieldRef": { "fieldPath": path } } })
     };
-    let mut env = vec![from_annotation("INITIAL_CLUSTER", labels::INITIAL_CLUSTER)];
+    let mut env = vec![
+        from_annotation("DATA", labels::DATA),
+        from_annotation("INITIAL_CLUSTER", labels::INITIAL_CLUSTER),
+    ];
     if made.seed {
         env.push(from_annotation("INITIAL_CLUSTER_STATE", labels::INITIAL_CLUSTER_STATE));
     }
@@ -155,7 +155,7 @@ fn container(wanted: &Wanted, made: &Made, name: &str) -> Value {
             "periodSeconds": 1, "timeoutSeconds": 5, "failureThreshold": 3,
         },
         "volumeMounts": [
-            { "name": "data", "mountPath": DATA },
+            { "name": "data", "mountPath": DATA, "subPathExpr": "$(DATA)" },
             { "name": "peer-tls", "mountPath": PEER_TLS, "readOnly": true },
             { "name": "server-tls", "mountPath": SERVER_TLS, "readOnly": true },
         ],

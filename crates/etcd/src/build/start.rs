@@ -11,7 +11,14 @@ use crate::facts::Start;
 use crate::names::{Lineage, Serial, member_name, peer_url};
 use crate::wanted::Wanted;
 
-/// The annotations that have a pod start this way; none for one that waits.
+/// What a pod that waits would mount its data from. It cannot: a path that is absolute is refused by the kubelet before it
+/// creates the container, with this text in its complaint. Volumes are provided and mounted, and a sandbox is made, but etcd
+/// does not start. (A scheduling gate would hold all of that up, too.)
+const NOWHERE: &str = "/waiting until Evenkeel lets it start";
+/// What etcd's data is mounted from, within its volume.
+const SOMEWHERE: &str = "member";
+
+/// The annotations that have a pod start this way.
 pub fn annotations(
     wanted: &Wanted,
     lineage: Lineage,
@@ -23,8 +30,9 @@ pub fn annotations(
         let url = peer_url(&wanted.name, &wanted.namespace, &name);
         format!("{name}={url}")
     };
+    let mounted = if *start == Start::Held { NOWHERE } else { SOMEWHERE };
     let (list, state) = match start {
-        Start::Held => return BTreeMap::new(),
+        Start::Held => (String::new(), "existing"),
         Start::Found => (entry(serial), "new"),
         Start::OwnData => (entry(serial), "existing"),
         Start::Join(list) => {
@@ -34,16 +42,16 @@ pub fn annotations(
     BTreeMap::from([
         (labels::INITIAL_CLUSTER.to_owned(), list),
         (labels::INITIAL_CLUSTER_STATE.to_owned(), state.to_owned()),
+        (labels::DATA.to_owned(), mounted.to_owned()),
     ])
 }
 
 /// How a pod starts, from what is written on it. `serial_of` tells members by name.
 pub fn read(pod: &Pod, serial: Serial, serial_of: impl Fn(&str) -> Option<Serial>) -> Start {
-    let gates = pod.spec.as_ref().and_then(|spec| spec.scheduling_gates.as_ref());
-    if gates.is_some_and(|gates| gates.iter().any(|gate| gate.name == labels::GATE_HELD)) {
+    let written = |key: &str| pod.metadata.annotations.as_ref().and_then(|all| all.get(key)).cloned();
+    if written(labels::DATA).as_deref() != Some(SOMEWHERE) {
         return Start::Held;
     }
-    let written = |key: &str| pod.metadata.annotations.as_ref().and_then(|all| all.get(key)).cloned();
     if written(labels::INITIAL_CLUSTER_STATE).as_deref() == Some("new") {
         return Start::Found;
     }

@@ -13,11 +13,12 @@ pub(super) fn member(view: &View<'_>) -> Verdict {
     if !has_room(view) {
         return Verdict::Pass;
     }
-    // Learners started together wait for each other: the next one is added when the last one serves.
+    // Learners started together wait for each other: the next one is added when the last one serves. Whether the kubelet
+    // has seen its new flags does not matter yet: with a list that is out of date it is refused on an empty directory.
     let in_place = view.registered().all(|member| {
         member.data != Data::Gone
             && member.pod.is_some_and(|pod| !pod.deleting)
-            && (member.is_voter() || (member.is_settled() && member.serves()) || is_held_up(view, member))
+            && (member.is_voter() || member.serves() || is_held_up(view, member))
     });
     let (voters, healthy) = (view.voters().count(), view.voters().filter(|member| member.serves()).count());
     let turned = view.voters().all(Member::is_settled);
@@ -29,7 +30,7 @@ pub(super) fn member(view: &View<'_>) -> Verdict {
 }
 
 /// How long the next one waits for the last one to join.
-const HELD_UP_AFTER: Duration = Duration::from_secs(20);
+const HELD_UP_AFTER: Duration = Duration::from_secs(30);
 
 /// Before the seal, whether a member that never started has had its time: a node that cannot take its member does not
 /// hold the others up.

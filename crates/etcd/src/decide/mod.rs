@@ -44,6 +44,8 @@ pub(crate) enum Verdict {
     Wait(Wait),
     /// Nothing is safe to be done until this ends.
     Halt(Wait),
+    /// This is to be done now; later rules may create and mark beside it, and take no step.
+    Beside(Step),
     /// It is content.
     Pass,
 }
@@ -130,6 +132,7 @@ impl Engine for Etcd {
 struct Draft {
     want: Want,
     waits: Vec<Wait>,
+    beside: Option<Step>,
 }
 
 impl Draft {
@@ -146,7 +149,12 @@ impl Draft {
                 break;
             }
         }
-        // Routing disturbs nobody and waits for nobody.
+        if let Some(step) = self.beside.take() {
+            self.want.step = Some(step);
+        }
+        // What disturbs nobody waits for nobody.
+        begin::prepare(&view, &mut self.want);
+        self.want.mark.extend(join::gates(&view));
         self.want.mark.extend(route::clients(&view));
         objects::keep(&view, &mut self.want);
     }
@@ -166,12 +174,19 @@ impl Draft {
                 self.waits.push(wait);
                 false
             }
+            Verdict::Beside(step) => {
+                self.beside = Some(step);
+                false
+            }
             Verdict::Pass => false,
         }
     }
 
     fn finish(self, facts: &Facts) -> Plan<Etcd> {
-        let wake = self.waits.iter().fold(Wake::OnChange, |wake, wait| wake.or(wait.wake(facts)));
+        let sealed = facts.identity.present().is_some_and(|identity| identity.sealed);
+        // Whether clients are served is seen by asking only.
+        let asked = if sealed && !facts.served.is_present() { Wake::Soon } else { Wake::OnChange };
+        let wake = self.waits.iter().fold(asked, |wake, wait| wake.or(wait.wake(facts)));
         let Want { create, mark, apply, step } = self.want;
         Plan { create, mark, apply, step, status: Status { waits: self.waits }, wake }
     }

@@ -140,7 +140,9 @@ pub async fn ask(
 ) -> Answers {
     let mut wanted: Vec<_> = members.iter().map(|asked| &asked.endpoint).collect();
     wanted.extend(service);
-    connections.keep_only(&wanted);
+    if service.is_some() {
+        connections.keep_only(&wanted);
+    }
     let heard = join_all(members.iter().map(|asked| hear(connections, access, asked)));
     let served = async {
         match service {

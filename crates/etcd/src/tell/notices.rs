@@ -17,7 +17,7 @@ pub fn name(action: &Action<'_, Etcd>) -> &'static str {
         Action::Create(Create::Pod { .. }) => "create-pod",
         Action::Mark(Mark::Start { .. }) => "mark-start",
         Action::Mark(Mark::JoinedOn { .. }) => "mark-joined-on",
-        Action::Mark(Mark::Gate { .. }) => "mark-gate",
+        Action::Mark(Mark::Turn { .. }) => "mark-turned",
         Action::Mark(Mark::Route { .. }) => "mark-route",
         Action::Mark(Mark::Own { .. }) => "mark-own",
         Action::Apply(Apply::Object(_)) => "apply-object",
