@@ -82,10 +82,12 @@ async fn lead(
         lost.lost().await;
         stopper.cancel();
     });
-    let scopes = if namespaces.is_empty() {
+    // An empty variable of the environment is one empty name.
+    let named: Vec<_> = namespaces.iter().map(|name| name.trim()).filter(|name| !name.is_empty()).collect();
+    let scopes = if named.is_empty() {
         vec![Scope::All]
     } else {
-        namespaces.iter().cloned().map(Scope::Namespace).collect()
+        named.into_iter().map(|name| Scope::Namespace(name.to_owned())).collect()
     };
     let loops: Vec<_> = scopes.into_iter().map(|scope| etcd(world, scope, &leadership, stop.clone())).collect();
     world.health.reached(Stage::Running);
