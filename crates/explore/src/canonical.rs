@@ -126,6 +126,7 @@ fn walk(world: &mut World, visitor: &mut dyn Visitor) {
     for cluster in &mut world.clusters {
         visitor.epoch(&mut cluster.epoch);
         cluster.members = rebuilt(&cluster.members, visitor, |_, _| {});
+        cluster.in_log.iter_mut().for_each(|change| walk_change(change, visitor));
     }
     for effect in world.pending.iter_mut().chain(&mut world.late) {
         walk_effect(effect, visitor);
@@ -167,9 +168,13 @@ fn walk_disk(disk: &mut Disk, visitor: &mut dyn Visitor) {
     }
 }
 
-fn walk_intent(intent: &mut Intent, visitor: &mut dyn Visitor) {
-    let (Change::Add(serial) | Change::Promote(serial) | Change::Remove(serial)) = &mut intent.change;
+fn walk_change(change: &mut Change, visitor: &mut dyn Visitor) {
+    let (Change::Add(serial) | Change::Promote(serial) | Change::Remove(serial)) = change;
     visitor.serial(serial);
+}
+
+fn walk_intent(intent: &mut Intent, visitor: &mut dyn Visitor) {
+    walk_change(&mut intent.change, visitor);
     walk_set(&mut intent.voters, visitor);
 }
 

@@ -6,7 +6,7 @@ use evenkeel_etcd::facts::{Start, Storage};
 use evenkeel_etcd::names::Serial;
 
 use crate::Decider;
-use crate::effect::{self, Effect, Outcome};
+use crate::effect::{self, Effect, Etcds, Outcome};
 use crate::observe::{Sight, observe};
 use crate::world::{Disk, Violation, World, shown};
 
@@ -19,6 +19,10 @@ pub enum Event {
     DecideBlind(Sight),
     /// The operator's next write.
     Write(Effect),
+    /// The operator's next write is a call that etcd would refuse, had it noticed who is down.
+    WriteUnnoticed(Effect),
+    /// The operator's next write is a call that times out, for the quorum has just been lost; it is made when that is back.
+    WriteTimesOut(Effect),
     /// The operator crashes: what it had not yet written is forgotten.
     Crash,
     /// Another operator takes over while this one is frozen in mid-plan.
@@ -29,6 +33,8 @@ pub enum Event {
     Sees(Serial),
     /// A kubelet starts a pod's container.
     Starts(Serial),
+    /// A learner that knows less than its leader takes it to know gets another leader.
+    LeaderChanges(Serial),
     /// A pod on its way out is gone.
     Leaves(Serial),
     /// A node comes back.
@@ -98,6 +104,17 @@ impl Event {
         if let Some(effect) = world.late.first() {
             events.push(Self::LateWrite(effect.clone()));
         }
+        if let Some(effect @ Effect::Ask(intent)) = world.pending.first() {
+            let outcome = |etcd| effect::apply(&mut world.clone(), effect, etcd);
+            if outcome(Etcds::HasNoticed) != outcome(Etcds::HasNotNoticed) {
+                events.push(Self::WriteUnnoticed(effect.clone()));
+            }
+            if effect::takes_into_log(world, intent.change).is_some() {
+                events.push(Self::WriteTimesOut(effect.clone()));
+            }
+        }
+        let learners = world.pods.keys().filter(|serial| world.waits_for_another_leader(**serial).is_some());
+        events.extend(learners.map(|serial| Self::LeaderChanges(*serial)));
         if world.budget.crashes > 0 && !world.pending.is_empty() {
             events.push(Self::Crash);
             if world.late.is_empty() {
@@ -131,8 +148,20 @@ impl Event {
             }
             Self::Write(effect) => {
                 world.pending.remove(0);
-                if effect::apply(world, effect)? == Outcome::Refused {
+                if effect::apply(world, effect, Etcds::HasNoticed)? == Outcome::Refused {
                     world.pending.clear();
+                }
+            }
+            Self::WriteUnnoticed(effect) => {
+                world.pending.remove(0);
+                effect::apply(world, effect, Etcds::HasNotNoticed)?;
+            }
+            Self::WriteTimesOut(effect) => {
+                world.pending.clear();
+                if let Effect::Ask(intent) = effect
+                    && let Some(cluster) = effect::takes_into_log(world, intent.change)
+                {
+                    world.clusters[cluster].in_log = Some(intent.change);
                 }
             }
             Self::Crash => {
@@ -148,7 +177,7 @@ impl Event {
             Self::LateWrite(effect) => {
                 world.late.remove(0);
                 let before = quorums(world);
-                if effect::apply(world, effect)? == Outcome::Refused {
+                if effect::apply(world, effect, Etcds::HasNotNoticed)? == Outcome::Refused {
                     world.late.clear();
                 }
                 if before > quorums(world) {
@@ -164,6 +193,7 @@ impl Event {
                 }
             }
             Self::Starts(serial) => world.start_etcd(*serial)?,
+            Self::LeaderChanges(serial) => world.catch_up(*serial),
             Self::Leaves(serial) => world.remove_pod(*serial),
             Self::NodeUp(serial) => {
                 if let Some(pod) = world.pods.get_mut(serial) {
@@ -190,6 +220,7 @@ impl Event {
             }
             fault => go_wrong(fault, world),
         }
+        world.settle();
         world.check()
     }
 }
@@ -211,7 +242,7 @@ fn quorums(world: &World) -> usize {
 }
 
 /// A plan is judged by the world it was made for: carried out at once, it must not cost a quorum that was there. What dies
-/// between the decision and the call is not the plan's fault.
+/// between the decision and the call is not the plan's fault; that etcd may notice and refuse is not its merit.
 fn judge(world: &World) -> Result<(), Violation> {
     let sealed = world.identity.as_ref().is_some_and(|identity| identity.sealed);
     let Some(cluster) = world.true_cluster().filter(|cluster| sealed && world.has_quorum(*cluster)) else {
@@ -219,7 +250,7 @@ fn judge(world: &World) -> Result<(), Violation> {
     };
     let mut after = world.clone();
     for effect in &world.pending {
-        if effect::apply(&mut after, effect)? == Outcome::Refused {
+        if effect::apply(&mut after, effect, Etcds::HasNotNoticed)? == Outcome::Refused {
             break;
         }
         if !after.has_quorum(cluster) {
@@ -321,11 +352,24 @@ impl fmt::Display for Event {
             Self::DecideBlind(Sight::NoEtcd) => f.write_str("the operator decides while no etcd answers it"),
             Self::DecideBlind(_) => f.write_str("the operator decides while Kubernetes does not answer it"),
             Self::Write(effect) => write!(f, "the operator writes: {}", Shown(effect)),
+            Self::WriteUnnoticed(effect) => {
+                write!(f, "the operator writes, before etcd notices who is down: {}", Shown(effect))
+            }
+            Self::WriteTimesOut(effect) => {
+                write!(
+                    f,
+                    "the operator writes, is told of a timeout, but etcd keeps it in its log: {}",
+                    Shown(effect)
+                )
+            }
             Self::Crash => f.write_str("the operator crashes"),
             Self::Freeze => f.write_str("the operator freezes in mid-plan and another takes over"),
             Self::LateWrite(effect) => write!(f, "the frozen operator wakes and writes: {}", Shown(effect)),
             Self::Sees(serial) => write!(f, "the kubelet of {} sees its pod as it is now", shown(*serial)),
             Self::Starts(serial) => write!(f, "the kubelet starts the container of {}", shown(*serial)),
+            Self::LeaderChanges(serial) => {
+                write!(f, "{} gets another leader, which takes it for new", shown(*serial))
+            }
             Self::Leaves(serial) => write!(f, "the pod of {} is gone", shown(*serial)),
             Self::NodeUp(serial) => write!(f, "the node of {} comes back", shown(*serial)),
             Self::PodDeleted(serial) => write!(f, "somebody deletes the pod of {}", shown(*serial)),

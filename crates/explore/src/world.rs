@@ -4,11 +4,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use evenkeel_etcd::facts::{Start, Storage};
-use evenkeel_etcd::identity::{Identity, Uid};
+use evenkeel_etcd::identity::{Change, Identity, Uid};
 use evenkeel_etcd::names::{Epoch, Serial};
 use evenkeel_etcd::view::quorum;
 
-use crate::effect::Effect;
+use crate::effect::{self, Effect};
 
 /// Everything there is.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -83,6 +83,13 @@ pub enum Disk {
     },
 }
 
+impl Disk {
+    /// What a member writes as long as it runs.
+    fn written(cluster: usize, serial: Serial) -> Self {
+        Self::Data { cluster: u8::try_from(cluster).unwrap_or(u8::MAX), serial, stale: false }
+    }
+}
+
 /// A pod, and what its kubelet makes of it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Pod {
@@ -98,6 +105,8 @@ pub struct Pod {
     pub seen: Option<(Start, bool)>,
     /// Whether its etcd runs: it then is what its disk says.
     pub runs: bool,
+    /// Whether its etcd has found a quorum since it started. Until then it answers nobody, not even who it is.
+    pub speaks: bool,
     /// Whether it is on its way out.
     pub deleting: bool,
     /// Whether it has ended for good.
@@ -112,6 +121,27 @@ pub struct Pod {
     pub disk: Disk,
 }
 
+impl Pod {
+    /// As it is created: its kubelet has not seen it.
+    pub fn new(uid: Uid, epoch: Epoch, start: Start) -> Self {
+        Self {
+            uid,
+            epoch,
+            start,
+            gate: false,
+            seen: None,
+            runs: false,
+            speaks: false,
+            deleting: false,
+            finished: false,
+            routed: false,
+            down: false,
+            old: false,
+            disk: Disk::Empty,
+        }
+    }
+}
+
 /// An etcd cluster: the membership that a quorum has agreed on.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Cluster {
@@ -119,6 +149,9 @@ pub struct Cluster {
     pub epoch: Epoch,
     /// Its members.
     pub members: BTreeMap<Serial, Member>,
+    /// A change that a leader took into its log when it had just lost its quorum. Whoever asked was told of a timeout, and
+    /// yet it is made as soon as there is a quorum again.
+    pub in_log: Option<Change>,
 }
 
 /// A member as the quorum knows it.
@@ -197,6 +230,26 @@ impl World {
         }
     }
 
+    /// Whether any member of a cluster runs.
+    pub fn anyone_runs_in(&self, cluster: usize) -> bool {
+        self.clusters[cluster].members.keys().any(|serial| self.running_in(*serial) == Some(cluster))
+    }
+
+    /// Whom one asks about the membership, or for a change of it: a voter, for learners do not answer that. Any may be the
+    /// one; the last is the least kind, being the latest founder.
+    pub fn spokesman(&self) -> Option<(Serial, usize)> {
+        let voters = self.pods.keys().rev().filter(|serial| self.serves(**serial)).filter_map(|serial| {
+            let cluster = self.running_in(*serial)?;
+            Some((*serial, cluster)).filter(|_| self.is_voter(cluster, *serial))
+        });
+        voters.into_iter().next()
+    }
+
+    /// Whether a member of a cluster has a vote.
+    pub fn is_voter(&self, cluster: usize, serial: Serial) -> bool {
+        self.clusters[cluster].members.get(&serial).is_some_and(|member| !member.learner)
+    }
+
     /// The voters of a cluster that run.
     pub fn alive_voters(&self, cluster: usize) -> usize {
         let members = self.clusters[cluster].members.iter().filter(|(_, member)| !member.learner);
@@ -238,17 +291,20 @@ impl World {
     }
 
     fn start_on_data(&mut self, serial: Serial, cluster: u8, stale: bool) -> Result<(), Violation> {
-        let Some(member) = self.clusters[usize::from(cluster)].members.get(&serial).copied() else {
-            // It finds that it was removed, and exits.
-            return Ok(());
-        };
-        if stale && !member.learner {
-            return Err(Violation(format!(
-                "{} starts as a voter on a volume other than the one it joined on: what it acknowledged since is lost",
-                shown(serial)
-            )));
+        let index = usize::from(cluster);
+        match self.clusters[index].members.get(&serial).copied() {
+            // Whoever is up tells it that it was removed, and it exits; alone it waits to be told.
+            None if self.anyone_runs_in(index) => {}
+            Some(member) if stale && !member.learner => {
+                return Err(Violation(format!(
+                    "{} starts as a voter on a volume other than the one it joined on: what it acknowledged since is lost",
+                    shown(serial)
+                )));
+            }
+            // The leader takes it to know more than it does: it panics, and panics again.
+            Some(member) if stale && member.started && self.has_quorum(index) => {}
+            _ => self.set_runs(serial, true),
         }
-        self.set_runs(serial);
         Ok(())
     }
 
@@ -274,14 +330,13 @@ impl World {
                 )));
             }
             None => {
-                self.clusters.push(Cluster { epoch, members: BTreeMap::new() });
+                self.clusters.push(Cluster { epoch, members: BTreeMap::new(), in_log: None });
                 self.clusters.len() - 1
             }
         };
-        self.clusters[index].members = members;
-        let cluster = u8::try_from(index).unwrap_or(u8::MAX);
-        self.set_disk(serial, Disk::Data { cluster, serial, stale: false });
-        self.set_runs(serial);
+        self.clusters[index] = Cluster { epoch, members, in_log: None };
+        self.set_disk(serial, Disk::written(index, serial));
+        self.set_runs(serial, true);
         Ok(())
     }
 
@@ -294,12 +349,10 @@ impl World {
     }
 
     fn join(&mut self, serial: Serial, epoch: Epoch, list: &BTreeSet<Serial>) -> Result<(), Violation> {
-        // It asks the members in its list; without a quorum that answers it waits.
-        let Some(index) = (0..self.clusters.len())
-            .find(|index| self.clusters[*index].epoch == epoch && self.has_quorum(*index))
-        else {
-            return Ok(());
-        };
+        // It asks those in its list who they are, and any of them answers, quorum or not.
+        let of_epoch = |index: &usize| self.clusters[*index].epoch == epoch;
+        let mut indices = (0..self.clusters.len()).filter(of_epoch);
+        let Some(index) = indices.find(|index| self.anyone_runs_in(*index)) else { return Ok(()) };
         let members = &self.clusters[index].members;
         let true_list: BTreeSet<Serial> = members.keys().copied().collect();
         let Some(member) = members.get(&serial).copied() else { return Ok(()) };
@@ -313,22 +366,69 @@ impl World {
                 shown(serial)
             )));
         }
-        if member.started {
-            // A learner that forgets panics, and panics again.
+        if member.started && self.has_quorum(index) {
+            // A learner that forgets panics, and panics again, until there is another leader.
             return Ok(());
         }
-        if let Some(member) = self.clusters[index].members.get_mut(&serial) {
-            member.started = true;
-        }
-        let cluster = u8::try_from(index).unwrap_or(u8::MAX);
-        self.set_disk(serial, Disk::Data { cluster, serial, stale: false });
-        self.set_runs(serial);
+        self.set_disk(serial, Disk::written(index, serial));
+        self.set_runs(serial, true);
         Ok(())
     }
 
-    fn set_runs(&mut self, serial: Serial) {
+    /// The cluster of a learner that crashes only because its leader takes it to know more than it does.
+    pub fn waits_for_another_leader(&self, serial: Serial) -> Option<usize> {
+        let pod =
+            self.pods.get(&serial).filter(|pod| !pod.runs && !pod.down && !pod.finished && !pod.deleting)?;
+        let index = (0..self.clusters.len())
+            .find(|index| self.clusters[*index].epoch == pod.epoch && self.has_quorum(*index))?;
+        let members = &self.clusters[index].members;
+        members.get(&serial).filter(|member| member.learner && member.started)?;
+        let (start, _) = pod.seen.as_ref()?;
+        let forgot = match self.disk(serial)? {
+            Disk::Empty => matches!(start, Start::Join(list) if list.iter().eq(members.keys())),
+            Disk::Data { stale, .. } => stale,
+        };
+        forgot.then_some(index)
+    }
+
+    /// It has another leader, which takes it for new.
+    pub fn catch_up(&mut self, serial: Serial) {
+        if let Some(index) = self.waits_for_another_leader(serial) {
+            self.set_disk(serial, Disk::written(index, serial));
+            self.set_runs(serial, true);
+        }
+    }
+
+    /// What follows at once: a quorum makes what is in its log, members that find one speak, are known by name and catch
+    /// up, and those that were removed are told by whoever is up, and exit.
+    pub fn settle(&mut self) {
+        for index in 0..self.clusters.len() {
+            if self.clusters[index].in_log.is_some() && self.has_quorum(index) {
+                let change = self.clusters[index].in_log.take();
+                change.into_iter().for_each(|change| effect::make(self, index, change));
+            }
+            let (told, quorum) = (self.anyone_runs_in(index), self.has_quorum(index));
+            let here: Vec<Serial> =
+                self.pods.keys().copied().filter(|serial| self.running_in(*serial) == Some(index)).collect();
+            for serial in here {
+                match self.clusters[index].members.get_mut(&serial) {
+                    None if told => self.set_runs(serial, false),
+                    Some(member) if quorum => {
+                        member.started = true;
+                        self.set_disk(serial, Disk::written(index, serial));
+                        self.pods.get_mut(&serial).into_iter().for_each(|pod| pod.speaks = true);
+                    }
+                    _ => {}
+                }
+            }
+        }
+        self.pods.values_mut().for_each(|pod| pod.speaks &= pod.runs);
+    }
+
+    /// A pod's etcd comes up, or ends.
+    pub fn set_runs(&mut self, serial: Serial, runs: bool) {
         if let Some(pod) = self.pods.get_mut(&serial) {
-            pod.runs = true;
+            pod.runs = runs;
         }
     }
 
