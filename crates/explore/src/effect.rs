@@ -171,6 +171,14 @@ fn is_taken(world: &World, cluster: usize, change: Change, etcd: Etcds) -> bool 
     }
 }
 
+/// Whether a call is taken only by an etcd that has not noticed who is down.
+pub fn depends_on_notice(world: &World, change: Change) -> bool {
+    let taken = |cluster, etcd| is_taken(world, cluster, change, etcd);
+    world.spokesman().is_some_and(|(_, cluster)| {
+        taken(cluster, Etcds::HasNotNoticed) && !taken(cluster, Etcds::HasNoticed)
+    })
+}
+
 /// The membership after a change that a quorum agreed on.
 pub(crate) fn make(world: &mut World, cluster: usize, change: Change) {
     let members = &mut world.clusters[cluster].members;

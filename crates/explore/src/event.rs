@@ -8,15 +8,15 @@ use evenkeel_etcd::names::Serial;
 use crate::Decider;
 use crate::effect::{self, Effect, Etcds, Outcome};
 use crate::observe::{Sight, observe};
-use crate::world::{Disk, Violation, World, shown};
+use crate::world::{Disk, Starting, Violation, World, shown};
 
 /// One thing that happens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// The operator looks and decides.
-    Decide,
-    /// The operator looks while something is hidden from it, and decides.
-    DecideBlind(Sight),
+    /// The operator looks, and decides on these writes.
+    Decide(Vec<Effect>),
+    /// The operator looks while something is hidden from it, and decides on these writes.
+    DecideBlind(Sight, Vec<Effect>),
     /// The operator's next write.
     Write(Effect),
     /// The operator's next write is a call that etcd would refuse, had it noticed who is down.
@@ -69,7 +69,7 @@ impl Event {
     /// Everything that can happen next.
     pub fn all(world: &World, decider: &dyn Decider) -> Vec<Self> {
         let mut events = Self::by_itself(world, decider);
-        events.extend(Self::wrong(world));
+        events.extend(Self::wrong(world, decider));
         events
     }
 
@@ -82,31 +82,34 @@ impl Event {
             } else if pod.deleting {
                 events.push(Self::Leaves(*serial));
             } else if !pod.finished && pod.start != Start::Held {
-                if pod.seen.as_ref() != Some(&(pod.start.clone(), pod.gate)) {
+                if pod.seen.as_ref().is_none_or(|(start, gate)| (start, *gate) != (&pod.start, pod.gate)) {
                     events.push(Self::Sees(*serial));
                 }
-                if !pod.runs && pod.seen.is_some() && start_would_change(world, *serial) {
+                if !pod.runs && world.starting(*serial) != Ok(Starting::Ends) {
                     events.push(Self::Starts(*serial));
                 }
             }
         }
         match world.pending.first() {
             Some(effect) => events.push(Self::Write(effect.clone())),
-            None if !decide(world, decider, Sight::Clear).is_empty() => events.push(Self::Decide),
-            None => {}
+            None => {
+                let decided = decide(world, decider, Sight::Clear);
+                if !decided.is_empty() {
+                    events.push(Self::Decide(decided));
+                }
+            }
         }
         events
     }
 
     /// What may go wrong.
-    fn wrong(world: &World) -> Vec<Self> {
+    pub(crate) fn wrong(world: &World, decider: &dyn Decider) -> Vec<Self> {
         let mut events = Vec::new();
         if let Some(effect) = world.late.first() {
             events.push(Self::LateWrite(effect.clone()));
         }
         if let Some(effect @ Effect::Ask(intent)) = world.pending.first() {
-            let outcome = |etcd| effect::apply(&mut world.clone(), effect, etcd);
-            if outcome(Etcds::HasNoticed) != outcome(Etcds::HasNotNoticed) {
+            if effect::depends_on_notice(world, intent.change) {
                 events.push(Self::WriteUnnoticed(effect.clone()));
             }
             if effect::takes_into_log(world, intent.change).is_some() {
@@ -129,7 +132,7 @@ impl Event {
             events.push(Self::TimePasses);
         }
         if world.budget.faults > 0 {
-            faults(world, &mut events);
+            faults(world, decider, &mut events);
         }
         events
     }
@@ -137,13 +140,13 @@ impl Event {
     /// Lets it happen.
     pub fn happen(&self, world: &mut World, decider: &dyn Decider) -> Result<(), Violation> {
         match self {
-            Self::Decide => {
-                world.pending = decide(world, decider, Sight::Clear);
+            Self::Decide(decided) => {
+                world.pending.clone_from(decided);
                 judge(world)?;
             }
-            Self::DecideBlind(sight) => {
+            Self::DecideBlind(_, decided) => {
                 world.budget.faults -= 1;
-                world.pending = decide(world, decider, *sight);
+                world.pending.clone_from(decided);
                 judge(world)?;
             }
             Self::Write(effect) => {
@@ -265,15 +268,10 @@ pub fn decide(world: &World, decider: &dyn Decider, sight: Sight) -> Vec<Effect>
     effect::effects(&decider.decide(&observe(world, sight)))
 }
 
-/// Whether starting a pod's container does anything at all: a refused start is repeated for ever, to no effect.
-pub(crate) fn start_would_change(world: &World, serial: Serial) -> bool {
-    let mut next = world.clone();
-    next.start_etcd(serial).is_err() || next != *world
-}
-
-fn faults(world: &World, events: &mut Vec<Event>) {
+fn faults(world: &World, decider: &dyn Decider, events: &mut Vec<Event>) {
     if world.pending.is_empty() && world.identity.is_some() {
-        events.extend([Event::DecideBlind(Sight::NoEtcd), Event::DecideBlind(Sight::NoObjects)]);
+        let blind = |sight| Event::DecideBlind(sight, decide(world, decider, sight));
+        events.extend([Sight::NoEtcd, Sight::NoObjects].map(blind));
     }
     for (serial, pod) in &world.pods {
         events.push(Event::PodDeleted(*serial));
@@ -348,9 +346,11 @@ fn go_wrong(fault: &Event, world: &mut World) {
 impl fmt::Display for Event {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Decide => f.write_str("the operator looks and decides"),
-            Self::DecideBlind(Sight::NoEtcd) => f.write_str("the operator decides while no etcd answers it"),
-            Self::DecideBlind(_) => f.write_str("the operator decides while Kubernetes does not answer it"),
+            Self::Decide(_) => f.write_str("the operator looks and decides"),
+            Self::DecideBlind(Sight::NoEtcd, _) => {
+                f.write_str("the operator decides while no etcd answers it")
+            }
+            Self::DecideBlind(..) => f.write_str("the operator decides while Kubernetes does not answer it"),
             Self::Write(effect) => write!(f, "the operator writes: {}", Shown(effect)),
             Self::WriteUnnoticed(effect) => {
                 write!(f, "the operator writes, before etcd notices who is down: {}", Shown(effect))

@@ -8,8 +8,7 @@ use evenkeel_etcd::facts::{self, Facts, Membership, Registered, Voice};
 use evenkeel_etcd::identity::{ClusterId, MemberId, Uid};
 use evenkeel_etcd::names::{Lineage, Serial};
 
-use crate::event::start_would_change;
-use crate::world::World;
+use crate::world::{Starting, World};
 
 /// Now, in a world where things are new or old.
 pub const NOW: Time = Time(1_000_000);
@@ -78,7 +77,7 @@ pub fn observe(world: &World, sight: Sight) -> Facts {
 fn crashes(world: &World, serial: Serial) -> bool {
     let Some(pod) = world.pods.get(&serial) else { return false };
     let tries = !pod.runs && !pod.down && !pod.deleting && !pod.finished && pod.seen.is_some();
-    tries && world.disk(serial).is_some() && !start_would_change(world, serial)
+    tries && world.disk(serial).is_some() && world.starting(serial) == Ok(Starting::Ends)
 }
 
 fn membership(world: &World) -> Seen<Membership> {

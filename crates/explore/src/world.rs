@@ -163,6 +163,19 @@ pub struct Member {
     pub started: bool,
 }
 
+/// What comes of starting a container.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Starting {
+    /// etcd ends as soon as it is started, or does not even start.
+    Ends,
+    /// It runs on what is in its directory.
+    OnItsData,
+    /// It is a new cluster of itself.
+    Founds(Epoch),
+    /// It joins this cluster.
+    Joins(usize),
+}
+
 /// A rule of the design that was broken, in words.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation(pub String);
@@ -277,38 +290,59 @@ impl World {
 
     /// A container of a pod starts, and etcd in it does what etcd does with these flags on this directory.
     pub fn start_etcd(&mut self, serial: Serial) -> Result<(), Violation> {
-        let Some(pod) = self.pods.get(&serial) else { return Ok(()) };
-        let (Some((start, _)), Some(disk)) = (pod.seen.clone(), self.disk(serial)) else { return Ok(()) };
-        let epoch = pod.epoch;
-        match (disk, start) {
-            (_, Start::Held) => Ok(()),
-            (Disk::Data { cluster, stale, .. }, _) => self.start_on_data(serial, cluster, stale),
-            (Disk::Empty, Start::Found) => self.found(serial, epoch),
-            (Disk::Empty, Start::Join(list)) => self.join(serial, epoch, &list),
-            // With itself alone in the list, and `existing`, etcd refuses an empty directory.
-            (Disk::Empty, Start::OwnData) => Ok(()),
-        }
-    }
-
-    fn start_on_data(&mut self, serial: Serial, cluster: u8, stale: bool) -> Result<(), Violation> {
-        let index = usize::from(cluster);
-        match self.clusters[index].members.get(&serial).copied() {
-            // Whoever is up tells it that it was removed, and it exits; alone it waits to be told.
-            None if self.anyone_runs_in(index) => {}
-            Some(member) if stale && !member.learner => {
-                return Err(Violation(format!(
-                    "{} starts as a voter on a volume other than the one it joined on: what it acknowledged since is lost",
-                    shown(serial)
-                )));
+        match self.starting(serial)? {
+            Starting::Ends => return Ok(()),
+            Starting::OnItsData => {}
+            Starting::Founds(epoch) => {
+                let members = BTreeMap::from([(serial, Member { learner: false, started: true })]);
+                let founded = Cluster { epoch, members, in_log: None };
+                let index = self.clusters.iter().position(|cluster| cluster.epoch == epoch);
+                let index = index.unwrap_or_else(|| {
+                    self.clusters.push(founded.clone());
+                    self.clusters.len() - 1
+                });
+                self.clusters[index] = founded;
+                self.set_disk(serial, Disk::written(index, serial));
             }
-            // The leader takes it to know more than it does: it panics, and panics again.
-            Some(member) if stale && member.started && self.has_quorum(index) => {}
-            _ => self.set_runs(serial, true),
+            Starting::Joins(index) => self.set_disk(serial, Disk::written(index, serial)),
         }
+        self.set_runs(serial, true);
         Ok(())
     }
 
-    fn found(&mut self, serial: Serial, epoch: Epoch) -> Result<(), Violation> {
+    /// What comes of starting a pod's container now.
+    pub fn starting(&self, serial: Serial) -> Result<Starting, Violation> {
+        let Some(pod) = self.pods.get(&serial) else { return Ok(Starting::Ends) };
+        let (Some((start, _)), Some(disk)) = (&pod.seen, self.disk(serial)) else {
+            return Ok(Starting::Ends);
+        };
+        match (disk, start) {
+            (_, Start::Held) => Ok(Starting::Ends),
+            (Disk::Data { cluster, stale, .. }, _) => {
+                self.starting_on_data(serial, usize::from(cluster), stale)
+            }
+            (Disk::Empty, Start::Found) => self.founding(serial, pod.epoch),
+            (Disk::Empty, Start::Join(list)) => self.joining(serial, pod.epoch, list),
+            // With itself alone in the list, and `existing`, etcd refuses an empty directory.
+            (Disk::Empty, Start::OwnData) => Ok(Starting::Ends),
+        }
+    }
+
+    fn starting_on_data(&self, serial: Serial, index: usize, stale: bool) -> Result<Starting, Violation> {
+        match self.clusters[index].members.get(&serial).copied() {
+            // Whoever is up tells it that it was removed, and it exits; alone it waits to be told.
+            None if self.anyone_runs_in(index) => Ok(Starting::Ends),
+            Some(member) if stale && !member.learner => Err(Violation(format!(
+                "{} starts as a voter on a volume other than the one it joined on: what it acknowledged since is lost",
+                shown(serial)
+            ))),
+            // The leader takes it to know more than it does: it panics, and panics again.
+            Some(member) if stale && member.started && self.has_quorum(index) => Ok(Starting::Ends),
+            _ => Ok(Starting::OnItsData),
+        }
+    }
+
+    fn founding(&self, serial: Serial, epoch: Epoch) -> Result<Starting, Violation> {
         // An epoch that was given up was never sealed: its seed may still be on its way up, and on its way out.
         let allowed = self.identity.as_ref().is_some_and(|identity| {
             epoch < identity.epoch || (identity.epoch == epoch && identity.seed == serial && !identity.sealed)
@@ -319,25 +353,14 @@ impl World {
                 shown(serial)
             )));
         }
-        let members = BTreeMap::from([(serial, Member { learner: false, started: true })]);
-        let index = match self.clusters.iter().position(|cluster| cluster.epoch == epoch) {
+        match self.clusters.iter().position(|cluster| cluster.epoch == epoch) {
             // Founded again, under the same IDs: of no consequence as long as nobody else was ever in it.
-            Some(index) if self.is_alone_in(index, serial) => index,
-            Some(_) => {
-                return Err(Violation(format!(
-                    "{} starts as a new cluster for the second time in one epoch: both have one cluster ID",
-                    shown(serial)
-                )));
-            }
-            None => {
-                self.clusters.push(Cluster { epoch, members: BTreeMap::new(), in_log: None });
-                self.clusters.len() - 1
-            }
-        };
-        self.clusters[index] = Cluster { epoch, members, in_log: None };
-        self.set_disk(serial, Disk::written(index, serial));
-        self.set_runs(serial, true);
-        Ok(())
+            Some(index) if !self.is_alone_in(index, serial) => Err(Violation(format!(
+                "{} starts as a new cluster for the second time in one epoch: both have one cluster ID",
+                shown(serial)
+            ))),
+            _ => Ok(Starting::Founds(epoch)),
+        }
     }
 
     /// Whether no disk but this member's holds anything of a cluster.
@@ -348,17 +371,17 @@ impl World {
         })
     }
 
-    fn join(&mut self, serial: Serial, epoch: Epoch, list: &BTreeSet<Serial>) -> Result<(), Violation> {
+    fn joining(&self, serial: Serial, epoch: Epoch, list: &BTreeSet<Serial>) -> Result<Starting, Violation> {
         // It asks those in its list who they are, and any of them answers, quorum or not.
-        let of_epoch = |index: &usize| self.clusters[*index].epoch == epoch;
-        let mut indices = (0..self.clusters.len()).filter(of_epoch);
-        let Some(index) = indices.find(|index| self.anyone_runs_in(*index)) else { return Ok(()) };
+        let mut of_epoch = (0..self.clusters.len()).filter(|index| self.clusters[*index].epoch == epoch);
+        let Some(index) = of_epoch.find(|index| self.anyone_runs_in(*index)) else {
+            return Ok(Starting::Ends);
+        };
         let members = &self.clusters[index].members;
-        let true_list: BTreeSet<Serial> = members.keys().copied().collect();
-        let Some(member) = members.get(&serial).copied() else { return Ok(()) };
-        if *list != true_list {
+        let Some(member) = members.get(&serial).copied() else { return Ok(Starting::Ends) };
+        if !list.iter().eq(members.keys()) {
             // "member count is unequal": refused for as long as the list is old.
-            return Ok(());
+            return Ok(Starting::Ends);
         }
         if member.started && !member.learner {
             return Err(Violation(format!(
@@ -368,11 +391,9 @@ impl World {
         }
         if member.started && self.has_quorum(index) {
             // A learner that forgets panics, and panics again, until there is another leader.
-            return Ok(());
+            return Ok(Starting::Ends);
         }
-        self.set_disk(serial, Disk::written(index, serial));
-        self.set_runs(serial, true);
-        Ok(())
+        Ok(Starting::Joins(index))
     }
 
     /// The cluster of a learner that crashes only because its leader takes it to know more than it does.

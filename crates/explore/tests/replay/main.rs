@@ -14,14 +14,15 @@ use evenkeel_lab::parts::etcd::Version;
 
 use crate::imagined::Imagined;
 use crate::real::Real;
-use crate::stage::{Act, Comes};
+use crate::stage::{Act, Then};
 
 const A: Serial = Serial(0);
 const B: Serial = Serial(1);
 const C: Serial = Serial(2);
 const D: Serial = Serial(3);
 
-type Scene = (Act, Comes);
+type Scene = (Act, Then);
+type Story = fn() -> Result<()>;
 
 fn founds(serial: Serial) -> Act {
     Act::Starts(serial, Start::Found)
@@ -48,18 +49,18 @@ fn removes(serial: Serial) -> Act {
 }
 
 fn dies(serial: Serial) -> Scene {
-    (Act::Dies(serial), Comes::ToPass)
+    (Act::Dies(serial), Then::Whatever)
 }
 
 /// A seed, and whoever follows as a voter.
 fn voters<const N: usize>(others: [Serial; N]) -> Vec<Scene> {
-    let mut scenes = vec![(founds(A), Comes::ToServe)];
+    let mut scenes = vec![(founds(A), Then::Serves)];
     let mut list = vec![A];
     for serial in others {
         list.push(serial);
         let join = Act::Starts(serial, Start::Join(list.iter().copied().collect()));
-        scenes.extend([(adds(serial), Comes::ToBeDone), (join, Comes::ToServe)]);
-        scenes.push((promotes(serial), Comes::ToBeDone));
+        scenes.extend([(adds(serial), Then::Done), (join, Then::Serves)]);
+        scenes.push((promotes(serial), Then::Done));
     }
     scenes
 }
@@ -67,13 +68,13 @@ fn voters<const N: usize>(others: [Serial; N]) -> Vec<Scene> {
 /// Three voters, the quick way: nobody is added right after a promotion, which takes 5 s. 3.5 takes one learner at a time.
 fn three_voters() -> Vec<Scene> {
     vec![
-        (founds(A), Comes::ToServe),
-        (adds(B), Comes::ToBeDone),
-        (joins(B, [A, B]), Comes::ToServe),
-        (adds(C), Comes::ToBeDone),
-        (joins(C, [A, B, C]), Comes::ToServe),
-        (promotes(B), Comes::ToBeDone),
-        (promotes(C), Comes::ToBeDone),
+        (founds(A), Then::Serves),
+        (adds(B), Then::Done),
+        (joins(B, [A, B]), Then::Serves),
+        (adds(C), Then::Done),
+        (joins(C, [A, B, C]), Then::Serves),
+        (promotes(B), Then::Done),
+        (promotes(C), Then::Done),
     ]
 }
 
@@ -93,14 +94,14 @@ fn versions() -> Result<Vec<Version>> {
 fn play(max_learners: u8, scenes: &[Scene]) -> Result<()> {
     let mut world = Imagined::new(max_learners);
     let mut looks = Vec::new();
-    for (act, comes) in scenes {
+    for (act, then) in scenes {
         let look = world.play(act)?;
-        ensure!(act.came(*comes, &look), "in the world {act:?} does not come {comes:?}: {look:?}");
+        ensure!(act.came(*then, &look), "in the world {act:?} is not {then:?} then: {look:?}");
         looks.push(look);
     }
     on_each_version(max_learners, |real| {
-        for ((act, comes), look) in scenes.iter().zip(&looks) {
-            real.play(act, *comes, look)?;
+        for ((act, then), look) in scenes.iter().zip(&looks) {
+            real.play(act, *then, look)?;
         }
         Ok(())
     })
@@ -123,10 +124,10 @@ fn on_each_version(max_learners: u8, story: impl Fn(&mut Real) -> Result<()> + S
 
 /// Plays stories side by side: most of their time is spent waiting.
 macro_rules! together {
-    ($($story:ident),*) => { play_together(&[$((stringify!($story), $story as fn() -> Result<()>)),*]) };
+    ($($story:ident),*) => { play_together(&[$((stringify!($story), $story as Story)),*]) };
 }
 
-fn play_together(stories: &[(&str, fn() -> Result<()>)]) -> Result<()> {
+fn play_together(stories: &[(&str, Story)]) -> Result<()> {
     std::thread::scope(|scope| {
         let players: Vec<_> = stories.iter().map(|(name, story)| (name, scope.spawn(story))).collect();
         let ends = players.into_iter().map(|(name, player)| {
@@ -199,23 +200,20 @@ fn etcd_and_the_world_agree_on_starting() -> Result<()> {
 }
 
 fn a_seed_founds_alone_and_founded_again_has_the_same_ids() -> Result<()> {
-    play(
-        1,
-        &[(founds(A), Comes::ToServe), dies(A), (Act::Wiped(A), Comes::ToPass), (founds(A), Comes::ToServe)],
-    )
+    play(1, &[(founds(A), Then::Serves), dies(A), (Act::Wiped(A), Then::Whatever), (founds(A), Then::Serves)])
 }
 
 fn flags_do_not_matter_to_a_member_with_data() -> Result<()> {
     play(
         1,
         &[
-            (founds(A), Comes::ToServe),
+            (founds(A), Then::Serves),
             dies(A),
-            (restarts(A), Comes::ToServe),
+            (restarts(A), Then::Serves),
             dies(A),
-            (joins(A, [A, B, C]), Comes::ToServe),
+            (joins(A, [A, B, C]), Then::Serves),
             dies(A),
-            (founds(A), Comes::ToServe),
+            (founds(A), Then::Serves),
         ],
     )
 }
@@ -224,16 +222,16 @@ fn with_itself_alone_in_the_list_a_member_refuses_an_empty_directory() -> Result
     play(
         1,
         &[
-            (restarts(A), Comes::ToNothing),
-            (founds(A), Comes::ToServe),
-            (adds(B), Comes::ToBeDone),
-            (restarts(B), Comes::ToNothing),
-            (joins(B, [A, B]), Comes::ToServe),
+            (restarts(A), Then::Silent),
+            (founds(A), Then::Serves),
+            (adds(B), Then::Done),
+            (restarts(B), Then::Silent),
+            (joins(B, [A, B]), Then::Serves),
             dies(B),
-            (restarts(B), Comes::ToServe),
+            (restarts(B), Then::Serves),
             dies(B),
-            (Act::Wiped(B), Comes::ToPass),
-            (restarts(B), Comes::ToNothing),
+            (Act::Wiped(B), Then::Whatever),
+            (restarts(B), Then::Silent),
         ],
     )
 }
@@ -242,16 +240,16 @@ fn a_learner_joins_with_a_true_list_and_with_no_other() -> Result<()> {
     play(
         1,
         &[
-            (founds(A), Comes::ToServe),
-            (joins(B, [A, B]), Comes::ToNothing),
-            (adds(B), Comes::ToBeDone),
-            (joins(B, [A, B, C]), Comes::ToNothing),
-            (joins(B, [A, C]), Comes::ToNothing),
-            (joins(B, [A, B]), Comes::ToServe),
-            (promotes(B), Comes::ToBeDone),
-            (adds(C), Comes::ToBeDone),
-            (joins(C, [A, C]), Comes::ToNothing),
-            (joins(C, [A, B, C]), Comes::ToServe),
+            (founds(A), Then::Serves),
+            (joins(B, [A, B]), Then::Silent),
+            (adds(B), Then::Done),
+            (joins(B, [A, B, C]), Then::Silent),
+            (joins(B, [A, C]), Then::Silent),
+            (joins(B, [A, B]), Then::Serves),
+            (promotes(B), Then::Done),
+            (adds(C), Then::Done),
+            (joins(C, [A, C]), Then::Silent),
+            (joins(C, [A, B, C]), Then::Serves),
         ],
     )
 }
@@ -259,11 +257,11 @@ fn a_learner_joins_with_a_true_list_and_with_no_other() -> Result<()> {
 fn a_removed_member_exits_and_never_comes_back() -> Result<()> {
     let mut scenes = voters([B]);
     scenes.extend([
-        (removes(B), Comes::ToBeDone),
-        (restarts(B), Comes::ToNothing),
-        (joins(B, [A, B]), Comes::ToNothing),
-        (Act::Wiped(B), Comes::ToPass),
-        (joins(B, [A, B]), Comes::ToNothing),
+        (removes(B), Then::Done),
+        (restarts(B), Then::Silent),
+        (joins(B, [A, B]), Then::Silent),
+        (Act::Wiped(B), Then::Whatever),
+        (joins(B, [A, B]), Then::Silent),
     ]);
     play(1, &scenes)
 }
@@ -272,12 +270,12 @@ fn a_member_that_was_down_when_it_was_removed_finds_out() -> Result<()> {
     let mut scenes = three_voters();
     scenes.extend([
         dies(C),
-        (removes(C), Comes::ToBeDone),
-        (restarts(C), Comes::ToNothing),
+        (removes(C), Then::Done),
+        (restarts(C), Then::Silent),
         dies(A),
         dies(B),
-        (restarts(C), Comes::ToNothing),
-        (restarts(A), Comes::ToNothing),
+        (restarts(C), Then::Silent),
+        (restarts(A), Then::Silent),
     ]);
     play(2, &scenes)
 }
@@ -286,61 +284,47 @@ fn without_a_quorum_nothing_is_read_or_changed_but_members_that_were_up_still_sp
     let mut scenes = voters([B]);
     scenes.extend([
         dies(B),
-        (adds(C), Comes::ToBeRefused),
-        (removes(B), Comes::ToBeRefused),
-        (restarts(B), Comes::ToServe),
-        (adds(C), Comes::ToBeDone),
+        (adds(C), Then::Refused),
+        (removes(B), Then::Refused),
+        (restarts(B), Then::Serves),
+        (adds(C), Then::Done),
         dies(B),
-        (promotes(C), Comes::ToBeRefused),
-        (removes(C), Comes::ToBeRefused),
+        (promotes(C), Then::Refused),
+        (removes(C), Then::Refused),
     ]);
     play(1, &scenes)
 }
 
 fn a_call_that_timed_out_as_the_quorum_was_lost_is_made_when_that_is_back() -> Result<()> {
     let mut scenes = voters([B]);
-    scenes.extend([
-        (Act::AsksAsItDies(B, Change::Remove(B)), Comes::ToBeRefused),
-        (restarts(B), Comes::ToNothing),
-    ]);
+    scenes.extend([(Act::AsksAsItDies(B, Change::Remove(B)), Then::Refused), (restarts(B), Then::Silent)]);
     play(1, &scenes)
 }
 
 fn a_removal_that_costs_the_quorum_is_made_by_a_leader_that_has_not_noticed() -> Result<()> {
     let mut scenes = three_voters();
-    scenes.extend([
-        (Act::AsksAsItFreezes(C, Change::Remove(B)), Comes::ToBeDone),
-        (restarts(C), Comes::ToServe),
-    ]);
+    scenes.extend([(Act::AsksAsItFreezes(C, Change::Remove(B)), Then::Done), (restarts(C), Then::Serves)]);
     play(2, &scenes)
 }
 
 fn a_joiner_that_finds_members_but_no_quorum_waits_for_it() -> Result<()> {
     let mut scenes = voters([B]);
     scenes.extend([
-        (adds(C), Comes::ToBeDone),
+        (adds(C), Then::Done),
         dies(B),
-        (joins(C, [A, B, C]), Comes::ToNothing),
-        (restarts(B), Comes::ToServe),
+        (joins(C, [A, B, C]), Then::Silent),
+        (restarts(B), Then::Serves),
     ]);
     play(1, &scenes)
 }
 
 fn a_joiner_that_finds_nobody_ends() -> Result<()> {
-    play(
-        1,
-        &[
-            (founds(A), Comes::ToServe),
-            (adds(B), Comes::ToBeDone),
-            dies(A),
-            (joins(B, [A, B]), Comes::ToNothing),
-        ],
-    )
+    play(1, &[(founds(A), Then::Serves), (adds(B), Then::Done), dies(A), (joins(B, [A, B]), Then::Silent)])
 }
 
 fn a_member_that_starts_without_a_quorum_says_nothing_until_there_is_one() -> Result<()> {
     let mut scenes = voters([B]);
-    scenes.extend([dies(A), dies(B), (restarts(A), Comes::ToNothing), (restarts(B), Comes::ToServe)]);
+    scenes.extend([dies(A), dies(B), (restarts(A), Then::Silent), (restarts(B), Then::Serves)]);
     play(1, &scenes)
 }
 
@@ -348,13 +332,13 @@ fn a_dead_learner_is_promoted_and_costs_the_quorum_until_it_is_back() -> Result<
     play(
         1,
         &[
-            (founds(A), Comes::ToServe),
-            (adds(B), Comes::ToBeDone),
-            (promotes(B), Comes::ToBeRefused),
-            (joins(B, [A, B]), Comes::ToServe),
+            (founds(A), Then::Serves),
+            (adds(B), Then::Done),
+            (promotes(B), Then::Refused),
+            (joins(B, [A, B]), Then::Serves),
             dies(B),
-            (promotes(B), Comes::ToBeDone),
-            (restarts(B), Comes::ToServe),
+            (promotes(B), Then::Done),
+            (restarts(B), Then::Serves),
         ],
     )
 }
@@ -363,11 +347,11 @@ fn one_learner_at_a_time_unless_told_otherwise() -> Result<()> {
     play(
         1,
         &[
-            (founds(A), Comes::ToServe),
-            (adds(B), Comes::ToBeDone),
-            (adds(C), Comes::ToBeRefused),
-            (removes(B), Comes::ToBeDone),
-            (adds(C), Comes::ToBeDone),
+            (founds(A), Then::Serves),
+            (adds(B), Then::Done),
+            (adds(C), Then::Refused),
+            (removes(B), Then::Done),
+            (adds(C), Then::Done),
         ],
     )
 }
@@ -376,15 +360,15 @@ fn as_many_learners_as_it_was_told() -> Result<()> {
     play(
         2,
         &[
-            (founds(A), Comes::ToServe),
-            (adds(B), Comes::ToBeDone),
-            (adds(C), Comes::ToBeDone),
-            (adds(D), Comes::ToBeRefused),
-            (joins(B, [A, B]), Comes::ToNothing),
-            (joins(B, [A, B, C]), Comes::ToServe),
-            (joins(C, [A, B, C]), Comes::ToServe),
-            (promotes(C), Comes::ToBeDone),
-            (promotes(B), Comes::ToBeDone),
+            (founds(A), Then::Serves),
+            (adds(B), Then::Done),
+            (adds(C), Then::Done),
+            (adds(D), Then::Refused),
+            (joins(B, [A, B]), Then::Silent),
+            (joins(B, [A, B, C]), Then::Serves),
+            (joins(C, [A, B, C]), Then::Serves),
+            (promotes(C), Then::Done),
+            (promotes(B), Then::Done),
         ],
     )
 }
@@ -393,14 +377,14 @@ fn a_learner_that_lost_its_data_crashes_at_every_start_until_there_is_another_le
     play(
         1,
         &[
-            (founds(A), Comes::ToServe),
-            (adds(B), Comes::ToBeDone),
-            (joins(B, [A, B]), Comes::ToServe),
+            (founds(A), Then::Serves),
+            (adds(B), Then::Done),
+            (joins(B, [A, B]), Then::Serves),
             dies(B),
-            (Act::Wiped(B), Comes::ToPass),
-            (joins(B, [A, B]), Comes::ToNothing),
-            (joins(B, [A, B]), Comes::ToNothing),
-            (Act::StartsUnderAnotherLeader(B, Start::Join([A, B].into())), Comes::ToServe),
+            (Act::Wiped(B), Then::Whatever),
+            (joins(B, [A, B]), Then::Silent),
+            (joins(B, [A, B]), Then::Silent),
+            (Act::StartsUnderAnotherLeader(B, Start::Join([A, B].into())), Then::Serves),
         ],
     )
 }
@@ -409,18 +393,18 @@ fn a_learner_rolled_back_crashes_at_every_start_until_there_is_another_leader() 
     play(
         2,
         &[
-            (founds(A), Comes::ToServe),
-            (adds(B), Comes::ToBeDone),
-            (joins(B, [A, B]), Comes::ToServe),
+            (founds(A), Then::Serves),
+            (adds(B), Then::Done),
+            (joins(B, [A, B]), Then::Serves),
             dies(B),
-            (Act::Copied(B), Comes::ToPass),
-            (restarts(B), Comes::ToServe),
-            (adds(C), Comes::ToBeDone),
-            (removes(C), Comes::ToBeDone),
+            (Act::Copied(B), Then::Whatever),
+            (restarts(B), Then::Serves),
+            (adds(C), Then::Done),
+            (removes(C), Then::Done),
             dies(B),
-            (Act::RolledBack(B), Comes::ToPass),
-            (restarts(B), Comes::ToNothing),
-            (Act::StartsUnderAnotherLeader(B, Start::OwnData), Comes::ToServe),
+            (Act::RolledBack(B), Then::Whatever),
+            (restarts(B), Then::Silent),
+            (Act::StartsUnderAnotherLeader(B, Start::OwnData), Then::Serves),
         ],
     )
 }
@@ -430,13 +414,13 @@ fn while_a_voter_is_down_nobody_is_added_and_the_dead_are_removed_but_not_the_li
     let mut scenes = voters([B, C]);
     scenes.extend([
         dies(C),
-        (adds(D), Comes::ToBeRefused),
-        (removes(B), Comes::ToBeRefused),
-        (removes(C), Comes::ToBeDone),
-        (adds(D), Comes::ToBeDone),
-        (removes(D), Comes::ToBeDone),
-        (removes(B), Comes::ToBeDone),
-        (removes(A), Comes::ToBeRefused),
+        (adds(D), Then::Refused),
+        (removes(B), Then::Refused),
+        (removes(C), Then::Done),
+        (adds(D), Then::Done),
+        (removes(D), Then::Done),
+        (removes(B), Then::Done),
+        (removes(A), Then::Refused),
     ]);
     play(1, &scenes)
 }

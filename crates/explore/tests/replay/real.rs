@@ -20,7 +20,7 @@ use evenkeel_lab::command::Cmd;
 use evenkeel_lab::parts::etcd::{Version, get};
 use serde_json::{Value, json};
 
-use crate::stage::{Act, Comes, Entry, Look, Names, Said};
+use crate::stage::{Act, Entry, Look, Names, Said, Then};
 
 const CLIENTS: u16 = 12379;
 const PEERS: u16 = 12380;
@@ -106,12 +106,12 @@ impl Real {
     }
 
     /// Does one thing, and looks until what is seen is what the other stage showed, and stays so.
-    pub(crate) fn play(&mut self, act: &Act, comes: Comes, shown: &Look) -> Result<()> {
+    pub(crate) fn play(&mut self, act: &Act, then: Then, shown: &Look) -> Result<()> {
         let done = self.act(act, shown.done)?;
         let (until, mut agreed) = (Instant::now() + PATIENCE, 0);
         loop {
             let look = self.look(done);
-            agreed = if look == *shown && act.came(comes, &look) { agreed + 1 } else { 0 };
+            agreed = if look == *shown && act.came(then, &look) { agreed + 1 } else { 0 };
             if agreed == 2 {
                 return Ok(());
             }
@@ -299,7 +299,8 @@ impl Real {
             self.members.iter().filter_map(|(serial, one)| Some((*serial, one.said()?))).collect();
         let vouched = heard.iter().filter(|(_, (said, learner))| said.serves && !learner);
         let lists = vouched.filter_map(|(serial, _)| list(self.members.get(serial)?, true));
-        let members = lists.last().map(|list| list.iter().filter_map(|one| self.entry(one)).collect());
+        let members =
+            lists.into_iter().next_back().map(|list| list.iter().filter_map(|one| self.entry(one)).collect());
         let voices = heard.into_iter().map(|(serial, (said, _))| (serial, said)).collect();
         self.names.number(Look { done, members, voices })
     }

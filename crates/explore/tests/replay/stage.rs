@@ -32,17 +32,17 @@ pub(crate) enum Act {
 
 /// What is said to come of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Comes {
+pub(crate) enum Then {
     /// Nothing that is worth a word.
-    ToPass,
+    Whatever,
     /// The member serves.
-    ToServe,
+    Serves,
     /// The member does not answer: it ended, or waits for a quorum.
-    ToNothing,
+    Silent,
     /// The change was made.
-    ToBeDone,
+    Done,
     /// It was not.
-    ToBeRefused,
+    Refused,
 }
 
 /// What can be seen from the outside.
@@ -80,16 +80,16 @@ pub(crate) struct Said {
 
 impl Act {
     /// Whether a look shows what is said to come of this.
-    pub(crate) fn came(&self, comes: Comes, look: &Look) -> bool {
+    pub(crate) fn came(&self, then: Then, look: &Look) -> bool {
         let voice = |serial: &Serial| look.voices.get(serial).map(|said| said.serves);
-        match (self, comes) {
-            (_, Comes::ToPass) => true,
-            (Self::Starts(serial, _) | Self::StartsUnderAnotherLeader(serial, _), Comes::ToServe) => {
+        match (self, then) {
+            (_, Then::Whatever) => true,
+            (Self::Starts(serial, _) | Self::StartsUnderAnotherLeader(serial, _), Then::Serves) => {
                 voice(serial) == Some(true)
             }
-            (Self::Starts(serial, _), Comes::ToNothing) => voice(serial).is_none(),
-            (_, Comes::ToBeDone) => look.done == Some(true),
-            (_, Comes::ToBeRefused) => look.done == Some(false),
+            (Self::Starts(serial, _), Then::Silent) => voice(serial).is_none(),
+            (_, Then::Done) => look.done == Some(true),
+            (_, Then::Refused) => look.done == Some(false),
             _ => false,
         }
     }
