@@ -1,20 +1,47 @@
-//! Explores one world from the command line: `explore MEMBERS FAULTS CRASHES EDITS DELAYS [ephemeral]`.
+//! Explores one world from the command line: `explore MEMBERS FAULTS CRASHES EDITS DELAYS [ephemeral] [one-learner]`.
+
+use std::time::Instant;
 
 use evenkeel_etcd::facts::Storage;
 use evenkeel_explore::Real;
-use evenkeel_explore::explore::explore;
+use evenkeel_explore::explore::explore_with;
 use evenkeel_explore::world::{Budget, World};
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let number = |index: usize| arguments.get(index).and_then(|text| text.parse().ok()).unwrap_or(0_u8);
+    let has = |word: &str| arguments.iter().any(|argument| argument == word);
     let budget = Budget { faults: number(1), crashes: number(2), edits: number(3), delays: number(4) };
-    let ephemeral = arguments.iter().any(|word| word == "ephemeral");
-    let storage = if ephemeral { Storage::Ephemeral } else { Storage::Persistent };
-    let report = explore(&World::new(number(0), storage, 2, budget), &Real);
-    println!("{} states, {} transitions, {:.1?}", report.states, report.transitions, report.took);
+    let storage = if has("ephemeral") { Storage::Ephemeral } else { Storage::Persistent };
+    let learners = if has("one-learner") { 1 } else { 2 };
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let (began, mut told) = (Instant::now(), Instant::now());
+    let mut tell = |layers: usize, next: usize, states: usize| {
+        if told.elapsed().as_secs() >= 10 {
+            told = Instant::now();
+            eprintln!("{:.0?}: {layers} layers, {states} states, {next} in the next layer", began.elapsed());
+        }
+    };
+    let world = World::new(number(0), storage, learners, budget);
+    let report = explore_with(&world, &Real, threads, &mut tell);
+    println!("{} members, {storage:?}, {learners} learners at once, {budget:?}", number(0));
+    println!(
+        "{} states, {} transitions, {} layers, {:.1?}, {threads} threads, {}",
+        report.states,
+        report.transitions,
+        report.layers,
+        report.took,
+        memory()
+    );
     println!("{:#?}", report.decided);
     if let Some(story) = report.story {
         println!("{story}");
     }
+}
+
+/// The most memory that this process had.
+fn memory() -> String {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find(|line| line.starts_with("VmHWM"));
+    line.map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).unwrap_or_default()
 }

@@ -9,24 +9,32 @@ use evenkeel_etcd::names::{Epoch, Serial};
 use evenkeel_etcd::plan::{Create, Mark, Owned, Step};
 
 use crate::effect::Effect;
-use crate::world::{Disk, World};
+use crate::world::{Cluster, Disk, World};
 
 /// The same world under the names that every world of its kind has.
 pub fn canonical(world: &World) -> World {
     let mut world = world.clone();
-    drop_forgotten_clusters(&mut world);
-    let mut census = Census { serials: BTreeSet::new(), epochs: BTreeSet::new() };
-    walk(&mut world, &mut census);
-    let (serial, epoch) = match (&world.identity, census.serials.first(), census.epochs.len()) {
+    rename(&mut world);
+    world
+}
+
+/// Gives a world the names that every world of its kind has.
+pub fn rename(world: &mut World) {
+    drop_forgotten_clusters(world);
+    let mut census = Census { serial: None, epochs: None };
+    walk(world, &mut census);
+    let (serial, epoch) = match (&world.identity, census.serial, census.epochs) {
         // Everything is of the epoch that is: it could as well be the first.
-        (Some(identity), Some(first), 1) if *first == identity.seed => {
+        (Some(identity), Some(first), Some((oldest, newest)))
+            if first == identity.seed && oldest == newest =>
+        {
             (identity.seed.0, identity.epoch.0 - 1)
         }
         _ => (0, 0),
     };
-    walk(&mut world, &mut Rename { uids: BTreeMap::new(), serial, epoch });
-    world.next_uid = 0;
-    world
+    let mut renaming = Rename { uids: Vec::new(), serial, epoch };
+    walk(world, &mut renaming);
+    world.next_uid = u8::try_from(renaming.uids.len() + 1).unwrap_or(u8::MAX);
 }
 
 /// Meets every name in a world, and may change it.
@@ -36,33 +44,39 @@ trait Visitor {
     fn epoch(&mut self, epoch: &mut Epoch);
 }
 
+/// The lowest serial, the oldest and the newest epoch.
 struct Census {
-    serials: BTreeSet<Serial>,
-    epochs: BTreeSet<Epoch>,
+    serial: Option<Serial>,
+    epochs: Option<(Epoch, Epoch)>,
 }
 
 impl Visitor for Census {
     fn uid(&mut self, _: &mut Uid) {}
 
     fn serial(&mut self, serial: &mut Serial) {
-        self.serials.insert(*serial);
+        self.serial = Some(self.serial.map_or(*serial, |lowest| lowest.min(*serial)));
     }
 
     fn epoch(&mut self, epoch: &mut Epoch) {
-        self.epochs.insert(*epoch);
+        let (oldest, newest) = self.epochs.unwrap_or((*epoch, *epoch));
+        self.epochs = Some((oldest.min(*epoch), newest.max(*epoch)));
     }
 }
 
 struct Rename {
-    uids: BTreeMap<Uid, Uid>,
+    /// In the order in which they are met.
+    uids: Vec<Uid>,
     serial: u16,
     epoch: u16,
 }
 
 impl Visitor for Rename {
     fn uid(&mut self, uid: &mut Uid) {
-        let next = Uid(self.uids.len() as u128 + 1);
-        *uid = *self.uids.entry(*uid).or_insert(next);
+        let at = self.uids.iter().position(|one| one == uid).unwrap_or_else(|| {
+            self.uids.push(*uid);
+            self.uids.len() - 1
+        });
+        *uid = Uid(at as u128 + 1);
     }
 
     fn serial(&mut self, serial: &mut Serial) {
@@ -83,11 +97,15 @@ fn drop_forgotten_clusters(world: &mut World) {
             Disk::Empty => None,
         })
         .collect();
+    let is_kept = |at: u8, cluster: &Cluster| used.contains(&at) || Some(cluster.epoch) == current;
+    if (0..).zip(&world.clusters).all(|(at, cluster)| is_kept(at, cluster)) {
+        return;
+    }
     let mut kept = Vec::new();
     let mut index = BTreeMap::new();
     for (at, cluster) in world.clusters.iter().enumerate() {
         let at = u8::try_from(at).unwrap_or(u8::MAX);
-        if used.contains(&at) || Some(cluster.epoch) == current {
+        if is_kept(at, cluster) {
             index.insert(at, u8::try_from(kept.len()).unwrap_or(u8::MAX));
             kept.push(cluster.clone());
         }
@@ -105,7 +123,7 @@ fn walk(world: &mut World, visitor: &mut dyn Visitor) {
     if let Some(identity) = &mut world.identity {
         walk_identity(identity, visitor);
     }
-    world.claims = rebuilt(&world.claims, visitor, |claim, visitor| {
+    walk_map(&mut world.claims, visitor, |claim, visitor| {
         visitor.epoch(&mut claim.epoch);
         visitor.uid(&mut claim.uid);
         if let Some((uid, volume)) = &mut claim.joined_on {
@@ -114,7 +132,7 @@ fn walk(world: &mut World, visitor: &mut dyn Visitor) {
         }
         walk_disk(&mut claim.disk, visitor);
     });
-    world.pods = rebuilt(&world.pods, visitor, |pod, visitor| {
+    walk_map(&mut world.pods, visitor, |pod, visitor| {
         visitor.epoch(&mut pod.epoch);
         visitor.uid(&mut pod.uid);
         walk_start(&mut pod.start, visitor);
@@ -125,34 +143,41 @@ fn walk(world: &mut World, visitor: &mut dyn Visitor) {
     });
     for cluster in &mut world.clusters {
         visitor.epoch(&mut cluster.epoch);
-        cluster.members = rebuilt(&cluster.members, visitor, |_, _| {});
+        walk_map(&mut cluster.members, visitor, |_, _| {});
+        cluster.in_log.iter_mut().for_each(|change| walk_change(change, visitor));
     }
     for effect in world.pending.iter_mut().chain(&mut world.late) {
         walk_effect(effect, visitor);
     }
 }
 
-fn rebuilt<V: Clone>(
-    map: &BTreeMap<Serial, V>,
+/// Visits the serials and what they stand for; most worlds keep their serials, and their maps.
+fn walk_map<V>(
+    map: &mut BTreeMap<Serial, V>,
     visitor: &mut dyn Visitor,
     mut each: impl FnMut(&mut V, &mut dyn Visitor),
-) -> BTreeMap<Serial, V> {
-    let renamed = map.iter().map(|(serial, value)| {
-        let (mut serial, mut value) = (*serial, value.clone());
-        visitor.serial(&mut serial);
-        each(&mut value, visitor);
-        (serial, value)
-    });
-    renamed.collect()
+) {
+    let mut moved = false;
+    for (serial, value) in map.iter_mut() {
+        moved |= visited(*serial, visitor) != *serial;
+        each(value, visitor);
+    }
+    if moved {
+        let old = std::mem::take(map);
+        map.extend(old.into_iter().map(|(serial, value)| (visited(serial, visitor), value)));
+    }
 }
 
 fn walk_set(set: &mut BTreeSet<Serial>, visitor: &mut dyn Visitor) {
-    let renamed = set.iter().map(|serial| {
-        let mut serial = *serial;
-        visitor.serial(&mut serial);
-        serial
-    });
-    *set = renamed.collect();
+    let moved = set.iter().filter(|serial| visited(**serial, visitor) != **serial).count() > 0;
+    if moved {
+        *set = set.iter().map(|serial| visited(*serial, visitor)).collect();
+    }
+}
+
+fn visited(mut serial: Serial, visitor: &mut dyn Visitor) -> Serial {
+    visitor.serial(&mut serial);
+    serial
 }
 
 fn walk_start(start: &mut Start, visitor: &mut dyn Visitor) {
@@ -167,9 +192,13 @@ fn walk_disk(disk: &mut Disk, visitor: &mut dyn Visitor) {
     }
 }
 
-fn walk_intent(intent: &mut Intent, visitor: &mut dyn Visitor) {
-    let (Change::Add(serial) | Change::Promote(serial) | Change::Remove(serial)) = &mut intent.change;
+fn walk_change(change: &mut Change, visitor: &mut dyn Visitor) {
+    let (Change::Add(serial) | Change::Promote(serial) | Change::Remove(serial)) = change;
     visitor.serial(serial);
+}
+
+fn walk_intent(intent: &mut Intent, visitor: &mut dyn Visitor) {
+    walk_change(&mut intent.change, visitor);
     walk_set(&mut intent.voters, visitor);
 }
 

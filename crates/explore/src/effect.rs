@@ -6,6 +6,7 @@ use evenkeel_etcd::facts::Start;
 use evenkeel_etcd::identity::{Change, Identity, Intent};
 use evenkeel_etcd::names::Serial;
 use evenkeel_etcd::plan::{Apply, Create, Mark, Owned, Step};
+use evenkeel_etcd::view::quorum;
 
 use crate::world::{Claim, Disk, Member, Pod, Violation, World, shown};
 
@@ -60,8 +61,17 @@ pub fn effects(plan: &Plan<Etcd>) -> Vec<Effect> {
     effects
 }
 
+/// What an etcd knows of its members.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Etcds {
+    /// Who is down: a while after it went down, or at once when its process died.
+    HasNoticed,
+    /// Nothing yet, for nodes that go down say no farewell.
+    HasNotNoticed,
+}
+
 /// Carries out one write; says what became of it, or which rule it broke.
-pub fn apply(world: &mut World, effect: &Effect) -> Result<Outcome, Violation> {
+pub fn apply(world: &mut World, effect: &Effect, etcd: Etcds) -> Result<Outcome, Violation> {
     match effect {
         Effect::Create(create) => Ok(apply_create(world, create)),
         Effect::Mark(mark) => Ok(apply_mark(world, mark)),
@@ -85,7 +95,7 @@ pub fn apply(world: &mut World, effect: &Effect) -> Result<Outcome, Violation> {
             world.identity = Some(to.clone());
             Ok(Outcome::Done)
         }
-        Effect::Ask(intent) => Ok(ask(world, intent)),
+        Effect::Ask(intent) => Ok(ask(world, intent, etcd)),
         Effect::Delete(step) => delete(world, step),
     }
 }
@@ -114,22 +124,7 @@ fn apply_create(world: &mut World, create: &Create) -> Outcome {
                 return Outcome::Refused;
             }
             let uid = world.fresh_uid();
-            let pod = Pod {
-                uid,
-                epoch: *epoch,
-                start: start.clone(),
-                gate: false,
-                seen: None,
-                runs: false,
-                deleting: false,
-                finished: false,
-                routed: false,
-                owner: world.resource,
-                down: false,
-                old: false,
-                disk: Disk::Empty,
-            };
-            world.pods.insert(*serial, pod);
+            world.pods.insert(*serial, Pod::new(uid, *epoch, start.clone(), world.resource));
         }
     }
     Outcome::Done
@@ -165,35 +160,80 @@ fn apply_mark(world: &mut World, mark: &Mark) -> Outcome {
     Outcome::Done
 }
 
-/// etcd answers only with a quorum. Strict reconfiguration refuses what would obviously cost it, but looks at a learner's
-/// log only: it promotes a dead one.
-fn ask(world: &mut World, intent: &Intent) -> Outcome {
-    let asked = world.pods.keys().rev().copied().find(|serial| world.serves(*serial));
-    let Some(cluster) = asked.and_then(|serial| world.running_in(serial)) else { return Outcome::Refused };
-    let serial = intent.change.member();
+/// etcd answers only with a quorum.
+fn ask(world: &mut World, intent: &Intent, etcd: Etcds) -> Outcome {
+    let Some((_, cluster)) = world.spokesman() else { return Outcome::Refused };
+    if !is_taken(world, cluster, intent.change, etcd) {
+        return Outcome::Refused;
+    }
+    make(world, cluster, intent.change);
+    Outcome::Done
+}
+
+/// Whether etcd takes a change. Strict reconfiguration refuses what would cost the quorum, as far as the leader has
+/// noticed who is down, and an add while any voter is; but it looks at a learner's log only: it promotes a dead one.
+fn is_taken(world: &World, cluster: usize, change: Change, etcd: Etcds) -> bool {
+    let members = &world.clusters[cluster].members;
+    let serial = change.member();
+    let voters = members.values().filter(|member| !member.learner).count();
+    let alive = if etcd == Etcds::HasNoticed { world.alive_voters(cluster) } else { voters };
+    match change {
+        Change::Add(_) => {
+            let learners = members.len() - voters;
+            !members.contains_key(&serial) && learners < usize::from(world.max_learners) && alive == voters
+        }
+        Change::Promote(_) => members.get(&serial).is_some_and(|member| member.learner && member.started),
+        Change::Remove(_) if world.is_voter(cluster, serial) => {
+            let dead = world.running_in(serial) != Some(cluster);
+            voters > 1 && (dead || alive > quorum(voters - 1))
+        }
+        Change::Remove(_) => members.contains_key(&serial),
+    }
+}
+
+/// Whether a call is taken only by an etcd that has not noticed who is down.
+pub fn depends_on_notice(world: &World, change: Change) -> bool {
+    let taken = |cluster, etcd| is_taken(world, cluster, change, etcd);
+    world.spokesman().is_some_and(|(_, cluster)| {
+        taken(cluster, Etcds::HasNotNoticed) && !taken(cluster, Etcds::HasNoticed)
+    })
+}
+
+/// The membership after a change that a quorum agreed on.
+pub(crate) fn make(world: &mut World, cluster: usize, change: Change) {
     let members = &mut world.clusters[cluster].members;
-    match intent.change {
-        Change::Add(_) if !members.contains_key(&serial) => {
+    match change {
+        Change::Add(serial) => {
             members.insert(serial, Member { learner: true, started: false });
         }
-        Change::Promote(_) if members.get(&serial).is_some_and(|member| member.learner && member.started) => {
+        Change::Promote(serial) => {
             members.insert(serial, Member { learner: false, started: true });
         }
-        Change::Remove(_) if members.contains_key(&serial) => {
+        Change::Remove(serial) => {
             members.remove(&serial);
             stop_removed(world, cluster, serial);
         }
-        _ => return Outcome::Refused,
     }
-    Outcome::Done
+}
+
+/// Where a call would go that is taken into a leader's log although its quorum has just been lost: to a voter that speaks.
+pub fn takes_into_log(world: &World, change: Change) -> Option<usize> {
+    if world.spokesman().is_some() {
+        return None;
+    }
+    let mut clusters =
+        world.pods.keys().rev().filter_map(|serial| {
+            world.running_in(*serial).filter(|cluster| world.is_voter(*cluster, *serial))
+        });
+    let cluster = clusters.next()?;
+    let free = world.clusters[cluster].in_log.is_none();
+    (free && is_taken(world, cluster, change, Etcds::HasNotNoticed)).then_some(cluster)
 }
 
 /// A removed member that lives notices, and exits.
 fn stop_removed(world: &mut World, cluster: usize, serial: Serial) {
-    if world.running_in(serial) == Some(cluster)
-        && let Some(pod) = world.pods.get_mut(&serial)
-    {
-        pod.runs = false;
+    if world.running_in(serial) == Some(cluster) {
+        world.set_runs(serial, false);
     }
 }
 

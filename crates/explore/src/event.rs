@@ -6,19 +6,23 @@ use evenkeel_etcd::facts::{Start, Storage};
 use evenkeel_etcd::names::Serial;
 
 use crate::Decider;
-use crate::effect::{self, Effect, Outcome};
+use crate::effect::{self, Effect, Etcds, Outcome};
 use crate::observe::{Sight, observe};
-use crate::world::{Disk, Violation, World, shown};
+use crate::world::{Disk, Starting, Violation, World, shown};
 
 /// One thing that happens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// The operator looks and decides.
-    Decide,
-    /// The operator looks while something is hidden from it, and decides.
-    DecideBlind(Sight),
+    /// The operator looks, and decides on these writes.
+    Decide(Vec<Effect>),
+    /// The operator looks while something is hidden from it, and decides on these writes.
+    DecideBlind(Sight, Vec<Effect>),
     /// The operator's next write.
     Write(Effect),
+    /// The operator's next write is a call that etcd would refuse, had it noticed who is down.
+    WriteUnnoticed(Effect),
+    /// The operator's next write is a call that times out, for the quorum has just been lost; it is made when that is back.
+    WriteTimesOut(Effect),
     /// The operator crashes: what it had not yet written is forgotten.
     Crash,
     /// Another operator takes over while this one is frozen in mid-plan.
@@ -29,6 +33,8 @@ pub enum Event {
     Sees(Serial),
     /// A kubelet starts a pod's container.
     Starts(Serial),
+    /// A learner that knows less than its leader takes it to know gets another leader.
+    LeaderChanges(Serial),
     /// A pod on its way out is gone.
     Leaves(Serial),
     /// A node comes back.
@@ -63,7 +69,7 @@ impl Event {
     /// Everything that can happen next.
     pub fn all(world: &World, decider: &dyn Decider) -> Vec<Self> {
         let mut events = Self::by_itself(world, decider);
-        events.extend(Self::wrong(world));
+        events.extend(Self::wrong(world, decider));
         events
     }
 
@@ -76,28 +82,42 @@ impl Event {
             } else if pod.deleting {
                 events.push(Self::Leaves(*serial));
             } else if !pod.finished && pod.start != Start::Held {
-                if pod.seen.as_ref() != Some(&(pod.start.clone(), pod.gate)) {
+                if pod.seen.as_ref().is_none_or(|(start, gate)| (start, *gate) != (&pod.start, pod.gate)) {
                     events.push(Self::Sees(*serial));
                 }
-                if !pod.runs && pod.seen.is_some() && start_would_change(world, *serial) {
+                if !pod.runs && world.starting(*serial) != Ok(Starting::Ends) {
                     events.push(Self::Starts(*serial));
                 }
             }
         }
         match world.pending.first() {
             Some(effect) => events.push(Self::Write(effect.clone())),
-            None if !decide(world, decider, Sight::Clear).is_empty() => events.push(Self::Decide),
-            None => {}
+            None => {
+                let decided = decide(world, decider, Sight::Clear);
+                if !decided.is_empty() {
+                    events.push(Self::Decide(decided));
+                }
+            }
         }
         events
     }
 
     /// What may go wrong.
-    fn wrong(world: &World) -> Vec<Self> {
+    pub(crate) fn wrong(world: &World, decider: &dyn Decider) -> Vec<Self> {
         let mut events = Vec::new();
         if let Some(effect) = world.late.first() {
             events.push(Self::LateWrite(effect.clone()));
         }
+        if let Some(effect @ Effect::Ask(intent)) = world.pending.first() {
+            if effect::depends_on_notice(world, intent.change) {
+                events.push(Self::WriteUnnoticed(effect.clone()));
+            }
+            if effect::takes_into_log(world, intent.change).is_some() {
+                events.push(Self::WriteTimesOut(effect.clone()));
+            }
+        }
+        let learners = world.pods.keys().filter(|serial| world.waits_for_another_leader(**serial).is_some());
+        events.extend(learners.map(|serial| Self::LeaderChanges(*serial)));
         if world.budget.crashes > 0 && !world.pending.is_empty() {
             events.push(Self::Crash);
             if world.late.is_empty() {
@@ -112,7 +132,7 @@ impl Event {
             events.push(Self::TimePasses);
         }
         if world.budget.faults > 0 {
-            faults(world, &mut events);
+            faults(world, decider, &mut events);
         }
         events
     }
@@ -120,19 +140,31 @@ impl Event {
     /// Lets it happen.
     pub fn happen(&self, world: &mut World, decider: &dyn Decider) -> Result<(), Violation> {
         match self {
-            Self::Decide => {
-                world.pending = decide(world, decider, Sight::Clear);
+            Self::Decide(decided) => {
+                world.pending.clone_from(decided);
                 judge(world)?;
             }
-            Self::DecideBlind(sight) => {
+            Self::DecideBlind(_, decided) => {
                 world.budget.faults -= 1;
-                world.pending = decide(world, decider, *sight);
+                world.pending.clone_from(decided);
                 judge(world)?;
             }
             Self::Write(effect) => {
                 world.pending.remove(0);
-                if effect::apply(world, effect)? == Outcome::Refused {
+                if effect::apply(world, effect, Etcds::HasNoticed)? == Outcome::Refused {
                     world.pending.clear();
+                }
+            }
+            Self::WriteUnnoticed(effect) => {
+                world.pending.remove(0);
+                effect::apply(world, effect, Etcds::HasNotNoticed)?;
+            }
+            Self::WriteTimesOut(effect) => {
+                world.pending.clear();
+                if let Effect::Ask(intent) = effect
+                    && let Some(cluster) = effect::takes_into_log(world, intent.change)
+                {
+                    world.clusters[cluster].in_log = Some(intent.change);
                 }
             }
             Self::Crash => {
@@ -148,7 +180,7 @@ impl Event {
             Self::LateWrite(effect) => {
                 world.late.remove(0);
                 let before = quorums(world);
-                if effect::apply(world, effect)? == Outcome::Refused {
+                if effect::apply(world, effect, Etcds::HasNotNoticed)? == Outcome::Refused {
                     world.late.clear();
                 }
                 if before > quorums(world) {
@@ -164,6 +196,7 @@ impl Event {
                 }
             }
             Self::Starts(serial) => world.start_etcd(*serial)?,
+            Self::LeaderChanges(serial) => world.catch_up(*serial),
             Self::Leaves(serial) => world.remove_pod(*serial),
             Self::NodeUp(serial) => {
                 if let Some(pod) = world.pods.get_mut(serial) {
@@ -190,6 +223,7 @@ impl Event {
             }
             fault => go_wrong(fault, world),
         }
+        world.settle();
         world.check()
     }
 }
@@ -211,7 +245,7 @@ fn quorums(world: &World) -> usize {
 }
 
 /// A plan is judged by the world it was made for: carried out at once, it must not cost a quorum that was there. What dies
-/// between the decision and the call is not the plan's fault.
+/// between the decision and the call is not the plan's fault; that etcd may notice and refuse is not its merit.
 fn judge(world: &World) -> Result<(), Violation> {
     let sealed = world.identity.as_ref().is_some_and(|identity| identity.sealed);
     let Some(cluster) = world.true_cluster().filter(|cluster| sealed && world.has_quorum(*cluster)) else {
@@ -219,7 +253,7 @@ fn judge(world: &World) -> Result<(), Violation> {
     };
     let mut after = world.clone();
     for effect in &world.pending {
-        if effect::apply(&mut after, effect)? == Outcome::Refused {
+        if effect::apply(&mut after, effect, Etcds::HasNotNoticed)? == Outcome::Refused {
             break;
         }
         if !after.has_quorum(cluster) {
@@ -234,15 +268,10 @@ pub fn decide(world: &World, decider: &dyn Decider, sight: Sight) -> Vec<Effect>
     effect::effects(&decider.decide(&observe(world, sight)))
 }
 
-/// Whether starting a pod's container does anything at all: a refused start is repeated for ever, to no effect.
-pub(crate) fn start_would_change(world: &World, serial: Serial) -> bool {
-    let mut next = world.clone();
-    next.start_etcd(serial).is_err() || next != *world
-}
-
-fn faults(world: &World, events: &mut Vec<Event>) {
+fn faults(world: &World, decider: &dyn Decider, events: &mut Vec<Event>) {
     if world.pending.is_empty() && world.identity.is_some() {
-        events.extend([Event::DecideBlind(Sight::NoEtcd), Event::DecideBlind(Sight::NoObjects)]);
+        let blind = |sight| Event::DecideBlind(sight, decide(world, decider, sight));
+        events.extend([Sight::NoEtcd, Sight::NoObjects].map(blind));
     }
     for (serial, pod) in &world.pods {
         events.push(Event::PodDeleted(*serial));
@@ -317,15 +346,30 @@ fn go_wrong(fault: &Event, world: &mut World) {
 impl fmt::Display for Event {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Decide => f.write_str("the operator looks and decides"),
-            Self::DecideBlind(Sight::NoEtcd) => f.write_str("the operator decides while no etcd answers it"),
-            Self::DecideBlind(_) => f.write_str("the operator decides while Kubernetes does not answer it"),
+            Self::Decide(_) => f.write_str("the operator looks and decides"),
+            Self::DecideBlind(Sight::NoEtcd, _) => {
+                f.write_str("the operator decides while no etcd answers it")
+            }
+            Self::DecideBlind(..) => f.write_str("the operator decides while Kubernetes does not answer it"),
             Self::Write(effect) => write!(f, "the operator writes: {}", Shown(effect)),
+            Self::WriteUnnoticed(effect) => {
+                write!(f, "the operator writes, before etcd notices who is down: {}", Shown(effect))
+            }
+            Self::WriteTimesOut(effect) => {
+                write!(
+                    f,
+                    "the operator writes, is told of a timeout, but etcd keeps it in its log: {}",
+                    Shown(effect)
+                )
+            }
             Self::Crash => f.write_str("the operator crashes"),
             Self::Freeze => f.write_str("the operator freezes in mid-plan and another takes over"),
             Self::LateWrite(effect) => write!(f, "the frozen operator wakes and writes: {}", Shown(effect)),
             Self::Sees(serial) => write!(f, "the kubelet of {} sees its pod as it is now", shown(*serial)),
             Self::Starts(serial) => write!(f, "the kubelet starts the container of {}", shown(*serial)),
+            Self::LeaderChanges(serial) => {
+                write!(f, "{} gets another leader, which takes it for new", shown(*serial))
+            }
             Self::Leaves(serial) => write!(f, "the pod of {} is gone", shown(*serial)),
             Self::NodeUp(serial) => write!(f, "the node of {} comes back", shown(*serial)),
             Self::PodDeleted(serial) => write!(f, "somebody deletes the pod of {}", shown(*serial)),

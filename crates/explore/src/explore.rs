@@ -1,16 +1,31 @@
 //! Every state that can be reached within a budget of faults: in each the rules of the design hold, and from each a run
 //! without further faults converges and goes quiet.
+//!
+//! The search is breadth first, layer by layer, so that the first story found is a shortest one. What makes millions of
+//! states cheap, and why each is sound:
+//! - A state is kept as 128 bits of its canonical form, and the worlds of a layer as numbers of their parts ([`collapse`]).
+//! - A world is explored under its canonical names. Renaming keeps what can happen, so nothing is lost; stories are told under
+//!   the names of a world that lives through them again.
+//! - That every state comes to rest is not tried anew from each: what follows a state when nothing goes wrong is one of the
+//!   states that the search visits anyway. It is noted, and in the end it is seen whether every chain of such followers ends
+//!   in a good rest. A chain that does not is a circle.
+//! - In a state at rest only time can change anything. What comes of that is lived through at once ([`rest`]): no budget
+//!   allows time to pass, but there is always time.
+//!
+//! [`collapse`]: crate::collapse
+//! [`rest`]: crate::rest
 
-use std::collections::hash_map::Entry;
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::BTreeMap;
 use std::fmt;
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::atomic::AtomicUsize;
 use std::time::{Duration, Instant};
 
 use crate::canonical::canonical;
-use crate::event::{self, Event};
-use crate::kinds::kinds;
-use crate::observe::{Sight, observe};
+use crate::collapse::{Parts, Print, print};
+use crate::event::Event;
+use crate::layer::{Explorer, Found, Layer, add_all};
+use crate::rest::{BadEnd, Patience, never_rests};
+use crate::visited::{State, Visited, shard_of};
 use crate::world::{Violation, World};
 use crate::{Decider, Real};
 
@@ -21,6 +36,8 @@ pub struct Report {
     pub states: usize,
     /// How many ways from one to another were tried.
     pub transitions: usize,
+    /// How many things happen until the last state is reached.
+    pub layers: usize,
     /// How long it took.
     pub took: Duration,
     /// What kinds of things were decided, and in how many states.
@@ -47,33 +64,34 @@ impl fmt::Display for Story {
     }
 }
 
-type Print = u128;
-
-fn print(world: &World) -> Print {
-    let world = canonical(world);
-    let half = |salt: u64| {
-        let mut hasher = DefaultHasher::new();
-        salt.hash(&mut hasher);
-        world.hash(&mut hasher);
-        u128::from(hasher.finish())
-    };
-    half(1) << 64 | half(2)
+/// Explores with one thread.
+pub fn explore(start: &World, decider: &dyn Decider) -> Report {
+    explore_with(start, decider, 1, &mut |_, _, _| {})
 }
 
-/// Explores breadth first, so that the first story found is a shortest one.
-pub fn explore(start: &World, decider: &dyn Decider) -> Report {
+/// Explores with so many threads, and tells after each layer how many there were, how many states are in the next, and
+/// how many were reached in all.
+pub fn explore_with(
+    start: &World,
+    decider: &dyn Decider,
+    threads: usize,
+    tell: &mut dyn FnMut(usize, usize, usize),
+) -> Report {
     let began = Instant::now();
     let mut search = Search {
+        start,
         decider,
-        parents: HashMap::new(),
-        good: HashSet::new(),
+        parts: Parts::new(start),
+        visited: Visited::default(),
         decided: BTreeMap::new(),
         transitions: 0,
+        layers: 0,
     };
-    let story = search.run(start);
+    let story = search.run(threads.max(1), tell);
     Report {
-        states: search.parents.len(),
+        states: search.visited.len(),
         transitions: search.transitions,
+        layers: search.layers,
         took: began.elapsed(),
         decided: search.decided,
         story,
@@ -92,148 +110,133 @@ pub fn settled(world: &World) -> World {
 }
 
 struct Search<'a> {
+    start: &'a World,
     decider: &'a dyn Decider,
-    parents: HashMap<Print, Option<(Print, Event)>>,
-    /// States from which a run without faults is known to converge.
-    good: HashSet<Print>,
+    parts: Parts,
+    visited: Visited,
     decided: BTreeMap<&'static str, usize>,
     transitions: usize,
+    layers: usize,
 }
 
 impl Search<'_> {
-    fn run(&mut self, start: &World) -> Option<Story> {
-        let mut layer = vec![start.clone()];
-        self.parents.insert(print(start), None);
+    fn run(&mut self, threads: usize, tell: &mut dyn FnMut(usize, usize, usize)) -> Option<Story> {
+        let mut words = Vec::new();
+        self.parts.collapse(&canonical(self.start), &mut words);
+        let print = print(&words);
+        let (state, _) = self.visited.shards[shard_of(print)].reach(print, State::NONE);
+        let mut layer = Layer::default();
+        layer.push(state, &words);
+        let mut patience: Vec<Patience> = (0..threads).map(|_| Patience::default()).collect();
         while !layer.is_empty() {
-            let mut next = Vec::new();
-            for world in layer {
-                let at = print(&world);
-                if let Err((onward, violation)) = self.converges(&world) {
-                    return Some(self.story(at, onward, violation));
-                }
-                if world.pending.is_empty() {
-                    self.note(&world, Sight::Clear);
-                }
-                for event in Event::all(&world, self.decider) {
-                    self.transitions += 1;
-                    if let Event::DecideBlind(sight) = event {
-                        self.note(&world, sight);
-                    }
-                    let mut after = world.clone();
-                    if let Err(violation) = event.happen(&mut after, self.decider) {
-                        return Some(self.story(at, vec![event], violation));
-                    }
-                    let to = print(&after);
-                    if let Entry::Vacant(new) = self.parents.entry(to) {
-                        new.insert(Some((at, event)));
-                        next.push(after);
-                    }
+            let found = self.live_through(&layer, &mut patience);
+            self.layers += 1;
+            for found in &found {
+                self.transitions += found.transitions;
+                for (kind, times) in &found.decided {
+                    *self.decided.entry(kind).or_default() += times;
                 }
             }
-            layer = next;
-        }
-        None
-    }
-
-    /// Runs the world on without faults, each party in turn, until nothing happens any more; then it must be as wanted,
-    /// or be beyond what anybody could repair.
-    fn converges(&mut self, world: &World) -> Result<(), (Vec<Event>, Violation)> {
-        let mut world = world.clone();
-        let (mut path, mut onward) = (vec![], vec![]);
-        for _ in 0..400 {
-            let at = print(&world);
-            if self.good.contains(&at) {
-                self.good.extend(path);
-                return Ok(());
+            let bad = found.iter().filter_map(|found| found.bad.as_ref()).min_by_key(|(at, ..)| *at);
+            if let Some((_, state, end)) = bad {
+                return Some(self.story(*state, end));
             }
-            path.push(at);
-            let mut events = Event::by_itself(&world, self.decider);
-            if events.is_empty() {
-                // Only time is left to change anything.
-                let mut later = world.clone();
-                event::let_time_pass(&mut later);
-                onward.push(Event::TimePasses);
-                if event::decide(&later, self.decider, Sight::Clear).is_empty() {
-                    if let Err(violation) = rests_well(&later) {
-                        return Err((onward, self.explained(violation, &later)));
-                    }
-                    self.good.extend(path);
-                    return Ok(());
-                }
-                world = later;
-                continue;
+            layer = add_all(&mut self.visited, &found, threads);
+            tell(self.layers, layer.len(), self.visited.len());
+        }
+        self.circle().map(|(state, end)| self.story(state, &end))
+    }
+
+    fn live_through(&self, layer: &Layer, patience: &mut [Patience]) -> Vec<Found> {
+        let (taken, stop) = (AtomicUsize::new(0), AtomicUsize::new(usize::MAX));
+        let explorer = Explorer {
+            decider: self.decider,
+            parts: &self.parts,
+            visited: &self.visited,
+            layer,
+            taken: &taken,
+            stop: &stop,
+        };
+        let explorer = &explorer;
+        std::thread::scope(|scope| {
+            let threads: Vec<_> =
+                patience.iter_mut().map(|patience| scope.spawn(move || explorer.run(patience))).collect();
+            threads
+                .into_iter()
+                .map(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+                .collect()
+        })
+    }
+
+    /// A state that never comes to rest, of those the one that is reached first, and some of what happens then.
+    fn circle(&self) -> Option<(State, BadEnd)> {
+        let mut good = self.visited.marks();
+        let mut seen = self.visited.marks();
+        let mut restless = Vec::new();
+        for state in self.visited.states() {
+            let (mut path, mut at) = (Vec::new(), state);
+            while at != State::NONE && !seen.has(at) {
+                seen.set(at);
+                path.push(at);
+                at = self.visited.next(at);
             }
-            // Kubelets first, then the operator: each gets its turn, since what they do is used up.
-            let event = events.remove(0);
-            let outcome = event.happen(&mut world, self.decider);
-            onward.push(event);
-            if let Err(violation) = outcome {
-                return Err((onward, violation));
+            if at == State::NONE || good.has(at) {
+                path.into_iter().for_each(|state| good.set(state));
+            } else {
+                restless.extend(path);
             }
         }
-        // Its last turns suffice to show how it goes round.
-        onward.drain(..onward.len().saturating_sub(12));
-        Err((onward, Violation("it never comes to rest, although nothing goes wrong any more".to_owned())))
-    }
-
-    /// A bad end, with what the operator has to say about it.
-    fn explained(&self, violation: Violation, world: &World) -> Violation {
-        let waits = self.decider.decide(&observe(world, Sight::Clear)).status.waits;
-        Violation(format!("{}; it waits for {waits:?}", violation.0))
-    }
-
-    fn note(&mut self, world: &World, sight: Sight) {
-        for kind in kinds(&self.decider.decide(&observe(world, sight))) {
-            *self.decided.entry(kind).or_default() += 1;
+        let first = restless.into_iter().min_by_key(|state| self.path(*state).len())?;
+        let mut world = self.live_again(first).1;
+        let mut turns = Vec::new();
+        while turns.len() < 24 {
+            let Some(event) = Event::by_itself(&world, self.decider).into_iter().next() else { break };
+            let end = event.happen(&mut world, self.decider);
+            turns.push(event);
+            if end.is_err() {
+                break;
+            }
         }
+        Some((first, (turns, never_rests())))
     }
 
-    fn story(&self, mut at: Print, onward: Vec<Event>, violation: Violation) -> Story {
-        let mut events: Vec<Event> = onward.into_iter().rev().collect();
-        while let Some(Some((parent, event))) = self.parents.get(&at) {
-            events.push(event.clone());
-            at = *parent;
+    /// The prints of the states on the way to one, the start left out.
+    fn path(&self, state: State) -> Vec<Print> {
+        let mut path = Vec::new();
+        let mut at = state;
+        while self.visited.parent(at) != State::NONE {
+            path.push(self.visited.print(at));
+            at = self.visited.parent(at);
         }
-        events.reverse();
-        Story { events, violation }
+        path.reverse();
+        path
     }
-}
 
-/// Whether a world in which nothing happens any more is as it should be.
-fn rests_well(world: &World) -> Result<(), Violation> {
-    let bad = |what: &str| Err(Violation(format!("it comes to rest although {what}")));
-    let Some(identity) = &world.identity else { return bad("there is no cluster") };
-    let Some(cluster) = world.true_cluster() else { return bad("no cluster was formed") };
-    if !identity.sealed {
-        return bad("the epoch is not sealed");
+    /// What happens on the way to a state, under the names of the world that it happens to.
+    fn live_again(&self, state: State) -> (Vec<Event>, World) {
+        let (mut world, mut events) = (self.start.clone(), Vec::new());
+        for print in self.path(state) {
+            let lived = Event::all(&world, self.decider).into_iter().find_map(|event| {
+                let mut after = world.clone();
+                event.happen(&mut after, self.decider).ok()?;
+                (self.print(&after) == print).then_some((event, after))
+            });
+            let Some((event, after)) = lived else { break };
+            events.push(event);
+            world = after;
+        }
+        (events, world)
     }
-    if !world.has_quorum(cluster) {
-        return if beyond_repair(world, cluster) { Ok(()) } else { bad("a quorum could be had") };
-    }
-    let members = &world.clusters[cluster].members;
-    if members.len() != usize::from(world.wanted) {
-        return bad("there are more or fewer members than wanted");
-    }
-    let well = members.iter().all(|(serial, member)| {
-        let pod = world.pods.get(serial);
-        !member.learner && world.serves(*serial) && pod.is_some_and(|pod| pod.routed && pod.gate)
-    });
-    if !well {
-        return bad("not every member serves and is routed to");
-    }
-    if world.pods.len() != members.len() || world.claims.keys().any(|serial| !members.contains_key(serial)) {
-        return bad("something of a former member is left");
-    }
-    Ok(())
-}
 
-/// Whether too many of a cluster's voters have lost their data for it ever to agree again.
-fn beyond_repair(world: &World, cluster: usize) -> bool {
-    use crate::world::Disk;
-    let voters: Vec<_> =
-        world.clusters[cluster].members.iter().filter(|(_, member)| !member.learner).collect();
-    let whole = voters.iter().filter(|(serial, _)| {
-        matches!(world.disk(**serial), Some(Disk::Data { cluster: on, stale: false, .. }) if usize::from(on) == cluster)
-    });
-    whole.count() < evenkeel_etcd::view::quorum(voters.len())
+    fn print(&self, world: &World) -> Print {
+        let mut words = Vec::new();
+        self.parts.collapse(&canonical(world), &mut words);
+        print(&words)
+    }
+
+    fn story(&self, state: State, (onward, violation): &BadEnd) -> Story {
+        let (mut events, _) = self.live_again(state);
+        events.extend(onward.iter().cloned());
+        Story { events, violation: violation.clone() }
+    }
 }

@@ -3,11 +3,15 @@
 
 pub mod bugs;
 pub mod canonical;
+pub mod collapse;
 pub mod effect;
 pub mod event;
 pub mod explore;
 pub mod kinds;
+pub mod layer;
 pub mod observe;
+pub mod rest;
+pub mod visited;
 pub mod world;
 
 use evenkeel::{Engine, Plan};
@@ -15,7 +19,7 @@ use evenkeel_etcd::Etcd;
 use evenkeel_etcd::facts::Facts;
 
 /// Who decides: the real thing, or the real thing tampered with.
-pub trait Decider {
+pub trait Decider: Sync {
     /// What is to be done.
     fn decide(&self, facts: &Facts) -> Plan<Etcd>;
 

@@ -8,8 +8,7 @@ use evenkeel_etcd::facts::{self, Facts, Membership, Registered, Voice};
 use evenkeel_etcd::identity::{ClusterId, MemberId, Uid};
 use evenkeel_etcd::names::{Lineage, Serial};
 
-use crate::event::start_would_change;
-use crate::world::{Disk, World};
+use crate::world::{Starting, World};
 
 /// Now, in a world where things are new or old.
 pub const NOW: Time = Time(1_000_000);
@@ -87,15 +86,11 @@ pub fn observe(world: &World, sight: Sight) -> Facts {
 fn crashes(world: &World, serial: Serial) -> bool {
     let Some(pod) = world.pods.get(&serial) else { return false };
     let tries = !pod.runs && !pod.down && !pod.deleting && !pod.finished && pod.seen.is_some();
-    tries && world.disk(serial).is_some() && !start_would_change(world, serial)
+    tries && world.disk(serial).is_some() && world.starting(serial) == Ok(Starting::Ends)
 }
 
 fn membership(world: &World) -> Seen<Membership> {
-    // Any member that serves may be the one that is asked; the last is the least kind, being the latest founder.
-    let Some(teller) = world.pods.keys().rev().copied().find(|serial| world.serves(*serial)) else {
-        return Seen::Unknown;
-    };
-    let Some(cluster) = world.running_in(teller) else { return Seen::Unknown };
+    let Some((teller, cluster)) = world.spokesman() else { return Seen::Unknown };
     let members = world.clusters[cluster].members.iter().map(|(serial, member)| Registered {
         serial: *serial,
         id: id(*serial),
@@ -110,9 +105,8 @@ fn voices(world: &World, deaf: bool) -> BTreeMap<Serial, Seen<Voice>> {
         if deaf {
             return Seen::Unknown;
         }
-        let (Some(cluster), Some(Disk::Data { .. })) = (world.running_in(serial), world.disk(serial)) else {
-            return Seen::Absent;
-        };
+        let speaks = world.pods.get(&serial).is_some_and(|pod| pod.speaks);
+        let Some(cluster) = world.running_in(serial).filter(|_| speaks) else { return Seen::Absent };
         let serves = world.serves(serial);
         Seen::Present(Voice {
             cluster: ClusterId(u64::from(world.clusters[cluster].epoch.0)),

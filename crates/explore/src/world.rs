@@ -4,11 +4,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use evenkeel_etcd::facts::{Start, Storage};
-use evenkeel_etcd::identity::{Identity, Uid};
+use evenkeel_etcd::identity::{Change, Identity, Uid};
 use evenkeel_etcd::names::{Epoch, Serial};
 use evenkeel_etcd::view::quorum;
 
-use crate::effect::Effect;
+use crate::effect::{self, Effect};
 
 /// Everything there is.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -85,6 +85,13 @@ pub enum Disk {
     },
 }
 
+impl Disk {
+    /// What a member writes as long as it runs.
+    fn written(cluster: usize, serial: Serial) -> Self {
+        Self::Data { cluster: u8::try_from(cluster).unwrap_or(u8::MAX), serial, stale: false }
+    }
+}
+
 /// A pod, and what its kubelet makes of it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Pod {
@@ -100,6 +107,8 @@ pub struct Pod {
     pub seen: Option<(Start, bool)>,
     /// Whether its etcd runs: it then is what its disk says.
     pub runs: bool,
+    /// Whether its etcd has found a quorum since it started. Until then it answers nobody, not even who it is.
+    pub speaks: bool,
     /// Whether it is on its way out.
     pub deleting: bool,
     /// Whether it has ended for good.
@@ -116,6 +125,28 @@ pub struct Pod {
     pub disk: Disk,
 }
 
+impl Pod {
+    /// As it is created: its kubelet has not seen it.
+    pub fn new(uid: Uid, epoch: Epoch, start: Start, owner: u8) -> Self {
+        Self {
+            uid,
+            epoch,
+            start,
+            gate: false,
+            seen: None,
+            runs: false,
+            speaks: false,
+            deleting: false,
+            finished: false,
+            routed: false,
+            owner,
+            down: false,
+            old: false,
+            disk: Disk::Empty,
+        }
+    }
+}
+
 /// An etcd cluster: the membership that a quorum has agreed on.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Cluster {
@@ -123,6 +154,9 @@ pub struct Cluster {
     pub epoch: Epoch,
     /// Its members.
     pub members: BTreeMap<Serial, Member>,
+    /// A change that a leader took into its log when it had just lost its quorum. Whoever asked was told of a timeout, and
+    /// yet it is made as soon as there is a quorum again.
+    pub in_log: Option<Change>,
 }
 
 /// A member as the quorum knows it.
@@ -132,6 +166,19 @@ pub struct Member {
     pub learner: bool,
     /// Whether it ever started.
     pub started: bool,
+}
+
+/// What comes of starting a container.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Starting {
+    /// etcd ends as soon as it is started, or does not even start.
+    Ends,
+    /// It runs on what is in its directory.
+    OnItsData,
+    /// It is a new cluster of itself.
+    Founds(Epoch),
+    /// It joins this cluster.
+    Joins(usize),
 }
 
 /// A rule of the design that was broken, in words.
@@ -202,6 +249,26 @@ impl World {
         }
     }
 
+    /// Whether any member of a cluster runs.
+    pub fn anyone_runs_in(&self, cluster: usize) -> bool {
+        self.clusters[cluster].members.keys().any(|serial| self.running_in(*serial) == Some(cluster))
+    }
+
+    /// Whom one asks about the membership, or for a change of it: a voter, for learners do not answer that. Any may be the
+    /// one; the last is the least kind, being the latest founder.
+    pub fn spokesman(&self) -> Option<(Serial, usize)> {
+        let voters = self.pods.keys().rev().filter(|serial| self.serves(**serial)).filter_map(|serial| {
+            let cluster = self.running_in(*serial)?;
+            Some((*serial, cluster)).filter(|_| self.is_voter(cluster, *serial))
+        });
+        voters.into_iter().next()
+    }
+
+    /// Whether a member of a cluster has a vote.
+    pub fn is_voter(&self, cluster: usize, serial: Serial) -> bool {
+        self.clusters[cluster].members.get(&serial).is_some_and(|member| !member.learner)
+    }
+
     /// The voters of a cluster that run.
     pub fn alive_voters(&self, cluster: usize) -> usize {
         let members = self.clusters[cluster].members.iter().filter(|(_, member)| !member.learner);
@@ -229,35 +296,59 @@ impl World {
 
     /// A container of a pod starts, and etcd in it does what etcd does with these flags on this directory.
     pub fn start_etcd(&mut self, serial: Serial) -> Result<(), Violation> {
-        let Some(pod) = self.pods.get(&serial) else { return Ok(()) };
-        let (Some((start, _)), Some(disk)) = (pod.seen.clone(), self.disk(serial)) else { return Ok(()) };
-        let epoch = pod.epoch;
-        match (disk, start) {
-            (_, Start::Held) => Ok(()),
-            (Disk::Data { cluster, stale, .. }, _) => self.start_on_data(serial, cluster, stale),
-            (Disk::Empty, Start::Found) => self.found(serial, epoch),
-            (Disk::Empty, Start::Join(list)) => self.join(serial, epoch, &list),
-            // With itself alone in the list, and `existing`, etcd refuses an empty directory.
-            (Disk::Empty, Start::OwnData) => Ok(()),
+        match self.starting(serial)? {
+            Starting::Ends => return Ok(()),
+            Starting::OnItsData => {}
+            Starting::Founds(epoch) => {
+                let members = BTreeMap::from([(serial, Member { learner: false, started: true })]);
+                let founded = Cluster { epoch, members, in_log: None };
+                let index = self.clusters.iter().position(|cluster| cluster.epoch == epoch);
+                let index = index.unwrap_or_else(|| {
+                    self.clusters.push(founded.clone());
+                    self.clusters.len() - 1
+                });
+                self.clusters[index] = founded;
+                self.set_disk(serial, Disk::written(index, serial));
+            }
+            Starting::Joins(index) => self.set_disk(serial, Disk::written(index, serial)),
         }
-    }
-
-    fn start_on_data(&mut self, serial: Serial, cluster: u8, stale: bool) -> Result<(), Violation> {
-        let Some(member) = self.clusters[usize::from(cluster)].members.get(&serial).copied() else {
-            // It finds that it was removed, and exits.
-            return Ok(());
-        };
-        if stale && !member.learner {
-            return Err(Violation(format!(
-                "{} starts as a voter on a volume other than the one it joined on: what it acknowledged since is lost",
-                shown(serial)
-            )));
-        }
-        self.set_runs(serial);
+        self.set_runs(serial, true);
         Ok(())
     }
 
-    fn found(&mut self, serial: Serial, epoch: Epoch) -> Result<(), Violation> {
+    /// What comes of starting a pod's container now.
+    pub fn starting(&self, serial: Serial) -> Result<Starting, Violation> {
+        let Some(pod) = self.pods.get(&serial) else { return Ok(Starting::Ends) };
+        let (Some((start, _)), Some(disk)) = (&pod.seen, self.disk(serial)) else {
+            return Ok(Starting::Ends);
+        };
+        match (disk, start) {
+            (_, Start::Held) => Ok(Starting::Ends),
+            (Disk::Data { cluster, stale, .. }, _) => {
+                self.starting_on_data(serial, usize::from(cluster), stale)
+            }
+            (Disk::Empty, Start::Found) => self.founding(serial, pod.epoch),
+            (Disk::Empty, Start::Join(list)) => self.joining(serial, pod.epoch, list),
+            // With itself alone in the list, and `existing`, etcd refuses an empty directory.
+            (Disk::Empty, Start::OwnData) => Ok(Starting::Ends),
+        }
+    }
+
+    fn starting_on_data(&self, serial: Serial, index: usize, stale: bool) -> Result<Starting, Violation> {
+        match self.clusters[index].members.get(&serial).copied() {
+            // Whoever is up tells it that it was removed, and it exits; alone it waits to be told.
+            None if self.anyone_runs_in(index) => Ok(Starting::Ends),
+            Some(member) if stale && !member.learner => Err(Violation(format!(
+                "{} starts as a voter on a volume other than the one it joined on: what it acknowledged since is lost",
+                shown(serial)
+            ))),
+            // The leader takes it to know more than it does: it panics, and panics again.
+            Some(member) if stale && member.started && self.has_quorum(index) => Ok(Starting::Ends),
+            _ => Ok(Starting::OnItsData),
+        }
+    }
+
+    fn founding(&self, serial: Serial, epoch: Epoch) -> Result<Starting, Violation> {
         // An epoch that was given up was never sealed: its seed may still be on its way up, and on its way out.
         let allowed = self.identity.as_ref().is_some_and(|identity| {
             epoch < identity.epoch || (identity.epoch == epoch && identity.seed == serial && !identity.sealed)
@@ -268,26 +359,14 @@ impl World {
                 shown(serial)
             )));
         }
-        let members = BTreeMap::from([(serial, Member { learner: false, started: true })]);
-        let index = match self.clusters.iter().position(|cluster| cluster.epoch == epoch) {
+        match self.clusters.iter().position(|cluster| cluster.epoch == epoch) {
             // Founded again, under the same IDs: of no consequence as long as nobody else was ever in it.
-            Some(index) if self.is_alone_in(index, serial) => index,
-            Some(_) => {
-                return Err(Violation(format!(
-                    "{} starts as a new cluster for the second time in one epoch: both have one cluster ID",
-                    shown(serial)
-                )));
-            }
-            None => {
-                self.clusters.push(Cluster { epoch, members: BTreeMap::new() });
-                self.clusters.len() - 1
-            }
-        };
-        self.clusters[index].members = members;
-        let cluster = u8::try_from(index).unwrap_or(u8::MAX);
-        self.set_disk(serial, Disk::Data { cluster, serial, stale: false });
-        self.set_runs(serial);
-        Ok(())
+            Some(index) if !self.is_alone_in(index, serial) => Err(Violation(format!(
+                "{} starts as a new cluster for the second time in one epoch: both have one cluster ID",
+                shown(serial)
+            ))),
+            _ => Ok(Starting::Founds(epoch)),
+        }
     }
 
     /// Whether no disk but this member's holds anything of a cluster.
@@ -298,19 +377,17 @@ impl World {
         })
     }
 
-    fn join(&mut self, serial: Serial, epoch: Epoch, list: &BTreeSet<Serial>) -> Result<(), Violation> {
-        // It asks the members in its list; without a quorum that answers it waits.
-        let Some(index) = (0..self.clusters.len())
-            .find(|index| self.clusters[*index].epoch == epoch && self.has_quorum(*index))
-        else {
-            return Ok(());
+    fn joining(&self, serial: Serial, epoch: Epoch, list: &BTreeSet<Serial>) -> Result<Starting, Violation> {
+        // It asks those in its list who they are, and any of them answers, quorum or not.
+        let mut of_epoch = (0..self.clusters.len()).filter(|index| self.clusters[*index].epoch == epoch);
+        let Some(index) = of_epoch.find(|index| self.anyone_runs_in(*index)) else {
+            return Ok(Starting::Ends);
         };
         let members = &self.clusters[index].members;
-        let true_list: BTreeSet<Serial> = members.keys().copied().collect();
-        let Some(member) = members.get(&serial).copied() else { return Ok(()) };
-        if *list != true_list {
+        let Some(member) = members.get(&serial).copied() else { return Ok(Starting::Ends) };
+        if !list.iter().eq(members.keys()) {
             // "member count is unequal": refused for as long as the list is old.
-            return Ok(());
+            return Ok(Starting::Ends);
         }
         if member.started && !member.learner {
             return Err(Violation(format!(
@@ -318,22 +395,67 @@ impl World {
                 shown(serial)
             )));
         }
-        if member.started {
-            // A learner that forgets panics, and panics again.
-            return Ok(());
+        if member.started && self.has_quorum(index) {
+            // A learner that forgets panics, and panics again, until there is another leader.
+            return Ok(Starting::Ends);
         }
-        if let Some(member) = self.clusters[index].members.get_mut(&serial) {
-            member.started = true;
-        }
-        let cluster = u8::try_from(index).unwrap_or(u8::MAX);
-        self.set_disk(serial, Disk::Data { cluster, serial, stale: false });
-        self.set_runs(serial);
-        Ok(())
+        Ok(Starting::Joins(index))
     }
 
-    fn set_runs(&mut self, serial: Serial) {
+    /// The cluster of a learner that crashes only because its leader takes it to know more than it does.
+    pub fn waits_for_another_leader(&self, serial: Serial) -> Option<usize> {
+        let pod =
+            self.pods.get(&serial).filter(|pod| !pod.runs && !pod.down && !pod.finished && !pod.deleting)?;
+        let index = (0..self.clusters.len())
+            .find(|index| self.clusters[*index].epoch == pod.epoch && self.has_quorum(*index))?;
+        let members = &self.clusters[index].members;
+        members.get(&serial).filter(|member| member.learner && member.started)?;
+        let (start, _) = pod.seen.as_ref()?;
+        let forgot = match self.disk(serial)? {
+            Disk::Empty => matches!(start, Start::Join(list) if list.iter().eq(members.keys())),
+            Disk::Data { stale, .. } => stale,
+        };
+        forgot.then_some(index)
+    }
+
+    /// It has another leader, which takes it for new.
+    pub fn catch_up(&mut self, serial: Serial) {
+        if let Some(index) = self.waits_for_another_leader(serial) {
+            self.set_disk(serial, Disk::written(index, serial));
+            self.set_runs(serial, true);
+        }
+    }
+
+    /// What follows at once: a quorum makes what is in its log, members that find one speak, are known by name and catch
+    /// up, and those that were removed are told by whoever is up, and exit.
+    pub fn settle(&mut self) {
+        for index in 0..self.clusters.len() {
+            if self.clusters[index].in_log.is_some() && self.has_quorum(index) {
+                let change = self.clusters[index].in_log.take();
+                change.into_iter().for_each(|change| effect::make(self, index, change));
+            }
+            let (told, quorum) = (self.anyone_runs_in(index), self.has_quorum(index));
+            let here: Vec<Serial> =
+                self.pods.keys().copied().filter(|serial| self.running_in(*serial) == Some(index)).collect();
+            for serial in here {
+                match self.clusters[index].members.get_mut(&serial) {
+                    None if told => self.set_runs(serial, false),
+                    Some(member) if quorum => {
+                        member.started = true;
+                        self.set_disk(serial, Disk::written(index, serial));
+                        self.pods.get_mut(&serial).into_iter().for_each(|pod| pod.speaks = true);
+                    }
+                    _ => {}
+                }
+            }
+        }
+        self.pods.values_mut().for_each(|pod| pod.speaks &= pod.runs);
+    }
+
+    /// A pod's etcd comes up, or ends.
+    pub fn set_runs(&mut self, serial: Serial, runs: bool) {
         if let Some(pod) = self.pods.get_mut(&serial) {
-            pod.runs = true;
+            pod.runs = runs;
         }
     }
 

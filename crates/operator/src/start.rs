@@ -21,7 +21,9 @@ pub(crate) fn log(flags: &Flags) {
     let filter = EnvFilter::try_new(&flags.log).unwrap_or_else(|_| EnvFilter::new("info"));
     let logs = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
     match flags.log_format {
-        LogFormat::Json => logs.json().flatten_event(true).init(),
+        LogFormat::Json => {
+            logs.json().flatten_event(true).with_current_span(false).with_span_list(false).init();
+        }
         LogFormat::Text => logs.with_ansi(false).init(),
     }
 }

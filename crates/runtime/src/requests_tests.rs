@@ -76,29 +76,42 @@ async fn a_request_that_is_not_answered_ends_with_an_error_that_says_so() {
     assert!(requests.metrics.encode().contains(line));
 }
 
-#[tokio::test]
-async fn a_body_that_never_ends_is_bounded_too_unless_it_is_a_watch() {
-    let clock = TestClock::default();
-    let requests = Requests::new(clock.shared(), Metrics::new());
-    let endless = tower::service_fn(|_: Request<Body>| async {
-        let bookmark = r#"{"type":"BOOKMARK","object":{"apiVersion":"v1","kind":"Pod","metadata":{"resourceVersion":"1"}}}"#;
-        let said = futures::stream::iter([Ok::<_, BoxError>(format!("{bookmark}\n"))]);
-        Ok::<_, BoxError>(Response::new(Answer::from_stream(said.chain(futures::stream::pending()))))
+/// A server whose every answer is one bookmark a hundred seconds later, and no end.
+fn endless(clock: &TestClock) -> (Api<Pod>, Requests) {
+    const BOOKMARK: &str =
+        r#"{"type":"BOOKMARK","object":{"kind":"Pod","apiVersion":"v1","metadata":{"resourceVersion":"1"}}}"#;
+    let (requests, clock) = (Requests::new(clock.shared(), Metrics::new()), clock.shared());
+    let service = tower::service_fn(move |_: Request<Body>| {
+        let later = clock.sleep(Duration::from_secs(100));
+        let said = later.map(|()| Ok::<_, BoxError>(format!("{BOOKMARK}\n"))).into_stream();
+        let body = Answer::from_stream(said.chain(futures::stream::pending()));
+        async { Ok::<_, BoxError>(Response::new(body)) }
     });
-    let pods: Api<Pod> = Api::namespaced(kube::Client::new(requests.layer(endless), "shop"), "shop");
+    (Api::namespaced(kube::Client::new(requests.layer(service), "shop"), "shop"), requests)
+}
 
-    let other = pods.clone();
-    let list = tokio::spawn(async move { other.list(&ListParams::default()).await.map(|_| ()) });
+#[tokio::test]
+async fn a_body_that_never_ends_is_bounded_too() {
+    let clock = TestClock::default();
+    let (pods, _) = endless(&clock);
+    let list = tokio::spawn(async move { pods.list(&ListParams::default()).await.map(|_| ()) });
     clock.pass(Duration::from_secs(20)).await;
-    assert!(list.await.unwrap().is_err());
+    assert!(list.is_finished() && list.await.unwrap().is_err());
+}
 
+#[tokio::test]
+async fn a_watch_may_be_silent_for_long_and_whatever_it_hears_is_progress() {
+    let clock = TestClock::default();
+    let (pods, requests) = endless(&clock);
     let mut events = Box::pin(pods.watch(&WatchParams::default(), "0").await.unwrap());
-    assert!(events.try_next().await.unwrap().is_some());
-    let watching = tokio::spawn(async move { events.try_next().await.map(|_| ()) });
+    let watching = tokio::spawn(async move { while let Ok(Some(_)) = events.try_next().await {} });
+    clock.pass(Duration::from_secs(90)).await;
+    assert_eq!(requests.stalled(Duration::from_secs(80)), ["/api/v1/namespaces/shop/pods"]);
+    clock.pass(Duration::from_secs(20)).await;
+    assert!(requests.stalled(Duration::from_secs(80)).is_empty(), "a bookmark came 10 s ago");
     clock.pass(Duration::from_secs(300)).await;
-    assert!(!watching.is_finished(), "a watch may be silent for long");
-    assert!(requests.stalled(Duration::from_secs(301)).is_empty());
-    assert_eq!(requests.stalled(Duration::from_secs(299)), ["/api/v1/namespaces/shop/pods"]);
+    assert!(!watching.is_finished());
+    assert_eq!(requests.stalled(Duration::from_secs(300)).len(), 1);
     watching.abort();
 }
 

@@ -11,7 +11,7 @@ use evenkeel_e2e::operator::Operator;
 use evenkeel_e2e::{Story, checkout, http_get};
 use serde_json::{Value, json};
 
-use crate::look::{LONG, until_whole};
+use crate::look::{LONG, clients_of, until_whole};
 use tls::{Caller, secret};
 
 /// Puts a key through the Service and gets it back, as the first thing that a user tries.
@@ -75,13 +75,20 @@ fn is_a_pod_as_promised(pod: &Value, claim: &str) {
     }
     assert_eq!(claim, name, "a member is a reflection of its volume");
     let owners = pod["metadata"]["ownerReferences"].as_array().unwrap();
-    assert!(owners.iter().any(|owner| owner["controller"] == true), "kubectl drain refuses {name}: {owners:?}");
+    assert!(
+        owners.iter().any(|owner| owner["controller"] == true),
+        "kubectl drain refuses {name}: {owners:?}"
+    );
     let spec = &pod["spec"];
     assert_eq!(spec["automountServiceAccountToken"], false, "{name}");
     assert!(!spec["volumes"].to_string().contains("serviceAccountToken"), "{}", spec["volumes"]);
     let mounts = spec["containers"][0]["volumeMounts"].to_string();
     assert!(!mounts.contains("/var/run/secrets"), "{mounts}");
-    assert_eq!(spec["containers"][0]["resources"]["limits"]["cpu"], Value::Null, "throttling causes elections");
+    assert_eq!(
+        spec["containers"][0]["resources"]["limits"]["cpu"],
+        Value::Null,
+        "throttling causes elections"
+    );
 }
 
 /// Each refusal has its counterpart that is let in, so that none is refused for another reason than it should.
@@ -106,7 +113,8 @@ fn nobody_gets_in_without_the_right_certificate(cluster: &Cluster<'_>, story: &S
     assert_eq!(http_get(&format!("{}:2380", pod.ip), "/version"), None, "plain text is refused");
     let said = caller.asks(None).expect_err("the members' port takes no nameless caller");
     assert!(said.contains("CertificateRequired"), "{said}");
-    let said = caller.asks(Some(&clients)).expect_err("a client's certificate does not open the members' port");
+    let said =
+        caller.asks(Some(&clients)).expect_err("a client's certificate does not open the members' port");
     assert!(said.contains("UnknownCA"), "{said}");
 }
 
@@ -171,7 +179,10 @@ fn every_size(story: &Story, storage: &str) {
         assert!(nodes.len() == size.min(3) && most - least <= 1, "{size} are spread out: {nodes:?}");
         let claims: BTreeSet<_> = cluster.pods().into_iter().map(|pod| pod.claim).collect();
         let expected = if storage.contains("ephemeral") { 1 } else { size };
-        assert!(claims.len() == expected && claims.contains("") == storage.contains("ephemeral"), "{claims:?}");
+        assert!(
+            claims.len() == expected && claims.contains("") == storage.contains("ephemeral"),
+            "{claims:?}"
+        );
     }
 }
 
@@ -212,7 +223,7 @@ fn kubectl_scale_sets_how_many_members_there_are() {
     let cluster = Cluster::apply(&story, "orders", "version: 3.6.16\nmembers: 1");
     cluster.wait_ready(LONG);
     until_whole(&story, &cluster, 1);
-    let workload = cluster.workload();
+    let workload = clients_of(&cluster);
     story.kubectl(&["scale", "etcd/orders", "--current-replicas=1", "--replicas=3"]);
     assert_eq!(story.field(&["etcd/orders"], ".spec.members"), "3");
     until_whole(&story, &cluster, 3);

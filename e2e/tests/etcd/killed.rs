@@ -13,7 +13,7 @@ use evenkeel_e2e::proxy::Verdict;
 use serde_json::json;
 
 use crate::look::{LONG, what_is_amiss};
-use crate::middle::{Intent, comes_to_rest, ends_well, intent_in, kill_and_restart};
+use crate::middle::{Intent, comes_to_rest, ends_well, intent_in, kill_and_restart, spec};
 
 /// The members, by the word of whoever serves. Before the seal nobody can be asked through the Service.
 fn membership(cluster: &Cluster<'_>) -> Option<Vec<Member>> {
@@ -28,7 +28,10 @@ fn is_not_done(intent: &Intent, listed: &[Member]) {
     assert_eq!(voters, intent.voters, "{intent:?} is done already: {listed:?}");
     if intent.kind == "Add" {
         // One that was added and has not started has no name; all others have.
-        assert!(listed.iter().all(|member| !member.name.is_empty()), "{intent:?} is done already: {listed:?}");
+        assert!(
+            listed.iter().all(|member| !member.name.is_empty()),
+            "{intent:?} is done already: {listed:?}"
+        );
     }
 }
 
@@ -119,7 +122,7 @@ fn three_in_memory_are_bootstrapped_and_one_replaced_though_the_operator_dies_af
 fn one_becomes_three_and_one_again_though_the_operator_dies_after_each_intent() {
     let story = Story::begin("killed-edited");
     let mut operator = Operator::start(&story);
-    let cluster = Cluster::apply(&story, "a", "version: 3.6.16\nmembers: 1");
+    let cluster = Cluster::apply(&story, "a", &spec(1));
     let formed = ends_well(&story, &cluster, 1);
     let workload = cluster.workload();
     let more = killed_after_each_intent(&story, &mut operator, &cluster, 3, || {

@@ -5,10 +5,18 @@ use std::time::Duration;
 
 use evenkeel_e2e::Story;
 use evenkeel_e2e::etcd::{Cluster, MemberPod};
+use evenkeel_e2e::watched::Watched;
+use evenkeel_history::Config;
 use serde_json::Value;
 
 /// How long a cluster may take to form or to heal while every other story runs on the same two cores.
 pub(crate) const LONG: Duration = Duration::from_secs(240);
+
+/// Sets clients to work on it, fewer a second than usual: the stories here run side by side, and what they ask is whether
+/// anything is lost, and for how long nothing was written.
+pub(crate) fn clients_of(cluster: &Cluster<'_>) -> Watched {
+    cluster.workload_with(Config { rate: 60.0, ..Config::default() })
+}
 
 /// Waits until a cluster is all that it should be, by everyone's word: see [`what_is_amiss`].
 pub(crate) fn until_whole(story: &Story, cluster: &Cluster<'_>, members: usize) {
@@ -70,9 +78,8 @@ pub(crate) fn leader(story: &Story, cluster: &Cluster<'_>) -> MemberPod {
     let mut found = None;
     story.eventually(&format!("{} has a leader", cluster.name()), || {
         found = cluster.pods().into_iter().find(|pod| {
-            says(cluster, pod).is_some_and(|said| {
-                said["leader"].is_u64() && said["leader"] == said["header"]["member_id"]
-            })
+            says(cluster, pod)
+                .is_some_and(|said| said["leader"].is_u64() && said["leader"] == said["header"]["member_id"])
         });
         found.is_some()
     });

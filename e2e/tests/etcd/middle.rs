@@ -2,15 +2,16 @@
 //! be so once all is over, whatever happened meanwhile.
 
 use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use evenkeel_e2e::Story;
 use evenkeel_e2e::etcd::Cluster;
 use evenkeel_e2e::operator::Operator;
-use evenkeel_e2e::proxy::{Stopped, Write};
+use evenkeel_e2e::proxy::{Proxy, Stopped, Verdict, Write};
 use serde_json::Value;
 
-use crate::look::{says, until_whole};
+use crate::look::{LONG, says, until_whole};
 
 /// For how long nothing must be written for a cluster to count as at rest.
 const QUIET: Duration = Duration::from_secs(4);
@@ -76,6 +77,50 @@ pub(crate) fn names(story: &Story, cluster: &str, sort: &str) -> BTreeSet<String
     let selector = format!("evenkeel.dev/cluster={cluster}");
     let printed = story.kubectl(&["get", sort, "--selector", &selector, "--output=name"]);
     printed.lines().map(|line| line.rsplit('/').next().unwrap_or(line).to_owned()).collect()
+}
+
+/// A cluster on volumes as small as they may be: the lab's disks are one disk.
+pub(crate) fn spec(members: usize) -> String {
+    format!("version: 3.6.16\nmembers: {members}\nstorage: {{size: 1Gi}}")
+}
+
+/// Writes that are stopped, a kind of them each until it is let go. An operator that waits too long for an answer tries
+/// again: whatever it sends meanwhile is stopped, too.
+pub(crate) struct Stops<'p> {
+    proxy: &'p Proxy,
+    of: fn(&Write) -> Option<String>,
+    gone: Arc<Mutex<BTreeSet<String>>>,
+}
+
+impl<'p> Stops<'p> {
+    /// Stops, before they are applied, the writes that `of` has a word for.
+    pub(crate) fn before(proxy: &'p Proxy, of: fn(&Write) -> Option<String>) -> Self {
+        let gone: Arc<Mutex<BTreeSet<String>>> = Arc::default();
+        let let_go = Arc::clone(&gone);
+        proxy.rule(move |write| match of(write) {
+            Some(kind) if !let_go.lock().unwrap_or_else(PoisonError::into_inner).contains(&kind) => {
+                Verdict::StopBefore
+            }
+            _ => Verdict::Pass,
+        });
+        Self { proxy, of, gone }
+    }
+
+    /// The next kind that is stopped.
+    pub(crate) fn next(&self) -> (String, Stopped) {
+        loop {
+            let stopped = self.proxy.stopped(LONG);
+            let kind = (self.of)(&stopped.write).expect("only those are stopped that it has a word for");
+            if !self.gone.lock().unwrap_or_else(PoisonError::into_inner).contains(&kind) {
+                return (kind, stopped);
+            }
+        }
+    }
+
+    /// From now on this kind passes.
+    pub(crate) fn let_go(&self, kind: &str) {
+        self.gone.lock().unwrap_or_else(PoisonError::into_inner).insert(kind.to_owned());
+    }
 }
 
 /// Kills the operator where it stands, and starts it again. What was held goes with it, unanswered.

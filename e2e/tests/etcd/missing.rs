@@ -10,7 +10,7 @@ use evenkeel_e2e::operator::Operator;
 use evenkeel_e2e::watched::{Watched, told};
 use evenkeel_history::Kind;
 
-use crate::look::{LONG, events, follower, leader, until_whole};
+use crate::look::{LONG, clients_of, events, follower, leader, until_whole};
 
 /// For how long a client that knows all members may be without a write. An election takes about a second; the rest is
 /// for two cores that carry everything.
@@ -74,7 +74,8 @@ fn clients_went_on(what: &str, clients: &Watched, since: evenkeel_history::Time)
 
 /// A cluster of three on this storage, whole.
 fn of_three<'s>(story: &'s Story, storage: &str) -> Cluster<'s> {
-    let cluster = Cluster::apply(story, "orders", &format!("version: 3.6.16\nmembers: 3\nstorage: {storage}"));
+    let cluster =
+        Cluster::apply(story, "orders", &format!("version: 3.6.16\nmembers: 3\nstorage: {storage}"));
     cluster.wait_ready(LONG);
     until_whole(story, &cluster, 3);
     cluster
@@ -86,7 +87,7 @@ fn a_deleted_pod_comes_back_as_the_same_member_on_the_same_claim() {
     let _operator = Operator::start(&story);
     let cluster = of_three(&story, "{size: 1Gi}");
     let (members, volumes) = (ids(&cluster), claims(&story));
-    let clients = cluster.workload();
+    let clients = clients_of(&cluster);
     for blow in Blow::ALL {
         let victim = blow.victim(&story, &cluster);
         let since = clients.now();
@@ -107,7 +108,7 @@ fn a_member_whose_data_went_with_its_pod_is_replaced_under_a_new_name() {
     let _operator = Operator::start(&story);
     let cluster = of_three(&story, "{ephemeral: true}");
     let mut names: BTreeSet<String> = ids(&cluster).into_keys().collect();
-    let clients = cluster.workload();
+    let clients = clients_of(&cluster);
     for blow in Blow::ALL {
         let victim = blow.victim(&story, &cluster);
         let before = ids(&cluster);
@@ -144,7 +145,7 @@ fn a_pod_deleted_together_with_its_claim_is_replaced_by_a_member_on_a_new_one() 
     let _operator = Operator::start(&story);
     let cluster = of_three(&story, "{size: 1Gi}");
     let mut names: BTreeSet<String> = ids(&cluster).into_keys().collect();
-    let clients = cluster.workload();
+    let clients = clients_of(&cluster);
     for (order, blow) in [(["pvc", "pod"], Blow::Follower), (["pod", "pvc"], Blow::Leader)] {
         let victim = blow.victim(&story, &cluster);
         let (before, volumes) = (ids(&cluster), claims(&story));
@@ -156,12 +157,19 @@ fn a_pod_deleted_together_with_its_claim_is_replaced_by_a_member_on_a_new_one() 
         is_replaced(&cluster, &before, &victim, &mut names);
         let now = claims(&story);
         let members: BTreeSet<_> = ids(&cluster).into_keys().collect();
-        assert_eq!(now.keys().cloned().collect::<BTreeSet<_>>(), members, "each member has its claim, and no more");
+        assert_eq!(
+            now.keys().cloned().collect::<BTreeSet<_>>(),
+            members,
+            "each member has its claim, and no more"
+        );
         assert!(now.values().all(|uid| *uid != volumes[&victim.name]), "the old claim is gone: {now:?}");
         clients_went_on(&format!("together with its claim, {blow:?}"), &clients, since);
         let notes = events(&story, &cluster);
         let removed = format!("removed {} from the cluster", victim.name);
-        assert!(notes.iter().any(|(reason, note)| reason == "MemberRemoved" && *note == removed), "{notes:?}");
+        assert!(
+            notes.iter().any(|(reason, note)| reason == "MemberRemoved" && *note == removed),
+            "{notes:?}"
+        );
     }
     clients.finish();
     cluster.holds_the_same_everywhere();

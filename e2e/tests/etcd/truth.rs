@@ -14,7 +14,7 @@ use evenkeel_e2e::operator::Operator;
 use evenkeel_e2e::proxy::Proxy;
 use serde_json::Value;
 
-use crate::look::{LONG, events, follower, leader, says, until_whole};
+use crate::look::{LONG, clients_of, events, follower, leader, says, until_whole};
 use followed::Followed;
 
 /// How often each reason was told.
@@ -46,7 +46,7 @@ fn status_and_events_tell_who_is_who_what_is_done_and_what_is_waited_for() {
     ];
     assert_eq!(counted(&bootstrap), BTreeMap::from(expected), "{bootstrap:#?}");
 
-    let clients = cluster.workload();
+    let clients = clients_of(&cluster);
     let victim = follower(&story, &cluster).name;
     story.kubectl(&["delete", &format!("pvc/{victim}"), &format!("pod/{victim}"), "--timeout=120s"]);
     until_whole(&story, &cluster, 3);
@@ -85,7 +85,11 @@ fn members_are_named_as_they_are(story: &Story, cluster: &Cluster<'_>) {
         assert_eq!(member["version"], said["version"], "{member}");
         assert_eq!(member["node"], pod.node, "{member}");
         assert_eq!(member["id"], format!("{:x}", entry.id), "{member}");
-        assert_eq!(member["message"], Value::Null, "there is nothing to be said of one that is well: {member}");
+        assert_eq!(
+            member["message"],
+            Value::Null,
+            "there is nothing to be said of one that is well: {member}"
+        );
         let cluster_id = said["header"]["cluster_id"].as_u64().unwrap();
         assert_eq!(status["clusterId"], format!("{cluster_id:x}"));
     }
@@ -105,16 +109,26 @@ fn told_while_it_happened(statuses: &[Value], replaced: &str) {
     for status in statuses {
         let (ready, progressing) = (condition(status, "Ready"), condition(status, "Progressing"));
         if status["phrase"].as_str().unwrap().starts_with("Bootstrapping") {
-            assert_eq!((&ready["status"], &ready["reason"]), (&"False".into(), &"Bootstrapping".into()), "{status:#}");
+            assert_eq!(
+                (&ready["status"], &ready["reason"]),
+                (&"False".into(), &"Bootstrapping".into()),
+                "{status:#}"
+            );
         }
         let says_what = ["doing", "waitingFor"].iter().any(|field| !status[field].is_null());
-        assert!(progressing["status"] == "False" || says_what, "it is busy and does not say with what: {status:#}");
+        assert!(
+            progressing["status"] == "False" || says_what,
+            "it is busy and does not say with what: {status:#}"
+        );
         // Kubernetes' complaint about a pod that waits, as it should, is nobody's business.
         assert!(!status.to_string().contains("absolute path"), "{status:#}");
     }
     assert!(phrases.iter().any(|phrase| phrase.starts_with("Bootstrapping")), "{phrases:#?}");
     let healing: Vec<_> = phrases.iter().skip_while(|phrase| **phrase != "Healthy").collect();
-    assert!(healing.iter().any(|phrase| phrase.contains(replaced)), "nothing was said of {replaced}: {phrases:#?}");
+    assert!(
+        healing.iter().any(|phrase| phrase.contains(replaced)),
+        "nothing was said of {replaced}: {phrases:#?}"
+    );
     assert!(healing.iter().any(|phrase| phrase.starts_with("Joining")), "{phrases:#?}");
     assert_eq!(phrases.last(), Some(&"Healthy"), "{phrases:#?}");
 }
@@ -127,7 +141,9 @@ fn asked_of(proxy: &Proxy, meanwhile: impl FnOnce()) -> BTreeMap<(String, String
         let earlier = before.get(&what).copied().unwrap_or_default();
         (what, count - earlier)
     });
-    counts.filter(|((verb, path), count)| *count > 0 && verb != "WATCH" && !path.contains("/leases")).collect()
+    counts
+        .filter(|((verb, path), count)| *count > 0 && verb != "WATCH" && !path.contains("/leases"))
+        .collect()
 }
 
 #[test]
@@ -135,14 +151,16 @@ fn once_all_is_well_nothing_is_written_for_two_minutes_and_next_to_nothing_asked
     let story = Story::begin("quiet");
     let operator = Operator::start(&story);
     let kept = Cluster::apply(&story, "kept", "version: 3.6.16\nmembers: 3\nstorage: {size: 1Gi}");
-    let ephemeral = Cluster::apply(&story, "ephemeral", "version: 3.6.16\nmembers: 3\nstorage: {ephemeral: true}");
+    let ephemeral =
+        Cluster::apply(&story, "ephemeral", "version: 3.6.16\nmembers: 3\nstorage: {ephemeral: true}");
     for cluster in [&kept, &ephemeral] {
         cluster.wait_ready(LONG);
         until_whole(&story, cluster, 3);
     }
     operator.proxy().becomes_quiet(Duration::from_secs(10), Duration::from_secs(90));
     let minutes = 2;
-    let asked = asked_of(operator.proxy(), || operator.proxy().stays_quiet(Duration::from_secs(60 * minutes)));
+    let asked =
+        asked_of(operator.proxy(), || operator.proxy().stays_quiet(Duration::from_secs(60 * minutes)));
     println!("in {minutes} quiet minutes the API server was asked, for two clusters: {asked:?}");
     let requests: usize = asked.values().sum();
     assert!(requests <= 2 * minutes as usize, "more than one a minute and cluster: {asked:#?}");

@@ -102,13 +102,18 @@ fn spec(wanted: &Wanted, made: &Made, name: &str) -> Value {
 }
 
 fn spread(wanted: &Wanted) -> Value {
-    json!({
+    let mut spread = json!({
         "maxSkew": 1,
         "topologyKey": wanted.spread_across,
         "whenUnsatisfiable": if wanted.spread_required { "DoNotSchedule" } else { "ScheduleAnyway" },
         "labelSelector": { "matchLabels": selector(wanted) },
         "nodeTaintsPolicy": "Honor",
-    })
+    });
+    if wanted.spread_required {
+        // Else a skew of one lets the third member share one of two nodes (tried).
+        spread["minDomains"] = json!(wanted.members);
+    }
+    spread
 }
 
 fn container(wanted: &Wanted, made: &Made, name: &str) -> Value {

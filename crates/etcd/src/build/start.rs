@@ -18,6 +18,11 @@ const NOWHERE: &str = "/waiting until Evenkeel lets it start";
 /// What etcd's data is mounted from, within its volume.
 const SOMEWHERE: &str = "member";
 
+/// Whether what the kubelet complains about is no more than a pod that waits as it should.
+pub fn is_only_waiting(complaint: &str) -> bool {
+    complaint.contains(NOWHERE)
+}
+
 /// The annotations that have a pod start this way.
 pub fn annotations(
     wanted: &Wanted,

@@ -10,6 +10,7 @@ use etcd_client::{
 };
 use evenkeel::Seen;
 use futures::future::{join, join_all};
+use tokio::time::{Instant, timeout_at};
 
 use crate::certificates::Pair;
 use crate::facts::{Membership, Registered, Voice};
@@ -18,6 +19,9 @@ use crate::names::Serial;
 
 /// How long a question may take. A member that needs longer is not well.
 const LIMIT: Duration = Duration::from_secs(2);
+/// By how much a read ends before its question does: without a quorum it is never answered, and must not take along what the
+/// member has said of itself.
+const SOONER: Duration = Duration::from_millis(200);
 /// How long a change of the membership may take: well below the time after which an intent is void.
 const CALL_LIMIT: Duration = Duration::from_secs(5);
 /// A key that nobody has: reading it is as good as reading any other.
@@ -138,15 +142,14 @@ pub async fn ask(
     service: Option<&Endpoint>,
     serial_of: impl Fn(&str) -> Option<Serial>,
 ) -> Answers {
-    let mut wanted: Vec<_> = members.iter().map(|asked| &asked.endpoint).collect();
-    wanted.extend(service);
+    let wanted: Vec<_> = members.iter().map(|asked| &asked.endpoint).collect();
     if service.is_some() {
         connections.keep_only(&wanted);
     }
     let heard = join_all(members.iter().map(|asked| hear(connections, access, asked)));
     let served = async {
         match service {
-            Some(service) => is_served(connections, access, service).await,
+            Some(service) => is_served(access, service).await,
             None => Seen::Unknown,
         }
     };
@@ -197,11 +200,12 @@ impl Heard {
 }
 
 async fn hear(connections: &Connections, access: &Access, asked: &Asked) -> Option<Heard> {
+    let until = Instant::now() + LIMIT - SOONER;
     let heard = within(LIMIT, async {
         let mut client = connections.to(access, &asked.endpoint).await?;
         let mut reader = client.clone();
-        let (status, read) = join(client.status(), within(LIMIT, reader.get(NOBODYS_KEY, None))).await;
-        Ok(Heard { status: status?, reads: read.is_ok() })
+        let (status, read) = join(client.status(), timeout_at(until, reader.get(NOBODYS_KEY, None))).await;
+        Ok(Heard { status: status?, reads: matches!(read, Ok(Ok(_))) })
     })
     .await;
     if let Err(why) = &heard {
@@ -211,16 +215,13 @@ async fn hear(connections: &Connections, access: &Access, asked: &Asked) -> Opti
     heard.ok()
 }
 
-/// A read as clients make it. A connection that broke is made anew once, as clients do.
-async fn is_served(connections: &Connections, access: &Access, service: &Endpoint) -> Seen<()> {
+/// A read as clients make it who come now: over a connection of its own each time. One that was kept stays with its member
+/// when the Service leads there no more, or nowhere. Tried twice, as clients do.
+async fn is_served(access: &Access, service: &Endpoint) -> Seen<()> {
     for _ in 0..2 {
-        let read = within(LIMIT, async {
-            let mut client = connections.to(access, service).await?;
-            client.get(NOBODYS_KEY, None).await
-        });
-        match read.await {
-            Ok(_) => return Seen::Present(()),
-            Err(_) => connections.drop(service),
+        let read = within(LIMIT, async { connect(access, service).await?.get(NOBODYS_KEY, None).await });
+        if read.await.is_ok() {
+            return Seen::Present(());
         }
     }
     Seen::Absent

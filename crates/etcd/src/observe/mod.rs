@@ -297,6 +297,9 @@ fn trouble(pod: &Pod) -> Option<String> {
     }
     let waiting = status.container_statuses.iter().flatten().find_map(|one| one.state.as_ref()?.waiting.clone())?;
     let reason = waiting.reason.filter(|reason| reason != "ContainerCreating" && reason != "PodInitializing")?;
+    if waiting.message.as_deref().is_some_and(start::is_only_waiting) {
+        return None;
+    }
     Some(match waiting.message {
         // A message of a back-off counts its seconds, and would change the status each time.
         Some(message) if reason != "CrashLoopBackOff" => format!("{reason}: {message}"),

@@ -60,7 +60,11 @@ pub(crate) fn view(facts: &Facts) -> Option<View<'_>> {
 }
 
 fn list(words: &Words<'_>, facts: &Facts, view: &View<'_>) -> Vec<MemberStatus> {
-    let leaves = |member: &Member<'_>| member.data == Data::Gone || (view.registry && member.registered.is_none());
+    // Those beyond the serials that were ever given to members are prepared, and yet to become some.
+    let was_member = |member: &Member<'_>| member.registered.is_some() || member.serial < view.identity.next;
+    let leaves = |member: &Member<'_>| {
+        member.data == Data::Gone || (view.registry && member.registered.is_none() && was_member(member))
+    };
     let role = |member: &Member<'_>| match member.registered {
         _ if leaves(member) => MemberRole::Leaving,
         Some(entry) if !entry.learner => MemberRole::Voter,

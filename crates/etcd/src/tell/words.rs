@@ -6,7 +6,7 @@ use evenkeel::Plan;
 
 use super::named;
 use crate::decide::Etcd;
-use crate::facts::{Facts, Object};
+use crate::facts::{Facts, Object, Start};
 use crate::identity::{Change, Intent};
 use crate::names::Serial;
 use crate::observe::Found;
@@ -107,6 +107,7 @@ impl<'f> Words<'f> {
             (_, Some(trouble)) => trouble,
             (_, None) if member.pod.is_none() => "it has no pod".to_owned(),
             (_, None) if member.pod.is_some_and(|pod| pod.deleting) => "its pod is going".to_owned(),
+            (_, None) if member.pod.is_some_and(|pod| pod.start == Start::Held) => "it waits for its turn".to_owned(),
             (_, None) if member.voice.is_none() => "etcd does not answer".to_owned(),
             (_, None) => String::new(),
         }

@@ -4,38 +4,35 @@
 use evenkeel_e2e::Story;
 use evenkeel_e2e::etcd::Cluster;
 use evenkeel_e2e::operator::Operator;
-use evenkeel_e2e::proxy::Verdict;
 use serde_json::json;
 
-use super::{cluster_of, has_begun_again, serves_clients};
-use crate::look::LONG;
-use crate::middle::{comes_to_rest, ends_well, identity, identity_in, intent_in, names};
+use super::{has_begun_again, serve_clients};
+use crate::middle::{Stops, comes_to_rest, ends_well, identity, intent_in, names};
 
-const KEPT: &str = "version: 3.6.16\nmembers: 3";
-const DELETED: &str = "version: 3.6.16\nmembers: 3\nstorage: {onDelete: Delete}";
+const KEPT: &str = "version: 3.6.16\nmembers: 3\nstorage: {size: 1Gi}";
+const DELETED: &str = "version: 3.6.16\nmembers: 3\nstorage: {size: 1Gi, onDelete: Delete}";
 
 #[test]
 fn a_resource_created_again_before_the_seal_begins_again_whatever_was_left_of_the_first() {
     let story = Story::begin("anew-early");
     let operator = Operator::start(&story);
     // All three are members by then, and the first vote is about to be given.
-    operator.proxy().rule(|write| {
-        let now = ["plain", "orphaned", "owned"].iter().any(|cluster| {
-            let first = identity_in(write, cluster).is_some_and(|identity| identity["epoch"] == 1);
-            first && intent_in(write, cluster).is_some_and(|it| it.kind == "Promote" && it.voters == 1)
-        });
-        if now { Verdict::StopBefore } else { Verdict::Pass }
+    let stops = Stops::before(operator.proxy(), |write| {
+        let first_vote = |cluster: &&str| {
+            intent_in(write, cluster).is_some_and(|intent| intent.kind == "Promote" && intent.voters == 1)
+        };
+        ["plain", "orphaned", "owned"].into_iter().find(first_vote).map(str::to_owned)
     });
     let all = [("plain", KEPT, "background"), ("orphaned", KEPT, "orphan"), ("owned", DELETED, "background")];
     let clusters = all.map(|(name, spec, _)| Cluster::apply(&story, name, spec));
     let mut before = Vec::new();
     for _ in &all {
-        let stopped = operator.proxy().stopped(LONG);
-        let name = cluster_of(&stopped);
+        let (name, stopped) = stops.next();
         let (_, spec, cascade) = all.into_iter().find(|one| one.0 == name).unwrap();
         before.push((name.clone(), identity(&story, &name), names(&story, &name, "pods")));
         story.kubectl(&["delete", "etcd", &name, &format!("--cascade={cascade}")]);
         Cluster::apply(&story, &name, spec);
+        stops.let_go(&name);
         stopped.go_on();
     }
     let known = |name: &str| before.iter().find(|one| one.0 == name).unwrap();
@@ -49,7 +46,7 @@ fn a_resource_created_again_before_the_seal_begins_again_whatever_was_left_of_th
     assert!(is["lineage"] != was["lineage"] || is["epoch"] == 2, "{is}");
     assert!(names(&story, "owned", "pods").is_disjoint(&known("owned").2));
     comes_to_rest(&operator);
-    clusters.iter().for_each(serves_clients);
+    serve_clients(&clusters);
 }
 
 #[test]
@@ -63,7 +60,10 @@ fn a_resource_created_again_after_the_seal_takes_up_the_cluster_with_its_data() 
     cluster.etcdctl(&["put", "greeting", "hello"]);
     let is_adopted = || {
         assert_eq!(ends_well(&story, &cluster, 3), formed, "it is another cluster");
-        assert_eq!((&identity(&story, "a")["epoch"], names(&story, "a", "pods")), (&json!(1), members.clone()));
+        assert_eq!(
+            (&identity(&story, "a")["epoch"], names(&story, "a", "pods")),
+            (&json!(1), members.clone())
+        );
         assert_eq!(cluster.etcdctl(&["get", "greeting", "--print-value-only"]).trim(), "hello");
         let uid = story.field(&["etcd", "a"], ".metadata.uid");
         for pod in cluster.pods() {
@@ -88,5 +88,5 @@ fn a_resource_created_again_after_the_seal_takes_up_the_cluster_with_its_data() 
     Cluster::apply(&story, "a", KEPT);
     is_adopted();
     comes_to_rest(&operator);
-    serves_clients(&cluster);
+    serve_clients(&[cluster]);
 }

@@ -8,14 +8,13 @@ use std::time::Instant;
 use evenkeel_e2e::Story;
 use evenkeel_e2e::etcd::Cluster;
 use evenkeel_e2e::operator::Operator;
-use evenkeel_e2e::proxy::Verdict;
 use evenkeel_lab::command::Cmd;
 use evenkeel_lab::machine::Machine;
 use evenkeel_lab::node::CONTAINERD_SOCKET;
 use serde_json::Value;
 
 use crate::look::LONG;
-use crate::middle::{comes_to_rest, creates_pod_of, ends_well, identity, pod_of};
+use crate::middle::{Stops, comes_to_rest, creates_pod_of, ends_well, identity, pod_of, spec};
 
 /// A label of a story's own, on nodes. It goes with the story.
 struct Label<'a> {
@@ -76,7 +75,7 @@ fn the_third_that_no_node_takes_does_not_hold_the_others_up_and_joins_when_one_d
     label.put(second);
     let scheduling = format!("scheduling: {{{}, spread: {{require: true}}}}", label.selector());
     let began = Instant::now();
-    let cluster = Cluster::apply(&story, "a", &format!("version: 3.6.16\nmembers: 3\n{scheduling}"));
+    let cluster = Cluster::apply(&story, "a", &format!("{}\n{scheduling}", spec(3)));
     cluster.wait_ready(LONG);
     println!("{}: Ready after {:.0} s without the third", story.namespace(), began.elapsed().as_secs_f64());
 
@@ -127,9 +126,8 @@ fn the_second_whose_node_lacks_the_image_does_not_hold_up_the_third() {
     give_image(&story, first);
     give_image(&story, third);
     // Each is created when there is one node only that it can go to.
-    operator.proxy().rule(|write| match creates_pod_of(write, "a") {
-        Some(1..) => Verdict::StopBefore,
-        _ => Verdict::Pass,
+    let stops = Stops::before(operator.proxy(), |write| {
+        creates_pod_of(write, "a").filter(|serial| *serial > 0).map(|serial| serial.to_string())
     });
     let goes_to = |serial: u64, node: &str| {
         story.eventually(&format!("member {serial} is on {node}"), || {
@@ -137,7 +135,8 @@ fn the_second_whose_node_lacks_the_image_does_not_hold_up_the_third() {
         });
     };
     let spec = format!(
-        "version: 3.6.16\nmembers: 3\nimage: {{repository: {}}}\nscheduling: {{{}}}",
+        "{}\nimage: {{repository: {}}}\nscheduling: {{{}}}",
+        spec(3),
         repository(&story),
         label.selector()
     );
@@ -145,16 +144,16 @@ fn the_second_whose_node_lacks_the_image_does_not_hold_up_the_third() {
     let cluster = Cluster::apply(&story, "a", &spec);
     let mut last = first;
     for (serial, node) in [(1, second), (2, third)] {
-        let stopped = operator.proxy().stopped(LONG);
-        assert_eq!(creates_pod_of(&stopped.write, "a"), Some(serial));
+        let (stopped_at, stopped) = stops.next();
+        assert_eq!(stopped_at, serial.to_string());
         goes_to(serial - 1, last);
         label.take(last);
         label.put(node);
+        stops.let_go(&stopped_at);
         stopped.go_on();
         last = node;
     }
     goes_to(2, third);
-    operator.proxy().pass();
     cluster.wait_ready(LONG);
 
     let (unlucky, other) = (pod_of(&story, "a", 1), pod_of(&story, "a", 2));

@@ -9,7 +9,7 @@ use evenkeel_e2e::operator::{Operator, Options};
 use evenkeel_e2e::proxy::Verdict;
 
 use crate::look::LONG;
-use crate::middle::{comes_to_rest, ends_well, intent_in};
+use crate::middle::{comes_to_rest, ends_well, intent_in, spec};
 
 /// How long a sleeper that wakes may take to see that it leads no more.
 const AWAKE: Duration = Duration::from_secs(30);
@@ -20,7 +20,7 @@ fn leader_freezes(name: &str, verdict: Verdict) {
     let story = Story::begin(name);
     let named = |name: &str| Options { name: name.to_owned(), ..Options::default() };
     let mut sleeper = Operator::with(&story, named("sleeper"));
-    let cluster = Cluster::apply(&story, "a", "version: 3.6.16\nmembers: 3");
+    let cluster = Cluster::apply(&story, "a", &spec(3));
     let formed = ends_well(&story, &cluster, 3);
     let successor = Operator::with(&story, named("successor"));
     story.eventually("the successor stands by", || successor.log_has("waiting for the lease"));
@@ -28,7 +28,12 @@ fn leader_freezes(name: &str, verdict: Verdict) {
 
     sleeper.proxy().once(verdict, |write| intent_in(write, "a").is_some());
     let taken = cluster.pods().remove(1);
-    story.kubectl(&["delete", &format!("pod/{}", taken.name), &format!("pvc/{}", taken.name), "--wait=false"]);
+    story.kubectl(&[
+        "delete",
+        &format!("pod/{}", taken.name),
+        &format!("pvc/{}", taken.name),
+        "--wait=false",
+    ]);
     let stopped = sleeper.proxy().stopped(LONG);
     let noted = intent_in(&stopped.write, "a").unwrap();
     assert_eq!(noted.kind, "Remove", "{noted:?}");
@@ -55,7 +60,10 @@ fn leader_freezes(name: &str, verdict: Verdict) {
     }
     let late: Vec<_> = sleeper.proxy().writes_since(woken).into_iter().filter(|it| it.is_applied()).collect();
     assert!(late.is_empty(), "it wrote though it led no more: {late:?}");
-    assert!(!sleeper.log_has("change=Remove") && !sleeper.log_has("\"change\":\"Remove"), "nor asked it etcd");
+    assert!(
+        !sleeper.log_has("change=Remove") && !sleeper.log_has("\"change\":\"Remove"),
+        "nor asked it etcd"
+    );
     assert_eq!(cluster.member_list(), members, "nothing has become of what it was about to do");
     assert_eq!(ends_well(&story, &cluster, 3), formed);
     workload.finish();

@@ -15,7 +15,7 @@ use evenkeel_e2e::operator::Operator;
 use evenkeel_e2e::proxy::{Verdict, Write, Written, lives};
 
 use crate::look::{LONG, what_is_amiss};
-use crate::middle::{comes_to_rest, ends_well, kill_and_restart};
+use crate::middle::{comes_to_rest, ends_well, kill_and_restart, spec};
 
 /// How long a sweep goes on that is not to be complete.
 const BUDGET: Duration = Duration::from_secs(70);
@@ -90,7 +90,7 @@ fn a_bootstrap_of_one_ends_well_though_the_operator_dies_at_every_write() {
     let mut operator = Operator::start(&story);
     let cluster = Cluster::named(&story, "a");
     let deaths = dies_at_each_write(&story, &mut operator, &cluster, 1, || {
-        cluster.set("version: 3.6.16\nmembers: 1");
+        cluster.set(&spec(1));
     });
     println!("chain: {deaths} deaths in a bootstrap of one");
     // Identity, services, certificates, claim, pod and what is written on them: each twice.
@@ -109,12 +109,13 @@ fn a_bootstrap_of_one_ends_well_though_the_operator_dies_at_every_write() {
 fn a_member_whose_claim_was_deleted_is_replaced_though_the_operator_dies_at_every_write() {
     let story = Story::begin("chain-replace");
     let mut operator = Operator::start(&story);
-    let cluster = Cluster::apply(&story, "a", "version: 3.6.16\nmembers: 3");
+    let cluster = Cluster::apply(&story, "a", &spec(3));
     let formed = ends_well(&story, &cluster, 3);
     comes_to_rest(&operator);
     let workload = cluster.workload();
     let (taken, since) = (cluster.pods().remove(1), Instant::now());
-    let deaths = dies_at_each_write(&story, &mut operator, &cluster, 3, || take_away(&story, &cluster, &taken));
+    let deaths =
+        dies_at_each_write(&story, &mut operator, &cluster, 3, || take_away(&story, &cluster, &taken));
     println!("chain: {deaths} deaths in the replacement of a member");
     assert!(deaths >= 20, "{deaths} deaths are too few to have been at every write");
     assert_eq!(ends_well(&story, &cluster, 3), formed);
@@ -192,14 +193,15 @@ fn dies_once(
 
 /// How many writes to a cluster there were since a time.
 fn writes_for(operator: &Operator, cluster: &str, since: Instant) -> u64 {
-    operator.proxy().writes_since(since).iter().filter(|written| is_for(&written.write, cluster)).count() as u64
+    operator.proxy().writes_since(since).iter().filter(|written| is_for(&written.write, cluster)).count()
+        as u64
 }
 
 #[test]
 fn a_bootstrap_of_one_ends_well_whichever_write_the_operator_dies_at() {
     let story = Story::begin("sweep-one");
     let mut operator = Operator::start(&story);
-    let spec = "version: 3.6.16\nmembers: 1\nstorage: {onDelete: Delete}";
+    let spec = "version: 3.6.16\nmembers: 1\nstorage: {size: 1Gi, onDelete: Delete}";
     // Undisturbed, to know how many writes there are.
     let (first, since) = (Cluster::apply(&story, "k0", spec), Instant::now());
     ends_well(&story, &first, 1);
@@ -221,7 +223,7 @@ fn a_bootstrap_of_one_ends_well_whichever_write_the_operator_dies_at() {
 fn a_member_whose_claim_was_deleted_is_replaced_whichever_write_the_operator_dies_at() {
     let story = Story::begin("sweep-replace");
     let mut operator = Operator::start(&story);
-    let cluster = Cluster::apply(&story, "a", "version: 3.6.16\nmembers: 3");
+    let cluster = Cluster::apply(&story, "a", &spec(3));
     let formed = ends_well(&story, &cluster, 3);
     comes_to_rest(&operator);
     let workload = cluster.workload();
@@ -265,7 +267,7 @@ fn errors_in_place_of_answers_delay_and_change_nothing() {
         failed.fetch_add(1, Ordering::SeqCst);
         usize::try_from(deed / 3).map_or(Verdict::Pass, |nth| errors[nth % errors.len()])
     });
-    let cluster = Cluster::apply(&story, "a", "version: 3.6.16\nmembers: 3");
+    let cluster = Cluster::apply(&story, "a", &spec(3));
     let formed = ends_well(&story, &cluster, 3);
     let workload = cluster.workload();
     take_away(&story, &cluster, &cluster.pods().remove(1));
@@ -282,7 +284,7 @@ fn errors_in_place_of_answers_delay_and_change_nothing() {
 fn an_operator_that_is_started_again_writes_nothing_to_a_cluster_at_rest() {
     let story = Story::begin("again");
     let mut operator = Operator::start(&story);
-    let cluster = Cluster::apply(&story, "a", "version: 3.6.16\nmembers: 1");
+    let cluster = Cluster::apply(&story, "a", &spec(1));
     ends_well(&story, &cluster, 1);
     comes_to_rest(&operator);
     operator.stop();

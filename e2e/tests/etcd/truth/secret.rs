@@ -8,7 +8,7 @@ use evenkeel_e2e::Story;
 use evenkeel_e2e::etcd::Cluster;
 use evenkeel_e2e::operator::{Operator, Options};
 
-use crate::look::{LONG, follower, until_whole};
+use crate::look::{LONG, clients_of, follower, until_whole};
 
 /// Pieces of every private key of a cluster, in the forms in which it could be told: a line of its PEM, and the same
 /// stretch as a Secret carries it.
@@ -42,9 +42,11 @@ fn no_private_key_is_in_the_log_at_its_loudest_nor_in_what_people_are_shown() {
     let cluster = Cluster::apply(&story, "orders", "version: 3.6.16\nmembers: 3\nstorage: {ephemeral: true}");
     cluster.wait_ready(LONG);
     until_whole(&story, &cluster, 3);
-    let clients = cluster.workload();
+    let clients = clients_of(&cluster);
     story.kubectl(&["delete", "pod", &follower(&story, &cluster).name, "--wait=false"]);
-    story.eventually("it is being healed", || cluster.pods().len() != 3 || cluster.pods().iter().any(|pod| !pod.ready));
+    story.eventually("it is being healed", || {
+        cluster.pods().len() != 3 || cluster.pods().iter().any(|pod| !pod.ready)
+    });
     until_whole(&story, &cluster, 3);
     clients.finish();
 
@@ -53,7 +55,10 @@ fn no_private_key_is_in_the_log_at_its_loudest_nor_in_what_people_are_shown() {
     let all = ["client-ca", "client-tls", "operator-tls", "peer-ca", "peer-tls", "server-tls"];
     assert_eq!(names, all.map(|name| format!("orders-{name}")), "each has a key of its own to look for");
     let log = operator.log();
-    assert!(log.contains("TRACE") && log.contains("secrets"), "the log is as loud as it gets, and Secrets are in it");
+    assert!(
+        log.contains("TRACE") && log.contains("secrets"),
+        "the log is as loud as it gets, and Secrets are in it"
+    );
     // That the pieces are what a leak would look like is seen where the keys are.
     let where_they_are = story.kubectl(&["get", "secrets", "--output=json"]);
     assert_eq!(told(&where_they_are, &keys), names);
