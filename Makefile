@@ -64,6 +64,7 @@ check: prepared ## Format, lints, licences, file lengths: run it before each com
 .PHONY: bench
 bench: bin/lab ## Measure, and write the figures to bench/results
 	@hack/bench
+	hack/bench-etcd
 
 .PHONY: generate
 generate: bin/lab ## Write the generated files anew

@@ -32,6 +32,9 @@ const ROUNDS: usize = 32;
 const LIMIT: Duration = Duration::from_secs(120);
 /// When the application declined something for now.
 const SHORTLY: Duration = Duration::from_millis(500);
+/// While the application is about to change by itself: a look at what is remembered. What is decided may also rest on how
+/// long something has lasted, and nobody else tells that time has passed.
+const MEANWHILE: Duration = Duration::from_secs(5);
 /// When nothing is expected: a look at what is remembered, which asks Kubernetes for next to nothing.
 const NOW_AND_THEN: Duration = Duration::from_secs(600);
 
@@ -272,7 +275,8 @@ impl<O: Operate> Loop<O> {
                 let wait = time.since(self.parts.clock.now()) + Duration::from_millis(100);
                 Next::requeue(wait.min(longest))
             }
-            Wake::OnChange | Wake::Soon => Next::requeue(longest),
+            Wake::Soon => Next::requeue(MEANWHILE),
+            Wake::OnChange => Next::requeue(longest),
         }
     }
 }

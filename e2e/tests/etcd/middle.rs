@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use evenkeel_e2e::Story;
 use evenkeel_e2e::etcd::Cluster;
@@ -11,10 +11,13 @@ use evenkeel_e2e::operator::Operator;
 use evenkeel_e2e::proxy::{Proxy, Stopped, Verdict, Write};
 use serde_json::Value;
 
-use crate::look::{LONG, says, until_whole};
+use crate::look::{LONG, says, until_whole, what_is_amiss};
 
 /// For how long nothing must be written for a cluster to count as at rest.
 const QUIET: Duration = Duration::from_secs(4);
+
+/// How often to look whether a cluster is whole: a look is half a dozen processes, on two cores.
+const LOOK: Duration = Duration::from_millis(800);
 
 /// A change of the membership, as it was written down before etcd is asked for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -132,6 +135,26 @@ pub(crate) fn kill_and_restart(story: &Story, operator: &mut Operator, stopped: 
     drop(stopped);
     story.kubectl(&["delete", "lease", "evenkeel-operator", "--ignore-not-found"]);
     operator.restart();
+}
+
+/// Waits until a cluster is whole, with something done `at` each write that is stopped meanwhile.
+pub(crate) fn until_whole_through(
+    operator: &mut Operator,
+    cluster: &Cluster<'_>,
+    members: usize,
+    mut at: impl FnMut(&mut Operator, Stopped),
+) {
+    let (began, mut looked) = (Instant::now(), Instant::now());
+    loop {
+        if let Some(stopped) = operator.proxy().try_stopped() {
+            at(operator, stopped);
+        } else if looked.elapsed() > LOOK {
+            let Some(amiss) = what_is_amiss(cluster, members) else { return };
+            assert!(began.elapsed() < LONG, "{} ends never: {amiss}\n{:#}", cluster.name(), cluster.status());
+            looked = Instant::now();
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
 }
 
 /// Waits until a cluster is whole, and checks what must be so at every end: all members take themselves to be in one and the
