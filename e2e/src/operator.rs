@@ -202,7 +202,7 @@ fn log_in(dir: &TempDir) -> PathBuf {
 }
 
 /// The operator that was built beside the stories.
-fn built() -> PathBuf {
+pub fn built() -> PathBuf {
     if let Some(named) = std::env::var_os("EVENKEEL_OPERATOR") {
         return named.into();
     }

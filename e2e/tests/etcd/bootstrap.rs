@@ -173,7 +173,7 @@ fn every_size(story: &Story, storage: &str) {
         is_of_use(&cluster);
         until_whole(story, &cluster, size);
         cluster.holds_the_same_everywhere();
-                // The default is to prefer a spread: of more members than nodes some share one, but never a majority.
+        // The default is to prefer a spread: of more members than nodes some share one, but never a majority.
         let (nodes, quorum) = (by_node(&cluster), size / 2 + 1);
         assert_eq!(budget(story, &cluster), quorum.to_string(), "the quorum of {size}");
         assert_eq!(nodes.len(), size.min(3), "{size} are spread out: {nodes:?}");

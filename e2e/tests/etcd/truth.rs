@@ -125,6 +125,8 @@ fn told_while_it_happened(statuses: &[Value], replaced: &str) {
             progressing["status"] == "False" || says_what,
             "it is busy and does not say with what: {status:#}"
         );
+        let all_are_well = status["ready"] == "3/3";
+        assert!(progressing["reason"] != "Converged" || all_are_well, "it is not over yet: {status:#}");
         // Kubernetes' complaint about a pod that waits, as it should, is nobody's business.
         assert!(!status.to_string().contains("absolute path"), "{status:#}");
     }

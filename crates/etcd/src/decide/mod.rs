@@ -198,7 +198,8 @@ impl Wait {
         match self {
             Self::Patience(until) => Wake::At(*until),
             Self::Settling(intent) => Wake::At(intent.since.after(intent::VOID_AFTER)),
-            Self::Reading(_) => Wake::At(facts.now.after(std::time::Duration::from_secs(10))),
+            // Secrets are not watched: whether one that is in the way has gone is seen by looking.
+            Self::Reading(_) | Self::NameTaken(_) => Wake::At(facts.now.after(std::time::Duration::from_secs(10))),
             // etcd's own state changes without an event in Kubernetes.
             Self::SeedStarts(_) | Self::Joining(_) | Self::CatchingUp(_) | Self::AddUnsafe => Wake::Soon,
             // The prober asks from time to time, and tells when an answer changes.
@@ -207,7 +208,6 @@ impl Wait {
             | Self::NothingLeft(_)
             | Self::OldEpochGoes
             | Self::NoQuorum
-            | Self::NameTaken(_)
             | Self::Strangers(_) => Wake::OnChange,
         }
     }
