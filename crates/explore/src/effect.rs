@@ -7,6 +7,7 @@ use evenkeel_etcd::names::Serial;
 use evenkeel_etcd::plan::{Create, Mark, Step};
 use evenkeel_etcd::view::quorum;
 
+use crate::doomed::{never_back, never_held_again};
 use crate::world::{Claim, Disk, Member, Pod, Violation, World, shown};
 
 /// One write.
@@ -74,7 +75,13 @@ pub enum Etcds {
 pub fn apply(world: &mut World, effect: &Effect, etcd: Etcds) -> Result<Outcome, Violation> {
     match effect {
         Effect::Create(create) => Ok(apply_create(world, create)),
+        Effect::Mark(Mark::Start { from, to, .. }) if !never_held_again(from, to) => Err(Violation(
+            "a pod that was told how to start is told to wait, or to found a cluster".to_owned(),
+        )),
         Effect::Mark(mark) => Ok(apply_mark(world, mark)),
+        Effect::Swap { from, to } if !never_back(from, to) => {
+            Err(Violation("the identity goes back to what it was".to_owned()))
+        }
         Effect::Swap { from, to } => {
             if world.identity.as_ref() != Some(from) {
                 return Ok(Outcome::Refused);
