@@ -26,8 +26,9 @@ fn main() {
     let report = explore_with(&world, &Real, threads, &mut tell);
     println!("{} members, {storage:?}, {learners} learners at once, {budget:?}", number(0));
     println!(
-        "{} states, {} transitions, {} layers, {:.1?}, {threads} threads, {}",
+        "{} states of {} worlds, {} transitions, {} layers, {:.1?}, {threads} threads, {}",
         report.states,
+        report.worlds,
         report.transitions,
         report.layers,
         report.took,

@@ -1,5 +1,5 @@
-//! Worlds that differ in names only are one. Uids matter by being equal or not; serials and epochs, by their order; and a
-//! cluster that no disk remembers does not matter at all. States are told apart by this form.
+//! Worlds that differ in names only are one. Uids matter by being equal or not; serials, epochs and incarnations of the
+//! resource, by their order; and a cluster that no disk remembers does not matter at all. States are told apart by this form.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,7 +8,9 @@ use evenkeel_etcd::identity::{Change, Identity, Intent, SeedOn, Uid};
 use evenkeel_etcd::names::{Epoch, Serial};
 use evenkeel_etcd::plan::{Create, Mark, Owned, Step};
 
+use crate::doomed::drop_doomed;
 use crate::effect::Effect;
+use crate::observe::resource_uid;
 use crate::world::{Cluster, Disk, World};
 
 /// The same world under the names that every world of its kind has.
@@ -20,19 +22,27 @@ pub fn canonical(world: &World) -> World {
 
 /// Gives a world the names that every world of its kind has.
 pub fn rename(world: &mut World) {
+    drop_doomed(world);
     drop_forgotten_clusters(world);
-    let mut census = Census { serial: None, epochs: None };
+    let mut census = Census::default();
     walk(world, &mut census);
-    let (serial, epoch) = match (&world.identity, census.serial, census.epochs) {
+    let sealed = world.identity.as_ref().is_some_and(|identity| identity.sealed);
+    // Before the seal a serial that is missing between two others tells that a member was lost; after it, serials matter
+    // by their order alone. `names_do_not_matter_to_what_is_decided` sees that this is so.
+    let serials = match (&world.identity, census.serials.first()) {
+        _ if sealed => Serials::InARow(census.serials),
         // Everything is of the epoch that is: it could as well be the first.
-        (Some(identity), Some(first), Some((oldest, newest)))
-            if first == identity.seed && oldest == newest =>
-        {
-            (identity.seed.0, identity.epoch.0 - 1)
+        (Some(identity), Some(first)) if *first == identity.seed && census.epochs.len() == 1 => {
+            Serials::Less(first.0)
         }
-        _ => (0, 0),
+        _ => Serials::Less(0),
     };
-    let mut renaming = Rename { uids: Vec::new(), serial, epoch };
+    // Epochs, too, matter by their order; while there is an old one, so does how far back it lies.
+    let epoch = match census.epochs.as_slice() {
+        [only] if serials != Serials::Less(0) => only.0 - 1,
+        _ => 0,
+    };
+    let mut renaming = Rename { uids: Vec::new(), resources: census.resources, serials, epoch };
     walk(world, &mut renaming);
     world.next_uid = u8::try_from(renaming.uids.len() + 1).unwrap_or(u8::MAX);
 }
@@ -42,31 +52,53 @@ trait Visitor {
     fn uid(&mut self, uid: &mut Uid);
     fn serial(&mut self, serial: &mut Serial);
     fn epoch(&mut self, epoch: &mut Epoch);
+    fn resource(&mut self, resource: &mut Uid);
 }
 
-/// The lowest serial, the oldest and the newest epoch.
+/// All names there are, in order.
+#[derive(Default)]
 struct Census {
-    serial: Option<Serial>,
-    epochs: Option<(Epoch, Epoch)>,
+    serials: Vec<Serial>,
+    epochs: Vec<Epoch>,
+    resources: Vec<Uid>,
 }
 
 impl Visitor for Census {
     fn uid(&mut self, _: &mut Uid) {}
 
     fn serial(&mut self, serial: &mut Serial) {
-        self.serial = Some(self.serial.map_or(*serial, |lowest| lowest.min(*serial)));
+        include(&mut self.serials, *serial);
     }
 
     fn epoch(&mut self, epoch: &mut Epoch) {
-        let (oldest, newest) = self.epochs.unwrap_or((*epoch, *epoch));
-        self.epochs = Some((oldest.min(*epoch), newest.max(*epoch)));
+        include(&mut self.epochs, *epoch);
     }
+
+    fn resource(&mut self, resource: &mut Uid) {
+        include(&mut self.resources, *resource);
+    }
+}
+
+fn include<T: Ord>(sorted: &mut Vec<T>, one: T) {
+    if let Err(place) = sorted.binary_search(&one) {
+        sorted.insert(place, one);
+    }
+}
+
+/// How serials are renamed.
+#[derive(PartialEq, Eq)]
+enum Serials {
+    /// All by so many less.
+    Less(u16),
+    /// These, to the first ones.
+    InARow(Vec<Serial>),
 }
 
 struct Rename {
     /// In the order in which they are met.
     uids: Vec<Uid>,
-    serial: u16,
+    resources: Vec<Uid>,
+    serials: Serials,
     epoch: u16,
 }
 
@@ -80,11 +112,22 @@ impl Visitor for Rename {
     }
 
     fn serial(&mut self, serial: &mut Serial) {
-        serial.0 -= self.serial;
+        match &self.serials {
+            Serials::Less(by) => serial.0 -= by,
+            Serials::InARow(all) => {
+                let at = all.binary_search(serial).unwrap_or_default();
+                serial.0 = u16::try_from(at).unwrap_or(u16::MAX);
+            }
+        }
     }
 
     fn epoch(&mut self, epoch: &mut Epoch) {
         epoch.0 -= self.epoch;
+    }
+
+    fn resource(&mut self, resource: &mut Uid) {
+        let at = self.resources.binary_search(resource).unwrap_or_default();
+        *resource = resource_uid(u8::try_from(at).unwrap_or(u8::MAX));
     }
 }
 
@@ -120,6 +163,9 @@ fn drop_forgotten_clusters(world: &mut World) {
 }
 
 fn walk(world: &mut World, visitor: &mut dyn Visitor) {
+    let mut resource = resource_uid(world.resource);
+    visitor.resource(&mut resource);
+    world.resource = u8::try_from(resource.0 - resource_uid(0).0).unwrap_or(u8::MAX);
     if let Some(identity) = &mut world.identity {
         walk_identity(identity, visitor);
     }
@@ -203,6 +249,7 @@ fn walk_intent(intent: &mut Intent, visitor: &mut dyn Visitor) {
 }
 
 fn walk_identity(identity: &mut Identity, visitor: &mut dyn Visitor) {
+    visitor.resource(&mut identity.resource);
     visitor.epoch(&mut identity.epoch);
     visitor.serial(&mut identity.seed);
     visitor.serial(&mut identity.next);

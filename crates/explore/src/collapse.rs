@@ -31,9 +31,8 @@ pub struct Parts {
 impl Parts {
     /// For worlds that come of this one.
     pub fn new(start: &World) -> Self {
-        let nothing = Budget { faults: 0, crashes: 0, edits: 0, delays: 0 };
         Self {
-            common: World::new(start.wanted, start.storage, start.max_learners, nothing),
+            common: World::new(start.wanted, start.storage, start.max_learners, Budget::NOTHING),
             identities: Table::default(),
             claims: Table::default(),
             pods: Table::default(),
@@ -42,7 +41,7 @@ impl Parts {
         }
     }
 
-    /// The words of a world; `words` is emptied first.
+    /// The words of a world, its budget apart; `words` is emptied first.
     pub fn collapse(&self, world: &World, words: &mut Vec<u32>) {
         let World {
             wanted,
@@ -57,11 +56,10 @@ impl Parts {
             pending,
             late,
             next_uid,
-            budget: Budget { faults, crashes, edits, delays },
+            budget: _,
         } = world;
         words.clear();
-        words.push(u32::from_le_bytes([*wanted, *resource, *next_uid, *faults]));
-        words.push(u32::from_le_bytes([*crashes, *edits, *delays, budget_min.unwrap_or(NO_BUDGET)]));
+        words.push(u32::from_le_bytes([*wanted, *resource, *next_uid, budget_min.unwrap_or(NO_BUDGET)]));
         words.push(u32::from_le_bytes([claims.len(), pods.len(), clusters.len(), pending.len()].map(count)));
         words.push(identity.as_ref().map_or(u32::MAX, |identity| self.identities.number(identity)));
         words.extend(claims.iter().map(|(serial, claim)| self.claims.number(&(*serial, claim.clone()))));
@@ -70,15 +68,13 @@ impl Parts {
         words.extend(pending.iter().chain(late).map(|effect| self.effects.number(effect)));
     }
 
-    /// The world of these words.
+    /// The world of these words, with no budget.
     pub fn expand(&self, words: &[u32]) -> World {
         let mut world = self.common.clone();
-        let [first, second, third, identity, parts @ ..] = words else { return world };
-        let [wanted, resource, next_uid, faults] = first.to_le_bytes();
-        let [crashes, edits, delays, budget_min] = second.to_le_bytes();
-        let [claims, pods, clusters, pending] = third.to_le_bytes().map(usize::from);
+        let [first, second, identity, parts @ ..] = words else { return world };
+        let [wanted, resource, next_uid, budget_min] = first.to_le_bytes();
+        let [claims, pods, clusters, pending] = second.to_le_bytes().map(usize::from);
         (world.wanted, world.resource, world.next_uid) = (wanted, resource, next_uid);
-        world.budget = Budget { faults, crashes, edits, delays };
         world.budget_min = (budget_min != NO_BUDGET).then_some(budget_min);
         world.identity = self.identities.thing(*identity);
         let (claims, parts) = parts.split_at(claims);

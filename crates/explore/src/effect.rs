@@ -8,6 +8,7 @@ use evenkeel_etcd::names::Serial;
 use evenkeel_etcd::plan::{Apply, Create, Mark, Owned, Step};
 use evenkeel_etcd::view::quorum;
 
+use crate::doomed::{never_back, never_held_again};
 use crate::world::{Claim, Disk, Member, Pod, Violation, World, shown};
 
 /// One write.
@@ -74,6 +75,9 @@ pub enum Etcds {
 pub fn apply(world: &mut World, effect: &Effect, etcd: Etcds) -> Result<Outcome, Violation> {
     match effect {
         Effect::Create(create) => Ok(apply_create(world, create)),
+        Effect::Mark(Mark::Start { from, to, .. }) if !never_held_again(from, to) => Err(Violation(
+            "a pod that was told how to start is told to wait, or to found a cluster".to_owned(),
+        )),
         Effect::Mark(mark) => Ok(apply_mark(world, mark)),
         Effect::Apply(Apply::Budget { from, min }) => {
             if *from != world.budget_min.map(Some).into() {
@@ -88,6 +92,9 @@ pub fn apply(world: &mut World, effect: &Effect, etcd: Etcds) -> Result<Outcome,
         }
         // Services and secrets are always as they should be, here.
         Effect::Apply(Apply::Object(_)) => Ok(Outcome::Done),
+        Effect::Swap { from, to } if !never_back(from, to) => {
+            Err(Violation("the identity goes back to what it was".to_owned()))
+        }
         Effect::Swap { from, to } => {
             if world.identity.as_ref() != Some(from) {
                 return Ok(Outcome::Refused);

@@ -20,19 +20,22 @@ use std::fmt;
 use std::sync::atomic::AtomicUsize;
 use std::time::{Duration, Instant};
 
+use crate::budgets::Budgets;
 use crate::canonical::canonical;
 use crate::collapse::{Parts, Print, print};
 use crate::event::Event;
 use crate::layer::{Explorer, Found, Layer, add_all};
 use crate::rest::{BadEnd, Patience, never_rests};
-use crate::visited::{State, Visited, shard_of};
+use crate::visited::{Number, Visited, shard_of};
 use crate::world::{Violation, World};
 use crate::{Decider, Real};
 
 /// What an exploration found.
 #[derive(Debug)]
 pub struct Report {
-    /// How many states were reached.
+    /// How many worlds were reached, whatever might still go wrong in them.
+    pub worlds: usize,
+    /// How many states were visited: worlds, each with the largest budgets that it can be reached with.
     pub states: usize,
     /// How many ways from one to another were tried.
     pub transitions: usize,
@@ -78,9 +81,13 @@ pub fn explore_with(
     tell: &mut dyn FnMut(usize, usize, usize),
 ) -> Report {
     let began = Instant::now();
+    // More would not be explored in anybody's lifetime.
+    let budgets =
+        Budgets::up_to(start.budget).unwrap_or_else(|| unreachable!("a budget of {:?}", start.budget));
     let mut search = Search {
         start,
         decider,
+        budgets,
         parts: Parts::new(start),
         visited: Visited::default(),
         decided: BTreeMap::new(),
@@ -89,7 +96,8 @@ pub fn explore_with(
     };
     let story = search.run(threads.max(1), tell);
     Report {
-        states: search.visited.len(),
+        worlds: search.visited.worlds(),
+        states: search.visited.visits(),
         transitions: search.transitions,
         layers: search.layers,
         took: began.elapsed(),
@@ -112,6 +120,7 @@ pub fn settled(world: &World) -> World {
 struct Search<'a> {
     start: &'a World,
     decider: &'a dyn Decider,
+    budgets: Budgets,
     parts: Parts,
     visited: Visited,
     decided: BTreeMap<&'static str, usize>,
@@ -124,9 +133,11 @@ impl Search<'_> {
         let mut words = Vec::new();
         self.parts.collapse(&canonical(self.start), &mut words);
         let print = print(&words);
-        let (state, _) = self.visited.shards[shard_of(print)].reach(print, State::NONE);
+        let (budget, covers) =
+            (self.budgets.number(self.start.budget), self.budgets.covered(self.start.budget));
+        let (_, visit) = self.visited.shards[shard_of(print)].reach(print, Number::NONE, budget, covers);
         let mut layer = Layer::default();
-        layer.push(state, &words);
+        visit.into_iter().for_each(|visit| layer.push(visit, &words));
         let mut patience: Vec<Patience> = (0..threads).map(|_| Patience::default()).collect();
         while !layer.is_empty() {
             let found = self.live_through(&layer, &mut patience);
@@ -138,19 +149,20 @@ impl Search<'_> {
                 }
             }
             let bad = found.iter().filter_map(|found| found.bad.as_ref()).min_by_key(|(at, ..)| *at);
-            if let Some((_, state, end)) = bad {
-                return Some(self.story(*state, end));
+            if let Some((_, visit, end)) = bad {
+                return Some(self.story(*visit, end));
             }
             layer = add_all(&mut self.visited, &found, threads);
-            tell(self.layers, layer.len(), self.visited.len());
+            tell(self.layers, layer.len(), self.visited.visits());
         }
-        self.circle().map(|(state, end)| self.story(state, &end))
+        self.circle().map(|(visit, end)| self.story(visit, &end))
     }
 
     fn live_through(&self, layer: &Layer, patience: &mut [Patience]) -> Vec<Found> {
         let (taken, stop) = (AtomicUsize::new(0), AtomicUsize::new(usize::MAX));
         let explorer = Explorer {
             decider: self.decider,
+            budgets: self.budgets,
             parts: &self.parts,
             visited: &self.visited,
             layer,
@@ -168,25 +180,24 @@ impl Search<'_> {
         })
     }
 
-    /// A state that never comes to rest, of those the one that is reached first, and some of what happens then.
-    fn circle(&self) -> Option<(State, BadEnd)> {
+    /// The first visit to a world that never comes to rest, and some of what happens then.
+    fn circle(&self) -> Option<(Number, BadEnd)> {
         let mut good = self.visited.marks();
         let mut seen = self.visited.marks();
-        let mut restless = Vec::new();
-        for state in self.visited.states() {
-            let (mut path, mut at) = (Vec::new(), state);
-            while at != State::NONE && !seen.has(at) {
+        for world in self.visited.all_worlds() {
+            let (mut path, mut at) = (Vec::new(), world);
+            while at != Number::NONE && !seen.has(at) {
                 seen.set(at);
                 path.push(at);
                 at = self.visited.next(at);
             }
-            if at == State::NONE || good.has(at) {
-                path.into_iter().for_each(|state| good.set(state));
-            } else {
-                restless.extend(path);
+            if at == Number::NONE || good.has(at) {
+                path.into_iter().for_each(|world| good.set(world));
             }
         }
-        let first = restless.into_iter().min_by_key(|state| self.path(*state).len())?;
+        let restless = |visit: &Number| !good.has(self.visited.visit(*visit).world);
+        let visits = self.visited.all_visits().filter(restless);
+        let first = visits.min_by_key(|visit| self.path(*visit).len())?;
         let mut world = self.live_again(first).1;
         let mut turns = Vec::new();
         while turns.len() < 24 {
@@ -200,26 +211,27 @@ impl Search<'_> {
         Some((first, (turns, never_rests())))
     }
 
-    /// The prints of the states on the way to one, the start left out.
-    fn path(&self, state: State) -> Vec<Print> {
+    /// The worlds on the way to a visit, the start left out, with their budgets.
+    fn path(&self, visit: Number) -> Vec<(Print, u8)> {
         let mut path = Vec::new();
-        let mut at = state;
-        while self.visited.parent(at) != State::NONE {
-            path.push(self.visited.print(at));
-            at = self.visited.parent(at);
+        let mut at = self.visited.visit(visit);
+        while at.from != Number::NONE {
+            path.push((self.visited.print(at.world), at.budget));
+            at = self.visited.visit(at.from);
         }
         path.reverse();
         path
     }
 
-    /// What happens on the way to a state, under the names of the world that it happens to.
-    fn live_again(&self, state: State) -> (Vec<Event>, World) {
+    /// What happens on the way to a visit, under the names of the world that it happens to.
+    fn live_again(&self, visit: Number) -> (Vec<Event>, World) {
         let (mut world, mut events) = (self.start.clone(), Vec::new());
-        for print in self.path(state) {
+        for (print, budget) in self.path(visit) {
             let lived = Event::all(&world, self.decider).into_iter().find_map(|event| {
                 let mut after = world.clone();
                 event.happen(&mut after, self.decider).ok()?;
-                (self.print(&after) == print).then_some((event, after))
+                let there = self.budgets.number(after.budget) == budget && self.print(&after) == print;
+                there.then_some((event, after))
             });
             let Some((event, after)) = lived else { break };
             events.push(event);
@@ -234,8 +246,8 @@ impl Search<'_> {
         print(&words)
     }
 
-    fn story(&self, state: State, (onward, violation): &BadEnd) -> Story {
-        let (mut events, _) = self.live_again(state);
+    fn story(&self, visit: Number, (onward, violation): &BadEnd) -> Story {
+        let (mut events, _) = self.live_again(visit);
         events.extend(onward.iter().cloned());
         Story { events, violation: violation.clone() }
     }

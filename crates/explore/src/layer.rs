@@ -8,46 +8,47 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::Decider;
+use crate::budgets::{Budgets, Set};
 use crate::canonical::rename;
 use crate::collapse::{Parts, Print, print};
 use crate::event::Event;
 use crate::kinds::kinds;
 use crate::observe::{Sight, observe};
 use crate::rest::{BadEnd, Patience};
-use crate::visited::{SHARDS, Shard, State, Visited, shard_of};
+use crate::visited::{Number, SHARDS, Shard, Visited, shard_of};
 
 /// How many states a thread takes at a time.
 const BLOCK: usize = 64;
 
-/// States, with the words of their worlds.
+/// Visits, with the words of their worlds.
 #[derive(Debug, Default)]
 pub struct Layer {
-    states: Vec<State>,
+    visits: Vec<Number>,
     ends: Vec<usize>,
     words: Vec<u32>,
 }
 
 impl Layer {
-    /// Adds a state.
-    pub fn push(&mut self, state: State, words: &[u32]) {
-        self.states.push(state);
+    /// Adds a visit.
+    pub fn push(&mut self, visit: Number, words: &[u32]) {
+        self.visits.push(visit);
         self.words.extend_from_slice(words);
         self.ends.push(self.words.len());
     }
 
     /// How many states it has.
     pub fn len(&self) -> usize {
-        self.states.len()
+        self.visits.len()
     }
 
     /// Whether it has none.
     pub fn is_empty(&self) -> bool {
-        self.states.is_empty()
+        self.visits.is_empty()
     }
 
-    fn get(&self, at: usize) -> (State, &[u32]) {
+    fn get(&self, at: usize) -> (Number, &[u32]) {
         let begin = if at == 0 { 0 } else { self.ends[at - 1] };
-        (self.states[at], &self.words[begin..self.ends[at]])
+        (self.visits[at], &self.words[begin..self.ends[at]])
     }
 }
 
@@ -57,27 +58,41 @@ pub struct Found {
     /// Worlds not visited before this layer, by the part of the set they belong in.
     new: Vec<Reached>,
     /// What follows which state when nothing goes wrong.
-    next: Vec<(State, State)>,
+    next: Vec<(Number, Number)>,
     /// How many ways from one state to another were tried.
     pub transitions: usize,
     /// What kinds of things were decided, and how often.
     pub decided: BTreeMap<&'static str, usize>,
     /// The first state, by its place in the layer, that comes to a bad end.
-    pub bad: Option<(usize, State, BadEnd)>,
+    pub bad: Option<(usize, Number, BadEnd)>,
 }
 
 /// Worlds that were reached, in no more than their words.
 #[derive(Debug, Default)]
 struct Reached {
-    worlds: Vec<(Print, State, bool)>,
+    worlds: Vec<Arrival>,
     ends: Vec<usize>,
     words: Vec<u32>,
+}
+
+/// A world that was reached.
+#[derive(Clone, Copy, Debug)]
+struct Arrival {
+    print: Print,
+    from: Number,
+    /// The number of its budget, and all budgets that it covers.
+    budget: u8,
+    covers: Set,
+    /// The world that it follows when nothing goes wrong.
+    follows: Number,
 }
 
 /// A thread's place among those that share a layer.
 pub struct Explorer<'a> {
     /// Who decides.
     pub decider: &'a dyn Decider,
+    /// The budgets that there are.
+    pub budgets: Budgets,
     /// The parts that worlds are made of.
     pub parts: &'a Parts,
     /// What was visited before.
@@ -116,8 +131,10 @@ impl Explorer<'_> {
     }
 
     fn visit(&self, at: usize, patience: &mut Patience, found: &mut Found) -> Result<(), BadEnd> {
-        let (state, words) = self.layer.get(at);
-        let world = self.parts.expand(words);
+        let (number, words) = self.layer.get(at);
+        let visit = self.visited.visit(number);
+        let mut world = self.parts.expand(words);
+        world.budget = self.budgets.budget(visit.budget);
         let note = |sight, found: &mut Found| {
             for kind in kinds(&self.decider.decide(&observe(&world, sight))) {
                 *found.decided.entry(kind).or_default() += 1;
@@ -126,16 +143,16 @@ impl Explorer<'_> {
         if world.pending.is_empty() {
             note(Sight::Clear, found);
         }
-        let mut by_itself = Event::by_itself(&world, self.decider);
-        if by_itself.is_empty() {
+        let mut events = Event::by_itself(&world, self.decider);
+        if events.is_empty() {
             patience.ends_well(&world, self.decider, self.parts)?;
-            found.next.push((state, State::NONE));
+            found.next.push((visit.world, Number::NONE));
         }
         // Kubelets first, then the operator: each gets its turn, since what they do is used up.
-        let mut is_next = !by_itself.is_empty();
-        by_itself.extend(Event::wrong(&world, self.decider));
+        let mut follows = if events.is_empty() { Number::NONE } else { visit.world };
+        events.extend(Event::wrong(&world, self.decider));
         let mut words = Vec::new();
-        for event in by_itself {
+        for event in events {
             found.transitions += 1;
             if let Event::DecideBlind(sight, _) = event {
                 note(sight, found);
@@ -146,39 +163,41 @@ impl Explorer<'_> {
             }
             rename(&mut after);
             self.parts.collapse(&after, &mut words);
-            let print = print(&words);
+            let (print, budget) = (print(&words), self.budgets.number(after.budget));
             match self.visited.find(print) {
-                Some(to) if is_next => found.next.push((state, to)),
-                Some(_) => {}
-                None => found.new[shard_of(print)].push(print, state, is_next, &words),
+                Some((world, covered)) if covered >> budget & 1 == 1 => {
+                    found.next.extend((follows != Number::NONE).then_some((follows, world)));
+                }
+                _ => {
+                    let covers = self.budgets.covered(after.budget);
+                    let arrival = Arrival { print, from: number, budget, covers, follows };
+                    found.new[shard_of(print)].push(arrival, &words);
+                }
             }
-            is_next = false;
+            follows = Number::NONE;
         }
         Ok(())
     }
 }
 
 impl Reached {
-    fn push(&mut self, print: Print, from: State, is_next: bool, words: &[u32]) {
-        self.worlds.push((print, from, is_next));
+    fn push(&mut self, arrival: Arrival, words: &[u32]) {
+        self.worlds.push(arrival);
         self.words.extend_from_slice(words);
         self.ends.push(self.words.len());
     }
 }
 
 /// Adds what all threads found to one part of the set; returns what was new, and what follows which state.
-fn add(number: usize, shard: &mut Shard, found: &[Found]) -> (Layer, Vec<(State, State)>) {
+fn add(number: usize, shard: &mut Shard, found: &[Found]) -> (Layer, Vec<(Number, Number)>) {
     let (mut layer, mut next) = (Layer::default(), Vec::new());
     for reached in found.iter().map(|found| &found.new[number]) {
         let mut begin = 0;
-        for ((print, from, is_next), end) in reached.worlds.iter().zip(&reached.ends) {
-            let (state, is_new) = shard.reach(*print, *from);
-            if is_new {
-                layer.push(state, &reached.words[begin..*end]);
-            }
-            if *is_next {
-                next.push((*from, state));
-            }
+        for (arrival, end) in reached.worlds.iter().zip(&reached.ends) {
+            let Arrival { print, from, budget, covers, follows } = *arrival;
+            let (world, visit) = shard.reach(print, from, budget, covers);
+            visit.into_iter().for_each(|visit| layer.push(visit, &reached.words[begin..*end]));
+            next.extend((follows != Number::NONE).then_some((follows, world)));
             begin = *end;
         }
     }
@@ -188,7 +207,7 @@ fn add(number: usize, shard: &mut Shard, found: &[Found]) -> (Layer, Vec<(State,
 /// Adds what all threads found to the set; returns the next layer.
 pub fn add_all(visited: &mut Visited, found: &[Found], threads: usize) -> Layer {
     let share = SHARDS.div_ceil(threads);
-    let added: Vec<(Layer, Vec<(State, State)>)> = std::thread::scope(|scope| {
+    let added: Vec<(Layer, Vec<(Number, Number)>)> = std::thread::scope(|scope| {
         let threads: Vec<_> = (0..)
             .step_by(share)
             .zip(visited.shards.chunks_mut(share))
@@ -207,8 +226,8 @@ pub fn add_all(visited: &mut Visited, found: &[Found], threads: usize) -> Layer 
     layer.words.reserve(added.iter().map(|(part, _)| part.words.len()).sum());
     for (part, next) in added {
         for at in 0..part.len() {
-            let (state, words) = part.get(at);
-            layer.push(state, words);
+            let (visit, words) = part.get(at);
+            layer.push(visit, words);
         }
         next.into_iter().for_each(|(from, to)| visited.set_next(from, to));
     }

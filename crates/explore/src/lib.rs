@@ -1,9 +1,11 @@
 //! The explorer: the real `decide` in an abstract world where everything that can go wrong does, in every order, within
 //! bounds. For tests only.
 
+pub mod budgets;
 pub mod bugs;
 pub mod canonical;
 pub mod collapse;
+pub mod doomed;
 pub mod effect;
 pub mod event;
 pub mod explore;

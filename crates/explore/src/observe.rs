@@ -26,6 +26,11 @@ pub enum Sight {
     NoObjects,
 }
 
+/// The uid of an incarnation of the resource.
+pub fn resource_uid(resource: u8) -> Uid {
+    Uid(1000 + u128::from(resource))
+}
+
 /// The facts, as an operator finds them.
 pub fn observe(world: &World, sight: Sight) -> Facts {
     let objects = sight != Sight::NoObjects;
@@ -58,7 +63,7 @@ pub fn observe(world: &World, sight: Sight) -> Facts {
         now: NOW,
         fresh_lineage: Lineage(7),
         cluster: facts::Cluster {
-            resource: Uid(1000 + u128::from(world.resource)),
+            resource: resource_uid(world.resource),
             members: world.wanted,
             storage: world.storage,
             deleted: false,

@@ -30,7 +30,7 @@ impl Patience {
     pub fn ends_well(&mut self, world: &World, decider: &dyn Decider, parts: &Parts) -> Result<(), BadEnd> {
         let mut world = world.clone();
         // What may still go wrong does not matter to a run in which nothing does.
-        world.budget = Budget { faults: 0, crashes: 0, edits: 0, delays: 0 };
+        world.budget = Budget::NOTHING;
         event::let_time_pass(&mut world);
         let (mut path, mut onward, mut words) = (vec![], vec![Event::TimePasses], vec![]);
         for _ in 0..ENOUGH {

@@ -1,17 +1,19 @@
-//! The states that were reached: 32 bytes each. Only their prints are kept, with where each was first reached from, so that
-//! its story can be told by living it again, and what follows it when nothing goes wrong.
+//! What was reached: some 40 bytes for each. Only the prints of worlds are kept, with the budgets they were reached with and
+//! what follows when nothing goes wrong; and for each visit where it came from, so that its story can be told by living it
+//! again.
 
+use crate::budgets::Set;
 use crate::collapse::Print;
 
 /// How many parts the set has; threads add to different ones without waiting for each other.
 pub const SHARDS: usize = 64;
 
-/// A state that was reached, by number.
+/// The number of a world, or of a visit: its part of the set, and its place there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct State(u32);
+pub struct Number(u32);
 
-impl State {
-    /// No state: before the first, or after one at rest.
+impl Number {
+    /// Of nothing: before the first, or after the last.
     pub const NONE: Self = Self(u32::MAX);
 
     fn new(shard: usize, at: usize) -> Self {
@@ -32,7 +34,7 @@ pub fn shard_of(print: Print) -> usize {
     (print % SHARDS as u128) as usize
 }
 
-/// All of them.
+/// All worlds and visits.
 #[derive(Debug)]
 pub struct Visited {
     /// Its parts.
@@ -44,10 +46,22 @@ pub struct Visited {
 pub struct Shard {
     number: usize,
     prints: Vec<Print>,
-    parents: Vec<State>,
-    next: Vec<State>,
+    covered: Vec<Set>,
+    next: Vec<Number>,
     /// Where the prints are, by their upper half: open addressing, less than three quarters full. Nothing is `u32::MAX`.
     slots: Vec<u32>,
+    visits: Vec<Visit>,
+}
+
+/// A world visited with a budget that no earlier visit's covers.
+#[derive(Clone, Copy, Debug)]
+pub struct Visit {
+    /// The visit it came from.
+    pub from: Number,
+    /// The world.
+    pub world: Number,
+    /// The number of the budget.
+    pub budget: u8,
 }
 
 impl Default for Visited {
@@ -55,56 +69,63 @@ impl Default for Visited {
         let shard = |number| Shard {
             number,
             prints: Vec::new(),
-            parents: Vec::new(),
+            covered: Vec::new(),
             next: Vec::new(),
             slots: vec![u32::MAX; 16],
+            visits: Vec::new(),
         };
         Self { shards: (0..SHARDS).map(shard).collect() }
     }
 }
 
 impl Visited {
-    /// How many there are.
-    pub fn len(&self) -> usize {
+    /// How many worlds there are.
+    pub fn worlds(&self) -> usize {
         self.shards.iter().map(|shard| shard.prints.len()).sum()
     }
 
-    /// Whether there is none.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
+    /// How many visits there were.
+    pub fn visits(&self) -> usize {
+        self.shards.iter().map(|shard| shard.visits.len()).sum()
     }
 
-    /// The state of this print, if it was reached.
-    pub fn find(&self, print: Print) -> Option<State> {
-        self.shards[shard_of(print)].find(print)
+    /// The world of this print, if it was visited, and the budgets that its visits cover.
+    pub fn find(&self, print: Print) -> Option<(Number, Set)> {
+        let shard = &self.shards[shard_of(print)];
+        shard.find(print).map(|at| (Number::new(shard.number, at), shard.covered[at]))
     }
 
-    /// The print of a state.
-    pub fn print(&self, state: State) -> Print {
-        self.shards[state.shard()].prints[state.at()]
+    /// The print of a world.
+    pub fn print(&self, world: Number) -> Print {
+        self.shards[world.shard()].prints[world.at()]
     }
 
-    /// The state it was first reached from.
-    pub fn parent(&self, state: State) -> State {
-        self.shards[state.shard()].parents[state.at()]
+    /// A visit.
+    pub fn visit(&self, visit: Number) -> Visit {
+        self.shards[visit.shard()].visits[visit.at()]
     }
 
-    /// What follows a state when nothing goes wrong; itself, if that is not known.
-    pub fn next(&self, state: State) -> State {
-        self.shards[state.shard()].next[state.at()]
+    /// What follows a world when nothing goes wrong.
+    pub fn next(&self, world: Number) -> Number {
+        self.shards[world.shard()].next[world.at()]
     }
 
-    /// Notes what follows a state when nothing goes wrong.
-    pub fn set_next(&mut self, state: State, next: State) {
-        self.shards[state.shard()].next[state.at()] = next;
+    /// Notes what follows a world when nothing goes wrong.
+    pub fn set_next(&mut self, world: Number, next: Number) {
+        self.shards[world.shard()].next[world.at()] = next;
     }
 
-    /// All states.
-    pub fn states(&self) -> impl Iterator<Item = State> {
-        self.shards.iter().flat_map(|shard| (0..shard.prints.len()).map(|at| State::new(shard.number, at)))
+    /// All worlds.
+    pub fn all_worlds(&self) -> impl Iterator<Item = Number> {
+        self.shards.iter().flat_map(|shard| (0..shard.prints.len()).map(|at| Number::new(shard.number, at)))
     }
 
-    /// A mark for each state.
+    /// All visits.
+    pub fn all_visits(&self) -> impl Iterator<Item = Number> {
+        self.shards.iter().flat_map(|shard| (0..shard.visits.len()).map(|at| Number::new(shard.number, at)))
+    }
+
+    /// A mark for each world.
     pub fn marks(&self) -> Marks {
         Marks(self.shards.iter().map(|shard| vec![0; shard.prints.len() / 64 + 1]).collect())
     }
@@ -115,33 +136,41 @@ impl Shard {
         ((print >> 64) as usize) & (self.slots.len() - 1)
     }
 
-    fn find(&self, print: Print) -> Option<State> {
+    fn find(&self, print: Print) -> Option<usize> {
         let mut slot = self.slot(print);
         while let Some(found) = self.prints.get(self.slots[slot] as usize) {
             if *found == print {
-                return Some(State::new(self.number, self.slots[slot] as usize));
+                return Some(self.slots[slot] as usize);
             }
             slot = (slot + 1) & (self.slots.len() - 1);
         }
         None
     }
 
-    /// The state of this print, and whether it is reached for the first time.
-    pub fn reach(&mut self, print: Print, parent: State) -> (State, bool) {
-        if let Some(state) = self.find(print) {
-            return (state, false);
+    /// The world of this print, and the number of this visit to it, unless an earlier one covers its budget.
+    pub fn reach(&mut self, print: Print, from: Number, budget: u8, covers: Set) -> (Number, Option<Number>) {
+        let at = self.find(print).unwrap_or_else(|| self.add(print));
+        let world = Number::new(self.number, at);
+        if self.covered[at] >> budget & 1 == 1 {
+            return (world, None);
         }
-        let state = State::new(self.number, self.prints.len());
+        self.covered[at] |= covers;
+        self.visits.push(Visit { from, world, budget });
+        (world, Some(Number::new(self.number, self.visits.len() - 1)))
+    }
+
+    fn add(&mut self, print: Print) -> usize {
+        let at = self.prints.len();
         self.prints.push(print);
-        self.parents.push(parent);
-        self.next.push(state);
+        self.covered.push(0);
+        self.next.push(Number::new(self.number, at));
         if self.prints.len() * 4 > self.slots.len() * 3 {
             self.slots = vec![u32::MAX; self.slots.len() * 2];
-            (0..self.prints.len()).for_each(|at| self.take_slot(at));
+            (0..=at).for_each(|at| self.take_slot(at));
         } else {
-            self.take_slot(self.prints.len() - 1);
+            self.take_slot(at);
         }
-        (state, true)
+        at
     }
 
     fn take_slot(&mut self, at: usize) {
@@ -153,18 +182,18 @@ impl Shard {
     }
 }
 
-/// A bit for each state.
+/// A bit for each world.
 #[derive(Debug)]
 pub struct Marks(Vec<Vec<u64>>);
 
 impl Marks {
-    /// Whether a state is marked.
-    pub fn has(&self, state: State) -> bool {
-        self.0[state.shard()][state.at() / 64] >> (state.at() % 64) & 1 == 1
+    /// Whether a world is marked.
+    pub fn has(&self, world: Number) -> bool {
+        self.0[world.shard()][world.at() / 64] >> (world.at() % 64) & 1 == 1
     }
 
-    /// Marks a state.
-    pub fn set(&mut self, state: State) {
-        self.0[state.shard()][state.at() / 64] |= 1 << (state.at() % 64);
+    /// Marks a world.
+    pub fn set(&mut self, world: Number) {
+        self.0[world.shard()][world.at() / 64] |= 1 << (world.at() % 64);
     }
 }

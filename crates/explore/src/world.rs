@@ -54,6 +54,11 @@ pub struct Budget {
     pub delays: u8,
 }
 
+impl Budget {
+    /// Nothing goes wrong.
+    pub const NOTHING: Self = Self { faults: 0, crashes: 0, edits: 0, delays: 0 };
+}
+
 /// A claim, with the disk behind it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Claim {

@@ -66,12 +66,18 @@ pub(crate) fn identity(story: &Story, cluster: &str) -> Value {
     serde_json::from_str(&text).expect("an identity is JSON")
 }
 
+/// The pod of a cluster's member, if there is one.
+pub(crate) fn member_pod(story: &Story, cluster: &str, serial: u64) -> Option<Value> {
+    let pods = story.get(&["pods", "--selector", &format!("evenkeel.dev/cluster={cluster}")]);
+    let serial = serial.to_string();
+    let has = |pod: &&Value| pod["metadata"]["annotations"]["evenkeel.dev/serial"] == serial.as_str();
+    pods["items"].as_array().into_iter().flatten().find(has).cloned()
+}
+
 /// The name of the pod of a cluster's member.
 pub(crate) fn pod_of(story: &Story, cluster: &str, serial: u64) -> String {
-    let pods = story.get(&["pods", "--selector", &format!("evenkeel.dev/cluster={cluster}")]);
-    let has = |pod: &&Value| pod["metadata"]["annotations"]["evenkeel.dev/serial"] == serial.to_string();
-    let pod = pods["items"].as_array().into_iter().flatten().find(has);
-    let name = pod.and_then(|pod| pod["metadata"]["name"].as_str());
+    let pod = member_pod(story, cluster, serial);
+    let name = pod.as_ref().and_then(|pod| pod["metadata"]["name"].as_str());
     name.unwrap_or_else(|| panic!("{cluster} has no pod of member {serial}")).to_owned()
 }
 

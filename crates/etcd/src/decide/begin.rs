@@ -94,7 +94,11 @@ fn stuck_for_good(view: &View<'_>) -> bool {
     let everyone =
         || (view.identity.seed.0..view.identity.next.0).map(|serial| view.members.get(&Serial(serial)));
     let gone = everyone().any(|member| member.is_none_or(|member| member.data == Data::Gone));
-    let seed_is_up = view.members.get(&view.identity.seed).is_some_and(|seed| seed.voice.is_some());
+    // One that was started without a quorum says nothing, not even who it is, until there is one (tried on 3.5.35, 3.6.16,
+    // 3.7.3): that its pod stands and does not crash is all there is to see.
+    let seed_is_up = view.members.get(&view.identity.seed).and_then(|seed| seed.pod).is_some_and(|pod| {
+        pod.crashing.is_none() && !pod.finished && !pod.deleting && pod.start != Start::Held
+    });
     let unsure = everyone().flatten().any(|member| !member.is_settled() && member.voice.is_none());
     let crashing = everyone().flatten().any(|member| member.pod.is_some_and(|pod| pod.crashing.is_some()));
     gone || (((seed_is_up && unsure) || crashing) && seal::patience_is_over(view))

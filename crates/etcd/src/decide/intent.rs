@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::Verdict;
 use crate::identity::{Change, Intent};
 use crate::plan::{Step, Turn, Wait};
-use crate::view::View;
+use crate::view::{Member, View};
 
 /// A call that went out this long ago has ended, one way or the other: calls have a deadline well below.
 pub(crate) const VOID_AFTER: Duration = Duration::from_secs(30);
@@ -45,7 +45,12 @@ fn is_done(view: &View<'_>, change: Change) -> bool {
 fn is_still_right(view: &View<'_>, change: Change) -> bool {
     let member = view.members.get(&change.member());
     match change {
-        Change::Add(_) => view.registered().count() < usize::from(view.facts.cluster.members),
+        // etcd refuses an add while any voter is down (tried on 3.5.35, 3.6.16, 3.7.3): repeated for ever, it would keep the
+        // dead from being removed.
+        Change::Add(_) => {
+            view.registered().count() < usize::from(view.facts.cluster.members)
+                && view.voters().all(Member::serves)
+        }
         Change::Promote(_) => member.is_some_and(|member| view.promotion_is_safe(member)),
         Change::Remove(serial) => view.removal_is_safe(serial),
     }
