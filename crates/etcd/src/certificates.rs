@@ -7,8 +7,8 @@ use std::time::Duration;
 use evenkeel::Time;
 use rcgen::string::Ia5String;
 use rcgen::{
-    BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
-    KeyUsagePurpose, SanType,
+    BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer,
+    KeyPair, KeyUsagePurpose, SanType,
 };
 use time::OffsetDateTime;
 use x509_parser::prelude::{FromDer, GeneralName, Pem, X509Certificate};
@@ -55,7 +55,8 @@ pub fn authority(name: &str, now: Time) -> Result<Pair, NotMade> {
     let mut params = lasting(now, AUTHORITY)?;
     params.distinguished_name = called(name);
     params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
-    params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign, KeyUsagePurpose::DigitalSignature];
+    params.key_usages =
+        vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign, KeyUsagePurpose::DigitalSignature];
     let certificate = params.self_signed(&key)?;
     Ok(Pair { certificate: certificate.pem(), key: key.serialize_pem() })
 }
@@ -67,7 +68,8 @@ pub fn signed(leaf: &Leaf, by: &Pair, now: Time) -> Result<Pair, NotMade> {
     let mut params = lasting(now, LEAF)?;
     params.distinguished_name = called(leaf.common_name);
     params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
-    params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
+    params.extended_key_usages =
+        vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
     for name in &leaf.names {
         params.subject_alt_names.push(match name.parse::<IpAddr>() {
             Ok(address) => SanType::IpAddress(address),
@@ -86,7 +88,8 @@ fn called(name: &str) -> DistinguishedName {
 }
 
 fn lasting(now: Time, how_long: Duration) -> Result<CertificateParams, NotMade> {
-    let at = |time: Time| OffsetDateTime::from_unix_timestamp(time.0).map_err(|error| NotMade(error.to_string()));
+    let at =
+        |time: Time| OffsetDateTime::from_unix_timestamp(time.0).map_err(|error| NotMade(error.to_string()));
     let mut params = CertificateParams::default();
     params.not_before = at(Time(now.0.saturating_sub(i64::try_from(BEFORE.as_secs()).unwrap_or_default())))?;
     params.not_after = at(now.after(how_long))?;

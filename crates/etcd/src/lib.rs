@@ -1,10 +1,10 @@
 //! What an etcd SRE knows. Deciding and building are pure: facts in, plan out. `observe` and `act` are thin.
 
+mod act;
 pub mod build;
 pub mod certificates;
 pub mod facts;
 pub mod identity;
-mod act;
 pub mod names;
 pub mod observe;
 mod operator;
@@ -12,8 +12,8 @@ pub mod plan;
 pub mod tell;
 pub mod versions;
 pub mod view;
-mod watches;
 pub mod wanted;
+mod watches;
 
 mod decide;
 

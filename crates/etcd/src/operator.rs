@@ -4,7 +4,8 @@ use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
 use evenkeel::{
-    Action, Change, Error, Key, Look, Notice, Operate, Outcome, Plan, Ref, Seen, SharedClock, SharedRandom, Sight, Written,
+    Action, Change, Error, Key, Look, Notice, Operate, Outcome, Plan, Ref, Seen, SharedClock, SharedRandom,
+    Sight, Written,
 };
 use evenkeel_api::EtcdCluster;
 use k8s_openapi::api::core::v1::{Pod, Service};
@@ -99,7 +100,8 @@ impl Operator {
         let service = found.client_service.as_ref().filter(|_| as_clients && identity.sealed);
         let service = service.and_then(|service| service_endpoint(&found.wanted, service));
         let connections = self.connections(key);
-        let mut answers = ask::ask(&connections, access, &members, service.as_ref(), |url| register.at(url)).await;
+        let mut answers =
+            ask::ask(&connections, access, &members, service.as_ref(), |url| register.at(url)).await;
         let mut served = self.served.lock().unwrap_or_else(PoisonError::into_inner);
         if as_clients {
             served.insert(key.clone(), answers.served);

@@ -128,7 +128,11 @@ impl<'f> View<'f> {
 
     /// The highest serial that anything was ever called by, as far as can be seen.
     pub fn highest(&self) -> Option<Serial> {
-        let old = self.old_pods.iter().map(|pod| pod.serial).chain(self.old_claims.iter().map(|claim| claim.serial));
+        let old = self
+            .old_pods
+            .iter()
+            .map(|pod| pod.serial)
+            .chain(self.old_claims.iter().map(|claim| claim.serial));
         self.members.keys().copied().chain(old).max()
     }
 

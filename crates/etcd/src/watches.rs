@@ -22,13 +22,8 @@ pub fn watch(streams: &Streams) -> (Stores, Wakers<EtcdCluster>) {
     let (budgets, budgets_touched) = owners(streams.watch(labelled));
     let (nodes, nodes_touched) = streams.watch_cluster_metadata::<Node>(None);
     let stores = Stores { clusters: clusters.0.clone(), pods, claims, identities, services, budgets, nodes };
-    let touched = select_all([
-        pods_touched,
-        claims_touched,
-        identities_touched,
-        services_touched,
-        budgets_touched,
-    ]);
+    let touched =
+        select_all([pods_touched, claims_touched, identities_touched, services_touched, budgets_touched]);
     let nodes = stores.nodes.clone();
     let mut before = BTreeSet::new();
     // A node's heartbeat is no news; that there is one more, or one less, is.
@@ -42,7 +37,9 @@ pub fn watch(streams: &Streams) -> (Stores, Wakers<EtcdCluster>) {
 }
 
 /// The store of a kind, and whose its objects are that were touched.
-fn owners<K: Managed>((store, touched): Touched<K>) -> (kube::runtime::reflector::Store<K>, BoxStream<'static, Key>) {
+fn owners<K: Managed>(
+    (store, touched): Touched<K>,
+) -> (kube::runtime::reflector::Store<K>, BoxStream<'static, Key>) {
     let keys = touched.filter_map(|object| std::future::ready(object.ok().and_then(|object| owner(&object))));
     (store, keys.boxed())
 }

@@ -74,7 +74,9 @@ fn mark_fate(world: &World, mark: &Mark) -> Fate {
         Some(_) => Fate::Open,
     };
     match mark {
-        Mark::Turn { pod, from: Start::OwnData } => unless(of(pod), |pod| pod.gate && pod.start == Start::OwnData),
+        Mark::Turn { pod, from: Start::OwnData } => {
+            unless(of(pod), |pod| pod.gate && pod.start == Start::OwnData)
+        }
         Mark::Turn { pod, from: from @ (Start::Held | Start::Found) } => {
             refused_if(of(pod).is_none_or(|pod| pod.start != *from))
         }

@@ -86,7 +86,8 @@ pub fn apply(world: &mut World, effect: &Effect, etcd: Etcds) -> Result<Outcome,
             world.budget_min = Some(*min);
             // Pinned by its resourceVersion, not by its value: what was decided before this write is refused after it, and
             // with it the rest of its plan.
-            let decided = world.late.iter().position(|late| matches!(late, Effect::Apply(Apply::Budget { .. })));
+            let decided =
+                world.late.iter().position(|late| matches!(late, Effect::Apply(Apply::Budget { .. })));
             world.late.truncate(decided.unwrap_or(world.late.len()));
             Ok(Outcome::Done)
         }

@@ -419,7 +419,9 @@ impl fmt::Display for Shown<'_> {
             Effect::Mark(Mark::JoinedOn { .. }) => {
                 f.write_str("notes on a claim that its member joined on it")
             }
-            Effect::Mark(Mark::Turn { .. }) => f.write_str("has a pod start on its own data only, and says so"),
+            Effect::Mark(Mark::Turn { .. }) => {
+                f.write_str("has a pod start on its own data only, and says so")
+            }
             Effect::Mark(Mark::Route { .. }) => f.write_str("routes clients to a pod"),
             Effect::Mark(Mark::Own { .. }) => f.write_str("takes something into the resource's ownership"),
             Effect::Apply(Apply::Budget { min, .. }) => write!(f, "has evictions leave {min} voters"),

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
 use evenkeel::{
-    Candidate, Events, Health, Leadership, LeaseSettings, Metrics, Parts, Requests, Rhythm, Scope, SharedClock,
-    SharedRandom, Stage, Streams, SystemClock, SystemRandom,
+    Candidate, Events, Health, Leadership, LeaseSettings, Metrics, Parts, Requests, Rhythm, Scope,
+    SharedClock, SharedRandom, Stage, Streams, SystemClock, SystemRandom,
 };
 use evenkeel_etcd::Operator;
 use futures::future::join_all;
@@ -41,7 +41,8 @@ struct World {
 /// Runs until it is told to end, or has lost its lease.
 pub(crate) async fn run(flags: Flags) -> Result<()> {
     let shutdown = evenkeel::shutdown().context("cannot listen to signals")?;
-    let config = Config::infer().await.context("there is neither a cluster around this program nor a kubeconfig")?;
+    let config =
+        Config::infer().await.context("there is neither a cluster around this program nor a kubeconfig")?;
     let namespace = flags.lease_namespace.clone().unwrap_or_else(|| config.default_namespace.clone());
     let (clock, metrics) = (SystemClock::shared(), Metrics::new());
     let requests = Requests::new(clock.clone(), metrics.clone());

@@ -71,7 +71,9 @@ async fn create(hand: &Hand<'_>, found: &Found, what: &Create) -> Result<Outcome
         }
         Create::Pod { serial, epoch, on, start } => {
             let Some((member, identity)) = of(*serial, *epoch) else { return Ok(Outcome::Overtaken) };
-            if found.wanted.facts().storage == Storage::Persistent && !stands(hand, found, member, *on).await? {
+            if found.wanted.facts().storage == Storage::Persistent
+                && !stands(hand, found, member, *on).await?
+            {
                 return Ok(Outcome::Overtaken);
             }
             let seed = *start == Start::Held && *serial == identity.seed && !identity.sealed;

@@ -26,7 +26,11 @@ pub(super) trait Object:
 }
 
 impl<K> Object for K where
-    K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + Debug + Serialize + DeserializeOwned
+    K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
+        + Clone
+        + Debug
+        + Serialize
+        + DeserializeOwned
 {
 }
 
@@ -93,7 +97,12 @@ impl Hand<'_> {
         }
     }
 
-    fn written<K: Object>(&self, doing: &str, object: &K, written: kube::Result<K>) -> Result<Outcome, Error> {
+    fn written<K: Object>(
+        &self,
+        doing: &str,
+        object: &K,
+        written: kube::Result<K>,
+    ) -> Result<Outcome, Error> {
         match written {
             Ok(written) => {
                 self.operator.wrote(self.key, &written);

@@ -181,10 +181,7 @@ fn args(wanted: &Wanted, made: &Made, name: &str) -> Vec<String> {
         format!("--advertise-client-urls=https://{host}:{CLIENT_PORT}"),
         "--initial-cluster=$(INITIAL_CLUSTER)".to_owned(),
         format!("--initial-cluster-state={state}"),
-        format!(
-            "--initial-cluster-token={}",
-            token(&wanted.name, made.member.lineage, made.member.epoch)
-        ),
+        format!("--initial-cluster-token={}", token(&wanted.name, made.member.lineage, made.member.epoch)),
         "--client-cert-auth=true".to_owned(),
         format!("--trusted-ca-file={SERVER_TLS}/ca.crt"),
         format!("--cert-file={SERVER_TLS}/tls.crt"),
@@ -204,9 +201,7 @@ fn args(wanted: &Wanted, made: &Made, name: &str) -> Vec<String> {
 }
 
 fn volumes(wanted: &Wanted, name: &str) -> Value {
-    let secret = |volume: &str, secret: String| {
-        json!({ "name": volume, "secret": { "secretName": secret, "defaultMode": 0o440 } })
-    };
+    let secret = |volume: &str, secret: String| json!({ "name": volume, "secret": { "secretName": secret, "defaultMode": 0o440 } });
     let data = match &wanted.data {
         Data::Persistent { .. } => {
             json!({ "name": "data", "persistentVolumeClaim": { "claimName": name } })

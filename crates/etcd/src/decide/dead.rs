@@ -25,6 +25,7 @@ pub(super) fn remove(view: &View<'_>) -> Verdict {
 fn has_forgotten(view: &View<'_>, member: &Member<'_>) -> bool {
     let started = member.registered.is_some_and(|entry| entry.started);
     let crashing = member.pod.and_then(|pod| pod.crashing);
-    let for_long = crashing.is_some_and(|since| view.facts.now.since(since) >= view.facts.cluster.replace_after);
+    let for_long =
+        crashing.is_some_and(|since| view.facts.now.since(since) >= view.facts.cluster.replace_after);
     started && for_long && member.voice.is_none()
 }

@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use etcd_client::{
-    Certificate, Client, ConnectOptions, Error, Identity as TlsIdentity, Member, MemberAddOptions, StatusResponse,
-    TlsOptions,
+    Certificate, Client, ConnectOptions, Error, Identity as TlsIdentity, Member, MemberAddOptions,
+    StatusResponse, TlsOptions,
 };
 use evenkeel::Seen;
 use futures::future::{join, join_all};
@@ -164,7 +164,8 @@ pub async fn ask(
             answers.versions.insert(asked.serial, heard.status.version().to_owned());
         }
     }
-    let mut tellers: Vec<_> = members.iter().zip(&heard).filter(|(_, heard)| is_teller(heard.as_ref())).collect();
+    let mut tellers: Vec<_> =
+        members.iter().zip(&heard).filter(|(_, heard)| is_teller(heard.as_ref())).collect();
     tellers.sort_by_key(|(asked, _)| asked.founder);
     for (asked, _) in tellers {
         if let Some(list) = list(connections, access, asked).await {

@@ -156,7 +156,10 @@ pub async fn live(client: &Client, key: &Key) -> Result<Option<Objects>, Error> 
 
 async fn read<K>(client: &Client, key: &Key, name: &str) -> Result<Option<K>, Error>
 where
-    K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + std::fmt::Debug + DeserializeOwned,
+    K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
+        + Clone
+        + std::fmt::Debug
+        + DeserializeOwned,
 {
     let api: Api<K> = Api::namespaced(client.clone(), &key.namespace);
     api.get_opt(name).await.map_err(Error::kubernetes(format!("read the {} {name}", K::kind(&()))))
@@ -164,7 +167,10 @@ where
 
 async fn list<K>(client: &Client, key: &Key) -> Result<Vec<K>, Error>
 where
-    K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + std::fmt::Debug + DeserializeOwned,
+    K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
+        + Clone
+        + std::fmt::Debug
+        + DeserializeOwned,
 {
     let api: Api<K> = Api::namespaced(client.clone(), &key.namespace);
     let labelled = ListParams::default().labels(&labels::selector(&key.name));
@@ -177,7 +183,9 @@ pub fn identity(object: ConfigMap) -> Result<(ConfigMap, Identity), Error> {
     let text = object.data.as_ref().and_then(|data| data.get(IDENTITY_KEY)).cloned().unwrap_or_default();
     match serde_json::from_str(&text) {
         Ok(identity) => Ok((object, identity)),
-        Err(why) => Err(Error::other(format!("read the identity in the ConfigMap {}", object.name_any()), why)),
+        Err(why) => {
+            Err(Error::other(format!("read the identity in the ConfigMap {}", object.name_any()), why))
+        }
     }
 }
 
@@ -202,7 +210,9 @@ impl Volumes {
     ) -> Result<BTreeSet<String>, Error> {
         let mut lost = BTreeSet::new();
         for claim in claims {
-            let Some(volume) = claim.spec.as_ref().and_then(|spec| spec.volume_name.clone()) else { continue };
+            let Some(volume) = claim.spec.as_ref().and_then(|spec| spec.volume_name.clone()) else {
+                continue;
+            };
             let Some(hostname) = self.hostname(client, &volume).await? else { continue };
             if !nodes.contains(&hostname) && is_gone(client, &hostname).await? {
                 lost.insert(claim.name_any());
@@ -235,7 +245,8 @@ impl Volumes {
 /// The one node that a volume can be reached from, if it is on that node's own disk.
 fn hostname(volume: &PersistentVolume) -> Option<String> {
     let affinity = volume.spec.as_ref()?.node_affinity.as_ref()?.required.as_ref()?;
-    let mut terms = affinity.node_selector_terms.iter().flat_map(|term| term.match_expressions.iter().flatten());
+    let mut terms =
+        affinity.node_selector_terms.iter().flat_map(|term| term.match_expressions.iter().flatten());
     let term = terms.find(|term| term.key == HOSTNAME && term.operator == "In")?;
     match term.values.as_deref() {
         Some([one]) => Some(one.clone()),

@@ -203,9 +203,9 @@ impl Found {
 
     fn budget_fact(&self) -> Seen<Option<u8>> {
         let Some(there) = &self.budget else { return Seen::Absent };
-        let min = (0..=u8::MAX).take(16).find(|min| {
-            build::budget(&self.wanted, *min).is_ok_and(|wanted| is_as_built(there, &wanted))
-        });
+        let min = (0..=u8::MAX)
+            .take(16)
+            .find(|min| build::budget(&self.wanted, *min).is_ok_and(|wanted| is_as_built(there, &wanted)));
         Seen::Present(min)
     }
 
@@ -275,7 +275,8 @@ fn condition(pod: &Pod, type_: &str) -> Option<(bool, Option<Time>)> {
 /// Since when a pod's container keeps ending, if it waits to be started again after it has.
 fn crashing(pod: &Pod, now: Time) -> Option<Time> {
     let status = pod.status.as_ref()?;
-    let container = status.container_statuses.as_ref()?.iter().find(|one| one.name == build::pod::CONTAINER)?;
+    let container =
+        status.container_statuses.as_ref()?.iter().find(|one| one.name == build::pod::CONTAINER)?;
     let waits = container.state.as_ref().and_then(|state| state.waiting.as_ref());
     let backs_off = waits.is_some_and(|waits| waits.reason.as_deref() == Some("CrashLoopBackOff"));
     if !backs_off || container.restart_count < 2 {
@@ -295,8 +296,10 @@ fn trouble(pod: &Pod) -> Option<String> {
     if let Some(unscheduled) = unscheduled {
         return unscheduled.message.clone().or_else(|| Some("no node takes its pod".to_owned()));
     }
-    let waiting = status.container_statuses.iter().flatten().find_map(|one| one.state.as_ref()?.waiting.clone())?;
-    let reason = waiting.reason.filter(|reason| reason != "ContainerCreating" && reason != "PodInitializing")?;
+    let waiting =
+        status.container_statuses.iter().flatten().find_map(|one| one.state.as_ref()?.waiting.clone())?;
+    let reason =
+        waiting.reason.filter(|reason| reason != "ContainerCreating" && reason != "PodInitializing")?;
     if waiting.message.as_deref().is_some_and(start::is_only_waiting) {
         return None;
     }

@@ -82,7 +82,8 @@ async fn read(client: &Client, wanted: &Wanted) -> Result<BTreeMap<Object, Secre
         let api = api.clone();
         async move {
             let name = tls::secret_name(wanted, *object).unwrap_or_default();
-            let secret = api.get_opt(&name).await.map_err(Error::kubernetes(format!("read the secret {name}")))?;
+            let secret =
+                api.get_opt(&name).await.map_err(Error::kubernetes(format!("read the secret {name}")))?;
             Ok::<_, Error>((*object, secret))
         }
     });
@@ -98,19 +99,14 @@ fn judge(wanted: &Wanted, secrets: &BTreeMap<Object, Secret>, now: Time) -> Judg
         }
     }
     if !judged.amiss.contains_key(&Object::OperatorTls) {
-        judged.access = secrets.get(&Object::OperatorTls).and_then(|secret| {
-            Some(Access { authority: text(secret, "ca.crt")?, pair: pair(secret)? })
-        });
+        judged.access = secrets
+            .get(&Object::OperatorTls)
+            .and_then(|secret| Some(Access { authority: text(secret, "ca.crt")?, pair: pair(secret)? }));
     }
     judged
 }
 
-fn look_at(
-    wanted: &Wanted,
-    secrets: &BTreeMap<Object, Secret>,
-    object: Object,
-    now: Time,
-) -> Option<Amiss> {
+fn look_at(wanted: &Wanted, secrets: &BTreeMap<Object, Secret>, object: Object, now: Time) -> Option<Amiss> {
     let Some(secret) = secrets.get(&object) else { return Some(Amiss::Missing) };
     match owner(wanted, &secret.metadata) {
         Owner::NotOurs => return Some(Amiss::NotOurs),

@@ -47,6 +47,7 @@ pub fn status(found: &Found, facts: &Facts, plan: &Plan<Etcd>) -> EtcdClusterSta
         cluster_id: cluster.map_or(old.cluster_id, |id| format!("{:x}", id.0)),
         leader: leader.unwrap_or_default(),
         doing: story.doing,
+        next: story.next,
         waiting_for: story.waiting_for,
         member_list: members,
     }
@@ -113,6 +114,8 @@ struct Story {
     phrase: String,
     /// What is being done, as a sentence.
     doing: String,
+    /// What is done next, as a sentence.
+    next: String,
     /// What is waited for, as sentences.
     waiting_for: Vec<String>,
     progressing: (Holds, Reason),
@@ -124,16 +127,19 @@ impl Story {
         let waits = &plan.status.waits;
         let mut waiting_for: Vec<String> = waits.iter().map(|wait| words.wait(facts, view, wait)).collect();
         let going = view.into_iter().flat_map(View::voters).filter(|member| is_going(member));
-        waiting_for.extend(going.map(|member| format!("the pod of {} must be gone", words.member(member.serial))));
+        waiting_for
+            .extend(going.map(|member| format!("the pod of {} must be gone", words.member(member.serial))));
         let doing = words.doing(plan);
+        let next = waits.iter().find_map(|wait| words.next(facts, wait)).unwrap_or_default();
         let sealed = facts.identity.present().is_some_and(|identity| identity.sealed);
-        let degraded = waits.iter().find_map(|wait| degraded(wait, sealed)).map(|reason| {
-            (reason, waiting_for.first().cloned().unwrap_or_default())
-        });
+        let degraded = waits
+            .iter()
+            .find_map(|wait| degraded(wait, sealed))
+            .map(|reason| (reason, waiting_for.first().cloned().unwrap_or_default()));
         let degraded = degraded.or_else(|| down(words, view));
         let progressing = progressing(facts, view, plan);
         let phrase = words.phrase(facts, view, plan);
-        Self { phrase, doing, waiting_for, progressing, degraded }
+        Self { phrase, doing, next, waiting_for, progressing, degraded }
     }
 
     fn conditions(&self, facts: &Facts, view: Option<&View<'_>>) -> Vec<Said> {
@@ -272,7 +278,9 @@ pub(crate) fn why(step: &Step) -> &'static str {
             Turn::Seal => "the bootstrap is over",
             Turn::Settle => "a change of the membership is done",
             Turn::SeedLost => "the bootstrap lost its first member and begins again",
-            Turn::ResourceReplaced => "the resource was created anew before the bootstrap was over, which begins again",
+            Turn::ResourceReplaced => {
+                "the resource was created anew before the bootstrap was over, which begins again"
+            }
             Turn::Adopt => "the resource was created anew, and takes up the cluster that is there",
         },
         Step::Call { .. } => "the membership changes",

@@ -70,7 +70,9 @@ pub fn notice(found: &Found, action: &Action<'_, Etcd>) -> Option<Notice> {
         Action::Step(Step::Call { intent, .. }) => match intent.change {
             Change::Add(serial) => told("MemberAdded", format!("added {} as a learner", member(serial))),
             Change::Promote(serial) => told("MemberPromoted", format!("gave {} its vote", member(serial))),
-            Change::Remove(serial) => told("MemberRemoved", format!("removed {} from the cluster", member(serial))),
+            Change::Remove(serial) => {
+                told("MemberRemoved", format!("removed {} from the cluster", member(serial)))
+            }
         },
         Action::Step(step @ Step::DeletePod { serial, why: reason, .. }) => {
             let note = format!("deleted the pod of {}: {}", member(*serial), why(step));
@@ -94,8 +96,10 @@ pub fn troubles(found: &Found, facts: &crate::facts::Facts, plan: &Plan<Etcd>) -
         let note = words.wait(facts, view.as_ref(), wait);
         Some(Notice::warning(reason.as_str(), "Reconcile", note))
     });
-    waits.chain(super::down(&words, view.as_ref()).map(|(reason, note)| {
-        Notice::warning(reason.as_str(), "Reconcile", note)
-    }))
-    .collect()
+    waits
+        .chain(
+            super::down(&words, view.as_ref())
+                .map(|(reason, note)| Notice::warning(reason.as_str(), "Reconcile", note)),
+        )
+        .collect()
 }

@@ -57,7 +57,11 @@ impl<'f> Words<'f> {
         match held_up {
             Some(member) => {
                 let trouble = self.trouble(view, member).unwrap_or_default();
-                format!("Bootstrapping {up} of {}: {}: {trouble}", facts.cluster.members, self.member(member.serial))
+                format!(
+                    "Bootstrapping {up} of {}: {}: {trouble}",
+                    facts.cluster.members,
+                    self.member(member.serial)
+                )
             }
             None => format!("Bootstrapping {up} of {}", facts.cluster.members),
         }
@@ -73,7 +77,8 @@ impl<'f> Words<'f> {
             return format!("Replacing {}: its data is gone", self.member(member.serial));
         }
         if let Some(member) = view.learners().next() {
-            let held_up = self.trouble(view, member).map(|trouble| format!(": {trouble}")).unwrap_or_default();
+            let held_up =
+                self.trouble(view, member).map(|trouble| format!(": {trouble}")).unwrap_or_default();
             return format!("Joining {}{held_up}", self.member(member.serial));
         }
         let (there, wanted) = (view.registered().count(), usize::from(facts.cluster.members));
@@ -85,7 +90,8 @@ impl<'f> Words<'f> {
         }
         match view.registered().find(|member| !member.serves()) {
             Some(member) => {
-                let held_up = self.trouble(view, member).map(|trouble| format!(": {trouble}")).unwrap_or_default();
+                let held_up =
+                    self.trouble(view, member).map(|trouble| format!(": {trouble}")).unwrap_or_default();
                 format!("Bringing back {}{held_up}", self.member(member.serial))
             }
             None if !facts.served.is_present() => "Not serving".to_owned(),
@@ -107,7 +113,9 @@ impl<'f> Words<'f> {
             (_, Some(trouble)) => trouble,
             (_, None) if member.pod.is_none() => "it has no pod".to_owned(),
             (_, None) if member.pod.is_some_and(|pod| pod.deleting) => "its pod is going".to_owned(),
-            (_, None) if member.pod.is_some_and(|pod| pod.start == Start::Held) => "it waits for its turn".to_owned(),
+            (_, None) if member.pod.is_some_and(|pod| pod.start == Start::Held) => {
+                "it waits for its turn".to_owned()
+            }
             (_, None) if member.voice.is_none() => "etcd does not answer".to_owned(),
             (_, None) => String::new(),
         }
@@ -167,7 +175,9 @@ impl<'f> Words<'f> {
                 cluster.0
             ),
             Wait::OldEpochGoes => "pods of a bootstrap that was given up must be gone first".to_owned(),
-            Wait::SeedStarts(serial) => format!("{} must start and answer{}", self.member(*serial), self.held(view, *serial)),
+            Wait::SeedStarts(serial) => {
+                format!("{} must start and answer{}", self.member(*serial), self.held(view, *serial))
+            }
             Wait::NoQuorum => self.quorum(view),
             Wait::Settling(intent) => {
                 format!("{} was begun, and etcd does not say yet what became of it", self.change(intent))
@@ -176,7 +186,9 @@ impl<'f> Words<'f> {
                 let first = serials.first().map(|serial| self.held(view, *serial)).unwrap_or_default();
                 format!("{} must join{first}", self.members(serials))
             }
-            Wait::CatchingUp(serial) => format!("{} must catch up before it gets its vote", self.member(*serial)),
+            Wait::CatchingUp(serial) => {
+                format!("{} must catch up before it gets its vote", self.member(*serial))
+            }
             Wait::AddUnsafe => "all members must be in place before another is added".to_owned(),
             Wait::Patience(_) => format!(
                 "all {} members should be there before clients are let in; those that do not start are not waited for \
@@ -192,6 +204,26 @@ impl<'f> Words<'f> {
                  nobody needs them"
             ),
         }
+    }
+
+    /// What is done next, once a wait has ended.
+    pub(super) fn next(&self, facts: &Facts, wait: &Wait) -> Option<String> {
+        let next = match wait {
+            Wait::Paused | Wait::IdentityMissing | Wait::NothingLeft(_) | Wait::Strangers(_) => return None,
+            Wait::OldEpochGoes => "the bootstrap begins again, under new names",
+            Wait::SeedStarts(_) if facts.cluster.members > 1 => "the other members join it",
+            Wait::SeedStarts(_) | Wait::Patience(_) => "clients are let in",
+            Wait::NoQuorum | Wait::Reading(_) => "members that are missing are brought back or replaced",
+            Wait::Settling(_) => "the next change of the membership, if one is needed",
+            Wait::Joining(serials) => {
+                let plural = if serials.len() > 1 { "they get their votes" } else { "it gets its vote" };
+                return Some(plural.to_owned());
+            }
+            Wait::CatchingUp(serial) => return Some(format!("{} gets its vote", self.member(*serial))),
+            Wait::AddUnsafe => "another member is added",
+            Wait::NameTaken(_) => "what is missing is created",
+        };
+        Some(next.to_owned())
     }
 
     fn held(&self, view: Option<&View<'_>>, serial: Serial) -> String {

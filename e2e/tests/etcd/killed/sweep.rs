@@ -13,6 +13,7 @@ use evenkeel_e2e::Story;
 use evenkeel_e2e::etcd::{Cluster, MemberPod};
 use evenkeel_e2e::operator::Operator;
 use evenkeel_e2e::proxy::{Verdict, Write, Written, lives};
+use serde_json::Value;
 
 use crate::middle::{comes_to_rest, ends_well, kill_and_restart, spec, until_whole_through};
 
@@ -259,11 +260,32 @@ fn errors_in_place_of_answers_delay_and_change_nothing() {
     take_away(&story, &cluster, &cluster.pods().remove(1));
     assert_eq!(ends_well(&story, &cluster, 3), formed);
     println!("errors: {} writes were answered with one", count.load(Ordering::SeqCst));
-    nothing_was_made_twice(&operator.proxy().writes());
+    // One more may be prepared than is needed, and is then taken away: see the story of an intent that is noted and not done.
+    for (object, lives) in lives(&operator.proxy().writes()) {
+        let by_the_clock = object.starts_with("leases/") || object.starts_with("events/");
+        assert!(by_the_clock || lives.created <= 1 + lives.deleted, "{object}: {lives:?}");
+    }
     workload.finish();
     operator.proxy().pass();
     comes_to_rest(&operator);
     cluster.holds_the_same_everywhere();
+}
+
+#[test]
+fn a_status_that_was_refused_is_written_again_though_nobody_has_changed_anything() {
+    let story = Story::begin("refused");
+    let operator = Operator::start(&story);
+    // The last that there is to write: nothing happens after it that would bring the operator back to it.
+    operator.proxy().once(Verdict::Fail(409), |write| {
+        let told = write.body.pointer("/status/conditions").and_then(Value::as_array);
+        let ready = |it: &Value| it["type"] == "Ready" && it["status"] == "True";
+        is_status(write) && told.is_some_and(|all| all.iter().any(ready))
+    });
+    let cluster = Cluster::apply(&story, "a", &spec(1));
+    ends_well(&story, &cluster, 1);
+    let refused =
+        operator.proxy().writes().into_iter().filter(|it| it.told == Some(409) && it.answered.is_none());
+    assert_eq!(refused.count(), 1, "else nothing was refused without reason");
 }
 
 #[test]
