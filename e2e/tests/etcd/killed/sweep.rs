@@ -18,7 +18,7 @@ use serde_json::Value;
 use crate::middle::{comes_to_rest, ends_well, kill_and_restart, spec, until_whole_through};
 
 /// How long a sweep goes on that is not to be complete.
-const BUDGET: Duration = Duration::from_secs(70);
+const BUDGET: Duration = Duration::from_secs(20);
 
 /// At how many of its writes of the status the operator dies in a chain: after each death it may have something new to
 /// say, without end.
