@@ -73,6 +73,13 @@ impl<'a> Cluster<'a> {
         cluster
     }
 
+    /// A new cluster of exactly this spec.
+    pub fn apply_as_it_is(story: &'a Story, name: &str, spec: &str) -> Self {
+        let cluster = Self::named(story, name);
+        cluster.set_as_it_is(spec);
+        cluster
+    }
+
     /// One that is there, or will be.
     pub fn named(story: &'a Story, name: &str) -> Self {
         Self { story, name: name.to_owned() }
@@ -83,8 +90,15 @@ impl<'a> Cluster<'a> {
         &self.name
     }
 
-    /// Applies the resource again with another spec.
+    /// Applies the resource again with another spec. Where it says nothing of volumes they are small: the lab promises no more
+    /// space than the machine has, and many stories run side by side.
     pub fn set(&self, spec: &str) {
+        let says = spec.lines().any(|line| line.starts_with("storage:"));
+        let small = if says { "" } else { "\nstorage: {size: 1Gi}" };
+        self.set_as_it_is(&format!("{}{small}", spec.trim_end()));
+    }
+
+    fn set_as_it_is(&self, spec: &str) {
         let spec: String = spec.lines().map(|line| format!("  {line}\n")).collect();
         let head = "apiVersion: evenkeel.dev/v1alpha1\nkind: EtcdCluster\n";
         self.story.apply(&format!("{head}metadata: {{name: {}}}\nspec:\n{spec}", self.name));
