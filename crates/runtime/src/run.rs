@@ -192,6 +192,8 @@ impl<O: Operate> Loop<O> {
                     self.tell(&sight, &plan).await?;
                     return Ok(Next::requeue(SHORTLY));
                 }
+                // Somebody else leads now, and tells.
+                Err(error) if !self.parts.leadership.holds() => return Err(error),
                 Err(error) => {
                     // What could not be done is no reason to leave people with an old status.
                     let notice = Notice::warning("WriteRefused", "Reconcile", error.to_string());
@@ -251,6 +253,9 @@ impl<O: Operate> Loop<O> {
     /// Writes the status if it says something new, and tells people what they should know. Says whether that is
     /// done: what was refused is tried again.
     async fn tell(&self, sight: &Sight<O>, plan: &Plan<O::Engine>) -> Result<bool, Error> {
+        if !self.parts.leadership.holds() {
+            return Ok(());
+        }
         let resource = self.parts.operate.resource(sight);
         let troubles = self.parts.operate.troubles(sight, plan);
         self.parts.events.tell_all(&resource.object_ref(&()), &troubles).await;
