@@ -88,6 +88,7 @@ async fn create(hand: &Hand<'_>, found: &Found, what: &Create) -> Result<Outcome
 async fn stands(hand: &Hand<'_>, found: &Found, member: Member, on: Option<Uid>) -> Result<bool, Error> {
     let name = crate::names::member_name(&found.wanted.name, member.lineage, member.serial);
     let there: Option<PersistentVolumeClaim> = hand.read(&name).await?;
+    let there = there.filter(|claim| claim.metadata.deletion_timestamp.is_none());
     Ok(on.is_some() && there.and_then(|claim| uid(&claim.metadata)) == on)
 }
 

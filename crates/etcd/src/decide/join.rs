@@ -39,6 +39,11 @@ fn bring(view: &View<'_>, member: &Member<'_>, want: &mut Want) {
         want.create.push(Create::Claim { serial: member.serial, epoch });
         return;
     }
+    if member.is_voter() && member.serial != view.identity.seed {
+        // Whoever has a vote has joined once, and is never told to join again: on an empty directory it would have forgotten
+        // what it acknowledged. Until its data is back, or known to be gone, it waits.
+        return;
+    }
     match member.pod {
         // Created waiting, and told by a patch pinned to its uid: a pod that joins cannot be created late, by an operator
         // that was frozen while its member got a vote and lost its data.

@@ -2,7 +2,7 @@
 //! Keeping these disturbs nobody and waits for nobody; but without names and certificates no member can start.
 
 use super::{Verdict, Want};
-use crate::facts::{Amiss, Object};
+use crate::facts::{Amiss, Object, Storage};
 use crate::identity::{Change, Intent};
 use crate::plan::{Apply, Mark, Owned, Step, Wait};
 use crate::view::{View, quorum};
@@ -11,14 +11,14 @@ use crate::view::{View, quorum};
 /// taken over.
 pub(super) fn needed(view: &View<'_>) -> Verdict {
     let missing = view.facts.amiss.iter().any(|(_, amiss)| *amiss == Amiss::Missing);
-    if missing {
-        return Verdict::Want(Box::new(Want { apply: to_apply(view), ..Want::default() }));
-    }
     match taken(view) {
+        Some(object) if !view.identity.sealed => Verdict::Halt(Wait::NameTaken(object)),
+        // What has joined already has what it needs mounted: healing goes on, and what is missing is made beside it.
+        Some(object) => Verdict::Wait(Wait::NameTaken(object)),
+        None if missing && !view.identity.sealed => {
+            Verdict::Want(Box::new(Want { apply: to_apply(view), ..Want::default() }))
+        }
         None => Verdict::Pass,
-        // What has joined already has what it needs mounted.
-        Some(object) if view.identity.sealed => Verdict::Wait(Wait::NameTaken(object)),
-        Some(object) => Verdict::Halt(Wait::NameTaken(object)),
     }
 }
 
@@ -71,7 +71,9 @@ fn owners(view: &View<'_>) -> Vec<Mark> {
         marks.push(Mark::Own { what: Owned::Identity, owned });
     }
     for member in view.members.values() {
-        if let Some(claim) = member.claim.filter(|claim| claim.owned != owned && !claim.deleting) {
+        // Claims of a cluster that has none by its spec are somebody's data from before, and stay.
+        let keeps = view.facts.cluster.storage == Storage::Persistent;
+        if let Some(claim) = member.claim.filter(|claim| keeps && claim.owned != owned && !claim.deleting) {
             marks.push(Mark::Own { what: Owned::Claim(claim.uid), owned });
         }
         if let Some(pod) = member.pod.filter(|pod| !pod.owned && !pod.deleting) {

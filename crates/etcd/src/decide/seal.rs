@@ -22,7 +22,10 @@ pub(super) fn epoch(view: &View<'_>) -> Verdict {
             Some(learner) if view.learners().count() > 1 => {
                 Verdict::call(view, Change::Remove(learner.serial))
             }
-            _ if view.learners().count() > 1 => Verdict::Wait(Wait::CatchingUp(view.identity.seed)),
+            None if view.learners().count() > 1 => {
+                let learner = view.learners().next().map_or(view.identity.seed, |learner| learner.serial);
+                Verdict::Wait(Wait::CatchingUp(learner))
+            }
             _ => Verdict::turn(view.identity, Turn::Seal, |to| to.sealed = true),
         };
     }

@@ -22,8 +22,9 @@ const LIMIT: Duration = Duration::from_secs(2);
 /// By how much a read ends before its question does: without a quorum it is never answered, and must not take along what the
 /// member has said of itself.
 const SOONER: Duration = Duration::from_millis(200);
-/// How long a change of the membership may take: well below the time after which an intent is void.
-const CALL_LIMIT: Duration = Duration::from_secs(5);
+/// How long a change of the membership may take: below the margin that a lease is given up before it runs out, since a
+/// connection that breaks just then is made anew with the call waiting; and well below the time after which an intent is void.
+const CALL_LIMIT: Duration = Duration::from_secs(2);
 /// A key that nobody has: reading it is as good as reading any other.
 const NOBODYS_KEY: &str = "evenkeel.dev/health";
 
