@@ -254,7 +254,7 @@ impl<O: Operate> Loop<O> {
     /// done: what was refused is tried again.
     async fn tell(&self, sight: &Sight<O>, plan: &Plan<O::Engine>) -> Result<bool, Error> {
         if !self.parts.leadership.holds() {
-            return Ok(());
+            return Ok(true);
         }
         let resource = self.parts.operate.resource(sight);
         let troubles = self.parts.operate.troubles(sight, plan);
