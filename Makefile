@@ -22,7 +22,7 @@ help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: up
-up: can-run bin/lab ## Bring up a real Kubernetes on this machine (CLUSTER=current: use the current kubectl context)
+up: can-run bin/lab ## Bring up a real Kubernetes here, with the operator and an etcd cluster (CLUSTER=current: use the current context)
 	@hack/up $(CLUSTER)
 
 .PHONY: down
@@ -70,9 +70,8 @@ generate: bin/lab ## Write the generated files anew
 	@hack/generate
 
 .PHONY: deploy
-deploy: ## Install the operator into the cluster of the current kubectl context
-	@echo "There is no operator to deploy yet: so far this checkout has the lab it will be built on." >&2
-	exit 1
+deploy: ## Install the operator into the cluster of the current kubectl context (IMAGE=…, NAMESPACES=a,b)
+	@hack/deploy
 
 .PHONY: clean
 clean: ## Remove what cargo built for this checkout (Kubernetes and etcd stay in the cache)

@@ -3,12 +3,20 @@
 //! Stories run side by side, each in its own namespace. One that hurts nodes or the control plane runs [alone]
 //! (`Story::alone`): it waits until no other runs, and the others wait for it.
 //!
+//! A story of the operator runs it as a process of its own ([`operator`]) through a [`proxy`] that stops it at chosen
+//! writes, and works on an [`etcd`] cluster the way users do, with [`watched`] clients.
+//!
 //! [alone]: Story::alone
 #![expect(
     clippy::panic,
     clippy::expect_used,
     reason = "a story that cannot go on has failed, and panics are how tests fail"
 )]
+
+pub mod etcd;
+pub mod operator;
+pub mod proxy;
+pub mod watched;
 
 use std::sync::{OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::{Duration, Instant, SystemTime};

@@ -54,6 +54,13 @@ enum Verb {
         #[arg(required = true)]
         versions: Vec<Version>,
     },
+    /// Make an image of a program of this machine and load it into every node
+    Image {
+        /// What it is called, such as evenkeel-operator:0.1.0
+        image: String,
+        /// The program; the libraries it needs come along
+        program: PathBuf,
+    },
     /// Do something to a node
     #[command(subcommand)]
     Node(NodeVerb),
@@ -191,6 +198,7 @@ pub(crate) fn run() -> Result<ExitCode> {
         Verb::Kubeconfig => println!("{}", Lab::open(&name)?.kubeconfig().display()),
         Verb::Preflight => check(true)?,
         Verb::Etcd { versions } => load_etcd(&name, &versions)?,
+        Verb::Image { image, program } => load_program(&name, &image, &program)?,
         Verb::Node(verb) => on_node(&name, &verb)?,
         Verb::Pod(verb) => on_pod(&name, &verb)?,
         Verb::Volume(verb) => on_volume(&name, &verb)?,
@@ -243,6 +251,11 @@ fn load_etcd(name: &LabName, versions: &[Version]) -> Result<()> {
         eprintln!("  as {}", archive.names.join(", "));
     }
     Ok(())
+}
+
+fn load_program(name: &LabName, image: &str, program: &std::path::Path) -> Result<()> {
+    let lab = Lab::open(name)?;
+    images::load_program(&lab, image, program)
 }
 
 fn on_node(name: &LabName, verb: &NodeVerb) -> Result<()> {

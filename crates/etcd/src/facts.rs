@@ -28,6 +28,64 @@ pub struct Facts {
     pub membership: Seen<Membership>,
     /// What each member that was asked says of itself.
     pub voices: BTreeMap<Serial, Seen<Voice>>,
+    /// Services and secrets that are not as they should be.
+    pub amiss: BTreeMap<Object, Amiss>,
+    /// The least number of voters that evictions must leave, as the disruption budget says; nothing if it says something
+    /// else altogether.
+    pub budget: Seen<Option<u8>>,
+    /// Whether the identity object goes with the resource.
+    pub identity_owned: bool,
+    /// A read as clients make it, through the client Service: whether it was answered.
+    pub served: Seen<()>,
+    /// What people are told of a member, and what nothing rests on.
+    pub about: BTreeMap<Serial, About>,
+}
+
+/// What a cluster has beside its members.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum Object {
+    /// The headless service that gives members their names.
+    PeerService,
+    /// The service for clients.
+    ClientService,
+    /// The authority that members trust.
+    PeerCa,
+    /// The authority that clients trust.
+    ClientCa,
+    /// The members' certificate among themselves.
+    PeerTls,
+    /// The members' certificate towards clients.
+    ServerTls,
+    /// The operator's certificate.
+    OperatorTls,
+    /// The certificate for the user's clients.
+    ClientTls,
+    /// The disruption budget.
+    Budget,
+}
+
+/// How an object is not as it should be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum Amiss {
+    /// It is not there.
+    Missing,
+    /// It is there, and differs.
+    Differs,
+    /// There is one of its name that is not ours.
+    NotOurs,
+}
+
+/// What people are told of a member.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct About {
+    /// The node its pod is on.
+    pub node: Option<String>,
+    /// The version its etcd says it has.
+    pub version: Option<String>,
+    /// Whether it leads.
+    pub leads: bool,
+    /// What holds its pod up, in Kubernetes' words.
+    pub trouble: Option<String>,
 }
 
 /// What the user wants.
@@ -49,6 +107,10 @@ pub struct Cluster {
     pub max_learners: u8,
     /// How long members that cannot start hold up the end of the bootstrap.
     pub patience: Duration,
+    /// How long a member that crashes at every start is given before it is replaced.
+    pub replace_after: Duration,
+    /// Whether identity and claims go with the resource.
+    pub owns_data: bool,
 }
 
 /// Where members' data is.
@@ -77,6 +139,8 @@ pub struct Claim {
     pub deleting: bool,
     /// Whether its volume is on a node that no longer exists.
     pub lost: bool,
+    /// Whether it goes with the resource.
+    pub owned: bool,
 }
 
 impl Claim {
@@ -126,6 +190,8 @@ pub struct Pod {
     pub finished: bool,
     /// Whether clients are routed to it.
     pub routed: bool,
+    /// Whether the resource controls it: otherwise `kubectl drain` refuses it.
+    pub owned: bool,
 }
 
 /// etcd's list of members, and who told it.
@@ -135,6 +201,8 @@ pub struct Membership {
     pub told_by: Serial,
     /// The list.
     pub members: Vec<Registered>,
+    /// How many more there are whose peer URLs are none of ours.
+    pub strangers: u8,
 }
 
 /// A member as etcd lists it.

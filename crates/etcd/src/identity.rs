@@ -1,15 +1,64 @@
 //! What a cluster is beyond its pods: the object `<cluster>-identity`, changed only by compare-and-swap.
 
 use std::collections::BTreeSet;
+use std::fmt;
+use std::str::FromStr;
 
 use evenkeel::Time;
 use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
 
 use crate::names::{Epoch, Lineage, Serial};
 
 /// The uid of a Kubernetes object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct Uid(pub u64);
+#[serde(into = "String", try_from = "String")]
+pub struct Uid(pub u128);
+
+impl Uid {
+    /// A stand-in for what has a name and no uid that could be read: a volume, in a namespace's eyes.
+    pub fn of_name(name: &str) -> Self {
+        let digest: [u8; 32] = Sha256::digest(name.as_bytes()).into();
+        Self(digest.iter().take(16).fold(0, |number, byte| number << 8 | u128::from(*byte)))
+    }
+}
+
+impl fmt::Display for Uid {
+    /// As Kubernetes writes it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let hex = format!("{:032x}", self.0);
+        write!(f, "{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..])
+    }
+}
+
+/// What is no uid.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is no uid: 32 hexadecimal digits are expected")]
+pub struct NoUid(String);
+
+impl FromStr for Uid {
+    type Err = NoUid;
+
+    fn from_str(text: &str) -> Result<Self, NoUid> {
+        let digits: String = text.chars().filter(|c| *c != '-').collect();
+        let number = u128::from_str_radix(&digits, 16).map_err(|_| NoUid(text.to_owned()))?;
+        if digits.len() == 32 { Ok(Self(number)) } else { Err(NoUid(text.to_owned())) }
+    }
+}
+
+impl From<Uid> for String {
+    fn from(uid: Uid) -> Self {
+        uid.to_string()
+    }
+}
+
+impl TryFrom<String> for Uid {
+    type Error = NoUid;
+
+    fn try_from(text: String) -> Result<Self, NoUid> {
+        text.parse()
+    }
+}
 
 /// The identity of a member as etcd knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -41,6 +90,18 @@ pub struct Identity {
     pub intent: Option<Intent>,
     /// The resource that this belongs to.
     pub resource: Uid,
+}
+
+impl Identity {
+    /// The same with an intent written down; the serial of a member to be added is used up by it.
+    #[must_use]
+    pub fn noting(&self, intent: &Intent) -> Self {
+        let mut noted = Self { intent: Some(intent.clone()), ..self.clone() };
+        if let Change::Add(serial) = intent.change {
+            noted.next = noted.next.max(serial.next());
+        }
+        noted
+    }
 }
 
 /// What a seed is started on.
@@ -80,5 +141,29 @@ impl Change {
         match self {
             Self::Add(serial) | Self::Promote(serial) | Self::Remove(serial) => serial,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_uid_is_written_as_kubernetes_writes_it() {
+        let text = "0c9e8a1f-33aa-4bcd-9e01-0123456789ab";
+        assert_eq!(text.parse::<Uid>().unwrap().to_string(), text);
+        assert!("0c9e8a1f".parse::<Uid>().is_err() && "no uid".parse::<Uid>().is_err());
+    }
+
+    #[test]
+    fn what_is_on_disk_can_be_read_tomorrow() {
+        // The identity outlives every operator: its form may grow, and must never change.
+        let kept = r#"{"lineage":7,"epoch":1,"seed":0,"seed_on":{"Claim":"0c9e8a1f-33aa-4bcd-9e01-0123456789ab"},
+            "cluster":5,"sealed":true,"next":3,"intent":{"change":{"Add":2},"voters":[0,1],"since":1000},
+            "resource":"1c9e8a1f-33aa-4bcd-9e01-0123456789ab"}"#;
+        let identity: Identity = serde_json::from_str(kept).unwrap();
+        assert_eq!(identity.intent.as_ref().unwrap().change, Change::Add(Serial(2)));
+        let again: serde_json::Value = serde_json::to_value(&identity).unwrap();
+        assert_eq!(again, serde_json::from_str::<serde_json::Value>(kept).unwrap());
     }
 }

@@ -1,11 +1,22 @@
-//! What an etcd SRE knows. Everything here is pure: facts in, plan out.
+//! What an etcd SRE knows. Deciding and building are pure: facts in, plan out. `observe` and `act` are thin.
 
+mod act;
+pub mod build;
+pub mod certificates;
 pub mod facts;
 pub mod identity;
 pub mod names;
+pub mod observe;
+mod operator;
 pub mod plan;
+pub mod tell;
+pub mod versions;
 pub mod view;
+pub mod wanted;
+mod watches;
 
 mod decide;
 
 pub use decide::{Etcd, Status};
+pub use operator::Operator;
+pub use watches::watch;

@@ -54,9 +54,65 @@ pub fn member_name(cluster: &str, lineage: Lineage, serial: Serial) -> String {
     format!("{cluster}-{}", String::from_utf8_lossy(&suffix))
 }
 
-/// The peer URL of a member, which never changes. No cluster domain in it: clusters name theirs differently.
+/// The host name of a member, which never changes. No cluster domain in it: clusters name theirs differently.
+pub fn peer_host(cluster: &str, namespace: &str, member: &str) -> String {
+    format!("{member}.{cluster}-peer.{namespace}.svc")
+}
+
+/// The peer URL of a member, which never changes.
 pub fn peer_url(cluster: &str, namespace: &str, member: &str) -> String {
-    format!("https://{member}.{cluster}-peer.{namespace}.svc:2380")
+    format!("https://{}:2380", peer_host(cluster, namespace, member))
+}
+
+/// The names of a cluster's objects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Names<'c>(pub &'c str);
+
+impl Names<'_> {
+    /// The identity.
+    pub fn identity(self) -> String {
+        format!("{}-identity", self.0)
+    }
+
+    /// The service that gives members their names.
+    pub fn peer_service(self) -> String {
+        format!("{}-peer", self.0)
+    }
+
+    /// The service for clients.
+    pub fn client_service(self) -> String {
+        format!("{}-client", self.0)
+    }
+
+    /// The secret of the members' authority.
+    pub fn peer_ca(self) -> String {
+        format!("{}-peer-ca", self.0)
+    }
+
+    /// The secret of the clients' authority.
+    pub fn client_ca(self) -> String {
+        format!("{}-client-ca", self.0)
+    }
+
+    /// The secret of the members' certificate among themselves.
+    pub fn peer_tls(self) -> String {
+        format!("{}-peer-tls", self.0)
+    }
+
+    /// The secret of the members' certificate towards clients.
+    pub fn server_tls(self) -> String {
+        format!("{}-server-tls", self.0)
+    }
+
+    /// The secret of the operator's certificate.
+    pub fn operator_tls(self) -> String {
+        format!("{}-operator-tls", self.0)
+    }
+
+    /// The secret of the certificate for the user's clients.
+    pub fn client_tls(self) -> String {
+        format!("{}-client-tls", self.0)
+    }
 }
 
 /// The token that etcd mixes into the identities of an epoch, so that members of two epochs never take each other for

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use evenkeel::Time;
+use evenkeel::{Seen, Time};
 use serde::{Deserialize, Serialize};
 
-use crate::facts::Start;
+use crate::facts::{Object, Start};
 use crate::identity::{ClusterId, Identity, Intent, Uid};
 use crate::names::{Epoch, Serial};
 
@@ -35,6 +35,20 @@ pub enum Create {
     },
 }
 
+/// What should exist as described, pinned to what was there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum Apply {
+    /// A service or a secret.
+    Object(Object),
+    /// The disruption budget.
+    Budget {
+        /// What it was when this was decided: one that changed since is left alone.
+        from: Seen<Option<u8>>,
+        /// How many voters evictions must leave.
+        min: u8,
+    },
+}
+
 /// What disturbs nobody. Each is pinned to the uid it was decided on.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Mark {
@@ -54,16 +68,37 @@ pub enum Mark {
         /// Its volume now.
         volume: Uid,
     },
-    /// Sets the gate that says: joined, and what was written before is in force.
-    Gate {
+    /// Has a pod start on its own data only, and sets the gate that says so, in one write: a kubelet that reports the pod
+    /// Ready has seen both.
+    Turn {
         /// Which pod.
         pod: Uid,
+        /// How it started when this was decided: one that changed since is left alone.
+        from: Start,
     },
     /// Routes clients to a pod.
     Route {
         /// Which pod.
         pod: Uid,
     },
+    /// Has something go with the resource, or stay without it.
+    Own {
+        /// What.
+        what: Owned,
+        /// Whether it is to go with the resource.
+        owned: bool,
+    },
+}
+
+/// What can belong to the resource.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum Owned {
+    /// The identity object.
+    Identity,
+    /// A claim.
+    Claim(Uid),
+    /// A pod.
+    Pod(Uid),
 }
 
 /// What may disturb: at most one at a time.
@@ -162,6 +197,10 @@ pub enum Wait {
     AddUnsafe,
     /// Before the seal, until then, for members that do not start.
     Patience(Time),
+    /// There is an object of a name that is needed, and it is not ours.
+    NameTaken(Object),
+    /// etcd lists members that are none of ours.
+    Strangers(u8),
 }
 
 /// What could not be read.

@@ -26,6 +26,8 @@ pub struct View<'f> {
     pub members: BTreeMap<Serial, Member<'f>>,
     /// Whether etcd's list of members is known.
     pub registry: bool,
+    /// How many in that list are none of ours.
+    pub strangers: u8,
 }
 
 /// All that is known of one member.
@@ -84,7 +86,8 @@ impl<'f> View<'f> {
             Member { serial, registered: entry, pod, claim, voice, data }
         };
         let members = serials.into_iter().map(|serial| (serial, member(serial))).collect();
-        Self { facts, identity, old_claims, old_pods, members, registry: membership.is_some() }
+        let strangers = membership.map_or(0, |told| told.strangers);
+        Self { facts, identity, old_claims, old_pods, members, registry: membership.is_some(), strangers }
     }
 
     /// Members in etcd's list.
@@ -121,6 +124,16 @@ impl<'f> View<'f> {
         let voters = self.voters().count() + 1;
         let healthy = self.voters().filter(|member| member.serves()).count() + 1;
         learner.is_settled() && learner.serves() && learner.caught_up() && healthy >= quorum(voters)
+    }
+
+    /// The highest serial that anything was ever called by, as far as can be seen.
+    pub fn highest(&self) -> Option<Serial> {
+        let old = self
+            .old_pods
+            .iter()
+            .map(|pod| pod.serial)
+            .chain(self.old_claims.iter().map(|claim| claim.serial));
+        self.members.keys().copied().chain(old).max()
     }
 
     /// The serials in etcd's list.

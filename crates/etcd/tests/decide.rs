@@ -23,13 +23,20 @@ fn new_cluster() -> Facts {
             paused: false,
             known: None,
             max_learners: 2,
-            patience: Duration::from_secs(120),
+            patience: Duration::from_secs(60),
+            replace_after: Duration::from_secs(300),
+            owns_data: false,
         },
         identity: Seen::Absent,
         claims: Seen::Present(Vec::new()),
         pods: Seen::Present(Vec::new()),
         membership: Seen::Unknown,
         voices: BTreeMap::new(),
+        amiss: BTreeMap::new(),
+        budget: Seen::Absent,
+        identity_owned: false,
+        served: Seen::Unknown,
+        about: BTreeMap::new(),
     }
 }
 
@@ -60,7 +67,16 @@ fn what_could_not_be_read_is_not_taken_for_absent() {
 #[test]
 fn claims_without_an_identity_are_never_taken_for_a_blank_field() {
     let (uid, epoch, serial) = (Uid(9), Epoch::FIRST, Serial(2));
-    let claim = Claim { serial, epoch, uid, volume: None, joined_on: None, deleting: false, lost: false };
+    let claim = Claim {
+        serial,
+        epoch,
+        uid,
+        volume: None,
+        joined_on: None,
+        deleting: false,
+        lost: false,
+        owned: false,
+    };
     let facts = Facts { claims: Seen::Present(vec![claim]), ..new_cluster() };
     assert_eq!(waits(&Etcd::decide(&facts)), [Wait::IdentityMissing]);
 }

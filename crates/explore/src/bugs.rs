@@ -126,7 +126,7 @@ pub const BUGS: [Bug; 14] = [
             let formed = facts.identity.present().is_some_and(|identity| identity.cluster.is_some());
             let teller = facts.pods.present().and_then(|pods| pods.first()).map(|pod| pod.serial);
             if let (Seen::Unknown, Some(told_by), true) = (&facts.membership, teller, formed) {
-                facts.membership = Seen::Present(Membership { told_by, members: Vec::new() });
+                facts.membership = Seen::Present(Membership { told_by, members: Vec::new(), strangers: 0 });
             }
         },
         ..PLAIN

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use evenkeel_etcd::facts::Start;
 use evenkeel_etcd::identity::{Change, Identity, Intent, SeedOn, Uid};
 use evenkeel_etcd::names::{Epoch, Serial};
-use evenkeel_etcd::plan::{Create, Mark, Step};
+use evenkeel_etcd::plan::{Create, Mark, Owned, Step};
 
 use crate::doomed::drop_doomed;
 use crate::effect::Effect;
@@ -108,7 +108,7 @@ impl Visitor for Rename {
             self.uids.push(*uid);
             self.uids.len() - 1
         });
-        *uid = Uid(at as u64 + 1);
+        *uid = Uid(at as u128 + 1);
     }
 
     fn serial(&mut self, serial: &mut Serial) {
@@ -163,9 +163,7 @@ fn drop_forgotten_clusters(world: &mut World) {
 }
 
 fn walk(world: &mut World, visitor: &mut dyn Visitor) {
-    let mut resource = resource_uid(world.resource);
-    visitor.resource(&mut resource);
-    world.resource = u8::try_from(resource.0 - resource_uid(0).0).unwrap_or(u8::MAX);
+    walk_resource(&mut world.resource, visitor);
     if let Some(identity) = &mut world.identity {
         walk_identity(identity, visitor);
     }
@@ -181,6 +179,7 @@ fn walk(world: &mut World, visitor: &mut dyn Visitor) {
     walk_map(&mut world.pods, visitor, |pod, visitor| {
         visitor.epoch(&mut pod.epoch);
         visitor.uid(&mut pod.uid);
+        walk_resource(&mut pod.owner, visitor);
         walk_start(&mut pod.start, visitor);
         if let Some((start, _)) = &mut pod.seen {
             walk_start(start, visitor);
@@ -195,6 +194,12 @@ fn walk(world: &mut World, visitor: &mut dyn Visitor) {
     for effect in world.pending.iter_mut().chain(&mut world.late) {
         walk_effect(effect, visitor);
     }
+}
+
+fn walk_resource(number: &mut u8, visitor: &mut dyn Visitor) {
+    let mut resource = resource_uid(*number);
+    visitor.resource(&mut resource);
+    *number = u8::try_from(resource.0 - resource_uid(0).0).unwrap_or(u8::MAX);
 }
 
 /// Visits the serials and what they stand for; most worlds keep their serials, and their maps.
@@ -285,11 +290,18 @@ fn walk_effect(effect: &mut Effect, visitor: &mut dyn Visitor) {
             walk_start(from, visitor);
             walk_start(to, visitor);
         }
+        Effect::Mark(Mark::Turn { pod, from }) => {
+            visitor.uid(pod);
+            walk_start(from, visitor);
+        }
         Effect::Mark(Mark::JoinedOn { claim, volume }) => {
             visitor.uid(claim);
             visitor.uid(volume);
         }
-        Effect::Mark(Mark::Gate { pod } | Mark::Route { pod }) => visitor.uid(pod),
+        Effect::Mark(
+            Mark::Route { pod: uid } | Mark::Own { what: Owned::Pod(uid) | Owned::Claim(uid), .. },
+        ) => visitor.uid(uid),
+        Effect::Mark(Mark::Own { what: Owned::Identity, .. }) | Effect::Apply(_) => {}
         Effect::Swap { from, to } => {
             walk_identity(from, visitor);
             walk_identity(to, visitor);

@@ -49,6 +49,7 @@ impl Parts {
             storage: _,
             max_learners: _,
             identity,
+            budget_min,
             claims,
             pods,
             clusters,
@@ -58,7 +59,7 @@ impl Parts {
             budget: _,
         } = world;
         words.clear();
-        words.push(u32::from_le_bytes([*wanted, *resource, *next_uid, count(late.len())]));
+        words.push(u32::from_le_bytes([*wanted, *resource, *next_uid, budget_min.unwrap_or(NO_BUDGET)]));
         words.push(u32::from_le_bytes([claims.len(), pods.len(), clusters.len(), pending.len()].map(count)));
         words.push(identity.as_ref().map_or(u32::MAX, |identity| self.identities.number(identity)));
         words.extend(claims.iter().map(|(serial, claim)| self.claims.number(&(*serial, claim.clone()))));
@@ -71,7 +72,8 @@ impl Parts {
     pub fn expand(&self, words: &[u32]) -> World {
         let mut world = self.common.clone();
         let [first, second, identity, parts @ ..] = words else { return world };
-        let [wanted, resource, next_uid, _] = first.to_le_bytes();
+        let [wanted, resource, next_uid, budget_min] = first.to_le_bytes();
+        world.budget_min = (budget_min != NO_BUDGET).then_some(budget_min);
         let [claims, pods, clusters, pending] = second.to_le_bytes().map(usize::from);
         (world.wanted, world.resource, world.next_uid) = (wanted, resource, next_uid);
         world.identity = self.identities.thing(*identity);
@@ -87,6 +89,9 @@ impl Parts {
         world
     }
 }
+
+/// No disruption budget asks for so many voters.
+const NO_BUDGET: u8 = u8::MAX;
 
 fn count(number: usize) -> u8 {
     u8::try_from(number).unwrap_or(u8::MAX)

@@ -8,10 +8,10 @@
 
 use evenkeel_etcd::facts::Start;
 use evenkeel_etcd::identity::{Identity, Uid};
-use evenkeel_etcd::plan::{Create, Mark, Step};
+use evenkeel_etcd::plan::{Create, Mark, Owned, Step};
 
 use crate::effect::Effect;
-use crate::world::{Pod, World};
+use crate::world::World;
 
 /// What will come of a write.
 enum Fate {
@@ -58,7 +58,7 @@ fn fate(world: &World, effect: &Effect) -> Fate {
         Effect::Delete(Step::DeleteClaim { claim: uid, serial, .. }) => {
             refused_if(world.claims.get(serial).is_none_or(|claim| claim.uid != *uid))
         }
-        Effect::Create(_) | Effect::Ask(_) | Effect::Delete(_) => Fate::Open,
+        Effect::Create(_) | Effect::Apply(_) | Effect::Ask(_) | Effect::Delete(_) => Fate::Open,
     }
 }
 
@@ -68,18 +68,15 @@ fn refused_if(refused: bool) -> Fate {
 
 fn mark_fate(world: &World, mark: &Mark) -> Fate {
     let of = |uid: &Uid| world.pods.values().find(|pod| pod.uid == *uid);
-    let unless = |pod: Option<&Pod>, done: fn(&Pod) -> bool| match pod {
-        None => Fate::Refused,
-        Some(pod) if done(pod) => Fate::Nothing,
-        Some(_) => Fate::Open,
-    };
     match mark {
-        Mark::Gate { pod } => unless(of(pod), |pod| pod.gate),
-        Mark::Route { pod } => unless(of(pod), |pod| pod.routed),
-        Mark::Start { pod, from: from @ (Start::Held | Start::Found), .. } => {
-            refused_if(of(pod).is_none_or(|pod| pod.start != *from))
+        Mark::Route { pod } => match of(pod) {
+            None => Fate::Refused,
+            Some(pod) if pod.routed => Fate::Nothing,
+            Some(_) => Fate::Open,
+        },
+        Mark::Start { pod, from, .. } | Mark::Turn { pod, from } => {
+            refused_if(of(pod).is_none_or(|pod| has_left(from, &pod.start)))
         }
-        Mark::Start { pod, .. } => refused_if(of(pod).is_none()),
         Mark::JoinedOn { claim: uid, volume } => {
             match world.claims.values().find(|claim| claim.uid == *uid) {
                 None => Fate::Refused,
@@ -87,7 +84,14 @@ fn mark_fate(world: &World, mark: &Mark) -> Fate {
                 Some(_) => Fate::Open,
             }
         }
+        Mark::Own { what: Owned::Pod(pod), .. } => refused_if(of(pod).is_none()),
+        Mark::Own { .. } => Fate::Open,
     }
+}
+
+/// Whether a pod that is to start in one way will never be to start in that other way again.
+fn has_left(other: &Start, way: &Start) -> bool {
+    other != way && (matches!(other, Start::Held | Start::Found) || *way == Start::OwnData)
 }
 
 /// Whether an identity differs from the one there is now in something that [`never_back`] protects.
@@ -108,7 +112,10 @@ pub fn never_back(from: &Identity, to: &Identity) -> bool {
         && (!same_epoch || from.cluster.is_none() || from.cluster == to.cluster)
 }
 
-/// Whether a pod is neither told to wait once it was told to start, nor told to found anything but by its first word.
+/// Whether a pod is neither told to wait once it was told to start, nor told to found anything but by its first word, nor
+/// told anything else once it starts on its own data.
 pub fn never_held_again(from: &Start, to: &Start) -> bool {
-    *to != Start::Held && (*to != Start::Found || *from == Start::Held)
+    *to != Start::Held
+        && (*to != Start::Found || *from == Start::Held)
+        && (*from != Start::OwnData || *to == Start::OwnData)
 }

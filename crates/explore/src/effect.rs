@@ -2,9 +2,10 @@
 
 use evenkeel::Plan;
 use evenkeel_etcd::Etcd;
+use evenkeel_etcd::facts::Start;
 use evenkeel_etcd::identity::{Change, Identity, Intent};
 use evenkeel_etcd::names::Serial;
-use evenkeel_etcd::plan::{Create, Mark, Step};
+use evenkeel_etcd::plan::{Apply, Create, Mark, Owned, Step};
 use evenkeel_etcd::view::quorum;
 
 use crate::doomed::{never_back, never_held_again};
@@ -15,6 +16,8 @@ use crate::world::{Claim, Disk, Member, Pod, Violation, World, shown};
 pub enum Effect {
     /// Something is created unless it is there.
     Create(Create),
+    /// Something is made as it should be, if it is still what it was.
+    Apply(Apply),
     /// Something is marked, if it is still the same object.
     Mark(Mark),
     /// The identity is swapped, if it is still what it was.
@@ -43,15 +46,12 @@ pub enum Outcome {
 pub fn effects(plan: &Plan<Etcd>) -> Vec<Effect> {
     let mut effects: Vec<Effect> = plan.create.iter().cloned().map(Effect::Create).collect();
     effects.extend(plan.mark.iter().cloned().map(Effect::Mark));
+    effects.extend(plan.apply.iter().copied().map(Effect::Apply));
     match plan.step.clone() {
         None => {}
         Some(Step::Identity { from, to, .. }) => effects.push(Effect::Swap { from, to }),
         Some(Step::Call { from, intent }) => {
-            let mut to = from.clone();
-            to.intent = Some(intent.clone());
-            if let Change::Add(serial) = intent.change {
-                to.next = to.next.max(serial.next());
-            }
+            let to = from.noting(&intent);
             if to != from {
                 effects.push(Effect::Swap { from, to });
             }
@@ -82,6 +82,20 @@ pub fn apply(world: &mut World, effect: &Effect, etcd: Etcds) -> Result<Outcome,
         Effect::Swap { from, to } if !never_back(from, to) => {
             Err(Violation("the identity goes back to what it was".to_owned()))
         }
+        Effect::Apply(Apply::Budget { from, min }) => {
+            if *from != world.budget_min.map(Some).into() {
+                return Ok(Outcome::Refused);
+            }
+            world.budget_min = Some(*min);
+            // Pinned by its resourceVersion, not by its value: what was decided before this write is refused after it, and
+            // with it the rest of its plan.
+            let decided =
+                world.late.iter().position(|late| matches!(late, Effect::Apply(Apply::Budget { .. })));
+            world.late.truncate(decided.unwrap_or(world.late.len()));
+            Ok(Outcome::Done)
+        }
+        // Services and secrets are always as they should be, here.
+        Effect::Apply(Apply::Object(_)) => Ok(Outcome::Done),
         Effect::Swap { from, to } => {
             if world.identity.as_ref() != Some(from) {
                 return Ok(Outcome::Refused);
@@ -118,7 +132,7 @@ fn apply_create(world: &mut World, create: &Create) -> Outcome {
                 return Outcome::Refused;
             }
             let uid = world.fresh_uid();
-            world.pods.insert(*serial, Pod::new(uid, *epoch, start.clone()));
+            world.pods.insert(*serial, Pod::new(uid, *epoch, start.clone(), world.resource));
         }
     }
     Outcome::Done
@@ -134,14 +148,21 @@ fn apply_mark(world: &mut World, mark: &Mark) -> Outcome {
             None => Outcome::Refused,
         };
     }
-    let (Mark::Start { pod: uid, .. } | Mark::Gate { pod: uid } | Mark::Route { pod: uid }) = mark else {
+    let resource = world.resource;
+    let (Mark::Start { pod: uid, .. }
+    | Mark::Turn { pod: uid, .. }
+    | Mark::Route { pod: uid }
+    | Mark::Own { what: Owned::Pod(uid), .. }) = mark
+    else {
         return Outcome::Refused;
     };
     let Some(pod) = world.pods.values_mut().find(|pod| pod.uid == *uid) else { return Outcome::Refused };
     match mark {
         Mark::Start { from, to, .. } if pod.start == *from => pod.start = to.clone(),
         Mark::Start { .. } => return Outcome::Refused,
-        Mark::Gate { .. } => pod.gate = true,
+        Mark::Turn { from, .. } if pod.start == *from => (pod.start, pod.gate) = (Start::OwnData, true),
+        Mark::Turn { .. } => return Outcome::Refused,
+        Mark::Own { .. } => pod.owner = resource,
         Mark::Route { .. } | Mark::JoinedOn { .. } => pod.routed = true,
     }
     Outcome::Done

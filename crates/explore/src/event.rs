@@ -398,7 +398,7 @@ struct Shown<'a>(&'a Effect);
 
 impl fmt::Display for Shown<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        use evenkeel_etcd::plan::{Create, Mark, Step};
+        use evenkeel_etcd::plan::{Apply, Create, Mark, Step};
         let way = |start: &Start| match start {
             Start::Held => "to be held until it is told how to start".to_owned(),
             Start::Found => "as a new cluster".to_owned(),
@@ -419,8 +419,13 @@ impl fmt::Display for Shown<'_> {
             Effect::Mark(Mark::JoinedOn { .. }) => {
                 f.write_str("notes on a claim that its member joined on it")
             }
-            Effect::Mark(Mark::Gate { .. }) => f.write_str("sets a pod's gate"),
+            Effect::Mark(Mark::Turn { .. }) => {
+                f.write_str("has a pod start on its own data only, and says so")
+            }
             Effect::Mark(Mark::Route { .. }) => f.write_str("routes clients to a pod"),
+            Effect::Mark(Mark::Own { .. }) => f.write_str("takes something into the resource's ownership"),
+            Effect::Apply(Apply::Budget { min, .. }) => write!(f, "has evictions leave {min} voters"),
+            Effect::Apply(Apply::Object(_)) => f.write_str("keeps a service or a secret as it should be"),
             Effect::Swap { from, to } if to.sealed && !from.sealed => f.write_str("seals the epoch"),
             Effect::Swap { from, to } if to.epoch != from.epoch => f.write_str("begins a new epoch"),
             Effect::Swap { to, .. } => match &to.intent {

@@ -4,17 +4,19 @@
 use evenkeel::Plan;
 use evenkeel_etcd::Etcd;
 use evenkeel_etcd::identity::Change;
-use evenkeel_etcd::plan::{Create, Leaving, Mark, Step, Turn, Wait};
+use evenkeel_etcd::plan::{Apply, Create, Leaving, Mark, Step, Turn, Wait};
 
 /// All kinds that the explored world can bring about.
-pub const ALL: [&str; 31] = [
+pub const ALL: [&str; 33] = [
     "create an identity",
     "create a claim",
     "create a pod",
     "mark how to start",
     "mark what was joined on",
-    "mark the gate",
+    "mark as turned",
     "mark for routing",
+    "mark as owned",
+    "apply the budget",
     "turn: seed starts",
     "turn: formed",
     "turn: seal",
@@ -51,11 +53,16 @@ pub fn kinds(plan: &Plan<Etcd>) -> Vec<&'static str> {
     let marks = plan.mark.iter().map(|mark| match mark {
         Mark::Start { .. } => "mark how to start",
         Mark::JoinedOn { .. } => "mark what was joined on",
-        Mark::Gate { .. } => "mark the gate",
+        Mark::Turn { .. } => "mark as turned",
         Mark::Route { .. } => "mark for routing",
+        Mark::Own { .. } => "mark as owned",
     });
     let waits = plan.status.waits.iter().map(wait);
-    creates.chain(marks).chain(plan.step.iter().map(step)).chain(waits).collect()
+    let applied = plan.apply.iter().map(|apply| match apply {
+        Apply::Object(_) => "apply an object",
+        Apply::Budget { .. } => "apply the budget",
+    });
+    creates.chain(marks).chain(applied).chain(plan.step.iter().map(step)).chain(waits).collect()
 }
 
 fn step(step: &Step) -> &'static str {
@@ -101,5 +108,7 @@ fn wait(wait: &Wait) -> &'static str {
         Wait::CatchingUp(_) => "wait: catching up",
         Wait::AddUnsafe => "wait: add unsafe",
         Wait::Patience(_) => "wait: patience",
+        Wait::NameTaken(_) => "wait: name taken",
+        Wait::Strangers(_) => "wait: strangers",
     }
 }

@@ -28,7 +28,7 @@ pub enum Sight {
 
 /// The uid of an incarnation of the resource.
 pub fn resource_uid(resource: u8) -> Uid {
-    Uid(1000 + u64::from(resource))
+    Uid(1000 + u128::from(resource))
 }
 
 /// The facts, as an operator finds them.
@@ -42,6 +42,7 @@ pub fn observe(world: &World, sight: Sight) -> Facts {
         joined_on: claim.joined_on,
         deleting: false,
         lost: claim.lost,
+        owned: false,
     });
     let pods = world.pods.iter().map(|(serial, pod)| facts::Pod {
         serial: *serial,
@@ -55,6 +56,7 @@ pub fn observe(world: &World, sight: Sight) -> Facts {
         deleting: pod.deleting,
         finished: pod.finished,
         routed: pod.routed,
+        owned: pod.owner == world.resource,
     });
     let deaf = sight == Sight::NoEtcd;
     Facts {
@@ -68,13 +70,20 @@ pub fn observe(world: &World, sight: Sight) -> Facts {
             paused: false,
             known: None,
             max_learners: world.max_learners,
-            patience: Duration::from_secs(120),
+            patience: Duration::from_secs(60),
+            replace_after: Duration::from_secs(300),
+            owns_data: false,
         },
         identity: world.identity.clone().into(),
         claims: if objects { Seen::Present(claims.collect()) } else { Seen::Unknown },
         pods: if objects { Seen::Present(pods.collect()) } else { Seen::Unknown },
         membership: if deaf { Seen::Unknown } else { membership(world) },
         voices: voices(world, deaf),
+        amiss: BTreeMap::new(),
+        budget: world.budget_min.map(Some).into(),
+        identity_owned: false,
+        served: Seen::Unknown,
+        about: BTreeMap::new(),
     }
 }
 
@@ -93,7 +102,7 @@ fn membership(world: &World) -> Seen<Membership> {
         learner: member.learner,
         started: member.started,
     });
-    Seen::Present(Membership { told_by: teller, members: members.collect() })
+    Seen::Present(Membership { told_by: teller, members: members.collect(), strangers: 0 })
 }
 
 fn voices(world: &World, deaf: bool) -> BTreeMap<Serial, Seen<Voice>> {

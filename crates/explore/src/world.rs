@@ -23,6 +23,8 @@ pub struct World {
     pub max_learners: u8,
     /// The identity object.
     pub identity: Option<Identity>,
+    /// How many voters evictions must leave, as the disruption budget says.
+    pub budget_min: Option<u8>,
     /// Claims by serial.
     pub claims: BTreeMap<Serial, Claim>,
     /// Pods by serial.
@@ -118,6 +120,8 @@ pub struct Pod {
     pub finished: bool,
     /// Whether clients are routed to it.
     pub routed: bool,
+    /// Which incarnation of the resource it belongs to.
+    pub owner: u8,
     /// Whether its node is down.
     pub down: bool,
     /// Whether it was created longer ago than anybody's patience.
@@ -128,7 +132,7 @@ pub struct Pod {
 
 impl Pod {
     /// As it is created: its kubelet has not seen it.
-    pub fn new(uid: Uid, epoch: Epoch, start: Start) -> Self {
+    pub fn new(uid: Uid, epoch: Epoch, start: Start, owner: u8) -> Self {
         Self {
             uid,
             epoch,
@@ -140,6 +144,7 @@ impl Pod {
             deleting: false,
             finished: false,
             routed: false,
+            owner,
             down: false,
             old: false,
             disk: Disk::Empty,
@@ -194,6 +199,7 @@ impl World {
             storage,
             max_learners,
             identity: None,
+            budget_min: None,
             claims: BTreeMap::new(),
             pods: BTreeMap::new(),
             clusters: Vec::new(),
@@ -206,7 +212,7 @@ impl World {
 
     /// A uid that was never used.
     pub fn fresh_uid(&mut self) -> Uid {
-        let uid = Uid(u64::from(self.next_uid));
+        let uid = Uid(u128::from(self.next_uid));
         self.next_uid = self.next_uid.saturating_add(1);
         uid
     }
@@ -482,6 +488,10 @@ impl World {
             let learners = self.clusters[cluster].members.values().filter(|member| member.learner).count();
             if learners > 1 {
                 return Err(Violation(format!("{learners} learners at once after the seal")));
+            }
+            let voters = self.clusters[cluster].members.len() - learners;
+            if self.budget_min.is_none_or(|min| usize::from(min) < quorum(voters)) {
+                return Err(Violation("evictions may cost the quorum".to_owned()));
             }
         }
         Ok(())

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Engine, Time};
 
-/// What `decide` returns: what to create, what to mark, at most one step, and when to look again.
+/// What `decide` returns: what to create, mark and apply, at most one step, and when to look again.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(bound = "")]
 pub struct Plan<E: Engine + ?Sized> {
@@ -12,6 +12,8 @@ pub struct Plan<E: Engine + ?Sized> {
     pub create: Vec<E::Create>,
     /// Changes that disturb nobody, each pinned to the object it was decided on.
     pub mark: Vec<E::Mark>,
+    /// What should exist as described. Comes before the step: a step may rest on it.
+    pub apply: Vec<E::Apply>,
     /// At most one thing that may disturb, pinned likewise.
     pub step: Option<E::Step>,
     /// What to tell people.
@@ -23,7 +25,7 @@ pub struct Plan<E: Engine + ?Sized> {
 impl<E: Engine + ?Sized> Plan<E> {
     /// Whether carrying it out changes anything; a converged application's plan does not.
     pub fn is_quiet(&self) -> bool {
-        self.create.is_empty() && self.mark.is_empty() && self.step.is_none()
+        self.create.is_empty() && self.mark.is_empty() && self.apply.is_empty() && self.step.is_none()
     }
 }
 
@@ -34,6 +36,8 @@ pub enum Wake {
     OnChange,
     /// Something changes, or this time comes.
     At(Time),
+    /// The application is about to change by itself, which Kubernetes does not tell: it is asked at short intervals.
+    Soon,
 }
 
 impl Wake {
@@ -41,6 +45,7 @@ impl Wake {
     #[must_use]
     pub fn or(self, other: Self) -> Self {
         match (self, other) {
+            (Self::Soon, _) | (_, Self::Soon) => Self::Soon,
             (Self::At(one), Self::At(other)) => Self::At(one.min(other)),
             (Self::At(time), Self::OnChange) | (Self::OnChange, Self::At(time)) => Self::At(time),
             (Self::OnChange, Self::OnChange) => Self::OnChange,
@@ -58,5 +63,6 @@ mod tests {
         assert_eq!(late.or(early), early);
         assert_eq!(Wake::OnChange.or(late), late);
         assert_eq!(Wake::OnChange.or(Wake::OnChange), Wake::OnChange);
+        assert_eq!(early.or(Wake::Soon), Wake::Soon);
     }
 }

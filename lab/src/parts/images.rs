@@ -11,6 +11,7 @@ use crate::node::PAUSE_IMAGE;
 use crate::parts::etcd::{self, PROGRAMS, Version};
 use crate::parts::image::Image;
 use crate::parts::{debian, kube};
+use crate::progress::Stage;
 use crate::state::{Lab, Node};
 use crate::{machine::Machine, node};
 
@@ -63,6 +64,50 @@ pub fn etcd_image(version: Version) -> Result<Archive> {
         }
         image.write(names, to)
     })
+}
+
+/// An image of one program of this machine, with the libraries it needs and nothing else. It runs as an ordinary user. Not
+/// kept in the cache: programs under development change all the time.
+pub fn program_image(name: &str, program: &Path, to: &Path) -> Result<Archive> {
+    let file = program.file_name().and_then(|name| name.to_str()).context("a program has a name")?;
+    let inside = format!("usr/local/bin/{file}");
+    let mut image = Image::new(&[], "/");
+    image.entrypoint(&[&format!("/{inside}")]);
+    image.user("65532:65532");
+    distroless(&mut image)?;
+    for dir in ["usr/", "usr/local/", "usr/local/bin/"] {
+        image.dir(dir, 0o755)?;
+    }
+    image.program(&inside, program)?;
+    for library in etcd::libraries(program)? {
+        let inside = library.display().to_string();
+        image.program(inside.trim_start_matches('/'), &library)?;
+    }
+    let names = vec![qualified(name)];
+    image.write(&names, to)?;
+    Ok(Archive { names, path: to.to_owned() })
+}
+
+/// Makes an image of a program, and loads it into every node, in the place of one of the same name.
+pub fn load_program(lab: &Lab, name: &str, program: &Path) -> Result<()> {
+    let stage = Stage::begin(&format!("{name} into the nodes"), "");
+    let archive = lab.dir().join(format!("program-{}.tar", std::process::id()));
+    let loaded = program_image(name, program, &archive)
+        .and_then(|archive| lab.nodes().iter().try_for_each(|node| import(lab, node, &archive)));
+    // Best effort: it goes with the lab at the latest.
+    let _ = std::fs::remove_file(archive);
+    loaded?;
+    stage.done();
+    Ok(())
+}
+
+/// An image's name as containerd keeps it: `evenkeel-operator:1` is `docker.io/library/evenkeel-operator:1`.
+fn qualified(name: &str) -> String {
+    match name.split_once('/') {
+        Some((host, _)) if host.contains(['.', ':']) || host == "localhost" => name.to_owned(),
+        Some(_) => format!("docker.io/{name}"),
+        None => format!("docker.io/library/{name}"),
+    }
 }
 
 fn busybox() -> Result<Archive> {
@@ -129,19 +174,38 @@ fn make(
 
 /// Loads images into a node, those it lacks only: importing takes a second or two each.
 pub fn load(lab: &Lab, node: &Node, archives: &[Archive]) -> Result<()> {
-    let socket = Machine::of(lab, &node.name)?.path_inside(node::CONTAINERD_SOCKET)?;
-    let ctr =
-        || Cmd::new(lab.programs().join("ctr")).arg("--address").arg(&socket).args(["--namespace", "k8s.io"]);
-    let present = ctr().args(["images", "list", "-q"]).run()?;
+    let present = ctr(lab, node)?.args(["images", "list", "-q"]).run()?;
     for archive in archives {
-        if archive.names.iter().all(|name| present.lines().any(|line| line == name)) {
-            continue;
+        if !archive.names.iter().all(|name| present.lines().any(|line| line == name)) {
+            import(lab, node, archive)?;
         }
-        ctr()
-            .args(["images", "import", "--no-unpack=false"])
-            .arg(&archive.path)
-            .run()
-            .with_context(|| format!("cannot load {} into {}", archive.names.join(", "), node.name))?;
     }
     Ok(())
+}
+
+/// Loads an image into a node, in the place of one of the same name.
+pub fn import(lab: &Lab, node: &Node, archive: &Archive) -> Result<()> {
+    ctr(lab, node)?
+        .args(["images", "import", "--no-unpack=false"])
+        .arg(&archive.path)
+        .run()
+        .with_context(|| format!("cannot load {} into {}", archive.names.join(", "), node.name))?;
+    Ok(())
+}
+
+fn ctr(lab: &Lab, node: &Node) -> Result<Cmd> {
+    let socket = Machine::of(lab, &node.name)?.path_inside(node::CONTAINERD_SOCKET)?;
+    Ok(Cmd::new(lab.programs().join("ctr")).arg("--address").arg(&socket).args(["--namespace", "k8s.io"]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn short_names_are_those_of_the_library() {
+        assert_eq!(qualified("evenkeel-operator:1"), "docker.io/library/evenkeel-operator:1");
+        assert_eq!(qualified("someone/thing:1"), "docker.io/someone/thing:1");
+        assert_eq!(qualified("localhost:5000/thing"), "localhost:5000/thing");
+    }
 }

@@ -1,7 +1,7 @@
 //! The bootstrap: one seed, alone in its list. A list of founders could be split by an edit or a late starter: static
 //! bootstraps gave two serving halves, under one cluster ID even (tried).
 
-use super::{Verdict, epoch, seal};
+use super::{Verdict, Want, epoch, seal};
 use crate::facts::{Claim, Pod, Start, Storage};
 use crate::identity::SeedOn;
 use crate::names::Serial;
@@ -18,7 +18,7 @@ pub(super) fn start_seed(view: &View<'_>) -> Verdict {
     if identity.seed_on.is_some() && (member.is_none_or(|one| one.data == Data::Gone) || stuck_for_good(view))
     {
         // Nobody has written to it: no client is routed before the seal.
-        return Verdict::turn(identity, Turn::SeedLost, epoch::begin_again);
+        return Verdict::turn(identity, Turn::SeedLost, |to| epoch::begin_again(to, view.highest()));
     }
     let claim = member.and_then(|one| one.claim);
     let persistent = view.facts.cluster.storage == Storage::Persistent;
@@ -34,6 +34,39 @@ pub(super) fn start_seed(view: &View<'_>) -> Verdict {
         }
         (claim, Some(pod)) => release(view, claim, pod),
     }
+}
+
+/// While the seed is on its way, claims and pods of those who follow are created, waiting: their volumes are provided and
+/// their sandboxes made meanwhile. They are no members; each is told to start when it has become one.
+pub(super) fn prepare(view: &View<'_>, want: &mut Want) {
+    let (identity, persistent) = (view.identity, view.facts.cluster.storage == Storage::Persistent);
+    let seed_is_there = view.members.get(&identity.seed).is_some_and(|seed| seed.pod.is_some());
+    if !seed_is_there || !view.old_pods.is_empty() || !view.old_claims.is_empty() {
+        return;
+    }
+    let epoch = identity.epoch;
+    for serial in prepared(view) {
+        let member = view.members.get(&serial);
+        let claim = member.and_then(|member| member.claim);
+        let on = claim.map(|claim| claim.uid);
+        let create = match (claim, member.and_then(|member| member.pod)) {
+            (None, _) if persistent => Create::Claim { serial, epoch },
+            (Some(claim), _) if claim.deleting => continue,
+            (_, None) => Create::Pod { serial, epoch, on, start: Start::Held },
+            (_, Some(_)) => continue,
+        };
+        if !want.create.contains(&create) {
+            want.create.push(create);
+        }
+    }
+}
+
+/// The serials of those who are to follow the seed and are no members yet; none once the epoch is sealed.
+pub(super) fn prepared(view: &View<'_>) -> impl Iterator<Item = Serial> + use<> {
+    let (next, there) = (view.identity.next.0, view.registered().count().max(1));
+    let room = usize::from(view.facts.cluster.members).saturating_sub(there);
+    let room = if view.identity.sealed { 0 } else { u16::try_from(room).unwrap_or_default() };
+    (next..next.saturating_add(room)).map(Serial)
 }
 
 /// Lets the seed found its cluster, on exactly what was written down. It is created waiting, and told to found by a patch

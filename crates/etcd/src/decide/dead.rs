@@ -20,11 +20,12 @@ pub(super) fn remove(view: &View<'_>) -> Verdict {
     }
 }
 
-/// One that etcd saw start, and that has crashed at every start for longer than anybody's patience: its directory was
-/// emptied behind its back. A voter then refuses to start, as it must; a learner panics, and panics again.
+/// One that etcd saw start, and that has crashed at every start for longer than it was given: its directory was emptied
+/// behind its back. A voter then refuses to start, as it must; a learner panics, and panics again.
 fn has_forgotten(view: &View<'_>, member: &Member<'_>) -> bool {
     let started = member.registered.is_some_and(|entry| entry.started);
     let crashing = member.pod.and_then(|pod| pod.crashing);
-    let for_long = crashing.is_some_and(|since| view.facts.now.since(since) >= view.facts.cluster.patience);
+    let for_long =
+        crashing.is_some_and(|since| view.facts.now.since(since) >= view.facts.cluster.replace_after);
     started && for_long && member.voice.is_none()
 }

@@ -64,17 +64,20 @@ fn inherit(facts: &Facts, identity: &Identity) -> Verdict {
     if identity.sealed {
         return Verdict::turn(identity, Turn::Adopt, |to| to.resource = resource);
     }
+    let serials = facts.pods.present().into_iter().flatten().map(|pod| pod.serial);
+    let claims = facts.claims.present().into_iter().flatten().map(|claim| claim.serial);
+    let highest = serials.chain(claims).max();
     Verdict::turn(identity, Turn::ResourceReplaced, |to| {
-        begin_again(to);
+        begin_again(to, highest);
         to.resource = resource;
     })
 }
 
-/// A new epoch, with a seed under a new name.
-pub(super) fn begin_again(identity: &mut Identity) {
+/// A new epoch, with a seed under a new name: one that nothing is called by that was prepared for the old one.
+pub(super) fn begin_again(identity: &mut Identity, highest: Option<Serial>) {
     identity.epoch = identity.epoch.next();
-    identity.seed = identity.next;
-    identity.next = identity.next.next();
+    identity.seed = identity.next.max(highest.map_or(Serial(0), Serial::next));
+    identity.next = identity.seed.next();
     identity.seed_on = None;
     identity.cluster = None;
     identity.intent = None;

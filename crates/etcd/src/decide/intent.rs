@@ -28,7 +28,9 @@ pub(super) fn settle(view: &View<'_>) -> Verdict {
 }
 
 fn close(view: &View<'_>) -> Verdict {
-    Verdict::turn(view.identity, Turn::Settle, |to| to.intent = None)
+    let mut to = view.identity.clone();
+    to.intent = None;
+    Verdict::Beside(Step::Identity { from: view.identity.clone(), to, why: Turn::Settle })
 }
 
 fn is_done(view: &View<'_>, change: Change) -> bool {

@@ -55,20 +55,24 @@ fn may_rewrite(view: &View<'_>, serial: Serial, start: &Start) -> bool {
     serial != view.identity.seed && matches!(start, Start::Held | Start::Join(_))
 }
 
-/// For one that has joined: first what it joined on and how it may start from now on, then, when both are seen to be
-/// written, the gate.
+/// For one that has joined: what it joined on, and then how it may start from now on.
 fn turn(view: &View<'_>, member: &Member<'_>, want: &mut Want) {
     let Some(pod) = member.pod else { return };
-    let before = want.mark.len();
     if let Some(claim) = member.claim.filter(|claim| claim.joined_on.is_none()) {
         let Some(volume) = claim.volume else { return };
         want.mark.push(Mark::JoinedOn { claim: claim.uid, volume });
     }
     let persistent = view.facts.cluster.storage == Storage::Persistent;
     if pod.start != Start::OwnData && (member.claim.is_some() || !persistent) {
-        want.mark.push(Mark::Start { pod: pod.uid, from: pod.start.clone(), to: Start::OwnData });
+        want.mark.push(Mark::Turn { pod: pod.uid, from: pod.start.clone() });
     }
-    if want.mark.len() == before && !pod.gate {
-        want.mark.push(Mark::Gate { pod: pod.uid });
-    }
+}
+
+/// Pods that were created to start on their own data only need no turning: their gate is set at once, so that they are Ready
+/// as soon as their etcd is.
+pub(super) fn gates(view: &View<'_>) -> Vec<Mark> {
+    let pods = view.members.values().filter_map(|member| member.pod);
+    pods.filter(|pod| pod.start == Start::OwnData && !pod.gate && !pod.deleting && !pod.finished)
+        .map(|pod| Mark::Turn { pod: pod.uid, from: Start::OwnData })
+        .collect()
 }

@@ -7,6 +7,7 @@ mod dead;
 mod epoch;
 mod intent;
 mod join;
+mod objects;
 mod promote;
 mod quorum;
 mod recreate;
@@ -20,7 +21,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::facts::Facts;
 use crate::identity::{Change, Identity, Intent};
-use crate::plan::{Create, Mark, Step, Turn, Wait};
+use crate::plan::{Apply, Create, Mark, Step, Turn, Wait};
 use crate::view::View;
 
 /// etcd, as an engine of the loop.
@@ -43,6 +44,8 @@ pub(crate) enum Verdict {
     Wait(Wait),
     /// Nothing is safe to be done until this ends.
     Halt(Wait),
+    /// This is to be done now; later rules may create and mark beside it, and take no step.
+    Beside(Step),
     /// It is content.
     Pass,
 }
@@ -52,12 +55,13 @@ pub(crate) enum Verdict {
 pub(crate) struct Want {
     create: Vec<Create>,
     mark: Vec<Mark>,
+    apply: Vec<Apply>,
     step: Option<Step>,
 }
 
 impl Want {
     fn is_empty(&self) -> bool {
-        self.create.is_empty() && self.mark.is_empty() && self.step.is_none()
+        self.create.is_empty() && self.mark.is_empty() && self.apply.is_empty() && self.step.is_none()
     }
 }
 
@@ -91,7 +95,8 @@ impl Verdict {
 type Rule = fn(&View<'_>) -> Verdict;
 
 /// The order in which rules are asked, once there is an identity.
-const RULES: [Rule; 13] = [
+const RULES: [Rule; 14] = [
+    objects::needed,
     epoch::clear,
     begin::start_seed,
     recreate::pods,
@@ -110,6 +115,7 @@ const RULES: [Rule; 13] = [
 impl Engine for Etcd {
     type Facts = Facts;
     type Create = Create;
+    type Apply = Apply;
     type Mark = Mark;
     type Step = Step;
     type Status = Status;
@@ -126,6 +132,7 @@ impl Engine for Etcd {
 struct Draft {
     want: Want,
     waits: Vec<Wait>,
+    beside: Option<Step>,
 }
 
 impl Draft {
@@ -142,8 +149,14 @@ impl Draft {
                 break;
             }
         }
-        // Routing disturbs nobody and waits for nobody.
+        if let Some(step) = self.beside.take() {
+            self.want.step = Some(step);
+        }
+        // What disturbs nobody waits for nobody.
+        begin::prepare(&view, &mut self.want);
+        self.want.mark.extend(join::gates(&view));
         self.want.mark.extend(route::clients(&view));
+        objects::keep(&view, &mut self.want);
     }
 
     /// Notes a verdict; says whether it was the last.
@@ -161,14 +174,21 @@ impl Draft {
                 self.waits.push(wait);
                 false
             }
+            Verdict::Beside(step) => {
+                self.beside = Some(step);
+                false
+            }
             Verdict::Pass => false,
         }
     }
 
     fn finish(self, facts: &Facts) -> Plan<Etcd> {
-        let wake = self.waits.iter().fold(Wake::OnChange, |wake, wait| wake.or(wait.wake(facts)));
-        let Want { create, mark, step } = self.want;
-        Plan { create, mark, step, status: Status { waits: self.waits }, wake }
+        let sealed = facts.identity.present().is_some_and(|identity| identity.sealed);
+        // Whether clients are served is seen by asking only.
+        let asked = if sealed && !facts.served.is_present() { Wake::Soon } else { Wake::OnChange };
+        let wake = self.waits.iter().fold(asked, |wake, wait| wake.or(wait.wake(facts)));
+        let Want { create, mark, apply, step } = self.want;
+        Plan { create, mark, apply, step, status: Status { waits: self.waits }, wake }
     }
 }
 
@@ -178,11 +198,17 @@ impl Wait {
         match self {
             Self::Patience(until) => Wake::At(*until),
             Self::Settling(intent) => Wake::At(intent.since.after(intent::VOID_AFTER)),
-            // etcd's own state changes without an event in Kubernetes; the prober sees most of it sooner.
-            Self::NoQuorum | Self::CatchingUp(_) | Self::Reading(_) => {
-                Wake::At(facts.now.after(std::time::Duration::from_secs(10)))
-            }
-            _ => Wake::OnChange,
+            Self::Reading(_) => Wake::At(facts.now.after(std::time::Duration::from_secs(10))),
+            // etcd's own state changes without an event in Kubernetes.
+            Self::SeedStarts(_) | Self::Joining(_) | Self::CatchingUp(_) | Self::AddUnsafe => Wake::Soon,
+            // The prober asks from time to time, and tells when an answer changes.
+            Self::Paused
+            | Self::IdentityMissing
+            | Self::NothingLeft(_)
+            | Self::OldEpochGoes
+            | Self::NoQuorum
+            | Self::NameTaken(_)
+            | Self::Strangers(_) => Wake::OnChange,
         }
     }
 }

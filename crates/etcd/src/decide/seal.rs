@@ -2,6 +2,7 @@
 //! epoch.
 
 use super::Verdict;
+use crate::identity::Change;
 use crate::plan::{Turn, Wait};
 use crate::view::{View, quorum};
 
@@ -14,10 +15,16 @@ pub(super) fn epoch(view: &View<'_>) -> Verdict {
     let all = view.voters().count() == wanted && view.learners().count() == 0;
     let settled = view.voters().all(|member| member.is_settled() && member.serves());
     let (voters, healthy) = (view.voters().count(), view.voters().filter(|member| member.serves()).count());
-    // Once sealed there is one learner at most.
-    let enough = patience_is_over(view) && healthy >= quorum(voters) && view.learners().count() <= 1;
+    let enough = patience_is_over(view) && healthy >= quorum(voters);
     if settled && voters > 0 && (all || enough) {
-        return Verdict::turn(view.identity, Turn::Seal, |to| to.sealed = true);
+        // Once sealed there is one learner at most: of several that do not start, the newest go, and follow later.
+        return match view.learners().filter(|learner| !learner.serves()).last() {
+            Some(learner) if view.learners().count() > 1 => {
+                Verdict::call(view, Change::Remove(learner.serial))
+            }
+            _ if view.learners().count() > 1 => Verdict::Wait(Wait::CatchingUp(view.identity.seed)),
+            _ => Verdict::turn(view.identity, Turn::Seal, |to| to.sealed = true),
+        };
     }
     match until(view) {
         Some(until) => Verdict::Wait(Wait::Patience(until)),

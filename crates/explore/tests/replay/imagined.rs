@@ -105,7 +105,7 @@ impl Imagined {
         let uid = old.map_or_else(|| self.world.fresh_uid(), |pod| pod.uid);
         let fresh = Claim { uid, epoch, joined_on: None, disk: Disk::Empty, lost: false };
         self.world.claims.entry(serial).or_insert(fresh);
-        let mut pod = Pod::new(uid, epoch, start.clone());
+        let mut pod = Pod::new(uid, epoch, start.clone(), 0);
         pod.seen = Some((start.clone(), false));
         self.world.pods.insert(serial, pod);
     }

@@ -1,0 +1,49 @@
+//! The keys by which objects are marked and found again. They are written on users' objects, so none of them ever
+//! changes its meaning.
+
+/// Which cluster an object belongs to.
+pub const CLUSTER: &str = "evenkeel.dev/cluster";
+/// What part a pod has. The client Service and the disruption budget select by it, so only a pod that has it gets
+/// traffic.
+pub const ROLE: &str = "evenkeel.dev/role";
+/// The [`ROLE`] of a member with a vote, once clients may reach it.
+pub const ROLE_VOTER: &str = "voter";
+
+/// What program it is: `etcd`.
+pub const APP_NAME: &str = "app.kubernetes.io/name";
+/// Which installation of it: the cluster's name.
+pub const APP_INSTANCE: &str = "app.kubernetes.io/instance";
+/// Of which version.
+pub const APP_VERSION: &str = "app.kubernetes.io/version";
+/// What it is within the whole.
+pub const APP_COMPONENT: &str = "app.kubernetes.io/component";
+/// What whole it is part of.
+pub const APP_PART_OF: &str = "app.kubernetes.io/part-of";
+/// Who looks after it: [`MANAGER`].
+pub const APP_MANAGED_BY: &str = "app.kubernetes.io/managed-by";
+/// The value of [`APP_MANAGED_BY`], and the field manager of everything that is applied.
+pub const MANAGER: &str = "evenkeel";
+
+/// The readiness gate of members' pods: set once etcd has joined and its flags no longer join anything. The kubelet
+/// reports the pod Ready only after it has seen the gate, and therefore the flags.
+pub const GATE_JOINED: &str = "evenkeel.dev/joined";
+
+/// On pods: the members that etcd is to join, read by the container at every start.
+pub const INITIAL_CLUSTER: &str = "evenkeel.dev/initial-cluster";
+/// On pods: whether etcd starts a new cluster or joins an existing one.
+pub const INITIAL_CLUSTER_STATE: &str = "evenkeel.dev/initial-cluster-state";
+/// On pods: what etcd's data is mounted from, within its volume; something that cannot be mounted while it must not start.
+pub const DATA: &str = "evenkeel.dev/data";
+/// On claims and pods: the random mark of the cluster's history.
+pub const LINEAGE: &str = "evenkeel.dev/lineage";
+/// On claims and pods: which bootstrap or restore of the cluster it belongs to.
+pub const EPOCH: &str = "evenkeel.dev/epoch";
+/// On claims and pods: the number of the member within its lineage.
+pub const SERIAL: &str = "evenkeel.dev/serial";
+/// On claims: the claim's uid and volume when its member joined. Anything else under the same name is not its data.
+pub const JOINED_ON: &str = "evenkeel.dev/joined-on";
+
+/// The selector of a cluster's pods, as `kubectl -l` takes it.
+pub fn selector(cluster: &str) -> String {
+    format!("{CLUSTER}={cluster}")
+}

@@ -1,0 +1,105 @@
+//! What is to be seen of a cluster. Everything may be missing: a cluster that nobody has looked at yet has no status.
+//!
+//! What is empty is not written, so write a status whole (server-side apply or replace): a merge would leave the old
+//! value.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use kube::KubeSchema;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::schema::as_users_meet_it;
+
+/// What is to be seen of an etcd cluster.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(transform = as_users_meet_it)]
+pub struct EtcdClusterStatus {
+    /// How the cluster is, in a few words.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub phrase: String,
+    /// How many members serve, of how many that are wanted, such as 3/3.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub ready: String,
+    /// How many members there are, whether or not they serve.
+    #[serde(default, skip_serializing_if = "crate::is_default")]
+    pub members: i32,
+    /// The labels by which members' pods are found.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub selector: String,
+    /// The generation of the spec that this status is about.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "i64")]
+    pub observed_generation: Option<i64>,
+    /// Ready: clients can read and write. Progressing: something is being changed. Degraded: something is amiss.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["type".to_owned()]))]
+    pub conditions: Vec<Condition>,
+    /// What etcd calls this cluster, in hexadecimal digits as etcdctl writes them.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub cluster_id: String,
+    /// The name of the member that leads.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub leader: String,
+    /// What is being done now, as a sentence.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub doing: String,
+    /// What is waited for before anything further is done, as sentences.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[x_kube(merge_strategy = ListMerge::Atomic)]
+    pub waiting_for: Vec<String>,
+    /// The members, one by one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["name".to_owned()]))]
+    pub member_list: Vec<MemberStatus>,
+}
+
+/// What is to be seen of one member.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct MemberStatus {
+    /// Its name, which is also its pod's.
+    pub name: String,
+    /// What etcd calls it, in hexadecimal digits as etcdctl writes them.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub id: String,
+    /// Its part in the cluster: Voter, Learner, Joining or Leaving.
+    pub role: MemberRole,
+    /// Whether it serves.
+    #[serde(default)]
+    pub healthy: bool,
+    /// The version of etcd it runs.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub version: String,
+    /// The node it runs on.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub node: String,
+    /// What is to be said of it, if anything.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub message: String,
+}
+
+/// A member's part in the cluster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum MemberRole {
+    /// It has a vote, and serves clients.
+    Voter,
+    /// It copies the data, and will get a vote once it has caught up.
+    Learner,
+    /// It is on its way, and etcd does not count on it yet.
+    Joining,
+    /// It is being removed.
+    Leaving,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_status_with_nothing_in_it_is_valid_and_takes_no_room() {
+        let status: EtcdClusterStatus = serde_json::from_str("{}").unwrap();
+        assert_eq!(status, EtcdClusterStatus::default());
+        assert_eq!(serde_json::to_string(&status).unwrap(), "{}");
+    }
+}

@@ -1,0 +1,75 @@
+//! A change of etcd's membership. The call cannot be pinned, so its intent is written down first, by compare-and-swap; whoever
+//! finds an open intent settles it before anything else.
+
+use evenkeel::{Error, Outcome, Sight};
+
+use super::swap;
+use super::write::Hand;
+use crate::identity::{Change, Identity, Intent};
+use crate::names::{Serial, member_name, peer_url};
+use crate::observe::ask::{self, Endpoint, Reply, Request};
+use crate::observe::{Found, member};
+use crate::operator::{Operator, endpoint};
+
+/// Notes the intent, unless it is noted already, and asks etcd.
+pub(super) async fn call(
+    hand: &Hand<'_>,
+    sight: &Sight<Operator>,
+    from: &Identity,
+    intent: &Intent,
+    holds: &(dyn Fn() -> bool + Sync),
+) -> Result<Outcome, Error> {
+    let found = &sight.found;
+    let (Some(access), Some(request), Some(teller)) =
+        (&found.tls.access, request(sight, intent.change), teller(sight))
+    else {
+        return Ok(Outcome::Overtaken);
+    };
+    let noted = from.noting(intent);
+    if noted != *from {
+        match swap(hand, found, from, &noted).await? {
+            Outcome::Done => tracing::info!(resource = %hand.key, intent = ?intent.change, "intent noted"),
+            other => return Ok(other),
+        }
+    }
+    let connections = hand.operator.connections(hand.key);
+    match ask::change(&connections, access, &teller, &request, holds).await {
+        Reply::Done => {
+            tracing::info!(resource = %hand.key, change = ?intent.change, "etcd has done it");
+            Ok(Outcome::Done)
+        }
+        Reply::Withheld => Ok(Outcome::Overtaken),
+        Reply::Not(why) => Ok(Outcome::Declined(format!("etcd, asked for {request:?}: {why}"))),
+    }
+}
+
+fn request(sight: &Sight<Operator>, change: Change) -> Option<Request> {
+    let wanted = &sight.found.wanted;
+    let (_, identity) = sight.found.identity.as_ref()?;
+    let id = |serial: Serial| {
+        let told = sight.facts.membership.present()?;
+        told.members.iter().find(|entry| entry.serial == serial).map(|entry| entry.id)
+    };
+    Some(match change {
+        Change::Add(serial) => {
+            let name = member_name(&wanted.name, identity.lineage, serial);
+            Request::Add(peer_url(&wanted.name, &wanted.namespace, &name))
+        }
+        Change::Promote(serial) => Request::Promote(id(serial)?),
+        Change::Remove(serial) => Request::Remove(id(serial)?),
+    })
+}
+
+/// The member that told who the members are is the one that is asked to change them.
+fn teller(sight: &Sight<Operator>) -> Option<Endpoint> {
+    let told_by = sight.facts.membership.present()?.told_by;
+    let found: &Found = &sight.found;
+    let (_, identity) = found.identity.as_ref()?;
+    let mut pods = found.pods.values();
+    let pod = pods.find(|pod| {
+        member(&pod.metadata).is_some_and(|member| {
+            member.serial == told_by && member.epoch == identity.epoch && member.lineage == identity.lineage
+        })
+    })?;
+    endpoint(&found.wanted, pod)
+}

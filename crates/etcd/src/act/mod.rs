@@ -1,0 +1,185 @@
+//! Carrying out what was decided, each thing pinned to what it was decided on. Knows nothing worth testing twice.
+
+mod apply;
+mod call;
+mod write;
+
+use evenkeel::{Action, Error, Key, Outcome, Sight};
+use evenkeel_api::labels;
+use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim, Pod};
+use kube::ResourceExt;
+use serde_json::{Value, json};
+
+use crate::build::claim::{claim, joined_on};
+use crate::build::pod::{Made, pod};
+use crate::build::{self, Member, start};
+use crate::decide::Etcd;
+use crate::facts::{Start, Storage};
+use crate::identity::{Identity, Uid};
+use crate::names::{Epoch, Serial};
+use crate::observe::{Found, member, uid};
+use crate::operator::Operator;
+use crate::plan::{Create, Mark, Owned, Step};
+use write::Hand;
+
+/// Carries out one thing.
+pub(crate) async fn act(
+    operator: &Operator,
+    sight: &Sight<Operator>,
+    action: &Action<'_, Etcd>,
+    holds: &(dyn Fn() -> bool + Sync),
+) -> Result<Outcome, Error> {
+    let found = &sight.found;
+    let key = Key { namespace: found.wanted.namespace.clone(), name: found.wanted.name.clone() };
+    let hand = Hand { operator, key: &key };
+    match action {
+        Action::Create(what) => create(&hand, found, what).await,
+        Action::Mark(what) => mark(&hand, found, what).await,
+        Action::Apply(what) => apply::apply(&hand, found, **what).await,
+        Action::Step(Step::Identity { from, to, .. }) => swap(&hand, found, from, to).await,
+        Action::Step(Step::Call { from, intent }) => call::call(&hand, sight, from, intent, holds).await,
+        Action::Step(Step::DeletePod { pod, .. }) => match found.pods.get(pod) {
+            Some(pod) => hand.delete(pod).await,
+            None => Ok(Outcome::Overtaken),
+        },
+        Action::Step(Step::DeleteClaim { claim, .. }) => match found.claims.get(claim) {
+            Some(claim) => hand.delete(claim).await,
+            None => Ok(Outcome::Overtaken),
+        },
+    }
+}
+
+fn built(error: build::BuildError) -> Error {
+    Error::other("build an object", error)
+}
+
+async fn create(hand: &Hand<'_>, found: &Found, what: &Create) -> Result<Outcome, Error> {
+    let of = |serial: Serial, epoch: Epoch| {
+        let (_, identity) = found.identity.as_ref()?;
+        Some((Member { lineage: identity.lineage, epoch, serial }, identity))
+    };
+    match what {
+        Create::Identity(identity) => {
+            hand.create(&build::identity(&found.wanted, identity).map_err(built)?).await
+        }
+        Create::Claim { serial, epoch } => {
+            let Some((member, _)) = of(*serial, *epoch) else { return Ok(Outcome::Overtaken) };
+            match claim(&found.wanted, member).map_err(built)? {
+                Some(claim) => hand.create(&claim).await,
+                None => Ok(Outcome::Overtaken),
+            }
+        }
+        Create::Pod { serial, epoch, on, start } => {
+            let Some((member, identity)) = of(*serial, *epoch) else { return Ok(Outcome::Overtaken) };
+            if found.wanted.facts().storage == Storage::Persistent
+                && !stands(hand, found, member, *on).await?
+            {
+                return Ok(Outcome::Overtaken);
+            }
+            let seed = *start == Start::Held && *serial == identity.seed && !identity.sealed;
+            let made = Made { member, start: start.clone(), seed };
+            hand.create(&pod(&found.wanted, &made).map_err(built)?).await
+        }
+    }
+}
+
+/// Whether the claim that a pod is to stand on is still that claim: a pod names its claim and cannot be pinned to it, so it
+/// is looked at once more.
+async fn stands(hand: &Hand<'_>, found: &Found, member: Member, on: Option<Uid>) -> Result<bool, Error> {
+    let name = crate::names::member_name(&found.wanted.name, member.lineage, member.serial);
+    let there: Option<PersistentVolumeClaim> = hand.read(&name).await?;
+    Ok(on.is_some() && there.and_then(|claim| uid(&claim.metadata)) == on)
+}
+
+async fn mark(hand: &Hand<'_>, found: &Found, what: &Mark) -> Result<Outcome, Error> {
+    match what {
+        Mark::Start { pod, to, .. } => match found.pods.get(pod) {
+            Some(pod) => hand.patch(pod, how_to_start(found, pod, to)).await,
+            None => Ok(Outcome::Overtaken),
+        },
+        Mark::JoinedOn { claim: on, volume } => match found.claims.get(on) {
+            Some(claim) => {
+                let name = claim.spec.as_ref().and_then(|spec| spec.volume_name.clone()).unwrap_or_default();
+                if Uid::of_name(&name) != *volume {
+                    return Ok(Outcome::Overtaken);
+                }
+                let text = joined_on(*on, &name);
+                hand.patch(claim, json!({ "metadata": { "annotations": { labels::JOINED_ON: text } } })).await
+            }
+            None => Ok(Outcome::Overtaken),
+        },
+        Mark::Turn { pod, .. } => match found.pods.get(pod) {
+            Some(pod) => hand.patch_status(pod, turned(hand, found, pod)).await,
+            None => Ok(Outcome::Overtaken),
+        },
+        Mark::Route { pod } => match found.pods.get(pod) {
+            Some(pod) => {
+                let label = json!({ labels::ROLE: labels::ROLE_VOTER });
+                hand.patch(pod, json!({ "metadata": { "labels": label } })).await
+            }
+            None => Ok(Outcome::Overtaken),
+        },
+        Mark::Own { what, owned } => own(hand, found, *what, *owned).await,
+    }
+}
+
+/// Tells a pod how its etcd finds its cluster, and lets one that waits go.
+fn how_to_start(found: &Found, pod: &Pod, to: &Start) -> Value {
+    let Some(member) = member(&pod.metadata) else { return json!({}) };
+    let annotations = start::annotations(&found.wanted, member.lineage, member.serial, to);
+    json!({ "metadata": { "annotations": annotations } })
+}
+
+/// How to start, and the gate, in one write: a pod's annotations can be written together with its status.
+fn turned(hand: &Hand<'_>, found: &Found, pod: &Pod) -> Value {
+    let mut change = joined(hand);
+    if let Some(member) = member(&pod.metadata) {
+        let own = start::annotations(&found.wanted, member.lineage, member.serial, &Start::OwnData);
+        change["metadata"]["annotations"] = json!(own);
+    }
+    change
+}
+
+fn joined(hand: &Hand<'_>) -> Value {
+    let now = hand.operator.clock.now();
+    let now = jiff::Timestamp::from_second(now.0).unwrap_or_default();
+    json!({ "status": { "conditions": [{
+        "type": labels::GATE_JOINED,
+        "status": "True",
+        "reason": "Joined",
+        "message": "etcd has joined, and starts on its own data only from now on",
+        "lastTransitionTime": now.to_string(),
+    }] } })
+}
+
+async fn own(hand: &Hand<'_>, found: &Found, what: Owned, owned: bool) -> Result<Outcome, Error> {
+    let owners = if owned { json!([build::owner(&found.wanted)]) } else { json!([]) };
+    let patch = json!({ "metadata": { "ownerReferences": owners } });
+    match what {
+        Owned::Identity => match &found.identity {
+            Some((object, _)) => hand.patch(object, patch).await,
+            None => Ok(Outcome::Overtaken),
+        },
+        Owned::Claim(uid) => match found.claims.get(&uid) {
+            Some(claim) => hand.patch(claim, patch).await,
+            None => Ok(Outcome::Overtaken),
+        },
+        Owned::Pod(uid) => match found.pods.get(&uid) {
+            Some(pod) => hand.patch(pod, patch).await,
+            None => Ok(Outcome::Overtaken),
+        },
+    }
+}
+
+/// Swaps the identity for another, if it is still what it was.
+async fn swap(hand: &Hand<'_>, found: &Found, from: &Identity, to: &Identity) -> Result<Outcome, Error> {
+    let Some((object, there)) = &found.identity else { return Ok(Outcome::Overtaken) };
+    if there != from {
+        return Ok(Outcome::Overtaken);
+    }
+    let mut changed: ConfigMap = object.clone();
+    let text = serde_json::to_string(to).map_err(|why| Error::other("write the identity", why))?;
+    changed.data.get_or_insert_default().insert(build::IDENTITY_KEY.to_owned(), text);
+    tracing::debug!(identity = %object.name_any(), ?to, "identity");
+    hand.replace(&changed).await
+}

@@ -1,0 +1,52 @@
+//! A member's claim.
+
+use evenkeel_api::labels;
+use k8s_openapi::api::core::v1::PersistentVolumeClaim;
+use serde_json::json;
+
+use super::{BuildError, Member, common_labels, owner, typed};
+use crate::identity::Uid;
+use crate::names::member_name;
+use crate::wanted::{Data, Wanted};
+
+/// The claim of a member. It is named like the member: "an instance is a reflection of its volume".
+pub fn claim(wanted: &Wanted, member: Member) -> Result<Option<PersistentVolumeClaim>, BuildError> {
+    let Data::Persistent { size, class, owned } = &wanted.data else { return Ok(None) };
+    let name = member_name(&wanted.name, member.lineage, member.serial);
+    let owners = if *owned { vec![owner(wanted)] } else { Vec::new() };
+    let mut spec = json!({
+        "accessModes": ["ReadWriteOnce"],
+        "resources": { "requests": { "storage": size } },
+    });
+    if let Some(class) = class {
+        spec["storageClassName"] = json!(class);
+    }
+    let object = json!({
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {
+            "name": name,
+            "namespace": wanted.namespace,
+            "labels": common_labels(wanted),
+            "annotations": member.annotations(),
+            "ownerReferences": owners,
+        },
+        "spec": spec,
+    });
+    typed("a claim", object).map(Some)
+}
+
+/// What is written on a claim when its member joins: which claim this is, and which volume.
+pub fn joined_on(claim: Uid, volume: &str) -> String {
+    format!("{claim}/{volume}")
+}
+
+/// What was written on a claim when its member joined.
+pub fn read_joined_on(claim: &PersistentVolumeClaim) -> Option<(Uid, Uid)> {
+    let text = claim.metadata.annotations.as_ref()?.get(labels::JOINED_ON)?;
+    match text.split_once('/').and_then(|(uid, volume)| Some((uid.parse().ok()?, Uid::of_name(volume)))) {
+        Some(joined) => Some(joined),
+        // Something is written there that nobody can read: it has joined, and not on this.
+        None => Some((Uid(0), Uid(0))),
+    }
+}

@@ -1,0 +1,59 @@
+//! The two services: one gives members their names, the other is for clients.
+
+use evenkeel_api::labels;
+use k8s_openapi::api::core::v1::Service;
+use serde_json::json;
+
+use super::{BuildError, owned_metadata, selector, typed};
+use crate::wanted::Wanted;
+
+/// Where clients connect.
+pub const CLIENT_PORT: u16 = 2379;
+/// Where members connect to each other.
+pub const PEER_PORT: u16 = 2380;
+/// Where probes ask, and metrics are read: in plain text, so it says nothing secret.
+pub const METRICS_PORT: u16 = 2381;
+
+/// Gives each member a name that never changes, also while it is not ready: members find each other before they are.
+pub fn peer(wanted: &Wanted) -> Result<Service, BuildError> {
+    let object = json!({
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": owned_metadata(wanted, &wanted.names().peer_service()),
+        "spec": {
+            "clusterIP": "None",
+            "publishNotReadyAddresses": true,
+            "selector": selector(wanted),
+            "ports": [
+                { "name": "peer", "port": PEER_PORT, "targetPort": PEER_PORT, "protocol": "TCP" },
+                { "name": "client", "port": CLIENT_PORT, "targetPort": CLIENT_PORT, "protocol": "TCP" },
+                { "name": "metrics", "port": METRICS_PORT, "targetPort": METRICS_PORT, "protocol": "TCP" },
+            ],
+        },
+    });
+    typed("the peer service", object)
+}
+
+/// Routes clients to the voters that are ready: by a label that is set when a member has its vote, since readiness alone
+/// would route them to learners.
+pub fn client(wanted: &Wanted) -> Result<Service, BuildError> {
+    let mut chosen = selector(wanted);
+    chosen[labels::ROLE] = json!(labels::ROLE_VOTER);
+    let mut metadata = owned_metadata(wanted, &wanted.names().client_service());
+    if !wanted.service_annotations.is_empty() {
+        metadata["annotations"] = json!(wanted.service_annotations);
+    }
+    let object = json!({
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": metadata,
+        "spec": {
+            "type": wanted.service_type,
+            "selector": chosen,
+            "ports": [
+                { "name": "client", "port": CLIENT_PORT, "targetPort": CLIENT_PORT, "protocol": "TCP" },
+            ],
+        },
+    });
+    typed("the client service", object)
+}

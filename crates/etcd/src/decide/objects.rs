@@ -1,0 +1,82 @@
+//! What a cluster has beside its members: services, certificates, the disruption budget, and what goes with the resource.
+//! Keeping these disturbs nobody and waits for nobody; but without names and certificates no member can start.
+
+use super::{Verdict, Want};
+use crate::facts::{Amiss, Object};
+use crate::identity::{Change, Intent};
+use crate::plan::{Apply, Mark, Owned, Step, Wait};
+use crate::view::{View, quorum};
+
+/// Before anything starts: what members need is there, and is ours. An object of our name that is not ours is never
+/// taken over.
+pub(super) fn needed(view: &View<'_>) -> Verdict {
+    let missing = view.facts.amiss.iter().any(|(_, amiss)| *amiss == Amiss::Missing);
+    if missing {
+        return Verdict::Want(Box::new(Want { apply: to_apply(view), ..Want::default() }));
+    }
+    match taken(view) {
+        None => Verdict::Pass,
+        // What has joined already has what it needs mounted.
+        Some(object) if view.identity.sealed => Verdict::Wait(Wait::NameTaken(object)),
+        Some(object) => Verdict::Halt(Wait::NameTaken(object)),
+    }
+}
+
+fn taken(view: &View<'_>) -> Option<Object> {
+    view.facts.amiss.iter().find(|(_, amiss)| **amiss == Amiss::NotOurs).map(|(object, _)| *object)
+}
+
+fn to_apply(view: &View<'_>) -> Vec<Apply> {
+    let ours = view.facts.amiss.iter().filter(|(_, amiss)| **amiss != Amiss::NotOurs);
+    ours.map(|(object, _)| Apply::Object(*object)).collect()
+}
+
+/// Adds what keeps the objects as they should be to whatever else is to be done.
+pub(super) fn keep(view: &View<'_>, want: &mut Want) {
+    if want.apply.is_empty() {
+        want.apply = to_apply(view);
+    }
+    want.apply.extend(budget(view, want.step.as_ref()));
+    want.mark.extend(owners(view));
+}
+
+/// Evictions must leave the quorum of the larger of the voters now and after what was begun: raised before, lowered
+/// after. (Counting in percent, or by the wanted members, an edit 5→3 allowed three evictions at once; tried.)
+fn budget(view: &View<'_>, step: Option<&Step>) -> Option<Apply> {
+    let is_taken = view.facts.amiss.contains_key(&Object::Budget);
+    if !view.registry || is_taken || view.facts.budget.is_unknown() {
+        return None;
+    }
+    let begun = view.identity.intent.as_ref();
+    let now = match step {
+        Some(Step::Call { intent, .. }) => Some(intent),
+        _ => None,
+    };
+    let gains = |intent: &&Intent| {
+        let is_voter = || view.voters().any(|voter| voter.serial == intent.change.member());
+        matches!(intent.change, Change::Promote(_)) && !is_voter()
+    };
+    let gained = begun.iter().chain(now.iter()).copied().any(|intent| gains(&intent));
+    let voters = view.voters().count() + usize::from(gained);
+    let min = u8::try_from(quorum(voters)).unwrap_or(u8::MAX);
+    let from = view.facts.budget;
+    (from.present() != Some(&Some(min))).then_some(Apply::Budget { from, min })
+}
+
+/// Pods belong to the resource always, else `kubectl drain` refuses them; identity and claims where the user wants it.
+fn owners(view: &View<'_>) -> Vec<Mark> {
+    let owned = view.facts.cluster.owns_data;
+    let mut marks = Vec::new();
+    if view.facts.identity_owned != owned {
+        marks.push(Mark::Own { what: Owned::Identity, owned });
+    }
+    for member in view.members.values() {
+        if let Some(claim) = member.claim.filter(|claim| claim.owned != owned && !claim.deleting) {
+            marks.push(Mark::Own { what: Owned::Claim(claim.uid), owned });
+        }
+        if let Some(pod) = member.pod.filter(|pod| !pod.owned && !pod.deleting) {
+            marks.push(Mark::Own { what: Owned::Pod(pod.uid), owned: true });
+        }
+    }
+    marks
+}

@@ -1,0 +1,327 @@
+//! Asking etcd. Every question goes to one named member over a connection of its own, is sent once, and has an end.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use etcd_client::{
+    Certificate, Client, ConnectOptions, Error, Identity as TlsIdentity, Member, MemberAddOptions,
+    StatusResponse, TlsOptions,
+};
+use evenkeel::Seen;
+use futures::future::{join, join_all};
+use tokio::time::{Instant, timeout_at};
+
+use crate::certificates::Pair;
+use crate::facts::{Membership, Registered, Voice};
+use crate::identity::{ClusterId, MemberId};
+use crate::names::Serial;
+
+/// How long a question may take. A member that needs longer is not well.
+const LIMIT: Duration = Duration::from_secs(2);
+/// By how much a read ends before its question does: without a quorum it is never answered, and must not take along what the
+/// member has said of itself.
+const SOONER: Duration = Duration::from_millis(200);
+/// How long a change of the membership may take: well below the time after which an intent is void.
+const CALL_LIMIT: Duration = Duration::from_secs(5);
+/// A key that nobody has: reading it is as good as reading any other.
+const NOBODYS_KEY: &str = "evenkeel.dev/health";
+
+/// What it takes to be let in.
+#[derive(Clone, Debug)]
+pub struct Access {
+    /// Who signed the servers' certificates, as PEM.
+    pub authority: String,
+    /// The operator's certificate.
+    pub pair: Pair,
+}
+
+impl PartialEq for Access {
+    fn eq(&self, other: &Self) -> bool {
+        self.authority == other.authority && self.pair.certificate == other.pair.certificate
+    }
+}
+
+/// Where somebody answers.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Endpoint {
+    /// The address, without the port.
+    pub address: String,
+    /// The name that its certificate must have.
+    pub name: String,
+}
+
+/// A member that can be asked.
+#[derive(Clone, Debug)]
+pub struct Asked {
+    /// Who.
+    pub serial: Serial,
+    /// Where.
+    pub endpoint: Endpoint,
+    /// Whether it was told to found a cluster: its word on who the members are counts less.
+    pub founder: bool,
+}
+
+/// What etcd says. Nothing in it changes by itself while all is well.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Answers {
+    /// Who the members are.
+    pub membership: Seen<Membership>,
+    /// What each says of itself.
+    pub voices: BTreeMap<Serial, Seen<Voice>>,
+    /// The version each has.
+    pub versions: BTreeMap<Serial, String>,
+    /// Who leads.
+    pub leader: Option<MemberId>,
+    /// Whether a read through the client service was answered.
+    pub served: Seen<()>,
+}
+
+/// The connections to one cluster's members, kept open. With another certificate they are made anew.
+#[derive(Default)]
+pub struct Connections {
+    kept: Mutex<(Option<Access>, HashMap<Endpoint, Client>)>,
+}
+
+impl std::fmt::Debug for Connections {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Connections").finish_non_exhaustive()
+    }
+}
+
+impl Connections {
+    async fn to(&self, access: &Access, endpoint: &Endpoint) -> Result<Client, Error> {
+        {
+            let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+            if kept.0.as_ref() != Some(access) {
+                *kept = (Some(access.clone()), HashMap::new());
+            }
+            if let Some(client) = kept.1.get(endpoint) {
+                return Ok(client.clone());
+            }
+        }
+        let client = connect(access, endpoint).await?;
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner).1.insert(endpoint.clone(), client.clone());
+        Ok(client)
+    }
+
+    /// A connection that failed is not used again: addresses are given to others.
+    fn drop(&self, endpoint: &Endpoint) {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner).1.remove(endpoint);
+    }
+
+    /// Connections to those that are no more are closed.
+    fn keep_only(&self, endpoints: &[&Endpoint]) {
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.1.retain(|endpoint, _| endpoints.contains(&endpoint));
+    }
+}
+
+async fn connect(access: &Access, endpoint: &Endpoint) -> Result<Client, Error> {
+    let tls = TlsOptions::new()
+        .ca_certificate(Certificate::from_pem(&access.authority))
+        .identity(TlsIdentity::from_pem(&access.pair.certificate, &access.pair.key))
+        .domain_name(&endpoint.name);
+    let options = ConnectOptions::new()
+        .with_tls(tls)
+        .with_connect_timeout(LIMIT)
+        .with_keep_alive(Duration::from_secs(5), Duration::from_secs(5));
+    let host = if endpoint.address.contains(':') {
+        format!("[{}]", endpoint.address)
+    } else {
+        endpoint.address.clone()
+    };
+    Client::connect([format!("https://{host}:2379")], Some(options)).await
+}
+
+/// Asks all members, and one that serves who the members are. `serial_of` tells members by peer URL.
+pub async fn ask(
+    connections: &Connections,
+    access: &Access,
+    members: &[Asked],
+    service: Option<&Endpoint>,
+    serial_of: impl Fn(&str) -> Option<Serial>,
+) -> Answers {
+    let wanted: Vec<_> = members.iter().map(|asked| &asked.endpoint).collect();
+    if service.is_some() {
+        connections.keep_only(&wanted);
+    }
+    let heard = join_all(members.iter().map(|asked| hear(connections, access, asked)));
+    let served = async {
+        match service {
+            Some(service) => is_served(access, service).await,
+            None => Seen::Unknown,
+        }
+    };
+    let (heard, served) = join(heard, served).await;
+    let leader = heard.iter().flatten().map(|heard| heard.status.leader()).find(|leader| *leader != 0);
+    let led_at = heard.iter().flatten().map(|heard| heard.status.raft_index()).max().unwrap_or(0);
+    let mut answers = Answers { served, leader: leader.map(MemberId), ..Answers::default() };
+    for (asked, heard) in members.iter().zip(&heard) {
+        let voice = heard.as_ref().and_then(|heard| heard.voice(led_at));
+        answers.voices.insert(asked.serial, voice.map_or(Seen::Unknown, Seen::Present));
+        if let Some(heard) = heard {
+            answers.versions.insert(asked.serial, heard.status.version().to_owned());
+        }
+    }
+    let mut tellers: Vec<_> =
+        members.iter().zip(&heard).filter(|(_, heard)| is_teller(heard.as_ref())).collect();
+    tellers.sort_by_key(|(asked, _)| asked.founder);
+    for (asked, _) in tellers {
+        if let Some(list) = list(connections, access, asked).await {
+            answers.membership = Seen::Present(membership(asked.serial, &list, serial_of));
+            break;
+        }
+    }
+    answers
+}
+
+/// Whoever has just answered a linearizable read as a voter: its own list is then at least as new as that read.
+fn is_teller(heard: Option<&Heard>) -> bool {
+    heard.is_some_and(|heard| heard.reads && !heard.status.is_learner())
+}
+
+struct Heard {
+    status: StatusResponse,
+    reads: bool,
+}
+
+impl Heard {
+    fn voice(&self, led_at: u64) -> Option<Voice> {
+        let header = self.status.header()?;
+        let learner = self.status.is_learner();
+        Some(Voice {
+            cluster: ClusterId(header.cluster_id()),
+            id: MemberId(header.member_id()),
+            serves: self.reads || (learner && self.status.leader() != 0),
+            // As etcd itself counts: nine tenths of the leader's log.
+            caught_up: !learner || self.status.raft_index().saturating_mul(10) >= led_at.saturating_mul(9),
+        })
+    }
+}
+
+async fn hear(connections: &Connections, access: &Access, asked: &Asked) -> Option<Heard> {
+    let until = Instant::now() + LIMIT - SOONER;
+    let heard = within(LIMIT, async {
+        let mut client = connections.to(access, &asked.endpoint).await?;
+        let mut reader = client.clone();
+        let (status, read) = join(client.status(), timeout_at(until, reader.get(NOBODYS_KEY, None))).await;
+        Ok(Heard { status: status?, reads: matches!(read, Ok(Ok(_))) })
+    })
+    .await;
+    if let Err(why) = &heard {
+        connections.drop(&asked.endpoint);
+        tracing::trace!(member = %asked.endpoint.name, %why, "no answer");
+    }
+    heard.ok()
+}
+
+/// A read as clients make it who come now: over a connection of its own each time. One that was kept stays with its member
+/// when the Service leads there no more, or nowhere. Tried twice, as clients do.
+async fn is_served(access: &Access, service: &Endpoint) -> Seen<()> {
+    for _ in 0..2 {
+        let read = within(LIMIT, async { connect(access, service).await?.get(NOBODYS_KEY, None).await });
+        if read.await.is_ok() {
+            return Seen::Present(());
+        }
+    }
+    Seen::Absent
+}
+
+/// etcd-client asks for the member's own list. It is as good as a linearizable one, because the same member has answered a
+/// linearizable read just before: what it has applied since can only be newer.
+async fn list(connections: &Connections, access: &Access, asked: &Asked) -> Option<Vec<Member>> {
+    let list = within(LIMIT, async {
+        let mut client = connections.to(access, &asked.endpoint).await?;
+        client.get(NOBODYS_KEY, None).await?;
+        client.member_list().await
+    });
+    list.await.ok().map(|list| list.members().to_vec())
+}
+
+fn membership(told_by: Serial, list: &[Member], serial_of: impl Fn(&str) -> Option<Serial>) -> Membership {
+    let mut members = Vec::new();
+    let mut strangers: u8 = 0;
+    for member in list {
+        match member.peer_urls().first().and_then(|url| serial_of(url)) {
+            Some(serial) => members.push(Registered {
+                serial,
+                id: MemberId(member.id()),
+                learner: member.is_learner(),
+                // Of one that never ran there is a peer URL and no more.
+                started: !member.name().is_empty() && !member.client_urls().is_empty(),
+            }),
+            None => strangers = strangers.saturating_add(1),
+        }
+    }
+    members.sort();
+    Membership { told_by, members, strangers }
+}
+
+/// A change of the membership, in etcd's terms.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Request {
+    /// Add a learner with this peer URL.
+    Add(String),
+    /// Give it a vote.
+    Promote(MemberId),
+    /// Remove it.
+    Remove(MemberId),
+}
+
+/// What came of a change that was asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reply {
+    /// etcd did it.
+    Done,
+    /// It was not sent: the lease was no longer held.
+    Withheld,
+    /// etcd declined, or did not answer; it may have been done all the same.
+    Not(String),
+}
+
+/// Asks a member for a change. The call goes out on a connection that has just answered, right after `holds` was asked, with
+/// nothing awaited between and no retry: a call that was sent late is accepted by etcd (tried).
+pub async fn change(
+    connections: &Connections,
+    access: &Access,
+    member: &Endpoint,
+    request: &Request,
+    holds: &(dyn Fn() -> bool + Sync),
+) -> Reply {
+    let mut client = match connections.to(access, member).await {
+        Ok(client) => client,
+        Err(why) => return Reply::Not(why.to_string()),
+    };
+    if let Err(why) = within(LIMIT, client.get(NOBODYS_KEY, None)).await {
+        connections.drop(member);
+        return Reply::Not(why);
+    }
+    if !holds() {
+        return Reply::Withheld;
+    }
+    let done = match request {
+        Request::Add(url) => {
+            let learner = Some(MemberAddOptions::new().with_is_learner());
+            within(CALL_LIMIT, client.member_add([url.as_str()], learner)).await.map(|_| ())
+        }
+        Request::Promote(id) => within(CALL_LIMIT, client.member_promote(id.0)).await.map(|_| ()),
+        Request::Remove(id) => within(CALL_LIMIT, client.member_remove(id.0)).await.map(|_| ()),
+    };
+    match done {
+        Ok(()) => Reply::Done,
+        Err(why) => Reply::Not(why),
+    }
+}
+
+async fn within<T>(limit: Duration, call: impl Future<Output = Result<T, Error>>) -> Result<T, String> {
+    match tokio::time::timeout(limit, call).await {
+        Ok(Ok(answer)) => Ok(answer),
+        Ok(Err(Error::GRpcStatus(status))) => Err(status.message().to_owned()),
+        Ok(Err(why)) => Err(why.to_string()),
+        Err(_) => Err(format!("no answer within {} s", limit.as_secs())),
+    }
+}
+
+/// One cluster's connections, shared between whoever asks.
+pub type SharedConnections = Arc<Connections>;

@@ -1,0 +1,247 @@
+//! Reading a cluster's objects: from what the watches have brought, or from Kubernetes itself.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::{Mutex, PoisonError};
+
+use evenkeel::{Error, InStore, Key, Ref};
+use evenkeel_api::{EtcdCluster, labels};
+use k8s_openapi::api::core::v1::{ConfigMap, Node, PersistentVolume, PersistentVolumeClaim, Pod, Service};
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use kube::api::ListParams;
+use kube::core::{NamespaceResourceScope, PartialObjectMeta};
+use kube::runtime::reflector::{ObjectRef, Store};
+use kube::{Api, Client, Resource, ResourceExt};
+use serde::de::DeserializeOwned;
+
+use super::uid;
+use crate::build::IDENTITY_KEY;
+use crate::identity::{Identity, Uid};
+use crate::names::Names;
+
+/// The label that tells nodes apart. A volume that names one is on that node's own disk.
+const HOSTNAME: &str = "kubernetes.io/hostname";
+
+/// What the watches have brought.
+pub struct Stores {
+    /// The resources.
+    pub clusters: Store<EtcdCluster>,
+    /// Members' pods.
+    pub pods: Store<Pod>,
+    /// Members' claims.
+    pub claims: Store<PersistentVolumeClaim>,
+    /// Identities.
+    pub identities: Store<ConfigMap>,
+    /// Services.
+    pub services: Store<Service>,
+    /// Disruption budgets.
+    pub budgets: Store<PodDisruptionBudget>,
+    /// Nodes.
+    pub nodes: Store<PartialObjectMeta<Node>>,
+}
+
+/// A cluster's objects as Kubernetes has them.
+pub struct Objects {
+    /// The resource.
+    pub resource: EtcdCluster,
+    /// The identity object.
+    pub identity: Option<ConfigMap>,
+    /// Pods.
+    pub pods: Vec<Pod>,
+    /// Claims.
+    pub claims: Vec<PersistentVolumeClaim>,
+    /// The service that gives members their names.
+    pub peer_service: Option<Service>,
+    /// The service for clients.
+    pub client_service: Option<Service>,
+    /// The disruption budget.
+    pub budget: Option<PodDisruptionBudget>,
+}
+
+impl Stores {
+    /// From what the watches have brought.
+    pub fn find(&self, key: &Key) -> Option<Objects> {
+        let names = Names(&key.name);
+        Some(Objects {
+            resource: (*get(&self.clusters, key, &key.name)?).clone(),
+            identity: get(&self.identities, key, &names.identity()).map(|object| (*object).clone()),
+            pods: labelled(&self.pods, key),
+            claims: labelled(&self.claims, key),
+            peer_service: get(&self.services, key, &names.peer_service()).map(|object| (*object).clone()),
+            client_service: get(&self.services, key, &names.client_service()).map(|object| (*object).clone()),
+            budget: get(&self.budgets, key, &key.name).map(|object| (*object).clone()),
+        })
+    }
+
+    /// What the stores have of something that was written.
+    pub fn version(&self, key: &Key, what: &Ref) -> Option<InStore> {
+        let name = &what.name;
+        match what.kind.as_str() {
+            "EtcdCluster" => stored(&self.clusters, key, name),
+            "Pod" => stored(&self.pods, key, name),
+            "PersistentVolumeClaim" => stored(&self.claims, key, name),
+            "ConfigMap" => stored(&self.identities, key, name),
+            "Service" => stored(&self.services, key, name),
+            "PodDisruptionBudget" => stored(&self.budgets, key, name),
+            _ => None,
+        }
+    }
+
+    /// The nodes that there are, by the label that volumes name them by.
+    pub fn hostnames(&self) -> BTreeSet<String> {
+        self.nodes.state().iter().filter_map(|node| node.labels().get(HOSTNAME).cloned()).collect()
+    }
+}
+
+fn get<K>(store: &Store<K>, key: &Key, name: &str) -> Option<std::sync::Arc<K>>
+where
+    K: Resource<DynamicType = ()> + Clone + 'static,
+{
+    store.get(&ObjectRef::new(name).within(&key.namespace))
+}
+
+fn stored<K>(store: &Store<K>, key: &Key, name: &str) -> Option<InStore>
+where
+    K: Resource<DynamicType = ()> + Clone + 'static,
+{
+    let object = get(store, key, name)?;
+    Some(InStore { uid: object.uid()?, version: object.resource_version()? })
+}
+
+fn labelled<K>(store: &Store<K>, key: &Key) -> Vec<K>
+where
+    K: Resource<DynamicType = ()> + Clone + 'static,
+{
+    let all = store.state();
+    let ours = all.iter().filter(|object| {
+        object.namespace().as_ref() == Some(&key.namespace)
+            && object.labels().get(labels::CLUSTER) == Some(&key.name)
+    });
+    ours.map(|object| (**object).clone()).collect()
+}
+
+/// From Kubernetes itself, all at the same time.
+pub async fn live(client: &Client, key: &Key) -> Result<Option<Objects>, Error> {
+    let names = Names(&key.name);
+    let (identity, peer, service) = (names.identity(), names.peer_service(), names.client_service());
+    let (resource, identity, pods, claims, peer_service, client_service, budget) = tokio::try_join!(
+        read::<EtcdCluster>(client, key, &key.name),
+        read::<ConfigMap>(client, key, &identity),
+        list::<Pod>(client, key),
+        list::<PersistentVolumeClaim>(client, key),
+        read::<Service>(client, key, &peer),
+        read::<Service>(client, key, &service),
+        read::<PodDisruptionBudget>(client, key, &key.name),
+    )?;
+    let Some(resource) = resource else { return Ok(None) };
+    Ok(Some(Objects { resource, identity, pods, claims, peer_service, client_service, budget }))
+}
+
+async fn read<K>(client: &Client, key: &Key, name: &str) -> Result<Option<K>, Error>
+where
+    K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
+        + Clone
+        + std::fmt::Debug
+        + DeserializeOwned,
+{
+    let api: Api<K> = Api::namespaced(client.clone(), &key.namespace);
+    api.get_opt(name).await.map_err(Error::kubernetes(format!("read the {} {name}", K::kind(&()))))
+}
+
+async fn list<K>(client: &Client, key: &Key) -> Result<Vec<K>, Error>
+where
+    K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
+        + Clone
+        + std::fmt::Debug
+        + DeserializeOwned,
+{
+    let api: Api<K> = Api::namespaced(client.clone(), &key.namespace);
+    let labelled = ListParams::default().labels(&labels::selector(&key.name));
+    let list = api.list(&labelled).await.map_err(Error::kubernetes(format!("list {}", K::plural(&()))))?;
+    Ok(list.items)
+}
+
+/// What an identity object says. One that cannot be read is no reason to make another.
+pub fn identity(object: ConfigMap) -> Result<(ConfigMap, Identity), Error> {
+    let text = object.data.as_ref().and_then(|data| data.get(IDENTITY_KEY)).cloned().unwrap_or_default();
+    match serde_json::from_str(&text) {
+        Ok(identity) => Ok((object, identity)),
+        Err(why) => {
+            Err(Error::other(format!("read the identity in the ConfigMap {}", object.name_any()), why))
+        }
+    }
+}
+
+/// Objects by their uid.
+pub fn by_uid<K: Resource>(objects: Vec<K>) -> BTreeMap<Uid, K> {
+    objects.into_iter().filter_map(|object| Some((uid(object.meta())?, object))).collect()
+}
+
+/// On which nodes volumes are, which never changes.
+#[derive(Debug, Default)]
+pub struct Volumes {
+    hostnames: Mutex<HashMap<String, Option<String>>>,
+}
+
+impl Volumes {
+    /// The names of claims whose volumes are on nodes that are no more: not in the store, and not in Kubernetes either.
+    pub async fn lost(
+        &self,
+        client: &Client,
+        nodes: &BTreeSet<String>,
+        claims: &[PersistentVolumeClaim],
+    ) -> Result<BTreeSet<String>, Error> {
+        let mut lost = BTreeSet::new();
+        for claim in claims {
+            let Some(volume) = claim.spec.as_ref().and_then(|spec| spec.volume_name.clone()) else {
+                continue;
+            };
+            let Some(hostname) = self.hostname(client, &volume).await? else { continue };
+            if !nodes.contains(&hostname) && is_gone(client, &hostname).await? {
+                lost.insert(claim.name_any());
+            }
+        }
+        Ok(lost)
+    }
+
+    async fn hostname(&self, client: &Client, volume: &str) -> Result<Option<String>, Error> {
+        if let Some(known) = self.lock().get(volume) {
+            return Ok(known.clone());
+        }
+        let api: Api<PersistentVolume> = Api::all(client.clone());
+        let hostname = match api.get_opt(volume).await {
+            Ok(Some(there)) => hostname(&there),
+            Ok(None) => return Ok(None),
+            // Without the permission to look nobody knows, and what is unknown is not lost.
+            Err(kube::Error::Api(refused)) if refused.code == 403 => None,
+            Err(error) => return Err(Error::kubernetes(format!("read the volume {volume}"))(error)),
+        };
+        self.lock().insert(volume.to_owned(), hostname.clone());
+        Ok(hostname)
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<String, Option<String>>> {
+        self.hostnames.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The one node that a volume can be reached from, if it is on that node's own disk.
+fn hostname(volume: &PersistentVolume) -> Option<String> {
+    let affinity = volume.spec.as_ref()?.node_affinity.as_ref()?.required.as_ref()?;
+    let mut terms =
+        affinity.node_selector_terms.iter().flat_map(|term| term.match_expressions.iter().flatten());
+    let term = terms.find(|term| term.key == HOSTNAME && term.operator == "In")?;
+    match term.values.as_deref() {
+        Some([one]) => Some(one.clone()),
+        _ => None,
+    }
+}
+
+async fn is_gone(client: &Client, hostname: &str) -> Result<bool, Error> {
+    let api: Api<Node> = Api::all(client.clone());
+    let named = ListParams::default().labels(&format!("{HOSTNAME}={hostname}")).limit(1);
+    match api.list_metadata(&named).await {
+        Ok(list) => Ok(list.items.is_empty()),
+        Err(kube::Error::Api(refused)) if refused.code == 403 => Ok(false),
+        Err(error) => Err(Error::kubernetes("list nodes")(error)),
+    }
+}

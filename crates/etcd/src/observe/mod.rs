@@ -1,0 +1,311 @@
+//! What was found, as facts. Reading is in [`find`], asking etcd in [`ask`]; here is only the translation, and it is pure.
+
+pub mod ask;
+pub mod find;
+pub mod secrets;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use evenkeel::{Seen, Time};
+use evenkeel_api::{EtcdCluster, labels};
+use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim, Pod, Service};
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde::Serialize;
+
+use crate::build::{self, Member, claim, covers::covers, service, start};
+use crate::facts::{About, Amiss, Claim, Facts, Object, Registered};
+use crate::identity::{Identity, Uid};
+use crate::names::{Lineage, Serial, member_name, peer_url};
+use crate::wanted::Wanted;
+use ask::Answers;
+use secrets::Judged;
+
+/// The objects of a cluster as they were found.
+#[derive(Debug)]
+pub struct Found {
+    /// The resource.
+    pub resource: EtcdCluster,
+    /// What it wants.
+    pub wanted: Wanted,
+    /// The identity object, and what is in it.
+    pub identity: Option<(ConfigMap, Identity)>,
+    /// Pods of members, by uid.
+    pub pods: BTreeMap<Uid, Pod>,
+    /// Claims of members, by uid.
+    pub claims: BTreeMap<Uid, PersistentVolumeClaim>,
+    /// The names of claims whose volumes are on nodes that are no more.
+    pub lost: BTreeSet<String>,
+    /// The service that gives members their names.
+    pub peer_service: Option<Service>,
+    /// The service for clients.
+    pub client_service: Option<Service>,
+    /// The disruption budget.
+    pub budget: Option<PodDisruptionBudget>,
+    /// The certificates.
+    pub tls: Judged,
+    /// When it was looked at.
+    pub now: Time,
+    /// Randomness, for a cluster that is yet to have an identity.
+    pub lineage: Lineage,
+}
+
+/// Whose an object is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Owner {
+    /// This resource's.
+    Us,
+    /// That of a resource of this name that is no more, or nobody's any longer: it is taken over.
+    Earlier,
+    /// Somebody else's: it is never touched.
+    NotOurs,
+}
+
+/// Whose an object is that goes with the resource.
+pub fn owner(wanted: &Wanted, metadata: &ObjectMeta) -> Owner {
+    let label = metadata.labels.as_ref().and_then(|labels| labels.get(labels::CLUSTER));
+    if label != Some(&wanted.name) {
+        return Owner::NotOurs;
+    }
+    let mut references = metadata.owner_references.iter().flatten();
+    match references.find(|reference| reference.controller == Some(true)) {
+        None => Owner::Earlier,
+        Some(reference) if reference.uid.parse() == Ok(wanted.uid) => Owner::Us,
+        Some(reference) if reference.kind == "EtcdCluster" && reference.name == wanted.name => Owner::Earlier,
+        Some(_) => Owner::NotOurs,
+    }
+}
+
+/// Whether an object goes with this resource.
+fn goes_with(wanted: &Wanted, metadata: &ObjectMeta) -> bool {
+    metadata.owner_references.iter().flatten().any(|reference| reference.uid.parse() == Ok(wanted.uid))
+}
+
+/// A uid as facts carry it.
+pub fn uid(metadata: &ObjectMeta) -> Option<Uid> {
+    metadata.uid.as_ref()?.parse().ok()
+}
+
+/// Who an object's member is, by what is written on it.
+pub fn member(metadata: &ObjectMeta) -> Option<Member> {
+    Member::read(metadata.annotations.as_ref()?)
+}
+
+/// Which of a lineage's members a name or a peer URL belongs to.
+#[derive(Debug)]
+pub struct Register {
+    by_name: BTreeMap<String, Serial>,
+    by_url: BTreeMap<String, Serial>,
+}
+
+impl Register {
+    /// Of all members that there ever were.
+    pub fn of(wanted: &Wanted, identity: &Identity) -> Self {
+        let (mut by_name, mut by_url) = (BTreeMap::new(), BTreeMap::new());
+        for serial in (0..identity.next.0).map(Serial) {
+            let name = member_name(&wanted.name, identity.lineage, serial);
+            by_url.insert(peer_url(&wanted.name, &wanted.namespace, &name), serial);
+            by_name.insert(name, serial);
+        }
+        Self { by_name, by_url }
+    }
+
+    /// By name.
+    pub fn named(&self, name: &str) -> Option<Serial> {
+        self.by_name.get(name).copied()
+    }
+
+    /// By peer URL.
+    pub fn at(&self, url: &str) -> Option<Serial> {
+        self.by_url.get(url).copied()
+    }
+}
+
+impl Found {
+    /// Who is who.
+    pub fn register(&self) -> Option<Register> {
+        self.identity.as_ref().map(|(_, identity)| Register::of(&self.wanted, identity))
+    }
+
+    /// The facts, with what etcd says.
+    pub fn facts(&self, answers: &Answers) -> Facts {
+        let register = self.register();
+        let named = |name: &str| register.as_ref().and_then(|register| register.named(name));
+        let ours = |member: &Member| {
+            self.identity.as_ref().is_none_or(|(_, identity)| identity.lineage == member.lineage)
+        };
+        let pods = self.pods.iter().filter_map(|(uid, pod)| {
+            let member = member(&pod.metadata).filter(ours)?;
+            Some(pod_fact(&self.wanted, *uid, pod, member, named, self.now))
+        });
+        let claims = self.claims.iter().filter_map(|(uid, claim)| {
+            let member = member(&claim.metadata).filter(ours)?;
+            Some(self.claim_fact(*uid, claim, member))
+        });
+        let (pods, claims): (Vec<_>, Vec<_>) = (pods.collect(), claims.collect());
+        Facts {
+            now: self.now,
+            fresh_lineage: self.lineage,
+            cluster: self.wanted.facts(),
+            identity: self.identity.as_ref().map(|(_, identity)| identity.clone()).into(),
+            about: self.about(answers),
+            pods: Seen::Present(pods),
+            claims: Seen::Present(claims),
+            membership: answers.membership.clone(),
+            voices: answers.voices.clone(),
+            amiss: self.amiss(),
+            budget: self.budget_fact(),
+            identity_owned: self
+                .identity
+                .as_ref()
+                .is_some_and(|(object, _)| goes_with(&self.wanted, &object.metadata)),
+            served: answers.served,
+        }
+    }
+
+    fn claim_fact(&self, uid: Uid, claim: &PersistentVolumeClaim, member: Member) -> Claim {
+        let volume = claim.spec.as_ref().and_then(|spec| spec.volume_name.as_deref());
+        let phase = claim.status.as_ref().and_then(|status| status.phase.as_deref());
+        let name = claim.metadata.name.as_deref().unwrap_or_default();
+        Claim {
+            serial: member.serial,
+            epoch: member.epoch,
+            uid,
+            volume: volume.filter(|name| !name.is_empty()).map(Uid::of_name),
+            joined_on: claim::read_joined_on(claim),
+            deleting: claim.metadata.deletion_timestamp.is_some(),
+            lost: phase == Some("Lost") || self.lost.contains(name),
+            owned: goes_with(&self.wanted, &claim.metadata),
+        }
+    }
+
+    fn amiss(&self) -> BTreeMap<Object, Amiss> {
+        let mut amiss = self.tls.amiss.clone();
+        let services = [
+            (Object::PeerService, &self.peer_service, service::peer(&self.wanted)),
+            (Object::ClientService, &self.client_service, service::client(&self.wanted)),
+        ];
+        for (object, there, wanted) in services {
+            let Ok(wanted) = wanted else { continue };
+            let how = match there {
+                None => Some(Amiss::Missing),
+                Some(there) if owner(&self.wanted, &there.metadata) == Owner::NotOurs => Some(Amiss::NotOurs),
+                Some(there) => (!is_as_built(there, &wanted)).then_some(Amiss::Differs),
+            };
+            amiss.extend(how.map(|how| (object, how)));
+        }
+        let budget = self.budget.as_ref().map(|there| owner(&self.wanted, &there.metadata));
+        if budget == Some(Owner::NotOurs) {
+            amiss.insert(Object::Budget, Amiss::NotOurs);
+        }
+        amiss
+    }
+
+    fn budget_fact(&self) -> Seen<Option<u8>> {
+        let Some(there) = &self.budget else { return Seen::Absent };
+        let min = (0..=u8::MAX)
+            .take(16)
+            .find(|min| build::budget(&self.wanted, *min).is_ok_and(|wanted| is_as_built(there, &wanted)));
+        Seen::Present(min)
+    }
+
+    fn about(&self, answers: &Answers) -> BTreeMap<Serial, About> {
+        let members = answers.membership.present().map(|told| told.members.as_slice()).unwrap_or_default();
+        let leads = |entry: &&Registered| Some(entry.id) == answers.leader;
+        let leader = members.iter().find(leads).map(|entry| entry.serial);
+        let mut about: BTreeMap<Serial, About> = BTreeMap::new();
+        for pod in self.pods.values() {
+            let Some(member) = member(&pod.metadata) else { continue };
+            about.insert(
+                member.serial,
+                About {
+                    node: pod.spec.as_ref().and_then(|spec| spec.node_name.clone()),
+                    version: answers.versions.get(&member.serial).cloned(),
+                    leads: leader == Some(member.serial),
+                    trouble: trouble(pod),
+                },
+            );
+        }
+        about
+    }
+}
+
+/// Whether an object is as we would build it, whatever else there is on it.
+fn is_as_built<K: Serialize>(there: &K, wanted: &K) -> bool {
+    match (serde_json::to_value(there), serde_json::to_value(wanted)) {
+        (Ok(there), Ok(wanted)) => covers(&there, &wanted),
+        _ => false,
+    }
+}
+
+fn pod_fact(
+    wanted: &Wanted,
+    uid: Uid,
+    pod: &Pod,
+    member: Member,
+    named: impl Fn(&str) -> Option<Serial>,
+    now: Time,
+) -> crate::facts::Pod {
+    let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
+    let label = pod.metadata.labels.as_ref().and_then(|labels| labels.get(labels::ROLE));
+    crate::facts::Pod {
+        serial: member.serial,
+        epoch: member.epoch,
+        uid,
+        created: pod.metadata.creation_timestamp.as_ref().map_or(now, |time| Time(time.0.as_second())),
+        start: start::read(pod, member.serial, named),
+        gate: condition(pod, labels::GATE_JOINED).is_some_and(|(holds, _)| holds),
+        ready: condition(pod, "Ready").is_some_and(|(holds, _)| holds),
+        crashing: crashing(pod, now),
+        deleting: pod.metadata.deletion_timestamp.is_some(),
+        finished: matches!(phase, Some("Succeeded" | "Failed")),
+        routed: label.is_some_and(|label| label == labels::ROLE_VOTER),
+        owned: owner(wanted, &pod.metadata) == Owner::Us,
+    }
+}
+
+/// Whether a condition of a pod holds, and since when it does or does not.
+fn condition(pod: &Pod, type_: &str) -> Option<(bool, Option<Time>)> {
+    let conditions = pod.status.as_ref()?.conditions.as_ref()?;
+    let condition = conditions.iter().find(|condition| condition.type_ == type_)?;
+    let since = condition.last_transition_time.as_ref().map(|time| Time(time.0.as_second()));
+    Some((condition.status == "True", since))
+}
+
+/// Since when a pod's container keeps ending, if it waits to be started again after it has.
+fn crashing(pod: &Pod, now: Time) -> Option<Time> {
+    let status = pod.status.as_ref()?;
+    let container =
+        status.container_statuses.as_ref()?.iter().find(|one| one.name == build::pod::CONTAINER)?;
+    let waits = container.state.as_ref().and_then(|state| state.waiting.as_ref());
+    let backs_off = waits.is_some_and(|waits| waits.reason.as_deref() == Some("CrashLoopBackOff"));
+    if !backs_off || container.restart_count < 2 {
+        return None;
+    }
+    let (ready, since) = condition(pod, "ContainersReady")?;
+    (!ready).then(|| since.unwrap_or(now))
+}
+
+/// What holds a pod up, in Kubernetes' words.
+fn trouble(pod: &Pod) -> Option<String> {
+    let status = pod.status.as_ref()?;
+    let conditions = status.conditions.as_deref().unwrap_or_default();
+    let unscheduled = conditions.iter().find(|one| {
+        one.type_ == "PodScheduled" && one.status == "False" && one.reason.as_deref() == Some("Unschedulable")
+    });
+    if let Some(unscheduled) = unscheduled {
+        return unscheduled.message.clone().or_else(|| Some("no node takes its pod".to_owned()));
+    }
+    let waiting =
+        status.container_statuses.iter().flatten().find_map(|one| one.state.as_ref()?.waiting.clone())?;
+    let reason =
+        waiting.reason.filter(|reason| reason != "ContainerCreating" && reason != "PodInitializing")?;
+    if waiting.message.as_deref().is_some_and(start::is_only_waiting) {
+        return None;
+    }
+    Some(match waiting.message {
+        // A message of a back-off counts its seconds, and would change the status each time.
+        Some(message) if reason != "CrashLoopBackOff" => format!("{reason}: {message}"),
+        _ => reason,
+    })
+}

@@ -1,0 +1,140 @@
+//! The certificates in a cluster's Secrets, judged. Secrets are read by name, never listed or watched, and remembered for a
+//! while; of what is in them only the operator's own certificate is kept.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use evenkeel::{Error, Key, Time};
+use futures::future::try_join_all;
+use k8s_openapi::api::core::v1::Secret;
+use kube::{Api, Client};
+
+use super::ask::Access;
+use super::{Owner, owner};
+use crate::build::tls::{self, Leaf, SECRETS};
+use crate::certificates::{self, Pair};
+use crate::facts::{Amiss, Object};
+use crate::wanted::Wanted;
+
+/// What is known of a cluster's Secrets.
+#[derive(Clone, Debug, Default)]
+pub struct Judged {
+    /// Those that are not as they should be.
+    pub amiss: BTreeMap<Object, Amiss>,
+    /// The operator's own certificate, if it is good.
+    pub access: Option<Access>,
+}
+
+#[derive(Clone, Debug)]
+struct Remembered {
+    read: Duration,
+    leaves: Vec<Option<Leaf>>,
+    judged: Judged,
+}
+
+/// What is remembered of all clusters' Secrets.
+#[derive(Debug, Default)]
+pub struct Secrets {
+    remembered: Mutex<HashMap<Key, Remembered>>,
+}
+
+/// How long it is remembered that all is well.
+const FOR: Duration = Duration::from_secs(600);
+
+impl Secrets {
+    /// How the Secrets are: as remembered if that is recent and nothing was amiss, else as they are read now.
+    pub async fn judge(
+        &self,
+        client: &Client,
+        key: &Key,
+        wanted: &Wanted,
+        (now, uptime): (Time, Duration),
+    ) -> Result<Judged, Error> {
+        let leaves: Vec<_> = SECRETS.iter().map(|object| tls::leaf(wanted, *object)).collect();
+        let recent = |remembered: &&Remembered| {
+            uptime.saturating_sub(remembered.read) < FOR
+                && remembered.judged.amiss.is_empty()
+                && remembered.leaves == leaves
+        };
+        if let Some(remembered) = self.lock().get(key).filter(recent) {
+            return Ok(remembered.judged.clone());
+        }
+        let judged = judge(wanted, &read(client, wanted).await?, now);
+        let remembered = Remembered { read: uptime, leaves, judged: judged.clone() };
+        self.lock().insert(key.clone(), remembered);
+        Ok(judged)
+    }
+
+    /// What was remembered of a cluster is forgotten.
+    pub fn forget(&self, key: &Key) {
+        self.lock().remove(key);
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<Key, Remembered>> {
+        self.remembered.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+async fn read(client: &Client, wanted: &Wanted) -> Result<BTreeMap<Object, Secret>, Error> {
+    let api: Api<Secret> = Api::namespaced(client.clone(), &wanted.namespace);
+    let secrets = SECRETS.iter().map(|object| {
+        let api = api.clone();
+        async move {
+            let name = tls::secret_name(wanted, *object).unwrap_or_default();
+            let secret =
+                api.get_opt(&name).await.map_err(Error::kubernetes(format!("read the secret {name}")))?;
+            Ok::<_, Error>((*object, secret))
+        }
+    });
+    let secrets = try_join_all(secrets).await?;
+    Ok(secrets.into_iter().filter_map(|(object, secret)| Some((object, secret?))).collect())
+}
+
+fn judge(wanted: &Wanted, secrets: &BTreeMap<Object, Secret>, now: Time) -> Judged {
+    let mut judged = Judged::default();
+    for object in SECRETS {
+        if let Some(amiss) = look_at(wanted, secrets, object, now) {
+            judged.amiss.insert(object, amiss);
+        }
+    }
+    if !judged.amiss.contains_key(&Object::OperatorTls) {
+        judged.access = secrets
+            .get(&Object::OperatorTls)
+            .and_then(|secret| Some(Access { authority: text(secret, "ca.crt")?, pair: pair(secret)? }));
+    }
+    judged
+}
+
+fn look_at(wanted: &Wanted, secrets: &BTreeMap<Object, Secret>, object: Object, now: Time) -> Option<Amiss> {
+    let Some(secret) = secrets.get(&object) else { return Some(Amiss::Missing) };
+    match owner(wanted, &secret.metadata) {
+        Owner::NotOurs => return Some(Amiss::NotOurs),
+        Owner::Earlier => return Some(Amiss::Differs),
+        Owner::Us => {}
+    }
+    let good = match tls::leaf(wanted, object) {
+        // An authority is never replaced at a stroke: whatever can be read of it is kept.
+        None => pair(secret).is_some_and(|pair| certificates::read(&pair.certificate).is_some()),
+        Some(leaf) => {
+            let authority = secrets.get(&leaf.signed_by).and_then(|ca| text(ca, "tls.crt"));
+            is_good(secret, &leaf, authority.as_deref(), now)
+        }
+    };
+    (!good).then_some(Amiss::Differs)
+}
+
+/// Whether a Secret holds a certificate as it should be, of the authority that is in force.
+pub fn is_good(secret: &Secret, leaf: &Leaf, authority: Option<&str>, now: Time) -> bool {
+    pair(secret).is_some_and(|pair| certificates::is_good(leaf, &pair.certificate, now))
+        && text(secret, "ca.crt").as_deref() == authority
+}
+
+/// The certificate and key in a Secret.
+pub fn pair(secret: &Secret) -> Option<Pair> {
+    Some(Pair { certificate: text(secret, "tls.crt")?, key: text(secret, "tls.key")? })
+}
+
+fn text(secret: &Secret, key: &str) -> Option<String> {
+    String::from_utf8(secret.data.as_ref()?.get(key)?.0.clone()).ok()
+}

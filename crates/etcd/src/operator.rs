@@ -1,0 +1,216 @@
+//! etcd's hands and eyes, as the loop wants them.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+
+use evenkeel::{
+    Action, Change, Error, Key, Look, Notice, Operate, Outcome, Plan, Ref, Seen, SharedClock, SharedRandom,
+    Sight, Written,
+};
+use evenkeel_api::EtcdCluster;
+use k8s_openapi::api::core::v1::{Pod, Service};
+use kube::{Client, Resource, ResourceExt};
+
+use crate::decide::Etcd;
+use crate::names::{Lineage, member_name, peer_host};
+use crate::observe::ask::{self, Answers, Asked, Endpoint, SharedConnections};
+use crate::observe::find::{self, Objects, Stores, Volumes};
+use crate::observe::secrets::Secrets;
+use crate::observe::{Found, member};
+use crate::wanted::Wanted;
+use crate::{act, tell};
+
+/// Runs etcd clusters in one scope.
+pub struct Operator {
+    pub(crate) client: Client,
+    pub(crate) clock: SharedClock,
+    pub(crate) written: Written<Key>,
+    pub(crate) secrets: Secrets,
+    random: SharedRandom,
+    stores: Stores,
+    volumes: Volumes,
+    connections: Mutex<HashMap<Key, SharedConnections>>,
+    /// What came of the last read as clients make it.
+    served: Mutex<HashMap<Key, Seen<()>>>,
+}
+
+impl Operator {
+    /// With what the watches bring, and what is handed in.
+    pub fn new(client: Client, stores: Stores, clock: SharedClock, random: SharedRandom) -> Self {
+        Self {
+            client,
+            written: Written::new(clock.clone()),
+            clock,
+            random,
+            stores,
+            secrets: Secrets::default(),
+            volumes: Volumes::default(),
+            connections: Mutex::default(),
+            served: Mutex::default(),
+        }
+    }
+
+    /// The connections to a cluster's members.
+    pub(crate) fn connections(&self, key: &Key) -> SharedConnections {
+        let mut all = self.connections.lock().unwrap_or_else(PoisonError::into_inner);
+        all.entry(key.clone()).or_default().clone()
+    }
+
+    /// Notes a write, so that nothing is remembered that is older.
+    pub(crate) fn wrote<K: Resource<DynamicType = ()>>(&self, key: &Key, object: &K) {
+        let what = Ref { kind: K::kind(&()).into_owned(), name: object.name_any() };
+        let version = object.resource_version().unwrap_or_default();
+        self.written.note(key, what, Change::Stored { version });
+    }
+
+    async fn found(&self, key: &Key, objects: Objects) -> Result<Found, Error> {
+        let wanted = Wanted::of(&objects.resource).map_err(|why| Error::other("accept its spec", why))?;
+        let now = self.clock.now();
+        let tls = self.secrets.judge(&self.client, key, &wanted, (now, self.clock.uptime())).await?;
+        let lost = self.volumes.lost(&self.client, &self.stores.hostnames(), &objects.claims).await?;
+        Ok(Found {
+            wanted,
+            identity: objects.identity.map(find::identity).transpose()?,
+            pods: find::by_uid(objects.pods),
+            claims: find::by_uid(objects.claims),
+            lost,
+            peer_service: objects.peer_service,
+            client_service: objects.client_service,
+            budget: objects.budget,
+            tls,
+            now,
+            lineage: Lineage(u32::try_from(self.random.u64() >> 32).unwrap_or_default()),
+            resource: objects.resource,
+        })
+    }
+
+    /// Asks etcd, as far as there is any to be asked. Whether clients are served is for the prober to find out: through a
+    /// Service whose last connection died that takes seconds, which healing does not have.
+    async fn ask(&self, key: &Key, found: &Found, as_clients: bool) -> Answers {
+        let (Some(access), Some(register), Some((_, identity))) =
+            (&found.tls.access, found.register(), &found.identity)
+        else {
+            return Answers::default();
+        };
+        let members: Vec<Asked> = found.pods.values().filter_map(|pod| asked(found, pod)).collect();
+        let service = found.client_service.as_ref().filter(|_| as_clients && identity.sealed);
+        let service = service.and_then(|service| service_endpoint(&found.wanted, service));
+        let connections = self.connections(key);
+        let mut answers =
+            ask::ask(&connections, access, &members, service.as_ref(), |url| register.at(url)).await;
+        let mut served = self.served.lock().unwrap_or_else(PoisonError::into_inner);
+        if as_clients {
+            served.insert(key.clone(), answers.served);
+        } else if identity.sealed {
+            answers.served = served.get(key).copied().unwrap_or_default();
+        }
+        answers
+    }
+}
+
+/// Where a member of the current epoch can be asked, once its pod has an address.
+fn asked(found: &Found, pod: &Pod) -> Option<Asked> {
+    let (_, identity) = found.identity.as_ref()?;
+    let member = member(&pod.metadata)?;
+    if member.lineage != identity.lineage || member.epoch != identity.epoch {
+        return None;
+    }
+    let start = crate::build::start::read(pod, member.serial, |_| None);
+    Some(Asked {
+        serial: member.serial,
+        endpoint: endpoint(&found.wanted, pod)?,
+        founder: start == crate::facts::Start::Found,
+    })
+}
+
+/// Where a pod's etcd answers clients.
+pub(crate) fn endpoint(wanted: &Wanted, pod: &Pod) -> Option<Endpoint> {
+    let member = member(&pod.metadata)?;
+    let address = pod.status.as_ref()?.pod_ip.clone().filter(|address| !address.is_empty())?;
+    let name = member_name(&wanted.name, member.lineage, member.serial);
+    Some(Endpoint { address, name: peer_host(&wanted.name, &wanted.namespace, &name) })
+}
+
+fn service_endpoint(wanted: &Wanted, service: &Service) -> Option<Endpoint> {
+    let address = service.spec.as_ref()?.cluster_ip.clone().filter(|address| address != "None")?;
+    Some(Endpoint { address, name: format!("{}.{}.svc", wanted.names().client_service(), wanted.namespace) })
+}
+
+impl Operate for Operator {
+    type Engine = Etcd;
+    type Resource = EtcdCluster;
+    type Found = Found;
+    type Probed = Answers;
+
+    fn silence() -> Answers {
+        Answers::default()
+    }
+
+    async fn probe(&self, key: Key) -> Answers {
+        let Some(objects) = self.stores.find(&key) else { return Answers::default() };
+        match self.found(&key, objects).await {
+            Ok(found) => self.ask(&key, &found, true).await,
+            Err(error) => {
+                tracing::debug!(resource = %key, %error, "not asked");
+                Answers::default()
+            }
+        }
+    }
+
+    async fn look(&self, key: &Key, look: Look<'_, Answers>) -> Result<Option<Sight<Self>>, Error> {
+        if let Look::Remembered(answers) = look
+            && self.written.seen(key, |what| self.stores.version(key, what))
+        {
+            let Some(objects) = self.stores.find(key) else { return Ok(None) };
+            let found = self.found(key, objects).await?;
+            let facts = found.facts(answers);
+            return Ok(Some(Sight { facts, found, probed: answers.clone(), live: false }));
+        }
+        let Some(objects) = find::live(&self.client, key).await? else { return Ok(None) };
+        let found = self.found(key, objects).await?;
+        let answers = self.ask(key, &found, false).await;
+        Ok(Some(Sight { facts: found.facts(&answers), found, probed: answers, live: true }))
+    }
+
+    async fn act(
+        &self,
+        sight: &Sight<Self>,
+        action: &Action<'_, Etcd>,
+        holds: &(dyn Fn() -> bool + Sync),
+    ) -> Result<Outcome, Error> {
+        act::act(self, sight, action, holds).await
+    }
+
+    fn status(&self, sight: &Sight<Self>, plan: &Plan<Etcd>) -> Option<serde_json::Value> {
+        let status = tell::status(&sight.found, &sight.facts, plan);
+        serde_json::to_value(status).ok()
+    }
+
+    fn resource<'s>(&self, sight: &'s Sight<Self>) -> &'s EtcdCluster {
+        &sight.found.resource
+    }
+
+    fn notice(&self, sight: &Sight<Self>, action: &Action<'_, Etcd>) -> Option<Notice> {
+        tell::notice(&sight.found, action)
+    }
+
+    fn troubles(&self, sight: &Sight<Self>, plan: &Plan<Etcd>) -> Vec<Notice> {
+        tell::troubles(&sight.found, &sight.facts, plan)
+    }
+
+    fn name(action: &Action<'_, Etcd>) -> &'static str {
+        tell::name(action)
+    }
+
+    fn told(&self, resource: &EtcdCluster) {
+        let key = Key { namespace: resource.namespace().unwrap_or_default(), name: resource.name_any() };
+        self.wrote(&key, resource);
+    }
+
+    fn forget(&self, key: &Key) {
+        self.secrets.forget(key);
+        self.connections.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
+        self.served.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
+        self.written.retain(|other| other != key);
+    }
+}

@@ -1,0 +1,105 @@
+//! Events: what was done, once, in the past tense; and what a person should know.
+
+use evenkeel::{Action, Notice, Plan};
+
+use super::words::Words;
+use super::{degraded, named, view, why};
+use crate::decide::Etcd;
+use crate::identity::Change;
+use crate::observe::Found;
+use crate::plan::{Apply, Create, Leaving, Mark, Step, Turn};
+
+/// A word for an action, for logs and metrics.
+pub fn name(action: &Action<'_, Etcd>) -> &'static str {
+    match action {
+        Action::Create(Create::Identity(_)) => "create-identity",
+        Action::Create(Create::Claim { .. }) => "create-claim",
+        Action::Create(Create::Pod { .. }) => "create-pod",
+        Action::Mark(Mark::Start { .. }) => "mark-start",
+        Action::Mark(Mark::JoinedOn { .. }) => "mark-joined-on",
+        Action::Mark(Mark::Turn { .. }) => "mark-turned",
+        Action::Mark(Mark::Route { .. }) => "mark-route",
+        Action::Mark(Mark::Own { .. }) => "mark-own",
+        Action::Apply(Apply::Object(_)) => "apply-object",
+        Action::Apply(Apply::Budget { .. }) => "apply-budget",
+        Action::Step(Step::Identity { why, .. }) => match why {
+            Turn::SeedStarts => "note-seed",
+            Turn::Formed(_) => "note-cluster",
+            Turn::Seal => "seal",
+            Turn::Settle => "settle",
+            Turn::SeedLost => "begin-again",
+            Turn::ResourceReplaced => "begin-anew",
+            Turn::Adopt => "adopt",
+        },
+        Action::Step(Step::Call { intent, .. }) => match intent.change {
+            Change::Add(_) => "add-member",
+            Change::Promote(_) => "promote-member",
+            Change::Remove(_) => "remove-member",
+        },
+        Action::Step(Step::DeletePod { .. }) => "delete-pod",
+        Action::Step(Step::DeleteClaim { .. }) => "delete-claim",
+    }
+}
+
+/// What to tell once an action is done. Small marks are no news.
+pub fn notice(found: &Found, action: &Action<'_, Etcd>) -> Option<Notice> {
+    let member = |serial| named(found, serial);
+    let told = |reason: &str, note: String| Some(Notice::normal(reason, "Reconcile", note));
+    match action {
+        Action::Create(Create::Identity(_)) | Action::Apply(_) => None,
+        Action::Create(Create::Claim { serial, .. }) => {
+            told("ClaimCreated", format!("created the claim of {}", member(*serial)))
+        }
+        Action::Create(Create::Pod { serial, .. }) => {
+            told("PodCreated", format!("created the pod of {}", member(*serial)))
+        }
+        Action::Mark(Mark::Route { pod }) => {
+            let pod = found.pods.get(pod)?;
+            let name = pod.metadata.name.clone()?;
+            told("ClientsRouted", format!("routed clients to {name}"))
+        }
+        Action::Mark(_) => None,
+        Action::Step(step @ Step::Identity { why: turn, .. }) => match turn {
+            Turn::Seal => told("BootstrapDone", "the bootstrap was finished; clients were let in".to_owned()),
+            Turn::SeedLost | Turn::ResourceReplaced => {
+                Some(Notice::warning("BootstrapRestarted", "Reconcile", why(step)))
+            }
+            Turn::Adopt => told("Adopted", why(step).to_owned()),
+            Turn::SeedStarts | Turn::Formed(_) | Turn::Settle => None,
+        },
+        Action::Step(Step::Call { intent, .. }) => match intent.change {
+            Change::Add(serial) => told("MemberAdded", format!("added {} as a learner", member(serial))),
+            Change::Promote(serial) => told("MemberPromoted", format!("gave {} its vote", member(serial))),
+            Change::Remove(serial) => {
+                told("MemberRemoved", format!("removed {} from the cluster", member(serial)))
+            }
+        },
+        Action::Step(step @ Step::DeletePod { serial, why: reason, .. }) => {
+            let note = format!("deleted the pod of {}: {}", member(*serial), why(step));
+            match reason {
+                Leaving::Finished => Some(Notice::warning("PodDeleted", "Reconcile", note)),
+                Leaving::OldEpoch | Leaving::NotAMember => told("PodDeleted", note),
+            }
+        }
+        Action::Step(step @ Step::DeleteClaim { serial, .. }) => {
+            told("ClaimDeleted", format!("deleted the claim of {}: {}", member(*serial), why(step)))
+        }
+    }
+}
+
+/// What is waited for and is a person's business.
+pub fn troubles(found: &Found, facts: &crate::facts::Facts, plan: &Plan<Etcd>) -> Vec<Notice> {
+    let sealed = facts.identity.present().is_some_and(|identity| identity.sealed);
+    let (words, view) = (Words::of(found), view(facts));
+    let waits = plan.status.waits.iter().filter_map(|wait| {
+        let reason = degraded(wait, sealed)?;
+        let note = words.wait(facts, view.as_ref(), wait);
+        Some(Notice::warning(reason.as_str(), "Reconcile", note))
+    });
+    waits
+        .chain(
+            super::down(&words, view.as_ref())
+                .map(|(reason, note)| Notice::warning(reason.as_str(), "Reconcile", note)),
+        )
+        .collect()
+}

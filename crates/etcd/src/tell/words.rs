@@ -1,0 +1,237 @@
+//! Phrases and sentences about a cluster.
+
+use std::collections::BTreeSet;
+
+use evenkeel::Plan;
+
+use super::named;
+use crate::decide::Etcd;
+use crate::facts::{Facts, Object, Start};
+use crate::identity::{Change, Intent};
+use crate::names::Serial;
+use crate::observe::Found;
+use crate::plan::{Create, Step, Turn, Wait, What};
+use crate::view::{Data, Member, View};
+
+/// Speaks of one cluster.
+pub(super) struct Words<'f> {
+    found: &'f Found,
+}
+
+impl<'f> Words<'f> {
+    pub(super) fn of(found: &'f Found) -> Self {
+        Self { found }
+    }
+
+    pub(super) fn member(&self, serial: Serial) -> String {
+        named(self.found, serial)
+    }
+
+    fn members(&self, serials: &BTreeSet<Serial>) -> String {
+        serials.iter().map(|serial| self.member(*serial)).collect::<Vec<_>>().join(", ")
+    }
+
+    /// A few words: what is being done, or how the cluster is.
+    pub(super) fn phrase(&self, facts: &Facts, view: Option<&View<'_>>, plan: &Plan<Etcd>) -> String {
+        if facts.cluster.deleted {
+            return "Being deleted".to_owned();
+        }
+        let first = plan.status.waits.first();
+        match (view, first) {
+            (_, Some(Wait::Paused)) => "Paused".to_owned(),
+            (_, Some(Wait::Reading(_))) => "Cannot read its objects".to_owned(),
+            (_, Some(Wait::IdentityMissing)) => "Volumes found without an identity".to_owned(),
+            (_, Some(Wait::NothingLeft(_))) => "All data is gone".to_owned(),
+            (_, Some(Wait::NameTaken(object))) => format!("Name taken: {}", self.object(*object)),
+            (_, Some(Wait::Strangers(count))) => format!("etcd lists {count} unknown members"),
+            (Some(view), _) if !view.identity.sealed => self.bootstrap(facts, view),
+            (Some(view), _) if !view.registry => self.no_quorum(view),
+            (Some(view), _) => self.running(facts, view),
+            (None, _) => "Beginning".to_owned(),
+        }
+    }
+
+    fn bootstrap(&self, facts: &Facts, view: &View<'_>) -> String {
+        let up = view.registered().filter(|member| member.serves()).count();
+        let held_up = view.members.values().find(|member| self.trouble(view, member).is_some());
+        match held_up {
+            Some(member) => {
+                let trouble = self.trouble(view, member).unwrap_or_default();
+                format!(
+                    "Bootstrapping {up} of {}: {}: {trouble}",
+                    facts.cluster.members,
+                    self.member(member.serial)
+                )
+            }
+            None => format!("Bootstrapping {up} of {}", facts.cluster.members),
+        }
+    }
+
+    fn no_quorum(&self, view: &View<'_>) -> String {
+        let up = view.members.values().filter(|member| member.voice.is_some()).count();
+        format!("No quorum: {up} of {} answer", view.members.len())
+    }
+
+    fn running(&self, facts: &Facts, view: &View<'_>) -> String {
+        if let Some(member) = view.registered().find(|member| member.data == Data::Gone) {
+            return format!("Replacing {}: its data is gone", self.member(member.serial));
+        }
+        if let Some(member) = view.learners().next() {
+            let held_up =
+                self.trouble(view, member).map(|trouble| format!(": {trouble}")).unwrap_or_default();
+            return format!("Joining {}{held_up}", self.member(member.serial));
+        }
+        let (there, wanted) = (view.registered().count(), usize::from(facts.cluster.members));
+        if there < wanted {
+            return format!("Adding a member: {there} of {wanted}");
+        }
+        if there > wanted {
+            return format!("Removing a member: {there} of {wanted}");
+        }
+        match view.registered().find(|member| !member.serves()) {
+            Some(member) => {
+                let held_up =
+                    self.trouble(view, member).map(|trouble| format!(": {trouble}")).unwrap_or_default();
+                format!("Bringing back {}{held_up}", self.member(member.serial))
+            }
+            None if !facts.served.is_present() => "Not serving".to_owned(),
+            None => "Healthy".to_owned(),
+        }
+    }
+
+    /// What holds a member's pod up, cut to what fits into a column.
+    fn trouble(&self, view: &View<'_>, member: &Member<'_>) -> Option<String> {
+        let trouble = view.facts.about.get(&member.serial)?.trouble.as_ref()?;
+        let short = trouble.split(['.', '\n']).next().unwrap_or_default();
+        Some(short.chars().take(80).collect())
+    }
+
+    /// What is to be said of a member.
+    pub(super) fn about(&self, member: &Member<'_>, trouble: Option<String>) -> String {
+        match (member.data, trouble) {
+            (Data::Gone, _) => "its data is gone; it is being replaced".to_owned(),
+            (_, Some(trouble)) => trouble,
+            (_, None) if member.pod.is_none() => "it has no pod".to_owned(),
+            (_, None) if member.pod.is_some_and(|pod| pod.deleting) => "its pod is going".to_owned(),
+            (_, None) if member.pod.is_some_and(|pod| pod.start == Start::Held) => {
+                "it waits for its turn".to_owned()
+            }
+            (_, None) if member.voice.is_none() => "etcd does not answer".to_owned(),
+            (_, None) => String::new(),
+        }
+    }
+
+    /// What the plan does, as a sentence; nothing if it does nothing.
+    pub(super) fn doing(&self, plan: &Plan<Etcd>) -> String {
+        if let Some(step) = &plan.step {
+            return self.step(step);
+        }
+        match plan.create.first() {
+            Some(Create::Identity(_)) => "giving the cluster its identity".to_owned(),
+            Some(Create::Claim { serial, .. }) => format!("creating the volume of {}", self.member(*serial)),
+            Some(Create::Pod { serial, .. }) => format!("creating the pod of {}", self.member(*serial)),
+            None if !plan.apply.is_empty() => "bringing services and certificates up to date".to_owned(),
+            None if !plan.mark.is_empty() => "marking what has joined".to_owned(),
+            None => String::new(),
+        }
+    }
+
+    fn step(&self, step: &Step) -> String {
+        match step {
+            Step::Identity { why: Turn::Seal, .. } => "letting clients in".to_owned(),
+            Step::Identity { .. } => super::why(step).to_owned(),
+            Step::Call { intent, .. } => self.change(intent),
+            Step::DeletePod { serial, .. } => {
+                format!("deleting the pod of {}: {}", self.member(*serial), super::why(step))
+            }
+            Step::DeleteClaim { serial, .. } => {
+                format!("deleting the volume of {}: {}", self.member(*serial), super::why(step))
+            }
+        }
+    }
+
+    fn change(&self, intent: &Intent) -> String {
+        match intent.change {
+            Change::Add(serial) => format!("adding {} as a learner", self.member(serial)),
+            Change::Promote(serial) => format!("giving {} its vote", self.member(serial)),
+            Change::Remove(serial) => format!("removing {}", self.member(serial)),
+        }
+    }
+
+    /// What is waited for, and what ends the wait.
+    pub(super) fn wait(&self, facts: &Facts, view: Option<&View<'_>>, wait: &Wait) -> String {
+        match wait {
+            Wait::Reading(What::Identity) => "the identity cannot be read".to_owned(),
+            Wait::Reading(What::Objects) => "pods and claims cannot be read".to_owned(),
+            Wait::Paused => "spec.paused is set: nothing is changed until it is false".to_owned(),
+            Wait::IdentityMissing => format!(
+                "claims or pods of this cluster exist, but the ConfigMap {} is gone: put it back, or delete them if \
+                 their data is not needed",
+                self.found.wanted.names().identity()
+            ),
+            Wait::NothingLeft(cluster) => format!(
+                "etcd cluster {:x} has lost all its data: no empty one is put in its place. Delete the resource and \
+                 create it again to begin anew",
+                cluster.0
+            ),
+            Wait::OldEpochGoes => "pods of a bootstrap that was given up must be gone first".to_owned(),
+            Wait::SeedStarts(serial) => {
+                format!("{} must start and answer{}", self.member(*serial), self.held(view, *serial))
+            }
+            Wait::NoQuorum => self.quorum(view),
+            Wait::Settling(intent) => {
+                format!("{} was begun, and etcd does not say yet what became of it", self.change(intent))
+            }
+            Wait::Joining(serials) => {
+                let first = serials.first().map(|serial| self.held(view, *serial)).unwrap_or_default();
+                format!("{} must join{first}", self.members(serials))
+            }
+            Wait::CatchingUp(serial) => {
+                format!("{} must catch up before it gets its vote", self.member(*serial))
+            }
+            Wait::AddUnsafe => "all members must be in place before another is added".to_owned(),
+            Wait::Patience(_) => format!(
+                "all {} members should be there before clients are let in; those that do not start are not waited for \
+                 much longer",
+                facts.cluster.members
+            ),
+            Wait::NameTaken(object) => format!(
+                "{} exists and is not this cluster's: delete or rename it, or give the cluster another name",
+                self.object(*object)
+            ),
+            Wait::Strangers(count) => format!(
+                "etcd lists {count} members that are not this cluster's: remove them with etcdctl member remove if \
+                 nobody needs them"
+            ),
+        }
+    }
+
+    fn held(&self, view: Option<&View<'_>>, serial: Serial) -> String {
+        let trouble = view.and_then(|view| view.facts.about.get(&serial)?.trouble.clone());
+        trouble.map(|trouble| format!(": {trouble}")).unwrap_or_default()
+    }
+
+    fn quorum(&self, view: Option<&View<'_>>) -> String {
+        let silent = view.map(|view| {
+            let silent = view.members.values().filter(|member| member.voice.is_none());
+            silent.map(|member| member.serial).collect::<BTreeSet<_>>()
+        });
+        match silent.filter(|silent| !silent.is_empty()) {
+            Some(silent) => format!("a majority of voters must answer; silent: {}", self.members(&silent)),
+            None => "a majority of voters must answer".to_owned(),
+        }
+    }
+
+    fn object(&self, object: Object) -> String {
+        let names = self.found.wanted.names();
+        match object {
+            Object::PeerService => format!("the Service {}", names.peer_service()),
+            Object::ClientService => format!("the Service {}", names.client_service()),
+            Object::Budget => format!("the PodDisruptionBudget {}", self.found.wanted.name),
+            secret => {
+                let name = crate::build::tls::secret_name(&self.found.wanted, secret).unwrap_or_default();
+                format!("the Secret {name}")
+            }
+        }
+    }
+}

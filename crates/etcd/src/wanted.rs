@@ -1,0 +1,186 @@
+//! What the user wants, checked and with every default filled in: nothing here is left open.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use evenkeel_api::{Across, Checked, EtcdCluster, OnDelete, Refusal, ServiceType, Version};
+use k8s_openapi::api::core::v1::Toleration;
+use kube::ResourceExt;
+use serde_json::{Value, json};
+
+use crate::facts::{Cluster, Storage};
+use crate::identity::{ClusterId, Uid};
+use crate::names::Names;
+use crate::versions;
+
+/// How long members that cannot start hold up the end of the bootstrap. An image that takes longer to be pulled comes
+/// after the seal, which costs nothing but a moment of less redundancy.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// How long a member that crashes at every start is given before it is replaced.
+const REPLACE_AFTER: Duration = Duration::from_secs(300);
+
+/// A cluster as it should be.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Wanted {
+    /// The resource's name.
+    pub name: String,
+    /// Its namespace.
+    pub namespace: String,
+    /// Its uid.
+    pub uid: Uid,
+    /// The generation of its spec.
+    pub generation: i64,
+    /// The version of etcd.
+    pub version: Version,
+    /// How many members.
+    pub members: u8,
+    /// Whether nothing is to be changed.
+    pub paused: bool,
+    /// Whether the resource is being deleted.
+    pub deleted: bool,
+    /// The etcd cluster that its status names.
+    pub known: Option<ClusterId>,
+    /// The image, with tag or digest.
+    pub image: String,
+    /// The secrets to pull it with.
+    pub pull_secrets: Vec<String>,
+    /// Where data is.
+    pub data: Data,
+    /// What a container is given.
+    pub resources: Value,
+    /// The label of nodes that members are spread over.
+    pub spread_across: &'static str,
+    /// Whether a member rather waits than share.
+    pub spread_required: bool,
+    /// Which nodes.
+    pub node_selector: BTreeMap<String, String>,
+    /// Which taints are put up with.
+    pub tolerations: Vec<Toleration>,
+    /// How important.
+    pub priority_class: Option<String>,
+    /// The type of the client service.
+    pub service_type: &'static str,
+    /// Its annotations.
+    pub service_annotations: BTreeMap<String, String>,
+    /// Further names in the servers' certificates.
+    pub extra_names: Vec<String>,
+    /// How large etcd may let its data grow, in bytes.
+    pub quota: u64,
+    /// For how long etcd keeps past values, as its flag takes it.
+    pub compaction: Option<String>,
+}
+
+/// Where a cluster's data is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Data {
+    /// On a claim for each member.
+    Persistent {
+        /// How large, as Kubernetes takes it.
+        size: String,
+        /// Of which class; the default one if not said.
+        class: Option<String>,
+        /// Whether it goes with the resource.
+        owned: bool,
+    },
+    /// In the pods.
+    Ephemeral {
+        /// At most so much.
+        limit: String,
+    },
+}
+
+impl Wanted {
+    /// What a resource wants, or which field of it cannot be accepted.
+    pub fn of(resource: &EtcdCluster) -> Result<Self, Refusal> {
+        let name = resource.name_any();
+        evenkeel_api::checked_name(&name)?;
+        let spec = &resource.spec;
+        let Checked { version, members, size: _, quota, auto_compaction, resources } = spec.checked()?;
+        let size = spec.storage.size.0.clone();
+        let data = if spec.storage.ephemeral {
+            Data::Ephemeral { limit: size }
+        } else {
+            let owned = spec.storage.on_delete == OnDelete::Delete;
+            Data::Persistent { size, class: spec.storage.class.clone(), owned }
+        };
+        let scheduling = &spec.scheduling;
+        Ok(Self {
+            namespace: resource.namespace().unwrap_or_default(),
+            uid: uid(resource),
+            generation: resource.metadata.generation.unwrap_or_default(),
+            version,
+            members,
+            paused: spec.paused,
+            deleted: resource.metadata.deletion_timestamp.is_some(),
+            known: known(resource),
+            image: spec.image_reference(),
+            pull_secrets: spec.image.pull_secrets.clone(),
+            data,
+            resources: json!({
+                "requests": { "cpu": resources.cpu_request, "memory": resources.memory_request },
+                "limits": { "memory": resources.memory_limit },
+            }),
+            spread_across: match scheduling.spread.across {
+                Across::Node => "kubernetes.io/hostname",
+                Across::Zone => "topology.kubernetes.io/zone",
+            },
+            spread_required: scheduling.spread.require,
+            node_selector: scheduling.node_selector.clone(),
+            tolerations: scheduling.tolerations.clone(),
+            priority_class: scheduling.priority_class.clone(),
+            service_type: match spec.service.kind {
+                ServiceType::ClusterIP => "ClusterIP",
+                ServiceType::NodePort => "NodePort",
+                ServiceType::LoadBalancer => "LoadBalancer",
+            },
+            service_annotations: spec.service.annotations.clone(),
+            extra_names: spec.tls.client.extra_names.clone(),
+            quota,
+            compaction: auto_compaction.map(|kept| format!("{}s", kept.as_secs())),
+            name,
+        })
+    }
+
+    /// The names of its objects.
+    pub fn names(&self) -> Names<'_> {
+        Names(&self.name)
+    }
+
+    /// Whether identity and claims go with the resource.
+    pub fn owns_data(&self) -> bool {
+        match self.data {
+            Data::Persistent { owned, .. } => owned,
+            Data::Ephemeral { .. } => true,
+        }
+    }
+
+    /// The same as facts, for deciding.
+    pub fn facts(&self) -> Cluster {
+        Cluster {
+            resource: self.uid,
+            members: self.members,
+            storage: match self.data {
+                Data::Persistent { .. } => Storage::Persistent,
+                Data::Ephemeral { .. } => Storage::Ephemeral,
+            },
+            deleted: self.deleted,
+            paused: self.paused,
+            known: self.known,
+            max_learners: versions::minor(self.version).map_or(1, |minor| minor.max_learners),
+            patience: PATIENCE,
+            replace_after: REPLACE_AFTER,
+            owns_data: self.owns_data(),
+        }
+    }
+}
+
+fn uid(resource: &EtcdCluster) -> Uid {
+    // Kubernetes' uids are UUIDs; should one ever not be, it still tells one resource from another.
+    let text = resource.uid().unwrap_or_default();
+    text.parse().unwrap_or_else(|_| Uid::of_name(&text))
+}
+
+fn known(resource: &EtcdCluster) -> Option<ClusterId> {
+    let id = &resource.status.as_ref()?.cluster_id;
+    u64::from_str_radix(id, 16).ok().map(ClusterId)
+}

@@ -1,0 +1,199 @@
+//! The hands and eyes of an engine: how it looks, and how it carries out what was decided. Thin: all knowledge is in
+//! [`Engine::decide`].
+
+use std::fmt::Debug;
+use std::future::Future;
+use std::hash::Hash;
+
+use kube::core::NamespaceResourceScope;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::events::Notice;
+use crate::{Engine, Plan};
+
+/// One resource: its namespace and its name.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Key {
+    /// Where it is.
+    pub namespace: String,
+    /// What it is called there.
+    pub name: String,
+}
+
+impl std::fmt::Display for Key {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}/{}", self.namespace, self.name)
+    }
+}
+
+/// Where to look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Look<'p, P> {
+    /// At what the watches have brought, and what the application said last. Enough to see that all is well.
+    Remembered(&'p P),
+    /// At everything itself, now. Nothing is done on less.
+    Live,
+}
+
+/// What was seen.
+pub struct Sight<O: Operate + ?Sized> {
+    /// As facts, for deciding.
+    pub facts: <O::Engine as Engine>::Facts,
+    /// As it was found, for acting: with what pins a plan to it.
+    pub found: O::Found,
+    /// What the application said.
+    pub probed: O::Probed,
+    /// Whether everything was looked at itself: nothing is done on less.
+    pub live: bool,
+}
+
+/// One thing to be carried out.
+#[derive(Debug)]
+pub enum Action<'p, E: Engine + ?Sized> {
+    /// Something that must never exist twice.
+    Create(&'p E::Create),
+    /// Something that disturbs nobody.
+    Mark(&'p E::Mark),
+    /// Something that should exist as described.
+    Apply(&'p E::Apply),
+    /// Something that may disturb.
+    Step(&'p E::Step),
+}
+
+impl<E: Engine + ?Sized> Plan<E> {
+    /// All that is to be carried out, in order. What creates and marks comes first: it is what heals.
+    pub fn actions(&self) -> impl Iterator<Item = Action<'_, E>> {
+        let create = self.create.iter().map(Action::Create);
+        let mark = self.mark.iter().map(Action::Mark);
+        let apply = self.apply.iter().map(Action::Apply);
+        create.chain(mark).chain(apply).chain(self.step.iter().map(Action::Step))
+    }
+}
+
+/// What became of an action.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// It was done.
+    Done,
+    /// What it was decided on has changed: the rest of the plan is dropped, and everything is looked at again.
+    Overtaken,
+    /// The application declines it for now, with its words: it is tried again shortly.
+    Declined(String),
+}
+
+/// Something could not be looked at or carried out.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// Kubernetes did not do what it was asked for.
+    #[error("cannot {doing}: {why}")]
+    Kubernetes {
+        /// What it was asked for, as in "create the pod orders-k7f2x".
+        doing: String,
+        /// What it said.
+        #[source]
+        why: Box<kube::Error>,
+    },
+    /// Anything else.
+    #[error("cannot {doing}: {why}")]
+    Other {
+        /// What was tried.
+        doing: String,
+        /// What came of it.
+        why: String,
+    },
+}
+
+impl Error {
+    /// Kubernetes did not do what it was asked for.
+    pub fn kubernetes(doing: impl Into<String>) -> impl FnOnce(kube::Error) -> Self {
+        let doing = doing.into();
+        move |why| Self::Kubernetes { doing, why: Box::new(why) }
+    }
+
+    /// Anything else.
+    pub fn other(doing: impl Into<String>, why: impl ToString) -> Self {
+        Self::Other { doing: doing.into(), why: why.to_string() }
+    }
+}
+
+/// What the loop needs of a resource type.
+pub trait Managed:
+    kube::Resource<DynamicType = (), Scope = NamespaceResourceScope>
+    + Clone
+    + Debug
+    + Serialize
+    + DeserializeOwned
+    + Send
+    + Sync
+    + 'static
+{
+}
+
+impl<R> Managed for R where
+    R: kube::Resource<DynamicType = (), Scope = NamespaceResourceScope>
+        + Clone
+        + Debug
+        + Serialize
+        + DeserializeOwned
+        + Send
+        + Sync
+        + 'static
+{
+}
+
+/// An engine that can look and act.
+pub trait Operate: Send + Sync + 'static {
+    /// What decides.
+    type Engine: Engine;
+    /// What users write.
+    type Resource: Managed;
+    /// The objects as they were looked at.
+    type Found: Send + Sync;
+    /// What the application says when it is asked. Equal answers wake nobody: nothing that changes by itself is in it.
+    type Probed: Clone + PartialEq + Debug + Send + Sync + 'static;
+
+    /// What stands for an application that does not answer at all.
+    fn silence() -> Self::Probed;
+
+    /// Asks the application, outside of any reconcile.
+    fn probe(&self, key: Key) -> impl Future<Output = Self::Probed> + Send;
+
+    /// Looks at everything that belongs to a resource; `None` when there is no such resource. Asked for what is remembered,
+    /// it may look live all the same: when the stores have not caught up with its own writes.
+    fn look(
+        &self,
+        key: &Key,
+        look: Look<'_, Self::Probed>,
+    ) -> impl Future<Output = Result<Option<Sight<Self>>, Error>> + Send;
+
+    /// Carries out one thing, pinned to what was found. `holds` says whether the lease is still held: what cannot be
+    /// pinned asks it last, with nothing awaited between.
+    fn act(
+        &self,
+        sight: &Sight<Self>,
+        action: &Action<'_, Self::Engine>,
+        holds: &(dyn Fn() -> bool + Sync),
+    ) -> impl Future<Output = Result<Outcome, Error>> + Send;
+
+    /// The resource's status, complete, as it should be now; `None` leaves it alone.
+    fn status(&self, sight: &Sight<Self>, plan: &Plan<Self::Engine>) -> Option<serde_json::Value>;
+
+    /// The resource as it was found, for its status and for events about it.
+    fn resource<'s>(&self, sight: &'s Sight<Self>) -> &'s Self::Resource;
+
+    /// What to tell people once an action is done; most marks are not worth an event.
+    fn notice(&self, sight: &Sight<Self>, action: &Action<'_, Self::Engine>) -> Option<Notice>;
+
+    /// What to tell people about what is waited for, when it is worth an event.
+    fn troubles(&self, sight: &Sight<Self>, plan: &Plan<Self::Engine>) -> Vec<Notice>;
+
+    /// A word for an action, for logs and metrics.
+    fn name(action: &Action<'_, Self::Engine>) -> &'static str;
+
+    /// Its status was written: this is how the resource is now.
+    fn told(&self, resource: &Self::Resource);
+
+    /// A resource is gone: what was remembered of it can be forgotten.
+    fn forget(&self, key: &Key);
+}

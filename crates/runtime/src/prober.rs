@@ -1,0 +1,245 @@
+//! Asks each application how it is, outside of reconciles, and wakes the reconcile when the answer changed. Otherwise a
+//! status goes stale between Kubernetes' events, which know nothing of the application.
+
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use futures::Stream;
+use futures::channel::mpsc;
+use futures::future::BoxFuture;
+use tokio::sync::{Notify, Semaphore};
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use crate::clock::{SharedClock, within};
+use crate::metrics::Metrics;
+use crate::random::{SharedRandom, jitter};
+
+/// How often to ask, and how patiently.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rhythm {
+    /// How often, as a rule.
+    pub every: Duration,
+    /// How often while a change is expected.
+    pub soon: Duration,
+    /// For how long a change stays expected.
+    pub soon_for: Duration,
+    /// How long a question may take.
+    pub deadline: Duration,
+    /// How many questions at a time.
+    pub at_once: usize,
+}
+
+impl Default for Rhythm {
+    fn default() -> Self {
+        Self {
+            every: Duration::from_secs(10),
+            soon: Duration::from_millis(250),
+            soon_for: Duration::from_secs(120),
+            deadline: Duration::from_secs(5),
+            at_once: 16,
+        }
+    }
+}
+
+/// Asks the question: one key, one verdict. What it returns must not depend on the time of day, or every answer is a
+/// change.
+pub type Probe<K, V> = Box<dyn Fn(K) -> BoxFuture<'static, V> + Send + Sync>;
+
+/// What a [`Prober`] is made of.
+pub struct ProberParts<K, V> {
+    /// What is asked, for the metrics: the kind of resource.
+    pub kind: String,
+    /// How to ask.
+    pub probe: Probe<K, V>,
+    /// The verdict on who does not answer in time.
+    pub silence: V,
+    /// Whether to ask at all: whether the lease is held.
+    pub enabled: Box<dyn Fn() -> bool + Send + Sync>,
+    /// How often.
+    pub rhythm: Rhythm,
+    /// Time.
+    pub clock: SharedClock,
+    /// Chance, so that not all are asked at once.
+    pub random: SharedRandom,
+    /// Where questions are counted.
+    pub metrics: Metrics,
+}
+
+/// Asks and remembers. Clones share it; with the last of them the asking ends.
+pub struct Prober<K, V> {
+    asking: Arc<Asking<K, V>>,
+    _stop: Arc<DropGuard>,
+}
+
+impl<K, V> Clone for Prober<K, V> {
+    fn clone(&self) -> Self {
+        Self { asking: self.asking.clone(), _stop: self._stop.clone() }
+    }
+}
+
+struct Asking<K, V> {
+    parts: ProberParts<K, V>,
+    slots: Semaphore,
+    stop: CancellationToken,
+    state: Mutex<State<K, V>>,
+}
+
+struct State<K, V> {
+    subjects: HashMap<K, Subject<V>>,
+    listeners: Vec<mpsc::UnboundedSender<K>>,
+}
+
+/// One that is asked.
+struct Subject<V> {
+    verdict: Option<(V, Duration)>,
+    soon_until: Option<Duration>,
+    nudge: Arc<Notify>,
+    stop: CancellationToken,
+}
+
+impl<K, V> Prober<K, V>
+where
+    K: Clone + Eq + Hash + Send + Sync + 'static,
+    V: Clone + PartialEq + Send + Sync + 'static,
+{
+    /// Asks nobody yet.
+    pub fn new(parts: ProberParts<K, V>) -> Self {
+        let stop = CancellationToken::new();
+        let slots = Semaphore::new(parts.rhythm.at_once);
+        let state = Mutex::new(State { subjects: HashMap::new(), listeners: Vec::new() });
+        let asking = Arc::new(Asking { parts, slots, stop: stop.clone(), state });
+        Self { asking, _stop: Arc::new(stop.drop_guard()) }
+    }
+
+    /// Asks this one from now on, first at once. Nothing changes if it is asked already.
+    pub fn watch(&self, key: &K) {
+        let mut state = self.asking.state();
+        if state.subjects.contains_key(key) {
+            return;
+        }
+        let (nudge, stop) = (Arc::new(Notify::new()), self.asking.stop.child_token());
+        let subject = Subject { verdict: None, soon_until: None, nudge: nudge.clone(), stop: stop.clone() };
+        state.subjects.insert(key.clone(), subject);
+        drop(state);
+        let (asking, key) = (self.asking.clone(), key.clone());
+        tokio::spawn(async move { stop.run_until_cancelled(asking.ask_again_and_again(key, nudge)).await });
+    }
+
+    /// Asks this one no more, and forgets what it said.
+    pub fn forget(&self, key: &K) {
+        if let Some(subject) = self.asking.state().subjects.remove(key) {
+            subject.stop.cancel();
+        }
+    }
+
+    /// A change is expected: ask at short intervals, until it is settled or two minutes have passed. Nothing happens
+    /// for one that is not watched.
+    pub fn soon(&self, key: &K) {
+        let until = self.asking.parts.clock.uptime() + self.asking.parts.rhythm.soon_for;
+        if let Some(subject) = self.asking.state().subjects.get_mut(key)
+            && subject.soon_until.replace(until).is_none()
+        {
+            subject.nudge.notify_one();
+        }
+    }
+
+    /// The change has come, or is not expected any more.
+    pub fn settle(&self, key: &K) {
+        if let Some(subject) = self.asking.state().subjects.get_mut(key) {
+            subject.soon_until = None;
+        }
+    }
+
+    /// The last verdict, and how old it is.
+    pub fn last(&self, key: &K) -> Option<(V, Duration)> {
+        let now = self.asking.parts.clock.uptime();
+        let (verdict, at) = self.asking.state().subjects.get(key)?.verdict.clone()?;
+        Some((verdict, now.saturating_sub(at)))
+    }
+
+    /// A verdict learnt otherwise, for one that is watched. If it is another one than before, that counts as a change.
+    pub fn tell(&self, key: &K, verdict: V) {
+        let now = self.asking.parts.clock.uptime();
+        self.asking.learn(key, verdict, now);
+    }
+
+    /// The keys whose verdict changed, from now on.
+    pub fn changes(&self) -> impl Stream<Item = K> + Send + use<K, V> {
+        let (listener, changes) = mpsc::unbounded();
+        self.asking.state().listeners.push(listener);
+        changes
+    }
+}
+
+impl<K, V> Asking<K, V>
+where
+    K: Clone + Eq + Hash + Send + Sync + 'static,
+    V: Clone + PartialEq + Send + Sync + 'static,
+{
+    fn state(&self) -> MutexGuard<'_, State<K, V>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn ask_again_and_again(&self, key: K, nudge: Arc<Notify>) {
+        loop {
+            let pause = if (self.parts.enabled)() {
+                self.ask(&key).await;
+                self.pause(&key)
+            } else {
+                // Standing by. Not for long: the first look of a new leader should find verdicts.
+                self.parts.rhythm.every.min(Duration::from_secs(1))
+            };
+            tokio::select! {
+                () = self.parts.clock.sleep(pause) => {}
+                () = nudge.notified() => {}
+            }
+        }
+    }
+
+    async fn ask(&self, key: &K) {
+        // Never closed.
+        let Ok(_slot) = self.slots.acquire().await else { return };
+        // The wait for a slot may have outlasted the lease.
+        if !(self.parts.enabled)() {
+            return;
+        }
+        let asked = self.parts.clock.uptime();
+        let answer =
+            within(&*self.parts.clock, self.parts.rhythm.deadline, (self.parts.probe)(key.clone())).await;
+        let outcome = if answer.is_some() { "answered" } else { "silent" };
+        self.parts.metrics.probed(&self.parts.kind, outcome);
+        self.learn(key, answer.unwrap_or_else(|| self.parts.silence.clone()), asked);
+    }
+
+    /// Remembers the answer to a question of that time, unless something was learnt that is newer.
+    fn learn(&self, key: &K, verdict: V, asked: Duration) {
+        let now = self.parts.clock.uptime();
+        let mut state = self.state();
+        let Some(subject) = state.subjects.get_mut(key) else { return };
+        if subject.verdict.as_ref().is_some_and(|(_, at)| *at > asked) {
+            return;
+        }
+        let changed = subject.verdict.as_ref().is_none_or(|(last, _)| *last != verdict);
+        subject.verdict = Some((verdict, now));
+        if changed {
+            state.listeners.retain(|listener| listener.unbounded_send(key.clone()).is_ok());
+        }
+    }
+
+    fn pause(&self, key: &K) -> Duration {
+        let now = self.parts.clock.uptime();
+        let mut state = self.state();
+        let soon = state.subjects.get_mut(key).is_some_and(|subject| {
+            subject.soon_until = subject.soon_until.filter(|until| now < *until);
+            subject.soon_until.is_some()
+        });
+        let rhythm = &self.parts.rhythm;
+        jitter(if soon { rhythm.soon } else { rhythm.every }, &*self.parts.random)
+    }
+}
+
+#[cfg(test)]
+#[path = "prober_tests.rs"]
+mod tests;

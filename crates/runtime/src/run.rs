@@ -1,0 +1,278 @@
+//! The loop: look, decide, look again live, act, and tell. One resource at a time is in one pair of hands; what fails is
+//! tried again with a backoff of its own.
+
+use std::fmt::Debug;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::stream::{BoxStream, StreamExt};
+use futures::{FutureExt, Stream};
+use kube::api::PostParams;
+use kube::runtime::controller::{Action as Next, Config, Controller};
+use kube::runtime::reflector::ObjectRef;
+use kube::{Api, Client, Resource, ResourceExt};
+use tokio_util::sync::CancellationToken;
+
+use crate::backoff::Backoff;
+use crate::clock::{SharedClock, within};
+use crate::events::Events;
+use crate::lease::Leadership;
+use crate::metrics::Metrics;
+use crate::operate::{Error, Key, Look, Managed, Operate, Outcome, Sight};
+use crate::prober::{Prober, ProberParts, Rhythm};
+use crate::random::{SharedRandom, jitter};
+use crate::streams::Touched;
+use crate::{Engine, Plan, Wake};
+
+/// How many resources are worked on at once.
+const AT_ONCE: u16 = 8;
+/// How many plans are carried out in one go before others get their turn.
+const ROUNDS: usize = 32;
+/// How long one go may take.
+const LIMIT: Duration = Duration::from_secs(120);
+/// When the application declined something for now.
+const SHORTLY: Duration = Duration::from_millis(500);
+/// When nothing is expected: a look at what is remembered, which asks Kubernetes for next to nothing.
+const NOW_AND_THEN: Duration = Duration::from_secs(600);
+
+/// What the loop is handed.
+pub struct Parts<O: Operate> {
+    /// The engine's hands and eyes.
+    pub operate: Arc<O>,
+    /// The client that writes status.
+    pub client: Client,
+    /// Who may act.
+    pub leadership: Leadership,
+    /// Where people are told.
+    pub events: Events,
+    /// What is counted.
+    pub metrics: Metrics,
+    /// The clock.
+    pub clock: SharedClock,
+    /// Chance.
+    pub random: SharedRandom,
+    /// How often the application is asked.
+    pub rhythm: Rhythm,
+}
+
+/// What makes the loop look at a resource.
+pub struct Wakers<R: Managed> {
+    /// The resources themselves.
+    pub resources: Touched<R>,
+    /// Which resources something was touched of.
+    pub touched: BoxStream<'static, Key>,
+    /// Something that may concern every resource.
+    pub all: BoxStream<'static, ()>,
+}
+
+/// The loop for one engine.
+struct Loop<O: Operate> {
+    parts: Parts<O>,
+    prober: Prober<Key, O::Probed>,
+    backoff: Backoff<Key>,
+    kind: String,
+}
+
+/// Runs the loop for as long as it is not told to end; what is under way then is finished first.
+pub async fn run<O: Operate>(parts: Parts<O>, wakers: Wakers<O::Resource>, shutdown: CancellationToken) {
+    let this = Arc::new(Loop::new(parts));
+    let (store, stream) = wakers.resources;
+    let (forgetter, known) = (this.clone(), store.clone());
+    // A resource that is gone is looked at no more: there is nothing left to do that Kubernetes does not do itself.
+    let stream = stream.inspect(move |touched| {
+        if let Ok(resource) = touched
+            && known.get(&ObjectRef::from_obj(resource)).is_none()
+        {
+            forgetter.forget(&key(resource));
+        }
+    });
+    let reference = |key: Key| ObjectRef::new(&key.name).within(&key.namespace);
+    let ended = shutdown.clone();
+    let controller = Controller::for_stream(stream, store)
+        .with_config(Config::default().concurrency(AT_ONCE))
+        .reconcile_on(wakers.touched.map(reference))
+        .reconcile_on(this.prober.changes().map(reference))
+        .reconcile_all_on(wakers.all)
+        .graceful_shutdown_on(async move { ended.cancelled().await });
+    watch(controller.run(reconcile::<O>, fail::<O>, this.clone())).await;
+}
+
+/// What the controller itself complains about, beyond reconciles: resources that vanished before their turn.
+async fn watch<T, E: Debug>(results: impl Stream<Item = Result<T, E>>) {
+    let mut results = std::pin::pin!(results);
+    while let Some(result) = results.next().await {
+        if let Err(error) = result {
+            tracing::trace!(?error, "not reconciled");
+        }
+    }
+}
+
+/// The key of a resource.
+fn key<R: Resource>(resource: &R) -> Key {
+    Key { namespace: resource.namespace().unwrap_or_default(), name: resource.name_any() }
+}
+
+async fn reconcile<O: Operate>(resource: Arc<O::Resource>, this: Arc<Loop<O>>) -> Result<Next, Error> {
+    let key = key(&*resource);
+    let began = this.parts.clock.uptime();
+    let went = within(&*this.parts.clock, LIMIT, this.go(&key)).await;
+    let went = went.unwrap_or_else(|| Err(Error::other("finish in time", format!("{} s", LIMIT.as_secs()))));
+    let took = this.parts.clock.uptime().saturating_sub(began);
+    this.parts.metrics.reconciled(&this.kind, if went.is_ok() { "done" } else { "failed" }, took);
+    if went.is_ok() {
+        this.backoff.succeeded(&key);
+    }
+    went
+}
+
+fn fail<O: Operate>(resource: Arc<O::Resource>, error: &Error, this: Arc<Loop<O>>) -> Next {
+    let key = key(&*resource);
+    let wait = this.backoff.failed(&key);
+    tracing::warn!(resource = %key, %error, again_in = ?wait, "could not reconcile");
+    Next::requeue(wait)
+}
+
+impl<O: Operate> Loop<O> {
+    fn new(parts: Parts<O>) -> Self {
+        let kind = O::Resource::kind(&()).into_owned();
+        let (asked, leads) = (parts.operate.clone(), parts.leadership.clone());
+        let prober = Prober::new(ProberParts {
+            kind: kind.clone(),
+            probe: Box::new(move |key: Key| {
+                let asked = asked.clone();
+                async move { asked.probe(key).await }.boxed()
+            }),
+            silence: O::silence(),
+            enabled: Box::new(move || leads.holds()),
+            rhythm: parts.rhythm.clone(),
+            clock: parts.clock.clone(),
+            random: parts.random.clone(),
+            metrics: parts.metrics.clone(),
+        });
+        let backoff = Backoff::new(parts.random.clone());
+        Self { parts, prober, backoff, kind }
+    }
+
+    fn forget(&self, key: &Key) {
+        self.prober.forget(key);
+        self.parts.operate.forget(key);
+        self.backoff.succeeded(key);
+    }
+
+    /// Looks, and acts until there is nothing more to be done now.
+    async fn go(&self, key: &Key) -> Result<Next, Error> {
+        self.prober.watch(key);
+        let mut live = false;
+        for _ in 0..ROUNDS {
+            if !self.parts.leadership.holds() {
+                return Ok(Next::await_change());
+            }
+            let Some(sight) = self.look(key, live).await? else {
+                self.forget(key);
+                return Ok(Next::await_change());
+            };
+            let plan = <O::Engine as Engine>::decide(&sight.facts);
+            if plan.is_quiet() {
+                self.tell(&sight, &plan).await?;
+                return Ok(self.wake(key, plan.wake));
+            }
+            if !sight.live {
+                live = true;
+                continue;
+            }
+            live = true;
+            if let Some(declined) = self.act(key, &sight, &plan).await? {
+                tracing::info!(resource = %key, declined, "not yet");
+                self.tell(&sight, &plan).await?;
+                return Ok(Next::requeue(SHORTLY));
+            }
+        }
+        Ok(Next::requeue(SHORTLY))
+    }
+
+    async fn look(&self, key: &Key, live: bool) -> Result<Option<Sight<O>>, Error> {
+        let remembered = if live { None } else { self.prober.last(key) };
+        let look = remembered.as_ref().map_or(Look::Live, |(probed, _)| Look::Remembered(probed));
+        let sight = self.parts.operate.look(key, look).await?;
+        if let Some(sight) = sight.as_ref().filter(|sight| sight.live) {
+            self.prober.tell(key, sight.probed.clone());
+        }
+        Ok(sight)
+    }
+
+    /// Carries out a plan, up to what was overtaken; says what the application declined.
+    async fn act(
+        &self,
+        key: &Key,
+        sight: &Sight<O>,
+        plan: &Plan<O::Engine>,
+    ) -> Result<Option<String>, Error> {
+        let operate = &self.parts.operate;
+        let holds = || self.parts.leadership.holds();
+        let regarding = operate.resource(sight).object_ref(&());
+        for action in plan.actions() {
+            let name = O::name(&action);
+            if !holds() {
+                return Ok(None);
+            }
+            match operate.act(sight, &action, &holds).await? {
+                Outcome::Done => {
+                    tracing::info!(resource = %key, action = name, "done");
+                    self.parts.metrics.acted(&self.kind, name);
+                    if let Some(notice) = operate.notice(sight, &action) {
+                        self.parts.events.tell(&regarding, &notice).await;
+                    }
+                }
+                Outcome::Overtaken => {
+                    tracing::debug!(resource = %key, action = name, "overtaken");
+                    return Ok(None);
+                }
+                Outcome::Declined(why) => return Ok(Some(why)),
+            }
+        }
+        Ok(None)
+    }
+
+    /// Writes the status if it says something new, and tells people what they should know.
+    async fn tell(&self, sight: &Sight<O>, plan: &Plan<O::Engine>) -> Result<(), Error> {
+        let resource = self.parts.operate.resource(sight);
+        let troubles = self.parts.operate.troubles(sight, plan);
+        self.parts.events.tell_all(&resource.object_ref(&()), &troubles).await;
+        let Some(status) = self.parts.operate.status(sight, plan) else { return Ok(()) };
+        let mut whole =
+            serde_json::to_value(resource).map_err(|error| Error::other("write its status", error))?;
+        if whole.get("status") == Some(&status) || !self.parts.leadership.holds() {
+            return Ok(());
+        }
+        whole["status"] = status;
+        let changed: O::Resource =
+            serde_json::from_value(whole).map_err(|error| Error::other("write its status", error))?;
+        let api: Api<O::Resource> =
+            Api::namespaced(self.parts.client.clone(), &resource.namespace().unwrap_or_default());
+        match api.replace_status(&resource.name_any(), &PostParams::default(), &changed).await {
+            Ok(written) => {
+                self.parts.operate.told(&written);
+                Ok(())
+            }
+            // Somebody has changed it meanwhile: that change wakes us, and then its status is written.
+            Err(kube::Error::Api(refused)) if refused.code == 409 || refused.code == 404 => Ok(()),
+            Err(error) => Err(Error::kubernetes("write its status")(error)),
+        }
+    }
+
+    fn wake(&self, key: &Key, wake: Wake) -> Next {
+        match wake {
+            Wake::Soon => self.prober.soon(key),
+            Wake::OnChange | Wake::At(_) => self.prober.settle(key),
+        }
+        let longest = jitter(NOW_AND_THEN, &*self.parts.random);
+        match wake {
+            Wake::At(time) => {
+                // A little later: durations in objects count in whole seconds.
+                let wait = time.since(self.parts.clock.now()) + Duration::from_millis(100);
+                Next::requeue(wait.min(longest))
+            }
+            Wake::OnChange | Wake::Soon => Next::requeue(longest),
+        }
+    }
+}

@@ -1,0 +1,351 @@
+//! The operator as a process of a story, on this machine: with the rights it has in a cluster, through a [`Proxy`], and
+//! killed, frozen or restarted at will.
+//!
+//! This machine reaches the pods and services of the lab, so the operator works as it does in a pod.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ExitStatus, Stdio};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, mpsc};
+use std::time::{Duration, Instant};
+
+use evenkeel_lab::command::Cmd;
+use nix::sys::signal::{self, Signal};
+use nix::unistd::Pid;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::proxy::Proxy;
+use crate::{Story, checkout};
+
+/// Whose token the operator has: the service account of its manifests.
+pub const ACCOUNT: &str = "evenkeel";
+
+/// How long an orderly end may take.
+const END: Duration = Duration::from_secs(20);
+
+/// How many lines of its log a failed story shows.
+const TAIL: usize = 80;
+
+/// How an operator runs, where it differs from the usual.
+#[derive(Default)]
+pub struct Options {
+    /// What the story calls it: two replicas want two names. `operator` when empty.
+    pub name: String,
+    /// The program; the one built with the stories when `None` (or what the variable `EVENKEEL_OPERATOR` names).
+    pub program: Option<PathBuf>,
+    /// Arguments after the usual ones.
+    pub args: Vec<String>,
+    /// Variables beside the usual ones, or instead of them.
+    pub env: Vec<(String, String)>,
+    /// The proxy it goes through; one of its own when `None`.
+    pub proxy: Option<Arc<Proxy>>,
+}
+
+/// A running operator. Dropped, it is killed.
+pub struct Operator {
+    name: String,
+    program: PathBuf,
+    args: Vec<String>,
+    env: Vec<(String, String)>,
+    proxy: Arc<Proxy>,
+    dir: TempDir,
+    child: Child,
+}
+
+impl Operator {
+    /// The operator for a story's namespace.
+    pub fn start(story: &Story) -> Self {
+        Self::with(story, Options::default())
+    }
+
+    /// The operator for a story's namespace, in another way than usual.
+    pub fn with(story: &Story, options: Options) -> Self {
+        let Options { name, program, args: more, env: variables, proxy } = options;
+        let name = if name.is_empty() { "operator".to_owned() } else { name };
+        let program = program.unwrap_or_else(built);
+        assert!(program.exists(), "there is no {}: cargo build -p evenkeel-operator", program.display());
+        let proxy = proxy.unwrap_or_else(|| Arc::new(Proxy::start(story.lab())));
+        install(story);
+        grant(story);
+        let token = token(story);
+        let dir =
+            tempfile::Builder::new().prefix("evenkeel-").tempdir().expect("a directory for the operator");
+        let kubeconfig = dir.path().join("kubeconfig");
+        let config = kubeconfig_of(&proxy.url(), &token, story.namespace());
+        std::fs::write(&kubeconfig, config.to_string()).expect("the kubeconfig can be written");
+        let usual = ["--namespaces", story.namespace(), "--lease-namespace", story.namespace()];
+        let mut args: Vec<String> =
+            usual.into_iter().chain(["--listen", "127.0.0.1:0"]).map(str::to_owned).collect();
+        args.extend(more);
+        let mut env = vec![
+            ("KUBECONFIG".to_owned(), kubeconfig.to_string_lossy().into_owned()),
+            ("EVENKEEL_LOG".to_owned(), "info,evenkeel=debug".to_owned()),
+        ];
+        env.extend(variables);
+        let child = run(&program, &args, &env, &log_in(&dir));
+        Self { name, program, args, env, proxy, dir, child }
+    }
+
+    /// What stands between it and the API server.
+    pub fn proxy(&self) -> &Proxy {
+        &self.proxy
+    }
+
+    /// The same proxy, for another operator too.
+    pub fn shared_proxy(&self) -> Arc<Proxy> {
+        Arc::clone(&self.proxy)
+    }
+
+    /// Its process' number.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Everything it has printed, in all its lives.
+    pub fn log(&self) -> String {
+        std::fs::read(log_in(&self.dir))
+            .map_or_else(|_| String::new(), |log| String::from_utf8_lossy(&log).into())
+    }
+
+    /// Whether it has ever printed this.
+    pub fn log_has(&self, text: &str) -> bool {
+        self.log().contains(text)
+    }
+
+    /// Whether it runs, or is frozen.
+    pub fn is_running(&mut self) -> bool {
+        matches!(self.child.try_wait(), Ok(None))
+    }
+
+    /// Kills it, wherever it is. Its connections end with it.
+    pub fn kill(&mut self) {
+        // Neither fails but when it has ended before, and then all is well.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+
+    /// Ends it as Kubernetes does, and expects it to go in time and in peace.
+    pub fn stop(&mut self) {
+        assert!(self.is_running(), "{} has ended by itself", self.name);
+        self.signal(Signal::SIGTERM);
+        let ended = self.ends_within(END);
+        let ended = ended.unwrap_or_else(|| panic!("{} did not end within {} s", self.name, END.as_secs()));
+        assert!(ended.success(), "{} ended with {ended}", self.name);
+    }
+
+    /// Waits until it has ended by itself; `None` when it has not.
+    pub fn ends_within(&mut self, limit: Duration) -> Option<ExitStatus> {
+        let began = Instant::now();
+        loop {
+            match self.child.try_wait().expect("our own child can be waited for") {
+                None if began.elapsed() < limit => std::thread::sleep(Duration::from_millis(20)),
+                ended => return ended,
+            }
+        }
+    }
+
+    /// Stops it in the middle of whatever it does; its connections stay. Returns when it stands still.
+    pub fn freeze(&self) {
+        self.signal(Signal::SIGSTOP);
+        let began = Instant::now();
+        while self.process("State").is_none_or(|state| !state.starts_with('T')) {
+            assert!(began.elapsed() < END, "{} does not freeze", self.name);
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+
+    /// Lets it go on as if nothing had happened.
+    pub fn thaw(&self) {
+        self.signal(Signal::SIGCONT);
+    }
+
+    /// Starts it again, from nothing; kills it first if it runs.
+    pub fn restart(&mut self) {
+        self.kill();
+        self.child = run(&self.program, &self.args, &self.env, &log_in(&self.dir));
+    }
+
+    /// How much memory it occupies, in bytes.
+    pub fn rss(&self) -> u64 {
+        let kib = self.process("VmRSS").and_then(|text| text.split_whitespace().next()?.parse::<u64>().ok());
+        kib.expect("a running process has memory") * 1024
+    }
+
+    /// A line of what the kernel tells of it.
+    fn process(&self, field: &str) -> Option<String> {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid())).ok()?;
+        let line = status.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'))?;
+        Some(line.trim().to_owned())
+    }
+
+    fn signal(&self, signal: Signal) {
+        let pid = i32::try_from(self.pid()).expect("a process has a number");
+        signal::kill(Pid::from_raw(pid), signal).expect("our own child takes signals");
+    }
+}
+
+impl Drop for Operator {
+    fn drop(&mut self) {
+        self.kill();
+        if std::thread::panicking() {
+            let log = self.log();
+            let lines: Vec<_> = log.lines().collect();
+            let tail = lines.get(lines.len().saturating_sub(TAIL)..).unwrap_or_default();
+            eprintln!("--- the last of {}'s log\n{}", self.name, tail.join("\n"));
+        }
+    }
+}
+
+fn log_in(dir: &TempDir) -> PathBuf {
+    dir.path().join("log")
+}
+
+/// The operator that was built beside the stories.
+fn built() -> PathBuf {
+    if let Some(named) = std::env::var_os("EVENKEEL_OPERATOR") {
+        return named.into();
+    }
+    // A story is <target>/debug/deps/<name>-<hash>.
+    let story = std::env::current_exe().expect("a running program has a path");
+    let built = story.parent().and_then(Path::parent).map(|dir| dir.join("evenkeel-operator"));
+    built.expect("stories are built by cargo")
+}
+
+/// A kubeconfig of one user at one address.
+pub fn kubeconfig_of(server: &str, token: &str, namespace: &str) -> Value {
+    json!({
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "story", "cluster": {"server": server}}],
+        "users": [{"name": "story", "user": {"token": token}}],
+        "contexts": [{"name": "story", "context": {"cluster": "story", "user": "story", "namespace": namespace}}],
+        "current-context": "story",
+    })
+}
+
+/// A token of the operator's account, good for two hours. Wants [`grant`] first.
+pub fn token(story: &Story) -> String {
+    story.kubectl(&["create", "token", ACCOUNT, "--duration=2h"]).trim().to_owned()
+}
+
+/// Makes the resources known to the lab, once for all stories of this run.
+pub fn install(story: &Story) {
+    static INSTALLED: OnceLock<()> = OnceLock::new();
+    INSTALLED.get_or_init(|| {
+        let manifests = checkout().join("deploy/crds").to_string_lossy().into_owned();
+        let manifests = ["--filename", &manifests];
+        let run = |args: &[&str]| {
+            story.command(args).args(manifests).run().unwrap_or_else(|error| panic!("{error:#}"))
+        };
+        run(&["apply", "--server-side", "--force-conflicts"]);
+        run(&["wait", "--for=condition=Established", "--timeout=60s"]);
+    });
+}
+
+/// Gives the operator's account in the story's namespace the rights that its manifests give it.
+pub fn grant(story: &Story) {
+    let manifests = checkout().join("deploy/operator/rbac.yaml");
+    if manifests.exists() {
+        return grant_from(story, &manifests);
+    }
+    // TODO(owner): goes as soon as deploy/operator/rbac.yaml is there; until then nothing tests the least rights.
+    grant_everything(story);
+}
+
+/// Gives the operator's account in the story's namespace the rights of these manifests, and no other. What of them is
+/// outside the namespace goes with it too.
+pub fn grant_from(story: &Story, manifests: &Path) {
+    story.apply(&account());
+    let path = manifests.to_string_lossy().into_owned();
+    // Not in the story's namespace: `kubectl` would refuse manifests that name another.
+    let printing = ["create", "--dry-run=client", "--output=json", "--filename", &path];
+    let printed = story.lab().kubectl().args(printing).run().unwrap_or_else(|error| panic!("{error:#}"));
+    let objects = serde_json::Deserializer::from_str(&printed).into_iter::<Value>();
+    let objects: Vec<Value> = objects
+        .map(|object| object.expect("kubectl prints JSON"))
+        .flat_map(|object| match object.get("items").and_then(Value::as_array) {
+            Some(items) => items.clone(),
+            None => vec![object],
+        })
+        .filter(|object| !matches!(object["kind"].as_str(), Some("Namespace" | "ServiceAccount")))
+        .collect();
+    let uid = story.field(&["namespace", story.namespace()], ".metadata.uid");
+    let fitted: Vec<Value> =
+        objects.iter().map(|object| fitted(object.clone(), &objects, story.namespace(), &uid)).collect();
+    story.apply(&json!({"apiVersion": "v1", "kind": "List", "items": fitted}).to_string());
+}
+
+/// A manifest of the operator's rights, made to fit into a namespace: stories run side by side, so what belongs to no
+/// namespace gets a name of its own, and the namespace as its owner.
+fn fitted(mut object: Value, all: &[Value], namespace: &str, uid: &str) -> Value {
+    let own = |name: &Value| Value::from(format!("{}-{namespace}", name.as_str().unwrap_or_default()));
+    if object["kind"].as_str().is_some_and(|kind| kind.starts_with("Cluster")) {
+        object["metadata"]["name"] = own(&object["metadata"]["name"]);
+        object["metadata"]["ownerReferences"] =
+            json!([{"apiVersion": "v1", "kind": "Namespace", "name": namespace, "uid": uid}]);
+    } else {
+        object["metadata"]["namespace"] = namespace.into();
+    }
+    let defined = |name: &Value| {
+        all.iter().any(|other| other["kind"] == "ClusterRole" && other["metadata"]["name"] == *name)
+    };
+    if object["roleRef"]["kind"] == "ClusterRole" && defined(&object["roleRef"]["name"]) {
+        object["roleRef"]["name"] = own(&object["roleRef"]["name"]);
+    }
+    for subject in object.get_mut("subjects").and_then(Value::as_array_mut).into_iter().flatten() {
+        if subject["kind"] == "ServiceAccount" {
+            subject["name"] = ACCOUNT.into();
+            subject["namespace"] = namespace.into();
+        }
+    }
+    object
+}
+
+fn account() -> String {
+    json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": ACCOUNT}}).to_string()
+}
+
+fn grant_everything(story: &Story) {
+    story.apply(&account());
+    story.apply(
+        &json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding", "metadata": {"name": ACCOUNT},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
+            "subjects": [{"kind": "ServiceAccount", "name": ACCOUNT, "namespace": story.namespace()}],
+        })
+        .to_string(),
+    );
+}
+
+/// Starts the program so that it dies with this process, however that ends.
+fn run(program: &Path, args: &[String], env: &[(String, String)], log: &Path) -> Child {
+    let mut command = Cmd::new("setpriv").args(["--pdeathsig", "KILL", "--"]).arg(program).args(args);
+    for (key, value) in env {
+        command = command.env(key, value);
+    }
+    let out = File::options().create(true).append(true).open(log).expect("the log can be written");
+    let err = out.try_clone().expect("the log can be written by both");
+    from_a_lasting_thread(command, out, err)
+}
+
+type Start = Box<dyn FnOnce() + Send>;
+
+/// The kernel's notion of a parent is the *thread* that started the child; one that never ends, then.
+fn from_a_lasting_thread(command: Cmd, out: File, err: File) -> Child {
+    static STARTER: OnceLock<Mutex<mpsc::Sender<Start>>> = OnceLock::new();
+    let starter = STARTER.get_or_init(|| {
+        let (ask, asked) = mpsc::channel::<Start>();
+        std::thread::spawn(move || asked.iter().for_each(|start| start()));
+        Mutex::new(ask)
+    });
+    let (tell, told) = mpsc::channel();
+    let start = move || {
+        let started = command.spawn(|command| _ = command.stdin(Stdio::null()).stdout(out).stderr(err));
+        // Whoever asked waits for it.
+        let _ = tell.send(started);
+    };
+    let asked = starter.lock().unwrap_or_else(PoisonError::into_inner).send(Box::new(start));
+    asked.expect("the thread lasts");
+    told.recv().expect("the thread answers").unwrap_or_else(|error| panic!("{error:#}"))
+}

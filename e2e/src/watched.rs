@@ -1,0 +1,108 @@
+//! Clients at work on a cluster while a story breaks it, and the proof at the end that etcd kept its promises to them.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use evenkeel_history::{Config, History, Kind, Stats, Target, Time, Workload, check_and_prove};
+
+/// How often it looks for other members: pods take longer than that to come.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// How long the last read may take, and the watch to catch up with it.
+const END: Duration = Duration::from_secs(60);
+
+/// Clients at work, whose history is checked at the end. Dropped, they stop unchecked.
+pub struct Watched {
+    name: String,
+    workload: Arc<Workload>,
+    ended: Arc<AtomicBool>,
+    follower: Option<JoinHandle<()>>,
+}
+
+impl Watched {
+    /// Sets clients to work. `members` tells where the members are now, or nothing while that cannot be known.
+    pub fn start(
+        name: &str,
+        config: Config,
+        target: Target,
+        patience: Duration,
+        members: impl Fn() -> Option<Vec<String>> + Send + 'static,
+    ) -> Self {
+        let mut known = target.members.clone();
+        let workload = Workload::start(config, target, patience);
+        let workload = Arc::new(workload.unwrap_or_else(|error| panic!("{name}: {error}")));
+        let ended = Arc::new(AtomicBool::new(false));
+        let follower = {
+            let (workload, ended) = (Arc::clone(&workload), Arc::clone(&ended));
+            move || {
+                while !ended.load(Ordering::Relaxed) {
+                    // When no member has an address, the ones that were are a better guess than none.
+                    if let Some(now) = members().filter(|now| !now.is_empty() && *now != known) {
+                        workload.set_members(now.clone());
+                        known = now;
+                    }
+                    std::thread::park_timeout(LOOK);
+                }
+            }
+        };
+        let follower = std::thread::Builder::new().name("follower".into()).spawn(follower);
+        Self { name: name.to_owned(), workload, ended, follower: Some(follower.expect("a thread")) }
+    }
+
+    /// The time on the clients' clock, to ask for [figures](Self::stats) of what comes after.
+    pub fn now(&self) -> Time {
+        self.workload.now()
+    }
+
+    /// Figures from a time until now.
+    pub fn stats(&self, since: Time) -> Stats {
+        self.workload.stats(since)
+    }
+
+    /// Stops the clients and fails the story unless their history is linearizable, with nothing lost and nothing
+    /// invented, and the checkers have seen what was forged into it. Prints what the clients achieved.
+    pub fn finish(mut self) -> History {
+        self.leave();
+        let name = std::mem::take(&mut self.name);
+        let workload = Arc::clone(&self.workload);
+        drop(self);
+        let workload = Arc::into_inner(workload).expect("the follower has ended");
+        let history = workload.finish(END).unwrap_or_else(|unfinished| panic!("{name}: {unfinished}"));
+        println!("{}", told(&name, &history.stats(..)));
+        match check_and_prove(&history) {
+            Ok(proof) => println!("{name}: {proof}"),
+            Err(error) => panic!("{name}: {error}"),
+        }
+        history
+    }
+
+    fn leave(&mut self) {
+        self.ended.store(true, Ordering::Relaxed);
+        if let Some(follower) = self.follower.take() {
+            follower.thread().unpark();
+            // It does not panic, and if it did the clients were merely not led on.
+            let _ = follower.join();
+        }
+    }
+}
+
+impl Drop for Watched {
+    fn drop(&mut self) {
+        self.leave();
+    }
+}
+
+/// What clients achieved, in a line.
+pub fn told(name: &str, stats: &Stats) -> String {
+    let gap = |kind| stats.gaps.get(&kind).map_or(0, Duration::as_millis);
+    format!(
+        "{name}: {} operations, {:.0} a second; longest gap between a client's writes: {} ms knowing all members, \
+         {} ms through the Service",
+        stats.ops,
+        stats.rate(),
+        gap(Kind::Everywhere),
+        gap(Kind::Service),
+    )
+}

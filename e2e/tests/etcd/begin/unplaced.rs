@@ -1,0 +1,185 @@
+//! A node that cannot take its member: the others do not wait for it, whichever it is, and it follows by itself.
+//!
+//! Stories run side by side, so nodes are not cordoned: a story's cluster goes to nodes with the story's own label only, or
+//! wants an image of the story's own.
+
+use std::time::Instant;
+
+use evenkeel_e2e::Story;
+use evenkeel_e2e::etcd::Cluster;
+use evenkeel_e2e::operator::Operator;
+use evenkeel_lab::command::Cmd;
+use evenkeel_lab::machine::Machine;
+use evenkeel_lab::node::CONTAINERD_SOCKET;
+use serde_json::Value;
+
+use crate::look::LONG;
+use crate::middle::{Stops, comes_to_rest, creates_pod_of, ends_well, identity, pod_of, spec};
+
+/// A label of a story's own, on nodes. It goes with the story.
+struct Label<'a> {
+    story: &'a Story,
+    key: String,
+}
+
+impl<'a> Label<'a> {
+    fn of(story: &'a Story) -> Self {
+        Self { story, key: format!("story.evenkeel.dev/{}", story.namespace()) }
+    }
+
+    /// As a spec's node selector.
+    fn selector(&self) -> String {
+        format!("nodeSelector: {{{}: here}}", self.key)
+    }
+
+    fn put(&self, node: &str) {
+        self.story.kubectl(&["label", "node", node, &format!("{}=here", self.key)]);
+    }
+
+    fn take(&self, node: &str) {
+        self.story.kubectl(&["label", "node", node, &format!("{}-", self.key)]);
+    }
+}
+
+impl Drop for Label<'_> {
+    fn drop(&mut self) {
+        // Best effort: a label that nobody selects by harms nobody.
+        let _ = self.story.try_kubectl(&["label", "nodes", "--all", &format!("{}-", self.key)]);
+    }
+}
+
+fn nodes(story: &Story) -> Vec<String> {
+    story.lab().nodes().iter().map(|node| node.name.clone()).collect()
+}
+
+/// What the status says of a member.
+fn told_of(cluster: &Cluster<'_>, member: &str) -> Value {
+    let status = cluster.status();
+    let all = status["memberList"].as_array().into_iter().flatten();
+    all.filter(|told| told["name"] == member).cloned().next().unwrap_or_default()
+}
+
+/// The names of the voters, as etcd tells.
+fn voters(cluster: &Cluster<'_>) -> Vec<String> {
+    let voters = cluster.member_list().into_iter().filter(|member| !member.learner);
+    voters.map(|member| member.name).collect()
+}
+
+#[test]
+fn the_third_that_no_node_takes_does_not_hold_the_others_up_and_joins_when_one_does() {
+    let story = Story::begin("unplaced");
+    let operator = Operator::start(&story);
+    let (label, nodes) = (Label::of(&story), nodes(&story));
+    let [first, second, third] = nodes.as_slice() else { panic!("three nodes, and not {nodes:?}") };
+    label.put(first);
+    label.put(second);
+    let scheduling = format!("scheduling: {{{}, spread: {{require: true}}}}", label.selector());
+    let began = Instant::now();
+    let cluster = Cluster::apply(&story, "a", &format!("{}\n{scheduling}", spec(3)));
+    cluster.wait_ready(LONG);
+    println!("{}: Ready after {:.0} s without the third", story.namespace(), began.elapsed().as_secs_f64());
+
+    let unlucky = pod_of(&story, "a", 2);
+    assert!(cluster.pod(&unlucky).node.is_empty(), "with `require` it rather waits than share");
+    let voting = voters(&cluster);
+    assert!(voting.len() == 2 && !voting.contains(&unlucky), "{voting:?}");
+    assert_eq!(identity(&story, "a")["sealed"], true);
+    // It is said who is held up and why, in Kubernetes' own words.
+    story.eventually("its trouble is told", || {
+        let degraded = cluster.condition("Degraded");
+        degraded == ("True".to_owned(), "Unschedulable".to_owned())
+    });
+    let told = told_of(&cluster, &unlucky);
+    assert!(told["message"].as_str().is_some_and(|why| why.contains("nodes are available")), "{told}");
+    let conditions = cluster.status()["conditions"].to_string();
+    assert!(conditions.contains(&format!("no node takes {unlucky}")), "{conditions}");
+    comes_to_rest(&operator);
+
+    let workload = cluster.workload();
+    label.put(third);
+    ends_well(&story, &cluster, 3);
+    workload.finish();
+    assert_eq!(cluster.pod(&unlucky).node, *third);
+    assert_eq!(identity(&story, "a")["epoch"], 1);
+    comes_to_rest(&operator);
+    cluster.holds_the_same_everywhere();
+}
+
+/// The image of etcd under a name of the story's own, on one node.
+fn give_image(story: &Story, node: &str) {
+    let socket = Machine::of(story.lab(), node).and_then(|it| it.path_inside(CONTAINERD_SOCKET)).unwrap();
+    let ctr = Cmd::new(story.lab().programs().join("ctr")).arg("--address").arg(socket);
+    let (from, to) = ("gcr.io/etcd-development/etcd:v3.6.16", format!("{}:v3.6.16", repository(story)));
+    ctr.args(["--namespace", "k8s.io", "images", "tag", from, &to]).run().unwrap();
+}
+
+fn repository(story: &Story) -> String {
+    format!("story.invalid/{}", story.namespace())
+}
+
+#[test]
+fn the_second_whose_node_lacks_the_image_does_not_hold_up_the_third() {
+    let story = Story::begin("imageless");
+    let operator = Operator::start(&story);
+    let (label, nodes) = (Label::of(&story), nodes(&story));
+    let [first, second, third] = nodes.as_slice() else { panic!("three nodes, and not {nodes:?}") };
+    give_image(&story, first);
+    give_image(&story, third);
+    // Each is created when there is one node only that it can go to.
+    let stops = Stops::before(operator.proxy(), |write| {
+        creates_pod_of(write, "a").filter(|serial| *serial > 0).map(|serial| serial.to_string())
+    });
+    let goes_to = |serial: u64, node: &str| {
+        story.eventually(&format!("member {serial} is on {node}"), || {
+            cluster_pod(&story, serial).is_some_and(|it| it == node)
+        });
+    };
+    let spec = format!(
+        "{}\nimage: {{repository: {}}}\nscheduling: {{{}}}",
+        spec(3),
+        repository(&story),
+        label.selector()
+    );
+    label.put(first);
+    let cluster = Cluster::apply(&story, "a", &spec);
+    let mut last = first;
+    for (serial, node) in [(1, second), (2, third)] {
+        let (stopped_at, stopped) = stops.next();
+        assert_eq!(stopped_at, serial.to_string());
+        goes_to(serial - 1, last);
+        label.take(last);
+        label.put(node);
+        stops.let_go(&stopped_at);
+        stopped.go_on();
+        last = node;
+    }
+    goes_to(2, third);
+    cluster.wait_ready(LONG);
+
+    let (unlucky, other) = (pod_of(&story, "a", 1), pod_of(&story, "a", 2));
+    let voting = voters(&cluster);
+    assert!(voting.contains(&other) && !voting.contains(&unlucky), "{voting:?}");
+    story.eventually("its trouble is told", || {
+        told_of(&cluster, &unlucky)["message"].as_str().is_some_and(|why| why.contains("Image"))
+    });
+
+    let workload = cluster.workload();
+    give_image(&story, second);
+    // The kubelet would look again by itself, in a minute or three; as a person would, help it on.
+    label.take(third);
+    label.put(second);
+    story.kubectl(&["delete", "pod", &unlucky, "--wait=false"]);
+    ends_well(&story, &cluster, 3);
+    workload.finish();
+    assert!(voters(&cluster).contains(&unlucky), "the same member, under its own name");
+    comes_to_rest(&operator);
+    cluster.holds_the_same_everywhere();
+}
+
+/// The node of a member's pod, as soon as there is one.
+fn cluster_pod(story: &Story, serial: u64) -> Option<String> {
+    let pods = story.get(&["pods", "--selector", "evenkeel.dev/cluster=a"]);
+    let mut pods = pods["items"].as_array().into_iter().flatten();
+    let has = |pod: &&Value| pod["metadata"]["annotations"]["evenkeel.dev/serial"] == serial.to_string();
+    pods.find(has)?.pointer("/spec/nodeName")?.as_str().map(str::to_owned)
+}

@@ -1,0 +1,140 @@
+//! An operator that dies, or is overtaken, between what it noted and what it was about to do. Its successor finds the
+//! intent, settles it, and all ends as if nothing had happened.
+
+mod frozen;
+mod sweep;
+
+use std::time::Instant;
+
+use evenkeel_e2e::Story;
+use evenkeel_e2e::etcd::{Cluster, Member, members};
+use evenkeel_e2e::operator::Operator;
+use evenkeel_e2e::proxy::Verdict;
+use serde_json::json;
+
+use crate::look::{LONG, what_is_amiss};
+use crate::middle::{Intent, comes_to_rest, ends_well, intent_in, kill_and_restart, spec};
+
+/// The members, by the word of whoever serves. Before the seal nobody can be asked through the Service.
+fn membership(cluster: &Cluster<'_>) -> Option<Vec<Member>> {
+    let ask = |ip: &str| cluster.etcdctl_at(ip, &["member", "list", "--write-out=json"]).ok();
+    let pods = cluster.pods();
+    pods.iter().filter(|pod| pod.ready).find_map(|pod| ask(&pod.ip)).map(|printed| members(&printed))
+}
+
+/// That what was noted has not been done: the intent is there, and etcd has not heard of it.
+fn is_not_done(intent: &Intent, listed: &[Member]) {
+    let voters = listed.iter().filter(|member| !member.learner).count();
+    assert_eq!(voters, intent.voters, "{intent:?} is done already: {listed:?}");
+    if intent.kind == "Add" {
+        // One that was added and has not started has no name; all others have.
+        assert!(
+            listed.iter().all(|member| !member.name.is_empty()),
+            "{intent:?} is done already: {listed:?}"
+        );
+    }
+}
+
+/// Has the operator die after each intent that it notes, before it has heard that it is noted and could do it; until the
+/// cluster is whole again. Says which intents there were.
+fn killed_after_each_intent(
+    story: &Story,
+    operator: &mut Operator,
+    cluster: &Cluster<'_>,
+    members: usize,
+    begin: impl FnOnce(),
+) -> Vec<Intent> {
+    let name = cluster.name().to_owned();
+    operator.proxy().rule(move |write| match intent_in(write, &name) {
+        Some(_) => Verdict::StopAfter,
+        None => Verdict::Pass,
+    });
+    let began = Instant::now();
+    let mut intents = Vec::new();
+    begin();
+    loop {
+        if let Some(stopped) = operator.proxy().try_stopped() {
+            let intent = intent_in(&stopped.write, cluster.name()).unwrap();
+            assert_eq!(stopped.answered, Some(200), "{intent:?} is noted");
+            let change = format!("{}(Serial({}))", intent.kind, intent.serial);
+            assert!(operator.log_has(&format!("change: {change}")), "its log has no word of {change}");
+            let before = membership(cluster).expect("somebody serves");
+            is_not_done(&intent, &before);
+            kill_and_restart(story, operator, stopped);
+            println!("{}: killed after noting {intent:?}", story.namespace());
+            intents.push(intent);
+        } else if what_is_amiss(cluster, members).is_none() {
+            break;
+        }
+        assert!(began.elapsed() < LONG, "it ends never: {intents:?}\n{:#}", cluster.status());
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    operator.proxy().pass();
+    assert!(!operator.log_has("intent noted"), "it never lived to hear that an intent was noted");
+    intents
+}
+
+fn kinds(intents: &[Intent]) -> Vec<&str> {
+    intents.iter().map(|intent| intent.kind.as_str()).collect()
+}
+
+/// Bootstraps three with a death after each intent; then takes one's data away, with a death after each intent.
+fn of_storage(name: &str, storage: &str, take: impl Fn(&Story, &str)) {
+    let story = Story::begin(name);
+    let mut operator = Operator::start(&story);
+    let cluster = Cluster::named(&story, "a");
+    let bootstrap = killed_after_each_intent(&story, &mut operator, &cluster, 3, || {
+        cluster.set(&format!("version: 3.6.16\nmembers: 3\nstorage: {storage}"));
+    });
+    assert_eq!(kinds(&bootstrap), ["Add", "Add", "Promote", "Promote"]);
+    let formed = ends_well(&story, &cluster, 3);
+
+    let workload = cluster.workload();
+    let taken = cluster.pods().remove(1);
+    let replacement = killed_after_each_intent(&story, &mut operator, &cluster, 3, || {
+        take(&story, &taken.name);
+        // Else it would be whole before anybody has noticed.
+        story.eventually("its pod is gone", || cluster.pods().iter().all(|pod| pod.uid != taken.uid));
+    });
+    assert_eq!(kinds(&replacement), ["Remove", "Add", "Promote"]);
+    assert_eq!(ends_well(&story, &cluster, 3), formed);
+    assert!(cluster.pods().iter().all(|pod| pod.name != taken.name), "a name is never used again");
+    workload.finish();
+    comes_to_rest(&operator);
+    cluster.holds_the_same_everywhere();
+}
+
+#[test]
+fn three_on_volumes_are_bootstrapped_and_one_replaced_though_the_operator_dies_after_each_intent() {
+    of_storage("killed-volumes", "{size: 1Gi}", |story, name| {
+        story.kubectl(&["delete", &format!("pod/{name}"), &format!("pvc/{name}"), "--wait=false"]);
+    });
+}
+
+#[test]
+fn three_in_memory_are_bootstrapped_and_one_replaced_though_the_operator_dies_after_each_intent() {
+    of_storage("killed-memory", "{ephemeral: true}", |story, name| {
+        story.kubectl(&["delete", "pod", name, "--wait=false"]);
+    });
+}
+
+#[test]
+fn one_becomes_three_and_one_again_though_the_operator_dies_after_each_intent() {
+    let story = Story::begin("killed-edited");
+    let mut operator = Operator::start(&story);
+    let cluster = Cluster::apply(&story, "a", &spec(1));
+    let formed = ends_well(&story, &cluster, 1);
+    let workload = cluster.workload();
+    let more = killed_after_each_intent(&story, &mut operator, &cluster, 3, || {
+        cluster.patch(&json!({"members": 3}));
+    });
+    assert_eq!(kinds(&more), ["Add", "Promote", "Add", "Promote"]);
+    assert_eq!(ends_well(&story, &cluster, 3), formed);
+    let fewer = killed_after_each_intent(&story, &mut operator, &cluster, 1, || {
+        cluster.patch(&json!({"members": 1}));
+    });
+    assert_eq!(kinds(&fewer), ["Remove", "Remove"]);
+    assert_eq!(ends_well(&story, &cluster, 1), formed);
+    workload.finish();
+    comes_to_rest(&operator);
+}

@@ -1,0 +1,103 @@
+//! How a story looks at a cluster: as etcd tells it, as Kubernetes shows it, and as the operator says it is.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use evenkeel_e2e::Story;
+use evenkeel_e2e::etcd::{Cluster, MemberPod};
+use evenkeel_e2e::watched::Watched;
+use evenkeel_history::Config;
+use serde_json::Value;
+
+/// How long a cluster may take to form or to heal while every other story runs on the same two cores.
+pub(crate) const LONG: Duration = Duration::from_secs(240);
+
+/// Sets clients to work on it, fewer a second than usual: the stories here run side by side, and what they ask is whether
+/// anything is lost, and for how long nothing was written.
+pub(crate) fn clients_of(cluster: &Cluster<'_>) -> Watched {
+    cluster.workload_with(Config { rate: 60.0, ..Config::default() })
+}
+
+/// Waits until a cluster is all that it should be, by everyone's word: see [`what_is_amiss`].
+pub(crate) fn until_whole(story: &Story, cluster: &Cluster<'_>, members: usize) {
+    let mut last = String::new();
+    let began = std::time::Instant::now();
+    while let Some(amiss) = what_is_amiss(cluster, members) {
+        assert!(
+            began.elapsed() < LONG,
+            "{} of {} is not whole: {amiss}\n{:#}",
+            cluster.name(),
+            story.namespace(),
+            cluster.status()
+        );
+        if amiss != last {
+            println!("{}/{}: {amiss}", story.namespace(), cluster.name());
+            last = amiss;
+        }
+        std::thread::sleep(Duration::from_millis(300));
+    }
+}
+
+/// Why a cluster is not whole: etcd lists so many voters and no learner, each has its pod, Ready and routed to, and the
+/// operator says the same and has nothing left to do.
+pub(crate) fn what_is_amiss(cluster: &Cluster<'_>, members: usize) -> Option<String> {
+    let pods = cluster.pods();
+    if pods.len() != members || pods.iter().any(|pod| !pod.ready) {
+        let seen: Vec<_> = pods.iter().map(|pod| (pod.name.as_str(), pod.ready)).collect();
+        return Some(format!("its pods are {seen:?}"));
+    }
+    let (status, told) = (cluster.status(), |kind: &str| cluster.condition(kind));
+    let wanted = [("Ready", "True"), ("Progressing", "False"), ("Degraded", "False")];
+    if let Some((kind, _)) = wanted.into_iter().find(|(kind, holds)| told(kind).0 != *holds) {
+        return Some(format!("{kind} is {:?}, and the phrase {}", told(kind), status["phrase"]));
+    }
+    if status["ready"] != format!("{members}/{members}") || status["phrase"] != "Healthy" {
+        return Some(format!("the status says {} {}", status["ready"], status["phrase"]));
+    }
+    let listed = match cluster.try_etcdctl(&["member", "list", "--write-out=json"]) {
+        Ok(printed) => evenkeel_e2e::etcd::members(&printed),
+        Err(said) => return Some(said),
+    };
+    let names: BTreeSet<_> = listed.iter().map(|member| member.name.clone()).collect();
+    let expected: BTreeSet<_> = pods.into_iter().map(|pod| pod.name).collect();
+    if names != expected || listed.iter().any(|member| member.learner) {
+        return Some(format!("etcd lists {listed:?}"));
+    }
+    None
+}
+
+/// What a member says of itself when it is asked: `endpoint status` of etcdctl.
+pub(crate) fn says(cluster: &Cluster<'_>, pod: &MemberPod) -> Option<Value> {
+    let said = cluster.etcdctl_at(&pod.ip, &["endpoint", "status", "--write-out=json"]).ok()?;
+    let said: Value = serde_json::from_str(&said).ok()?;
+    said.pointer("/0/Status").cloned()
+}
+
+/// The pod of the member that leads, by its own word.
+pub(crate) fn leader(story: &Story, cluster: &Cluster<'_>) -> MemberPod {
+    let mut found = None;
+    story.eventually(&format!("{} has a leader", cluster.name()), || {
+        found = cluster.pods().into_iter().find(|pod| {
+            says(cluster, pod)
+                .is_some_and(|said| said["leader"].is_u64() && said["leader"] == said["header"]["member_id"])
+        });
+        found.is_some()
+    });
+    found.unwrap_or_else(|| panic!("{} has a leader", cluster.name()))
+}
+
+/// The pod of a member that follows.
+pub(crate) fn follower(story: &Story, cluster: &Cluster<'_>) -> MemberPod {
+    let leader = leader(story, cluster);
+    let other = cluster.pods().into_iter().find(|pod| pod.name != leader.name);
+    other.unwrap_or_else(|| panic!("{} has none but its leader", cluster.name()))
+}
+
+/// What was told about a cluster's resource in events: reason and note, as many times as it was told.
+pub(crate) fn events(story: &Story, cluster: &Cluster<'_>) -> Vec<(String, String)> {
+    let about = format!("regarding.kind=EtcdCluster,regarding.name={}", cluster.name());
+    let list = story.get(&["events.events.k8s.io", "--field-selector", &about]);
+    let text = |event: &Value, field: &str| event[field].as_str().unwrap_or_default().to_owned();
+    let all = list["items"].as_array().into_iter().flatten();
+    all.map(|event| (text(event, "reason"), text(event, "note"))).collect()
+}

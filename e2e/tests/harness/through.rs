@@ -1,0 +1,88 @@
+//! `kubectl` as the operator's account, through a proxy.
+
+use std::process::{Child, Stdio};
+
+use evenkeel_e2e::Story;
+use evenkeel_e2e::operator::{grant, kubeconfig_of, token};
+use evenkeel_e2e::proxy::{Proxy, Write};
+use evenkeel_lab::command::Cmd;
+use serde_json::json;
+use tempfile::TempDir;
+
+/// A proxy, and a kubeconfig that leads to it.
+pub(crate) struct Through<'a> {
+    pub(crate) proxy: Proxy,
+    story: &'a Story,
+    dir: TempDir,
+}
+
+impl<'a> Through<'a> {
+    pub(crate) fn new(story: &'a Story) -> Self {
+        grant(story);
+        let token = token(story);
+        let proxy = Proxy::start_as(story.lab(), &token);
+        let dir = tempfile::tempdir().unwrap();
+        let config = kubeconfig_of(&proxy.url(), &token, story.namespace());
+        std::fs::write(dir.path().join("config"), config.to_string()).unwrap();
+        Self { proxy, story, dir }
+    }
+
+    pub(crate) fn command(&self, args: &[&str]) -> Cmd {
+        let command = Cmd::new(self.story.lab().programs().join("kubectl")).args(args);
+        let command = command.env("KUBECONFIG", self.dir.path().join("config"));
+        command.arg("--cache-dir").arg(self.dir.path().join("cache"))
+    }
+
+    /// Runs it to its end.
+    pub(crate) fn kubectl(&self, args: &[&str]) -> Result<String, String> {
+        self.command(args).run().map_err(|error| format!("{error:#}"))
+    }
+
+    /// Creates a ConfigMap. From a file, as what it is: `kubectl create configmap` speaks protobuf.
+    pub(crate) fn create(&self, name: &str) -> Result<String, String> {
+        self.kubectl(&["create", "--validate=false", "--filename", &self.manifest(name)])
+    }
+
+    /// Starts creating a ConfigMap.
+    pub(crate) fn creating(&self, name: &str) -> Running {
+        self.running(&["create", "--validate=false", "--filename", &self.manifest(name)])
+    }
+
+    fn manifest(&self, name: &str) -> String {
+        let path = self.dir.path().join(name);
+        let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}});
+        std::fs::write(&path, object.to_string()).unwrap();
+        path.to_string_lossy().into_owned()
+    }
+
+    pub(crate) fn running(&self, args: &[&str]) -> Running {
+        let quiet = |command: &mut std::process::Command| {
+            _ = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+        };
+        Running(self.command(args).spawn(quiet).unwrap())
+    }
+
+    pub(crate) fn exists(&self, name: &str) -> bool {
+        self.story.try_kubectl(&["get", "configmap", name]).is_ok()
+    }
+}
+
+/// A process that ends with the story.
+pub(crate) struct Running(pub(crate) Child);
+
+impl Running {
+    pub(crate) fn succeeds(mut self) -> bool {
+        self.0.wait().unwrap().success()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+pub(crate) fn creates(name: &'static str) -> impl Fn(&Write) -> bool {
+    move |write| write.verb == "POST" && write.is_to("configmaps") && write.name() == Some(name)
+}
