@@ -47,7 +47,11 @@ test-e2e: ## Run the stories on a real Kubernetes (STORY=word runs those whose n
 	@hack/test e2e
 
 .PHONY: test-all
-test-all: test soak ## Run all tests, and then what is too long for `make test`
+test-all: test sweep soak ## Run all tests, and then what is too long for `make test`
+
+.PHONY: sweep
+sweep: ## Kill the operator before and after every single write of two stories (an hour or so)
+	@EVENKEEL_SWEEP=all STORY=sweep hack/test e2e
 
 .PHONY: soak
 soak: bin/lab ## Ten pods on each of three nodes for ten minutes, no restart (writes bench/results/soak.md)
@@ -64,6 +68,7 @@ check: prepared ## Format, lints, licences, file lengths: run it before each com
 .PHONY: bench
 bench: bin/lab ## Measure, and write the figures to bench/results
 	@hack/bench
+	hack/bench-etcd
 
 .PHONY: generate
 generate: bin/lab ## Write the generated files anew

@@ -202,7 +202,7 @@ fn log_in(dir: &TempDir) -> PathBuf {
 }
 
 /// The operator that was built beside the stories.
-fn built() -> PathBuf {
+pub fn built() -> PathBuf {
     if let Some(named) = std::env::var_os("EVENKEEL_OPERATOR") {
         return named.into();
     }
@@ -246,11 +246,7 @@ pub fn install(story: &Story) {
 /// Gives the operator's account in the story's namespace the rights that its manifests give it.
 pub fn grant(story: &Story) {
     let manifests = checkout().join("deploy/operator/rbac.yaml");
-    if manifests.exists() {
-        return grant_from(story, &manifests);
-    }
-    // TODO(owner): goes as soon as deploy/operator/rbac.yaml is there; until then nothing tests the least rights.
-    grant_everything(story);
+    grant_from(story, &manifests);
 }
 
 /// Gives the operator's account in the story's namespace the rights of these manifests, and no other. What of them is
@@ -304,18 +300,6 @@ fn fitted(mut object: Value, all: &[Value], namespace: &str, uid: &str) -> Value
 
 fn account() -> String {
     json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": ACCOUNT}}).to_string()
-}
-
-fn grant_everything(story: &Story) {
-    story.apply(&account());
-    story.apply(
-        &json!({
-            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding", "metadata": {"name": ACCOUNT},
-            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
-            "subjects": [{"kind": "ServiceAccount", "name": ACCOUNT, "namespace": story.namespace()}],
-        })
-        .to_string(),
-    );
 }
 
 /// Starts the program so that it dies with this process, however that ends.

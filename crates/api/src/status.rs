@@ -44,6 +44,9 @@ pub struct EtcdClusterStatus {
     /// What is being done now, as a sentence.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub doing: String,
+    /// What is done next, once what is waited for has come; as a sentence.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub next: String,
     /// What is waited for before anything further is done, as sentences.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[x_kube(merge_strategy = ListMerge::Atomic)]

@@ -59,6 +59,10 @@ impl Operator {
     /// Notes a write, so that nothing is remembered that is older.
     pub(crate) fn wrote<K: Resource<DynamicType = ()>>(&self, key: &Key, object: &K) {
         let what = Ref { kind: K::kind(&()).into_owned(), name: object.name_any() };
+        if what.kind == "Secret" {
+            // Not watched: there is no store that could lag behind.
+            return;
+        }
         let version = object.resource_version().unwrap_or_default();
         self.written.note(key, what, Change::Stored { version });
     }

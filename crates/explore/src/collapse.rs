@@ -73,9 +73,9 @@ impl Parts {
         let mut world = self.common.clone();
         let [first, second, identity, parts @ ..] = words else { return world };
         let [wanted, resource, next_uid, budget_min] = first.to_le_bytes();
-        world.budget_min = (budget_min != NO_BUDGET).then_some(budget_min);
         let [claims, pods, clusters, pending] = second.to_le_bytes().map(usize::from);
         (world.wanted, world.resource, world.next_uid) = (wanted, resource, next_uid);
+        world.budget_min = (budget_min != NO_BUDGET).then_some(budget_min);
         world.identity = self.identities.thing(*identity);
         let (claims, parts) = parts.split_at(claims);
         let (pods, parts) = parts.split_at(pods);

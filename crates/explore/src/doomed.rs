@@ -74,6 +74,11 @@ fn mark_fate(world: &World, mark: &Mark) -> Fate {
             Some(pod) if pod.routed => Fate::Nothing,
             Some(_) => Fate::Open,
         },
+        Mark::Turn { pod, from: Start::OwnData } => match of(pod) {
+            None => Fate::Refused,
+            Some(pod) if pod.gate && pod.start == Start::OwnData => Fate::Nothing,
+            Some(_) => Fate::Open,
+        },
         Mark::Start { pod, from, .. } | Mark::Turn { pod, from } => {
             refused_if(of(pod).is_none_or(|pod| has_left(from, &pod.start)))
         }
@@ -85,7 +90,8 @@ fn mark_fate(world: &World, mark: &Mark) -> Fate {
             }
         }
         Mark::Own { what: Owned::Pod(pod), .. } => refused_if(of(pod).is_none()),
-        Mark::Own { .. } => Fate::Open,
+        // Only pods change hands in this world.
+        Mark::Own { .. } => Fate::Refused,
     }
 }
 

@@ -79,9 +79,6 @@ pub fn apply(world: &mut World, effect: &Effect, etcd: Etcds) -> Result<Outcome,
             "a pod that was told how to start is told to wait, or to found a cluster".to_owned(),
         )),
         Effect::Mark(mark) => Ok(apply_mark(world, mark)),
-        Effect::Swap { from, to } if !never_back(from, to) => {
-            Err(Violation("the identity goes back to what it was".to_owned()))
-        }
         Effect::Apply(Apply::Budget { from, min }) => {
             if *from != world.budget_min.map(Some).into() {
                 return Ok(Outcome::Refused);
@@ -96,6 +93,9 @@ pub fn apply(world: &mut World, effect: &Effect, etcd: Etcds) -> Result<Outcome,
         }
         // Services and secrets are always as they should be, here.
         Effect::Apply(Apply::Object(_)) => Ok(Outcome::Done),
+        Effect::Swap { from, to } if !never_back(from, to) => {
+            Err(Violation("the identity goes back to what it was".to_owned()))
+        }
         Effect::Swap { from, to } => {
             if world.identity.as_ref() != Some(from) {
                 return Ok(Outcome::Refused);

@@ -275,10 +275,6 @@ fn faults(world: &World, decider: &dyn Decider, events: &mut Vec<Event>) {
     }
     for (serial, pod) in &world.pods {
         events.push(Event::PodDeleted(*serial));
-        // One that waits to be told how to start waits behind a scheduling gate: it has no node.
-        if pod.start == Start::Held {
-            continue;
-        }
         if !pod.down && !pod.finished {
             events.push(Event::NodeDown(*serial));
             events.push(Event::PodEnds(*serial));

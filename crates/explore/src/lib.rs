@@ -9,6 +9,7 @@ pub mod doomed;
 pub mod effect;
 pub mod event;
 pub mod explore;
+mod invariants;
 pub mod kinds;
 pub mod layer;
 pub mod observe;

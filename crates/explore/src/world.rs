@@ -468,34 +468,6 @@ impl World {
     pub fn remove_pod(&mut self, serial: Serial) {
         self.pods.remove(&serial);
     }
-
-    /// What must be so in every state.
-    pub fn check(&self) -> Result<(), Violation> {
-        let serving: BTreeSet<usize> = self
-            .pods
-            .keys()
-            .filter(|serial| self.serves(**serial))
-            .filter_map(|serial| self.running_in(*serial))
-            .collect();
-        if serving.len() > 1 {
-            return Err(Violation("two clusters serve at once".to_owned()));
-        }
-        let sealed = self.identity.as_ref().is_some_and(|identity| identity.sealed);
-        if !sealed && self.pods.values().any(|pod| pod.routed) {
-            return Err(Violation("clients are routed before the seal".to_owned()));
-        }
-        if let Some(cluster) = self.true_cluster().filter(|_| sealed) {
-            let learners = self.clusters[cluster].members.values().filter(|member| member.learner).count();
-            if learners > 1 {
-                return Err(Violation(format!("{learners} learners at once after the seal")));
-            }
-            let voters = self.clusters[cluster].members.len() - learners;
-            if self.budget_min.is_none_or(|min| usize::from(min) < quorum(voters)) {
-                return Err(Violation("evictions may cost the quorum".to_owned()));
-            }
-        }
-        Ok(())
-    }
 }
 
 /// A serial as stories name it: `a` is the first.

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
 use evenkeel::{
-    Candidate, Events, Health, Leadership, LeaseSettings, Metrics, Parts, Requests, Rhythm, Scope, SharedClock,
-    SharedRandom, Stage, Streams, SystemClock, SystemRandom,
+    Candidate, Events, Health, Leadership, LeaseSettings, Metrics, Parts, Requests, Rhythm, Scope,
+    SharedClock, SharedRandom, Stage, Streams, SystemClock, SystemRandom,
 };
 use evenkeel_etcd::Operator;
 use futures::future::join_all;
@@ -41,7 +41,8 @@ struct World {
 /// Runs until it is told to end, or has lost its lease.
 pub(crate) async fn run(flags: Flags) -> Result<()> {
     let shutdown = evenkeel::shutdown().context("cannot listen to signals")?;
-    let config = Config::infer().await.context("there is neither a cluster around this program nor a kubeconfig")?;
+    let config =
+        Config::infer().await.context("there is neither a cluster around this program nor a kubeconfig")?;
     let namespace = flags.lease_namespace.clone().unwrap_or_else(|| config.default_namespace.clone());
     let (clock, metrics) = (SystemClock::shared(), Metrics::new());
     let requests = Requests::new(clock.clone(), metrics.clone());
@@ -75,7 +76,7 @@ async fn lead(
     world.health.reached(Stage::StandingBy);
     let candidate = Candidate::new(world.client.clone(), settings, world.clock.clone());
     let Some(leadership) = shutdown.run_until_cancelled(candidate.acquire()).await else { return Ok(()) };
-    tracing::info!("leading");
+    world.health.reached(Stage::Starting);
     world.metrics.lease(true);
     // Loops end when told to, or when somebody else may act: whatever they wrote later would be refused or withheld.
     let stop = shutdown.child_token();
@@ -91,9 +92,16 @@ async fn lead(
     } else {
         named.into_iter().map(|name| Scope::Namespace(name.to_owned())).collect()
     };
-    let loops: Vec<_> = scopes.into_iter().map(|scope| etcd(world, scope, &leadership, stop.clone())).collect();
-    world.health.reached(Stage::Running);
+    let (loops, ready): (Vec<_>, Vec<_>) =
+        scopes.into_iter().map(|scope| etcd(world, scope, &leadership, stop.clone())).unzip();
+    let health = world.health.clone();
+    let listed = tokio::spawn(async move {
+        join_all(ready).await;
+        health.reached(Stage::Running);
+        tracing::info!("everything has been seen once");
+    });
     join_all(loops).await;
+    listed.abort();
     let told = shutdown.is_cancelled();
     leadership.release().await;
     watcher.abort();
@@ -106,16 +114,17 @@ async fn lead(
     }
 }
 
-/// The loop of etcd in one scope.
+/// The loop of etcd in one scope, and what resolves when it has seen everything once.
 fn etcd(
     world: &World,
     scope: Scope,
     leadership: &Leadership,
     stop: CancellationToken,
-) -> impl Future<Output = ()> + use<> {
+) -> (impl Future<Output = ()> + use<>, impl Future<Output = ()> + Send + use<>) {
     tracing::info!(?scope, "looking after etcd");
     let streams = Streams::new(world.client.clone(), scope, world.metrics.clone());
     let (stores, wakers) = evenkeel_etcd::watch(&streams);
+    let ready = stores.until_ready();
     let operator = Operator::new(world.client.clone(), stores, world.clock.clone(), world.random.clone());
     let parts = Parts {
         operate: Arc::new(operator),
@@ -127,7 +136,7 @@ fn etcd(
         random: world.random.clone(),
         rhythm: Rhythm::default(),
     };
-    evenkeel::run(parts, wakers, stop)
+    (evenkeel::run(parts, wakers, stop), ready)
 }
 
 /// Who this is: a name that no other replica has, nor this one after it was started anew.

@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::backoff::Backoff;
 use crate::clock::{SharedClock, within};
-use crate::events::Events;
+use crate::events::{Events, Notice};
 use crate::lease::Leadership;
 use crate::metrics::Metrics;
 use crate::operate::{Error, Key, Look, Managed, Operate, Outcome, Sight};
@@ -32,6 +32,9 @@ const ROUNDS: usize = 32;
 const LIMIT: Duration = Duration::from_secs(120);
 /// When the application declined something for now.
 const SHORTLY: Duration = Duration::from_millis(500);
+/// While the application is about to change by itself: a look at what is remembered. What is decided may also rest on how
+/// long something has lasted, and nobody else tells that time has passed.
+const MEANWHILE: Duration = Duration::from_secs(5);
 /// When nothing is expected: a look at what is remembered, which asks Kubernetes for next to nothing.
 const NOW_AND_THEN: Duration = Duration::from_secs(600);
 
@@ -173,18 +176,30 @@ impl<O: Operate> Loop<O> {
             };
             let plan = <O::Engine as Engine>::decide(&sight.facts);
             if plan.is_quiet() {
-                self.tell(&sight, &plan).await?;
-                return Ok(self.wake(key, plan.wake));
+                let told = self.tell(&sight, &plan).await?;
+                let next = self.wake(key, plan.wake);
+                return Ok(if told { next } else { Next::requeue(SHORTLY) });
             }
             if !sight.live {
                 live = true;
                 continue;
             }
             live = true;
-            if let Some(declined) = self.act(key, &sight, &plan).await? {
-                tracing::info!(resource = %key, declined, "not yet");
-                self.tell(&sight, &plan).await?;
-                return Ok(Next::requeue(SHORTLY));
+            match self.act(key, &sight, &plan).await {
+                Ok(None) => {}
+                Ok(Some(declined)) => {
+                    tracing::info!(resource = %key, declined, "not yet");
+                    self.tell(&sight, &plan).await?;
+                    return Ok(Next::requeue(SHORTLY));
+                }
+                Err(error) => {
+                    // What could not be done is no reason to leave people with an old status.
+                    let notice = Notice::warning("WriteRefused", "Reconcile", error.to_string());
+                    let resource = self.parts.operate.resource(&sight);
+                    self.parts.events.tell(&resource.object_ref(&()), &notice).await;
+                    self.tell(&sight, &plan).await?;
+                    return Err(error);
+                }
             }
         }
         Ok(Next::requeue(SHORTLY))
@@ -233,16 +248,17 @@ impl<O: Operate> Loop<O> {
         Ok(None)
     }
 
-    /// Writes the status if it says something new, and tells people what they should know.
-    async fn tell(&self, sight: &Sight<O>, plan: &Plan<O::Engine>) -> Result<(), Error> {
+    /// Writes the status if it says something new, and tells people what they should know. Says whether that is
+    /// done: what was refused is tried again.
+    async fn tell(&self, sight: &Sight<O>, plan: &Plan<O::Engine>) -> Result<bool, Error> {
         let resource = self.parts.operate.resource(sight);
         let troubles = self.parts.operate.troubles(sight, plan);
         self.parts.events.tell_all(&resource.object_ref(&()), &troubles).await;
-        let Some(status) = self.parts.operate.status(sight, plan) else { return Ok(()) };
+        let Some(status) = self.parts.operate.status(sight, plan) else { return Ok(true) };
         let mut whole =
             serde_json::to_value(resource).map_err(|error| Error::other("write its status", error))?;
         if whole.get("status") == Some(&status) || !self.parts.leadership.holds() {
-            return Ok(());
+            return Ok(true);
         }
         whole["status"] = status;
         let changed: O::Resource =
@@ -252,10 +268,11 @@ impl<O: Operate> Loop<O> {
         match api.replace_status(&resource.name_any(), &PostParams::default(), &changed).await {
             Ok(written) => {
                 self.parts.operate.told(&written);
-                Ok(())
+                Ok(true)
             }
-            // Somebody has changed it meanwhile: that change wakes us, and then its status is written.
-            Err(kube::Error::Api(refused)) if refused.code == 409 || refused.code == 404 => Ok(()),
+            // Somebody has changed it meanwhile. That change wakes us, if there is one: what answers so need not be right.
+            Err(kube::Error::Api(refused)) if refused.code == 409 => Ok(false),
+            Err(kube::Error::Api(refused)) if refused.code == 404 => Ok(true),
             Err(error) => Err(Error::kubernetes("write its status")(error)),
         }
     }
@@ -272,7 +289,8 @@ impl<O: Operate> Loop<O> {
                 let wait = time.since(self.parts.clock.now()) + Duration::from_millis(100);
                 Next::requeue(wait.min(longest))
             }
-            Wake::OnChange | Wake::Soon => Next::requeue(longest),
+            Wake::Soon => Next::requeue(MEANWHILE),
+            Wake::OnChange => Next::requeue(longest),
         }
     }
 }

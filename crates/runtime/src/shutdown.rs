@@ -21,18 +21,3 @@ pub fn shutdown() -> io::Result<CancellationToken> {
     });
     Ok(token)
 }
-
-#[cfg(test)]
-mod tests {
-    use nix::sys::signal::{Signal, raise};
-
-    use super::*;
-
-    #[tokio::test]
-    async fn a_signal_cancels_the_token() {
-        let token = shutdown().unwrap();
-        assert!(!token.is_cancelled());
-        raise(Signal::SIGTERM).unwrap();
-        token.cancelled().await;
-    }
-}

@@ -10,6 +10,7 @@ use std::time::Duration;
 use evenkeel_e2e::Story;
 use evenkeel_e2e::etcd::Cluster;
 use evenkeel_e2e::operator::Operator;
+use evenkeel_e2e::proxy::{Verdict, lives};
 use evenkeel_lab::up::{add_node, delete_node};
 use serde_json::json;
 
@@ -134,4 +135,18 @@ fn members_edited_in_the_middle_end_as_exactly_so_many_with_nothing_left_over() 
     }
     comes_to_rest(&operator);
     serve_clients(&clusters);
+}
+
+#[test]
+fn an_intent_that_is_noted_and_not_yet_done_has_nobody_prepared_beyond_those_who_are_wanted() {
+    let story = Story::begin("noted");
+    let operator = Operator::start(&story);
+    // Noted, and the operator does not know: it looks again, and finds the intent open.
+    operator.proxy().once(Verdict::FailAfter(500), |write| notes(write, "a", "Add", 1));
+    let cluster = Cluster::apply(&story, "a", &spec(3));
+    ends_well(&story, &cluster, 3);
+    let lives = lives(&operator.proxy().writes());
+    let claims: Vec<_> =
+        lives.iter().filter(|(object, _)| object.starts_with("persistentvolumeclaims/")).collect();
+    assert_eq!(claims.len(), 3, "more were prepared than are wanted: {claims:?}");
 }

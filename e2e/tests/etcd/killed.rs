@@ -4,16 +4,15 @@
 mod frozen;
 mod sweep;
 
-use std::time::Instant;
-
 use evenkeel_e2e::Story;
 use evenkeel_e2e::etcd::{Cluster, Member, members};
 use evenkeel_e2e::operator::Operator;
 use evenkeel_e2e::proxy::Verdict;
 use serde_json::json;
 
-use crate::look::{LONG, what_is_amiss};
-use crate::middle::{Intent, comes_to_rest, ends_well, intent_in, kill_and_restart, spec};
+use crate::middle::{
+    Intent, comes_to_rest, ends_well, intent_in, kill_and_restart, spec, until_whole_through,
+};
 
 /// The members, by the word of whoever serves. Before the seal nobody can be asked through the Service.
 fn membership(cluster: &Cluster<'_>) -> Option<Vec<Member>> {
@@ -49,26 +48,19 @@ fn killed_after_each_intent(
         Some(_) => Verdict::StopAfter,
         None => Verdict::Pass,
     });
-    let began = Instant::now();
     let mut intents = Vec::new();
     begin();
-    loop {
-        if let Some(stopped) = operator.proxy().try_stopped() {
-            let intent = intent_in(&stopped.write, cluster.name()).unwrap();
-            assert_eq!(stopped.answered, Some(200), "{intent:?} is noted");
-            let change = format!("{}(Serial({}))", intent.kind, intent.serial);
-            assert!(operator.log_has(&format!("change: {change}")), "its log has no word of {change}");
-            let before = membership(cluster).expect("somebody serves");
-            is_not_done(&intent, &before);
-            kill_and_restart(story, operator, stopped);
-            println!("{}: killed after noting {intent:?}", story.namespace());
-            intents.push(intent);
-        } else if what_is_amiss(cluster, members).is_none() {
-            break;
-        }
-        assert!(began.elapsed() < LONG, "it ends never: {intents:?}\n{:#}", cluster.status());
-        std::thread::sleep(std::time::Duration::from_millis(50));
-    }
+    until_whole_through(operator, cluster, members, |operator, stopped| {
+        let intent = intent_in(&stopped.write, cluster.name()).unwrap();
+        assert_eq!(stopped.answered, Some(200), "{intent:?} is noted");
+        let change = format!("{}(Serial({}))", intent.kind, intent.serial);
+        assert!(operator.log_has(&format!("change: {change}")), "its log has no word of {change}");
+        let before = membership(cluster).expect("somebody serves");
+        is_not_done(&intent, &before);
+        kill_and_restart(story, operator, stopped);
+        println!("{}: killed after noting {intent:?}", story.namespace());
+        intents.push(intent);
+    });
     operator.proxy().pass();
     assert!(!operator.log_has("intent noted"), "it never lived to hear that an intent was noted");
     intents

@@ -3,6 +3,7 @@
 
 mod begin;
 mod bootstrap;
+mod deployed;
 mod killed;
 mod look;
 mod middle;

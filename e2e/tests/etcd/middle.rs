@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use evenkeel_e2e::Story;
 use evenkeel_e2e::etcd::Cluster;
@@ -11,10 +11,13 @@ use evenkeel_e2e::operator::Operator;
 use evenkeel_e2e::proxy::{Proxy, Stopped, Verdict, Write};
 use serde_json::Value;
 
-use crate::look::{LONG, says, until_whole};
+use crate::look::{LONG, says, until_whole, what_is_amiss};
 
 /// For how long nothing must be written for a cluster to count as at rest.
 const QUIET: Duration = Duration::from_secs(4);
+
+/// How often to look whether a cluster is whole: a look is half a dozen processes, on two cores.
+const LOOK: Duration = Duration::from_millis(800);
 
 /// A change of the membership, as it was written down before etcd is asked for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,12 +66,18 @@ pub(crate) fn identity(story: &Story, cluster: &str) -> Value {
     serde_json::from_str(&text).expect("an identity is JSON")
 }
 
+/// The pod of a cluster's member, if there is one.
+pub(crate) fn member_pod(story: &Story, cluster: &str, serial: u64) -> Option<Value> {
+    let pods = story.get(&["pods", "--selector", &format!("evenkeel.dev/cluster={cluster}")]);
+    let serial = serial.to_string();
+    let has = |pod: &&Value| pod["metadata"]["annotations"]["evenkeel.dev/serial"] == serial.as_str();
+    pods["items"].as_array().into_iter().flatten().find(has).cloned()
+}
+
 /// The name of the pod of a cluster's member.
 pub(crate) fn pod_of(story: &Story, cluster: &str, serial: u64) -> String {
-    let pods = story.get(&["pods", "--selector", &format!("evenkeel.dev/cluster={cluster}")]);
-    let has = |pod: &&Value| pod["metadata"]["annotations"]["evenkeel.dev/serial"] == serial.to_string();
-    let pod = pods["items"].as_array().into_iter().flatten().find(has);
-    let name = pod.and_then(|pod| pod["metadata"]["name"].as_str());
+    let pod = member_pod(story, cluster, serial);
+    let name = pod.as_ref().and_then(|pod| pod["metadata"]["name"].as_str());
     name.unwrap_or_else(|| panic!("{cluster} has no pod of member {serial}")).to_owned()
 }
 
@@ -132,6 +141,26 @@ pub(crate) fn kill_and_restart(story: &Story, operator: &mut Operator, stopped: 
     drop(stopped);
     story.kubectl(&["delete", "lease", "evenkeel-operator", "--ignore-not-found"]);
     operator.restart();
+}
+
+/// Waits until a cluster is whole, with something done `at` each write that is stopped meanwhile.
+pub(crate) fn until_whole_through(
+    operator: &mut Operator,
+    cluster: &Cluster<'_>,
+    members: usize,
+    mut at: impl FnMut(&mut Operator, Stopped),
+) {
+    let (began, mut looked) = (Instant::now(), Instant::now());
+    loop {
+        if let Some(stopped) = operator.proxy().try_stopped() {
+            at(operator, stopped);
+        } else if looked.elapsed() > LOOK {
+            let Some(amiss) = what_is_amiss(cluster, members) else { return };
+            assert!(began.elapsed() < LONG, "{} ends never: {amiss}\n{:#}", cluster.name(), cluster.status());
+            looked = Instant::now();
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
 }
 
 /// Waits until a cluster is whole, and checks what must be so at every end: all members take themselves to be in one and the

@@ -107,6 +107,11 @@ fn told_while_it_happened(statuses: &[Value], replaced: &str) {
     };
     let phrases: Vec<_> = statuses.iter().map(|it| it["phrase"].as_str().unwrap_or_default()).collect();
     for status in statuses {
+        let busy = [&status["doing"], &status["waitingFor"][0]].map(|it| it.as_str().unwrap_or("-"));
+        println!(
+            "told: {} | {} | doing: {} | waiting: {}",
+            status["ready"], status["phrase"], busy[0], busy[1]
+        );
         let (ready, progressing) = (condition(status, "Ready"), condition(status, "Progressing"));
         if status["phrase"].as_str().unwrap().starts_with("Bootstrapping") {
             assert_eq!(
@@ -120,6 +125,8 @@ fn told_while_it_happened(statuses: &[Value], replaced: &str) {
             progressing["status"] == "False" || says_what,
             "it is busy and does not say with what: {status:#}"
         );
+        let all_are_well = status["ready"] == "3/3";
+        assert!(progressing["reason"] != "Converged" || all_are_well, "it is not over yet: {status:#}");
         // Kubernetes' complaint about a pod that waits, as it should, is nobody's business.
         assert!(!status.to_string().contains("absolute path"), "{status:#}");
     }

@@ -3,7 +3,7 @@
 
 use super::{Verdict, Want, epoch, seal};
 use crate::facts::{Claim, Pod, Start, Storage};
-use crate::identity::SeedOn;
+use crate::identity::{Change, SeedOn};
 use crate::names::Serial;
 use crate::plan::{Create, Mark, Turn, Wait};
 use crate::view::{Data, View};
@@ -63,7 +63,11 @@ pub(super) fn prepare(view: &View<'_>, want: &mut Want) {
 
 /// The serials of those who are to follow the seed and are no members yet; none once the epoch is sealed.
 pub(super) fn prepared(view: &View<'_>) -> impl Iterator<Item = Serial> + use<> {
-    let (next, there) = (view.identity.next.0, view.registered().count().max(1));
+    // One whose adding was begun has used up its serial, and is as good as there.
+    let begun = view.identity.intent.as_ref().is_some_and(|intent| {
+        matches!(intent.change, Change::Add(serial) if view.registered().all(|member| member.serial != serial))
+    });
+    let (next, there) = (view.identity.next.0, view.registered().count().max(1) + usize::from(begun));
     let room = usize::from(view.facts.cluster.members).saturating_sub(there);
     let room = if view.identity.sealed { 0 } else { u16::try_from(room).unwrap_or_default() };
     (next..next.saturating_add(room)).map(Serial)

@@ -30,7 +30,7 @@ pub(super) fn settle(view: &View<'_>) -> Verdict {
 fn close(view: &View<'_>) -> Verdict {
     let mut to = view.identity.clone();
     to.intent = None;
-    Verdict::Beside(Step::Identity { from: view.identity.clone(), to, why: Turn::Settle })
+    Verdict::Beside(Box::new(Step::Identity { from: view.identity.clone(), to, why: Turn::Settle }))
 }
 
 fn is_done(view: &View<'_>, change: Change) -> bool {

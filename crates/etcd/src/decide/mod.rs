@@ -45,7 +45,7 @@ pub(crate) enum Verdict {
     /// Nothing is safe to be done until this ends.
     Halt(Wait),
     /// This is to be done now; later rules may create and mark beside it, and take no step.
-    Beside(Step),
+    Beside(Box<Step>),
     /// It is content.
     Pass,
 }
@@ -175,7 +175,7 @@ impl Draft {
                 false
             }
             Verdict::Beside(step) => {
-                self.beside = Some(step);
+                self.beside = Some(*step);
                 false
             }
             Verdict::Pass => false,
@@ -198,7 +198,10 @@ impl Wait {
         match self {
             Self::Patience(until) => Wake::At(*until),
             Self::Settling(intent) => Wake::At(intent.since.after(intent::VOID_AFTER)),
-            Self::Reading(_) => Wake::At(facts.now.after(std::time::Duration::from_secs(10))),
+            // Secrets are not watched: whether one that is in the way has gone is seen by looking.
+            Self::Reading(_) | Self::NameTaken(_) => {
+                Wake::At(facts.now.after(std::time::Duration::from_secs(10)))
+            }
             // etcd's own state changes without an event in Kubernetes.
             Self::SeedStarts(_) | Self::Joining(_) | Self::CatchingUp(_) | Self::AddUnsafe => Wake::Soon,
             // The prober asks from time to time, and tells when an answer changes.
@@ -207,7 +210,6 @@ impl Wait {
             | Self::NothingLeft(_)
             | Self::OldEpochGoes
             | Self::NoQuorum
-            | Self::NameTaken(_)
             | Self::Strangers(_) => Wake::OnChange,
         }
     }

@@ -72,6 +72,24 @@ impl Stores {
         })
     }
 
+    /// Resolves when everything has been listed once; nodes apart, which the operator may not be allowed to see.
+    pub fn until_ready(&self) -> impl Future<Output = ()> + Send + use<> {
+        let (clusters, pods, claims) = (self.clusters.clone(), self.pods.clone(), self.claims.clone());
+        let (identities, services, budgets) =
+            (self.identities.clone(), self.services.clone(), self.budgets.clone());
+        async move {
+            // An error says that the watch has ended, and with it everything else.
+            let _ = tokio::join!(
+                clusters.wait_until_ready(),
+                pods.wait_until_ready(),
+                claims.wait_until_ready(),
+                identities.wait_until_ready(),
+                services.wait_until_ready(),
+                budgets.wait_until_ready(),
+            );
+        }
+    }
+
     /// What the stores have of something that was written.
     pub fn version(&self, key: &Key, what: &Ref) -> Option<InStore> {
         let name = &what.name;
@@ -238,7 +256,7 @@ fn hostname(volume: &PersistentVolume) -> Option<String> {
 
 async fn is_gone(client: &Client, hostname: &str) -> Result<bool, Error> {
     let api: Api<Node> = Api::all(client.clone());
-    let named = ListParams::default().labels(&format!("{HOSTNAME}={hostname}")).limit(1);
+    let named = ListParams::default().labels(&format!("{HOSTNAME}={hostname}"));
     match api.list_metadata(&named).await {
         Ok(list) => Ok(list.items.is_empty()),
         Err(kube::Error::Api(refused)) if refused.code == 403 => Ok(false),

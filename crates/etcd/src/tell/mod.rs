@@ -10,7 +10,7 @@ use evenkeel::{Plan, Seen};
 use evenkeel_api::conditions::{ConditionType, Holds, Reason, Said, merge};
 use evenkeel_api::{EtcdClusterStatus, MemberRole, MemberStatus, labels};
 use jiff::Timestamp;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
 use crate::decide::Etcd;
 use crate::facts::Facts;
@@ -24,6 +24,9 @@ use words::Words;
 pub fn status(found: &Found, facts: &Facts, plan: &Plan<Etcd>) -> EtcdClusterStatus {
     let old = found.resource.status.clone().unwrap_or_default();
     let view = view(facts);
+    if still_stands(&old, facts, view.as_ref()) {
+        return old;
+    }
     let words = Words::of(found);
     let story = Story::of(&words, facts, view.as_ref(), plan);
     let now = Time(Timestamp::from_second(facts.now.0).unwrap_or_default());
@@ -44,9 +47,21 @@ pub fn status(found: &Found, facts: &Facts, plan: &Plan<Etcd>) -> EtcdClusterSta
         cluster_id: cluster.map_or(old.cluster_id, |id| format!("{:x}", id.0)),
         leader: leader.unwrap_or_default(),
         doing: story.doing,
+        next: story.next,
         waiting_for: story.waiting_for,
         member_list: members,
     }
+}
+
+/// Whether what was said last is not to be changed yet. An operator that was started anew has not asked as clients do, and its
+/// first question is under way: Ready is not to flicker, nor a converged cluster to be written to, because of that.
+fn still_stands(old: &EtcdClusterStatus, facts: &Facts, view: Option<&View<'_>>) -> bool {
+    let is_ready = |condition: &Condition| {
+        condition.type_ == ConditionType::Ready.to_string() && condition.status == Holds::True.to_string()
+    };
+    // Without a quorum that answers there is something to be said at once.
+    let answers = view.is_some_and(|view| view.registry && view.identity.sealed);
+    facts.served.is_unknown() && answers && old.conditions.iter().any(is_ready)
 }
 
 /// The facts by member, as far as there is an identity.
@@ -99,6 +114,8 @@ struct Story {
     phrase: String,
     /// What is being done, as a sentence.
     doing: String,
+    /// What is done next, as a sentence.
+    next: String,
     /// What is waited for, as sentences.
     waiting_for: Vec<String>,
     progressing: (Holds, Reason),
@@ -108,8 +125,12 @@ struct Story {
 impl Story {
     fn of(words: &Words<'_>, facts: &Facts, view: Option<&View<'_>>, plan: &Plan<Etcd>) -> Self {
         let waits = &plan.status.waits;
-        let waiting_for: Vec<String> = waits.iter().map(|wait| words.wait(facts, view, wait)).collect();
+        let mut waiting_for: Vec<String> = waits.iter().map(|wait| words.wait(facts, view, wait)).collect();
+        let going = view.into_iter().flat_map(View::voters).filter(|member| is_going(member));
+        waiting_for
+            .extend(going.map(|member| format!("the pod of {} must be gone", words.member(member.serial))));
         let doing = words.doing(plan);
+        let next = waits.iter().find_map(|wait| words.next(facts, wait)).unwrap_or_default();
         let sealed = facts.identity.present().is_some_and(|identity| identity.sealed);
         let degraded = waits
             .iter()
@@ -118,15 +139,16 @@ impl Story {
         let degraded = degraded.or_else(|| down(words, view));
         let progressing = progressing(facts, view, plan);
         let phrase = words.phrase(facts, view, plan);
-        Self { phrase, doing, waiting_for, progressing, degraded }
+        Self { phrase, doing, next, waiting_for, progressing, degraded }
     }
 
     fn conditions(&self, facts: &Facts, view: Option<&View<'_>>) -> Vec<Said> {
         let (holds, reason, message) = ready(facts, view);
         let ready = Said { about: ConditionType::Ready, holds, reason, message };
-        let message = match (&self.doing, self.waiting_for.first()) {
-            (doing, _) if !doing.is_empty() => doing.clone(),
-            (_, Some(wait)) => wait.clone(),
+        let message = match (&self.doing, self.waiting_for.first(), &self.degraded) {
+            (doing, ..) if !doing.is_empty() => doing.clone(),
+            (_, Some(wait), _) => wait.clone(),
+            (_, None, Some((_, trouble))) => trouble.clone(),
             _ => "everything is as the spec says".to_owned(),
         };
         let (holds, reason) = self.progressing;
@@ -175,7 +197,12 @@ fn progressing(facts: &Facts, view: Option<&View<'_>>, plan: &Plan<Etcd>) -> (Ho
         return (Holds::True, Reason::Bootstrapping);
     }
     match view {
-        _ if plan.is_quiet() && plan.status.waits.is_empty() => (Holds::False, Reason::Converged),
+        Some(view) if view.voters().any(is_going) => (Holds::True, Reason::Healing),
+        _ if plan.is_quiet() && plan.status.waits.is_empty() => match view {
+            // Nothing is done about a member that is silent for a while; and yet not all is as it should be.
+            Some(view) if !view.registered().all(Member::serves) => (Holds::False, Reason::Waiting),
+            _ => (Holds::False, Reason::Converged),
+        },
         Some(view) if view.registry && !view.members.values().all(|member| member.data == Data::Own) => {
             (Holds::True, Reason::Healing)
         }
@@ -188,6 +215,11 @@ fn progressing(facts: &Facts, view: Option<&View<'_>>, plan: &Plan<Etcd>) -> (Ho
         _ if plan.is_quiet() => (Holds::False, Reason::Waiting),
         _ => (Holds::True, Reason::Updating),
     }
+}
+
+/// Whether its pod is on its way out: what comes in its place waits until it is gone.
+fn is_going(member: &Member<'_>) -> bool {
+    member.pod.is_some_and(|pod| pod.deleting)
 }
 
 /// Which waits are a person's business.

@@ -206,6 +206,26 @@ impl<'f> Words<'f> {
         }
     }
 
+    /// What is done next, once a wait has ended.
+    pub(super) fn next(&self, facts: &Facts, wait: &Wait) -> Option<String> {
+        let next = match wait {
+            Wait::Paused | Wait::IdentityMissing | Wait::NothingLeft(_) | Wait::Strangers(_) => return None,
+            Wait::OldEpochGoes => "the bootstrap begins again, under new names",
+            Wait::SeedStarts(_) if facts.cluster.members > 1 => "the other members join it",
+            Wait::SeedStarts(_) | Wait::Patience(_) => "clients are let in",
+            Wait::NoQuorum | Wait::Reading(_) => "members that are missing are brought back or replaced",
+            Wait::Settling(_) => "the next change of the membership, if one is needed",
+            Wait::Joining(serials) => {
+                let plural = if serials.len() > 1 { "they get their votes" } else { "it gets its vote" };
+                return Some(plural.to_owned());
+            }
+            Wait::CatchingUp(serial) => return Some(format!("{} gets its vote", self.member(*serial))),
+            Wait::AddUnsafe => "another member is added",
+            Wait::NameTaken(_) => "what is missing is created",
+        };
+        Some(next.to_owned())
+    }
+
     fn held(&self, view: Option<&View<'_>>, serial: Serial) -> String {
         let trouble = view.and_then(|view| view.facts.about.get(&serial)?.trouble.clone());
         trouble.map(|trouble| format!(": {trouble}")).unwrap_or_default()

@@ -14,7 +14,7 @@ use evenkeel_lab::node::CONTAINERD_SOCKET;
 use serde_json::Value;
 
 use crate::look::LONG;
-use crate::middle::{Stops, comes_to_rest, creates_pod_of, ends_well, identity, pod_of, spec};
+use crate::middle::{Stops, comes_to_rest, creates_pod_of, ends_well, identity, member_pod, pod_of, spec};
 
 /// A label of a story's own, on nodes. It goes with the story.
 struct Label<'a> {
@@ -55,8 +55,8 @@ fn nodes(story: &Story) -> Vec<String> {
 /// What the status says of a member.
 fn told_of(cluster: &Cluster<'_>, member: &str) -> Value {
     let status = cluster.status();
-    let all = status["memberList"].as_array().into_iter().flatten();
-    all.filter(|told| told["name"] == member).cloned().next().unwrap_or_default()
+    let mut all = status["memberList"].as_array().into_iter().flatten();
+    all.find(|told| told["name"] == member).cloned().unwrap_or_default()
 }
 
 /// The names of the voters, as etcd tells.
@@ -131,7 +131,7 @@ fn the_second_whose_node_lacks_the_image_does_not_hold_up_the_third() {
     });
     let goes_to = |serial: u64, node: &str| {
         story.eventually(&format!("member {serial} is on {node}"), || {
-            cluster_pod(&story, serial).is_some_and(|it| it == node)
+            member_pod(&story, "a", serial).is_some_and(|pod| pod["spec"]["nodeName"] == node)
         });
     };
     let spec = format!(
@@ -164,22 +164,15 @@ fn the_second_whose_node_lacks_the_image_does_not_hold_up_the_third() {
     });
 
     let workload = cluster.workload();
-    give_image(&story, second);
-    // The kubelet would look again by itself, in a minute or three; as a person would, help it on.
+    // The kubelet looks again by itself, after longer and longer; as a person would, help it on. First the pod, then the image:
+    // a member that has started, and of which nobody has noted yet on what, would be replaced when its pod goes.
     label.take(third);
     label.put(second);
-    story.kubectl(&["delete", "pod", &unlucky, "--wait=false"]);
+    story.kubectl(&["delete", "pod", &unlucky]);
+    give_image(&story, second);
     ends_well(&story, &cluster, 3);
     workload.finish();
     assert!(voters(&cluster).contains(&unlucky), "the same member, under its own name");
     comes_to_rest(&operator);
     cluster.holds_the_same_everywhere();
-}
-
-/// The node of a member's pod, as soon as there is one.
-fn cluster_pod(story: &Story, serial: u64) -> Option<String> {
-    let pods = story.get(&["pods", "--selector", "evenkeel.dev/cluster=a"]);
-    let mut pods = pods["items"].as_array().into_iter().flatten();
-    let has = |pod: &&Value| pod["metadata"]["annotations"]["evenkeel.dev/serial"] == serial.to_string();
-    pods.find(has)?.pointer("/spec/nodeName")?.as_str().map(str::to_owned)
 }

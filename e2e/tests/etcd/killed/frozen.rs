@@ -6,13 +6,19 @@ use std::time::{Duration, Instant};
 use evenkeel_e2e::Story;
 use evenkeel_e2e::etcd::Cluster;
 use evenkeel_e2e::operator::{Operator, Options};
-use evenkeel_e2e::proxy::Verdict;
+use evenkeel_e2e::proxy::{Verdict, Written};
 
 use crate::look::LONG;
 use crate::middle::{comes_to_rest, ends_well, intent_in, spec};
 
 /// How long a sleeper that wakes may take to see that it leads no more.
 const AWAKE: Duration = Duration::from_secs(30);
+
+/// What became of a write that was held.
+fn held(operator: &Operator, number: u64) -> Written {
+    let mut writes = operator.proxy().writes().into_iter();
+    writes.find(|written| written.write.number == number).expect("it was seen to be held")
+}
 
 /// A member of three loses its data; the leading operator freezes as it notes that the member is to be removed, `before`
 /// or after the note has landed.
@@ -51,12 +57,11 @@ fn leader_freezes(name: &str, verdict: Verdict) {
     let ended = sleeper.ends_within(AWAKE).expect("it ends when it sees that it leads no more");
     assert!(!ended.success(), "whoever runs it is to start it anew: {ended}");
     assert!(sleeper.log_has("the lease is lost"), "it says why it ended");
-    let writes = sleeper.proxy().writes();
-    let held = writes.iter().find(|written| written.write.number == number).unwrap();
+    story.eventually("what was held has been answered", || held(&sleeper, number).answered.is_some());
     match verdict {
         // It was on its way all the time, and comes too late.
-        Verdict::StopBefore => assert_eq!(held.answered, Some(409), "{held}"),
-        _ => assert_eq!(held.answered, Some(200), "{held}"),
+        Verdict::StopBefore => assert_eq!(held(&sleeper, number).answered, Some(409)),
+        _ => assert_eq!(held(&sleeper, number).answered, Some(200)),
     }
     let late: Vec<_> = sleeper.proxy().writes_since(woken).into_iter().filter(|it| it.is_applied()).collect();
     assert!(late.is_empty(), "it wrote though it led no more: {late:?}");

@@ -13,12 +13,12 @@ use evenkeel_e2e::Story;
 use evenkeel_e2e::etcd::{Cluster, MemberPod};
 use evenkeel_e2e::operator::Operator;
 use evenkeel_e2e::proxy::{Verdict, Write, Written, lives};
+use serde_json::Value;
 
-use crate::look::{LONG, what_is_amiss};
-use crate::middle::{comes_to_rest, ends_well, kill_and_restart, spec};
+use crate::middle::{comes_to_rest, ends_well, kill_and_restart, spec, until_whole_through};
 
 /// How long a sweep goes on that is not to be complete.
-const BUDGET: Duration = Duration::from_secs(70);
+const BUDGET: Duration = Duration::from_secs(20);
 
 /// At how many of its writes of the status the operator dies in a chain: after each death it may have something new to
 /// say, without end.
@@ -61,18 +61,11 @@ fn dies_at_each_write(
         }
         if turn.load(Ordering::SeqCst).is_multiple_of(2) { Verdict::StopBefore } else { Verdict::StopAfter }
     });
-    let began = Instant::now();
     begin();
-    loop {
-        if let Some(stopped) = operator.proxy().try_stopped() {
-            deaths.fetch_add(1, Ordering::SeqCst);
-            kill_and_restart(story, operator, stopped);
-        } else if what_is_amiss(cluster, members).is_none() {
-            break;
-        }
-        assert!(began.elapsed() < LONG, "it ends never\n{:#}", cluster.status());
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    until_whole_through(operator, cluster, members, |operator, stopped| {
+        deaths.fetch_add(1, Ordering::SeqCst);
+        kill_and_restart(story, operator, stopped);
+    });
     operator.proxy().pass();
     deaths.load(Ordering::SeqCst)
 }
@@ -117,7 +110,7 @@ fn a_member_whose_claim_was_deleted_is_replaced_though_the_operator_dies_at_ever
     let deaths =
         dies_at_each_write(&story, &mut operator, &cluster, 3, || take_away(&story, &cluster, &taken));
     println!("chain: {deaths} deaths in the replacement of a member");
-    assert!(deaths >= 20, "{deaths} deaths are too few to have been at every write");
+    assert!(deaths >= 14, "{deaths} deaths are too few to have been at every write");
     assert_eq!(ends_well(&story, &cluster, 3), formed);
     assert!(cluster.pods().iter().all(|pod| pod.name != taken.name), "a name is never used again");
     nothing_was_made_twice(&operator.proxy().writes_since(since));
@@ -175,18 +168,12 @@ fn dies_once(
         let it = is_for(write, &name) && count.fetch_add(1, Ordering::SeqCst) + 1 == nth;
         if it { verdict } else { Verdict::Pass }
     });
-    let (began, mut died) = (Instant::now(), false);
+    let mut died = false;
     begin();
-    loop {
-        if let Some(stopped) = operator.proxy().try_stopped() {
-            kill_and_restart(story, operator, stopped);
-            died = true;
-        } else if what_is_amiss(cluster, members).is_none() {
-            break;
-        }
-        assert!(began.elapsed() < LONG, "{verdict:?} {nth}: it ends never\n{:#}", cluster.status());
-        std::thread::sleep(Duration::from_millis(50));
-    }
+    until_whole_through(operator, cluster, members, |operator, stopped| {
+        kill_and_restart(story, operator, stopped);
+        died = true;
+    });
     operator.proxy().pass();
     died
 }
@@ -273,11 +260,32 @@ fn errors_in_place_of_answers_delay_and_change_nothing() {
     take_away(&story, &cluster, &cluster.pods().remove(1));
     assert_eq!(ends_well(&story, &cluster, 3), formed);
     println!("errors: {} writes were answered with one", count.load(Ordering::SeqCst));
-    nothing_was_made_twice(&operator.proxy().writes());
+    // One more may be prepared than is needed, and is then taken away: see the story of an intent that is noted and not done.
+    for (object, lives) in lives(&operator.proxy().writes()) {
+        let by_the_clock = object.starts_with("leases/") || object.starts_with("events/");
+        assert!(by_the_clock || lives.created <= 1 + lives.deleted, "{object}: {lives:?}");
+    }
     workload.finish();
     operator.proxy().pass();
     comes_to_rest(&operator);
     cluster.holds_the_same_everywhere();
+}
+
+#[test]
+fn a_status_that_was_refused_is_written_again_though_nobody_has_changed_anything() {
+    let story = Story::begin("refused");
+    let operator = Operator::start(&story);
+    // The last that there is to write: nothing happens after it that would bring the operator back to it.
+    operator.proxy().once(Verdict::Fail(409), |write| {
+        let told = write.body.pointer("/status/conditions").and_then(Value::as_array);
+        let ready = |it: &Value| it["type"] == "Ready" && it["status"] == "True";
+        is_status(write) && told.is_some_and(|all| all.iter().any(ready))
+    });
+    let cluster = Cluster::apply(&story, "a", &spec(1));
+    ends_well(&story, &cluster, 1);
+    let refused =
+        operator.proxy().writes().into_iter().filter(|it| it.told == Some(409) && it.answered.is_none());
+    assert_eq!(refused.count(), 1, "else nothing was refused without reason");
 }
 
 #[test]
@@ -288,11 +296,19 @@ fn an_operator_that_is_started_again_writes_nothing_to_a_cluster_at_rest() {
     ends_well(&story, &cluster, 1);
     comes_to_rest(&operator);
     operator.stop();
-    let since = Instant::now();
+    let (looked, since) = (looks(&operator), Instant::now());
     operator.restart();
-    story.eventually("it leads again", || operator.log().matches("looking after etcd").count() == 2);
+    story.eventually("it has looked at the cluster", || looks(&operator) > looked);
     // Longer than it takes to ask etcd once more.
-    std::thread::sleep(Duration::from_secs(14));
+    std::thread::sleep(Duration::from_secs(12));
     let writes = operator.proxy().writes_since(since);
     assert!(writes.is_empty(), "it found something to write: {writes:#?}");
+}
+
+/// How often an operator has looked at a resource itself, which is the first thing that it does.
+fn looks(operator: &Operator) -> usize {
+    let requests = operator.proxy().requests();
+    let looks =
+        requests.iter().filter(|((verb, path), _)| verb == "GET" && path.ends_with("/etcdclusters/{name}"));
+    looks.map(|(_, count)| count).sum()
 }
