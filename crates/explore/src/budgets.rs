@@ -8,7 +8,7 @@
 use crate::world::Budget;
 
 /// A set of budgets, a bit each.
-pub type Set = u64;
+pub type Set = u32;
 
 /// All budgets up to the one at the start.
 #[derive(Clone, Copy, Debug)]

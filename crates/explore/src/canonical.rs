@@ -163,9 +163,7 @@ fn drop_forgotten_clusters(world: &mut World) {
 }
 
 fn walk(world: &mut World, visitor: &mut dyn Visitor) {
-    let mut resource = resource_uid(world.resource);
-    visitor.resource(&mut resource);
-    world.resource = u8::try_from(resource.0 - resource_uid(0).0).unwrap_or(u8::MAX);
+    walk_resource(&mut world.resource, visitor);
     if let Some(identity) = &mut world.identity {
         walk_identity(identity, visitor);
     }
@@ -181,6 +179,7 @@ fn walk(world: &mut World, visitor: &mut dyn Visitor) {
     walk_map(&mut world.pods, visitor, |pod, visitor| {
         visitor.epoch(&mut pod.epoch);
         visitor.uid(&mut pod.uid);
+        walk_resource(&mut pod.owner, visitor);
         walk_start(&mut pod.start, visitor);
         if let Some((start, _)) = &mut pod.seen {
             walk_start(start, visitor);
@@ -195,6 +194,12 @@ fn walk(world: &mut World, visitor: &mut dyn Visitor) {
     for effect in world.pending.iter_mut().chain(&mut world.late) {
         walk_effect(effect, visitor);
     }
+}
+
+fn walk_resource(number: &mut u8, visitor: &mut dyn Visitor) {
+    let mut resource = resource_uid(*number);
+    visitor.resource(&mut resource);
+    *number = u8::try_from(resource.0 - resource_uid(0).0).unwrap_or(u8::MAX);
 }
 
 /// Visits the serials and what they stand for; most worlds keep their serials, and their maps.

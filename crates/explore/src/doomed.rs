@@ -11,7 +11,7 @@ use evenkeel_etcd::identity::{Identity, Uid};
 use evenkeel_etcd::plan::{Create, Mark, Owned, Step};
 
 use crate::effect::Effect;
-use crate::world::{Pod, World};
+use crate::world::World;
 
 /// What will come of a write.
 enum Fate {
@@ -68,26 +68,20 @@ fn refused_if(refused: bool) -> Fate {
 
 fn mark_fate(world: &World, mark: &Mark) -> Fate {
     let of = |uid: &Uid| world.pods.values().find(|pod| pod.uid == *uid);
-    let unless = |pod: Option<&Pod>, done: fn(&Pod) -> bool| match pod {
-        None => Fate::Refused,
-        Some(pod) if done(pod) => Fate::Nothing,
-        Some(_) => Fate::Open,
-    };
     match mark {
-        Mark::Turn { pod, from: Start::OwnData } => {
-            unless(of(pod), |pod| pod.gate && pod.start == Start::OwnData)
+        Mark::Route { pod } => match of(pod) {
+            None => Fate::Refused,
+            Some(pod) if pod.routed => Fate::Nothing,
+            Some(_) => Fate::Open,
+        },
+        Mark::Turn { pod, from: Start::OwnData } => match of(pod) {
+            None => Fate::Refused,
+            Some(pod) if pod.gate && pod.start == Start::OwnData => Fate::Nothing,
+            Some(_) => Fate::Open,
+        },
+        Mark::Start { pod, from, .. } | Mark::Turn { pod, from } => {
+            refused_if(of(pod).is_none_or(|pod| has_left(from, &pod.start)))
         }
-        Mark::Turn { pod, from: from @ (Start::Held | Start::Found) } => {
-            refused_if(of(pod).is_none_or(|pod| pod.start != *from))
-        }
-        Mark::Turn { pod, .. } | Mark::Own { what: Owned::Pod(pod), .. } => refused_if(of(pod).is_none()),
-        // Only pods change hands in this world.
-        Mark::Own { .. } => Fate::Refused,
-        Mark::Route { pod } => unless(of(pod), |pod| pod.routed),
-        Mark::Start { pod, from: from @ (Start::Held | Start::Found), .. } => {
-            refused_if(of(pod).is_none_or(|pod| pod.start != *from))
-        }
-        Mark::Start { pod, .. } => refused_if(of(pod).is_none()),
         Mark::JoinedOn { claim: uid, volume } => {
             match world.claims.values().find(|claim| claim.uid == *uid) {
                 None => Fate::Refused,
@@ -95,7 +89,15 @@ fn mark_fate(world: &World, mark: &Mark) -> Fate {
                 Some(_) => Fate::Open,
             }
         }
+        Mark::Own { what: Owned::Pod(pod), .. } => refused_if(of(pod).is_none()),
+        // Only pods change hands in this world.
+        Mark::Own { .. } => Fate::Refused,
     }
+}
+
+/// Whether a pod that is to start in one way will never be to start in that other way again.
+fn has_left(other: &Start, way: &Start) -> bool {
+    other != way && (matches!(other, Start::Held | Start::Found) || *way == Start::OwnData)
 }
 
 /// Whether an identity differs from the one there is now in something that [`never_back`] protects.
@@ -116,7 +118,10 @@ pub fn never_back(from: &Identity, to: &Identity) -> bool {
         && (!same_epoch || from.cluster.is_none() || from.cluster == to.cluster)
 }
 
-/// Whether a pod is neither told to wait once it was told to start, nor told to found anything but by its first word.
+/// Whether a pod is neither told to wait once it was told to start, nor told to found anything but by its first word, nor
+/// told anything else once it starts on its own data.
 pub fn never_held_again(from: &Start, to: &Start) -> bool {
-    *to != Start::Held && (*to != Start::Found || *from == Start::Held)
+    *to != Start::Held
+        && (*to != Start::Found || *from == Start::Held)
+        && (*from != Start::OwnData || *to == Start::OwnData)
 }

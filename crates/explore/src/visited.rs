@@ -50,7 +50,9 @@ pub struct Shard {
     next: Vec<Number>,
     /// Where the prints are, by their upper half: open addressing, less than three quarters full. Nothing is `u32::MAX`.
     slots: Vec<u32>,
-    visits: Vec<Visit>,
+    from: Vec<Number>,
+    of: Vec<Number>,
+    budgets: Vec<u8>,
 }
 
 /// A world visited with a budget that no earlier visit's covers.
@@ -72,7 +74,9 @@ impl Default for Visited {
             covered: Vec::new(),
             next: Vec::new(),
             slots: vec![u32::MAX; 16],
-            visits: Vec::new(),
+            from: Vec::new(),
+            of: Vec::new(),
+            budgets: Vec::new(),
         };
         Self { shards: (0..SHARDS).map(shard).collect() }
     }
@@ -86,7 +90,7 @@ impl Visited {
 
     /// How many visits there were.
     pub fn visits(&self) -> usize {
-        self.shards.iter().map(|shard| shard.visits.len()).sum()
+        self.shards.iter().map(|shard| shard.from.len()).sum()
     }
 
     /// The world of this print, if it was visited, and the budgets that its visits cover.
@@ -102,7 +106,8 @@ impl Visited {
 
     /// A visit.
     pub fn visit(&self, visit: Number) -> Visit {
-        self.shards[visit.shard()].visits[visit.at()]
+        let (shard, at) = (&self.shards[visit.shard()], visit.at());
+        Visit { from: shard.from[at], world: shard.of[at], budget: shard.budgets[at] }
     }
 
     /// What follows a world when nothing goes wrong.
@@ -122,7 +127,7 @@ impl Visited {
 
     /// All visits.
     pub fn all_visits(&self) -> impl Iterator<Item = Number> {
-        self.shards.iter().flat_map(|shard| (0..shard.visits.len()).map(|at| Number::new(shard.number, at)))
+        self.shards.iter().flat_map(|shard| (0..shard.from.len()).map(|at| Number::new(shard.number, at)))
     }
 
     /// A mark for each world.
@@ -155,15 +160,17 @@ impl Shard {
             return (world, None);
         }
         self.covered[at] |= covers;
-        self.visits.push(Visit { from, world, budget });
-        (world, Some(Number::new(self.number, self.visits.len() - 1)))
+        push(&mut self.from, from);
+        push(&mut self.of, world);
+        push(&mut self.budgets, budget);
+        (world, Some(Number::new(self.number, self.from.len() - 1)))
     }
 
     fn add(&mut self, print: Print) -> usize {
         let at = self.prints.len();
-        self.prints.push(print);
-        self.covered.push(0);
-        self.next.push(Number::new(self.number, at));
+        push(&mut self.prints, print);
+        push(&mut self.covered, 0);
+        push(&mut self.next, Number::new(self.number, at));
         if self.prints.len() * 4 > self.slots.len() * 3 {
             self.slots = vec![u32::MAX; self.slots.len() * 2];
             (0..=at).for_each(|at| self.take_slot(at));
@@ -180,6 +187,14 @@ impl Shard {
         }
         self.slots[slot] = u32::try_from(at).unwrap_or(u32::MAX);
     }
+}
+
+/// Adds to a list that grows by an eighth at a time: doubled, it would be half empty.
+fn push<T>(list: &mut Vec<T>, one: T) {
+    if list.len() == list.capacity() {
+        list.reserve_exact(list.len() / 8 + 64);
+    }
+    list.push(one);
 }
 
 /// A bit for each world.

@@ -4,17 +4,23 @@ use std::collections::BTreeSet;
 
 use evenkeel_etcd::facts::Storage;
 use evenkeel_explore::Real;
-use evenkeel_explore::explore::explore;
+use evenkeel_explore::explore::{Report, explore};
 use evenkeel_explore::kinds::ALL;
 use evenkeel_explore::world::{Budget, World};
 
-fn explored(members: u8, storage: Storage, budget: Budget) {
-    let report = explore(&World::new(members, storage, 2, budget), &Real);
+fn explored(members: u8, storage: Storage, budget: Budget) -> Report {
+    explored_with(members, storage, 2, budget)
+}
+
+fn explored_with(members: u8, storage: Storage, learners: u8, budget: Budget) -> Report {
+    let report = explore(&World::new(members, storage, learners, budget), &Real);
     println!(
         "{members} members, {storage:?}, {budget:?}: {} states, {} transitions, {:.1?}",
         report.states, report.transitions, report.took
     );
-    assert!(report.story.is_none(), "\n{}", report.story.map(|story| story.to_string()).unwrap_or_default());
+    let story = report.story.as_ref().map(ToString::to_string);
+    assert!(story.is_none(), "\n{}", story.unwrap_or_default());
+    report
 }
 
 #[test]
@@ -47,8 +53,15 @@ fn three_members_survive_an_edit_and_a_delay() {
 
 #[test]
 fn three_members_survive_two_faults() {
+    // On volumes, see below.
+    explored(3, Storage::Ephemeral, Budget { faults: 2, crashes: 0, edits: 0, delays: 0 });
+}
+
+#[test]
+fn three_members_that_take_one_learner_at_a_time_survive_a_fault() {
+    // As etcd 3.5 does.
     for storage in [Storage::Persistent, Storage::Ephemeral] {
-        explored(3, storage, Budget { faults: 2, crashes: 0, edits: 0, delays: 0 });
+        explored_with(3, storage, 1, Budget { faults: 1, crashes: 0, edits: 0, delays: 0 });
     }
 }
 
@@ -59,10 +72,8 @@ fn everything_that_can_be_decided_is_decided_somewhere() {
         (3, Budget { faults: 1, crashes: 0, edits: 0, delays: 1 }),
         (3, Budget { faults: 2, crashes: 0, edits: 0, delays: 0 }),
     ];
-    let explored = bounds.map(|(members, budget)| {
-        explore(&World::new(members, Storage::Persistent, 2, budget), &Real).decided.into_keys()
-    });
-    let decided: BTreeSet<&str> = explored.into_iter().flatten().collect();
+    let reports = bounds.map(|(members, budget)| explored(members, Storage::Persistent, budget));
+    let decided: BTreeSet<&str> = reports.into_iter().flat_map(|report| report.decided.into_keys()).collect();
     let all: BTreeSet<&str> = ALL.into_iter().collect();
     let missing: Vec<_> = all.difference(&decided).collect();
     assert!(missing.is_empty(), "out of reach: {missing:?}");

@@ -69,7 +69,9 @@ pub(super) fn prepared(view: &View<'_>) -> impl Iterator<Item = Serial> + use<> 
     });
     let (next, there) = (view.identity.next.0, view.registered().count().max(1) + usize::from(begun));
     let room = usize::from(view.facts.cluster.members).saturating_sub(there);
-    let room = if view.identity.sealed { 0 } else { u16::try_from(room).unwrap_or_default() };
+    // Of a cluster that was formed and does not answer nobody knows how many are there.
+    let unknown = view.identity.cluster.is_some() && !view.registry;
+    let room = if view.identity.sealed || unknown { 0 } else { u16::try_from(room).unwrap_or_default() };
     (next..next.saturating_add(room)).map(Serial)
 }
 
