@@ -37,6 +37,9 @@ enum Verb {
         /// Put links to lab, kubectl and etcdctl into this directory
         #[arg(long, value_name = "DIR")]
         links: Option<PathBuf>,
+        /// Promise the machine's free space to volumes this many times; for many volumes that nobody fills
+        #[arg(long, value_name = "TIMES", value_parser = clap::value_parser!(u8).range(1..))]
+        overcommit: Option<u8>,
     },
     /// Take the lab down and leave nothing behind
     Down,
@@ -180,9 +183,10 @@ pub(crate) fn command() -> clap::Command {
 pub(crate) fn run() -> Result<ExitCode> {
     let Cli { name, verb } = Cli::parse();
     match verb {
-        Verb::Up { nodes, links } => {
+        Verb::Up { nodes, links, overcommit } => {
             check(Lab::find(&name)?.is_none())?;
-            let lab = up::up(&Wanted { name: &name, nodes, links: links.as_deref() })?;
+            let wanted = Wanted { name: &name, nodes, links: links.as_deref(), overcommit };
+            let lab = up::up(&wanted)?;
             eprintln!("  {}", up::how_to_use(&lab));
         }
         Verb::Down => {

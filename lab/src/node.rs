@@ -91,6 +91,7 @@ fn csi(lab: &Lab, pki: &Pki, node: &Node) -> Result<Service> {
         flag("node", &node.name),
         flag("kubeconfig", kubeconfig),
         flag("volumes", volumes_dir(lab, &node.name).display()),
+        flag("overcommit", lab.overcommit()),
     ];
     Ok(service(lab, "lab-csi", args))
 }

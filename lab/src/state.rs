@@ -87,6 +87,13 @@ pub struct Record {
     pub last_node: u8,
     /// The nodes that are.
     pub nodes: Vec<Node>,
+    /// How many times the free space of this machine may be promised to volumes.
+    #[serde(default = "once")]
+    pub overcommit: u8,
+}
+
+fn once() -> u8 {
+    1
 }
 
 /// One lab on this machine.
@@ -141,8 +148,8 @@ impl Lab {
                 format!("all {LABS} address ranges for labs are in use; take one down (`lab list`)")
             })?;
         let dir = Path::new(HOME).join(&name.0);
-        let lab =
-            Self { name: name.clone(), dir, record: Record { number, last_node: 0, nodes: Vec::new() } };
+        let record = Record { number, last_node: 0, nodes: Vec::new(), overcommit: once() };
+        let lab = Self { name: name.clone(), dir, record };
         fs::create_dir_all(&lab.dir)?;
         // Everybody's keys are in it.
         fs::set_permissions(&lab.dir, fs::Permissions::from_mode(0o700))?;
@@ -223,6 +230,12 @@ impl Lab {
         self.save()
     }
 
+    /// Records how often free space may be promised; nodes that run learn of it when they next start.
+    pub(crate) fn record_overcommit(&mut self, times: u8) -> Result<()> {
+        self.record.overcommit = times;
+        self.save()
+    }
+
     fn save(&self) -> Result<()> {
         files::write(&self.dir.join("lab.json"), &serde_json::to_string_pretty(&self.record)?)
     }
@@ -246,6 +259,11 @@ impl Lab {
     /// The number of the newest node it ever had.
     pub fn last_node(&self) -> u8 {
         self.record.last_node
+    }
+
+    /// How many times the free space of this machine may be promised to volumes.
+    pub fn overcommit(&self) -> u8 {
+        self.record.overcommit
     }
 
     /// Its nodes.

@@ -23,6 +23,8 @@ pub struct Wanted<'a> {
     pub nodes: u8,
     /// Where links to the programs for people are put.
     pub links: Option<&'a Path>,
+    /// How many times free space may be promised to volumes; as before where nothing is said.
+    pub overcommit: Option<u8>,
 }
 
 /// Brings a lab up, from whatever state it is in.
@@ -35,6 +37,9 @@ pub fn up(wanted: &Wanted<'_>) -> Result<Lab> {
         programs.link(links)?;
     }
     let mut lab = Lab::find_or_create(wanted.name)?;
+    if let Some(times) = wanted.overcommit {
+        lab.record_overcommit(times)?;
+    }
     watches::allow()?;
     if Machine::of(&lab, CONTROL)?.init_pid().is_none() {
         programs.place(&lab)?;

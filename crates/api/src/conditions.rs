@@ -87,6 +87,8 @@ reasons! {
     UnknownMembers,
     /// Degraded: an object of a name that is needed exists and is not this cluster's.
     NameTaken,
+    /// Degraded: an authority is gone while members run on its certificates.
+    AuthorityLost,
     /// Degraded: a field of the spec cannot be accepted; its last accepted value stays in force.
     SpecRefused,
     /// Degraded: Kubernetes or etcd cannot be asked, so nothing is decided.

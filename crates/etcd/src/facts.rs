@@ -64,10 +64,26 @@ pub enum Object {
     Budget,
 }
 
+impl Object {
+    /// The authority that signs it; none for what no authority signs.
+    pub fn signed_by(self) -> Option<Self> {
+        match self {
+            Self::PeerTls => Some(Self::PeerCa),
+            Self::ServerTls | Self::OperatorTls | Self::ClientTls => Some(Self::ClientCa),
+            Self::PeerService | Self::ClientService | Self::PeerCa | Self::ClientCa | Self::Budget => None,
+        }
+    }
+
+    /// Whether it is an authority.
+    pub fn is_authority(self) -> bool {
+        matches!(self, Self::PeerCa | Self::ClientCa)
+    }
+}
+
 /// How an object is not as it should be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Amiss {
-    /// It is not there.
+    /// It is not there, or holds nothing that can be used.
     Missing,
     /// It is there, and differs.
     Differs,

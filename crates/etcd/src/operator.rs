@@ -17,6 +17,7 @@ use crate::observe::ask::{self, Answers, Asked, Endpoint, SharedConnections};
 use crate::observe::find::{self, Objects, Stores, Volumes};
 use crate::observe::secrets::Secrets;
 use crate::observe::{Found, member};
+use crate::plan::{Apply, Create, Mark, Wait};
 use crate::wanted::Wanted;
 use crate::{act, tell};
 
@@ -67,10 +68,11 @@ impl Operator {
         self.written.note(key, what, Change::Stored { version });
     }
 
-    async fn found(&self, key: &Key, objects: Objects) -> Result<Found, Error> {
+    async fn found(&self, key: &Key, objects: Objects, live: bool) -> Result<Found, Error> {
         let wanted = Wanted::of(&objects.resource).map_err(|why| Error::other("accept its spec", why))?;
         let now = self.clock.now();
-        let tls = self.secrets.judge(&self.client, key, &wanted, (now, self.clock.uptime())).await?;
+        let times = (now, self.clock.uptime());
+        let tls = self.secrets.judge(&self.client, key, &wanted, times, live).await?;
         let lost = self.volumes.lost(&self.client, &self.stores.hostnames(), &objects.claims).await?;
         Ok(Found {
             wanted,
@@ -150,28 +152,29 @@ impl Operate for Operator {
         Answers::default()
     }
 
-    async fn probe(&self, key: Key) -> Answers {
-        let Some(objects) = self.stores.find(&key) else { return Answers::default() };
-        match self.found(&key, objects).await {
-            Ok(found) => self.ask(&key, &found, true).await,
+    async fn probe(&self, key: Key) -> Option<Answers> {
+        let objects = self.stores.find(&key).filter(|_| self.stores.are_ready())?;
+        match self.found(&key, objects, false).await {
+            Ok(found) => Some(self.ask(&key, &found, true).await),
             Err(error) => {
                 tracing::debug!(resource = %key, %error, "not asked");
-                Answers::default()
+                None
             }
         }
     }
 
     async fn look(&self, key: &Key, look: Look<'_, Answers>) -> Result<Option<Sight<Self>>, Error> {
         if let Look::Remembered(answers) = look
+            && self.stores.are_ready()
             && self.written.seen(key, |what| self.stores.version(key, what))
         {
             let Some(objects) = self.stores.find(key) else { return Ok(None) };
-            let found = self.found(key, objects).await?;
+            let found = self.found(key, objects, false).await?;
             let facts = found.facts(answers);
             return Ok(Some(Sight { facts, found, probed: answers.clone(), live: false }));
         }
         let Some(objects) = find::live(&self.client, key).await? else { return Ok(None) };
-        let found = self.found(key, objects).await?;
+        let found = self.found(key, objects, true).await?;
         let answers = self.ask(key, &found, false).await;
         Ok(Some(Sight { facts: found.facts(&answers), found, probed: answers, live: true }))
     }
@@ -183,6 +186,27 @@ impl Operate for Operator {
         holds: &(dyn Fn() -> bool + Sync),
     ) -> Result<Outcome, Error> {
         act::act(self, sight, action, holds).await
+    }
+
+    fn rests_on(action: &Action<'_, Etcd>) -> bool {
+        match action {
+            // What a change of the membership rests on; how a member starts rests on what it joined on; and on the first
+            // identity rests everything.
+            Action::Apply(Apply::Budget { .. }) | Action::Create(Create::Identity(_)) | Action::Step(_) => {
+                true
+            }
+            Action::Mark(mark) => !matches!(mark, Mark::Route { .. } | Mark::Own { .. }),
+            Action::Apply(Apply::Object(_)) | Action::Create(_) => false,
+        }
+    }
+
+    fn doubts(plan: &Plan<Etcd>) -> bool {
+        let absent = |wait: &Wait| matches!(wait, Wait::IdentityMissing | Wait::NothingLeft(_));
+        plan.status.waits.iter().any(absent)
+    }
+
+    fn unseen(&self, resource: &EtcdCluster, why: &Error) -> Option<serde_json::Value> {
+        serde_json::to_value(tell::unseen(resource, self.clock.now(), why)).ok()
     }
 
     fn status(&self, sight: &Sight<Self>, plan: &Plan<Etcd>) -> Option<serde_json::Value> {

@@ -199,6 +199,8 @@ pub enum Wait {
     Patience(Time),
     /// There is an object of a name that is needed, and it is not ours.
     NameTaken(Object),
+    /// An authority is gone while members run on its certificates.
+    AuthorityLost(Object),
     /// etcd lists members that are none of ours.
     Strangers(u8),
 }

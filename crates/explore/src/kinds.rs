@@ -6,8 +6,8 @@ use evenkeel_etcd::Etcd;
 use evenkeel_etcd::identity::Change;
 use evenkeel_etcd::plan::{Apply, Create, Leaving, Mark, Step, Turn, Wait};
 
-/// All kinds that the explored world can bring about.
-pub const ALL: [&str; 33] = [
+/// All kinds, those first that the explored world brings about by itself, then those that take somebody who meddles.
+pub const ALL: [&str; 40] = [
     "create an identity",
     "create a claim",
     "create a pod",
@@ -41,6 +41,13 @@ pub const ALL: [&str; 33] = [
     "wait: catching up",
     "wait: add unsafe",
     "wait: patience",
+    "apply an object",
+    "wait: paused",
+    "wait: identity missing",
+    "wait: nothing left",
+    "wait: name taken",
+    "wait: authority lost",
+    "wait: strangers",
 ];
 
 /// The kinds of all that a plan decides, and waits for.
@@ -109,6 +116,7 @@ fn wait(wait: &Wait) -> &'static str {
         Wait::AddUnsafe => "wait: add unsafe",
         Wait::Patience(_) => "wait: patience",
         Wait::NameTaken(_) => "wait: name taken",
+        Wait::AuthorityLost(_) => "wait: authority lost",
         Wait::Strangers(_) => "wait: strangers",
     }
 }

@@ -12,6 +12,7 @@ pub mod explore;
 mod invariants;
 pub mod kinds;
 pub mod layer;
+pub mod meddled;
 pub mod observe;
 pub mod rest;
 pub mod visited;

@@ -6,6 +6,7 @@ use evenkeel_etcd::facts::Storage;
 use evenkeel_explore::Real;
 use evenkeel_explore::explore::{Report, explore};
 use evenkeel_explore::kinds::ALL;
+use evenkeel_explore::meddled::Meddled;
 use evenkeel_explore::world::{Budget, World};
 
 fn explored(members: u8, storage: Storage, budget: Budget) -> Report {
@@ -65,6 +66,24 @@ fn three_members_that_take_one_learner_at_a_time_survive_a_fault() {
     }
 }
 
+/// What is decided when somebody meddles at any state that a fault and an edit lead to.
+fn meddled_with() -> BTreeSet<&'static str> {
+    let decider = Meddled::default();
+    let bounds = [
+        (1, Budget { faults: 1, crashes: 0, edits: 1, delays: 0 }),
+        (3, Budget { faults: 1, crashes: 0, edits: 0, delays: 0 }),
+    ];
+    for ((members, budget), storage) in bounds.into_iter().zip([Storage::Ephemeral, Storage::Persistent]) {
+        let report = explore(&World::new(members, storage, 2, budget), &decider);
+        println!(
+            "meddled with: {members} members, {storage:?}: {} states, {:.1?}",
+            report.states, report.took
+        );
+        assert!(decider.wrong().is_none(), "\n{}", decider.wrong().unwrap_or_default());
+    }
+    decider.kinds()
+}
+
 #[test]
 fn everything_that_can_be_decided_is_decided_somewhere() {
     let bounds = [
@@ -73,7 +92,9 @@ fn everything_that_can_be_decided_is_decided_somewhere() {
         (3, Budget { faults: 2, crashes: 0, edits: 0, delays: 0 }),
     ];
     let reports = bounds.map(|(members, budget)| explored(members, Storage::Persistent, budget));
-    let decided: BTreeSet<&str> = reports.into_iter().flat_map(|report| report.decided.into_keys()).collect();
+    let mut decided: BTreeSet<&str> =
+        reports.into_iter().flat_map(|report| report.decided.into_keys()).collect();
+    decided.extend(meddled_with());
     let all: BTreeSet<&str> = ALL.into_iter().collect();
     let missing: Vec<_> = all.difference(&decided).collect();
     assert!(missing.is_empty(), "out of reach: {missing:?}");

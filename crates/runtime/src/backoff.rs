@@ -35,6 +35,11 @@ impl<K: Clone + Eq + Hash> Backoff<K> {
         jitter(wait, &*self.random)
     }
 
+    /// How often it has failed in a row.
+    pub fn failures_of(&self, key: &K) -> u32 {
+        self.failures().get(key).copied().unwrap_or_default()
+    }
+
     /// It succeeded: the next failure is the first again.
     pub fn succeeded(&self, key: &K) {
         self.failures().remove(key);

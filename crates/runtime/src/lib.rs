@@ -4,6 +4,7 @@
 //! needs no cluster to be tested, can be explored exhaustively, and its plan says why.
 
 mod backoff;
+mod carry;
 mod clock;
 mod engine;
 mod events;

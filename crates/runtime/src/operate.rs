@@ -156,8 +156,8 @@ pub trait Operate: Send + Sync + 'static {
     /// What stands for an application that does not answer at all.
     fn silence() -> Self::Probed;
 
-    /// Asks the application, outside of any reconcile.
-    fn probe(&self, key: Key) -> impl Future<Output = Self::Probed> + Send;
+    /// Asks the application, outside of any reconcile; nothing if it could not be asked, which says nothing about it.
+    fn probe(&self, key: Key) -> impl Future<Output = Option<Self::Probed>> + Send;
 
     /// Looks at everything that belongs to a resource; `None` when there is no such resource. Asked for what is remembered,
     /// it may look live all the same: when the stores have not caught up with its own writes.
@@ -176,8 +176,22 @@ pub trait Operate: Send + Sync + 'static {
         holds: &(dyn Fn() -> bool + Sync),
     ) -> impl Future<Output = Result<Outcome, Error>> + Send;
 
+    /// Whether what follows in the plan rests on this: refused, it ends the plan. Otherwise the rest is done all the same.
+    fn rests_on(action: &Action<'_, Self::Engine>) -> bool;
+
+    /// Whether a plan that does nothing may do so only because something was not seen yet: what watches bring comes in any
+    /// order. It is then decided again on a live look.
+    fn doubts(_plan: &Plan<Self::Engine>) -> bool {
+        false
+    }
+
     /// The resource's status, complete, as it should be now; `None` leaves it alone.
     fn status(&self, sight: &Sight<Self>, plan: &Plan<Self::Engine>) -> Option<serde_json::Value>;
+
+    /// The status of a resource that could not be looked at, for this reason; `None` leaves it alone.
+    fn unseen(&self, _resource: &Self::Resource, _why: &Error) -> Option<serde_json::Value> {
+        None
+    }
 
     /// The resource as it was found, for its status and for events about it.
     fn resource<'s>(&self, sight: &'s Sight<Self>) -> &'s Self::Resource;

@@ -27,6 +27,14 @@ impl<E: Engine + ?Sized> Plan<E> {
     pub fn is_quiet(&self) -> bool {
         self.create.is_empty() && self.mark.is_empty() && self.apply.is_empty() && self.step.is_none()
     }
+
+    /// Whether carrying it out does what carrying out the other does.
+    pub fn does_as(&self, other: &Self) -> bool {
+        self.create == other.create
+            && self.mark == other.mark
+            && self.apply == other.apply
+            && self.step == other.step
+    }
 }
 
 /// What ends the wait.

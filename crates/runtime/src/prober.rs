@@ -43,9 +43,9 @@ impl Default for Rhythm {
     }
 }
 
-/// Asks the question: one key, one verdict. What it returns must not depend on the time of day, or every answer is a
-/// change.
-pub type Probe<K, V> = Box<dyn Fn(K) -> BoxFuture<'static, V> + Send + Sync>;
+/// Asks the question: one key, one verdict; none if it could not be asked. What it returns must not depend on the time of
+/// day, or every answer is a change.
+pub type Probe<K, V> = Box<dyn Fn(K) -> BoxFuture<'static, Option<V>> + Send + Sync>;
 
 /// What a [`Prober`] is made of.
 pub struct ProberParts<K, V> {
@@ -94,7 +94,8 @@ struct State<K, V> {
 /// One that is asked.
 struct Subject<V> {
     verdict: Option<(V, Duration)>,
-    soon_until: Option<Duration>,
+    /// Since when a change is expected, or when the last one came.
+    soon_since: Option<Duration>,
     nudge: Arc<Notify>,
     stop: CancellationToken,
 }
@@ -120,7 +121,7 @@ where
             return;
         }
         let (nudge, stop) = (Arc::new(Notify::new()), self.asking.stop.child_token());
-        let subject = Subject { verdict: None, soon_until: None, nudge: nudge.clone(), stop: stop.clone() };
+        let subject = Subject { verdict: None, soon_since: None, nudge: nudge.clone(), stop: stop.clone() };
         state.subjects.insert(key.clone(), subject);
         drop(state);
         let (asking, key) = (self.asking.clone(), key.clone());
@@ -134,13 +135,14 @@ where
         }
     }
 
-    /// A change is expected: ask at short intervals, until it is settled or two minutes have passed. Nothing happens
-    /// for one that is not watched.
+    /// A change is expected: ask at short intervals, until it is settled or nothing has changed for two minutes, however
+    /// often that is said meanwhile. Nothing happens for one that is not watched.
     pub fn soon(&self, key: &K) {
-        let until = self.asking.parts.clock.uptime() + self.asking.parts.rhythm.soon_for;
+        let now = self.asking.parts.clock.uptime();
         if let Some(subject) = self.asking.state().subjects.get_mut(key)
-            && subject.soon_until.replace(until).is_none()
+            && subject.soon_since.is_none()
         {
+            subject.soon_since = Some(now);
             subject.nudge.notify_one();
         }
     }
@@ -148,7 +150,7 @@ where
     /// The change has come, or is not expected any more.
     pub fn settle(&self, key: &K) {
         if let Some(subject) = self.asking.state().subjects.get_mut(key) {
-            subject.soon_until = None;
+            subject.soon_since = None;
         }
     }
 
@@ -208,9 +210,16 @@ where
         let asked = self.parts.clock.uptime();
         let answer =
             within(&*self.parts.clock, self.parts.rhythm.deadline, (self.parts.probe)(key.clone())).await;
-        let outcome = if answer.is_some() { "answered" } else { "silent" };
+        let (outcome, verdict) = match answer {
+            Some(Some(verdict)) => ("answered", verdict),
+            Some(None) => {
+                self.parts.metrics.probed(&self.parts.kind, "not asked");
+                return;
+            }
+            None => ("silent", self.parts.silence.clone()),
+        };
         self.parts.metrics.probed(&self.parts.kind, outcome);
-        self.learn(key, answer.unwrap_or_else(|| self.parts.silence.clone()), asked);
+        self.learn(key, verdict, asked);
     }
 
     /// Remembers the answer to a question of that time, unless something was learnt that is newer.
@@ -224,18 +233,16 @@ where
         let changed = subject.verdict.as_ref().is_none_or(|(last, _)| *last != verdict);
         subject.verdict = Some((verdict, now));
         if changed {
+            subject.soon_since = subject.soon_since.map(|_| now);
             state.listeners.retain(|listener| listener.unbounded_send(key.clone()).is_ok());
         }
     }
 
     fn pause(&self, key: &K) -> Duration {
         let now = self.parts.clock.uptime();
-        let mut state = self.state();
-        let soon = state.subjects.get_mut(key).is_some_and(|subject| {
-            subject.soon_until = subject.soon_until.filter(|until| now < *until);
-            subject.soon_until.is_some()
-        });
         let rhythm = &self.parts.rhythm;
+        let since = self.state().subjects.get(key).and_then(|subject| subject.soon_since);
+        let soon = since.is_some_and(|since| now.saturating_sub(since) < rhythm.soon_for);
         jitter(if soon { rhythm.soon } else { rhythm.every }, &*self.parts.random)
     }
 }

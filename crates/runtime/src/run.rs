@@ -14,11 +14,12 @@ use kube::{Api, Client, Resource, ResourceExt};
 use tokio_util::sync::CancellationToken;
 
 use crate::backoff::Backoff;
+use crate::carry::{End, carry_out};
 use crate::clock::{SharedClock, within};
 use crate::events::{Events, Notice};
 use crate::lease::Leadership;
 use crate::metrics::Metrics;
-use crate::operate::{Error, Key, Look, Managed, Operate, Outcome, Sight};
+use crate::operate::{Error, Key, Look, Managed, Operate, Sight};
 use crate::prober::{Prober, ProberParts, Rhythm};
 use crate::random::{SharedRandom, jitter};
 use crate::streams::Touched;
@@ -32,6 +33,10 @@ const ROUNDS: usize = 32;
 const LIMIT: Duration = Duration::from_secs(120);
 /// When the application declined something for now.
 const SHORTLY: Duration = Duration::from_millis(500);
+/// How many plans in a row may come to nothing before there is a pause.
+const IN_VAIN: usize = 3;
+/// How often a resource that cannot be looked at is tried before people are told: the API server may be away for a moment.
+const UNSEEN: u32 = 3;
 /// While the application is about to change by itself: a look at what is remembered. What is decided may also rest on how
 /// long something has lasted, and nobody else tells that time has passed.
 const MEANWHILE: Duration = Duration::from_secs(5);
@@ -111,15 +116,16 @@ async fn watch<T, E: Debug>(results: impl Stream<Item = Result<T, E>>) {
 }
 
 /// The key of a resource.
-fn key<R: Resource>(resource: &R) -> Key {
+pub(crate) fn key<R: Resource>(resource: &R) -> Key {
     Key { namespace: resource.namespace().unwrap_or_default(), name: resource.name_any() }
 }
 
 async fn reconcile<O: Operate>(resource: Arc<O::Resource>, this: Arc<Loop<O>>) -> Result<Next, Error> {
     let key = key(&*resource);
     let began = this.parts.clock.uptime();
-    let went = within(&*this.parts.clock, LIMIT, this.go(&key)).await;
-    let went = went.unwrap_or_else(|| Err(Error::other("finish in time", format!("{} s", LIMIT.as_secs()))));
+    let went = within(&*this.parts.clock, LIMIT, this.go(&resource, &key)).await;
+    let went = went
+        .unwrap_or_else(|| Err(Error::other("finish", format!("it took longer than {} s", LIMIT.as_secs()))));
     let took = this.parts.clock.uptime().saturating_sub(began);
     this.parts.metrics.reconciled(&this.kind, if went.is_ok() { "done" } else { "failed" }, took);
     if went.is_ok() {
@@ -163,48 +169,71 @@ impl<O: Operate> Loop<O> {
     }
 
     /// Looks, and acts until there is nothing more to be done now.
-    async fn go(&self, key: &Key) -> Result<Next, Error> {
+    async fn go(&self, resource: &O::Resource, key: &Key) -> Result<Next, Error> {
         self.prober.watch(key);
-        let mut live = false;
+        let (mut live, mut in_vain, mut last) = (false, 0, None::<Plan<O::Engine>>);
         for _ in 0..ROUNDS {
             if !self.parts.leadership.holds() {
                 return Ok(Next::await_change());
             }
-            let Some(sight) = self.look(key, live).await? else {
+            let sight = match self.look(key, live).await {
+                Ok(sight) => sight,
+                Err(error) => {
+                    self.tell_unseen(resource, key, &error).await;
+                    return Err(error);
+                }
+            };
+            let Some(sight) = sight else {
                 self.forget(key);
                 return Ok(Next::await_change());
             };
+            let seen = self.parts.clock.uptime();
             let plan = <O::Engine as Engine>::decide(&sight.facts);
-            if plan.is_quiet() {
-                let told = self.tell(&sight, &plan).await?;
-                let next = self.wake(key, plan.wake);
-                return Ok(if told { next } else { Next::requeue(SHORTLY) });
-            }
-            if !sight.live {
+            let doubted = plan.is_quiet() && O::doubts(&plan);
+            if !sight.live && (doubted || !plan.is_quiet()) {
                 live = true;
                 continue;
             }
-            live = true;
-            match self.act(key, &sight, &plan).await {
-                Ok(None) => {}
-                Ok(Some(declined)) => {
+            if plan.is_quiet() {
+                let told = self.tell(&sight, &plan, Vec::new()).await?;
+                let next = self.wake(key, plan.wake);
+                return Ok(if told { next } else { Next::requeue(SHORTLY) });
+            }
+            let carried = carry_out(&self.parts, &sight, (&plan, seen)).await;
+            // What was done to no effect, and what is always overtaken, must not be tried as fast as the machine goes.
+            let again = last.as_ref().is_some_and(|last| plan.does_as(last));
+            in_vain = if carried.done == 0 || again { in_vain + 1 } else { 0 };
+            match carried.end {
+                End::Declined(declined) => {
                     tracing::info!(resource = %key, declined, "not yet");
-                    self.tell(&sight, &plan).await?;
+                    self.tell(&sight, &plan, carried.notices).await?;
                     return Ok(Next::requeue(SHORTLY));
                 }
                 // Somebody else leads now, and tells.
-                Err(error) if !self.parts.leadership.holds() => return Err(error),
-                Err(error) => {
+                End::Refused(error) if !self.parts.leadership.holds() => return Err(error),
+                End::Refused(error) => {
                     // What could not be done is no reason to leave people with an old status.
-                    let notice = Notice::warning("WriteRefused", "Reconcile", error.to_string());
-                    let resource = self.parts.operate.resource(&sight);
-                    self.parts.events.tell(&resource.object_ref(&()), &notice).await;
-                    self.tell(&sight, &plan).await?;
+                    let mut notices = carried.notices;
+                    notices.push(Notice::warning("WriteRefused", "Reconcile", error.to_string()));
+                    self.tell(&sight, &plan, notices).await?;
                     return Err(error);
                 }
+                End::Whole | End::Overtaken => self.events(&sight, &carried.notices).await,
             }
+            if in_vain >= IN_VAIN {
+                return Err(Error::other("get on", "the same is to be done again and again"));
+            }
+            last = Some(plan);
+            live = true;
         }
         Ok(Next::requeue(SHORTLY))
+    }
+
+    async fn events(&self, sight: &Sight<O>, notices: &[Notice]) {
+        if self.parts.leadership.holds() {
+            let regarding = self.parts.operate.resource(sight).object_ref(&());
+            self.parts.events.tell_all(&regarding, notices).await;
+        }
     }
 
     async fn look(&self, key: &Key, live: bool) -> Result<Option<Sight<O>>, Error> {
@@ -217,49 +246,40 @@ impl<O: Operate> Loop<O> {
         Ok(sight)
     }
 
-    /// Carries out a plan, up to what was overtaken; says what the application declined.
-    async fn act(
-        &self,
-        key: &Key,
-        sight: &Sight<O>,
-        plan: &Plan<O::Engine>,
-    ) -> Result<Option<String>, Error> {
-        let operate = &self.parts.operate;
-        let holds = || self.parts.leadership.holds();
-        let regarding = operate.resource(sight).object_ref(&());
-        for action in plan.actions() {
-            let name = O::name(&action);
-            if !holds() {
-                return Ok(None);
-            }
-            match operate.act(sight, &action, &holds).await? {
-                Outcome::Done => {
-                    tracing::info!(resource = %key, action = name, "done");
-                    self.parts.metrics.acted(&self.kind, name);
-                    if let Some(notice) = operate.notice(sight, &action) {
-                        self.parts.events.tell(&regarding, &notice).await;
-                    }
-                }
-                Outcome::Overtaken => {
-                    tracing::debug!(resource = %key, action = name, "overtaken");
-                    return Ok(None);
-                }
-                Outcome::Declined(why) => return Ok(Some(why)),
-            }
-        }
-        Ok(None)
-    }
-
     /// Writes the status if it says something new, and tells people what they should know. Says whether that is
     /// done: what was refused is tried again.
-    async fn tell(&self, sight: &Sight<O>, plan: &Plan<O::Engine>) -> Result<bool, Error> {
-        if !self.parts.leadership.holds() {
-            return Ok(true);
-        }
+    async fn tell(
+        &self,
+        sight: &Sight<O>,
+        plan: &Plan<O::Engine>,
+        mut notices: Vec<Notice>,
+    ) -> Result<bool, Error> {
         let resource = self.parts.operate.resource(sight);
-        let troubles = self.parts.operate.troubles(sight, plan);
-        self.parts.events.tell_all(&resource.object_ref(&()), &troubles).await;
-        let Some(status) = self.parts.operate.status(sight, plan) else { return Ok(true) };
+        notices.extend(self.parts.operate.troubles(sight, plan));
+        self.events(sight, &notices).await;
+        match self.parts.operate.status(sight, plan) {
+            Some(status) => self.write_status(resource, status).await,
+            None => Ok(true),
+        }
+    }
+
+    /// Tells that a resource cannot be looked at, and why: in its status and as an event. What the API server says may pass;
+    /// anything else does not by itself.
+    async fn tell_unseen(&self, resource: &O::Resource, key: &Key, error: &Error) {
+        let passing = matches!(error, Error::Kubernetes { .. }) && self.backoff.failures_of(key) < UNSEEN;
+        if passing || !self.parts.leadership.holds() {
+            return;
+        }
+        let notice = Notice::warning("CannotLook", "Reconcile", error.to_string());
+        self.parts.events.tell(&resource.object_ref(&()), &notice).await;
+        if let Some(status) = self.parts.operate.unseen(resource, error)
+            && let Err(error) = self.write_status(resource, status).await
+        {
+            tracing::debug!(resource = %key, %error, "nor can its status be written");
+        }
+    }
+
+    async fn write_status(&self, resource: &O::Resource, status: serde_json::Value) -> Result<bool, Error> {
         let mut whole =
             serde_json::to_value(resource).map_err(|error| Error::other("write its status", error))?;
         if whole.get("status") == Some(&status) || !self.parts.leadership.holds() {
@@ -299,3 +319,7 @@ impl<O: Operate> Loop<O> {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "run_tests.rs"]
+mod tests;

@@ -58,12 +58,14 @@ func (e *InUseError) Error() string {
 type Disks struct {
 	dir   string
 	turns turns
+	// overcommit is how many times the free space may be promised: volumes that nobody means to fill need not have theirs.
+	overcommit int64
 	// room makes checking for space and taking it one step.
 	room sync.Mutex
 }
 
 // OpenDisks prepares the directory and clears away what an interrupted mkfs has left.
-func OpenDisks(dir string) (*Disks, error) {
+func OpenDisks(dir string, overcommit int64) (*Disks, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
 		return nil, err
@@ -80,7 +82,7 @@ func OpenDisks(dir string) (*Disks, error) {
 			return nil, err
 		}
 	}
-	return &Disks{dir: dir}, nil
+	return &Disks{dir: dir, overcommit: overcommit}, nil
 }
 
 // Disk is one volume: a file that may or may not exist yet.
@@ -237,13 +239,14 @@ func (d *Disks) reserve(file string, size int64) error {
 	return handle.Sync()
 }
 
-// unpromised is the free space of the file system less what its volumes may still come to fill.
+// unpromised is the free space of the file system, as often as it may be promised, less what its volumes may still come to
+// fill.
 func (d *Disks) unpromised() (int64, error) {
 	var store unix.Statfs_t
 	if err := unix.Statfs(d.dir, &store); err != nil {
 		return 0, fmt.Errorf("free space of %s: %w", d.dir, err)
 	}
-	room := int64(store.Bavail) * store.Bsize
+	room := int64(store.Bavail) * store.Bsize * d.overcommit
 	// The lab's other nodes keep their volumes beside ours, on the same disk.
 	volumes, err := filepath.Glob(filepath.Join(d.dir, "..", "..", "*", filepath.Base(d.dir), "*"))
 	if err != nil {

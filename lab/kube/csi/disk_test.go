@@ -55,7 +55,7 @@ func given(t *testing.T) (*Disks, string) {
 			}
 		}
 	})
-	disks, err := OpenDisks(filepath.Join(place, "volumes"))
+	disks, err := OpenDisks(filepath.Join(place, "volumes"), 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -292,11 +292,28 @@ func Test_more_than_the_store_can_keep_is_refused_and_leaves_nothing(t *testing.
 	}
 }
 
+func Test_free_space_is_promised_as_often_as_was_allowed(t *testing.T) {
+	disks, _ := given(t)
+	once, err := disks.unpromised()
+	must(t, err)
+	thin, err := OpenDisks(disks.dir, 4)
+	must(t, err)
+	larger, err := thin.Disk("pvc-1")
+	must(t, err)
+	must(t, larger.Create(t.Context(), wholeSize(2*once)))
+	second, err := thin.Disk("pvc-2")
+	must(t, err)
+	var noRoom *NoRoomError
+	if err := second.Create(t.Context(), wholeSize(3*once)); !errors.As(err, &noRoom) {
+		t.Errorf("five times the free space: %v", err)
+	}
+}
+
 func Test_what_an_interrupted_mkfs_left_is_cleared_at_the_next_start(t *testing.T) {
 	disks, _ := given(t)
 	left := filepath.Join(disks.dir, "pvc-1"+fileSuffix+unfinishedSuffix)
 	must(t, os.WriteFile(left, nil, 0o600))
-	_, err := OpenDisks(disks.dir)
+	_, err := OpenDisks(disks.dir, 1)
 	must(t, err)
 	if _, err := os.Stat(left); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("it is still there: %v", err)

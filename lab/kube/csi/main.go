@@ -27,6 +27,7 @@ type settings struct {
 	kubeconfig string
 	volumes    string
 	kubelet    string
+	overcommit int64
 }
 
 // Main runs the driver of one node until it is told to stop.
@@ -53,11 +54,15 @@ func settingsFrom(arguments []string) (settings, error) {
 	flags.StringVar(&chosen.kubeconfig, "kubeconfig", "", "file with the driver's access to the API server")
 	flags.StringVar(&chosen.volumes, "volumes", "", "directory on the host's disk for the volumes' files")
 	flags.StringVar(&chosen.kubelet, "kubelet", "/var/lib/kubelet", "the kubelet's directory")
+	flags.Int64Var(&chosen.overcommit, "overcommit", 1, "how many times the free space may be promised to volumes")
 	if err := flags.Parse(arguments); err != nil {
 		return settings{}, err
 	}
 	if chosen.node == "" || chosen.kubeconfig == "" || chosen.volumes == "" {
 		return settings{}, errors.New("--node, --kubeconfig and --volumes are all needed")
+	}
+	if chosen.overcommit < 1 {
+		return settings{}, fmt.Errorf("--overcommit=%d: free space can be promised once or more", chosen.overcommit)
 	}
 	return chosen, nil
 }
@@ -68,7 +73,7 @@ func serve(ctx context.Context, chosen settings) error {
 	if err := os.Setenv("PATH", os.Getenv("PATH")+":/usr/sbin:/sbin:/usr/bin:/bin"); err != nil {
 		return err
 	}
-	disks, err := OpenDisks(chosen.volumes)
+	disks, err := OpenDisks(chosen.volumes, chosen.overcommit)
 	if err != nil {
 		return err
 	}

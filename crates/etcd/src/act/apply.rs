@@ -63,14 +63,6 @@ async fn secret(hand: &Hand<'_>, found: &Found, object: Object) -> Result<Outcom
             let owners = json!([build::owner(wanted)]);
             return hand.patch(there, json!({ "metadata": { "ownerReferences": owners } })).await;
         }
-        if authority.is_none() {
-            // Replaced at a stroke, it would cut off everyone who trusts it.
-            let doing = format!("read the authority in the Secret {name}");
-            return Err(Error::other(
-                doing,
-                "it holds no certificate and key; put them back, or delete the Secret",
-            ));
-        }
     }
     let (made, by) = match authority {
         None => {

@@ -17,18 +17,18 @@ pub struct Leaf {
 
 /// The certificate in a secret; none for the authorities and for what is no secret.
 pub fn leaf(wanted: &Wanted, object: Object) -> Option<Leaf> {
-    let (signed_by, common_name, names) = match object {
-        Object::PeerTls => (Object::PeerCa, "peer", peer_names(wanted)),
-        Object::ServerTls => (Object::ClientCa, "server", server_names(wanted)),
+    let (common_name, names) = match object {
+        Object::PeerTls => ("peer", peer_names(wanted)),
+        Object::ServerTls => ("server", server_names(wanted)),
         // etcd's own name for the administrator, so that a user who switches authentication on does not lock it out.
-        Object::OperatorTls => (Object::ClientCa, "root", Vec::new()),
+        Object::OperatorTls => ("root", Vec::new()),
         // Never root: applications share it.
-        Object::ClientTls => (Object::ClientCa, "client", Vec::new()),
+        Object::ClientTls => ("client", Vec::new()),
         Object::PeerService | Object::ClientService | Object::PeerCa | Object::ClientCa | Object::Budget => {
             return None;
         }
     };
-    Some(Leaf { signed_by, common_name, names })
+    Some(Leaf { signed_by: object.signed_by()?, common_name, names })
 }
 
 /// The secret of an object; none for what is no secret.

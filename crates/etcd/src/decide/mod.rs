@@ -199,7 +199,7 @@ impl Wait {
             Self::Patience(until) => Wake::At(*until),
             Self::Settling(intent) => Wake::At(intent.since.after(intent::VOID_AFTER)),
             // Secrets are not watched: whether one that is in the way has gone is seen by looking.
-            Self::Reading(_) | Self::NameTaken(_) => {
+            Self::Reading(_) | Self::NameTaken(_) | Self::AuthorityLost(_) => {
                 Wake::At(facts.now.after(std::time::Duration::from_secs(10)))
             }
             // etcd's own state changes without an event in Kubernetes.

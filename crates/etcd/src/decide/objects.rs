@@ -2,7 +2,7 @@
 //! Keeping these disturbs nobody and waits for nobody; but without names and certificates no member can start.
 
 use super::{Verdict, Want};
-use crate::facts::{Amiss, Object, Storage};
+use crate::facts::{Amiss, Object, Start, Storage};
 use crate::identity::{Change, Intent};
 use crate::plan::{Apply, Mark, Owned, Step, Wait};
 use crate::view::{View, quorum};
@@ -11,15 +11,32 @@ use crate::view::{View, quorum};
 /// taken over.
 pub(super) fn needed(view: &View<'_>) -> Verdict {
     let missing = view.facts.amiss.iter().any(|(_, amiss)| *amiss == Amiss::Missing);
+    if let Some(authority) = lost(view) {
+        return Verdict::Wait(Wait::AuthorityLost(authority));
+    }
     match taken(view) {
         Some(object) if !view.identity.sealed => Verdict::Halt(Wait::NameTaken(object)),
         // What has joined already has what it needs mounted: healing goes on, and what is missing is made beside it.
         Some(object) => Verdict::Wait(Wait::NameTaken(object)),
-        None if missing && !view.identity.sealed => {
+        None if missing && (!view.identity.sealed || !somebody_runs(view)) => {
             Verdict::Want(Box::new(Want { apply: to_apply(view), ..Want::default() }))
         }
         None => Verdict::Pass,
     }
+}
+
+/// An authority that is gone. A new one at a stroke would part those who start from now on from those who run: etcd reads
+/// certificates anew for each connection, and whom it trusts only when it starts.
+fn lost(view: &View<'_>) -> Option<Object> {
+    let mut missing = view.facts.amiss.iter().filter(|(_, amiss)| **amiss == Amiss::Missing);
+    let authority = missing.find(|(object, _)| object.is_authority()).map(|(object, _)| *object);
+    authority.filter(|_| view.identity.cluster.is_some() && somebody_runs(view))
+}
+
+/// Whether some member runs on the certificates that there were.
+fn somebody_runs(view: &View<'_>) -> bool {
+    let mut pods = view.members.values().filter_map(|member| member.pod);
+    pods.any(|pod| !pod.deleting && !pod.finished && pod.start != Start::Held)
 }
 
 fn taken(view: &View<'_>) -> Option<Object> {
@@ -27,7 +44,9 @@ fn taken(view: &View<'_>) -> Option<Object> {
 }
 
 fn to_apply(view: &View<'_>) -> Vec<Apply> {
-    let ours = view.facts.amiss.iter().filter(|(_, amiss)| **amiss != Amiss::NotOurs);
+    let lost = lost(view);
+    let made = |object: Object| lost.is_none() || (lost != Some(object) && lost != object.signed_by());
+    let ours = view.facts.amiss.iter().filter(|(object, amiss)| **amiss != Amiss::NotOurs && made(**object));
     ours.map(|(object, _)| Apply::Object(*object)).collect()
 }
 

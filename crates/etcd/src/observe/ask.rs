@@ -155,11 +155,11 @@ pub async fn ask(
         }
     };
     let (heard, served) = join(heard, served).await;
-    let leader = heard.iter().flatten().map(|heard| heard.status.leader()).find(|leader| *leader != 0);
-    let led_at = heard.iter().flatten().map(|heard| heard.status.raft_index()).max().unwrap_or(0);
-    let mut answers = Answers { served, leader: leader.map(MemberId), ..Answers::default() };
+    let leading = Leading::of(heard.iter().flatten());
+    let leader = leading.map(|leading| MemberId(leading.leader));
+    let mut answers = Answers { served, leader, ..Answers::default() };
     for (asked, heard) in members.iter().zip(&heard) {
-        let voice = heard.as_ref().and_then(|heard| heard.voice(led_at));
+        let voice = heard.as_ref().and_then(|heard| heard.voice(leading));
         answers.voices.insert(asked.serial, voice.map_or(Seen::Unknown, Seen::Present));
         if let Some(heard) = heard {
             answers.versions.insert(asked.serial, heard.status.version().to_owned());
@@ -187,16 +187,48 @@ struct Heard {
     reads: bool,
 }
 
+/// Who leads, by the word of voters that answer reads: a majority stands behind those.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Leading {
+    leader: u64,
+    term: u64,
+    /// How far the log goes.
+    index: u64,
+}
+
+impl Leading {
+    fn of<'h>(heard: impl Iterator<Item = &'h Heard>) -> Option<Self> {
+        let told = heard.filter(|heard| is_teller(Some(heard)) && heard.status.leader() != 0);
+        let told = told.map(|heard| {
+            let status = &heard.status;
+            Self { term: status.raft_term(), index: status.raft_index(), leader: status.leader() }
+        });
+        told.max_by_key(|leading| (leading.term, leading.index))
+    }
+}
+
+/// How far behind a learner may be that gets a vote: as many entries as a leader keeps for those that are slow. With a vote and
+/// further behind it would be of no use for a majority until it has caught up.
+const BEHIND: u64 = 5_000;
+
 impl Heard {
-    fn voice(&self, led_at: u64) -> Option<Voice> {
-        let header = self.status.header()?;
-        let learner = self.status.is_learner();
+    fn voice(&self, leading: Option<Leading>) -> Option<Voice> {
+        let (header, status) = (self.status.header()?, &self.status);
+        let learner = status.is_learner();
+        // What a learner said to have followed once, it goes on saying when it is cut off.
+        let follows = leading
+            .is_some_and(|leading| (status.leader(), status.raft_term()) == (leading.leader, leading.term));
+        let near = leading.is_some_and(|leading| {
+            let index = status.raft_index();
+            // As etcd itself counts: nine tenths of the leader's log.
+            index.saturating_mul(10) >= leading.index.saturating_mul(9)
+                && leading.index.saturating_sub(index) <= BEHIND
+        });
         Some(Voice {
             cluster: ClusterId(header.cluster_id()),
             id: MemberId(header.member_id()),
-            serves: self.reads || (learner && self.status.leader() != 0),
-            // As etcd itself counts: nine tenths of the leader's log.
-            caught_up: !learner || self.status.raft_index().saturating_mul(10) >= led_at.saturating_mul(9),
+            serves: self.reads || (learner && follows),
+            caught_up: !learner || near,
         })
     }
 }

@@ -5,6 +5,7 @@ use std::sync::{Mutex, PoisonError};
 
 use evenkeel::{Error, InStore, Key, Ref};
 use evenkeel_api::{EtcdCluster, labels};
+use futures::FutureExt;
 use k8s_openapi::api::core::v1::{ConfigMap, Node, PersistentVolume, PersistentVolumeClaim, Pod, Service};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::api::ListParams;
@@ -70,6 +71,11 @@ impl Stores {
             client_service: get(&self.services, key, &names.client_service()).map(|object| (*object).clone()),
             budget: get(&self.budgets, key, &key.name).map(|object| (*object).clone()),
         })
+    }
+
+    /// Whether everything has been listed once. Before that nothing can be told from what is not there.
+    pub fn are_ready(&self) -> bool {
+        self.until_ready().now_or_never().is_some()
     }
 
     /// Resolves when everything has been listed once; nodes apart, which the operator may not be allowed to see.

@@ -298,6 +298,11 @@ fn trouble(pod: &Pod) -> Option<String> {
     }
     let waiting =
         status.container_statuses.iter().flatten().find_map(|one| one.state.as_ref()?.waiting.clone())?;
+    // The two come in turns, and each would be news.
+    if matches!(waiting.reason.as_deref(), Some("ErrImagePull" | "ImagePullBackOff")) {
+        let image = pod.spec.as_ref().and_then(|spec| spec.containers.first()?.image.clone());
+        return Some(format!("the image {} cannot be pulled", image.unwrap_or_default()));
+    }
     let reason =
         waiting.reason.filter(|reason| reason != "ContainerCreating" && reason != "PodInitializing")?;
     if waiting.message.as_deref().is_some_and(start::is_only_waiting) {

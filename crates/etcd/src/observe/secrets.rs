@@ -41,19 +41,23 @@ pub struct Secrets {
 
 /// How long it is remembered that all is well.
 const FOR: Duration = Duration::from_secs(600);
+/// The same when something is about to be done: the looks of one go are enough.
+const BRIEFLY: Duration = Duration::from_secs(5);
 
 impl Secrets {
-    /// How the Secrets are: as remembered if that is recent and nothing was amiss, else as they are read now.
+    /// How the Secrets are: as remembered if that is recent and nothing was amiss, else as they are read now. A live look
+    /// remembers for a moment only: whatever made it necessary may have touched the Secrets, too, which nobody watches.
     pub async fn judge(
         &self,
         client: &Client,
         key: &Key,
         wanted: &Wanted,
         (now, uptime): (Time, Duration),
+        live: bool,
     ) -> Result<Judged, Error> {
         let leaves: Vec<_> = SECRETS.iter().map(|object| tls::leaf(wanted, *object)).collect();
         let recent = |remembered: &&Remembered| {
-            uptime.saturating_sub(remembered.read) < FOR
+            uptime.saturating_sub(remembered.read) < if live { BRIEFLY } else { FOR }
                 && remembered.judged.amiss.is_empty()
                 && remembered.leaves == leaves
         };
@@ -98,7 +102,8 @@ fn judge(wanted: &Wanted, secrets: &BTreeMap<Object, Secret>, now: Time) -> Judg
             judged.amiss.insert(object, amiss);
         }
     }
-    if !judged.amiss.contains_key(&Object::OperatorTls) {
+    // One that is due to be renewed opens doors until it is.
+    if judged.amiss.get(&Object::OperatorTls) != Some(&Amiss::NotOurs) {
         judged.access = secrets
             .get(&Object::OperatorTls)
             .and_then(|secret| Some(Access { authority: text(secret, "ca.crt")?, pair: pair(secret)? }));
@@ -108,20 +113,22 @@ fn judge(wanted: &Wanted, secrets: &BTreeMap<Object, Secret>, now: Time) -> Judg
 
 fn look_at(wanted: &Wanted, secrets: &BTreeMap<Object, Secret>, object: Object, now: Time) -> Option<Amiss> {
     let Some(secret) = secrets.get(&object) else { return Some(Amiss::Missing) };
-    match owner(wanted, &secret.metadata) {
-        Owner::NotOurs => return Some(Amiss::NotOurs),
-        Owner::Earlier => return Some(Amiss::Differs),
-        Owner::Us => {}
+    let owner = owner(wanted, &secret.metadata);
+    if owner == Owner::NotOurs {
+        return Some(Amiss::NotOurs);
     }
     let good = match tls::leaf(wanted, object) {
         // An authority is never replaced at a stroke: whatever can be read of it is kept.
-        None => pair(secret).is_some_and(|pair| certificates::read(&pair.certificate).is_some()),
+        None if pair(secret).is_none_or(|pair| certificates::read(&pair.certificate).is_none()) => {
+            return Some(Amiss::Missing);
+        }
+        None => true,
         Some(leaf) => {
             let authority = secrets.get(&leaf.signed_by).and_then(|ca| text(ca, "tls.crt"));
             is_good(secret, &leaf, authority.as_deref(), now)
         }
     };
-    (!good).then_some(Amiss::Differs)
+    (!good || owner == Owner::Earlier).then_some(Amiss::Differs)
 }
 
 /// Whether a Secret holds a certificate as it should be, of the authority that is in force.

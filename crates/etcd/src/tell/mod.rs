@@ -6,9 +6,9 @@ mod words;
 
 pub use notices::{name, notice, troubles};
 
-use evenkeel::{Plan, Seen};
+use evenkeel::{Error, Plan, Seen};
 use evenkeel_api::conditions::{ConditionType, Holds, Reason, Said, merge};
-use evenkeel_api::{EtcdClusterStatus, MemberRole, MemberStatus, labels};
+use evenkeel_api::{EtcdCluster, EtcdClusterStatus, MemberRole, MemberStatus, labels};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
@@ -50,6 +50,30 @@ pub fn status(found: &Found, facts: &Facts, plan: &Plan<Etcd>) -> EtcdClusterSta
         next: story.next,
         waiting_for: story.waiting_for,
         member_list: members,
+    }
+}
+
+/// The status of a cluster that could not be looked at: all that was known stays, and why nothing is done is said.
+pub fn unseen(resource: &EtcdCluster, now: evenkeel::Time, why: &Error) -> EtcdClusterStatus {
+    let old = resource.status.clone().unwrap_or_default();
+    let (phrase, reason) = match why {
+        Error::Kubernetes { .. } => ("Cannot read its objects", Reason::CannotRead),
+        Error::Other { .. } => ("Cannot be run as it is", Reason::SpecRefused),
+    };
+    let said = |about, holds, reason| Said { about, holds, reason, message: why.to_string() };
+    let said = vec![
+        said(ConditionType::Ready, Holds::Unknown, Reason::NotAsked),
+        said(ConditionType::Progressing, Holds::False, Reason::Waiting),
+        said(ConditionType::Degraded, Holds::True, reason),
+    ];
+    let generation = resource.metadata.generation;
+    let now = Time(Timestamp::from_second(now.0).unwrap_or_default());
+    EtcdClusterStatus {
+        phrase: phrase.to_owned(),
+        observed_generation: generation,
+        conditions: merge(&old.conditions, said, generation, &now),
+        waiting_for: vec![why.to_string()],
+        ..old
     }
 }
 
@@ -230,6 +254,7 @@ fn degraded(wait: &Wait, sealed: bool) -> Option<Reason> {
         Wait::NothingLeft(_) => Some(Reason::DataLost),
         Wait::NoQuorum if sealed => Some(Reason::QuorumLost),
         Wait::NameTaken(_) => Some(Reason::NameTaken),
+        Wait::AuthorityLost(_) => Some(Reason::AuthorityLost),
         Wait::Strangers(_) => Some(Reason::UnknownMembers),
         Wait::NoQuorum
         | Wait::Paused

@@ -43,6 +43,7 @@ impl<'f> Words<'f> {
             (_, Some(Wait::IdentityMissing)) => "Volumes found without an identity".to_owned(),
             (_, Some(Wait::NothingLeft(_))) => "All data is gone".to_owned(),
             (_, Some(Wait::NameTaken(object))) => format!("Name taken: {}", self.object(*object)),
+            (_, Some(Wait::AuthorityLost(object))) => format!("Gone: {}", self.object(*object)),
             (_, Some(Wait::Strangers(count))) => format!("etcd lists {count} unknown members"),
             (Some(view), _) if !view.identity.sealed => self.bootstrap(facts, view),
             (Some(view), _) if !view.registry => self.no_quorum(view),
@@ -199,6 +200,11 @@ impl<'f> Words<'f> {
                 "{} exists and is not this cluster's: delete or rename it, or give the cluster another name",
                 self.object(*object)
             ),
+            Wait::AuthorityLost(object) => format!(
+                "{} is gone, and members run on certificates that it signed: put it back. No other is made while any of \
+                 them runs; none can be renewed meanwhile",
+                self.object(*object)
+            ),
             Wait::Strangers(count) => format!(
                 "etcd lists {count} members that are not this cluster's: remove them with etcdctl member remove if \
                  nobody needs them"
@@ -222,6 +228,7 @@ impl<'f> Words<'f> {
             Wait::CatchingUp(serial) => return Some(format!("{} gets its vote", self.member(*serial))),
             Wait::AddUnsafe => "another member is added",
             Wait::NameTaken(_) => "what is missing is created",
+            Wait::AuthorityLost(_) => "certificates are renewed in time again",
         };
         Some(next.to_owned())
     }

@@ -1,0 +1,138 @@
+//! Somebody meddles: at every state that is reached, the same facts are decided on once more with something changed behind
+//! the operator's back. What is decided then is not carried out; it is judged by itself.
+
+use std::collections::BTreeSet;
+use std::sync::{Mutex, PoisonError};
+
+use evenkeel::{Engine, Plan, Seen};
+use evenkeel_etcd::Etcd;
+use evenkeel_etcd::facts::{Amiss, Facts, Object, Start};
+use evenkeel_etcd::identity::ClusterId;
+use evenkeel_etcd::plan::{Apply, Create, Mark, Step, Wait};
+
+use crate::Decider;
+use crate::kinds::kinds;
+
+const OBJECTS: [Object; 8] = [
+    Object::PeerService,
+    Object::ClientService,
+    Object::PeerCa,
+    Object::ClientCa,
+    Object::PeerTls,
+    Object::ServerTls,
+    Object::OperatorTls,
+    Object::ClientTls,
+];
+
+/// The real thing, asked again and again with something changed.
+#[derive(Debug, Default)]
+pub struct Meddled {
+    kinds: Mutex<BTreeSet<&'static str>>,
+    wrong: Mutex<Option<String>>,
+}
+
+impl Meddled {
+    /// What was decided on changed facts, by kind.
+    pub fn kinds(&self) -> BTreeSet<&'static str> {
+        self.kinds.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The first thing that was decided wrongly, in words.
+    pub fn wrong(&self) -> Option<String> {
+        self.wrong.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn ask(&self, what: &str, facts: &Facts, is_right: impl Fn(&Plan<Etcd>) -> bool) {
+        let plan = Etcd::decide(facts);
+        self.kinds.lock().unwrap_or_else(PoisonError::into_inner).extend(kinds(&plan));
+        if !is_right(&plan) {
+            let mut wrong = self.wrong.lock().unwrap_or_else(PoisonError::into_inner);
+            wrong.get_or_insert_with(|| format!("{what}: it was decided on {plan:#?}, seeing {facts:#?}"));
+        }
+    }
+
+    fn pauses(&self, facts: &Facts) {
+        let mut meddled = facts.clone();
+        meddled.cluster.paused = true;
+        self.ask("paused", &meddled, |plan| plan.is_quiet() && plan.status.waits == [Wait::Paused]);
+        meddled.cluster.deleted = true;
+        self.ask("deleted", &meddled, Plan::is_quiet);
+    }
+
+    fn takes_the_identity(&self, facts: &Facts) {
+        let mut meddled = Facts { identity: Seen::Absent, ..facts.clone() };
+        meddled.cluster.known = Some(ClusterId(1));
+        self.ask("the identity is gone", &meddled, Plan::is_quiet);
+        meddled.identity = Seen::Unknown;
+        self.ask("the identity cannot be read", &meddled, Plan::is_quiet);
+    }
+
+    fn adds_a_stranger(&self, facts: &Facts) {
+        let mut meddled = facts.clone();
+        let Seen::Present(membership) = &mut meddled.membership else { return };
+        membership.strangers = 1;
+        // Whether one that is none of ours has a vote, and whose it is, nobody here knows.
+        self.ask("a stranger is a member", &meddled, |plan| !matches!(plan.step, Some(Step::Call { .. })));
+    }
+
+    fn takes_a_name(&self, facts: &Facts) {
+        let sealed = facts.identity.present().is_some_and(|identity| identity.sealed);
+        for object in OBJECTS {
+            let mut meddled = facts.clone();
+            meddled.amiss.insert(object, Amiss::NotOurs);
+            self.ask("a name is taken", &meddled, |plan| {
+                !applies(plan, object) && (sealed || !starts_somebody(plan))
+            });
+        }
+    }
+
+    fn deletes_an_object(&self, facts: &Facts) {
+        let (Some(identity), Some(pods)) = (facts.identity.present(), facts.pods.present()) else { return };
+        if identity.resource != facts.cluster.resource {
+            return;
+        }
+        let runs = pods.iter().any(|pod| {
+            pod.epoch == identity.epoch && !pod.deleting && !pod.finished && pod.start != Start::Held
+        });
+        let untouched = Etcd::decide(facts);
+        for object in OBJECTS {
+            let mut meddled = facts.clone();
+            meddled.amiss.insert(object, Amiss::Missing);
+            if object.is_authority() && identity.cluster.is_some() && runs {
+                // With another authority those who run and those who start would not know each other.
+                let signed = OBJECTS.into_iter().filter(|other| other.signed_by() == Some(object));
+                meddled.amiss.extend(signed.map(|signed| (signed, Amiss::Missing)));
+                self.ask("an authority is gone", &meddled, |plan| {
+                    let lost = plan.status.waits.contains(&Wait::AuthorityLost(object));
+                    lost && plan.apply == untouched.apply && plan.create == untouched.create
+                });
+            } else {
+                self.ask("an object is gone", &meddled, |plan| applies(plan, object));
+            }
+        }
+    }
+}
+
+fn applies(plan: &Plan<Etcd>, object: Object) -> bool {
+    plan.apply.contains(&Apply::Object(object))
+}
+
+/// Whether somebody is told to found or to join.
+fn starts_somebody(plan: &Plan<Etcd>) -> bool {
+    plan.mark.iter().any(|mark| matches!(mark, Mark::Start { to: Start::Found | Start::Join(_), .. }))
+        || plan
+            .create
+            .iter()
+            .any(|create| matches!(create, Create::Pod { start: Start::Found | Start::Join(_), .. }))
+}
+
+impl Decider for Meddled {
+    fn decide(&self, facts: &Facts) -> Plan<Etcd> {
+        self.pauses(facts);
+        self.takes_the_identity(facts);
+        self.adds_a_stranger(facts);
+        self.takes_a_name(facts);
+        self.deletes_an_object(facts);
+        Etcd::decide(facts)
+    }
+}

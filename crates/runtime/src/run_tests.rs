@@ -1,0 +1,305 @@
+//! The loop, with an engine that does what it is told and hands that do or refuse what the test says.
+
+use std::collections::VecDeque;
+use std::sync::{Mutex, MutexGuard};
+
+use k8s_openapi::api::core::v1::Pod;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::*;
+use crate::clock::TestClock;
+use crate::fake;
+use crate::operate::{Action, Outcome};
+use crate::random::TestRandom;
+
+/// What the facts say is what is planned.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+struct Told {
+    create: Vec<String>,
+    mark: Vec<String>,
+    apply: Vec<String>,
+    step: Option<String>,
+    doubtful: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Obedient;
+
+impl Engine for Obedient {
+    type Facts = Told;
+    type Create = String;
+    type Apply = String;
+    type Mark = String;
+    type Step = String;
+    type Status = bool;
+
+    fn decide(facts: &Told) -> Plan<Self> {
+        let Told { create, mark, apply, step, doubtful } = facts.clone();
+        Plan { create, mark, apply, step, status: doubtful, wake: Wake::OnChange }
+    }
+}
+
+/// Looks in a row, and what was done. Actions named `refused…` are refused, `slow…` take five seconds, `declined…` and
+/// `overtaken…` speak for themselves; what begins with `!` is something that the rest of the plan rests on.
+struct Hands {
+    looks: Mutex<VecDeque<Result<Told, Error>>>,
+    live: Mutex<Vec<bool>>,
+    done: Mutex<Vec<String>>,
+    clock: TestClock,
+}
+
+fn text(action: &Action<'_, Obedient>) -> String {
+    match action {
+        Action::Create(text) | Action::Mark(text) | Action::Apply(text) | Action::Step(text) => {
+            (*text).clone()
+        }
+    }
+}
+
+impl Operate for Hands {
+    type Engine = Obedient;
+    type Resource = Pod;
+    type Found = Pod;
+    type Probed = ();
+
+    fn silence() {}
+
+    async fn probe(&self, _: Key) -> Option<()> {
+        Some(())
+    }
+
+    async fn look(&self, _: &Key, look: Look<'_, ()>) -> Result<Option<Sight<Self>>, Error> {
+        let live = look == Look::Live;
+        lock(&self.live).push(live);
+        // One that is looked at live after what was remembered finds the same.
+        let facts = match lock(&self.looks).pop_front() {
+            Some(facts) => facts?,
+            None => return Ok(None),
+        };
+        if !live && facts != Told::default() {
+            lock(&self.looks).push_front(Ok(facts.clone()));
+        }
+        Ok(Some(Sight { facts, found: resource(), probed: (), live }))
+    }
+
+    async fn act(
+        &self,
+        _: &Sight<Self>,
+        action: &Action<'_, Obedient>,
+        _: &(dyn Fn() -> bool + Sync),
+    ) -> Result<Outcome, Error> {
+        let text = text(action);
+        let what = text.trim_start_matches('!');
+        if what.starts_with("refused") {
+            return Err(Error::other(format!("write {what}"), "a webhook said no"));
+        }
+        if what.starts_with("slow") {
+            self.clock.advance(Duration::from_secs(5));
+        }
+        if what.starts_with("declined") {
+            return Ok(Outcome::Declined("not now".into()));
+        }
+        if what.starts_with("overtaken") {
+            return Ok(Outcome::Overtaken);
+        }
+        lock(&self.done).push(text);
+        Ok(Outcome::Done)
+    }
+
+    fn rests_on(action: &Action<'_, Obedient>) -> bool {
+        text(action).starts_with('!')
+    }
+
+    fn doubts(plan: &Plan<Obedient>) -> bool {
+        plan.status
+    }
+
+    fn status(&self, _: &Sight<Self>, _: &Plan<Obedient>) -> Option<Value> {
+        Some(json!({ "message": "seen" }))
+    }
+
+    fn unseen(&self, _: &Pod, why: &Error) -> Option<Value> {
+        Some(json!({ "message": why.to_string() }))
+    }
+
+    fn resource<'s>(&self, sight: &'s Sight<Self>) -> &'s Pod {
+        &sight.found
+    }
+
+    fn notice(&self, _: &Sight<Self>, action: &Action<'_, Obedient>) -> Option<Notice> {
+        Some(Notice::normal("Did", "Do", text(action)))
+    }
+
+    fn troubles(&self, _: &Sight<Self>, _: &Plan<Obedient>) -> Vec<Notice> {
+        vec![Notice::warning("Trouble", "Do", "always")]
+    }
+
+    fn name(_: &Action<'_, Obedient>) -> &'static str {
+        "do"
+    }
+
+    fn told(&self, _: &Pod) {}
+
+    fn forget(&self, _: &Key) {}
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap()
+}
+
+fn resource() -> Pod {
+    let pod = json!({ "metadata": { "name": "a", "namespace": "n", "uid": "u", "resourceVersion": "1" } });
+    serde_json::from_value(pod).unwrap()
+}
+
+/// A loop, and the events and statuses that it wrote.
+struct Stage {
+    this: Loop<Hands>,
+    events: Arc<Mutex<Vec<String>>>,
+    statuses: Arc<Mutex<Vec<String>>>,
+}
+
+impl Stage {
+    fn new(looks: impl IntoIterator<Item = Result<Told, Error>>) -> Self {
+        let clock = TestClock::default();
+        let (events, statuses) = <(Arc<Mutex<Vec<String>>>, Arc<Mutex<Vec<String>>>)>::default();
+        let (noted, written) = (events.clone(), statuses.clone());
+        let client = fake::client(move |head, body| {
+            match (head.uri.path().ends_with("/status"), body["note"].as_str()) {
+                (true, _) => lock(&written).push(body["status"]["message"].as_str().unwrap().to_owned()),
+                (false, note) => lock(&noted).push(note.unwrap_or_default().to_owned()),
+            }
+            async move { (200, body) }
+        });
+        let (done, live) = (Mutex::default(), Mutex::default());
+        let looks = Mutex::new(looks.into_iter().collect());
+        let parts = Parts {
+            operate: Arc::new(Hands { looks, live, done, clock: clock.clone() }),
+            client: client.clone(),
+            leadership: Leadership::undisputed(clock.shared()),
+            events: Events::new(client, "evenkeel.dev/test", "me", clock.shared()),
+            metrics: Metrics::new(),
+            clock: clock.shared(),
+            random: TestRandom::shared(1),
+            rhythm: Rhythm::default(),
+        };
+        Self { this: Loop::new(parts), events, statuses }
+    }
+
+    async fn go(&self) -> Result<Next, Error> {
+        let resource = resource();
+        self.this.go(&resource, &key(&resource)).await
+    }
+
+    fn done(&self) -> Vec<String> {
+        lock(&self.this.parts.operate.done).clone()
+    }
+}
+
+fn plan(create: &[&str], mark: &[&str], apply: &[&str], step: Option<&str>) -> Result<Told, Error> {
+    let all = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect();
+    Ok(Told {
+        create: all(create),
+        mark: all(mark),
+        apply: all(apply),
+        step: step.map(str::to_owned),
+        doubtful: false,
+    })
+}
+
+fn nothing() -> Result<Told, Error> {
+    Ok(Told::default())
+}
+
+#[tokio::test]
+async fn all_of_a_plan_is_done_in_order_and_told_before_the_next_look() {
+    let stage = Stage::new([plan(&["c"], &["m"], &["a"], Some("s")), nothing()]);
+    stage.go().await.unwrap();
+    assert_eq!(stage.done(), ["c", "m", "a", "s"]);
+    assert_eq!(*lock(&stage.events), ["c", "m", "a", "s", "always"]);
+    assert_eq!(*lock(&stage.statuses), ["seen"]);
+}
+
+#[tokio::test]
+async fn what_is_refused_holds_up_nothing_else_and_is_told_with_the_status() {
+    let stage = Stage::new([plan(&["refused pod", "c"], &["m"], &["refused service", "a"], Some("s"))]);
+    let error = stage.go().await.unwrap_err();
+    assert_eq!(error.to_string(), "cannot write refused pod: a webhook said no");
+    assert_eq!(stage.done(), ["c", "m", "a", "s"]);
+    assert_eq!(lock(&stage.events).iter().filter(|note| note.contains("webhook")).count(), 1);
+    assert_eq!(*lock(&stage.statuses), ["seen"]);
+}
+
+#[tokio::test]
+async fn what_the_rest_rests_on_ends_the_plan_when_it_is_refused() {
+    let stage = Stage::new([plan(&["c"], &[], &["!refused budget", "a"], Some("s"))]);
+    stage.go().await.unwrap_err();
+    assert_eq!(stage.done(), ["c"]);
+}
+
+#[tokio::test]
+async fn the_same_refusal_is_told_once_in_ten_minutes() {
+    let stage = Stage::new([
+        plan(&["refused pod"], &[], &[], None),
+        plan(&["refused pod"], &[], &[], None),
+        plan(&["refused pod"], &[], &[], None),
+    ]);
+    for _ in 0..3 {
+        stage.go().await.unwrap_err();
+    }
+    assert_eq!(lock(&stage.events).len(), 2, "{:?}: the refusal, and the trouble", lock(&stage.events));
+}
+
+#[tokio::test]
+async fn a_step_is_not_taken_on_what_was_seen_long_ago() {
+    let stage = Stage::new([plan(&["slow"], &[], &[], Some("s")), plan(&[], &[], &[], Some("s")), nothing()]);
+    stage.go().await.unwrap();
+    assert_eq!(stage.done(), ["slow", "s"], "taken after another look");
+    assert_eq!(lock(&stage.this.parts.operate.live).len(), 3);
+}
+
+#[tokio::test]
+async fn what_changes_nothing_and_what_is_always_overtaken_is_not_tried_at_full_speed() {
+    for what in ["overtaken", "done to no effect"] {
+        let stage = Stage::new((0..100).map(|_| plan(&[], &[], &[what], None)));
+        let error = stage.go().await.unwrap_err();
+        assert!(error.to_string().contains("again and again"), "{error}");
+        let looks = lock(&stage.this.parts.operate.live).len();
+        assert!(looks <= 4, "{looks} looks, {what}");
+    }
+}
+
+#[tokio::test]
+async fn what_the_application_declines_is_tried_again_shortly() {
+    let stage = Stage::new([plan(&[], &[], &[], Some("declined"))]);
+    assert_eq!(stage.go().await.unwrap(), Next::requeue(SHORTLY));
+    assert_eq!(*lock(&stage.statuses), ["seen"]);
+}
+
+#[tokio::test]
+async fn nothing_is_done_and_nothing_doubtful_is_told_on_what_is_only_remembered() {
+    let doubtful = || Ok(Told { doubtful: true, ..Told::default() });
+    let stage = Stage::new([doubtful(), doubtful()]);
+    stage.this.prober.watch(&key(&resource()));
+    stage.this.prober.tell(&key(&resource()), ());
+    stage.go().await.unwrap();
+    assert_eq!(*lock(&stage.this.parts.operate.live), [false, true]);
+}
+
+#[tokio::test]
+async fn what_cannot_be_looked_at_is_told_and_the_api_server_is_given_time() {
+    let stage = Stage::new([Err(Error::other("accept its spec", "3.4 is too old"))]);
+    stage.go().await.unwrap_err();
+    assert_eq!(*lock(&stage.statuses), ["cannot accept its spec: 3.4 is too old"]);
+    assert_eq!(*lock(&stage.events), ["cannot accept its spec: 3.4 is too old"]);
+
+    let away = || Err(Error::kubernetes("list pods")(kube::Error::LinesCodecMaxLineLengthExceeded));
+    let stage = Stage::new([away(), away(), away(), away()]);
+    for tries in 0..4 {
+        assert_eq!(lock(&stage.statuses).len(), 0, "after {tries}");
+        stage.go().await.unwrap_err();
+        stage.this.backoff.failed(&key(&resource()));
+    }
+    assert_eq!(lock(&stage.statuses).len(), 1);
+}
