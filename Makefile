@@ -47,7 +47,7 @@ test-e2e: ## Run the stories on a real Kubernetes (STORY=word runs those whose n
 	@hack/test e2e
 
 .PHONY: test-all
-test-all: test sweep soak ## Run all tests, and then what is too long for `make test`
+test-all: test sweep soak explore ## Run all tests, and then what is too long for `make test`
 
 .PHONY: sweep
 sweep: ## Kill the operator before and after every single write of two stories (an hour or so)
@@ -56,6 +56,10 @@ sweep: ## Kill the operator before and after every single write of two stories (
 .PHONY: soak
 soak: bin/lab ## Ten pods on each of three nodes for ten minutes, no restart (writes bench/results/soak.md)
 	@hack/soak
+
+.PHONY: explore
+explore: prepared ## Explore two faults, a crash and an edit in any order (half an hour; writes bench/results/explore.md)
+	@hack/explore
 
 .PHONY: break
 break: prepared ## Explore with a deliberate bug and tell the story of its harm (BUG=name; none lists them)

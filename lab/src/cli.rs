@@ -10,7 +10,6 @@ use evenkeel_lab::machine::{self, ENTER, INIT};
 use evenkeel_lab::parts::etcd::Version;
 use evenkeel_lab::parts::{images, kube};
 use evenkeel_lab::preflight::preflight;
-use evenkeel_lab::progress::Stage;
 use evenkeel_lab::up::{self, Wanted};
 use evenkeel_lab::{Lab, LabName, down, status};
 
@@ -246,12 +245,7 @@ fn show_status(name: &LabName) -> Result<ExitCode> {
 fn load_etcd(name: &LabName, versions: &[Version]) -> Result<()> {
     let lab = Lab::open(name)?;
     for version in versions {
-        let archive = images::etcd_image(*version)?;
-        let stage = Stage::begin(&format!("etcd {version} into the nodes"), "");
-        for node in lab.nodes() {
-            images::load(&lab, node, std::slice::from_ref(&archive))?;
-        }
-        stage.done();
+        let archive = images::load_etcd(&lab, *version)?;
         eprintln!("  as {}", archive.names.join(", "));
     }
     Ok(())

@@ -149,7 +149,8 @@ pub fn add_node(name: &LabName) -> Result<Node> {
     let _held = Lab::hold(name)?;
     let mut lab = Lab::open(name)?;
     let node = lab.record_node()?;
-    start_nodes(&lab, std::slice::from_ref(&node), &images::basic()?)?;
+    let archives = images::of(&lab)?;
+    start_nodes(&lab, std::slice::from_ref(&node), &archives)?;
     Ok(node)
 }
 

@@ -206,6 +206,8 @@ pub struct Pod {
     pub finished: bool,
     /// Whether clients are routed to it.
     pub routed: bool,
+    /// Whether another member's pod is on the same node.
+    pub shares_node: bool,
     /// Whether the resource controls it: otherwise `kubectl drain` refuses it.
     pub owned: bool,
 }
@@ -245,4 +247,6 @@ pub struct Voice {
     pub serves: bool,
     /// For a learner: whether its log is near enough to the leader's.
     pub caught_up: bool,
+    /// Whether it leads.
+    pub leads: bool,
 }

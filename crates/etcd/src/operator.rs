@@ -195,7 +195,9 @@ impl Operate for Operator {
             Action::Apply(Apply::Budget { .. }) | Action::Create(Create::Identity(_)) | Action::Step(_) => {
                 true
             }
-            Action::Mark(mark) => !matches!(mark, Mark::Route { .. } | Mark::Own { .. }),
+            Action::Mark(mark) => {
+                !matches!(mark, Mark::Route { .. } | Mark::Unroute { .. } | Mark::Own { .. })
+            }
             Action::Apply(Apply::Object(_)) | Action::Create(_) => false,
         }
     }

@@ -81,6 +81,11 @@ pub enum Mark {
         /// Which pod.
         pod: Uid,
     },
+    /// Routes clients to a pod no more.
+    Unroute {
+        /// Which pod.
+        pod: Uid,
+    },
     /// Has something go with the resource, or stay without it.
     Own {
         /// What.
@@ -119,6 +124,8 @@ pub enum Step {
         from: Identity,
         /// What is asked for.
         intent: Intent,
+        /// To whom the lead is handed first, if the one who goes has it: an election costs clients a second or more.
+        heir: Option<Serial>,
     },
     /// Deletes a pod that does not serve.
     DeletePod {

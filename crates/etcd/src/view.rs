@@ -126,6 +126,14 @@ impl<'f> View<'f> {
         learner.is_settled() && learner.serves() && learner.caught_up() && healthy >= quorum(voters)
     }
 
+    /// Who is to lead when this one goes and leads now: the oldest of the voters that are well.
+    pub fn heir_of(&self, serial: Serial) -> Option<Serial> {
+        let leads = |member: &Member<'_>| member.voice.is_some_and(|voice| voice.leads);
+        let goes = self.members.get(&serial).is_some_and(leads);
+        let mut heirs = self.voters().filter(|member| member.serial != serial && member.serves());
+        heirs.next().filter(|_| goes).map(|heir| heir.serial)
+    }
+
     /// The highest serial that anything was ever called by, as far as can be seen.
     pub fn highest(&self) -> Option<Serial> {
         let old = self

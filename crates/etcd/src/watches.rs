@@ -2,6 +2,7 @@
 //! Secrets are not: they are read by name.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use evenkeel::{Key, Managed, Streams, Touched, Wakers};
 use evenkeel_api::{EtcdCluster, labels};
@@ -21,7 +22,16 @@ pub fn watch(streams: &Streams) -> (Stores, Wakers<EtcdCluster>) {
     let (services, services_touched) = owners(streams.watch(labelled));
     let (budgets, budgets_touched) = owners(streams.watch(labelled));
     let (nodes, nodes_touched) = streams.watch_cluster_metadata::<Node>(None);
-    let stores = Stores { clusters: clusters.0.clone(), pods, claims, identities, services, budgets, nodes };
+    let stores = Stores {
+        clusters: clusters.0.clone(),
+        pods,
+        claims,
+        identities,
+        services,
+        budgets,
+        nodes,
+        listed: Arc::default(),
+    };
     let touched =
         select_all([pods_touched, claims_touched, identities_touched, services_touched, budgets_touched]);
     let nodes = stores.nodes.clone();

@@ -35,8 +35,9 @@ fn main() {
         memory()
     );
     println!("{:#?}", report.decided);
-    if let Some(story) = report.story {
-        println!("{story}");
+    match report.story {
+        Some(story) => println!("{story}"),
+        None => println!("no rule was broken, and every state came to rest"),
     }
 }
 

@@ -261,7 +261,7 @@ fn call(facts: &Facts, plan: &mut Plan<Etcd>, change: Change) {
     if let (None, Some(identity)) = (&plan.step, facts.identity.present()) {
         let voters = members(facts).iter().filter(|one| !one.learner).map(|one| one.serial).collect();
         let intent = Intent { change, voters, since: facts.now };
-        plan.step = Some(Step::Call { from: identity.clone(), intent });
+        plan.step = Some(Step::Call { from: identity.clone(), intent, heir: None });
     }
 }
 

@@ -299,7 +299,9 @@ fn walk_effect(effect: &mut Effect, visitor: &mut dyn Visitor) {
             visitor.uid(volume);
         }
         Effect::Mark(
-            Mark::Route { pod: uid } | Mark::Own { what: Owned::Pod(uid) | Owned::Claim(uid), .. },
+            Mark::Route { pod: uid }
+            | Mark::Unroute { pod: uid }
+            | Mark::Own { what: Owned::Pod(uid) | Owned::Claim(uid), .. },
         ) => visitor.uid(uid),
         Effect::Mark(Mark::Own { what: Owned::Identity, .. }) | Effect::Apply(_) => {}
         Effect::Swap { from, to } => {

@@ -69,11 +69,8 @@ fn refused_if(refused: bool) -> Fate {
 fn mark_fate(world: &World, mark: &Mark) -> Fate {
     let of = |uid: &Uid| world.pods.values().find(|pod| pod.uid == *uid);
     match mark {
-        Mark::Route { pod } => match of(pod) {
-            None => Fate::Refused,
-            Some(pod) if pod.routed => Fate::Nothing,
-            Some(_) => Fate::Open,
-        },
+        // Clients may be routed to a pod, away from it, and to it again.
+        Mark::Route { pod } | Mark::Unroute { pod } => refused_if(of(pod).is_none()),
         Mark::Turn { pod, from: Start::OwnData } => match of(pod) {
             None => Fate::Refused,
             Some(pod) if pod.gate && pod.start == Start::OwnData => Fate::Nothing,

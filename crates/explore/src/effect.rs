@@ -50,7 +50,7 @@ pub fn effects(plan: &Plan<Etcd>) -> Vec<Effect> {
     match plan.step.clone() {
         None => {}
         Some(Step::Identity { from, to, .. }) => effects.push(Effect::Swap { from, to }),
-        Some(Step::Call { from, intent }) => {
+        Some(Step::Call { from, intent, .. }) => {
             let to = from.noting(&intent);
             if to != from {
                 effects.push(Effect::Swap { from, to });
@@ -152,6 +152,7 @@ fn apply_mark(world: &mut World, mark: &Mark) -> Outcome {
     let (Mark::Start { pod: uid, .. }
     | Mark::Turn { pod: uid, .. }
     | Mark::Route { pod: uid }
+    | Mark::Unroute { pod: uid }
     | Mark::Own { what: Owned::Pod(uid), .. }) = mark
     else {
         return Outcome::Refused;
@@ -163,6 +164,7 @@ fn apply_mark(world: &mut World, mark: &Mark) -> Outcome {
         Mark::Turn { from, .. } if pod.start == *from => (pod.start, pod.gate) = (Start::OwnData, true),
         Mark::Turn { .. } => return Outcome::Refused,
         Mark::Own { .. } => pod.owner = resource,
+        Mark::Unroute { .. } => pod.routed = false,
         Mark::Route { .. } | Mark::JoinedOn { .. } => pod.routed = true,
     }
     Outcome::Done

@@ -423,6 +423,7 @@ impl fmt::Display for Shown<'_> {
                 f.write_str("has a pod start on its own data only, and says so")
             }
             Effect::Mark(Mark::Route { .. }) => f.write_str("routes clients to a pod"),
+            Effect::Mark(Mark::Unroute { .. }) => f.write_str("routes clients away from a pod"),
             Effect::Mark(Mark::Own { .. }) => f.write_str("takes something into the resource's ownership"),
             Effect::Apply(Apply::Budget { min, .. }) => write!(f, "has evictions leave {min} voters"),
             Effect::Apply(Apply::Object(_)) => f.write_str("keeps a service or a secret as it should be"),

@@ -7,7 +7,7 @@ use evenkeel_etcd::identity::Change;
 use evenkeel_etcd::plan::{Apply, Create, Leaving, Mark, Step, Turn, Wait};
 
 /// All kinds, those first that the explored world brings about by itself, then those that take somebody who meddles.
-pub const ALL: [&str; 40] = [
+pub const ALL: [&str; 42] = [
     "create an identity",
     "create a claim",
     "create a pod",
@@ -15,6 +15,7 @@ pub const ALL: [&str; 40] = [
     "mark what was joined on",
     "mark as turned",
     "mark for routing",
+    "mark for no routing",
     "mark as owned",
     "apply the budget",
     "turn: seed starts",
@@ -27,6 +28,7 @@ pub const ALL: [&str; 40] = [
     "call: add",
     "call: promote",
     "call: remove",
+    "call: hand over and remove",
     "delete a pod: old epoch",
     "delete a pod: not a member",
     "delete a pod: finished",
@@ -62,6 +64,7 @@ pub fn kinds(plan: &Plan<Etcd>) -> Vec<&'static str> {
         Mark::JoinedOn { .. } => "mark what was joined on",
         Mark::Turn { .. } => "mark as turned",
         Mark::Route { .. } => "mark for routing",
+        Mark::Unroute { .. } => "mark for no routing",
         Mark::Own { .. } => "mark as owned",
     });
     let waits = plan.status.waits.iter().map(wait);
@@ -83,9 +86,10 @@ fn step(step: &Step) -> &'static str {
             Turn::ResourceReplaced => "turn: resource replaced",
             Turn::Adopt => "turn: adopt",
         },
-        Step::Call { intent, .. } => match intent.change {
+        Step::Call { intent, heir, .. } => match intent.change {
             Change::Add(_) => "call: add",
             Change::Promote(_) => "call: promote",
+            Change::Remove(_) if heir.is_some() => "call: hand over and remove",
             Change::Remove(_) => "call: remove",
         },
         Step::DeletePod { why, .. } => match why {

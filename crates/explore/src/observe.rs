@@ -56,6 +56,7 @@ pub fn observe(world: &World, sight: Sight) -> Facts {
         deleting: pod.deleting,
         finished: pod.finished,
         routed: pod.routed,
+        shares_node: false,
         owned: pod.owner == world.resource,
     });
     let deaf = sight == Sight::NoEtcd;
@@ -118,6 +119,8 @@ fn voices(world: &World, deaf: bool) -> BTreeMap<Serial, Seen<Voice>> {
             id: id(serial),
             serves,
             caught_up: serves,
+            // Anybody may lead. The last is the least kind: it is the newest, who goes first.
+            leads: world.spokesman().is_some_and(|(leader, _)| leader == serial),
         })
     };
     world.pods.keys().map(|serial| (*serial, voice(*serial))).collect()

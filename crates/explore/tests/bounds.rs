@@ -89,6 +89,7 @@ fn everything_that_can_be_decided_is_decided_somewhere() {
     let bounds = [
         (1, Budget { faults: 1, crashes: 0, edits: 1, delays: 0 }),
         (3, Budget { faults: 1, crashes: 0, edits: 0, delays: 1 }),
+        (3, Budget { faults: 0, crashes: 0, edits: 1, delays: 0 }),
         (3, Budget { faults: 2, crashes: 0, edits: 0, delays: 0 }),
     ];
     let reports = bounds.map(|(members, budget)| explored(members, Storage::Persistent, budget));

@@ -1,9 +1,9 @@
 //! Stories of etcd clusters: a real operator, real Kubernetes, real etcd, and clients whose history is checked throughout.
 #![expect(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "stories fail by panicking")]
 
+mod alone;
 mod begin;
 mod bootstrap;
-mod deployed;
 mod killed;
 mod look;
 mod middle;

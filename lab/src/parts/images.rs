@@ -91,14 +91,65 @@ pub fn program_image(name: &str, program: &Path, to: &Path) -> Result<Archive> {
 /// Makes an image of a program, and loads it into every node, in the place of one of the same name.
 pub fn load_program(lab: &Lab, name: &str, program: &Path) -> Result<()> {
     let stage = Stage::begin(&format!("{name} into the nodes"), "");
-    let archive = lab.dir().join(format!("program-{}.tar", std::process::id()));
-    let loaded = program_image(name, program, &archive)
-        .and_then(|archive| lab.nodes().iter().try_for_each(|node| import(lab, node, &archive)));
+    let made = lab.dir().join(format!("program-{}.tar", std::process::id()));
+    let loaded = program_image(name, program, &made).and_then(|archive| {
+        keep(lab, &archive)?;
+        lab.nodes().iter().try_for_each(|node| import(lab, node, &archive))
+    });
     // Best effort: it goes with the lab at the latest.
-    let _ = std::fs::remove_file(archive);
+    let _ = std::fs::remove_file(made);
     loaded?;
     stage.done();
     Ok(())
+}
+
+/// Loads the image of an etcd version into every node that lacks it.
+pub fn load_etcd(lab: &Lab, version: Version) -> Result<Archive> {
+    let archive = etcd_image(version)?;
+    let stage = Stage::begin(&format!("etcd {version} into the nodes"), "");
+    keep(lab, &archive)?;
+    for node in lab.nodes() {
+        load(lab, node, std::slice::from_ref(&archive))?;
+    }
+    stage.done();
+    Ok(archive)
+}
+
+/// The images that nodes of this lab have: those of every lab, and those that were loaded since, for nodes that come later.
+pub fn of(lab: &Lab) -> Result<Vec<Archive>> {
+    let mut archives = basic()?;
+    let dir = kept_in(lab);
+    let kept = if dir.exists() {
+        std::fs::read_dir(&dir)?.collect::<std::io::Result<Vec<_>>>()?
+    } else {
+        Vec::new()
+    };
+    for path in kept.into_iter().map(|entry| entry.path()) {
+        if path.extension().is_some_and(|extension| extension == "tar") {
+            let names = std::fs::read_to_string(path.with_extension("names"))?;
+            archives.push(Archive { names: names.lines().map(str::to_owned).collect(), path });
+        }
+    }
+    Ok(archives)
+}
+
+/// Keeps an image with the lab, in the place of one of the same name.
+fn keep(lab: &Lab, archive: &Archive) -> Result<()> {
+    let dir = kept_in(lab);
+    std::fs::create_dir_all(&dir)?;
+    let name = archive.names.first().context("an image has a name")?;
+    let kept = dir.join(format!("{}.tar", name.replace(['/', ':'], "_")));
+    crate::files::write(&kept.with_extension("names"), &archive.names.join("\n"))?;
+    let _ = std::fs::remove_file(&kept);
+    // A link where that is possible; a cleaned cache takes nothing from it.
+    if std::fs::hard_link(&archive.path, &kept).is_err() {
+        std::fs::copy(&archive.path, &kept).with_context(|| format!("cannot keep {}", kept.display()))?;
+    }
+    Ok(())
+}
+
+fn kept_in(lab: &Lab) -> PathBuf {
+    lab.dir().join("images")
 }
 
 /// An image's name as containerd keeps it: `evenkeel-operator:1` is `docker.io/library/evenkeel-operator:1`.

@@ -5,7 +5,7 @@ use evenkeel::{Error, Outcome, Sight};
 
 use super::swap;
 use super::write::Hand;
-use crate::identity::{Change, Identity, Intent};
+use crate::identity::{Change, Identity, Intent, MemberId};
 use crate::names::{Serial, member_name, peer_url};
 use crate::observe::ask::{self, Endpoint, Reply, Request};
 use crate::observe::{Found, member};
@@ -43,32 +43,56 @@ pub(super) async fn call(
     }
 }
 
+/// Has the one who goes hand the lead to its heir, if it has one. That this fails is no reason not to go on.
+pub(super) async fn hand_over(
+    hand: &Hand<'_>,
+    sight: &Sight<Operator>,
+    (intent, heir): (&Intent, Option<Serial>),
+    holds: &(dyn Fn() -> bool + Sync),
+) {
+    let (Some(heir), Some(access)) = (heir, &sight.found.tls.access) else { return };
+    let (Some(leader), Some(id)) = (endpoint_of(sight, intent.change.member()), id_of(sight, heir)) else {
+        return;
+    };
+    let connections = hand.operator.connections(hand.key);
+    match ask::hand_over(&connections, access, &leader, id, holds).await {
+        Ok(()) => tracing::info!(resource = %hand.key, leader = %leader.name, ?heir, "handed the lead over"),
+        Err(why) => tracing::info!(resource = %hand.key, leader = %leader.name, why, "kept the lead"),
+    }
+}
+
 fn request(sight: &Sight<Operator>, change: Change) -> Option<Request> {
     let wanted = &sight.found.wanted;
     let (_, identity) = sight.found.identity.as_ref()?;
-    let id = |serial: Serial| {
-        let told = sight.facts.membership.present()?;
-        told.members.iter().find(|entry| entry.serial == serial).map(|entry| entry.id)
-    };
     Some(match change {
         Change::Add(serial) => {
             let name = member_name(&wanted.name, identity.lineage, serial);
             Request::Add(peer_url(&wanted.name, &wanted.namespace, &name))
         }
-        Change::Promote(serial) => Request::Promote(id(serial)?),
-        Change::Remove(serial) => Request::Remove(id(serial)?),
+        Change::Promote(serial) => Request::Promote(id_of(sight, serial)?),
+        Change::Remove(serial) => Request::Remove(id_of(sight, serial)?),
     })
 }
 
 /// The member that told who the members are is the one that is asked to change them.
 fn teller(sight: &Sight<Operator>) -> Option<Endpoint> {
-    let told_by = sight.facts.membership.present()?.told_by;
+    endpoint_of(sight, sight.facts.membership.present()?.told_by)
+}
+
+/// What etcd calls a member.
+fn id_of(sight: &Sight<Operator>, serial: Serial) -> Option<MemberId> {
+    let told = sight.facts.membership.present()?;
+    told.members.iter().find(|entry| entry.serial == serial).map(|entry| entry.id)
+}
+
+/// Where a member answers.
+fn endpoint_of(sight: &Sight<Operator>, serial: Serial) -> Option<Endpoint> {
     let found: &Found = &sight.found;
     let (_, identity) = found.identity.as_ref()?;
     let mut pods = found.pods.values();
     let pod = pods.find(|pod| {
         member(&pod.metadata).is_some_and(|member| {
-            member.serial == told_by && member.epoch == identity.epoch && member.lineage == identity.lineage
+            member.serial == serial && member.epoch == identity.epoch && member.lineage == identity.lineage
         })
     })?;
     endpoint(&found.wanted, pod)

@@ -37,7 +37,10 @@ pub(crate) async fn act(
         Action::Mark(what) => mark(&hand, found, what).await,
         Action::Apply(what) => apply::apply(&hand, found, **what).await,
         Action::Step(Step::Identity { from, to, .. }) => swap(&hand, found, from, to).await,
-        Action::Step(Step::Call { from, intent }) => call::call(&hand, sight, from, intent, holds).await,
+        Action::Step(Step::Call { from, intent, heir }) => {
+            call::hand_over(&hand, sight, (intent, *heir), holds).await;
+            call::call(&hand, sight, from, intent, holds).await
+        }
         Action::Step(Step::DeletePod { pod, .. }) => match found.pods.get(pod) {
             Some(pod) => hand.delete(pod).await,
             None => Ok(Outcome::Overtaken),
@@ -117,6 +120,13 @@ async fn mark(hand: &Hand<'_>, found: &Found, what: &Mark) -> Result<Outcome, Er
             Some(pod) => {
                 let label = json!({ labels::ROLE: labels::ROLE_VOTER });
                 hand.patch(pod, json!({ "metadata": { "labels": label } })).await
+            }
+            None => Ok(Outcome::Overtaken),
+        },
+        Mark::Unroute { pod } => match found.pods.get(pod) {
+            Some(pod) => {
+                let no_label = json!({ labels::ROLE: null });
+                hand.patch(pod, json!({ "metadata": { "labels": no_label } })).await
             }
             None => Ok(Outcome::Overtaken),
         },

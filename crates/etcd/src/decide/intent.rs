@@ -19,7 +19,7 @@ pub(super) fn settle(view: &View<'_>) -> Verdict {
     }
     // Repeating it is harmless: whichever of the two calls comes second finds it done. But the world may have changed.
     if view.voter_list() == intent.voters && is_still_right(view, intent.change) {
-        return Verdict::step(Step::Call { from: view.identity.clone(), intent: intent.clone() });
+        return Verdict::intend(view, intent.clone());
     }
     if view.facts.now.since(intent.since) >= VOID_AFTER {
         return close(view);

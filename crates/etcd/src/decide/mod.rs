@@ -87,8 +87,16 @@ impl Verdict {
 
     /// Asks etcd for a change of the membership.
     fn call(view: &View<'_>, change: Change) -> Self {
-        let intent = Intent { change, voters: view.voter_list(), since: view.facts.now };
-        Self::step(Step::Call { from: view.identity.clone(), intent })
+        Self::intend(view, Intent { change, voters: view.voter_list(), since: view.facts.now })
+    }
+
+    /// Asks etcd for what was intended.
+    fn intend(view: &View<'_>, intent: Intent) -> Self {
+        let heir = match intent.change {
+            Change::Remove(serial) => view.heir_of(serial),
+            Change::Add(_) | Change::Promote(_) => None,
+        };
+        Self::step(Step::Call { from: view.identity.clone(), intent, heir })
     }
 }
 

@@ -2,24 +2,30 @@
 
 use super::Verdict;
 use crate::identity::Change;
-use crate::plan::Wait;
-use crate::view::View;
+use crate::plan::{Mark, Wait};
+use crate::view::{Member, View};
 
 /// Removes a member while there are more than wanted.
 pub(super) fn member(view: &View<'_>) -> Verdict {
-    if view.registered().count() <= usize::from(view.facts.cluster.members) {
-        return Verdict::Pass;
-    }
-    // Learners before voters, the unwell before the well, the newest before the oldest; before the seal never the seed.
-    let leaver = view
-        .registered()
-        .filter(|member| view.identity.sealed || member.serial != view.identity.seed)
-        .max_by_key(|member| (!member.is_voter(), !member.serves(), member.serial));
-    match leaver {
-        Some(member) if view.removal_is_safe(member.serial) => {
-            Verdict::call(view, Change::Remove(member.serial))
-        }
-        Some(_) => Verdict::Wait(Wait::NoQuorum),
+    match leaver(view) {
+        Some(member) if !view.removal_is_safe(member.serial) => Verdict::Wait(Wait::NoQuorum),
+        Some(member) => match member.pod.filter(|pod| pod.routed) {
+            Some(pod) => Verdict::mark(Mark::Unroute { pod: pod.uid }),
+            None => Verdict::call(view, Change::Remove(member.serial)),
+        },
         None => Verdict::Pass,
     }
+}
+
+/// Who goes next, if there are more than wanted: learners before voters, the unwell before the well, those who share their
+/// node before those who do not, others before who leads, the newest before the oldest; before the seal never the seed.
+pub(super) fn leaver<'v, 'f>(view: &'v View<'f>) -> Option<&'v Member<'f>> {
+    if view.registered().count() <= usize::from(view.facts.cluster.members) {
+        return None;
+    }
+    let shares = |member: &Member<'_>| member.pod.is_some_and(|pod| pod.shares_node);
+    let leads = |member: &Member<'_>| member.voice.is_some_and(|voice| voice.leads);
+    view.registered().filter(|member| view.identity.sealed || member.serial != view.identity.seed).max_by_key(
+        |member| (!member.is_voter(), !member.serves(), shares(member), !leads(member), member.serial),
+    )
 }

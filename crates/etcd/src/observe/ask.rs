@@ -229,6 +229,7 @@ impl Heard {
             id: MemberId(header.member_id()),
             serves: self.reads || (learner && follows),
             caught_up: !learner || near,
+            leads: status.leader() == header.member_id(),
         })
     }
 }
@@ -300,6 +301,21 @@ pub enum Request {
     Promote(MemberId),
     /// Remove it.
     Remove(MemberId),
+}
+
+/// Asks a member that leads to hand the lead to another. Nothing rests on it: without, whoever is left elects one.
+pub async fn hand_over(
+    connections: &Connections,
+    access: &Access,
+    leader: &Endpoint,
+    heir: MemberId,
+    holds: &(dyn Fn() -> bool + Sync),
+) -> Result<(), String> {
+    let mut client = connections.to(access, leader).await.map_err(|why| why.to_string())?;
+    if !holds() {
+        return Err("the lease is no longer held".to_owned());
+    }
+    within(CALL_LIMIT, client.move_leader(heir.0)).await.map(|_| ())
 }
 
 /// What came of a change that was asked for.

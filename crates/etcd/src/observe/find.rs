@@ -1,11 +1,11 @@
 //! Reading a cluster's objects: from what the watches have brought, or from Kubernetes itself.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use evenkeel::{Error, InStore, Key, Ref};
 use evenkeel_api::{EtcdCluster, labels};
-use futures::FutureExt;
 use k8s_openapi::api::core::v1::{ConfigMap, Node, PersistentVolume, PersistentVolumeClaim, Pod, Service};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::api::ListParams;
@@ -38,6 +38,8 @@ pub struct Stores {
     pub budgets: Store<PodDisruptionBudget>,
     /// Nodes.
     pub nodes: Store<PartialObjectMeta<Node>>,
+    /// Whether everything has been listed once. A store tells one waiter only: whoever waits sets this for all.
+    pub listed: Arc<AtomicBool>,
 }
 
 /// A cluster's objects as Kubernetes has them.
@@ -75,14 +77,15 @@ impl Stores {
 
     /// Whether everything has been listed once. Before that nothing can be told from what is not there.
     pub fn are_ready(&self) -> bool {
-        self.until_ready().now_or_never().is_some()
+        self.listed.load(Ordering::Acquire)
     }
 
-    /// Resolves when everything has been listed once; nodes apart, which the operator may not be allowed to see.
+    /// Resolves when everything has been listed once, and notes it; to be awaited once. Nodes apart, which the operator may not be allowed to see.
     pub fn until_ready(&self) -> impl Future<Output = ()> + Send + use<> {
         let (clusters, pods, claims) = (self.clusters.clone(), self.pods.clone(), self.claims.clone());
         let (identities, services, budgets) =
             (self.identities.clone(), self.services.clone(), self.budgets.clone());
+        let listed = self.listed.clone();
         async move {
             // An error says that the watch has ended, and with it everything else.
             let _ = tokio::join!(
@@ -93,6 +96,7 @@ impl Stores {
                 services.wait_until_ready(),
                 budgets.wait_until_ready(),
             );
+            listed.store(true, Ordering::Release);
         }
     }
 

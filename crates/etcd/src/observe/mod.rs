@@ -134,9 +134,14 @@ impl Found {
         let ours = |member: &Member| {
             self.identity.as_ref().is_none_or(|(_, identity)| identity.lineage == member.lineage)
         };
+        let on = |pod: &Pod| pod.spec.as_ref().and_then(|spec| spec.node_name.clone());
         let pods = self.pods.iter().filter_map(|(uid, pod)| {
             let member = member(&pod.metadata).filter(ours)?;
-            Some(pod_fact(&self.wanted, *uid, pod, member, named, self.now))
+            let node = on(pod);
+            let mut others = self.pods.iter().filter(|(other, _)| *other != uid);
+            let shares_node = node.is_some() && others.any(|(_, other)| on(other) == node);
+            let fact = pod_fact(&self.wanted, *uid, pod, member, named, self.now);
+            Some(crate::facts::Pod { shares_node, ..fact })
         });
         let claims = self.claims.iter().filter_map(|(uid, claim)| {
             let member = member(&claim.metadata).filter(ours)?;
@@ -260,6 +265,7 @@ fn pod_fact(
         deleting: pod.metadata.deletion_timestamp.is_some(),
         finished: matches!(phase, Some("Succeeded" | "Failed")),
         routed: label.is_some_and(|label| label == labels::ROLE_VOTER),
+        shares_node: false,
         owned: owner(wanted, &pod.metadata) == Owner::Us,
     }
 }

@@ -276,13 +276,18 @@ fn down(words: &Words<'_>, view: Option<&View<'_>>) -> Option<(Reason, String)> 
         let trouble = about.trouble.as_ref().filter(|_| about.node.is_none())?;
         Some((Reason::Unschedulable, format!("no node takes {}: {trouble}", words.member(member.serial))))
     });
+    let held_up = view.members.values().find_map(|member| {
+        let trouble = view.facts.about.get(&member.serial)?.trouble.as_ref()?;
+        let why = format!("{} cannot start: {trouble}", words.member(member.serial));
+        (!member.serves() && !member.is_voter()).then_some((Reason::MemberDown, why))
+    });
     let silent = view.voters().find(|member| view.identity.sealed && !member.serves());
     let silent = silent.map(|member| {
         let trouble = view.facts.about.get(&member.serial).and_then(|about| about.trouble.clone());
         let why = trouble.map(|trouble| format!(": {trouble}")).unwrap_or_default();
         (Reason::MemberDown, format!("{} does not serve{why}", words.member(member.serial)))
     });
-    unschedulable.or(silent)
+    unschedulable.or(silent).or(held_up)
 }
 
 /// The name of a member, if it is known which lineage it is of.

@@ -19,6 +19,7 @@ pub fn name(action: &Action<'_, Etcd>) -> &'static str {
         Action::Mark(Mark::JoinedOn { .. }) => "mark-joined-on",
         Action::Mark(Mark::Turn { .. }) => "mark-turned",
         Action::Mark(Mark::Route { .. }) => "mark-route",
+        Action::Mark(Mark::Unroute { .. }) => "mark-unroute",
         Action::Mark(Mark::Own { .. }) => "mark-own",
         Action::Apply(Apply::Object(_)) => "apply-object",
         Action::Apply(Apply::Budget { .. }) => "apply-budget",
@@ -57,6 +58,10 @@ pub fn notice(found: &Found, action: &Action<'_, Etcd>) -> Option<Notice> {
             let pod = found.pods.get(pod)?;
             let name = pod.metadata.name.clone()?;
             told("ClientsRouted", format!("routed clients to {name}"))
+        }
+        Action::Mark(Mark::Unroute { pod }) => {
+            let name = found.pods.get(pod)?.metadata.name.clone()?;
+            told("ClientsLed", format!("routed clients away from {name}, which goes"))
         }
         Action::Mark(_) => None,
         Action::Step(step @ Step::Identity { why: turn, .. }) => match turn {

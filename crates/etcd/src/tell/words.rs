@@ -103,7 +103,7 @@ impl<'f> Words<'f> {
     /// What holds a member's pod up, cut to what fits into a column.
     fn trouble(&self, view: &View<'_>, member: &Member<'_>) -> Option<String> {
         let trouble = view.facts.about.get(&member.serial)?.trouble.as_ref()?;
-        let short = trouble.split(['.', '\n']).next().unwrap_or_default();
+        let short = trouble.split(". ").flat_map(str::lines).next().unwrap_or_default().trim_end_matches('.');
         Some(short.chars().take(80).collect())
     }
 
