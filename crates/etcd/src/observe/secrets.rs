@@ -15,6 +15,7 @@ use super::{Owner, owner};
 use crate::build::tls::{self, Leaf, SECRETS};
 use crate::certificates::{self, Pair};
 use crate::facts::{Amiss, Object};
+use crate::identity::Uid;
 use crate::wanted::Wanted;
 
 /// What is known of a cluster's Secrets.
@@ -29,6 +30,8 @@ pub struct Judged {
 #[derive(Clone, Debug)]
 struct Remembered {
     read: Duration,
+    /// Whose they were: with a resource that is deleted and created again its Secrets go.
+    resource: Uid,
     leaves: Vec<Option<Leaf>>,
     judged: Judged,
 }
@@ -60,12 +63,13 @@ impl Secrets {
             uptime.saturating_sub(remembered.read) < if live { BRIEFLY } else { FOR }
                 && remembered.judged.amiss.is_empty()
                 && remembered.leaves == leaves
+                && remembered.resource == wanted.uid
         };
         if let Some(remembered) = self.lock().get(key).filter(recent) {
             return Ok(remembered.judged.clone());
         }
         let judged = judge(wanted, &read(client, wanted).await?, now);
-        let remembered = Remembered { read: uptime, leaves, judged: judged.clone() };
+        let remembered = Remembered { read: uptime, resource: wanted.uid, leaves, judged: judged.clone() };
         self.lock().insert(key.clone(), remembered);
         Ok(judged)
     }
@@ -145,3 +149,7 @@ pub fn pair(secret: &Secret) -> Option<Pair> {
 fn text(secret: &Secret, key: &str) -> Option<String> {
     String::from_utf8(secret.data.as_ref()?.get(key)?.0.clone()).ok()
 }
+
+#[cfg(test)]
+#[path = "secrets_tests.rs"]
+mod tests;
