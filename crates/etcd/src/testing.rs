@@ -171,7 +171,8 @@ impl Scene {
 
     /// Gives the cluster this identity.
     pub(crate) fn identify(&mut self, identity: Identity) {
-        let object = build::identity(&self.found.wanted, &identity).unwrap();
+        let mut object = build::identity(&self.found.wanted, &identity).unwrap();
+        change(&mut object, json!({ "metadata": { "uid": Uid(2).to_string(), "resourceVersion": "20" } }));
         self.found.identity = Some((object, identity));
     }
 
@@ -191,7 +192,7 @@ impl Scene {
         change(
             &mut claim,
             json!({
-                "metadata": { "uid": uid.to_string() },
+                "metadata": { "uid": uid.to_string(), "resourceVersion": format!("{}", 30 + serial) },
                 "spec": { "volumeName": volume },
                 "status": { "phase": "Bound" },
             }),
@@ -208,7 +209,8 @@ impl Scene {
         let made = Made { member: member(serial), start: start.clone(), seed: false };
         let mut pod = build::pod::pod(&self.found.wanted, &made).unwrap();
         let created = "2027-01-15T07:00:00Z";
-        let metadata = json!({ "uid": pod_uid(serial).to_string(), "creationTimestamp": created });
+        let metadata = json!({ "uid": pod_uid(serial).to_string(), "creationTimestamp": created,
+            "resourceVersion": format!("{}", 40 + serial) });
         change(
             &mut pod,
             json!({ "metadata": metadata, "spec": { "nodeName": format!("node-{serial}") },
@@ -295,14 +297,16 @@ pub(crate) fn condition(status: &EtcdClusterStatus, about: ConditionType) -> (&s
     (&condition.status, &condition.reason, &condition.message)
 }
 
-/// A client whose every request is answered by `answer`.
-pub(crate) fn client(answer: impl Fn(&Parts) -> (u16, Value) + Send + Sync + 'static) -> Client {
+/// A client whose every request, with its body, is answered by `answer`.
+pub(crate) fn client(answer: impl Fn(&Parts, &Value) -> (u16, Value) + Send + Sync + 'static) -> Client {
     let answer = Arc::new(answer);
     let service = service_fn(move |request: Request<Body>| {
         let answer = answer.clone();
         async move {
-            let (head, _) = request.into_parts();
-            let (status, body) = answer(&head);
+            let (head, body) = request.into_parts();
+            let body = body.collect_bytes().await.unwrap();
+            let body = serde_json::from_slice(&body).unwrap_or(Value::Null);
+            let (status, body) = answer(&head, &body);
             let body = Body::from(body.to_string().into_bytes());
             Ok::<_, Infallible>(Response::builder().status(status).body(body).unwrap())
         }
@@ -310,11 +314,12 @@ pub(crate) fn client(answer: impl Fn(&Parts) -> (u16, Value) + Send + Sync + 'st
     Client::new(service, "default")
 }
 
+/// What Kubernetes says when it does not do what it was asked for.
+pub(crate) fn failure(code: u16, reason: &str, message: &str) -> (u16, Value) {
+    (code, json!({"kind": "Status", "status": "Failure", "code": code, "reason": reason, "message": message}))
+}
+
 /// What Kubernetes says of something that is not there.
 pub(crate) fn not_found() -> (u16, Value) {
-    let message = "there is none";
-    (
-        404,
-        json!({"kind": "Status", "status": "Failure", "code": 404, "reason": "NotFound", "message": message}),
-    )
+    failure(404, "NotFound", "there is none")
 }

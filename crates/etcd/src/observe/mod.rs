@@ -317,9 +317,9 @@ fn trouble(pod: &Pod) -> Option<String> {
     if waiting.message.as_deref().is_some_and(start::is_only_waiting) {
         return None;
     }
-    Some(match waiting.message {
-        // A message of a back-off counts its seconds, and would change the status each time.
-        Some(message) if reason != "CrashLoopBackOff" => format!("{reason}: {message}"),
-        _ => reason,
-    })
+    // A message of a back-off counts its seconds, and would change the status each time.
+    if reason == "CrashLoopBackOff" {
+        return Some("etcd keeps ending soon after it is started (CrashLoopBackOff): see its log".to_owned());
+    }
+    Some(waiting.message.map(|message| format!("{reason}: {message}")).unwrap_or(reason))
 }
