@@ -9,7 +9,8 @@ use evenkeel::{Engine, Plan, Seen, Time};
 use evenkeel_api::conditions::ConditionType;
 use evenkeel_api::{EtcdCluster, EtcdClusterStatus, labels};
 use http::{Request, Response, request::Parts};
-use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
+use k8s_openapi::ByteString;
+use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod, Secret};
 use kube::Client;
 use kube::client::Body;
 use serde::Serialize;
@@ -17,14 +18,15 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tower::service_fn;
 
-use crate::build::{self, Member, pod::Made, service};
+use crate::build::{self, Member, pod::Made, service, tls};
+use crate::certificates::{self, Pair};
 use crate::decide::Etcd;
-use crate::facts::{Facts, Membership, Registered, Start, Voice};
+use crate::facts::{Facts, Membership, Object, Registered, Start, Voice};
 use crate::identity::{ClusterId, Identity, MemberId, SeedOn, Uid};
 use crate::names::{Epoch, Lineage, Serial, member_name};
 use crate::observe::Found;
 use crate::observe::ask::Answers;
-use crate::observe::secrets::Judged;
+use crate::observe::secrets::{Judged, pair};
 use crate::view::quorum;
 use crate::wanted::Wanted;
 
@@ -289,6 +291,40 @@ impl Scene {
         self.found.resource.status = Some(status);
         self.found.wanted = Wanted::of(&self.found.resource).unwrap();
     }
+}
+
+/// Every Secret of a cluster as it should be, made at `made`.
+pub(crate) fn secrets(wanted: &Wanted, made: Time) -> BTreeMap<Object, Secret> {
+    let mut all = BTreeMap::new();
+    for object in tls::SECRETS {
+        let secret = match tls::leaf(wanted, object) {
+            None => {
+                let authority = certificates::authority("a", made).unwrap();
+                secret(wanted, object, &authority, &authority.certificate)
+            }
+            Some(leaf) => {
+                let by = pair(&all[&leaf.signed_by]).unwrap();
+                secret(wanted, object, &certificates::signed(&leaf, &by, made).unwrap(), &by.certificate)
+            }
+        };
+        all.insert(object, secret);
+    }
+    all
+}
+
+fn secret(wanted: &Wanted, object: Object, pair: &Pair, authority: &str) -> Secret {
+    let mut secret: Secret = serde_json::from_value(json!({ "metadata": {
+        "name": tls::secret_name(wanted, object).unwrap(),
+        "uid": Uid(3).to_string(),
+        "resourceVersion": "50",
+        "labels": build::common_labels(wanted),
+        "ownerReferences": [build::owner(wanted)],
+    } }))
+    .unwrap();
+    let texts = [("ca.crt", authority), ("tls.crt", &pair.certificate), ("tls.key", &pair.key)];
+    secret.data =
+        Some(texts.map(|(key, text)| (key.to_owned(), ByteString(text.as_bytes().to_vec()))).into());
+    secret
 }
 
 /// A condition: whether it holds, why, and the sentence.

@@ -1,3 +1,5 @@
+//! Writes are pinned to what they were decided on, and whatever has changed meanwhile is left alone.
+
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 
@@ -25,7 +27,7 @@ fn stores() -> Stores {
 }
 
 /// Has an action carried out over a scene; what came of it, and what Kubernetes was asked for.
-async fn done(
+pub(super) async fn done(
     scene: Scene,
     action: Action<'_, Etcd>,
     answer: impl Fn(&Method, &str, &Value) -> (u16, Value) + Send + Sync + 'static,

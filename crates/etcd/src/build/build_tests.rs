@@ -1,3 +1,5 @@
+//! What must hold for every object that is built, whatever else is in it.
+
 use std::collections::BTreeSet;
 
 use k8s_openapi::api::core::v1::{Container, PodSpec};

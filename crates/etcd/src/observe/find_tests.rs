@@ -1,3 +1,5 @@
+//! Where volumes are, and what cannot be read.
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 

@@ -1,3 +1,5 @@
+//! Who leads, who serves and who the members are, by what they said.
+
 use super::*;
 
 /// A voter that answers reads and follows the leader `0xa`.

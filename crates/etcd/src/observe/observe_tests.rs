@@ -1,3 +1,5 @@
+//! Facts from objects: every field that a decision rests on.
+
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};

@@ -122,10 +122,8 @@ fn look_at(wanted: &Wanted, secrets: &BTreeMap<Object, Secret>, object: Object, 
         return Some(Amiss::NotOurs);
     }
     let good = match tls::leaf(wanted, object) {
-        // An authority is never replaced at a stroke: whatever can be read of it is kept.
-        None if pair(secret).is_none_or(|pair| certificates::read(&pair.certificate).is_none()) => {
-            return Some(Amiss::Missing);
-        }
+        // An authority is never replaced at a stroke: one that can sign is kept, however old.
+        None if !is_authority(secret) => return Some(Amiss::Missing),
         None => true,
         Some(leaf) => {
             let authority = secrets.get(&leaf.signed_by).and_then(|ca| text(ca, "tls.crt"));
@@ -137,8 +135,14 @@ fn look_at(wanted: &Wanted, secrets: &BTreeMap<Object, Secret>, object: Object, 
 
 /// Whether a Secret holds a certificate as it should be, of the authority that is in force.
 pub fn is_good(secret: &Secret, leaf: &Leaf, authority: Option<&str>, now: Time) -> bool {
-    pair(secret).is_some_and(|pair| certificates::is_good(leaf, &pair.certificate, now))
-        && text(secret, "ca.crt").as_deref() == authority
+    pair(secret).is_some_and(|pair| {
+        certificates::is_good(leaf, &pair.certificate, now) && certificates::is_whole(&pair)
+    }) && text(secret, "ca.crt").as_deref() == authority
+}
+
+/// Whether a Secret holds an authority that can sign.
+pub fn is_authority(secret: &Secret) -> bool {
+    pair(secret).is_some_and(|pair| certificates::is_whole(&pair))
 }
 
 /// The certificate and key in a Secret.

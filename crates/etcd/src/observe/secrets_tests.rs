@@ -1,3 +1,5 @@
+//! Certificates are judged, and for how long that is remembered.
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -5,44 +7,11 @@ use k8s_openapi::ByteString;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::build;
-use crate::testing::{NOW, change, client, failure, not_found, wanted};
+use crate::testing::{NOW, change, client, failure, not_found, secrets, wanted};
 
 type All = BTreeMap<Object, Secret>;
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
-
-fn secret(wanted: &Wanted, object: Object, pair: &Pair, authority: &str) -> Secret {
-    let mut secret: Secret = serde_json::from_value(json!({ "metadata": {
-        "name": tls::secret_name(wanted, object).unwrap(),
-        "labels": build::common_labels(wanted),
-        "ownerReferences": [build::owner(wanted)],
-    } }))
-    .unwrap();
-    let texts = [("ca.crt", authority), ("tls.crt", &pair.certificate), ("tls.key", &pair.key)];
-    secret.data =
-        Some(texts.map(|(key, text)| (key.to_owned(), ByteString(text.as_bytes().to_vec()))).into());
-    secret
-}
-
-/// Every Secret as it should be, made at `made`.
-fn all_good(wanted: &Wanted, made: Time) -> All {
-    let mut all = All::new();
-    for object in SECRETS {
-        let made = match tls::leaf(wanted, object) {
-            None => {
-                let authority = certificates::authority("a", made).unwrap();
-                secret(wanted, object, &authority, &authority.certificate)
-            }
-            Some(leaf) => {
-                let by = pair(&all[&leaf.signed_by]).unwrap();
-                secret(wanted, object, &certificates::signed(&leaf, &by, made).unwrap(), &by.certificate)
-            }
-        };
-        all.insert(object, made);
-    }
-    all
-}
 
 fn write(all: &mut All, object: Object, key: &str, text: &str) {
     let data = all.get_mut(&object).unwrap().data.as_mut().unwrap();
@@ -59,7 +28,7 @@ fn amiss(all: &All, now: Time) -> Vec<(Object, Amiss)> {
 
 #[test]
 fn good_certificates_are_not_amiss_and_let_the_operator_in() {
-    let all = all_good(&wanted(json!({})), NOW);
+    let all = secrets(&wanted(json!({})), NOW);
     let judged = judge(&wanted(json!({})), &all, NOW);
     assert_eq!(judged.amiss, BTreeMap::new());
     let access = judged.access.unwrap();
@@ -72,7 +41,7 @@ fn whatever_is_missing_is_told_one_by_one() {
     let nothing = amiss(&All::new(), NOW);
     assert_eq!(nothing, SECRETS.map(|object| (object, Amiss::Missing)));
     for object in SECRETS {
-        let mut all = all_good(&wanted(json!({})), NOW);
+        let mut all = secrets(&wanted(json!({})), NOW);
         all.remove(&object);
         let amiss = amiss(&all, NOW);
         assert!(amiss.contains(&(object, Amiss::Missing)), "{object:?}: {amiss:?}");
@@ -84,7 +53,7 @@ fn whatever_is_missing_is_told_one_by_one() {
 
 #[test]
 fn a_secret_of_somebody_else_is_left_to_them_and_lets_nobody_in() {
-    let mut all = all_good(&wanted(json!({})), NOW);
+    let mut all = secrets(&wanted(json!({})), NOW);
     belongs_to(&mut all, Object::OperatorTls, json!({ "labels": null, "ownerReferences": null }));
     let judged = judge(&wanted(json!({})), &all, NOW);
     assert_eq!(judged.amiss, BTreeMap::from([(Object::OperatorTls, Amiss::NotOurs)]));
@@ -98,7 +67,7 @@ fn a_secret_of_an_earlier_resource_of_this_name_is_taken_over_and_opens_doors_me
         json!([{ "apiVersion": "evenkeel.dev/v1alpha1", "kind": "EtcdCluster",
         "name": "orders", "uid": Uid(9).to_string(), "controller": true }]),
     ] {
-        let mut all = all_good(&wanted(json!({})), NOW);
+        let mut all = secrets(&wanted(json!({})), NOW);
         for object in [Object::ClientCa, Object::OperatorTls] {
             belongs_to(&mut all, object, json!({ "ownerReferences": owners }));
         }
@@ -112,7 +81,7 @@ fn a_secret_of_an_earlier_resource_of_this_name_is_taken_over_and_opens_doors_me
 
 #[test]
 fn certificates_are_due_in_time_and_open_doors_until_they_are_renewed() {
-    let all = all_good(&wanted(json!({})), NOW);
+    let all = secrets(&wanted(json!({})), NOW);
     assert_eq!(amiss(&all, NOW.after(DAY * 243)), []);
     let due = judge(&wanted(json!({})), &all, NOW.after(DAY * 244));
     let leaves = [Object::PeerTls, Object::ServerTls, Object::OperatorTls, Object::ClientTls];
@@ -125,15 +94,15 @@ fn certificates_are_due_in_time_and_open_doors_until_they_are_renewed() {
 
 #[test]
 fn a_certificate_of_another_authority_is_made_anew() {
-    let mut all = all_good(&wanted(json!({})), NOW);
-    let other = all_good(&wanted(json!({})), NOW);
+    let mut all = secrets(&wanted(json!({})), NOW);
+    let other = secrets(&wanted(json!({})), NOW);
     all.insert(Object::ServerTls, other[&Object::ServerTls].clone());
     assert_eq!(amiss(&all, NOW), [(Object::ServerTls, Amiss::Differs)]);
 }
 
 #[test]
 fn a_certificate_for_other_names_is_made_anew() {
-    let all = all_good(&wanted(json!({})), NOW);
+    let all = secrets(&wanted(json!({})), NOW);
     let renamed = wanted(json!({ "tls": { "client": { "extraNames": ["etcd.corp.example"] } } }));
     let amiss: Vec<_> = judge(&renamed, &all, NOW).amiss.into_iter().collect();
     assert_eq!(amiss, [(Object::ServerTls, Amiss::Differs)]);
@@ -142,12 +111,20 @@ fn a_certificate_for_other_names_is_made_anew() {
 #[test]
 fn an_authority_that_cannot_be_read_is_as_good_as_none() {
     for key in ["tls.crt", "tls.key"] {
-        let mut all = all_good(&wanted(json!({})), NOW);
+        let mut all = secrets(&wanted(json!({})), NOW);
         all.get_mut(&Object::PeerCa).unwrap().data.as_mut().unwrap().remove(key);
         assert!(amiss(&all, NOW).contains(&(Object::PeerCa, Amiss::Missing)), "without {key}");
     }
+    let mut all = secrets(&wanted(json!({})), NOW);
+    let other = text(&all[&Object::ClientCa], "tls.key").unwrap();
+    write(&mut all, Object::PeerCa, "tls.key", &other);
+    assert_eq!(
+        amiss(&all, NOW),
+        [(Object::PeerCa, Amiss::Missing)],
+        "what another's key signs is trusted by nobody"
+    );
     for garbage in ["", "garbage", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"] {
-        let mut all = all_good(&wanted(json!({})), NOW);
+        let mut all = secrets(&wanted(json!({})), NOW);
         write(&mut all, Object::PeerCa, "tls.crt", garbage);
         let amiss = amiss(&all, NOW);
         assert_eq!(amiss, [(Object::PeerCa, Amiss::Missing), (Object::PeerTls, Amiss::Differs)], "{garbage}");
@@ -156,12 +133,14 @@ fn an_authority_that_cannot_be_read_is_as_good_as_none() {
 
 #[test]
 fn a_leaf_that_cannot_be_read_is_made_anew_and_lets_nobody_in_without_its_key() {
-    let mut all = all_good(&wanted(json!({})), NOW);
+    let mut all = secrets(&wanted(json!({})), NOW);
     write(&mut all, Object::ClientTls, "tls.crt", "garbage");
+    let other = text(&all[&Object::PeerTls], "tls.key").unwrap();
+    write(&mut all, Object::ServerTls, "tls.key", &other);
     all.get_mut(&Object::OperatorTls).unwrap().data.as_mut().unwrap().remove("tls.key");
     let judged = judge(&wanted(json!({})), &all, NOW);
-    let both = BTreeMap::from([(Object::OperatorTls, Amiss::Differs), (Object::ClientTls, Amiss::Differs)]);
-    assert_eq!(judged.amiss, both);
+    let anew = [Object::ServerTls, Object::OperatorTls, Object::ClientTls];
+    assert_eq!(judged.amiss, BTreeMap::from(anew.map(|object| (object, Amiss::Differs))));
     assert!(judged.access.is_none());
 }
 
@@ -211,7 +190,7 @@ impl Looks {
 #[tokio::test]
 async fn what_is_well_is_remembered_for_ten_minutes_and_in_live_looks_for_a_moment() {
     let wanted = wanted(json!({}));
-    let looks = Looks::at(all_good(&wanted, NOW));
+    let looks = Looks::at(secrets(&wanted, NOW));
     assert!(looks.asks(&wanted, 100, false).await, "nothing is remembered yet");
     assert!(!looks.asks(&wanted, 699, false).await);
     assert!(looks.asks(&wanted, 700, false).await, "after ten minutes");
@@ -225,7 +204,7 @@ async fn what_is_well_is_remembered_for_ten_minutes_and_in_live_looks_for_a_mome
 #[tokio::test]
 async fn what_is_amiss_is_looked_at_each_time() {
     let wanted = wanted(json!({}));
-    let mut all = all_good(&wanted, NOW);
+    let mut all = secrets(&wanted, NOW);
     all.remove(&Object::ClientTls);
     let looks = Looks::at(all);
     assert!(looks.asks(&wanted, 100, true).await);
@@ -235,12 +214,12 @@ async fn what_is_amiss_is_looked_at_each_time() {
 #[tokio::test]
 async fn what_is_remembered_is_of_this_spec_and_this_resource() {
     let first = wanted(json!({}));
-    let looks = Looks::at(all_good(&first, NOW));
+    let looks = Looks::at(secrets(&first, NOW));
     assert!(looks.asks(&first, 100, false).await);
     let created_anew = Wanted { uid: Uid(9), ..first.clone() };
     assert!(looks.asks(&created_anew, 101, false).await, "the Secrets go with the resource they belong to");
 
-    let looks = Looks::at(all_good(&first, NOW));
+    let looks = Looks::at(secrets(&first, NOW));
     assert!(looks.asks(&first, 100, false).await);
     let renamed = wanted(json!({ "tls": { "client": { "extraNames": ["etcd.corp.example"] } } }));
     assert!(looks.asks(&renamed, 101, false).await);

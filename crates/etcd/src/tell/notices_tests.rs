@@ -1,3 +1,5 @@
+//! Events and the words for logs and metrics.
+
 use std::collections::BTreeSet;
 
 use evenkeel::NoticeKind;

@@ -1,3 +1,5 @@
+//! The status in every situation that people meet, decided and told from what was found.
+
 use evenkeel_api::conditions::ConditionType::{Degraded, Progressing, Ready};
 use serde_json::json;
 
@@ -282,7 +284,7 @@ fn an_authority_that_is_gone_is_named_with_what_to_do() {
     let mut scene = Scene::converged(3);
     scene.found.tls.amiss.insert(Object::ClientCa, Amiss::Missing);
     let status = told(&scene);
-    let phrase = "Gone: the Secret orders-client-ca";
+    let phrase = "Gone or of no use: the Secret orders-client-ca";
     assert_eq!(line(&status), format!("{phrase} | 3/3 | True Serving | False Waiting | True AuthorityLost"));
     assert!(condition(&status, Degraded).2.contains("put it back"));
 }

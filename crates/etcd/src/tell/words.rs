@@ -47,7 +47,7 @@ impl<'f> Words<'f> {
             (_, Some(Wait::IdentityMissing)) => "Volumes found without an identity".to_owned(),
             (_, Some(Wait::NothingLeft(_))) => "All data is gone".to_owned(),
             (_, Some(Wait::NameTaken(object))) => format!("Name taken: {}", self.object(*object)),
-            (_, Some(Wait::AuthorityLost(object))) => format!("Gone: {}", self.object(*object)),
+            (_, Some(Wait::AuthorityLost(object))) => format!("Gone or of no use: {}", self.object(*object)),
             (_, Some(Wait::Strangers(count))) => format!("Unknown members in etcd: {count}"),
             (Some(view), _) if !view.identity.sealed => self.bootstrap(facts, view),
             (Some(view), _) if !view.registry => self.no_quorum(view),
@@ -232,7 +232,7 @@ impl<'f> Words<'f> {
                 self.object(*object)
             ),
             Wait::AuthorityLost(object) => format!(
-                "{} is gone, and members run on certificates that it signed: put it back. No other is made while any of \
+                "{} is gone or of no use, and members run on certificates that it signed: put it back. No other is made while any of \
                  them runs; none can be renewed meanwhile",
                 self.object(*object)
             ),

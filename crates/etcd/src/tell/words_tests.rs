@@ -1,3 +1,5 @@
+//! Sentences, one by one.
+
 use evenkeel::Seen;
 use evenkeel_api::conditions::ConditionType::{Degraded, Ready};
 use evenkeel_api::{MemberRole, labels};
