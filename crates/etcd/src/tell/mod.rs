@@ -178,10 +178,12 @@ impl Story {
             words.doing(plan)
         };
         let next = waits.iter().find_map(|wait| words.next(facts, wait)).unwrap_or_default();
-        let degraded = waits
-            .iter()
-            .zip(&waiting_for)
-            .find_map(|(wait, told)| Some((degraded(wait, view)?, told.clone())));
+        let told = waits.iter().zip(&waiting_for);
+        let mut troubles: Vec<_> =
+            told.filter_map(|(wait, told)| Some((degraded(wait, view)?, told.clone()))).collect();
+        // A quorum that is lost is worse than anything that keeps others from being mended.
+        troubles.sort_by_key(|(reason, _)| *reason != Reason::QuorumLost && *reason != Reason::DataLost);
+        let degraded = troubles.into_iter().next();
         let degraded = degraded.or_else(|| down(words, view));
         let progressing = progressing(facts, view, plan);
         let phrase = words.phrase(facts, view, plan);
@@ -201,6 +203,11 @@ impl Story {
         let progressing = Said { about: ConditionType::Progressing, holds, reason, message };
         let (holds, reason, message) = match &self.degraded {
             Some((reason, message)) => (Holds::True, *reason, message.clone()),
+            // Clients do not get through, and the way to the members is not looked at here.
+            None if self.progressing.1 == Reason::Converged && facts.served.is_absent() => {
+                let message = "nothing is amiss with the members: look at the client Service and the network";
+                (Holds::False, Reason::AsExpected, message.to_owned())
+            }
             None => (Holds::False, Reason::AsExpected, "nothing is amiss".to_owned()),
         };
         vec![ready, progressing, Said { about: ConditionType::Degraded, holds, reason, message }]

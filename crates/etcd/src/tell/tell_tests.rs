@@ -260,6 +260,10 @@ fn members_that_are_well_and_do_not_serve_clients_are_not_healthy() {
     scene.answers.served = Seen::Absent;
     let status = told(&scene);
     assert_eq!(line(&status), "Not serving | 3/3 | False NotServing | False Converged | False AsExpected");
+    assert!(
+        condition(&status, Degraded).2.contains("look at the client Service"),
+        "not that nothing is amiss"
+    );
     scene.answers.served = Seen::Unknown;
     let status = told(&scene);
     assert_eq!(status.phrase, "All members are up: not asked as clients do yet");

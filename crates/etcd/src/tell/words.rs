@@ -46,11 +46,12 @@ impl<'f> Words<'f> {
             (_, Some(Wait::Reading(_))) => "Cannot read its objects".to_owned(),
             (_, Some(Wait::IdentityMissing)) => "Volumes found without an identity".to_owned(),
             (_, Some(Wait::NothingLeft(_))) => "All data is gone".to_owned(),
+            // Nothing is worse for whoever uses the cluster.
+            (Some(view), _) if view.identity.sealed && !view.registry => self.no_quorum(view),
             (_, Some(Wait::NameTaken(object))) => format!("Name taken: {}", self.object(*object)),
             (_, Some(Wait::AuthorityLost(object))) => format!("Gone or of no use: {}", self.object(*object)),
             (_, Some(Wait::Strangers(count))) => format!("Unknown members in etcd: {count}"),
             (Some(view), _) if !view.identity.sealed => self.bootstrap(facts, view),
-            (Some(view), _) if !view.registry => self.no_quorum(view),
             (Some(view), _) => self.running(facts, view),
             (None, _) => "Beginning".to_owned(),
         }

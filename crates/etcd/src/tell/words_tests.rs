@@ -152,3 +152,14 @@ fn every_wait_is_a_sentence_and_says_what_comes_next_in_another() {
         assert!(status.waiting_for[0].len() > 20, "{wait:?}: {:?}", status.waiting_for);
     }
 }
+
+#[test]
+fn a_lost_quorum_is_told_before_a_name_that_is_taken() {
+    let mut scene = Scene::converged(3);
+    scene.loses_its_quorum(&[0, 1]);
+    change(scene.found.client_service.as_mut().unwrap(), json!({ "metadata": { "labels": null } }));
+    let status = told(&scene);
+    assert_eq!((status.phrase.as_str(), status.waiting_for.len()), ("No quorum: 1 of 3 answer", 2));
+    let (_, reason, message) = condition(&status, Degraded);
+    assert!(reason == "QuorumLost" && message.contains("silent"), "{reason}: {message}");
+}
