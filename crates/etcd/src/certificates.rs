@@ -121,6 +121,18 @@ pub fn read(pem: &str) -> Option<Said> {
     })
 }
 
+/// Whether a certificate can be read, and the key beside it is its own. What an authority with another's key signs looks good
+/// and is trusted by nobody.
+pub fn is_whole(pair: &Pair) -> bool {
+    let Some(Ok(pem)) = Pem::iter_from_buffer(pair.certificate.as_bytes()).next() else { return false };
+    let (Ok((_, certificate)), Ok(key)) =
+        (X509Certificate::from_der(&pem.contents), KeyPair::from_pem(&pair.key))
+    else {
+        return false;
+    };
+    certificate.public_key().subject_public_key.data == key.public_key_raw()
+}
+
 fn shown(name: &GeneralName<'_>) -> Option<String> {
     match name {
         GeneralName::DNSName(name) => Some((*name).to_owned()),
@@ -171,6 +183,15 @@ mod tests {
         assert!(is_good(&wanted, &pair.certificate, NOW.after(LEAF / 2)));
         assert!(!is_good(&wanted, &pair.certificate, NOW.after(LEAF * 3 / 4)));
         assert!(!is_good(&wanted, &pair.certificate, NOW.after(LEAF * 2)));
+    }
+
+    #[test]
+    fn a_certificate_with_anothers_key_or_none_is_not_whole() {
+        let (by, other) = (authority("a", NOW).unwrap(), authority("a", NOW).unwrap());
+        assert!(is_whole(&by) && is_whole(&signed(&leaf(&["a.example"]), &by, NOW).unwrap()));
+        assert!(!is_whole(&Pair { key: other.key, ..by.clone() }));
+        assert!(!is_whole(&Pair { key: "garbage".to_owned(), ..by.clone() }));
+        assert!(!is_whole(&Pair { certificate: "garbage".to_owned(), ..by }));
     }
 
     #[test]

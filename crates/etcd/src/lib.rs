@@ -16,6 +16,8 @@ pub mod wanted;
 mod watches;
 
 mod decide;
+#[cfg(test)]
+mod testing;
 
 pub use decide::{Etcd, Status};
 pub use operator::Operator;

@@ -86,7 +86,7 @@ pub enum Outcome {
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// Kubernetes did not do what it was asked for.
-    #[error("cannot {doing}: {why}")]
+    #[error("cannot {doing}: {}", plainly(why))]
     Kubernetes {
         /// What it was asked for, as in "create the pod orders-k7f2x".
         doing: String,
@@ -102,6 +102,14 @@ pub enum Error {
         /// What came of it.
         why: String,
     },
+}
+
+/// What Kubernetes said, for people: kube repeats its whole answer as Rust would print it.
+fn plainly(why: &kube::Error) -> String {
+    match why {
+        kube::Error::Api(status) if !status.message.is_empty() => status.message.clone(),
+        other => other.to_string(),
+    }
 }
 
 impl Error {

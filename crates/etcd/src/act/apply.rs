@@ -12,7 +12,7 @@ use super::write::Hand;
 use crate::build::{self, service, tls};
 use crate::certificates::{self, Pair};
 use crate::facts::Object;
-use crate::observe::secrets::{is_good, pair};
+use crate::observe::secrets::{is_authority, is_good, pair};
 use crate::observe::{Found, Owner, owner};
 use crate::plan::Apply;
 
@@ -56,7 +56,7 @@ async fn secret(hand: &Hand<'_>, found: &Found, object: Object) -> Result<Outcom
             return Ok(Outcome::Overtaken);
         }
         let good = match &authority {
-            None => pair(there).is_some_and(|pair| certificates::read(&pair.certificate).is_some()),
+            None => is_authority(there),
             Some((leaf, by)) => is_good(there, leaf, Some(&by.certificate), found.now),
         };
         if good {
@@ -84,7 +84,7 @@ async fn authority(hand: &Hand<'_>, found: &Found, object: Object) -> Result<Opt
     let name = tls::secret_name(&found.wanted, object).unwrap_or_default();
     let secret: Option<Secret> = hand.read(&name).await?;
     let ours = secret.filter(|secret| owner(&found.wanted, &secret.metadata) != Owner::NotOurs);
-    Ok(ours.as_ref().and_then(pair))
+    Ok(ours.as_ref().filter(|secret| is_authority(secret)).and_then(pair))
 }
 
 fn object_of(
@@ -116,3 +116,7 @@ fn object_of(
     ]));
     Ok(secret)
 }
+
+#[cfg(test)]
+#[path = "apply_tests.rs"]
+mod tests;

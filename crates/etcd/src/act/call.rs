@@ -10,6 +10,7 @@ use crate::names::{Serial, member_name, peer_url};
 use crate::observe::ask::{self, Endpoint, Reply, Request};
 use crate::observe::{Found, member};
 use crate::operator::{Operator, endpoint};
+use crate::tell::named;
 
 /// Notes the intent, unless it is noted already, and asks etcd.
 pub(super) async fn call(
@@ -39,7 +40,19 @@ pub(super) async fn call(
             Ok(Outcome::Done)
         }
         Reply::Withheld => Ok(Outcome::Overtaken),
-        Reply::Not(why) => Ok(Outcome::Declined(format!("etcd, asked for {request:?}: {why}"))),
+        Reply::Not(why) => {
+            Ok(Outcome::Declined(format!("etcd, asked to {}: {why}", in_words(found, intent.change))))
+        }
+    }
+}
+
+/// What etcd is asked for, as in "asked to".
+fn in_words(found: &Found, change: Change) -> String {
+    let name = named(found, change.member());
+    match change {
+        Change::Add(_) => format!("add {name} as a learner"),
+        Change::Promote(_) => format!("give {name} its vote"),
+        Change::Remove(_) => format!("remove {name}"),
     }
 }
 
@@ -96,4 +109,18 @@ fn endpoint_of(sight: &Sight<Operator>, serial: Serial) -> Option<Endpoint> {
         })
     })?;
     endpoint(&found.wanted, pod)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Scene, name};
+
+    #[test]
+    fn what_etcd_declines_is_told_by_the_members_name() {
+        let found = Scene::converged(2).found;
+        assert_eq!(in_words(&found, Change::Add(Serial(1))), format!("add {} as a learner", name(1)));
+        assert_eq!(in_words(&found, Change::Promote(Serial(1))), format!("give {} its vote", name(1)));
+        assert_eq!(in_words(&found, Change::Remove(Serial(1))), format!("remove {}", name(1)));
+    }
 }

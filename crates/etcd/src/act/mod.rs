@@ -1,4 +1,4 @@
-//! Carrying out what was decided, each thing pinned to what it was decided on. Knows nothing worth testing twice.
+//! Carrying out what was decided, each thing pinned to what it was decided on. Thin: whatever there is to know is decided before.
 
 mod apply;
 mod call;
@@ -194,3 +194,7 @@ async fn swap(hand: &Hand<'_>, found: &Found, from: &Identity, to: &Identity) ->
     tracing::debug!(identity = %object.name_any(), ?to, "identity");
     hand.replace(&changed).await
 }
+
+#[cfg(test)]
+#[path = "act_tests.rs"]
+mod tests;

@@ -135,3 +135,7 @@ pub fn budget(wanted: &Wanted, min: u8) -> Result<PodDisruptionBudget, BuildErro
     });
     typed("the disruption budget", object)
 }
+
+#[cfg(test)]
+#[path = "build_tests.rs"]
+mod tests;

@@ -5,16 +5,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use etcd_client::{
-    Certificate, Client, ConnectOptions, Error, Identity as TlsIdentity, Member, MemberAddOptions,
-    StatusResponse, TlsOptions,
+    Certificate, Client, ConnectOptions, Error, Identity as TlsIdentity, MemberAddOptions, TlsOptions,
 };
 use evenkeel::Seen;
 use futures::future::{join, join_all};
 use tokio::time::{Instant, timeout_at};
 
+use super::heard::{Heard, Leading, Listed, membership};
 use crate::certificates::Pair;
-use crate::facts::{Membership, Registered, Voice};
-use crate::identity::{ClusterId, MemberId};
+use crate::facts::{Membership, Voice};
+use crate::identity::MemberId;
 use crate::names::Serial;
 
 /// How long a question may take. A member that needs longer is not well.
@@ -159,14 +159,17 @@ pub async fn ask(
     let leader = leading.map(|leading| MemberId(leading.leader));
     let mut answers = Answers { served, leader, ..Answers::default() };
     for (asked, heard) in members.iter().zip(&heard) {
-        let voice = heard.as_ref().and_then(|heard| heard.voice(leading));
+        let voice = heard.as_ref().map(|heard| heard.voice(leading));
         answers.voices.insert(asked.serial, voice.map_or(Seen::Unknown, Seen::Present));
         if let Some(heard) = heard {
-            answers.versions.insert(asked.serial, heard.status.version().to_owned());
+            answers.versions.insert(asked.serial, heard.version.clone());
         }
     }
-    let mut tellers: Vec<_> =
-        members.iter().zip(&heard).filter(|(_, heard)| is_teller(heard.as_ref())).collect();
+    let mut tellers: Vec<_> = members
+        .iter()
+        .zip(&heard)
+        .filter(|(_, heard)| heard.as_ref().is_some_and(Heard::is_teller))
+        .collect();
     tellers.sort_by_key(|(asked, _)| asked.founder);
     for (asked, _) in tellers {
         if let Some(list) = list(connections, access, asked).await {
@@ -177,77 +180,20 @@ pub async fn ask(
     answers
 }
 
-/// Whoever has just answered a linearizable read as a voter: its own list is then at least as new as that read.
-fn is_teller(heard: Option<&Heard>) -> bool {
-    heard.is_some_and(|heard| heard.reads && !heard.status.is_learner())
-}
-
-struct Heard {
-    status: StatusResponse,
-    reads: bool,
-}
-
-/// Who leads, by the word of voters that answer reads: a majority stands behind those.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Leading {
-    leader: u64,
-    term: u64,
-    /// How far the log goes.
-    index: u64,
-}
-
-impl Leading {
-    fn of<'h>(heard: impl Iterator<Item = &'h Heard>) -> Option<Self> {
-        let told = heard.filter(|heard| is_teller(Some(heard)) && heard.status.leader() != 0);
-        let told = told.map(|heard| {
-            let status = &heard.status;
-            Self { term: status.raft_term(), index: status.raft_index(), leader: status.leader() }
-        });
-        told.max_by_key(|leading| (leading.term, leading.index))
-    }
-}
-
-/// How far behind a learner may be that gets a vote: as many entries as a leader keeps for those that are slow. With a vote and
-/// further behind it would be of no use for a majority until it has caught up.
-const BEHIND: u64 = 5_000;
-
-impl Heard {
-    fn voice(&self, leading: Option<Leading>) -> Option<Voice> {
-        let (header, status) = (self.status.header()?, &self.status);
-        let learner = status.is_learner();
-        // What a learner said to have followed once, it goes on saying when it is cut off.
-        let follows = leading
-            .is_some_and(|leading| (status.leader(), status.raft_term()) == (leading.leader, leading.term));
-        let near = leading.is_some_and(|leading| {
-            let index = status.raft_index();
-            // As etcd itself counts: nine tenths of the leader's log.
-            index.saturating_mul(10) >= leading.index.saturating_mul(9)
-                && leading.index.saturating_sub(index) <= BEHIND
-        });
-        Some(Voice {
-            cluster: ClusterId(header.cluster_id()),
-            id: MemberId(header.member_id()),
-            serves: self.reads || (learner && follows),
-            caught_up: !learner || near,
-            leads: status.leader() == header.member_id(),
-        })
-    }
-}
-
 async fn hear(connections: &Connections, access: &Access, asked: &Asked) -> Option<Heard> {
     let until = Instant::now() + LIMIT - SOONER;
     let heard = within(LIMIT, async {
         let mut client = connections.to(access, &asked.endpoint).await?;
         let mut reader = client.clone();
         let (status, read) = join(client.status(), timeout_at(until, reader.get(NOBODYS_KEY, None))).await;
-        Ok(Heard { status: status?, reads: matches!(read, Ok(Ok(_))) })
+        Ok(Heard::of(&status?, matches!(read, Ok(Ok(_)))))
     })
     .await;
     if let Err(why) = &heard {
         connections.drop(&asked.endpoint);
         tracing::trace!(member = %asked.endpoint.name, %why, "no answer");
     }
-    heard.ok()
+    heard.ok().flatten()
 }
 
 /// A read as clients make it who come now: over a connection of its own each time. One that was kept stays with its member
@@ -264,32 +210,13 @@ async fn is_served(access: &Access, service: &Endpoint) -> Seen<()> {
 
 /// etcd-client asks for the member's own list. It is as good as a linearizable one, because the same member has answered a
 /// linearizable read just before: what it has applied since can only be newer.
-async fn list(connections: &Connections, access: &Access, asked: &Asked) -> Option<Vec<Member>> {
+async fn list(connections: &Connections, access: &Access, asked: &Asked) -> Option<Vec<Listed>> {
     let list = within(LIMIT, async {
         let mut client = connections.to(access, &asked.endpoint).await?;
         client.get(NOBODYS_KEY, None).await?;
         client.member_list().await
     });
-    list.await.ok().map(|list| list.members().to_vec())
-}
-
-fn membership(told_by: Serial, list: &[Member], serial_of: impl Fn(&str) -> Option<Serial>) -> Membership {
-    let mut members = Vec::new();
-    let mut strangers: u8 = 0;
-    for member in list {
-        match member.peer_urls().first().and_then(|url| serial_of(url)) {
-            Some(serial) => members.push(Registered {
-                serial,
-                id: MemberId(member.id()),
-                learner: member.is_learner(),
-                // Of one that never ran there is a peer URL and no more.
-                started: !member.name().is_empty() && !member.client_urls().is_empty(),
-            }),
-            None => strangers = strangers.saturating_add(1),
-        }
-    }
-    members.sort();
-    Membership { told_by, members, strangers }
+    list.await.ok().map(|list| list.members().iter().map(Listed::of).collect())
 }
 
 /// A change of the membership, in etcd's terms.

@@ -6,7 +6,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use evenkeel::{Error, InStore, Key, Ref};
 use evenkeel_api::{EtcdCluster, labels};
-use k8s_openapi::api::core::v1::{ConfigMap, Node, PersistentVolume, PersistentVolumeClaim, Pod, Service};
+use k8s_openapi::api::core::v1::{
+    ConfigMap, Node, NodeSelectorTerm, PersistentVolume, PersistentVolumeClaim, Pod, Service,
+};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::api::ListParams;
 use kube::core::{NamespaceResourceScope, PartialObjectMeta};
@@ -120,7 +122,7 @@ impl Stores {
     }
 }
 
-fn get<K>(store: &Store<K>, key: &Key, name: &str) -> Option<std::sync::Arc<K>>
+fn get<K>(store: &Store<K>, key: &Key, name: &str) -> Option<Arc<K>>
 where
     K: Resource<DynamicType = ()> + Clone + 'static,
 {
@@ -255,11 +257,16 @@ impl Volumes {
 /// The one node that a volume can be reached from, if it is on that node's own disk.
 fn hostname(volume: &PersistentVolume) -> Option<String> {
     let affinity = volume.spec.as_ref()?.node_affinity.as_ref()?.required.as_ref()?;
-    let mut terms =
-        affinity.node_selector_terms.iter().flat_map(|term| term.match_expressions.iter().flatten());
-    let term = terms.find(|term| term.key == HOSTNAME && term.operator == "In")?;
-    match term.values.as_deref() {
-        Some([one]) => Some(one.clone()),
+    // Terms are alternatives: a volume that can be reached from two nodes outlives either.
+    let mut hostnames = affinity.node_selector_terms.iter().map(only_hostname);
+    let first = hostnames.next()??;
+    hostnames.all(|other| other == Some(first)).then(|| first.to_owned())
+}
+
+fn only_hostname(term: &NodeSelectorTerm) -> Option<&str> {
+    let mut expressions = term.match_expressions.iter().flatten();
+    match expressions.find(|one| one.key == HOSTNAME && one.operator == "In")?.values.as_deref() {
+        Some([one]) => Some(one),
         _ => None,
     }
 }
@@ -273,3 +280,7 @@ async fn is_gone(client: &Client, hostname: &str) -> Result<bool, Error> {
         Err(error) => Err(Error::kubernetes("list nodes")(error)),
     }
 }
+
+#[cfg(test)]
+#[path = "find_tests.rs"]
+mod tests;

@@ -1,8 +1,14 @@
-//! What was found, as facts. Reading is in [`find`], asking etcd in [`ask`]; here is only the translation, and it is pure.
+//! What was found, as facts. Reading is in [`find`], asking etcd in [`ask`] and
+//! [`heard`]; here is only the translation, and it is pure.
 
 pub mod ask;
 pub mod find;
+mod heard;
 pub mod secrets;
+
+#[cfg(test)]
+#[path = "observe_tests.rs"]
+mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -127,16 +133,19 @@ impl Found {
         self.identity.as_ref().map(|(_, identity)| Register::of(&self.wanted, identity))
     }
 
+    /// Who an object's member is, if it is of this cluster's history: objects of another one under its name are none of ours.
+    fn ours(&self, metadata: &ObjectMeta) -> Option<Member> {
+        let lineage = self.identity.as_ref().map(|(_, identity)| identity.lineage);
+        member(metadata).filter(|member| lineage.is_none_or(|lineage| lineage == member.lineage))
+    }
+
     /// The facts, with what etcd says.
     pub fn facts(&self, answers: &Answers) -> Facts {
         let register = self.register();
         let named = |name: &str| register.as_ref().and_then(|register| register.named(name));
-        let ours = |member: &Member| {
-            self.identity.as_ref().is_none_or(|(_, identity)| identity.lineage == member.lineage)
-        };
         let on = |pod: &Pod| pod.spec.as_ref().and_then(|spec| spec.node_name.clone());
         let pods = self.pods.iter().filter_map(|(uid, pod)| {
-            let member = member(&pod.metadata).filter(ours)?;
+            let member = self.ours(&pod.metadata)?;
             let node = on(pod);
             let mut others = self.pods.iter().filter(|(other, _)| *other != uid);
             let shares_node = node.is_some() && others.any(|(_, other)| on(other) == node);
@@ -144,7 +153,7 @@ impl Found {
             Some(crate::facts::Pod { shares_node, ..fact })
         });
         let claims = self.claims.iter().filter_map(|(uid, claim)| {
-            let member = member(&claim.metadata).filter(ours)?;
+            let member = self.ours(&claim.metadata)?;
             Some(self.claim_fact(*uid, claim, member))
         });
         let (pods, claims): (Vec<_>, Vec<_>) = (pods.collect(), claims.collect());
@@ -220,7 +229,7 @@ impl Found {
         let leader = members.iter().find(leads).map(|entry| entry.serial);
         let mut about: BTreeMap<Serial, About> = BTreeMap::new();
         for pod in self.pods.values() {
-            let Some(member) = member(&pod.metadata) else { continue };
+            let Some(member) = self.ours(&pod.metadata) else { continue };
             about.insert(
                 member.serial,
                 About {
@@ -314,9 +323,9 @@ fn trouble(pod: &Pod) -> Option<String> {
     if waiting.message.as_deref().is_some_and(start::is_only_waiting) {
         return None;
     }
-    Some(match waiting.message {
-        // A message of a back-off counts its seconds, and would change the status each time.
-        Some(message) if reason != "CrashLoopBackOff" => format!("{reason}: {message}"),
-        _ => reason,
-    })
+    // A message of a back-off counts its seconds, and would change the status each time.
+    if reason == "CrashLoopBackOff" {
+        return Some("etcd keeps ending soon after it is started (CrashLoopBackOff): see its log".to_owned());
+    }
+    Some(waiting.message.map(|message| format!("{reason}: {message}")).unwrap_or(reason))
 }

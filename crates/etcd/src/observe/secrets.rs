@@ -15,6 +15,7 @@ use super::{Owner, owner};
 use crate::build::tls::{self, Leaf, SECRETS};
 use crate::certificates::{self, Pair};
 use crate::facts::{Amiss, Object};
+use crate::identity::Uid;
 use crate::wanted::Wanted;
 
 /// What is known of a cluster's Secrets.
@@ -29,6 +30,8 @@ pub struct Judged {
 #[derive(Clone, Debug)]
 struct Remembered {
     read: Duration,
+    /// Whose they were: with a resource that is deleted and created again its Secrets go.
+    resource: Uid,
     leaves: Vec<Option<Leaf>>,
     judged: Judged,
 }
@@ -60,12 +63,13 @@ impl Secrets {
             uptime.saturating_sub(remembered.read) < if live { BRIEFLY } else { FOR }
                 && remembered.judged.amiss.is_empty()
                 && remembered.leaves == leaves
+                && remembered.resource == wanted.uid
         };
         if let Some(remembered) = self.lock().get(key).filter(recent) {
             return Ok(remembered.judged.clone());
         }
         let judged = judge(wanted, &read(client, wanted).await?, now);
-        let remembered = Remembered { read: uptime, leaves, judged: judged.clone() };
+        let remembered = Remembered { read: uptime, resource: wanted.uid, leaves, judged: judged.clone() };
         self.lock().insert(key.clone(), remembered);
         Ok(judged)
     }
@@ -118,10 +122,8 @@ fn look_at(wanted: &Wanted, secrets: &BTreeMap<Object, Secret>, object: Object, 
         return Some(Amiss::NotOurs);
     }
     let good = match tls::leaf(wanted, object) {
-        // An authority is never replaced at a stroke: whatever can be read of it is kept.
-        None if pair(secret).is_none_or(|pair| certificates::read(&pair.certificate).is_none()) => {
-            return Some(Amiss::Missing);
-        }
+        // An authority is never replaced at a stroke: one that can sign is kept, however old.
+        None if !is_authority(secret) => return Some(Amiss::Missing),
         None => true,
         Some(leaf) => {
             let authority = secrets.get(&leaf.signed_by).and_then(|ca| text(ca, "tls.crt"));
@@ -133,8 +135,14 @@ fn look_at(wanted: &Wanted, secrets: &BTreeMap<Object, Secret>, object: Object, 
 
 /// Whether a Secret holds a certificate as it should be, of the authority that is in force.
 pub fn is_good(secret: &Secret, leaf: &Leaf, authority: Option<&str>, now: Time) -> bool {
-    pair(secret).is_some_and(|pair| certificates::is_good(leaf, &pair.certificate, now))
-        && text(secret, "ca.crt").as_deref() == authority
+    pair(secret).is_some_and(|pair| {
+        certificates::is_good(leaf, &pair.certificate, now) && certificates::is_whole(&pair)
+    }) && text(secret, "ca.crt").as_deref() == authority
+}
+
+/// Whether a Secret holds an authority that can sign.
+pub fn is_authority(secret: &Secret) -> bool {
+    pair(secret).is_some_and(|pair| certificates::is_whole(&pair))
 }
 
 /// The certificate and key in a Secret.
@@ -145,3 +153,7 @@ pub fn pair(secret: &Secret) -> Option<Pair> {
 fn text(secret: &Secret, key: &str) -> Option<String> {
     String::from_utf8(secret.data.as_ref()?.get(key)?.0.clone()).ok()
 }
+
+#[cfg(test)]
+#[path = "secrets_tests.rs"]
+mod tests;

@@ -14,10 +14,12 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
 use crate::decide::Etcd;
 use crate::facts::Facts;
+use crate::identity::Change;
 use crate::names::member_name;
 use crate::observe::Found;
 use crate::plan::{Leaving, Step, Turn, Wait};
 use crate::view::{Data, Member, View};
+use crate::wanted::Wanted;
 use words::Words;
 
 /// The whole status.
@@ -32,8 +34,8 @@ pub fn status(found: &Found, facts: &Facts, plan: &Plan<Etcd>) -> EtcdClusterSta
     let now = Time(Timestamp::from_second(facts.now.0).unwrap_or_default());
     let generation = Some(found.wanted.generation);
     let members = view.as_ref().map(|view| list(&words, facts, view)).unwrap_or_default();
-    // Without a look at etcd the last known names stay: an empty list would read as an empty cluster.
-    let members = if members.is_empty() { old.member_list.clone() } else { members };
+    let begins = view.as_ref().is_some_and(|view| !view.identity.sealed);
+    let members = if members.is_empty() && !begins { last_known(&old.member_list, facts) } else { members };
     let healthy = members.iter().filter(|member| member.healthy && member.role == MemberRole::Voter).count();
     let leader = view.as_ref().and_then(|view| leader(&words, facts, view));
     let cluster = facts.identity.present().and_then(|identity| identity.cluster);
@@ -53,12 +55,22 @@ pub fn status(found: &Found, facts: &Facts, plan: &Plan<Etcd>) -> EtcdClusterSta
     }
 }
 
+/// The last known names, when nothing is there to be asked: an empty list would read as an empty cluster. Of none of them can
+/// it be said that it is well.
+fn last_known(members: &[MemberStatus], facts: &Facts) -> Vec<MemberStatus> {
+    let some_run = facts.pods.present().is_some_and(|pods| !pods.is_empty());
+    let message = if some_run { "it cannot be asked" } else { "no pod of it is there" };
+    let told =
+        |one: &MemberStatus| MemberStatus { healthy: false, message: message.to_owned(), ..one.clone() };
+    members.iter().map(told).collect()
+}
+
 /// The status of a cluster that could not be looked at: all that was known stays, and why nothing is done is said.
 pub fn unseen(resource: &EtcdCluster, now: evenkeel::Time, why: &Error) -> EtcdClusterStatus {
     let old = resource.status.clone().unwrap_or_default();
-    let (phrase, reason) = match why {
-        Error::Kubernetes { .. } => ("Cannot read its objects", Reason::CannotRead),
-        Error::Other { .. } => ("Cannot be run as it is", Reason::SpecRefused),
+    let (phrase, reason) = match Wanted::of(resource) {
+        Ok(_) => ("Cannot read its objects", Reason::CannotRead),
+        Err(_) => ("Cannot be run as it is", Reason::SpecRefused),
     };
     let said = |about, holds, reason| Said { about, holds, reason, message: why.to_string() };
     let said = vec![
@@ -73,6 +85,8 @@ pub fn unseen(resource: &EtcdCluster, now: evenkeel::Time, why: &Error) -> EtcdC
         observed_generation: generation,
         conditions: merge(&old.conditions, said, generation, &now),
         waiting_for: vec![why.to_string()],
+        doing: String::new(),
+        next: String::new(),
         ..old
     }
 }
@@ -99,8 +113,13 @@ pub(crate) fn view(facts: &Facts) -> Option<View<'_>> {
 }
 
 fn list(words: &Words<'_>, facts: &Facts, view: &View<'_>) -> Vec<MemberStatus> {
-    // Those beyond the serials that were ever given to members are prepared, and yet to become some.
-    let was_member = |member: &Member<'_>| member.registered.is_some() || member.serial < view.identity.next;
+    // Those beyond the serials that were ever given to members are prepared, and yet to become some; so is one whose adding
+    // was begun, and used its serial up.
+    let begun = view.identity.intent.as_ref().map(|intent| intent.change);
+    let was_member = |member: &Member<'_>| {
+        member.registered.is_some()
+            || (member.serial < view.identity.next && begun != Some(Change::Add(member.serial)))
+    };
     let leaves = |member: &Member<'_>| {
         member.data == Data::Gone || (view.registry && member.registered.is_none() && was_member(member))
     };
@@ -153,13 +172,18 @@ impl Story {
         let going = view.into_iter().flat_map(View::voters).filter(|member| is_going(member));
         waiting_for
             .extend(going.map(|member| format!("the pod of {} must be gone", words.member(member.serial))));
-        let doing = words.doing(plan);
+        let doing = if facts.cluster.deleted {
+            "Kubernetes deletes what goes with the resource".to_owned()
+        } else {
+            words.doing(plan)
+        };
         let next = waits.iter().find_map(|wait| words.next(facts, wait)).unwrap_or_default();
-        let sealed = facts.identity.present().is_some_and(|identity| identity.sealed);
-        let degraded = waits
-            .iter()
-            .find_map(|wait| degraded(wait, sealed))
-            .map(|reason| (reason, waiting_for.first().cloned().unwrap_or_default()));
+        let told = waits.iter().zip(&waiting_for);
+        let mut troubles: Vec<_> =
+            told.filter_map(|(wait, told)| Some((degraded(wait, view)?, told.clone()))).collect();
+        // A quorum that is lost is worse than anything that keeps others from being mended.
+        troubles.sort_by_key(|(reason, _)| *reason != Reason::QuorumLost && *reason != Reason::DataLost);
+        let degraded = troubles.into_iter().next();
         let degraded = degraded.or_else(|| down(words, view));
         let progressing = progressing(facts, view, plan);
         let phrase = words.phrase(facts, view, plan);
@@ -179,6 +203,11 @@ impl Story {
         let progressing = Said { about: ConditionType::Progressing, holds, reason, message };
         let (holds, reason, message) = match &self.degraded {
             Some((reason, message)) => (Holds::True, *reason, message.clone()),
+            // Clients do not get through, and the way to the members is not looked at here.
+            None if self.progressing.1 == Reason::Converged && facts.served.is_absent() => {
+                let message = "nothing is amiss with the members: look at the client Service and the network";
+                (Holds::False, Reason::AsExpected, message.to_owned())
+            }
             None => (Holds::False, Reason::AsExpected, "nothing is amiss".to_owned()),
         };
         vec![ready, progressing, Said { about: ConditionType::Degraded, holds, reason, message }]
@@ -187,14 +216,14 @@ impl Story {
 
 /// A read as clients make it, through the client Service, was answered: nothing less is ready.
 fn ready(facts: &Facts, view: Option<&View<'_>>) -> (Holds, Reason, String) {
-    let sealed = facts.identity.present().is_some_and(|identity| identity.sealed);
-    if !sealed {
+    let Seen::Present(identity) = &facts.identity else { return ready_or_not(facts) };
+    if !identity.sealed {
         let message = "clients are let in once the members have formed a cluster".to_owned();
         return (Holds::False, Reason::Bootstrapping, message);
     }
     match facts.served {
         Seen::Present(()) => {
-            let message = "a linearizable read through the client Service was answered".to_owned();
+            let message = "a read through the client Service was answered".to_owned();
             (Holds::True, Reason::Serving, message)
         }
         _ if view.is_some_and(|view| !view.registry) => {
@@ -202,11 +231,26 @@ fn ready(facts: &Facts, view: Option<&View<'_>>) -> (Holds, Reason, String) {
             (Holds::False, Reason::QuorumLost, message)
         }
         Seen::Absent => {
-            let message = "a linearizable read through the client Service was not answered".to_owned();
+            let message = "a read through the client Service was not answered".to_owned();
             (Holds::False, Reason::NotServing, message)
         }
         Seen::Unknown => (Holds::Unknown, Reason::NotAsked, "etcd has not been asked yet".to_owned()),
     }
+}
+
+/// Of a cluster without an identity: one that is yet to begin, or one of which it is gone.
+fn ready_or_not(facts: &Facts) -> (Holds, Reason, String) {
+    let nothing = facts.pods.present().is_some_and(Vec::is_empty)
+        && facts.claims.present().is_some_and(Vec::is_empty)
+        && facts.identity.is_absent();
+    let (holds, reason, message) = match facts.cluster.known {
+        _ if !nothing => (Holds::Unknown, Reason::NotAsked, "without its identity no member can be asked"),
+        Some(_) => (Holds::False, Reason::NotServing, "nothing is left of it that could answer"),
+        None => {
+            (Holds::False, Reason::Bootstrapping, "clients are let in once the members have formed a cluster")
+        }
+    };
+    (holds, reason, message.to_owned())
 }
 
 fn progressing(facts: &Facts, view: Option<&View<'_>>, plan: &Plan<Etcd>) -> (Holds, Reason) {
@@ -218,7 +262,9 @@ fn progressing(facts: &Facts, view: Option<&View<'_>>, plan: &Plan<Etcd>) -> (Ho
     }
     let sealed = facts.identity.present().is_some_and(|identity| identity.sealed);
     if !sealed {
-        return (Holds::True, Reason::Bootstrapping);
+        // Without an identity and with nothing to do it is not beginning, but waits for a person.
+        let begins = facts.identity.is_present() || !plan.is_quiet();
+        return if begins { (Holds::True, Reason::Bootstrapping) } else { (Holds::False, Reason::Waiting) };
     }
     match view {
         Some(view) if view.voters().any(is_going) => (Holds::True, Reason::Healing),
@@ -247,12 +293,16 @@ fn is_going(member: &Member<'_>) -> bool {
 }
 
 /// Which waits are a person's business.
-fn degraded(wait: &Wait, sealed: bool) -> Option<Reason> {
+fn degraded(wait: &Wait, view: Option<&View<'_>>) -> Option<Reason> {
+    let is_lost = |view: &View<'_>| view.identity.sealed && !view.registry;
     match wait {
         Wait::Reading(_) => Some(Reason::CannotRead),
         Wait::IdentityMissing => Some(Reason::VolumesFound),
         Wait::NothingLeft(_) => Some(Reason::DataLost),
-        Wait::NoQuorum if sealed => Some(Reason::QuorumLost),
+        Wait::NoQuorum if view.is_some_and(|view| is_lost(view) && view.members.is_empty()) => {
+            Some(Reason::DataLost)
+        }
+        Wait::NoQuorum if view.is_some_and(is_lost) => Some(Reason::QuorumLost),
         Wait::NameTaken(_) => Some(Reason::NameTaken),
         Wait::AuthorityLost(_) => Some(Reason::AuthorityLost),
         Wait::Strangers(_) => Some(Reason::UnknownMembers),
@@ -270,7 +320,8 @@ fn degraded(wait: &Wait, sealed: bool) -> Option<Reason> {
 
 /// A voter that does not serve, or a pod that no node takes.
 fn down(words: &Words<'_>, view: Option<&View<'_>>) -> Option<(Reason, String)> {
-    let view = view?;
+    // Members of a resource that is being deleted go, as they should.
+    let view = view.filter(|view| !view.facts.cluster.deleted)?;
     let unschedulable = view.members.values().find_map(|member| {
         let about = view.facts.about.get(&member.serial)?;
         let trouble = about.trouble.as_ref().filter(|_| about.node.is_none())?;
@@ -321,3 +372,7 @@ pub(crate) fn why(step: &Step) -> &'static str {
         },
     }
 }
+
+#[cfg(test)]
+#[path = "tell_tests.rs"]
+mod tests;

@@ -94,10 +94,9 @@ pub fn notice(found: &Found, action: &Action<'_, Etcd>) -> Option<Notice> {
 
 /// What is waited for and is a person's business.
 pub fn troubles(found: &Found, facts: &crate::facts::Facts, plan: &Plan<Etcd>) -> Vec<Notice> {
-    let sealed = facts.identity.present().is_some_and(|identity| identity.sealed);
     let (words, view) = (Words::of(found), view(facts));
     let waits = plan.status.waits.iter().filter_map(|wait| {
-        let reason = degraded(wait, sealed)?;
+        let reason = degraded(wait, view.as_ref())?;
         let note = words.wait(facts, view.as_ref(), wait);
         Some(Notice::warning(reason.as_str(), "Reconcile", note))
     });
@@ -108,3 +107,7 @@ pub fn troubles(found: &Found, facts: &crate::facts::Facts, plan: &Plan<Etcd>) -
         )
         .collect()
 }
+
+#[cfg(test)]
+#[path = "notices_tests.rs"]
+mod tests;

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use evenkeel::Plan;
+use evenkeel::{Plan, Seen};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::named;
 use crate::decide::Etcd;
@@ -10,8 +11,11 @@ use crate::facts::{Facts, Object, Start};
 use crate::identity::{Change, Intent};
 use crate::names::Serial;
 use crate::observe::Found;
-use crate::plan::{Create, Step, Turn, Wait, What};
+use crate::plan::{Create, Mark, Step, Turn, Wait, What};
 use crate::view::{Data, Member, View};
+
+/// How much of somebody else's complaint fits into a column, in letters.
+const COLUMN: usize = 80;
 
 /// Speaks of one cluster.
 pub(super) struct Words<'f> {
@@ -42,11 +46,12 @@ impl<'f> Words<'f> {
             (_, Some(Wait::Reading(_))) => "Cannot read its objects".to_owned(),
             (_, Some(Wait::IdentityMissing)) => "Volumes found without an identity".to_owned(),
             (_, Some(Wait::NothingLeft(_))) => "All data is gone".to_owned(),
+            // Nothing is worse for whoever uses the cluster.
+            (Some(view), _) if view.identity.sealed && !view.registry => self.no_quorum(view),
             (_, Some(Wait::NameTaken(object))) => format!("Name taken: {}", self.object(*object)),
-            (_, Some(Wait::AuthorityLost(object))) => format!("Gone: {}", self.object(*object)),
-            (_, Some(Wait::Strangers(count))) => format!("etcd lists {count} unknown members"),
+            (_, Some(Wait::AuthorityLost(object))) => format!("Gone or of no use: {}", self.object(*object)),
+            (_, Some(Wait::Strangers(count))) => format!("Unknown members in etcd: {count}"),
             (Some(view), _) if !view.identity.sealed => self.bootstrap(facts, view),
-            (Some(view), _) if !view.registry => self.no_quorum(view),
             (Some(view), _) => self.running(facts, view),
             (None, _) => "Beginning".to_owned(),
         }
@@ -70,7 +75,11 @@ impl<'f> Words<'f> {
 
     fn no_quorum(&self, view: &View<'_>) -> String {
         let up = view.members.values().filter(|member| member.voice.is_some()).count();
-        format!("No quorum: {up} of {} answer", view.members.len())
+        match view.members.len() {
+            0 => "All pods and volumes are gone".to_owned(),
+            all if up == all => format!("No quorum: all {all} answer, and agree on no leader"),
+            all => format!("No quorum: {up} of {all} answer"),
+        }
     }
 
     fn running(&self, facts: &Facts, view: &View<'_>) -> String {
@@ -87,7 +96,7 @@ impl<'f> Words<'f> {
             return format!("Adding a member: {there} of {wanted}");
         }
         if there > wanted {
-            return format!("Removing a member: {there} of {wanted}");
+            return format!("Removing a member: {there} there, {wanted} wanted");
         }
         match view.registered().find(|member| !member.serves()) {
             Some(member) => {
@@ -95,16 +104,24 @@ impl<'f> Words<'f> {
                     self.trouble(view, member).map(|trouble| format!(": {trouble}")).unwrap_or_default();
                 format!("Bringing back {}{held_up}", self.member(member.serial))
             }
-            None if !facts.served.is_present() => "Not serving".to_owned(),
-            None => "Healthy".to_owned(),
+            None => match facts.served {
+                Seen::Present(()) => "Healthy".to_owned(),
+                Seen::Absent => "Not serving".to_owned(),
+                Seen::Unknown => "All members are up: not asked as clients do yet".to_owned(),
+            },
         }
     }
 
     /// What holds a member's pod up, cut to what fits into a column.
     fn trouble(&self, view: &View<'_>, member: &Member<'_>) -> Option<String> {
         let trouble = view.facts.about.get(&member.serial)?.trouble.as_ref()?;
-        let short = trouble.split(". ").flat_map(str::lines).next().unwrap_or_default().trim_end_matches('.');
-        Some(short.chars().take(80).collect())
+        // Its first sentence; dots within words, as in the name of an image, do not end one.
+        let first = trouble.lines().next().unwrap_or_default();
+        let short = first.split(". ").next().unwrap_or_default().trim_end_matches('.');
+        if short.chars().count() <= COLUMN {
+            return Some(short.to_owned());
+        }
+        Some(short.chars().take(COLUMN - 1).chain(['…']).collect())
     }
 
     /// What is to be said of a member.
@@ -114,6 +131,7 @@ impl<'f> Words<'f> {
             (_, Some(trouble)) => trouble,
             (_, None) if member.pod.is_none() => "it has no pod".to_owned(),
             (_, None) if member.pod.is_some_and(|pod| pod.deleting) => "its pod is going".to_owned(),
+            (_, None) if member.pod.is_some_and(|pod| pod.finished) => "its pod has ended".to_owned(),
             (_, None) if member.pod.is_some_and(|pod| pod.start == Start::Held) => {
                 "it waits for its turn".to_owned()
             }
@@ -132,15 +150,30 @@ impl<'f> Words<'f> {
             Some(Create::Claim { serial, .. }) => format!("creating the volume of {}", self.member(*serial)),
             Some(Create::Pod { serial, .. }) => format!("creating the pod of {}", self.member(*serial)),
             None if !plan.apply.is_empty() => "bringing services and certificates up to date".to_owned(),
-            None if !plan.mark.is_empty() => "marking what has joined".to_owned(),
-            None => String::new(),
+            None => plan.mark.first().map(|mark| self.mark(mark)).unwrap_or_default(),
+        }
+    }
+
+    fn mark(&self, mark: &Mark) -> String {
+        let pod = |uid| named_so(self.found.pods.get(uid).map(|pod| &pod.metadata));
+        match mark {
+            Mark::Start { pod: uid, to: Start::Join(_), .. } => format!("letting {} join", pod(uid)),
+            Mark::Start { pod: uid, .. } => format!("starting {}", pod(uid)),
+            Mark::JoinedOn { claim, .. } => {
+                let name = named_so(self.found.claims.get(claim).map(|claim| &claim.metadata));
+                format!("noting that {name} has joined")
+            }
+            Mark::Turn { pod: uid, .. } => format!("noting that {} has joined", pod(uid)),
+            Mark::Route { pod: uid } => format!("letting clients reach {}", pod(uid)),
+            Mark::Unroute { pod: uid } => format!("leading clients away from {}, which goes", pod(uid)),
+            Mark::Own { owned: true, .. } => "taking over what belongs to the cluster".to_owned(),
+            Mark::Own { owned: false, .. } => "having volumes stay when the resource goes".to_owned(),
         }
     }
 
     fn step(&self, step: &Step) -> String {
         match step {
-            Step::Identity { why: Turn::Seal, .. } => "letting clients in".to_owned(),
-            Step::Identity { .. } => super::why(step).to_owned(),
+            Step::Identity { why, .. } => turn(*why).to_owned(),
             Step::Call { intent, .. } => self.change(intent),
             Step::DeletePod { serial, .. } => {
                 format!("deleting the pod of {}: {}", self.member(*serial), super::why(step))
@@ -201,10 +234,15 @@ impl<'f> Words<'f> {
                 self.object(*object)
             ),
             Wait::AuthorityLost(object) => format!(
-                "{} is gone, and members run on certificates that it signed: put it back. No other is made while any of \
+                "{} is gone or of no use, and members run on certificates that it signed: put it back. No other is made while any of \
                  them runs; none can be renewed meanwhile",
                 self.object(*object)
             ),
+            Wait::Strangers(1) => {
+                "etcd lists a member that is not this cluster's: remove it with etcdctl member remove \
+                 if nobody needs it"
+                    .to_owned()
+            }
             Wait::Strangers(count) => format!(
                 "etcd lists {count} members that are not this cluster's: remove them with etcdctl member remove if \
                  nobody needs them"
@@ -239,13 +277,30 @@ impl<'f> Words<'f> {
     }
 
     fn quorum(&self, view: Option<&View<'_>>) -> String {
-        let silent = view.map(|view| {
-            let silent = view.members.values().filter(|member| member.voice.is_none());
-            silent.map(|member| member.serial).collect::<BTreeSet<_>>()
-        });
-        match silent.filter(|silent| !silent.is_empty()) {
-            Some(silent) => format!("a majority of voters must answer; silent: {}", self.members(&silent)),
-            None => "a majority of voters must answer".to_owned(),
+        let Some(view) = view else { return "a majority of voters must answer".to_owned() };
+        if view.registry {
+            // A majority answers, and a step that takes one away would leave too few.
+            let down = view.voters().filter(|member| !member.serves() && member.data != Data::Gone);
+            let down: BTreeSet<_> = down.map(|member| member.serial).collect();
+            let who = if down.is_empty() { "more voters".to_owned() } else { self.members(&down) };
+            return format!(
+                "{who} must serve again before a member is removed, or too few would be left to agree"
+            );
+        }
+        if view.members.is_empty() {
+            return format!(
+                "no pod and no volume of this cluster is left, and no empty one is put in its place: put the volumes' \
+                 claims back if you can; to begin anew, delete the resource and the ConfigMap {}, and create it again",
+                self.found.wanted.names().identity()
+            );
+        }
+        let silent = view.members.values().filter(|member| member.voice.is_none());
+        let silent: BTreeSet<_> = silent.map(|member| member.serial).collect();
+        if silent.is_empty() {
+            "the members answer, and must agree on a leader; if they do not, they cannot reach each other"
+                .to_owned()
+        } else {
+            format!("a majority of voters must answer; silent: {}", self.members(&silent))
         }
     }
 
@@ -262,3 +317,24 @@ impl<'f> Words<'f> {
         }
     }
 }
+
+fn named_so(metadata: Option<&ObjectMeta>) -> String {
+    metadata.and_then(|metadata| metadata.name.clone()).unwrap_or_else(|| "a member".to_owned())
+}
+
+/// What is done when an identity is changed.
+fn turn(why: Turn) -> &'static str {
+    match why {
+        Turn::SeedStarts => "letting the first member start",
+        Turn::Formed(_) => "noting which cluster the first member has formed",
+        Turn::Seal => "letting clients in",
+        Turn::Settle => "closing a change of the membership",
+        Turn::SeedLost => "beginning the bootstrap again: its first member is lost",
+        Turn::ResourceReplaced => "beginning the bootstrap again: the resource was created anew",
+        Turn::Adopt => "taking up the cluster that is there: the resource was created anew",
+    }
+}
+
+#[cfg(test)]
+#[path = "words_tests.rs"]
+mod tests;

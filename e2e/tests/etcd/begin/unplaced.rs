@@ -160,7 +160,7 @@ fn the_second_whose_node_lacks_the_image_does_not_hold_up_the_third() {
     let voting = voters(&cluster);
     assert!(voting.contains(&other) && !voting.contains(&unlucky), "{voting:?}");
     story.eventually("its trouble is told", || {
-        told_of(&cluster, &unlucky)["message"].as_str().is_some_and(|why| why.contains("image"))
+        told_of(&cluster, &unlucky)["message"].as_str().is_some_and(|why| why.contains("cannot be pulled"))
     });
 
     let workload = cluster.workload();

@@ -1,0 +1,185 @@
+//! Writes are pinned to what they were decided on, and whatever has changed meanwhile is left alone.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex};
+
+use evenkeel::{TestClock, TestRandom};
+use http::Method;
+use kube::runtime::reflector;
+
+use super::*;
+use crate::observe::find::Stores;
+use crate::plan::{Leaving, Turn};
+use crate::testing::{NOW, Scene, claim_uid, client, failure, name, not_found, pod_uid};
+
+type Requests = Arc<Mutex<Vec<(Method, String, Value)>>>;
+
+fn stores() -> Stores {
+    Stores {
+        clusters: reflector::store().0,
+        pods: reflector::store().0,
+        claims: reflector::store().0,
+        identities: reflector::store().0,
+        services: reflector::store().0,
+        budgets: reflector::store().0,
+        nodes: reflector::store().0,
+        listed: Arc::default(),
+    }
+}
+
+/// Has an action carried out over a scene; what came of it, and what Kubernetes was asked for.
+pub(super) async fn done(
+    scene: Scene,
+    action: Action<'_, Etcd>,
+    answer: impl Fn(&Method, &str, &Value) -> (u16, Value) + Send + Sync + 'static,
+) -> (Result<Outcome, Error>, Vec<(Method, String, Value)>) {
+    let asked = Requests::default();
+    let noted = asked.clone();
+    let client = client(move |request, body| {
+        let (method, path) = (request.method.clone(), request.uri.path().to_owned());
+        let answer = answer(&method, &path, body);
+        noted.lock().unwrap().push((method, path, body.clone()));
+        answer
+    });
+    let operator = Operator::new(client, stores(), TestClock::new(NOW).shared(), TestRandom::shared(1));
+    let sight = Sight { facts: scene.facts(), found: scene.found, probed: scene.answers, live: true };
+    let outcome = act(&operator, &sight, &action, &|| true).await;
+    let asked = asked.lock().unwrap().clone();
+    (outcome, asked)
+}
+
+/// An API that takes everything, and has the claims of the scene.
+fn takes_all(method: &Method, path: &str, body: &Value) -> (u16, Value) {
+    let claims = Scene::converged(3).found.claims;
+    let claim = claims.values().find(|claim| path.ends_with(&format!("claims/{}", claim.name_any())));
+    match claim {
+        Some(claim) if *method == Method::GET => (200, serde_json::to_value(claim).unwrap()),
+        _ if *method == Method::GET => not_found(),
+        _ if *method == Method::DELETE => (200, json!({ "kind": "Status", "status": "Success" })),
+        _ => {
+            let name = path.split('/').nth(6).unwrap_or("new");
+            let mut body = body.clone();
+            body["metadata"]["name"] = json!(name);
+            body["metadata"]["resourceVersion"] = json!("99");
+            // A patch of a status has no spec, which an object of its kind may need.
+            (200, json!({ "metadata": body["metadata"] }))
+        }
+    }
+}
+
+fn marks() -> Vec<Mark> {
+    let (pod, claim) = (pod_uid(1), claim_uid(1));
+    vec![
+        Mark::Start { pod, from: Start::Held, to: Start::Join([Serial(0), Serial(1)].into()) },
+        Mark::JoinedOn { claim, volume: Uid::of_name("pv-1") },
+        Mark::Turn { pod, from: Start::OwnData },
+        Mark::Route { pod },
+        Mark::Own { what: Owned::Identity, owned: true },
+        Mark::Own { what: Owned::Claim(claim), owned: false },
+        Mark::Own { what: Owned::Pod(pod), owned: true },
+    ]
+}
+
+fn deletions() -> [Step; 2] {
+    let (serial, why) = (Serial(1), Leaving::NotAMember);
+    [Step::DeletePod { pod: pod_uid(1), serial, why }, Step::DeleteClaim { claim: claim_uid(1), serial, why }]
+}
+
+#[tokio::test]
+async fn every_mark_is_pinned_to_the_object_it_was_decided_on() {
+    for mark in marks() {
+        let (outcome, asked) = done(Scene::converged(3), Action::Mark(&mark), takes_all).await;
+        assert_eq!(outcome.unwrap(), Outcome::Done, "{mark:?}");
+        let [(method, path, body)] = asked.as_slice() else { panic!("one write: {asked:?}") };
+        assert_eq!(method, Method::PATCH);
+        let metadata = &body["metadata"];
+        assert!(metadata["uid"].is_string() && metadata["resourceVersion"].is_string(), "{path}: {body}");
+    }
+}
+
+#[tokio::test]
+async fn every_deletion_is_pinned_to_the_object_it_was_decided_on() {
+    for step in deletions() {
+        let (outcome, asked) = done(Scene::converged(3), Action::Step(&step), takes_all).await;
+        assert_eq!(outcome.unwrap(), Outcome::Done);
+        let [(method, _, body)] = asked.as_slice() else { panic!("{asked:?}") };
+        assert_eq!(method, Method::DELETE);
+        let exactly = &body["preconditions"];
+        assert!(exactly["uid"].is_string() && exactly["resourceVersion"].is_string(), "{body}");
+    }
+}
+
+#[tokio::test]
+async fn how_a_pod_starts_and_its_gate_are_one_write() {
+    let turn = Mark::Turn { pod: pod_uid(1), from: Start::Join(BTreeSet::new()) };
+    let (_, asked) = done(Scene::converged(3), Action::Mark(&turn), takes_all).await;
+    let (_, path, body) = &asked[0];
+    assert!(path.ends_with(&format!("/pods/{}/status", name(1))), "{path}");
+    assert_eq!(body["metadata"]["annotations"][labels::INITIAL_CLUSTER_STATE], "existing");
+    let list = body["metadata"]["annotations"][labels::INITIAL_CLUSTER].as_str().unwrap();
+    assert!(list.starts_with(&name(1)) && !list.contains(','), "itself alone: {list}");
+    assert_eq!(body["status"]["conditions"][0]["type"], labels::GATE_JOINED);
+}
+
+#[tokio::test]
+async fn whatever_has_changed_meanwhile_is_left_alone() {
+    let conflict = |_: &Method, _: &str, _: &Value| failure(409, "Conflict", "it has been modified");
+    for mark in marks() {
+        let (outcome, _) = done(Scene::converged(3), Action::Mark(&mark), conflict).await;
+        assert_eq!(outcome.unwrap(), Outcome::Overtaken, "{mark:?}");
+    }
+    for step in deletions() {
+        let (outcome, _) = done(Scene::converged(3), Action::Step(&step), conflict).await;
+        assert_eq!(outcome.unwrap(), Outcome::Overtaken, "{step:?}");
+        let (outcome, asked) = done(Scene::nothing(json!({})), Action::Step(&step), conflict).await;
+        assert_eq!((outcome.unwrap(), asked.len()), (Outcome::Overtaken, 0), "it was not even found");
+    }
+    let other = Mark::JoinedOn { claim: claim_uid(1), volume: Uid::of_name("pv-other") };
+    let (outcome, asked) = done(Scene::converged(3), Action::Mark(&other), takes_all).await;
+    assert_eq!(
+        (outcome.unwrap(), asked.len()),
+        (Outcome::Overtaken, 0),
+        "another volume than was decided on"
+    );
+}
+
+#[tokio::test]
+async fn an_identity_is_swapped_only_for_the_one_it_was_decided_on() {
+    let from = Scene::converged(3).found.identity.unwrap().1;
+    let to = Identity { next: Serial(9), ..from.clone() };
+    let step = Step::Identity { from: from.clone(), to: to.clone(), why: Turn::Settle };
+    let (outcome, asked) = done(Scene::converged(3), Action::Step(&step), takes_all).await;
+    assert_eq!(outcome.unwrap(), Outcome::Done);
+    let (method, path, body) = &asked[0];
+    assert_eq!((method, path.as_str()), (&Method::PUT, "/api/v1/namespaces/shop/configmaps/orders-identity"));
+    assert_eq!(body["metadata"]["resourceVersion"], "20");
+    let written: Identity = serde_json::from_str(body["data"]["identity"].as_str().unwrap()).unwrap();
+    assert_eq!(written, to);
+
+    let step = Step::Identity { from: to.clone(), to: from, why: Turn::Settle };
+    let (outcome, asked) = done(Scene::converged(3), Action::Step(&step), takes_all).await;
+    assert_eq!((outcome.unwrap(), asked.len()), (Outcome::Overtaken, 0), "it is something else by now");
+}
+
+#[tokio::test]
+async fn a_pod_is_created_only_on_the_claim_it_was_decided_on() {
+    let create = |on| Create::Pod { serial: Serial(1), epoch: Epoch::FIRST, on, start: Start::OwnData };
+    let (outcome, asked) =
+        done(Scene::converged(3), Action::Create(&create(Some(claim_uid(1)))), takes_all).await;
+    assert_eq!(outcome.unwrap(), Outcome::Done);
+    assert_eq!(asked.iter().map(|(method, ..)| method).collect::<Vec<_>>(), [Method::GET, Method::POST]);
+    for on in [Some(Uid(9)), None] {
+        let (outcome, asked) = done(Scene::converged(3), Action::Create(&create(on)), takes_all).await;
+        assert_eq!(outcome.unwrap(), Outcome::Overtaken);
+        assert!(asked.iter().all(|(method, ..)| *method == Method::GET), "nothing was created: {asked:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_refusal_names_what_was_refused() {
+    let refuses = |_: &Method, _: &str, _: &Value| failure(403, "Forbidden", "exceeded quota: pods=10");
+    let route = Mark::Route { pod: pod_uid(1) };
+    let (outcome, _) = done(Scene::converged(3), Action::Mark(&route), refuses).await;
+    let said = outcome.unwrap_err().to_string();
+    assert_eq!(said, format!("cannot change the Pod {}: exceeded quota: pods=10", name(1)));
+}

@@ -1,0 +1,120 @@
+//! Where volumes are, and what cannot be read.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use serde_json::{Value, json};
+
+use super::*;
+use crate::testing::{Scene, change, client, failure, name, not_found};
+
+fn term(key: &str, values: &[&str]) -> Value {
+    json!({ "matchExpressions": [{ "key": key, "operator": "In", "values": values }] })
+}
+
+/// A volume that can be reached from where any of these terms says.
+fn volume(terms: &[Value]) -> PersistentVolume {
+    serde_json::from_value(json!({ "metadata": { "name": "pv-0" },
+        "spec": { "nodeAffinity": { "required": { "nodeSelectorTerms": terms } } } }))
+    .unwrap()
+}
+
+#[test]
+fn a_volume_is_on_a_nodes_own_disk_if_it_can_be_reached_from_there_alone() {
+    let on = |terms: &[Value]| hostname(&volume(terms));
+    assert_eq!(on(&[term(HOSTNAME, &["a"])]).as_deref(), Some("a"));
+    assert_eq!(on(&[term(HOSTNAME, &["a"]), term(HOSTNAME, &["a"])]).as_deref(), Some("a"));
+    assert_eq!(on(&[term(HOSTNAME, &["a"]), term(HOSTNAME, &["b"])]), None, "terms are alternatives");
+    assert_eq!(on(&[term(HOSTNAME, &["a"]), term("topology.kubernetes.io/zone", &["z"])]), None);
+    assert_eq!(on(&[term(HOSTNAME, &["a", "b"])]), None);
+    assert_eq!(on(&[term("topology.kubernetes.io/zone", &["z"])]), None);
+    assert_eq!(on(&[]), None);
+    let mut apart = volume(&[term(HOSTNAME, &["a"])]);
+    change(&mut apart, json!({ "spec": { "nodeAffinity": null } }));
+    assert_eq!(hostname(&apart), None, "on the network");
+    let not_in = json!({ "matchExpressions": [{ "key": HOSTNAME, "operator": "NotIn", "values": ["a"] }] });
+    assert_eq!(on(&[not_in]), None);
+}
+
+/// Kubernetes with the volume of the first member on node `a`, and an answer about nodes.
+fn kubernetes(nodes: impl Fn() -> (u16, Value) + Send + Sync + 'static) -> (Client, Arc<AtomicUsize>) {
+    let asked = Arc::new(AtomicUsize::new(0));
+    let count = asked.clone();
+    let client = client(move |request, _| match request.uri.path() {
+        "/api/v1/persistentvolumes/pv-0" => {
+            count.fetch_add(1, Ordering::Relaxed);
+            (200, serde_json::to_value(volume(&[term(HOSTNAME, &["a"])])).unwrap())
+        }
+        "/api/v1/nodes" => {
+            let query = request.uri.query().unwrap_or_default();
+            assert!(query.contains("labelSelector=kubernetes.io%2Fhostname%3Da"), "{query}");
+            nodes()
+        }
+        _ => not_found(),
+    });
+    (client, asked)
+}
+
+fn nodes(names: &[&str]) -> (u16, Value) {
+    let nodes: Vec<_> = names.iter().map(|name| json!({ "metadata": { "name": name } })).collect();
+    (
+        200,
+        json!({ "kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1", "metadata": {}, "items": nodes }),
+    )
+}
+
+fn claims() -> Vec<PersistentVolumeClaim> {
+    Scene::converged(2).found.claims.into_values().collect()
+}
+
+#[tokio::test]
+async fn a_claim_is_lost_with_its_node_and_only_if_kubernetes_has_no_such_node() {
+    let lost = |known: &[&str], answer: fn() -> (u16, Value)| {
+        let known: BTreeSet<_> = known.iter().map(|name| (*name).to_owned()).collect();
+        async move {
+            let (client, _) = kubernetes(answer);
+            Volumes::default().lost(&client, &known, &claims()).await
+        }
+    };
+    assert_eq!(lost(&["b"], || nodes(&[])).await.unwrap(), BTreeSet::from([name(0)]));
+    assert_eq!(lost(&["b"], || nodes(&["a"])).await.unwrap(), BTreeSet::new(), "the watch lags behind");
+    assert_eq!(
+        lost(&["a"], || nodes(&[])).await.unwrap(),
+        BTreeSet::new(),
+        "it is there, as far as is known"
+    );
+    let forbidden = || failure(403, "Forbidden", "nodes are forbidden");
+    assert_eq!(lost(&[], forbidden).await.unwrap(), BTreeSet::new(), "what is unknown is not lost");
+    assert!(lost(&[], || failure(500, "InternalError", "etcd is down")).await.is_err());
+}
+
+#[tokio::test]
+async fn where_a_volume_is_is_asked_once() {
+    let (client, asked) = kubernetes(|| nodes(&["a"]));
+    let volumes = Volumes::default();
+    for _ in 0..3 {
+        volumes.lost(&client, &BTreeSet::new(), &claims()).await.unwrap();
+    }
+    assert_eq!(asked.load(Ordering::Relaxed), 1);
+}
+
+#[tokio::test]
+async fn a_volume_that_is_not_found_is_not_lost_and_one_that_cannot_be_read_is_an_error() {
+    let none = client(|_, _| not_found());
+    assert_eq!(Volumes::default().lost(&none, &BTreeSet::new(), &claims()).await.unwrap(), BTreeSet::new());
+    let broken = client(|_, _| failure(500, "InternalError", "etcd is down"));
+    let said = Volumes::default().lost(&broken, &BTreeSet::new(), &claims()).await.unwrap_err().to_string();
+    assert_eq!(said, "cannot read the volume pv-0: etcd is down");
+}
+
+#[test]
+fn an_identity_that_cannot_be_read_is_an_error_and_not_absent() {
+    let (object, there) = Scene::converged(1).found.identity.unwrap();
+    assert_eq!(identity(object.clone()).unwrap().1, there);
+    for data in [json!(null), json!({ IDENTITY_KEY: "" }), json!({ IDENTITY_KEY: "{\"lineage\": 7}" })] {
+        let mut garbled = object.clone();
+        garbled.data = serde_json::from_value(data).unwrap();
+        let said = identity(garbled).unwrap_err().to_string();
+        assert!(said.starts_with("cannot read the identity in the ConfigMap orders-identity: "), "{said}");
+    }
+}

@@ -1,0 +1,136 @@
+//! What members said when they were asked, weighed: who leads, who serves, who the members are. Pure; asking is in
+//! [`super::ask`].
+
+use crate::facts::{Membership, Registered, Voice};
+use crate::identity::{ClusterId, MemberId};
+use crate::names::Serial;
+
+/// What a member said of itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Heard {
+    pub(super) cluster: u64,
+    pub(super) id: u64,
+    /// Whom it follows, as far as it knows; 0 for nobody.
+    pub(super) leader: u64,
+    pub(super) term: u64,
+    /// How far its log goes.
+    pub(super) index: u64,
+    pub(super) learner: bool,
+    pub(super) version: String,
+    /// Whether it has answered a linearizable read.
+    pub(super) reads: bool,
+}
+
+impl Heard {
+    /// From an answer of etcd; nothing if it does not say whose it is.
+    pub(super) fn of(status: &etcd_client::StatusResponse, reads: bool) -> Option<Self> {
+        let header = status.header()?;
+        Some(Self {
+            cluster: header.cluster_id(),
+            id: header.member_id(),
+            leader: status.leader(),
+            term: status.raft_term(),
+            index: status.raft_index(),
+            learner: status.is_learner(),
+            version: status.version().to_owned(),
+            reads,
+        })
+    }
+
+    /// Whoever has just answered a linearizable read as a voter: its own list is then at least as new as that read.
+    pub(super) fn is_teller(&self) -> bool {
+        self.reads && !self.learner
+    }
+
+    /// What it says of itself, judged by who leads.
+    pub(super) fn voice(&self, leading: Option<Leading>) -> Voice {
+        // What a learner said to have followed once, it goes on saying when it is cut off.
+        let follows =
+            leading.is_some_and(|leading| (self.leader, self.term) == (leading.leader, leading.term));
+        let near = leading.is_some_and(|leading| {
+            // As etcd itself counts: nine tenths of the leader's log.
+            self.index.saturating_mul(10) >= leading.index.saturating_mul(9)
+                && leading.index.saturating_sub(self.index) <= BEHIND
+        });
+        Voice {
+            cluster: ClusterId(self.cluster),
+            id: MemberId(self.id),
+            serves: self.reads || (self.learner && follows),
+            caught_up: !self.learner || near,
+            leads: leading.is_some_and(|leading| leading.leader == self.id),
+        }
+    }
+}
+
+/// How far behind a learner may be that gets a vote: as many entries as a leader keeps for those that are slow. With a vote and
+/// further behind it would be of no use for a majority until it has caught up.
+const BEHIND: u64 = 5_000;
+
+/// Who leads, by the word of voters that answer reads: a majority stands behind those.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Leading {
+    pub(super) leader: u64,
+    pub(super) term: u64,
+    /// How far the log goes.
+    pub(super) index: u64,
+}
+
+impl Leading {
+    pub(super) fn of<'h>(heard: impl Iterator<Item = &'h Heard>) -> Option<Self> {
+        let told = heard.filter(|heard| heard.is_teller() && heard.leader != 0);
+        let told = told.map(|heard| Self { term: heard.term, index: heard.index, leader: heard.leader });
+        told.max_by_key(|leading| (leading.term, leading.index))
+    }
+}
+
+/// A member as etcd lists it, in its own terms.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Listed {
+    pub(super) id: u64,
+    pub(super) name: String,
+    pub(super) peer_url: Option<String>,
+    /// Whether it says where clients reach it.
+    pub(super) has_client_urls: bool,
+    pub(super) learner: bool,
+}
+
+impl Listed {
+    /// From an answer of etcd.
+    pub(super) fn of(member: &etcd_client::Member) -> Self {
+        Self {
+            id: member.id(),
+            name: member.name().to_owned(),
+            peer_url: member.peer_urls().first().cloned(),
+            has_client_urls: !member.client_urls().is_empty(),
+            learner: member.is_learner(),
+        }
+    }
+}
+
+/// Who the members are; `serial_of` tells ours by peer URL, and the others are strangers.
+pub(super) fn membership(
+    told_by: Serial,
+    list: &[Listed],
+    serial_of: impl Fn(&str) -> Option<Serial>,
+) -> Membership {
+    let mut members = Vec::new();
+    let mut strangers: u8 = 0;
+    for member in list {
+        match member.peer_url.as_deref().and_then(&serial_of) {
+            Some(serial) => members.push(Registered {
+                serial,
+                id: MemberId(member.id),
+                learner: member.learner,
+                // Of one that never ran there is a peer URL and no more.
+                started: !member.name.is_empty() && member.has_client_urls,
+            }),
+            None => strangers = strangers.saturating_add(1),
+        }
+    }
+    members.sort();
+    Membership { told_by, members, strangers }
+}
+
+#[cfg(test)]
+#[path = "heard_tests.rs"]
+mod tests;

@@ -1,0 +1,132 @@
+//! Who leads, who serves and who the members are, by what they said.
+
+use super::*;
+
+/// A voter that answers reads and follows the leader `0xa`.
+fn voter() -> Heard {
+    Heard {
+        cluster: 0xc,
+        id: 0xa,
+        leader: 0xa,
+        term: 4,
+        index: 100_000,
+        learner: false,
+        version: "3.6.16".to_owned(),
+        reads: true,
+    }
+}
+
+/// A learner that follows it closely.
+fn learner() -> Heard {
+    Heard { id: 0xd, learner: true, reads: false, ..voter() }
+}
+
+fn leading(heard: &[Heard]) -> Option<Leading> {
+    Leading::of(heard.iter())
+}
+
+#[test]
+fn who_leads_is_told_by_voters_that_answer_reads_and_by_nobody_else() {
+    let cut_off = Heard { leader: 0xb, term: 9, reads: false, ..voter() };
+    let learner = Heard { leader: 0xd, term: 9, reads: true, ..learner() };
+    let undecided = Heard { leader: 0, term: 9, ..voter() };
+    let told = leading(&[cut_off.clone(), learner.clone(), undecided.clone(), voter()]);
+    assert_eq!(told, Some(Leading { leader: 0xa, term: 4, index: 100_000 }));
+    assert_eq!(leading(&[cut_off, learner, undecided]), None);
+}
+
+#[test]
+fn of_two_leaders_the_one_of_the_later_term_leads_however_short_its_log() {
+    let later = Heard { leader: 0xb, term: 5, index: 7, ..voter() };
+    let told = leading(&[voter(), later]).unwrap();
+    assert_eq!((told.leader, told.term, told.index), (0xb, 5, 7));
+    let further = Heard { index: 100_009, ..voter() };
+    assert_eq!(leading(&[voter(), further, voter()]).unwrap().index, 100_009, "of one term, the longest log");
+}
+
+#[test]
+fn a_voter_serves_when_it_has_answered_a_read_whatever_it_says() {
+    let leading = leading(&[voter()]);
+    assert!(voter().voice(leading).serves && voter().voice(leading).caught_up);
+    let silent = Heard { reads: false, ..voter() };
+    assert!(!silent.voice(leading).serves, "it follows the leader, and answers no read");
+    let who = silent.voice(leading);
+    assert_eq!((who.cluster, who.id), (ClusterId(0xc), MemberId(0xa)));
+}
+
+#[test]
+fn a_learner_serves_while_it_follows_the_leader_of_this_term() {
+    let leading = leading(&[voter()]);
+    assert!(learner().voice(leading).serves);
+    let of_old = Heard { term: 3, ..learner() };
+    assert!(!of_old.voice(leading).serves, "it was cut off before the last election");
+    let of_another = Heard { leader: 0xb, ..learner() };
+    assert!(!of_another.voice(leading).serves);
+    assert!(!learner().voice(None).serves, "nobody leads that it could follow");
+    let leaderless = Heard { leader: 0, term: 0, ..learner() };
+    assert!(!leaderless.voice(None).serves);
+}
+
+#[test]
+fn a_learner_far_behind_has_not_caught_up_by_share_or_by_count() {
+    let leading = leading(&[voter()]);
+    let at = |index: u64| Heard { index, ..learner() }.voice(leading).caught_up;
+    assert!(at(100_000) && at(95_000), "as many entries as a leader keeps");
+    assert!(!at(94_999) && !at(94_000), "6000 entries are too many, though they are less than a tenth");
+
+    let young = Some(Leading { leader: 0xa, term: 4, index: 1_000 });
+    let at = |index: u64| Heard { index, ..learner() }.voice(young).caught_up;
+    assert!(at(900));
+    assert!(!at(899), "few entries, and yet more than a tenth");
+    assert!(!learner().voice(None).caught_up, "nobody knows how far the log goes");
+    assert!(at(2_000), "it got ahead of what the leader said a moment ago");
+}
+
+#[test]
+fn only_voters_that_answer_reads_tell_who_the_members_are() {
+    assert!(voter().is_teller());
+    assert!(!Heard { reads: false, ..voter() }.is_teller());
+    assert!(!Heard { reads: true, ..learner() }.is_teller());
+}
+
+fn listed(id: u64, name: &str, url: &str) -> Listed {
+    Listed {
+        id,
+        name: name.to_owned(),
+        peer_url: Some(url.to_owned()),
+        has_client_urls: !name.is_empty(),
+        learner: false,
+    }
+}
+
+fn serial_of(url: &str) -> Option<Serial> {
+    url.strip_prefix("ours-")?.parse().ok().map(Serial)
+}
+
+#[test]
+fn members_are_told_by_their_peer_urls_whatever_they_are_called() {
+    let list = [listed(0xb, "orders-x", "ours-1"), listed(0xa, "ours-9", "ours-0")];
+    let told = membership(Serial(1), &list, serial_of);
+    let who: Vec<_> = told.members.iter().map(|entry| (entry.serial, entry.id)).collect();
+    assert_eq!(who, [(Serial(0), MemberId(0xa)), (Serial(1), MemberId(0xb))], "and stand in order");
+    assert_eq!((told.told_by, told.strangers), (Serial(1), 0));
+}
+
+#[test]
+fn who_is_at_none_of_our_urls_is_a_stranger_and_is_counted() {
+    let nowhere = Listed { peer_url: None, ..listed(0xe, "ours-0", "") };
+    let list = [listed(0xa, "a", "ours-0"), listed(0xb, "b", "https://elsewhere:2380"), nowhere];
+    let told = membership(Serial(0), &list, serial_of);
+    assert_eq!((told.members.len(), told.strangers), (1, 2));
+    let crowd = vec![listed(0xb, "b", "https://elsewhere:2380"); 300];
+    assert_eq!(membership(Serial(0), &crowd, serial_of).strangers, u8::MAX, "more than can be counted");
+}
+
+#[test]
+fn one_that_was_added_and_never_ran_has_not_started() {
+    let added = Listed { learner: true, ..listed(0xd, "", "ours-3") };
+    let halfway = Listed { has_client_urls: false, ..listed(0xe, "orders-y", "ours-4") };
+    let told = membership(Serial(0), &[listed(0xa, "a", "ours-0"), added, halfway], serial_of);
+    let started: Vec<_> = told.members.iter().map(|entry| (entry.started, entry.learner)).collect();
+    assert_eq!(started, [(true, false), (false, true), (false, false)]);
+}

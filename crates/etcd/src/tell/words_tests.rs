@@ -1,0 +1,165 @@
+//! Sentences, one by one.
+
+use evenkeel::Seen;
+use evenkeel_api::conditions::ConditionType::{Degraded, Ready};
+use evenkeel_api::{MemberRole, labels};
+use serde_json::json;
+
+use super::super::status;
+use super::super::tests::{finds_no_node, is_plain, joining, line, reads_well, told};
+use super::*;
+use crate::identity::ClusterId;
+use crate::testing::{NOW, Scene, change, claim_uid, condition, name, pod_uid};
+
+#[test]
+fn without_a_quorum_it_says_who_is_silent() {
+    let mut scene = Scene::converged(3);
+    scene.loses_its_quorum(&[0, 1]);
+    let status = told(&scene);
+    let expected = "No quorum: 1 of 3 answer | 0/3 | False QuorumLost | False Waiting | True QuorumLost";
+    assert_eq!(line(&status), expected);
+    let wait = format!("a majority of voters must answer; silent: {}, {}", name(0), name(1));
+    assert_eq!(status.waiting_for.join("|"), wait);
+    assert_eq!(condition(&status, Degraded).2, wait);
+    assert_eq!(status.leader, "");
+    let voters = status.member_list.iter().filter(|one| one.role == MemberRole::Voter && !one.healthy);
+    assert_eq!(voters.count(), 3, "they keep their part while etcd cannot be asked");
+}
+
+#[test]
+fn when_all_answer_and_none_leads_it_does_not_say_that_too_few_answer() {
+    let mut scene = Scene::converged(3);
+    scene.loses_its_quorum(&[]);
+    let status = told(&scene);
+    assert_eq!(status.phrase, "No quorum: all 3 answer, and agree on no leader");
+    assert_eq!(condition(&status, Ready).1, "QuorumLost");
+}
+
+#[test]
+fn a_step_that_must_wait_for_others_is_no_lost_quorum() {
+    // One has lost its data, and another is being drained while it still answers.
+    let mut scene = Scene::converged(3);
+    scene.found.claims.remove(&claim_uid(2));
+    scene.found.pods.remove(&pod_uid(2));
+    scene.falls_silent(2);
+    change(scene.pod(1), json!({ "metadata": { "deletionTimestamp": "2027-01-15T07:59:00Z" } }));
+    let status = told(&scene);
+    assert_eq!(condition(&status, Ready).0, "True");
+    assert_eq!(condition(&status, Degraded).1, "MemberDown", "a quorum answers");
+    assert_eq!(
+        status.waiting_for[0],
+        format!("{} must serve again before a member is removed, or too few would be left to agree", name(1))
+    );
+}
+
+#[test]
+fn a_learner_joins_and_what_holds_it_up_is_told() {
+    let status = told(&joining());
+    let phrase = format!("Joining {}", name(2));
+    assert_eq!(line(&status), format!("{phrase} | 2/3 | True Serving | True Healing | False AsExpected"));
+    assert_eq!(status.waiting_for[0], format!("{} must join", name(2)));
+    assert_eq!(status.next, "it gets its vote");
+    assert_eq!(status.member_list[2].role, MemberRole::Joining);
+
+    let mut scene = joining();
+    finds_no_node(&mut scene, 2);
+    let status = told(&scene);
+    assert_eq!(condition(&status, Degraded).1, "Unschedulable");
+    assert!(condition(&status, Degraded).2.starts_with(&format!("no node takes {}: 0/3 nodes", name(2))));
+    let start = format!("Joining {}: 0/3 nodes are available: 1 node(s) had untolerated taint", name(2));
+    assert!(
+        status.phrase.starts_with(&start) && status.phrase.ends_with('…'),
+        "cut, and says so: {}",
+        status.phrase
+    );
+}
+
+#[test]
+fn strangers_are_counted_as_people_count() {
+    let mut scene = Scene::converged(3);
+    for (count, phrase) in [(1, "Unknown members in etcd: 1"), (2, "Unknown members in etcd: 2")] {
+        if let Seen::Present(told) = &mut scene.answers.membership {
+            told.strangers = count;
+        }
+        let status = scene.status();
+        assert_eq!(status.phrase, phrase);
+        assert_eq!(condition(&status, Degraded).1, "UnknownMembers");
+        assert!(!status.waiting_for[0].contains("1 members"), "{}", status.waiting_for[0]);
+        is_plain(&status.waiting_for[0]);
+    }
+}
+
+#[test]
+fn of_several_waits_the_trouble_is_told_with_its_own_words() {
+    let scene = Scene::converged(3);
+    let mut plan = scene.plan();
+    plan.status.waits = vec![Wait::AddUnsafe, Wait::Strangers(1)];
+    let status = status(&scene.found, &scene.facts(), &plan);
+    assert_eq!(condition(&status, Degraded).1, "UnknownMembers");
+    assert!(
+        condition(&status, Degraded).2.contains("not this cluster's"),
+        "{:?}",
+        condition(&status, Degraded)
+    );
+}
+
+#[test]
+fn marks_are_told_as_what_they_are_for() {
+    let mut scene = joining();
+    scene.is_listed(2, true, true);
+    scene.speaks(2);
+    assert_eq!(told(&scene).doing, format!("noting that {} has joined", name(2)));
+    let mut scene = Scene::converged(3);
+    change(scene.pod(2), json!({ "metadata": { "labels": { labels::ROLE: null } } }));
+    assert_eq!(told(&scene).doing, format!("letting clients reach {}", name(2)));
+    let mut scene = Scene::converged(3);
+    change(scene.pod(2), json!({ "metadata": { "ownerReferences": null } }));
+    assert_eq!(told(&scene).doing, "taking over what belongs to the cluster");
+}
+
+#[test]
+fn every_wait_is_a_sentence_and_says_what_comes_next_in_another() {
+    let scene = Scene::converged(3);
+    let intent = |change| Intent { change, voters: [Serial(0)].into(), since: NOW };
+    let waits = [
+        Wait::Reading(What::Identity),
+        Wait::Reading(What::Objects),
+        Wait::Paused,
+        Wait::IdentityMissing,
+        Wait::NothingLeft(ClusterId(0x8e9e_05c5_2164_694d)),
+        Wait::OldEpochGoes,
+        Wait::SeedStarts(Serial(0)),
+        Wait::NoQuorum,
+        Wait::Settling(intent(Change::Add(Serial(3)))),
+        Wait::Settling(intent(Change::Promote(Serial(2)))),
+        Wait::Settling(intent(Change::Remove(Serial(2)))),
+        Wait::Joining([Serial(1)].into()),
+        Wait::Joining([Serial(1), Serial(2)].into()),
+        Wait::CatchingUp(Serial(2)),
+        Wait::AddUnsafe,
+        Wait::Patience(NOW),
+        Wait::NameTaken(Object::Budget),
+        Wait::NameTaken(Object::OperatorTls),
+        Wait::AuthorityLost(Object::PeerCa),
+        Wait::Strangers(1),
+        Wait::Strangers(3),
+    ];
+    for wait in waits {
+        let mut plan = scene.plan();
+        plan.status.waits = vec![wait.clone()];
+        let status = status(&scene.found, &scene.facts(), &plan);
+        reads_well(&status);
+        assert!(status.waiting_for[0].len() > 20, "{wait:?}: {:?}", status.waiting_for);
+    }
+}
+
+#[test]
+fn a_lost_quorum_is_told_before_a_name_that_is_taken() {
+    let mut scene = Scene::converged(3);
+    scene.loses_its_quorum(&[0, 1]);
+    change(scene.found.client_service.as_mut().unwrap(), json!({ "metadata": { "labels": null } }));
+    let status = told(&scene);
+    assert_eq!((status.phrase.as_str(), status.waiting_for.len()), ("No quorum: 1 of 3 answer", 2));
+    let (_, reason, message) = condition(&status, Degraded);
+    assert!(reason == "QuorumLost" && message.contains("silent"), "{reason}: {message}");
+}

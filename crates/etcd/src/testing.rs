@@ -1,0 +1,362 @@
+//! Scenes for unit tests: a cluster's objects as Kubernetes would have them and the answers that etcd would give, from a
+//! converged one that a test then breaks. And a Kubernetes API that is a function.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::convert::Infallible;
+use std::sync::Arc;
+
+use evenkeel::{Engine, Plan, Seen, Time};
+use evenkeel_api::conditions::ConditionType;
+use evenkeel_api::{EtcdCluster, EtcdClusterStatus, labels};
+use http::{Request, Response, request::Parts};
+use k8s_openapi::ByteString;
+use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod, Secret};
+use kube::Client;
+use kube::client::Body;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use tower::service_fn;
+
+use crate::build::{self, Member, pod::Made, service, tls};
+use crate::certificates::{self, Pair};
+use crate::decide::Etcd;
+use crate::facts::{Facts, Membership, Object, Registered, Start, Voice};
+use crate::identity::{ClusterId, Identity, MemberId, SeedOn, Uid};
+use crate::names::{Epoch, Lineage, Serial, member_name};
+use crate::observe::Found;
+use crate::observe::ask::Answers;
+use crate::observe::secrets::{Judged, pair};
+use crate::view::quorum;
+use crate::wanted::Wanted;
+
+/// When scenes happen.
+pub(crate) const NOW: Time = Time(1_800_000_000);
+/// The resource in a scene.
+pub(crate) const RESOURCE: Uid = Uid(1);
+/// The history of the cluster in a scene.
+pub(crate) const LINEAGE: Lineage = Lineage(7);
+/// What etcd calls the cluster in a scene.
+pub(crate) const CLUSTER: ClusterId = ClusterId(0xcafe_0000_0000_0001);
+
+/// `shop/orders`, with this in its spec beside the version.
+pub(crate) fn resource(spec: Value) -> EtcdCluster {
+    let mut whole = json!({ "version": "3.6.16", "members": 3 });
+    lay_over(&mut whole, spec);
+    let metadata =
+        json!({ "name": "orders", "namespace": "shop", "uid": RESOURCE.to_string(), "generation": 1 });
+    serde_json::from_value(json!({
+        "apiVersion": "evenkeel.dev/v1alpha1", "kind": "EtcdCluster", "metadata": metadata, "spec": whole,
+    }))
+    .unwrap()
+}
+
+/// What such a resource wants.
+pub(crate) fn wanted(spec: Value) -> Wanted {
+    Wanted::of(&resource(spec)).unwrap()
+}
+
+/// A member of the scene's lineage, in its first epoch.
+pub(crate) fn member(serial: u16) -> Member {
+    Member { lineage: LINEAGE, epoch: Epoch::FIRST, serial: Serial(serial) }
+}
+
+/// What a member is called.
+pub(crate) fn name(serial: u16) -> String {
+    member_name("orders", LINEAGE, Serial(serial))
+}
+
+/// What etcd calls a member.
+pub(crate) fn id(serial: u16) -> MemberId {
+    MemberId(0x8e9e_05c5_2164_6900 + u64::from(serial))
+}
+
+/// The uid of a member's pod.
+pub(crate) fn pod_uid(serial: u16) -> Uid {
+    Uid(0x1_0000 + u128::from(serial))
+}
+
+/// The uid of a member's claim.
+pub(crate) fn claim_uid(serial: u16) -> Uid {
+    Uid(0x2_0000 + u128::from(serial))
+}
+
+/// Changes an object as if it were text: what `with` has replaces what is there, lists as a whole;
+/// what it has as null goes.
+pub(crate) fn change<K: Serialize + DeserializeOwned>(object: &mut K, with: Value) {
+    let mut whole = serde_json::to_value(&*object).unwrap();
+    lay_over(&mut whole, with);
+    *object = serde_json::from_value(whole).unwrap();
+}
+
+fn lay_over(under: &mut Value, over: Value) {
+    match (under, over) {
+        (Value::Object(under), Value::Object(over)) => {
+            for (key, value) in over {
+                match value {
+                    Value::Null => {
+                        under.remove(&key);
+                    }
+                    value => lay_over(under.entry(key).or_insert(Value::Null), value),
+                }
+            }
+        }
+        (under, over) => *under = over,
+    }
+}
+
+/// What was found of a cluster, and what etcd said.
+pub(crate) struct Scene {
+    pub(crate) found: Found,
+    pub(crate) answers: Answers,
+}
+
+impl Scene {
+    /// All as the spec says.
+    pub(crate) fn converged(members: u16) -> Self {
+        Self::with(members, json!({ "members": members }))
+    }
+
+    /// So many members, all well, and a spec that may want something else.
+    pub(crate) fn with(members: u16, spec: Value) -> Self {
+        let mut scene = Self::nothing(spec);
+        let answers = &mut scene.answers;
+        answers.membership =
+            Seen::Present(Membership { told_by: Serial(0), members: Vec::new(), strangers: 0 });
+        answers.leader = Some(id(0));
+        answers.served = Seen::Present(());
+        let identity = Identity {
+            lineage: LINEAGE,
+            epoch: Epoch::FIRST,
+            seed: Serial(0),
+            seed_on: Some(SeedOn::Claim(claim_uid(0))),
+            cluster: Some(CLUSTER),
+            sealed: true,
+            next: Serial(members),
+            intent: None,
+            resource: RESOURCE,
+        };
+        scene.identify(identity);
+        let wanted = &scene.found.wanted;
+        scene.found.peer_service = Some(service::peer(wanted).unwrap());
+        scene.found.client_service = Some(service::client(wanted).unwrap());
+        let least = u8::try_from(quorum(usize::from(members))).unwrap();
+        scene.found.budget = Some(build::budget(wanted, least).unwrap());
+        for serial in 0..members {
+            scene.has_claim(serial, true);
+            scene.has_pod(serial, &Start::OwnData);
+            scene.is_listed(serial, false, true);
+            scene.speaks(serial);
+        }
+        scene
+    }
+
+    /// A resource that was just created.
+    pub(crate) fn nothing(spec: Value) -> Self {
+        let resource = resource(spec);
+        let found = Found {
+            wanted: Wanted::of(&resource).unwrap(),
+            resource,
+            identity: None,
+            pods: BTreeMap::new(),
+            claims: BTreeMap::new(),
+            lost: BTreeSet::new(),
+            peer_service: None,
+            client_service: None,
+            budget: None,
+            tls: Judged::default(),
+            now: NOW,
+            lineage: LINEAGE,
+        };
+        Self { found, answers: Answers::default() }
+    }
+
+    /// Gives the cluster this identity.
+    pub(crate) fn identify(&mut self, identity: Identity) {
+        let mut object = build::identity(&self.found.wanted, &identity).unwrap();
+        change(&mut object, json!({ "metadata": { "uid": Uid(2).to_string(), "resourceVersion": "20" } }));
+        self.found.identity = Some((object, identity));
+    }
+
+    /// Changes the identity.
+    pub(crate) fn turn(&mut self, change: impl FnOnce(&mut Identity)) {
+        let (_, mut identity) = self.found.identity.take().unwrap();
+        change(&mut identity);
+        self.identify(identity);
+    }
+
+    /// Gives a member its claim, bound; and joined on if it has.
+    pub(crate) fn has_claim(&mut self, serial: u16, joined: bool) {
+        let Some(mut claim) = build::claim::claim(&self.found.wanted, member(serial)).unwrap() else {
+            return;
+        };
+        let (uid, volume) = (claim_uid(serial), format!("pv-{serial}"));
+        change(
+            &mut claim,
+            json!({
+                "metadata": { "uid": uid.to_string(), "resourceVersion": format!("{}", 30 + serial) },
+                "spec": { "volumeName": volume },
+                "status": { "phase": "Bound" },
+            }),
+        );
+        if joined {
+            let on = build::claim::joined_on(uid, &volume);
+            change(&mut claim, json!({ "metadata": { "annotations": { labels::JOINED_ON: on } } }));
+        }
+        self.found.claims.insert(uid, claim);
+    }
+
+    /// Gives a member its pod: up and ready if it starts on its own data, else as Kubernetes creates it.
+    pub(crate) fn has_pod(&mut self, serial: u16, start: &Start) {
+        let made = Made { member: member(serial), start: start.clone(), seed: false };
+        let mut pod = build::pod::pod(&self.found.wanted, &made).unwrap();
+        let created = "2027-01-15T07:00:00Z";
+        let metadata = json!({ "uid": pod_uid(serial).to_string(), "creationTimestamp": created,
+            "resourceVersion": format!("{}", 40 + serial) });
+        change(
+            &mut pod,
+            json!({ "metadata": metadata, "spec": { "nodeName": format!("node-{serial}") },
+                "status": { "phase": "Running", "podIP": format!("10.0.0.{serial}") } }),
+        );
+        if *start == Start::OwnData {
+            let holds = |kind: &str| json!({ "type": kind, "status": "True", "lastTransitionTime": created });
+            let conditions = [labels::GATE_JOINED, "ContainersReady", "Ready"].map(holds);
+            change(
+                &mut pod,
+                json!({ "metadata": { "labels": { labels::ROLE: labels::ROLE_VOTER } },
+                    "status": { "conditions": conditions } }),
+            );
+        }
+        self.found.pods.insert(pod_uid(serial), pod);
+    }
+
+    /// Has etcd list a member.
+    pub(crate) fn is_listed(&mut self, serial: u16, learner: bool, started: bool) {
+        if let Seen::Present(told) = &mut self.answers.membership {
+            told.members.retain(|entry| entry.serial != Serial(serial));
+            told.members.push(Registered { serial: Serial(serial), id: id(serial), learner, started });
+            told.members.sort();
+        }
+    }
+
+    /// Has a member answer, and serve.
+    pub(crate) fn speaks(&mut self, serial: u16) {
+        let voice =
+            Voice { cluster: CLUSTER, id: id(serial), serves: true, caught_up: true, leads: serial == 0 };
+        self.answers.voices.insert(Serial(serial), Seen::Present(voice));
+        self.answers.versions.insert(Serial(serial), "3.6.16".to_owned());
+    }
+
+    /// Has a member answer no more.
+    pub(crate) fn falls_silent(&mut self, serial: u16) {
+        self.answers.voices.insert(Serial(serial), Seen::Unknown);
+        self.answers.versions.remove(&Serial(serial));
+    }
+
+    /// Has most members answer no more, so that etcd cannot be asked who they are.
+    pub(crate) fn loses_its_quorum(&mut self, silent: &[u16]) {
+        silent.iter().for_each(|serial| self.falls_silent(*serial));
+        for voice in self.answers.voices.values_mut() {
+            if let Seen::Present(voice) = voice {
+                voice.serves = false;
+            }
+        }
+        self.answers.membership = Seen::Unknown;
+        self.answers.leader = None;
+        self.answers.served = Seen::Absent;
+    }
+
+    pub(crate) fn pod(&mut self, serial: u16) -> &mut Pod {
+        self.found.pods.get_mut(&pod_uid(serial)).unwrap()
+    }
+
+    pub(crate) fn claim(&mut self, serial: u16) -> &mut PersistentVolumeClaim {
+        self.found.claims.get_mut(&claim_uid(serial)).unwrap()
+    }
+
+    pub(crate) fn facts(&self) -> Facts {
+        self.found.facts(&self.answers)
+    }
+
+    pub(crate) fn plan(&self) -> Plan<Etcd> {
+        Etcd::decide(&self.facts())
+    }
+
+    /// What people are told.
+    pub(crate) fn status(&self) -> EtcdClusterStatus {
+        crate::tell::status(&self.found, &self.facts(), &self.plan())
+    }
+
+    /// Has people been told already, of this or of something else.
+    pub(crate) fn was_told(&mut self, status: EtcdClusterStatus) {
+        self.found.resource.status = Some(status);
+        self.found.wanted = Wanted::of(&self.found.resource).unwrap();
+    }
+}
+
+/// Every Secret of a cluster as it should be, made at `made`.
+pub(crate) fn secrets(wanted: &Wanted, made: Time) -> BTreeMap<Object, Secret> {
+    let mut all = BTreeMap::new();
+    for object in tls::SECRETS {
+        let secret = match tls::leaf(wanted, object) {
+            None => {
+                let authority = certificates::authority("a", made).unwrap();
+                secret(wanted, object, &authority, &authority.certificate)
+            }
+            Some(leaf) => {
+                let by = pair(&all[&leaf.signed_by]).unwrap();
+                secret(wanted, object, &certificates::signed(&leaf, &by, made).unwrap(), &by.certificate)
+            }
+        };
+        all.insert(object, secret);
+    }
+    all
+}
+
+fn secret(wanted: &Wanted, object: Object, pair: &Pair, authority: &str) -> Secret {
+    let mut secret: Secret = serde_json::from_value(json!({ "metadata": {
+        "name": tls::secret_name(wanted, object).unwrap(),
+        "uid": Uid(3).to_string(),
+        "resourceVersion": "50",
+        "labels": build::common_labels(wanted),
+        "ownerReferences": [build::owner(wanted)],
+    } }))
+    .unwrap();
+    let texts = [("ca.crt", authority), ("tls.crt", &pair.certificate), ("tls.key", &pair.key)];
+    secret.data =
+        Some(texts.map(|(key, text)| (key.to_owned(), ByteString(text.as_bytes().to_vec()))).into());
+    secret
+}
+
+/// A condition: whether it holds, why, and the sentence.
+pub(crate) fn condition(status: &EtcdClusterStatus, about: ConditionType) -> (&str, &str, &str) {
+    let condition = status.conditions.iter().find(|one| one.type_ == about.to_string()).unwrap();
+    (&condition.status, &condition.reason, &condition.message)
+}
+
+/// A client whose every request, with its body, is answered by `answer`.
+pub(crate) fn client(answer: impl Fn(&Parts, &Value) -> (u16, Value) + Send + Sync + 'static) -> Client {
+    let answer = Arc::new(answer);
+    let service = service_fn(move |request: Request<Body>| {
+        let answer = answer.clone();
+        async move {
+            let (head, body) = request.into_parts();
+            let body = body.collect_bytes().await.unwrap();
+            let body = serde_json::from_slice(&body).unwrap_or(Value::Null);
+            let (status, body) = answer(&head, &body);
+            let body = Body::from(body.to_string().into_bytes());
+            Ok::<_, Infallible>(Response::builder().status(status).body(body).unwrap())
+        }
+    });
+    Client::new(service, "default")
+}
+
+/// What Kubernetes says when it does not do what it was asked for.
+pub(crate) fn failure(code: u16, reason: &str, message: &str) -> (u16, Value) {
+    (code, json!({"kind": "Status", "status": "Failure", "code": code, "reason": reason, "message": message}))
+}
+
+/// What Kubernetes says of something that is not there.
+pub(crate) fn not_found() -> (u16, Value) {
+    failure(404, "NotFound", "there is none")
+}
