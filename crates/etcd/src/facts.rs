@@ -22,6 +22,8 @@ pub struct Facts {
     pub identity: Seen<Identity>,
     /// The claims labelled for this cluster, of every epoch.
     pub claims: Seen<Vec<Claim>>,
+    /// The lineages that are written on claims and pods labelled for this cluster; nothing for what cannot be read.
+    pub written: BTreeSet<Option<Lineage>>,
     /// The pods labelled for this cluster, of every epoch.
     pub pods: Seen<Vec<Pod>>,
     /// etcd's own list of members, read linearizably in this reconcile. Unknown without a quorum that answers.

@@ -203,7 +203,7 @@ impl Operate for Operator {
     }
 
     fn doubts(plan: &Plan<Etcd>) -> bool {
-        let absent = |wait: &Wait| matches!(wait, Wait::IdentityMissing | Wait::NothingLeft(_));
+        let absent = |wait: &Wait| matches!(wait, Wait::Contradiction | Wait::NothingLeft(_));
         plan.status.waits.iter().any(absent)
     }
 

@@ -184,8 +184,8 @@ pub enum Wait {
     Reading(What),
     /// The resource says so.
     Paused,
-    /// Claims or pods are there but no identity.
-    IdentityMissing,
+    /// Claims and pods are there that do not say the same about which cluster they are of, or not what the identity says.
+    Contradiction,
     /// The status names a cluster of which nothing is left.
     NothingLeft(ClusterId),
     /// What an epoch that was given up left behind is going.

@@ -1,12 +1,12 @@
 //! Decisions in situations that the explored world does not bring about, and the plainest ones as examples.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use evenkeel::{Engine, Plan, Seen, Time, Wake};
 use evenkeel_etcd::Etcd;
 use evenkeel_etcd::facts::{Claim, Cluster, Facts, Storage};
-use evenkeel_etcd::identity::{ClusterId, Uid};
+use evenkeel_etcd::identity::{ClusterId, Identity, Uid};
 use evenkeel_etcd::names::{Epoch, Lineage, Serial};
 use evenkeel_etcd::plan::{Create, Wait, What};
 
@@ -29,6 +29,7 @@ fn new_cluster() -> Facts {
         },
         identity: Seen::Absent,
         claims: Seen::Present(Vec::new()),
+        written: BTreeSet::new(),
         pods: Seen::Present(Vec::new()),
         membership: Seen::Unknown,
         voices: BTreeMap::new(),
@@ -64,21 +65,66 @@ fn what_could_not_be_read_is_not_taken_for_absent() {
     assert!(matches!(plan.wake, Wake::At(at) if at > facts.now), "somebody must look again");
 }
 
-#[test]
-fn claims_without_an_identity_are_never_taken_for_a_blank_field() {
-    let (uid, epoch, serial) = (Uid(9), Epoch::FIRST, Serial(2));
-    let claim = Claim {
-        serial,
+fn claim(serial: u16, epoch: Epoch, joined: bool) -> Claim {
+    let (uid, volume) = (Uid(u128::from(serial) + 9), Uid(u128::from(serial) + 90));
+    Claim {
+        serial: Serial(serial),
         epoch,
         uid,
-        volume: None,
-        joined_on: None,
+        volume: Some(volume),
+        joined_on: joined.then_some((uid, volume)),
         deleting: false,
         lost: false,
         owned: false,
-    };
-    let facts = Facts { claims: Seen::Present(vec![claim]), ..new_cluster() };
-    assert_eq!(waits(&Etcd::decide(&facts)), [Wait::IdentityMissing]);
+    }
+}
+
+/// A cluster of which claims are left, and no identity.
+fn without_an_identity(claims: Vec<Claim>) -> Facts {
+    let written = BTreeSet::from([Some(Lineage(5))]);
+    Facts { claims: Seen::Present(claims), written, ..new_cluster() }
+}
+
+fn rebuilt(facts: &Facts) -> Identity {
+    let plan = Etcd::decide(facts);
+    let [Create::Identity(identity)] = plan.create.as_slice() else { panic!("{plan:?}") };
+    assert!(plan.step.is_none() && plan.mark.is_empty() && plan.apply.is_empty(), "{plan:?}");
+    identity.clone()
+}
+
+#[test]
+fn an_identity_that_was_deleted_is_rebuilt_from_what_is_left() {
+    let later = Epoch::FIRST.next();
+    let mut facts = without_an_identity(vec![
+        claim(2, Epoch::FIRST, true),
+        claim(4, later, true),
+        claim(6, later, false),
+    ]);
+    facts.cluster.known = Some(ClusterId(5));
+    let identity = rebuilt(&facts);
+    assert!(identity.sealed, "somebody has joined, so there may be data");
+    assert_eq!((identity.lineage, identity.epoch), (Lineage(5), later));
+    assert_eq!(identity.cluster, Some(ClusterId(5)));
+    assert!(identity.next > Serial(6), "no serial is used again");
+}
+
+#[test]
+fn what_nobody_ever_joined_begins_again_under_new_names() {
+    let identity = rebuilt(&without_an_identity(vec![claim(2, Epoch::FIRST, false)]));
+    assert!(!identity.sealed && identity.epoch == Epoch::FIRST.next() && identity.seed > Serial(2));
+}
+
+#[test]
+fn what_contradicts_itself_is_left_alone() {
+    let mut facts = without_an_identity(vec![claim(2, Epoch::FIRST, true)]);
+    facts.written.insert(Some(Lineage(6)));
+    assert_eq!(waits(&Etcd::decide(&facts)), [Wait::Contradiction]);
+    facts.written = BTreeSet::from([None]);
+    assert_eq!(waits(&Etcd::decide(&facts)), [Wait::Contradiction], "what cannot be read");
+    // The status knows of a cluster, and nobody of having joined it.
+    let mut facts = without_an_identity(vec![claim(2, Epoch::FIRST, false)]);
+    facts.cluster.known = Some(ClusterId(5));
+    assert_eq!(waits(&Etcd::decide(&facts)), [Wait::Contradiction]);
 }
 
 #[test]

@@ -56,6 +56,7 @@ impl Parts {
             pending,
             late,
             next_uid,
+            meddles: _,
             budget: _,
         } = world;
         words.clear();

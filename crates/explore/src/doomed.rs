@@ -39,7 +39,8 @@ pub fn drop_doomed(world: &mut World) {
 
 fn fate(world: &World, effect: &Effect) -> Fate {
     match effect {
-        // It is created once, and nothing in this world deletes it.
+        // Of those created when there was one, the identity that is created late, when it was deleted, is of another lineage, and
+        // has everybody stop: see `meddled`.
         Effect::Create(Create::Identity(_)) => refused_if(world.identity.is_some()),
         Effect::Create(Create::Pod { serial, on: Some(uid), .. }) => {
             refused_if(world.claims.get(serial).is_none_or(|claim| claim.uid != *uid))

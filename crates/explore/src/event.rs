@@ -39,6 +39,8 @@ pub enum Event {
     Leaves(Serial),
     /// A node comes back.
     NodeUp(Serial),
+    /// Somebody deletes the identity.
+    IdentityDeleted,
     /// Somebody deletes a pod.
     PodDeleted(Serial),
     /// A pod ends for good.
@@ -273,6 +275,9 @@ fn faults(world: &World, decider: &dyn Decider, events: &mut Vec<Event>) {
         let blind = |sight| Event::DecideBlind(sight, decide(world, decider, sight));
         events.extend([Sight::NoEtcd, Sight::NoObjects].map(blind));
     }
+    if world.identity.is_some() && world.meddles {
+        events.push(Event::IdentityDeleted);
+    }
     for (serial, pod) in &world.pods {
         events.push(Event::PodDeleted(*serial));
         if !pod.down && !pod.finished {
@@ -296,6 +301,7 @@ fn faults(world: &World, decider: &dyn Decider, events: &mut Vec<Event>) {
 fn go_wrong(fault: &Event, world: &mut World) {
     world.budget.faults -= 1;
     match fault {
+        Event::IdentityDeleted => world.identity = None,
         Event::PodDeleted(serial) => world.remove_pod(*serial),
         Event::PodEnds(serial) => {
             if let Some(pod) = world.pods.get_mut(serial) {
@@ -371,6 +377,7 @@ impl fmt::Display for Event {
                 write!(f, "{} gets another leader, which takes it for new", shown(*serial))
             }
             Self::Leaves(serial) => write!(f, "the pod of {} is gone", shown(*serial)),
+            Self::IdentityDeleted => f.write_str("somebody deletes the identity"),
             Self::NodeUp(serial) => write!(f, "the node of {} comes back", shown(*serial)),
             Self::PodDeleted(serial) => write!(f, "somebody deletes the pod of {}", shown(*serial)),
             Self::PodEnds(serial) => write!(f, "the pod of {} fails for good", shown(*serial)),

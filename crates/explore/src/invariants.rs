@@ -18,7 +18,9 @@ impl World {
         if serving.len() > 1 {
             return Err(Violation("two clusters serve at once".to_owned()));
         }
-        let sealed = self.identity.as_ref().is_some_and(|identity| identity.sealed);
+        // Until the identity is there again nothing can be said of it.
+        let Some(identity) = &self.identity else { return Ok(()) };
+        let sealed = identity.sealed;
         if !sealed && self.pods.values().any(|pod| pod.routed) {
             return Err(Violation("clients are routed before the seal".to_owned()));
         }

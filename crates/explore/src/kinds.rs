@@ -45,7 +45,7 @@ pub const ALL: [&str; 42] = [
     "wait: patience",
     "apply an object",
     "wait: paused",
-    "wait: identity missing",
+    "wait: contradiction",
     "wait: nothing left",
     "wait: name taken",
     "wait: authority lost",
@@ -109,7 +109,7 @@ fn wait(wait: &Wait) -> &'static str {
     match wait {
         Wait::Reading(_) => "wait: reading",
         Wait::Paused => "wait: paused",
-        Wait::IdentityMissing => "wait: identity missing",
+        Wait::Contradiction => "wait: contradiction",
         Wait::NothingLeft(_) => "wait: nothing left",
         Wait::OldEpochGoes => "wait: old epoch goes",
         Wait::SeedStarts(_) => "wait: seed starts",

@@ -7,7 +7,8 @@ use std::sync::{Mutex, PoisonError};
 use evenkeel::{Engine, Plan, Seen};
 use evenkeel_etcd::Etcd;
 use evenkeel_etcd::facts::{Amiss, Facts, Object, Start};
-use evenkeel_etcd::identity::ClusterId;
+use evenkeel_etcd::identity::{ClusterId, Identity};
+use evenkeel_etcd::names::Lineage;
 use evenkeel_etcd::plan::{Apply, Create, Mark, Step, Wait};
 
 use crate::Decider;
@@ -62,7 +63,32 @@ impl Meddled {
     fn takes_the_identity(&self, facts: &Facts) {
         let mut meddled = Facts { identity: Seen::Absent, ..facts.clone() };
         meddled.cluster.known = Some(ClusterId(1));
-        self.ask("the identity is gone", &meddled, Plan::is_quiet);
+        self.ask(
+            "all is gone but the status",
+            &Facts { written: BTreeSet::new(), ..blank(&meddled) },
+            |plan| plan.is_quiet() && matches!(plan.status.waits[..], [Wait::NothingLeft(_)]),
+        );
+        // An identity that is made of what is left is of a sealed epoch, or of one that is later than all that is left.
+        let later = |epoch| {
+            let claims = facts.claims.present().into_iter().flatten().map(|claim| claim.epoch);
+            let pods = facts.pods.present().into_iter().flatten().map(|pod| pod.epoch);
+            claims.chain(pods).all(|other| other < epoch)
+        };
+        self.ask("the identity is gone", &meddled, |plan| match &plan.create[..] {
+            [] => plan.is_quiet(),
+            [Create::Identity(rebuilt)] => rebuilt.sealed || later(rebuilt.epoch),
+            _ => false,
+        });
+        meddled.written.insert(Some(Lineage(1)));
+        self.ask("claims are of two clusters", &meddled, Plan::is_quiet);
+        if let Some(identity) = facts.identity.present().filter(|identity| !identity.sealed) {
+            let late = Identity { lineage: Lineage(1), ..identity.clone() };
+            let meddled = Facts { identity: Seen::Present(late), ..blank(facts) };
+            let anything = !facts.written.is_empty();
+            self.ask("an identity of another cluster was created late", &meddled, |plan| {
+                plan.is_quiet() || !anything
+            });
+        }
         meddled.identity = Seen::Unknown;
         self.ask("the identity cannot be read", &meddled, Plan::is_quiet);
     }
@@ -111,6 +137,11 @@ impl Meddled {
             }
         }
     }
+}
+
+/// The same, with nothing of it left, or nothing that is ours.
+fn blank(facts: &Facts) -> Facts {
+    Facts { claims: Seen::Present(Vec::new()), pods: Seen::Present(Vec::new()), ..facts.clone() }
 }
 
 fn applies(plan: &Plan<Etcd>, object: Object) -> bool {

@@ -76,6 +76,10 @@ pub fn observe(world: &World, sight: Sight) -> Facts {
             owns_data: false,
         },
         identity: world.identity.clone().into(),
+        written: (!world.claims.is_empty() || !world.pods.is_empty())
+            .then_some(Some(Lineage(7)))
+            .into_iter()
+            .collect(),
         claims: if objects { Seen::Present(claims.collect()) } else { Seen::Unknown },
         pods: if objects { Seen::Present(pods.collect()) } else { Seen::Unknown },
         membership: if deaf { Seen::Unknown } else { membership(world) },

@@ -37,6 +37,8 @@ pub struct World {
     pub late: Vec<Effect>,
     /// The next uid.
     pub next_uid: u8,
+    /// Whether somebody may delete the identity, too.
+    pub meddles: bool,
     /// What may still go wrong.
     pub budget: Budget,
 }
@@ -206,8 +208,15 @@ impl World {
             pending: Vec::new(),
             late: Vec::new(),
             next_uid: 1,
+            meddles: false,
             budget,
         }
+    }
+
+    /// The same, where somebody may delete the identity.
+    #[must_use]
+    pub fn meddled(self) -> Self {
+        Self { meddles: true, ..self }
     }
 
     /// A uid that was never used.

@@ -14,9 +14,15 @@ fn explored(members: u8, storage: Storage, budget: Budget) -> Report {
 }
 
 fn explored_with(members: u8, storage: Storage, learners: u8, budget: Budget) -> Report {
-    let report = explore(&World::new(members, storage, learners, budget), &Real);
+    reported(&World::new(members, storage, learners, budget))
+}
+
+fn reported(world: &World) -> Report {
+    let report = explore(world, &Real);
+    let (members, storage, budget) = (world.wanted, world.storage, world.budget);
+    let meddled = if world.meddles { "meddled with, " } else { "" };
     println!(
-        "{members} members, {storage:?}, {budget:?}: {} states, {} transitions, {:.1?}",
+        "{members} members, {storage:?}, {meddled}{budget:?}: {} states, {} transitions, {:.1?}",
         report.states, report.transitions, report.took
     );
     let story = report.story.as_ref().map(ToString::to_string);
@@ -63,6 +69,19 @@ fn three_members_that_take_one_learner_at_a_time_survive_a_fault() {
     // As etcd 3.5 does.
     for storage in [Storage::Persistent, Storage::Ephemeral] {
         explored_with(3, storage, 1, Budget { faults: 1, crashes: 0, edits: 0, delays: 0 });
+    }
+}
+
+#[test]
+fn clusters_survive_the_loss_of_their_identity() {
+    let (one, two) = (
+        Budget { faults: 1, crashes: 0, edits: 0, delays: 0 },
+        Budget { faults: 2, crashes: 0, edits: 0, delays: 0 },
+    );
+    for (members, budget) in [(1, two), (3, one)] {
+        for storage in [Storage::Persistent, Storage::Ephemeral] {
+            reported(&World::new(members, storage, 2, budget).meddled());
+        }
     }
 }
 

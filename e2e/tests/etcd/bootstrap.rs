@@ -217,19 +217,3 @@ fn the_oldest_and_the_newest_minor_version_come_to_be_too() {
         assert!(told.iter().all(|member| member["version"] == version), "{told:?}");
     }
 }
-
-#[test]
-fn kubectl_scale_sets_how_many_members_there_are() {
-    let story = Story::begin("scale");
-    let _operator = Operator::start(&story);
-    let cluster = Cluster::apply(&story, "orders", "version: 3.6.16\nmembers: 1");
-    cluster.wait_ready(LONG);
-    until_whole(&story, &cluster, 1);
-    let workload = clients_of(&cluster);
-    story.kubectl(&["scale", "etcd/orders", "--current-replicas=1", "--replicas=3"]);
-    assert_eq!(story.field(&["etcd/orders"], ".spec.members"), "3");
-    until_whole(&story, &cluster, 3);
-    workload.finish();
-    cluster.holds_the_same_everywhere();
-    assert_eq!(budget(&story, &cluster), "2");
-}

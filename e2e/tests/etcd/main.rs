@@ -6,6 +6,8 @@ mod begin;
 mod bootstrap;
 mod killed;
 mod look;
+mod meddled;
 mod middle;
 mod missing;
+mod scale;
 mod truth;

@@ -115,7 +115,10 @@ pub(super) fn note_cluster(view: &View<'_>) -> Verdict {
     if view.identity.cluster.is_some() {
         return Verdict::Pass;
     }
-    let seed = view.members.get(&view.identity.seed);
+    // Sealed and without one it was rebuilt: whoever is a member knows.
+    let mut members = view.members.values();
+    let seed = members
+        .find(|member| member.serial == view.identity.seed || (view.identity.sealed && member.has_joined()));
     match seed.filter(|member| member.has_joined()).and_then(|member| member.voice) {
         Some(voice) => {
             let cluster = voice.cluster;

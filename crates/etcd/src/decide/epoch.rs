@@ -4,7 +4,7 @@
 use evenkeel::Seen;
 
 use super::Verdict;
-use crate::facts::Facts;
+use crate::facts::{Claim, Facts, Pod, Start};
 use crate::identity::Identity;
 use crate::names::{Epoch, Serial};
 use crate::plan::{Create, Leaving, Step, Turn, Wait, What};
@@ -27,8 +27,11 @@ pub(super) fn identify(facts: &Facts) -> Result<View<'_>, Verdict> {
         Seen::Present(identity) => identity,
         Seen::Unknown => return Err(Verdict::Halt(Wait::Reading(What::Identity))),
         // Unknown never counts as absent, and what is left of a cluster is never taken for a blank field.
-        Seen::Absent if !claims.is_empty() || !pods.is_empty() => {
-            return Err(Verdict::Halt(Wait::IdentityMissing));
+        Seen::Absent if !facts.written.is_empty() => {
+            return Err(match rebuilt(facts, claims, pods) {
+                Some(identity) => Verdict::create(vec![Create::Identity(identity)]),
+                None => Verdict::Halt(Wait::Contradiction),
+            });
         }
         Seen::Absent => {
             return Err(match facts.cluster.known {
@@ -37,6 +40,11 @@ pub(super) fn identify(facts: &Facts) -> Result<View<'_>, Verdict> {
             });
         }
     };
+    // An identity that says nothing of a cluster which is there was created late, by somebody who did not see it: nothing is
+    // begun beside that cluster.
+    if !identity.sealed && facts.written.iter().any(|written| *written != Some(identity.lineage)) {
+        return Err(Verdict::Halt(Wait::Contradiction));
+    }
     if identity.resource != facts.cluster.resource {
         return Err(inherit(facts, identity));
     }
@@ -55,6 +63,30 @@ fn first(facts: &Facts) -> Identity {
         intent: None,
         resource: facts.cluster.resource,
     }
+}
+
+/// How many serials are passed over when an identity is rebuilt: of a member that left nothing behind, but is still in etcd's
+/// list, nobody knows the serial.
+const PASSED_OVER: u16 = 16;
+
+/// The identity, from what is written on claims and pods, if they say the same. Whether the epoch was sealed follows from
+/// whether anybody is known to have joined: one that was not sealed has nobody's data, and begins again.
+fn rebuilt(facts: &Facts, claims: &[Claim], pods: &[Pod]) -> Option<Identity> {
+    let mut written = facts.written.iter();
+    let (Some(Some(lineage)), None) = (written.next(), written.next()) else { return None };
+    let epoch = claims.iter().map(|one| one.epoch).chain(pods.iter().map(|one| one.epoch)).max()?;
+    let highest = claims.iter().map(|one| one.serial).chain(pods.iter().map(|one| one.serial)).max()?;
+    let joined = claims.iter().any(|claim| claim.epoch == epoch && claim.joined_on.is_some())
+        || pods.iter().any(|pod| pod.epoch == epoch && pod.start == Start::OwnData);
+    let mut identity = Identity { lineage: *lineage, epoch, next: highest.next(), ..first(facts) };
+    if joined {
+        identity.cluster = facts.cluster.known;
+        identity.sealed = true;
+        identity.next = Serial(highest.0.saturating_add(PASSED_OVER));
+        return Some(identity);
+    }
+    begin_again(&mut identity, Some(highest));
+    facts.cluster.known.is_none().then_some(identity)
 }
 
 /// The resource was deleted and created again. A sealed cluster lives on under it; one whose bootstrap was not over is

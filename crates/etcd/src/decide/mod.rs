@@ -214,7 +214,7 @@ impl Wait {
             Self::SeedStarts(_) | Self::Joining(_) | Self::CatchingUp(_) | Self::AddUnsafe => Wake::Soon,
             // The prober asks from time to time, and tells when an answer changes.
             Self::Paused
-            | Self::IdentityMissing
+            | Self::Contradiction
             | Self::NothingLeft(_)
             | Self::OldEpochGoes
             | Self::NoQuorum

@@ -13,6 +13,7 @@ pub(super) fn check(view: &View<'_>) -> Verdict {
     }
     match (view.registry, view.identity.cluster) {
         (true, _) => Verdict::Pass,
+        (false, None) if view.identity.sealed => Verdict::Halt(Wait::NoQuorum),
         (false, None) => Verdict::Halt(Wait::SeedStarts(view.identity.seed)),
         (false, Some(_)) => Verdict::Halt(Wait::NoQuorum),
     }

@@ -163,6 +163,7 @@ impl Found {
             cluster: self.wanted.facts(),
             identity: self.identity.as_ref().map(|(_, identity)| identity.clone()).into(),
             about: self.about(answers),
+            written: self.written(),
             pods: Seen::Present(pods),
             claims: Seen::Present(claims),
             membership: answers.membership.clone(),
@@ -175,6 +176,13 @@ impl Found {
                 .is_some_and(|(object, _)| goes_with(&self.wanted, &object.metadata)),
             served: answers.served,
         }
+    }
+
+    /// The lineages that are written on what is labelled for this cluster.
+    fn written(&self) -> BTreeSet<Option<Lineage>> {
+        let pods = self.pods.values().map(|pod| &pod.metadata);
+        let all = pods.chain(self.claims.values().map(|claim| &claim.metadata));
+        all.map(|metadata| member(metadata).map(|member| member.lineage)).collect()
     }
 
     fn claim_fact(&self, uid: Uid, claim: &PersistentVolumeClaim, member: Member) -> Claim {

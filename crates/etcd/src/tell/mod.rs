@@ -264,6 +264,9 @@ fn progressing(facts: &Facts, view: Option<&View<'_>>, plan: &Plan<Etcd>) -> (Ho
     if !sealed {
         // Without an identity and with nothing to do it is not beginning, but waits for a person.
         let begins = facts.identity.is_present() || !plan.is_quiet();
+        if facts.identity.present().is_none() && !plan.is_quiet() && !facts.written.is_empty() {
+            return (Holds::True, Reason::Healing);
+        }
         return if begins { (Holds::True, Reason::Bootstrapping) } else { (Holds::False, Reason::Waiting) };
     }
     match view {
@@ -297,7 +300,7 @@ fn degraded(wait: &Wait, view: Option<&View<'_>>) -> Option<Reason> {
     let is_lost = |view: &View<'_>| view.identity.sealed && !view.registry;
     match wait {
         Wait::Reading(_) => Some(Reason::CannotRead),
-        Wait::IdentityMissing => Some(Reason::VolumesFound),
+        Wait::Contradiction => Some(Reason::VolumesFound),
         Wait::NothingLeft(_) => Some(Reason::DataLost),
         Wait::NoQuorum if view.is_some_and(|view| is_lost(view) && view.members.is_empty()) => {
             Some(Reason::DataLost)

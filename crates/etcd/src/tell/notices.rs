@@ -47,6 +47,10 @@ pub fn notice(found: &Found, action: &Action<'_, Etcd>) -> Option<Notice> {
     let member = |serial| named(found, serial);
     let told = |reason: &str, note: String| Some(Notice::normal(reason, "Reconcile", note));
     match action {
+        Action::Create(Create::Identity(identity)) if identity.next > crate::names::Serial(1) => {
+            let note = "the identity was gone; it was rebuilt from what is written on volumes and pods";
+            Some(Notice::warning("IdentityRebuilt", "Reconcile", note))
+        }
         Action::Create(Create::Identity(_)) | Action::Apply(_) => None,
         Action::Create(Create::Claim { serial, .. }) => {
             told("ClaimCreated", format!("created the claim of {}", member(*serial)))

@@ -101,7 +101,10 @@ fn small_marks_are_no_news_but_clients_that_are_let_in_are() {
         (created.kind, created.note),
         (NoticeKind::Normal, format!("created the pod of {}", member_name(1)))
     );
-    assert_eq!(notice(&scene.found, &Action::Create(&Create::Identity(identity()))), None);
+    let first = Identity { next: Serial(1), ..identity() };
+    assert_eq!(notice(&scene.found, &Action::Create(&Create::Identity(first))), None);
+    let rebuilt = notice(&scene.found, &Action::Create(&Create::Identity(identity()))).unwrap();
+    assert_eq!((rebuilt.kind, rebuilt.reason.as_str()), (NoticeKind::Warning, "IdentityRebuilt"));
 }
 
 #[test]

@@ -308,13 +308,18 @@ fn without_its_identity_nothing_is_claimed_of_a_cluster() {
     scene.was_told(scene.status());
     scene.found.identity = None;
     scene.answers = crate::observe::ask::Answers::default();
+    let rebuilding = "Rebuilding its identity | 0/3 | Unknown NotAsked | True Healing | False AsExpected";
+    assert_eq!(line(&told(&scene)), rebuilding);
+    // One of them is another cluster's.
+    let foreign = json!({ "metadata": { "annotations": { evenkeel_api::labels::LINEAGE: "00000bad" } } });
+    change(scene.claim(1), foreign);
     let status = told(&scene);
-    let phrase = "Volumes found without an identity";
+    let phrase = "Volumes and pods contradict each other";
     assert_eq!(
         line(&status),
         format!("{phrase} | 0/3 | Unknown NotAsked | False Waiting | True VolumesFound")
     );
-    assert!(condition(&status, Degraded).2.contains("the ConfigMap orders-identity is gone: put it back"));
+    assert!(condition(&status, Degraded).2.contains("put the ConfigMap orders-identity back"));
     assert_eq!(status.member_list.len(), 3, "an empty list would read as an empty cluster");
     assert!(status.member_list.iter().all(|one| !one.healthy && one.message == "it cannot be asked"));
     assert_eq!(status.cluster_id, "cafe000000000001", "or an empty one would be made in its place");

@@ -44,7 +44,7 @@ impl<'f> Words<'f> {
         match (view, first) {
             (_, Some(Wait::Paused)) => "Paused".to_owned(),
             (_, Some(Wait::Reading(_))) => "Cannot read its objects".to_owned(),
-            (_, Some(Wait::IdentityMissing)) => "Volumes found without an identity".to_owned(),
+            (_, Some(Wait::Contradiction)) => "Volumes and pods contradict each other".to_owned(),
             (_, Some(Wait::NothingLeft(_))) => "All data is gone".to_owned(),
             // Nothing is worse for whoever uses the cluster.
             (Some(view), _) if view.identity.sealed && !view.registry => self.no_quorum(view),
@@ -53,6 +53,7 @@ impl<'f> Words<'f> {
             (_, Some(Wait::Strangers(count))) => format!("Unknown members in etcd: {count}"),
             (Some(view), _) if !view.identity.sealed => self.bootstrap(facts, view),
             (Some(view), _) => self.running(facts, view),
+            (None, _) if !facts.written.is_empty() => "Rebuilding its identity".to_owned(),
             (None, _) => "Beginning".to_owned(),
         }
     }
@@ -198,9 +199,9 @@ impl<'f> Words<'f> {
             Wait::Reading(What::Identity) => "the identity cannot be read".to_owned(),
             Wait::Reading(What::Objects) => "pods and claims cannot be read".to_owned(),
             Wait::Paused => "spec.paused is set: nothing is changed until it is false".to_owned(),
-            Wait::IdentityMissing => format!(
-                "claims or pods of this cluster exist, but the ConfigMap {} is gone: put it back, or delete them if \
-                 their data is not needed",
+            Wait::Contradiction => format!(
+                "claims and pods labelled for this cluster do not say the same about which cluster they are of: put the \
+                 ConfigMap {} back, or take the label off those that are not its own",
                 self.found.wanted.names().identity()
             ),
             Wait::NothingLeft(cluster) => format!(
@@ -253,7 +254,7 @@ impl<'f> Words<'f> {
     /// What is done next, once a wait has ended.
     pub(super) fn next(&self, facts: &Facts, wait: &Wait) -> Option<String> {
         let next = match wait {
-            Wait::Paused | Wait::IdentityMissing | Wait::NothingLeft(_) | Wait::Strangers(_) => return None,
+            Wait::Paused | Wait::Contradiction | Wait::NothingLeft(_) | Wait::Strangers(_) => return None,
             Wait::OldEpochGoes => "the bootstrap begins again, under new names",
             Wait::SeedStarts(_) if facts.cluster.members > 1 => "the other members join it",
             Wait::SeedStarts(_) | Wait::Patience(_) => "clients are let in",

@@ -125,7 +125,7 @@ fn every_wait_is_a_sentence_and_says_what_comes_next_in_another() {
         Wait::Reading(What::Identity),
         Wait::Reading(What::Objects),
         Wait::Paused,
-        Wait::IdentityMissing,
+        Wait::Contradiction,
         Wait::NothingLeft(ClusterId(0x8e9e_05c5_2164_694d)),
         Wait::OldEpochGoes,
         Wait::SeedStarts(Serial(0)),

@@ -1,0 +1,97 @@
+//! More members and fewer, by `kubectl scale` and by edits, in the middle of one another, while clients work.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use evenkeel_e2e::Story;
+use evenkeel_e2e::etcd::Cluster;
+use evenkeel_e2e::operator::Operator;
+use serde_json::json;
+
+use crate::look::{LONG, leader, until_whole};
+use crate::middle::{comes_to_rest, ends_well, identity, names};
+
+/// Little of everything: five members beside all other stories.
+const SPEC: &str =
+    "version: 3.6.16\nmembers: 1\nstorage: {size: 1Gi}\nresources: {requests: {cpu: 10m, memory: 64Mi}}";
+
+#[test]
+fn one_becomes_three_and_five_and_three_and_one_again_and_clients_hardly_notice() {
+    let story = Story::begin("scaled");
+    let operator = Operator::start(&story);
+    let cluster = Cluster::apply(&story, "orders", SPEC);
+    cluster.wait_ready(LONG);
+    let workload = cluster.workload();
+    let began = identity(&story, "orders");
+    for (members, by_scale) in [(3, true), (5, false), (3, true), (1, false)] {
+        let since = workload.now();
+        if by_scale {
+            story.kubectl(&["scale", "etcd/orders", &format!("--replicas={members}")]);
+        } else {
+            cluster.patch(&json!({"members": members}));
+        }
+        until_whole(&story, &cluster, members);
+        let stats = workload.stats(since);
+        println!("scaled to {members}: {}", evenkeel_e2e::watched::told("orders", &stats));
+    }
+    ends_well(&story, &cluster, 1);
+    assert_eq!(identity(&story, "orders")["cluster"], began["cluster"], "it is the same cluster");
+    comes_to_rest(&operator);
+    workload.finish();
+    cluster.holds_the_same_everywhere();
+}
+
+#[test]
+fn whoever_leads_stays_when_there_are_others_to_go() {
+    let story = Story::begin("leads");
+    let _operator = Operator::start(&story);
+    let cluster = Cluster::apply(&story, "orders", &SPEC.replace("members: 1", "members: 3"));
+    cluster.wait_ready(LONG);
+    until_whole(&story, &cluster, 3);
+    // The newest would go, if it did not lead.
+    let serial = |pod: &str| {
+        story.field(&["pod", pod], r".metadata.annotations.evenkeel\.dev/serial").parse::<u64>().unwrap()
+    };
+    let newest = cluster.pods().into_iter().max_by_key(|pod| serial(&pod.name)).unwrap();
+    let id = cluster.member_list().into_iter().find(|member| member.name == newest.name).unwrap().id;
+    let id = format!("{id:x}");
+    let before = leader(&story, &cluster);
+    if before.name != newest.name {
+        cluster.etcdctl_at(&before.ip, &["move-leader", &id]).unwrap();
+    }
+    story.eventually("the newest leads", || leader(&story, &cluster).name == newest.name);
+    let workload = cluster.workload();
+    std::thread::sleep(Duration::from_secs(2));
+    story.kubectl(&["scale", "etcd/orders", "--replicas=1"]);
+    until_whole(&story, &cluster, 1);
+    assert_eq!(names(&story, "orders", "pods"), BTreeSet::from([newest.name]));
+    workload.finish();
+}
+
+#[test]
+fn edits_in_the_middle_of_a_change_become_the_target_at_once() {
+    let story = Story::begin("rescaled");
+    let operator = Operator::start(&story);
+    let cluster = Cluster::apply(&story, "orders", SPEC);
+    cluster.wait_ready(LONG);
+    until_whole(&story, &cluster, 1);
+    let workload = cluster.workload();
+    let lists = |members: usize| {
+        let listed = || cluster.try_etcdctl(&["member", "list", "--write-out=json"]);
+        story.within(LONG, &format!("etcd lists {members} members"), || {
+            listed().is_ok_and(|printed| evenkeel_e2e::etcd::members(&printed).len() == members)
+        });
+    };
+    cluster.patch(&json!({"members": 5}));
+    lists(2);
+    // With a learner on its way: it is taken back, and another one comes.
+    cluster.patch(&json!({"members": 1}));
+    lists(1);
+    cluster.patch(&json!({"members": 3}));
+    lists(3);
+    cluster.patch(&json!({"members": 2}));
+    ends_well(&story, &cluster, 2);
+    comes_to_rest(&operator);
+    workload.finish();
+    cluster.holds_the_same_everywhere();
+}
