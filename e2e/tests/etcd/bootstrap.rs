@@ -11,7 +11,7 @@ use evenkeel_e2e::operator::Operator;
 use evenkeel_e2e::{Story, checkout, http_get};
 use serde_json::{Value, json};
 
-use crate::look::{LONG, clients_of, until_whole};
+use crate::look::{LONG, until_whole};
 use tls::{Caller, secret};
 
 /// Puts a key through the Service and gets it back, as the first thing that a user tries.

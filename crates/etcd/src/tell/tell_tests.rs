@@ -311,7 +311,7 @@ fn without_its_identity_nothing_is_claimed_of_a_cluster() {
     let rebuilding = "Rebuilding its identity | 0/3 | Unknown NotAsked | True Healing | False AsExpected";
     assert_eq!(line(&told(&scene)), rebuilding);
     // One of them is another cluster's.
-    let foreign = json!({ "metadata": { "annotations": { evenkeel_api::labels::LINEAGE: "00000bad" } } });
+    let foreign = json!({ "metadata": { "annotations": { labels::LINEAGE: "00000bad" } } });
     change(scene.claim(1), foreign);
     let status = told(&scene);
     let phrase = "Volumes and pods contradict each other";
