@@ -11,7 +11,7 @@ use evenkeel_lab::Lab;
 use evenkeel_lab::command::Cmd;
 use serde_json::{Value, json};
 
-use crate::Story;
+use crate::{Story, api};
 use crate::watched::Watched;
 
 /// Where etcd listens for clients.
@@ -125,7 +125,8 @@ impl<'a> Cluster<'a> {
 
     /// What the operator says of it; null where it has said nothing.
     pub fn status(&self) -> Value {
-        self.story.get(&[&self.resource()])["status"].clone()
+        let there = self.story.read("/apis/evenkeel.dev/v1alpha1", &format!("etcdclusters/{}", self.name));
+        there.unwrap_or_else(|| panic!("there is no EtcdCluster {}", self.name))["status"].clone()
     }
 
     /// A condition's status and reason; empty where it has none.
@@ -154,12 +155,14 @@ impl<'a> Cluster<'a> {
 
     /// The Service's address.
     pub fn service_ip(&self) -> String {
-        self.story.field(&["service", &format!("{}-client", self.name)], ".spec.clusterIP")
+        let service = self.story.read("/api/v1", &format!("services/{}-client", self.name));
+        text(&service.unwrap_or_default(), "/spec/clusterIP")
     }
 
     /// What a client of it needs for TLS.
     pub fn client_tls(&self) -> Tls {
-        let secret = self.story.get(&["secret", &format!("{}-client-tls", self.name)]);
+        let secret = self.story.read("/api/v1", &format!("secrets/{}-client-tls", self.name));
+        let secret = secret.unwrap_or_default();
         let part = |key: &str| {
             let text = secret["data"][key].as_str();
             let text = text.unwrap_or_else(|| panic!("{}-client-tls has no {key}", self.name));
@@ -259,12 +262,8 @@ fn endpoints(pods: &[MemberPod]) -> Vec<String> {
 }
 
 fn pods(lab: &Lab, namespace: &str, cluster: &str) -> Result<Vec<MemberPod>, String> {
-    let label = format!("evenkeel.dev/cluster={cluster}");
-    let command = lab.kubectl().args(["--namespace", namespace, "--request-timeout=10s"]);
-    let printed = command.args(["get", "pods", "--selector", &label, "--output=json"]).run();
-    let list: Value = printed
-        .map_err(|error| format!("{error:#}"))
-        .and_then(|printed| serde_json::from_str(&printed).map_err(|error| error.to_string()))?;
+    let path = format!("/api/v1/namespaces/{namespace}/pods?labelSelector=evenkeel.dev%2Fcluster%3D{cluster}");
+    let list = api::get(lab, &path)?.unwrap_or_default();
     let mut pods: Vec<_> = list["items"].as_array().into_iter().flatten().map(member_pod).collect();
     pods.sort_by(|one, other| one.name.cmp(&other.name));
     Ok(pods)

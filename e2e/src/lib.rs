@@ -13,6 +13,7 @@
     reason = "a story that cannot go on has failed, and panics are how tests fail"
 )]
 
+mod api;
 pub mod etcd;
 pub mod operator;
 pub mod proxy;
@@ -122,6 +123,13 @@ impl Story {
         let mut all = vec!["get", "-o", "json"];
         all.extend(args);
         serde_json::from_str(&self.kubectl(&all)).expect("kubectl prints JSON")
+    }
+
+    /// What the API server has in the story's namespace: `rest` is a plural and a name, or a plural and a query. Nothing where
+    /// it has nothing. For what is looked at again and again.
+    pub fn read(&self, group: &str, rest: &str) -> Option<Value> {
+        let path = format!("{group}/namespaces/{}/{rest}", self.namespace);
+        api::get(&self.lab, &path).unwrap_or_else(|error| panic!("{error}"))
     }
 
     /// One field of an object, by `kubectl`'s jsonpath; empty where there is none.

@@ -13,13 +13,12 @@ use hyper::header::{
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Request, Response, StatusCode};
-use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
-use hyper_util::client::legacy::{Client, connect::HttpConnector};
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use rustls::pki_types::{CertificateDer, pem::PemObject};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::sync::{oneshot, watch};
+
+use crate::api::{Access, HttpsClient};
 
 use super::record::{self, Record, Write};
 use super::{Rule, Stopped, Verdict, lock};
@@ -36,25 +35,20 @@ pub(super) struct Shared {
     pub(super) open: watch::Sender<bool>,
     stops: mpsc::Sender<Stopped>,
     server: String,
-    client: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
+    client: HttpsClient,
     stand_in: Option<HeaderValue>,
 }
 
 impl Shared {
     pub(super) fn new(lab: &Lab, token: Option<&str>, stops: mpsc::Sender<Stopped>) -> Self {
-        let view = lab.kubectl().args(["config", "view", "--raw", "--output=json"]).run();
-        let view: Value = serde_json::from_str(&view.expect("the lab has a kubeconfig")).expect("it is JSON");
-        let cluster = |field: &str| {
-            let found = view.pointer(&format!("/clusters/0/cluster/{field}")).and_then(Value::as_str);
-            found.expect("the kubeconfig names server and authority").to_owned()
-        };
+        let access = Access::to(lab);
         Self {
             rule: Mutex::new(Arc::new(|_| Verdict::Pass)),
             record: Mutex::default(),
             open: watch::Sender::new(true),
             stops,
-            server: cluster("server"),
-            client: client(&cluster("certificate-authority")),
+            client: access.anonymous(),
+            server: access.server,
             stand_in: token
                 .map(|token| format!("Bearer {token}").parse().expect("a token fits into a header")),
         }
@@ -123,26 +117,6 @@ impl Shared {
             }
         }
     }
-}
-
-fn client(authority: &str) -> Client<HttpsConnector<HttpConnector>, Full<Bytes>> {
-    let mut roots = rustls::RootCertStore::empty();
-    for certificate in CertificateDer::pem_file_iter(authority).expect("the lab's authority can be read") {
-        roots.add(certificate.expect("it is PEM")).expect("it is a certificate");
-    }
-    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-    let tls = rustls::ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .expect("aws-lc-rs has them")
-        .with_root_certificates(roots)
-        .with_no_client_auth();
-    let mut tcp = HttpConnector::new();
-    tcp.enforce_http(false);
-    tcp.set_nodelay(true);
-    tcp.set_connect_timeout(Some(Duration::from_secs(10)));
-    let connector =
-        HttpsConnectorBuilder::new().with_tls_config(tls).https_only().enable_http1().wrap_connector(tcp);
-    Client::builder(TokioExecutor::new()).pool_idle_timeout(Duration::from_secs(20)).build(connector)
 }
 
 /// Takes connections for as long as the proxy lives.

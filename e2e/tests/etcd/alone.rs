@@ -1,13 +1,16 @@
-//! The operator as people install it: `make deploy`, two replicas in the cluster, for all namespaces. Alone, because it looks
-//! after every story's namespace while it is there.
+//! What cannot be told beside other stories: the operator as people install it, which looks after every story's namespace
+//! while it is there; nodes that are drained; everything without power.
 
 use std::time::Duration;
 
 use evenkeel_e2e::etcd::Cluster;
-use evenkeel_e2e::operator::built;
+use evenkeel_e2e::operator::{Operator, built};
+use evenkeel_e2e::watched::told;
 use evenkeel_e2e::{Story, checkout, http_get};
 use evenkeel_lab::command::Cmd;
 use evenkeel_lab::parts::images;
+
+use crate::look::until_whole;
 
 const IMAGE: &str = "evenkeel-operator:0.1.0";
 const LIMIT: Duration = Duration::from_secs(180);
@@ -90,4 +93,50 @@ fn deployed_by_make_it_runs_in_the_cluster_and_its_second_replica_takes_over() {
     cluster.wait_ready(LIMIT);
     let after: Vec<_> = cluster.pods().iter().map(|pod| pod.uid.clone()).collect();
     assert_eq!(after, before, "an operator that is replaced restarts no member");
+}
+
+/// Opens a node for pods again, whatever becomes of the story.
+struct Uncordon<'s>(&'s Story, String);
+
+impl Drop for Uncordon<'_> {
+    fn drop(&mut self) {
+        let _ = self.0.try_kubectl(&["uncordon", &self.1]);
+    }
+}
+
+#[test]
+fn draining_each_node_in_turn_costs_no_quorum_and_a_power_cut_of_everything_no_data() {
+    let story = Story::alone("drained");
+    let operator = Operator::start(&story);
+    let cluster = Cluster::apply(&story, "orders", "version: 3.6.16\nmembers: 3\nstorage: {ephemeral: true}");
+    let kept = Cluster::apply(&story, "kept", "version: 3.6.16\nmembers: 3");
+    for cluster in [&cluster, &kept] {
+        cluster.wait_ready(LIMIT);
+        until_whole(&story, cluster, 3);
+    }
+    let workload = cluster.workload();
+    let nodes: Vec<String> = story.lab().nodes().iter().map(|node| node.name.clone()).collect();
+    for node in &nodes {
+        let _open = Uncordon(&story, node.clone());
+        let since = workload.now();
+        // Members on volumes stay where their disks are.
+        let mine = "--pod-selector=evenkeel.dev/cluster=orders";
+        let drain = ["drain", node, "--ignore-daemonsets", "--delete-emptydir-data", "--timeout=180s", mine];
+        story.kubectl(&drain);
+        until_whole(&story, &cluster, 3);
+        assert!(cluster.pods().iter().all(|pod| pod.node != *node), "{:?}", cluster.pods());
+        println!("drained {node}: {}", told("orders", &workload.stats(since)));
+    }
+    workload.finish();
+    cluster.holds_the_same_everywhere();
+    drop(operator);
+
+    let members = kept.member_list();
+    let workload = kept.workload();
+    story.lab().power_cycle().unwrap();
+    let _operator = Operator::start(&story);
+    until_whole(&story, &kept, 3);
+    assert_eq!(kept.member_list(), members, "they are the members they were");
+    workload.finish();
+    kept.holds_the_same_everywhere();
 }

@@ -62,13 +62,15 @@ pub(crate) fn creates_pod_of(write: &Write, cluster: &str) -> Option<u64> {
 
 /// The identity of a cluster, as it is.
 pub(crate) fn identity(story: &Story, cluster: &str) -> Value {
-    let text = story.field(&["configmap", &format!("{cluster}-identity")], ".data.identity");
-    serde_json::from_str(&text).expect("an identity is JSON")
+    let object = story.read("/api/v1", &format!("configmaps/{cluster}-identity")).unwrap_or_default();
+    let text = object["data"]["identity"].as_str().expect("there is an identity");
+    serde_json::from_str(text).expect("an identity is JSON")
 }
 
 /// The pod of a cluster's member, if there is one.
 pub(crate) fn member_pod(story: &Story, cluster: &str, serial: u64) -> Option<Value> {
-    let pods = story.get(&["pods", "--selector", &format!("evenkeel.dev/cluster={cluster}")]);
+    let pods = story.read("/api/v1", &format!("pods?labelSelector=evenkeel.dev%2Fcluster%3D{cluster}"));
+    let pods = pods.unwrap_or_default();
     let serial = serial.to_string();
     let has = |pod: &&Value| pod["metadata"]["annotations"]["evenkeel.dev/serial"] == serial.as_str();
     pods["items"].as_array().into_iter().flatten().find(has).cloned()
@@ -83,9 +85,11 @@ pub(crate) fn pod_of(story: &Story, cluster: &str, serial: u64) -> String {
 
 /// The names of a cluster's objects of a sort.
 pub(crate) fn names(story: &Story, cluster: &str, sort: &str) -> BTreeSet<String> {
-    let selector = format!("evenkeel.dev/cluster={cluster}");
-    let printed = story.kubectl(&["get", sort, "--selector", &selector, "--output=name"]);
-    printed.lines().map(|line| line.rsplit('/').next().unwrap_or(line).to_owned()).collect()
+    let plural = if sort == "pvc" { "persistentvolumeclaims" } else { sort };
+    let list = story.read("/api/v1", &format!("{plural}?labelSelector=evenkeel.dev%2Fcluster%3D{cluster}"));
+    let list = list.unwrap_or_else(|| panic!("there are no {plural}"));
+    let names = list["items"].as_array().into_iter().flatten().map(|object| &object["metadata"]["name"]);
+    names.filter_map(|name| name.as_str().map(str::to_owned)).collect()
 }
 
 /// A cluster on volumes as small as they may be: the lab's disks are one disk.

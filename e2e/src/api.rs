@@ -1,0 +1,124 @@
+//! Kubernetes as this process sees it. What stories look at again and again is read here: a `kubectl` for each look would be
+//! most of the load on the machine, and most of a story's time.
+
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use evenkeel_lab::Lab;
+use http_body_util::{BodyExt, Full};
+use hyper::Request;
+use hyper::body::Bytes;
+use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
+use hyper_util::client::legacy::{Client, connect::HttpConnector};
+use hyper_util::rt::TokioExecutor;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject};
+use serde_json::Value;
+use tokio::runtime::Runtime;
+
+/// How long an answer may take.
+const LIMIT: Duration = Duration::from_secs(10);
+
+pub(crate) type HttpsClient = Client<HttpsConnector<HttpConnector>, Full<Bytes>>;
+
+/// Where the lab's API server is, and whom it believes.
+pub(crate) struct Access {
+    pub(crate) server: String,
+    authority: String,
+    certificate: String,
+    key: String,
+}
+
+impl Access {
+    /// As the lab's kubeconfig has it.
+    pub(crate) fn to(lab: &Lab) -> Self {
+        let view = lab.kubectl().args(["config", "view", "--raw", "--output=json"]).run();
+        let view: Value = serde_json::from_str(&view.expect("the lab has a kubeconfig")).expect("it is JSON");
+        let text = |path: &str| {
+            let found = view.pointer(path).and_then(Value::as_str);
+            found.unwrap_or_else(|| panic!("the kubeconfig has no {path}")).to_owned()
+        };
+        Self {
+            server: text("/clusters/0/cluster/server"),
+            authority: text("/clusters/0/cluster/certificate-authority"),
+            certificate: text("/users/0/user/client-certificate"),
+            key: text("/users/0/user/client-key"),
+        }
+    }
+
+    /// A client that is nobody: who it is must be said with each request.
+    pub(crate) fn anonymous(&self) -> HttpsClient {
+        client(tls(self).with_no_client_auth())
+    }
+
+    /// A client that may do everything, as the lab's own kubeconfig.
+    fn administrator(&self) -> HttpsClient {
+        let certificates = CertificateDer::pem_file_iter(&self.certificate).expect("it can be read");
+        let certificates = certificates.map(|certificate| certificate.expect("it is PEM")).collect();
+        let key = PrivateKeyDer::from_pem_file(&self.key).expect("the key can be read");
+        client(tls(self).with_client_auth_cert(certificates, key).expect("the key is the certificate's"))
+    }
+}
+
+fn tls(access: &Access) -> rustls::ConfigBuilder<rustls::ClientConfig, rustls::client::WantsClientCert> {
+    let mut roots = rustls::RootCertStore::empty();
+    let authority = CertificateDer::pem_file_iter(&access.authority);
+    for certificate in authority.expect("the lab's authority can be read") {
+        roots.add(certificate.expect("it is PEM")).expect("it is a certificate");
+    }
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    rustls::ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .expect("aws-lc-rs has them")
+        .with_root_certificates(roots)
+}
+
+fn client(tls: rustls::ClientConfig) -> HttpsClient {
+    let mut tcp = HttpConnector::new();
+    tcp.enforce_http(false);
+    tcp.set_nodelay(true);
+    tcp.set_connect_timeout(Some(Duration::from_secs(10)));
+    let connector =
+        HttpsConnectorBuilder::new().with_tls_config(tls).https_only().enable_http1().wrap_connector(tcp);
+    Client::builder(TokioExecutor::new()).pool_idle_timeout(Duration::from_secs(20)).build(connector)
+}
+
+struct Reader {
+    server: String,
+    client: HttpsClient,
+    runtime: Runtime,
+}
+
+/// What the API server has at this path; nothing where it has nothing.
+pub(crate) fn get(lab: &Lab, path: &str) -> Result<Option<Value>, String> {
+    // All stories of a process are on one lab.
+    static READER: OnceLock<Reader> = OnceLock::new();
+    let reader = READER.get_or_init(|| {
+        let access = Access::to(lab);
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
+        Reader {
+            client: access.administrator(),
+            server: access.server,
+            runtime: runtime.expect("a runtime can be made"),
+        }
+    });
+    let request = Request::get(format!("{}{path}", reader.server)).body(Full::default());
+    let request = request.map_err(|error| format!("{path}: {error}"))?;
+    let answer = reader.client.request(request);
+    let read = async {
+        let answer = answer.await.map_err(|error| format!("{path}: {error}"))?;
+        let status = answer.status();
+        let body = answer.into_body().collect().await.map_err(|error| format!("{path}: {error}"))?;
+        let body = body.to_bytes();
+        match status.as_u16() {
+            200 => serde_json::from_slice(&body).map(Some).map_err(|error| format!("{path}: {error}")),
+            404 => Ok(None),
+            _ => Err(format!("{path}: {status}: {}", String::from_utf8_lossy(&body))),
+        }
+    };
+    reader.runtime.block_on(async {
+        match tokio::time::timeout(LIMIT, read).await {
+            Ok(read) => read,
+            Err(_) => Err(format!("{path}: no answer within {} s", LIMIT.as_secs())),
+        }
+    })
+}

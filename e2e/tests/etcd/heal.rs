@@ -1,0 +1,96 @@
+//! All at once: every pod of a cluster goes, with its data or without; and the resource itself goes.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use evenkeel_e2e::Story;
+use evenkeel_e2e::etcd::Cluster;
+use evenkeel_e2e::operator::Operator;
+
+use crate::look::{LONG, until_whole};
+use crate::middle::{comes_to_rest, identity, names, spec};
+
+/// What etcd calls each member.
+fn ids(cluster: &Cluster<'_>) -> BTreeMap<String, u64> {
+    cluster.member_list().into_iter().map(|member| (member.name, member.id)).collect()
+}
+
+#[test]
+fn all_pods_deleted_at_once_come_back_as_the_members_they_were() {
+    let story = Story::begin("all-gone");
+    let operator = Operator::start(&story);
+    let cluster = Cluster::apply(&story, "orders", &spec(3));
+    cluster.wait_ready(LONG);
+    until_whole(&story, &cluster, 3);
+    let (before, workload) = (ids(&cluster), cluster.workload());
+    let by_force = ["--grace-period=0", "--force", "--wait=false"];
+    for how in [&["--wait=false"][..], &by_force] {
+        let command = story.command(&["delete", "pods", "--selector", "evenkeel.dev/cluster=orders"]);
+        command.args(how.iter().copied()).run().unwrap();
+        // Ready it may still be called for a moment.
+        std::thread::sleep(Duration::from_secs(3));
+        until_whole(&story, &cluster, 3);
+        assert_eq!(ids(&cluster), before, "they are the same members");
+    }
+    comes_to_rest(&operator);
+    workload.finish();
+    cluster.holds_the_same_everywhere();
+}
+
+#[test]
+fn when_all_data_is_gone_that_is_said_and_no_empty_cluster_is_made() {
+    let story = Story::begin("lost");
+    let operator = Operator::start(&story);
+    let cluster = Cluster::apply(&story, "orders", "version: 3.6.16\nmembers: 3\nstorage: {ephemeral: true}");
+    cluster.wait_ready(LONG);
+    until_whole(&story, &cluster, 3);
+    let before = identity(&story, "orders");
+    story.kubectl(&["delete", "pods", "--selector", "evenkeel.dev/cluster=orders"]);
+    story.within(LONG, "it says that all data is gone", || {
+        cluster.condition("Degraded") == ("True".to_owned(), "DataLost".to_owned())
+    });
+    let status = cluster.status();
+    assert_eq!(status["phrase"], "All data is gone", "{status:#}");
+    assert_eq!(cluster.condition("Ready").0, "False");
+    assert!(status["waitingFor"].to_string().contains("Delete the resource"), "it says how to go on: {status:#}");
+    comes_to_rest(&operator);
+    assert_eq!(names(&story, "orders", "pods"), BTreeSet::new(), "no empty member is started");
+    assert_eq!(identity(&story, "orders"), before);
+
+    // As it says.
+    story.kubectl(&["delete", "etcd", "orders"]);
+    let anew = Cluster::apply(&story, "orders", "version: 3.6.16\nmembers: 1\nstorage: {ephemeral: true}");
+    anew.wait_ready(LONG);
+    until_whole(&story, &anew, 1);
+}
+
+#[test]
+fn a_deleted_cluster_goes_with_its_volumes_or_without_as_was_said_and_nothing_else_goes() {
+    let story = Story::begin("deleted");
+    let _operator = Operator::start(&story);
+    let clusters = [("kept", "Keep"), ("dropped", "Delete"), ("other", "Keep")].map(|(name, policy)| {
+        let spec = format!("version: 3.6.16\nmembers: 1\nstorage: {{size: 1Gi, onDelete: {policy}}}");
+        Cluster::apply(&story, name, &spec)
+    });
+    clusters.iter().for_each(|cluster| cluster.wait_ready(LONG));
+    let [kept, dropped, other] = &clusters;
+    let workload = other.workload();
+    let volumes = |cluster: &Cluster<'_>| names(&story, cluster.name(), "pvc").len();
+    // Broken etcd holds nothing up.
+    let pod = dropped.pods().remove(0);
+    story.lab().pod(story.namespace(), &pod.name).unwrap().freeze(Some("etcd"), None).unwrap();
+    for cluster in [kept, dropped] {
+        story.kubectl(&["delete", "etcd", cluster.name()]);
+        let mine = format!("evenkeel.dev/cluster={}", cluster.name());
+        story.within(LONG, &format!("{} is gone", cluster.name()), || {
+            let left = ["get", "pods,services,secrets,poddisruptionbudgets", "--selector", &mine, "-o=name"];
+            story.kubectl(&left).trim().is_empty()
+        });
+    }
+    story.eventually("the volume goes that was to go", || volumes(dropped) == 0);
+    assert_eq!((volumes(kept), volumes(other)), (1, 1));
+    assert_eq!(names(&story, "kept", "configmaps").len(), 1, "the identity stays with the volumes");
+    assert_eq!(names(&story, "dropped", "configmaps").len(), 0);
+    until_whole(&story, other, 1);
+    workload.finish();
+}
