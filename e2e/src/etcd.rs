@@ -11,8 +11,8 @@ use evenkeel_lab::Lab;
 use evenkeel_lab::command::Cmd;
 use serde_json::{Value, json};
 
-use crate::{Story, api};
 use crate::watched::Watched;
+use crate::{Story, api};
 
 /// Where etcd listens for clients.
 const PORT: u16 = 2379;
@@ -262,7 +262,8 @@ fn endpoints(pods: &[MemberPod]) -> Vec<String> {
 }
 
 fn pods(lab: &Lab, namespace: &str, cluster: &str) -> Result<Vec<MemberPod>, String> {
-    let path = format!("/api/v1/namespaces/{namespace}/pods?labelSelector=evenkeel.dev%2Fcluster%3D{cluster}");
+    let path =
+        format!("/api/v1/namespaces/{namespace}/pods?labelSelector=evenkeel.dev%2Fcluster%3D{cluster}");
     let list = api::get(lab, &path)?.unwrap_or_default();
     let mut pods: Vec<_> = list["items"].as_array().into_iter().flatten().map(member_pod).collect();
     pods.sort_by(|one, other| one.name.cmp(&other.name));

@@ -107,7 +107,8 @@ impl Operator {
         let mut served = self.served.lock().unwrap_or_else(PoisonError::into_inner);
         if as_clients {
             served.insert(key.clone(), answers.served);
-        } else if identity.sealed {
+        } else if identity.sealed && answers.membership.is_present() {
+            // Nobody is served, whatever was so a moment ago, when no member answers.
             answers.served = served.get(key).copied().unwrap_or_default();
         }
         answers
@@ -153,7 +154,7 @@ impl Operate for Operator {
     }
 
     async fn probe(&self, key: Key) -> Option<Answers> {
-        let objects = self.stores.find(&key).filter(|_| self.stores.are_ready())?;
+        let objects = self.stores.find(&key).filter(|_| self.stores.listed.is_complete())?;
         match self.found(&key, objects, false).await {
             Ok(found) => Some(self.ask(&key, &found, true).await),
             Err(error) => {
@@ -165,7 +166,7 @@ impl Operate for Operator {
 
     async fn look(&self, key: &Key, look: Look<'_, Answers>) -> Result<Option<Sight<Self>>, Error> {
         if let Look::Remembered(answers) = look
-            && self.stores.are_ready()
+            && self.stores.listed.is_complete()
             && self.written.seen(key, |what| self.stores.version(key, what))
         {
             let Some(objects) = self.stores.find(key) else { return Ok(None) };

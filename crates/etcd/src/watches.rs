@@ -2,7 +2,6 @@
 //! Secrets are not: they are read by name.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
 use evenkeel::{Key, Managed, Streams, Touched, Wakers};
 use evenkeel_api::{EtcdCluster, labels};
@@ -30,7 +29,7 @@ pub fn watch(streams: &Streams) -> (Stores, Wakers<EtcdCluster>) {
         services,
         budgets,
         nodes,
-        listed: Arc::default(),
+        listed: streams.listed(),
     };
     let touched =
         select_all([pods_touched, claims_touched, identities_touched, services_touched, budgets_touched]);

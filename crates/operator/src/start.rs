@@ -124,7 +124,7 @@ fn etcd(
     tracing::info!(?scope, "looking after etcd");
     let streams = Streams::new(world.client.clone(), scope, world.metrics.clone());
     let (stores, wakers) = evenkeel_etcd::watch(&streams);
-    let ready = stores.until_ready();
+    let ready = stores.listed.complete();
     let operator = Operator::new(world.client.clone(), stores, world.clock.clone(), world.random.clone());
     let parts = Parts {
         operate: Arc::new(operator),

@@ -40,6 +40,6 @@ pub use run::{Parts, Wakers, run};
 pub use seen::Seen;
 pub use serve::{Health, Stage, serve};
 pub use shutdown::shutdown;
-pub use streams::{Scope, Streams, Touched};
+pub use streams::{Listed, Scope, Streams, Touched};
 pub use time::Time;
 pub use written::{Change, InStore, Ref, Written};

@@ -15,6 +15,7 @@ use kube::runtime::reflector::{ObjectRef, Store, store::Writer};
 use kube::runtime::watcher::{self, Event, watcher};
 use kube::{Api, Client, Resource, ResourceExt};
 use serde::de::DeserializeOwned;
+use tokio::sync::watch;
 
 use crate::metrics::Metrics;
 
@@ -47,18 +48,59 @@ impl Scope {
 /// polled. Its items are results because that is what [`kube::runtime::Controller`] takes; they are never errors.
 pub type Touched<K> = (Store<K>, BoxStream<'static, watcher::Result<K>>);
 
+/// How many watches have yet to bring everything once. A store of kube's tells only one of those who wait for that: it keeps
+/// one waker, and the controller waits, too.
+#[derive(Clone, Debug)]
+pub struct Listed(Arc<watch::Sender<usize>>);
+
+impl Default for Listed {
+    fn default() -> Self {
+        Self(Arc::new(watch::Sender::new(0)))
+    }
+}
+
+impl Listed {
+    /// Whether all have. Before that nothing can be told from what is not in a store.
+    pub fn is_complete(&self) -> bool {
+        *self.0.borrow() == 0
+    }
+
+    /// Resolves when all have.
+    pub fn complete(&self) -> impl Future<Output = ()> + Send + use<> {
+        let mut missing = self.0.subscribe();
+        async move {
+            // An error says that all watches are gone, and with them everything else.
+            let _ = missing.wait_for(|missing| *missing == 0).await;
+        }
+    }
+
+    /// One more is waited for, until the returned is called.
+    fn one_more(&self) -> impl FnOnce() + Send + 'static + use<> {
+        self.0.send_modify(|missing| *missing += 1);
+        let all = self.0.clone();
+        move || all.send_modify(|missing| *missing -= 1)
+    }
+}
+
 /// Starts watches in one scope.
 #[derive(Clone)]
 pub struct Streams {
     client: Client,
     scope: Scope,
     metrics: Metrics,
+    listed: Listed,
 }
 
 impl Streams {
     /// Watches through `client` in `scope`.
     pub fn new(client: Client, scope: Scope, metrics: Metrics) -> Self {
-        Self { client, scope, metrics }
+        Self { client, scope, metrics, listed: Listed::default() }
+    }
+
+    /// Whether all watches of kinds that live in namespaces have brought everything once. Others need not: an operator for
+    /// some namespaces may not be allowed to see them.
+    pub fn listed(&self) -> Listed {
+        self.listed.clone()
     }
 
     /// Watches a kind that lives in namespaces, as far as `labels` select it.
@@ -68,7 +110,8 @@ impl Streams {
         K: Clone + Debug + DeserializeOwned + Send + Sync + 'static,
         K::DynamicType: Send + Sync,
     {
-        self.guarded(self.scope.api(self.client.clone()), labels)
+        let events = watcher(self.scope.api(self.client.clone()), config(labels));
+        feed(events, self.metrics.clone(), Some(Box::new(self.listed.one_more())))
     }
 
     /// Watches a kind that lives in no namespace, as far as `labels` select it.
@@ -78,7 +121,7 @@ impl Streams {
         K: Clone + Debug + DeserializeOwned + Send + Sync + 'static,
         K::DynamicType: Send + Sync,
     {
-        self.guarded(Api::all(self.client.clone()), labels)
+        feed(watcher(Api::all(self.client.clone()), config(labels)), self.metrics.clone(), None)
     }
 
     /// Watches only the metadata of a kind that lives in namespaces: for mappings, at a fraction of the memory.
@@ -90,7 +133,8 @@ impl Streams {
     {
         let events = watcher(self.scope.api::<PartialObjectMeta<K>>(self.client.clone()), config(labels));
         // Metadata has the same shape in every object, so nothing of it fails to decode.
-        feed(events.map(|event| event.map(decoded)), self.metrics.clone())
+        let listed = Box::new(self.listed.one_more());
+        feed(events.map(|event| event.map(decoded)), self.metrics.clone(), Some(listed))
     }
 
     /// Watches only the metadata of a kind that lives in no namespace.
@@ -101,16 +145,7 @@ impl Streams {
         K::DynamicType: Send + Sync,
     {
         let events = watcher(Api::<PartialObjectMeta<K>>::all(self.client.clone()), config(labels));
-        feed(events.map(|event| event.map(decoded)), self.metrics.clone())
-    }
-
-    fn guarded<K>(&self, api: Api<DeserializeGuard<K>>, labels: Option<&str>) -> Touched<K>
-    where
-        K: Resource<DynamicType: Default + Eq + Hash + Clone>,
-        K: Clone + Debug + DeserializeOwned + Send + Sync + 'static,
-        K::DynamicType: Send + Sync,
-    {
-        feed(watcher(api, config(labels)), self.metrics.clone())
+        feed(events.map(|event| event.map(decoded)), self.metrics.clone(), None)
     }
 }
 
@@ -136,17 +171,21 @@ fn decoded<K>(event: Event<K>) -> Event<DeserializeGuard<K>> {
 fn feed<K>(
     events: impl Stream<Item = watcher::Result<Event<DeserializeGuard<K>>>> + Send + 'static,
     metrics: Metrics,
+    listed: Option<Done>,
 ) -> Touched<K>
 where
     K: Resource<DynamicType: Default + Eq + Hash + Clone> + Clone + Send + Sync + 'static,
     K::DynamicType: Send + Sync,
 {
-    let mut feed = Feed::new(metrics);
+    let mut feed = Feed::new(metrics, listed);
     let store = feed.store.clone();
     // A copy is made when an object is told, not before: a list may be long.
     let told = events.default_backoff().flat_map(move |event| stream::iter(feed.take(event)));
     (store, told.map(|object| Ok((*object).clone())).boxed())
 }
+
+/// Called when everything has been brought once.
+type Done = Box<dyn FnOnce() + Send>;
 
 /// What becomes of the events of one watch.
 struct Feed<K>
@@ -159,16 +198,18 @@ where
     metrics: Metrics,
     /// The error that the watch is in, so that each is logged once.
     complaint: Option<String>,
+    /// Nothing once it was told.
+    first_list: Option<Done>,
 }
 
 impl<K> Feed<K>
 where
     K: Resource<DynamicType: Default + Eq + Hash + Clone> + Clone + 'static,
 {
-    fn new(metrics: Metrics) -> Self {
+    fn new(metrics: Metrics, first_list: Option<Done>) -> Self {
         let writer = Writer::default();
         let kind = K::kind(&K::DynamicType::default()).into_owned();
-        Self { kind, store: writer.as_reader(), writer, metrics, complaint: None }
+        Self { kind, store: writer.as_reader(), writer, metrics, complaint: None, first_list }
     }
 
     /// Puts it into the store, and returns what is to be told.
@@ -206,6 +247,9 @@ where
         let mut told: HashMap<_, _> = self.store.state().into_iter().map(by_name).collect();
         self.writer.apply_watcher_event(&Event::InitDone);
         told.extend(self.store.state().into_iter().map(by_name));
+        if let Some(done) = self.first_list.take() {
+            done();
+        }
         told.into_values().collect()
     }
 

@@ -38,7 +38,7 @@ fn names(told: Vec<Arc<Pod>>) -> Vec<String> {
 
 /// A watch whose list has brought these.
 fn listed(pods: &[&str]) -> Feed<Pod> {
-    let mut feed = Feed::new(Metrics::new());
+    let mut feed = Feed::new(Metrics::new(), None);
     relist(&mut feed, pods);
     feed
 }
@@ -57,7 +57,7 @@ fn error() -> watcher::Error {
 
 #[test]
 fn a_list_is_told_when_the_store_shows_all_of_it() {
-    let mut feed = Feed::new(Metrics::new());
+    let mut feed = Feed::new(Metrics::new(), None);
     feed.take(Ok(Event::Init));
     feed.take(Ok(Event::InitApply(guarded(pod("a", "1")))));
     assert!(feed.store.is_empty());
@@ -168,5 +168,23 @@ async fn a_watch_for_metadata_asks_for_no_more_than_that_and_reads_everything() 
     for (request, accept) in asked.iter() {
         assert!(request.starts_with("/api/v1/configmaps?"), "{request}");
         assert!(accept.contains("as=PartialObjectMetadata"), "{accept}");
+    }
+}
+
+#[tokio::test]
+async fn all_who_wait_are_told_when_every_watch_has_brought_everything_once() {
+    let (client, _asked) = api();
+    let streams = Streams::new(client, Scope::All, Metrics::new());
+    let (_, pods) = streams.watch::<Pod>(None);
+    let (_, maps) = streams.watch_metadata::<ConfigMap>(None);
+    let listed = streams.listed();
+    let waiting: Vec<_> = (0..3).map(|_| tokio::spawn(listed.complete())).collect();
+    assert!(!listed.is_complete());
+    let _pods: Vec<_> = pods.take(1).collect().await;
+    assert!(!listed.is_complete(), "one is missing");
+    let _maps: Vec<_> = maps.take(1).collect().await;
+    assert!(listed.is_complete());
+    for waits in waiting {
+        waits.await.unwrap();
     }
 }

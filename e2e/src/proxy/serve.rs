@@ -2,7 +2,6 @@
 
 use std::error::Error;
 use std::sync::{Arc, Mutex, mpsc};
-use std::time::Duration;
 
 use evenkeel_lab::Lab;
 use http_body_util::{BodyExt, Either, Full};
@@ -13,7 +12,7 @@ use hyper::header::{
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Request, Response, StatusCode};
-use hyper_util::rt::{TokioExecutor, TokioIo};
+use hyper_util::rt::TokioIo;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::sync::{oneshot, watch};

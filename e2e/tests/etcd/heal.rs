@@ -50,15 +50,20 @@ fn when_all_data_is_gone_that_is_said_and_no_empty_cluster_is_made() {
         cluster.condition("Degraded") == ("True".to_owned(), "DataLost".to_owned())
     });
     let status = cluster.status();
-    assert_eq!(status["phrase"], "All data is gone", "{status:#}");
-    assert_eq!(cluster.condition("Ready").0, "False");
-    assert!(status["waitingFor"].to_string().contains("Delete the resource"), "it says how to go on: {status:#}");
+    assert_eq!(status["phrase"], "All pods and volumes are gone", "{status:#}");
+    assert!(
+        status["waitingFor"].to_string().contains("delete the resource"),
+        "it says how to go on: {status:#}"
+    );
+    assert_eq!(status["memberList"].as_array().map(Vec::len), Some(3), "{status:#}");
+    story.eventually("it is not Ready", || cluster.condition("Ready").0 == "False");
     comes_to_rest(&operator);
     assert_eq!(names(&story, "orders", "pods"), BTreeSet::new(), "no empty member is started");
     assert_eq!(identity(&story, "orders"), before);
 
     // As it says.
     story.kubectl(&["delete", "etcd", "orders"]);
+    story.kubectl(&["delete", "configmap", "orders-identity", "--ignore-not-found"]);
     let anew = Cluster::apply(&story, "orders", "version: 3.6.16\nmembers: 1\nstorage: {ephemeral: true}");
     anew.wait_ready(LONG);
     until_whole(&story, &anew, 1);

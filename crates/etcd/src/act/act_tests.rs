@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 
-use evenkeel::{TestClock, TestRandom};
+use evenkeel::{Listed, TestClock, TestRandom};
 use http::Method;
 use kube::runtime::reflector;
 
@@ -23,7 +23,7 @@ fn stores() -> Stores {
         services: reflector::store().0,
         budgets: reflector::store().0,
         nodes: reflector::store().0,
-        listed: Arc::default(),
+        listed: Listed::default(),
     }
 }
 

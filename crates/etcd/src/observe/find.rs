@@ -1,10 +1,9 @@
 //! Reading a cluster's objects: from what the watches have brought, or from Kubernetes itself.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use evenkeel::{Error, InStore, Key, Ref};
+use evenkeel::{Error, InStore, Key, Listed, Ref};
 use evenkeel_api::{EtcdCluster, labels};
 use k8s_openapi::api::core::v1::{
     ConfigMap, Node, NodeSelectorTerm, PersistentVolume, PersistentVolumeClaim, Pod, Service,
@@ -40,8 +39,8 @@ pub struct Stores {
     pub budgets: Store<PodDisruptionBudget>,
     /// Nodes.
     pub nodes: Store<PartialObjectMeta<Node>>,
-    /// Whether everything has been listed once. A store tells one waiter only: whoever waits sets this for all.
-    pub listed: Arc<AtomicBool>,
+    /// Whether everything has been listed once; nodes apart, which the operator may not be allowed to see.
+    pub listed: Listed,
 }
 
 /// A cluster's objects as Kubernetes has them.
@@ -75,31 +74,6 @@ impl Stores {
             client_service: get(&self.services, key, &names.client_service()).map(|object| (*object).clone()),
             budget: get(&self.budgets, key, &key.name).map(|object| (*object).clone()),
         })
-    }
-
-    /// Whether everything has been listed once. Before that nothing can be told from what is not there.
-    pub fn are_ready(&self) -> bool {
-        self.listed.load(Ordering::Acquire)
-    }
-
-    /// Resolves when everything has been listed once, and notes it; to be awaited once. Nodes apart, which the operator may not be allowed to see.
-    pub fn until_ready(&self) -> impl Future<Output = ()> + Send + use<> {
-        let (clusters, pods, claims) = (self.clusters.clone(), self.pods.clone(), self.claims.clone());
-        let (identities, services, budgets) =
-            (self.identities.clone(), self.services.clone(), self.budgets.clone());
-        let listed = self.listed.clone();
-        async move {
-            // An error says that the watch has ended, and with it everything else.
-            let _ = tokio::join!(
-                clusters.wait_until_ready(),
-                pods.wait_until_ready(),
-                claims.wait_until_ready(),
-                identities.wait_until_ready(),
-                services.wait_until_ready(),
-                budgets.wait_until_ready(),
-            );
-            listed.store(true, Ordering::Release);
-        }
     }
 
     /// What the stores have of something that was written.

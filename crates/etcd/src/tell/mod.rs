@@ -34,8 +34,8 @@ pub fn status(found: &Found, facts: &Facts, plan: &Plan<Etcd>) -> EtcdClusterSta
     let now = Time(Timestamp::from_second(facts.now.0).unwrap_or_default());
     let generation = Some(found.wanted.generation);
     let members = view.as_ref().map(|view| list(&words, facts, view)).unwrap_or_default();
-    let begins = view.as_ref().is_some_and(|view| !view.identity.sealed);
-    let members = if members.is_empty() && !begins { last_known(&old.member_list, facts) } else { members };
+    let known = view.as_ref().is_some_and(|view| view.registry || !view.identity.sealed);
+    let members = if known { members } else { with_last_known(members, &old.member_list, facts) };
     let healthy = members.iter().filter(|member| member.healthy && member.role == MemberRole::Voter).count();
     let leader = view.as_ref().and_then(|view| leader(&words, facts, view));
     let cluster = facts.identity.present().and_then(|identity| identity.cluster);
@@ -55,14 +55,21 @@ pub fn status(found: &Found, facts: &Facts, plan: &Plan<Etcd>) -> EtcdClusterSta
     }
 }
 
-/// The last known names, when nothing is there to be asked: an empty list would read as an empty cluster. Of none of them can
-/// it be said that it is well.
-fn last_known(members: &[MemberStatus], facts: &Facts) -> Vec<MemberStatus> {
+/// With those who were members last, when nobody can be asked who they are: a list without them would read as a smaller
+/// cluster. Of none of them can it be said that it is well.
+fn with_last_known(
+    mut members: Vec<MemberStatus>,
+    last: &[MemberStatus],
+    facts: &Facts,
+) -> Vec<MemberStatus> {
     let some_run = facts.pods.present().is_some_and(|pods| !pods.is_empty());
     let message = if some_run { "it cannot be asked" } else { "no pod of it is there" };
     let told =
         |one: &MemberStatus| MemberStatus { healthy: false, message: message.to_owned(), ..one.clone() };
-    members.iter().map(told).collect()
+    let missing = last.iter().filter(|one| members.iter().all(|other| other.name != one.name));
+    let missing: Vec<_> = missing.map(told).collect();
+    members.extend(missing);
+    members
 }
 
 /// The status of a cluster that could not be looked at: all that was known stays, and why nothing is done is said.
