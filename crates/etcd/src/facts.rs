@@ -32,6 +32,8 @@ pub struct Facts {
     pub voices: BTreeMap<Serial, Seen<Voice>>,
     /// Services and secrets that are not as they should be.
     pub amiss: BTreeMap<Object, Amiss>,
+    /// Whether secrets were looked at before something else changed: they must be looked at again shortly.
+    pub secrets_old: bool,
     /// The least number of voters that evictions must leave, as the disruption budget says; nothing if it says something
     /// else altogether.
     pub budget: Seen<Option<u8>>,

@@ -68,11 +68,11 @@ impl Operator {
         self.written.note(key, what, Change::Stored { version });
     }
 
-    async fn found(&self, key: &Key, objects: Objects, live: bool) -> Result<Found, Error> {
+    async fn found(&self, key: &Key, objects: Objects) -> Result<Found, Error> {
         let wanted = Wanted::of(&objects.resource).map_err(|why| Error::other("accept its spec", why))?;
         let now = self.clock.now();
         let times = (now, self.clock.uptime());
-        let tls = self.secrets.judge(&self.client, key, &wanted, times, live).await?;
+        let tls = self.secrets.judge(&self.client, key, &wanted, times, objects.print()).await?;
         let lost = self.volumes.lost(&self.client, &self.stores.hostnames(), &objects.claims).await?;
         Ok(Found {
             wanted,
@@ -155,7 +155,7 @@ impl Operate for Operator {
 
     async fn probe(&self, key: Key) -> Option<Answers> {
         let objects = self.stores.find(&key).filter(|_| self.stores.listed.is_complete())?;
-        match self.found(&key, objects, false).await {
+        match self.found(&key, objects).await {
             Ok(found) => Some(self.ask(&key, &found, true).await),
             Err(error) => {
                 tracing::debug!(resource = %key, %error, "not asked");
@@ -170,12 +170,12 @@ impl Operate for Operator {
             && self.written.seen(key, |what| self.stores.version(key, what))
         {
             let Some(objects) = self.stores.find(key) else { return Ok(None) };
-            let found = self.found(key, objects, false).await?;
+            let found = self.found(key, objects).await?;
             let facts = found.facts(answers);
             return Ok(Some(Sight { facts, found, probed: answers.clone(), live: false }));
         }
         let Some(objects) = find::live(&self.client, key).await? else { return Ok(None) };
-        let found = self.found(key, objects, true).await?;
+        let found = self.found(key, objects).await?;
         let answers = self.ask(key, &found, false).await;
         Ok(Some(Sight { facts: found.facts(&answers), found, probed: answers, live: true }))
     }

@@ -34,6 +34,7 @@ fn new_cluster() -> Facts {
         membership: Seen::Unknown,
         voices: BTreeMap::new(),
         amiss: BTreeMap::new(),
+        secrets_old: false,
         budget: Seen::Absent,
         identity_owned: false,
         served: Seen::Unknown,

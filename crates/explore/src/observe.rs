@@ -85,6 +85,7 @@ pub fn observe(world: &World, sight: Sight) -> Facts {
         membership: if deaf { Seen::Unknown } else { membership(world) },
         voices: voices(world, deaf),
         amiss: BTreeMap::new(),
+        secrets_old: false,
         budget: world.budget_min.map(Some).into(),
         identity_owned: false,
         served: Seen::Unknown,

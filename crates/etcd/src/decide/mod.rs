@@ -16,6 +16,8 @@ mod seal;
 mod shrink;
 mod tidy;
 
+use std::time::Duration;
+
 use evenkeel::{Engine, Plan, Wake};
 use serde::{Deserialize, Serialize};
 
@@ -23,6 +25,9 @@ use crate::facts::Facts;
 use crate::identity::{Change, Identity, Intent};
 use crate::plan::{Apply, Create, Mark, Step, Turn, Wait};
 use crate::view::View;
+
+/// How soon secrets are looked at again that were looked at just before something else changed.
+const SECRETS_AGAIN: Duration = Duration::from_secs(6);
 
 /// etcd, as an engine of the loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -194,7 +199,10 @@ impl Draft {
         let sealed = facts.identity.present().is_some_and(|identity| identity.sealed);
         // Whether clients are served is seen by asking only.
         let asked = if sealed && !facts.served.is_present() { Wake::Soon } else { Wake::OnChange };
-        let wake = self.waits.iter().fold(asked, |wake, wait| wake.or(wait.wake(facts)));
+        // Nobody tells when a secret changes.
+        let looked =
+            if facts.secrets_old { Wake::At(facts.now.after(SECRETS_AGAIN)) } else { Wake::OnChange };
+        let wake = self.waits.iter().fold(asked.or(looked), |wake, wait| wake.or(wait.wake(facts)));
         let Want { create, mark, apply, step } = self.want;
         Plan { create, mark, apply, step, status: Status { waits: self.waits }, wake }
     }
@@ -208,7 +216,7 @@ impl Wait {
             Self::Settling(intent) => Wake::At(intent.since.after(intent::VOID_AFTER)),
             // Secrets are not watched: whether one that is in the way has gone is seen by looking.
             Self::Reading(_) | Self::NameTaken(_) | Self::AuthorityLost(_) => {
-                Wake::At(facts.now.after(std::time::Duration::from_secs(10)))
+                Wake::At(facts.now.after(Duration::from_secs(10)))
             }
             // etcd's own state changes without an event in Kubernetes.
             Self::SeedStarts(_) | Self::Joining(_) | Self::CatchingUp(_) | Self::AddUnsafe => Wake::Soon,

@@ -1,6 +1,7 @@
 //! Reading a cluster's objects: from what the watches have brought, or from Kubernetes itself.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use evenkeel::{Error, InStore, Key, Listed, Ref};
@@ -59,6 +60,28 @@ pub struct Objects {
     pub client_service: Option<Service>,
     /// The disruption budget.
     pub budget: Option<PodDisruptionBudget>,
+}
+
+impl Objects {
+    /// A number that is another one when anything of it has changed; the resource's own status apart, which is our own doing.
+    pub fn print(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        self.resource.metadata.generation.hash(&mut hasher);
+        let pods = self.pods.iter().map(|object| &object.metadata);
+        let claims = self.claims.iter().map(|object| &object.metadata);
+        let services = self.peer_service.iter().chain(&self.client_service).map(|object| &object.metadata);
+        let others = self.identity.iter().map(|object| &object.metadata);
+        let others = others.chain(self.budget.iter().map(|object| &object.metadata));
+        let mut versions: Vec<_> = pods
+            .chain(claims)
+            .chain(services)
+            .chain(others)
+            .map(|metadata| (&metadata.uid, &metadata.resource_version))
+            .collect();
+        versions.sort();
+        versions.hash(&mut hasher);
+        hasher.finish()
+    }
 }
 
 impl Stores {

@@ -169,6 +169,7 @@ impl Found {
             membership: answers.membership.clone(),
             voices: answers.voices.clone(),
             amiss: self.amiss(),
+            secrets_old: self.tls.old,
             budget: self.budget_fact(),
             identity_owned: self
                 .identity

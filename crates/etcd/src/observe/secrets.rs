@@ -25,6 +25,8 @@ pub struct Judged {
     pub amiss: BTreeMap<Object, Amiss>,
     /// The operator's own certificate, if it is good.
     pub access: Option<Access>,
+    /// Whether something else has changed since they were read.
+    pub old: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -33,6 +35,8 @@ struct Remembered {
     /// Whose they were: with a resource that is deleted and created again its Secrets go.
     resource: Uid,
     leaves: Vec<Option<Leaf>>,
+    /// What all else was like.
+    print: u64,
     judged: Judged,
 }
 
@@ -44,32 +48,34 @@ pub struct Secrets {
 
 /// How long it is remembered that all is well.
 const FOR: Duration = Duration::from_secs(600);
-/// The same when something is about to be done: the looks of one go are enough.
+/// The same when something else has changed meanwhile: the looks of one go are enough.
 const BRIEFLY: Duration = Duration::from_secs(5);
 
 impl Secrets {
-    /// How the Secrets are: as remembered if that is recent and nothing was amiss, else as they are read now. A live look
-    /// remembers for a moment only: whatever made it necessary may have touched the Secrets, too, which nobody watches.
+    /// How the Secrets are: as remembered if that is recent and nothing was amiss, else as they are read now. When anything
+    /// else has changed, which `print` shows, what is remembered counts for a moment only: whoever changed that may have
+    /// touched the Secrets, too, which nobody watches.
     pub async fn judge(
         &self,
         client: &Client,
         key: &Key,
         wanted: &Wanted,
         (now, uptime): (Time, Duration),
-        live: bool,
+        print: u64,
     ) -> Result<Judged, Error> {
         let leaves: Vec<_> = SECRETS.iter().map(|object| tls::leaf(wanted, *object)).collect();
         let recent = |remembered: &&Remembered| {
-            uptime.saturating_sub(remembered.read) < if live { BRIEFLY } else { FOR }
+            uptime.saturating_sub(remembered.read) < if remembered.print == print { FOR } else { BRIEFLY }
                 && remembered.judged.amiss.is_empty()
                 && remembered.leaves == leaves
                 && remembered.resource == wanted.uid
         };
         if let Some(remembered) = self.lock().get(key).filter(recent) {
-            return Ok(remembered.judged.clone());
+            return Ok(Judged { old: remembered.print != print, ..remembered.judged.clone() });
         }
         let judged = judge(wanted, &read(client, wanted).await?, now);
-        let remembered = Remembered { read: uptime, resource: wanted.uid, leaves, judged: judged.clone() };
+        let remembered =
+            Remembered { read: uptime, resource: wanted.uid, leaves, print, judged: judged.clone() };
         self.lock().insert(key.clone(), remembered);
         Ok(judged)
     }

@@ -177,10 +177,10 @@ impl Looks {
         Self { secrets: Secrets::default(), client, asked }
     }
 
-    async fn asks(&self, wanted: &Wanted, seconds: u64, live: bool) -> bool {
+    async fn asks(&self, wanted: &Wanted, seconds: u64, print: u64) -> bool {
         let before = self.asked.load(Ordering::Relaxed);
         let times = (NOW, Duration::from_secs(seconds));
-        self.secrets.judge(&self.client, &key(), wanted, times, live).await.unwrap();
+        self.secrets.judge(&self.client, &key(), wanted, times, print).await.unwrap();
         let asked = self.asked.load(Ordering::Relaxed) - before;
         assert!(asked == 0 || asked == SECRETS.len(), "each once, by name: {asked}");
         asked > 0
@@ -188,17 +188,22 @@ impl Looks {
 }
 
 #[tokio::test]
-async fn what_is_well_is_remembered_for_ten_minutes_and_in_live_looks_for_a_moment() {
+async fn what_is_well_is_remembered_for_ten_minutes_and_for_a_moment_when_anything_else_changes() {
     let wanted = wanted(json!({}));
     let looks = Looks::at(secrets(&wanted, NOW));
-    assert!(looks.asks(&wanted, 100, false).await, "nothing is remembered yet");
-    assert!(!looks.asks(&wanted, 699, false).await);
-    assert!(looks.asks(&wanted, 700, false).await, "after ten minutes");
-    assert!(!looks.asks(&wanted, 704, true).await, "the looks of one go are enough");
-    assert!(looks.asks(&wanted, 705, true).await);
-    assert!(!looks.asks(&wanted, 1304, false).await, "what a live look read is remembered as well");
+    assert!(looks.asks(&wanted, 100, 1).await, "nothing is remembered yet");
+    assert!(!looks.asks(&wanted, 699, 1).await);
+    assert!(looks.asks(&wanted, 700, 1).await, "after ten minutes");
+    assert!(!looks.asks(&wanted, 704, 2).await, "the looks of one go are enough");
+    assert!(looks.asks(&wanted, 705, 2).await, "something has changed");
+    assert!(!looks.asks(&wanted, 1304, 2).await, "and nothing since");
+    for (print, old) in [(2, false), (3, true)] {
+        let times = (NOW, Duration::from_secs(706));
+        let judged = looks.secrets.judge(&looks.client, &key(), &wanted, times, print).await.unwrap();
+        assert_eq!(judged.old, old, "whoever has not looked since the last change looks again");
+    }
     looks.secrets.forget(&key());
-    assert!(looks.asks(&wanted, 1304, true).await, "it was forgotten");
+    assert!(looks.asks(&wanted, 1304, 2).await, "it was forgotten");
 }
 
 #[tokio::test]
@@ -207,29 +212,29 @@ async fn what_is_amiss_is_looked_at_each_time() {
     let mut all = secrets(&wanted, NOW);
     all.remove(&Object::ClientTls);
     let looks = Looks::at(all);
-    assert!(looks.asks(&wanted, 100, true).await);
-    assert!(looks.asks(&wanted, 100, true).await && looks.asks(&wanted, 100, false).await);
+    assert!(looks.asks(&wanted, 100, 2).await);
+    assert!(looks.asks(&wanted, 100, 2).await && looks.asks(&wanted, 100, 1).await);
 }
 
 #[tokio::test]
 async fn what_is_remembered_is_of_this_spec_and_this_resource() {
     let first = wanted(json!({}));
     let looks = Looks::at(secrets(&first, NOW));
-    assert!(looks.asks(&first, 100, false).await);
+    assert!(looks.asks(&first, 100, 1).await);
     let created_anew = Wanted { uid: Uid(9), ..first.clone() };
-    assert!(looks.asks(&created_anew, 101, false).await, "the Secrets go with the resource they belong to");
+    assert!(looks.asks(&created_anew, 101, 1).await, "the Secrets go with the resource they belong to");
 
     let looks = Looks::at(secrets(&first, NOW));
-    assert!(looks.asks(&first, 100, false).await);
+    assert!(looks.asks(&first, 100, 1).await);
     let renamed = wanted(json!({ "tls": { "client": { "extraNames": ["etcd.corp.example"] } } }));
-    assert!(looks.asks(&renamed, 101, false).await);
+    assert!(looks.asks(&renamed, 101, 1).await);
 }
 
 #[tokio::test]
 async fn what_could_not_be_read_is_an_error_and_not_missing() {
     let client = client(|_, _| failure(403, "Forbidden", "secrets are forbidden"));
     let times = (NOW, Duration::ZERO);
-    let judged = Secrets::default().judge(&client, &key(), &wanted(json!({})), times, false).await;
+    let judged = Secrets::default().judge(&client, &key(), &wanted(json!({})), times, 1).await;
     let said = judged.unwrap_err().to_string();
     assert_eq!(said, "cannot read the secret orders-peer-ca: secrets are forbidden");
 }
