@@ -93,7 +93,7 @@ impl<'a> Cluster<'a> {
     /// Applies the resource again with another spec. Where it says nothing of volumes they are small: the lab promises no more
     /// space than the machine has, and many stories run side by side.
     pub fn set(&self, spec: &str) {
-        let says = spec.lines().any(|line| line.starts_with("storage:"));
+        let says = spec.starts_with('{') || spec.lines().any(|line| line.starts_with("storage:"));
         let small = if says { "" } else { "\nstorage: {size: 1Gi}" };
         self.set_as_it_is(&format!("{}{small}", spec.trim_end()));
     }

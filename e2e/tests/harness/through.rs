@@ -3,7 +3,7 @@
 use std::process::{Child, Stdio};
 
 use evenkeel_e2e::Story;
-use evenkeel_e2e::operator::{grant, kubeconfig_of, token};
+use evenkeel_e2e::operator::{ACCOUNT, grant, kubeconfig_of, token};
 use evenkeel_e2e::proxy::{Proxy, Write};
 use evenkeel_lab::command::Cmd;
 use serde_json::json;
@@ -19,6 +19,10 @@ pub(crate) struct Through<'a> {
 impl<'a> Through<'a> {
     pub(crate) fn new(story: &'a Story) -> Self {
         grant(story);
+        // What these stories need beyond what the operator may.
+        story.kubectl(&["create", "role", "more", "--verb=delete", "--resource=configmaps"]);
+        let account = format!("--serviceaccount={}:{ACCOUNT}", story.namespace());
+        story.kubectl(&["create", "rolebinding", "more", "--role=more", &account]);
         let token = token(story);
         let proxy = Proxy::start_as(story.lab(), &token);
         let dir = tempfile::tempdir().unwrap();

@@ -27,12 +27,26 @@ const KUBELET_WANTS: [(&str, &str); 6] = [
 /// Is the init of the machine that the blueprint describes. Returns only when it cannot go on.
 pub fn init(path: &Path) -> Result<()> {
     let blueprint = Blueprint::read(path)?;
+    wait_until_noted(&blueprint)?;
     let layout = Layout::here()?;
     // A session of its own, so that no terminal's end reaches the machine.
     setsid().context("cannot begin a session")?;
     sethostname(&blueprint.machine).context("cannot set the host name")?;
     lay_out(&blueprint, &layout)?;
     supervise::run(&blueprint)
+}
+
+/// Waits until whoever started this has noted its number. It is in the same mount namespace: once `/var` is the machine's own,
+/// the file would be looked for in vain.
+fn wait_until_noted(blueprint: &Blueprint) -> Result<()> {
+    let noted = blueprint.machine_dir.join("init.pid");
+    for _ in 0..2_000 {
+        if noted.exists() {
+            return Ok(());
+        }
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    anyhow::bail!("nobody has noted {} for ten seconds", noted.display())
 }
 
 fn lay_out(blueprint: &Blueprint, layout: &Layout) -> Result<()> {
