@@ -114,7 +114,7 @@ fn a_cluster_is_applied_changed_and_waited_for_by_its_resource() {
     let cluster = Cluster::apply(&story, "orders", "version: 3.6.16\nmembers: 3");
     let members = || story.field(&["etcd", "orders"], ".spec.members");
     assert_eq!((members().as_str(), cluster.status()), ("3", Value::Null));
-    cluster.set(r#"{"version": "3.6.16", "members": 5}"#);
+    cluster.set(r#"{"version": "3.6.16", "members": 5, "storage": {"size": "1Gi"}}"#);
     assert_eq!(members(), "5");
     cluster.patch(&json!({"paused": true}));
     assert_eq!(
