@@ -38,6 +38,12 @@ fn a_single_member_survives_two_faults_and_a_crash() {
 }
 
 #[test]
+fn a_single_member_survives_two_faults_a_crash_and_an_edit() {
+    // For three members that takes a quarter of an hour: `make explore`.
+    explored(1, Storage::Ephemeral, Budget { faults: 2, crashes: 1, edits: 1, delays: 0 });
+}
+
+#[test]
 fn a_single_member_survives_a_fault_and_an_edit() {
     for storage in [Storage::Persistent, Storage::Ephemeral] {
         explored(1, storage, Budget { faults: 1, crashes: 0, edits: 1, delays: 0 });
