@@ -6,6 +6,7 @@ use std::sync::{Mutex, PoisonError};
 
 use evenkeel::{Engine, Plan, Seen};
 use evenkeel_etcd::Etcd;
+use evenkeel_etcd::build::tls::SECRETS;
 use evenkeel_etcd::facts::{Amiss, Facts, Object, Start};
 use evenkeel_etcd::identity::{ClusterId, Identity};
 use evenkeel_etcd::names::Lineage;
@@ -14,16 +15,10 @@ use evenkeel_etcd::plan::{Apply, Create, Mark, Step, Wait};
 use crate::Decider;
 use crate::kinds::kinds;
 
-const OBJECTS: [Object; 8] = [
-    Object::PeerService,
-    Object::ClientService,
-    Object::PeerCa,
-    Object::ClientCa,
-    Object::PeerTls,
-    Object::ServerTls,
-    Object::OperatorTls,
-    Object::ClientTls,
-];
+/// What can be in the way, or gone.
+fn objects() -> impl Iterator<Item = Object> {
+    [Object::PeerService, Object::ClientService].into_iter().chain(SECRETS)
+}
 
 /// The real thing, asked again and again with something changed.
 #[derive(Debug, Default)]
@@ -103,7 +98,7 @@ impl Meddled {
 
     fn takes_a_name(&self, facts: &Facts) {
         let sealed = facts.identity.present().is_some_and(|identity| identity.sealed);
-        for object in OBJECTS {
+        for object in objects() {
             let mut meddled = facts.clone();
             meddled.amiss.insert(object, Amiss::NotOurs);
             self.ask("a name is taken", &meddled, |plan| {
@@ -121,12 +116,12 @@ impl Meddled {
             pod.epoch == identity.epoch && !pod.deleting && !pod.finished && pod.start != Start::Held
         });
         let untouched = Etcd::decide(facts);
-        for object in OBJECTS {
+        for object in objects() {
             let mut meddled = facts.clone();
             meddled.amiss.insert(object, Amiss::Missing);
             if object.is_authority() && identity.cluster.is_some() && runs {
                 // With another authority those who run and those who start would not know each other.
-                let signed = OBJECTS.into_iter().filter(|other| other.signed_by() == Some(object));
+                let signed = SECRETS.into_iter().filter(|other| other.signed_by() == Some(object));
                 meddled.amiss.extend(signed.map(|signed| (signed, Amiss::Missing)));
                 self.ask("an authority is gone", &meddled, |plan| {
                     let lost = plan.status.waits.contains(&Wait::AuthorityLost(object));

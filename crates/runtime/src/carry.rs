@@ -44,7 +44,7 @@ pub(crate) async fn carry_out<O: Operate>(
     sight: &Sight<O>,
     (plan, seen): (&Plan<O::Engine>, Duration),
 ) -> Carried {
-    let kind = O::Resource::kind(&());
+    let (kind, key) = (O::Resource::kind(&()), crate::run::key(parts.operate.resource(sight)));
     let holds = || parts.leadership.holds();
     let mut carried = Carried::default();
     let mut refused = None;
@@ -57,13 +57,13 @@ pub(crate) async fn carry_out<O: Operate>(
         let name = O::name(&action);
         match parts.operate.act(sight, &action, &holds).await {
             Ok(Outcome::Done) => {
-                tracing::info!(resource = %sight_name(parts, sight), action = name, "done");
+                tracing::info!(resource = %key, action = name, "done");
                 parts.metrics.acted(&kind, name);
                 carried.done += 1;
                 carried.notices.extend(parts.operate.notice(sight, &action));
             }
             Ok(Outcome::Overtaken) => {
-                tracing::debug!(resource = %sight_name(parts, sight), action = name, "overtaken");
+                tracing::debug!(resource = %key, action = name, "overtaken");
                 carried.end = End::Overtaken;
                 break;
             }
@@ -83,8 +83,4 @@ pub(crate) async fn carry_out<O: Operate>(
         carried.end = End::Refused(error);
     }
     carried
-}
-
-fn sight_name<O: Operate>(parts: &Parts<O>, sight: &Sight<O>) -> crate::Key {
-    crate::run::key(parts.operate.resource(sight))
 }

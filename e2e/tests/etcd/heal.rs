@@ -1,19 +1,14 @@
 //! All at once: every pod of a cluster goes, with its data or without; and the resource itself goes.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use evenkeel_e2e::Story;
 use evenkeel_e2e::etcd::Cluster;
 use evenkeel_e2e::operator::Operator;
 
-use crate::look::{LONG, until_whole};
+use crate::look::{LONG, ids, until_whole};
 use crate::middle::{comes_to_rest, identity, names, spec};
-
-/// What etcd calls each member.
-fn ids(cluster: &Cluster<'_>) -> BTreeMap<String, u64> {
-    cluster.member_list().into_iter().map(|member| (member.name, member.id)).collect()
-}
 
 #[test]
 fn all_pods_deleted_at_once_come_back_as_the_members_they_were() {

@@ -1,6 +1,6 @@
 //! How a story looks at a cluster: as etcd tells it, as Kubernetes shows it, and as the operator says it is.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use evenkeel_e2e::Story;
@@ -71,6 +71,11 @@ pub(crate) fn says(cluster: &Cluster<'_>, pod: &MemberPod) -> Option<Value> {
     let said = cluster.etcdctl_at(&pod.ip, &["endpoint", "status", "--write-out=json"]).ok()?;
     let said: Value = serde_json::from_str(&said).ok()?;
     said.pointer("/0/Status").cloned()
+}
+
+/// What etcd calls each member.
+pub(crate) fn ids(cluster: &Cluster<'_>) -> BTreeMap<String, u64> {
+    cluster.member_list().into_iter().map(|member| (member.name, member.id)).collect()
 }
 
 /// The pod of the member that leads, by its own word.

@@ -10,7 +10,7 @@ use evenkeel_e2e::operator::Operator;
 use evenkeel_e2e::watched::{Watched, told};
 use evenkeel_history::Kind;
 
-use crate::look::{LONG, clients_of, events, follower, leader, until_whole};
+use crate::look::{LONG, clients_of, events, follower, ids, leader, until_whole};
 
 /// For how long a client that knows all members may be without a write. An election takes about a second; the rest is
 /// for two cores that carry everything.
@@ -49,11 +49,6 @@ impl Blow {
             cluster.pods().iter().all(|pod| pod.uid != victim.uid)
         });
     }
-}
-
-/// What etcd calls each member.
-fn ids(cluster: &Cluster<'_>) -> BTreeMap<String, u64> {
-    cluster.member_list().into_iter().map(|member| (member.name, member.id)).collect()
 }
 
 /// The claims of the namespace: name and uid.
