@@ -174,10 +174,12 @@ pub(crate) fn ends_well(story: &Story, cluster: &Cluster<'_>, members: usize) ->
     until_whole(story, cluster, members);
     let name = cluster.name();
     let pods = cluster.pods();
-    // Whole it may be a moment before the last intent is settled.
-    story.eventually("the last intent is settled", || identity(story, name)["intent"].is_null());
+    // Whole it may be a moment before the last intent is settled, and that a moment before the seal.
+    story.eventually("the last intent is settled, and the identity sealed", || {
+        let identity = identity(story, name);
+        identity["intent"].is_null() && identity["sealed"] == true
+    });
     let identity = identity(story, name);
-    assert_eq!(identity["sealed"], Value::Bool(true), "{identity}");
     let known = identity["cluster"].as_u64().expect("a sealed identity knows its cluster");
     for pod in &pods {
         let said = says(cluster, pod).unwrap_or_else(|| panic!("{} says nothing", pod.name));

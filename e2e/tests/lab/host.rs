@@ -143,14 +143,18 @@ pub(crate) fn serve(story: &Story, pod: &str, node: &str) -> Served {
 
 /// Waits until a [`pinned`] pod answers.
 pub(crate) fn serving(story: &Story, pod: &str) -> Served {
-    let mut address = String::new();
-    story.eventually(&format!("{pod} answers"), || {
-        address = format!("{}:8080", story.field(&["pod", pod], ".status.podIP"));
-        evenkeel_e2e::http_get(&address, "/").as_deref() == Some(pod)
+    let mut served = None;
+    story.eventually(&format!("{pod} answers, and is one process"), || {
+        let address = format!("{}:8080", story.field(&["pod", pod], ".status.podIP"));
+        let answers = evenkeel_e2e::http_get(&address, "/").as_deref() == Some(pod);
+        // The server forks to answer: for as long as a probe is answered, there are two.
+        let found = marked(&marker(story, pod));
+        if let ([process], true) = (found.as_slice(), answers) {
+            served = Some(Served { address, process: process.clone() });
+        }
+        served.is_some()
     });
-    let found = marked(&marker(story, pod));
-    let [process] = found.as_slice() else { panic!("{pod} should be one process, but is {found:?}") };
-    Served { address, process: process.clone() }
+    served.expect("else the wait had not ended")
 }
 
 /// The names of the nodes that Kubernetes knows, oldest number first.
