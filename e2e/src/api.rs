@@ -2,7 +2,7 @@
 //! most of the load on the machine, and most of a story's time.
 
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use evenkeel_lab::Lab;
 use http_body_util::{BodyExt, Full};
@@ -15,8 +15,13 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject};
 use serde_json::Value;
 use tokio::runtime::Runtime;
 
+use crate::PATIENCE;
+
 /// How long an answer may take.
 const LIMIT: Duration = Duration::from_secs(10);
+
+/// How soon one that could not answer is asked again.
+const AGAIN: Duration = Duration::from_millis(500);
 
 pub(crate) type HttpsClient = Client<HttpsConnector<HttpConnector>, Full<Bytes>>;
 
@@ -88,8 +93,31 @@ struct Reader {
     runtime: Runtime,
 }
 
-/// What the API server has at this path; nothing where it has nothing.
+/// Why there is no answer.
+struct Failed {
+    said: String,
+    /// Whether the next try may well have one: nobody was there, or somebody who had too much to do.
+    passing: bool,
+}
+
+/// What the API server has at this path; nothing where it has nothing. One that cannot answer at the moment is asked again:
+/// two cores carry it and everything else, and that it is always quick is no story's business.
 pub(crate) fn get(lab: &Lab, path: &str) -> Result<Option<Value>, String> {
+    let began = Instant::now();
+    loop {
+        match ask(lab, path) {
+            Err(failed) if failed.passing && began.elapsed() < PATIENCE => std::thread::sleep(AGAIN),
+            read => return read.map_err(|failed| failed.said),
+        }
+    }
+}
+
+/// The same, asked once: for those who look again anyway.
+pub(crate) fn get_once(lab: &Lab, path: &str) -> Result<Option<Value>, String> {
+    ask(lab, path).map_err(|failed| failed.said)
+}
+
+fn ask(lab: &Lab, path: &str) -> Result<Option<Value>, Failed> {
     // All stories of a process are on one lab.
     static READER: OnceLock<Reader> = OnceLock::new();
     let reader = READER.get_or_init(|| {
@@ -102,23 +130,27 @@ pub(crate) fn get(lab: &Lab, path: &str) -> Result<Option<Value>, String> {
         }
     });
     let request = Request::get(format!("{}{path}", reader.server)).body(Full::default());
-    let request = request.map_err(|error| format!("{path}: {error}"))?;
+    let failed = |passing: bool, said: String| Failed { said: format!("{path}: {said}"), passing };
+    let request = request.map_err(|error| failed(false, error.to_string()))?;
     let answer = reader.client.request(request);
     let read = async {
-        let answer = answer.await.map_err(|error| format!("{path}: {error}"))?;
+        let answer = answer.await.map_err(|error| failed(true, error.to_string()))?;
         let status = answer.status();
-        let body = answer.into_body().collect().await.map_err(|error| format!("{path}: {error}"))?;
+        let body = answer.into_body().collect().await.map_err(|error| failed(true, error.to_string()))?;
         let body = body.to_bytes();
         match status.as_u16() {
-            200 => serde_json::from_slice(&body).map(Some).map_err(|error| format!("{path}: {error}")),
+            200 => serde_json::from_slice(&body).map(Some).map_err(|error| failed(false, error.to_string())),
             404 => Ok(None),
-            _ => Err(format!("{path}: {status}: {}", String::from_utf8_lossy(&body))),
+            code => {
+                let said = format!("{status}: {}", String::from_utf8_lossy(&body));
+                Err(failed(code == 429 || status.is_server_error(), said))
+            }
         }
     };
     reader.runtime.block_on(async {
         match tokio::time::timeout(LIMIT, read).await {
             Ok(read) => read,
-            Err(_) => Err(format!("{path}: no answer within {} s", LIMIT.as_secs())),
+            Err(_) => Err(failed(true, format!("no answer within {} s", LIMIT.as_secs()))),
         }
     })
 }

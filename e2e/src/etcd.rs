@@ -7,18 +7,17 @@ use std::time::Duration;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use evenkeel_history::{Config, Target, Tls};
-use evenkeel_lab::Lab;
 use evenkeel_lab::command::Cmd;
 use serde_json::{Value, json};
 
 use crate::watched::Watched;
-use crate::{Story, api};
+use crate::{PATIENCE, Story, api};
 
 /// Where etcd listens for clients.
 const PORT: u16 = 2379;
 
 /// How long a workload waits for its first answer: the address of a Service takes a moment to lead to the pods.
-const FIRST_ANSWER: Duration = Duration::from_secs(30);
+const FIRST_ANSWER: Duration = PATIENCE;
 
 /// The manifest of a cluster; `storage` is a size (`1Gi`), the default where there is none.
 pub fn manifest(name: &str, members: u32, version: &str, storage: Option<&str>) -> Value {
@@ -139,7 +138,9 @@ impl<'a> Cluster<'a> {
 
     /// Its members' pods, by name.
     pub fn pods(&self) -> Vec<MemberPod> {
-        pods(self.story.lab(), self.story.namespace(), &self.name).unwrap_or_else(|error| panic!("{error}"))
+        let path = pods_path(self.story.namespace(), &self.name);
+        let list = api::get(self.story.lab(), &path).unwrap_or_else(|error| panic!("{error}"));
+        pods(&list.unwrap_or_default())
     }
 
     /// The pod of this name.
@@ -189,9 +190,9 @@ impl<'a> Cluster<'a> {
 
     /// Sets clients to work on it in another way than usual, and follows its members.
     pub fn workload_with(&self, config: Config) -> Watched {
-        let (lab, namespace, name) =
-            (self.story.lab().clone(), self.story.namespace().to_owned(), self.name.clone());
-        let members = move || pods(&lab, &namespace, &name).ok().map(|pods| endpoints(&pods));
+        let (lab, path) = (self.story.lab().clone(), pods_path(self.story.namespace(), &self.name));
+        // Once: it looks again anyway, and whoever ends it does not wait for an API server that is gone.
+        let members = move || Some(endpoints(&pods(&api::get_once(&lab, &path).ok()?.unwrap_or_default())));
         Watched::start(&self.name, config, self.target(), FIRST_ANSWER, members)
     }
 
@@ -261,13 +262,14 @@ fn endpoints(pods: &[MemberPod]) -> Vec<String> {
     pods.iter().filter(|pod| !pod.ip.is_empty()).map(|pod| url(&pod.ip)).collect()
 }
 
-fn pods(lab: &Lab, namespace: &str, cluster: &str) -> Result<Vec<MemberPod>, String> {
-    let path =
-        format!("/api/v1/namespaces/{namespace}/pods?labelSelector=evenkeel.dev%2Fcluster%3D{cluster}");
-    let list = api::get(lab, &path)?.unwrap_or_default();
+fn pods_path(namespace: &str, cluster: &str) -> String {
+    format!("/api/v1/namespaces/{namespace}/pods?labelSelector=evenkeel.dev%2Fcluster%3D{cluster}")
+}
+
+fn pods(list: &Value) -> Vec<MemberPod> {
     let mut pods: Vec<_> = list["items"].as_array().into_iter().flatten().map(member_pod).collect();
     pods.sort_by(|one, other| one.name.cmp(&other.name));
-    Ok(pods)
+    pods
 }
 
 fn member_pod(pod: &Value) -> MemberPod {

@@ -24,6 +24,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use evenkeel_lab::Lab;
 use evenkeel_lab::command::Cmd;
+use evenkeel_lab::up::{Wanted, add_node, delete_node, up};
 use serde_json::Value;
 
 pub use evenkeel_lab::parts::images::BUSYBOX_IMAGE;
@@ -94,11 +95,18 @@ impl Story {
         &self.namespace
     }
 
-    /// Runs `kubectl` in the story's namespace, which must succeed.
+    /// Runs `kubectl` in the story's namespace, which must succeed. What only reads is tried again while the API server
+    /// cannot answer; where that is gone on purpose, use [`Story::try_kubectl`].
     pub fn kubectl(&self, args: &[&str]) -> String {
-        match self.try_kubectl(args) {
-            Ok(said) => said,
-            Err(said) => panic!("{said}"),
+        let (began, reads) = (Instant::now(), matches!(args.first(), Some(&("get" | "logs"))));
+        loop {
+            match self.try_kubectl(args) {
+                Ok(said) => return said,
+                Err(said) if reads && is_passing(&said) && began.elapsed() < PATIENCE => {
+                    std::thread::sleep(Duration::from_millis(500));
+                }
+                Err(said) => panic!("{said}"),
+            }
         }
     }
 
@@ -174,18 +182,48 @@ impl Story {
             events.into_iter().rev().collect::<Vec<_>>().join("\n")
         )
     }
+
+    /// Gives the lab as many nodes as it had, all of them well: one story that fails half-way is not to take the others
+    /// along.
+    fn make_good(&self) -> Result<(), Box<dyn std::error::Error>> {
+        let name = self.lab.name();
+        // As it is now: ours is from the beginning, and a node that was deleted since would come to life again.
+        let now = Lab::open(name)?;
+        up(&Wanted { name, nodes: now.last_node(), links: None, overcommit: None })?;
+        let (had, has) = (self.lab.nodes().len(), now.nodes().len());
+        for added in now.nodes().iter().skip(had) {
+            delete_node(name, &added.name)?;
+        }
+        for _ in has..had {
+            add_node(name)?;
+        }
+        Ok(())
+    }
+}
+
+/// Whether a complaint of `kubectl` is about an API server that could not answer just now.
+fn is_passing(said: &str) -> bool {
+    let words = [
+        "connection refused",
+        "connection reset by peer",
+        "TLS handshake timeout",
+        "etcdserver: request timed out",
+        "i/o timeout",
+        "EOF",
+        "TooManyRequests",
+        "too many requests",
+    ];
+    words.iter().any(|word| said.contains(word))
 }
 
 impl Drop for Story {
     fn drop(&mut self) {
         if std::thread::panicking() {
             eprintln!("--- the scene in {}\n{}", self.namespace, self.scene());
-            if matches!(self.turn, Turn::Alone(_)) {
-                // One story that fails half-way is not to take the others along.
-                let _ = self.lab.heal();
-                for node in self.lab.nodes() {
-                    let _ = self.lab.power_on(&node.name);
-                }
+            if matches!(self.turn, Turn::Alone(_))
+                && let Err(error) = self.make_good()
+            {
+                eprintln!("--- the lab is not as it was before {}: {error:?}", self.namespace);
             }
         }
         if std::env::var_os("KEEP").is_none() {
