@@ -16,13 +16,16 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::proxy::Proxy;
-use crate::{Story, checkout};
+use crate::{PATIENCE, Story, checkout};
 
 /// Whose token the operator has: the service account of its manifests.
 pub const ACCOUNT: &str = "evenkeel";
 
 /// How long an orderly end may take.
-const END: Duration = Duration::from_secs(20);
+const END: Duration = PATIENCE;
+
+/// For how long it may stand still and be sure of its lease: it relies on it for 12 s, and may have renewed it 5 s ago.
+const STILL: Duration = Duration::from_secs(5);
 
 /// How many lines of its log a failed story shows.
 const TAIL: usize = 80;
@@ -160,6 +163,20 @@ impl Operator {
         self.signal(Signal::SIGCONT);
     }
 
+    /// Has something happen while it stands still. When that took so long that its lease may be gone, it is started again: it
+    /// would see that it leads no more, and end.
+    pub fn stands_still_while<T>(&mut self, happens: impl FnOnce() -> T) -> T {
+        self.freeze();
+        let began = Instant::now();
+        let happened = happens();
+        if began.elapsed() < STILL {
+            self.thaw();
+        } else {
+            self.restart();
+        }
+        happened
+    }
+
     /// Starts it again, from nothing; kills it first if it runs.
     pub fn restart(&mut self) {
         self.kill();
@@ -239,7 +256,7 @@ pub fn install(story: &Story) {
             story.command(args).args(manifests).run().unwrap_or_else(|error| panic!("{error:#}"))
         };
         run(&["apply", "--server-side", "--force-conflicts"]);
-        run(&["wait", "--for=condition=Established", "--timeout=60s"]);
+        run(&["wait", "--for=condition=Established", "--timeout=90s"]);
     });
 }
 

@@ -57,7 +57,7 @@ fn release_disks(name: &LabName) -> Result<()> {
             .filter_map(|line| line.split(' ').next().map(str::to_owned))
             .collect())
     };
-    wait_for(Duration::from_secs(10), "the loop devices to be free", || {
+    wait_for(Duration::from_secs(90), "the loop devices to be free", || {
         let left = ours()?;
         for device in &left {
             // It may be gone by now; the next look tells.

@@ -2,12 +2,10 @@
 
 use std::time::Duration;
 
-use evenkeel_e2e::Story;
 use evenkeel_e2e::proxy::Verdict;
+use evenkeel_e2e::{PATIENCE, Story};
 
 use crate::through::{Through, creates};
-
-const SOON: Duration = Duration::from_secs(30);
 
 #[test]
 fn a_create_stopped_before_the_api_server_saw_it_never_happened_when_it_is_dropped() {
@@ -15,7 +13,7 @@ fn a_create_stopped_before_the_api_server_saw_it_never_happened_when_it_is_dropp
     let through = Through::new(&story);
     through.proxy.once(Verdict::StopBefore, creates("never"));
     let mut sender = through.creating("never");
-    let stopped = through.proxy.stopped(SOON);
+    let stopped = through.proxy.stopped(PATIENCE);
     assert_eq!((stopped.write.name(), stopped.answered), (Some("never"), None));
     assert!(sender.0.try_wait().unwrap().is_none(), "the sender waits");
     assert!(!through.exists("never"));
@@ -34,7 +32,7 @@ fn a_create_stopped_before_the_api_server_saw_it_goes_on_when_it_is_told_to() {
     let through = Through::new(&story);
     through.proxy.once(Verdict::StopBefore, creates("held"));
     let sender = through.creating("held");
-    let stopped = through.proxy.stopped(SOON);
+    let stopped = through.proxy.stopped(PATIENCE);
     assert!(!through.exists("held"));
     stopped.go_on();
     assert!(sender.succeeds());
@@ -47,7 +45,7 @@ fn a_create_stopped_after_it_was_applied_is_there_and_its_killed_sender_never_kn
     let through = Through::new(&story);
     through.proxy.once(Verdict::StopAfter, creates("done"));
     let sender = through.creating("done");
-    let stopped = through.proxy.stopped(SOON);
+    let stopped = through.proxy.stopped(PATIENCE);
     assert_eq!(stopped.answered, Some(201));
     assert!(through.exists("done"), "at the very moment that the story is told");
     drop(sender);
@@ -63,7 +61,7 @@ fn a_held_write_lands_even_when_its_sender_has_been_killed() {
     let through = Through::new(&story);
     through.proxy.once(Verdict::StopBefore, creates("ghost"));
     let sender = through.creating("ghost");
-    let stopped = through.proxy.stopped(SOON);
+    let stopped = through.proxy.stopped(PATIENCE);
     drop(sender);
     assert!(!through.exists("ghost"));
     stopped.go_on();

@@ -152,7 +152,7 @@ impl<'a> Machine<'a> {
         kill(init, Signal::SIGHUP).with_context(|| format!("cannot signal the machine {}", self.name))?;
         let what =
             format!("{service} on {} to be {}", self.name, if stopped { "stopped" } else { "started" });
-        wait_for(Duration::from_secs(10), &what, || {
+        wait_for(Duration::from_secs(90), &what, || {
             Ok(self
                 .services()
                 .iter()

@@ -3,16 +3,16 @@
 
 use std::time::{Duration, Instant};
 
-use evenkeel_e2e::Story;
 use evenkeel_e2e::etcd::Cluster;
 use evenkeel_e2e::operator::{Operator, Options};
 use evenkeel_e2e::proxy::{Verdict, Written};
+use evenkeel_e2e::{PATIENCE, Story};
 
 use crate::look::LONG;
 use crate::middle::{comes_to_rest, ends_well, intent_in, spec};
 
 /// How long a sleeper that wakes may take to see that it leads no more.
-const AWAKE: Duration = Duration::from_secs(30);
+const AWAKE: Duration = PATIENCE;
 
 /// What became of a write that was held.
 fn held(operator: &Operator, number: u64) -> Written {
