@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use evenkeel_e2e::operator::{Operator, Options, grant, grant_from, token};
 use evenkeel_e2e::proxy::{Lives, Proxy, Verdict};
-use evenkeel_e2e::{Story, checkout};
+use evenkeel_e2e::{PATIENCE, Story, checkout};
 use serde_json::json;
 
 fn stand_in() -> Options {
@@ -110,7 +110,10 @@ subjects: [{kind: ServiceAccount, name: evenkeel, namespace: evenkeel-system}]
         let asked = story.command(&["auth", "can-i", verb, what, &who]).attempt().unwrap();
         asked.0
     };
-    assert!(may("create", "configmaps") && may("list", "nodes"));
+    // The API server takes a moment to know of rights that were just given.
+    story.eventually("it has the rights of the manifests", || {
+        may("create", "configmaps") && may("list", "nodes")
+    });
     assert!(!may("create", "secrets") && !may("delete", "configmaps") && !may("delete", "nodes"));
     let elsewhere =
         story.lab().kubectl().args(["auth", "can-i", "create", "configmaps", "-n", "default", &who]);
@@ -143,7 +146,7 @@ fn it_is_killed_between_an_intent_and_its_effect_and_does_the_rest_in_its_next_l
     ];
     proxy.once(Verdict::StopBefore, |write| write.deed == Some(2));
     let mut operator = Operator::with(&story, Options { env, proxy: Some(Arc::clone(&proxy)), ..stand_in() });
-    let stopped = proxy.stopped(Duration::from_secs(30));
+    let stopped = proxy.stopped(PATIENCE);
     assert_eq!(stopped.write.name(), Some("effect"));
     operator.kill();
     drop(stopped);
@@ -151,7 +154,7 @@ fn it_is_killed_between_an_intent_and_its_effect_and_does_the_rest_in_its_next_l
     assert!(story.try_kubectl(&["get", "configmap", "effect"]).is_err());
 
     operator.restart();
-    let ended = operator.ends_within(Duration::from_secs(30)).expect("it has acted");
+    let ended = operator.ends_within(PATIENCE).expect("it has acted");
     assert!(!ended.success(), "the intent was there already");
     let lives = proxy.lives();
     assert_eq!(lives["configmaps/intent"], Lives { created: 1, deleted: 0 });

@@ -9,8 +9,6 @@ use evenkeel_e2e::{PATIENCE, Story};
 
 use crate::through::{Running, Through, creates};
 
-const SOON: Duration = Duration::from_secs(30);
-
 #[test]
 fn kubectl_works_through_the_proxy_and_every_request_is_counted_and_every_write_recorded() {
     let story = Story::begin("proxy-record");
@@ -78,7 +76,7 @@ fn leases_and_events_are_no_deeds_and_a_quiet_time_may_have_leases() {
         writes[1]
     );
 
-    through.proxy.becomes_quiet(Duration::from_secs(1), SOON);
+    through.proxy.becomes_quiet(Duration::from_secs(1), PATIENCE);
     std::thread::scope(|scope| {
         scope.spawn(|| through.command(&create).input(lease).run().unwrap());
         through.proxy.stays_quiet(Duration::from_secs(2));
@@ -86,7 +84,7 @@ fn leases_and_events_are_no_deeds_and_a_quiet_time_may_have_leases() {
     assert_eq!(through.proxy.writes().len(), 4, "there was another lease meanwhile");
     let noisy = std::thread::scope(|scope| {
         scope.spawn(|| through.create("three").unwrap());
-        scope.spawn(|| through.proxy.stays_quiet(Duration::from_secs(10))).join()
+        scope.spawn(|| through.proxy.stays_quiet(PATIENCE)).join()
     });
     let said = noisy.unwrap_err();
     let said = said.downcast_ref::<String>().unwrap();
@@ -114,9 +112,8 @@ fn a_watch_streams_until_the_api_server_is_gone_and_works_again_when_it_is_back(
         through.proxy.requests().keys().any(|(verb, path)| verb == "WATCH" && path.ends_with("/configmaps"))
     });
     story.kubectl(&["create", "configmap", "fresh"]);
-    let began = Instant::now();
+    // An event is not kept back until there is more to send.
     hears(&heard, "fresh");
-    assert!(began.elapsed() < Duration::from_secs(2), "an event is not kept back: {:?}", began.elapsed());
 
     through.proxy.cut();
     assert!(heard.recv_timeout(PATIENCE) == Err(mpsc::RecvTimeoutError::Disconnected), "the watch has ended");
@@ -132,14 +129,17 @@ fn a_watch_streams_until_the_api_server_is_gone_and_works_again_when_it_is_back(
 fn a_write_may_hang_and_is_done_nevertheless_when_its_sender_has_given_up() {
     let story = Story::begin("proxy-hang");
     let through = Through::new(&story);
-    through.proxy.once(Verdict::Hang(Duration::from_secs(3)), creates("late"));
+    // Longer than it takes to kill the sender and to look, however busy the machine is.
+    through.proxy.once(Verdict::Hang(Duration::from_secs(20)), creates("late"));
     let sender = through.creating("late");
     story.eventually("it is under way", || !through.proxy.writes().is_empty());
     drop::<Running>(sender);
     assert!(!through.exists("late"));
     story.eventually("it is done", || through.exists("late"));
+    // That it is there is seen before the proxy has heard of it.
+    story.eventually("it is answered", || through.proxy.writes()[0].answered == Some(201));
     let written = &through.proxy.writes()[0];
-    assert_eq!((written.answered, written.told), (Some(201), None), "{written}");
+    assert_eq!(written.told, None, "{written}");
 }
 
 #[test]

@@ -23,6 +23,11 @@ impl<'a> Through<'a> {
         story.kubectl(&["create", "role", "more", "--verb=delete", "--resource=configmaps"]);
         let account = format!("--serviceaccount={}:{ACCOUNT}", story.namespace());
         story.kubectl(&["create", "rolebinding", "more", "--role=more", &account]);
+        let who = format!("--as=system:serviceaccount:{}:{ACCOUNT}", story.namespace());
+        story.eventually("the API server knows of these rights", || {
+            let may = |verb: &str| story.try_kubectl(&["auth", "can-i", verb, "configmaps", &who]).is_ok();
+            may("create") && may("delete")
+        });
         let token = token(story);
         let proxy = Proxy::start_as(story.lab(), &token);
         let dir = tempfile::tempdir().unwrap();
