@@ -11,7 +11,7 @@ use evenkeel_e2e::operator::Operator;
 use evenkeel_e2e::{Story, checkout, http_get};
 use serde_json::{Value, json};
 
-use crate::look::{LONG, until_whole};
+use crate::look::{LONG, nodes, nodes_were_well_since, until_right, until_whole};
 use tls::{Caller, secret};
 
 /// Puts a key through the Service and gets it back, as the first thing that a user tries.
@@ -36,7 +36,7 @@ fn budget(story: &Story, cluster: &Cluster<'_>) -> String {
 #[test]
 fn the_smallest_manifest_gives_three_members_secured_spread_out_and_guarded() {
     let story = Story::begin("smallest");
-    let operator = Operator::start(&story);
+    let (mut operator, lab) = (Operator::start(&story), nodes(&story));
     let sample = checkout().join("deploy/samples/orders.yaml");
     story.kubectl(&["apply", "--filename", &sample.to_string_lossy()]);
     let cluster = Cluster::named(&story, "orders");
@@ -44,7 +44,10 @@ fn the_smallest_manifest_gives_three_members_secured_spread_out_and_guarded() {
     is_of_use(&cluster);
     until_whole(&story, &cluster, 3);
 
-    assert_eq!(by_node(&cluster).len(), 3, "each member is on a node of its own: {:?}", by_node(&cluster));
+    if nodes_were_well_since(&story, &lab) {
+        let nodes = by_node(&cluster);
+        assert_eq!(nodes.len(), 3, "each member is on a node of its own: {nodes:?}");
+    }
     let resource = story.get(&["etcd/orders"]);
     assert_eq!(resource["metadata"]["finalizers"], Value::Null, "nothing can hang its deletion");
     for pod in cluster.pods() {
@@ -52,7 +55,7 @@ fn the_smallest_manifest_gives_three_members_secured_spread_out_and_guarded() {
     }
     nobody_gets_in_without_the_right_certificate(&cluster, &story);
     is_shown_and_explained(&story);
-    one_may_be_evicted_and_not_a_second(&story, &operator, &cluster);
+    one_may_be_evicted_and_not_a_second(&story, &mut operator, &cluster);
     until_whole(&story, &cluster, 3);
     assert_eq!(cluster.etcdctl(&["get", "greeting", "--print-value-only"]).trim(), "hello");
 }
@@ -119,16 +122,19 @@ fn nobody_gets_in_without_the_right_certificate(cluster: &Cluster<'_>, story: &S
 }
 
 fn is_shown_and_explained(story: &Story) {
-    let shown = story.kubectl(&["get", "etcd"]);
-    let lines: Vec<Vec<_>> = shown.lines().map(|line| line.split_whitespace().collect()).collect();
-    assert_eq!(lines[0], ["NAME", "VERSION", "MEMBERS", "STATUS", "AGE"], "{shown}");
-    assert_eq!(lines[1][..4], ["orders", "3.6.16", "3/3", "Healthy"], "{shown}");
+    // Whole it has been; but a member that is silent for a moment is told, too.
+    until_right("it is shown as it is", || {
+        let shown = story.kubectl(&["get", "etcd"]);
+        let lines: Vec<Vec<_>> = shown.lines().map(|line| line.split_whitespace().collect()).collect();
+        assert_eq!(lines[0], ["NAME", "VERSION", "MEMBERS", "STATUS", "AGE"], "{shown}");
+        if lines[1].starts_with(&["orders", "3.6.16", "3/3", "Healthy"]) { Ok(()) } else { Err(shown) }
+    });
     let explained = story.kubectl(&["explain", "etcdcluster.spec.version"]);
     assert!(explained.contains("The exact version of etcd, such as 3.6.16"), "{explained}");
 }
 
 /// As `kubectl drain` does it.
-fn one_may_be_evicted_and_not_a_second(story: &Story, operator: &Operator, cluster: &Cluster<'_>) {
+fn one_may_be_evicted_and_not_a_second(story: &Story, operator: &mut Operator, cluster: &Cluster<'_>) {
     assert_eq!(budget(story, cluster), "2", "the quorum of three");
     story.eventually("the budget allows one", || {
         story.field(&["pdb", "orders"], ".status.disruptionsAllowed") == "1"
@@ -143,10 +149,7 @@ fn one_may_be_evicted_and_not_a_second(story: &Story, operator: &Operator, clust
     };
     let pods = cluster.pods();
     // Nobody brings the first one back while the second is tried.
-    operator.freeze();
-    let first = evict(&pods[0].name);
-    let second = evict(&pods[1].name);
-    operator.thaw();
+    let (first, second) = operator.stands_still_while(|| (evict(&pods[0].name), evict(&pods[1].name)));
     first.expect("one may go");
     let said = second.expect_err("a second may not");
     assert!(said.contains("TooManyRequests") && said.contains("disruption budget"), "{said}");
@@ -158,7 +161,7 @@ fn one_may_be_evicted_and_not_a_second(story: &Story, operator: &Operator, clust
 
 /// Clusters of all sizes but three, on the storage that `storage` says, all at once.
 fn every_size(story: &Story, storage: &str) {
-    let _operator = Operator::start(story);
+    let (_operator, lab) = (Operator::start(story), nodes(story));
     let sizes: [usize; 4] = [1, 2, 5, 7];
     let named = |size: usize| Cluster::named(story, &format!("size-{size}"));
     for size in sizes {
@@ -176,9 +179,11 @@ fn every_size(story: &Story, storage: &str) {
         // The default is to prefer a spread: of more members than nodes some share one, but never a majority.
         let (nodes, quorum) = (by_node(&cluster), size / 2 + 1);
         assert_eq!(budget(story, &cluster), quorum.to_string(), "the quorum of {size}");
-        assert_eq!(nodes.len(), size.min(3), "{size} are spread out: {nodes:?}");
-        let most = *nodes.values().max().unwrap();
-        assert!(size < 3 || size - most >= quorum, "one node less, and {size} have no quorum: {nodes:?}");
+        if nodes_were_well_since(story, &lab) {
+            assert_eq!(nodes.len(), size.min(3), "{size} are spread out: {nodes:?}");
+            let most = *nodes.values().max().unwrap();
+            assert!(size < 3 || size - most >= quorum, "one node less, and {size} have no quorum: {nodes:?}");
+        }
         let claims: BTreeSet<_> = cluster.pods().into_iter().map(|pod| pod.claim).collect();
         let expected = if storage.contains("ephemeral") { 1 } else { size };
         assert!(

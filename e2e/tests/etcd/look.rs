@@ -38,6 +38,15 @@ pub(crate) fn until_whole(story: &Story, cluster: &Cluster<'_>, members: usize) 
     }
 }
 
+/// Waits until a look finds all as it should be; what the last look found amiss fails the story.
+pub(crate) fn until_right(what: &str, mut look: impl FnMut() -> Result<(), String>) {
+    let began = std::time::Instant::now();
+    while let Err(amiss) = look() {
+        assert!(began.elapsed() < LONG, "waited {} s in vain until {what}: {amiss}", LONG.as_secs());
+        std::thread::sleep(Duration::from_millis(300));
+    }
+}
+
 /// Why a cluster is not whole: etcd lists so many voters and no learner, each has its pod, Ready and routed to, and the
 /// operator says the same and has nothing left to do.
 pub(crate) fn what_is_amiss(cluster: &Cluster<'_>, members: usize) -> Option<String> {
@@ -96,6 +105,32 @@ pub(crate) fn follower(story: &Story, cluster: &Cluster<'_>) -> MemberPod {
     let leader = leader(story, cluster);
     let other = cluster.pods().into_iter().find(|pod| pod.name != leader.name);
     other.unwrap_or_else(|| panic!("{} has none but its leader", cluster.name()))
+}
+
+/// The nodes, each with whether it is Ready, since when, and what keeps pods away from it. The same text before and after
+/// means that nothing has befallen them in between.
+pub(crate) fn nodes(story: &Story) -> String {
+    let ready = r#".status.conditions[?(@.type=="Ready")]"#;
+    let each = format!(
+        "{{.metadata.name}} {{{ready}.status}} {{{ready}.lastTransitionTime}} {{.spec.taints[*].key}}"
+    );
+    story.kubectl(&["get", "nodes", &format!("-o=jsonpath={{range .items[*]}}{each}{{\"\\n\"}}{{end}}")])
+}
+
+/// Whether all nodes were there for pods all the time since [`nodes`] said this. Where members go is the scheduler's wish
+/// alone, and while a node is taken for lost it has to wish otherwise.
+pub(crate) fn nodes_were_well_since(story: &Story, before: &str) -> bool {
+    let now = nodes(story);
+    let well = now == before
+        && now.lines().all(|node| node.split_whitespace().count() == 3)
+        && now.lines().all(|node| node.split_whitespace().nth(1) == Some("True"));
+    if !well {
+        println!(
+            "{}: no word about who is where, the nodes were:\n{before}and are:\n{now}",
+            story.namespace()
+        );
+    }
+    well
 }
 
 /// What was told about a cluster's resource in events: reason and note, as many times as it was told.
