@@ -5,10 +5,10 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use evenkeel_e2e::Story;
 use evenkeel_e2e::etcd::Cluster;
 use evenkeel_e2e::operator::Operator;
 use evenkeel_e2e::proxy::{Proxy, Stopped, Verdict, Write};
+use evenkeel_e2e::{PATIENCE, Story};
 use serde_json::Value;
 
 use crate::look::{LONG, says, until_whole, what_is_amiss};
@@ -62,9 +62,15 @@ pub(crate) fn creates_pod_of(write: &Write, cluster: &str) -> Option<u64> {
 
 /// The identity of a cluster, as it is.
 pub(crate) fn identity(story: &Story, cluster: &str) -> Value {
+    identity_object(story, cluster).1
+}
+
+/// The ConfigMap with a cluster's identity, and the identity.
+fn identity_object(story: &Story, cluster: &str) -> (Value, Value) {
     let object = story.read("/api/v1", &format!("configmaps/{cluster}-identity")).unwrap_or_default();
     let text = object["data"]["identity"].as_str().expect("there is an identity");
-    serde_json::from_str(text).expect("an identity is JSON")
+    let identity = serde_json::from_str(text).expect("an identity is JSON");
+    (object, identity)
 }
 
 /// The pod of a cluster's member, if there is one.
@@ -147,17 +153,25 @@ pub(crate) fn kill_and_restart(story: &Story, operator: &mut Operator, stopped: 
     operator.restart();
 }
 
-/// Waits until a cluster is whole, with something done `at` each write that is stopped meanwhile.
+/// Waits until a cluster is whole, with something done `at` each write that is stopped meanwhile. Each of them has its time, and
+/// yet they must come to an end.
 pub(crate) fn until_whole_through(
     operator: &mut Operator,
     cluster: &Cluster<'_>,
     members: usize,
     mut at: impl FnMut(&mut Operator, Stopped),
 ) {
-    let (began, mut looked) = (Instant::now(), Instant::now());
+    let (first, mut began, mut looked) = (Instant::now(), Instant::now(), Instant::now());
     loop {
         if let Some(stopped) = operator.proxy().try_stopped() {
+            assert!(
+                first.elapsed() < 5 * LONG,
+                "{} is stopped without end: {:?}",
+                cluster.name(),
+                stopped.write
+            );
             at(operator, stopped);
+            began = Instant::now();
         } else if looked.elapsed() > LOOK {
             let Some(amiss) = what_is_amiss(cluster, members) else { return };
             assert!(began.elapsed() < LONG, "{} ends never: {amiss}\n{:#}", cluster.name(), cluster.status());
@@ -174,7 +188,8 @@ pub(crate) fn ends_well(story: &Story, cluster: &Cluster<'_>, members: usize) ->
     until_whole(story, cluster, members);
     let name = cluster.name();
     let pods = cluster.pods();
-    // Whole it may be a moment before the last intent is settled, and that a moment before the seal.
+    tell_if_unsealed(story, name);
+    // Whole it may be a moment before the last intent is settled.
     story.eventually("the last intent is settled, and the identity sealed", || {
         let identity = identity(story, name);
         identity["intent"].is_null() && identity["sealed"] == true
@@ -193,7 +208,20 @@ pub(crate) fn ends_well(story: &Story, cluster: &Cluster<'_>, members: usize) ->
     known
 }
 
+/// Who is called healthy should be sealed. One that is not, and is a moment later, does not fail a story; but it is told, with
+/// what is needed to find out how that came to be.
+fn tell_if_unsealed(story: &Story, cluster: &str) {
+    let (object, identity) = identity_object(story, cluster);
+    if identity["sealed"] != true {
+        let [uid, version] = ["uid", "resourceVersion"].map(|field| &object["metadata"][field]);
+        eprintln!(
+            "{}/{cluster} is healthy and not sealed: its identity, uid {uid}, resourceVersion {version}, is {identity}",
+            story.namespace()
+        );
+    }
+}
+
 /// Waits until the operator has nothing left to write.
 pub(crate) fn comes_to_rest(operator: &Operator) {
-    operator.proxy().becomes_quiet(QUIET, Duration::from_secs(60));
+    operator.proxy().becomes_quiet(QUIET, PATIENCE);
 }
