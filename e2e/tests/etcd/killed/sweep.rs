@@ -295,14 +295,40 @@ fn an_operator_that_is_started_again_writes_nothing_to_a_cluster_at_rest() {
     let cluster = Cluster::apply(&story, "a", &spec(1));
     ends_well(&story, &cluster, 1);
     comes_to_rest(&operator);
+    let before = without_times(cluster.status());
+    // On a busy machine etcd may answer too late once, and that is told and taken back. It is not to be so each time.
+    let silent = (1..=3).any(|round| {
+        let writes = written_after_a_restart(&story, &mut operator);
+        if writes.is_empty() {
+            return true;
+        }
+        let only_tells = writes.iter().all(|it| is_status(&it.write) || it.write.is_to("events"));
+        assert!(only_tells, "it found something to write: {writes:#?}");
+        println!("round {round}: it found something to say: {writes:#?}");
+        story.eventually("the status is as it was", || without_times(cluster.status()) == before);
+        comes_to_rest(&operator);
+        false
+    });
+    assert!(silent, "it found something to say each time");
+}
+
+/// What an operator writes that ends in peace and is started again.
+fn written_after_a_restart(story: &Story, operator: &mut Operator) -> Vec<Written> {
     operator.stop();
-    let (looked, since) = (looks(&operator), Instant::now());
+    let (looked, since) = (looks(operator), Instant::now());
     operator.restart();
-    story.eventually("it has looked at the cluster", || looks(&operator) > looked);
+    story.eventually("it has looked at the cluster", || looks(operator) > looked);
     // Longer than it takes to ask etcd once more.
     std::thread::sleep(Duration::from_secs(12));
-    let writes = operator.proxy().writes_since(since);
-    assert!(writes.is_empty(), "it found something to write: {writes:#?}");
+    operator.proxy().writes_since(since)
+}
+
+/// A status, but for when its conditions came to be so.
+fn without_times(mut status: Value) -> Value {
+    for condition in status["conditions"].as_array_mut().into_iter().flatten() {
+        condition["lastTransitionTime"] = Value::Null;
+    }
+    status
 }
 
 /// How often an operator has looked at a resource itself, which is the first thing that it does.
