@@ -66,10 +66,16 @@ fn deployed_by_make_it_runs_in_the_cluster_and_its_second_replica_takes_over() {
     let workload = cluster.workload();
 
     let leader = deployed.leader().expect("one of the replicas holds the lease");
+    let address = deployed.address(&leader);
     for page in ["/livez", "/readyz"] {
-        assert_eq!(http_get(&deployed.address(&leader), page).as_deref(), Some("ok"), "{page}");
+        story.eventually(&format!("{page} is ok"), || http_get(&address, page).as_deref() == Some("ok"));
     }
-    let metrics = http_get(&deployed.address(&leader), "/metrics").expect("metrics are served");
+    let mut metrics = None;
+    story.eventually("metrics are served", || {
+        metrics = http_get(&address, "/metrics");
+        metrics.is_some()
+    });
+    let metrics = metrics.unwrap();
     assert!(metrics.contains("evenkeel_lease_held 1"), "{metrics}");
     assert!(metrics.contains(r#"evenkeel_actions_total{kind="EtcdCluster",action="seal"} 1"#), "{metrics}");
 

@@ -96,7 +96,11 @@ fn a_member_removed_behind_our_back_is_replaced_under_a_new_name() {
     let removed = cluster.member_list().into_iter().next_back().unwrap();
     // etcd refuses for five seconds after the last change.
     let id = format!("{:x}", removed.id);
-    story.eventually("etcd removes it", || cluster.try_etcdctl(&["member", "remove", &id]).is_ok());
+    story.eventually("etcd removes it", || {
+        let refused = cluster.try_etcdctl(&["member", "remove", &id]).err();
+        // One that was answered too late is done nevertheless.
+        refused.is_none_or(|said| said.contains("member not found"))
+    });
     story.within(LONG, "somebody else is in its place", || {
         let names: BTreeSet<_> = cluster.pods().into_iter().map(|pod| pod.name).collect();
         names.len() == 3 && !names.contains(&removed.name)
