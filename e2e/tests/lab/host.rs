@@ -40,6 +40,13 @@ impl Process {
         self.words.first().and_then(|word| word.rsplit('/').next()).unwrap_or_default()
     }
 
+    /// Whether it was forked and has not become a program of its own yet: its parent is the very same program.
+    pub(crate) fn is_a_fork(&self) -> bool {
+        let stat = fs::read_to_string(format!("/proc/{}/stat", self.pid)).unwrap_or_default();
+        let parent = stat.rsplit_once(')').and_then(|(_, rest)| rest.split_whitespace().nth(1)?.parse().ok());
+        parent.and_then(Self::read).is_some_and(|parent| parent.words == self.words)
+    }
+
     /// Ends it as `kill -9` does.
     pub(crate) fn kill(&self) {
         assert!(self.lives(), "{self:?} is gone already");

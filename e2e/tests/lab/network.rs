@@ -178,7 +178,7 @@ fn no_packet_for_an_address_of_the_lab_leaves_the_machine() {
         let netns = format!("--net=/run/netns/ek-{}-{}", story.lab().name(), node.name);
         Cmd::new("nsenter").args([&netns, "bash", "-c", &knocks(&targets, "bash")]).run().unwrap();
     }
-    assert!(http_get(&format!("{}:8080", targets[0]), "/").is_some(), "the live pod answers");
+    story.eventually("the live pod answers", || http_get(&format!("{}:8080", targets[0]), "/").is_some());
     let counted = counters.read();
     assert!(counted.into_lab > 4, "what went into the lab was counted: {counted:?}");
     assert_eq!((counted.astray, counted.left), (0, 0), "nothing even tried to leave: {counted:?}");
@@ -245,10 +245,14 @@ spec: {clusterIP: None, selector: {app: member}, ports: [{port: 8080}]}
         });
     }
     // As programs resolve: by the search list, through the C library.
-    let found = story.shell("member", "timeout 3 wget -qO- http://first.crew:8080/").unwrap();
-    assert_eq!(found.trim(), "first");
+    story.eventually("a program finds the pod by its short name", || {
+        let found = story.shell("member", "timeout 3 wget -qO- http://first.crew:8080/");
+        found.is_ok_and(|found| found.trim() == "first")
+    });
     for outside in ["example.com", "no-such-service.default.svc.cluster.local"] {
-        let said = story.shell("member", &format!("timeout 4 nslookup {outside}; echo ended $?")).unwrap();
-        assert!(said.contains("NXDOMAIN") && said.ends_with("ended 1\n"), "{said}");
+        story.eventually(&format!("{outside} is denied at once"), || {
+            let said = story.shell("member", &format!("timeout 4 nslookup {outside}; echo ended $?"));
+            said.is_ok_and(|said| said.contains("NXDOMAIN") && said.ends_with("ended 1\n"))
+        });
     }
 }

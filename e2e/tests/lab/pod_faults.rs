@@ -16,7 +16,8 @@ fn answers(story: &Story, pod: &str) -> bool {
 
 /// How a process of the pod's only container fares, by its name: one letter of the kernel's, `T` for stopped.
 fn states(story: &Story, pod: &str, process: &str) -> Vec<String> {
-    let all = story.shell(pod, "cat /proc/[0-9]*/stat").unwrap();
+    // A process may end while it is looked at.
+    let all = story.shell(pod, "cat /proc/[0-9]*/stat 2>/dev/null; true").unwrap();
     let name = format!("({process}) ");
     all.lines().filter_map(|line| line.split_once(&name)).map(|(_, rest)| rest[..1].to_owned()).collect()
 }
@@ -33,22 +34,21 @@ fn a_pod_that_is_cut_off_answers_nobody_while_its_neighbours_do_until_it_is_mend
     let victim = pods::address(&story, "victim", 8080);
     let from_pod = || story.shell("asker", &format!("timeout 3 wget -qO- http://{victim}/"));
     story.eventually("both answer", || answers(&story, "victim") && answers(&story, "neighbour"));
-    assert_eq!(from_pod().unwrap().trim(), "victim");
+    story.eventually("a pod reaches it", || from_pod().is_ok_and(|said| said.trim() == "victim"));
 
     story.lab().pod(story.namespace(), "victim").unwrap().cut().unwrap();
     assert!(!accepts(&victim), "the victim is cut off from this machine");
     assert!(from_pod().is_err(), "and from pods of other nodes");
     let outwards = format!("timeout 3 wget -qO- http://{}/", pods::address(&story, "neighbour", 8080));
     assert!(story.shell("victim", &outwards).is_err(), "and reaches not even its neighbour");
-    assert!(answers(&story, "neighbour"), "which is well");
-    assert!(
-        story.shell("victim", "wget -qO- http://127.0.0.1:8080/").is_ok(),
-        "and so is the victim, in itself"
-    );
+    story.eventually("the neighbour is well", || answers(&story, "neighbour"));
+    story.eventually("and so is the victim, in itself", || {
+        story.shell("victim", "timeout 3 wget -qO- http://127.0.0.1:8080/").is_ok()
+    });
 
     story.lab().pod(story.namespace(), "victim").unwrap().mend().unwrap();
     story.eventually("the victim answers again", || answers(&story, "victim") && from_pod().is_ok());
-    assert!(story.shell("victim", &outwards).is_ok(), "and reaches others again");
+    story.eventually("and reaches others again", || story.shell("victim", &outwards).is_ok());
     assert_eq!(pods::restarts(&story, "victim"), 0);
 }
 
@@ -117,7 +117,9 @@ fn a_frozen_process_takes_connections_but_answers_only_when_thawed() {
     story.lab().pod(story.namespace(), "victim").unwrap().freeze(None, Some("httpd")).unwrap();
     assert!(accepts(&address), "the kernel still takes connections for it");
     assert_eq!(answer(&story, "victim"), None);
-    assert_eq!(states(&story, "victim", "httpd"), ["T"]);
+    // One more of them, if it was about to answer somebody.
+    let frozen = states(&story, "victim", "httpd");
+    assert!(!frozen.is_empty() && frozen.iter().all(|state| state == "T"), "{frozen:?}");
     assert_ne!(states(&story, "victim", "sh")[0], "T", "the shell beside it goes on");
 
     story.lab().pod(story.namespace(), "victim").unwrap().thaw(None, Some("httpd")).unwrap();

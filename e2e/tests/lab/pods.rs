@@ -56,9 +56,10 @@ pub(crate) fn wait_for(story: &Story, pods: &[&str]) {
     }
 }
 
-/// How often a pod's first container was started again.
+/// How often a pod's first container was started again. One of which nothing is known yet never was.
 pub(crate) fn restarts(story: &Story, pod: &str) -> u32 {
-    story.field(&["pod", pod], ".status.containerStatuses[0].restartCount").parse().unwrap()
+    let count = story.field(&["pod", pod], ".status.containerStatuses[0].restartCount");
+    if count.is_empty() { 0 } else { count.parse().unwrap() }
 }
 
 /// A pod's address with this port.

@@ -1,6 +1,6 @@
 //! The stateless story, which Kubernetes tells by itself: a web server is scaled, loses a pod, loses a node.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use evenkeel_e2e::{BUSYBOX_IMAGE, RESTRICTED, Story, http_get};
 
@@ -36,6 +36,11 @@ spec: {{selector: {{app: web}}, ports: [{{port: 80, targetPort: 8080}}]}}
 
 /// The names of the web server's pods that are Ready and not on their way out.
 fn ready_pods(story: &Story) -> BTreeSet<String> {
+    ready_on(story).into_keys().collect()
+}
+
+/// The same, each with its node.
+fn ready_on(story: &Story) -> BTreeMap<String, String> {
     let pods = story.get(&["pods", "-l", "app=web"]);
     let items = pods["items"].as_array().cloned().unwrap_or_default();
     let ready = items.iter().filter(|pod| {
@@ -44,7 +49,8 @@ fn ready_pods(story: &Story) -> BTreeSet<String> {
                 .as_array()
                 .is_some_and(|all| all.iter().any(|one| one["type"] == "Ready" && one["status"] == "True"))
     });
-    ready.filter_map(|pod| pod["metadata"]["name"].as_str().map(str::to_owned)).collect()
+    let text = |field: &serde_json::Value| field.as_str().unwrap_or_default().to_owned();
+    ready.map(|pod| (text(&pod["metadata"]["name"]), text(&pod["spec"]["nodeName"]))).collect()
 }
 
 #[test]
@@ -87,7 +93,9 @@ fn cluster_and_pod_addresses_answer_from_the_machine_itself() {
     });
     for pod in ready_pods(&story) {
         let address = story.field(&["pod", &pod], ".status.podIP");
-        assert_eq!(http_get(&format!("{address}:8080"), "/"), Some(pod));
+        story.eventually(&format!("{pod} answers at its own address"), || {
+            http_get(&format!("{address}:8080"), "/").as_ref() == Some(&pod)
+        });
     }
 }
 
@@ -96,13 +104,12 @@ fn the_pods_of_a_node_without_power_come_back_elsewhere() {
     let story = Story::alone("node-lost");
     story.apply(&web(3));
     story.eventually("three replicas are ready", || ready_pods(&story).len() == 3);
-    let victim = ready_pods(&story).into_iter().next().unwrap();
-    let node = story.field(&["pod", &victim], ".spec.nodeName");
+    let (victim, node) = ready_on(&story).into_iter().next().unwrap();
 
     story.lab().power_off(&node).unwrap();
     story.eventually("three replicas are ready on the other nodes", || {
-        let now = ready_pods(&story);
-        now.len() == 3 && now.iter().all(|pod| story.field(&["pod", pod], ".spec.nodeName") != node)
+        let now = ready_on(&story);
+        now.len() == 3 && now.values().all(|on| *on != node)
     });
     story.lab().power_on(&node).unwrap();
     story.lab().wait_until_ready(&node).unwrap();
