@@ -107,6 +107,10 @@ enum NodeVerb {
     Cut { node: String },
     /// Put its network cable back
     Mend { node: String },
+    /// Stop its kubelet: lost for Kubernetes, while its containers run on
+    Deafen { node: String },
+    /// Start its kubelet again
+    Undeafen { node: String },
 }
 
 #[derive(Args)]
@@ -270,6 +274,8 @@ fn on_node(name: &LabName, verb: &NodeVerb) -> Result<()> {
         NodeVerb::Thaw { node } => lab.thaw(node)?,
         NodeVerb::Cut { node } => lab.cut(node)?,
         NodeVerb::Mend { node } => lab.mend(node)?,
+        NodeVerb::Deafen { node } => lab.deafen(node)?,
+        NodeVerb::Undeafen { node } => lab.undeafen(node)?,
     }
     Ok(())
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
-use crate::cluster::{EtcdClusterSpec, Image};
+use crate::cluster::{EtcdClusterSpec, Heal, Image};
 use crate::quantity::bytes;
 use crate::resources::SettledResources;
 use crate::retention;
@@ -17,6 +17,7 @@ use crate::version::Version;
 const LONGEST_NAME: usize = 40;
 const LEAST_SIZE: u64 = 1 << 30;
 const LEAST_QUOTA: u64 = 16 << 20;
+const LEAST_REPLACE_AFTER: Duration = Duration::from_secs(30);
 
 /// What a valid spec stands for where it is not plain to see. Where members run and how clients reach them is read
 /// from the spec itself.
@@ -34,6 +35,10 @@ pub struct Checked {
     pub auto_compaction: Option<Duration>,
     /// What each member is given, defaults included.
     pub resources: SettledResources,
+    /// For how long the volume of a member that was removed is kept.
+    pub keep_removed_for: Duration,
+    /// How long a member that may come back is waited for before it is replaced.
+    pub replace_after: Duration,
 }
 
 /// Which field cannot be accepted, and why.
@@ -89,6 +94,7 @@ impl EtcdClusterSpec {
             service: _,
             tls,
             etcd,
+            heal,
         } = self;
 
         let version = checked_version(version)?;
@@ -116,8 +122,26 @@ impl EtcdClusterSpec {
         }
         let auto_compaction = retention::parse(&etcd.auto_compaction)
             .map_err(|why| Refusal::of("spec.etcd.autoCompaction", why.to_string()))?;
-        Ok(Checked { version, members, size, quota, auto_compaction, resources: resources.settled()? })
+        let keep_removed_for = retention::parse(&storage.keep_removed_for)
+            .map_err(|why| Refusal::of("spec.storage.keepRemovedFor", why.to_string()))?;
+        Ok(Checked {
+            version,
+            members,
+            size,
+            quota,
+            auto_compaction,
+            resources: resources.settled()?,
+            keep_removed_for: keep_removed_for.unwrap_or_default(),
+            replace_after: checked_replace_after(heal)?,
+        })
     }
+}
+
+fn checked_replace_after(heal: &Heal) -> Result<Duration, Refusal> {
+    let refuse = |why: String| Refusal::of("spec.heal.replaceAfter", why);
+    let after = retention::parse(&heal.replace_after).map_err(|why| refuse(why.to_string()))?;
+    let after = after.filter(|after| *after >= LEAST_REPLACE_AFTER);
+    after.ok_or_else(|| refuse(format!("{:?} is less than 30s", heal.replace_after)))
 }
 
 fn checked_version(text: &str) -> Result<Version, Refusal> {
@@ -198,12 +222,14 @@ mod tests {
         assert_eq!(checked.quota, 3 << 30);
         assert_eq!(checked.auto_compaction, Some(Duration::from_secs(3600)));
         assert_eq!(checked.resources.memory_limit.0, "2Gi");
+        assert_eq!(checked.keep_removed_for, Duration::from_secs(86_400));
+        assert_eq!(checked.replace_after, Duration::from_secs(300));
     }
 
     #[test]
     fn each_field_that_cannot_be_accepted_is_named() {
         type Edit = fn(&mut EtcdClusterSpec);
-        let edits: [(&str, Edit); 14] = [
+        let edits: [(&str, Edit); 17] = [
             ("spec.version", |it| it.version = "v3.6.16".to_owned()),
             ("spec.version", |it| it.version = "3.4.37".to_owned()),
             ("spec.members", |it| it.members = 0),
@@ -219,6 +245,9 @@ mod tests {
             ("spec.etcd.quota", |it| it.etcd.quota = Some(Quantity("5Gi".to_owned()))),
             ("spec.etcd.quota", |it| it.etcd.quota = Some(Quantity("512m".to_owned()))),
             ("spec.etcd.autoCompaction", |it| it.etcd.auto_compaction = "1d".to_owned()),
+            ("spec.storage.keepRemovedFor", |it| it.storage.keep_removed_for = "1d".to_owned()),
+            ("spec.heal.replaceAfter", |it| it.heal.replace_after = "0".to_owned()),
+            ("spec.heal.replaceAfter", |it| it.heal.replace_after = "29s".to_owned()),
             ("spec.tls.client.extraNames", |it| it.tls.client.extra_names = vec!["10.0.0.1".to_owned()]),
             ("spec.resources.limits.cpu", |it| it.resources.limits.cpu = Some(Quantity("1".to_owned()))),
         ];

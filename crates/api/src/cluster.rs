@@ -9,7 +9,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::resources::Resources;
-use crate::rules::{amount, at_least, same_amount_if_set, unchanged, unchanged_if_set};
+use crate::rules::{
+    amount, at_least, duration, duration_or_nought, same_amount_if_set, unchanged, unchanged_if_set,
+};
 use crate::scheduling::Scheduling;
 use crate::schema::{as_users_meet_it, bounded_text};
 use crate::status::EtcdClusterStatus;
@@ -116,6 +118,9 @@ pub struct EtcdClusterSpec {
     /// How etcd itself behaves. It cannot be changed yet.
     #[serde(default)]
     pub etcd: EtcdOptions,
+    /// How failures are dealt with.
+    #[serde(default)]
+    pub heal: Heal,
 }
 
 /// Three numbers with dots between, no zeros in front.
@@ -251,9 +256,7 @@ pub struct EtcdOptions {
     #[serde(default = "default_auto_compaction")]
     #[schemars(length(max = 16))]
     #[x_kube(
-        validation = Rule::new("self.matches('^(0|([1-9][0-9]{0,4}h)?([1-9][0-9]{0,4}m)?([1-9][0-9]{0,4}s)?)$') && \
-            self != ''")
-            .message("write a duration such as 1h, 30m or 1h30m, or \"0\" to switch it off"),
+        validation = duration_or_nought("to switch it off"),
         validation = unchanged("spec.etcd.autoCompaction"),
     )]
     pub auto_compaction: String,
@@ -267,6 +270,33 @@ impl Default for EtcdOptions {
 
 fn default_auto_compaction() -> String {
     "1h".to_owned()
+}
+
+/// How failures are dealt with.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Heal {
+    /// How long a member whose data may still be there is waited for: one that crashes at every start, or that nobody
+    /// can reach, neither Kubernetes nor Evenkeel nor the other members. Then it is replaced. At least 30s.
+    #[serde(default = "default_replace_after")]
+    #[schemars(length(max = 16))]
+    #[x_kube(
+        validation = duration(),
+        validation = Rule::new("!self.matches('^([0-9]+h)?([0-9]+m)?([0-9]+s)?$') || self == '' || \
+            duration(self) >= duration('30s')")
+            .message("at least 30s: a pod that moves, or a node that restarts, takes that long"),
+    )]
+    pub replace_after: String,
+}
+
+impl Default for Heal {
+    fn default() -> Self {
+        Self { replace_after: default_replace_after() }
+    }
+}
+
+fn default_replace_after() -> String {
+    "5m".to_owned()
 }
 
 impl EtcdClusterSpec {
@@ -283,6 +313,7 @@ impl EtcdClusterSpec {
             service: Service::default(),
             tls: Tls::default(),
             etcd: EtcdOptions::default(),
+            heal: Heal::default(),
         }
     }
 

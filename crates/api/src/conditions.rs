@@ -83,8 +83,10 @@ reasons! {
     VolumesFound,
     /// Degraded: the status names an etcd cluster of which nothing is left.
     DataLost,
-    /// Degraded: etcd lists members that Evenkeel does not know.
-    UnknownMembers,
+    /// Degraded: etcd lists a member that Evenkeel does not know.
+    UnknownMember,
+    /// Degraded: so many members were replaced within an hour that the next one waits.
+    TooManyReplacements,
     /// Degraded: an object of a name that is needed exists and is not this cluster's.
     NameTaken,
     /// Degraded: an authority is gone while members run on its certificates.

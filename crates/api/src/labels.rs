@@ -43,6 +43,9 @@ pub const SERIAL: &str = "evenkeel.dev/serial";
 /// On claims: the claim's uid and volume when its member joined. Anything else under the same name is not its data.
 pub const JOINED_ON: &str = "evenkeel.dev/joined-on";
 
+/// On claims: when its member was found to be removed. It is kept for a while, and then deleted.
+pub const REMOVED_AT: &str = "evenkeel.dev/removed-at";
+
 /// The selector of a cluster's pods, as `kubectl -l` takes it.
 pub fn selector(cluster: &str) -> String {
     format!("{CLUSTER}={cluster}")

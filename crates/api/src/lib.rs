@@ -23,8 +23,8 @@ mod version;
 
 pub use checked::{Checked, Refusal, checked_name};
 pub use cluster::{
-    ClientTls, DEFAULT_REPOSITORY, EtcdCluster, EtcdClusterSpec, EtcdOptions, Image, Service, ServiceType,
-    Tls,
+    ClientTls, DEFAULT_REPOSITORY, EtcdCluster, EtcdClusterSpec, EtcdOptions, Heal, Image, Service,
+    ServiceType, Tls,
 };
 pub use resources::{Amounts, Resources, SettledResources};
 pub use scheduling::{Across, Scheduling, Spread};

@@ -1,4 +1,4 @@
-//! For how long etcd keeps past values: `1h`, `30m`, `1h30m`, or `0` for ever.
+//! Durations as users write them: `1h`, `30m`, `1h30m`, and `0` where none is an answer, too.
 
 use std::fmt;
 use std::time::Duration;
@@ -15,7 +15,7 @@ impl fmt::Display for NotARetention {
 
 impl std::error::Error for NotARetention {}
 
-/// How long `text` is; nothing for `0`, which switches compaction off.
+/// How long `text` is; nothing for `0`.
 pub fn parse(text: &str) -> Result<Option<Duration>, NotARetention> {
     if text == "0" {
         return Ok(None);

@@ -36,6 +36,21 @@ fn not_yet(field: &str) -> String {
     format!("{field} cannot be changed yet: rolling changes come with a later release")
 }
 
+/// A duration, or `0`.
+pub(crate) fn duration_or_nought(nought: &str) -> Rule {
+    Rule::new(format!("self == '0' || ({})", is_duration()))
+        .message(&*format!("write a duration such as 1h, 30m or 1h30m, or \"0\" {nought}"))
+}
+
+/// A duration.
+pub(crate) fn duration() -> Rule {
+    Rule::new(is_duration()).message("write a duration such as 5m, 90s or 1h30m")
+}
+
+fn is_duration() -> &'static str {
+    "self != '' && self.matches('^([1-9][0-9]{0,4}h)?([1-9][0-9]{0,4}m)?([1-9][0-9]{0,4}s)?$')"
+}
+
 /// An amount as Kubernetes writes them.
 pub(crate) fn amount() -> Rule {
     Rule::new("isQuantity(string(self))").message("write an amount such as 4Gi or 512Mi")

@@ -5,7 +5,7 @@ use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::rules::{amount, at_least, unchanged_if_set};
+use crate::rules::{amount, at_least, duration_or_nought, unchanged_if_set};
 
 /// One gibibyte.
 const GI: u64 = 1 << 30;
@@ -38,6 +38,12 @@ pub struct Storage {
     /// name takes them up again; with Delete they go with it.
     #[serde(default)]
     pub on_delete: OnDelete,
+    /// For how long the volume of a member that was removed is kept, when the cluster is made smaller or a member is
+    /// replaced: 24h, 30m. "0" (a string) deletes it at once.
+    #[serde(default = "default_keep_removed_for")]
+    #[schemars(length(max = 16))]
+    #[x_kube(validation = duration_or_nought("to delete it at once"))]
+    pub keep_removed_for: String,
     /// Keep the data in the pods instead of on volumes. A member whose pod is gone has lost its data and is replaced;
     /// if most are gone at once, everything is lost. For caches and tests. It cannot be changed.
     #[serde(default)]
@@ -63,12 +69,22 @@ pub enum OnDelete {
 
 impl Default for Storage {
     fn default() -> Self {
-        Self { size: default_size(), class: None, on_delete: OnDelete::Keep, ephemeral: false }
+        Self {
+            size: default_size(),
+            class: None,
+            on_delete: OnDelete::Keep,
+            keep_removed_for: default_keep_removed_for(),
+            ephemeral: false,
+        }
     }
 }
 
 fn default_size() -> Quantity {
     Quantity("4Gi".to_owned())
+}
+
+fn default_keep_removed_for() -> String {
+    "24h".to_owned()
 }
 
 /// How large etcd may let its data grow on a volume of `size` bytes, unless the user says otherwise: three quarters,

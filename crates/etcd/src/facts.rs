@@ -30,10 +30,13 @@ pub struct Facts {
     pub membership: Seen<Membership>,
     /// What each member that was asked says of itself.
     pub voices: BTreeMap<Serial, Seen<Voice>>,
+    /// Since when members were heard of by nobody: not by the operator, and the leader has no connection to them. Only where
+    /// both is known. Counted anew by every operator, since nobody else can tell that it lasted.
+    pub silent: BTreeMap<Serial, Time>,
     /// Services and secrets that are not as they should be.
     pub amiss: BTreeMap<Object, Amiss>,
-    /// Whether secrets were looked at before something else changed: they must be looked at again shortly.
-    pub secrets_old: bool,
+    /// When secrets must be looked at again, which nobody watches.
+    pub secrets_again: Option<Time>,
     /// The least number of voters that evictions must leave, as the disruption budget says; nothing if it says something
     /// else altogether.
     pub budget: Seen<Option<u8>>,
@@ -127,8 +130,10 @@ pub struct Cluster {
     pub max_learners: u8,
     /// How long members that cannot start hold up the end of the bootstrap.
     pub patience: Duration,
-    /// How long a member that crashes at every start is given before it is replaced.
+    /// How long a member that may come back is waited for before it is replaced.
     pub replace_after: Duration,
+    /// For how long the claim of a member that was removed is kept.
+    pub keep_removed_for: Duration,
     /// Whether identity and claims go with the resource.
     pub owns_data: bool,
 }
@@ -159,6 +164,8 @@ pub struct Claim {
     pub deleting: bool,
     /// Whether its volume is on a node that no longer exists.
     pub lost: bool,
+    /// When its member was found to be removed, written on it then.
+    pub removed: Option<Time>,
     /// Whether it goes with the resource.
     pub owned: bool,
 }
@@ -202,6 +209,12 @@ pub struct Pod {
     pub gate: bool,
     /// Whether the kubelet reports it Ready: it has then seen the gate, and so what was written before it.
     pub ready: bool,
+    /// Since when it is not Ready, as Kubernetes says: whoever can no longer be asked is not Ready either.
+    pub unready: Option<Time>,
+    /// Whether it was given a node.
+    pub placed: bool,
+    /// What its etcd was given to run with, the same for all members of one spec.
+    pub inputs: Uid,
     /// Since when its container keeps ending as soon as it is started, if it does.
     pub crashing: Option<Time>,
     /// Whether it is on its way out.
@@ -223,8 +236,21 @@ pub struct Membership {
     pub told_by: Serial,
     /// The list.
     pub members: Vec<Registered>,
-    /// How many more there are whose peer URLs are none of ours.
-    pub strangers: u8,
+    /// The others: their peer URLs are none of ours.
+    pub strangers: Vec<Stranger>,
+}
+
+/// A member that somebody else added.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Stranger {
+    /// What etcd calls it.
+    pub id: MemberId,
+    /// Whether it has no vote.
+    pub learner: bool,
+    /// Whether it ever started.
+    pub started: bool,
+    /// When this operator first saw it.
+    pub since: Time,
 }
 
 /// A member as etcd lists it.

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
+use std::time::Duration;
 
 use evenkeel::Time;
 use serde::{Deserialize, Serialize};
@@ -68,6 +69,9 @@ pub struct MemberId(pub u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct ClusterId(pub u64);
 
+/// For how long a replacement counts.
+pub const OF_LATE: Duration = Duration::from_secs(3600);
+
 /// What must be remembered about a cluster, and nothing that can be seen elsewhere.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Identity {
@@ -88,19 +92,32 @@ pub struct Identity {
     pub next: Serial,
     /// A change of the membership that was begun.
     pub intent: Option<Intent>,
+    /// When members that might have come back were replaced, of late.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub replaced: BTreeSet<Time>,
     /// The resource that this belongs to.
     pub resource: Uid,
 }
 
 impl Identity {
-    /// The same with an intent written down; the serial of a member to be added is used up by it.
+    /// The same with an intent written down; the serial of a member to be added is used up by it, and a replacement is
+    /// counted.
     #[must_use]
     pub fn noting(&self, intent: &Intent) -> Self {
         let mut noted = Self { intent: Some(intent.clone()), ..self.clone() };
         if let Change::Add(serial) = intent.change {
             noted.next = noted.next.max(serial.next());
         }
+        if intent.replaces {
+            noted.replaced.retain(|when| intent.since.since(*when) < OF_LATE);
+            noted.replaced.insert(intent.since);
+        }
         noted
+    }
+
+    /// When members were replaced that might have come back, as far as that counts now.
+    pub fn replaced_of_late(&self, now: Time) -> impl Iterator<Item = Time> {
+        self.replaced.iter().copied().filter(move |when| now.since(*when) < OF_LATE)
     }
 }
 
@@ -120,8 +137,21 @@ pub struct Intent {
     pub change: Change,
     /// The voters when it was decided; a call that finds others is not sent.
     pub voters: BTreeSet<Serial>,
+    /// Voters at that time that were none of ours.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub strangers: BTreeSet<MemberId>,
+    /// Whether a member is removed that might have come back: not many are within an hour.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub replaces: bool,
     /// When it was written down.
     pub since: Time,
+}
+
+impl Intent {
+    /// To change the membership of these voters, all of them ours.
+    pub fn to(change: Change, voters: BTreeSet<Serial>, since: Time) -> Self {
+        Self { change, voters, strangers: BTreeSet::new(), replaces: false, since }
+    }
 }
 
 /// What can be asked of etcd's membership.
@@ -133,13 +163,16 @@ pub enum Change {
     Promote(Serial),
     /// Remove a member.
     Remove(Serial),
+    /// Remove a member that is none of ours.
+    Expel(MemberId),
 }
 
 impl Change {
-    /// The member that it is about.
-    pub fn member(self) -> Serial {
+    /// The member of ours that it is about.
+    pub fn member(self) -> Option<Serial> {
         match self {
-            Self::Add(serial) | Self::Promote(serial) | Self::Remove(serial) => serial,
+            Self::Add(serial) | Self::Promote(serial) | Self::Remove(serial) => Some(serial),
+            Self::Expel(_) => None,
         }
     }
 }

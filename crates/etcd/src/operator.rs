@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use evenkeel::{
     Action, Change, Error, Key, Look, Notice, Operate, Outcome, Plan, Ref, Seen, SharedClock, SharedRandom,
@@ -16,6 +17,7 @@ use crate::names::{Lineage, member_name, peer_host};
 use crate::observe::ask::{self, Answers, Asked, Endpoint, SharedConnections};
 use crate::observe::find::{self, Objects, Stores, Volumes};
 use crate::observe::secrets::Secrets;
+use crate::observe::since::Since;
 use crate::observe::{Found, member};
 use crate::plan::{Apply, Create, Mark, Wait};
 use crate::wanted::Wanted;
@@ -30,22 +32,31 @@ pub struct Operator {
     random: SharedRandom,
     stores: Stores,
     volumes: Volumes,
+    since: Since,
     connections: Mutex<HashMap<Key, SharedConnections>>,
     /// What came of the last read as clients make it.
     served: Mutex<HashMap<Key, Seen<()>>>,
 }
 
 impl Operator {
-    /// With what the watches bring, and what is handed in.
-    pub fn new(client: Client, stores: Stores, clock: SharedClock, random: SharedRandom) -> Self {
+    /// With what the watches bring, and what is handed in. Secrets are read again after `secrets_interval`, since nobody watches
+    /// them.
+    pub fn new(
+        client: Client,
+        stores: Stores,
+        secrets_interval: Duration,
+        clock: SharedClock,
+        random: SharedRandom,
+    ) -> Self {
         Self {
             client,
             written: Written::new(clock.clone()),
             clock,
             random,
             stores,
-            secrets: Secrets::default(),
+            secrets: Secrets::every(secrets_interval),
             volumes: Volumes::default(),
+            since: Since::default(),
             connections: Mutex::default(),
             served: Mutex::default(),
         }
@@ -103,7 +114,9 @@ impl Operator {
         let service = service.and_then(|service| service_endpoint(&found.wanted, service));
         let connections = self.connections(key);
         let mut answers =
-            ask::ask(&connections, access, &members, service.as_ref(), |url| register.at(url)).await;
+            ask::ask(&connections, access, (&members, service.as_ref()), |url| register.at(url), found.now)
+                .await;
+        self.since.tell(key, &mut answers);
         let mut served = self.served.lock().unwrap_or_else(PoisonError::into_inner);
         if as_clients {
             served.insert(key.clone(), answers.served);
@@ -196,9 +209,10 @@ impl Operate for Operator {
             Action::Apply(Apply::Budget { .. }) | Action::Create(Create::Identity(_)) | Action::Step(_) => {
                 true
             }
-            Action::Mark(mark) => {
-                !matches!(mark, Mark::Route { .. } | Mark::Unroute { .. } | Mark::Own { .. })
-            }
+            Action::Mark(mark) => !matches!(
+                mark,
+                Mark::Route { .. } | Mark::Unroute { .. } | Mark::Own { .. } | Mark::Removed { .. }
+            ),
             Action::Apply(Apply::Object(_)) | Action::Create(_) => false,
         }
     }
@@ -240,6 +254,7 @@ impl Operate for Operator {
 
     fn forget(&self, key: &Key) {
         self.secrets.forget(key);
+        self.since.forget(key);
         self.connections.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
         self.served.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
         self.written.retain(|other| other != key);

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use evenkeel::{Seen, Time};
 use serde::{Deserialize, Serialize};
 
-use crate::facts::{Object, Start};
+use crate::facts::{Object, Start, Stranger};
 use crate::identity::{ClusterId, Identity, Intent, Uid};
 use crate::names::{Epoch, Serial};
 
@@ -85,6 +85,13 @@ pub enum Mark {
     Unroute {
         /// Which pod.
         pod: Uid,
+    },
+    /// Writes on a claim that its member was removed, and when that was found.
+    Removed {
+        /// Which claim.
+        claim: Uid,
+        /// When.
+        at: Time,
     },
     /// Has something go with the resource, or stay without it.
     Own {
@@ -209,7 +216,11 @@ pub enum Wait {
     /// An authority is gone while members run on its certificates.
     AuthorityLost(Object),
     /// etcd lists members that are none of ours.
-    Strangers(u8),
+    Strangers(Vec<Stranger>),
+    /// A member would be replaced, once another that is on its way is a voter.
+    Replacing(Serial),
+    /// A member would be replaced, but so many were of late that this one waits until then.
+    Enough(Serial, Time),
 }
 
 /// What could not be read.

@@ -21,7 +21,7 @@ use tower::service_fn;
 use crate::build::{self, Member, pod::Made, service, tls};
 use crate::certificates::{self, Pair};
 use crate::decide::Etcd;
-use crate::facts::{Facts, Membership, Object, Registered, Start, Voice};
+use crate::facts::{Facts, Membership, Object, Registered, Start, Stranger, Voice};
 use crate::identity::{ClusterId, Identity, MemberId, SeedOn, Uid};
 use crate::names::{Epoch, Lineage, Serial, member_name};
 use crate::observe::Found;
@@ -122,7 +122,7 @@ impl Scene {
         let mut scene = Self::nothing(spec);
         let answers = &mut scene.answers;
         answers.membership =
-            Seen::Present(Membership { told_by: Serial(0), members: Vec::new(), strangers: 0 });
+            Seen::Present(Membership { told_by: Serial(0), members: Vec::new(), strangers: Vec::new() });
         answers.leader = Some(id(0));
         answers.served = Seen::Present(());
         let identity = Identity {
@@ -134,6 +134,7 @@ impl Scene {
             sealed: true,
             next: Serial(members),
             intent: None,
+            replaced: BTreeSet::new(),
             resource: RESOURCE,
         };
         scene.identify(identity);
@@ -237,6 +238,41 @@ impl Scene {
             told.members.push(Registered { serial: Serial(serial), id: id(serial), learner, started });
             told.members.sort();
         }
+    }
+
+    /// Has etcd list a voter of somebody else's.
+    pub(crate) fn has_stranger(&mut self, id: u64, started: bool) {
+        if let Seen::Present(told) = &mut self.answers.membership {
+            told.strangers.push(Stranger { id: MemberId(id), learner: false, started, since: NOW });
+        }
+    }
+
+    /// Has nobody hear a member for so long, and Kubernetes not call its pod Ready.
+    pub(crate) fn is_out_of_reach(&mut self, serial: u16, seconds: i64) {
+        self.falls_silent(serial);
+        let since = Time(NOW.0 - seconds);
+        self.answers.silent.insert(Serial(serial), since);
+        let since = jiff::Timestamp::from_second(since.0).unwrap().to_string();
+        self.is_unready(serial, &since, json!({}));
+    }
+
+    /// Has a member's container end at every start for so long.
+    pub(crate) fn crashes(&mut self, serial: u16, seconds: i64) {
+        self.falls_silent(serial);
+        let since = jiff::Timestamp::from_second(NOW.0 - seconds).unwrap().to_string();
+        let waiting = json!({ "waiting": { "reason": "CrashLoopBackOff" } });
+        let container = json!({ "name": "etcd", "restartCount": 5, "ready": false, "image": "", "imageID": "",
+            "state": waiting });
+        self.is_unready(serial, &since, json!({ "containerStatuses": [container] }));
+    }
+
+    fn is_unready(&mut self, serial: u16, since: &str, mut status: Value) {
+        let condition =
+            |kind: &str, holds: &str| json!({ "type": kind, "status": holds, "lastTransitionTime": since });
+        let unready = ["Ready", "ContainersReady"].map(|kind| condition(kind, "False"));
+        let [ready, containers] = unready;
+        status["conditions"] = json!([condition(labels::GATE_JOINED, "True"), ready, containers]);
+        change(self.pod(serial), json!({ "status": status }));
     }
 
     /// Has a member answer, and serve.

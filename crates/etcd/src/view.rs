@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::facts::{Claim, Facts, Membership, Pod, Registered, Start, Storage, Voice};
-use crate::identity::{Identity, SeedOn};
+use crate::facts::{Claim, Facts, Membership, Pod, Registered, Start, Storage, Stranger, Voice};
+use crate::identity::{Identity, MemberId, SeedOn};
 use crate::names::Serial;
 
 /// How many voters must agree.
@@ -22,12 +22,14 @@ pub struct View<'f> {
     pub old_claims: Vec<&'f Claim>,
     /// Pods of epochs that were given up.
     pub old_pods: Vec<&'f Pod>,
+    /// Claims of members that were removed: they are kept for a while, and nobody stands on them any more.
+    pub kept: Vec<&'f Claim>,
     /// Everyone of this epoch who is registered, or has a pod or a claim.
     pub members: BTreeMap<Serial, Member<'f>>,
     /// Whether etcd's list of members is known.
     pub registry: bool,
-    /// How many in that list are none of ours.
-    pub strangers: u8,
+    /// Those in that list that are none of ours.
+    pub strangers: &'f [Stranger],
 }
 
 /// All that is known of one member.
@@ -66,6 +68,12 @@ impl<'f> View<'f> {
         let (pods, old_pods): (Vec<_>, Vec<_>) = pods.iter().partition(|one| one.epoch == identity.epoch);
         let membership = facts.membership.present().filter(|told| is_believed(identity, &pods, told));
         let registered = membership.map(|told| told.members.as_slice()).unwrap_or_default();
+        let is_former = |claim: &&Claim| {
+            claim.removed.is_some()
+                && registered.iter().all(|one| one.serial != claim.serial)
+                && pods.iter().all(|one| one.serial != claim.serial)
+        };
+        let (kept, claims): (Vec<_>, Vec<_>) = claims.into_iter().partition(is_former);
         let serials: BTreeSet<Serial> = registered
             .iter()
             .map(|one| one.serial)
@@ -86,8 +94,9 @@ impl<'f> View<'f> {
             Member { serial, registered: entry, pod, claim, voice, data }
         };
         let members = serials.into_iter().map(|serial| (serial, member(serial))).collect();
-        let strangers = membership.map_or(0, |told| told.strangers);
-        Self { facts, identity, old_claims, old_pods, members, registry: membership.is_some(), strangers }
+        let strangers = membership.map(|told| told.strangers.as_slice()).unwrap_or_default();
+        let registry = membership.is_some();
+        Self { facts, identity, old_claims, old_pods, kept, members, registry, strangers }
     }
 
     /// Members in etcd's list.
@@ -114,14 +123,30 @@ impl<'f> View<'f> {
     /// always leaves as many as there were.
     pub fn removal_is_safe(&self, serial: Serial) -> bool {
         let is_voter = self.voters().any(|member| member.serial == serial);
-        let left = self.voters().count() - usize::from(is_voter);
+        let left = self.votes() - usize::from(is_voter);
         left > 0 && self.healthy_voters_but(serial) >= quorum(left)
+    }
+
+    /// The same for one that is none of ours.
+    pub fn expulsion_is_safe(&self, stranger: &Stranger) -> bool {
+        let left = self.votes() - usize::from(!stranger.learner);
+        left > 0 && self.voters().filter(|member| member.serves()).count() >= quorum(left)
+    }
+
+    /// How many votes there are. A stranger's counts towards the quorum, and never as given: nobody here asks it.
+    pub fn votes(&self) -> usize {
+        self.voters().count() + self.strange_voters().len()
+    }
+
+    /// Voters that are none of ours.
+    pub fn strange_voters(&self) -> BTreeSet<MemberId> {
+        self.strangers.iter().filter(|stranger| !stranger.learner).map(|stranger| stranger.id).collect()
     }
 
     /// Whether one vote more leaves enough voters that are well. etcd itself looks at the learner's log only, and
     /// promotes a dead learner: a one-voter cluster then has no quorum (tried on 3.5.30).
     pub fn promotion_is_safe(&self, learner: &Member<'_>) -> bool {
-        let voters = self.voters().count() + 1;
+        let voters = self.votes() + 1;
         let healthy = self.voters().filter(|member| member.serves()).count() + 1;
         learner.is_settled() && learner.serves() && learner.caught_up() && healthy >= quorum(voters)
     }
@@ -140,7 +165,7 @@ impl<'f> View<'f> {
             .old_pods
             .iter()
             .map(|pod| pod.serial)
-            .chain(self.old_claims.iter().map(|claim| claim.serial));
+            .chain(self.old_claims.iter().chain(&self.kept).map(|claim| claim.serial));
         self.members.keys().copied().chain(old).max()
     }
 

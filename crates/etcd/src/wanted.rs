@@ -16,8 +16,6 @@ use crate::versions;
 /// How long members that cannot start hold up the end of the bootstrap. An image that takes longer to be pulled comes
 /// after the seal, which costs nothing but a moment of less redundancy.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// How long a member that crashes at every start is given before it is replaced.
-const REPLACE_AFTER: Duration = Duration::from_secs(300);
 
 /// A cluster as it should be.
 #[derive(Clone, Debug, PartialEq)]
@@ -68,6 +66,10 @@ pub struct Wanted {
     pub quota: u64,
     /// For how long etcd keeps past values, as its flag takes it.
     pub compaction: Option<String>,
+    /// For how long the claim of a member that was removed is kept.
+    pub keep_removed_for: Duration,
+    /// How long a member that may come back is waited for before it is replaced.
+    pub replace_after: Duration,
 }
 
 /// Where a cluster's data is.
@@ -95,7 +97,16 @@ impl Wanted {
         let name = resource.name_any();
         evenkeel_api::checked_name(&name)?;
         let spec = &resource.spec;
-        let Checked { version, members, size: _, quota, auto_compaction, resources } = spec.checked()?;
+        let Checked {
+            version,
+            members,
+            size: _,
+            quota,
+            auto_compaction,
+            resources,
+            keep_removed_for,
+            replace_after,
+        } = spec.checked()?;
         let size = spec.storage.size.0.clone();
         let data = if spec.storage.ephemeral {
             Data::Ephemeral { limit: size }
@@ -137,6 +148,8 @@ impl Wanted {
             extra_names: spec.tls.client.extra_names.clone(),
             quota,
             compaction: auto_compaction.map(|kept| format!("{}s", kept.as_secs())),
+            keep_removed_for,
+            replace_after,
             name,
         })
     }
@@ -168,7 +181,8 @@ impl Wanted {
             known: self.known,
             max_learners: versions::minor(self.version).map_or(1, |minor| minor.max_learners),
             patience: PATIENCE,
-            replace_after: REPLACE_AFTER,
+            replace_after: self.replace_after,
+            keep_removed_for: self.keep_removed_for,
             owns_data: self.owns_data(),
         }
     }

@@ -25,6 +25,7 @@ fn new_cluster() -> Facts {
             max_learners: 2,
             patience: Duration::from_secs(60),
             replace_after: Duration::from_secs(300),
+            keep_removed_for: Duration::ZERO,
             owns_data: false,
         },
         identity: Seen::Absent,
@@ -33,8 +34,9 @@ fn new_cluster() -> Facts {
         pods: Seen::Present(Vec::new()),
         membership: Seen::Unknown,
         voices: BTreeMap::new(),
+        silent: BTreeMap::new(),
         amiss: BTreeMap::new(),
-        secrets_old: false,
+        secrets_again: None,
         budget: Seen::Absent,
         identity_owned: false,
         served: Seen::Unknown,
@@ -76,6 +78,7 @@ fn claim(serial: u16, epoch: Epoch, joined: bool) -> Claim {
         joined_on: joined.then_some((uid, volume)),
         deleting: false,
         lost: false,
+        removed: None,
         owned: false,
     }
 }

@@ -126,7 +126,8 @@ pub const BUGS: [Bug; 14] = [
             let formed = facts.identity.present().is_some_and(|identity| identity.cluster.is_some());
             let teller = facts.pods.present().and_then(|pods| pods.first()).map(|pod| pod.serial);
             if let (Seen::Unknown, Some(told_by), true) = (&facts.membership, teller, formed) {
-                facts.membership = Seen::Present(Membership { told_by, members: Vec::new(), strangers: 0 });
+                facts.membership =
+                    Seen::Present(Membership { told_by, members: Vec::new(), strangers: Vec::new() });
             }
         },
         ..PLAIN
@@ -260,7 +261,7 @@ fn noted(facts: &Facts) -> Vec<Serial> {
 fn call(facts: &Facts, plan: &mut Plan<Etcd>, change: Change) {
     if let (None, Some(identity)) = (&plan.step, facts.identity.present()) {
         let voters = members(facts).iter().filter(|one| !one.learner).map(|one| one.serial).collect();
-        let intent = Intent { change, voters, since: facts.now };
+        let intent = Intent::to(change, voters, facts.now);
         plan.step = Some(Step::Call { from: identity.clone(), intent, heir: None });
     }
 }

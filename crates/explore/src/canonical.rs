@@ -244,8 +244,10 @@ fn walk_disk(disk: &mut Disk, visitor: &mut dyn Visitor) {
 }
 
 fn walk_change(change: &mut Change, visitor: &mut dyn Visitor) {
-    let (Change::Add(serial) | Change::Promote(serial) | Change::Remove(serial)) = change;
-    visitor.serial(serial);
+    match change {
+        Change::Add(serial) | Change::Promote(serial) | Change::Remove(serial) => visitor.serial(serial),
+        Change::Expel(_) => {}
+    }
 }
 
 fn walk_intent(intent: &mut Intent, visitor: &mut dyn Visitor) {
@@ -294,6 +296,7 @@ fn walk_effect(effect: &mut Effect, visitor: &mut dyn Visitor) {
             visitor.uid(pod);
             walk_start(from, visitor);
         }
+        Effect::Mark(Mark::Removed { claim, .. }) => visitor.uid(claim),
         Effect::Mark(Mark::JoinedOn { claim, volume }) => {
             visitor.uid(claim);
             visitor.uid(volume);

@@ -32,7 +32,10 @@ impl Parts {
     /// For worlds that come of this one.
     pub fn new(start: &World) -> Self {
         Self {
-            common: World::new(start.wanted, start.storage, start.max_learners, Budget::NOTHING),
+            common: World {
+                meddles: start.meddles,
+                ..World::new(start.wanted, start.storage, start.max_learners, Budget::NOTHING)
+            },
             identities: Table::default(),
             claims: Table::default(),
             pods: Table::default(),

@@ -87,6 +87,7 @@ fn mark_fate(world: &World, mark: &Mark) -> Fate {
                 Some(_) => Fate::Open,
             }
         }
+        Mark::Removed { claim: uid, .. } => refused_if(world.claims.values().all(|claim| claim.uid != *uid)),
         Mark::Own { what: Owned::Pod(pod), .. } => refused_if(of(pod).is_none()),
         // Only pods change hands in this world.
         Mark::Own { .. } => Fate::Refused,

@@ -1,5 +1,7 @@
 //! What an operator does to the world, one write at a time, each as pinned as the real one.
 
+use std::collections::BTreeSet;
+
 use evenkeel::Plan;
 use evenkeel_etcd::Etcd;
 use evenkeel_etcd::facts::Start;
@@ -51,7 +53,8 @@ pub fn effects(plan: &Plan<Etcd>) -> Vec<Effect> {
         None => {}
         Some(Step::Identity { from, to, .. }) => effects.push(Effect::Swap { from, to }),
         Some(Step::Call { from, intent, .. }) => {
-            let to = from.noting(&intent);
+            // How many were replaced of late is not of this world, in which it is always now, or long ago.
+            let to = Identity { replaced: BTreeSet::new(), ..from.noting(&intent) };
             if to != from {
                 effects.push(Effect::Swap { from, to });
             }
@@ -165,7 +168,7 @@ fn apply_mark(world: &mut World, mark: &Mark) -> Outcome {
         Mark::Turn { .. } => return Outcome::Refused,
         Mark::Own { .. } => pod.owner = resource,
         Mark::Unroute { .. } => pod.routed = false,
-        Mark::Route { .. } | Mark::JoinedOn { .. } => pod.routed = true,
+        Mark::Route { .. } | Mark::JoinedOn { .. } | Mark::Removed { .. } => pod.routed = true,
     }
     Outcome::Done
 }
@@ -184,20 +187,22 @@ fn ask(world: &mut World, intent: &Intent, etcd: Etcds) -> Outcome {
 /// noticed who is down, and an add while any voter is; but it looks at a learner's log only: it promotes a dead one.
 fn is_taken(world: &World, cluster: usize, change: Change, etcd: Etcds) -> bool {
     let members = &world.clusters[cluster].members;
-    let serial = change.member();
-    let voters = members.values().filter(|member| !member.learner).count();
+    let voters = world.votes(cluster);
     let alive = if etcd == Etcds::HasNoticed { world.alive_voters(cluster) } else { voters };
     match change {
-        Change::Add(_) => {
-            let learners = members.len() - voters;
+        Change::Add(serial) => {
+            let learners = members.values().filter(|member| member.learner).count();
             !members.contains_key(&serial) && learners < usize::from(world.max_learners) && alive == voters
         }
-        Change::Promote(_) => members.get(&serial).is_some_and(|member| member.learner && member.started),
-        Change::Remove(_) if world.is_voter(cluster, serial) => {
+        Change::Promote(serial) => {
+            members.get(&serial).is_some_and(|member| member.learner && member.started)
+        }
+        Change::Remove(serial) if world.is_voter(cluster, serial) => {
             let dead = world.running_in(serial) != Some(cluster);
             voters > 1 && (dead || alive > quorum(voters - 1))
         }
-        Change::Remove(_) => members.contains_key(&serial),
+        Change::Remove(serial) => members.contains_key(&serial),
+        Change::Expel(_) => world.clusters[cluster].stranger.is_some(),
     }
 }
 
@@ -223,6 +228,7 @@ pub(crate) fn make(world: &mut World, cluster: usize, change: Change) {
             members.remove(&serial);
             stop_removed(world, cluster, serial);
         }
+        Change::Expel(_) => world.clusters[cluster].stranger = None,
     }
 }
 
@@ -284,5 +290,6 @@ pub fn shown_change(change: Change) -> String {
         Change::Add(serial) => format!("adding {}", shown(serial)),
         Change::Promote(serial) => format!("promoting {}", shown(serial)),
         Change::Remove(serial) => format!("removing {}", shown(serial)),
+        Change::Expel(_) => "removing the stranger".to_owned(),
     }
 }

@@ -4,11 +4,13 @@ use std::fmt;
 
 use evenkeel_etcd::facts::{Start, Storage};
 use evenkeel_etcd::names::Serial;
+use evenkeel_etcd::view::quorum;
 
 use crate::Decider;
 use crate::effect::{self, Effect, Etcds, Outcome};
 use crate::observe::{Sight, observe};
-use crate::world::{Disk, Starting, Violation, World, shown};
+use crate::starting::Starting;
+use crate::world::{Disk, Stranger, Violation, World, shown};
 
 /// One thing that happens.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,6 +43,8 @@ pub enum Event {
     NodeUp(Serial),
     /// Somebody deletes the identity.
     IdentityDeleted,
+    /// Somebody adds a voter that never starts.
+    StrangerAdded,
     /// Somebody deletes a pod.
     PodDeleted(Serial),
     /// A pod ends for good.
@@ -130,7 +134,9 @@ impl Event {
             events.extend([1, 3].into_iter().filter(|wanted| *wanted != world.wanted).map(Self::Edited));
             events.extend([Self::Recreated, Self::RecreatedOverOrphans]);
         }
-        if world.budget.delays > 0 && world.pods.values().any(|pod| !pod.old) {
+        let something_new = world.pods.values().any(|pod| !pod.old)
+            || world.clusters.iter().any(|cluster| cluster.stranger == Some(Stranger::New));
+        if world.budget.delays > 0 && something_new {
             events.push(Self::TimePasses);
         }
         if world.budget.faults > 0 {
@@ -235,6 +241,9 @@ pub fn let_time_pass(world: &mut World) {
     for pod in world.pods.values_mut() {
         pod.old = true;
     }
+    for stranger in world.clusters.iter_mut().filter_map(|cluster| cluster.stranger.as_mut()) {
+        *stranger = Stranger::Old;
+    }
     if let Some(intent) = world.identity.as_mut().and_then(|identity| identity.intent.as_mut()) {
         intent.since = crate::observe::LONG_AGO;
     }
@@ -277,6 +286,9 @@ fn faults(world: &World, decider: &dyn Decider, events: &mut Vec<Event>) {
     }
     if world.identity.is_some() && world.meddles {
         events.push(Event::IdentityDeleted);
+        if takes_a_stranger(world).is_some() {
+            events.push(Event::StrangerAdded);
+        }
     }
     for (serial, pod) in &world.pods {
         events.push(Event::PodDeleted(*serial));
@@ -298,10 +310,23 @@ fn faults(world: &World, decider: &dyn Decider, events: &mut Vec<Event>) {
     }
 }
 
+/// The cluster that would take one voter more, and agree without it. (With a single member etcd takes one that costs it its
+/// quorum; then only whoever did that can help.)
+fn takes_a_stranger(world: &World) -> Option<usize> {
+    let cluster = world.true_cluster().filter(|cluster| world.clusters[*cluster].stranger.is_none())?;
+    let (alive, votes) = (world.alive_voters(cluster), world.votes(cluster));
+    (alive == votes && alive >= quorum(votes + 1)).then_some(cluster)
+}
+
 fn go_wrong(fault: &Event, world: &mut World) {
     world.budget.faults -= 1;
     match fault {
         Event::IdentityDeleted => world.identity = None,
+        Event::StrangerAdded => {
+            if let Some(cluster) = takes_a_stranger(world) {
+                world.clusters[cluster].stranger = Some(Stranger::New);
+            }
+        }
         Event::PodDeleted(serial) => world.remove_pod(*serial),
         Event::PodEnds(serial) => {
             if let Some(pod) = world.pods.get_mut(serial) {
@@ -378,6 +403,7 @@ impl fmt::Display for Event {
             }
             Self::Leaves(serial) => write!(f, "the pod of {} is gone", shown(*serial)),
             Self::IdentityDeleted => f.write_str("somebody deletes the identity"),
+            Self::StrangerAdded => f.write_str("somebody adds a voter that never starts"),
             Self::NodeUp(serial) => write!(f, "the node of {} comes back", shown(*serial)),
             Self::PodDeleted(serial) => write!(f, "somebody deletes the pod of {}", shown(*serial)),
             Self::PodEnds(serial) => write!(f, "the pod of {} fails for good", shown(*serial)),
@@ -431,6 +457,7 @@ impl fmt::Display for Shown<'_> {
             }
             Effect::Mark(Mark::Route { .. }) => f.write_str("routes clients to a pod"),
             Effect::Mark(Mark::Unroute { .. }) => f.write_str("routes clients away from a pod"),
+            Effect::Mark(Mark::Removed { .. }) => f.write_str("keeps the claim of a former member"),
             Effect::Mark(Mark::Own { .. }) => f.write_str("takes something into the resource's ownership"),
             Effect::Apply(Apply::Budget { min, .. }) => write!(f, "has evictions leave {min} voters"),
             Effect::Apply(Apply::Object(_)) => f.write_str("keeps a service or a secret as it should be"),

@@ -7,7 +7,7 @@ use evenkeel_etcd::identity::Change;
 use evenkeel_etcd::plan::{Apply, Create, Leaving, Mark, Step, Turn, Wait};
 
 /// All kinds, those first that the explored world brings about by itself, then those that take somebody who meddles.
-pub const ALL: [&str; 42] = [
+pub const ALL: [&str; 47] = [
     "create an identity",
     "create a claim",
     "create a pod",
@@ -29,6 +29,8 @@ pub const ALL: [&str; 42] = [
     "call: promote",
     "call: remove",
     "call: hand over and remove",
+    "call: replace",
+    "call: expel",
     "delete a pod: old epoch",
     "delete a pod: not a member",
     "delete a pod: finished",
@@ -43,6 +45,7 @@ pub const ALL: [&str; 42] = [
     "wait: catching up",
     "wait: add unsafe",
     "wait: patience",
+    "wait: replacing",
     "apply an object",
     "wait: paused",
     "wait: contradiction",
@@ -50,6 +53,8 @@ pub const ALL: [&str; 42] = [
     "wait: name taken",
     "wait: authority lost",
     "wait: strangers",
+    "wait: enough",
+    "mark as removed",
 ];
 
 /// The kinds of all that a plan decides, and waits for.
@@ -66,6 +71,7 @@ pub fn kinds(plan: &Plan<Etcd>) -> Vec<&'static str> {
         Mark::Route { .. } => "mark for routing",
         Mark::Unroute { .. } => "mark for no routing",
         Mark::Own { .. } => "mark as owned",
+        Mark::Removed { .. } => "mark as removed",
     });
     let waits = plan.status.waits.iter().map(wait);
     let applied = plan.apply.iter().map(|apply| match apply {
@@ -89,6 +95,8 @@ fn step(step: &Step) -> &'static str {
         Step::Call { intent, heir, .. } => match intent.change {
             Change::Add(_) => "call: add",
             Change::Promote(_) => "call: promote",
+            Change::Expel(_) => "call: expel",
+            Change::Remove(_) if intent.replaces => "call: replace",
             Change::Remove(_) if heir.is_some() => "call: hand over and remove",
             Change::Remove(_) => "call: remove",
         },
@@ -122,5 +130,7 @@ fn wait(wait: &Wait) -> &'static str {
         Wait::NameTaken(_) => "wait: name taken",
         Wait::AuthorityLost(_) => "wait: authority lost",
         Wait::Strangers(_) => "wait: strangers",
+        Wait::Replacing(_) => "wait: replacing",
+        Wait::Enough(..) => "wait: enough",
     }
 }

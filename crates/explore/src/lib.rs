@@ -15,6 +15,7 @@ pub mod layer;
 pub mod meddled;
 pub mod observe;
 pub mod rest;
+pub mod starting;
 pub mod visited;
 pub mod world;
 

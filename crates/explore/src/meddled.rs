@@ -3,12 +3,13 @@
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
-use evenkeel::{Engine, Plan, Seen};
+use evenkeel::{Engine, Plan, Seen, Time};
 use evenkeel_etcd::Etcd;
 use evenkeel_etcd::build::tls::SECRETS;
-use evenkeel_etcd::facts::{Amiss, Facts, Object, Start};
-use evenkeel_etcd::identity::{ClusterId, Identity};
+use evenkeel_etcd::facts::{Amiss, Facts, Object, Start, Stranger};
+use evenkeel_etcd::identity::{Change, ClusterId, Identity, MemberId, Uid};
 use evenkeel_etcd::names::Lineage;
 use evenkeel_etcd::plan::{Apply, Create, Mark, Step, Wait};
 
@@ -91,9 +92,43 @@ impl Meddled {
     fn adds_a_stranger(&self, facts: &Facts) {
         let mut meddled = facts.clone();
         let Seen::Present(membership) = &mut meddled.membership else { return };
-        membership.strangers = 1;
-        // Whether one that is none of ours has a vote, and whose it is, nobody here knows.
-        self.ask("a stranger is a member", &meddled, |plan| !matches!(plan.step, Some(Step::Call { .. })));
+        let since = Time(0);
+        membership.strangers = vec![Stranger { id: MemberId(99), learner: false, started: true, since }];
+        // It may hold somebody's data; and whoever is added could not name it, and would be refused.
+        self.ask("a stranger that has started is a member", &meddled, |plan| {
+            let change = plan.step.as_ref().and_then(|step| match step {
+                Step::Call { intent, .. } => Some(intent.change),
+                _ => None,
+            });
+            !matches!(change, Some(Change::Expel(_) | Change::Add(_)))
+        });
+    }
+
+    fn keeps_what_is_removed(&self, facts: &Facts) {
+        let mut meddled = facts.clone();
+        meddled.cluster.keep_removed_for = Duration::from_secs(3600);
+        let joined = |uid: Uid| {
+            let mut claims = facts.claims.present().into_iter().flatten();
+            claims.any(|claim| claim.uid == uid && claim.joined_on.is_some())
+        };
+        let sealed = facts.identity.present().is_some_and(|identity| identity.sealed);
+        self.ask("volumes of former members are kept", &meddled, |plan| match plan.step {
+            Some(Step::DeleteClaim { claim, .. }) => !(sealed && joined(claim)),
+            _ => true,
+        });
+    }
+
+    fn replaced_many(&self, facts: &Facts) {
+        let mut meddled = facts.clone();
+        let Seen::Present(identity) = &mut meddled.identity else { return };
+        identity.replaced = (1..=3).map(|ago| Time(facts.now.0 - ago)).collect();
+        self.ask("three were replaced within the hour", &meddled, |plan| match &plan.step {
+            // What was begun is finished.
+            Some(Step::Call { intent, .. }) => {
+                !intent.replaces || facts.identity.present().is_some_and(|one| one.intent.is_some())
+            }
+            _ => true,
+        });
     }
 
     fn takes_a_name(&self, facts: &Facts) {
@@ -157,6 +192,8 @@ impl Decider for Meddled {
         self.pauses(facts);
         self.takes_the_identity(facts);
         self.adds_a_stranger(facts);
+        self.keeps_what_is_removed(facts);
+        self.replaced_many(facts);
         self.takes_a_name(facts);
         self.deletes_an_object(facts);
         Etcd::decide(facts)

@@ -8,12 +8,16 @@ use evenkeel_etcd::facts::{self, Facts, Membership, Registered, Voice};
 use evenkeel_etcd::identity::{ClusterId, MemberId, Uid};
 use evenkeel_etcd::names::{Lineage, Serial};
 
-use crate::world::{Starting, World};
+use crate::starting::Starting;
+use crate::world::{Stranger, World};
 
 /// Now, in a world where things are new or old.
 pub const NOW: Time = Time(1_000_000);
 /// Longer ago than anybody's patience.
 pub const LONG_AGO: Time = Time(0);
+
+/// What etcd calls somebody else's member.
+const STRANGER: MemberId = MemberId(1 << 32);
 
 /// What is hidden from an operator when it looks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,6 +46,7 @@ pub fn observe(world: &World, sight: Sight) -> Facts {
         joined_on: claim.joined_on,
         deleting: false,
         lost: claim.lost,
+        removed: None,
         owned: false,
     });
     let pods = world.pods.iter().map(|(serial, pod)| facts::Pod {
@@ -51,7 +56,10 @@ pub fn observe(world: &World, sight: Sight) -> Facts {
         created: if pod.old { LONG_AGO } else { NOW },
         start: pod.start.clone(),
         gate: pod.gate,
-        ready: world.serves(*serial) && pod.seen.as_ref().is_some_and(|(_, gate)| *gate),
+        ready: ready(world, *serial),
+        unready: (!ready(world, *serial)).then_some(if pod.old { LONG_AGO } else { NOW }),
+        placed: true,
+        inputs: Uid(0),
         crashing: crashes(world, *serial).then_some(if pod.old { LONG_AGO } else { NOW }),
         deleting: pod.deleting,
         finished: pod.finished,
@@ -73,6 +81,7 @@ pub fn observe(world: &World, sight: Sight) -> Facts {
             max_learners: world.max_learners,
             patience: Duration::from_secs(60),
             replace_after: Duration::from_secs(300),
+            keep_removed_for: Duration::ZERO,
             owns_data: false,
         },
         identity: world.identity.clone().into(),
@@ -84,13 +93,29 @@ pub fn observe(world: &World, sight: Sight) -> Facts {
         pods: if objects { Seen::Present(pods.collect()) } else { Seen::Unknown },
         membership: if deaf { Seen::Unknown } else { membership(world) },
         voices: voices(world, deaf),
+        silent: silent(world),
         amiss: BTreeMap::new(),
-        secrets_old: false,
+        secrets_again: None,
         budget: world.budget_min.map(Some).into(),
         identity_owned: false,
         served: Seen::Unknown,
         about: BTreeMap::new(),
     }
+}
+
+/// Whether a kubelet says so.
+fn ready(world: &World, serial: Serial) -> bool {
+    let seen = world.pods.get(&serial).and_then(|pod| pod.seen.as_ref());
+    world.serves(serial) && seen.is_some_and(|(_, gate)| *gate)
+}
+
+/// Members that neither the operator nor the leader hears: whoever does not run, for as long as its pod is there.
+fn silent(world: &World) -> BTreeMap<Serial, Time> {
+    let Some((_, cluster)) = world.spokesman() else { return BTreeMap::new() };
+    let members = world.clusters[cluster].members.keys();
+    let silent = members.filter(|serial| world.running_in(**serial) != Some(cluster));
+    let since = |serial: &Serial| world.pods.get(serial).is_some_and(|pod| pod.old);
+    silent.map(|serial| (*serial, if since(serial) { LONG_AGO } else { NOW })).collect()
 }
 
 /// Whether a pod's etcd would end as soon as it is started.
@@ -108,7 +133,14 @@ fn membership(world: &World) -> Seen<Membership> {
         learner: member.learner,
         started: member.started,
     });
-    Seen::Present(Membership { told_by: teller, members: members.collect(), strangers: 0 })
+    let stranger = world.clusters[cluster].stranger.map(|stranger| facts::Stranger {
+        id: STRANGER,
+        learner: false,
+        started: false,
+        since: if stranger == Stranger::Old { LONG_AGO } else { NOW },
+    });
+    let strangers = stranger.into_iter().collect();
+    Seen::Present(Membership { told_by: teller, members: members.collect(), strangers })
 }
 
 fn voices(world: &World, deaf: bool) -> BTreeMap<Serial, Seen<Voice>> {

@@ -80,7 +80,13 @@ fn explained(violation: &Violation, world: &World, decider: &dyn Decider) -> Vio
 fn rests_well(world: &World) -> Result<(), Violation> {
     let bad = |what: &str| Err(Violation(format!("it comes to rest although {what}")));
     let Some(identity) = &world.identity else { return bad("there is no cluster") };
-    let Some(cluster) = world.true_cluster() else { return bad("no cluster was formed") };
+    let Some(cluster) = world.true_cluster() else {
+        // Somebody has deleted all that there was, and nobody can know what that was.
+        let mut disks = world.claims.keys().chain(world.pods.keys()).map(|serial| world.disk(*serial));
+        let nothing = disks.all(|disk| !matches!(disk, Some(Disk::Data { .. })));
+        let all_gone = world.meddles && identity.sealed && nothing;
+        return if all_gone { Ok(()) } else { bad("no cluster was formed") };
+    };
     if !identity.sealed {
         return bad("the epoch is not sealed");
     }
@@ -88,6 +94,9 @@ fn rests_well(world: &World) -> Result<(), Violation> {
         return if beyond_repair(world, cluster) { Ok(()) } else { bad("a quorum could be had") };
     }
     let members = &world.clusters[cluster].members;
+    if world.clusters[cluster].stranger.is_some() {
+        return bad("somebody else's member that never started has a vote");
+    }
     if members.len() != usize::from(world.wanted) {
         return bad("there are more or fewer members than wanted");
     }
@@ -111,5 +120,5 @@ fn beyond_repair(world: &World, cluster: usize) -> bool {
     let whole = voters.iter().filter(|(serial, _)| {
         matches!(world.disk(**serial), Some(Disk::Data { cluster: on, stale: false, .. }) if usize::from(on) == cluster)
     });
-    whole.count() < quorum(voters.len())
+    whole.count() < quorum(world.votes(cluster))
 }

@@ -1,7 +1,7 @@
 //! The abstract world: what Kubernetes, kubelets, disks and etcd hold, small enough to be explored and no kinder than
 //! the real ones. Its etcd rules are replayed against real etcd.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use evenkeel_etcd::facts::{Start, Storage};
 use evenkeel_etcd::identity::{Change, Identity, Uid};
@@ -37,7 +37,7 @@ pub struct World {
     pub late: Vec<Effect>,
     /// The next uid.
     pub next_uid: u8,
-    /// Whether somebody may delete the identity, too.
+    /// Whether somebody may delete the identity, too, or add members.
     pub meddles: bool,
     /// What may still go wrong.
     pub budget: Budget,
@@ -94,7 +94,7 @@ pub enum Disk {
 
 impl Disk {
     /// What a member writes as long as it runs.
-    fn written(cluster: usize, serial: Serial) -> Self {
+    pub(crate) fn written(cluster: usize, serial: Serial) -> Self {
         Self::Data { cluster: u8::try_from(cluster).unwrap_or(u8::MAX), serial, stale: false }
     }
 }
@@ -164,6 +164,19 @@ pub struct Cluster {
     /// A change that a leader took into its log when it had just lost its quorum. Whoever asked was told of a timeout, and
     /// yet it is made as soon as there is a quorum again.
     pub in_log: Option<Change>,
+    /// Whether clients were ever led to it; noted only where somebody meddles.
+    pub served: bool,
+    /// A voter that somebody else added, and that never starts.
+    pub stranger: Option<Stranger>,
+}
+
+/// For how long somebody else's voter has been there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Stranger {
+    /// Since a moment ago.
+    New,
+    /// For longer than anybody's patience.
+    Old,
 }
 
 /// A member as the quorum knows it.
@@ -173,19 +186,6 @@ pub struct Member {
     pub learner: bool,
     /// Whether it ever started.
     pub started: bool,
-}
-
-/// What comes of starting a container.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Starting {
-    /// etcd ends as soon as it is started, or does not even start.
-    Ends,
-    /// It runs on what is in its directory.
-    OnItsData,
-    /// It is a new cluster of itself.
-    Founds(Epoch),
-    /// It joins this cluster.
-    Joins(usize),
 }
 
 /// A rule of the design that was broken, in words.
@@ -289,10 +289,16 @@ impl World {
         members.filter(|(serial, _)| self.running_in(**serial) == Some(cluster)).count()
     }
 
+    /// How many votes there are in a cluster.
+    pub fn votes(&self, cluster: usize) -> usize {
+        let Cluster { members, stranger, .. } = &self.clusters[cluster];
+        members.values().filter(|member| !member.learner).count() + usize::from(stranger.is_some())
+    }
+
     /// Whether enough voters of a cluster run.
     pub fn has_quorum(&self, cluster: usize) -> bool {
-        let voters = self.clusters[cluster].members.values().filter(|member| !member.learner).count();
-        voters > 0 && self.alive_voters(cluster) >= quorum(voters)
+        let votes = self.votes(cluster);
+        votes > 0 && self.alive_voters(cluster) >= quorum(votes)
     }
 
     /// Whether a member serves clients: it runs, in a cluster that can agree, of which it is a member.
@@ -306,138 +312,6 @@ impl World {
     pub fn true_cluster(&self) -> Option<usize> {
         let epoch = self.identity.as_ref()?.epoch;
         self.clusters.iter().position(|cluster| cluster.epoch == epoch)
-    }
-
-    /// A container of a pod starts, and etcd in it does what etcd does with these flags on this directory.
-    pub fn start_etcd(&mut self, serial: Serial) -> Result<(), Violation> {
-        match self.starting(serial)? {
-            Starting::Ends => return Ok(()),
-            Starting::OnItsData => {}
-            Starting::Founds(epoch) => {
-                let members = BTreeMap::from([(serial, Member { learner: false, started: true })]);
-                let founded = Cluster { epoch, members, in_log: None };
-                let index = self.clusters.iter().position(|cluster| cluster.epoch == epoch);
-                let index = index.unwrap_or_else(|| {
-                    self.clusters.push(founded.clone());
-                    self.clusters.len() - 1
-                });
-                self.clusters[index] = founded;
-                self.set_disk(serial, Disk::written(index, serial));
-            }
-            Starting::Joins(index) => self.set_disk(serial, Disk::written(index, serial)),
-        }
-        self.set_runs(serial, true);
-        Ok(())
-    }
-
-    /// What comes of starting a pod's container now.
-    pub fn starting(&self, serial: Serial) -> Result<Starting, Violation> {
-        let Some(pod) = self.pods.get(&serial) else { return Ok(Starting::Ends) };
-        let (Some((start, _)), Some(disk)) = (&pod.seen, self.disk(serial)) else {
-            return Ok(Starting::Ends);
-        };
-        match (disk, start) {
-            (_, Start::Held) => Ok(Starting::Ends),
-            (Disk::Data { cluster, stale, .. }, _) => {
-                self.starting_on_data(serial, usize::from(cluster), stale)
-            }
-            (Disk::Empty, Start::Found) => self.founding(serial, pod.epoch),
-            (Disk::Empty, Start::Join(list)) => self.joining(serial, pod.epoch, list),
-            // With itself alone in the list, and `existing`, etcd refuses an empty directory.
-            (Disk::Empty, Start::OwnData) => Ok(Starting::Ends),
-        }
-    }
-
-    fn starting_on_data(&self, serial: Serial, index: usize, stale: bool) -> Result<Starting, Violation> {
-        match self.clusters[index].members.get(&serial).copied() {
-            // Whoever is up tells it that it was removed, and it exits; alone it waits to be told.
-            None if self.anyone_runs_in(index) => Ok(Starting::Ends),
-            Some(member) if stale && !member.learner => Err(Violation(format!(
-                "{} starts as a voter on a volume other than the one it joined on: what it acknowledged since is lost",
-                shown(serial)
-            ))),
-            // The leader takes it to know more than it does: it panics, and panics again.
-            Some(member) if stale && member.started && self.has_quorum(index) => Ok(Starting::Ends),
-            _ => Ok(Starting::OnItsData),
-        }
-    }
-
-    fn founding(&self, serial: Serial, epoch: Epoch) -> Result<Starting, Violation> {
-        // An epoch that was given up was never sealed: its seed may still be on its way up, and on its way out.
-        let allowed = self.identity.as_ref().is_some_and(|identity| {
-            epoch < identity.epoch || (identity.epoch == epoch && identity.seed == serial && !identity.sealed)
-        });
-        if !allowed {
-            return Err(Violation(format!(
-                "{} starts as a new cluster although it is not the seed of an unsealed epoch",
-                shown(serial)
-            )));
-        }
-        match self.clusters.iter().position(|cluster| cluster.epoch == epoch) {
-            // Founded again, under the same IDs: of no consequence as long as nobody else was ever in it.
-            Some(index) if !self.is_alone_in(index, serial) => Err(Violation(format!(
-                "{} starts as a new cluster for the second time in one epoch: both have one cluster ID",
-                shown(serial)
-            ))),
-            _ => Ok(Starting::Founds(epoch)),
-        }
-    }
-
-    /// Whether no disk but this member's holds anything of a cluster.
-    fn is_alone_in(&self, cluster: usize, serial: Serial) -> bool {
-        let others = self.claims.keys().chain(self.pods.keys()).filter(|other| **other != serial);
-        !others.into_iter().any(|other| {
-            matches!(self.disk(*other), Some(Disk::Data { cluster: on, .. }) if usize::from(on) == cluster)
-        })
-    }
-
-    fn joining(&self, serial: Serial, epoch: Epoch, list: &BTreeSet<Serial>) -> Result<Starting, Violation> {
-        // It asks those in its list who they are, and any of them answers, quorum or not.
-        let mut of_epoch = (0..self.clusters.len()).filter(|index| self.clusters[*index].epoch == epoch);
-        let Some(index) = of_epoch.find(|index| self.anyone_runs_in(*index)) else {
-            return Ok(Starting::Ends);
-        };
-        let members = &self.clusters[index].members;
-        let Some(member) = members.get(&serial).copied() else { return Ok(Starting::Ends) };
-        if !list.iter().eq(members.keys()) {
-            // "member count is unequal": refused for as long as the list is old.
-            return Ok(Starting::Ends);
-        }
-        if member.started && !member.learner {
-            return Err(Violation(format!(
-                "{} starts as a voter on an empty directory: it has forgotten what it acknowledged",
-                shown(serial)
-            )));
-        }
-        if member.started && self.has_quorum(index) {
-            // A learner that forgets panics, and panics again, until there is another leader.
-            return Ok(Starting::Ends);
-        }
-        Ok(Starting::Joins(index))
-    }
-
-    /// The cluster of a learner that crashes only because its leader takes it to know more than it does.
-    pub fn waits_for_another_leader(&self, serial: Serial) -> Option<usize> {
-        let pod =
-            self.pods.get(&serial).filter(|pod| !pod.runs && !pod.down && !pod.finished && !pod.deleting)?;
-        let index = (0..self.clusters.len())
-            .find(|index| self.clusters[*index].epoch == pod.epoch && self.has_quorum(*index))?;
-        let members = &self.clusters[index].members;
-        members.get(&serial).filter(|member| member.learner && member.started)?;
-        let (start, _) = pod.seen.as_ref()?;
-        let forgot = match self.disk(serial)? {
-            Disk::Empty => matches!(start, Start::Join(list) if list.iter().eq(members.keys())),
-            Disk::Data { stale, .. } => stale,
-        };
-        forgot.then_some(index)
-    }
-
-    /// It has another leader, which takes it for new.
-    pub fn catch_up(&mut self, serial: Serial) {
-        if let Some(index) = self.waits_for_another_leader(serial) {
-            self.set_disk(serial, Disk::written(index, serial));
-            self.set_runs(serial, true);
-        }
     }
 
     /// What follows at once: a quorum makes what is in its log, members that find one speak, are known by name and catch
@@ -464,6 +338,9 @@ impl World {
             }
         }
         self.pods.values_mut().for_each(|pod| pod.speaks &= pod.runs);
+        let routed = self.pods.iter().filter(|(_, pod)| self.meddles && pod.routed);
+        let led: Vec<usize> = routed.filter_map(|(serial, _)| self.running_in(*serial)).collect();
+        led.into_iter().for_each(|cluster| self.clusters[cluster].served = true);
     }
 
     /// A pod's etcd comes up, or ends.

@@ -9,6 +9,8 @@ use evenkeel_explore::kinds::ALL;
 use evenkeel_explore::meddled::Meddled;
 use evenkeel_explore::world::{Budget, World};
 
+const ONE_FAULT: Budget = Budget { faults: 1, crashes: 0, edits: 0, delays: 0 };
+
 fn explored(members: u8, storage: Storage, budget: Budget) -> Report {
     explored_with(members, storage, 2, budget)
 }
@@ -58,6 +60,20 @@ fn three_members_survive_a_fault_and_a_crash() {
 }
 
 #[test]
+fn two_members_survive_two_faults_and_a_crash_and_a_fault_an_edit_and_a_delay() {
+    for storage in [Storage::Persistent, Storage::Ephemeral] {
+        explored(2, storage, Budget { faults: 2, crashes: 1, ..ONE_FAULT });
+        explored(2, storage, Budget { edits: 1, delays: 1, ..ONE_FAULT });
+    }
+}
+
+#[test]
+fn five_members_survive_a_fault_and_a_crash() {
+    explored(5, Storage::Ephemeral, ONE_FAULT);
+    explored(5, Storage::Persistent, Budget { crashes: 1, ..ONE_FAULT });
+}
+
+#[test]
 fn three_members_survive_an_edit_and_a_delay() {
     for storage in [Storage::Persistent, Storage::Ephemeral] {
         explored(3, storage, Budget { faults: 0, crashes: 0, edits: 1, delays: 1 });
@@ -79,12 +95,8 @@ fn three_members_that_take_one_learner_at_a_time_survive_a_fault() {
 }
 
 #[test]
-fn clusters_survive_the_loss_of_their_identity() {
-    let (one, two) = (
-        Budget { faults: 1, crashes: 0, edits: 0, delays: 0 },
-        Budget { faults: 2, crashes: 0, edits: 0, delays: 0 },
-    );
-    for (members, budget) in [(1, two), (3, one)] {
+fn clusters_survive_the_loss_of_their_identity_and_members_that_somebody_adds() {
+    for (members, budget) in [(1, Budget { faults: 2, ..ONE_FAULT }), (3, ONE_FAULT)] {
         for storage in [Storage::Persistent, Storage::Ephemeral] {
             reported(&World::new(members, storage, 2, budget).meddled());
         }
@@ -120,6 +132,8 @@ fn everything_that_can_be_decided_is_decided_somewhere() {
     let reports = bounds.map(|(members, budget)| explored(members, Storage::Persistent, budget));
     let mut decided: BTreeSet<&str> =
         reports.into_iter().flat_map(|report| report.decided.into_keys()).collect();
+    let stranger = World::new(3, Storage::Persistent, 2, Budget { delays: 1, ..ONE_FAULT }).meddled();
+    decided.extend(reported(&stranger).decided.into_keys());
     decided.extend(meddled_with());
     let all: BTreeSet<&str> = ALL.into_iter().collect();
     let missing: Vec<_> = all.difference(&decided).collect();

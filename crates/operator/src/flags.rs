@@ -1,6 +1,7 @@
 //! What the program can be told: by flags, or by variables of the environment.
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use clap::{Parser, ValueEnum};
 
@@ -20,6 +21,10 @@ pub(crate) struct Flags {
     /// Where /livez, /readyz and /metrics are served
     #[arg(long, env = "EVENKEEL_LISTEN", default_value = "0.0.0.0:8080", value_name = "ADDRESS:PORT")]
     pub(crate) listen: SocketAddr,
+    /// How often certificates are looked at, such as 10m or 90s: Secrets are not watched. They are also looked at when
+    /// anything else of their cluster changes
+    #[arg(long, env = "EVENKEEL_SECRETS_INTERVAL", default_value = "10m", value_parser = duration, value_name = "DURATION")]
+    pub(crate) secrets_interval: Duration,
     /// What is logged: a level, or levels by module, such as info,evenkeel=debug
     #[arg(long, env = "EVENKEEL_LOG", default_value = "info", value_name = "FILTER")]
     pub(crate) log: String,
@@ -29,6 +34,12 @@ pub(crate) struct Flags {
     /// Who this is, among its replicas; by default the name of the machine, which is the pod's
     #[arg(long, env = "POD_NAME", value_name = "NAME")]
     pub(crate) identity: Option<String>,
+}
+
+/// A duration as it is written in resources, too; none at all is no interval.
+fn duration(text: &str) -> Result<Duration, String> {
+    let read = evenkeel_api::retention::parse(text).map_err(|why| why.to_string())?;
+    read.ok_or_else(|| "an interval is not 0: write a duration such as 10m or 90s".to_owned())
 }
 
 /// How lines of the log look.
@@ -49,6 +60,14 @@ mod tests {
     #[test]
     fn the_flags_are_consistent() {
         Flags::command().debug_assert();
+    }
+
+    #[test]
+    fn the_interval_of_certificates_is_a_duration_and_not_nought() {
+        let read = |text: &str| Flags::try_parse_from(["evenkeel-operator", "--secrets-interval", text]);
+        assert_eq!(read("90s").unwrap().secrets_interval, Duration::from_secs(90));
+        assert_eq!(Flags::parse_from(["evenkeel-operator"]).secrets_interval, Duration::from_secs(600));
+        assert!(read("0").is_err() && read("soon").is_err());
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use std::future::Future;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use evenkeel::{
@@ -36,6 +37,7 @@ struct World {
     metrics: Metrics,
     health: Health,
     identity: String,
+    secrets_interval: Duration,
 }
 
 /// Runs until it is told to end, or has lost its lease.
@@ -50,7 +52,8 @@ pub(crate) async fn run(flags: Flags) -> Result<()> {
     let random = SystemRandom::shared();
     let identity = identity(&flags, &random);
     let health = Health::new(requests);
-    let world = World { client, clock, random, metrics, health, identity };
+    let secrets_interval = flags.secrets_interval;
+    let world = World { client, clock, random, metrics, health, identity, secrets_interval };
 
     let (address, serving) =
         evenkeel::serve(flags.listen, world.health.clone(), world.metrics.clone(), shutdown.clone())
@@ -125,7 +128,8 @@ fn etcd(
     let streams = Streams::new(world.client.clone(), scope, world.metrics.clone());
     let (stores, wakers) = evenkeel_etcd::watch(&streams);
     let ready = stores.listed.complete();
-    let operator = Operator::new(world.client.clone(), stores, world.clock.clone(), world.random.clone());
+    let (client, clock, random) = (world.client.clone(), world.clock.clone(), world.random.clone());
+    let operator = Operator::new(client, stores, world.secrets_interval, clock, random);
     let parts = Parts {
         operate: Arc::new(operator),
         client: world.client.clone(),

@@ -89,12 +89,15 @@ pub(crate) fn pod_of(story: &Story, cluster: &str, serial: u64) -> String {
     name.unwrap_or_else(|| panic!("{cluster} has no pod of member {serial}")).to_owned()
 }
 
-/// The names of a cluster's objects of a sort.
+/// The names of a cluster's objects of a sort; volumes that former members left, and that are kept for a while, apart.
 pub(crate) fn names(story: &Story, cluster: &str, sort: &str) -> BTreeSet<String> {
     let plural = if sort == "pvc" { "persistentvolumeclaims" } else { sort };
     let list = story.read("/api/v1", &format!("{plural}?labelSelector=evenkeel.dev%2Fcluster%3D{cluster}"));
     let list = list.unwrap_or_else(|| panic!("there are no {plural}"));
-    let names = list["items"].as_array().into_iter().flatten().map(|object| &object["metadata"]["name"]);
+    let is_kept =
+        |object: &&Value| object["metadata"]["annotations"].get("evenkeel.dev/removed-at").is_some();
+    let all = list["items"].as_array().into_iter().flatten().filter(|object| !is_kept(object));
+    let names = all.map(|object| &object["metadata"]["name"]);
     names.filter_map(|name| name.as_str().map(str::to_owned)).collect()
 }
 

@@ -58,6 +58,16 @@ impl Lab {
         net::cut(self, self.node(node)?, false)
     }
 
+    /// Stops a node's kubelet: for Kubernetes the node is lost, while its containers run on and are reached by each other.
+    pub fn deafen(&self, node: &str) -> Result<()> {
+        Machine::of(self, &self.node(node)?.name)?.set_stopped("kubelet", true)
+    }
+
+    /// Starts a node's kubelet again; [`Lab::wait_until_ready`] tells when Kubernetes has heard of it.
+    pub fn undeafen(&self, node: &str) -> Result<()> {
+        Machine::of(self, &self.node(node)?.name)?.set_stopped("kubelet", false)
+    }
+
     /// Stops the API server until it is started again.
     pub fn stop_api(&self) -> Result<()> {
         Machine::of(self, CONTROL)?.set_stopped("kube-apiserver", true)

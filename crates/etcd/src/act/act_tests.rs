@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use evenkeel::{Listed, TestClock, TestRandom};
 use http::Method;
@@ -41,7 +42,8 @@ pub(super) async fn done(
         noted.lock().unwrap().push((method, path, body.clone()));
         answer
     });
-    let operator = Operator::new(client, stores(), TestClock::new(NOW).shared(), TestRandom::shared(1));
+    let operator =
+        Operator::new(client, stores(), Duration::ZERO, TestClock::new(NOW).shared(), TestRandom::shared(1));
     let sight = Sight { facts: scene.facts(), found: scene.found, probed: scene.answers, live: true };
     let outcome = act(&operator, &sight, &action, &|| true).await;
     let asked = asked.lock().unwrap().clone();

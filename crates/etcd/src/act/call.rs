@@ -48,11 +48,11 @@ pub(super) async fn call(
 
 /// What etcd is asked for, as in "asked to".
 fn in_words(found: &Found, change: Change) -> String {
-    let name = named(found, change.member());
     match change {
-        Change::Add(_) => format!("add {name} as a learner"),
-        Change::Promote(_) => format!("give {name} its vote"),
-        Change::Remove(_) => format!("remove {name}"),
+        Change::Add(serial) => format!("add {} as a learner", named(found, serial)),
+        Change::Promote(serial) => format!("give {} its vote", named(found, serial)),
+        Change::Remove(serial) => format!("remove {}", named(found, serial)),
+        Change::Expel(id) => format!("remove the unknown member {:x}", id.0),
     }
 }
 
@@ -64,9 +64,8 @@ pub(super) async fn hand_over(
     holds: &(dyn Fn() -> bool + Sync),
 ) {
     let (Some(heir), Some(access)) = (heir, &sight.found.tls.access) else { return };
-    let (Some(leader), Some(id)) = (endpoint_of(sight, intent.change.member()), id_of(sight, heir)) else {
-        return;
-    };
+    let leader = intent.change.member().and_then(|serial| endpoint_of(sight, serial));
+    let (Some(leader), Some(id)) = (leader, id_of(sight, heir)) else { return };
     let connections = hand.operator.connections(hand.key);
     match ask::hand_over(&connections, access, &leader, id, holds).await {
         Ok(()) => tracing::info!(resource = %hand.key, leader = %leader.name, ?heir, "handed the lead over"),
@@ -84,6 +83,7 @@ fn request(sight: &Sight<Operator>, change: Change) -> Option<Request> {
         }
         Change::Promote(serial) => Request::Promote(id_of(sight, serial)?),
         Change::Remove(serial) => Request::Remove(id_of(sight, serial)?),
+        Change::Expel(id) => Request::Remove(id),
     })
 }
 

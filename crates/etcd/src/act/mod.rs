@@ -10,7 +10,7 @@ use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim, Pod};
 use kube::ResourceExt;
 use serde_json::{Value, json};
 
-use crate::build::claim::{claim, joined_on};
+use crate::build::claim::{claim, joined_on, removed_at};
 use crate::build::pod::{Made, pod};
 use crate::build::{self, Member, start};
 use crate::decide::Etcd;
@@ -127,6 +127,13 @@ async fn mark(hand: &Hand<'_>, found: &Found, what: &Mark) -> Result<Outcome, Er
             Some(pod) => {
                 let no_label = json!({ labels::ROLE: null });
                 hand.patch(pod, json!({ "metadata": { "labels": no_label } })).await
+            }
+            None => Ok(Outcome::Overtaken),
+        },
+        Mark::Removed { claim, at } => match found.claims.get(claim) {
+            Some(claim) => {
+                let removed = json!({ labels::REMOVED_AT: removed_at(*at) });
+                hand.patch(claim, json!({ "metadata": { "annotations": removed } })).await
             }
             None => Ok(Outcome::Overtaken),
         },

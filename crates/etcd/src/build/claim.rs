@@ -1,5 +1,6 @@
 //! A member's claim.
 
+use evenkeel::Time;
 use evenkeel_api::labels;
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use serde_json::json;
@@ -49,4 +50,15 @@ pub fn read_joined_on(claim: &PersistentVolumeClaim) -> Option<(Uid, Uid)> {
         // Something is written there that nobody can read: it has joined, and not on this.
         None => Some((Uid(0), Uid(0))),
     }
+}
+
+/// What is written on a claim when its member was found to be removed.
+pub fn removed_at(at: Time) -> String {
+    jiff::Timestamp::from_second(at.0).unwrap_or_default().to_string()
+}
+
+/// When a claim's member was found to be removed. What cannot be read was not written by us, and says nothing.
+pub fn read_removed_at(claim: &PersistentVolumeClaim) -> Option<Time> {
+    let text = claim.metadata.annotations.as_ref()?.get(labels::REMOVED_AT)?;
+    text.parse::<jiff::Timestamp>().ok().map(|at| Time(at.as_second()))
 }

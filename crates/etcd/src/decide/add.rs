@@ -13,6 +13,10 @@ pub(super) fn member(view: &View<'_>) -> Verdict {
     if !has_room(view) {
         return Verdict::Pass;
     }
+    if !view.strangers.is_empty() {
+        // Whoever joins must name all members, and nobody here knows what strangers are called.
+        return Verdict::Wait(Wait::AddUnsafe);
+    }
     // Learners started together wait for each other: the next one is added when the last one serves. Whether the kubelet
     // has seen its new flags does not matter yet: with a list that is out of date it is refused on an empty directory.
     let in_place = view.registered().all(|member| {

@@ -2,30 +2,103 @@
 //! Started on an empty directory it would have forgotten what it acknowledged (tried: an acknowledged write was lost).
 //! The dead go before anyone is added: their names do not resolve, which holds a joiner up for 30 s, and older etcds
 //! refuse an add while a member is down.
+//!
+//! One that may come back is given its time first, and is replaced with care: one at a time, and not many within an hour,
+//! for whatever brought it down may bring down its successors.
+
+use evenkeel::Time;
 
 use super::Verdict;
-use crate::identity::Change;
+use crate::identity::{Change, OF_LATE};
+use crate::names::Serial;
 use crate::plan::Wait;
 use crate::view::{Data, Member, View};
 
-/// Removes a member that will not come back, those without a vote first.
+/// How many members that might have come back are replaced within an hour.
+const MOST_OF_LATE: usize = 3;
+
+/// Removes a member that will not come back, or has not for too long; those without a vote first.
 pub(super) fn remove(view: &View<'_>) -> Verdict {
-    let dead = |member: &&Member<'_>| member.data == Data::Gone || has_forgotten(view, member);
-    match view.learners().find(dead).or_else(|| view.voters().find(dead)) {
-        None => Verdict::Pass,
-        Some(member) if view.removal_is_safe(member.serial) => {
+    let gone = |member: &&Member<'_>| member.data == Data::Gone;
+    if let Some(member) = view.learners().find(gone).or_else(|| view.voters().find(gone)) {
+        return if view.removal_is_safe(member.serial) {
             Verdict::call(view, Change::Remove(member.serial))
-        }
-        Some(_) => Verdict::Wait(Wait::NoQuorum),
+        } else {
+            Verdict::Wait(Wait::NoQuorum)
+        };
+    }
+    let given_up = |member: &&Member<'_>| is_given_up(view, member);
+    match view.learners().find(given_up).or_else(|| view.voters().find(given_up)) {
+        Some(member) => replace(view, member),
+        None => Verdict::Pass,
     }
 }
 
-/// One that etcd saw start, and that has crashed at every start for longer than it was given: its directory was emptied
-/// behind its back. A voter then refuses to start, as it must; a learner panics, and panics again.
-fn has_forgotten(view: &View<'_>, member: &Member<'_>) -> bool {
-    let started = member.registered.is_some_and(|entry| entry.started);
-    let crashing = member.pod.and_then(|pod| pod.crashing);
-    let for_long =
-        crashing.is_some_and(|since| view.facts.now.since(since) >= view.facts.cluster.replace_after);
-    started && for_long && member.voice.is_none()
+/// Removes one that might come back, if that is wise.
+fn replace(view: &View<'_>, member: &Member<'_>) -> Verdict {
+    // One for which there is no node yet holds nobody up: what keeps it out may be the very node that is lost.
+    let is_on_its_way = |other: &&Member<'_>| {
+        other.serial != member.serial
+            && other.pod.is_some_and(|pod| pod.placed && !pod.deleting)
+            && !is_given_up(view, other)
+    };
+    if let Some(other) = view.learners().find(is_on_its_way) {
+        return Verdict::Wait(Wait::Replacing(other.serial));
+    }
+    if !view.removal_is_safe(member.serial) {
+        return Verdict::Wait(Wait::NoQuorum);
+    }
+    let mut of_late: Vec<Time> = view.identity.replaced_of_late(view.facts.now).collect();
+    of_late.sort_by_key(|when| std::cmp::Reverse(*when));
+    match of_late.get(MOST_OF_LATE - 1) {
+        Some(first) => Verdict::Wait(Wait::Enough(member.serial, first.after(OF_LATE))),
+        None => Verdict::replace(view, member.serial),
+    }
+}
+
+/// Whether it had its time, and others are well without it.
+fn is_given_up(view: &View<'_>, member: &Member<'_>) -> bool {
+    let late = |since: Option<Time>| since.is_some_and(|since| view.facts.now >= since);
+    late(out_of_reach_at(view, member)) || late(crashes_at(view, member))
+}
+
+/// The member whose time is over first, of those that may come back and are waited for, and when that is.
+pub(crate) fn waited_for(view: &View<'_>) -> Option<(Serial, Time)> {
+    let times = |member: &Member<'_>| {
+        let of = member.serial;
+        [out_of_reach_at(view, member), crashes_at(view, member)]
+            .into_iter()
+            .flatten()
+            .map(move |at| (of, at))
+    };
+    let all = view.registered().flat_map(times).filter(|(_, at)| *at > view.facts.now);
+    all.min_by_key(|(_, at)| *at)
+}
+
+/// When one has had its time that nobody hears: neither the operator nor, by its connections, the leader; and Kubernetes does
+/// not call its pod Ready. Only who cannot be reached by all three is taken for lost: what the API server cannot reach may
+/// serve clients.
+fn out_of_reach_at(view: &View<'_>, member: &Member<'_>) -> Option<Time> {
+    let pod = member.pod.filter(|_| view.identity.sealed && member.voice.is_none())?;
+    // A newcomer that no node takes is not lost; nor would another one be taken.
+    if !member.is_voter() && member.data == Data::NotYet && !pod.placed {
+        return None;
+    }
+    let since = pod.unready?.max(*view.facts.silent.get(&member.serial)?);
+    Some(since.after(view.facts.cluster.replace_after))
+}
+
+/// When one has had its time that etcd saw start, and that has crashed at every start since, while others run on the very
+/// same inputs. Its directory was emptied behind its back, say: a voter then refuses to start, as it must; a learner panics,
+/// and panics again.
+fn crashes_at(view: &View<'_>, member: &Member<'_>) -> Option<Time> {
+    let started = member.registered.is_some_and(|entry| entry.started) && member.voice.is_none();
+    let pod = member.pod.filter(|_| started)?;
+    let runs_on_the_same = |other: &Member<'_>| {
+        other.serial != member.serial
+            && other.serves()
+            && other.pod.is_some_and(|other| other.inputs == pod.inputs)
+    };
+    let since = pod.crashing.filter(|_| view.voters().any(runs_on_the_same))?;
+    Some(since.after(view.facts.cluster.replace_after))
 }

@@ -1,6 +1,8 @@
 //! Which epoch this is: the identity is created once, adopted, or turned to a new epoch, and what an epoch that was
 //! given up left behind goes before anything of the new one starts.
 
+use std::collections::BTreeSet;
+
 use evenkeel::Seen;
 
 use super::Verdict;
@@ -61,6 +63,7 @@ fn first(facts: &Facts) -> Identity {
         sealed: false,
         next: Serial(1),
         intent: None,
+        replaced: BTreeSet::new(),
         resource: facts.cluster.resource,
     }
 }

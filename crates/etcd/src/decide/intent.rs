@@ -18,7 +18,8 @@ pub(super) fn settle(view: &View<'_>) -> Verdict {
         return close(view);
     }
     // Repeating it is harmless: whichever of the two calls comes second finds it done. But the world may have changed.
-    if view.voter_list() == intent.voters && is_still_right(view, intent.change) {
+    let voters = (view.voter_list(), view.strange_voters());
+    if voters == (intent.voters.clone(), intent.strangers.clone()) && is_still_right(view, intent.change) {
         return Verdict::intend(view, intent.clone());
     }
     if view.facts.now.since(intent.since) >= VOID_AFTER {
@@ -34,16 +35,17 @@ fn close(view: &View<'_>) -> Verdict {
 }
 
 fn is_done(view: &View<'_>, change: Change) -> bool {
-    let entry = view.members.get(&change.member()).and_then(|member| member.registered);
+    let entry = change.member().and_then(|serial| view.members.get(&serial)?.registered);
     match change {
         Change::Add(_) => entry.is_some(),
         Change::Promote(_) => entry.is_none_or(|entry| !entry.learner),
         Change::Remove(_) => entry.is_none(),
+        Change::Expel(id) => view.strangers.iter().all(|stranger| stranger.id != id),
     }
 }
 
 fn is_still_right(view: &View<'_>, change: Change) -> bool {
-    let member = view.members.get(&change.member());
+    let member = change.member().and_then(|serial| view.members.get(&serial));
     match change {
         // etcd refuses an add while any voter is down (tried on 3.5.35, 3.6.16, 3.7.3): repeated for ever, it would keep the
         // dead from being removed.
@@ -53,5 +55,9 @@ fn is_still_right(view: &View<'_>, change: Change) -> bool {
         }
         Change::Promote(_) => member.is_some_and(|member| view.promotion_is_safe(member)),
         Change::Remove(serial) => view.removal_is_safe(serial),
+        Change::Expel(id) => {
+            let mut strangers = view.strangers.iter().filter(|stranger| stranger.id == id);
+            strangers.any(|stranger| !stranger.started && view.expulsion_is_safe(stranger))
+        }
     }
 }

@@ -3,7 +3,7 @@
 
 mod add;
 mod begin;
-mod dead;
+pub(crate) mod dead;
 mod epoch;
 mod intent;
 mod join;
@@ -14,20 +14,19 @@ mod recreate;
 mod route;
 mod seal;
 mod shrink;
+mod strangers;
 mod tidy;
 
 use std::time::Duration;
 
-use evenkeel::{Engine, Plan, Wake};
+use evenkeel::{Engine, Plan, Time, Wake};
 use serde::{Deserialize, Serialize};
 
 use crate::facts::Facts;
 use crate::identity::{Change, Identity, Intent};
+use crate::names::Serial;
 use crate::plan::{Apply, Create, Mark, Step, Turn, Wait};
 use crate::view::View;
-
-/// How soon secrets are looked at again that were looked at just before something else changed.
-const SECRETS_AGAIN: Duration = Duration::from_secs(6);
 
 /// etcd, as an engine of the loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -92,23 +91,33 @@ impl Verdict {
 
     /// Asks etcd for a change of the membership.
     fn call(view: &View<'_>, change: Change) -> Self {
-        Self::intend(view, Intent { change, voters: view.voter_list(), since: view.facts.now })
+        Self::intend(view, intent_to(view, change))
+    }
+
+    /// Asks etcd to remove a member that might have come back.
+    fn replace(view: &View<'_>, member: Serial) -> Self {
+        Self::intend(view, Intent { replaces: true, ..intent_to(view, Change::Remove(member)) })
     }
 
     /// Asks etcd for what was intended.
     fn intend(view: &View<'_>, intent: Intent) -> Self {
         let heir = match intent.change {
             Change::Remove(serial) => view.heir_of(serial),
-            Change::Add(_) | Change::Promote(_) => None,
+            Change::Add(_) | Change::Promote(_) | Change::Expel(_) => None,
         };
         Self::step(Step::Call { from: view.identity.clone(), intent, heir })
     }
 }
 
+fn intent_to(view: &View<'_>, change: Change) -> Intent {
+    let intent = Intent::to(change, view.voter_list(), view.facts.now);
+    Intent { strangers: view.strange_voters(), ..intent }
+}
+
 type Rule = fn(&View<'_>) -> Verdict;
 
 /// The order in which rules are asked, once there is an identity.
-const RULES: [Rule; 14] = [
+const RULES: [Rule; 15] = [
     objects::needed,
     epoch::clear,
     begin::start_seed,
@@ -116,6 +125,7 @@ const RULES: [Rule; 14] = [
     quorum::check,
     intent::settle,
     begin::note_cluster,
+    strangers::expel,
     dead::remove,
     tidy::leavers,
     join::resume,
@@ -146,6 +156,8 @@ struct Draft {
     want: Want,
     waits: Vec<Wait>,
     beside: Option<Step>,
+    /// When something is due that nobody waits for.
+    until: Option<Time>,
 }
 
 impl Draft {
@@ -169,6 +181,8 @@ impl Draft {
         begin::prepare(&view, &mut self.want);
         self.want.mark.extend(join::gates(&view));
         self.want.mark.extend(route::clients(&view));
+        self.want.mark.extend(tidy::removed(&view));
+        self.until = tidy::next(&view).into_iter().chain(dead::waited_for(&view).map(|(_, at)| at)).min();
         objects::keep(&view, &mut self.want);
     }
 
@@ -200,9 +214,9 @@ impl Draft {
         // Whether clients are served is seen by asking only.
         let asked = if sealed && !facts.served.is_present() { Wake::Soon } else { Wake::OnChange };
         // Nobody tells when a secret changes.
-        let looked =
-            if facts.secrets_old { Wake::At(facts.now.after(SECRETS_AGAIN)) } else { Wake::OnChange };
-        let wake = self.waits.iter().fold(asked.or(looked), |wake, wait| wake.or(wait.wake(facts)));
+        let looked = facts.secrets_again.map_or(Wake::OnChange, Wake::At);
+        let due = self.until.map_or(Wake::OnChange, Wake::At);
+        let wake = self.waits.iter().fold(asked.or(looked).or(due), |wake, wait| wake.or(wait.wake(facts)));
         let Want { create, mark, apply, step } = self.want;
         Plan { create, mark, apply, step, status: Status { waits: self.waits }, wake }
     }
@@ -218,15 +232,28 @@ impl Wait {
             Self::Reading(_) | Self::NameTaken(_) | Self::AuthorityLost(_) => {
                 Wake::At(facts.now.after(Duration::from_secs(10)))
             }
+            Self::Strangers(strangers) => {
+                let unstarted = strangers.iter().filter(|stranger| !stranger.started);
+                let first = unstarted.map(|stranger| stranger.since.after(facts.cluster.replace_after)).min();
+                first.map_or(Wake::OnChange, Wake::At)
+            }
+            Self::Enough(_, until) => Wake::At(*until),
             // etcd's own state changes without an event in Kubernetes.
-            Self::SeedStarts(_) | Self::Joining(_) | Self::CatchingUp(_) | Self::AddUnsafe => Wake::Soon,
+            Self::SeedStarts(_)
+            | Self::Joining(_)
+            | Self::CatchingUp(_)
+            | Self::AddUnsafe
+            | Self::Replacing(_) => Wake::Soon,
             // The prober asks from time to time, and tells when an answer changes.
             Self::Paused
             | Self::Contradiction
             | Self::NothingLeft(_)
             | Self::OldEpochGoes
-            | Self::NoQuorum
-            | Self::Strangers(_) => Wake::OnChange,
+            | Self::NoQuorum => Wake::OnChange,
         }
     }
 }
+
+#[cfg(test)]
+#[path = "heal_tests.rs"]
+mod heal_tests;

@@ -72,11 +72,11 @@ fn budget(view: &View<'_>, step: Option<&Step>) -> Option<Apply> {
         _ => None,
     };
     let gains = |intent: &&Intent| {
-        let is_voter = || view.voters().any(|voter| voter.serial == intent.change.member());
-        matches!(intent.change, Change::Promote(_)) && !is_voter()
+        let is_voter = |serial| view.voters().any(|voter| voter.serial == serial);
+        matches!(intent.change, Change::Promote(serial) if !is_voter(serial))
     };
     let gained = begun.iter().chain(now.iter()).copied().any(|intent| gains(&intent));
-    let voters = view.voters().count() + usize::from(gained);
+    let voters = view.votes() + usize::from(gained);
     let min = u8::try_from(quorum(voters)).unwrap_or(u8::MAX);
     let from = view.facts.budget;
     (from.present() != Some(&Some(min))).then_some(Apply::Budget { from, min })
@@ -89,15 +89,13 @@ fn owners(view: &View<'_>) -> Vec<Mark> {
     if view.facts.identity_owned != owned {
         marks.push(Mark::Own { what: Owned::Identity, owned });
     }
-    for member in view.members.values() {
-        // Claims of a cluster that has none by its spec are somebody's data from before, and stay.
-        let keeps = view.facts.cluster.storage == Storage::Persistent;
-        if let Some(claim) = member.claim.filter(|claim| keeps && claim.owned != owned && !claim.deleting) {
-            marks.push(Mark::Own { what: Owned::Claim(claim.uid), owned });
-        }
-        if let Some(pod) = member.pod.filter(|pod| !pod.owned && !pod.deleting) {
-            marks.push(Mark::Own { what: Owned::Pod(pod.uid), owned: true });
-        }
-    }
+    // Claims of a cluster that has none by its spec are somebody's data from before, and stay.
+    let keeps = view.facts.cluster.storage == Storage::Persistent;
+    let claims = view.members.values().filter_map(|member| member.claim).chain(view.kept.iter().copied());
+    let claims = claims.filter(|claim| keeps && claim.owned != owned && !claim.deleting);
+    marks.extend(claims.map(|claim| Mark::Own { what: Owned::Claim(claim.uid), owned }));
+    let pods = view.members.values().filter_map(|member| member.pod);
+    let pods = pods.filter(|pod| !pod.owned && !pod.deleting);
+    marks.extend(pods.map(|pod| Mark::Own { what: Owned::Pod(pod.uid), owned: true }));
     marks
 }

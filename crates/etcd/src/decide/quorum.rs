@@ -7,10 +7,6 @@ use crate::view::View;
 
 /// Stops everything that rests on etcd's list of members while it cannot be read.
 pub(super) fn check(view: &View<'_>) -> Verdict {
-    if view.strangers > 0 {
-        // Whether they count towards a quorum, and whose they are, nobody here knows.
-        return Verdict::Halt(Wait::Strangers(view.strangers));
-    }
     match (view.registry, view.identity.cluster) {
         (true, _) => Verdict::Pass,
         (false, None) if view.identity.sealed => Verdict::Halt(Wait::NoQuorum),

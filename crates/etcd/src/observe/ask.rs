@@ -1,19 +1,20 @@
 //! Asking etcd. Every question goes to one named member over a connection of its own, is sent once, and has an end.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use etcd_client::{
     Certificate, Client, ConnectOptions, Error, Identity as TlsIdentity, MemberAddOptions, TlsOptions,
 };
-use evenkeel::Seen;
+use evenkeel::{Seen, Time};
 use futures::future::{join, join_all};
 use tokio::time::{Instant, timeout_at};
 
 use super::heard::{Heard, Leading, Listed, membership};
+use super::peers;
 use crate::certificates::Pair;
-use crate::facts::{Membership, Voice};
+use crate::facts::{Membership, Registered, Voice};
 use crate::identity::MemberId;
 use crate::names::Serial;
 
@@ -76,6 +77,17 @@ pub struct Answers {
     pub leader: Option<MemberId>,
     /// Whether a read through the client service was answered.
     pub served: Seen<()>,
+    /// Members that somebody heard: the operator, or the leader.
+    pub heard: BTreeSet<Serial>,
+    /// Members that neither of them hears, and since when.
+    pub silent: BTreeMap<Serial, Time>,
+}
+
+impl Endpoint {
+    /// The address as a URL has it.
+    pub fn host(&self) -> String {
+        if self.address.contains(':') { format!("[{}]", self.address) } else { self.address.clone() }
+    }
 }
 
 /// The connections to one cluster's members, kept open. With another certificate they are made anew.
@@ -127,21 +139,17 @@ async fn connect(access: &Access, endpoint: &Endpoint) -> Result<Client, Error> 
         .with_tls(tls)
         .with_connect_timeout(LIMIT)
         .with_keep_alive(Duration::from_secs(5), Duration::from_secs(5));
-    let host = if endpoint.address.contains(':') {
-        format!("[{}]", endpoint.address)
-    } else {
-        endpoint.address.clone()
-    };
-    Client::connect([format!("https://{host}:2379")], Some(options)).await
+    Client::connect([format!("https://{}:2379", endpoint.host())], Some(options)).await
 }
 
-/// Asks all members, and one that serves who the members are. `serial_of` tells members by peer URL.
+/// Asks all members, and one that serves who the members are. `serial_of` tells members by peer URL. What has no date yet is
+/// of `now`.
 pub async fn ask(
     connections: &Connections,
     access: &Access,
-    members: &[Asked],
-    service: Option<&Endpoint>,
+    (members, service): (&[Asked], Option<&Endpoint>),
     serial_of: impl Fn(&str) -> Option<Serial>,
+    now: Time,
 ) -> Answers {
     let wanted: Vec<_> = members.iter().map(|asked| &asked.endpoint).collect();
     if service.is_some() {
@@ -173,11 +181,30 @@ pub async fn ask(
     tellers.sort_by_key(|(asked, _)| asked.founder);
     for (asked, _) in tellers {
         if let Some(list) = list(connections, access, asked).await {
-            answers.membership = Seen::Present(membership(asked.serial, &list, serial_of));
+            answers.membership = Seen::Present(membership(asked.serial, &list, serial_of, now));
             break;
         }
     }
+    let of_leader = |heard: &Option<Heard>| {
+        heard.as_ref().is_some_and(|heard| leading.is_some_and(|leading| leading.leader == heard.id))
+    };
+    let leader = members.iter().zip(&heard).find(|(_, heard)| of_leader(heard)).map(|(asked, _)| asked);
+    listen(&mut answers, leader, now).await;
     answers
+}
+
+/// Notes who is heard, and who is not. The leader is asked only about those who did not answer.
+async fn listen(answers: &mut Answers, leader: Option<&Asked>, now: Time) {
+    let spoke = answers.voices.iter().filter(|(_, voice)| voice.is_present());
+    answers.heard = spoke.map(|(serial, _)| *serial).collect();
+    let Seen::Present(told) = &answers.membership else { return };
+    let unheard: Vec<_> = told.members.iter().filter(|one| !answers.heard.contains(&one.serial)).collect();
+    let (false, Some(leader)) = (unheard.is_empty(), leader) else { return };
+    let Some(connected) = peers::of(&leader.endpoint).await else { return };
+    let (connected, silent): (Vec<&Registered>, Vec<_>) =
+        unheard.into_iter().partition(|one| connected.contains(&one.id));
+    answers.heard.extend(connected.into_iter().map(|one| one.serial));
+    answers.silent = silent.into_iter().map(|one| (one.serial, now)).collect();
 }
 
 async fn hear(connections: &Connections, access: &Access, asked: &Asked) -> Option<Heard> {

@@ -1,7 +1,9 @@
 //! What members said when they were asked, weighed: who leads, who serves, who the members are. Pure; asking is in
 //! [`super::ask`].
 
-use crate::facts::{Membership, Registered, Voice};
+use evenkeel::Time;
+
+use crate::facts::{Membership, Registered, Stranger, Voice};
 use crate::identity::{ClusterId, MemberId};
 use crate::names::Serial;
 
@@ -107,27 +109,25 @@ impl Listed {
     }
 }
 
-/// Who the members are; `serial_of` tells ours by peer URL, and the others are strangers.
+/// Who the members are; `serial_of` tells ours by peer URL, and the others are strangers, seen `now`.
 pub(super) fn membership(
     told_by: Serial,
     list: &[Listed],
     serial_of: impl Fn(&str) -> Option<Serial>,
+    now: Time,
 ) -> Membership {
-    let mut members = Vec::new();
-    let mut strangers: u8 = 0;
+    let (mut members, mut strangers) = (Vec::new(), Vec::new());
     for member in list {
+        let (id, learner) = (MemberId(member.id), member.learner);
+        // Of one that never ran there is a peer URL and no more.
+        let started = !member.name.is_empty() && member.has_client_urls;
         match member.peer_url.as_deref().and_then(&serial_of) {
-            Some(serial) => members.push(Registered {
-                serial,
-                id: MemberId(member.id),
-                learner: member.learner,
-                // Of one that never ran there is a peer URL and no more.
-                started: !member.name.is_empty() && member.has_client_urls,
-            }),
-            None => strangers = strangers.saturating_add(1),
+            Some(serial) => members.push(Registered { serial, id, learner, started }),
+            None => strangers.push(Stranger { id, learner, started, since: now }),
         }
     }
     members.sort();
+    strangers.sort();
     Membership { told_by, members, strangers }
 }
 

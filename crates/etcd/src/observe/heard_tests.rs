@@ -1,6 +1,7 @@
 //! Who leads, who serves and who the members are, by what they said.
 
 use super::*;
+use crate::testing::NOW;
 
 /// A voter that answers reads and follows the leader `0xa`.
 fn voter() -> Heard {
@@ -106,27 +107,29 @@ fn serial_of(url: &str) -> Option<Serial> {
 #[test]
 fn members_are_told_by_their_peer_urls_whatever_they_are_called() {
     let list = [listed(0xb, "orders-x", "ours-1"), listed(0xa, "ours-9", "ours-0")];
-    let told = membership(Serial(1), &list, serial_of);
+    let told = membership(Serial(1), &list, serial_of, NOW);
     let who: Vec<_> = told.members.iter().map(|entry| (entry.serial, entry.id)).collect();
     assert_eq!(who, [(Serial(0), MemberId(0xa)), (Serial(1), MemberId(0xb))], "and stand in order");
-    assert_eq!((told.told_by, told.strangers), (Serial(1), 0));
+    assert_eq!((told.told_by, told.strangers), (Serial(1), vec![]));
 }
 
 #[test]
-fn who_is_at_none_of_our_urls_is_a_stranger_and_is_counted() {
+fn who_is_at_none_of_our_urls_is_a_stranger() {
     let nowhere = Listed { peer_url: None, ..listed(0xe, "ours-0", "") };
     let list = [listed(0xa, "a", "ours-0"), listed(0xb, "b", "https://elsewhere:2380"), nowhere];
-    let told = membership(Serial(0), &list, serial_of);
-    assert_eq!((told.members.len(), told.strangers), (1, 2));
-    let crowd = vec![listed(0xb, "b", "https://elsewhere:2380"); 300];
-    assert_eq!(membership(Serial(0), &crowd, serial_of).strangers, u8::MAX, "more than can be counted");
+    let told = membership(Serial(0), &list, serial_of, NOW);
+    let stranger = |id, started| Stranger { id: MemberId(id), learner: false, started, since: NOW };
+    assert_eq!((told.members.len(), told.strangers), (1, vec![stranger(0xb, true), stranger(0xe, true)]));
+    let added = Listed { learner: true, ..listed(0xf, "", "https://elsewhere:2380") };
+    let told = membership(Serial(0), &[added], serial_of, NOW);
+    assert_eq!(told.strangers, [Stranger { learner: true, ..stranger(0xf, false) }]);
 }
 
 #[test]
 fn one_that_was_added_and_never_ran_has_not_started() {
     let added = Listed { learner: true, ..listed(0xd, "", "ours-3") };
     let halfway = Listed { has_client_urls: false, ..listed(0xe, "orders-y", "ours-4") };
-    let told = membership(Serial(0), &[listed(0xa, "a", "ours-0"), added, halfway], serial_of);
+    let told = membership(Serial(0), &[listed(0xa, "a", "ours-0"), added, halfway], serial_of, NOW);
     let started: Vec<_> = told.members.iter().map(|entry| (entry.started, entry.learner)).collect();
     assert_eq!(started, [(true, false), (false, true), (false, false)]);
 }

@@ -1,10 +1,12 @@
-//! What was found, as facts. Reading is in [`find`], asking etcd in [`ask`] and
-//! [`heard`]; here is only the translation, and it is pure.
+//! What was found, as facts. Reading is in [`find`], asking etcd in [`ask`], [`heard`] and [`peers`], and what an operator
+//! remembers of the answers in [`since`]; here is only the translation, and it is pure.
 
 pub mod ask;
 pub mod find;
 mod heard;
+mod peers;
 pub mod secrets;
+pub mod since;
 
 #[cfg(test)]
 #[path = "observe_tests.rs"]
@@ -168,8 +170,9 @@ impl Found {
             claims: Seen::Present(claims),
             membership: answers.membership.clone(),
             voices: answers.voices.clone(),
+            silent: answers.silent.clone(),
             amiss: self.amiss(),
-            secrets_old: self.tls.old,
+            secrets_again: self.tls.again,
             budget: self.budget_fact(),
             identity_owned: self
                 .identity
@@ -198,6 +201,7 @@ impl Found {
             joined_on: claim::read_joined_on(claim),
             deleting: claim.metadata.deletion_timestamp.is_some(),
             lost: phase == Some("Lost") || self.lost.contains(name),
+            removed: claim::read_removed_at(claim),
             owned: goes_with(&self.wanted, &claim.metadata),
         }
     }
@@ -279,6 +283,9 @@ fn pod_fact(
         start: start::read(pod, member.serial, named),
         gate: condition(pod, labels::GATE_JOINED).is_some_and(|(holds, _)| holds),
         ready: condition(pod, "Ready").is_some_and(|(holds, _)| holds),
+        unready: unready(pod, now),
+        placed: pod.spec.as_ref().is_some_and(|spec| spec.node_name.is_some()),
+        inputs: inputs(pod),
         crashing: crashing(pod, now),
         deleting: pod.metadata.deletion_timestamp.is_some(),
         finished: matches!(phase, Some("Succeeded" | "Failed")),
@@ -294,6 +301,23 @@ fn condition(pod: &Pod, type_: &str) -> Option<(bool, Option<Time>)> {
     let condition = conditions.iter().find(|condition| condition.type_ == type_)?;
     let since = condition.last_transition_time.as_ref().map(|time| Time(time.0.as_second()));
     Some((condition.status == "True", since))
+}
+
+/// Since when a pod is not Ready: one that never was, since it was created.
+fn unready(pod: &Pod, now: Time) -> Option<Time> {
+    let created = pod.metadata.creation_timestamp.as_ref().map_or(now, |time| Time(time.0.as_second()));
+    match condition(pod, "Ready") {
+        Some((true, _)) => None,
+        Some((false, since)) => Some(since.unwrap_or(created)),
+        None => Some(created),
+    }
+}
+
+/// What a pod's etcd was given to run with that is the same for all members: its program, and what it may use.
+fn inputs(pod: &Pod) -> Uid {
+    let containers = pod.spec.as_ref().map(|spec| spec.containers.as_slice()).unwrap_or_default();
+    let etcd = containers.iter().find(|one| one.name == build::pod::CONTAINER);
+    Uid::of_name(&format!("{:?}", etcd.map(|etcd| (&etcd.image, &etcd.resources))))
 }
 
 /// Since when a pod's container keeps ending, if it waits to be started again after it has.

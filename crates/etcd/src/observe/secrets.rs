@@ -25,8 +25,8 @@ pub struct Judged {
     pub amiss: BTreeMap<Object, Amiss>,
     /// The operator's own certificate, if it is good.
     pub access: Option<Access>,
-    /// Whether something else has changed since they were read.
-    pub old: bool,
+    /// When they must be looked at again: shortly, if something else has changed since they were read.
+    pub again: Option<Time>,
 }
 
 #[derive(Clone, Debug)]
@@ -41,17 +41,24 @@ struct Remembered {
 }
 
 /// What is remembered of all clusters' Secrets.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Secrets {
+    /// How long it is remembered that all is well.
+    interval: Duration,
     remembered: Mutex<HashMap<Key, Remembered>>,
 }
 
-/// How long it is remembered that all is well.
-const FOR: Duration = Duration::from_secs(600);
-/// The same when something else has changed meanwhile: the looks of one go are enough.
+/// How long it is remembered that all is well, when something else has changed meanwhile: the looks of one go are enough.
 const BRIEFLY: Duration = Duration::from_secs(5);
+/// How soon they are looked at again that were looked at just before something else changed.
+const AGAIN: Duration = Duration::from_secs(6);
 
 impl Secrets {
+    /// Read again after so long, should nothing else give reason to.
+    pub fn every(interval: Duration) -> Self {
+        Self { interval, remembered: Mutex::default() }
+    }
+
     /// How the Secrets are: as remembered if that is recent and nothing was amiss, else as they are read now. When anything
     /// else has changed, which `print` shows, what is remembered counts for a moment only: whoever changed that may have
     /// touched the Secrets, too, which nobody watches.
@@ -65,15 +72,19 @@ impl Secrets {
     ) -> Result<Judged, Error> {
         let leaves: Vec<_> = SECRETS.iter().map(|object| tls::leaf(wanted, *object)).collect();
         let recent = |remembered: &&Remembered| {
-            uptime.saturating_sub(remembered.read) < if remembered.print == print { FOR } else { BRIEFLY }
+            let long = if remembered.print == print { self.interval } else { BRIEFLY };
+            uptime.saturating_sub(remembered.read) < long
                 && remembered.judged.amiss.is_empty()
                 && remembered.leaves == leaves
                 && remembered.resource == wanted.uid
         };
         if let Some(remembered) = self.lock().get(key).filter(recent) {
-            return Ok(Judged { old: remembered.print != print, ..remembered.judged.clone() });
+            let long = if remembered.print == print { self.interval } else { AGAIN };
+            let left = long.saturating_sub(uptime.saturating_sub(remembered.read));
+            return Ok(Judged { again: Some(now.after(left)), ..remembered.judged.clone() });
         }
         let judged = judge(wanted, &read(client, wanted).await?, now);
+        let judged = Judged { again: Some(now.after(self.interval)), ..judged };
         let remembered =
             Remembered { read: uptime, resource: wanted.uid, leaves, print, judged: judged.clone() };
         self.lock().insert(key.clone(), remembered);

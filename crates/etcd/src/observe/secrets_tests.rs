@@ -174,7 +174,7 @@ struct Looks {
 impl Looks {
     fn at(all: All) -> Self {
         let (client, asked) = kubernetes(all);
-        Self { secrets: Secrets::default(), client, asked }
+        Self { secrets: Secrets::every(Duration::from_secs(600)), client, asked }
     }
 
     async fn asks(&self, wanted: &Wanted, seconds: u64, print: u64) -> bool {
@@ -197,10 +197,11 @@ async fn what_is_well_is_remembered_for_ten_minutes_and_for_a_moment_when_anythi
     assert!(!looks.asks(&wanted, 704, 2).await, "the looks of one go are enough");
     assert!(looks.asks(&wanted, 705, 2).await, "something has changed");
     assert!(!looks.asks(&wanted, 1304, 2).await, "and nothing since");
-    for (print, old) in [(2, false), (3, true)] {
+    for (print, left) in [(2, 599), (3, 5)] {
         let times = (NOW, Duration::from_secs(706));
         let judged = looks.secrets.judge(&looks.client, &key(), &wanted, times, print).await.unwrap();
-        assert_eq!(judged.old, old, "whoever has not looked since the last change looks again");
+        let again = Some(NOW.after(Duration::from_secs(left)));
+        assert_eq!(judged.again, again, "whoever has not looked since the last change looks again shortly");
     }
     looks.secrets.forget(&key());
     assert!(looks.asks(&wanted, 1304, 2).await, "it was forgotten");
@@ -234,7 +235,7 @@ async fn what_is_remembered_is_of_this_spec_and_this_resource() {
 async fn what_could_not_be_read_is_an_error_and_not_missing() {
     let client = client(|_, _| failure(403, "Forbidden", "secrets are forbidden"));
     let times = (NOW, Duration::ZERO);
-    let judged = Secrets::default().judge(&client, &key(), &wanted(json!({})), times, 1).await;
+    let judged = Secrets::every(Duration::ZERO).judge(&client, &key(), &wanted(json!({})), times, 1).await;
     let said = judged.unwrap_err().to_string();
     assert_eq!(said, "cannot read the secret orders-peer-ca: secrets are forbidden");
 }

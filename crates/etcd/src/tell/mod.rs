@@ -184,7 +184,8 @@ impl Story {
         } else {
             words.doing(plan)
         };
-        let next = waits.iter().find_map(|wait| words.next(facts, wait)).unwrap_or_default();
+        let next = waits.iter().find_map(|wait| words.next(facts, wait));
+        let next = next.or_else(|| words.waited_for(view)).unwrap_or_default();
         let told = waits.iter().zip(&waiting_for);
         let mut troubles: Vec<_> =
             told.filter_map(|(wait, told)| Some((degraded(wait, view)?, told.clone()))).collect();
@@ -315,7 +316,8 @@ fn degraded(wait: &Wait, view: Option<&View<'_>>) -> Option<Reason> {
         Wait::NoQuorum if view.is_some_and(is_lost) => Some(Reason::QuorumLost),
         Wait::NameTaken(_) => Some(Reason::NameTaken),
         Wait::AuthorityLost(_) => Some(Reason::AuthorityLost),
-        Wait::Strangers(_) => Some(Reason::UnknownMembers),
+        Wait::Strangers(_) => Some(Reason::UnknownMember),
+        Wait::Enough(..) => Some(Reason::TooManyReplacements),
         Wait::NoQuorum
         | Wait::Paused
         | Wait::OldEpochGoes
@@ -324,6 +326,7 @@ fn degraded(wait: &Wait, view: Option<&View<'_>>) -> Option<Reason> {
         | Wait::Joining(_)
         | Wait::CatchingUp(_)
         | Wait::AddUnsafe
+        | Wait::Replacing(_)
         | Wait::Patience(_) => None,
     }
 }

@@ -21,6 +21,7 @@ pub fn name(action: &Action<'_, Etcd>) -> &'static str {
         Action::Mark(Mark::Route { .. }) => "mark-route",
         Action::Mark(Mark::Unroute { .. }) => "mark-unroute",
         Action::Mark(Mark::Own { .. }) => "mark-own",
+        Action::Mark(Mark::Removed { .. }) => "mark-removed",
         Action::Apply(Apply::Object(_)) => "apply-object",
         Action::Apply(Apply::Budget { .. }) => "apply-budget",
         Action::Step(Step::Identity { why, .. }) => match why {
@@ -35,7 +36,9 @@ pub fn name(action: &Action<'_, Etcd>) -> &'static str {
         Action::Step(Step::Call { intent, .. }) => match intent.change {
             Change::Add(_) => "add-member",
             Change::Promote(_) => "promote-member",
+            Change::Remove(_) if intent.replaces => "replace-member",
             Change::Remove(_) => "remove-member",
+            Change::Expel(_) => "remove-stranger",
         },
         Action::Step(Step::DeletePod { .. }) => "delete-pod",
         Action::Step(Step::DeleteClaim { .. }) => "delete-claim",
@@ -67,6 +70,11 @@ pub fn notice(found: &Found, action: &Action<'_, Etcd>) -> Option<Notice> {
             let name = found.pods.get(pod)?.metadata.name.clone()?;
             told("ClientsLed", format!("routed clients away from {name}, which goes"))
         }
+        Action::Mark(Mark::Removed { claim, .. }) => {
+            let name = found.claims.get(claim)?.metadata.name.clone()?;
+            let kept = super::words::span(found.wanted.keep_removed_for);
+            told("ClaimKept", format!("the claim {name} of a member that was removed is kept for {kept}"))
+        }
         Action::Mark(_) => None,
         Action::Step(step @ Step::Identity { why: turn, .. }) => match turn {
             Turn::Seal => told("BootstrapDone", "the bootstrap was finished; clients were let in".to_owned()),
@@ -79,6 +87,15 @@ pub fn notice(found: &Found, action: &Action<'_, Etcd>) -> Option<Notice> {
         Action::Step(Step::Call { intent, .. }) => match intent.change {
             Change::Add(serial) => told("MemberAdded", format!("added {} as a learner", member(serial))),
             Change::Promote(serial) => told("MemberPromoted", format!("gave {} its vote", member(serial))),
+            Change::Remove(serial) if intent.replaces => {
+                let note = format!("removed {}, which has not come back, to replace it", member(serial));
+                Some(Notice::warning("MemberReplaced", "Reconcile", note))
+            }
+            Change::Expel(id) => {
+                let note =
+                    format!("removed the unknown member {:x} from the cluster: it never started", id.0);
+                Some(Notice::warning("StrangerRemoved", "Reconcile", note))
+            }
             Change::Remove(serial) => {
                 told("MemberRemoved", format!("removed {} from the cluster", member(serial)))
             }

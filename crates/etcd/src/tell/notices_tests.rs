@@ -8,7 +8,7 @@ use serde_json::json;
 use super::super::tests::is_plain;
 use super::*;
 use crate::facts::{Object, Start};
-use crate::identity::{ClusterId, Identity, Intent, Uid};
+use crate::identity::{ClusterId, Identity, Intent, MemberId, Uid};
 use crate::names::{Epoch, Serial};
 use crate::plan::{Owned, Wait};
 use crate::testing::{NOW, Scene, claim_uid, name as member_name, pod_uid};
@@ -22,11 +22,12 @@ fn turn(why: Turn) -> Step {
 }
 
 fn call(change: Change) -> Step {
-    Step::Call {
-        from: identity(),
-        intent: Intent { change, voters: BTreeSet::new(), since: NOW },
-        heir: None,
-    }
+    Step::Call { from: identity(), intent: Intent::to(change, BTreeSet::new(), NOW), heir: None }
+}
+
+fn replacing(serial: Serial) -> Step {
+    let intent = Intent::to(Change::Remove(serial), BTreeSet::new(), NOW);
+    Step::Call { from: identity(), intent: Intent { replaces: true, ..intent }, heir: None }
 }
 
 fn steps() -> Vec<Step> {
@@ -43,6 +44,8 @@ fn steps() -> Vec<Step> {
         call(Change::Add(serial)),
         call(Change::Promote(serial)),
         call(Change::Remove(serial)),
+        call(Change::Expel(MemberId(0xabc))),
+        replacing(serial),
     ];
     steps.extend(leaving.map(|why| Step::DeletePod { pod, serial, why }));
     steps.extend(leaving.map(|why| Step::DeleteClaim { claim, serial, why }));
@@ -130,9 +133,9 @@ fn troubles_are_warnings_and_what_mends_itself_is_none() {
     assert_eq!(told(&scene, vec![]), []);
     let mending = vec![Wait::AddUnsafe, Wait::CatchingUp(Serial(1)), Wait::Paused, Wait::OldEpochGoes];
     assert_eq!(told(&scene, mending), []);
-    let bad = told(&scene, vec![Wait::NameTaken(Object::Budget), Wait::Strangers(2)]);
+    let bad = told(&scene, vec![Wait::NameTaken(Object::Budget), Wait::Strangers(vec![])]);
     let reasons: Vec<_> = bad.iter().map(|notice| (notice.kind, notice.reason.as_str())).collect();
-    assert_eq!(reasons, [(NoticeKind::Warning, "NameTaken"), (NoticeKind::Warning, "UnknownMembers")]);
+    assert_eq!(reasons, [(NoticeKind::Warning, "NameTaken"), (NoticeKind::Warning, "UnknownMember")]);
     bad.iter().for_each(|notice| is_plain(&notice.note));
 
     scene.falls_silent(1);

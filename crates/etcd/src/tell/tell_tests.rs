@@ -125,7 +125,7 @@ fn a_member_whose_adding_was_begun_is_joining_and_not_leaving() {
     scene.has_claim(1, false);
     scene.has_pod(1, &Start::Held);
     assert_eq!(told(&scene).member_list[1].role, MemberRole::Joining, "prepared");
-    let intent = Intent { change: Change::Add(Serial(1)), voters: [Serial(0)].into(), since: NOW };
+    let intent = Intent::to(Change::Add(Serial(1)), [Serial(0)].into(), NOW);
     scene.turn(|identity| *identity = identity.noting(&intent));
     assert_eq!(
         told(&scene).member_list[1].role,

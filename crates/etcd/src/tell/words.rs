@@ -1,13 +1,14 @@
 //! Phrases and sentences about a cluster.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use evenkeel::{Plan, Seen};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::named;
-use crate::decide::Etcd;
-use crate::facts::{Facts, Object, Start};
+use crate::decide::{Etcd, dead};
+use crate::facts::{Facts, Object, Start, Stranger};
 use crate::identity::{Change, Intent};
 use crate::names::Serial;
 use crate::observe::Found;
@@ -50,7 +51,7 @@ impl<'f> Words<'f> {
             (Some(view), _) if view.identity.sealed && !view.registry => self.no_quorum(view),
             (_, Some(Wait::NameTaken(object))) => format!("Name taken: {}", self.object(*object)),
             (_, Some(Wait::AuthorityLost(object))) => format!("Gone or of no use: {}", self.object(*object)),
-            (_, Some(Wait::Strangers(count))) => format!("Unknown members in etcd: {count}"),
+            (_, Some(Wait::Strangers(strangers))) => format!("Unknown members in etcd: {}", strangers.len()),
             (Some(view), _) if !view.identity.sealed => self.bootstrap(facts, view),
             (Some(view), _) => self.running(facts, view),
             (None, _) if !facts.written.is_empty() => "Rebuilding its identity".to_owned(),
@@ -167,6 +168,10 @@ impl<'f> Words<'f> {
             Mark::Turn { pod: uid, .. } => format!("noting that {} has joined", pod(uid)),
             Mark::Route { pod: uid } => format!("letting clients reach {}", pod(uid)),
             Mark::Unroute { pod: uid } => format!("leading clients away from {}, which goes", pod(uid)),
+            Mark::Removed { claim, .. } => {
+                let name = named_so(self.found.claims.get(claim).map(|claim| &claim.metadata));
+                format!("keeping the volume of {name} for {}", span(self.found.wanted.keep_removed_for))
+            }
             Mark::Own { owned: true, .. } => "taking over what belongs to the cluster".to_owned(),
             Mark::Own { owned: false, .. } => "having volumes stay when the resource goes".to_owned(),
         }
@@ -189,7 +194,11 @@ impl<'f> Words<'f> {
         match intent.change {
             Change::Add(serial) => format!("adding {} as a learner", self.member(serial)),
             Change::Promote(serial) => format!("giving {} its vote", self.member(serial)),
+            Change::Remove(serial) if intent.replaces => {
+                format!("replacing {}, which has not come back", self.member(serial))
+            }
             Change::Remove(serial) => format!("removing {}", self.member(serial)),
+            Change::Expel(id) => format!("removing the unknown member {:x}, which never started", id.0),
         }
     }
 
@@ -219,7 +228,9 @@ impl<'f> Words<'f> {
             }
             Wait::Joining(serials) => {
                 let first = serials.first().map(|serial| self.held(view, *serial)).unwrap_or_default();
-                format!("{} must join{first}", self.members(serials))
+                let was_there = serials.iter().all(|serial| is_voter(facts, *serial));
+                let what = if was_there { "come back" } else { "join" };
+                format!("{} must {what}{first}", self.members(serials))
             }
             Wait::CatchingUp(serial) => {
                 format!("{} must catch up before it gets its vote", self.member(*serial))
@@ -239,28 +250,50 @@ impl<'f> Words<'f> {
                  them runs; none can be renewed meanwhile",
                 self.object(*object)
             ),
-            Wait::Strangers(1) => {
-                "etcd lists a member that is not this cluster's: remove it with etcdctl member remove \
-                 if nobody needs it"
-                    .to_owned()
+            Wait::Strangers(strangers) => {
+                let told: Vec<_> = strangers.iter().map(|one| stranger(one, facts)).collect();
+                format!("{}. No member can be added while it is there", told.join("; "))
             }
-            Wait::Strangers(count) => format!(
-                "etcd lists {count} members that are not this cluster's: remove them with etcdctl member remove if \
-                 nobody needs them"
+            Wait::Replacing(serial) => {
+                format!("{} must join first: members are replaced one at a time", self.member(*serial))
+            }
+            Wait::Enough(serial, until) => format!(
+                "{} would be replaced, but three members were within an hour, and it waits until {}: find out why members \
+                 fail before more of them do",
+                self.member(*serial),
+                jiff::Timestamp::from_second(until.0).unwrap_or_default()
             ),
         }
+    }
+
+    /// What is done about a member that may come back, and has not yet.
+    pub(super) fn waited_for(&self, view: Option<&View<'_>>) -> Option<String> {
+        let (serial, _) = dead::waited_for(view?)?;
+        let after = span(self.found.wanted.replace_after);
+        Some(format!("{} is replaced unless it comes back within {after}", self.member(serial)))
     }
 
     /// What is done next, once a wait has ended.
     pub(super) fn next(&self, facts: &Facts, wait: &Wait) -> Option<String> {
         let next = match wait {
-            Wait::Paused | Wait::Contradiction | Wait::NothingLeft(_) | Wait::Strangers(_) => return None,
+            Wait::Paused | Wait::Contradiction | Wait::NothingLeft(_) => return None,
+            Wait::Strangers(strangers) => {
+                return strangers
+                    .iter()
+                    .find(|one| !one.started)
+                    .map(|one| format!("the unknown member {:x} is removed", one.id.0));
+            }
+            Wait::Replacing(_) => "the next member that does not come back is replaced",
+            Wait::Enough(serial, _) => return Some(format!("{} is replaced", self.member(*serial))),
             Wait::OldEpochGoes => "the bootstrap begins again, under new names",
             Wait::SeedStarts(_) if facts.cluster.members > 1 => "the other members join it",
             Wait::SeedStarts(_) | Wait::Patience(_) => "clients are let in",
             Wait::NoQuorum | Wait::Reading(_) => "members that are missing are brought back or replaced",
             Wait::Settling(_) => "the next change of the membership, if one is needed",
             Wait::Joining(serials) => {
+                if serials.iter().all(|serial| is_voter(facts, *serial)) {
+                    return None;
+                }
                 let plural = if serials.len() > 1 { "they get their votes" } else { "it gets its vote" };
                 return Some(plural.to_owned());
             }
@@ -317,6 +350,39 @@ impl<'f> Words<'f> {
             }
         }
     }
+}
+
+/// Whether etcd lists it with a vote.
+fn is_voter(facts: &Facts, serial: Serial) -> bool {
+    let members = facts.membership.present().map(|told| told.members.as_slice()).unwrap_or_default();
+    members.iter().any(|entry| entry.serial == serial && !entry.learner)
+}
+
+/// What is to be known of a member that somebody else added.
+fn stranger(one: &Stranger, facts: &Facts) -> String {
+    let id = one.id.0;
+    if one.started {
+        format!(
+            "etcd lists the member {id:x}, which is not this cluster's and has started: it is left alone. If nobody needs it, \
+             remove it with etcdctl member remove {id:x}"
+        )
+    } else {
+        let grace = span(facts.cluster.replace_after);
+        format!(
+            "etcd lists the member {id:x}, which is not this cluster's and never started: it is removed unless it starts \
+             within {grace}"
+        )
+    }
+}
+
+/// A duration as users write it.
+pub(super) fn span(length: Duration) -> String {
+    let (hours, minutes, seconds) =
+        (length.as_secs() / 3600, length.as_secs() / 60 % 60, length.as_secs() % 60);
+    let parts = [(hours, 'h'), (minutes, 'm'), (seconds, 's')];
+    let parts: String =
+        parts.iter().filter(|(count, _)| *count > 0).map(|(count, unit)| format!("{count}{unit}")).collect();
+    if parts.is_empty() { "0s".to_owned() } else { parts }
 }
 
 fn named_so(metadata: Option<&ObjectMeta>) -> String {

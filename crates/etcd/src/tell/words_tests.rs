@@ -1,6 +1,5 @@
 //! Sentences, one by one.
 
-use evenkeel::Seen;
 use evenkeel_api::conditions::ConditionType::{Degraded, Ready};
 use evenkeel_api::{MemberRole, labels};
 use serde_json::json;
@@ -8,7 +7,7 @@ use serde_json::json;
 use super::super::status;
 use super::super::tests::{finds_no_node, is_plain, joining, line, reads_well, told};
 use super::*;
-use crate::identity::ClusterId;
+use crate::identity::{ClusterId, MemberId};
 use crate::testing::{NOW, Scene, change, claim_uid, condition, name, pod_uid};
 
 #[test]
@@ -75,27 +74,39 @@ fn a_learner_joins_and_what_holds_it_up_is_told() {
 }
 
 #[test]
-fn strangers_are_counted_as_people_count() {
+fn strangers_are_named_with_what_becomes_of_them() {
     let mut scene = Scene::converged(3);
-    for (count, phrase) in [(1, "Unknown members in etcd: 1"), (2, "Unknown members in etcd: 2")] {
-        if let Seen::Present(told) = &mut scene.answers.membership {
-            told.strangers = count;
-        }
-        let status = scene.status();
-        assert_eq!(status.phrase, phrase);
-        assert_eq!(condition(&status, Degraded).1, "UnknownMembers");
-        assert!(!status.waiting_for[0].contains("1 members"), "{}", status.waiting_for[0]);
-        is_plain(&status.waiting_for[0]);
-    }
+    scene.has_stranger(0xabc, false);
+    let status = scene.status();
+    assert_eq!(status.phrase, "Unknown members in etcd: 1");
+    assert_eq!(condition(&status, Degraded).1, "UnknownMember");
+    let told = &status.waiting_for[0];
+    assert!(told.contains("the member abc") && told.contains("removed unless it starts within 5m"), "{told}");
+    scene.has_stranger(0xdef, true);
+    let status = scene.status();
+    assert_eq!(status.phrase, "Unknown members in etcd: 2");
+    let told = &status.waiting_for[0];
+    assert!(told.contains("etcdctl member remove def") && told.contains("left alone"), "{told}");
+    is_plain(told);
+}
+
+#[test]
+fn durations_are_told_as_users_write_them() {
+    let told = |seconds| span(Duration::from_secs(seconds));
+    assert_eq!([0, 30, 300, 5400, 86_400, 3661].map(told), ["0s", "30s", "5m", "1h30m", "24h", "1h1m1s"]);
+}
+
+fn stranger(id: u64) -> Stranger {
+    Stranger { id: MemberId(id), learner: false, started: true, since: NOW }
 }
 
 #[test]
 fn of_several_waits_the_trouble_is_told_with_its_own_words() {
     let scene = Scene::converged(3);
     let mut plan = scene.plan();
-    plan.status.waits = vec![Wait::AddUnsafe, Wait::Strangers(1)];
+    plan.status.waits = vec![Wait::AddUnsafe, Wait::Strangers(vec![stranger(1)])];
     let status = status(&scene.found, &scene.facts(), &plan);
-    assert_eq!(condition(&status, Degraded).1, "UnknownMembers");
+    assert_eq!(condition(&status, Degraded).1, "UnknownMember");
     assert!(
         condition(&status, Degraded).2.contains("not this cluster's"),
         "{:?}",
@@ -120,7 +131,7 @@ fn marks_are_told_as_what_they_are_for() {
 #[test]
 fn every_wait_is_a_sentence_and_says_what_comes_next_in_another() {
     let scene = Scene::converged(3);
-    let intent = |change| Intent { change, voters: [Serial(0)].into(), since: NOW };
+    let intent = |change| Intent::to(change, [Serial(0)].into(), NOW);
     let waits = [
         Wait::Reading(What::Identity),
         Wait::Reading(What::Objects),
@@ -141,8 +152,10 @@ fn every_wait_is_a_sentence_and_says_what_comes_next_in_another() {
         Wait::NameTaken(Object::Budget),
         Wait::NameTaken(Object::OperatorTls),
         Wait::AuthorityLost(Object::PeerCa),
-        Wait::Strangers(1),
-        Wait::Strangers(3),
+        Wait::Strangers(vec![stranger(1)]),
+        Wait::Strangers(vec![stranger(1), stranger(2)]),
+        Wait::Replacing(Serial(2)),
+        Wait::Enough(Serial(2), NOW),
     ];
     for wait in waits {
         let mut plan = scene.plan();

@@ -12,7 +12,7 @@ use evenkeel_explore::world::{Budget, Claim, Disk, Pod, World};
 use crate::stage::{Act, Entry, Look, Names, Said};
 
 fn asking(change: Change) -> Effect {
-    Effect::Ask(Intent { change, voters: [].into(), since: NOW })
+    Effect::Ask(Intent::to(change, [].into(), NOW))
 }
 
 /// The world, and how its IDs are numbered.
@@ -35,6 +35,7 @@ impl Imagined {
             sealed: false,
             next: Serial(9),
             intent: None,
+            replaced: [].into(),
             resource: Uid(1000),
         });
         Self { world, names: Names::default() }

@@ -260,14 +260,14 @@ impl Real {
     }
 
     fn request(&mut self, change: Change) -> Result<(&'static str, Value)> {
-        let serial = change.member();
         Ok(match change {
-            Change::Add(_) => {
+            Change::Add(serial) => {
                 let url = self.place(serial).url(PEERS);
                 ("cluster/member/add", json!({"peerURLs": [url], "isLearner": true}))
             }
-            Change::Promote(_) => ("cluster/member/promote", json!({"ID": self.id(serial)?})),
-            Change::Remove(_) => ("cluster/member/remove", json!({"ID": self.id(serial)?})),
+            Change::Promote(serial) => ("cluster/member/promote", json!({"ID": self.id(serial)?})),
+            Change::Remove(serial) => ("cluster/member/remove", json!({"ID": self.id(serial)?})),
+            Change::Expel(id) => ("cluster/member/remove", json!({"ID": id.0.to_string()})),
         })
     }
 

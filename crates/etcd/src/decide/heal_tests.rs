@@ -1,0 +1,244 @@
+//! Members that may come back, members of somebody else's, and what former members leave.
+
+use evenkeel::{Time, Wake};
+use serde_json::json;
+
+use crate::facts::Start;
+use crate::identity::{Change, Identity, Intent, MemberId};
+use crate::names::Serial;
+use crate::plan::{Leaving, Mark, Step, Wait};
+use crate::testing::{NOW, Scene, change, claim_uid, pod_uid};
+
+/// What etcd is asked for, if it is.
+fn asked(scene: &Scene) -> Option<Intent> {
+    match scene.plan().step {
+        Some(Step::Call { intent, .. }) => Some(intent),
+        _ => None,
+    }
+}
+
+fn replaces(scene: &Scene, serial: u16) -> bool {
+    asked(scene).is_some_and(|intent| intent.replaces && intent.change == Change::Remove(Serial(serial)))
+}
+
+#[test]
+fn a_member_that_nobody_reaches_is_replaced_when_its_time_is_over_and_not_before() {
+    let mut scene = Scene::converged(3);
+    scene.is_out_of_reach(2, 299);
+    let plan = scene.plan();
+    assert!(plan.is_quiet(), "{plan:?}");
+    assert_eq!(plan.wake, Wake::Soon, "and somebody looks again in time");
+    let next = scene.status().next;
+    assert!(next.contains("is replaced unless it comes back within 5m"), "{next}");
+    scene.is_out_of_reach(2, 300);
+    assert!(replaces(&scene, 2));
+}
+
+#[test]
+fn a_member_that_one_of_three_still_reaches_is_not_replaced() {
+    let mut scene = Scene::converged(3);
+    scene.is_out_of_reach(2, 9999);
+    scene.answers.silent.clear();
+    assert!(asked(&scene).is_none(), "the leader has a connection to it, or does not say");
+
+    let mut scene = Scene::converged(3);
+    scene.is_out_of_reach(2, 9999);
+    scene.speaks(2);
+    assert!(asked(&scene).is_none(), "it answers the operator");
+
+    let mut scene = Scene::converged(3);
+    scene.is_out_of_reach(2, 9999);
+    let ready = json!([{ "type": "Ready", "status": "True", "lastTransitionTime": "2027-01-15T07:00:00Z" }]);
+    change(scene.pod(2), json!({ "status": { "conditions": ready } }));
+    assert!(asked(&scene).is_none(), "its kubelet says that it is well");
+}
+
+#[test]
+fn nobody_is_replaced_who_is_needed_for_the_quorum() {
+    let mut scene = Scene::converged(2);
+    scene.is_out_of_reach(1, 9999);
+    // With one of two silent etcd would not even tell who the members are; should it, one of one is left.
+    assert!(replaces(&scene, 1));
+    let mut scene = Scene::converged(5);
+    scene.is_out_of_reach(4, 9999);
+    scene.falls_silent(3);
+    scene.falls_silent(2);
+    assert!(asked(&scene).is_none(), "two of four do not agree");
+    assert!(scene.plan().status.waits.contains(&Wait::NoQuorum));
+}
+
+#[test]
+fn a_fourth_replacement_within_an_hour_waits_until_the_first_is_an_hour_old() {
+    let mut scene = Scene::converged(3);
+    scene.is_out_of_reach(2, 9999);
+    let ago = |minutes: i64| Time(NOW.0 - 60 * minutes);
+    scene.turn(|identity| identity.replaced = [ago(61), ago(50), ago(20)].into());
+    assert!(replaces(&scene, 2), "only two are of the last hour");
+    scene.turn(|identity| identity.replaced = [ago(59), ago(50), ago(20)].into());
+    let plan = scene.plan();
+    assert!(plan.is_quiet(), "{plan:?}");
+    assert!(plan.status.waits.contains(&Wait::Enough(Serial(2), Time(NOW.0 + 60))), "{plan:?}");
+}
+
+#[test]
+fn a_replacement_is_counted_once_however_often_it_is_noted() {
+    let mut scene = Scene::converged(3);
+    scene.is_out_of_reach(2, 9999);
+    let intent = asked(&scene).unwrap();
+    let (_, identity) = scene.found.identity.as_ref().unwrap();
+    let noted = identity.noting(&intent);
+    assert_eq!(noted.replaced, [NOW].into());
+    assert_eq!(noted.noting(&intent), noted);
+    let plain = Intent { replaces: false, ..intent };
+    assert_eq!(identity.noting(&plain).replaced, [].into());
+    // What it was an hour ago is of no interest any more.
+    let old = Identity { replaced: [Time(NOW.0 - 3601)].into(), ..identity.clone() };
+    assert_eq!(old.noting(&asked(&scene).unwrap()).replaced, [NOW].into());
+}
+
+#[test]
+fn one_that_crashes_is_replaced_only_if_others_run_on_the_same() {
+    let mut scene = Scene::converged(3);
+    scene.crashes(2, 299);
+    assert!(asked(&scene).is_none());
+    scene.crashes(2, 300);
+    assert!(replaces(&scene, 2));
+    let other = json!([{ "name": "etcd", "image": "mirror.example/etcd:v3.6.16" }]);
+    change(scene.pod(2), json!({ "spec": { "containers": other } }));
+    assert!(asked(&scene).is_none(), "nobody runs this image: its successor would crash, too");
+}
+
+/// A cluster whose third member was replaced, and whose new one is on its way.
+fn replaced() -> Scene {
+    let mut scene = Scene::with(3, json!({ "members": 4 }));
+    scene.turn(|identity| identity.next = Serial(4));
+    scene.has_claim(3, false);
+    scene.has_pod(3, &Start::Join([Serial(0), Serial(1), Serial(2), Serial(3)].into()));
+    scene.is_listed(3, true, false);
+    scene
+}
+
+#[test]
+fn nobody_is_replaced_while_a_successor_does_not_start() {
+    let mut scene = replaced();
+    scene.crashes(3, 9999);
+    assert!(asked(&scene).is_none(), "it never started: another one would crash as well");
+    scene.crashes(2, 9999);
+    assert!(asked(&scene).is_none());
+    assert!(scene.plan().status.waits.contains(&Wait::Replacing(Serial(3))), "{:?}", scene.plan().status);
+}
+
+#[test]
+fn a_newcomer_without_a_node_holds_up_nobody_and_is_not_taken_for_lost() {
+    let mut scene = replaced();
+    change(scene.pod(3), json!({ "spec": { "nodeName": null } }));
+    scene.is_out_of_reach(3, 9999);
+    assert!(asked(&scene).is_none());
+    scene.is_out_of_reach(2, 9999);
+    assert!(replaces(&scene, 2));
+}
+
+#[test]
+fn a_newcomer_on_a_node_that_nobody_reaches_is_replaced() {
+    let mut scene = replaced();
+    scene.is_out_of_reach(3, 9999);
+    assert!(replaces(&scene, 3));
+}
+
+#[test]
+fn a_stranger_that_never_started_goes_when_its_time_is_over() {
+    let mut scene = Scene::converged(3);
+    scene.has_stranger(0xabc, false);
+    let plan = scene.plan();
+    assert!(plan.step.is_none(), "{plan:?}");
+    assert_eq!(plan.wake, Wake::At(Time(NOW.0 + 300)));
+    scene.found.now = Time(NOW.0 + 300);
+    let intent = asked(&scene).unwrap();
+    assert_eq!(intent.change, Change::Expel(MemberId(0xabc)));
+    assert_eq!(intent.strangers, [MemberId(0xabc)].into(), "its vote was counted");
+}
+
+#[test]
+fn a_stranger_that_has_started_stays_and_healing_goes_on_beside_it() {
+    let mut scene = Scene::converged(3);
+    scene.has_stranger(0xabc, true);
+    scene.found.now = Time(NOW.0 + 9999);
+    let plan = scene.plan();
+    assert!(plan.step.is_none(), "{plan:?}");
+    assert!(matches!(plan.status.waits[..], [Wait::Strangers(_)]));
+    // A pod that is gone comes back.
+    scene.found.pods.remove(&pod_uid(2));
+    scene.falls_silent(2);
+    assert_eq!(scene.plan().create.len(), 1);
+    // One whose data is gone is removed: of four votes three are left, and two are given.
+    scene.found.claims.remove(&claim_uid(2));
+    assert_eq!(asked(&scene).unwrap().change, Change::Remove(Serial(2)));
+}
+
+#[test]
+fn a_strangers_vote_counts_and_is_never_taken_as_given() {
+    let mut scene = Scene::with(4, json!({ "members": 3 }));
+    scene.has_stranger(0xabc, true);
+    scene.falls_silent(0);
+    // Of five votes four would be left, and three must agree: two of ours are there, and nobody knows of the stranger.
+    assert!(
+        asked(&scene).is_none_or(|intent| intent.change == Change::Remove(Serial(0))),
+        "{:?}",
+        scene.plan()
+    );
+}
+
+#[test]
+fn nobody_is_added_beside_a_stranger() {
+    let mut scene = Scene::with(3, json!({ "members": 5 }));
+    scene.has_stranger(0xabc, true);
+    let plan = scene.plan();
+    assert!(plan.step.is_none() && plan.status.waits.contains(&Wait::AddUnsafe), "{plan:?}");
+}
+
+#[test]
+fn the_claim_of_a_former_member_is_kept_for_as_long_as_the_user_wants() {
+    let mut scene = Scene::converged(3);
+    scene.turn(|identity| identity.next = Serial(4));
+    scene.has_claim(3, true);
+    let plan = scene.plan();
+    assert!(plan.step.is_none(), "{plan:?}");
+    assert_eq!(plan.mark, [Mark::Removed { claim: claim_uid(3), at: NOW }]);
+
+    let removed =
+        json!({ "evenkeel.dev/removed-at": jiff::Timestamp::from_second(NOW.0).unwrap().to_string() });
+    change(scene.claim(3), json!({ "metadata": { "annotations": removed } }));
+    let plan = scene.plan();
+    assert!(plan.is_quiet() && plan.wake == Wake::At(Time(NOW.0 + 86_400)), "{plan:?}");
+    assert_eq!(scene.status().phrase, "Healthy");
+    assert_eq!(scene.status().members, 3, "it is no member");
+
+    scene.found.now = Time(NOW.0 + 86_400);
+    let deleted = Step::DeleteClaim { claim: claim_uid(3), serial: Serial(3), why: Leaving::NotAMember };
+    assert_eq!(scene.plan().step, Some(deleted));
+}
+
+#[test]
+fn the_claim_of_a_former_member_goes_at_once_if_the_user_wants_that_or_nobody_ever_wrote_to_it() {
+    let mut scene = Scene::with(3, json!({ "storage": { "keepRemovedFor": "0" } }));
+    scene.turn(|identity| identity.next = Serial(4));
+    scene.has_claim(3, true);
+    assert!(matches!(scene.plan().step, Some(Step::DeleteClaim { .. })));
+    let mut scene = Scene::converged(3);
+    scene.turn(|identity| identity.next = Serial(4));
+    scene.has_claim(3, false);
+    assert!(matches!(scene.plan().step, Some(Step::DeleteClaim { .. })));
+}
+
+#[test]
+fn a_kept_claim_brings_nobody_back_when_the_quorum_is_lost() {
+    let mut scene = Scene::converged(3);
+    scene.turn(|identity| identity.next = Serial(4));
+    scene.has_claim(3, true);
+    let removed = json!({ "evenkeel.dev/removed-at": "2027-01-01T00:00:00Z" });
+    change(scene.claim(3), json!({ "metadata": { "annotations": removed } }));
+    scene.loses_its_quorum(&[0, 1]);
+    let plan = scene.plan();
+    assert!(plan.is_quiet(), "{plan:?}");
+    assert_eq!(scene.status().phrase, "No quorum: 1 of 3 answer");
+}
