@@ -1,0 +1,218 @@
+//! Members that somebody else added, and disks that somebody else has changed.
+
+use evenkeel_e2e::Story;
+use evenkeel_e2e::etcd::Cluster;
+use evenkeel_e2e::operator::Operator;
+use serde_json::{Value, json};
+
+use crate::look::{LONG, events, follower, ids, until_whole};
+use crate::middle::{comes_to_rest, names};
+
+/// Patience as short as it may be.
+const SPEC: &str = "version: 3.6.16\nmembers: 3\nstorage: {size: 1Gi}\nheal: {replaceAfter: 30s}";
+
+fn whole<'s>(story: &'s Story, spec: &str) -> Cluster<'s> {
+    let cluster = Cluster::apply(story, "orders", spec);
+    cluster.wait_ready(LONG);
+    until_whole(story, &cluster, 3);
+    cluster
+}
+
+/// Adds a member as people do.
+fn add(story: &Story, cluster: &Cluster<'_>, name: &str, url: &str) {
+    // etcd refuses for five seconds after the last change.
+    story.eventually(&format!("etcd takes {name}"), || {
+        let listed = cluster.member_list().iter().any(|member| member.peer_urls.contains(&url.to_owned()));
+        listed || cluster.try_etcdctl(&["member", "add", name, &format!("--peer-urls={url}")]).is_ok()
+    });
+}
+
+fn is_listed(cluster: &Cluster<'_>, url: &str) -> Option<bool> {
+    let list = cluster.try_etcdctl(&["member", "list", "--write-out=json"]).ok()?;
+    let list = evenkeel_e2e::etcd::members(&list);
+    Some(list.iter().any(|member| member.peer_urls.contains(&url.to_owned())))
+}
+
+#[test]
+fn a_stranger_that_never_starts_goes_after_a_while_and_healing_goes_on_meanwhile() {
+    let story = Story::begin("ghost");
+    let operator = Operator::start(&story);
+    let cluster = whole(&story, &SPEC.replace("30s", "60s"));
+    let workload = cluster.workload();
+    let (members, url) = (ids(&cluster), "https://ghost.example:2380");
+    add(&story, &cluster, "ghost", url);
+    story.within(LONG, "it is told", || cluster.condition("Degraded").1 == "UnknownMember");
+    let victim = follower(&story, &cluster);
+    story.kubectl(&["delete", "pod", &victim.name, "--wait=false"]);
+    story.within(LONG, "the member is back", || {
+        cluster.pods().iter().any(|pod| pod.name == victim.name && pod.uid != victim.uid && pod.ready)
+    });
+    story.within(LONG, "the stranger is gone", || is_listed(&cluster, url) == Some(false));
+    until_whole(&story, &cluster, 3);
+    assert_eq!(ids(&cluster), members, "and nobody else");
+    comes_to_rest(&operator);
+    workload.finish();
+    cluster.holds_the_same_everywhere();
+}
+
+/// An etcd of somebody else's that joins the cluster, under a name of the cluster's own peers.
+fn guest(story: &Story, list: &str) -> Value {
+    let host = format!("guest.orders-peer.{}.svc", story.namespace());
+    let secret = |name: &str, secret: &str| json!({"name": name, "secret": {"secretName": secret, "defaultMode": 0o444}});
+    let tls = |prefix: &str, dir: &str| {
+        [("trusted-ca-file", "ca.crt"), ("cert-file", "tls.crt"), ("key-file", "tls.key")]
+            .map(|(flag, file)| format!("--{prefix}{flag}=/{dir}/{file}"))
+    };
+    let mut args = vec![
+        "--name=guest".to_owned(),
+        "--data-dir=/data/etcd".to_owned(),
+        "--listen-peer-urls=https://0.0.0.0:2380".to_owned(),
+        "--listen-client-urls=https://0.0.0.0:2379".to_owned(),
+        format!("--initial-advertise-peer-urls=https://{host}:2380"),
+        format!("--advertise-client-urls=https://{host}:2379"),
+        format!("--initial-cluster={list},guest=https://{host}:2380"),
+        "--initial-cluster-state=existing".to_owned(),
+        "--peer-skip-client-san-verification=true".to_owned(),
+        "--client-cert-auth=true".to_owned(),
+        "--peer-client-cert-auth=true".to_owned(),
+    ];
+    args.extend(tls("peer-", "peer"));
+    args.extend(tls("", "server"));
+    json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "guest"},
+        "spec": {
+            "hostname": "guest", "subdomain": "orders-peer", "terminationGracePeriodSeconds": 1,
+            "securityContext": {"runAsNonRoot": true, "runAsUser": 65532, "fsGroup": 65532,
+                "seccompProfile": {"type": "RuntimeDefault"}},
+            "volumes": [{"name": "data", "emptyDir": {}}, secret("peer", "orders-peer-tls"),
+                secret("server", "orders-server-tls")],
+            "containers": [{
+                "name": "etcd", "image": "gcr.io/etcd-development/etcd:v3.6.16", "command": ["/usr/local/bin/etcd"],
+                "args": args,
+                "securityContext": {"allowPrivilegeEscalation": false, "capabilities": {"drop": ["ALL"]}},
+                "volumeMounts": [{"name": "data", "mountPath": "/data"}, {"name": "peer", "mountPath": "/peer"},
+                    {"name": "server", "mountPath": "/server"}],
+            }],
+        },
+    })
+}
+
+/// Gives the guest its name: it is in no Service's selection.
+fn name_it(story: &Story) {
+    let mut address = String::new();
+    story.eventually("the guest has an address", || {
+        address = story.field(&["pod", "guest"], ".status.podIP");
+        !address.is_empty()
+    });
+    let slice = json!({
+        "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "addressType": "IPv4",
+        "metadata": {"name": "guest", "labels": {"kubernetes.io/service-name": "orders-peer"}},
+        "endpoints": [{"addresses": [address], "hostname": "guest", "conditions": {"ready": true}}],
+        "ports": [{"name": "peer", "port": 2380, "protocol": "TCP"}],
+    });
+    story.apply(&slice.to_string());
+}
+
+#[test]
+fn a_stranger_that_has_started_is_told_and_left_alone_and_healing_goes_on() {
+    let story = Story::begin("guest");
+    let operator = Operator::start(&story);
+    let cluster = whole(&story, SPEC);
+    let url = format!("https://guest.orders-peer.{}.svc:2380", story.namespace());
+    let entry = |member: &evenkeel_e2e::etcd::Member| format!("{}={}", member.name, member.peer_urls[0]);
+    let list: Vec<_> = cluster.member_list().iter().map(entry).collect();
+    story.apply(&guest(&story, &list.join(",")).to_string());
+    name_it(&story);
+    add(&story, &cluster, "guest", &url);
+    story.within(LONG, "the guest has joined", || {
+        cluster.try_etcdctl(&["member", "list"]).is_ok_and(|list| list.contains(", started, guest,"))
+    });
+    let workload = cluster.workload();
+    let is_told = || {
+        let status = cluster.status();
+        let told = status["waitingFor"].to_string();
+        cluster.condition("Degraded").1 == "UnknownMember" && told.contains("etcdctl member remove")
+    };
+    story.within(LONG, "it is told, with what to do", is_told);
+
+    // A pod comes back, and whose data is gone is removed; nobody can join who does not know the guest.
+    let victim = follower(&story, &cluster);
+    let taken = [format!("pod/{}", victim.name), format!("pvc/{}", victim.name)];
+    story.kubectl(&["delete", &taken[0], &taken[1], "--wait=false"]);
+    story.within(LONG, "it is removed", || !cluster.member_list().iter().any(|one| one.name == victim.name));
+    // Longer than one that never started is given.
+    std::thread::sleep(std::time::Duration::from_secs(45));
+    assert_eq!(is_listed(&cluster, &url), Some(true), "it holds data, and is nobody's to remove");
+    comes_to_rest(&operator);
+
+    // As it says.
+    let guest = cluster.member_list().into_iter().find(|member| member.name == "guest").unwrap();
+    let id = format!("{:x}", guest.id);
+    story.eventually("etcd removes the guest", || {
+        let _ = cluster.try_etcdctl(&["member", "remove", &id]);
+        is_listed(&cluster, &url) == Some(false)
+    });
+    until_whole(&story, &cluster, 3);
+    workload.finish();
+    cluster.holds_the_same_everywhere();
+}
+
+#[test]
+fn a_member_whose_volume_was_emptied_is_replaced_when_its_time_is_over() {
+    let story = Story::begin("emptied");
+    let operator = Operator::start(&story);
+    let cluster = whole(&story, SPEC);
+    let workload = cluster.workload();
+    let victim = follower(&story, &cluster);
+    let pod = story.lab().pod(story.namespace(), &victim.name).unwrap();
+    pod.wipe_volume(None).unwrap();
+    pod.kill(Some("etcd"), None).unwrap();
+    story.within(LONG, "somebody else is in its place", || {
+        let names = names(&story, "orders", "pods");
+        names.len() == 3 && !names.contains(&victim.name)
+    });
+    until_whole(&story, &cluster, 3);
+    let told = events(&story, &cluster);
+    assert!(
+        told.iter().all(|(reason, note)| reason != "MemberReplaced" || note.contains(&victim.name)),
+        "{told:?}"
+    );
+    comes_to_rest(&operator);
+    workload.finish();
+    cluster.holds_the_same_everywhere();
+}
+
+#[test]
+fn a_claim_that_was_put_back_from_something_older_is_not_started_on() {
+    let story = Story::begin("older");
+    let mut operator = Operator::start(&story);
+    let cluster = whole(&story, SPEC);
+    let workload = cluster.workload();
+    let victim = follower(&story, &cluster);
+    let id = ids(&cluster)[&victim.name];
+    // As a backup tool does it, while nobody looks: what was written on the claim comes back with it.
+    operator.kill();
+    let mut claim = story.get(&["pvc", &victim.claim]);
+    for field in ["uid", "resourceVersion", "creationTimestamp", "managedFields"] {
+        claim["metadata"].as_object_mut().unwrap().remove(field);
+    }
+    claim["metadata"]["annotations"]
+        .as_object_mut()
+        .unwrap()
+        .retain(|key, _| key.starts_with("evenkeel.dev/"));
+    claim["spec"].as_object_mut().unwrap().remove("volumeName");
+    claim.as_object_mut().unwrap().remove("status");
+    story.kubectl(&["delete", &format!("pod/{}", victim.name), &format!("pvc/{}", victim.claim)]);
+    story.apply(&claim.to_string());
+    story.kubectl(&["delete", "lease", "evenkeel-operator", "--ignore-not-found"]);
+    operator.restart();
+    story.within(LONG, "somebody else is in its place", || {
+        let names = names(&story, "orders", "pods");
+        names.len() == 3 && !names.contains(&victim.name)
+    });
+    until_whole(&story, &cluster, 3);
+    assert!(!ids(&cluster).values().any(|other| *other == id), "the member never came back");
+    comes_to_rest(&operator);
+    workload.finish();
+    cluster.holds_the_same_everywhere();
+}
