@@ -182,6 +182,8 @@ pub enum Leaving {
     NotAMember,
     /// It has ended, and is to be created again on its volume.
     Finished,
+    /// No node takes it yet, and a voter needs the place; it is created again when that has one.
+    MakesWay,
 }
 
 /// What is waited for. Each names what ends it.

@@ -151,6 +151,12 @@ impl<'f> View<'f> {
         learner.is_settled() && learner.serves() && learner.caught_up() && healthy >= quorum(voters)
     }
 
+    /// Whether a voter has no node, or its pod is about to leave one and to come back. Before the seal all come at once.
+    pub fn a_voter_needs_a_place(&self) -> bool {
+        let is_placed = |member: &Member<'_>| member.pod.is_some_and(|pod| pod.placed && !pod.deleting);
+        self.identity.sealed && self.voters().any(|voter| !is_placed(voter))
+    }
+
     /// Who is to lead when this one goes and leads now: the oldest of the voters that are well.
     pub fn heir_of(&self, serial: Serial) -> Option<Serial> {
         let leads = |member: &Member<'_>| member.voice.is_some_and(|voice| voice.leads);

@@ -7,7 +7,7 @@ use evenkeel_etcd::identity::Change;
 use evenkeel_etcd::plan::{Apply, Create, Leaving, Mark, Step, Turn, Wait};
 
 /// All kinds, those first that the explored world brings about by itself, then those that take somebody who meddles.
-pub const ALL: [&str; 47] = [
+pub const ALL: [&str; 48] = [
     "create an identity",
     "create a claim",
     "create a pod",
@@ -34,6 +34,7 @@ pub const ALL: [&str; 47] = [
     "delete a pod: old epoch",
     "delete a pod: not a member",
     "delete a pod: finished",
+    "delete a pod: makes way",
     "delete a claim: old epoch",
     "delete a claim: not a member",
     "wait: reading",
@@ -104,11 +105,12 @@ fn step(step: &Step) -> &'static str {
             Leaving::OldEpoch => "delete a pod: old epoch",
             Leaving::NotAMember => "delete a pod: not a member",
             Leaving::Finished => "delete a pod: finished",
+            Leaving::MakesWay => "delete a pod: makes way",
         },
         Step::DeleteClaim { why, .. } => match why {
             Leaving::OldEpoch => "delete a claim: old epoch",
             Leaving::NotAMember => "delete a claim: not a member",
-            Leaving::Finished => "delete a claim: for no reason",
+            Leaving::Finished | Leaving::MakesWay => "delete a claim: for no reason",
         },
     }
 }

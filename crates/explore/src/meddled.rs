@@ -11,7 +11,7 @@ use evenkeel_etcd::build::tls::SECRETS;
 use evenkeel_etcd::facts::{Amiss, Facts, Object, Start, Stranger};
 use evenkeel_etcd::identity::{Change, ClusterId, Identity, MemberId, Uid};
 use evenkeel_etcd::names::Lineage;
-use evenkeel_etcd::plan::{Apply, Create, Mark, Step, Wait};
+use evenkeel_etcd::plan::{Apply, Create, Leaving, Mark, Step, Wait};
 
 use crate::Decider;
 use crate::kinds::kinds;
@@ -118,6 +118,24 @@ impl Meddled {
         });
     }
 
+    /// A newcomer finds no node, and a voter is about to leave its own for a moment.
+    fn lacks_room(&self, facts: &Facts) {
+        let mut meddled = facts.clone();
+        let Some(told) = facts.membership.present() else { return };
+        let Seen::Present(pods) = &mut meddled.pods else { return };
+        let is_learner = |serial| told.members.iter().any(|one| one.serial == serial && one.learner);
+        for pod in pods.iter_mut().filter(|pod| is_learner(pod.serial)) {
+            pod.placed = false;
+        }
+        if let Some(voter) = pods.iter_mut().find(|pod| !is_learner(pod.serial)) {
+            voter.deleting = true;
+        }
+        self.ask("a newcomer and a voter want the same place", &meddled, |plan| match plan.step {
+            Some(Step::DeletePod { serial, why: Leaving::MakesWay, .. }) => is_learner(serial),
+            _ => true,
+        });
+    }
+
     fn replaced_many(&self, facts: &Facts) {
         let mut meddled = facts.clone();
         let Seen::Present(identity) = &mut meddled.identity else { return };
@@ -194,6 +212,7 @@ impl Decider for Meddled {
         self.adds_a_stranger(facts);
         self.keeps_what_is_removed(facts);
         self.replaced_many(facts);
+        self.lacks_room(facts);
         self.takes_a_name(facts);
         self.deletes_an_object(facts);
         Etcd::decide(facts)

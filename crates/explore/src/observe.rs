@@ -58,7 +58,7 @@ pub fn observe(world: &World, sight: Sight) -> Facts {
         gate: pod.gate,
         ready: ready(world, *serial),
         unready: (!ready(world, *serial)).then_some(if pod.old { LONG_AGO } else { NOW }),
-        placed: true,
+        placed: pod.seen.is_some(),
         inputs: Uid(0),
         crashing: crashes(world, *serial).then_some(if pod.old { LONG_AGO } else { NOW }),
         deleting: pod.deleting,

@@ -49,13 +49,15 @@ pub(crate) async fn carry_out<O: Operate>(
     let mut carried = Carried::default();
     let mut refused = None;
     for action in plan.actions() {
-        let stale = || parts.clock.uptime().saturating_sub(seen) > FRESH;
-        if !holds() || (matches!(action, Action::Step(_)) && stale()) {
+        // A step asks once more right before it goes out: what comes before it within the step may take long, too.
+        let is_step = matches!(action, Action::Step(_));
+        let may = || holds() && !(is_step && parts.clock.uptime().saturating_sub(seen) > FRESH);
+        if !may() {
             carried.end = End::Overtaken;
             break;
         }
         let name = O::name(&action);
-        match parts.operate.act(sight, &action, &holds).await {
+        match parts.operate.act(sight, &action, &may).await {
             Ok(Outcome::Done) => {
                 tracing::info!(resource = %key, action = name, "done");
                 parts.metrics.acted(&kind, name);

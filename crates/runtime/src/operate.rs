@@ -175,8 +175,8 @@ pub trait Operate: Send + Sync + 'static {
         look: Look<'_, Self::Probed>,
     ) -> impl Future<Output = Result<Option<Sight<Self>>, Error>> + Send;
 
-    /// Carries out one thing, pinned to what was found. `holds` says whether the lease is still held: what cannot be
-    /// pinned asks it last, with nothing awaited between.
+    /// Carries out one thing, pinned to what was found. `holds` says whether the lease is still held and, for a step, what it
+    /// rests on was seen a moment ago: what cannot be pinned asks it last, with nothing awaited between.
     fn act(
         &self,
         sight: &Sight<Self>,

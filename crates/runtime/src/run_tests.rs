@@ -87,7 +87,7 @@ impl Operate for Hands {
         &self,
         _: &Sight<Self>,
         action: &Action<'_, Obedient>,
-        _: &(dyn Fn() -> bool + Sync),
+        holds: &(dyn Fn() -> bool + Sync),
     ) -> Result<Outcome, Error> {
         let text = text(action);
         let what = text.trim_start_matches('!');
@@ -96,6 +96,9 @@ impl Operate for Hands {
         }
         if what.starts_with("slow") {
             self.clock.advance(Duration::from_secs(5));
+        }
+        if what.starts_with("slow step") && !holds() {
+            return Ok(Outcome::Overtaken);
         }
         if what.starts_with("declined") {
             return Ok(Outcome::Declined("not now".into()));
@@ -249,6 +252,14 @@ async fn the_same_refusal_is_told_once_in_ten_minutes() {
         stage.go().await.unwrap_err();
     }
     assert_eq!(lock(&stage.events).len(), 2, "{:?}: the refusal, and the trouble", lock(&stage.events));
+}
+
+#[tokio::test]
+async fn a_step_that_took_long_before_it_goes_out_does_not_go_out() {
+    let stage =
+        Stage::new([plan(&[], &[], &[], Some("slow step")), plan(&[], &[], &[], Some("s")), nothing()]);
+    stage.go().await.unwrap();
+    assert_eq!(stage.done(), ["s"], "decided anew");
 }
 
 #[tokio::test]

@@ -139,6 +139,33 @@ fn a_newcomer_without_a_node_holds_up_nobody_and_is_not_taken_for_lost() {
 }
 
 #[test]
+fn a_newcomer_without_a_node_makes_way_for_a_voter_that_comes_back() {
+    let mut scene = replaced();
+    change(scene.pod(3), json!({ "spec": { "nodeName": null } }));
+    scene.falls_silent(2);
+    let makes_way = Step::DeletePod { pod: pod_uid(3), serial: Serial(3), why: Leaving::MakesWay };
+    change(scene.pod(2), json!({ "metadata": { "deletionTimestamp": "2027-01-15T08:00:00Z" } }));
+    assert_eq!(scene.plan().step, Some(makes_way.clone()), "already when the voter goes");
+    scene.found.pods.remove(&pod_uid(2));
+    let plan = scene.plan();
+    assert_eq!(plan.step, Some(makes_way));
+    assert_eq!(plan.create.len(), 1, "the voter's pod is created beside: {plan:?}");
+    scene.found.pods.remove(&pod_uid(3));
+    assert_eq!(scene.plan().create.len(), 1, "and the newcomer's only when the voter has a place");
+    scene.has_pod(2, &Start::OwnData);
+    assert_eq!(scene.plan().create.len(), 1);
+    assert!(scene.plan().step.is_none());
+}
+
+#[test]
+fn a_newcomer_that_has_a_node_keeps_it() {
+    let mut scene = replaced();
+    scene.found.pods.remove(&pod_uid(2));
+    scene.falls_silent(2);
+    assert!(scene.plan().step.is_none(), "{:?}", scene.plan());
+}
+
+#[test]
 fn a_newcomer_on_a_node_that_nobody_reaches_is_replaced() {
     let mut scene = replaced();
     scene.is_out_of_reach(3, 9999);

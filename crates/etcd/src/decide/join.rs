@@ -47,6 +47,7 @@ fn bring(view: &View<'_>, member: &Member<'_>, want: &mut Want) {
     match member.pod {
         // Created waiting, and told by a patch pinned to its uid: a pod that joins cannot be created late, by an operator
         // that was frozen while its member got a vote and lost its data.
+        None if view.a_voter_needs_a_place() => {}
         None => want.create.push(Create::Pod { serial: member.serial, epoch, on, start: Start::Held }),
         Some(pod) if may_rewrite(view, member.serial, &pod.start) && pod.start != start => {
             want.mark.push(Mark::Start { pod: pod.uid, from: pod.start.clone(), to: start });

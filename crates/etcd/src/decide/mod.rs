@@ -117,10 +117,11 @@ fn intent_to(view: &View<'_>, change: Change) -> Intent {
 type Rule = fn(&View<'_>) -> Verdict;
 
 /// The order in which rules are asked, once there is an identity.
-const RULES: [Rule; 15] = [
+const RULES: [Rule; 16] = [
     objects::needed,
     epoch::clear,
     begin::start_seed,
+    recreate::make_way,
     recreate::pods,
     quorum::check,
     intent::settle,

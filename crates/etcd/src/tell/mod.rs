@@ -382,6 +382,7 @@ pub(crate) fn why(step: &Step) -> &'static str {
             Leaving::OldEpoch => "it is left over from a bootstrap that was given up",
             Leaving::NotAMember => "its member was removed",
             Leaving::Finished => "it has ended, and is created again",
+            Leaving::MakesWay => "a member that is to come back needs the place first",
         },
     }
 }

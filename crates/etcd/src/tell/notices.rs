@@ -104,7 +104,7 @@ pub fn notice(found: &Found, action: &Action<'_, Etcd>) -> Option<Notice> {
             let note = format!("deleted the pod of {}: {}", member(*serial), why(step));
             match reason {
                 Leaving::Finished => Some(Notice::warning("PodDeleted", "Reconcile", note)),
-                Leaving::OldEpoch | Leaving::NotAMember => told("PodDeleted", note),
+                Leaving::OldEpoch | Leaving::NotAMember | Leaving::MakesWay => told("PodDeleted", note),
             }
         }
         Action::Step(step @ Step::DeleteClaim { serial, .. }) => {
