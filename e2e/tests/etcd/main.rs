@@ -10,5 +10,7 @@ mod look;
 mod meddled;
 mod middle;
 mod missing;
+mod noted;
+mod obstacles;
 mod scale;
 mod truth;
