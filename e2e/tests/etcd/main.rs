@@ -4,6 +4,7 @@
 mod alone;
 mod begin;
 mod bootstrap;
+mod drains;
 mod heal;
 mod killed;
 mod look;
