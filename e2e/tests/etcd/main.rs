@@ -5,6 +5,7 @@ mod alone;
 mod begin;
 mod bootstrap;
 mod drains;
+mod gone;
 mod heal;
 mod killed;
 mod look;
