@@ -14,5 +14,6 @@ mod middle;
 mod missing;
 mod noted;
 mod obstacles;
+mod refused;
 mod scale;
 mod truth;
