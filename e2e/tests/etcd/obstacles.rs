@@ -5,6 +5,7 @@ mod locked;
 mod nowhere;
 mod strays;
 mod taken;
+mod unmet;
 
 use evenkeel_e2e::Story;
 use evenkeel_e2e::etcd::{Cluster, MemberPod, members};

@@ -22,12 +22,12 @@ fn enable_auth(cluster: &Cluster<'_>) {
     }
 }
 
-fn has_auth(cluster: &Cluster<'_>) -> bool {
+pub(super) fn has_auth(cluster: &Cluster<'_>) -> bool {
     cluster.etcdctl(&["auth", "status"]).contains("Authentication Status: true")
 }
 
 /// A cluster of three, whole, whose door is shut.
-fn locked(story: &Story) -> Cluster<'_> {
+pub(super) fn locked(story: &Story) -> Cluster<'_> {
     let cluster = Cluster::apply(story, "orders", &spec(3));
     cluster.wait_ready(LONG);
     until_whole(story, &cluster, 3);
