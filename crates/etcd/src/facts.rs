@@ -51,6 +51,8 @@ pub struct Facts {
 /// What a cluster has beside its members.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Object {
+    /// What a cluster is beyond its pods.
+    Identity,
     /// The headless service that gives members their names.
     PeerService,
     /// The service for clients.
@@ -77,7 +79,12 @@ impl Object {
         match self {
             Self::PeerTls => Some(Self::PeerCa),
             Self::ServerTls | Self::OperatorTls | Self::ClientTls => Some(Self::ClientCa),
-            Self::PeerService | Self::ClientService | Self::PeerCa | Self::ClientCa | Self::Budget => None,
+            Self::Identity
+            | Self::PeerService
+            | Self::ClientService
+            | Self::PeerCa
+            | Self::ClientCa
+            | Self::Budget => None,
         }
     }
 

@@ -9,7 +9,7 @@ use evenkeel::{
     Sight, Written,
 };
 use evenkeel_api::EtcdCluster;
-use k8s_openapi::api::core::v1::{Pod, Service};
+use k8s_openapi::api::core::v1::{ConfigMap, Pod, Service};
 use kube::{Client, Resource, ResourceExt};
 
 use crate::decide::Etcd;
@@ -18,7 +18,7 @@ use crate::observe::ask::{self, Answers, Asked, Endpoint, SharedConnections};
 use crate::observe::find::{self, Objects, Stores, Volumes};
 use crate::observe::secrets::Secrets;
 use crate::observe::since::Since;
-use crate::observe::{Found, member};
+use crate::observe::{Found, Owner, member, owner};
 use crate::plan::{Apply, Create, Mark, Wait};
 use crate::wanted::Wanted;
 use crate::{act, tell};
@@ -85,9 +85,14 @@ impl Operator {
         let times = (now, self.clock.uptime());
         let tls = self.secrets.judge(&self.client, key, &wanted, times, objects.print()).await?;
         let lost = self.volumes.lost(&self.client, &self.stores.hostnames(), &objects.claims).await?;
+        // Without our label it is somebody else's, whatever is in it.
+        let is_ours = |object: &ConfigMap| owner(&wanted, &object.metadata) != Owner::NotOurs;
+        let identity_taken = objects.identity.as_ref().is_some_and(|object| !is_ours(object));
+        let identity = objects.identity.filter(|_| !identity_taken);
         Ok(Found {
+            identity: identity.map(find::identity).transpose()?,
+            identity_taken,
             wanted,
-            identity: objects.identity.map(find::identity).transpose()?,
             pods: find::by_uid(objects.pods),
             claims: find::by_uid(objects.claims),
             lost,
@@ -226,8 +231,13 @@ impl Operate for Operator {
         serde_json::to_value(tell::unseen(resource, self.clock.now(), why)).ok()
     }
 
-    fn status(&self, sight: &Sight<Self>, plan: &Plan<Etcd>) -> Option<serde_json::Value> {
-        let status = tell::status(&sight.found, &sight.facts, plan);
+    fn status(
+        &self,
+        sight: &Sight<Self>,
+        plan: &Plan<Etcd>,
+        refused: Option<&Error>,
+    ) -> Option<serde_json::Value> {
+        let status = tell::status(&sight.found, &sight.facts, plan, refused);
         serde_json::to_value(status).ok()
     }
 

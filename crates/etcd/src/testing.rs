@@ -159,6 +159,7 @@ impl Scene {
             wanted: Wanted::of(&resource).unwrap(),
             resource,
             identity: None,
+            identity_taken: false,
             pods: BTreeMap::new(),
             claims: BTreeMap::new(),
             lost: BTreeSet::new(),
@@ -320,7 +321,7 @@ impl Scene {
 
     /// What people are told.
     pub(crate) fn status(&self) -> EtcdClusterStatus {
-        crate::tell::status(&self.found, &self.facts(), &self.plan())
+        crate::tell::status(&self.found, &self.facts(), &self.plan(), None)
     }
 
     /// Has people been told already, of this or of something else.

@@ -119,6 +119,13 @@ impl Error {
         move |why| Self::Kubernetes { doing, why: Box::new(why) }
     }
 
+    /// Whether Kubernetes said no for a reason that stands: a quota, a webhook, a missing right. What it had no time for, or was
+    /// overtaken, it may do the next time.
+    pub fn is_refusal(&self) -> bool {
+        let Self::Kubernetes { why, .. } = self else { return false };
+        matches!(&**why, kube::Error::Api(status) if matches!(status.code, 400 | 403 | 422))
+    }
+
     /// Anything else.
     pub fn other(doing: impl Into<String>, why: impl ToString) -> Self {
         Self::Other { doing: doing.into(), why: why.to_string() }
@@ -194,7 +201,12 @@ pub trait Operate: Send + Sync + 'static {
     }
 
     /// The resource's status, complete, as it should be now; `None` leaves it alone.
-    fn status(&self, sight: &Sight<Self>, plan: &Plan<Self::Engine>) -> Option<serde_json::Value>;
+    fn status(
+        &self,
+        sight: &Sight<Self>,
+        plan: &Plan<Self::Engine>,
+        refused: Option<&Error>,
+    ) -> Option<serde_json::Value>;
 
     /// The status of a resource that could not be looked at, for this reason; `None` leaves it alone.
     fn unseen(&self, _resource: &Self::Resource, _why: &Error) -> Option<serde_json::Value> {

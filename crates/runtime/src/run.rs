@@ -195,7 +195,7 @@ impl<O: Operate> Loop<O> {
                 continue;
             }
             if plan.is_quiet() {
-                let told = self.tell(&sight, &plan, Vec::new()).await?;
+                let told = self.tell(&sight, (&plan, None), Vec::new()).await?;
                 let next = self.wake(key, plan.wake);
                 return Ok(if told { next } else { Next::requeue(SHORTLY) });
             }
@@ -206,7 +206,7 @@ impl<O: Operate> Loop<O> {
             match carried.end {
                 End::Declined(declined) => {
                     tracing::info!(resource = %key, declined, "not yet");
-                    self.tell(&sight, &plan, carried.notices).await?;
+                    self.tell(&sight, (&plan, None), carried.notices).await?;
                     return Ok(Next::requeue(SHORTLY));
                 }
                 // Somebody else leads now, and tells.
@@ -215,12 +215,13 @@ impl<O: Operate> Loop<O> {
                     // What could not be done is no reason to leave people with an old status.
                     let mut notices = carried.notices;
                     notices.push(Notice::warning("WriteRefused", "Reconcile", error.to_string()));
-                    self.tell(&sight, &plan, notices).await?;
+                    self.tell(&sight, (&plan, Some(&error)), notices).await?;
                     return Err(error);
                 }
                 End::Whole | End::Overtaken => self.events(&sight, &carried.notices).await,
             }
             if in_vain >= IN_VAIN {
+                self.tell(&sight, (&plan, None), Vec::new()).await?;
                 return Err(Error::other("get on", "the same is to be done again and again"));
             }
             last = Some(plan);
@@ -251,13 +252,13 @@ impl<O: Operate> Loop<O> {
     async fn tell(
         &self,
         sight: &Sight<O>,
-        plan: &Plan<O::Engine>,
+        (plan, refused): (&Plan<O::Engine>, Option<&Error>),
         mut notices: Vec<Notice>,
     ) -> Result<bool, Error> {
         let resource = self.parts.operate.resource(sight);
         notices.extend(self.parts.operate.troubles(sight, plan));
         self.events(sight, &notices).await;
-        match self.parts.operate.status(sight, plan) {
+        match self.parts.operate.status(sight, plan, refused.filter(|error| error.is_refusal())) {
             Some(status) => self.write_status(resource, status).await,
             None => Ok(true),
         }

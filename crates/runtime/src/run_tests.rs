@@ -118,7 +118,7 @@ impl Operate for Hands {
         plan.status
     }
 
-    fn status(&self, _: &Sight<Self>, _: &Plan<Obedient>) -> Option<Value> {
+    fn status(&self, _: &Sight<Self>, _: &Plan<Obedient>, _: Option<&Error>) -> Option<Value> {
         Some(json!({ "message": "seen" }))
     }
 

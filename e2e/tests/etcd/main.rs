@@ -4,6 +4,8 @@
 mod alone;
 mod begin;
 mod bootstrap;
+mod drains;
+mod gone;
 mod grow;
 mod heal;
 mod killed;
@@ -12,6 +14,9 @@ mod lost;
 mod meddled;
 mod middle;
 mod missing;
+mod noted;
+mod obstacles;
+mod refused;
 mod scale;
 mod strangers;
 mod truth;

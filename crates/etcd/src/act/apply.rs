@@ -29,7 +29,7 @@ pub(super) async fn apply(hand: &Hand<'_>, found: &Found, what: Apply) -> Result
         Apply::Object(Object::ClientService) => {
             hand.apply(&service::client(wanted).map_err(built)?, found.client_service.as_ref()).await
         }
-        Apply::Object(Object::Budget) => Ok(Outcome::Overtaken),
+        Apply::Object(Object::Budget | Object::Identity) => Ok(Outcome::Overtaken),
         Apply::Object(object) => {
             let outcome = secret(hand, found, object).await?;
             hand.operator.secrets.forget(hand.key);

@@ -5,6 +5,7 @@ use evenkeel::{Error, Outcome, Sight};
 
 use super::swap;
 use super::write::Hand;
+use crate::facts::Voice;
 use crate::identity::{Change, Identity, Intent, MemberId};
 use crate::names::{Serial, member_name, peer_url};
 use crate::observe::ask::{self, Endpoint, Reply, Request};
@@ -21,8 +22,8 @@ pub(super) async fn call(
     holds: &(dyn Fn() -> bool + Sync),
 ) -> Result<Outcome, Error> {
     let found = &sight.found;
-    let (Some(access), Some(request), Some(teller)) =
-        (&found.tls.access, request(sight, intent.change), teller(sight))
+    let (Some(access), Some(request), Some(asked)) =
+        (&found.tls.access, request(sight, intent.change), asked(sight))
     else {
         return Ok(Outcome::Overtaken);
     };
@@ -34,7 +35,7 @@ pub(super) async fn call(
         }
     }
     let connections = hand.operator.connections(hand.key);
-    match ask::change(&connections, access, &teller, &request, holds).await {
+    match ask::change(&connections, access, &asked, &request, holds).await {
         Reply::Done => {
             tracing::info!(resource = %hand.key, change = ?intent.change, "etcd has done it");
             Ok(Outcome::Done)
@@ -87,9 +88,14 @@ fn request(sight: &Sight<Operator>, change: Change) -> Option<Request> {
     })
 }
 
-/// The member that told who the members are is the one that is asked to change them.
-fn teller(sight: &Sight<Operator>) -> Option<Endpoint> {
-    endpoint_of(sight, sight.facts.membership.present()?.told_by)
+/// Who is asked to change the members: whoever leads, or else the one that told who they are. A follower passes a promotion on
+/// without saying who asked, and where users must have names the leader refuses it (tried on 3.6.16).
+fn asked(sight: &Sight<Operator>) -> Option<Endpoint> {
+    let told_by = sight.facts.membership.present()?.told_by;
+    let leads = |voice: &Voice| voice.leads && voice.serves;
+    let mut voices = sight.facts.voices.iter();
+    let leader = voices.find(|(_, voice)| voice.present().is_some_and(leads)).map(|(serial, _)| *serial);
+    endpoint_of(sight, leader.unwrap_or(told_by))
 }
 
 /// What etcd calls a member.

@@ -24,7 +24,12 @@ pub fn leaf(wanted: &Wanted, object: Object) -> Option<Leaf> {
         Object::OperatorTls => ("root", Vec::new()),
         // Never root: applications share it.
         Object::ClientTls => ("client", Vec::new()),
-        Object::PeerService | Object::ClientService | Object::PeerCa | Object::ClientCa | Object::Budget => {
+        Object::Identity
+        | Object::PeerService
+        | Object::ClientService
+        | Object::PeerCa
+        | Object::ClientCa
+        | Object::Budget => {
             return None;
         }
     };
@@ -41,7 +46,7 @@ pub fn secret_name(wanted: &Wanted, object: Object) -> Option<String> {
         Object::ServerTls => Some(names.server_tls()),
         Object::OperatorTls => Some(names.operator_tls()),
         Object::ClientTls => Some(names.client_tls()),
-        Object::PeerService | Object::ClientService | Object::Budget => None,
+        Object::Identity | Object::PeerService | Object::ClientService | Object::Budget => None,
     }
 }
 

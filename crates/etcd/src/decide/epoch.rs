@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use evenkeel::Seen;
 
 use super::Verdict;
-use crate::facts::{Claim, Facts, Pod, Start};
+use crate::facts::{Claim, Facts, Object, Pod, Start};
 use crate::identity::Identity;
 use crate::names::{Epoch, Serial};
 use crate::plan::{Create, Leaving, Step, Turn, Wait, What};
@@ -27,6 +27,9 @@ pub(super) fn identify(facts: &Facts) -> Result<View<'_>, Verdict> {
     };
     let identity = match &facts.identity {
         Seen::Present(identity) => identity,
+        Seen::Unknown if facts.amiss.contains_key(&Object::Identity) => {
+            return Err(Verdict::Halt(Wait::NameTaken(Object::Identity)));
+        }
         Seen::Unknown => return Err(Verdict::Halt(Wait::Reading(What::Identity))),
         // Unknown never counts as absent, and what is left of a cluster is never taken for a blank field.
         Seen::Absent if !facts.written.is_empty() => {

@@ -45,7 +45,12 @@ fn taken(view: &View<'_>) -> Option<Object> {
 
 fn to_apply(view: &View<'_>) -> Vec<Apply> {
     let lost = lost(view);
-    let made = |object: Object| lost.is_none() || (lost != Some(object) && lost != object.signed_by());
+    // What a lost authority has signed cannot be made, nor what one that is somebody else's would have to sign.
+    let not_ours = |object: Object| view.facts.amiss.get(&object) == Some(&Amiss::NotOurs);
+    let made = |object: Object| {
+        let signed = object.signed_by();
+        (lost.is_none() || (lost != Some(object) && lost != signed)) && !signed.is_some_and(not_ours)
+    };
     let ours = view.facts.amiss.iter().filter(|(object, amiss)| **amiss != Amiss::NotOurs && made(**object));
     ours.map(|(object, _)| Apply::Object(*object)).collect()
 }

@@ -38,6 +38,8 @@ pub struct Found {
     pub wanted: Wanted,
     /// The identity object, and what is in it.
     pub identity: Option<(ConfigMap, Identity)>,
+    /// Whether there is something else in the identity object's place.
+    pub identity_taken: bool,
     /// Pods of members, by uid.
     pub pods: BTreeMap<Uid, Pod>,
     /// Claims of members, by uid.
@@ -163,7 +165,11 @@ impl Found {
             now: self.now,
             fresh_lineage: self.lineage,
             cluster: self.wanted.facts(),
-            identity: self.identity.as_ref().map(|(_, identity)| identity.clone()).into(),
+            identity: match &self.identity {
+                Some((_, identity)) => Seen::Present(identity.clone()),
+                None if self.identity_taken => Seen::Unknown,
+                None => Seen::Absent,
+            },
             about: self.about(answers),
             written: self.written(),
             pods: Seen::Present(pods),
@@ -208,6 +214,9 @@ impl Found {
 
     fn amiss(&self) -> BTreeMap<Object, Amiss> {
         let mut amiss = self.tls.amiss.clone();
+        if self.identity_taken {
+            amiss.insert(Object::Identity, Amiss::NotOurs);
+        }
         let services = [
             (Object::PeerService, &self.peer_service, service::peer(&self.wanted)),
             (Object::ClientService, &self.client_service, service::client(&self.wanted)),
@@ -236,6 +245,21 @@ impl Found {
         Seen::Present(min)
     }
 
+    /// Of a member whose volume nobody provides, since no class was named and none is the default: Kubernetes' own words
+    /// ("unbound immediate PersistentVolumeClaims") tell nobody what to do.
+    fn without_a_class(&self, serial: Serial) -> Option<String> {
+        let mut claims = self.claims.values();
+        let claim =
+            claims.find(|claim| self.ours(&claim.metadata).is_some_and(|one| one.serial == serial))?;
+        let spec = claim.spec.as_ref()?;
+        let unbound = spec.volume_name.as_ref().is_none_or(String::is_empty);
+        (unbound && spec.storage_class_name.is_none()).then(|| {
+            "its volume has no StorageClass: none is the default of this Kubernetes cluster. Make one the default, or name one in \
+             spec.storage.class of a new resource"
+                .to_owned()
+        })
+    }
+
     fn about(&self, answers: &Answers) -> BTreeMap<Serial, About> {
         let members = answers.membership.present().map(|told| told.members.as_slice()).unwrap_or_default();
         let leads = |entry: &&Registered| Some(entry.id) == answers.leader;
@@ -249,7 +273,7 @@ impl Found {
                     node: pod.spec.as_ref().and_then(|spec| spec.node_name.clone()),
                     version: answers.versions.get(&member.serial).cloned(),
                     leads: leader == Some(member.serial),
-                    trouble: trouble(pod),
+                    trouble: self.without_a_class(member.serial).or_else(|| trouble(pod)),
                 },
             );
         }

@@ -22,15 +22,18 @@ use crate::view::{Data, Member, View};
 use crate::wanted::Wanted;
 use words::Words;
 
-/// The whole status.
-pub fn status(found: &Found, facts: &Facts, plan: &Plan<Etcd>) -> EtcdClusterStatus {
+/// The whole status; `refused` is what Kubernetes said no to.
+pub fn status(found: &Found, facts: &Facts, plan: &Plan<Etcd>, refused: Option<&Error>) -> EtcdClusterStatus {
     let old = found.resource.status.clone().unwrap_or_default();
     let view = view(facts);
-    if still_stands(&old, facts, view.as_ref()) {
+    if refused.is_none() && still_stands(&old, facts, view.as_ref()) {
         return old;
     }
     let words = Words::of(found);
-    let story = Story::of(&words, facts, view.as_ref(), plan);
+    let mut story = Story::of(&words, facts, view.as_ref(), plan);
+    if let Some(error) = refused {
+        story.is_refused(error);
+    }
     let now = Time(Timestamp::from_second(facts.now.0).unwrap_or_default());
     let generation = Some(found.wanted.generation);
     let members = view.as_ref().map(|view| list(&words, facts, view)).unwrap_or_default();
@@ -190,12 +193,21 @@ impl Story {
         let mut troubles: Vec<_> =
             told.filter_map(|(wait, told)| Some((degraded(wait, view)?, told.clone()))).collect();
         // A quorum that is lost is worse than anything that keeps others from being mended.
-        troubles.sort_by_key(|(reason, _)| *reason != Reason::QuorumLost && *reason != Reason::DataLost);
+        troubles.sort_by_key(|(reason, _)| !is_worst(*reason));
         let degraded = troubles.into_iter().next();
         let degraded = degraded.or_else(|| down(words, view));
         let progressing = progressing(facts, view, plan);
         let phrase = words.phrase(facts, view, plan);
         Self { phrase, doing, next, waiting_for, progressing, degraded }
+    }
+
+    /// Kubernetes said no to something. Nothing is worse but that clients are not served.
+    fn is_refused(&mut self, error: &Error) {
+        let worse = self.degraded.as_ref().is_some_and(|(reason, _)| is_worst(*reason));
+        if !worse {
+            self.degraded = Some((Reason::WriteRefused, error.to_string()));
+        }
+        self.waiting_for.push(error.to_string());
     }
 
     fn conditions(&self, facts: &Facts, view: Option<&View<'_>>) -> Vec<Said> {
@@ -205,6 +217,15 @@ impl Story {
             (doing, ..) if !doing.is_empty() => doing.clone(),
             (_, Some(wait), _) => wait.clone(),
             (_, None, Some((_, trouble))) => trouble.clone(),
+            // Whoever drains a node and is refused looks here.
+            _ if facts.cluster.members <= 2 => {
+                let all =
+                    if facts.cluster.members == 1 { "its one member" } else { "either of its two members" };
+                format!(
+                    "everything is as the spec says. Drains wait: it cannot do without {all}. Scale it to 3 members first, and \
+                     back afterwards"
+                )
+            }
             _ => "everything is as the spec says".to_owned(),
         };
         let (holds, reason) = self.progressing;
@@ -296,6 +317,11 @@ fn progressing(facts: &Facts, view: Option<&View<'_>>, plan: &Plan<Etcd>) -> (Ho
         _ if plan.is_quiet() => (Holds::False, Reason::Waiting),
         _ => (Holds::True, Reason::Updating),
     }
+}
+
+/// Whether clients are not served because of it.
+fn is_worst(reason: Reason) -> bool {
+    matches!(reason, Reason::QuorumLost | Reason::DataLost)
 }
 
 /// Whether its pod is on its way out: what comes in its place waits until it is gone.

@@ -78,7 +78,7 @@ fn every_step_is_told_in_plain_words_or_not_at_all() {
             assert!(told.reason.chars().all(char::is_alphanumeric), "{}", told.reason);
         }
         plan.step = Some(step);
-        let status = crate::tell::status(&scene.found, &scene.facts(), &plan);
+        let status = crate::tell::status(&scene.found, &scene.facts(), &plan, None);
         is_plain(&status.doing);
         assert!(!status.doing.starts_with("the "), "what is done, not what is so: {}", status.doing);
     }

@@ -407,3 +407,52 @@ fn a_spec_that_cannot_be_accepted_is_told_apart_from_what_cannot_be_read() {
     assert_eq!(condition(&status, Degraded).1, "CannotRead", "the spec is fine: {}", status.phrase);
     assert!(status.waiting_for[0].contains("orders-identity"), "{:?}", status.waiting_for);
 }
+
+#[test]
+fn what_kubernetes_refuses_is_said_in_the_status_unless_clients_are_not_served() {
+    let refused = Error::other("create the pod", "exceeded quota: none");
+    let mut scene = Scene::converged(3);
+    let told = |scene: &Scene| status(&scene.found, &scene.facts(), &scene.plan(), Some(&refused));
+    let said = told(&scene);
+    assert_eq!(condition(&said, Degraded).1, "WriteRefused");
+    assert!(condition(&said, Degraded).2.contains("exceeded quota: none"), "{said:?}");
+    assert!(said.waiting_for.last().unwrap().contains("exceeded quota"));
+    scene.loses_its_quorum(&[0, 1]);
+    assert_eq!(condition(&told(&scene), Degraded).1, "QuorumLost");
+}
+
+#[test]
+fn clusters_that_block_drains_say_how_to_proceed() {
+    for (members, says) in [(1, true), (2, true), (3, false)] {
+        let status = Scene::converged(members).status();
+        assert_eq!(
+            condition(&status, Progressing).2.contains("Scale it to 3 members first"),
+            says,
+            "{members}"
+        );
+    }
+}
+
+#[test]
+fn what_is_in_the_place_of_the_identity_is_told_and_nothing_is_begun() {
+    let mut scene = Scene::nothing(json!({}));
+    scene.found.identity_taken = true;
+    assert!(scene.plan().is_quiet(), "{:?}", scene.plan());
+    let status = scene.status();
+    assert_eq!(condition(&status, Degraded).1, "NameTaken");
+    assert!(
+        status.waiting_for[0].contains("the ConfigMap orders-identity exists"),
+        "{:?}",
+        status.waiting_for
+    );
+}
+
+#[test]
+fn a_volume_without_a_class_is_told_with_what_to_do() {
+    let mut scene = Scene::converged(3);
+    scene.falls_silent(2);
+    change(scene.claim(2), json!({ "spec": { "volumeName": null, "storageClassName": null } }));
+    let facts = scene.facts();
+    let trouble = facts.about[&Serial(2)].trouble.clone().unwrap();
+    assert!(trouble.contains("no StorageClass") && trouble.contains("spec.storage.class"), "{trouble}");
+}

@@ -341,6 +341,7 @@ impl<'f> Words<'f> {
     fn object(&self, object: Object) -> String {
         let names = self.found.wanted.names();
         match object {
+            Object::Identity => format!("the ConfigMap {}", names.identity()),
             Object::PeerService => format!("the Service {}", names.peer_service()),
             Object::ClientService => format!("the Service {}", names.client_service()),
             Object::Budget => format!("the PodDisruptionBudget {}", self.found.wanted.name),

@@ -105,7 +105,7 @@ fn of_several_waits_the_trouble_is_told_with_its_own_words() {
     let scene = Scene::converged(3);
     let mut plan = scene.plan();
     plan.status.waits = vec![Wait::AddUnsafe, Wait::Strangers(vec![stranger(1)])];
-    let status = status(&scene.found, &scene.facts(), &plan);
+    let status = status(&scene.found, &scene.facts(), &plan, None);
     assert_eq!(condition(&status, Degraded).1, "UnknownMember");
     assert!(
         condition(&status, Degraded).2.contains("not this cluster's"),
@@ -160,7 +160,7 @@ fn every_wait_is_a_sentence_and_says_what_comes_next_in_another() {
     for wait in waits {
         let mut plan = scene.plan();
         plan.status.waits = vec![wait.clone()];
-        let status = status(&scene.found, &scene.facts(), &plan);
+        let status = status(&scene.found, &scene.facts(), &plan, None);
         reads_well(&status);
         assert!(status.waiting_for[0].len() > 20, "{wait:?}: {:?}", status.waiting_for);
     }

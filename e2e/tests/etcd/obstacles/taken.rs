@@ -1,0 +1,122 @@
+//! Objects of names that a cluster needs, and that are not its own.
+
+use evenkeel_e2e::Story;
+use evenkeel_e2e::etcd::Cluster;
+use evenkeel_e2e::operator::Operator;
+use serde_json::{Value, json};
+
+use super::{complaint, substance, until_replaced};
+use crate::look::{LONG, clients_of, events, follower, until_whole};
+use crate::middle::{comes_to_rest, spec};
+use crate::noted::{dies_once_noting, lives_again, take_pod_and_claim};
+
+/// Objects that somebody else has made, and how the operator calls each.
+fn foreign() -> Vec<(&'static str, &'static str, Value)> {
+    let object = |kind: &str, name: &str, rest: Value| {
+        let mut object = json!({"apiVersion": "v1", "kind": kind,
+            "metadata": {"name": name, "labels": {"app": "somebody-elses"}}});
+        object.as_object_mut().unwrap().extend(rest.as_object().unwrap().clone());
+        object
+    };
+    let port = json!({"spec": {"selector": {"app": "somebody-elses"}, "ports": [{"port": 80}]}});
+    let secret = json!({"stringData": {"password": "secret"}});
+    let budget = json!({"apiVersion": "policy/v1",
+        "spec": {"maxUnavailable": 1, "selector": {"matchLabels": {"app": "somebody-elses"}}}});
+    vec![
+        (
+            "service/orders-client",
+            "the Service orders-client",
+            object("Service", "orders-client", port.clone()),
+        ),
+        ("service/orders-peer", "the Service orders-peer", object("Service", "orders-peer", port)),
+        (
+            "secret/orders-client-tls",
+            "the Secret orders-client-tls",
+            object("Secret", "orders-client-tls", secret),
+        ),
+        ("pdb/orders", "the PodDisruptionBudget orders", object("PodDisruptionBudget", "orders", budget)),
+    ]
+}
+
+#[test]
+fn an_object_in_the_way_of_a_new_cluster_is_told_and_left_alone_and_once_gone_the_cluster_comes_up() {
+    let story = Story::begin("taken-new");
+    let operator = Operator::start(&story);
+    let mut objects = foreign();
+    objects.iter().for_each(|(_, _, object)| story.apply(&object.to_string()));
+    let was: Vec<Value> = objects.iter().map(|(path, ..)| substance(story.get(&[path]))).collect();
+    let mut was: Vec<_> = objects.iter().map(|(path, ..)| *path).zip(was).collect();
+    let cluster = Cluster::apply(&story, "orders", &spec(1));
+    while !objects.is_empty() {
+        // Which is told first is the operator's affair; each is, in the end, and by its name.
+        let mut told = None;
+        story.within(LONG, "the next one is told", || {
+            let said = complaint(&cluster);
+            let one =
+                |(_, words, _): &(_, &str, _)| said.contains(&format!("{words} exists and is not this"));
+            told = objects.iter().position(one).filter(|_| said.contains("NameTaken"));
+            told.is_some()
+        });
+        for (path, before) in &was {
+            assert_eq!(substance(story.get(&[path])), *before, "{path} is somebody else's");
+        }
+        assert_eq!(cluster.pods(), [], "nobody is started on what is not the cluster's");
+        let said = complaint(&cluster);
+        assert!(said.contains("delete or rename it, or give the cluster another name"), "{said}");
+        let (path, ..) = objects.remove(told.unwrap());
+        was.retain(|(other, _)| *other != path);
+        story.kubectl(&["delete", path]);
+    }
+    until_whole(&story, &cluster, 1);
+    comes_to_rest(&operator);
+}
+
+/// An object as somebody has it who put a copy back, without what tells whose it is.
+fn copied(mut object: Value) -> Value {
+    let (kind, version) = (object["kind"].take(), object["apiVersion"].take());
+    let mut copy = json!({"apiVersion": version, "kind": kind,
+        "metadata": {"name": object["metadata"]["name"].take(), "labels": {"app": "somebody-elses"}}});
+    for field in ["spec", "data", "type"] {
+        if !object[field].is_null() {
+            copy[field] = object[field].take();
+        }
+    }
+    copy
+}
+
+#[test]
+fn objects_in_the_way_of_a_running_cluster_are_told_and_left_alone_and_members_are_replaced_meanwhile() {
+    let story = Story::begin("taken-running");
+    let mut operator = Operator::start(&story);
+    let cluster = Cluster::apply(&story, "orders", &spec(3));
+    cluster.wait_ready(LONG);
+    until_whole(&story, &cluster, 3);
+    let clients = clients_of(&cluster);
+
+    // While nobody is there to put the cluster's own back at once.
+    operator.kill();
+    let paths = ["pdb/orders", "secret/orders-client-tls"];
+    let before = paths.map(|path| {
+        let copy = copied(story.get(&[path]));
+        story.kubectl(&["delete", path]);
+        story.apply(&copy.to_string());
+        substance(story.get(&[path]))
+    });
+    lives_again(&story, &mut operator);
+    let lost = follower(&story, &cluster);
+    dies_once_noting(&story, &mut operator, &cluster, "Remove", || take_pod_and_claim(&story, &lost.name));
+    until_replaced(&story, &cluster, 3, &lost);
+    story.eventually("it is told", || cluster.condition("Degraded").1 == "NameTaken");
+    story.eventually("also as an event", || {
+        events(&story, &cluster).iter().any(|(reason, _)| reason == "NameTaken")
+    });
+    for (path, before) in paths.into_iter().zip(before) {
+        assert_eq!(substance(story.get(&[path])), before, "{path} is somebody else's");
+        story.kubectl(&["delete", path]);
+    }
+    until_whole(&story, &cluster, 3);
+    assert_eq!(story.field(&["pdb", "orders"], ".spec.minAvailable"), "2", "guarded again");
+    comes_to_rest(&operator);
+    clients.finish();
+    cluster.holds_the_same_everywhere();
+}
