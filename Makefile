@@ -73,6 +73,7 @@ check: prepared ## Format, lints, licences, file lengths: run it before each com
 bench: bin/lab ## Measure, and write the figures to bench/results
 	@hack/bench
 	hack/bench-etcd
+	hack/bench-gaps
 
 .PHONY: generate
 generate: bin/lab ## Write the generated files anew

@@ -13,6 +13,7 @@ use k8s_openapi::api::core::v1::{ConfigMap, Pod, Service};
 use kube::{Client, Resource, ResourceExt};
 
 use crate::decide::Etcd;
+use crate::identity::Identity;
 use crate::names::{Lineage, member_name, peer_host};
 use crate::observe::ask::{self, Answers, Asked, Endpoint, SharedConnections};
 use crate::observe::find::{self, Objects, Stores, Volumes};
@@ -85,8 +86,17 @@ impl Operator {
         let times = (now, self.clock.uptime());
         let tls = self.secrets.judge(&self.client, key, &wanted, times, objects.print()).await?;
         let lost = self.volumes.lost(&self.client, &self.stores.hostnames(), &objects.claims).await?;
-        // Without our label it is somebody else's, whatever is in it.
-        let is_ours = |object: &ConfigMap| owner(&wanted, &object.metadata) != Owner::NotOurs;
+        // Without our label it is somebody else's, unless it tells of this very cluster.
+        let metadata = objects.pods.iter().map(|pod| &pod.metadata);
+        let mut metadata = metadata.chain(objects.claims.iter().map(|claim| &claim.metadata));
+        let mut is_of = |identity: Identity| {
+            identity.resource == wanted.uid
+                || metadata.any(|one| member(one).is_some_and(|one| one.lineage == identity.lineage))
+        };
+        let mut is_ours = |object: &ConfigMap| {
+            owner(&wanted, &object.metadata) != Owner::NotOurs
+                || find::identity(object.clone()).is_ok_and(|(_, identity)| is_of(identity))
+        };
         let identity_taken = objects.identity.as_ref().is_some_and(|object| !is_ours(object));
         let identity = objects.identity.filter(|_| !identity_taken);
         Ok(Found {
@@ -119,8 +129,7 @@ impl Operator {
         let service = service.and_then(|service| service_endpoint(&found.wanted, service));
         let connections = self.connections(key);
         let mut answers =
-            ask::ask(&connections, access, (&members, service.as_ref()), |url| register.at(url), found.now)
-                .await;
+            ask::ask(&connections, access, (&members, service.as_ref()), &register, found.now).await;
         self.since.tell(key, &mut answers);
         let mut served = self.served.lock().unwrap_or_else(PoisonError::into_inner);
         if as_clients {
@@ -223,7 +232,8 @@ impl Operate for Operator {
     }
 
     fn doubts(plan: &Plan<Etcd>) -> bool {
-        let absent = |wait: &Wait| matches!(wait, Wait::Contradiction | Wait::NothingLeft(_));
+        let absent =
+            |wait: &Wait| matches!(wait, Wait::Contradiction | Wait::NothingLeft(_) | Wait::NoQuorum);
         plan.status.waits.iter().any(absent)
     }
 

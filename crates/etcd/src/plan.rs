@@ -86,12 +86,12 @@ pub enum Mark {
         /// Which pod.
         pod: Uid,
     },
-    /// Writes on a claim that its member was removed, and when that was found.
+    /// Writes on a claim that its member was removed, and when that was found; or that it was not.
     Removed {
         /// Which claim.
         claim: Uid,
         /// When.
-        at: Time,
+        at: Option<Time>,
     },
     /// Has something go with the resource, or stay without it.
     Own {
@@ -171,6 +171,8 @@ pub enum Turn {
     ResourceReplaced,
     /// The resource was deleted and created again over a cluster that lives on.
     Adopt,
+    /// There are objects of members that the identity does not know: it is an older one, put back by somebody.
+    PassOver,
 }
 
 /// Why a pod or a claim goes.

@@ -248,6 +248,12 @@ impl Scene {
         }
     }
 
+    /// Has it written on a claim that its member was removed just now.
+    pub(crate) fn is_marked_removed(&mut self, serial: u16) {
+        let removed = json!({ labels::REMOVED_AT: build::claim::removed_at(claim_uid(serial), NOW) });
+        change(self.claim(serial), json!({ "metadata": { "annotations": removed } }));
+    }
+
     /// Has nobody hear a member for so long, and Kubernetes not call its pod Ready.
     pub(crate) fn is_out_of_reach(&mut self, serial: u16, seconds: i64) {
         self.falls_silent(serial);

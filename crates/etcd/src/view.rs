@@ -1,10 +1,14 @@
 //! The facts arranged by member: what each rule asks about.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use crate::facts::{Claim, Facts, Membership, Pod, Registered, Start, Storage, Stranger, Voice};
 use crate::identity::{Identity, MemberId, SeedOn};
 use crate::names::Serial;
+
+/// For how long a pod that goes is expected to be gone soon.
+const LEAVING: Duration = Duration::from_secs(60);
 
 /// How many voters must agree.
 pub fn quorum(voters: usize) -> usize {
@@ -70,6 +74,7 @@ impl<'f> View<'f> {
         let registered = membership.map(|told| told.members.as_slice()).unwrap_or_default();
         let is_former = |claim: &&Claim| {
             claim.removed.is_some()
+                && identity.sealed
                 && registered.iter().all(|one| one.serial != claim.serial)
                 && pods.iter().all(|one| one.serial != claim.serial)
         };
@@ -151,10 +156,17 @@ impl<'f> View<'f> {
         learner.is_settled() && learner.serves() && learner.caught_up() && healthy >= quorum(voters)
     }
 
-    /// Whether a voter has no node, or its pod is about to leave one and to come back. Before the seal all come at once.
+    /// Whether a voter has no node, or its pod is about to leave one and to come back: for as long as that can be expected. One
+    /// that goes and answers may do so for ever, if its node's kubelet is dead; one that was not seen for long has no claim on a
+    /// place any more. Before the seal all come at once.
     pub fn a_voter_needs_a_place(&self) -> bool {
-        let is_placed = |member: &Member<'_>| member.pod.is_some_and(|pod| pod.placed && !pod.deleting);
-        self.identity.sealed && self.voters().any(|voter| !is_placed(voter))
+        let needs = |member: &Member<'_>| {
+            let Some(pod) = member.pod else { return true };
+            let lately = |limit| pod.unready.is_none_or(|since| self.facts.now.since(since) < limit);
+            let goes = pod.deleting && member.voice.is_none() && lately(LEAVING);
+            goes || (!pod.placed && lately(self.facts.cluster.replace_after))
+        };
+        self.identity.sealed && self.voters().any(needs)
     }
 
     /// Who is to lead when this one goes and leads now: the oldest of the voters that are well.
@@ -202,6 +214,11 @@ impl Member<'_> {
     /// Whether a learner's log is near enough to the leader's.
     pub fn caught_up(&self) -> bool {
         self.voice.is_some_and(|voice| voice.caught_up)
+    }
+
+    /// Whether it was added, and never started.
+    pub fn is_newcomer(&self) -> bool {
+        self.registered.is_some_and(|entry| entry.learner && !entry.started)
     }
 
     /// Whether its etcd has joined: it lives in the cluster's list under its name, and says so.

@@ -321,7 +321,10 @@ fn takes_a_stranger(world: &World) -> Option<usize> {
 fn go_wrong(fault: &Event, world: &mut World) {
     world.budget.faults -= 1;
     match fault {
-        Event::IdentityDeleted => world.identity = None,
+        Event::IdentityDeleted => {
+            world.identity = None;
+            world.clusters.iter_mut().for_each(|cluster| cluster.orphaned = true);
+        }
         Event::StrangerAdded => {
             if let Some(cluster) = takes_a_stranger(world) {
                 world.clusters[cluster].stranger = Some(Stranger::New);

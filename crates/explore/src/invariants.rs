@@ -27,7 +27,7 @@ impl World {
         if let Some(cluster) = self.true_cluster().filter(|_| sealed) {
             let learners = self.clusters[cluster].members.values().filter(|member| member.learner).count();
             // An identity that was rebuilt is sealed, whether or not it had been: learners of a bootstrap may be left.
-            if learners > 1 && !self.meddles {
+            if learners > 1 && !self.clusters[cluster].orphaned {
                 return Err(Violation(format!("{learners} learners at once after the seal")));
             }
             let voters = self.clusters[cluster].members.len() - learners;

@@ -7,7 +7,7 @@ use evenkeel_etcd::identity::Change;
 use evenkeel_etcd::plan::{Apply, Create, Leaving, Mark, Step, Turn, Wait};
 
 /// All kinds, those first that the explored world brings about by itself, then those that take somebody who meddles.
-pub const ALL: [&str; 48] = [
+pub const ALL: [&str; 49] = [
     "create an identity",
     "create a claim",
     "create a pod",
@@ -25,6 +25,7 @@ pub const ALL: [&str; 48] = [
     "turn: seed lost",
     "turn: resource replaced",
     "turn: adopt",
+    "turn: pass over",
     "call: add",
     "call: promote",
     "call: remove",
@@ -92,6 +93,7 @@ fn step(step: &Step) -> &'static str {
             Turn::SeedLost => "turn: seed lost",
             Turn::ResourceReplaced => "turn: resource replaced",
             Turn::Adopt => "turn: adopt",
+            Turn::PassOver => "turn: pass over",
         },
         Step::Call { intent, heir, .. } => match intent.change {
             Change::Add(_) => "call: add",

@@ -129,6 +129,7 @@ impl Meddled {
         }
         if let Some(voter) = pods.iter_mut().find(|pod| !is_learner(pod.serial)) {
             voter.deleting = true;
+            meddled.voices.insert(voter.serial, Seen::Unknown);
         }
         self.ask("a newcomer and a voter want the same place", &meddled, |plan| match plan.step {
             Some(Step::DeletePod { serial, why: Leaving::MakesWay, .. }) => is_learner(serial),

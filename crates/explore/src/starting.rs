@@ -28,7 +28,8 @@ impl World {
             Starting::OnItsData => {}
             Starting::Founds(epoch) => {
                 let members = BTreeMap::from([(serial, Member { learner: false, started: true })]);
-                let founded = Cluster { epoch, members, in_log: None, served: false, stranger: None };
+                let founded =
+                    Cluster { epoch, members, in_log: None, orphaned: false, served: false, stranger: None };
                 let index = self.clusters.iter().position(|cluster| cluster.epoch == epoch);
                 let index = index.unwrap_or_else(|| {
                     self.clusters.push(founded.clone());

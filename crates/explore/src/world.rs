@@ -164,6 +164,8 @@ pub struct Cluster {
     /// A change that a leader took into its log when it had just lost its quorum. Whoever asked was told of a timeout, and
     /// yet it is made as soon as there is a quorum again.
     pub in_log: Option<Change>,
+    /// Whether its identity was deleted since it was formed.
+    pub orphaned: bool,
     /// Whether clients were ever led to it; noted only where somebody meddles.
     pub served: bool,
     /// A voter that somebody else added, and that never starts.

@@ -39,8 +39,14 @@ pub(crate) struct Flags {
 /// A duration as it is written in resources, too; none at all is no interval.
 fn duration(text: &str) -> Result<Duration, String> {
     let read = evenkeel_api::retention::parse(text).map_err(|why| why.to_string())?;
-    read.ok_or_else(|| "an interval is not 0: write a duration such as 10m or 90s".to_owned())
+    let read = read.ok_or_else(|| "an interval is not 0: write a duration such as 10m or 90s".to_owned())?;
+    if read > LONGEST {
+        return Err("at most 24h: certificates are renewed when they are looked at".to_owned());
+    }
+    Ok(read)
 }
+
+const LONGEST: Duration = Duration::from_secs(86_400);
 
 /// How lines of the log look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -67,7 +73,7 @@ mod tests {
         let read = |text: &str| Flags::try_parse_from(["evenkeel-operator", "--secrets-interval", text]);
         assert_eq!(read("90s").unwrap().secrets_interval, Duration::from_secs(90));
         assert_eq!(Flags::parse_from(["evenkeel-operator"]).secrets_interval, Duration::from_secs(600));
-        assert!(read("0").is_err() && read("soon").is_err());
+        assert!(read("0").is_err() && read("soon").is_err() && read("25h").is_err());
     }
 
     #[test]

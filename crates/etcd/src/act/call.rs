@@ -91,11 +91,15 @@ fn request(sight: &Sight<Operator>, change: Change) -> Option<Request> {
 /// Who is asked to change the members: whoever leads, or else the one that told who they are. A follower passes a promotion on
 /// without saying who asked, and where users must have names the leader refuses it (tried on 3.6.16).
 fn asked(sight: &Sight<Operator>) -> Option<Endpoint> {
-    let told_by = sight.facts.membership.present()?.told_by;
-    let leads = |voice: &Voice| voice.leads && voice.serves;
-    let mut voices = sight.facts.voices.iter();
-    let leader = voices.find(|(_, voice)| voice.present().is_some_and(leads)).map(|(serial, _)| *serial);
-    endpoint_of(sight, leader.unwrap_or(told_by))
+    let told = sight.facts.membership.present()?;
+    let leads = |serial: Serial| {
+        let voice = sight.facts.voices.get(&serial).and_then(|voice| voice.present());
+        voice.is_some_and(|voice: &Voice| {
+            voice.leads && voice.serves && Some(voice.id) == id_of(sight, serial)
+        })
+    };
+    let leader = told.members.iter().map(|entry| entry.serial).find(|serial| leads(*serial));
+    endpoint_of(sight, leader.unwrap_or(told.told_by))
 }
 
 /// What etcd calls a member.

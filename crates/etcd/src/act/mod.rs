@@ -132,8 +132,8 @@ async fn mark(hand: &Hand<'_>, found: &Found, what: &Mark) -> Result<Outcome, Er
         },
         Mark::Removed { claim, at } => match found.claims.get(claim) {
             Some(claim) => {
-                let removed = json!({ labels::REMOVED_AT: removed_at(*at) });
-                hand.patch(claim, json!({ "metadata": { "annotations": removed } })).await
+                let at = at.and_then(|at| Some(removed_at(uid(&claim.metadata)?, at)));
+                hand.patch(claim, json!({ "metadata": { "annotations": { labels::REMOVED_AT: at } } })).await
             }
             None => Ok(Outcome::Overtaken),
         },

@@ -53,12 +53,14 @@ pub fn read_joined_on(claim: &PersistentVolumeClaim) -> Option<(Uid, Uid)> {
 }
 
 /// What is written on a claim when its member was found to be removed.
-pub fn removed_at(at: Time) -> String {
-    jiff::Timestamp::from_second(at.0).unwrap_or_default().to_string()
+pub fn removed_at(claim: Uid, at: Time) -> String {
+    format!("{claim}/{}", jiff::Timestamp::from_second(at.0).unwrap_or_default())
 }
 
-/// When a claim's member was found to be removed. What cannot be read was not written by us, and says nothing.
+/// When a claim's member was found to be removed. What cannot be read, or is of another claim, says nothing.
 pub fn read_removed_at(claim: &PersistentVolumeClaim) -> Option<Time> {
     let text = claim.metadata.annotations.as_ref()?.get(labels::REMOVED_AT)?;
-    text.parse::<jiff::Timestamp>().ok().map(|at| Time(at.as_second()))
+    let (uid, at) = text.split_once('/')?;
+    let own = claim.metadata.uid.as_ref().is_some_and(|own| own == uid);
+    at.parse::<jiff::Timestamp>().ok().filter(|_| own).map(|at| Time(at.as_second()))
 }

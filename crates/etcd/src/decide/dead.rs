@@ -48,6 +48,10 @@ fn replace(view: &View<'_>, member: &Member<'_>) -> Verdict {
     if !view.removal_is_safe(member.serial) {
         return Verdict::Wait(Wait::NoQuorum);
     }
+    if !member.is_voter() {
+        // Without a vote it is missed by nobody.
+        return Verdict::call(view, Change::Remove(member.serial));
+    }
     let mut of_late: Vec<Time> = view.identity.replaced_of_late(view.facts.now).collect();
     of_late.sort_by_key(|when| std::cmp::Reverse(*when));
     match of_late.get(MOST_OF_LATE - 1) {
@@ -80,8 +84,9 @@ pub(crate) fn waited_for(view: &View<'_>) -> Option<(Serial, Time)> {
 /// serve clients.
 fn out_of_reach_at(view: &View<'_>, member: &Member<'_>) -> Option<Time> {
     let pod = member.pod.filter(|_| view.identity.sealed && member.voice.is_none())?;
-    // A newcomer that no node takes is not lost; nor would another one be taken.
-    if !member.is_voter() && member.data == Data::NotYet && !pod.placed {
+    // A newcomer that no node takes, or that cannot start where it is, is not lost; nor would another one do better. One whose
+    // node is lost is known by its pod, which Kubernetes has sent away and nobody has seen go.
+    if member.is_newcomer() && !(pod.placed && pod.deleting) {
         return None;
     }
     let since = pod.unready?.max(*view.facts.silent.get(&member.serial)?);

@@ -53,6 +53,15 @@ pub(super) fn identify(facts: &Facts) -> Result<View<'_>, Verdict> {
     if identity.resource != facts.cluster.resource {
         return Err(inherit(facts, identity));
     }
+    // One that somebody put back from before does not know those who came since: they would be taken for strangers, and their
+    // serials given to others.
+    let of_epoch = claims.iter().filter(|one| one.epoch == identity.epoch).map(|one| one.serial);
+    let highest = of_epoch.chain(pods.iter().filter(|one| one.epoch == identity.epoch).map(|one| one.serial));
+    if let Some(highest) = highest.max().filter(|highest| identity.sealed && *highest >= identity.next) {
+        return Err(Verdict::turn(identity, Turn::PassOver, |to| {
+            to.next = Serial(highest.0.saturating_add(PASSED_OVER));
+        }));
+    }
     Ok(View::new(facts, identity, claims, pods))
 }
 
@@ -82,7 +91,9 @@ fn rebuilt(facts: &Facts, claims: &[Claim], pods: &[Pod]) -> Option<Identity> {
     let (Some(Some(lineage)), None) = (written.next(), written.next()) else { return None };
     let epoch = claims.iter().map(|one| one.epoch).chain(pods.iter().map(|one| one.epoch)).max()?;
     let highest = claims.iter().map(|one| one.serial).chain(pods.iter().map(|one| one.serial)).max()?;
-    let joined = claims.iter().any(|claim| claim.epoch == epoch && claim.joined_on.is_some())
+    let of_member =
+        |claim: &&Claim| claim.epoch == epoch && claim.joined_on.is_some() && claim.removed.is_none();
+    let joined = claims.iter().any(|claim| of_member(&claim))
         || pods.iter().any(|pod| pod.epoch == epoch && pod.start == Start::OwnData);
     let mut identity = Identity { lineage: *lineage, epoch, next: highest.next(), ..first(facts) };
     if joined {
@@ -92,7 +103,9 @@ fn rebuilt(facts: &Facts, claims: &[Claim], pods: &[Pod]) -> Option<Identity> {
         return Some(identity);
     }
     begin_again(&mut identity, Some(highest));
-    facts.cluster.known.is_none().then_some(identity)
+    // What former members left is nobody's to delete but a person's, when nobody knows what it was part of.
+    let former = claims.iter().any(|claim| claim.removed.is_some());
+    (facts.cluster.known.is_none() && !former).then_some(identity)
 }
 
 /// The resource was deleted and created again. A sealed cluster lives on under it; one whose bootstrap was not over is

@@ -19,7 +19,7 @@ pub(super) fn settle(view: &View<'_>) -> Verdict {
     }
     // Repeating it is harmless: whichever of the two calls comes second finds it done. But the world may have changed.
     let voters = (view.voter_list(), view.strange_voters());
-    if voters == (intent.voters.clone(), intent.strangers.clone()) && is_still_right(view, intent.change) {
+    if voters == (intent.voters.clone(), intent.strangers.clone()) && is_still_right(view, intent) {
         return Verdict::intend(view, intent.clone());
     }
     if view.facts.now.since(intent.since) >= VOID_AFTER {
@@ -44,7 +44,8 @@ fn is_done(view: &View<'_>, change: Change) -> bool {
     }
 }
 
-fn is_still_right(view: &View<'_>, change: Change) -> bool {
+fn is_still_right(view: &View<'_>, intent: &Intent) -> bool {
+    let change = intent.change;
     let member = change.member().and_then(|serial| view.members.get(&serial));
     match change {
         // etcd refuses an add while any voter is down (tried on 3.5.35, 3.6.16, 3.7.3): repeated for ever, it would keep the
@@ -54,6 +55,8 @@ fn is_still_right(view: &View<'_>, change: Change) -> bool {
                 && view.voters().all(Member::serves)
         }
         Change::Promote(_) => member.is_some_and(|member| view.promotion_is_safe(member)),
+        // One that has come back meanwhile stays.
+        Change::Remove(_) if intent.replaces && member.is_some_and(|member| member.voice.is_some()) => false,
         Change::Remove(serial) => view.removal_is_safe(serial),
         Change::Expel(id) => {
             let mut strangers = view.strangers.iter().filter(|stranger| stranger.id == id);

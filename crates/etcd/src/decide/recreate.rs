@@ -13,8 +13,12 @@ pub(super) fn make_way(view: &View<'_>) -> Verdict {
     if !view.a_voter_needs_a_place() {
         return Verdict::Pass;
     }
-    let newcomers = view.learners().filter(|member| member.data == Data::NotYet);
-    match newcomers.filter_map(|member| member.pod).find(|pod| !pod.placed && !pod.deleting) {
+    match view
+        .learners()
+        .filter(|member| member.is_newcomer())
+        .filter_map(|member| member.pod)
+        .find(|pod| !pod.placed && !pod.deleting)
+    {
         Some(pod) => Verdict::Beside(Box::new(Step::DeletePod {
             pod: pod.uid,
             serial: pod.serial,

@@ -12,6 +12,9 @@ use crate::view::{Member, View};
 
 /// Deletes pods, then claims, of those who are no members.
 pub(super) fn leavers(view: &View<'_>) -> Verdict {
+    if is_unsure(view) {
+        return Verdict::Pass;
+    }
     if let Some(pod) = former(view).filter_map(|member| member.pod).find(|pod| !pod.deleting) {
         return Verdict::step(Step::DeletePod { pod: pod.uid, serial: pod.serial, why: Leaving::NotAMember });
     }
@@ -30,8 +33,20 @@ pub(super) fn leavers(view: &View<'_>) -> Verdict {
 /// Claims that are kept for a while are marked, with the time from which that counts.
 pub(super) fn removed(view: &View<'_>) -> Vec<Mark> {
     // Without a list from etcd nobody knows who is a member.
-    let marked = left(view).filter(|claim| view.registry && is_worth_keeping(view, claim));
-    marked.map(|claim| Mark::Removed { claim: claim.uid, at: view.facts.now }).collect()
+    if !view.registry || is_unsure(view) {
+        return Vec::new();
+    }
+    let marked = left(view).filter(|claim| is_worth_keeping(view, claim));
+    let marked = marked.map(|claim| Mark::Removed { claim: claim.uid, at: Some(view.facts.now) });
+    // Whoever is a member was not removed, whatever somebody has written on its claim.
+    let members = view.registered().filter_map(|member| member.claim);
+    let wrong = members.filter(|claim| claim.removed.is_some() && !claim.deleting);
+    marked.chain(wrong.map(|claim| Mark::Removed { claim: claim.uid, at: None })).collect()
+}
+
+/// Whether a member that nobody knows may be one of those that seem to be none: it has started, somewhere.
+fn is_unsure(view: &View<'_>) -> bool {
+    view.strangers.iter().any(|stranger| stranger.started)
 }
 
 /// When the next claim is to be deleted that is kept until then.

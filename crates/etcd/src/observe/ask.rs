@@ -12,7 +12,7 @@ use futures::future::{join, join_all};
 use tokio::time::{Instant, timeout_at};
 
 use super::heard::{Heard, Leading, Listed, membership};
-use super::peers;
+use super::{Register, peers};
 use crate::certificates::Pair;
 use crate::facts::{Membership, Registered, Voice};
 use crate::identity::MemberId;
@@ -142,13 +142,12 @@ async fn connect(access: &Access, endpoint: &Endpoint) -> Result<Client, Error> 
     Client::connect([format!("https://{}:2379", endpoint.host())], Some(options)).await
 }
 
-/// Asks all members, and one that serves who the members are. `serial_of` tells members by peer URL. What has no date yet is
-/// of `now`.
+/// Asks all members, and one that serves who the members are. `register` tells who is who. What has no date yet is of `now`.
 pub async fn ask(
     connections: &Connections,
     access: &Access,
     (members, service): (&[Asked], Option<&Endpoint>),
-    serial_of: impl Fn(&str) -> Option<Serial>,
+    register: &Register,
     now: Time,
 ) -> Answers {
     let wanted: Vec<_> = members.iter().map(|asked| &asked.endpoint).collect();
@@ -181,7 +180,7 @@ pub async fn ask(
     tellers.sort_by_key(|(asked, _)| asked.founder);
     for (asked, _) in tellers {
         if let Some(list) = list(connections, access, asked).await {
-            answers.membership = Seen::Present(membership(asked.serial, &list, serial_of, now));
+            answers.membership = Seen::Present(membership(asked.serial, &list, register, now));
             break;
         }
     }

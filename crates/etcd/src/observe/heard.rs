@@ -6,6 +6,7 @@ use evenkeel::Time;
 use crate::facts::{Membership, Registered, Stranger, Voice};
 use crate::identity::{ClusterId, MemberId};
 use crate::names::Serial;
+use crate::observe::Register;
 
 /// What a member said of itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -90,7 +91,7 @@ impl Leading {
 pub(super) struct Listed {
     pub(super) id: u64,
     pub(super) name: String,
-    pub(super) peer_url: Option<String>,
+    pub(super) peer_urls: Vec<String>,
     /// Whether it says where clients reach it.
     pub(super) has_client_urls: bool,
     pub(super) learner: bool,
@@ -102,26 +103,26 @@ impl Listed {
         Self {
             id: member.id(),
             name: member.name().to_owned(),
-            peer_url: member.peer_urls().first().cloned(),
+            peer_urls: member.peer_urls().to_vec(),
             has_client_urls: !member.client_urls().is_empty(),
             learner: member.is_learner(),
         }
     }
 }
 
-/// Who the members are; `serial_of` tells ours by peer URL, and the others are strangers, seen `now`.
-pub(super) fn membership(
-    told_by: Serial,
-    list: &[Listed],
-    serial_of: impl Fn(&str) -> Option<Serial>,
-    now: Time,
-) -> Membership {
+/// Who the members are; `register` knows ours by peer URL, and the others are strangers, seen `now`. One whose URLs somebody
+/// has changed is still ours by its name, which only its own process can have given it.
+pub(super) fn membership(told_by: Serial, list: &[Listed], register: &Register, now: Time) -> Membership {
+    let serial_of = |member: &Listed| {
+        let by_url = member.peer_urls.iter().find_map(|url| register.at(url));
+        by_url.or_else(|| register.named(&member.name))
+    };
     let (mut members, mut strangers) = (Vec::new(), Vec::new());
     for member in list {
         let (id, learner) = (MemberId(member.id), member.learner);
         // Of one that never ran there is a peer URL and no more.
         let started = !member.name.is_empty() && member.has_client_urls;
-        match member.peer_url.as_deref().and_then(&serial_of) {
+        match serial_of(member) {
             Some(serial) => members.push(Registered { serial, id, learner, started }),
             None => strangers.push(Stranger { id, learner, started, since: now }),
         }

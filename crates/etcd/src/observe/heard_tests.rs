@@ -94,34 +94,45 @@ fn listed(id: u64, name: &str, url: &str) -> Listed {
     Listed {
         id,
         name: name.to_owned(),
-        peer_url: Some(url.to_owned()),
+        peer_urls: vec![url.to_owned()],
         has_client_urls: !name.is_empty(),
         learner: false,
     }
 }
 
-fn serial_of(url: &str) -> Option<Serial> {
-    url.strip_prefix("ours-")?.parse().ok().map(Serial)
+fn register() -> Register {
+    let known = |prefix: &str| (0..10).map(|serial| (format!("{prefix}-{serial}"), Serial(serial))).collect();
+    Register { by_name: known("orders"), by_url: known("ours") }
 }
 
 #[test]
 fn members_are_told_by_their_peer_urls_whatever_they_are_called() {
     let list = [listed(0xb, "orders-x", "ours-1"), listed(0xa, "ours-9", "ours-0")];
-    let told = membership(Serial(1), &list, serial_of, NOW);
+    let told = membership(Serial(1), &list, &register(), NOW);
     let who: Vec<_> = told.members.iter().map(|entry| (entry.serial, entry.id)).collect();
     assert_eq!(who, [(Serial(0), MemberId(0xa)), (Serial(1), MemberId(0xb))], "and stand in order");
     assert_eq!((told.told_by, told.strangers), (Serial(1), vec![]));
 }
 
 #[test]
+fn one_whose_urls_somebody_has_changed_is_ours_still() {
+    let moved = listed(0xa, "orders-2", "https://elsewhere:2380");
+    let mut added = listed(0xb, "orders-3", "https://elsewhere:2380");
+    added.peer_urls.push("ours-3".to_owned());
+    let told = membership(Serial(0), &[moved, added], &register(), NOW);
+    let who: Vec<_> = told.members.iter().map(|entry| entry.serial).collect();
+    assert_eq!((who, told.strangers), (vec![Serial(2), Serial(3)], vec![]));
+}
+
+#[test]
 fn who_is_at_none_of_our_urls_is_a_stranger() {
-    let nowhere = Listed { peer_url: None, ..listed(0xe, "ours-0", "") };
+    let nowhere = Listed { peer_urls: vec![], ..listed(0xe, "ours-0", "") };
     let list = [listed(0xa, "a", "ours-0"), listed(0xb, "b", "https://elsewhere:2380"), nowhere];
-    let told = membership(Serial(0), &list, serial_of, NOW);
+    let told = membership(Serial(0), &list, &register(), NOW);
     let stranger = |id, started| Stranger { id: MemberId(id), learner: false, started, since: NOW };
     assert_eq!((told.members.len(), told.strangers), (1, vec![stranger(0xb, true), stranger(0xe, true)]));
     let added = Listed { learner: true, ..listed(0xf, "", "https://elsewhere:2380") };
-    let told = membership(Serial(0), &[added], serial_of, NOW);
+    let told = membership(Serial(0), &[added], &register(), NOW);
     assert_eq!(told.strangers, [Stranger { learner: true, ..stranger(0xf, false) }]);
 }
 
@@ -129,7 +140,7 @@ fn who_is_at_none_of_our_urls_is_a_stranger() {
 fn one_that_was_added_and_never_ran_has_not_started() {
     let added = Listed { learner: true, ..listed(0xd, "", "ours-3") };
     let halfway = Listed { has_client_urls: false, ..listed(0xe, "orders-y", "ours-4") };
-    let told = membership(Serial(0), &[listed(0xa, "a", "ours-0"), added, halfway], serial_of, NOW);
+    let told = membership(Serial(0), &[listed(0xa, "a", "ours-0"), added, halfway], &register(), NOW);
     let started: Vec<_> = told.members.iter().map(|entry| (entry.started, entry.learner)).collect();
     assert_eq!(started, [(true, false), (false, true), (false, false)]);
 }

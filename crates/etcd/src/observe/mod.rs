@@ -104,8 +104,8 @@ pub fn member(metadata: &ObjectMeta) -> Option<Member> {
 /// Which of a lineage's members a name or a peer URL belongs to.
 #[derive(Debug)]
 pub struct Register {
-    by_name: BTreeMap<String, Serial>,
-    by_url: BTreeMap<String, Serial>,
+    pub(super) by_name: BTreeMap<String, Serial>,
+    pub(super) by_url: BTreeMap<String, Serial>,
 }
 
 impl Register {

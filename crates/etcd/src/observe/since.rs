@@ -4,6 +4,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use evenkeel::{Key, Time};
 
@@ -20,8 +21,12 @@ pub struct Since {
 #[derive(Debug, Default)]
 struct Remembered {
     strangers: BTreeMap<MemberId, Time>,
-    silent: BTreeMap<Serial, Time>,
+    /// Since when, and when that was last seen to be so.
+    silent: BTreeMap<Serial, (Time, Time)>,
 }
+
+/// How long nobody may look for a silence to count as one.
+const UNSEEN: Duration = Duration::from_secs(60);
 
 impl Since {
     /// Puts into answers since when it has been so, and remembers what they say.
@@ -37,7 +42,12 @@ impl Since {
         // Who was heard is not silent, whoever heard it; of the others nothing is known while the leader does not say.
         remembered.silent.retain(|serial, _| !answers.heard.contains(serial));
         for (serial, since) in &mut answers.silent {
-            *since = *remembered.silent.entry(*serial).or_insert(*since);
+            let now = *since;
+            let (first, last) = remembered.silent.entry(*serial).or_insert((now, now));
+            if now.since(*last) > UNSEEN {
+                *first = now;
+            }
+            (*since, *last) = (*first, now);
         }
     }
 

@@ -24,6 +24,7 @@ fn silent(since: &Since, at: Time) -> Time {
 fn silence_counts_from_when_it_was_first_noticed_until_somebody_hears_the_member() {
     let since = Since::default();
     assert_eq!(silent(&since, NOW), NOW);
+    assert_eq!(silent(&since, later(30)), NOW);
     assert_eq!(silent(&since, later(60)), NOW);
     let mut heard = Scene::converged(3).answers;
     heard.heard = [Serial(0), Serial(1), Serial(2)].into();
@@ -42,6 +43,13 @@ fn while_the_leader_does_not_say_nothing_is_told_and_nothing_forgotten() {
     since.tell(&key(), &mut unknown);
     assert!(unknown.silent.is_empty());
     assert_eq!(silent(&since, later(60)), NOW);
+}
+
+#[test]
+fn silence_that_nobody_looked_at_for_long_counts_anew() {
+    let since = Since::default();
+    silent(&since, NOW);
+    assert_eq!(silent(&since, later(600)), later(600));
 }
 
 #[test]

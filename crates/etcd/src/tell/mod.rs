@@ -402,6 +402,7 @@ pub(crate) fn why(step: &Step) -> &'static str {
                 "the resource was created anew before the bootstrap was over, which begins again"
             }
             Turn::Adopt => "the resource was created anew, and takes up the cluster that is there",
+            Turn::PassOver => "the identity is an older one, and was brought up to date",
         },
         Step::Call { .. } => "the membership changes",
         Step::DeletePod { why, .. } | Step::DeleteClaim { why, .. } => match why {

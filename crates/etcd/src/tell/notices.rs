@@ -32,6 +32,7 @@ pub fn name(action: &Action<'_, Etcd>) -> &'static str {
             Turn::SeedLost => "begin-again",
             Turn::ResourceReplaced => "begin-anew",
             Turn::Adopt => "adopt",
+            Turn::PassOver => "pass-over",
         },
         Action::Step(Step::Call { intent, .. }) => match intent.change {
             Change::Add(_) => "add-member",
@@ -70,7 +71,7 @@ pub fn notice(found: &Found, action: &Action<'_, Etcd>) -> Option<Notice> {
             let name = found.pods.get(pod)?.metadata.name.clone()?;
             told("ClientsLed", format!("routed clients away from {name}, which goes"))
         }
-        Action::Mark(Mark::Removed { claim, .. }) => {
+        Action::Mark(Mark::Removed { claim, at: Some(_) }) => {
             let name = found.claims.get(claim)?.metadata.name.clone()?;
             let kept = super::words::span(found.wanted.keep_removed_for);
             told("ClaimKept", format!("the claim {name} of a member that was removed is kept for {kept}"))
@@ -82,6 +83,7 @@ pub fn notice(found: &Found, action: &Action<'_, Etcd>) -> Option<Notice> {
                 Some(Notice::warning("BootstrapRestarted", "Reconcile", why(step)))
             }
             Turn::Adopt => told("Adopted", why(step).to_owned()),
+            Turn::PassOver => Some(Notice::warning("IdentityRebuilt", "Reconcile", why(step))),
             Turn::SeedStarts | Turn::Formed(_) | Turn::Settle => None,
         },
         Action::Step(Step::Call { intent, .. }) => match intent.change {

@@ -41,6 +41,7 @@ fn steps() -> Vec<Step> {
         turn(Turn::SeedLost),
         turn(Turn::ResourceReplaced),
         turn(Turn::Adopt),
+        turn(Turn::PassOver),
         call(Change::Add(serial)),
         call(Change::Promote(serial)),
         call(Change::Remove(serial)),

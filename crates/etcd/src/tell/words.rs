@@ -168,8 +168,11 @@ impl<'f> Words<'f> {
             Mark::Turn { pod: uid, .. } => format!("noting that {} has joined", pod(uid)),
             Mark::Route { pod: uid } => format!("letting clients reach {}", pod(uid)),
             Mark::Unroute { pod: uid } => format!("leading clients away from {}, which goes", pod(uid)),
-            Mark::Removed { claim, .. } => {
+            Mark::Removed { claim, at } => {
                 let name = named_so(self.found.claims.get(claim).map(|claim| &claim.metadata));
+                if at.is_none() {
+                    return format!("noting that {name} is a member");
+                }
                 format!("keeping the volume of {name} for {}", span(self.found.wanted.keep_removed_for))
             }
             Mark::Own { owned: true, .. } => "taking over what belongs to the cluster".to_owned(),
@@ -321,6 +324,16 @@ impl<'f> Words<'f> {
                 "{who} must serve again before a member is removed, or too few would be left to agree"
             );
         }
+        if view.members.is_empty() && !view.kept.is_empty() {
+            let kept: BTreeSet<_> = view.kept.iter().map(|claim| claim.serial).collect();
+            return format!(
+                "no pod and no volume of a member is left. The volumes of {}, which were removed before, hold older data: put the \
+                 members' claims back if you can; to begin anew, delete the resource, those claims and the ConfigMap {}, and \
+                 create it again",
+                self.members(&kept),
+                self.found.wanted.names().identity()
+            );
+        }
         if view.members.is_empty() {
             return format!(
                 "no pod and no volume of this cluster is left, and no empty one is put in its place: put the volumes' \
@@ -400,6 +413,7 @@ fn turn(why: Turn) -> &'static str {
         Turn::SeedLost => "beginning the bootstrap again: its first member is lost",
         Turn::ResourceReplaced => "beginning the bootstrap again: the resource was created anew",
         Turn::Adopt => "taking up the cluster that is there: the resource was created anew",
+        Turn::PassOver => "bringing the identity up to date: it is an older one",
     }
 }
 
