@@ -149,6 +149,15 @@ impl Story {
         self.kubectl(&all)
     }
 
+    /// Evicts a pod, as `kubectl drain` does; says what is said, or why it is refused.
+    pub fn evict(&self, pod: &str) -> Result<String, String> {
+        let path = format!("/api/v1/namespaces/{}/pods/{pod}/eviction", self.namespace);
+        let eviction = serde_json::json!({"apiVersion": "policy/v1", "kind": "Eviction",
+            "metadata": {"name": pod, "namespace": self.namespace}});
+        let command = self.command(&["create", "--raw", &path, "--filename=-"]).input(eviction.to_string());
+        command.run().map_err(|error| format!("{error:#}"))
+    }
+
     /// Runs a shell command in a pod; says what it printed, or what it complained about.
     pub fn shell(&self, pod: &str, script: &str) -> Result<String, String> {
         self.try_kubectl(&["exec", pod, "--", "sh", "-c", script])

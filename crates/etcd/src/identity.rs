@@ -116,7 +116,7 @@ impl Identity {
     }
 
     /// When members were replaced that might have come back, as far as that counts now.
-    pub fn replaced_of_late(&self, now: Time) -> impl Iterator<Item = Time> {
+    pub fn replaced_of_late(&self, now: Time) -> impl DoubleEndedIterator<Item = Time> {
         // Of an operator whose clock ran ahead nothing is known.
         self.replaced.iter().copied().filter(move |when| *when <= now && now.since(*when) < OF_LATE)
     }

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use evenkeel_e2e::etcd::Cluster;
 use evenkeel_e2e::operator::Operator;
 use evenkeel_e2e::{Story, checkout, http_get};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::look::{LONG, nodes, nodes_were_well_since, until_right, until_whole};
 use tls::{Caller, secret};
@@ -139,17 +139,10 @@ fn one_may_be_evicted_and_not_a_second(story: &Story, operator: &mut Operator, c
     story.eventually("the budget allows one", || {
         story.field(&["pdb", "orders"], ".status.disruptionsAllowed") == "1"
     });
-    let evict = |pod: &str| {
-        let namespace = story.namespace();
-        let path = format!("/api/v1/namespaces/{namespace}/pods/{pod}/eviction");
-        let eviction = json!({"apiVersion": "policy/v1", "kind": "Eviction",
-            "metadata": {"name": pod, "namespace": namespace}});
-        let command = story.command(&["create", "--raw", &path, "--filename=-"]).input(eviction.to_string());
-        command.run().map_err(|error| format!("{error:#}"))
-    };
     let pods = cluster.pods();
     // Nobody brings the first one back while the second is tried.
-    let (first, second) = operator.stands_still_while(|| (evict(&pods[0].name), evict(&pods[1].name)));
+    let (first, second) =
+        operator.stands_still_while(|| (story.evict(&pods[0].name), story.evict(&pods[1].name)));
     first.expect("one may go");
     let said = second.expect_err("a second may not");
     assert!(said.contains("TooManyRequests") && said.contains("disruption budget"), "{said}");

@@ -14,7 +14,8 @@ use evenkeel_e2e::watched::told;
 use serde_json::json;
 
 use crate::look::{LONG, clients_of, follower, until_whole};
-use crate::noted::{dies_noting, dies_once_noting, lives_again};
+use crate::middle::lives_again;
+use crate::noted::{dies_noting, dies_once_noting};
 
 /// Opens all nodes for pods again, whatever becomes of the story.
 struct Uncordon<'s>(&'s Story);

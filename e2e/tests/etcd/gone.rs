@@ -11,8 +11,8 @@ use evenkeel_e2e::{Story, checkout};
 use evenkeel_lab::parts::images;
 
 use crate::look::{LONG, clients_of, follower, ids, until_whole};
-use crate::middle::{ends_well, names, spec};
-use crate::noted::{dies_noting, dies_once_noting, lives_again, take_pod_and_claim};
+use crate::middle::{ends_well, lives_again, names, spec};
+use crate::noted::{dies_noting, dies_once_noting, take_pod_and_claim};
 
 const IMAGE: &str = "evenkeel-operator:0.1.0";
 

@@ -8,16 +8,6 @@ use serde_json::json;
 use crate::look::{LONG, follower, ids, until_whole};
 use crate::middle::{Stops, comes_to_rest, intent_in, kill_and_restart, member_pod, pod_of, spec};
 
-/// Evicts a pod, as `kubectl drain` does.
-fn evict(story: &Story, pod: &str) -> Result<String, String> {
-    let namespace = story.namespace();
-    let path = format!("/api/v1/namespaces/{namespace}/pods/{pod}/eviction");
-    let eviction = json!({"apiVersion": "policy/v1", "kind": "Eviction",
-        "metadata": {"name": pod, "namespace": namespace}});
-    let command = story.command(&["create", "--raw", &path, "--filename=-"]).input(eviction.to_string());
-    command.run().map_err(|error| format!("{error:#}"))
-}
-
 #[test]
 fn a_newcomer_that_no_node_takes_is_told_and_holds_up_neither_healing_nor_drains() {
     let story = Story::begin("no-room");
@@ -36,7 +26,7 @@ fn a_newcomer_that_no_node_takes_is_told_and_holds_up_neither_healing_nor_drains
 
     // A pod that goes comes back, whoever drains.
     let victim = follower(&story, &cluster);
-    story.eventually("the budget lets one go", || evict(&story, &victim.name).is_ok());
+    story.eventually("the budget lets one go", || story.evict(&victim.name).is_ok());
     story.within(LONG, "the member is back", || {
         cluster.pods().iter().any(|pod| pod.name == victim.name && pod.uid != victim.uid && pod.ready)
     });

@@ -78,7 +78,7 @@ fn what_is_deleted_or_edited_is_as_it_was_again_and_no_member_notices() {
 }
 
 /// An object as somebody keeps it who wants to put it back.
-fn without_its_place(mut object: Value) -> Value {
+pub(crate) fn without_its_place(mut object: Value) -> Value {
     for field in ["uid", "resourceVersion", "creationTimestamp", "managedFields"] {
         object["metadata"].as_object_mut().unwrap().remove(field);
     }

@@ -146,12 +146,15 @@ impl<'p> Stops<'p> {
 }
 
 /// Kills the operator where it stands, and starts it again. What was held goes with it, unanswered.
-///
-/// Its lease goes, too: how long a successor waits for it is for the stories of two operators, and a dead one needs it no
-/// more.
 pub(crate) fn kill_and_restart(story: &Story, operator: &mut Operator, stopped: Stopped) {
     operator.kill();
     drop(stopped);
+    lives_again(story, operator);
+}
+
+/// Starts a dead operator. Its lease goes: how long a successor waits for it is for the stories of two operators, and a dead one
+/// needs it no more.
+pub(crate) fn lives_again(story: &Story, operator: &mut Operator) {
     story.kubectl(&["delete", "lease", "evenkeel-operator", "--ignore-not-found"]);
     operator.restart();
 }

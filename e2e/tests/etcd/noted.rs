@@ -7,7 +7,7 @@ use evenkeel_e2e::operator::Operator;
 use evenkeel_e2e::proxy::Verdict;
 
 use crate::look::LONG;
-use crate::middle::{Intent, intent_in};
+use crate::middle::{Intent, intent_in, lives_again};
 
 /// Has the operator die when it has noted an intent of this kind, which `begin` leads to, before it has heard that it is
 /// noted and could do it. It stays dead.
@@ -27,12 +27,6 @@ pub(crate) fn dies_noting(
     operator.kill();
     operator.proxy().pass();
     intent_in(&stopped.write, cluster.name()).expect("only those are stopped")
-}
-
-/// Starts a dead operator. Its lease goes: how long a successor waits for it is for other stories.
-pub(crate) fn lives_again(story: &Story, operator: &mut Operator) {
-    story.kubectl(&["delete", "lease", "evenkeel-operator", "--ignore-not-found"]);
-    operator.restart();
 }
 
 /// Both at once: a successor finds the intent.

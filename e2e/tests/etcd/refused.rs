@@ -8,8 +8,8 @@ use evenkeel_e2e::operator::Operator;
 use serde_json::json;
 
 use crate::look::{LONG, clients_of, until_whole};
-use crate::middle::spec;
-use crate::noted::{dies_noting, lives_again};
+use crate::middle::{lives_again, spec};
+use crate::noted::dies_noting;
 
 /// Edits, and what is answered. The first two come by the scale subresource, as autoscalers send them.
 fn edits() -> Vec<(Vec<String>, &'static str)> {

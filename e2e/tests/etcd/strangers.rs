@@ -8,7 +8,8 @@ use evenkeel_e2e::operator::Operator;
 use serde_json::{Value, json};
 
 use crate::look::{LONG, events, follower, ids, until_whole};
-use crate::middle::{comes_to_rest, names};
+use crate::meddled::without_its_place;
+use crate::middle::{comes_to_rest, lives_again, names};
 
 /// Patience as short as it may be.
 const SPEC: &str = "version: 3.6.16\nmembers: 3\nstorage: {size: 1Gi}\nheal: {replaceAfter: 30s}";
@@ -222,10 +223,7 @@ fn a_claim_that_was_put_back_from_something_older_is_not_started_on() {
     let id = ids(&cluster)[&victim.name];
     // As a backup tool does it, while nobody looks: what was written on the claim comes back with it.
     operator.kill();
-    let mut claim = story.get(&["pvc", &victim.claim]);
-    for field in ["uid", "resourceVersion", "creationTimestamp", "managedFields"] {
-        claim["metadata"].as_object_mut().unwrap().remove(field);
-    }
+    let mut claim = without_its_place(story.get(&["pvc", &victim.claim]));
     claim["metadata"]["annotations"]
         .as_object_mut()
         .unwrap()
@@ -234,8 +232,7 @@ fn a_claim_that_was_put_back_from_something_older_is_not_started_on() {
     claim.as_object_mut().unwrap().remove("status");
     story.kubectl(&["delete", &format!("pod/{}", victim.name), &format!("pvc/{}", victim.claim)]);
     story.apply(&claim.to_string());
-    story.kubectl(&["delete", "lease", "evenkeel-operator", "--ignore-not-found"]);
-    operator.restart();
+    lives_again(&story, &mut operator);
     story.within(LONG, "somebody else is in its place", || {
         let names = names(&story, "orders", "pods");
         names.len() == 3 && !names.contains(&victim.name)

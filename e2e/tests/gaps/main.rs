@@ -67,12 +67,7 @@ fn delete(story: &Story, pod: &MemberPod, how: &[&str]) {
 }
 
 fn evict(story: &Story, pod: &MemberPod) {
-    let path = format!("/api/v1/namespaces/{}/pods/{}/eviction", story.namespace(), pod.name);
-    let eviction = json!({"apiVersion": "policy/v1", "kind": "Eviction",
-        "metadata": {"name": pod.name, "namespace": story.namespace()}});
-    story.eventually("it may be evicted", || {
-        story.command(&["create", "--raw", &path, "--filename=-"]).input(eviction.to_string()).run().is_ok()
-    });
+    story.eventually("it may be evicted", || story.evict(&pod.name).is_ok());
 }
 
 const DEEDS: [Deed; 7] = [

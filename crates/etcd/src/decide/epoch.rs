@@ -55,9 +55,9 @@ pub(super) fn identify(facts: &Facts) -> Result<View<'_>, Verdict> {
     }
     // One that somebody put back from before does not know those who came since: they would be taken for strangers, and their
     // serials given to others.
-    let of_epoch = claims.iter().filter(|one| one.epoch == identity.epoch).map(|one| one.serial);
-    let highest = of_epoch.chain(pods.iter().filter(|one| one.epoch == identity.epoch).map(|one| one.serial));
-    if let Some(highest) = highest.max().filter(|highest| identity.sealed && *highest >= identity.next) {
+    let claims_now = claims.iter().filter(|one| one.epoch == identity.epoch);
+    let highest = highest(claims_now, pods.iter().filter(|one| one.epoch == identity.epoch));
+    if let Some(highest) = highest.filter(|highest| identity.sealed && *highest >= identity.next) {
         return Err(Verdict::turn(identity, Turn::PassOver, |to| {
             to.next = Serial(highest.0.saturating_add(PASSED_OVER));
         }));
@@ -80,6 +80,14 @@ fn first(facts: &Facts) -> Identity {
     }
 }
 
+/// The highest serial that anything of these is called by.
+fn highest<'f>(
+    claims: impl Iterator<Item = &'f Claim>,
+    pods: impl Iterator<Item = &'f Pod>,
+) -> Option<Serial> {
+    claims.map(|claim| claim.serial).chain(pods.map(|pod| pod.serial)).max()
+}
+
 /// How many serials are passed over when an identity is rebuilt: of a member that left nothing behind, but is still in etcd's
 /// list, nobody knows the serial.
 const PASSED_OVER: u16 = 16;
@@ -90,10 +98,10 @@ fn rebuilt(facts: &Facts, claims: &[Claim], pods: &[Pod]) -> Option<Identity> {
     let mut written = facts.written.iter();
     let (Some(Some(lineage)), None) = (written.next(), written.next()) else { return None };
     let epoch = claims.iter().map(|one| one.epoch).chain(pods.iter().map(|one| one.epoch)).max()?;
-    let highest = claims.iter().map(|one| one.serial).chain(pods.iter().map(|one| one.serial)).max()?;
+    let highest = highest(claims.iter(), pods.iter())?;
     let of_member =
-        |claim: &&Claim| claim.epoch == epoch && claim.joined_on.is_some() && claim.removed.is_none();
-    let joined = claims.iter().any(|claim| of_member(&claim))
+        |claim: &Claim| claim.epoch == epoch && claim.joined_on.is_some() && claim.removed.is_none();
+    let joined = claims.iter().any(of_member)
         || pods.iter().any(|pod| pod.epoch == epoch && pod.start == Start::OwnData);
     let mut identity = Identity { lineage: *lineage, epoch, next: highest.next(), ..first(facts) };
     if joined {
@@ -115,9 +123,8 @@ fn inherit(facts: &Facts, identity: &Identity) -> Verdict {
     if identity.sealed {
         return Verdict::turn(identity, Turn::Adopt, |to| to.resource = resource);
     }
-    let serials = facts.pods.present().into_iter().flatten().map(|pod| pod.serial);
-    let claims = facts.claims.present().into_iter().flatten().map(|claim| claim.serial);
-    let highest = serials.chain(claims).max();
+    let (claims, pods) = (facts.claims.present(), facts.pods.present());
+    let highest = highest(claims.into_iter().flatten(), pods.into_iter().flatten());
     Verdict::turn(identity, Turn::ResourceReplaced, |to| {
         begin_again(to, highest);
         to.resource = resource;

@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 
 use super::{complaint, substance, until_replaced};
 use crate::look::{LONG, clients_of, events, follower, until_whole};
-use crate::middle::{comes_to_rest, spec};
-use crate::noted::{dies_once_noting, lives_again, take_pod_and_claim};
+use crate::middle::{comes_to_rest, lives_again, spec};
+use crate::noted::{dies_once_noting, take_pod_and_claim};
 
 /// Objects that somebody else has made, and how the operator calls each.
 fn foreign() -> Vec<(&'static str, &'static str, Value)> {

@@ -10,8 +10,8 @@ use evenkeel_e2e::operator::Operator;
 use super::locked::{has_auth, locked};
 use super::{complaint, substance, until_replaced};
 use crate::look::{LONG, clients_of, follower, ids, leader, until_whole};
-use crate::middle::spec;
-use crate::noted::{dies_once_noting, lives_again, take_pod_and_claim};
+use crate::middle::{lives_again, spec};
+use crate::noted::{dies_once_noting, take_pod_and_claim};
 
 // etcd's followers pass a promotion on to the leader without saying who asked ("auth: user name is empty" in the leader's log),
 // and try for as long as they are given. Asked of the leader itself it is done at once.
