@@ -15,6 +15,7 @@
 
 mod api;
 pub mod etcd;
+mod failed;
 pub mod operator;
 pub mod proxy;
 pub mod watched;
@@ -70,6 +71,7 @@ impl Story {
     }
 
     fn new(name: &str, turn: Turn) -> Self {
+        failed::remember();
         let nanos =
             SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |now| now.subsec_nanos());
         let namespace = format!("{name}-{:04x}", nanos % 0x1_0000);
@@ -184,11 +186,15 @@ impl Story {
         let look = |args: &[&str]| self.try_kubectl(args).unwrap_or_else(|error| error);
         let events = look(&["get", "events", "--sort-by=.lastTimestamp"]);
         let events: Vec<_> = events.lines().rev().take(15).collect();
+        // Nothing, where the resource is not even known.
+        let told = r#"-o=jsonpath={range .items[*]}{.metadata.name}{": "}{.status}{"\n"}{end}"#;
+        let told = self.try_kubectl(&["get", "etcdclusters", told]).unwrap_or_default();
         format!(
-            "{}\n{}\n{}",
+            "{}\n{}\n{}\n{}",
             look(&["get", "nodes"]),
             look(&["get", "pods,pvc", "-o", "wide"]),
-            events.into_iter().rev().collect::<Vec<_>>().join("\n")
+            events.into_iter().rev().map(failed::shortened).collect::<Vec<_>>().join("\n"),
+            told.lines().map(failed::shortened).collect::<Vec<_>>().join("\n"),
         )
     }
 
@@ -234,6 +240,8 @@ impl Drop for Story {
             {
                 eprintln!("--- the lab is not as it was before {}: {error:?}", self.namespace);
             }
+            // Once more, where whoever reads the end finds it.
+            eprintln!("--- why {} failed: {}", self.namespace, failed::why());
         }
         if std::env::var_os("KEEP").is_none() {
             // Best effort: the lab itself goes after the stories.

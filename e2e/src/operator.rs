@@ -15,6 +15,7 @@ use nix::unistd::Pid;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
+use crate::failed::plain;
 use crate::proxy::Proxy;
 use crate::{PATIENCE, Story, checkout};
 
@@ -209,6 +210,7 @@ impl Drop for Operator {
             let log = self.log();
             let lines: Vec<_> = log.lines().collect();
             let tail = lines.get(lines.len().saturating_sub(TAIL)..).unwrap_or_default();
+            let tail: Vec<_> = tail.iter().copied().map(plain).collect();
             eprintln!("--- the last of {}'s log\n{}", self.name, tail.join("\n"));
         }
     }

@@ -40,12 +40,23 @@ pub struct Facts {
     /// The least number of voters that evictions must leave, as the disruption budget says; nothing if it says something
     /// else altogether.
     pub budget: Seen<Option<u8>>,
-    /// Whether the identity object goes with the resource.
-    pub identity_owned: bool,
+    /// What the identity object goes with.
+    pub identity_goes: GoesWith,
     /// A read as clients make it, through the client Service: whether it was answered.
     pub served: Seen<()>,
     /// What people are told of a member, and what nothing rests on.
     pub about: BTreeMap<Serial, About>,
+}
+
+/// What an object goes with: Kubernetes deletes it soon after.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum GoesWith {
+    /// The resource.
+    Resource,
+    /// One of its name that was deleted before it was created: it is on its way out.
+    Former,
+    /// Nothing.
+    Nothing,
 }
 
 /// What a cluster has beside its members.
@@ -167,7 +178,7 @@ pub struct Claim {
     pub volume: Option<Uid>,
     /// The claim's uid and volume when the member joined, written on it then.
     pub joined_on: Option<(Uid, Uid)>,
-    /// Whether it is on its way out.
+    /// Whether it is on its way out, or will be, since it went with a resource that is no more.
     pub deleting: bool,
     /// Whether its volume is on a node that no longer exists.
     pub lost: bool,

@@ -201,6 +201,8 @@ pub enum Wait {
     NothingLeft(ClusterId),
     /// What an epoch that was given up left behind is going.
     OldEpochGoes,
+    /// What went with a resource of this name that was deleted is going.
+    FormerGoes,
     /// The seed does not serve yet.
     SeedStarts(Serial),
     /// Too few voters answer.

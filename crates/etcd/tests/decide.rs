@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use evenkeel::{Engine, Plan, Seen, Time, Wake};
 use evenkeel_etcd::Etcd;
-use evenkeel_etcd::facts::{Claim, Cluster, Facts, Storage};
+use evenkeel_etcd::facts::{Claim, Cluster, Facts, GoesWith, Storage};
 use evenkeel_etcd::identity::{ClusterId, Identity, Uid};
 use evenkeel_etcd::names::{Epoch, Lineage, Serial};
 use evenkeel_etcd::plan::{Create, Wait, What};
@@ -38,7 +38,7 @@ fn new_cluster() -> Facts {
         amiss: BTreeMap::new(),
         secrets_again: None,
         budget: Seen::Absent,
-        identity_owned: false,
+        identity_goes: GoesWith::Nothing,
         served: Seen::Unknown,
         about: BTreeMap::new(),
     }
@@ -156,4 +156,24 @@ fn facts_and_plans_are_plain_data() {
     let kept = serde_json::to_string(&(&facts, &plan)).unwrap();
     let (facts_again, plan_again): (Facts, Plan<Etcd>) = serde_json::from_str(&kept).unwrap();
     assert_eq!((facts_again, plan_again), (facts, plan));
+}
+
+#[test]
+fn what_went_with_a_former_resource_is_waited_for_and_never_taken_up() {
+    let first = Etcd::decide(&new_cluster()).create;
+    let [Create::Identity(identity)] = first.as_slice() else { panic!("{first:?}") };
+    for sealed in [false, true] {
+        let identity = Seen::Present(Identity { sealed, resource: Uid(99), ..identity.clone() });
+        let facts = Facts { identity, identity_goes: GoesWith::Former, ..new_cluster() };
+        assert_eq!(waits(&Etcd::decide(&facts)), [Wait::FormerGoes]);
+    }
+    // Its members had joined: what is rebuilt of such claims would be a sealed cluster, and they are gone in a moment.
+    let going = |serial| Claim { deleting: true, ..claim(serial, Epoch::FIRST, true) };
+    let with = |claims: Vec<Claim>| {
+        let written = BTreeSet::from([Some(Lineage(7))]);
+        Etcd::decide(&Facts { claims: Seen::Present(claims), written, ..new_cluster() })
+    };
+    assert_eq!(waits(&with(vec![going(0), going(1)])), [Wait::FormerGoes]);
+    let plan = with(vec![going(0), claim(1, Epoch::FIRST, true)]);
+    assert!(matches!(plan.create.as_slice(), [Create::Identity(identity)] if identity.sealed), "{plan:?}");
 }

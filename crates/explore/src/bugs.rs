@@ -3,7 +3,7 @@
 
 use evenkeel::{Engine, Plan, Seen};
 use evenkeel_etcd::Etcd;
-use evenkeel_etcd::facts::{Facts, Membership, Start, Storage};
+use evenkeel_etcd::facts::{Facts, GoesWith, Membership, Start, Storage};
 use evenkeel_etcd::identity::{Change, Intent};
 use evenkeel_etcd::names::Serial;
 use evenkeel_etcd::plan::{Create, Leaving, Mark, Step};
@@ -26,6 +26,7 @@ pub struct Bug {
     said: fn(&Facts, &mut Plan<Etcd>),
     sends_late: bool,
     settled: bool,
+    owned: bool,
 }
 
 impl Decider for Bug {
@@ -46,6 +47,7 @@ impl Bug {
     /// The world in which it shows.
     pub fn world(&self) -> World {
         let world = World::new(self.members, self.storage, 2, self.budget);
+        let world = if self.owned { world.owned() } else { world };
         if self.settled { explore::settled(&world) } else { world }
     }
 
@@ -68,10 +70,11 @@ const PLAIN: Bug = Bug {
     said: |_, _| {},
     sends_late: false,
     settled: false,
+    owned: false,
 };
 
 /// All of them.
-pub const BUGS: [Bug; 14] = [
+pub const BUGS: [Bug; 15] = [
     Bug {
         name: "any-volume-will-do",
         what: "takes whatever claim has the member's name: rolled back to older data it cost 10 of 10 acknowledged writes",
@@ -247,6 +250,21 @@ pub const BUGS: [Bug; 14] = [
         budget: Budget { faults: 1, crashes: 1, edits: 1, delays: 1 },
         settled: true,
         sends_late: true,
+        ..PLAIN
+    },
+    Bug {
+        name: "takes-up-what-is-going",
+        what: "takes up what went with a deleted resource, before Kubernetes has deleted it: a cluster whose volumes go one by one",
+        members: 1,
+        budget: ONE_EDIT,
+        settled: true,
+        owned: true,
+        told: |facts| {
+            if facts.identity_goes == GoesWith::Former {
+                facts.identity_goes = GoesWith::Resource;
+            }
+            each_claim(facts, |claim| claim.deleting = false);
+        },
         ..PLAIN
     },
 ];

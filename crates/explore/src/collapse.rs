@@ -34,6 +34,7 @@ impl Parts {
         Self {
             common: World {
                 meddles: start.meddles,
+                owned: start.owned,
                 ..World::new(start.wanted, start.storage, start.max_learners, Budget::NOTHING)
             },
             identities: Table::default(),
@@ -60,10 +61,13 @@ impl Parts {
             late,
             next_uid,
             meddles: _,
+            owned: _,
+            former,
             budget: _,
         } = world;
         words.clear();
-        words.push(u32::from_le_bytes([*wanted, *resource, *next_uid, budget_min.unwrap_or(NO_BUDGET)]));
+        let wanted = wanted | if *former { FORMER } else { 0 };
+        words.push(u32::from_le_bytes([wanted, *resource, *next_uid, budget_min.unwrap_or(NO_BUDGET)]));
         words.push(u32::from_le_bytes([claims.len(), pods.len(), clusters.len(), pending.len()].map(count)));
         words.push(identity.as_ref().map_or(u32::MAX, |identity| self.identities.number(identity)));
         words.extend(claims.iter().map(|(serial, claim)| self.claims.number(&(*serial, claim.clone()))));
@@ -78,7 +82,8 @@ impl Parts {
         let [first, second, identity, parts @ ..] = words else { return world };
         let [wanted, resource, next_uid, budget_min] = first.to_le_bytes();
         let [claims, pods, clusters, pending] = second.to_le_bytes().map(usize::from);
-        (world.wanted, world.resource, world.next_uid) = (wanted, resource, next_uid);
+        (world.wanted, world.former) = (wanted & !FORMER, wanted & FORMER != 0);
+        (world.resource, world.next_uid) = (resource, next_uid);
         world.budget_min = (budget_min != NO_BUDGET).then_some(budget_min);
         world.identity = self.identities.thing(*identity);
         let (claims, parts) = parts.split_at(claims);
@@ -93,6 +98,9 @@ impl Parts {
         world
     }
 }
+
+/// Nobody wants so many members: a bit that is free.
+const FORMER: u8 = 0x80;
 
 /// No disruption budget asks for so many voters.
 const NO_BUDGET: u8 = u8::MAX;

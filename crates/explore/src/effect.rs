@@ -126,7 +126,7 @@ fn apply_create(world: &mut World, create: &Create) -> Outcome {
             let uid = world.fresh_uid();
             world.claims.insert(
                 *serial,
-                Claim { uid, epoch: *epoch, joined_on: None, disk: Disk::Empty, lost: false },
+                Claim { uid, epoch: *epoch, joined_on: None, disk: Disk::Empty, lost: false, former: false },
             );
         }
         Create::Pod { serial, epoch, on, start } => {

@@ -7,7 +7,7 @@ use evenkeel_etcd::identity::Change;
 use evenkeel_etcd::plan::{Apply, Create, Leaving, Mark, Step, Turn, Wait};
 
 /// All kinds, those first that the explored world brings about by itself, then those that take somebody who meddles.
-pub const ALL: [&str; 49] = [
+pub const ALL: [&str; 50] = [
     "create an identity",
     "create a claim",
     "create a pod",
@@ -40,6 +40,7 @@ pub const ALL: [&str; 49] = [
     "delete a claim: not a member",
     "wait: reading",
     "wait: old epoch goes",
+    "wait: former goes",
     "wait: seed starts",
     "wait: no quorum",
     "wait: settling",
@@ -124,6 +125,7 @@ fn wait(wait: &Wait) -> &'static str {
         Wait::Contradiction => "wait: contradiction",
         Wait::NothingLeft(_) => "wait: nothing left",
         Wait::OldEpochGoes => "wait: old epoch goes",
+        Wait::FormerGoes => "wait: former goes",
         Wait::SeedStarts(_) => "wait: seed starts",
         Wait::NoQuorum => "wait: no quorum",
         Wait::Settling(_) => "wait: settling",

@@ -17,6 +17,7 @@ pub mod observe;
 pub mod rest;
 pub mod starting;
 pub mod visited;
+mod words;
 pub mod world;
 
 use evenkeel::{Engine, Plan};

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use evenkeel::{Seen, Time};
-use evenkeel_etcd::facts::{self, Facts, Membership, Registered, Voice};
+use evenkeel_etcd::facts::{self, Facts, GoesWith, Membership, Registered, Voice};
 use evenkeel_etcd::identity::{ClusterId, MemberId, Uid};
 use evenkeel_etcd::names::{Lineage, Serial};
 
@@ -44,10 +44,10 @@ pub fn observe(world: &World, sight: Sight) -> Facts {
         uid: claim.uid,
         volume: Some(claim.uid),
         joined_on: claim.joined_on,
-        deleting: false,
+        deleting: claim.former,
         lost: claim.lost,
         removed: None,
-        owned: false,
+        owned: world.owned,
     });
     let pods = world.pods.iter().map(|(serial, pod)| facts::Pod {
         serial: *serial,
@@ -82,7 +82,7 @@ pub fn observe(world: &World, sight: Sight) -> Facts {
             patience: Duration::from_secs(60),
             replace_after: Duration::from_secs(300),
             keep_removed_for: Duration::ZERO,
-            owns_data: false,
+            owns_data: world.owned,
         },
         identity: world.identity.clone().into(),
         written: (!world.claims.is_empty() || !world.pods.is_empty())
@@ -97,7 +97,11 @@ pub fn observe(world: &World, sight: Sight) -> Facts {
         amiss: BTreeMap::new(),
         secrets_again: None,
         budget: world.budget_min.map(Some).into(),
-        identity_owned: false,
+        identity_goes: match (world.owned, world.former) {
+            (false, _) => GoesWith::Nothing,
+            (true, false) => GoesWith::Resource,
+            (true, true) => GoesWith::Former,
+        },
         served: Seen::Unknown,
         about: BTreeMap::new(),
     }

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use evenkeel_etcd::facts::{Start, Storage};
 use evenkeel_etcd::identity::{Change, Identity, Uid};
 use evenkeel_etcd::names::{Epoch, Serial};
+use evenkeel_etcd::plan::Create;
 use evenkeel_etcd::view::quorum;
 
 use crate::effect::{self, Effect};
@@ -39,6 +40,10 @@ pub struct World {
     pub next_uid: u8,
     /// Whether somebody may delete the identity, too, or add members.
     pub meddles: bool,
+    /// Whether identity and claims go with the resource, as pods always do.
+    pub owned: bool,
+    /// Whether the identity went with a resource that is no more: it goes.
+    pub former: bool,
     /// What may still go wrong.
     pub budget: Budget,
 }
@@ -74,6 +79,8 @@ pub struct Claim {
     pub disk: Disk,
     /// Whether its node is gone for good.
     pub lost: bool,
+    /// Whether it went with a resource that is no more: it goes.
+    pub former: bool,
 }
 
 /// What is in a data directory.
@@ -116,7 +123,7 @@ pub struct Pod {
     pub runs: bool,
     /// Whether its etcd has found a quorum since it started. Until then it answers nobody, not even who it is.
     pub speaks: bool,
-    /// Whether it is on its way out.
+    /// Whether it is on its way out, or went with a resource that is no more.
     pub deleting: bool,
     /// Whether it has ended for good.
     pub finished: bool,
@@ -211,6 +218,8 @@ impl World {
             late: Vec::new(),
             next_uid: 1,
             meddles: false,
+            owned: storage == Storage::Ephemeral,
+            former: false,
             budget,
         }
     }
@@ -219,6 +228,33 @@ impl World {
     #[must_use]
     pub fn meddled(self) -> Self {
         Self { meddles: true, ..self }
+    }
+
+    /// The same, where identity and claims go with the resource.
+    #[must_use]
+    pub fn owned(self) -> Self {
+        Self { owned: true, ..self }
+    }
+
+    /// The resource is gone, and all that goes with it is on its way out. So is what somebody is about to create who has not
+    /// seen that: it would name the former resource as its owner, and be gone in a moment.
+    pub(crate) fn goes(&mut self) {
+        for effects in [&mut self.pending, &mut self.late] {
+            effects.retain(|effect| !matches!(effect, Effect::Create(_)));
+        }
+        self.former = self.identity.is_some();
+        self.claims.values_mut().for_each(|claim| claim.former = true);
+        self.pods.values_mut().for_each(|pod| pod.deleting = true);
+    }
+
+    /// Of what went with a former resource nobody knows when nothing is left of it.
+    pub(crate) fn forget_former(&mut self) {
+        if self.owned && self.identity.is_none() && self.claims.is_empty() && self.pods.is_empty() {
+            self.budget_min = None;
+            self.clusters.clear();
+            self.pending.retain(|effect| matches!(effect, Effect::Create(Create::Identity(_))));
+            self.late.clear();
+        }
     }
 
     /// A uid that was never used.

@@ -23,8 +23,9 @@ fn reported(world: &World) -> Report {
     let report = explore(world, &Real);
     let (members, storage, budget) = (world.wanted, world.storage, world.budget);
     let meddled = if world.meddles { "meddled with, " } else { "" };
+    let owned = if world.owned { "owned, " } else { "" };
     println!(
-        "{members} members, {storage:?}, {meddled}{budget:?}: {} states, {} transitions, {:.1?}",
+        "{members} members, {storage:?}, {meddled}{owned}{budget:?}: {} states, {} transitions, {:.1?}",
         report.states, report.transitions, report.took
     );
     let story = report.story.as_ref().map(ToString::to_string);
@@ -101,6 +102,15 @@ fn clusters_survive_the_loss_of_their_identity_and_members_that_somebody_adds() 
             reported(&World::new(members, storage, 2, budget).meddled());
         }
     }
+}
+
+#[test]
+fn clusters_that_go_with_their_resource_are_begun_anew_when_all_of_the_former_is_gone() {
+    let one = Budget { faults: 1, crashes: 1, edits: 1, delays: 0 };
+    reported(&World::new(1, Storage::Persistent, 2, one).owned());
+    reported(&World::new(1, Storage::Ephemeral, 2, one));
+    let three = Budget { faults: 0, crashes: 1, edits: 1, delays: 0 };
+    reported(&World::new(3, Storage::Persistent, 2, three).owned());
 }
 
 /// What is decided when somebody meddles at any state that a fault and an edit lead to.

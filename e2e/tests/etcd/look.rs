@@ -100,10 +100,10 @@ pub(crate) fn leader(story: &Story, cluster: &Cluster<'_>) -> MemberPod {
     found.unwrap_or_else(|| panic!("{} has a leader", cluster.name()))
 }
 
-/// The pod of a member that follows.
+/// The pod of a member that follows: one that serves, for a newcomer has a pod long before it is anybody.
 pub(crate) fn follower(story: &Story, cluster: &Cluster<'_>) -> MemberPod {
     let leader = leader(story, cluster);
-    let other = cluster.pods().into_iter().find(|pod| pod.name != leader.name);
+    let other = cluster.pods().into_iter().find(|pod| pod.ready && pod.name != leader.name);
     other.unwrap_or_else(|| panic!("{} has none but its leader", cluster.name()))
 }
 

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use evenkeel::Seen;
 
 use super::Verdict;
-use crate::facts::{Claim, Facts, Object, Pod, Start};
+use crate::facts::{Claim, Facts, GoesWith, Object, Pod, Start};
 use crate::identity::Identity;
 use crate::names::{Epoch, Serial};
 use crate::plan::{Create, Leaving, Step, Turn, Wait, What};
@@ -26,11 +26,17 @@ pub(super) fn identify(facts: &Facts) -> Result<View<'_>, Verdict> {
         return Err(Verdict::Halt(Wait::Reading(What::Objects)));
     };
     let identity = match &facts.identity {
+        // Kubernetes deletes it, and all else that went with that resource, in an order of its own: whoever took it over would
+        // find members without data (seen).
+        Seen::Present(_) if facts.identity_goes == GoesWith::Former => {
+            return Err(Verdict::Halt(Wait::FormerGoes));
+        }
         Seen::Present(identity) => identity,
         Seen::Unknown if facts.amiss.contains_key(&Object::Identity) => {
             return Err(Verdict::Halt(Wait::NameTaken(Object::Identity)));
         }
         Seen::Unknown => return Err(Verdict::Halt(Wait::Reading(What::Identity))),
+        Seen::Absent if all_is_going(facts, claims, pods) => return Err(Verdict::Halt(Wait::FormerGoes)),
         // Unknown never counts as absent, and what is left of a cluster is never taken for a blank field.
         Seen::Absent if !facts.written.is_empty() => {
             return Err(match rebuilt(facts, claims, pods) {
@@ -63,6 +69,12 @@ pub(super) fn identify(facts: &Facts) -> Result<View<'_>, Verdict> {
         }));
     }
     Ok(View::new(facts, identity, claims, pods))
+}
+
+/// Whether whatever there is without an identity is on its way out: no cluster is left to be taken up.
+fn all_is_going(facts: &Facts, claims: &[Claim], pods: &[Pod]) -> bool {
+    let readable = facts.written.iter().all(Option::is_some) && !facts.written.is_empty();
+    readable && claims.iter().all(|claim| claim.deleting) && pods.iter().all(|pod| pod.deleting)
 }
 
 fn first(facts: &Facts) -> Identity {

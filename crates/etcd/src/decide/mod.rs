@@ -250,6 +250,7 @@ impl Wait {
             | Self::Contradiction
             | Self::NothingLeft(_)
             | Self::OldEpochGoes
+            | Self::FormerGoes
             | Self::NoQuorum => Wake::OnChange,
         }
     }

@@ -2,7 +2,7 @@
 //! Keeping these disturbs nobody and waits for nobody; but without names and certificates no member can start.
 
 use super::{Verdict, Want};
-use crate::facts::{Amiss, Object, Start, Storage};
+use crate::facts::{Amiss, GoesWith, Object, Start, Storage};
 use crate::identity::{Change, Intent};
 use crate::plan::{Apply, Mark, Owned, Step, Wait};
 use crate::view::{View, quorum};
@@ -91,7 +91,7 @@ fn budget(view: &View<'_>, step: Option<&Step>) -> Option<Apply> {
 fn owners(view: &View<'_>) -> Vec<Mark> {
     let owned = view.facts.cluster.owns_data;
     let mut marks = Vec::new();
-    if view.facts.identity_owned != owned {
+    if (view.facts.identity_goes == GoesWith::Resource) != owned {
         marks.push(Mark::Own { what: Owned::Identity, owned });
     }
     // Claims of a cluster that has none by its spec are somebody's data from before, and stay.

@@ -22,7 +22,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::Serialize;
 
 use crate::build::{self, Member, claim, covers::covers, service, start};
-use crate::facts::{About, Amiss, Claim, Facts, Object, Registered};
+use crate::facts::{About, Amiss, Claim, Facts, GoesWith, Object, Registered};
 use crate::identity::{Identity, Uid};
 use crate::names::{Lineage, Serial, member_name, peer_url};
 use crate::wanted::Wanted;
@@ -86,9 +86,23 @@ pub fn owner(wanted: &Wanted, metadata: &ObjectMeta) -> Owner {
     }
 }
 
-/// Whether an object goes with this resource.
-fn goes_with(wanted: &Wanted, metadata: &ObjectMeta) -> bool {
-    metadata.owner_references.iter().flatten().any(|reference| reference.uid.parse() == Ok(wanted.uid))
+/// What an object goes with. Kubernetes deletes it when none of its owners is left; orphaned, it has none.
+fn goes_with(wanted: &Wanted, metadata: &ObjectMeta) -> GoesWith {
+    let owners = metadata.owner_references.as_deref().unwrap_or_default();
+    if owners.iter().any(|owner| owner.uid.parse() == Ok(wanted.uid)) {
+        GoesWith::Resource
+    } else if !owners.is_empty()
+        && owners.iter().all(|owner| owner.kind == "EtcdCluster" && owner.name == wanted.name)
+    {
+        GoesWith::Former
+    } else {
+        GoesWith::Nothing
+    }
+}
+
+/// Whether an object is on its way out, or will be in a moment.
+fn is_going(wanted: &Wanted, metadata: &ObjectMeta) -> bool {
+    metadata.deletion_timestamp.is_some() || goes_with(wanted, metadata) == GoesWith::Former
 }
 
 /// A uid as facts carry it.
@@ -180,10 +194,10 @@ impl Found {
             amiss: self.amiss(),
             secrets_again: self.tls.again,
             budget: self.budget_fact(),
-            identity_owned: self
-                .identity
-                .as_ref()
-                .is_some_and(|(object, _)| goes_with(&self.wanted, &object.metadata)),
+            identity_goes: match &self.identity {
+                Some((object, _)) => goes_with(&self.wanted, &object.metadata),
+                None => GoesWith::Nothing,
+            },
             served: answers.served,
         }
     }
@@ -205,10 +219,10 @@ impl Found {
             uid,
             volume: volume.filter(|name| !name.is_empty()).map(Uid::of_name),
             joined_on: claim::read_joined_on(claim),
-            deleting: claim.metadata.deletion_timestamp.is_some(),
+            deleting: is_going(&self.wanted, &claim.metadata),
             lost: phase == Some("Lost") || self.lost.contains(name),
             removed: claim::read_removed_at(claim),
-            owned: goes_with(&self.wanted, &claim.metadata),
+            owned: goes_with(&self.wanted, &claim.metadata) == GoesWith::Resource,
         }
     }
 
@@ -311,7 +325,7 @@ fn pod_fact(
         placed: pod.spec.as_ref().is_some_and(|spec| spec.node_name.is_some()),
         inputs: inputs(pod),
         crashing: crashing(pod, now),
-        deleting: pod.metadata.deletion_timestamp.is_some(),
+        deleting: is_going(wanted, &pod.metadata),
         finished: matches!(phase, Some("Succeeded" | "Failed")),
         routed: label.is_some_and(|label| label == labels::ROLE_VOTER),
         shares_node: false,

@@ -263,14 +263,26 @@ fn whose_an_object_is_is_told_by_label_and_controller() {
 #[test]
 fn what_goes_with_the_resource_is_told_by_any_reference_to_it() {
     let wanted = wanted(json!({}));
-    assert!(goes_with(&wanted, &metadata(reference("EtcdCluster", "orders", RESOURCE, json!(null)))));
-    assert!(!goes_with(&wanted, &metadata(reference("EtcdCluster", "orders", Uid(9), json!(true)))));
+    let goes_with = |object: Value| goes_with(&wanted, &metadata(object));
+    assert_eq!(goes_with(reference("EtcdCluster", "orders", RESOURCE, json!(null))), GoesWith::Resource);
+    assert_eq!(goes_with(reference("EtcdCluster", "orders", Uid(9), json!(true))), GoesWith::Former);
+    assert_eq!(goes_with(reference("EtcdCluster", "billing", Uid(9), json!(true))), GoesWith::Nothing);
+    assert_eq!(goes_with(json!({})), GoesWith::Nothing, "it was orphaned");
     let owned = |spec: Value| {
         let facts = Scene::with(1, spec).facts();
-        (facts.identity_owned, facts.claims.present().unwrap()[0].owned)
+        (facts.identity_goes, facts.claims.present().unwrap()[0].owned)
     };
-    assert_eq!(owned(json!({ "storage": { "onDelete": "Keep" } })), (false, false));
-    assert_eq!(owned(json!({ "storage": { "onDelete": "Delete" } })), (true, true));
+    assert_eq!(owned(json!({ "storage": { "onDelete": "Keep" } })), (GoesWith::Nothing, false));
+    assert_eq!(owned(json!({ "storage": { "onDelete": "Delete" } })), (GoesWith::Resource, true));
+}
+
+#[test]
+fn what_went_with_a_resource_that_is_no_more_is_on_its_way_out() {
+    let mut scene = Scene::with(1, json!({ "storage": { "onDelete": "Delete" } }));
+    scene.found.wanted.uid = Uid(99);
+    let facts = scene.facts();
+    assert_eq!(facts.identity_goes, GoesWith::Former);
+    assert!(facts.claims.present().unwrap()[0].deleting && facts.pods.present().unwrap()[0].deleting);
 }
 
 #[test]

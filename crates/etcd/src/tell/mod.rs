@@ -41,7 +41,9 @@ pub fn status(found: &Found, facts: &Facts, plan: &Plan<Etcd>, refused: Option<&
     let members = if known { members } else { with_last_known(members, &old.member_list, facts) };
     let healthy = members.iter().filter(|member| member.healthy && member.role == MemberRole::Voter).count();
     let leader = view.as_ref().and_then(|view| leader(&words, facts, view));
-    let cluster = facts.identity.present().and_then(|identity| identity.cluster);
+    // Not that of a resource which was deleted: it may be gone in a moment, and nobody has lost anything.
+    let identity = facts.identity.present().filter(|identity| identity.resource == facts.cluster.resource);
+    let cluster = identity.and_then(|identity| identity.cluster);
     EtcdClusterStatus {
         phrase: story.phrase.clone(),
         ready: format!("{healthy}/{}", facts.cluster.members),
@@ -347,6 +349,7 @@ fn degraded(wait: &Wait, view: Option<&View<'_>>) -> Option<Reason> {
         Wait::NoQuorum
         | Wait::Paused
         | Wait::OldEpochGoes
+        | Wait::FormerGoes
         | Wait::SeedStarts(_)
         | Wait::Settling(_)
         | Wait::Joining(_)

@@ -222,6 +222,9 @@ impl<'f> Words<'f> {
                 cluster.0
             ),
             Wait::OldEpochGoes => "pods of a bootstrap that was given up must be gone first".to_owned(),
+            Wait::FormerGoes => {
+                "what belonged to the resource of this name that was deleted must be gone first: Kubernetes deletes it".to_owned()
+            }
             Wait::SeedStarts(serial) => {
                 format!("{} must start and answer{}", self.member(*serial), self.held(view, *serial))
             }
@@ -289,6 +292,7 @@ impl<'f> Words<'f> {
             Wait::Replacing(_) => "the next member that does not come back is replaced",
             Wait::Enough(serial, _) => return Some(format!("{} is replaced", self.member(*serial))),
             Wait::OldEpochGoes => "the bootstrap begins again, under new names",
+            Wait::FormerGoes => "a new cluster is formed",
             Wait::SeedStarts(_) if facts.cluster.members > 1 => "the other members join it",
             Wait::SeedStarts(_) | Wait::Patience(_) => "clients are let in",
             Wait::NoQuorum | Wait::Reading(_) => "members that are missing are brought back or replaced",

@@ -139,6 +139,7 @@ fn every_wait_is_a_sentence_and_says_what_comes_next_in_another() {
         Wait::Contradiction,
         Wait::NothingLeft(ClusterId(0x8e9e_05c5_2164_694d)),
         Wait::OldEpochGoes,
+        Wait::FormerGoes,
         Wait::SeedStarts(Serial(0)),
         Wait::NoQuorum,
         Wait::Settling(intent(Change::Add(Serial(3)))),

@@ -1,0 +1,119 @@
+//! What happens, in words: a violation is told as a story.
+
+use std::fmt;
+
+use evenkeel_etcd::facts::Start;
+use evenkeel_etcd::plan::{Apply, Create, Mark, Step};
+
+use crate::effect::{self, Effect};
+use crate::event::Event;
+use crate::observe::Sight;
+use crate::world::shown;
+
+impl fmt::Display for Event {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Decide(_) => f.write_str("the operator looks and decides"),
+            Self::DecideBlind(Sight::NoEtcd, _) => {
+                f.write_str("the operator decides while no etcd answers it")
+            }
+            Self::DecideBlind(..) => f.write_str("the operator decides while Kubernetes does not answer it"),
+            Self::Write(effect) => write!(f, "the operator writes: {}", Shown(effect)),
+            Self::WriteUnnoticed(effect) => {
+                write!(f, "the operator writes, before etcd notices who is down: {}", Shown(effect))
+            }
+            Self::WriteTimesOut(effect) => {
+                write!(
+                    f,
+                    "the operator writes, is told of a timeout, but etcd keeps it in its log: {}",
+                    Shown(effect)
+                )
+            }
+            Self::Crash => f.write_str("the operator crashes"),
+            Self::Freeze => f.write_str("the operator freezes in mid-plan and another takes over"),
+            Self::LateWrite(effect) => write!(f, "the frozen operator wakes and writes: {}", Shown(effect)),
+            Self::Sees(serial) => write!(f, "the kubelet of {} sees its pod as it is now", shown(*serial)),
+            Self::Starts(serial) => write!(f, "the kubelet starts the container of {}", shown(*serial)),
+            Self::LeaderChanges(serial) => {
+                write!(f, "{} gets another leader, which takes it for new", shown(*serial))
+            }
+            Self::Leaves(serial) => write!(f, "the pod of {} is gone", shown(*serial)),
+            Self::IdentityGoes => f.write_str("the identity that went with the former resource is gone"),
+            Self::ClaimGoes(serial) => {
+                write!(f, "the claim of {}, which went with the former resource, is gone", shown(*serial))
+            }
+            Self::IdentityDeleted => f.write_str("somebody deletes the identity"),
+            Self::StrangerAdded => f.write_str("somebody adds a voter that never starts"),
+            Self::NodeUp(serial) => write!(f, "the node of {} comes back", shown(*serial)),
+            Self::PodDeleted(serial) => write!(f, "somebody deletes the pod of {}", shown(*serial)),
+            Self::PodEnds(serial) => write!(f, "the pod of {} fails for good", shown(*serial)),
+            Self::ProcessDies(serial) => write!(f, "the process of {} dies", shown(*serial)),
+            Self::ClaimDeleted(serial) => {
+                write!(f, "somebody deletes the pod and the claim of {}", shown(*serial))
+            }
+            Self::ClaimSwapped(serial) => {
+                write!(f, "somebody restores the claim of {} from an older copy", shown(*serial))
+            }
+            Self::Wiped(serial) => write!(f, "the directory of {} is emptied under it", shown(*serial)),
+            Self::NodeDown(serial) => write!(f, "the node of {} goes down", shown(*serial)),
+            Self::NodeGone(serial) => write!(f, "the node of {} is gone for good", shown(*serial)),
+            Self::Edited(wanted) => write!(f, "the user wants {wanted} members"),
+            Self::Recreated => f.write_str("the user deletes the resource and creates it again"),
+            Self::RecreatedOverOrphans => {
+                f.write_str("the user deletes the resource, orphaning its pods, and creates it again")
+            }
+            Self::TimePasses => f.write_str("time passes"),
+        }
+    }
+}
+
+pub(crate) struct Shown<'a>(pub(crate) &'a Effect);
+
+impl fmt::Display for Shown<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let way = |start: &Start| match start {
+            Start::Held => "to be held until it is told how to start".to_owned(),
+            Start::Found => "as a new cluster".to_owned(),
+            Start::Join(list) => {
+                format!("to join {}", list.iter().map(|one| shown(*one)).collect::<Vec<_>>().join(", "))
+            }
+            Start::OwnData => "on its own data only".to_owned(),
+        };
+        match self.0 {
+            Effect::Create(Create::Identity(_)) => f.write_str("creates the identity"),
+            Effect::Create(Create::Claim { serial, .. }) => {
+                write!(f, "creates the claim of {}", shown(*serial))
+            }
+            Effect::Create(Create::Pod { serial, start, .. }) => {
+                write!(f, "creates the pod of {}, {}", shown(*serial), way(start))
+            }
+            Effect::Mark(Mark::Start { to, .. }) => write!(f, "has a pod start {}", way(to)),
+            Effect::Mark(Mark::JoinedOn { .. }) => {
+                f.write_str("notes on a claim that its member joined on it")
+            }
+            Effect::Mark(Mark::Turn { .. }) => {
+                f.write_str("has a pod start on its own data only, and says so")
+            }
+            Effect::Mark(Mark::Route { .. }) => f.write_str("routes clients to a pod"),
+            Effect::Mark(Mark::Unroute { .. }) => f.write_str("routes clients away from a pod"),
+            Effect::Mark(Mark::Removed { .. }) => f.write_str("keeps the claim of a former member"),
+            Effect::Mark(Mark::Own { .. }) => f.write_str("takes something into the resource's ownership"),
+            Effect::Apply(Apply::Budget { min, .. }) => write!(f, "has evictions leave {min} voters"),
+            Effect::Apply(Apply::Object(_)) => f.write_str("keeps a service or a secret as it should be"),
+            Effect::Swap { from, to } if to.sealed && !from.sealed => f.write_str("seals the epoch"),
+            Effect::Swap { from, to } if to.epoch != from.epoch => f.write_str("begins a new epoch"),
+            Effect::Swap { to, .. } => match &to.intent {
+                Some(intent) => write!(f, "notes its intent: {}", effect::shown_change(intent.change)),
+                None => f.write_str("changes the identity"),
+            },
+            Effect::Ask(intent) => write!(f, "asks etcd for {}", effect::shown_change(intent.change)),
+            Effect::Delete(Step::DeletePod { serial, .. }) => {
+                write!(f, "deletes the pod of {}", shown(*serial))
+            }
+            Effect::Delete(Step::DeleteClaim { serial, .. }) => {
+                write!(f, "deletes the claim of {}", shown(*serial))
+            }
+            Effect::Delete(_) => f.write_str("does nothing"),
+        }
+    }
+}
