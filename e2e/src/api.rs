@@ -1,7 +1,8 @@
 //! Kubernetes as this process sees it. What stories look at again and again is read here: a `kubectl` for each look would be
 //! most of the load on the machine, and most of a story's time.
 
-use std::sync::{Arc, OnceLock};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use evenkeel_lab::Lab;
@@ -117,18 +118,24 @@ pub(crate) fn get_once(lab: &Lab, path: &str) -> Result<Option<Value>, String> {
     ask(lab, path).map_err(|failed| failed.said)
 }
 
-fn ask(lab: &Lab, path: &str) -> Result<Option<Value>, Failed> {
-    // All stories of a process are on one lab.
-    static READER: OnceLock<Reader> = OnceLock::new();
-    let reader = READER.get_or_init(|| {
+/// Who asks on this lab.
+fn reader(lab: &Lab) -> Arc<Reader> {
+    static READERS: Mutex<BTreeMap<String, Arc<Reader>>> = Mutex::new(BTreeMap::new());
+    let mut readers = READERS.lock().unwrap_or_else(PoisonError::into_inner);
+    let new = || {
         let access = Access::to(lab);
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
-        Reader {
+        Arc::new(Reader {
             client: access.administrator(),
             server: access.server,
             runtime: runtime.expect("a runtime can be made"),
-        }
-    });
+        })
+    };
+    Arc::clone(readers.entry(lab.name().to_string()).or_insert_with(new))
+}
+
+fn ask(lab: &Lab, path: &str) -> Result<Option<Value>, Failed> {
+    let reader = reader(lab);
     let request = Request::get(format!("{}{path}", reader.server)).body(Full::default());
     let failed = |passing: bool, said: String| Failed { said: format!("{path}: {said}"), passing };
     let request = request.map_err(|error| failed(false, error.to_string()))?;

@@ -1,11 +1,13 @@
 //! What every story needs: the lab, a namespace of its own, `kubectl`, and patience with an end.
 //!
-//! Stories run side by side, each in its own namespace. One that hurts nodes or the control plane runs [alone]
-//! (`Story::alone`): it waits until no other runs, and the others wait for it.
+//! Stories run side by side, each in its own namespace. One that hurts nodes or the control plane runs [apart], on a lab
+//! that such stories take in turns, or, where even another lab would be in its way, [alone]: it waits until no other runs, and
+//! the others wait for it.
 //!
 //! A story of the operator runs it as a process of its own ([`operator`]) through a [`proxy`] that stops it at chosen
 //! writes, and works on an [`etcd`] cluster the way users do, with [`watched`] clients.
 //!
+//! [apart]: Story::apart
 //! [alone]: Story::alone
 #![expect(
     clippy::panic,
@@ -18,28 +20,23 @@ pub mod etcd;
 mod failed;
 pub mod operator;
 pub mod proxy;
+mod turns;
 pub mod watched;
 
-use std::sync::{OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::OnceLock;
 use std::time::{Duration, Instant, SystemTime};
 
 use evenkeel_lab::Lab;
 use evenkeel_lab::command::Cmd;
 use evenkeel_lab::up::{Wanted, add_node, delete_node, up};
 use serde_json::Value;
+use turns::Turn;
 
 pub use evenkeel_lab::parts::images::BUSYBOX_IMAGE;
-
-static TURN: RwLock<()> = RwLock::new(());
 
 /// How long a story waits for something that should happen within seconds: generous, because two cores carry all of
 /// Kubernetes and every other story, and a wait that succeeds early costs nothing.
 pub const PATIENCE: Duration = Duration::from_secs(90);
-
-enum Turn {
-    Shared(#[expect(dead_code, reason = "held, not read")] RwLockReadGuard<'static, ()>),
-    Alone(#[expect(dead_code, reason = "held, not read")] RwLockWriteGuard<'static, ()>),
-}
 
 /// One story on the lab, in its own namespace, which goes with it.
 pub struct Story {
@@ -50,32 +47,47 @@ pub struct Story {
 
 /// A turn beside other stories, for one that needs no namespace of its own.
 pub fn beside_others() -> impl Sized {
-    TURN.read().unwrap_or_else(PoisonError::into_inner)
+    Turn::beside_others()
 }
 
 /// The lab that the stories run on, named by the variable `LAB`.
 pub fn lab() -> Lab {
-    let name = std::env::var("LAB").expect("LAB names no lab: run the stories with `make test-e2e`");
-    Lab::open(&name.parse().expect("LAB names a lab")).expect("the lab is up")
+    named("LAB").expect("LAB names no lab: run the stories with `make test-e2e`")
+}
+
+/// The lab that a variable names.
+fn named(variable: &str) -> Option<Lab> {
+    let name = std::env::var(variable).ok()?;
+    Some(Lab::open(&name.parse().expect("the variable names a lab")).expect("the lab is up"))
 }
 
 impl Story {
     /// A story that harms nobody else.
     pub fn begin(name: &str) -> Self {
-        Self::new(name, Turn::Shared(TURN.read().unwrap_or_else(PoisonError::into_inner)))
+        Self::new(name, Turn::beside_others(), lab())
     }
 
-    /// A story that hurts what others stand on.
+    /// A story that hurts what others stand on, and does not mind what happens elsewhere: it runs on the lab that `LAB_APART`
+    /// names. Where there is none, it runs alone.
+    pub fn apart(name: &str) -> Self {
+        if std::env::var_os("LAB_APART").is_none() {
+            return Self::alone(name);
+        }
+        let turn = Turn::apart();
+        Self::new(name, turn, named("LAB_APART").expect("the variable is set"))
+    }
+
+    /// A story that hurts what others stand on, and compares what others change.
     pub fn alone(name: &str) -> Self {
-        Self::new(name, Turn::Alone(TURN.write().unwrap_or_else(PoisonError::into_inner)))
+        Self::new(name, Turn::alone(), lab())
     }
 
-    fn new(name: &str, turn: Turn) -> Self {
+    fn new(name: &str, turn: Turn, lab: Lab) -> Self {
         failed::remember();
         let nanos =
             SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |now| now.subsec_nanos());
         let namespace = format!("{name}-{:04x}", nanos % 0x1_0000);
-        let story = Self { lab: lab(), namespace, turn };
+        let story = Self { lab, namespace, turn };
         let labels = json_labels(&["enforce", "warn"]);
         let object = serde_json::json!({"apiVersion": "v1", "kind": "Namespace",
             "metadata": {"name": story.namespace, "labels": labels}});
@@ -235,7 +247,7 @@ impl Drop for Story {
     fn drop(&mut self) {
         if std::thread::panicking() {
             eprintln!("--- the scene in {}\n{}", self.namespace, self.scene());
-            if matches!(self.turn, Turn::Alone(_))
+            if self.turn.hurts()
                 && let Err(error) = self.make_good()
             {
                 eprintln!("--- the lab is not as it was before {}: {error:?}", self.namespace);

@@ -3,6 +3,7 @@
 //!
 //! This machine reaches the pods and services of the lab, so the operator works as it does in a pod.
 
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ExitStatus, Stdio};
@@ -250,8 +251,10 @@ pub fn token(story: &Story) -> String {
 
 /// Makes the resources known to the lab, once for all stories of this run.
 pub fn install(story: &Story) {
-    static INSTALLED: OnceLock<()> = OnceLock::new();
-    INSTALLED.get_or_init(|| {
+    static INSTALLED: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+    let mut installed = INSTALLED.lock().unwrap_or_else(PoisonError::into_inner);
+    let lab = story.lab().name().to_string();
+    if !installed.contains(&lab) {
         let manifests = checkout().join("deploy/crds").to_string_lossy().into_owned();
         let manifests = ["--filename", &manifests];
         let run = |args: &[&str]| {
@@ -259,7 +262,8 @@ pub fn install(story: &Story) {
         };
         run(&["apply", "--server-side", "--force-conflicts"]);
         run(&["wait", "--for=condition=Established", "--timeout=90s"]);
-    });
+        installed.insert(lab);
+    }
 }
 
 /// Gives the operator's account in the story's namespace the rights that its manifests give it.

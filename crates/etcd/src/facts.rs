@@ -42,6 +42,8 @@ pub struct Facts {
     pub budget: Seen<Option<u8>>,
     /// What the identity object goes with.
     pub identity_goes: GoesWith,
+    /// Whether the spec that is in force is noted beside the identity.
+    pub accepted: bool,
     /// A read as clients make it, through the client Service: whether it was answered.
     pub served: Seen<()>,
     /// What people are told of a member, and what nothing rests on.
@@ -140,6 +142,8 @@ pub struct Cluster {
     pub storage: Storage,
     /// Whether it is being deleted.
     pub deleted: bool,
+    /// When it was created.
+    pub created: Time,
     /// Whether nothing is to be changed.
     pub paused: bool,
     /// Whether its status already names an etcd cluster: it has existed, whatever else is found.

@@ -1,5 +1,6 @@
 //! What an etcd SRE knows. Deciding and building are pure: facts in, plan out. `observe` and `act` are thin.
 
+pub mod accept;
 mod act;
 pub mod build;
 pub mod certificates;

@@ -12,6 +12,7 @@ use evenkeel_api::EtcdCluster;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, Service};
 use kube::{Client, Resource, ResourceExt};
 
+use crate::accept::{Noted, in_force};
 use crate::decide::Etcd;
 use crate::identity::Identity;
 use crate::names::{Lineage, member_name, peer_host};
@@ -81,7 +82,9 @@ impl Operator {
     }
 
     async fn found(&self, key: &Key, objects: Objects) -> Result<Found, Error> {
-        let wanted = Wanted::of(&objects.resource).map_err(|why| Error::other("accept its spec", why))?;
+        let noted = objects.identity.as_ref().and_then(|object| Noted::beside(object, &objects.resource));
+        let (wanted, refused) =
+            in_force(&objects.resource, noted.as_ref()).map_err(|why| Error::other(tell::ACCEPTING, why))?;
         let now = self.clock.now();
         let times = (now, self.clock.uptime());
         let tls = self.secrets.judge(&self.client, key, &wanted, times, objects.print()).await?;
@@ -103,6 +106,7 @@ impl Operator {
             identity: identity.map(find::identity).transpose()?,
             identity_taken,
             wanted,
+            refused,
             pods: find::by_uid(objects.pods),
             claims: find::by_uid(objects.claims),
             lost,
@@ -124,6 +128,10 @@ impl Operator {
         else {
             return Answers::default();
         };
+        if found.goes_former() {
+            // What is still served is about to be deleted: nobody is to take that for this resource's.
+            return Answers::default();
+        }
         let members: Vec<Asked> = found.pods.values().filter_map(|pod| asked(found, pod)).collect();
         let service = found.client_service.as_ref().filter(|_| as_clients && identity.sealed);
         let service = service.and_then(|service| service_endpoint(&found.wanted, service));
@@ -225,7 +233,11 @@ impl Operate for Operator {
             }
             Action::Mark(mark) => !matches!(
                 mark,
-                Mark::Route { .. } | Mark::Unroute { .. } | Mark::Own { .. } | Mark::Removed { .. }
+                Mark::Route { .. }
+                    | Mark::Unroute { .. }
+                    | Mark::Own { .. }
+                    | Mark::Removed { .. }
+                    | Mark::Accept
             ),
             Action::Apply(Apply::Object(_)) | Action::Create(_) => false,
         }

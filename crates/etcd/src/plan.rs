@@ -93,6 +93,8 @@ pub enum Mark {
         /// When.
         at: Option<Time>,
     },
+    /// Notes the spec as it is beside the identity: should the next one not be acceptable, this one stays in force.
+    Accept,
     /// Has something go with the resource, or stay without it.
     Own {
         /// What.
@@ -201,8 +203,8 @@ pub enum Wait {
     NothingLeft(ClusterId),
     /// What an epoch that was given up left behind is going.
     OldEpochGoes,
-    /// What went with a resource of this name that was deleted is going.
-    FormerGoes,
+    /// What went with a resource of this name that was deleted is going. By then it should be gone.
+    FormerGoes(Time),
     /// The seed does not serve yet.
     SeedStarts(Serial),
     /// Too few voters answer.

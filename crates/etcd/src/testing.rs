@@ -157,6 +157,7 @@ impl Scene {
         let resource = resource(spec);
         let found = Found {
             wanted: Wanted::of(&resource).unwrap(),
+            refused: None,
             resource,
             identity: None,
             identity_taken: false,

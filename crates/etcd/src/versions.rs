@@ -10,7 +10,9 @@ const MANY_LEARNERS: u8 = 6;
 pub struct Minor {
     /// Which, as in 3.6.
     pub minor: u16,
-    /// How many learners can be had at once. `--max-learners` begins with 3.6 (`etcd --help` of 3.5.35 and 3.6.16).
+    /// How many learners can be had at once. `--max-learners` begins with 3.6 (`etcd --help` of 3.5.35 and 3.6.16). It must be
+    /// the same for all: one that allows fewer refuses, as it replays the log, whom the others took, and panics at the next word of
+    /// that member (tried on 3.6.16). After the seal there is never more than one.
     pub max_learners: u8,
     /// The flag that skips the check of a peer's certificate against its address, which asks DNS about a new address and
     /// stalls. Lost its prefix in 3.6, which still takes the old one; 3.7 does not (`etcd --help`).

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use evenkeel::Time;
 use evenkeel_api::{Across, Checked, EtcdCluster, OnDelete, Refusal, ServiceType, Version};
 use k8s_openapi::api::core::v1::Toleration;
 use kube::ResourceExt;
@@ -36,6 +37,8 @@ pub struct Wanted {
     pub paused: bool,
     /// Whether the resource is being deleted.
     pub deleted: bool,
+    /// When it was created.
+    pub created: Time,
     /// The etcd cluster that its status names.
     pub known: Option<ClusterId>,
     /// The image, with tag or digest.
@@ -70,6 +73,8 @@ pub struct Wanted {
     pub keep_removed_for: Duration,
     /// How long a member that may come back is waited for before it is replaced.
     pub replace_after: Duration,
+    /// The spec that says so, as text.
+    pub spec: String,
 }
 
 /// Where a cluster's data is.
@@ -123,6 +128,11 @@ impl Wanted {
             members,
             paused: spec.paused,
             deleted: resource.metadata.deletion_timestamp.is_some(),
+            created: resource
+                .metadata
+                .creation_timestamp
+                .as_ref()
+                .map_or(Time(0), |at| Time(at.0.as_second())),
             known: known(resource),
             image: spec.image_reference(),
             pull_secrets: spec.image.pull_secrets.clone(),
@@ -150,6 +160,7 @@ impl Wanted {
             compaction: auto_compaction.map(|kept| format!("{}s", kept.as_secs())),
             keep_removed_for,
             replace_after,
+            spec: serde_json::to_string(spec).unwrap_or_default(),
             name,
         })
     }
@@ -177,6 +188,7 @@ impl Wanted {
                 Data::Ephemeral { .. } => Storage::Ephemeral,
             },
             deleted: self.deleted,
+            created: self.created,
             paused: self.paused,
             known: self.known,
             max_learners: versions::minor(self.version).map_or(1, |minor| minor.max_learners),
@@ -188,7 +200,8 @@ impl Wanted {
     }
 }
 
-fn uid(resource: &EtcdCluster) -> Uid {
+/// The uid of a resource.
+pub(crate) fn uid(resource: &EtcdCluster) -> Uid {
     // Kubernetes' uids are UUIDs; should one ever not be, it still tells one resource from another.
     let text = resource.uid().unwrap_or_default();
     text.parse().unwrap_or_else(|_| Uid::of_name(&text))

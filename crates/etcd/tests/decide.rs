@@ -20,6 +20,7 @@ fn new_cluster() -> Facts {
             members: 3,
             storage: Storage::Persistent,
             deleted: false,
+            created: Time(990),
             paused: false,
             known: None,
             max_learners: 2,
@@ -39,6 +40,7 @@ fn new_cluster() -> Facts {
         secrets_again: None,
         budget: Seen::Absent,
         identity_goes: GoesWith::Nothing,
+        accepted: true,
         served: Seen::Unknown,
         about: BTreeMap::new(),
     }
@@ -165,7 +167,9 @@ fn what_went_with_a_former_resource_is_waited_for_and_never_taken_up() {
     for sealed in [false, true] {
         let identity = Seen::Present(Identity { sealed, resource: Uid(99), ..identity.clone() });
         let facts = Facts { identity, identity_goes: GoesWith::Former, ..new_cluster() };
-        assert_eq!(waits(&Etcd::decide(&facts)), [Wait::FormerGoes]);
+        let plan = Etcd::decide(&facts);
+        assert_eq!(waits(&plan), [Wait::FormerGoes(Time(1_050))]);
+        assert_eq!(plan.wake, Wake::At(Time(1_050)), "by then it should be gone");
     }
     // Its members had joined: what is rebuilt of such claims would be a sealed cluster, and they are gone in a moment.
     let going = |serial| Claim { deleting: true, ..claim(serial, Epoch::FIRST, true) };
@@ -173,7 +177,7 @@ fn what_went_with_a_former_resource_is_waited_for_and_never_taken_up() {
         let written = BTreeSet::from([Some(Lineage(7))]);
         Etcd::decide(&Facts { claims: Seen::Present(claims), written, ..new_cluster() })
     };
-    assert_eq!(waits(&with(vec![going(0), going(1)])), [Wait::FormerGoes]);
+    assert_eq!(waits(&with(vec![going(0), going(1)])), [Wait::FormerGoes(Time(1_050))]);
     let plan = with(vec![going(0), claim(1, Epoch::FIRST, true)]);
     assert!(matches!(plan.create.as_slice(), [Create::Identity(identity)] if identity.sealed), "{plan:?}");
 }

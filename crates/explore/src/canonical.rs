@@ -306,7 +306,7 @@ fn walk_effect(effect: &mut Effect, visitor: &mut dyn Visitor) {
             | Mark::Unroute { pod: uid }
             | Mark::Own { what: Owned::Pod(uid) | Owned::Claim(uid), .. },
         ) => visitor.uid(uid),
-        Effect::Mark(Mark::Own { what: Owned::Identity, .. }) | Effect::Apply(_) => {}
+        Effect::Mark(Mark::Accept | Mark::Own { what: Owned::Identity, .. }) | Effect::Apply(_) => {}
         Effect::Swap { from, to } => {
             walk_identity(from, visitor);
             walk_identity(to, visitor);

@@ -90,7 +90,7 @@ fn mark_fate(world: &World, mark: &Mark) -> Fate {
         Mark::Removed { claim: uid, .. } => refused_if(world.claims.values().all(|claim| claim.uid != *uid)),
         Mark::Own { what: Owned::Pod(pod), .. } => refused_if(of(pod).is_none()),
         // Only pods change hands in this world.
-        Mark::Own { .. } => Fate::Refused,
+        Mark::Own { .. } | Mark::Accept => Fate::Refused,
     }
 }
 

@@ -168,7 +168,7 @@ fn apply_mark(world: &mut World, mark: &Mark) -> Outcome {
         Mark::Turn { .. } => return Outcome::Refused,
         Mark::Own { .. } => pod.owner = resource,
         Mark::Unroute { .. } => pod.routed = false,
-        Mark::Route { .. } | Mark::JoinedOn { .. } | Mark::Removed { .. } => pod.routed = true,
+        Mark::Route { .. } | Mark::JoinedOn { .. } | Mark::Removed { .. } | Mark::Accept => pod.routed = true,
     }
     Outcome::Done
 }
@@ -237,10 +237,9 @@ pub fn takes_into_log(world: &World, change: Change) -> Option<usize> {
     if world.spokesman().is_some() {
         return None;
     }
-    let mut clusters =
-        world.pods.keys().rev().filter_map(|serial| {
-            world.running_in(*serial).filter(|cluster| world.is_voter(*cluster, *serial))
-        });
+    let heard = world.pods.iter().rev().filter(|(_, pod)| !pod.unheard).map(|(serial, _)| serial);
+    let mut clusters = heard
+        .filter_map(|serial| world.running_in(*serial).filter(|cluster| world.is_voter(*cluster, *serial)));
     let cluster = clusters.next()?;
     let free = world.clusters[cluster].in_log.is_none();
     (free && is_taken(world, cluster, change, Etcds::HasNotNoticed)).then_some(cluster)

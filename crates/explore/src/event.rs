@@ -44,6 +44,8 @@ pub enum Event {
     ClaimGoes(Serial),
     /// A node comes back.
     NodeUp(Serial),
+    /// The operator can reach a member again.
+    Heard(Serial),
     /// Somebody deletes the identity.
     IdentityDeleted,
     /// Somebody adds a voter that never starts.
@@ -64,6 +66,8 @@ pub enum Event {
     NodeDown(Serial),
     /// A member's node is gone for good.
     NodeGone(Serial),
+    /// The operator cannot reach a member that others reach.
+    Unheard(Serial),
     /// The user wants another number of members.
     Edited(u8),
     /// The user deletes the resource and creates it again.
@@ -86,6 +90,9 @@ impl Event {
     pub fn by_itself(world: &World, decider: &dyn Decider) -> Vec<Self> {
         let mut events = Vec::new();
         for (serial, pod) in &world.pods {
+            if pod.unheard {
+                events.push(Self::Heard(*serial));
+            }
             if pod.down {
                 events.push(Self::NodeUp(*serial));
             } else if pod.deleting {
@@ -224,6 +231,11 @@ impl Event {
                     pod.down = false;
                 }
             }
+            Self::Heard(serial) => {
+                if let Some(pod) = world.pods.get_mut(serial) {
+                    pod.unheard = false;
+                }
+            }
             Self::Edited(wanted) => {
                 world.budget.edits -= 1;
                 world.wanted = *wanted;
@@ -235,7 +247,7 @@ impl Event {
                     world.goes();
                 } else {
                     // Pods are owned by the resource and go with it; identity and claims are kept.
-                    world.pods.clear();
+                    world.pods.values_mut().for_each(|pod| pod.deleting = true);
                 }
             }
             Self::RecreatedOverOrphans => {
@@ -248,7 +260,9 @@ impl Event {
             }
             fault => go_wrong(fault, world),
         }
-        world.forget_former();
+        if matches!(self, Self::IdentityGoes | Self::ClaimGoes(_) | Self::Leaves(_)) {
+            world.forget_former();
+        }
         world.settle();
         world.check()
     }
@@ -316,6 +330,7 @@ fn faults(world: &World, decider: &dyn Decider, events: &mut Vec<Event>) {
         }
         if pod.runs {
             events.push(Event::ProcessDies(*serial));
+            events.push(Event::Unheard(*serial));
             events.push(Event::Wiped(*serial));
         }
         events.push(Event::NodeGone(*serial));
@@ -352,6 +367,11 @@ fn go_wrong(fault: &Event, world: &mut World) {
         Event::PodEnds(serial) => {
             if let Some(pod) = world.pods.get_mut(serial) {
                 (pod.finished, pod.runs) = (true, false);
+            }
+        }
+        Event::Unheard(serial) => {
+            if let Some(pod) = world.pods.get_mut(serial) {
+                pod.unheard = true;
             }
         }
         Event::ProcessDies(serial) => {

@@ -7,7 +7,7 @@ use evenkeel_etcd::identity::Change;
 use evenkeel_etcd::plan::{Apply, Create, Leaving, Mark, Step, Turn, Wait};
 
 /// All kinds, those first that the explored world brings about by itself, then those that take somebody who meddles.
-pub const ALL: [&str; 50] = [
+pub const ALL: [&str; 51] = [
     "create an identity",
     "create a claim",
     "create a pod",
@@ -58,6 +58,7 @@ pub const ALL: [&str; 50] = [
     "wait: strangers",
     "wait: enough",
     "mark as removed",
+    "mark as accepted",
 ];
 
 /// The kinds of all that a plan decides, and waits for.
@@ -74,6 +75,7 @@ pub fn kinds(plan: &Plan<Etcd>) -> Vec<&'static str> {
         Mark::Route { .. } => "mark for routing",
         Mark::Unroute { .. } => "mark for no routing",
         Mark::Own { .. } => "mark as owned",
+        Mark::Accept => "mark as accepted",
         Mark::Removed { .. } => "mark as removed",
     });
     let waits = plan.status.waits.iter().map(wait);
@@ -125,7 +127,7 @@ fn wait(wait: &Wait) -> &'static str {
         Wait::Contradiction => "wait: contradiction",
         Wait::NothingLeft(_) => "wait: nothing left",
         Wait::OldEpochGoes => "wait: old epoch goes",
-        Wait::FormerGoes => "wait: former goes",
+        Wait::FormerGoes(_) => "wait: former goes",
         Wait::SeedStarts(_) => "wait: seed starts",
         Wait::NoQuorum => "wait: no quorum",
         Wait::Settling(_) => "wait: settling",

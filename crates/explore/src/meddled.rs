@@ -150,6 +150,14 @@ impl Meddled {
         });
     }
 
+    /// The spec is not noted yet: nothing waits for that.
+    fn edits_the_spec(&self, facts: &Facts) {
+        let untouched = Etcd::decide(facts);
+        self.ask("the spec is new", &Facts { accepted: false, ..facts.clone() }, |plan| {
+            plan.create == untouched.create && plan.apply == untouched.apply && plan.step == untouched.step
+        });
+    }
+
     fn takes_a_name(&self, facts: &Facts) {
         let sealed = facts.identity.present().is_some_and(|identity| identity.sealed);
         for object in objects() {
@@ -214,6 +222,7 @@ impl Decider for Meddled {
         self.keeps_what_is_removed(facts);
         self.replaced_many(facts);
         self.lacks_room(facts);
+        self.edits_the_spec(facts);
         self.takes_a_name(facts);
         self.deletes_an_object(facts);
         Etcd::decide(facts)

@@ -76,6 +76,7 @@ pub fn observe(world: &World, sight: Sight) -> Facts {
             members: world.wanted,
             storage: world.storage,
             deleted: false,
+            created: LONG_AGO,
             paused: false,
             known: None,
             max_learners: world.max_learners,
@@ -97,6 +98,7 @@ pub fn observe(world: &World, sight: Sight) -> Facts {
         amiss: BTreeMap::new(),
         secrets_again: None,
         budget: world.budget_min.map(Some).into(),
+        accepted: true,
         identity_goes: match (world.owned, world.former) {
             (false, _) => GoesWith::Nothing,
             (true, false) => GoesWith::Resource,
@@ -152,7 +154,7 @@ fn voices(world: &World, deaf: bool) -> BTreeMap<Serial, Seen<Voice>> {
         if deaf {
             return Seen::Unknown;
         }
-        let speaks = world.pods.get(&serial).is_some_and(|pod| pod.speaks);
+        let speaks = world.pods.get(&serial).is_some_and(|pod| pod.speaks && !pod.unheard);
         let Some(cluster) = world.running_in(serial).filter(|_| speaks) else { return Seen::Absent };
         let serves = world.serves(serial);
         Seen::Present(Voice {
@@ -161,7 +163,7 @@ fn voices(world: &World, deaf: bool) -> BTreeMap<Serial, Seen<Voice>> {
             serves,
             caught_up: serves,
             // Anybody may lead. The last is the least kind: it is the newest, who goes first.
-            leads: world.spokesman().is_some_and(|(leader, _)| leader == serial),
+            leads: world.leader() == Some(serial),
         })
     };
     world.pods.keys().map(|serial| (*serial, voice(*serial))).collect()

@@ -44,6 +44,10 @@ impl fmt::Display for Event {
             }
             Self::IdentityDeleted => f.write_str("somebody deletes the identity"),
             Self::StrangerAdded => f.write_str("somebody adds a voter that never starts"),
+            Self::Heard(serial) => write!(f, "the operator reaches {} again", shown(*serial)),
+            Self::Unheard(serial) => {
+                write!(f, "the operator does not reach {}, while others do", shown(*serial))
+            }
             Self::NodeUp(serial) => write!(f, "the node of {} comes back", shown(*serial)),
             Self::PodDeleted(serial) => write!(f, "somebody deletes the pod of {}", shown(*serial)),
             Self::PodEnds(serial) => write!(f, "the pod of {} fails for good", shown(*serial)),
@@ -97,6 +101,7 @@ impl fmt::Display for Shown<'_> {
             Effect::Mark(Mark::Route { .. }) => f.write_str("routes clients to a pod"),
             Effect::Mark(Mark::Unroute { .. }) => f.write_str("routes clients away from a pod"),
             Effect::Mark(Mark::Removed { .. }) => f.write_str("keeps the claim of a former member"),
+            Effect::Mark(Mark::Accept) => f.write_str("notes the spec"),
             Effect::Mark(Mark::Own { .. }) => f.write_str("takes something into the resource's ownership"),
             Effect::Apply(Apply::Budget { min, .. }) => write!(f, "has evictions leave {min} voters"),
             Effect::Apply(Apply::Object(_)) => f.write_str("keeps a service or a secret as it should be"),

@@ -133,6 +133,8 @@ pub struct Pod {
     pub owner: u8,
     /// Whether its node is down.
     pub down: bool,
+    /// Whether the operator cannot reach it; others do.
+    pub unheard: bool,
     /// Whether it was created longer ago than anybody's patience.
     pub old: bool,
     /// The data directory, where there is no claim.
@@ -155,6 +157,7 @@ impl Pod {
             routed: false,
             owner,
             down: false,
+            unheard: false,
             old: false,
             disk: Disk::Empty,
         }
@@ -309,11 +312,20 @@ impl World {
     /// Whom one asks about the membership, or for a change of it: a voter, for learners do not answer that. Any may be the
     /// one; the last is the least kind, being the latest founder.
     pub fn spokesman(&self) -> Option<(Serial, usize)> {
-        let voters = self.pods.keys().rev().filter(|serial| self.serves(**serial)).filter_map(|serial| {
+        self.serving_voters().find(|(serial, _)| self.pods.get(serial).is_some_and(|pod| !pod.unheard))
+    }
+
+    /// Who leads, as far as that matters to anybody: whether or not the operator reaches it.
+    pub fn leader(&self) -> Option<Serial> {
+        self.serving_voters().next().map(|(serial, _)| serial)
+    }
+
+    /// Voters that serve, the last one first, each with its cluster.
+    fn serving_voters(&self) -> impl Iterator<Item = (Serial, usize)> {
+        self.pods.keys().rev().filter(|serial| self.serves(**serial)).filter_map(|serial| {
             let cluster = self.running_in(*serial)?;
             Some((*serial, cluster)).filter(|_| self.is_voter(cluster, *serial))
-        });
-        voters.into_iter().next()
+        })
     }
 
     /// Whether a member of a cluster has a vote.

@@ -52,8 +52,9 @@ const SMALL: [(u8, Budget); 4] = [
 #[test]
 fn a_plain_search_reaches_the_same_worlds() {
     for (members, budget) in SMALL {
-        for storage in [Storage::Persistent, Storage::Ephemeral] {
-            let start = World::new(members, storage, 2, budget);
+        let persistent = World::new(members, Storage::Persistent, 2, budget);
+        let ephemeral = World::new(members, Storage::Ephemeral, 2, budget);
+        for start in [persistent.clone(), persistent.owned(), ephemeral] {
             let (mut forms, mut states) = (HashSet::new(), 0);
             plainly(&start, &Real, |world, _| {
                 states += 1;
@@ -62,8 +63,8 @@ fn a_plain_search_reaches_the_same_worlds() {
             });
             let report = explore(&start, &Real);
             println!(
-                "{members} members, {storage:?}, {budget:?}: {} worlds for {states} states",
-                report.worlds
+                "{members} members, {:?}, {budget:?}: {} worlds for {states} states",
+                start.storage, report.worlds
             );
             assert_eq!(report.worlds, forms.len());
         }

@@ -9,6 +9,7 @@ use etcd_client::{
 };
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 
+use crate::connections::{Connection, Connections};
 use crate::history::{Answer, By, Call, Client, Key, Kind, Lane, Op, Outcome, Snapshot, Value, Versioned};
 use crate::outcome;
 use crate::random::Random;
@@ -23,23 +24,13 @@ pub(crate) async fn run(shared: Arc<Shared>, lane: Lane, kind: Kind, nth: usize)
     let mut ticks = interval(period);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut id = shared.fresh_client();
-    let mut turn = nth;
-    let mut connection: Option<(String, KvClient)> = None;
+    let mut connections = Connections::of(kind, nth);
     while !shared.stopped() {
         ticks.tick().await;
-        let Some(endpoint) = shared.endpoint(kind, turn) else { continue };
-        // Another endpoint than before: a member was replaced, or it is the next one's turn.
-        if connection.as_ref().is_none_or(|(connected, _)| *connected != endpoint) {
-            let made = connect(&endpoint, shared.tls(), shared.config.timeout, For::Calls).await;
-            connection = made.ok().map(|client| (endpoint, client.kv_client()));
-        }
-        let Some((_, client)) = &mut connection else { continue };
-        let Some(op) = operate(&shared, &mut random, client, id, lane).await else { break };
+        let Some(Connection { endpoint, mut client }) = connections.next(&shared).await else { continue };
+        let Some(op) = operate(&shared, &mut random, &mut client, id, lane).await else { break };
         if op.answer().is_none() {
-            connection = None;
-            if kind != Kind::Pinned {
-                turn += 1;
-            }
+            connections.broke(&endpoint);
         }
         if matches!(op.outcome, Outcome::Unknown(_)) {
             id = shared.fresh_client();

@@ -20,6 +20,7 @@
 
 pub mod check;
 mod client;
+mod connections;
 mod file;
 pub mod forge;
 mod history;

@@ -300,6 +300,11 @@ impl Shared {
         all.get(turn.checked_rem(all.len())?).cloned()
     }
 
+    /// Where all members are.
+    pub(crate) fn members(&self) -> Vec<String> {
+        lock(&self.target).members.clone()
+    }
+
     pub(crate) fn stopped(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
     }

@@ -22,6 +22,17 @@ pub(crate) struct Carried {
     pub(crate) notices: Vec<Notice>,
     /// What ended it.
     pub(crate) end: End,
+    /// Whether its step was left out because what it rests on was seen too long ago.
+    pub(crate) late: bool,
+}
+
+/// How much of a plan is to be carried out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Extent {
+    /// All of it.
+    Whole,
+    /// The step, and what it rests on: the rest was refused, and took so long that the step came too late.
+    Step,
 }
 
 /// What ends the carrying out of a plan.
@@ -43,6 +54,7 @@ pub(crate) async fn carry_out<O: Operate>(
     parts: &Parts<O>,
     sight: &Sight<O>,
     (plan, seen): (&Plan<O::Engine>, Duration),
+    extent: Extent,
 ) -> Carried {
     let (kind, key) = (O::Resource::kind(&()), crate::run::key(parts.operate.resource(sight)));
     let holds = || parts.leadership.holds();
@@ -51,8 +63,19 @@ pub(crate) async fn carry_out<O: Operate>(
     for action in plan.actions() {
         // A step asks once more right before it goes out: what comes before it within the step may take long, too.
         let is_step = matches!(action, Action::Step(_));
+        let is_beside = !is_step && !O::rests_on(&action);
+        if extent == Extent::Step && is_beside {
+            continue;
+        }
+        let is_late = parts.clock.uptime().saturating_sub(seen) > FRESH;
+        if is_beside && is_late && refused.is_some() && plan.step.is_some() {
+            // More of them may be refused as slowly, and the step has waited long enough.
+            carried.late = true;
+            break;
+        }
         let may = || holds() && !(is_step && parts.clock.uptime().saturating_sub(seen) > FRESH);
         if !may() {
+            carried.late = holds();
             carried.end = End::Overtaken;
             break;
         }

@@ -14,7 +14,7 @@ use kube::{Api, Client, Resource, ResourceExt};
 use tokio_util::sync::CancellationToken;
 
 use crate::backoff::Backoff;
-use crate::carry::{End, carry_out};
+use crate::carry::{End, Extent, carry_out};
 use crate::clock::{SharedClock, within};
 use crate::events::{Events, Notice};
 use crate::lease::Leadership;
@@ -172,6 +172,7 @@ impl<O: Operate> Loop<O> {
     async fn go(&self, resource: &O::Resource, key: &Key) -> Result<Next, Error> {
         self.prober.watch(key);
         let (mut live, mut in_vain, mut last) = (false, 0, None::<Plan<O::Engine>>);
+        let mut refused = None;
         for _ in 0..ROUNDS {
             if !self.parts.leadership.holds() {
                 return Ok(Next::await_change());
@@ -199,7 +200,17 @@ impl<O: Operate> Loop<O> {
                 let next = self.wake(key, plan.wake);
                 return Ok(if told { next } else { Next::requeue(SHORTLY) });
             }
-            let carried = carry_out(&self.parts, &sight, (&plan, seen)).await;
+            let extent = if refused.is_some() { Extent::Step } else { Extent::Whole };
+            let mut carried = carry_out(&self.parts, &sight, (&plan, seen), extent).await;
+            match carried.end {
+                // Refusals that take long must not keep the step from ever going out: it is decided again, and goes first.
+                End::Refused(error) if carried.late && refused.is_none() => {
+                    self.events(&sight, &carried.notices).await;
+                    (refused, live) = (Some(error), true);
+                    continue;
+                }
+                end => carried.end = refused.take().map_or(end, End::Refused),
+            }
             // What was done to no effect, and what is always overtaken, must not be tried as fast as the machine goes.
             let again = last.as_ref().is_some_and(|last| plan.does_as(last));
             in_vain = if carried.done == 0 || again { in_vain + 1 } else { 0 };

@@ -40,7 +40,8 @@ impl Engine for Obedient {
     }
 }
 
-/// Looks in a row, and what was done. Actions named `refused…` are refused, `slow…` take five seconds, `declined…` and
+/// Looks in a row, and what was done. Actions named `refused…` are refused, `refused slowly…` after five
+/// seconds, `slow…` take five seconds, `declined…` and
 /// `overtaken…` speak for themselves; what begins with `!` is something that the rest of the plan rests on.
 struct Hands {
     looks: Mutex<VecDeque<Result<Told, Error>>>,
@@ -91,6 +92,9 @@ impl Operate for Hands {
     ) -> Result<Outcome, Error> {
         let text = text(action);
         let what = text.trim_start_matches('!');
+        if what.starts_with("refused slowly") {
+            self.clock.advance(Duration::from_secs(5));
+        }
         if what.starts_with("refused") {
             return Err(Error::other(format!("write {what}"), "a webhook said no"));
         }
@@ -232,6 +236,21 @@ async fn what_is_refused_holds_up_nothing_else_and_is_told_with_the_status() {
     assert_eq!(stage.done(), ["c", "m", "a", "s"]);
     assert_eq!(lock(&stage.events).iter().filter(|note| note.contains("webhook")).count(), 1);
     assert_eq!(*lock(&stage.statuses), ["seen"]);
+}
+
+#[tokio::test]
+async fn what_is_refused_slowly_does_not_keep_a_step_from_going_out_and_is_told_all_the_same() {
+    let many = ["refused slowly", "refused slowly too", "refused slowly as well"];
+    let told = || plan(&many, &["!m"], &["a"], Some("s"));
+    let stage = Stage::new([told(), told()]);
+    let error = stage.go().await.unwrap_err();
+    assert_eq!(error.to_string(), "cannot write refused slowly: a webhook said no");
+    assert_eq!(
+        stage.done(),
+        ["!m", "s"],
+        "the step, and what it rests on, as soon as one was refused so slowly"
+    );
+    assert_eq!(lock(&stage.events).iter().filter(|note| note.contains("webhook")).count(), 1);
 }
 
 #[tokio::test]

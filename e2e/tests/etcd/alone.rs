@@ -59,7 +59,7 @@ impl Drop for Deployed<'_> {
 
 #[test]
 fn deployed_by_make_it_runs_in_the_cluster_and_its_second_replica_takes_over() {
-    let story = Story::alone("deployed");
+    let story = Story::apart("deployed");
     let deployed = Deployed::by_make(&story);
     let cluster = Cluster::apply(&story, "orders", "version: 3.6.16\nmembers: 3");
     cluster.wait_ready(LIMIT);
@@ -112,7 +112,7 @@ impl Drop for Uncordon<'_> {
 
 #[test]
 fn draining_each_node_in_turn_costs_no_quorum_and_a_power_cut_of_everything_no_data() {
-    let story = Story::alone("drained");
+    let story = Story::apart("drained");
     let operator = Operator::start(&story);
     let cluster = Cluster::apply(&story, "orders", "version: 3.6.16\nmembers: 3\nstorage: {ephemeral: true}");
     let kept = Cluster::apply(&story, "kept", "version: 3.6.16\nmembers: 3");

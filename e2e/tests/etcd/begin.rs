@@ -86,7 +86,7 @@ impl Drop for Replacement<'_> {
 
 #[test]
 fn a_seed_whose_node_is_gone_for_good_in_the_middle_makes_way_for_a_new_epoch() {
-    let story = Story::alone("seed-node");
+    let story = Story::apart("seed-node");
     let operator = Operator::start(&story);
     let stops = Stops::before(operator.proxy(), |write| notes(write, "a", "Add", 2).then(|| "a".to_owned()));
     let cluster = Cluster::apply(&story, "a", &spec(3));

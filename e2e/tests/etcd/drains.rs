@@ -81,7 +81,7 @@ fn ephemeral<'s>(story: &'s Story, name: &str, members: usize) -> Cluster<'s> {
 
 #[test]
 fn a_drain_under_one_or_two_members_waits_and_goes_through_once_there_are_three() {
-    let story = Story::alone("drain-few");
+    let story = Story::apart("drain-few");
     let mut operator = Operator::start(&story);
     let nodes = Uncordon(&story);
     let clusters =
@@ -117,7 +117,7 @@ fn node_of_another(cluster: &Cluster<'_>, lost: &MemberPod) -> String {
 
 #[test]
 fn a_drain_while_a_member_is_replaced_waits_until_somebody_is_in_its_place() {
-    let story = Story::alone("drain-replaced");
+    let story = Story::apart("drain-replaced");
     let mut operator = Operator::start(&story);
     let _nodes = Uncordon(&story);
     let cluster = ephemeral(&story, "orders", 3);
@@ -144,7 +144,7 @@ fn a_drain_while_a_member_is_replaced_waits_until_somebody_is_in_its_place() {
 
 #[test]
 fn drains_while_three_become_five_and_three_again_wait_for_a_vote_that_is_about_to_be_given() {
-    let story = Story::alone("drain-scaled");
+    let story = Story::apart("drain-scaled");
     let mut operator = Operator::start(&story);
     let nodes = Uncordon(&story);
     let cluster = ephemeral(&story, "orders", 3);

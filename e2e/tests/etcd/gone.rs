@@ -87,7 +87,7 @@ fn lives(story: &Story) -> BTreeMap<String, u64> {
 
 #[test]
 fn an_api_server_that_is_away_for_a_minute_costs_clients_nothing_and_no_member_its_life() {
-    let story = Story::alone("api-away");
+    let story = Story::apart("api-away");
     let mut operator = Operator::start(&story);
     let cluster = Cluster::apply(&story, "orders", &spec(3));
     cluster.wait_ready(LONG);

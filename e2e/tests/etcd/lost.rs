@@ -45,7 +45,7 @@ fn until_lost(story: &Story, node: &str) {
 
 #[test]
 fn a_member_that_nobody_reaches_is_replaced_and_what_it_left_waits_for_its_node() {
-    let story = Story::alone("unreachable");
+    let story = Story::apart("unreachable");
     let mut operator = Operator::start(&story);
     let cluster = Cluster::apply(&story, "orders", SPEC);
     cluster.wait_ready(LONG);
@@ -98,7 +98,7 @@ fn a_member_that_nobody_reaches_is_replaced_and_what_it_left_waits_for_its_node(
 
 #[test]
 fn a_node_that_only_kubernetes_cannot_reach_costs_nobody_its_place() {
-    let story = Story::alone("deaf");
+    let story = Story::apart("deaf");
     let operator = Operator::start(&story);
     let cluster = Cluster::apply(&story, "orders", SPEC);
     cluster.wait_ready(LONG);

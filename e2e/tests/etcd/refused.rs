@@ -8,7 +8,7 @@ use evenkeel_e2e::operator::Operator;
 use serde_json::json;
 
 use crate::look::{LONG, clients_of, until_whole};
-use crate::middle::{lives_again, spec};
+use crate::middle::{comes_to_rest, lives_again, spec};
 use crate::noted::dies_noting;
 
 /// Edits, and what is answered. The first two come by the scale subresource, as autoscalers send them.
@@ -63,6 +63,93 @@ fn edits_that_are_refused_say_what_to_do_and_leave_a_running_change_and_healing_
     story.kubectl(&["delete", "pod", &victim.name]);
     until_whole(&story, &cluster, 3);
     assert_ne!(cluster.pod(&victim.name).uid, victim.uid);
+    clients.finish();
+    cluster.holds_the_same_everywhere();
+}
+
+/// The schema as it should be, whatever becomes of the story.
+struct Schema<'a>(&'a Story);
+
+impl<'a> Schema<'a> {
+    /// One that lets anything pass.
+    fn none(story: &'a Story) -> Self {
+        let anything = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+        let path = "/spec/versions/0/schema/openAPIV3Schema/properties/spec";
+        let patch = json!([{"op": "replace", "path": path, "value": anything}]).to_string();
+        story.kubectl(&["patch", "crd", "etcdclusters.evenkeel.dev", "--type=json", "--patch", &patch]);
+        Self(story)
+    }
+}
+
+impl Drop for Schema<'_> {
+    fn drop(&mut self) {
+        let crds = evenkeel_e2e::checkout().join("deploy/crds").to_string_lossy().into_owned();
+        let args = ["apply", "--server-side", "--force-conflicts", "--filename", &crds];
+        let put_back = self.0.command(&args).run();
+        if !std::thread::panicking() {
+            put_back.unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_spec_that_only_the_operator_refuses_is_told_and_the_one_before_stays_in_force() {
+    // Nobody else can do without the schema.
+    let story = Story::apart("older-schema");
+    let mut operator = Operator::start(&story);
+    let cluster = Cluster::apply(&story, "orders", &spec(1));
+    cluster.wait_ready(LONG);
+    until_whole(&story, &cluster, 1);
+    cluster.patch(&json!({"members": 3}));
+    until_whole(&story, &cluster, 3);
+    let clients = clients_of(&cluster);
+    {
+        let _schema = Schema::none(&story);
+        // The API server takes a moment to learn of another schema.
+        let unknown =
+            json!({"spec": {"version": "3.9.9", "members": 9, "heal": {"replaceAfter": "4m"}}}).to_string();
+        story.eventually("it is taken", || {
+            story.try_kubectl(&["patch", "etcd/orders", "--type=merge", "--patch", &unknown]).is_ok()
+        });
+        story.within(LONG, "it is told, with the reason", || {
+            cluster.condition("Degraded") == ("True".to_owned(), "SpecRefused".to_owned())
+                && cluster.status()["waitingFor"].to_string().contains("stays in force")
+        });
+        // Healing goes on, by one who has never seen the spec that is in force, too.
+        operator.kill();
+        let victim = cluster.pods().remove(0);
+        story.kubectl(&["delete", "pod", &victim.name]);
+        lives_again(&story, &mut operator);
+        story.within(LONG, "the member is back", || {
+            let pods = cluster.pods();
+            pods.len() == 3
+                && pods.iter().all(|pod| pod.ready)
+                && pods.iter().any(|pod| pod.name == victim.name && pod.uid != victim.uid)
+        });
+        assert_eq!(cluster.condition("Degraded").1, "SpecRefused");
+        assert_eq!(cluster.member_list().len(), 3, "of what is refused nothing is done");
+        let image = story.field(&["pod", &victim.name], ".spec.containers[0].image");
+        assert!(image.ends_with("v3.6.16"), "{image}");
+
+        // What could be accepted of the same edit is in force.
+        let noted = story.field(&["configmap", "orders-identity"], ".data.spec");
+        assert!(noted.contains("4m") && noted.contains("3.6.16"), "{noted}");
+
+        // The version cannot be mended under the schema: of one that is wrong it does not know how it came.
+        let mended = json!({"spec": {"version": "3.6.16"}}).to_string();
+        story.kubectl(&["patch", "etcd/orders", "--type=merge", "--patch", &mended]);
+    }
+    story.within(LONG, "the other field is told now", || {
+        cluster.status()["waitingFor"].to_string().contains("spec.members")
+    });
+    // The schema, too, takes a moment to come back.
+    story.eventually("it is mended", || {
+        story
+            .try_kubectl(&["patch", "etcd/orders", "--type=merge", "--patch", r#"{"spec":{"members":5}}"#])
+            .is_ok()
+    });
+    until_whole(&story, &cluster, 5);
+    comes_to_rest(&operator);
     clients.finish();
     cluster.holds_the_same_everywhere();
 }

@@ -137,6 +137,12 @@ async fn mark(hand: &Hand<'_>, found: &Found, what: &Mark) -> Result<Outcome, Er
             }
             None => Ok(Outcome::Overtaken),
         },
+        Mark::Accept => match &found.identity {
+            Some((object, _)) => {
+                hand.patch(object, json!({ "data": { build::SPEC_KEY: found.wanted.spec } })).await
+            }
+            None => Ok(Outcome::Overtaken),
+        },
         Mark::Own { what, owned } => own(hand, found, *what, *owned).await,
     }
 }
@@ -197,7 +203,9 @@ async fn swap(hand: &Hand<'_>, found: &Found, from: &Identity, to: &Identity) ->
     }
     let mut changed: ConfigMap = object.clone();
     let text = serde_json::to_string(to).map_err(|why| Error::other("write the identity", why))?;
-    changed.data.get_or_insert_default().insert(build::IDENTITY_KEY.to_owned(), text);
+    let data = changed.data.get_or_insert_default();
+    data.insert(build::IDENTITY_KEY.to_owned(), text);
+    data.insert(build::SPEC_KEY.to_owned(), found.wanted.spec.clone());
     tracing::debug!(identity = %object.name_any(), ?to, "identity");
     hand.replace(&changed).await
 }

@@ -100,6 +100,8 @@ fn owned_metadata(wanted: &Wanted, name: &str) -> Value {
 
 /// The key under which the identity is kept.
 pub const IDENTITY_KEY: &str = "identity";
+/// The key under which the spec is kept that was accepted last.
+pub const SPEC_KEY: &str = "spec";
 
 /// The identity object.
 pub fn identity(wanted: &Wanted, identity: &Identity) -> Result<ConfigMap, BuildError> {
@@ -113,7 +115,7 @@ pub fn identity(wanted: &Wanted, identity: &Identity) -> Result<ConfigMap, Build
         "apiVersion": "v1",
         "kind": "ConfigMap",
         "metadata": metadata,
-        "data": { IDENTITY_KEY: text },
+        "data": { IDENTITY_KEY: text, SPEC_KEY: wanted.spec },
     });
     typed(what, object)
 }

@@ -2,6 +2,7 @@
 //! given up left behind goes before anything of the new one starts.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use evenkeel::Seen;
 
@@ -29,14 +30,14 @@ pub(super) fn identify(facts: &Facts) -> Result<View<'_>, Verdict> {
         // Kubernetes deletes it, and all else that went with that resource, in an order of its own: whoever took it over would
         // find members without data (seen).
         Seen::Present(_) if facts.identity_goes == GoesWith::Former => {
-            return Err(Verdict::Halt(Wait::FormerGoes));
+            return Err(Verdict::Halt(former_goes(facts)));
         }
         Seen::Present(identity) => identity,
         Seen::Unknown if facts.amiss.contains_key(&Object::Identity) => {
             return Err(Verdict::Halt(Wait::NameTaken(Object::Identity)));
         }
         Seen::Unknown => return Err(Verdict::Halt(Wait::Reading(What::Identity))),
-        Seen::Absent if all_is_going(facts, claims, pods) => return Err(Verdict::Halt(Wait::FormerGoes)),
+        Seen::Absent if all_is_going(facts, claims, pods) => return Err(Verdict::Halt(former_goes(facts))),
         // Unknown never counts as absent, and what is left of a cluster is never taken for a blank field.
         Seen::Absent if !facts.written.is_empty() => {
             return Err(match rebuilt(facts, claims, pods) {
@@ -69,6 +70,13 @@ pub(super) fn identify(facts: &Facts) -> Result<View<'_>, Verdict> {
         }));
     }
     Ok(View::new(facts, identity, claims, pods))
+}
+
+/// How long Kubernetes has to delete what went with a resource.
+const LEAVING: Duration = Duration::from_secs(60);
+
+fn former_goes(facts: &Facts) -> Wait {
+    Wait::FormerGoes(facts.cluster.created.after(LEAVING))
 }
 
 /// Whether whatever there is without an identity is on its way out: no cluster is left to be taken up.

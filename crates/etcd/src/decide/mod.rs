@@ -22,7 +22,7 @@ use std::time::Duration;
 use evenkeel::{Engine, Plan, Time, Wake};
 use serde::{Deserialize, Serialize};
 
-use crate::facts::Facts;
+use crate::facts::{Facts, GoesWith};
 use crate::identity::{Change, Identity, Intent};
 use crate::names::Serial;
 use crate::plan::{Apply, Create, Mark, Step, Turn, Wait};
@@ -211,7 +211,8 @@ impl Draft {
     }
 
     fn finish(self, facts: &Facts) -> Plan<Etcd> {
-        let sealed = facts.identity.present().is_some_and(|identity| identity.sealed);
+        let stays = facts.identity_goes != GoesWith::Former;
+        let sealed = stays && facts.identity.present().is_some_and(|identity| identity.sealed);
         // Whether clients are served is seen by asking only.
         let asked = if sealed && !facts.served.is_present() { Wake::Soon } else { Wake::OnChange };
         // Nobody tells when a secret changes.
@@ -228,6 +229,9 @@ impl Wait {
     fn wake(&self, facts: &Facts) -> Wake {
         match self {
             Self::Patience(until) => Wake::At(*until),
+            // Nobody tells that it takes too long.
+            Self::FormerGoes(until) if *until > facts.now => Wake::At(*until),
+            Self::FormerGoes(_) => Wake::OnChange,
             Self::Settling(intent) => Wake::At(intent.since.after(intent::VOID_AFTER)),
             // Secrets are not watched: whether one that is in the way has gone is seen by looking.
             Self::Reading(_) | Self::NameTaken(_) | Self::AuthorityLost(_) => {
@@ -250,7 +254,6 @@ impl Wait {
             | Self::Contradiction
             | Self::NothingLeft(_)
             | Self::OldEpochGoes
-            | Self::FormerGoes
             | Self::NoQuorum => Wake::OnChange,
         }
     }

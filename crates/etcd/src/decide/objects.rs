@@ -62,6 +62,9 @@ pub(super) fn keep(view: &View<'_>, want: &mut Want) {
     }
     want.apply.extend(budget(view, want.step.as_ref()));
     want.mark.extend(owners(view));
+    // What was accepted once stays in force when somebody writes what cannot be: by an older schema, or for a newer operator.
+    // A step that writes the identity notes it along, and would be overtaken by a write of its own before it.
+    want.mark.extend((!view.facts.accepted && want.step.is_none()).then_some(Mark::Accept));
 }
 
 /// Evictions must leave the quorum of the larger of the voters now and after what was begun: raised before, lowered

@@ -15,12 +15,13 @@ mod tests;
 use std::collections::{BTreeMap, BTreeSet};
 
 use evenkeel::{Seen, Time};
-use evenkeel_api::{EtcdCluster, labels};
+use evenkeel_api::{EtcdCluster, Refusal, labels};
 use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim, Pod, Service};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::Serialize;
 
+use crate::accept::noted_spec;
 use crate::build::{self, Member, claim, covers::covers, service, start};
 use crate::facts::{About, Amiss, Claim, Facts, GoesWith, Object, Registered};
 use crate::identity::{Identity, Uid};
@@ -34,8 +35,10 @@ use secrets::Judged;
 pub struct Found {
     /// The resource.
     pub resource: EtcdCluster,
-    /// What it wants.
+    /// What it wants, or what it wanted last that could be accepted.
     pub wanted: Wanted,
+    /// Why what it wants now cannot be accepted.
+    pub refused: Option<Refusal>,
     /// The identity object, and what is in it.
     pub identity: Option<(ConfigMap, Identity)>,
     /// Whether there is something else in the identity object's place.
@@ -87,12 +90,12 @@ pub fn owner(wanted: &Wanted, metadata: &ObjectMeta) -> Owner {
 }
 
 /// What an object goes with. Kubernetes deletes it when none of its owners is left; orphaned, it has none.
-fn goes_with(wanted: &Wanted, metadata: &ObjectMeta) -> GoesWith {
+pub fn goes_with(name: &str, uid: Uid, metadata: &ObjectMeta) -> GoesWith {
     let owners = metadata.owner_references.as_deref().unwrap_or_default();
-    if owners.iter().any(|owner| owner.uid.parse() == Ok(wanted.uid)) {
+    if owners.iter().any(|owner| owner.uid.parse() == Ok(uid)) {
         GoesWith::Resource
     } else if !owners.is_empty()
-        && owners.iter().all(|owner| owner.kind == "EtcdCluster" && owner.name == wanted.name)
+        && owners.iter().all(|owner| owner.kind == "EtcdCluster" && owner.name == name)
     {
         GoesWith::Former
     } else {
@@ -102,7 +105,7 @@ fn goes_with(wanted: &Wanted, metadata: &ObjectMeta) -> GoesWith {
 
 /// Whether an object is on its way out, or will be in a moment.
 fn is_going(wanted: &Wanted, metadata: &ObjectMeta) -> bool {
-    metadata.deletion_timestamp.is_some() || goes_with(wanted, metadata) == GoesWith::Former
+    metadata.deletion_timestamp.is_some() || goes_with(&wanted.name, wanted.uid, metadata) == GoesWith::Former
 }
 
 /// A uid as facts carry it.
@@ -194,12 +197,25 @@ impl Found {
             amiss: self.amiss(),
             secrets_again: self.tls.again,
             budget: self.budget_fact(),
-            identity_goes: match &self.identity {
-                Some((object, _)) => goes_with(&self.wanted, &object.metadata),
-                None => GoesWith::Nothing,
-            },
+            accepted: self
+                .identity
+                .as_ref()
+                .is_none_or(|(object, _)| noted_spec(object) == Some(self.wanted.spec.as_str())),
+            identity_goes: self.identity_goes(),
             served: answers.served,
         }
+    }
+
+    fn identity_goes(&self) -> GoesWith {
+        match &self.identity {
+            Some((object, _)) => goes_with(&self.wanted.name, self.wanted.uid, &object.metadata),
+            None => GoesWith::Nothing,
+        }
+    }
+
+    /// Whether what there is went with a resource that is no more.
+    pub fn goes_former(&self) -> bool {
+        self.identity_goes() == GoesWith::Former
     }
 
     /// The lineages that are written on what is labelled for this cluster.
@@ -222,7 +238,7 @@ impl Found {
             deleting: is_going(&self.wanted, &claim.metadata),
             lost: phase == Some("Lost") || self.lost.contains(name),
             removed: claim::read_removed_at(claim),
-            owned: goes_with(&self.wanted, &claim.metadata) == GoesWith::Resource,
+            owned: goes_with(&self.wanted.name, self.wanted.uid, &claim.metadata) == GoesWith::Resource,
         }
     }
 

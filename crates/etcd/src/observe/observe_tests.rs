@@ -263,7 +263,7 @@ fn whose_an_object_is_is_told_by_label_and_controller() {
 #[test]
 fn what_goes_with_the_resource_is_told_by_any_reference_to_it() {
     let wanted = wanted(json!({}));
-    let goes_with = |object: Value| goes_with(&wanted, &metadata(object));
+    let goes_with = |object: Value| goes_with(&wanted.name, wanted.uid, &metadata(object));
     assert_eq!(goes_with(reference("EtcdCluster", "orders", RESOURCE, json!(null))), GoesWith::Resource);
     assert_eq!(goes_with(reference("EtcdCluster", "orders", Uid(9), json!(true))), GoesWith::Former);
     assert_eq!(goes_with(reference("EtcdCluster", "billing", Uid(9), json!(true))), GoesWith::Nothing);

@@ -8,19 +8,18 @@ pub use notices::{name, notice, troubles};
 
 use evenkeel::{Error, Plan, Seen};
 use evenkeel_api::conditions::{ConditionType, Holds, Reason, Said, merge};
-use evenkeel_api::{EtcdCluster, EtcdClusterStatus, MemberRole, MemberStatus, labels};
+use evenkeel_api::{EtcdCluster, EtcdClusterStatus, MemberRole, MemberStatus, Refusal, labels};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
 use crate::decide::Etcd;
-use crate::facts::Facts;
+use crate::facts::{Facts, GoesWith};
 use crate::identity::Change;
 use crate::names::member_name;
 use crate::observe::Found;
 use crate::plan::{Leaving, Step, Turn, Wait};
 use crate::view::{Data, Member, View};
-use crate::wanted::Wanted;
-use words::Words;
+use words::{HEALTHY, Words};
 
 /// The whole status; `refused` is what Kubernetes said no to.
 pub fn status(found: &Found, facts: &Facts, plan: &Plan<Etcd>, refused: Option<&Error>) -> EtcdClusterStatus {
@@ -31,6 +30,9 @@ pub fn status(found: &Found, facts: &Facts, plan: &Plan<Etcd>, refused: Option<&
     }
     let words = Words::of(found);
     let mut story = Story::of(&words, facts, view.as_ref(), plan);
+    if let Some(refusal) = &found.refused {
+        story.has_refused(refusal);
+    }
     if let Some(error) = refused {
         story.is_refused(error);
     }
@@ -77,12 +79,15 @@ fn with_last_known(
     members
 }
 
+/// What is tried when a spec turns out to be refused.
+pub(crate) const ACCEPTING: &str = "accept its spec";
+
 /// The status of a cluster that could not be looked at: all that was known stays, and why nothing is done is said.
 pub fn unseen(resource: &EtcdCluster, now: evenkeel::Time, why: &Error) -> EtcdClusterStatus {
     let old = resource.status.clone().unwrap_or_default();
-    let (phrase, reason) = match Wanted::of(resource) {
-        Ok(_) => ("Cannot read its objects", Reason::CannotRead),
-        Err(_) => ("Cannot be run as it is", Reason::SpecRefused),
+    let (phrase, reason) = match why {
+        Error::Other { doing, .. } if doing == ACCEPTING => ("Cannot be run as it is", Reason::SpecRefused),
+        _ => ("Cannot read its objects", Reason::CannotRead),
     };
     let said = |about, holds, reason| Said { about, holds, reason, message: why.to_string() };
     let said = vec![
@@ -121,7 +126,8 @@ pub(crate) fn view(facts: &Facts) -> Option<View<'_>> {
     else {
         return None;
     };
-    Some(View::new(facts, identity, claims, pods))
+    // What goes with a former resource is none of this one's.
+    (facts.identity_goes != GoesWith::Former).then(|| View::new(facts, identity, claims, pods))
 }
 
 fn list(words: &Words<'_>, facts: &Facts, view: &View<'_>) -> Vec<MemberStatus> {
@@ -163,6 +169,11 @@ fn leader(words: &Words<'_>, facts: &Facts, view: &View<'_>) -> Option<String> {
     view.members.values().find(leads).map(|member| words.member(member.serial))
 }
 
+/// That a spec cannot be accepted, and which one is in force instead.
+fn in_force(refusal: &Refusal) -> String {
+    format!("{refusal}. What was accepted last stays in force until this is mended")
+}
+
 /// What is going on, said in several lengths.
 struct Story {
     /// A few words.
@@ -193,7 +204,7 @@ impl Story {
         let next = next.or_else(|| words.waited_for(view)).unwrap_or_default();
         let told = waits.iter().zip(&waiting_for);
         let mut troubles: Vec<_> =
-            told.filter_map(|(wait, told)| Some((degraded(wait, view)?, told.clone()))).collect();
+            told.filter_map(|(wait, told)| Some((degraded(wait, facts, view)?, told.clone()))).collect();
         // A quorum that is lost is worse than anything that keeps others from being mended.
         troubles.sort_by_key(|(reason, _)| !is_worst(*reason));
         let degraded = troubles.into_iter().next();
@@ -203,13 +214,30 @@ impl Story {
         Self { phrase, doing, next, waiting_for, progressing, degraded }
     }
 
-    /// Kubernetes said no to something. Nothing is worse but that clients are not served.
+    /// The spec cannot be accepted, and another one is in force.
+    fn has_refused(&mut self, refusal: &Refusal) {
+        let told = in_force(refusal);
+        if self.phrase == HEALTHY {
+            self.phrase = format!("Healthy, but {} is refused", refusal.field);
+        }
+        if self.progressing.1 == Reason::Converged {
+            self.progressing.1 = Reason::Waiting;
+        }
+        self.is_amiss(Reason::SpecRefused, told);
+    }
+
+    /// Kubernetes said no to something.
     fn is_refused(&mut self, error: &Error) {
+        self.is_amiss(Reason::WriteRefused, error.to_string());
+    }
+
+    /// Something is amiss. Nothing is worse but that clients are not served.
+    fn is_amiss(&mut self, reason: Reason, told: String) {
         let worse = self.degraded.as_ref().is_some_and(|(reason, _)| is_worst(*reason));
         if !worse {
-            self.degraded = Some((Reason::WriteRefused, error.to_string()));
+            self.degraded = Some((reason, told.clone()));
         }
-        self.waiting_for.push(error.to_string());
+        self.waiting_for.push(told);
     }
 
     fn conditions(&self, facts: &Facts, view: Option<&View<'_>>) -> Vec<Said> {
@@ -248,6 +276,10 @@ impl Story {
 /// A read as clients make it, through the client Service, was answered: nothing less is ready.
 fn ready(facts: &Facts, view: Option<&View<'_>>) -> (Holds, Reason, String) {
     let Seen::Present(identity) = &facts.identity else { return ready_or_not(facts) };
+    if facts.identity_goes == GoesWith::Former {
+        let message = "clients are let in once the former cluster is gone and another is formed".to_owned();
+        return (Holds::False, Reason::Bootstrapping, message);
+    }
     if !identity.sealed {
         let message = "clients are let in once the members have formed a cluster".to_owned();
         return (Holds::False, Reason::Bootstrapping, message);
@@ -332,11 +364,12 @@ fn is_going(member: &Member<'_>) -> bool {
 }
 
 /// Which waits are a person's business.
-fn degraded(wait: &Wait, view: Option<&View<'_>>) -> Option<Reason> {
+fn degraded(wait: &Wait, facts: &Facts, view: Option<&View<'_>>) -> Option<Reason> {
     let is_lost = |view: &View<'_>| view.identity.sealed && !view.registry;
     match wait {
         Wait::Reading(_) => Some(Reason::CannotRead),
         Wait::Contradiction => Some(Reason::VolumesFound),
+        Wait::FormerGoes(until) if *until <= facts.now => Some(Reason::BootstrapWaiting),
         Wait::NothingLeft(_) => Some(Reason::DataLost),
         Wait::NoQuorum if view.is_some_and(|view| is_lost(view) && view.members.is_empty()) => {
             Some(Reason::DataLost)
@@ -349,7 +382,7 @@ fn degraded(wait: &Wait, view: Option<&View<'_>>) -> Option<Reason> {
         Wait::NoQuorum
         | Wait::Paused
         | Wait::OldEpochGoes
-        | Wait::FormerGoes
+        | Wait::FormerGoes(_)
         | Wait::SeedStarts(_)
         | Wait::Settling(_)
         | Wait::Joining(_)

@@ -2,6 +2,8 @@
 
 use evenkeel::{Action, Notice, Plan};
 
+use evenkeel_api::conditions::Reason;
+
 use super::words::Words;
 use super::{degraded, named, view, why};
 use crate::decide::Etcd;
@@ -21,6 +23,7 @@ pub fn name(action: &Action<'_, Etcd>) -> &'static str {
         Action::Mark(Mark::Route { .. }) => "mark-route",
         Action::Mark(Mark::Unroute { .. }) => "mark-unroute",
         Action::Mark(Mark::Own { .. }) => "mark-own",
+        Action::Mark(Mark::Accept) => "mark-accepted",
         Action::Mark(Mark::Removed { .. }) => "mark-removed",
         Action::Apply(Apply::Object(_)) => "apply-object",
         Action::Apply(Apply::Budget { .. }) => "apply-budget",
@@ -119,16 +122,13 @@ pub fn notice(found: &Found, action: &Action<'_, Etcd>) -> Option<Notice> {
 pub fn troubles(found: &Found, facts: &crate::facts::Facts, plan: &Plan<Etcd>) -> Vec<Notice> {
     let (words, view) = (Words::of(found), view(facts));
     let waits = plan.status.waits.iter().filter_map(|wait| {
-        let reason = degraded(wait, view.as_ref())?;
+        let reason = degraded(wait, facts, view.as_ref())?;
         let note = words.wait(facts, view.as_ref(), wait);
         Some(Notice::warning(reason.as_str(), "Reconcile", note))
     });
-    waits
-        .chain(
-            super::down(&words, view.as_ref())
-                .map(|(reason, note)| Notice::warning(reason.as_str(), "Reconcile", note)),
-        )
-        .collect()
+    let warning = |(reason, note): (Reason, String)| Notice::warning(reason.as_str(), "Reconcile", note);
+    let refused = found.refused.as_ref().map(|refusal| (Reason::SpecRefused, super::in_force(refusal)));
+    waits.chain(refused.map(warning)).chain(super::down(&words, view.as_ref()).map(warning)).collect()
 }
 
 #[cfg(test)]

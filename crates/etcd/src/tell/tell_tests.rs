@@ -5,9 +5,10 @@ use serde_json::json;
 
 use super::*;
 use crate::facts::{Amiss, Object, Start};
-use crate::identity::{Change, Intent};
+use crate::identity::{Change, Intent, Uid};
 use crate::names::Serial;
 use crate::testing::{NOW, Scene, change, claim_uid, condition, name, pod_uid};
+use crate::wanted::Wanted;
 
 /// A status in one line: the phrase, how many are ready, and the three conditions.
 pub(super) fn line(status: &EtcdClusterStatus) -> String {
@@ -455,4 +456,38 @@ fn a_volume_without_a_class_is_told_with_what_to_do() {
     let facts = scene.facts();
     let trouble = facts.about[&Serial(2)].trouble.clone().unwrap();
     assert!(trouble.contains("no StorageClass") && trouble.contains("spec.storage.class"), "{trouble}");
+}
+
+#[test]
+fn a_spec_that_is_refused_is_told_and_what_else_is_so_as_well() {
+    let mut scene = Scene::converged(3);
+    let refusal = || Refusal { field: "spec.version", why: "3.9.9 is not known".to_owned() };
+    scene.found.refused = Some(refusal());
+    let status = scene.status();
+    assert_eq!(status.phrase, "Healthy, but spec.version is refused");
+    let degraded = status.conditions.iter().find(|one| one.type_ == "Degraded").unwrap();
+    assert_eq!((degraded.status.as_str(), degraded.reason.as_str()), ("True", "SpecRefused"));
+    assert!(degraded.message.contains("3.9.9 is not known"), "{}", degraded.message);
+    assert!(degraded.message.contains("stays in force"), "{}", degraded.message);
+    assert!(status.conditions.iter().any(|one| one.type_ == "Ready" && one.status == "True"));
+    let progressing = status.conditions.iter().find(|one| one.type_ == "Progressing").unwrap();
+    assert_eq!(progressing.reason, "Waiting", "not all is as the spec says");
+}
+
+#[test]
+fn of_a_cluster_that_goes_with_a_former_resource_nothing_is_said_as_if_it_were_this_ones() {
+    let mut scene = Scene::with(3, json!({ "storage": { "onDelete": "Delete" } }));
+    scene.found.wanted.uid = Uid(99);
+    scene.found.wanted.created = NOW;
+    let status = scene.status();
+    reads_well(&status);
+    let expected = "Waiting until the former cluster is gone | 0/3 | False Bootstrapping | False Waiting | False AsExpected";
+    assert_eq!(line(&status), expected, "though it still serves");
+    assert!(status.cluster_id.is_empty() && status.member_list.is_empty(), "{status:?}");
+    assert!(status.waiting_for[0].contains(&name(0)), "what is left is named: {:?}", status.waiting_for);
+
+    scene.found.wanted.created = evenkeel::Time(NOW.0 - 61);
+    let status = scene.status();
+    assert_eq!(condition(&status, Degraded).1, "BootstrapWaiting");
+    assert!(status.waiting_for[0].contains("--force"), "and what to do: {:?}", status.waiting_for);
 }

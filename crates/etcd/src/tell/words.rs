@@ -15,6 +15,9 @@ use crate::observe::Found;
 use crate::plan::{Create, Mark, Step, Turn, Wait, What};
 use crate::view::{Data, Member, View};
 
+/// That nothing is amiss, in the fewest words.
+pub(super) const HEALTHY: &str = "Healthy";
+
 /// How much of somebody else's complaint fits into a column, in letters.
 const COLUMN: usize = 80;
 
@@ -47,6 +50,7 @@ impl<'f> Words<'f> {
             (_, Some(Wait::Reading(_))) => "Cannot read its objects".to_owned(),
             (_, Some(Wait::Contradiction)) => "Volumes and pods contradict each other".to_owned(),
             (_, Some(Wait::NothingLeft(_))) => "All data is gone".to_owned(),
+            (_, Some(Wait::FormerGoes(_))) => "Waiting until the former cluster is gone".to_owned(),
             // Nothing is worse for whoever uses the cluster.
             (Some(view), _) if view.identity.sealed && !view.registry => self.no_quorum(view),
             (_, Some(Wait::NameTaken(object))) => format!("Name taken: {}", self.object(*object)),
@@ -107,7 +111,7 @@ impl<'f> Words<'f> {
                 format!("Bringing back {}{held_up}", self.member(member.serial))
             }
             None => match facts.served {
-                Seen::Present(()) => "Healthy".to_owned(),
+                Seen::Present(()) => HEALTHY.to_owned(),
                 Seen::Absent => "Not serving".to_owned(),
                 Seen::Unknown => "All members are up: not asked as clients do yet".to_owned(),
             },
@@ -175,6 +179,7 @@ impl<'f> Words<'f> {
                 }
                 format!("keeping the volume of {name} for {}", span(self.found.wanted.keep_removed_for))
             }
+            Mark::Accept => "noting the spec".to_owned(),
             Mark::Own { owned: true, .. } => "taking over what belongs to the cluster".to_owned(),
             Mark::Own { owned: false, .. } => "having volumes stay when the resource goes".to_owned(),
         }
@@ -222,9 +227,7 @@ impl<'f> Words<'f> {
                 cluster.0
             ),
             Wait::OldEpochGoes => "pods of a bootstrap that was given up must be gone first".to_owned(),
-            Wait::FormerGoes => {
-                "what belonged to the resource of this name that was deleted must be gone first: Kubernetes deletes it".to_owned()
-            }
+            Wait::FormerGoes(until) => self.former(*until <= facts.now),
             Wait::SeedStarts(serial) => {
                 format!("{} must start and answer{}", self.member(*serial), self.held(view, *serial))
             }
@@ -272,6 +275,25 @@ impl<'f> Words<'f> {
         }
     }
 
+    /// That what went with a former resource goes, what of it is left, and, when that takes long, what to do.
+    fn former(&self, late: bool) -> String {
+        let named = |kind: &str, metadata: &ObjectMeta| {
+            format!("{kind} {}", metadata.name.as_deref().unwrap_or_default())
+        };
+        let pods = self.found.pods.values().map(|pod| named("pod", &pod.metadata));
+        let claims = self.found.claims.values().map(|claim| named("claim", &claim.metadata));
+        let left: Vec<_> = pods.chain(claims).collect();
+        let left = if left.is_empty() { String::new() } else { format!(" ({} left)", left.join(", ")) };
+        let what = "what belonged to the resource of this name that was deleted must be gone first";
+        let help = if late {
+            ", but it takes long. A pod whose node is gone for good goes with `kubectl delete pod --force`; a claim when no pod uses it \
+             and nobody's finalizer holds it"
+        } else {
+            ""
+        };
+        format!("{what}{left}: Kubernetes deletes it{help}")
+    }
+
     /// What is done about a member that may come back, and has not yet.
     pub(super) fn waited_for(&self, view: Option<&View<'_>>) -> Option<String> {
         let (serial, _) = dead::waited_for(view?)?;
@@ -292,7 +314,7 @@ impl<'f> Words<'f> {
             Wait::Replacing(_) => "the next member that does not come back is replaced",
             Wait::Enough(serial, _) => return Some(format!("{} is replaced", self.member(*serial))),
             Wait::OldEpochGoes => "the bootstrap begins again, under new names",
-            Wait::FormerGoes => "a new cluster is formed",
+            Wait::FormerGoes(_) => "a new cluster is formed",
             Wait::SeedStarts(_) if facts.cluster.members > 1 => "the other members join it",
             Wait::SeedStarts(_) | Wait::Patience(_) => "clients are let in",
             Wait::NoQuorum | Wait::Reading(_) => "members that are missing are brought back or replaced",

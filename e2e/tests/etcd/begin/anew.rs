@@ -7,6 +7,7 @@ use evenkeel_e2e::operator::Operator;
 use serde_json::json;
 
 use super::{has_begun_again, serve_clients};
+use crate::look::LONG;
 use crate::middle::{Stops, comes_to_rest, ends_well, identity, intent_in, names};
 
 const KEPT: &str = "version: 3.6.16\nmembers: 3\nstorage: {size: 1Gi}";
@@ -39,11 +40,11 @@ fn a_resource_created_again_before_the_seal_begins_again_whatever_was_left_of_th
     for cluster in clusters.iter().filter(|cluster| cluster.name() != "owned") {
         has_begun_again(&story, cluster, 3, &known(cluster.name()).2);
     }
-    // Its identity was to go with the resource: what is there now is either the same, turned, or quite another.
+    // All of it was to go with the resource, and what is there now is quite another.
     let owned = &clusters[2];
     ends_well(&story, owned, 3);
     let (was, is) = (&known("owned").1, identity(&story, "owned"));
-    assert!(is["lineage"] != was["lineage"] || is["epoch"] == 2, "{is}");
+    assert!(is["lineage"] != was["lineage"] && is["epoch"] == 1, "{is}, and was {was}");
     assert!(names(&story, "owned", "pods").is_disjoint(&known("owned").2));
     comes_to_rest(&operator);
     serve_clients(&clusters);
@@ -89,4 +90,28 @@ fn a_resource_created_again_after_the_seal_takes_up_the_cluster_with_its_data() 
     is_adopted();
     comes_to_rest(&operator);
     serve_clients(&[cluster]);
+}
+
+#[test]
+fn a_resource_that_takes_its_volumes_along_begins_anew_when_they_are_gone_and_is_not_ready_before() {
+    let story = Story::begin("anew-owned");
+    let operator = Operator::start(&story);
+    let all = [("volumes", DELETED), ("pods", "version: 3.6.16\nmembers: 3\nstorage: {ephemeral: true}")];
+    let clusters = all.map(|(name, spec)| Cluster::apply(&story, name, spec));
+    for (cluster, (name, spec)) in clusters.iter().zip(all) {
+        let formed = ends_well(&story, cluster, 3);
+        cluster.etcdctl(&["put", "greeting", "hello"]);
+        story.kubectl(&["delete", "etcd", name]);
+        Cluster::apply(&story, name, spec);
+        // Whoever waits for Ready must not be led to what is about to go.
+        story.within(LONG, "another cluster is ready", || {
+            let (id, ready) = (cluster.status()["clusterID"].clone(), cluster.condition("Ready").0);
+            assert!(ready != "True" || id != format!("{formed:x}"), "{:#}", cluster.status());
+            ready == "True"
+        });
+        assert_ne!(ends_well(&story, cluster, 3), formed);
+        assert_eq!(cluster.etcdctl(&["get", "greeting", "--print-value-only"]).trim(), "");
+    }
+    comes_to_rest(&operator);
+    serve_clients(&clusters);
 }

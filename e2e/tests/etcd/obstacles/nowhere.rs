@@ -88,7 +88,7 @@ impl Drop for NoDefault<'_> {
 
 #[test]
 fn without_a_default_storage_class_that_is_told_pods_come_back_and_newcomers_follow_when_there_is_one() {
-    let story = Story::alone("classless");
+    let story = Story::apart("classless");
     let mut operator = Operator::start(&story);
     let cluster = Cluster::apply(&story, "orders", &spec(3));
     cluster.wait_ready(LONG);
