@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use std::sync::Once;
 
 /// How much of a line is shown.
-const LINE: usize = 600;
+const LINE: usize = 1_500;
 
 thread_local! {
     static WHY: RefCell<String> = const { RefCell::new(String::new()) };

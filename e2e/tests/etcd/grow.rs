@@ -3,10 +3,12 @@
 use evenkeel_e2e::Story;
 use evenkeel_e2e::etcd::Cluster;
 use evenkeel_e2e::operator::Operator;
+use evenkeel_history::Config;
 use serde_json::json;
 
-use crate::look::{LONG, follower, ids, until_whole};
+use crate::look::{LONG, follower, ids, leader, says, until_whole};
 use crate::middle::{Stops, comes_to_rest, intent_in, kill_and_restart, member_pod, pod_of, spec};
+use crate::noted::take_pod_and_claim;
 
 #[test]
 fn a_newcomer_that_no_node_takes_is_told_and_holds_up_neither_healing_nor_drains() {
@@ -93,5 +95,33 @@ fn a_learner_that_dies_when_it_is_to_get_its_vote_breaks_nothing() {
     assert!(member_pod(&story, "orders", serial.parse().unwrap()).is_some(), "it is still a member");
     comes_to_rest(&operator);
     workload.finish();
+    cluster.holds_the_same_everywhere();
+}
+
+#[test]
+fn a_newcomer_that_gets_all_as_a_snapshot_joins_though_nobody_writes_any_more() {
+    let story = Story::begin("idle");
+    let operator = Operator::start(&story);
+    let cluster = Cluster::apply(&story, "orders", &spec(3));
+    cluster.wait_ready(LONG);
+    until_whole(&story, &cluster, 3);
+    // More than etcd keeps in its log for those who come late, and more than it lets a member be behind.
+    let workload = cluster.workload_with(Config { rate: 3_000.0, ops_per_key: 100, ..Config::default() });
+    story.within(LONG, "so much was written", || {
+        let header = says(&cluster, &leader(&story, &cluster)).unwrap_or_default();
+        header["raftAppliedIndex"].as_u64().is_some_and(|index| index > 7_000)
+    });
+    workload.finish();
+    let lost = follower(&story, &cluster);
+    take_pod_and_claim(&story, &lost.name);
+    story.within(LONG, "it is replaced", || {
+        let list = cluster.try_etcdctl(&["member", "list", "--write-out=json"]);
+        let list = list.map(|list| evenkeel_e2e::etcd::members(&list)).unwrap_or_default();
+        list.len() == 3 && list.iter().all(|member| member.name != lost.name)
+    });
+    until_whole(&story, &cluster, 3);
+    comes_to_rest(&operator);
+    // Not each time: it may have heard of the next change of the membership just in time.
+    println!("it was given something new to hear of: {}", operator.log_has("something new to hear of"));
     cluster.holds_the_same_everywhere();
 }

@@ -12,7 +12,7 @@ use futures::future::{join, join_all};
 use tokio::time::{Instant, timeout_at};
 
 use super::heard::{Heard, Leading, Listed, membership};
-use super::{Register, peers};
+use super::{Register, peers, stir};
 use crate::certificates::Pair;
 use crate::facts::{Membership, Registered, Voice};
 use crate::identity::MemberId;
@@ -94,6 +94,7 @@ impl Endpoint {
 #[derive(Default)]
 pub struct Connections {
     kept: Mutex<(Option<Access>, HashMap<Endpoint, Client>)>,
+    stirred: stir::Stirred,
 }
 
 impl std::fmt::Debug for Connections {
@@ -189,7 +190,31 @@ pub async fn ask(
     };
     let leader = members.iter().zip(&heard).find(|(_, heard)| of_leader(heard)).map(|(asked, _)| asked);
     listen(&mut answers, leader, now).await;
+    if let Some(leader) = leader.filter(|_| service.is_some()) {
+        stir_up(connections, access, (leader, members), &answers).await;
+    }
     answers
+}
+
+/// Gives a member that may be waiting for it something new to hear of. Nothing rests on it.
+async fn stir_up(
+    connections: &Connections,
+    access: &Access,
+    (leader, members): (&Asked, &[Asked]),
+    answers: &Answers,
+) {
+    let Some(mute) = stir::mute(answers, members) else { return };
+    // One that has not even started waits for something else.
+    if !peers::has_leader(&mute.endpoint).await || !connections.stirred.is_due(Instant::now().into_std()) {
+        return;
+    }
+    let granted = within(LIMIT, async {
+        connections.to(access, &leader.endpoint).await?.lease_grant(stir::LASTS, None).await
+    });
+    match granted.await {
+        Ok(_) => tracing::info!(member = %mute.endpoint.name, "given something new to hear of"),
+        Err(why) => tracing::debug!(member = %mute.endpoint.name, %why, "nothing new to hear of"),
+    }
 }
 
 /// Notes who is heard, and who is not. The leader is asked only about those who did not answer.

@@ -7,6 +7,7 @@ mod heard;
 mod peers;
 pub mod secrets;
 pub mod since;
+mod stir;
 
 #[cfg(test)]
 #[path = "observe_tests.rs"]

@@ -25,6 +25,12 @@ pub(super) async fn of(leader: &Endpoint) -> Option<BTreeSet<MemberId>> {
     connected(&text)
 }
 
+/// Whether a member runs and knows a leader, by its own metrics: they are told long before it answers anything else.
+pub(super) async fn has_leader(member: &Endpoint) -> bool {
+    let text = tokio::time::timeout(LIMIT, metrics(member)).await.ok().flatten();
+    text.is_some_and(|text| text.lines().any(|line| line == "etcd_server_has_leader 1"))
+}
+
 async fn metrics(member: &Endpoint) -> Option<String> {
     let client = Client::builder(TokioExecutor::new()).build_http::<Empty<Bytes>>();
     let uri = format!("http://{}:{METRICS_PORT}/metrics", member.host());

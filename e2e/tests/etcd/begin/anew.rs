@@ -105,7 +105,7 @@ fn a_resource_that_takes_its_volumes_along_begins_anew_when_they_are_gone_and_is
         Cluster::apply(&story, name, spec);
         // Whoever waits for Ready must not be led to what is about to go.
         story.within(LONG, "another cluster is ready", || {
-            let (id, ready) = (cluster.status()["clusterID"].clone(), cluster.condition("Ready").0);
+            let (id, ready) = (cluster.status()["clusterId"].clone(), cluster.condition("Ready").0);
             assert!(ready != "True" || id != format!("{formed:x}"), "{:#}", cluster.status());
             ready == "True"
         });

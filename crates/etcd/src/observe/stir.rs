@@ -1,0 +1,88 @@
+//! A member that got everything as a snapshot and then hears of nothing new never serves: etcd counts what it has applied from
+//! the first entry after the snapshot on, takes itself to be thousands behind, and refuses to publish its own name as one request
+//! too many, again and again, at full speed (seen on 3.6.16, in an idle cluster of more than 5000 entries). The next entry ends
+//! that, whatever it is. A lease that nobody uses is one: it touches no key and no revision, and goes by itself.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use evenkeel::Seen;
+
+use super::ask::{Answers, Asked};
+use crate::names::Serial;
+
+/// How long such a lease lasts, in seconds.
+pub(super) const LASTS: i64 = 10;
+/// How long before there is another one.
+const AGAIN: Duration = Duration::from_secs(10);
+
+/// When a cluster was stirred last.
+#[derive(Debug, Default)]
+pub(super) struct Stirred(Mutex<Option<Instant>>);
+
+impl Stirred {
+    /// Whether it is time, and if so, that it was done now.
+    pub(super) fn is_due(&self, now: Instant) -> bool {
+        let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let due = last.is_none_or(|last| now.saturating_duration_since(last) >= AGAIN);
+        if due {
+            *last = Some(now);
+        }
+        due
+    }
+}
+
+/// Who may be waiting for that: a member whose pod has an address and that does not answer. Whether it has its name says nothing:
+/// that may have come with the snapshot.
+pub(super) fn mute<'m>(answers: &Answers, members: &'m [Asked]) -> Option<&'m Asked> {
+    let told = answers.membership.present()?;
+    let waits = |serial: Serial| told.members.iter().any(|one| one.serial == serial);
+    let speaks = |serial| answers.voices.get(&serial).is_some_and(Seen::is_present);
+    members.iter().find(|asked| waits(asked.serial) && !speaks(asked.serial))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::{Membership, Registered, Voice};
+    use crate::identity::{ClusterId, MemberId};
+    use crate::observe::ask::Endpoint;
+
+    #[test]
+    fn once_in_a_while_is_enough() {
+        let (stirred, now) = (Stirred::default(), Instant::now());
+        assert!(stirred.is_due(now));
+        assert!(!stirred.is_due(now + Duration::from_secs(9)));
+        assert!(stirred.is_due(now + Duration::from_secs(10)));
+    }
+
+    #[test]
+    fn only_members_that_do_not_answer_may_wait_for_it() {
+        let asked = |serial| Asked {
+            serial: Serial(serial),
+            endpoint: Endpoint { address: "10.0.0.1".to_owned(), name: "orders".to_owned() },
+            founder: false,
+        };
+        let listed = |serial, started: bool| Registered {
+            serial: Serial(serial),
+            id: MemberId(u64::from(serial)),
+            learner: !started,
+            started,
+        };
+        let members = [asked(0), asked(1)];
+        let voice =
+            Voice { cluster: ClusterId(1), id: MemberId(1), serves: true, caught_up: true, leads: false };
+        let with = |started, speaks: &[u16]| {
+            let list = vec![listed(0, true), listed(1, started)];
+            let told = Membership { told_by: Serial(0), members: list, strangers: Vec::new() };
+            let voices =
+                speaks.iter().map(|serial| (Serial(*serial), Seen::Present(voice.clone()))).collect();
+            let answers = Answers { membership: Seen::Present(told), voices, ..Answers::default() };
+            mute(&answers, &members).map(|asked| asked.serial)
+        };
+        assert_eq!(with(false, &[0]), Some(Serial(1)));
+        assert_eq!(with(false, &[0, 1]), None, "it answers");
+        assert_eq!(with(true, &[0]), Some(Serial(1)), "it has its name by a snapshot");
+        assert_eq!(mute(&Answers::default(), &members).map(|asked| asked.serial), None, "nobody knows");
+    }
+}
