@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ExitStatus, Stdio};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, mpsc};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak, mpsc};
 use std::time::{Duration, Instant};
 
 use evenkeel_lab::command::Cmd;
@@ -47,15 +47,58 @@ pub struct Options {
     pub proxy: Option<Arc<Proxy>>,
 }
 
-/// A running operator. Dropped, it is killed.
+/// A running operator. Dropped, it is killed. One that ends because it lost its lease is started again, as a kubelet does it:
+/// on two cores that carry everything else a lease may be lost, and that is no story's business but those that freeze it.
 pub struct Operator {
     name: String,
+    proxy: Arc<Proxy>,
+    dir: TempDir,
+    life: Arc<Mutex<Life>>,
+}
+
+/// How it is started, and its process.
+struct Life {
     program: PathBuf,
     args: Vec<String>,
     env: Vec<(String, String)>,
-    proxy: Arc<Proxy>,
-    dir: TempDir,
+    log: PathBuf,
     child: Child,
+    /// Whether it is to be started again when it loses its lease.
+    watched: bool,
+}
+
+/// How often a kubelet looks, here.
+const WATCH: Duration = Duration::from_millis(500);
+
+/// What it says last when it has lost its lease.
+const LEASE_LOST: &str = "the lease is lost: another replica acts now";
+
+impl Life {
+    fn begin(&mut self) {
+        self.child = run(&self.program, &self.args, &self.env, &self.log);
+        self.watched = true;
+    }
+
+    fn has_lost_its_lease(&mut self) -> bool {
+        let ended = self.watched && matches!(self.child.try_wait(), Ok(Some(_)));
+        let said = || std::fs::read(&self.log).map(|log| String::from_utf8_lossy(&log).into_owned());
+        ended && said().is_ok_and(|log| log.lines().rev().take(5).any(|line| line.contains(LEASE_LOST)))
+    }
+}
+
+/// Starts it again whenever it has lost its lease, for as long as there is somebody to start it for.
+fn watch(name: String, life: Weak<Mutex<Life>>) {
+    std::thread::spawn(move || {
+        while let Some(life) = life.upgrade() {
+            let mut life = life.lock().unwrap_or_else(PoisonError::into_inner);
+            if life.has_lost_its_lease() {
+                println!("{name} has lost its lease, and is started again");
+                life.begin();
+            }
+            drop(life);
+            std::thread::sleep(WATCH);
+        }
+    });
 }
 
 impl Operator {
@@ -88,8 +131,15 @@ impl Operator {
             ("EVENKEEL_LOG".to_owned(), "info,evenkeel=debug".to_owned()),
         ];
         env.extend(variables);
-        let child = run(&program, &args, &env, &log_in(&dir));
-        Self { name, program, args, env, proxy, dir, child }
+        let log = log_in(&dir);
+        let child = run(&program, &args, &env, &log);
+        let life = Arc::new(Mutex::new(Life { program, args, env, log, child, watched: true }));
+        watch(format!("{}/{name}", story.namespace()), Arc::downgrade(&life));
+        Self { name, proxy, dir, life }
+    }
+
+    fn life(&self) -> MutexGuard<'_, Life> {
+        self.life.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// What stands between it and the API server.
@@ -104,7 +154,7 @@ impl Operator {
 
     /// Its process' number.
     pub fn pid(&self) -> u32 {
-        self.child.id()
+        self.life().child.id()
     }
 
     /// Everything it has printed, in all its lives.
@@ -120,19 +170,22 @@ impl Operator {
 
     /// Whether it runs, or is frozen.
     pub fn is_running(&mut self) -> bool {
-        matches!(self.child.try_wait(), Ok(None))
+        matches!(self.life().child.try_wait(), Ok(None))
     }
 
     /// Kills it, wherever it is. Its connections end with it.
     pub fn kill(&mut self) {
+        let mut life = self.life();
+        life.watched = false;
         // Neither fails but when it has ended before, and then all is well.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        let _ = life.child.kill();
+        let _ = life.child.wait();
     }
 
     /// Ends it as Kubernetes does, and expects it to go in time and in peace.
     pub fn stop(&mut self) {
         assert!(self.is_running(), "{} has ended by itself", self.name);
+        self.life().watched = false;
         self.signal(Signal::SIGTERM);
         let ended = self.ends_within(END);
         let ended = ended.unwrap_or_else(|| panic!("{} did not end within {} s", self.name, END.as_secs()));
@@ -143,7 +196,8 @@ impl Operator {
     pub fn ends_within(&mut self, limit: Duration) -> Option<ExitStatus> {
         let began = Instant::now();
         loop {
-            match self.child.try_wait().expect("our own child can be waited for") {
+            let ended = self.life().child.try_wait().expect("our own child can be waited for");
+            match ended {
                 None if began.elapsed() < limit => std::thread::sleep(Duration::from_millis(20)),
                 ended => return ended,
             }
@@ -152,6 +206,7 @@ impl Operator {
 
     /// Stops it in the middle of whatever it does; its connections stay. Returns when it stands still.
     pub fn freeze(&self) {
+        self.life().watched = false;
         self.signal(Signal::SIGSTOP);
         let began = Instant::now();
         while self.process("State").is_none_or(|state| !state.starts_with('T')) {
@@ -173,6 +228,7 @@ impl Operator {
         let happened = happens();
         if began.elapsed() < STILL {
             self.thaw();
+            self.life().watched = true;
         } else {
             self.restart();
         }
@@ -182,7 +238,7 @@ impl Operator {
     /// Starts it again, from nothing; kills it first if it runs.
     pub fn restart(&mut self) {
         self.kill();
-        self.child = run(&self.program, &self.args, &self.env, &log_in(&self.dir));
+        self.life().begin();
     }
 
     /// How much memory it occupies, in bytes.

@@ -171,8 +171,11 @@ fn gaps_and_costs() {
     let spec = "version: 3.6.16\nmembers: 3\nstorage: {size: 1Gi, keepRemovedFor: \"0\"}";
     let cluster = Cluster::apply(&story, "orders", spec);
     cluster.wait_ready(LIMIT);
-    // ONLY=word looks at those alone, and writes nothing down.
+    // ONLY=word looks at those alone, ONLY=costs at the costs, and nothing is written down.
     if let Ok(only) = std::env::var("ONLY") {
+        if only == "costs" {
+            println!("bytes, requests and writes: {:?}", costs(&story, &operator));
+        }
         DEEDS
             .iter()
             .filter(|deed| deed.0.contains(&only))

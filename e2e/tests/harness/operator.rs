@@ -47,6 +47,23 @@ fn it_is_frozen_thawed_killed_and_started_again() {
 }
 
 #[test]
+fn one_that_lost_its_lease_is_started_again_and_one_that_ended_otherwise_or_was_killed_is_not() {
+    let story = Story::begin("operator-lease");
+    let giving_up = |words: &str| {
+        let env = vec![("GIVES_UP".to_owned(), words.to_owned())];
+        Operator::with(&story, Options { env, ..stand_in() })
+    };
+    let lives = |operator: &Operator| operator.log().matches("started").count();
+    let mut loses = giving_up("the lease is lost: another replica acts now, and this one starts anew");
+    let breaks = giving_up("something is wrong");
+    story.eventually("it has begun three times", || lives(&loses) > 2);
+    loses.kill();
+    let then = lives(&loses);
+    std::thread::sleep(Duration::from_secs(2));
+    assert_eq!((lives(&loses), lives(&breaks)), (then, 1));
+}
+
+#[test]
 fn it_outlives_the_thread_that_started_it() {
     let story = Story::begin("operator-thread");
     let mut operator =
