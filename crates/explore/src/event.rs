@@ -243,12 +243,7 @@ impl Event {
             Self::Recreated => {
                 world.budget.edits -= 1;
                 world.resource += 1;
-                if world.owned {
-                    world.goes();
-                } else {
-                    // Pods are owned by the resource and go with it; identity and claims are kept.
-                    world.pods.values_mut().for_each(|pod| pod.deleting = true);
-                }
+                world.goes();
             }
             Self::RecreatedOverOrphans => {
                 world.budget.edits -= 1;

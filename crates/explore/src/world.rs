@@ -239,15 +239,19 @@ impl World {
         Self { owned: true, ..self }
     }
 
-    /// The resource is gone, and all that goes with it is on its way out. So is what somebody is about to create who has not
-    /// seen that: it would name the former resource as its owner, and be gone in a moment.
+    /// The resource is gone, and all that goes with it is on its way out: pods always, identity and claims where they are owned.
+    /// So is what somebody is about to create then who has not seen that: it would name the former resource as its owner, and be
+    /// gone in a moment.
     pub(crate) fn goes(&mut self) {
-        for effects in [&mut self.pending, &mut self.late] {
-            effects.retain(|effect| !matches!(effect, Effect::Create(_)));
+        self.pods.values_mut().for_each(|pod| pod.deleting = true);
+        if !self.owned {
+            return;
         }
         self.former = self.identity.is_some();
         self.claims.values_mut().for_each(|claim| claim.former = true);
-        self.pods.values_mut().for_each(|pod| pod.deleting = true);
+        for effects in [&mut self.pending, &mut self.late] {
+            effects.retain(|effect| !matches!(effect, Effect::Create(_)));
+        }
     }
 
     /// Of what went with a former resource nobody knows when nothing is left of it.

@@ -67,13 +67,13 @@ pub(crate) async fn carry_out<O: Operate>(
         if extent == Extent::Step && is_beside {
             continue;
         }
-        let is_late = parts.clock.uptime().saturating_sub(seen) > FRESH;
-        if is_beside && is_late && refused.is_some() && plan.step.is_some() {
+        let is_late = || parts.clock.uptime().saturating_sub(seen) > FRESH;
+        if is_beside && is_late() && refused.is_some() && plan.step.is_some() {
             // More of them may be refused as slowly, and the step has waited long enough.
             carried.late = true;
             break;
         }
-        let may = || holds() && !(is_step && parts.clock.uptime().saturating_sub(seen) > FRESH);
+        let may = || holds() && !(is_step && is_late());
         if !may() {
             carried.late = holds();
             carried.end = End::Overtaken;

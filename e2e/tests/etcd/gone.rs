@@ -10,7 +10,7 @@ use evenkeel_e2e::watched::told;
 use evenkeel_e2e::{Story, checkout};
 use evenkeel_lab::parts::images;
 
-use crate::look::{LONG, clients_of, follower, ids, until_whole};
+use crate::look::{LONG, clients_of, follower, formed, ids, until_whole};
 use crate::middle::{ends_well, lives_again, names, spec};
 use crate::noted::{dies_noting, dies_once_noting, take_pod_and_claim};
 
@@ -89,9 +89,7 @@ fn lives(story: &Story) -> BTreeMap<String, u64> {
 fn an_api_server_that_is_away_for_a_minute_costs_clients_nothing_and_no_member_its_life() {
     let story = Story::apart("api-away");
     let mut operator = Operator::start(&story);
-    let cluster = Cluster::apply(&story, "orders", &spec(3));
-    cluster.wait_ready(LONG);
-    until_whole(&story, &cluster, 3);
+    let cluster = formed(&story, &spec(3), 3);
     let before = ids(&cluster);
     let clients = clients_of(&cluster);
 

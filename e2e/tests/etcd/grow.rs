@@ -1,12 +1,11 @@
 //! Growing when something is in the way: no node for the newcomer, or a newcomer that dies just when it gets its vote.
 
 use evenkeel_e2e::Story;
-use evenkeel_e2e::etcd::Cluster;
 use evenkeel_e2e::operator::Operator;
 use evenkeel_history::Config;
 use serde_json::json;
 
-use crate::look::{LONG, follower, ids, leader, says, until_whole};
+use crate::look::{LONG, follower, formed, ids, leader, says, until_whole};
 use crate::middle::{Stops, comes_to_rest, intent_in, kill_and_restart, member_pod, pod_of, spec};
 use crate::noted::take_pod_and_claim;
 
@@ -16,9 +15,7 @@ fn a_newcomer_that_no_node_takes_is_told_and_holds_up_neither_healing_nor_drains
     let operator = Operator::start(&story);
     // One member a node, and three nodes.
     let apart = "version: 3.6.16\nmembers: 3\nstorage: {size: 1Gi}\nscheduling: {spread: {require: true}}";
-    let cluster = Cluster::apply(&story, "orders", apart);
-    cluster.wait_ready(LONG);
-    until_whole(&story, &cluster, 3);
+    let cluster = formed(&story, apart, 3);
     let (members, workload) = (ids(&cluster), cluster.workload());
     cluster.patch(&json!({"members": 5}));
     story.within(LONG, "it says that no node takes the newcomer", || {
@@ -56,9 +53,7 @@ fn a_newcomer_that_no_node_takes_is_told_and_holds_up_neither_healing_nor_drains
 fn a_learner_that_dies_when_it_is_to_get_its_vote_breaks_nothing() {
     let story = Story::begin("dying");
     let mut operator = Operator::start(&story);
-    let cluster = Cluster::apply(&story, "orders", &spec(1));
-    cluster.wait_ready(LONG);
-    until_whole(&story, &cluster, 1);
+    let cluster = formed(&story, &spec(1), 1);
     let workload = cluster.workload();
     let stops = Stops::before(operator.proxy(), |write| {
         intent_in(write, "orders")
@@ -102,9 +97,7 @@ fn a_learner_that_dies_when_it_is_to_get_its_vote_breaks_nothing() {
 fn a_newcomer_that_gets_all_as_a_snapshot_joins_though_nobody_writes_any_more() {
     let story = Story::begin("idle");
     let operator = Operator::start(&story);
-    let cluster = Cluster::apply(&story, "orders", &spec(3));
-    cluster.wait_ready(LONG);
-    until_whole(&story, &cluster, 3);
+    let cluster = formed(&story, &spec(3), 3);
     // More than etcd keeps in its log for those who come late, and more than it lets a member be behind.
     let workload = cluster.workload_with(Config { rate: 3_000.0, ops_per_key: 100, ..Config::default() });
     story.within(LONG, "so much was written", || {

@@ -6,16 +6,14 @@ use evenkeel_e2e::Story;
 use evenkeel_e2e::etcd::Cluster;
 use evenkeel_e2e::operator::Operator;
 
-use crate::look::{LONG, ids, until_whole};
+use crate::look::{LONG, formed, ids, until_whole};
 use crate::middle::{comes_to_rest, identity, names, spec};
 
 #[test]
 fn all_pods_deleted_at_once_come_back_as_the_members_they_were() {
     let story = Story::begin("all-gone");
     let operator = Operator::start(&story);
-    let cluster = Cluster::apply(&story, "orders", &spec(3));
-    cluster.wait_ready(LONG);
-    until_whole(&story, &cluster, 3);
+    let cluster = formed(&story, &spec(3), 3);
     let (before, workload) = (ids(&cluster), cluster.workload());
     let by_force = ["--grace-period=0", "--force", "--wait=false"];
     for how in [&["--wait=false"][..], &by_force] {
@@ -38,9 +36,7 @@ fn all_pods_deleted_at_once_come_back_as_the_members_they_were() {
 fn when_all_data_is_gone_that_is_said_and_no_empty_cluster_is_made() {
     let story = Story::begin("lost");
     let operator = Operator::start(&story);
-    let cluster = Cluster::apply(&story, "orders", "version: 3.6.16\nmembers: 3\nstorage: {ephemeral: true}");
-    cluster.wait_ready(LONG);
-    until_whole(&story, &cluster, 3);
+    let cluster = formed(&story, "version: 3.6.16\nmembers: 3\nstorage: {ephemeral: true}", 3);
     let before = identity(&story, "orders");
     // First they fall silent: while two of them answer, the replacement of one that is gone is begun, as it should be.
     for pod in cluster.pods() {

@@ -18,6 +18,14 @@ pub(crate) fn clients_of(cluster: &Cluster<'_>) -> Watched {
     cluster.workload_with(Config { rate: 60.0, ..Config::default() })
 }
 
+/// A cluster called `orders`, once it is all that it should be.
+pub(crate) fn formed<'s>(story: &'s Story, spec: &str, members: usize) -> Cluster<'s> {
+    let cluster = Cluster::apply(story, "orders", spec);
+    cluster.wait_ready(LONG);
+    until_whole(story, &cluster, members);
+    cluster
+}
+
 /// Waits until a cluster is all that it should be, by everyone's word: see [`what_is_amiss`].
 pub(crate) fn until_whole(story: &Story, cluster: &Cluster<'_>, members: usize) {
     let mut last = String::new();

@@ -4,12 +4,11 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use evenkeel_e2e::Story;
-use evenkeel_e2e::etcd::Cluster;
 use evenkeel_e2e::operator::Operator;
 use evenkeel_e2e::watched::told;
 use serde_json::{Value, json};
 
-use crate::look::{LONG, events, follower, ids, until_whole};
+use crate::look::{LONG, events, follower, formed, ids, until_whole};
 use crate::middle::{Stops, comes_to_rest, intent_in, kill_and_restart, member_pod, names};
 
 /// Patience as short as it may be.
@@ -47,9 +46,7 @@ fn until_lost(story: &Story, node: &str) {
 fn a_member_that_nobody_reaches_is_replaced_and_what_it_left_waits_for_its_node() {
     let story = Story::apart("unreachable");
     let mut operator = Operator::start(&story);
-    let cluster = Cluster::apply(&story, "orders", SPEC);
-    cluster.wait_ready(LONG);
-    until_whole(&story, &cluster, 3);
+    let cluster = formed(&story, SPEC, 3);
     let workload = cluster.workload();
     let (lost, since) = (follower(&story, &cluster), workload.now());
 
@@ -100,9 +97,7 @@ fn a_member_that_nobody_reaches_is_replaced_and_what_it_left_waits_for_its_node(
 fn a_node_that_only_kubernetes_cannot_reach_costs_nobody_its_place() {
     let story = Story::apart("deaf");
     let operator = Operator::start(&story);
-    let cluster = Cluster::apply(&story, "orders", SPEC);
-    cluster.wait_ready(LONG);
-    until_whole(&story, &cluster, 3);
+    let cluster = formed(&story, SPEC, 3);
     let (before, victim) = (ids(&cluster), follower(&story, &cluster));
     let workload = cluster.workload();
     let healed = Healed(&story);
@@ -125,9 +120,7 @@ fn a_node_that_only_kubernetes_cannot_reach_costs_nobody_its_place() {
 fn volumes_of_members_that_left_are_kept_for_as_long_as_was_said() {
     let story = Story::begin("kept");
     let operator = Operator::start(&story);
-    let cluster = Cluster::apply(&story, "orders", "version: 3.6.16\nmembers: 3\nstorage: {size: 1Gi}");
-    cluster.wait_ready(LONG);
-    until_whole(&story, &cluster, 3);
+    let cluster = formed(&story, "version: 3.6.16\nmembers: 3\nstorage: {size: 1Gi}", 3);
     let all = names(&story, "orders", "pvc");
     cluster.patch(&json!({"members": 1}));
     until_whole(&story, &cluster, 1);

@@ -7,7 +7,7 @@ use evenkeel_e2e::etcd::Cluster;
 use evenkeel_e2e::operator::Operator;
 use serde_json::{Value, json};
 
-use crate::look::{LONG, events, until_whole};
+use crate::look::{LONG, events, formed, until_whole};
 use crate::middle::{comes_to_rest, identity, spec};
 
 /// The uids of a cluster's pods: the same ones mean that nothing was restarted.
@@ -23,9 +23,7 @@ fn has_event(story: &Story, cluster: &Cluster<'_>, reason: &str) -> bool {
 fn what_is_deleted_or_edited_is_as_it_was_again_and_no_member_notices() {
     let story = Story::begin("meddled");
     let operator = Operator::start(&story);
-    let cluster = Cluster::apply(&story, "orders", &spec(3));
-    cluster.wait_ready(LONG);
-    until_whole(&story, &cluster, 3);
+    let cluster = formed(&story, &spec(3), 3);
     let (before, was) = (pods(&cluster), identity(&story, "orders"));
     let workload = cluster.workload();
 
@@ -89,9 +87,7 @@ pub(crate) fn without_its_place(mut object: Value) -> Value {
 fn a_member_removed_behind_our_back_is_replaced_under_a_new_name() {
     let story = Story::begin("removed");
     let _operator = Operator::start(&story);
-    let cluster = Cluster::apply(&story, "orders", &spec(3));
-    cluster.wait_ready(LONG);
-    until_whole(&story, &cluster, 3);
+    let cluster = formed(&story, &spec(3), 3);
     let workload = cluster.workload();
     let removed = cluster.member_list().into_iter().next_back().unwrap();
     // etcd refuses for five seconds after the last change.
@@ -114,9 +110,7 @@ fn a_member_removed_behind_our_back_is_replaced_under_a_new_name() {
 fn a_status_that_was_wiped_is_told_again() {
     let story = Story::begin("wiped");
     let operator = Operator::start(&story);
-    let cluster = Cluster::apply(&story, "orders", &spec(1));
-    cluster.wait_ready(LONG);
-    until_whole(&story, &cluster, 1);
+    let cluster = formed(&story, &spec(1), 1);
     let before = cluster.status();
     let wiped = json!([{"op": "replace", "path": "/status", "value": {}}]).to_string();
     story.kubectl(&["patch", "etcd", "orders", "--subresource=status", "--type=json", "-p", &wiped]);

@@ -3,11 +3,10 @@
 //! with the cases in `bootstrap`.)
 
 use evenkeel_e2e::Story;
-use evenkeel_e2e::etcd::Cluster;
 use evenkeel_e2e::operator::Operator;
 use serde_json::json;
 
-use crate::look::{LONG, clients_of, until_whole};
+use crate::look::{LONG, clients_of, formed, until_whole};
 use crate::middle::{comes_to_rest, lives_again, spec};
 use crate::noted::dies_noting;
 
@@ -41,9 +40,7 @@ fn edits() -> Vec<(Vec<String>, &'static str)> {
 fn edits_that_are_refused_say_what_to_do_and_leave_a_running_change_and_healing_as_they_were() {
     let story = Story::begin("refused");
     let mut operator = Operator::start(&story);
-    let cluster = Cluster::apply(&story, "orders", &spec(1));
-    cluster.wait_ready(LONG);
-    until_whole(&story, &cluster, 1);
+    let cluster = formed(&story, &spec(1), 1);
     let clients = clients_of(&cluster);
     // In the middle of a change that was asked for before.
     dies_noting(&mut operator, &cluster, "Add", || cluster.patch(&json!({"members": 3})));
@@ -97,9 +94,7 @@ fn a_spec_that_only_the_operator_refuses_is_told_and_the_one_before_stays_in_for
     // Nobody else can do without the schema.
     let story = Story::apart("older-schema");
     let mut operator = Operator::start(&story);
-    let cluster = Cluster::apply(&story, "orders", &spec(1));
-    cluster.wait_ready(LONG);
-    until_whole(&story, &cluster, 1);
+    let cluster = formed(&story, &spec(1), 1);
     cluster.patch(&json!({"members": 3}));
     until_whole(&story, &cluster, 3);
     let clients = clients_of(&cluster);

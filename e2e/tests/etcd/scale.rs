@@ -7,7 +7,7 @@ use evenkeel_e2e::etcd::{Cluster, MemberPod};
 use evenkeel_e2e::operator::Operator;
 use serde_json::json;
 
-use crate::look::{LONG, leader, says, until_whole};
+use crate::look::{LONG, formed, leader, says, until_whole};
 use crate::middle::{comes_to_rest, ends_well, identity};
 
 /// Little of everything: five members beside all other stories.
@@ -74,9 +74,7 @@ fn term(story: &Story, cluster: &Cluster<'_>, pod: &MemberPod) -> u64 {
 fn whoever_leads_stays_when_there_are_others_to_go() {
     let story = Story::begin("leads");
     let _operator = Operator::start(&story);
-    let cluster = Cluster::apply(&story, "orders", &SPEC.replace("members: 1", "members: 3"));
-    cluster.wait_ready(LONG);
-    until_whole(&story, &cluster, 3);
+    let cluster = formed(&story, &SPEC.replace("members: 1", "members: 3"), 3);
     let workload = cluster.workload();
     std::thread::sleep(Duration::from_secs(2));
     // Somebody else may be elected before the operator has decided, and then the newest may go. But to remove who leads makes
@@ -108,9 +106,7 @@ fn whoever_leads_stays_when_there_are_others_to_go() {
 fn edits_in_the_middle_of_a_change_become_the_target_at_once() {
     let story = Story::begin("rescaled");
     let operator = Operator::start(&story);
-    let cluster = Cluster::apply(&story, "orders", SPEC);
-    cluster.wait_ready(LONG);
-    until_whole(&story, &cluster, 1);
+    let cluster = formed(&story, SPEC, 1);
     let workload = cluster.workload();
     let lists = |members: usize| {
         let listed = || cluster.try_etcdctl(&["member", "list", "--write-out=json"]);

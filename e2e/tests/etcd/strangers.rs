@@ -7,19 +7,12 @@ use evenkeel_e2e::etcd::Cluster;
 use evenkeel_e2e::operator::Operator;
 use serde_json::{Value, json};
 
-use crate::look::{LONG, clients_of, events, follower, ids, until_whole};
+use crate::look::{LONG, clients_of, events, follower, formed, ids, until_whole};
 use crate::meddled::without_its_place;
 use crate::middle::{comes_to_rest, lives_again, names};
 
 /// Patience as short as it may be.
 const SPEC: &str = "version: 3.6.16\nmembers: 3\nstorage: {size: 1Gi}\nheal: {replaceAfter: 30s}";
-
-fn whole<'s>(story: &'s Story, spec: &str) -> Cluster<'s> {
-    let cluster = Cluster::apply(story, "orders", spec);
-    cluster.wait_ready(LONG);
-    until_whole(story, &cluster, 3);
-    cluster
-}
 
 /// Adds a member as people do.
 fn add(story: &Story, cluster: &Cluster<'_>, name: &str, url: &str) {
@@ -40,7 +33,7 @@ fn is_listed(cluster: &Cluster<'_>, url: &str) -> Option<bool> {
 fn a_stranger_that_never_starts_goes_after_a_while_and_healing_goes_on_meanwhile() {
     let story = Story::begin("ghost");
     let operator = Operator::start(&story);
-    let cluster = whole(&story, &SPEC.replace("30s", "60s"));
+    let cluster = formed(&story, &SPEC.replace("30s", "60s"), 3);
     let workload = cluster.workload();
     let (members, url) = (ids(&cluster), "https://ghost.example:2380");
     add(&story, &cluster, "ghost", url);
@@ -143,7 +136,7 @@ fn a_stranger_that_has_started_is_told_and_left_alone_and_healing_goes_on() {
     let story = Story::begin("guest");
     let operator = Operator::start(&story);
     // Time enough to start: one that has not is sent away, as it should be.
-    let cluster = whole(&story, &SPEC.replace("30s", "10m"));
+    let cluster = formed(&story, &SPEC.replace("30s", "10m"), 3);
     let url = format!("https://guest.orders-peer.{}.svc:2380", story.namespace());
     let entry = |member: &evenkeel_e2e::etcd::Member| format!("{}={}", member.name, member.peer_urls[0]);
     let list: Vec<_> = cluster.member_list().iter().map(entry).collect();
@@ -204,7 +197,7 @@ fn empty_one(story: &Story, cluster: &Cluster<'_>) -> String {
 fn members_whose_volumes_were_emptied_are_replaced_when_their_time_is_over_but_not_many_within_an_hour() {
     let story = Story::begin("emptied");
     let mut operator = Operator::start(&story);
-    let cluster = whole(&story, SPEC);
+    let cluster = formed(&story, SPEC, 3);
     let workload = clients_of(&cluster);
     let mut replaced = Vec::new();
     for _ in 0..3 {
@@ -242,7 +235,7 @@ fn members_whose_volumes_were_emptied_are_replaced_when_their_time_is_over_but_n
 fn a_claim_that_was_put_back_from_something_older_is_not_started_on() {
     let story = Story::begin("older");
     let mut operator = Operator::start(&story);
-    let cluster = whole(&story, SPEC);
+    let cluster = formed(&story, SPEC, 3);
     let workload = cluster.workload();
     let victim = follower(&story, &cluster);
     let id = ids(&cluster)[&victim.name];

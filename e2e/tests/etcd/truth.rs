@@ -15,7 +15,7 @@ use evenkeel_e2e::operator::Operator;
 use evenkeel_e2e::proxy::Proxy;
 use serde_json::{Value, json};
 
-use crate::look::{LONG, clients_of, events, follower, leader, says, until_right, until_whole};
+use crate::look::{LONG, clients_of, events, follower, formed, leader, says, until_right, until_whole};
 use followed::Followed;
 
 /// That each of these reasons was told so often. Others may be, too: on a busy machine a member is silent for a moment, say.
@@ -34,9 +34,7 @@ fn status_and_events_tell_who_is_who_what_is_done_and_what_is_waited_for() {
     let story = Story::begin("told");
     let _operator = Operator::start(&story);
     let followed = Followed::begin(&story);
-    let cluster = Cluster::apply(&story, "orders", "version: 3.6.16\nmembers: 3\nstorage: {size: 1Gi}");
-    cluster.wait_ready(LONG);
-    until_whole(&story, &cluster, 3);
+    let cluster = formed(&story, "version: 3.6.16\nmembers: 3\nstorage: {size: 1Gi}", 3);
     members_are_named_as_they_are(&story, &cluster);
     let expected = [
         ("ClaimCreated", 3..=3),

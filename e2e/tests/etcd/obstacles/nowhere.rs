@@ -5,7 +5,7 @@ use evenkeel_e2e::etcd::Cluster;
 use evenkeel_e2e::operator::Operator;
 
 use super::complaint;
-use crate::look::{LONG, clients_of, events, follower, ids, until_whole};
+use crate::look::{LONG, clients_of, events, follower, formed, ids, until_whole};
 use crate::middle::spec;
 use crate::noted::{dies_once_noting, take_pod_and_claim};
 
@@ -32,9 +32,7 @@ fn is_told(story: &Story, cluster: &Cluster<'_>, of_name: impl Fn(&str) -> bool)
 fn a_quota_that_refuses_a_members_pod_is_told_and_when_it_goes_the_member_is_back() {
     let story = Story::begin("quota");
     let mut operator = Operator::start(&story);
-    let cluster = Cluster::apply(&story, "orders", &spec(3));
-    cluster.wait_ready(LONG);
-    until_whole(&story, &cluster, 3);
+    let cluster = formed(&story, &spec(3), 3);
     let (clients, before) = (clients_of(&cluster), ids(&cluster));
 
     two_pods_only(&story);
@@ -90,9 +88,7 @@ impl Drop for NoDefault<'_> {
 fn without_a_default_storage_class_that_is_told_pods_come_back_and_newcomers_follow_when_there_is_one() {
     let story = Story::apart("classless");
     let mut operator = Operator::start(&story);
-    let cluster = Cluster::apply(&story, "orders", &spec(3));
-    cluster.wait_ready(LONG);
-    until_whole(&story, &cluster, 3);
+    let cluster = formed(&story, &spec(3), 3);
     let clients = clients_of(&cluster);
     let lacking = NoDefault::begin(&story);
 

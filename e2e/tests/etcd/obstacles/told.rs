@@ -9,7 +9,7 @@ use evenkeel_e2e::operator::Operator;
 
 use super::locked::{has_auth, locked};
 use super::{complaint, substance, until_replaced};
-use crate::look::{LONG, clients_of, follower, ids, leader, until_whole};
+use crate::look::{clients_of, follower, formed, ids, leader, until_whole};
 use crate::middle::{lives_again, spec};
 use crate::noted::{dies_once_noting, take_pod_and_claim};
 
@@ -62,9 +62,7 @@ fn a_config_map_in_the_place_of_the_identity_is_told_and_left_alone_and_once_gon
 fn what_a_quota_refuses_is_said_in_the_status_where_people_look_first() {
     let story = Story::begin("quota-status");
     let _operator = Operator::start(&story);
-    let cluster = Cluster::apply(&story, "orders", "version: 3.6.16\nmembers: 1");
-    cluster.wait_ready(LONG);
-    until_whole(&story, &cluster, 1);
+    let cluster = formed(&story, "version: 3.6.16\nmembers: 1", 1);
     story.kubectl(&["create", "quota", "none", "--hard=pods=0"]);
     story.eventually("the quota counts", || story.field(&["quota", "none"], ".status.used.pods") == "1");
     story.kubectl(&["delete", "pod", &cluster.pods().remove(0).name]);
@@ -94,9 +92,7 @@ fn a_secret_in_the_place_of_an_authority_is_told_and_left_alone_and_once_gone_th
 fn a_secret_in_the_place_of_an_authority_keeps_no_member_of_a_running_cluster_from_being_replaced() {
     let story = Story::begin("taken-signed");
     let mut operator = Operator::start(&story);
-    let cluster = Cluster::apply(&story, "orders", &spec(3));
-    cluster.wait_ready(LONG);
-    until_whole(&story, &cluster, 3);
+    let cluster = formed(&story, &spec(3), 3);
     let clients = clients_of(&cluster);
     operator.kill();
     let secret = "secret/orders-peer-ca";
