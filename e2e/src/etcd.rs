@@ -183,9 +183,9 @@ impl<'a> Cluster<'a> {
         Target { members: endpoints(&self.pods()), service, tls: Some(self.client_tls()) }
     }
 
-    /// Sets clients to work on it, 150 operations a second, and follows its members.
+    /// Sets clients to work on it, 120 operations a second, and follows its members.
     pub fn workload(&self) -> Watched {
-        self.workload_with(Config { rate: 150.0, ..Config::default() })
+        self.workload_with(Config { rate: 120.0, ..Config::default() })
     }
 
     /// Sets clients to work on it in another way than usual, and follows its members.

@@ -184,6 +184,8 @@ pub struct Claim {
     pub joined_on: Option<(Uid, Uid)>,
     /// Whether it is on its way out, or will be, since it went with a resource that is no more.
     pub deleting: bool,
+    /// The one node from which its volume can be reached, if there is only one.
+    pub node: Option<Uid>,
     /// Whether its volume is on a node that no longer exists.
     pub lost: bool,
     /// When its member was found to be removed, written on it then.
@@ -233,8 +235,10 @@ pub struct Pod {
     pub ready: bool,
     /// Since when it is not Ready, as Kubernetes says: whoever can no longer be asked is not Ready either.
     pub unready: Option<Time>,
-    /// Whether it was given a node.
-    pub placed: bool,
+    /// The node that it was given.
+    pub node: Option<Uid>,
+    /// Whether Kubernetes has looked for a node, and found none that takes it.
+    pub refused: bool,
     /// What its etcd was given to run with, the same for all members of one spec.
     pub inputs: Uid,
     /// Since when its container keeps ending as soon as it is started, if it does.
@@ -245,8 +249,6 @@ pub struct Pod {
     pub finished: bool,
     /// Whether clients are routed to it.
     pub routed: bool,
-    /// Whether another member's pod is on the same node.
-    pub shares_node: bool,
     /// Whether the resource controls it: otherwise `kubectl drain` refuses it.
     pub owned: bool,
 }

@@ -88,7 +88,8 @@ impl Operator {
         let now = self.clock.now();
         let times = (now, self.clock.uptime());
         let tls = self.secrets.judge(&self.client, key, &wanted, times, objects.print()).await?;
-        let lost = self.volumes.lost(&self.client, &self.stores.hostnames(), &objects.claims).await?;
+        let places = self.volumes.places(&self.client, &self.stores.hostnames(), &objects.claims).await?;
+        let hostnames = self.stores.hostnames_of(&objects.pods);
         // Without our label it is somebody else's, unless it tells of this very cluster.
         let metadata = objects.pods.iter().map(|pod| &pod.metadata);
         let mut metadata = metadata.chain(objects.claims.iter().map(|claim| &claim.metadata));
@@ -109,7 +110,8 @@ impl Operator {
             refused,
             pods: find::by_uid(objects.pods),
             claims: find::by_uid(objects.claims),
-            lost,
+            places,
+            hostnames,
             peer_service: objects.peer_service,
             client_service: objects.client_service,
             budget: objects.budget,

@@ -22,11 +22,13 @@ use crate::build::{self, Member, pod::Made, service, tls};
 use crate::certificates::{self, Pair};
 use crate::decide::Etcd;
 use crate::facts::{Facts, Membership, Object, Registered, Start, Stranger, Voice};
-use crate::identity::{ClusterId, Identity, MemberId, SeedOn, Uid};
+use crate::identity::{ClusterId, Identity, Intent, MemberId, SeedOn, Uid};
 use crate::names::{Epoch, Lineage, Serial, member_name};
 use crate::observe::Found;
 use crate::observe::ask::Answers;
+use crate::observe::find::Place;
 use crate::observe::secrets::{Judged, pair};
+use crate::plan::Step;
 use crate::view::quorum;
 use crate::wanted::Wanted;
 
@@ -152,6 +154,16 @@ impl Scene {
         scene
     }
 
+    /// Three members, all well, and a fourth that is on its way.
+    pub(crate) fn with_newcomer() -> Self {
+        let mut scene = Self::with(3, json!({ "members": 4 }));
+        scene.turn(|identity| identity.next = Serial(4));
+        scene.has_claim(3, false);
+        scene.has_pod(3, &Start::Join([Serial(0), Serial(1), Serial(2), Serial(3)].into()));
+        scene.is_listed(3, true, false);
+        scene
+    }
+
     /// A resource that was just created.
     pub(crate) fn nothing(spec: Value) -> Self {
         let resource = resource(spec);
@@ -163,7 +175,8 @@ impl Scene {
             identity_taken: false,
             pods: BTreeMap::new(),
             claims: BTreeMap::new(),
-            lost: BTreeSet::new(),
+            places: BTreeMap::new(),
+            hostnames: BTreeMap::new(),
             peer_service: None,
             client_service: None,
             budget: None,
@@ -264,6 +277,22 @@ impl Scene {
         self.is_unready(serial, &since, json!({}));
     }
 
+    /// Has Kubernetes find no node for a member's pod that was just created, and says on which its volume is.
+    pub(crate) fn is_refused(&mut self, serial: u16, volume_on: Option<&str>) {
+        self.falls_silent(serial);
+        let now = jiff::Timestamp::from_second(NOW.0).unwrap().to_string();
+        let refused = json!({ "type": "PodScheduled", "status": "False", "reason": "Unschedulable",
+            "message": "0/3 nodes are available", "lastTransitionTime": now });
+        let created = json!({ "creationTimestamp": now });
+        let status = json!({ "phase": "Pending", "conditions": [refused] });
+        change(
+            self.pod(serial),
+            json!({ "metadata": created, "spec": { "nodeName": null }, "status": status }),
+        );
+        let place = volume_on.map(|on| Place { hostname: on.to_owned(), gone: false });
+        self.found.places.extend(place.map(|place| (name(serial), place)));
+    }
+
     /// Has a member's container end at every start for so long.
     pub(crate) fn crashes(&mut self, serial: u16, seconds: i64) {
         self.falls_silent(serial);
@@ -320,6 +349,14 @@ impl Scene {
 
     pub(crate) fn facts(&self) -> Facts {
         self.found.facts(&self.answers)
+    }
+
+    /// What etcd is to be asked for, if it is.
+    pub(crate) fn asked(&self) -> Option<Intent> {
+        match self.plan().step {
+            Some(Step::Call { intent, .. }) => Some(intent),
+            _ => None,
+        }
     }
 
     pub(crate) fn plan(&self) -> Plan<Etcd> {

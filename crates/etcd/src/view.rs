@@ -160,13 +160,27 @@ impl<'f> View<'f> {
     /// that goes and answers may do so for ever, if its node's kubelet is dead; one that was not seen for long has no claim on a
     /// place any more. Before the seal all come at once.
     pub fn a_voter_needs_a_place(&self) -> bool {
-        let needs = |member: &Member<'_>| {
-            let Some(pod) = member.pod else { return true };
-            let lately = |limit| pod.unready.is_none_or(|since| self.facts.now.since(since) < limit);
-            let goes = pod.deleting && member.voice.is_none() && lately(LEAVING);
-            goes || (!pod.placed && lately(self.facts.cluster.replace_after))
-        };
-        self.identity.sealed && self.voters().any(needs)
+        self.identity.sealed && self.voters().any(|voter| self.needs_a_place(voter))
+    }
+
+    fn needs_a_place(&self, member: &Member<'_>) -> bool {
+        let Some(pod) = member.pod else { return true };
+        let lately = |limit| pod.unready.is_none_or(|since| self.facts.now.since(since) < limit);
+        let goes = pod.deleting && member.voice.is_none() && lately(LEAVING);
+        goes || (pod.node.is_none() && lately(self.facts.cluster.replace_after))
+    }
+
+    /// Whether somebody who was a voter, as far as is known, waits for the place that this one has. Without a list from etcd
+    /// whoever has joined counts as one.
+    pub fn keeps_a_voter_out(&self, one: &Member<'_>) -> bool {
+        let was_there = |member: &Member<'_>| member.is_voter() || !self.registry;
+        self.identity.sealed
+            && self.members.values().any(|other| {
+                was_there(other)
+                    && other.data == Data::Own
+                    && self.needs_a_place(other)
+                    && one.has_the_place_of(other)
+            })
     }
 
     /// Who is to lead when this one goes and leads now: the oldest of the voters that are well.
@@ -214,6 +228,15 @@ impl Member<'_> {
     /// Whether a learner's log is near enough to the leader's.
     pub fn caught_up(&self) -> bool {
         self.voice.is_some_and(|voice| voice.caught_up)
+    }
+
+    /// Whether its pod is where another one's, that no node takes, could be: on the node of its volume, or anywhere if that
+    /// can be reached from everywhere.
+    pub fn has_the_place_of(&self, other: &Member<'_>) -> bool {
+        let waits = other.pod.is_some_and(|pod| pod.refused && pod.node.is_none() && !pod.deleting);
+        let tied = other.claim.and_then(|claim| claim.node);
+        let node = self.pod.and_then(|pod| pod.node);
+        waits && node.is_some() && (tied.is_none() || tied == node)
     }
 
     /// Whether it was added, and never started.

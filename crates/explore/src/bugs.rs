@@ -74,7 +74,7 @@ const PLAIN: Bug = Bug {
 };
 
 /// All of them.
-pub const BUGS: [Bug; 15] = [
+pub const BUGS: [Bug; 16] = [
     Bug {
         name: "any-volume-will-do",
         what: "takes whatever claim has the member's name: rolled back to older data it cost 10 of 10 acknowledged writes",
@@ -265,6 +265,15 @@ pub const BUGS: [Bug; 15] = [
             }
             each_claim(facts, |claim| claim.deleting = false);
         },
+        ..PLAIN
+    },
+    Bug {
+        name: "first-come-first-served",
+        what: "leaves a newcomer in the place of a voter that was away for a moment: the voter can go nowhere else",
+        members: 1,
+        budget: Budget { faults: 2, crashes: 0, edits: 1, delays: 0 },
+        settled: true,
+        told: |facts| each_pod(facts, |pod| pod.refused = false),
         ..PLAIN
     },
 ];

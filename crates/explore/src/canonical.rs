@@ -24,6 +24,7 @@ pub fn canonical(world: &World) -> World {
 pub fn rename(world: &mut World) {
     drop_doomed(world);
     drop_forgotten_clusters(world);
+    drop_vacant_places(world);
     let mut census = Census::default();
     walk(world, &mut census);
     let sealed = world.identity.as_ref().is_some_and(|identity| identity.sealed);
@@ -131,6 +132,18 @@ impl Visitor for Rename {
     }
 }
 
+/// A place that nobody else will ask for is like one of one's own.
+fn drop_vacant_places(world: &mut World) {
+    let asked: BTreeSet<Serial> = world.claims.keys().chain(world.pods.keys()).copied().collect();
+    let mut taken: BTreeMap<Serial, usize> = BTreeMap::new();
+    for serial in &asked {
+        *taken.entry(world.place(*serial)).or_default() += 1;
+    }
+    for claim in world.claims.values_mut() {
+        claim.took = claim.took.filter(|place| taken.get(place).is_some_and(|count| *count > 1));
+    }
+}
+
 fn drop_forgotten_clusters(world: &mut World) {
     let current = world.identity.as_ref().map(|identity| identity.epoch);
     let disks = world.claims.values().map(|claim| claim.disk).chain(world.pods.values().map(|pod| pod.disk));
@@ -175,6 +188,7 @@ fn walk(world: &mut World, visitor: &mut dyn Visitor) {
             visitor.uid(volume);
         }
         walk_disk(&mut claim.disk, visitor);
+        claim.took.iter_mut().for_each(|of| visitor.serial(of));
     });
     walk_map(&mut world.pods, visitor, |pod, visitor| {
         visitor.epoch(&mut pod.epoch);

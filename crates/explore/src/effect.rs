@@ -11,7 +11,7 @@ use evenkeel_etcd::plan::{Apply, Create, Mark, Owned, Step};
 use evenkeel_etcd::view::quorum;
 
 use crate::doomed::{never_back, never_held_again};
-use crate::world::{Claim, Disk, Member, Pod, Violation, World, shown};
+use crate::world::{Claim, Member, Pod, Violation, World, shown};
 
 /// One write.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -124,10 +124,7 @@ fn apply_create(world: &mut World, create: &Create) -> Outcome {
                 return Outcome::Refused;
             }
             let uid = world.fresh_uid();
-            world.claims.insert(
-                *serial,
-                Claim { uid, epoch: *epoch, joined_on: None, disk: Disk::Empty, lost: false, former: false },
-            );
+            world.claims.insert(*serial, Claim::new(uid, *epoch));
         }
         Create::Pod { serial, epoch, on, start } => {
             let claim = world.claims.get(serial).map(|claim| claim.uid);

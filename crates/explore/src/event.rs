@@ -32,6 +32,13 @@ pub enum Event {
     LateWrite(Effect),
     /// A kubelet sees what the API says of a pod.
     Sees(Serial),
+    /// A newcomer's pod is given the node, and its volume a place there, that a voter which is away will need.
+    TakesPlace {
+        /// Who comes.
+        newcomer: Serial,
+        /// Who is away.
+        of: Serial,
+    },
     /// A kubelet starts a pod's container.
     Starts(Serial),
     /// A learner that knows less than its leader takes it to know gets another leader.
@@ -98,7 +105,8 @@ impl Event {
             } else if pod.deleting {
                 events.push(Self::Leaves(*serial));
             } else if !pod.finished && pod.start != Start::Held {
-                if pod.seen.as_ref().is_none_or(|(start, gate)| (start, *gate) != (&pod.start, pod.gate)) {
+                let is_news = |(start, gate): &(Start, bool)| (start, *gate) != (&pod.start, pod.gate);
+                if pod.seen.as_ref().is_none_or(is_news) && !world.is_kept_out(*serial) {
                     events.push(Self::Sees(*serial));
                 }
                 if !pod.runs && world.starting(*serial) != Ok(Starting::Ends) {
@@ -306,7 +314,29 @@ pub fn decide(world: &World, decider: &dyn Decider, sight: Sight) -> Vec<Effect>
     effect::effects(&decider.decide(&observe(world, sight)))
 }
 
+/// Newcomers that no kubelet has seen yet, each with the voters whose place they could get.
+fn places(world: &World) -> Vec<Event> {
+    let Some(cluster) = world.true_cluster().filter(|_| world.storage == Storage::Persistent) else {
+        return Vec::new();
+    };
+    let members = &world.clusters[cluster].members;
+    let unseen = |serial: &Serial| world.pods.get(serial).is_none_or(|pod| pod.seen.is_none());
+    let comes = |serial: &Serial| {
+        let waits =
+            world.pods.get(serial).is_some_and(|pod| matches!(pod.start, Start::Join(_)) && !pod.deleting);
+        waits && unseen(serial) && world.claims.get(serial).is_some_and(|claim| claim.took.is_none())
+    };
+    let newcomers = members.iter().filter(|(serial, member)| member.learner && comes(serial));
+    let away: Vec<_> = members.iter().filter(|(serial, member)| !member.learner && unseen(serial)).collect();
+    newcomers
+        .flat_map(|(newcomer, _)| {
+            away.iter().map(|(of, _)| Event::TakesPlace { newcomer: *newcomer, of: **of })
+        })
+        .collect()
+}
+
 fn faults(world: &World, decider: &dyn Decider, events: &mut Vec<Event>) {
+    events.extend(places(world));
     if world.pending.is_empty() && world.identity.is_some() {
         let blind = |sight| Event::DecideBlind(sight, decide(world, decider, sight));
         events.extend([Sight::NoEtcd, Sight::NoObjects].map(blind));
@@ -368,6 +398,15 @@ fn go_wrong(fault: &Event, world: &mut World) {
             if let Some(pod) = world.pods.get_mut(serial) {
                 pod.unheard = true;
             }
+        }
+        Event::TakesPlace { newcomer, of } => {
+            let place = world.place(*of);
+            world.claims.get_mut(newcomer).into_iter().for_each(|claim| claim.took = Some(place));
+            world
+                .pods
+                .get_mut(newcomer)
+                .into_iter()
+                .for_each(|pod| pod.seen = Some((pod.start.clone(), pod.gate)));
         }
         Event::ProcessDies(serial) => {
             if let Some(pod) = world.pods.get_mut(serial) {

@@ -125,7 +125,7 @@ impl Meddled {
         let Seen::Present(pods) = &mut meddled.pods else { return };
         let is_learner = |serial| told.members.iter().any(|one| one.serial == serial && one.learner);
         for pod in pods.iter_mut().filter(|pod| is_learner(pod.serial)) {
-            pod.placed = false;
+            pod.node = None;
         }
         if let Some(voter) = pods.iter_mut().find(|pod| !is_learner(pod.serial)) {
             voter.deleting = true;

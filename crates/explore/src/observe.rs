@@ -45,6 +45,7 @@ pub fn observe(world: &World, sight: Sight) -> Facts {
         volume: Some(claim.uid),
         joined_on: claim.joined_on,
         deleting: claim.former,
+        node: Some(node(world, *serial)),
         lost: claim.lost,
         removed: None,
         owned: world.owned,
@@ -58,13 +59,13 @@ pub fn observe(world: &World, sight: Sight) -> Facts {
         gate: pod.gate,
         ready: ready(world, *serial),
         unready: (!ready(world, *serial)).then_some(if pod.old { LONG_AGO } else { NOW }),
-        placed: pod.seen.is_some(),
+        node: pod.seen.is_some().then(|| node(world, *serial)),
+        refused: world.is_kept_out(*serial),
         inputs: Uid(0),
         crashing: crashes(world, *serial).then_some(if pod.old { LONG_AGO } else { NOW }),
         deleting: pod.deleting,
         finished: pod.finished,
         routed: pod.routed,
-        shares_node: false,
         owned: pod.owner == world.resource,
     });
     let deaf = sight == Sight::NoEtcd;
@@ -107,6 +108,11 @@ pub fn observe(world: &World, sight: Sight) -> Facts {
         served: Seen::Unknown,
         about: BTreeMap::new(),
     }
+}
+
+/// The node of a member's volume, and of its pod.
+fn node(world: &World, serial: Serial) -> Uid {
+    Uid(2000 + u128::from(world.place(serial).0))
 }
 
 /// Whether a kubelet says so.

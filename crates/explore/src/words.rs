@@ -33,6 +33,9 @@ impl fmt::Display for Event {
             Self::Freeze => f.write_str("the operator freezes in mid-plan and another takes over"),
             Self::LateWrite(effect) => write!(f, "the frozen operator wakes and writes: {}", Shown(effect)),
             Self::Sees(serial) => write!(f, "the kubelet of {} sees its pod as it is now", shown(*serial)),
+            Self::TakesPlace { newcomer, of } => {
+                write!(f, "{} is given the place that {} will need", shown(*newcomer), shown(*of))
+            }
             Self::Starts(serial) => write!(f, "the kubelet starts the container of {}", shown(*serial)),
             Self::LeaderChanges(serial) => {
                 write!(f, "{} gets another leader, which takes it for new", shown(*serial))

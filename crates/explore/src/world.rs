@@ -79,8 +79,17 @@ pub struct Claim {
     pub disk: Disk,
     /// Whether its node is gone for good.
     pub lost: bool,
+    /// The member on whose node it is, if it took its place; else on one of its own.
+    pub took: Option<Serial>,
     /// Whether it went with a resource that is no more: it goes.
     pub former: bool,
+}
+
+impl Claim {
+    /// As it is created.
+    pub fn new(uid: Uid, epoch: Epoch) -> Self {
+        Self { uid, epoch, joined_on: None, disk: Disk::Empty, lost: false, took: None, former: false }
+    }
 }
 
 /// What is in a data directory.
@@ -262,6 +271,18 @@ impl World {
             self.pending.retain(|effect| matches!(effect, Effect::Create(Create::Identity(_))));
             self.late.clear();
         }
+    }
+
+    /// On whose node a member's volume is: its own one's, or that of whom it took the place.
+    pub fn place(&self, serial: Serial) -> Serial {
+        self.claims.get(&serial).and_then(|claim| claim.took).unwrap_or(serial)
+    }
+
+    /// Whether a member's node is taken by another one, so that no kubelet will see its pod.
+    pub fn is_kept_out(&self, serial: Serial) -> bool {
+        let waits = self.pods.get(&serial).is_some_and(|pod| pod.seen.is_none());
+        let mut others = self.pods.iter().filter(|(other, pod)| **other != serial && pod.seen.is_some());
+        waits && others.any(|(other, _)| self.place(*other) == self.place(serial))
     }
 
     /// A uid that was never used.

@@ -1,6 +1,7 @@
 //! Growing when something is in the way: no node for the newcomer, or a newcomer that dies just when it gets its vote.
 
 use evenkeel_e2e::Story;
+use evenkeel_e2e::etcd::MemberPod;
 use evenkeel_e2e::operator::Operator;
 use evenkeel_history::Config;
 use serde_json::json;
@@ -12,7 +13,7 @@ use crate::noted::take_pod_and_claim;
 #[test]
 fn a_newcomer_that_no_node_takes_is_told_and_holds_up_neither_healing_nor_drains() {
     let story = Story::begin("no-room");
-    let operator = Operator::start(&story);
+    let mut operator = Operator::start(&story);
     // One member a node, and three nodes.
     let apart = "version: 3.6.16\nmembers: 3\nstorage: {size: 1Gi}\nscheduling: {spread: {require: true}}";
     let cluster = formed(&story, apart, 3);
@@ -25,11 +26,27 @@ fn a_newcomer_that_no_node_takes_is_told_and_holds_up_neither_healing_nor_drains
 
     // A pod that goes comes back, whoever drains.
     let victim = follower(&story, &cluster);
-    story.eventually("the budget lets one go", || story.evict(&victim.name).is_ok());
-    story.within(LONG, "the member is back", || {
+    let is_back = |victim: &MemberPod| {
         cluster.pods().iter().any(|pod| pod.name == victim.name && pod.uid != victim.uid && pod.ready)
+    };
+    let is_all_there =
+        || ids(&cluster).len() == 4 && members.keys().all(|name| ids(&cluster).contains_key(name));
+    story.eventually("the budget lets one go", || story.evict(&victim.name).is_ok());
+    story.within(LONG, "the member is back", || is_back(&victim));
+    story.within(LONG, "there are three, and a newcomer", is_all_there);
+
+    // While nobody asks the newcomer to make way, it gets the place of the next one that goes; and has to give it back.
+    story.eventually("a newcomer waits for a node", || cluster.pods().iter().any(|pod| pod.node.is_empty()));
+    let victim = follower(&story, &cluster);
+    operator.stands_still_while(|| {
+        story.eventually("the budget lets one go", || story.evict(&victim.name).is_ok());
+        story.within(LONG, "the newcomer has the place", || {
+            let pods = cluster.pods();
+            pods.len() == 3 && pods.iter().all(|pod| !pod.node.is_empty() && pod.name != victim.name)
+        });
     });
-    assert_eq!(ids(&cluster).len(), 4, "three, and the newcomer");
+    story.within(LONG, "the member has its place back", || is_back(&victim));
+    story.within(LONG, "there are three, and a newcomer", is_all_there);
 
     // One whose data is gone makes room for the newcomer.
     let lost = follower(&story, &cluster);

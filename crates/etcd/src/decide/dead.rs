@@ -39,7 +39,7 @@ fn replace(view: &View<'_>, member: &Member<'_>) -> Verdict {
     // One for which there is no node yet holds nobody up: what keeps it out may be the very node that is lost.
     let is_on_its_way = |other: &&Member<'_>| {
         other.serial != member.serial
-            && other.pod.is_some_and(|pod| pod.placed && !pod.deleting)
+            && other.pod.is_some_and(|pod| pod.node.is_some() && !pod.deleting)
             && !is_given_up(view, other)
     };
     if let Some(other) = view.learners().find(is_on_its_way) {
@@ -84,12 +84,19 @@ pub(crate) fn waited_for(view: &View<'_>) -> Option<(Serial, Time)> {
 fn out_of_reach_at(view: &View<'_>, member: &Member<'_>) -> Option<Time> {
     let pod = member.pod.filter(|_| view.identity.sealed && member.voice.is_none())?;
     // A newcomer that no node takes, or that cannot start where it is, is not lost; nor would another one do better. One whose
-    // node is lost is known by its pod, which Kubernetes has sent away and nobody has seen go.
-    if member.is_newcomer() && !(pod.placed && pod.deleting) {
+    // node is lost is known by its pod, which Kubernetes has sent away and nobody has seen go; and for one that had to make way
+    // for the voter whose place it had, and whose volume is there, another one finds another place.
+    let lost = pod.node.is_some() && pod.deleting;
+    let displaced = || member.claim.is_some_and(|claim| claim.node.is_some()) && is_kept_out(view, member);
+    if member.is_newcomer() && !lost && !displaced() {
         return None;
     }
     let since = pod.unready?.max(*view.facts.silent.get(&member.serial)?);
     Some(since.after(view.facts.cluster.replace_after))
+}
+
+fn is_kept_out(view: &View<'_>, member: &Member<'_>) -> bool {
+    view.voters().any(|voter| voter.has_the_place_of(member))
 }
 
 /// When one has had its time that etcd saw start, and that has crashed at every start since, while others run on the very

@@ -9,16 +9,8 @@ use crate::names::Serial;
 use crate::plan::{Leaving, Mark, Step, Wait};
 use crate::testing::{NOW, Scene, change, claim_uid, pod_uid};
 
-/// What etcd is asked for, if it is.
-fn asked(scene: &Scene) -> Option<Intent> {
-    match scene.plan().step {
-        Some(Step::Call { intent, .. }) => Some(intent),
-        _ => None,
-    }
-}
-
 fn replaces(scene: &Scene, serial: u16) -> bool {
-    asked(scene).is_some_and(|intent| intent.replaces && intent.change == Change::Remove(Serial(serial)))
+    scene.asked().is_some_and(|intent| intent.replaces && intent.change == Change::Remove(Serial(serial)))
 }
 
 #[test]
@@ -39,18 +31,18 @@ fn a_member_that_one_of_three_still_reaches_is_not_replaced() {
     let mut scene = Scene::converged(3);
     scene.is_out_of_reach(2, 9999);
     scene.answers.silent.clear();
-    assert!(asked(&scene).is_none(), "the leader has a connection to it, or does not say");
+    assert!(scene.asked().is_none(), "the leader has a connection to it, or does not say");
 
     let mut scene = Scene::converged(3);
     scene.is_out_of_reach(2, 9999);
     scene.speaks(2);
-    assert!(asked(&scene).is_none(), "it answers the operator");
+    assert!(scene.asked().is_none(), "it answers the operator");
 
     let mut scene = Scene::converged(3);
     scene.is_out_of_reach(2, 9999);
     let ready = json!([{ "type": "Ready", "status": "True", "lastTransitionTime": "2027-01-15T07:00:00Z" }]);
     change(scene.pod(2), json!({ "status": { "conditions": ready } }));
-    assert!(asked(&scene).is_none(), "its kubelet says that it is well");
+    assert!(scene.asked().is_none(), "its kubelet says that it is well");
 }
 
 #[test]
@@ -63,7 +55,7 @@ fn nobody_is_replaced_who_is_needed_for_the_quorum() {
     scene.is_out_of_reach(4, 9999);
     scene.falls_silent(3);
     scene.falls_silent(2);
-    assert!(asked(&scene).is_none(), "two of four do not agree");
+    assert!(scene.asked().is_none(), "two of four do not agree");
     assert!(scene.plan().status.waits.contains(&Wait::NoQuorum));
 }
 
@@ -84,7 +76,7 @@ fn a_fourth_replacement_within_an_hour_waits_until_the_first_is_an_hour_old() {
 fn a_replacement_is_counted_once_however_often_it_is_noted() {
     let mut scene = Scene::converged(3);
     scene.is_out_of_reach(2, 9999);
-    let intent = asked(&scene).unwrap();
+    let intent = scene.asked().unwrap();
     let (_, identity) = scene.found.identity.as_ref().unwrap();
     let noted = identity.noting(&intent);
     assert_eq!(noted.replaced, [NOW].into());
@@ -93,85 +85,48 @@ fn a_replacement_is_counted_once_however_often_it_is_noted() {
     assert_eq!(identity.noting(&plain).replaced, [].into());
     // What it was an hour ago is of no interest any more.
     let old = Identity { replaced: [Time(NOW.0 - 3601)].into(), ..identity.clone() };
-    assert_eq!(old.noting(&asked(&scene).unwrap()).replaced, [NOW].into());
+    assert_eq!(old.noting(&scene.asked().unwrap()).replaced, [NOW].into());
 }
 
 #[test]
 fn one_that_crashes_is_replaced_only_if_others_run_on_the_same() {
     let mut scene = Scene::converged(3);
     scene.crashes(2, 299);
-    assert!(asked(&scene).is_none());
+    assert!(scene.asked().is_none());
     scene.crashes(2, 300);
     assert!(replaces(&scene, 2));
     let other = json!([{ "name": "etcd", "image": "mirror.example/etcd:v3.6.16" }]);
     change(scene.pod(2), json!({ "spec": { "containers": other } }));
-    assert!(asked(&scene).is_none(), "nobody runs this image: its successor would crash, too");
-}
-
-/// A cluster whose third member was replaced, and whose new one is on its way.
-fn replaced() -> Scene {
-    let mut scene = Scene::with(3, json!({ "members": 4 }));
-    scene.turn(|identity| identity.next = Serial(4));
-    scene.has_claim(3, false);
-    scene.has_pod(3, &Start::Join([Serial(0), Serial(1), Serial(2), Serial(3)].into()));
-    scene.is_listed(3, true, false);
-    scene
+    assert!(scene.asked().is_none(), "nobody runs this image: its successor would crash, too");
 }
 
 #[test]
 fn nobody_is_replaced_while_a_successor_does_not_start() {
-    let mut scene = replaced();
+    let mut scene = Scene::with_newcomer();
     scene.crashes(3, 9999);
-    assert!(asked(&scene).is_none(), "it never started: another one would crash as well");
+    assert!(scene.asked().is_none(), "it never started: another one would crash as well");
     scene.crashes(2, 9999);
-    assert!(asked(&scene).is_none());
+    assert!(scene.asked().is_none());
     assert!(scene.plan().status.waits.contains(&Wait::Replacing(Serial(3))), "{:?}", scene.plan().status);
 }
 
 #[test]
 fn a_newcomer_without_a_node_holds_up_nobody_and_is_not_taken_for_lost() {
-    let mut scene = replaced();
+    let mut scene = Scene::with_newcomer();
     change(scene.pod(3), json!({ "spec": { "nodeName": null } }));
     scene.is_out_of_reach(3, 9999);
-    assert!(asked(&scene).is_none());
+    assert!(scene.asked().is_none());
     scene.is_out_of_reach(2, 9999);
     assert!(replaces(&scene, 2));
 }
 
 #[test]
-fn a_newcomer_without_a_node_makes_way_for_a_voter_that_comes_back() {
-    let mut scene = replaced();
-    change(scene.pod(3), json!({ "spec": { "nodeName": null } }));
-    scene.falls_silent(2);
-    let makes_way = Step::DeletePod { pod: pod_uid(3), serial: Serial(3), why: Leaving::MakesWay };
-    change(scene.pod(2), json!({ "metadata": { "deletionTimestamp": "2027-01-15T08:00:00Z" } }));
-    assert_eq!(scene.plan().step, Some(makes_way.clone()), "already when the voter goes");
-    scene.found.pods.remove(&pod_uid(2));
-    let plan = scene.plan();
-    assert_eq!(plan.step, Some(makes_way));
-    assert_eq!(plan.create.len(), 1, "the voter's pod is created beside: {plan:?}");
-    scene.found.pods.remove(&pod_uid(3));
-    assert_eq!(scene.plan().create.len(), 1, "and the newcomer's only when the voter has a place");
-    scene.has_pod(2, &Start::OwnData);
-    assert_eq!(scene.plan().create.len(), 1);
-    assert!(scene.plan().step.is_none());
-}
-
-#[test]
-fn a_newcomer_that_has_a_node_keeps_it() {
-    let mut scene = replaced();
-    scene.found.pods.remove(&pod_uid(2));
-    scene.falls_silent(2);
-    assert!(scene.plan().step.is_none(), "{:?}", scene.plan());
-}
-
-#[test]
 fn a_newcomer_on_a_node_that_nobody_reaches_is_replaced() {
-    let mut scene = replaced();
+    let mut scene = Scene::with_newcomer();
     scene.is_out_of_reach(3, 9999);
-    assert!(asked(&scene).is_none(), "its image may not be there: another one would not start either");
+    assert!(scene.asked().is_none(), "its image may not be there: another one would not start either");
     change(scene.pod(3), json!({ "metadata": { "deletionTimestamp": "2027-01-15T08:00:00Z" } }));
-    let intent = asked(&scene).unwrap();
+    let intent = scene.asked().unwrap();
     assert_eq!((intent.change, intent.replaces), (Change::Remove(Serial(3)), false), "nobody misses it");
 }
 
@@ -183,7 +138,7 @@ fn a_stranger_that_never_started_goes_when_its_time_is_over() {
     assert!(plan.step.is_none(), "{plan:?}");
     assert_eq!(plan.wake, Wake::At(Time(NOW.0 + 300)));
     scene.found.now = Time(NOW.0 + 300);
-    let intent = asked(&scene).unwrap();
+    let intent = scene.asked().unwrap();
     assert_eq!(intent.change, Change::Expel(MemberId(0xabc)));
     assert_eq!(intent.strangers, [MemberId(0xabc)].into(), "its vote was counted");
 }
@@ -202,7 +157,7 @@ fn a_stranger_that_has_started_stays_and_healing_goes_on_beside_it() {
     assert_eq!(scene.plan().create.len(), 1);
     // One whose data is gone is removed: of four votes three are left, and two are given.
     scene.found.claims.remove(&claim_uid(2));
-    assert_eq!(asked(&scene).unwrap().change, Change::Remove(Serial(2)));
+    assert_eq!(scene.asked().unwrap().change, Change::Remove(Serial(2)));
 }
 
 #[test]
@@ -212,10 +167,10 @@ fn a_strangers_vote_counts_and_is_never_taken_as_given() {
     scene.falls_silent(0);
     // Clients have left it already. Of five votes four are left, and three must agree: three of ours are there.
     change(scene.pod(0), json!({ "metadata": { "labels": { "evenkeel.dev/role": null } } }));
-    assert_eq!(asked(&scene).unwrap().change, Change::Remove(Serial(0)));
+    assert_eq!(scene.asked().unwrap().change, Change::Remove(Serial(0)));
     scene.falls_silent(1);
     // Two of ours are, and nobody knows of the stranger.
-    assert!(asked(&scene).is_none(), "{:?}", scene.plan());
+    assert!(scene.asked().is_none(), "{:?}", scene.plan());
 }
 
 #[test]
@@ -309,7 +264,7 @@ fn a_mark_of_removal_on_a_members_claim_is_taken_off_and_one_from_elsewhere_says
 fn a_member_that_came_back_is_not_removed_though_that_was_begun() {
     let mut scene = Scene::converged(3);
     scene.is_out_of_reach(2, 9999);
-    let intent = asked(&scene).unwrap();
+    let intent = scene.asked().unwrap();
     scene.turn(|identity| *identity = identity.noting(&intent));
     assert!(replaces(&scene, 2), "it is repeated while the member is away");
     scene.speaks(2);
@@ -329,12 +284,12 @@ fn a_newcomer_in_a_pod_of_its_own_that_no_node_takes_is_not_replaced() {
     scene.is_listed(3, true, false);
     change(scene.pod(3), json!({ "spec": { "nodeName": null } }));
     scene.is_out_of_reach(3, 9999);
-    assert!(asked(&scene).is_none(), "{:?}", scene.plan());
+    assert!(scene.asked().is_none(), "{:?}", scene.plan());
 }
 
 #[test]
 fn a_voter_whose_kubelet_is_dead_keeps_no_newcomer_waiting() {
-    let mut scene = replaced();
+    let mut scene = Scene::with_newcomer();
     scene.found.pods.remove(&pod_uid(3));
     change(scene.pod(2), json!({ "metadata": { "deletionTimestamp": "2027-01-15T08:00:00Z" } }));
     assert_eq!(scene.plan().create.len(), 1, "it goes for ever, and answers: {:?}", scene.plan());

@@ -8,6 +8,7 @@ mod epoch;
 mod intent;
 mod join;
 mod objects;
+mod place;
 mod promote;
 mod quorum;
 mod recreate;
@@ -117,17 +118,18 @@ fn intent_to(view: &View<'_>, change: Change) -> Intent {
 type Rule = fn(&View<'_>) -> Verdict;
 
 /// The order in which rules are asked, once there is an identity.
-const RULES: [Rule; 16] = [
+const RULES: [Rule; 17] = [
     objects::needed,
     epoch::clear,
     begin::start_seed,
-    recreate::make_way,
+    place::make_way,
     recreate::pods,
     quorum::check,
     intent::settle,
     begin::note_cluster,
     strangers::expel,
     dead::remove,
+    place::give_back,
     tidy::leavers,
     join::resume,
     promote::learner,
@@ -262,3 +264,7 @@ impl Wait {
 #[cfg(test)]
 #[path = "heal_tests.rs"]
 mod heal_tests;
+
+#[cfg(test)]
+#[path = "place_tests.rs"]
+mod place_tests;

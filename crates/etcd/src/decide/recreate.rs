@@ -6,28 +6,6 @@ use crate::facts::Start;
 use crate::plan::{Create, Leaving, Mark, Step};
 use crate::view::{Data, Member, View};
 
-/// Has a newcomer that no node takes yet make way for a voter that needs its place: what a node has room for is given to
-/// whoever asks first, and the voter can go nowhere else if its volume is there (seen: the newcomer got the place of a voter that
-/// was evicted, for good).
-pub(super) fn make_way(view: &View<'_>) -> Verdict {
-    if !view.a_voter_needs_a_place() {
-        return Verdict::Pass;
-    }
-    match view
-        .learners()
-        .filter(|member| member.is_newcomer())
-        .filter_map(|member| member.pod)
-        .find(|pod| !pod.placed && !pod.deleting)
-    {
-        Some(pod) => Verdict::Beside(Box::new(Step::DeletePod {
-            pod: pod.uid,
-            serial: pod.serial,
-            why: Leaving::MakesWay,
-        })),
-        None => Verdict::Pass,
-    }
-}
-
 /// Creates the pods of members whose own data is there; deletes those that have ended, to be created again.
 pub(super) fn pods(view: &View<'_>) -> Verdict {
     // Without a list from etcd, whoever has joined counts as a member.

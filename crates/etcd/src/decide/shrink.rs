@@ -23,7 +23,11 @@ pub(super) fn leaver<'v, 'f>(view: &'v View<'f>) -> Option<&'v Member<'f>> {
     if view.registered().count() <= usize::from(view.facts.cluster.members) {
         return None;
     }
-    let shares = |member: &Member<'_>| member.pod.is_some_and(|pod| pod.shares_node);
+    let node = |member: &Member<'_>| member.pod.and_then(|pod| pod.node);
+    let shares = |member: &Member<'_>| {
+        let mut others = view.members.values().filter(|other| other.serial != member.serial);
+        node(member).is_some() && others.any(|other| node(other) == node(member))
+    };
     let leads = |member: &Member<'_>| member.voice.is_some_and(|voice| voice.leads);
     view.registered().filter(|member| view.identity.sealed || member.serial != view.identity.seed).max_by_key(
         |member| (!member.is_voter(), !member.serves(), shares(member), !leads(member), member.serial),

@@ -117,6 +117,16 @@ impl Stores {
     pub fn hostnames(&self) -> BTreeSet<String> {
         self.nodes.state().iter().filter_map(|node| node.labels().get(HOSTNAME).cloned()).collect()
     }
+
+    /// What volumes call the nodes of these pods, by the nodes' names.
+    pub fn hostnames_of(&self, pods: &[Pod]) -> BTreeMap<String, String> {
+        let names = pods.iter().filter_map(super::node);
+        let known = names.filter_map(|name| {
+            let node = self.nodes.get(&ObjectRef::new(name))?;
+            Some((name.to_owned(), node.labels().get(HOSTNAME)?.clone()))
+        });
+        known.collect()
+    }
 }
 
 fn get<K>(store: &Store<K>, key: &Key, name: &str) -> Option<Arc<K>>
@@ -203,6 +213,15 @@ pub fn by_uid<K: Resource>(objects: Vec<K>) -> BTreeMap<Uid, K> {
     objects.into_iter().filter_map(|object| Some((uid(object.meta())?, object))).collect()
 }
 
+/// The one node on whose disk a volume is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// What the volume calls it.
+    pub hostname: String,
+    /// Whether it is no more.
+    pub gone: bool,
+}
+
 /// On which nodes volumes are, which never changes.
 #[derive(Debug, Default)]
 pub struct Volumes {
@@ -210,24 +229,24 @@ pub struct Volumes {
 }
 
 impl Volumes {
-    /// The names of claims whose volumes are on nodes that are no more: not in the store, and not in Kubernetes either.
-    pub async fn lost(
+    /// Where the volumes of claims are, by the claims' names, for those on a node's own disk. A node is no more if it is not in
+    /// the store, and not in Kubernetes either.
+    pub async fn places(
         &self,
         client: &Client,
         nodes: &BTreeSet<String>,
         claims: &[PersistentVolumeClaim],
-    ) -> Result<BTreeSet<String>, Error> {
-        let mut lost = BTreeSet::new();
+    ) -> Result<BTreeMap<String, Place>, Error> {
+        let mut places = BTreeMap::new();
         for claim in claims {
             let Some(volume) = claim.spec.as_ref().and_then(|spec| spec.volume_name.clone()) else {
                 continue;
             };
             let Some(hostname) = self.hostname(client, &volume).await? else { continue };
-            if !nodes.contains(&hostname) && is_gone(client, &hostname).await? {
-                lost.insert(claim.name_any());
-            }
+            let gone = !nodes.contains(&hostname) && is_gone(client, &hostname).await?;
+            places.insert(claim.name_any(), Place { hostname, gone });
         }
-        Ok(lost)
+        Ok(places)
     }
 
     async fn hostname(&self, client: &Client, volume: &str) -> Result<Option<String>, Error> {

@@ -69,23 +69,22 @@ fn claims() -> Vec<PersistentVolumeClaim> {
 
 #[tokio::test]
 async fn a_claim_is_lost_with_its_node_and_only_if_kubernetes_has_no_such_node() {
-    let lost = |known: &[&str], answer: fn() -> (u16, Value)| {
+    let gone = |known: &[&str], answer: fn() -> (u16, Value)| {
         let known: BTreeSet<_> = known.iter().map(|name| (*name).to_owned()).collect();
         async move {
             let (client, _) = kubernetes(answer);
-            Volumes::default().lost(&client, &known, &claims()).await
+            let places = Volumes::default().places(&client, &known, &claims()).await?;
+            assert_eq!(places.keys().collect::<Vec<_>>(), [&name(0)], "the other is on no node's own disk");
+            assert_eq!(places[&name(0)].hostname, "a");
+            Ok::<_, Error>(places[&name(0)].gone)
         }
     };
-    assert_eq!(lost(&["b"], || nodes(&[])).await.unwrap(), BTreeSet::from([name(0)]));
-    assert_eq!(lost(&["b"], || nodes(&["a"])).await.unwrap(), BTreeSet::new(), "the watch lags behind");
-    assert_eq!(
-        lost(&["a"], || nodes(&[])).await.unwrap(),
-        BTreeSet::new(),
-        "it is there, as far as is known"
-    );
+    assert!(gone(&["b"], || nodes(&[])).await.unwrap());
+    assert!(!gone(&["b"], || nodes(&["a"])).await.unwrap(), "the watch lags behind");
+    assert!(!gone(&["a"], || nodes(&[])).await.unwrap(), "it is there, as far as is known");
     let forbidden = || failure(403, "Forbidden", "nodes are forbidden");
-    assert_eq!(lost(&[], forbidden).await.unwrap(), BTreeSet::new(), "what is unknown is not lost");
-    assert!(lost(&[], || failure(500, "InternalError", "etcd is down")).await.is_err());
+    assert!(!gone(&[], forbidden).await.unwrap(), "what is unknown is not lost");
+    assert!(gone(&[], || failure(500, "InternalError", "etcd is down")).await.is_err());
 }
 
 #[tokio::test]
@@ -93,7 +92,7 @@ async fn where_a_volume_is_is_asked_once() {
     let (client, asked) = kubernetes(|| nodes(&["a"]));
     let volumes = Volumes::default();
     for _ in 0..3 {
-        volumes.lost(&client, &BTreeSet::new(), &claims()).await.unwrap();
+        volumes.places(&client, &BTreeSet::new(), &claims()).await.unwrap();
     }
     assert_eq!(asked.load(Ordering::Relaxed), 1);
 }
@@ -101,9 +100,9 @@ async fn where_a_volume_is_is_asked_once() {
 #[tokio::test]
 async fn a_volume_that_is_not_found_is_not_lost_and_one_that_cannot_be_read_is_an_error() {
     let none = client(|_, _| not_found());
-    assert_eq!(Volumes::default().lost(&none, &BTreeSet::new(), &claims()).await.unwrap(), BTreeSet::new());
+    assert!(Volumes::default().places(&none, &BTreeSet::new(), &claims()).await.unwrap().is_empty());
     let broken = client(|_, _| failure(500, "InternalError", "etcd is down"));
-    let said = Volumes::default().lost(&broken, &BTreeSet::new(), &claims()).await.unwrap_err().to_string();
+    let said = Volumes::default().places(&broken, &BTreeSet::new(), &claims()).await.unwrap_err().to_string();
     assert_eq!(said, "cannot read the volume pv-0: etcd is down");
 }
 

@@ -17,7 +17,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use evenkeel::{Seen, Time};
 use evenkeel_api::{EtcdCluster, Refusal, labels};
-use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim, Pod, Service};
+use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim, Pod, PodCondition, Service};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::Serialize;
@@ -29,6 +29,7 @@ use crate::identity::{Identity, Uid};
 use crate::names::{Lineage, Serial, member_name, peer_url};
 use crate::wanted::Wanted;
 use ask::Answers;
+use find::Place;
 use secrets::Judged;
 
 /// The objects of a cluster as they were found.
@@ -48,8 +49,10 @@ pub struct Found {
     pub pods: BTreeMap<Uid, Pod>,
     /// Claims of members, by uid.
     pub claims: BTreeMap<Uid, PersistentVolumeClaim>,
-    /// The names of claims whose volumes are on nodes that are no more.
-    pub lost: BTreeSet<String>,
+    /// Where the volumes of claims are, by the claims' names, as far as they are on a node's own disk.
+    pub places: BTreeMap<String, Place>,
+    /// What volumes call the nodes of the pods, by the nodes' names.
+    pub hostnames: BTreeMap<String, String>,
     /// The service that gives members their names.
     pub peer_service: Option<Service>,
     /// The service for clients.
@@ -165,14 +168,11 @@ impl Found {
     pub fn facts(&self, answers: &Answers) -> Facts {
         let register = self.register();
         let named = |name: &str| register.as_ref().and_then(|register| register.named(name));
-        let on = |pod: &Pod| pod.spec.as_ref().and_then(|spec| spec.node_name.clone());
         let pods = self.pods.iter().filter_map(|(uid, pod)| {
             let member = self.ours(&pod.metadata)?;
-            let node = on(pod);
-            let mut others = self.pods.iter().filter(|(other, _)| *other != uid);
-            let shares_node = node.is_some() && others.any(|(_, other)| on(other) == node);
+            let node = node(pod).map(|name| self.hostnames.get(name).map_or(name, String::as_str));
             let fact = pod_fact(&self.wanted, *uid, pod, member, named, self.now);
-            Some(crate::facts::Pod { shares_node, ..fact })
+            Some(crate::facts::Pod { node: node.map(Uid::of_name), ..fact })
         });
         let claims = self.claims.iter().filter_map(|(uid, claim)| {
             let member = self.ours(&claim.metadata)?;
@@ -229,7 +229,7 @@ impl Found {
     fn claim_fact(&self, uid: Uid, claim: &PersistentVolumeClaim, member: Member) -> Claim {
         let volume = claim.spec.as_ref().and_then(|spec| spec.volume_name.as_deref());
         let phase = claim.status.as_ref().and_then(|status| status.phase.as_deref());
-        let name = claim.metadata.name.as_deref().unwrap_or_default();
+        let place = claim.metadata.name.as_ref().and_then(|name| self.places.get(name));
         Claim {
             serial: member.serial,
             epoch: member.epoch,
@@ -237,7 +237,8 @@ impl Found {
             volume: volume.filter(|name| !name.is_empty()).map(Uid::of_name),
             joined_on: claim::read_joined_on(claim),
             deleting: is_going(&self.wanted, &claim.metadata),
-            lost: phase == Some("Lost") || self.lost.contains(name),
+            node: place.map(|place| Uid::of_name(&place.hostname)),
+            lost: phase == Some("Lost") || place.is_some_and(|place| place.gone),
             removed: claim::read_removed_at(claim),
             owned: goes_with(&self.wanted.name, self.wanted.uid, &claim.metadata) == GoesWith::Resource,
         }
@@ -339,13 +340,13 @@ fn pod_fact(
         gate: condition(pod, labels::GATE_JOINED).is_some_and(|(holds, _)| holds),
         ready: condition(pod, "Ready").is_some_and(|(holds, _)| holds),
         unready: unready(pod, now),
-        placed: pod.spec.as_ref().is_some_and(|spec| spec.node_name.is_some()),
+        node: None,
+        refused: unscheduled(pod).is_some(),
         inputs: inputs(pod),
         crashing: crashing(pod, now),
         deleting: is_going(wanted, &pod.metadata),
         finished: matches!(phase, Some("Succeeded" | "Failed")),
         routed: label.is_some_and(|label| label == labels::ROLE_VOTER),
-        shares_node: false,
         owned: owner(wanted, &pod.metadata) == Owner::Us,
     }
 }
@@ -389,14 +390,22 @@ fn crashing(pod: &Pod, now: Time) -> Option<Time> {
     (!ready).then(|| since.unwrap_or(now))
 }
 
+/// The node that a pod was given.
+pub fn node(pod: &Pod) -> Option<&str> {
+    pod.spec.as_ref()?.node_name.as_deref()
+}
+
+/// The condition by which Kubernetes says that it has found no node for a pod.
+fn unscheduled(pod: &Pod) -> Option<&PodCondition> {
+    pod.status.as_ref()?.conditions.as_ref()?.iter().find(|one| {
+        one.type_ == "PodScheduled" && one.status == "False" && one.reason.as_deref() == Some("Unschedulable")
+    })
+}
+
 /// What holds a pod up, in Kubernetes' words.
 fn trouble(pod: &Pod) -> Option<String> {
     let status = pod.status.as_ref()?;
-    let conditions = status.conditions.as_deref().unwrap_or_default();
-    let unscheduled = conditions.iter().find(|one| {
-        one.type_ == "PodScheduled" && one.status == "False" && one.reason.as_deref() == Some("Unschedulable")
-    });
-    if let Some(unscheduled) = unscheduled {
+    if let Some(unscheduled) = unscheduled(pod) {
         return unscheduled.message.clone().or_else(|| Some("no node takes its pod".to_owned()));
     }
     let waiting =

@@ -104,7 +104,7 @@ impl Imagined {
     fn prepare(&mut self, serial: Serial, start: &Start) {
         let (epoch, old) = (Epoch::FIRST, self.world.pods.remove(&serial));
         let uid = old.map_or_else(|| self.world.fresh_uid(), |pod| pod.uid);
-        let fresh = Claim { uid, epoch, joined_on: None, disk: Disk::Empty, lost: false, former: false };
+        let fresh = Claim::new(uid, epoch);
         self.world.claims.entry(serial).or_insert(fresh);
         let mut pod = Pod::new(uid, epoch, start.clone(), 0);
         pod.seen = Some((start.clone(), false));

@@ -1,0 +1,111 @@
+//! Newcomers and voters that want the same place.
+
+use serde_json::json;
+
+use crate::facts::Start;
+use crate::identity::Change;
+use crate::names::Serial;
+use crate::plan::{Leaving, Step};
+use crate::testing::{NOW, Scene, change, pod_uid};
+
+#[test]
+fn a_newcomer_without_a_node_makes_way_for_a_voter_that_comes_back() {
+    let mut scene = Scene::with_newcomer();
+    change(scene.pod(3), json!({ "spec": { "nodeName": null } }));
+    scene.falls_silent(2);
+    let makes_way = Step::DeletePod { pod: pod_uid(3), serial: Serial(3), why: Leaving::MakesWay };
+    change(scene.pod(2), json!({ "metadata": { "deletionTimestamp": "2027-01-15T08:00:00Z" } }));
+    assert_eq!(scene.plan().step, Some(makes_way.clone()), "already when the voter goes");
+    scene.found.pods.remove(&pod_uid(2));
+    let plan = scene.plan();
+    assert_eq!(plan.step, Some(makes_way));
+    assert_eq!(plan.create.len(), 1, "the voter's pod is created beside: {plan:?}");
+    scene.found.pods.remove(&pod_uid(3));
+    assert_eq!(scene.plan().create.len(), 1, "and the newcomer's only when the voter has a place");
+    scene.has_pod(2, &Start::OwnData);
+    assert_eq!(scene.plan().create.len(), 1);
+    assert!(scene.plan().step.is_none());
+}
+
+#[test]
+fn a_newcomer_that_has_a_node_keeps_it() {
+    let mut scene = Scene::with_newcomer();
+    scene.found.pods.remove(&pod_uid(2));
+    scene.falls_silent(2);
+    assert!(scene.plan().step.is_none(), "{:?}", scene.plan());
+}
+
+/// The newcomer is where the third member was, on whose node its volume is.
+fn taken() -> Scene {
+    let mut scene = Scene::with_newcomer();
+    change(scene.pod(3), json!({ "spec": { "nodeName": "node-2" } }));
+    scene.is_refused(2, Some("node-2"));
+    scene
+}
+
+fn gives_back(scene: &Scene) -> bool {
+    scene.asked().is_some_and(|intent| intent.change == Change::Remove(Serial(3)) && !intent.replaces)
+}
+
+#[test]
+fn a_newcomer_that_has_a_voters_place_is_removed() {
+    let mut scene = taken();
+    assert!(gives_back(&scene), "{:?}", scene.plan());
+    // Also when it has started meanwhile, and could get its vote.
+    scene.is_listed(3, true, true);
+    scene.speaks(3);
+    assert!(gives_back(&scene), "{:?}", scene.plan());
+    scene.is_listed(3, false, true);
+    assert!(scene.asked().is_none(), "as a voter it stays: {:?}", scene.plan());
+}
+
+#[test]
+fn a_node_is_told_by_what_volumes_call_it() {
+    let mut scene = taken();
+    change(scene.pod(3), json!({ "spec": { "nodeName": "i-0a1b" } }));
+    assert!(!gives_back(&scene));
+    scene.found.hostnames.insert("i-0a1b".to_owned(), "node-2".to_owned());
+    assert!(gives_back(&scene));
+}
+
+#[test]
+fn a_newcomer_elsewhere_stays_unless_the_voter_could_be_there_as_well() {
+    let mut scene = taken();
+    change(scene.pod(3), json!({ "spec": { "nodeName": "node-3" } }));
+    assert!(!gives_back(&scene), "the voter waits for its own node");
+    scene.found.places.clear();
+    assert!(gives_back(&scene), "its volume can be reached from everywhere");
+}
+
+#[test]
+fn a_voter_that_was_away_for_too_long_has_no_claim_on_a_place() {
+    let mut scene = taken();
+    let long_ago = jiff::Timestamp::from_second(NOW.0 - 301).unwrap().to_string();
+    change(scene.pod(2), json!({ "metadata": { "creationTimestamp": long_ago } }));
+    assert!(!gives_back(&scene));
+}
+
+#[test]
+fn without_a_quorum_the_newcomers_pod_goes_from_a_voters_place() {
+    let mut scene = taken();
+    scene.loses_its_quorum(&[1, 2]);
+    let makes_way = Step::DeletePod { pod: pod_uid(3), serial: Serial(3), why: Leaving::MakesWay };
+    assert_eq!(scene.plan().step, Some(makes_way));
+    scene.has_pod(3, &Start::OwnData);
+    change(scene.pod(3), json!({ "spec": { "nodeName": "node-2" } }));
+    assert!(scene.plan().step.is_none(), "it may have a vote: {:?}", scene.plan());
+}
+
+#[test]
+fn a_newcomer_that_had_to_leave_a_voters_place_and_has_its_volume_there_is_removed_in_the_end() {
+    let mut scene = Scene::with_newcomer();
+    scene.is_refused(3, Some("node-2"));
+    let long_ago = NOW.0 - 300;
+    scene.answers.silent.insert(Serial(3), evenkeel::Time(long_ago));
+    assert!(scene.asked().is_none(), "not at once");
+    let long_ago = jiff::Timestamp::from_second(long_ago).unwrap().to_string();
+    change(scene.pod(3), json!({ "metadata": { "creationTimestamp": long_ago } }));
+    assert!(gives_back(&scene), "{:?}", scene.plan());
+    scene.found.places.clear();
+    assert!(scene.asked().is_none(), "its volume is nowhere yet: another one would do no better");
+}
