@@ -50,7 +50,7 @@ test-e2e: ## Run the stories on a real Kubernetes (STORY=word runs those whose n
 test-all: test sweep soak explore ## Run all tests, and then what is too long for `make test`
 
 .PHONY: sweep
-sweep: ## Kill the operator before and after every single write of two stories (an hour or so)
+sweep: ## Kill the operator before and after every single write of two stories (ten minutes or so)
 	@EVENKEEL_SWEEP=all STORY=sweep hack/test e2e
 
 .PHONY: soak

@@ -43,6 +43,8 @@ pub struct Story {
     lab: Lab,
     namespace: String,
     turn: Turn,
+    /// Whether the namespace was there before, and stays.
+    visits: bool,
 }
 
 /// A turn beside other stories, for one that needs no namespace of its own.
@@ -82,12 +84,17 @@ impl Story {
         Self::new(name, Turn::alone(), lab())
     }
 
+    /// In a namespace that is there, and stays.
+    pub fn visit(namespace: &str) -> Self {
+        Self { lab: lab(), namespace: namespace.to_owned(), turn: Turn::beside_others(), visits: true }
+    }
+
     fn new(name: &str, turn: Turn, lab: Lab) -> Self {
         failed::remember();
         let nanos =
             SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |now| now.subsec_nanos());
         let namespace = format!("{name}-{:04x}", nanos % 0x1_0000);
-        let story = Self { lab, namespace, turn };
+        let story = Self { lab, namespace, turn, visits: false };
         let labels = json_labels(&["enforce", "warn"]);
         let object = serde_json::json!({"apiVersion": "v1", "kind": "Namespace",
             "metadata": {"name": story.namespace, "labels": labels}});
@@ -255,7 +262,7 @@ impl Drop for Story {
             // Once more, where whoever reads the end finds it.
             eprintln!("--- why {} failed: {}", self.namespace, failed::why());
         }
-        if std::env::var_os("KEEP").is_none() {
+        if std::env::var_os("KEEP").is_none() && !self.visits {
             // Best effort: the lab itself goes after the stories.
             let _ = self.try_kubectl(&["delete", "namespace", &self.namespace, "--wait=false"]);
         }

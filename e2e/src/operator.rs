@@ -282,9 +282,14 @@ pub fn built() -> PathBuf {
     if let Some(named) = std::env::var_os("EVENKEEL_OPERATOR") {
         return named.into();
     }
+    built_beside("evenkeel-operator")
+}
+
+/// A program that was built beside the stories.
+pub fn built_beside(name: &str) -> PathBuf {
     // A story is <target>/debug/deps/<name>-<hash>.
     let story = std::env::current_exe().expect("a running program has a path");
-    let built = story.parent().and_then(Path::parent).map(|dir| dir.join("evenkeel-operator"));
+    let built = story.parent().and_then(Path::parent).map(|dir| dir.join(name));
     built.expect("stories are built by cargo")
 }
 

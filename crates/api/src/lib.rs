@@ -28,7 +28,7 @@ pub use cluster::{
 };
 pub use resources::{Amounts, Resources, SettledResources};
 pub use scheduling::{Across, Scheduling, Spread};
-pub use status::{EtcdClusterStatus, MemberRole, MemberStatus};
+pub use status::{CertificateStatus, EtcdClusterStatus, MemberRole, MemberStatus};
 pub use storage::{OnDelete, Storage, default_quota};
 pub use version::{NotAVersion, Version};
 

@@ -3,7 +3,7 @@
 //! What is empty is not written, so write a status whole (server-side apply or replace): a merge would leave the old
 //! value.
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -44,6 +44,9 @@ pub struct EtcdClusterStatus {
     /// What is being done now, as a sentence.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub doing: String,
+    /// Why that is done, as a sentence.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub because: String,
     /// What is done next, once what is waited for has come; as a sentence.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub next: String,
@@ -55,6 +58,20 @@ pub struct EtcdClusterStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["name".to_owned()]))]
     pub member_list: Vec<MemberStatus>,
+    /// Until when the certificates are good. All but those of the authorities are renewed before.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["secret".to_owned()]))]
+    pub certificates: Vec<CertificateStatus>,
+}
+
+/// Until when a certificate is good.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct CertificateStatus {
+    /// The Secret that holds it.
+    pub secret: String,
+    /// Until when it is good.
+    pub expires: Time,
 }
 
 /// What is to be seen of one member.

@@ -5,11 +5,12 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use evenkeel::{
-    Action, Change, Error, Key, Look, Notice, Operate, Outcome, Plan, Ref, Seen, SharedClock, SharedRandom,
-    Sight, Written,
+    Action, Change, Error, Explained, Key, Look, Notice, Operate, Outcome, Plan, Ref, Seen, SharedClock,
+    SharedRandom, Sight, Written, journal_of,
 };
-use evenkeel_api::EtcdCluster;
+use evenkeel_api::{EtcdCluster, labels};
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, Service};
+use kube::api::ObjectMeta;
 use kube::{Client, Resource, ResourceExt};
 
 use crate::accept::{Noted, in_force};
@@ -275,6 +276,17 @@ impl Operate for Operator {
 
     fn troubles(&self, sight: &Sight<Self>, plan: &Plan<Etcd>) -> Vec<Notice> {
         tell::troubles(&sight.found, &sight.facts, plan)
+    }
+
+    fn explain(&self, sight: &Sight<Self>, plan: &Plan<Etcd>) -> Explained {
+        tell::explain(&sight.found, &sight.facts, plan)
+    }
+
+    fn journal(&self, resource: &EtcdCluster) -> Option<ObjectMeta> {
+        // Not the label that everything else of a cluster has: what carries it is watched, and wakes the loop.
+        let labels = [(labels::APP_MANAGED_BY, labels::MANAGER), (labels::APP_NAME, "etcd")];
+        let labels = labels.map(|(key, value)| (key.to_owned(), value.to_owned())).into();
+        Some(ObjectMeta { labels: Some(labels), ..journal_of(resource) })
     }
 
     fn name(action: &Action<'_, Etcd>) -> &'static str {

@@ -49,6 +49,17 @@ pub(crate) enum End {
     Refused(Error),
 }
 
+impl std::fmt::Display for End {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Whole => f.write_str("done"),
+            Self::Overtaken => f.write_str("not all of it was done: something had changed meanwhile"),
+            Self::Declined(why) => write!(f, "it was declined for now: {why}"),
+            Self::Refused(error) => write!(f, "not all of it was done: {error}"),
+        }
+    }
+}
+
 /// Carries out a plan that rests on what was seen at that uptime.
 pub(crate) async fn carry_out<O: Operate>(
     parts: &Parts<O>,

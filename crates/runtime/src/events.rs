@@ -83,6 +83,11 @@ impl Events {
         Self { client, controller: controller.into(), instance: instance.into(), clock, told: Arc::default() }
     }
 
+    /// Which process tells.
+    pub(crate) fn instance(&self) -> &str {
+        &self.instance
+    }
+
     /// Tells one thing about an object, unless it was the last thing told about it and that within ten minutes.
     pub async fn tell(&self, regarding: &ObjectReference, notice: &Notice) {
         self.tell_all(regarding, std::slice::from_ref(notice)).await;

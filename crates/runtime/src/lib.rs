@@ -10,6 +10,7 @@ mod engine;
 mod events;
 #[cfg(test)]
 mod fake;
+mod journal;
 mod lease;
 mod metrics;
 mod operate;
@@ -29,6 +30,7 @@ pub use backoff::Backoff;
 pub use clock::{Clock, SharedClock, SystemClock, TestClock, within};
 pub use engine::Engine;
 pub use events::{Events, Notice, NoticeKind};
+pub use journal::{Decision, Explained, journal_of};
 pub use lease::{Candidate, Judgement, Leadership, LeaseSettings, Record, judge};
 pub use metrics::Metrics;
 pub use operate::{Action, Error, Key, Look, Managed, Operate, Outcome, Sight};

@@ -5,11 +5,13 @@ use std::fmt::Debug;
 use std::future::Future;
 use std::hash::Hash;
 
+use kube::api::ObjectMeta;
 use kube::core::NamespaceResourceScope;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::events::Notice;
+use crate::journal::{Explained, journal_of};
 use crate::{Engine, Plan};
 
 /// One resource: its namespace and its name.
@@ -221,6 +223,14 @@ pub trait Operate: Send + Sync + 'static {
 
     /// What to tell people about what is waited for, when it is worth an event.
     fn troubles(&self, sight: &Sight<Self>, plan: &Plan<Self::Engine>) -> Vec<Notice>;
+
+    /// What a plan comes to, as sentences: for the log of decisions.
+    fn explain(&self, sight: &Sight<Self>, plan: &Plan<Self::Engine>) -> Explained;
+
+    /// The ConfigMap in which a resource's decisions are kept, nothing in it yet; none to keep none.
+    fn journal(&self, resource: &Self::Resource) -> Option<ObjectMeta> {
+        Some(journal_of(resource))
+    }
 
     /// A word for an action, for logs and metrics.
     fn name(action: &Action<'_, Self::Engine>) -> &'static str;

@@ -17,6 +17,7 @@ use crate::backoff::Backoff;
 use crate::carry::{End, Extent, carry_out};
 use crate::clock::{SharedClock, within};
 use crate::events::{Events, Notice};
+use crate::journal::Journal;
 use crate::lease::Leadership;
 use crate::metrics::Metrics;
 use crate::operate::{Error, Key, Look, Managed, Operate, Sight};
@@ -78,6 +79,7 @@ struct Loop<O: Operate> {
     parts: Parts<O>,
     prober: Prober<Key, O::Probed>,
     backoff: Backoff<Key>,
+    journal: Journal,
     kind: String,
 }
 
@@ -126,6 +128,7 @@ async fn reconcile<O: Operate>(resource: Arc<O::Resource>, this: Arc<Loop<O>>) -
     let went = within(&*this.parts.clock, LIMIT, this.go(&resource, &key)).await;
     let went = went
         .unwrap_or_else(|| Err(Error::other("finish", format!("it took longer than {} s", LIMIT.as_secs()))));
+    this.keep_journal(&resource, &key).await;
     let took = this.parts.clock.uptime().saturating_sub(began);
     this.parts.metrics.reconciled(&this.kind, if went.is_ok() { "done" } else { "failed" }, took);
     if went.is_ok() {
@@ -159,12 +162,14 @@ impl<O: Operate> Loop<O> {
             metrics: parts.metrics.clone(),
         });
         let backoff = Backoff::new(parts.random.clone());
-        Self { parts, prober, backoff, kind }
+        let journal = Journal::new(parts.client.clone(), parts.clock.clone(), parts.events.instance());
+        Self { parts, prober, backoff, journal, kind }
     }
 
     fn forget(&self, key: &Key) {
         self.prober.forget(key);
         self.parts.operate.forget(key);
+        self.journal.forget(key);
         self.backoff.succeeded(key);
     }
 
@@ -196,12 +201,14 @@ impl<O: Operate> Loop<O> {
                 continue;
             }
             if plan.is_quiet() {
+                self.note(key, (&sight, &plan), (String::new(), &[]));
                 let told = self.tell(&sight, (&plan, None), Vec::new()).await?;
                 let next = self.wake(key, plan.wake);
                 return Ok(if told { next } else { Next::requeue(SHORTLY) });
             }
             let extent = if refused.is_some() { Extent::Step } else { Extent::Whole };
             let mut carried = carry_out(&self.parts, &sight, (&plan, seen), extent).await;
+            self.note(key, (&sight, &plan), (carried.end.to_string(), &carried.notices));
             match carried.end {
                 // Refusals that take long must not keep the step from ever going out: it is decided again, and goes first.
                 End::Refused(error) if carried.late && refused.is_none() => {
@@ -239,6 +246,29 @@ impl<O: Operate> Loop<O> {
             live = true;
         }
         Ok(Next::requeue(SHORTLY))
+    }
+
+    /// Notes what was decided, and what came of it.
+    fn note(
+        &self,
+        key: &Key,
+        (sight, plan): (&Sight<O>, &Plan<O::Engine>),
+        (outcome, notices): (String, &[Notice]),
+    ) {
+        let explained = self.parts.operate.explain(sight, plan);
+        let events = notices.iter().map(|notice| format!("{}: {}", notice.reason, notice.note)).collect();
+        self.journal.note(key, explained, (outcome, events), &sight.facts);
+    }
+
+    /// Writes down what was noted, as long as it is there for somebody to read.
+    async fn keep_journal(&self, resource: &O::Resource, key: &Key) {
+        let goes = resource.meta().deletion_timestamp.is_some();
+        if let Some(meta) = self.parts.operate.journal(resource)
+            && !goes
+            && self.parts.leadership.holds()
+        {
+            self.journal.flush(key, meta).await;
+        }
     }
 
     async fn events(&self, sight: &Sight<O>, notices: &[Notice]) {

@@ -4,12 +4,14 @@ use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard};
 
 use k8s_openapi::api::core::v1::Pod;
+use kube::api::ObjectMeta;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::*;
 use crate::clock::TestClock;
 use crate::fake;
+use crate::journal::Explained;
 use crate::operate::{Action, Outcome};
 use crate::random::TestRandom;
 
@@ -112,6 +114,14 @@ impl Operate for Hands {
         }
         lock(&self.done).push(text);
         Ok(Outcome::Done)
+    }
+
+    fn explain(&self, _: &Sight<Self>, plan: &Plan<Obedient>) -> Explained {
+        Explained { does: plan.actions().map(|action| text(&action)).collect(), ..Explained::default() }
+    }
+
+    fn journal(&self, _: &Pod) -> Option<ObjectMeta> {
+        None
     }
 
     fn rests_on(action: &Action<'_, Obedient>) -> bool {

@@ -16,6 +16,7 @@ mod middle;
 mod missing;
 mod noted;
 mod obstacles;
+mod plugin;
 mod refused;
 mod scale;
 mod strangers;

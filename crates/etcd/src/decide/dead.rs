@@ -61,8 +61,17 @@ fn replace(view: &View<'_>, member: &Member<'_>) -> Verdict {
 
 /// Whether it had its time, and others are well without it.
 fn is_given_up(view: &View<'_>, member: &Member<'_>) -> bool {
-    let late = |since: Option<Time>| since.is_some_and(|since| view.facts.now >= since);
-    late(out_of_reach_at(view, member)) || late(crashes_at(view, member))
+    is_out_of_reach(view, member) || crashes(view, member)
+}
+
+/// Whether nobody has reached it for too long.
+pub(crate) fn is_out_of_reach(view: &View<'_>, member: &Member<'_>) -> bool {
+    out_of_reach_at(view, member).is_some_and(|at| view.facts.now >= at)
+}
+
+/// Whether it has crashed for too long.
+pub(crate) fn crashes(view: &View<'_>, member: &Member<'_>) -> bool {
+    crashes_at(view, member).is_some_and(|at| view.facts.now >= at)
 }
 
 /// The member whose time is over first, of those that may come back and are waited for, and when that is.

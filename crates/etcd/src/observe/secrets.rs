@@ -23,6 +23,8 @@ use crate::wanted::Wanted;
 pub struct Judged {
     /// Those that are not as they should be.
     pub amiss: BTreeMap<Object, Amiss>,
+    /// Until when the certificates in them are good.
+    pub ends: BTreeMap<Object, Time>,
     /// The operator's own certificate, if it is good.
     pub access: Option<Access>,
     /// When they must be looked at again: shortly, if something else has changed since they were read.
@@ -122,6 +124,8 @@ fn judge(wanted: &Wanted, secrets: &BTreeMap<Object, Secret>, now: Time) -> Judg
         if let Some(amiss) = look_at(wanted, secrets, object, now) {
             judged.amiss.insert(object, amiss);
         }
+        let said = secrets.get(&object).and_then(|secret| certificates::read(&text(secret, "tls.crt")?));
+        judged.ends.extend(said.map(|said| (object, said.ends)));
     }
     // One that is due to be renewed opens doors until it is.
     if judged.amiss.get(&Object::OperatorTls) != Some(&Amiss::NotOurs) {

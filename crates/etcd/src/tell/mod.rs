@@ -1,14 +1,17 @@
 //! What people are told: the status of a resource, in words that a tired person understands. Pure, and nothing in it changes
 //! by itself, so that a converged cluster is never written to.
 
+mod because;
 mod notices;
 mod words;
 
 pub use notices::{name, notice, troubles};
 
-use evenkeel::{Error, Plan, Seen};
+use evenkeel::{Error, Explained, Plan, Seen};
 use evenkeel_api::conditions::{ConditionType, Holds, Reason, Said, merge};
-use evenkeel_api::{EtcdCluster, EtcdClusterStatus, MemberRole, MemberStatus, Refusal, labels};
+use evenkeel_api::{
+    CertificateStatus, EtcdCluster, EtcdClusterStatus, MemberRole, MemberStatus, Refusal, labels,
+};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
@@ -56,10 +59,40 @@ pub fn status(found: &Found, facts: &Facts, plan: &Plan<Etcd>, refused: Option<&
         cluster_id: cluster.map_or(old.cluster_id, |id| format!("{:x}", id.0)),
         leader: leader.unwrap_or_default(),
         doing: story.doing,
+        because: story.because,
         next: story.next,
         waiting_for: story.waiting_for,
         member_list: members,
+        certificates: certificates(found),
     }
+}
+
+/// What a plan comes to, for the log of decisions.
+pub fn explain(found: &Found, facts: &Facts, plan: &Plan<Etcd>) -> Explained {
+    let (words, view) = (Words::of(found), view(facts));
+    let mut because: Vec<String> = Vec::new();
+    for action in plan.actions() {
+        let why = because::because(&words, view.as_ref(), &action);
+        if !because.contains(&why) {
+            because.push(why);
+        }
+    }
+    let waits = plan.status.waits.iter();
+    Explained {
+        does: plan.actions().map(|action| words.action(&action)).collect(),
+        because,
+        waits_for: waits.map(|wait| words.wait(facts, view.as_ref(), wait)).collect(),
+    }
+}
+
+/// Until when the certificates are good. Those of authorities, too: they do not renew themselves.
+fn certificates(found: &Found) -> Vec<CertificateStatus> {
+    let told = found.tls.ends.iter().filter_map(|(object, ends)| {
+        let secret = crate::build::tls::secret_name(&found.wanted, *object)?;
+        let expires = Time(Timestamp::from_second(ends.0).ok()?);
+        Some(CertificateStatus { secret, expires })
+    });
+    told.collect()
 }
 
 /// With those who were members last, when nobody can be asked who they are: a list without them would read as a smaller
@@ -103,6 +136,7 @@ pub fn unseen(resource: &EtcdCluster, now: evenkeel::Time, why: &Error) -> EtcdC
         conditions: merge(&old.conditions, said, generation, &now),
         waiting_for: vec![why.to_string()],
         doing: String::new(),
+        because: String::new(),
         next: String::new(),
         ..old
     }
@@ -180,6 +214,8 @@ struct Story {
     phrase: String,
     /// What is being done, as a sentence.
     doing: String,
+    /// Why, as a sentence.
+    because: String,
     /// What is done next, as a sentence.
     next: String,
     /// What is waited for, as sentences.
@@ -200,6 +236,11 @@ impl Story {
         } else {
             words.doing(plan)
         };
+        let because = if facts.cluster.deleted {
+            "the resource was deleted".to_owned()
+        } else {
+            because::main(words, view, plan)
+        };
         let next = waits.iter().find_map(|wait| words.next(facts, wait));
         let next = next.or_else(|| words.waited_for(view)).unwrap_or_default();
         let told = waits.iter().zip(&waiting_for);
@@ -211,7 +252,7 @@ impl Story {
         let degraded = degraded.or_else(|| down(words, view));
         let progressing = progressing(facts, view, plan);
         let phrase = words.phrase(facts, view, plan);
-        Self { phrase, doing, next, waiting_for, progressing, degraded }
+        Self { phrase, doing, because, next, waiting_for, progressing, degraded }
     }
 
     /// The spec cannot be accepted, and another one is in force.

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use evenkeel::{Plan, Seen};
+use evenkeel::{Action, Plan, Seen};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::named;
@@ -12,7 +12,7 @@ use crate::facts::{Facts, Object, Start, Stranger};
 use crate::identity::{Change, Intent};
 use crate::names::Serial;
 use crate::observe::Found;
-use crate::plan::{Create, Mark, Step, Turn, Wait, What};
+use crate::plan::{Apply, Create, Mark, Step, Turn, Wait, What};
 use crate::view::{Data, Member, View};
 
 /// That nothing is amiss, in the fewest words.
@@ -152,11 +152,28 @@ impl<'f> Words<'f> {
             return self.step(step);
         }
         match plan.create.first() {
-            Some(Create::Identity(_)) => "giving the cluster its identity".to_owned(),
-            Some(Create::Claim { serial, .. }) => format!("creating the volume of {}", self.member(*serial)),
-            Some(Create::Pod { serial, .. }) => format!("creating the pod of {}", self.member(*serial)),
+            Some(create) => self.create(create),
             None if !plan.apply.is_empty() => "bringing services and certificates up to date".to_owned(),
             None => plan.mark.first().map(|mark| self.mark(mark)).unwrap_or_default(),
+        }
+    }
+
+    /// What one thing of a plan does.
+    pub(super) fn action(&self, action: &Action<'_, Etcd>) -> String {
+        match action {
+            Action::Create(create) => self.create(create),
+            Action::Mark(mark) => self.mark(mark),
+            Action::Apply(Apply::Object(object)) => format!("bringing {} up to date", self.object(*object)),
+            Action::Apply(Apply::Budget { min, .. }) => format!("having evictions leave {min} with a vote"),
+            Action::Step(step) => self.step(step),
+        }
+    }
+
+    fn create(&self, create: &Create) -> String {
+        match create {
+            Create::Identity(_) => "giving the cluster its identity".to_owned(),
+            Create::Claim { serial, .. } => format!("creating the volume of {}", self.member(*serial)),
+            Create::Pod { serial, .. } => format!("creating the pod of {}", self.member(*serial)),
         }
     }
 
@@ -167,7 +184,7 @@ impl<'f> Words<'f> {
             Mark::Start { pod: uid, .. } => format!("starting {}", pod(uid)),
             Mark::JoinedOn { claim, .. } => {
                 let name = named_so(self.found.claims.get(claim).map(|claim| &claim.metadata));
-                format!("noting that {name} has joined")
+                format!("noting on which volume {name} has joined")
             }
             Mark::Turn { pod: uid, .. } => format!("noting that {} has joined", pod(uid)),
             Mark::Route { pod: uid } => format!("letting clients reach {}", pod(uid)),
@@ -377,7 +394,7 @@ impl<'f> Words<'f> {
         }
     }
 
-    fn object(&self, object: Object) -> String {
+    pub(super) fn object(&self, object: Object) -> String {
         let names = self.found.wanted.names();
         match object {
             Object::Identity => format!("the ConfigMap {}", names.identity()),

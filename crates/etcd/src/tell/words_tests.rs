@@ -119,7 +119,7 @@ fn marks_are_told_as_what_they_are_for() {
     let mut scene = joining();
     scene.is_listed(2, true, true);
     scene.speaks(2);
-    assert_eq!(told(&scene).doing, format!("noting that {} has joined", name(2)));
+    assert_eq!(told(&scene).doing, format!("noting on which volume {} has joined", name(2)));
     let mut scene = Scene::converged(3);
     change(scene.pod(2), json!({ "metadata": { "labels": { labels::ROLE: null } } }));
     assert_eq!(told(&scene).doing, format!("letting clients reach {}", name(2)));

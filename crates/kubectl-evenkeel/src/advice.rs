@@ -1,0 +1,82 @@
+//! What a person can do, by what is amiss.
+
+use evenkeel_api::conditions::Reason;
+
+/// What can be done about a reason of the condition Degraded; nothing for those that need nobody.
+pub(crate) fn about(reason: &str, cluster: &str) -> Option<String> {
+    let reason = Reason::ALL.iter().find(|one| one.as_str() == reason)?;
+    let advice = match reason {
+        Reason::QuorumLost => {
+            "bring the members that are named back: their nodes, their volumes, the network between them. Nothing is \
+             rebuilt meanwhile, so nothing is lost by waiting"
+                .to_owned()
+        }
+        Reason::MemberDown => format!(
+            "nothing at once: it is brought back, or replaced after spec.heal.replaceAfter. Its log tells more: `kubectl \
+             evenkeel logs {cluster}`"
+        ),
+        Reason::Unschedulable => {
+            "give it room: add a node, free one, or loosen spec.scheduling. `kubectl describe pod` has the scheduler's words"
+                .to_owned()
+        }
+        Reason::BootstrapWaiting => {
+            "see to what is named: a pod that cannot start, a volume that is not made, or what is left of a former cluster"
+                .to_owned()
+        }
+        Reason::VolumesFound => {
+            "decide which of them are this cluster's: put its identity back, or take the label evenkeel.dev/cluster off \
+             the others"
+                .to_owned()
+        }
+        Reason::DataLost => {
+            "put the volumes' claims back if you can. To begin anew, with nothing in it, delete the resource and create it \
+             again"
+                .to_owned()
+        }
+        Reason::UnknownMember => format!(
+            "find out who added it. If nobody needs it: `kubectl evenkeel etcdctl {cluster} -- member remove` and its ID"
+        ),
+        Reason::TooManyReplacements => {
+            "find out why members fail before more of them do: their logs, their nodes, their disks".to_owned()
+        }
+        Reason::NameTaken => "delete or rename the object that is named, or give the cluster another name".to_owned(),
+        Reason::AuthorityLost => "put the Secret that is named back, from wherever you keep copies of it".to_owned(),
+        Reason::SpecRefused => {
+            "mend the field that is named. Everything else goes on with what was accepted last".to_owned()
+        }
+        Reason::CannotRead => {
+            "nothing, if the API server was away for a moment. Else look at the operator's rights and its log".to_owned()
+        }
+        Reason::WriteRefused => {
+            "see to what refuses it: a quota, a policy, a webhook, or rights that the operator lacks".to_owned()
+        }
+        Reason::Serving
+        | Reason::NotServing
+        | Reason::NotAsked
+        | Reason::Bootstrapping
+        | Reason::Deleting
+        | Reason::Converged
+        | Reason::Paused
+        | Reason::Scaling
+        | Reason::Healing
+        | Reason::Updating
+        | Reason::Waiting
+        | Reason::AsExpected => return None,
+    };
+    Some(advice)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whatever_is_amiss_has_its_advice_and_nothing_else_has() {
+        for reason in Reason::ALL {
+            let amiss = matches!(about(reason.as_str(), "orders"), Some(advice) if advice.len() > 20);
+            let wanted = *reason >= Reason::BootstrapWaiting || *reason == Reason::QuorumLost;
+            assert_eq!(amiss, wanted, "{reason}");
+        }
+        assert_eq!(about("SomethingNewer", "orders"), None);
+    }
+}

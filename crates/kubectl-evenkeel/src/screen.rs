@@ -1,0 +1,174 @@
+//! Text for a terminal of 80 columns: colours where they are wanted, tables, and lines that wrap.
+
+use std::io::IsTerminal;
+
+use crate::args::Colour;
+
+/// As wide as a terminal surely is.
+pub(crate) const WIDTH: usize = 80;
+
+/// How good news is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Mood {
+    /// Nothing special.
+    Plain,
+    /// All is well.
+    Good,
+    /// To be looked at.
+    Warning,
+    /// Not as it should be.
+    Bad,
+}
+
+/// How to write.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Screen {
+    colours: bool,
+}
+
+impl Screen {
+    /// As the user wants it: by default with colours on a terminal alone.
+    pub(crate) fn new(when: Colour) -> Self {
+        let wanted = || std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+        Self { colours: when == Colour::Always || (when == Colour::Auto && wanted()) }
+    }
+
+    /// In the colour of its mood.
+    pub(crate) fn paint(self, mood: Mood, text: &str) -> String {
+        let code = match mood {
+            Mood::Good => "32",
+            Mood::Warning => "33",
+            Mood::Bad => "31",
+            Mood::Plain => return text.to_owned(),
+        };
+        self.coded(code, text)
+    }
+
+    /// Set off from the rest.
+    pub(crate) fn bold(self, text: &str) -> String {
+        self.coded("1", text)
+    }
+
+    fn coded(self, code: &str, text: &str) -> String {
+        if self.colours { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
+    }
+
+    /// A line that begins with a word, and wraps below itself.
+    pub(crate) fn labelled(self, label: &str, text: &str) -> String {
+        const INDENT: usize = 10;
+        let mut lines = wrapped(text, WIDTH - INDENT).into_iter();
+        let first = lines.next().unwrap_or_default();
+        let mut all = format!("{}{first}\n", self.bold(&format!("{:<INDENT$}", format!("{label}:"))));
+        for line in lines {
+            all.push_str(&format!("{:INDENT$}{line}\n", ""));
+        }
+        all
+    }
+}
+
+/// The lines of a text, none longer than `width` unless a single word is.
+pub(crate) fn wrapped(text: &str, width: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for word in text.split_whitespace() {
+        let last = lines.last_mut().map(|line| line.chars().count()).unwrap_or_default();
+        if last > 0 && last + 1 + word.chars().count() > width {
+            lines.push(String::new());
+        }
+        if let Some(line) = lines.last_mut() {
+            if !line.is_empty() {
+                line.push(' ');
+            }
+            line.push_str(word);
+        }
+    }
+    lines
+}
+
+/// A text that is not longer than `width`.
+pub(crate) fn cut(text: &str, width: usize) -> String {
+    if text.chars().count() <= width {
+        return text.to_owned();
+    }
+    text.chars().take(width.saturating_sub(1)).chain(['…']).collect()
+}
+
+/// Rows under a heading, each column as wide as it must be; the last one is cut to what is left of the line.
+pub(crate) fn table(rows: &[Vec<String>]) -> Vec<String> {
+    let columns = rows.iter().map(Vec::len).max().unwrap_or_default();
+    let width = |column: usize| {
+        rows.iter()
+            .filter_map(|row| row.get(column))
+            .map(|cell| cell.chars().count())
+            .max()
+            .unwrap_or_default()
+    };
+    let widths: Vec<usize> = (0..columns).map(width).collect();
+    let line = |row: &Vec<String>| {
+        let mut line = String::new();
+        for (column, cell) in row.iter().enumerate() {
+            if column + 1 == columns {
+                let left = WIDTH.saturating_sub(line.chars().count()).max(8);
+                line.push_str(&cut(cell, left));
+            } else {
+                line.push_str(&format!("{cell:<width$}  ", width = widths[column]));
+            }
+        }
+        line.trim_end().to_owned()
+    };
+    rows.iter().map(line).collect()
+}
+
+/// A number of bytes, for people.
+pub(crate) fn bytes(count: u64) -> String {
+    const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
+    let mut unit = 0;
+    #[expect(clippy::cast_precision_loss, reason = "two digits are shown")]
+    let mut amount = count as f64;
+    while amount >= 1024.0 && unit + 1 < UNITS.len() {
+        amount /= 1024.0;
+        unit += 1;
+    }
+    if unit == 0 || amount >= 10.0 {
+        format!("{amount:.0} {}", UNITS[unit])
+    } else {
+        format!("{amount:.1} {}", UNITS[unit])
+    }
+}
+
+/// A length of time, in its largest units.
+pub(crate) fn span(seconds: i64) -> String {
+    let seconds = seconds.max(0);
+    match seconds {
+        0..120 => format!("{seconds}s"),
+        120..7200 => format!("{}m", seconds / 60),
+        7200..172_800 => format!("{}h", seconds / 3600),
+        _ => format!("{}d", seconds / 86_400),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_wider_than_a_terminal() {
+        let long = "a word and another ".repeat(20);
+        assert!(wrapped(&long, 70).iter().all(|line| line.chars().count() <= 70));
+        let rows = vec![vec!["NAME".to_owned(), "STATUS".to_owned()], vec!["orders".to_owned(), long]];
+        let lines = table(&rows);
+        assert!(lines.iter().all(|line| line.chars().count() <= WIDTH), "{lines:?}");
+        assert!(lines[1].ends_with('…'));
+    }
+
+    #[test]
+    fn colours_are_left_out_where_nobody_wants_them() {
+        assert_eq!(Screen::new(Colour::Never).paint(Mood::Bad, "no"), "no");
+        assert_eq!(Screen::new(Colour::Always).paint(Mood::Bad, "no"), "\x1b[31mno\x1b[0m");
+    }
+
+    #[test]
+    fn amounts_are_short() {
+        assert_eq!([bytes(900), bytes(20_480), bytes(1_600_000)], ["900 B", "20 KiB", "1.5 MiB"]);
+        assert_eq!([span(59), span(600), span(100_000), span(900_000)], ["59s", "10m", "27h", "10d"]);
+    }
+}

@@ -1,0 +1,164 @@
+//! `kubectl evenkeel status`: one screen that tells how a cluster is.
+
+use jiff::Timestamp;
+use kube::ResourceExt;
+
+use crate::args::{Output, Which};
+use crate::live::Live;
+use crate::output::print;
+use crate::overseer::Overseer;
+use crate::reach::Reached;
+use crate::report::{MemberReport, Report};
+use crate::screen::{Mood, Screen, bytes, cut, table};
+use crate::trouble::{NOT_THERE, Trouble};
+
+/// Tells how one cluster is, or all of them.
+pub(crate) async fn run(
+    reached: &Reached,
+    which: &Which,
+    everywhere: bool,
+    (output, screen): (Output, Screen),
+) -> Result<u8, Trouble> {
+    let now = Timestamp::now();
+    let overseer = Overseer::of(&reached.client, now).await;
+    if everywhere {
+        return all(reached, &overseer, now, (output, screen)).await;
+    }
+    let cluster = reached.cluster(which.cluster.as_deref()).await?;
+    let live = Live::of(&reached.client, &cluster).await;
+    let report = Report::of(&cluster, &live, &overseer, now);
+    print(output, &report, || text(&report, screen))?;
+    Ok(report.code())
+}
+
+async fn all(
+    reached: &Reached,
+    overseer: &Overseer,
+    now: Timestamp,
+    (output, screen): (Output, Screen),
+) -> Result<u8, Trouble> {
+    let mut clusters = reached.clusters(true).await?;
+    if clusters.is_empty() {
+        return Err(Trouble::new("there is no etcdcluster in any namespace")
+            .help("`kubectl apply` one: docs/etcd.md begins with the smallest")
+            .code(NOT_THERE));
+    }
+    clusters.sort_by_key(|cluster| (cluster.namespace(), cluster.name_any()));
+    let reports: Vec<_> =
+        clusters.iter().map(|cluster| Report::of(cluster, &Live::default(), overseer, now)).collect();
+    print(output, &reports, || list(&reports, overseer, screen))?;
+    Ok(reports.iter().map(Report::code).max().unwrap_or_default())
+}
+
+/// One screen.
+pub(crate) fn text(report: &Report, screen: Screen) -> String {
+    let headline = format!("{}: {}", report.name, report.verdict());
+    let mut all = format!("{}\n", screen.paint(report.mood(), &headline));
+    let ready = if report.ready.is_empty() { "no" } else { &report.ready };
+    let about = format!("etcd {}, {ready} members serve, namespace {}", report.version, report.namespace);
+    all.push_str(&format!("{about}\n"));
+    if !report.phrase.is_empty() {
+        all.push_str(&format!("{}\n", cut(&report.phrase, crate::screen::WIDTH)));
+    }
+    for note in &report.notes {
+        all.push_str(&screen.labelled("Note", note));
+    }
+    if !report.members.is_empty() {
+        all.push('\n');
+        all.push_str(&members(report, screen));
+    }
+    all.push('\n');
+    all.push_str(&screen.labelled("Doing", if report.doing.is_empty() { "nothing" } else { &report.doing }));
+    all.push_str(&screen.labelled("Because", &because(report)));
+    for wait in &report.waiting_for {
+        all.push_str(&screen.labelled("Waits", wait));
+    }
+    if !report.next.is_empty() {
+        all.push_str(&screen.labelled("Next", &report.next));
+    }
+    all.push_str(&screen.labelled("Certs", &report.certs()));
+    all
+}
+
+fn because(report: &Report) -> String {
+    match &report.degraded {
+        _ if !report.because.is_empty() => report.because.clone(),
+        Some(amiss) => amiss.message.clone(),
+        None if report.doing.is_empty() && report.waiting_for.is_empty() && report.writable == Some(true) => {
+            "everything is as the spec says".to_owned()
+        }
+        None => "nothing is amiss".to_owned(),
+    }
+}
+
+fn members(report: &Report, screen: Screen) -> String {
+    let heading = ["MEMBER", "ROLE", "HEALTH", "LAG", "SIZE", "VERSION", "NODE"].map(str::to_owned);
+    let mut rows = vec![heading.to_vec()];
+    let short = report.members.iter().any(|one| one.name.chars().count() > 24);
+    rows.extend(report.members.iter().map(|member| row(member, &report.name, short)));
+    let mut lines = table(&rows).into_iter();
+    let mut all = format!("{}\n", screen.bold(&lines.next().unwrap_or_default()));
+    for (line, member) in lines.zip(&report.members) {
+        let mood = if member.healthy { Mood::Plain } else { Mood::Warning };
+        all.push_str(&format!("{}\n", screen.paint(mood, &line)));
+    }
+    for member in report.members.iter().filter(|member| !member.message.is_empty()) {
+        for line in
+            crate::screen::wrapped(&format!("{}: {}", member.name, member.message), crate::screen::WIDTH - 2)
+        {
+            all.push_str(&format!("  {line}\n"));
+        }
+    }
+    all
+}
+
+fn row(member: &MemberReport, cluster: &str, short: bool) -> Vec<String> {
+    let unknown = || "-".to_owned();
+    let shown = |text: &str| if text.is_empty() { unknown() } else { text.to_owned() };
+    // Names of members begin with their cluster's, which is above already.
+    let name = match member.name.strip_prefix(cluster) {
+        Some(rest) if short => format!("…{rest}"),
+        _ => member.name.clone(),
+    };
+    vec![
+        name,
+        member.role.clone(),
+        if member.healthy { "serves" } else { "down" }.to_owned(),
+        member.lag.map_or_else(unknown, |lag| lag.to_string()),
+        member.size.map_or_else(unknown, bytes),
+        shown(&member.version),
+        shown(&member.node),
+    ]
+}
+
+fn list(reports: &[Report], overseer: &Overseer, screen: Screen) -> String {
+    let heading = ["NAMESPACE", "NAME", "VERSION", "MEMBERS", "WRITABLE", "SURVIVES", "STATUS"];
+    let mut rows = vec![heading.map(str::to_owned).to_vec()];
+    for report in reports {
+        let writable = report.writable.map_or("unknown", |writable| if writable { "yes" } else { "NO" });
+        rows.push(vec![
+            report.namespace.clone(),
+            report.name.clone(),
+            report.version.clone(),
+            report.ready.clone(),
+            writable.to_owned(),
+            report.survives.map_or_else(|| "-".to_owned(), |more| more.to_string()),
+            report.phrase.clone(),
+        ]);
+    }
+    let mut lines = table(&rows).into_iter();
+    let mut all = String::new();
+    if let Some(trouble) = overseer.trouble() {
+        all.push_str(&screen.labelled("Note", &trouble));
+    }
+    all.push_str(&format!("{}\n", screen.bold(&lines.next().unwrap_or_default())));
+    for (line, report) in lines.zip(reports) {
+        let mood = if report.code() == 0 { Mood::Plain } else { report.mood() };
+        all.push_str(&format!("{}\n", screen.paint(mood, &line)));
+    }
+    all
+}
+
+#[cfg(test)]
+#[path = "status_tests.rs"]
+mod tests;

@@ -1,0 +1,310 @@
+//! The log of decisions: what was decided, on which facts, and what came of it. It is kept in a ConfigMap beside the resource,
+//! so that it outlives the operator; it has an end; and it is written once a go at most, and only when something else was decided
+//! than the last time. Nothing rests on it: what cannot be written is tried again with what comes next.
+
+use std::collections::{BTreeMap, HashMap};
+use std::io::{Read, Write};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use flate2::Compression;
+use flate2::read::GzDecoder;
+use flate2::write::GzEncoder;
+use jiff::Timestamp;
+use k8s_openapi::ByteString;
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::api::{Api, ObjectMeta, Patch, PatchParams, PostParams};
+use kube::{Client, Resource, ResourceExt};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use crate::clock::{SharedClock, within};
+use crate::operate::Key;
+
+/// How many decisions are kept.
+const PAGES: usize = 40;
+/// How many bytes they may have together: an object of Kubernetes has an end, and so has its patience with large ones.
+const MOST: usize = 256 * 1024;
+/// Nobody waits longer than this for it to be written.
+const LIMIT: Duration = Duration::from_secs(5);
+/// How soon it is tried again when it could not be written.
+const AGAIN: Duration = Duration::from_secs(30);
+/// What the facts of a decision are called, beside it.
+const FACTS: &str = ".facts";
+
+/// One decision, for people.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Decision {
+    /// When it was made.
+    pub at: String,
+    /// Which operator made it.
+    pub by: String,
+    /// What it was, as far as it was known then.
+    #[serde(flatten)]
+    pub explained: Explained,
+    /// What came of it.
+    pub outcome: String,
+    /// What people were told by events.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub events: Vec<String>,
+    /// What it rested on, all that was known and what was not, as JSON: as text, for numbers may be larger than most programs
+    /// take them for.
+    #[serde(skip)]
+    pub facts: Option<String>,
+}
+
+/// What a plan comes to, as sentences.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Explained {
+    /// What is done, one thing after the other.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub does: Vec<String>,
+    /// Why.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub because: Vec<String>,
+    /// What is waited for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub waits_for: Vec<String>,
+}
+
+impl Decision {
+    /// The decisions in a log, the oldest first. What cannot be read is left out.
+    pub fn read(object: &ConfigMap) -> Vec<Self> {
+        let pages = object.data.iter().flatten();
+        let decisions = pages.filter_map(|(number, text)| {
+            let mut decision: Self = serde_json::from_str(text).ok()?;
+            let facts = object.binary_data.as_ref().and_then(|all| all.get(&format!("{number}{FACTS}")));
+            decision.facts = facts.and_then(|packed| unpacked(&packed.0));
+            Some(decision)
+        });
+        decisions.collect()
+    }
+
+    /// Whether it is the same decision again. The time, who made it and what was seen may differ.
+    fn is_again(&self, other: &Self) -> bool {
+        self.explained == other.explained && self.outcome == other.outcome
+    }
+}
+
+/// The name and the owner of a resource's log.
+pub fn journal_of<R: Resource<DynamicType = ()>>(resource: &R) -> ObjectMeta {
+    ObjectMeta {
+        name: Some(format!("{}-decisions", resource.name_any())),
+        namespace: resource.namespace(),
+        owner_references: resource.controller_owner_ref(&()).map(|owner| vec![owner]),
+        ..ObjectMeta::default()
+    }
+}
+
+/// Keeps the logs of one kind of resources.
+pub(crate) struct Journal {
+    client: Client,
+    clock: SharedClock,
+    by: String,
+    books: Mutex<HashMap<Key, Book>>,
+}
+
+/// What is known of one log.
+#[derive(Debug, Default)]
+struct Book {
+    /// The log as it was found or written last; nothing if it has not been looked at.
+    found: Option<Pages>,
+    /// What was decided last, written or not.
+    last: Option<Decision>,
+    /// What is yet to be written.
+    pending: Vec<Page>,
+    /// It is not tried before.
+    not_before: Duration,
+}
+
+/// The log in Kubernetes.
+#[derive(Clone, Debug, Default)]
+struct Pages {
+    /// Its uid and version; nothing if there is none yet.
+    pin: Option<(String, String)>,
+    /// How large each page is.
+    sizes: BTreeMap<u64, usize>,
+}
+
+/// A decision as it is written.
+#[derive(Clone, Debug)]
+struct Page {
+    decision: Decision,
+    text: String,
+    facts: Vec<u8>,
+}
+
+impl Page {
+    fn size(&self) -> usize {
+        // In JSON bytes take a third more.
+        self.text.len() + self.facts.len() * 4 / 3
+    }
+}
+
+impl Journal {
+    pub(crate) fn new(client: Client, clock: SharedClock, by: &str) -> Self {
+        Self { client, clock, by: by.to_owned(), books: Mutex::default() }
+    }
+
+    /// Notes a decision, unless it is the last one again.
+    pub(crate) fn note<F: Serialize>(
+        &self,
+        key: &Key,
+        explained: Explained,
+        (outcome, events): (String, Vec<String>),
+        facts: &F,
+    ) {
+        let at = Timestamp::from_second(self.clock.now().0).unwrap_or_default().to_string();
+        let decision = Decision { at, by: self.by.clone(), explained, outcome, events, facts: None };
+        let mut books = self.lock();
+        let book = books.entry(key.clone()).or_default();
+        if book.last.as_ref().is_some_and(|last| decision.is_again(last)) {
+            return;
+        }
+        let Ok(text) = serde_json::to_string(&decision) else { return };
+        book.last = Some(decision.clone());
+        book.pending.push(Page { decision, text, facts: packed(facts) });
+        if book.pending.len() > PAGES {
+            book.pending.remove(0);
+        }
+    }
+
+    /// Writes what was noted into the log that is to be like `meta`.
+    pub(crate) async fn flush(&self, key: &Key, meta: ObjectMeta) {
+        let (found, mut pending) = {
+            let mut books = self.lock();
+            let book = books.entry(key.clone()).or_default();
+            if book.pending.is_empty() || self.clock.uptime() < book.not_before {
+                return;
+            }
+            (book.found.clone(), std::mem::take(&mut book.pending))
+        };
+        let went = within(&*self.clock, LIMIT, self.write(&meta, found, &mut pending)).await;
+        let went = went.unwrap_or_else(|| Err("it took too long".to_owned()));
+        let mut books = self.lock();
+        let book = books.entry(key.clone()).or_default();
+        match went {
+            Ok(found) => book.found = Some(found),
+            Err(why) => {
+                tracing::debug!(resource = %key, why, "the log of decisions is not written");
+                pending.append(&mut book.pending);
+                *book = Book {
+                    pending,
+                    found: None,
+                    not_before: self.clock.uptime() + AGAIN,
+                    last: book.last.take(),
+                };
+            }
+        }
+    }
+
+    /// A resource is gone, and its log goes with it.
+    pub(crate) fn forget(&self, key: &Key) {
+        self.lock().remove(key);
+    }
+
+    async fn write(
+        &self,
+        meta: &ObjectMeta,
+        found: Option<Pages>,
+        pending: &mut Vec<Page>,
+    ) -> Result<Pages, String> {
+        let namespace = meta.namespace.clone().unwrap_or_default();
+        let api: Api<ConfigMap> = Api::namespaced(self.client.clone(), &namespace);
+        let mut pages = match found {
+            Some(pages) => pages,
+            None => find(&api, meta, pending).await?,
+        };
+        if pending.is_empty() {
+            return Ok(pages);
+        }
+        let name = meta.name.clone().unwrap_or_default();
+        let first = pages.sizes.keys().next_back().map_or(1, |last| last + 1);
+        let (mut data, mut facts) = (serde_json::Map::new(), serde_json::Map::new());
+        for (number, page) in (first..).zip(pending.iter()) {
+            pages.sizes.insert(number, page.size());
+            data.insert(numbered(number), json!(page.text));
+            facts.insert(format!("{}{FACTS}", numbered(number)), json!(ByteString(page.facts.clone())));
+        }
+        while pages.sizes.len() > PAGES || pages.sizes.values().sum::<usize>() > MOST {
+            let Some((oldest, _)) = pages.sizes.pop_first() else { break };
+            if oldest >= first {
+                data.remove(&numbered(oldest));
+                facts.remove(&format!("{}{FACTS}", numbered(oldest)));
+            } else {
+                data.insert(numbered(oldest), Value::Null);
+                facts.insert(format!("{}{FACTS}", numbered(oldest)), Value::Null);
+            }
+        }
+        let written = match &pages.pin {
+            Some((uid, version)) => {
+                // Pinned: one that somebody else has made or written meanwhile is left alone, also by whoever was frozen and
+                // does not know yet that another operator acts.
+                let pin = json!({ "uid": uid, "resourceVersion": version });
+                let patch = json!({ "metadata": pin, "data": data, "binaryData": facts });
+                api.patch(&name, &PatchParams::default(), &Patch::Merge(patch)).await
+            }
+            None => {
+                let object = json!({ "metadata": meta, "data": data, "binaryData": facts });
+                let object = serde_json::from_value(object).map_err(|error| error.to_string())?;
+                api.create(&PostParams::default(), &object).await
+            }
+        };
+        let written = written.map_err(|error| error.to_string())?;
+        Ok(Pages { pin: pin(&written), ..pages })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<Key, Book>> {
+        self.books.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The log as Kubernetes has it. What another operator decided last, and wrote, is not written again.
+async fn find(api: &Api<ConfigMap>, meta: &ObjectMeta, pending: &mut Vec<Page>) -> Result<Pages, String> {
+    let name = meta.name.clone().unwrap_or_default();
+    let Some(object) = api.get_opt(&name).await.map_err(|error| error.to_string())? else {
+        return Ok(Pages::default());
+    };
+    let owner = |meta: &ObjectMeta| meta.owner_references.iter().flatten().map(|one| one.uid.clone()).next();
+    if owner(&object.metadata) != owner(meta) {
+        return Err(format!("the ConfigMap {name} is not this resource's"));
+    }
+    let last = Decision::read(&object).pop();
+    if pending.first().zip(last).is_some_and(|(first, last)| first.decision.is_again(&last)) {
+        pending.remove(0);
+    }
+    let texts = object.data.iter().flatten().filter_map(|(number, text)| {
+        let facts = object.binary_data.as_ref().and_then(|all| all.get(&format!("{number}{FACTS}")));
+        Some((number.parse().ok()?, text.len() + facts.map_or(0, |facts| facts.0.len() * 4 / 3)))
+    });
+    Ok(Pages { sizes: texts.collect(), pin: pin(&object) })
+}
+
+/// What tells an object from any other that was, or will be, in its place.
+fn pin(object: &ConfigMap) -> Option<(String, String)> {
+    object.metadata.uid.clone().zip(object.metadata.resource_version.clone())
+}
+
+/// A page's number, so that it sorts.
+fn numbered(number: u64) -> String {
+    format!("{number:08}")
+}
+
+fn packed<F: Serialize>(facts: &F) -> Vec<u8> {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
+    let text = serde_json::to_vec(facts).unwrap_or_default();
+    encoder.write_all(&text).and_then(|()| encoder.finish()).unwrap_or_default()
+}
+
+fn unpacked(packed: &[u8]) -> Option<String> {
+    let mut text = String::new();
+    // What a decision rests on is some kilobytes: what claims to be more was not written here.
+    GzDecoder::new(packed).take(16 * 1024 * 1024).read_to_string(&mut text).ok()?;
+    Some(text)
+}
+
+#[cfg(test)]
+#[path = "journal_tests.rs"]
+mod tests;
