@@ -8,7 +8,7 @@ use clap::{Args, CommandFactory, Parser, Subcommand};
 
 use evenkeel_lab::machine::{self, ENTER, INIT};
 use evenkeel_lab::parts::etcd::Version;
-use evenkeel_lab::parts::{images, kube};
+use evenkeel_lab::parts::{helm, images, kube};
 use evenkeel_lab::preflight::preflight;
 use evenkeel_lab::up::{self, Wanted};
 use evenkeel_lab::{Lab, LabName, down, status};
@@ -63,6 +63,8 @@ enum Verb {
         /// The program; the libraries it needs come along
         program: PathBuf,
     },
+    /// Make Helm, and print the path of the program
+    Helm,
     /// Do something to a node
     #[command(subcommand)]
     Node(NodeVerb),
@@ -205,6 +207,7 @@ pub(crate) fn run() -> Result<ExitCode> {
         Verb::Kubeconfig => println!("{}", Lab::open(&name)?.kubeconfig().display()),
         Verb::Preflight => check(true)?,
         Verb::Etcd { versions } => load_etcd(&name, &versions)?,
+        Verb::Helm => println!("{}", helm::get()?.display()),
         Verb::Image { image, program } => load_program(&name, &image, &program)?,
         Verb::Node(verb) => on_node(&name, &verb)?,
         Verb::Pod(verb) => on_pod(&name, &verb)?,

@@ -21,6 +21,10 @@ pub struct EtcdClusterStatus {
     /// How many members serve, of how many that are wanted, such as 3/3.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub ready: String,
+    /// How many more members may fail before clients can no longer write; not there while that is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "i32")]
+    pub survives: Option<i32>,
     /// How many members there are, whether or not they serve.
     #[serde(default, skip_serializing_if = "crate::is_default")]
     pub members: i32,

@@ -184,8 +184,8 @@ pub struct Claim {
     pub joined_on: Option<(Uid, Uid)>,
     /// Whether it is on its way out, or will be, since it went with a resource that is no more.
     pub deleting: bool,
-    /// The one node from which its volume can be reached, if there is only one.
-    pub node: Option<Uid>,
+    /// From where its volume can be reached.
+    pub reach: Reach,
     /// Whether its volume is on a node that no longer exists.
     pub lost: bool,
     /// When its member was found to be removed, written on it then.
@@ -201,6 +201,17 @@ impl Claim {
         !self.lost
             && self.joined_on.is_some_and(|on| Some(on) == self.volume.map(|volume| (self.uid, volume)))
     }
+}
+
+/// From where a volume can be reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum Reach {
+    /// From one node only: it is on that node's own disk.
+    Node(Uid),
+    /// From every node.
+    Anywhere,
+    /// From some, or nobody knows: there is no volume yet, or it cannot be read.
+    Unknown,
 }
 
 /// How a pod's etcd finds its cluster if its directory is empty; written in the pod's annotations.
@@ -237,8 +248,8 @@ pub struct Pod {
     pub unready: Option<Time>,
     /// The node that it was given.
     pub node: Option<Uid>,
-    /// Whether Kubernetes has looked for a node, and found none that takes it.
-    pub refused: bool,
+    /// Since when Kubernetes has found no node that takes it, if it has looked for one.
+    pub refused: Option<Time>,
     /// What its etcd was given to run with, the same for all members of one spec.
     pub inputs: Uid,
     /// Since when its container keeps ending as soon as it is started, if it does.

@@ -277,8 +277,8 @@ impl Scene {
         self.is_unready(serial, &since, json!({}));
     }
 
-    /// Has Kubernetes find no node for a member's pod that was just created, and says on which its volume is.
-    pub(crate) fn is_refused(&mut self, serial: u16, volume_on: Option<&str>) {
+    /// Has Kubernetes find no node for a member's pod that was just created, and its volume be there.
+    pub(crate) fn is_refused(&mut self, serial: u16, volume: Option<Place>) {
         self.falls_silent(serial);
         let now = jiff::Timestamp::from_second(NOW.0).unwrap().to_string();
         let refused = json!({ "type": "PodScheduled", "status": "False", "reason": "Unschedulable",
@@ -289,8 +289,7 @@ impl Scene {
             self.pod(serial),
             json!({ "metadata": created, "spec": { "nodeName": null }, "status": status }),
         );
-        let place = volume_on.map(|on| Place { hostname: on.to_owned(), gone: false });
-        self.found.places.extend(place.map(|place| (name(serial), place)));
+        self.found.places.extend(volume.map(|place| (name(serial), place)));
     }
 
     /// Has a member's container end at every start for so long.

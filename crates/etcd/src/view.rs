@@ -3,12 +3,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use crate::facts::{Claim, Facts, Membership, Pod, Registered, Start, Storage, Stranger, Voice};
+use crate::facts::{Claim, Facts, Membership, Pod, Reach, Registered, Start, Storage, Stranger, Voice};
 use crate::identity::{Identity, MemberId, SeedOn};
 use crate::names::Serial;
 
 /// For how long a pod that goes is expected to be gone soon.
 const LEAVING: Duration = Duration::from_secs(60);
+
+/// For how long no node may take a voter before whoever might have its place has to go, where it is not known which place that
+/// is: another node may be on its way.
+const REFUSED: Duration = Duration::from_secs(60);
 
 /// How many voters must agree.
 pub fn quorum(voters: usize) -> usize {
@@ -171,16 +175,30 @@ impl<'f> View<'f> {
     }
 
     /// Whether somebody who was a voter, as far as is known, waits for the place that this one has. Without a list from etcd
-    /// whoever has joined counts as one.
+    /// whoever has joined counts as one; and nobody can be replaced then, so that no claim on a place ever lapses.
     pub fn keeps_a_voter_out(&self, one: &Member<'_>) -> bool {
-        let was_there = |member: &Member<'_>| member.is_voter() || !self.registry;
-        self.identity.sealed
-            && self.members.values().any(|other| {
-                was_there(other)
-                    && other.data == Data::Own
-                    && self.needs_a_place(other)
-                    && one.has_the_place_of(other)
-            })
+        let waits = |other: &Member<'_>| {
+            if self.registry {
+                other.is_voter() && self.needs_a_place(other)
+            } else {
+                other.data == Data::Own
+            }
+        };
+        let mut others = self.members.values().filter(|other| other.data == Data::Own && waits(other));
+        self.identity.sealed && others.any(|other| self.has_the_place_of(one, other))
+    }
+
+    /// Whether a member's pod is where another one's, that no node takes, has to be: on the node of its volume; or anywhere, if
+    /// that can be reached from everywhere and it has waited for a while.
+    pub fn has_the_place_of(&self, one: &Member<'_>, other: &Member<'_>) -> bool {
+        let pod = other.pod.filter(|pod| pod.node.is_none() && !pod.deleting);
+        let Some(since) = pod.and_then(|pod| pod.refused) else { return false };
+        let Some(node) = one.pod.and_then(|pod| pod.node) else { return false };
+        match other.claim.map(|claim| claim.reach) {
+            Some(Reach::Node(tied)) => tied == node,
+            Some(Reach::Anywhere) => self.facts.now.since(since) >= REFUSED,
+            Some(Reach::Unknown) | None => false,
+        }
     }
 
     /// Who is to lead when this one goes and leads now: the oldest of the voters that are well.
@@ -228,15 +246,6 @@ impl Member<'_> {
     /// Whether a learner's log is near enough to the leader's.
     pub fn caught_up(&self) -> bool {
         self.voice.is_some_and(|voice| voice.caught_up)
-    }
-
-    /// Whether its pod is where another one's, that no node takes, could be: on the node of its volume, or anywhere if that
-    /// can be reached from everywhere.
-    pub fn has_the_place_of(&self, other: &Member<'_>) -> bool {
-        let waits = other.pod.is_some_and(|pod| pod.refused && pod.node.is_none() && !pod.deleting);
-        let tied = other.claim.and_then(|claim| claim.node);
-        let node = self.pod.and_then(|pod| pod.node);
-        waits && node.is_some() && (tied.is_none() || tied == node)
     }
 
     /// Whether it was added, and never started.

@@ -79,7 +79,7 @@ fn claim(serial: u16, epoch: Epoch, joined: bool) -> Claim {
         volume: Some(volume),
         joined_on: joined.then_some((uid, volume)),
         deleting: false,
-        node: None,
+        reach: evenkeel_etcd::facts::Reach::Unknown,
         lost: false,
         removed: None,
         owned: false,

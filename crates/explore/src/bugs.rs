@@ -273,7 +273,7 @@ pub const BUGS: [Bug; 16] = [
         members: 1,
         budget: Budget { faults: 2, crashes: 0, edits: 1, delays: 0 },
         settled: true,
-        told: |facts| each_pod(facts, |pod| pod.refused = false),
+        told: |facts| each_pod(facts, |pod| pod.refused = None),
         ..PLAIN
     },
 ];

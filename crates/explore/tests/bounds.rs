@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use evenkeel_etcd::facts::Storage;
 use evenkeel_explore::Real;
-use evenkeel_explore::explore::{Report, explore};
+use evenkeel_explore::explore::{Report, explore, settled};
 use evenkeel_explore::kinds::ALL;
 use evenkeel_explore::meddled::Meddled;
 use evenkeel_explore::world::{Budget, World};
@@ -44,6 +44,14 @@ fn a_single_member_survives_two_faults_and_a_crash() {
 fn a_single_member_survives_two_faults_a_crash_and_an_edit() {
     // For three members that takes a quarter of an hour: `make explore`.
     explored(1, Storage::Ephemeral, Budget { faults: 2, crashes: 1, edits: 1, delays: 0 });
+}
+
+#[test]
+fn a_single_member_survives_two_faults_an_edit_and_a_delay() {
+    // A newcomer takes the place of the only voter, and nobody does anything about it for longer than anybody's patience. From a
+    // cluster that is there: from nothing that takes five minutes (`make explore`).
+    let budget = Budget { faults: 2, crashes: 0, edits: 1, delays: 1 };
+    reported(&settled(&World::new(1, Storage::Persistent, 2, budget)));
 }
 
 #[test]

@@ -1,16 +1,25 @@
 //! `kubectl evenkeel logs`: what all members log, merged by time.
 
+use std::collections::BTreeSet;
+use std::io::Write;
+use std::time::Duration;
+
 use evenkeel_api::labels;
 use futures::future::join_all;
+use futures::stream::SelectAll;
 use futures::{AsyncBufReadExt, StreamExt, TryStreamExt};
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{ListParams, LogParams};
 use kube::{Api, ResourceExt};
+use tokio::time::{Instant, sleep_until, timeout_at};
 
 use crate::args::Which;
-use crate::reach::Reached;
-use crate::screen::{Mood, Screen};
+use crate::reach::{Reached, asked};
+use crate::screen::{Mood, Screen, clean};
 use crate::trouble::Trouble;
+
+/// How often it is looked for pods that were created again.
+const AGAIN: Duration = Duration::from_secs(3);
 
 /// Which lines.
 #[derive(Clone, Debug)]
@@ -35,7 +44,7 @@ pub(crate) async fn run(
     let cluster = reached.cluster(which.cluster.as_deref()).await?;
     let api: Api<Pod> = Api::namespaced(reached.client.clone(), &reached.namespace);
     let selected = ListParams::default().labels(&labels::selector(&cluster.name_any()));
-    let pods = api.list(&selected).await.map_err(|error| Trouble::kubernetes("list pods", &error))?;
+    let pods = asked("list pods", api.list(&selected)).await?;
     let pods: Vec<String> = pods.items.iter().map(|pod| pod.name_any()).collect();
     if pods.is_empty() {
         return Err(Trouble::new(format!("{} has no pods", cluster.name_any()))
@@ -51,7 +60,7 @@ pub(crate) async fn run(
         ..LogParams::default()
     };
     if lines.follow {
-        followed(&api, &pods, &params, screen).await
+        followed(&api, &selected, &params, screen).await
     } else {
         merged(&api, &pods, &params, screen).await
     }
@@ -59,54 +68,85 @@ pub(crate) async fn run(
 
 /// All that there is, by time.
 async fn merged(api: &Api<Pod>, pods: &[String], params: &LogParams, screen: Screen) -> Result<u8, Trouble> {
-    let texts = join_all(pods.iter().map(|pod| api.logs(pod, params))).await;
+    let texts = join_all(pods.iter().map(|pod| asked("read the log", api.logs(pod, params)))).await;
     let (mut all, mut silent) = (Vec::new(), Vec::new());
     for (pod, text) in pods.iter().zip(texts) {
         match text {
-            Ok(text) => all.extend(
-                text.lines()
-                    .map(|line| (stamped(line).0.to_owned(), pod.clone(), stamped(line).1.to_owned())),
-            ),
-            Err(error) => silent.push((pod, error)),
+            Ok(text) => all.extend(text.lines().map(|line| {
+                let (at, rest) = stamped(line);
+                (at.to_owned(), pod.clone(), rest.to_owned())
+            })),
+            Err(trouble) => silent.push(of(pod, trouble)),
         }
     }
     // Those of one time stay in order.
     all.sort_by(|one, other| one.0.cmp(&other.0));
-    all.iter().for_each(|(_, pod, line)| say(pod, line, screen));
-    if let (true, Some((pod, error))) = (silent.len() == pods.len(), silent.first()) {
-        return Err(Trouble::kubernetes(&format!("read the log of {pod}"), error));
+    for (_, pod, line) in &all {
+        if !say(pod, line, screen) {
+            return Ok(0);
+        }
     }
-    for (pod, error) in silent {
-        eprintln!("{}", Trouble::kubernetes(&format!("read the log of {pod}"), &error));
+    if silent.len() == pods.len() {
+        return silent.pop().map_or(Ok(0), Err);
     }
+    silent.iter().for_each(|trouble| eprintln!("{trouble}"));
     Ok(0)
 }
 
-/// As they are written, until somebody has seen enough.
+/// As they are written, until somebody has seen enough. A pod that is created again is followed again.
 async fn followed(
     api: &Api<Pod>,
-    pods: &[String],
+    selected: &ListParams,
     params: &LogParams,
     screen: Screen,
 ) -> Result<u8, Trouble> {
-    let mut streams = Vec::new();
-    for pod in pods {
-        match api.log_stream(pod, params).await {
-            Ok(stream) => {
-                let pod = pod.clone();
-                streams.push(stream.lines().map_ok(move |line| (pod.clone(), line)).boxed_local());
+    let mut streams = SelectAll::new();
+    let (mut followed, mut first) = (BTreeSet::new(), true);
+    let mut params = params.clone();
+    loop {
+        let pods = asked("list pods", api.list(selected)).await.map(|list| list.items).unwrap_or_default();
+        let new =
+            pods.iter().filter(|pod| !followed.contains(&pod.uid())).map(|pod| (pod.uid(), pod.name_any()));
+        let new: Vec<_> = new.collect();
+        let opened =
+            join_all(new.iter().map(|(_, pod)| asked("read the log", api.log_stream(pod, &params)))).await;
+        for ((uid, pod), stream) in new.into_iter().zip(opened) {
+            match stream {
+                Ok(stream) => {
+                    followed.insert(uid);
+                    streams.push(stream.lines().map_ok(move |line| (pod.clone(), line)).boxed_local());
+                }
+                // One that is just starting has none yet: it is tried again.
+                Err(trouble) if first && streams.is_empty() && pods.len() == 1 => {
+                    return Err(of(&pod, trouble));
+                }
+                Err(trouble) if first => eprintln!("{}", of(&pod, trouble)),
+                Err(_) => {}
             }
-            Err(error) => eprintln!("{}", Trouble::kubernetes(&format!("read the log of {pod}"), &error)),
+        }
+        if first && followed.is_empty() {
+            return Err(Trouble::new("no member's log can be read"));
+        }
+        first = false;
+        // Of those who come later, all that they say.
+        (params.tail_lines, params.since_seconds) = (None, None);
+        let until = Instant::now() + AGAIN;
+        while let Ok(line) = timeout_at(until, streams.next()).await {
+            match line {
+                Some(Ok((pod, line))) => {
+                    if !say(&pod, stamped(&line).1, screen) {
+                        return Ok(0);
+                    }
+                }
+                Some(Err(why)) => eprintln!("a log has ended: {why}"),
+                None => sleep_until(until).await,
+            }
         }
     }
-    let mut lines = futures::stream::select_all(streams);
-    while let Some(line) = lines.next().await {
-        match line {
-            Ok((pod, line)) => say(&pod, stamped(&line).1, screen),
-            Err(why) => return Err(Trouble::new(format!("the log has ended early: {why}"))),
-        }
-    }
-    Ok(0)
+}
+
+fn of(pod: &str, trouble: Trouble) -> Trouble {
+    Trouble { what: format!("{pod}: {}", trouble.what), ..trouble }
 }
 
 /// The time and the rest of a line.
@@ -114,6 +154,8 @@ fn stamped(line: &str) -> (&str, &str) {
     line.split_once(' ').unwrap_or((line, ""))
 }
 
-fn say(pod: &str, line: &str, screen: Screen) {
-    println!("{} {line}", screen.paint(Mood::Good, &format!("[{pod}]")));
+/// Prints a line; says whether anybody reads on.
+fn say(pod: &str, line: &str, screen: Screen) -> bool {
+    let name = screen.paint(Mood::Good, &format!("[{pod}]"));
+    writeln!(std::io::stdout(), "{name} {}", clean(line)).is_ok()
 }

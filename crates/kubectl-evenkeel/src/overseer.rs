@@ -1,5 +1,7 @@
 //! Whether an operator looks after the clusters: told by the lease that the one that acts renews.
 
+use std::time::Duration;
+
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::api::ListParams;
@@ -11,6 +13,8 @@ use crate::screen::span;
 const LEASE: &str = "evenkeel-operator";
 /// Clocks differ.
 const MARGIN: i64 = 10;
+/// How long it may take to look.
+const LIMIT: Duration = Duration::from_secs(4);
 
 /// Whether an operator is at work.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,9 +32,10 @@ impl Overseer {
     pub(crate) async fn of(client: &Client, now: Timestamp) -> Self {
         let api: Api<Lease> = Api::all(client.clone());
         let named = ListParams::default().fields(&format!("metadata.name={LEASE}"));
-        match api.list(&named).await {
-            Ok(list) => Self::told(&list.items, now),
-            Err(_) => Self::Unknown,
+        // It is not worth waiting for.
+        match tokio::time::timeout(LIMIT, api.list(&named)).await {
+            Ok(Ok(list)) => Self::told(&list.items, now),
+            Ok(Err(_)) | Err(_) => Self::Unknown,
         }
     }
 

@@ -4,7 +4,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use evenkeel_api::EtcdCluster;
-use kube::api::ListParams;
+use kube::api::{ApiResource, DynamicObject, ListParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Api, Client, Config, ResourceExt};
 
@@ -27,7 +27,7 @@ impl Reached {
     /// As the kubeconfig and the flags say.
     pub(crate) async fn by(flags: &Reach) -> Result<Self, Trouble> {
         let options = KubeConfigOptions { context: flags.context.clone(), ..KubeConfigOptions::default() };
-        let config = match &flags.kubeconfig {
+        let mut config = match &flags.kubeconfig {
             Some(file) => {
                 let read = Kubeconfig::read_from(file).map_err(|why| unreadable(&why))?;
                 Config::from_custom_kubeconfig(read, &options).await.map_err(|why| unreadable(&why))?
@@ -41,8 +41,9 @@ impl Reached {
                     .code(NO_ANSWER)
             })?,
         };
-        let mut config = config;
         config.connect_timeout = Some(LIMIT);
+        // A member that does not listen is answered for with 503, which would be asked again for minutes.
+        config.default_retry = false;
         let namespace = flags.namespace.clone().unwrap_or_else(|| config.default_namespace.clone());
         let client = Client::try_from(config).map_err(|why| Trouble::kubernetes("connect", &why))?;
         Ok(Self { client, namespace, flags: flags.clone() })
@@ -64,22 +65,32 @@ impl Reached {
 
     /// The clusters of the namespace, or of all.
     pub(crate) async fn clusters(&self, everywhere: bool) -> Result<Vec<EtcdCluster>, Trouble> {
-        let api: Api<EtcdCluster> = if everywhere { Api::all(self.client.clone()) } else { self.api() };
-        let list = api.list(&ListParams::default()).await;
-        list.map(|list| list.items).map_err(|error| Trouble::kubernetes("list etcdclusters", &error))
+        let kind = ApiResource::erase::<EtcdCluster>(&());
+        let api: Api<DynamicObject> = if everywhere {
+            Api::all_with(self.client.clone(), &kind)
+        } else {
+            Api::namespaced_with(self.client.clone(), &self.namespace, &kind)
+        };
+        let list = asked("list etcdclusters", api.list(&ListParams::default())).await?;
+        // One that this plugin cannot read does not hide the others.
+        let read = |object: DynamicObject| {
+            let name = object.name_any();
+            let whole = serde_json::to_value(object).and_then(serde_json::from_value::<EtcdCluster>);
+            whole.map_err(|why| eprintln!("{}", unreadable_cluster(&name, &why))).ok()
+        };
+        Ok(list.items.into_iter().filter_map(read).collect())
     }
 
     /// The cluster of this name; or the only one there is.
     pub(crate) async fn cluster(&self, name: Option<&str>) -> Result<EtcdCluster, Trouble> {
         let Some(name) = name else { return self.only().await };
-        match self.api().get_opt(name).await {
-            Ok(Some(cluster)) => Ok(cluster),
-            Ok(None) => {
+        match asked(&format!("read the etcdcluster {name}"), self.api().get_opt(name)).await? {
+            Some(cluster) => Ok(cluster),
+            None => {
                 // The kind may be unknown as well, which is another matter: listing tells.
                 let others = self.clusters(false).await?;
                 Err(self.no_such(name, &others))
             }
-            Err(error) => Err(Trouble::kubernetes(&format!("read the etcdcluster {name}"), &error)),
         }
     }
 
@@ -112,6 +123,25 @@ impl Reached {
     pub(crate) fn api(&self) -> Api<EtcdCluster> {
         Api::namespaced(self.client.clone(), &self.namespace)
     }
+}
+
+/// What Kubernetes answers, within reason.
+pub(crate) async fn asked<T>(
+    doing: &str,
+    question: impl Future<Output = Result<T, kube::Error>>,
+) -> Result<T, Trouble> {
+    match tokio::time::timeout(LIMIT, question).await {
+        Ok(answer) => answer.map_err(|error| Trouble::kubernetes(doing, &error)),
+        Err(_) => Err(Trouble::new(format!("cannot {doing}: Kubernetes does not answer within {} s", LIMIT.as_secs()))
+            .help("is the cluster of this context up, and reachable from here? `kubectl cluster-info` asks the same")
+            .code(NO_ANSWER)),
+    }
+}
+
+fn unreadable_cluster(name: &str, why: &serde_json::Error) -> Trouble {
+    Trouble::new(format!("the etcdcluster {name} cannot be read: {why}")).help(
+        "the plugin and the installed CRD may be of different releases of Evenkeel: bring both up to date",
+    )
 }
 
 fn names(clusters: &[EtcdCluster]) -> String {

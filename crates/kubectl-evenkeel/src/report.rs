@@ -36,6 +36,13 @@ pub(crate) struct Report {
     pub(crate) certificates: Vec<CertificateReport>,
     /// What is amiss, by the reason of the condition Degraded.
     pub(crate) degraded: Option<Amiss>,
+    /// What is said of why clients are served, or are not.
+    pub(crate) about_clients: Vec<String>,
+    /// The alarm that etcd has raised, by which it refuses writes.
+    pub(crate) alarm: Option<String>,
+    pub(crate) paused: bool,
+    /// Whether it is known that no operator is at work.
+    pub(crate) unattended: bool,
     /// What else should be known.
     pub(crate) notes: Vec<String>,
 }
@@ -95,11 +102,7 @@ impl Report {
             expires: one.expires.0.to_string(),
             seconds: one.expires.0.as_second() - now.as_second(),
         });
-        let writable = match condition(&status, "Ready").map(|ready| ready.status.as_str()) {
-            Some("True") => Some(true),
-            Some("False") => Some(false),
-            _ => None,
-        };
+        let (writable, survives) = written(&status, live, overseer);
         let degraded = condition(&status, "Degraded").filter(|one| one.status == "True").map(|one| Amiss {
             reason: one.reason.clone(),
             message: one.message.clone(),
@@ -110,7 +113,7 @@ impl Report {
             name: cluster.name_any(),
             version: cluster.spec.version.clone(),
             writable,
-            survives: writable.and_then(|writable| if writable { survives(&status) } else { Some(0) }),
+            survives,
             ready: status.ready.clone(),
             phrase: status.phrase.clone(),
             members: members.collect(),
@@ -120,6 +123,10 @@ impl Report {
             next: status.next.clone(),
             certificates: certificates.collect(),
             degraded,
+            about_clients: about_clients(&status),
+            alarm: live.alarm.clone(),
+            paused: cluster.spec.paused,
+            unattended: matches!(overseer, Overseer::Away(_)) || cluster.status.is_none(),
             notes: notes(cluster, &status, live, overseer, now),
         }
     }
@@ -136,6 +143,7 @@ impl Report {
     /// The same for scripts.
     pub(crate) fn code(&self) -> u8 {
         match (self.writable, &self.degraded) {
+            (Some(true), None) if self.unattended => AMISS,
             (Some(true), None) => 0,
             (Some(true), Some(_)) => AMISS,
             _ => NOT_WRITABLE,
@@ -168,6 +176,15 @@ impl Report {
     }
 }
 
+/// What the conditions say to somebody whose clients are not served. Where nothing is amiss with the members, what to look at
+/// instead is said of that.
+fn about_clients(status: &EtcdClusterStatus) -> Vec<String> {
+    let ready = condition(status, "Ready").filter(|ready| ready.status != "True");
+    let degraded = condition(status, "Degraded").filter(|_| ready.is_some());
+    let said = ready.into_iter().chain(degraded).map(|one| one.message.clone());
+    said.filter(|message| !message.is_empty()).collect()
+}
+
 /// The condition of this type.
 pub(crate) fn condition<'s>(status: &'s EtcdClusterStatus, type_: &str) -> Option<&'s Condition> {
     status.conditions.iter().find(|condition| condition.type_ == type_)
@@ -183,13 +200,31 @@ fn role(role: MemberRole, leads: bool) -> &'static str {
     }
 }
 
-/// How many more may fail: of those with a vote more than half must serve.
-fn survives(status: &EtcdClusterStatus) -> Option<usize> {
-    // One that is to leave has a vote until it is removed, if etcd lists it.
-    let votes = |role, id: &str| role == MemberRole::Voter || (role == MemberRole::Leaving && !id.is_empty());
-    let voters: Vec<_> = status.member_list.iter().filter(|one| votes(one.role, &one.id)).collect();
-    let serve = voters.iter().filter(|one| one.healthy).count();
-    (!voters.is_empty()).then(|| serve.saturating_sub(voters.len() / 2 + 1))
+/// Whether clients can write, and how many more members may fail. By the status, as far as somebody keeps it; and by the members'
+/// own word, as far as they could be asked.
+fn written(status: &EtcdClusterStatus, live: &Live, overseer: &Overseer) -> (Option<bool>, Option<usize>) {
+    let ready = match condition(status, "Ready").map(|ready| ready.status.as_str()) {
+        Some("True") => Some(true),
+        Some("False") => Some(false),
+        _ => None,
+    };
+    let voters = status.member_list.iter().filter(|one| one.role == MemberRole::Voter);
+    let voters: Vec<_> = voters.map(|one| one.name.as_str()).collect();
+    let quorum = voters.len() / 2 + 1;
+    let alive = live.alive(voters.iter().copied()).filter(|_| !voters.is_empty());
+    let told = status.survives.and_then(|more| usize::try_from(more).ok());
+    if live.alarm.is_some() || alive.is_some_and(|alive| alive < quorum) {
+        return (Some(false), Some(0));
+    }
+    if matches!(overseer, Overseer::Away(_)) {
+        // What was seen last may be long ago: only what the members themselves say counts.
+        return (alive.map(|_| true).filter(|_| ready == Some(true)), alive.map(|alive| alive - quorum));
+    }
+    let more = match (told, alive) {
+        (Some(told), Some(alive)) => Some(told.min(alive - quorum)),
+        (told, _) => told,
+    };
+    (ready, if ready == Some(false) { Some(0) } else { more.filter(|_| ready.is_some()) })
 }
 
 fn notes(
@@ -216,6 +251,9 @@ fn notes(
     if cluster.spec.paused {
         notes.push("it is paused: nothing is healed. `kubectl evenkeel resume` ends that".to_owned());
     }
+    notes.extend(
+        live.alarm.as_ref().map(|alarm| format!("etcd has raised the alarm {alarm}, and refuses writes")),
+    );
     notes.extend(live.trouble.clone());
     notes
 }

@@ -42,20 +42,34 @@ pub(crate) fn report(cluster: &EtcdCluster) -> Report {
 }
 
 #[test]
-fn what_may_still_fail_is_counted_among_those_with_a_vote() {
+fn what_may_still_fail_is_what_the_operator_counted() {
     let three = [("orders-a", "Voter", true), ("orders-b", "Voter", true), ("orders-c", "Voter", true)];
-    let told = report(&cluster("True", false, &three));
-    assert_eq!((told.survives, told.code()), (Some(1), 0));
-    assert_eq!(told.verdict(), "writable, survives 1 more failure");
-    let mut two = three;
-    two[2].2 = false;
-    let told = report(&cluster("True", true, &two));
-    assert_eq!((told.survives, told.code()), (Some(0), AMISS));
-    let with_learner = [three[0], three[1], three[2], ("orders-d", "Learner", true)];
-    assert_eq!(report(&cluster("True", false, &with_learner)).survives, Some(1));
-    // One that leaves and is down counts against the others as long as etcd lists it.
-    let leaving = [three[0], three[1], three[2], ("orders-d", "Leaving", false)];
-    assert_eq!(report(&cluster("True", false, &leaving)).survives, Some(0));
+    let told = |ready: &str, degraded: bool, survives: Option<i32>| {
+        let mut cluster = cluster(ready, degraded, &three);
+        cluster.status.as_mut().unwrap().survives = survives;
+        report(&cluster)
+    };
+    let all = told("True", false, Some(1));
+    assert_eq!(
+        (all.survives, all.code(), all.verdict().as_str()),
+        (Some(1), 0, "writable, survives 1 more failure")
+    );
+    let one_down = told("True", true, Some(0));
+    assert_eq!(
+        (one_down.code(), one_down.verdict().as_str()),
+        (AMISS, "writable, survives no further failure")
+    );
+    let unknown = told("True", false, None);
+    assert_eq!((unknown.survives, unknown.verdict().as_str()), (None, "writable"));
+}
+
+#[test]
+fn an_operator_that_is_away_does_not_vouch_for_what_it_saw_last() {
+    let three = [("orders-a", "Voter", true), ("orders-b", "Voter", true), ("orders-c", "Voter", true)];
+    let cluster = cluster("True", false, &three);
+    let away = Overseer::Away("the last one was heard 3d ago".to_owned());
+    let told = Report::of(&cluster, &Live::default(), &away, now());
+    assert_eq!((told.writable, told.survives, told.code()), (None, None, NOT_WRITABLE));
 }
 
 #[test]
@@ -69,7 +83,7 @@ fn what_is_not_known_is_not_taken_for_good() {
 #[test]
 fn an_operator_that_does_not_look_is_noticed() {
     let mut cluster = cluster("True", false, &[]);
-    assert!(report(&cluster).notes.is_empty());
+    assert!(report(&cluster).notes.is_empty() && report(&cluster).about_clients.is_empty());
     cluster.metadata.generation = Some(2);
     assert!(report(&cluster).notes[0].contains("last edit"));
     let away = Overseer::Away("the last one was heard 60m ago".to_owned());

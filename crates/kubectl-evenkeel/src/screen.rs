@@ -24,13 +24,26 @@ pub(crate) enum Mood {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Screen {
     colours: bool,
+    /// How wide a table may be: as the terminal is; whatever reads a pipe gets all of it.
+    width: Option<usize>,
 }
 
 impl Screen {
     /// As the user wants it: by default with colours on a terminal alone.
     pub(crate) fn new(when: Colour) -> Self {
-        let wanted = || std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
-        Self { colours: when == Colour::Always || (when == Colour::Auto && wanted()) }
+        let terminal = std::io::stdout().is_terminal();
+        let wanted = terminal && std::env::var_os("NO_COLOR").is_none();
+        let width =
+            || terminal_size::terminal_size().map_or(WIDTH, |(width, _)| usize::from(width.0).max(WIDTH));
+        Self {
+            colours: when == Colour::Always || (when == Colour::Auto && wanted),
+            width: terminal.then(width),
+        }
+    }
+
+    /// Rows under a heading, each column as wide as it must be; the last one is cut to what is left of the line.
+    pub(crate) fn table(self, rows: &[Vec<String>]) -> Vec<String> {
+        table(rows, self.width)
     }
 
     /// In the colour of its mood.
@@ -50,7 +63,8 @@ impl Screen {
     }
 
     fn coded(self, code: &str, text: &str) -> String {
-        if self.colours { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
+        let text = clean(text);
+        if self.colours { format!("\x1b[{code}m{text}\x1b[0m") } else { text }
     }
 
     /// A line that begins with a word, and wraps below itself.
@@ -66,10 +80,16 @@ impl Screen {
     }
 }
 
+/// A text without what a terminal would obey: what is shown was written by others.
+pub(crate) fn clean(text: &str) -> String {
+    let is_plain = |letter: char| !letter.is_control() || letter == '\n' || letter == '\t';
+    text.chars().map(|letter| if is_plain(letter) { letter } else { '\u{fffd}' }).collect()
+}
+
 /// The lines of a text, none longer than `width` unless a single word is.
 pub(crate) fn wrapped(text: &str, width: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
-    for word in text.split_whitespace() {
+    for word in clean(text).split_whitespace() {
         let last = lines.last_mut().map(|line| line.chars().count()).unwrap_or_default();
         if last > 0 && last + 1 + word.chars().count() > width {
             lines.push(String::new());
@@ -92,23 +112,21 @@ pub(crate) fn cut(text: &str, width: usize) -> String {
     text.chars().take(width.saturating_sub(1)).chain(['…']).collect()
 }
 
-/// Rows under a heading, each column as wide as it must be; the last one is cut to what is left of the line.
-pub(crate) fn table(rows: &[Vec<String>]) -> Vec<String> {
+fn table(rows: &[Vec<String>], width: Option<usize>) -> Vec<String> {
+    let rows: Vec<Vec<String>> =
+        rows.iter().map(|row| row.iter().map(|cell| clean(cell)).collect()).collect();
     let columns = rows.iter().map(Vec::len).max().unwrap_or_default();
-    let width = |column: usize| {
-        rows.iter()
-            .filter_map(|row| row.get(column))
-            .map(|cell| cell.chars().count())
-            .max()
-            .unwrap_or_default()
+    let needed = |column: usize| {
+        let cells = rows.iter().filter_map(|row| row.get(column));
+        cells.map(|cell| cell.chars().count()).max().unwrap_or_default()
     };
-    let widths: Vec<usize> = (0..columns).map(width).collect();
+    let widths: Vec<usize> = (0..columns).map(needed).collect();
     let line = |row: &Vec<String>| {
         let mut line = String::new();
         for (column, cell) in row.iter().enumerate() {
             if column + 1 == columns {
-                let left = WIDTH.saturating_sub(line.chars().count()).max(8);
-                line.push_str(&cut(cell, left));
+                let left = width.map(|width| width.saturating_sub(line.chars().count()).max(8));
+                line.push_str(&left.map_or_else(|| cell.clone(), |left| cut(cell, left)));
             } else {
                 line.push_str(&format!("{cell:<width$}  ", width = widths[column]));
             }
@@ -155,15 +173,26 @@ mod tests {
         let long = "a word and another ".repeat(20);
         assert!(wrapped(&long, 70).iter().all(|line| line.chars().count() <= 70));
         let rows = vec![vec!["NAME".to_owned(), "STATUS".to_owned()], vec!["orders".to_owned(), long]];
-        let lines = table(&rows);
+        let lines = table(&rows, Some(WIDTH));
         assert!(lines.iter().all(|line| line.chars().count() <= WIDTH), "{lines:?}");
         assert!(lines[1].ends_with('…'));
+        assert!(table(&rows, None)[1].len() > WIDTH, "but whatever reads a pipe gets all of it");
     }
 
     #[test]
     fn colours_are_left_out_where_nobody_wants_them() {
         assert_eq!(Screen::new(Colour::Never).paint(Mood::Bad, "no"), "no");
         assert_eq!(Screen::new(Colour::Always).paint(Mood::Bad, "no"), "\x1b[31mno\x1b[0m");
+    }
+
+    #[test]
+    fn what_others_have_written_does_not_steer_the_terminal() {
+        let evil = "fine\u{1b}]0;gotcha\u{7}\u{9b}2J";
+        for shown in [clean(evil), wrapped(evil, 80).join(""), table(&[vec![evil.to_owned()]], None).join("")]
+        {
+            assert!(!shown.chars().any(char::is_control), "{shown:?}");
+        }
+        assert!(!Screen::new(Colour::Never).paint(Mood::Bad, evil).contains('\u{1b}'));
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! `kubectl evenkeel status`: one screen that tells how a cluster is.
 
+use futures::future::join_all;
 use jiff::Timestamp;
 use kube::ResourceExt;
 
@@ -9,8 +10,8 @@ use crate::output::print;
 use crate::overseer::Overseer;
 use crate::reach::Reached;
 use crate::report::{MemberReport, Report};
-use crate::screen::{Mood, Screen, bytes, cut, table};
-use crate::trouble::{NOT_THERE, Trouble};
+use crate::screen::{Mood, Screen, bytes, cut};
+use crate::trouble::Trouble;
 
 /// Tells how one cluster is, or all of them.
 pub(crate) async fn run(
@@ -38,14 +39,10 @@ async fn all(
     (output, screen): (Output, Screen),
 ) -> Result<u8, Trouble> {
     let mut clusters = reached.clusters(true).await?;
-    if clusters.is_empty() {
-        return Err(Trouble::new("there is no etcdcluster in any namespace")
-            .help("`kubectl apply` one: docs/etcd.md begins with the smallest")
-            .code(NOT_THERE));
-    }
     clusters.sort_by_key(|cluster| (cluster.namespace(), cluster.name_any()));
-    let reports: Vec<_> =
-        clusters.iter().map(|cluster| Report::of(cluster, &Live::default(), overseer, now)).collect();
+    let lives = join_all(clusters.iter().map(|cluster| Live::of(&reached.client, cluster))).await;
+    let told = clusters.iter().zip(&lives).map(|(cluster, live)| Report::of(cluster, live, overseer, now));
+    let reports: Vec<_> = told.collect();
     print(output, &reports, || list(&reports, overseer, screen))?;
     Ok(reports.iter().map(Report::code).max().unwrap_or_default())
 }
@@ -84,6 +81,9 @@ fn because(report: &Report) -> String {
     match &report.degraded {
         _ if !report.because.is_empty() => report.because.clone(),
         Some(amiss) => amiss.message.clone(),
+        None if report.writable != Some(true) && !report.about_clients.is_empty() => {
+            report.about_clients.join("; ")
+        }
         None if report.doing.is_empty() && report.waiting_for.is_empty() && report.writable == Some(true) => {
             "everything is as the spec says".to_owned()
         }
@@ -96,7 +96,7 @@ fn members(report: &Report, screen: Screen) -> String {
     let mut rows = vec![heading.to_vec()];
     let short = report.members.iter().any(|one| one.name.chars().count() > 24);
     rows.extend(report.members.iter().map(|member| row(member, &report.name, short)));
-    let mut lines = table(&rows).into_iter();
+    let mut lines = screen.table(&rows).into_iter();
     let mut all = format!("{}\n", screen.bold(&lines.next().unwrap_or_default()));
     for (line, member) in lines.zip(&report.members) {
         let mood = if member.healthy { Mood::Plain } else { Mood::Warning };
@@ -146,7 +146,10 @@ fn list(reports: &[Report], overseer: &Overseer, screen: Screen) -> String {
             report.phrase.clone(),
         ]);
     }
-    let mut lines = table(&rows).into_iter();
+    let mut lines = screen.table(&rows).into_iter();
+    if reports.is_empty() {
+        return "No etcdclusters found.\n".to_owned();
+    }
     let mut all = String::new();
     if let Some(trouble) = overseer.trouble() {
         all.push_str(&screen.labelled("Note", &trouble));

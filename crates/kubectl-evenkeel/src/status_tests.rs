@@ -14,6 +14,7 @@ fn one_screen_of_80_columns_begins_with_what_matters_most() {
     status.because = "the pod of orders-lost is gone, and its data is there".repeat(3);
     status.waiting_for = vec!["orders-lost must come back".to_owned()];
     status.next = "clients are routed to it".to_owned();
+    status.survives = Some(0);
     let told = text(&report(&cluster), Screen::new(Colour::Never));
     let lines: Vec<_> = told.lines().collect();
     assert_eq!(lines[0], "orders: writable, survives no further failure");

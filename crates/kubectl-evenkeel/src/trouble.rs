@@ -4,6 +4,8 @@ use std::fmt;
 
 use kube::core::Status;
 
+use crate::screen::clean;
+
 /// Something could not be done.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Trouble {
@@ -65,7 +67,10 @@ impl Trouble {
                 .help("log in again, or look at the user in your kubeconfig")
                 .code(FORBIDDEN),
             403 => Self::new(format!("you are not allowed to {doing}: {}", status.message))
-                .help("ask an administrator for the ClusterRole evenkeel-view, or evenkeel-edit to change things")
+                .help(
+                    "ask an administrator for the ClusterRole `view` in this namespace, or `edit` to change things: with \
+                     Evenkeel's roles installed (deploy/operator/users.yaml) they include its clusters",
+                )
                 .code(FORBIDDEN),
             404 if !names_an_object(status) => Self::not_installed(),
             _ => Self::new(format!("cannot {doing}: {}", status.message)),
@@ -96,9 +101,10 @@ fn plainly(error: &dyn std::error::Error) -> String {
 
 impl fmt::Display for Trouble {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "error: {}", self.what)?;
+        // What others have written may hold what a terminal would obey.
+        write!(f, "error: {}", clean(&self.what))?;
         match &self.help {
-            Some(help) => write!(f, "\n  help: {help}"),
+            Some(help) => write!(f, "\n  help: {}", clean(help)),
             None => Ok(()),
         }
     }
@@ -121,7 +127,7 @@ mod tests {
         assert!(told.what.contains("not installed"), "{told}");
         let told = Trouble::kubernetes("list clusters", &status(403, "etcdclusters is forbidden", ""));
         assert_eq!(told.code, FORBIDDEN);
-        assert!(told.to_string().contains("evenkeel-view"), "{told}");
+        assert!(told.to_string().contains("ClusterRole `view`"), "{told}");
         let told = Trouble::kubernetes("read orders", &status(404, "orders not found", "orders"));
         assert_eq!(told.to_string(), "error: cannot read orders: orders not found");
         let told = Trouble::kubernetes("read orders", &status(401, "", ""));

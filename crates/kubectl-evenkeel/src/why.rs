@@ -8,7 +8,7 @@ use evenkeel_etcd::names::member_name;
 use evenkeel_etcd::view::{Data, Member, View};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ConfigMap;
-use kube::Api;
+use kube::{Api, ResourceExt};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -17,7 +17,7 @@ use crate::args::{Output, Which};
 use crate::live::Live;
 use crate::output::print;
 use crate::overseer::Overseer;
-use crate::reach::Reached;
+use crate::reach::{Reached, asked};
 use crate::report::Report;
 use crate::screen::{Screen, WIDTH, span, wrapped};
 use crate::trouble::Trouble;
@@ -65,18 +65,31 @@ pub(crate) async fn run(
     let now = Timestamp::now();
     let cluster = reached.cluster(which.cluster.as_deref()).await?;
     let overseer = Overseer::of(&reached.client, now).await;
-    let report = Report::of(&cluster, &Live::default(), &overseer, now);
-    let api: Api<ConfigMap> = Api::namespaced(reached.client.clone(), &report.namespace);
-    let name = evenkeel::journal_of(&cluster).name.unwrap_or_default();
-    let (log, unread) = match api.get_opt(&name).await {
-        Ok(log) => (log, None),
-        Err(error) => (None, Some(Trouble::kubernetes(&format!("read the ConfigMap {name}"), &error).what)),
-    };
+    let live = Live::of(&reached.client, &cluster).await;
+    let report = Report::of(&cluster, &live, &overseer, now);
+    let (log, unread) = log_of(reached, &cluster).await;
     let decisions = log.as_ref().map(Decision::read).unwrap_or_default();
     let mut answer = answer(&cluster, &report, decisions, extent);
     answer.evidence.extend(unread);
     print(output, &answer, || text(&answer, now, screen))?;
     Ok(0)
+}
+
+/// The log of a cluster's decisions; or why it cannot be told.
+async fn log_of(reached: &Reached, cluster: &EtcdCluster) -> (Option<ConfigMap>, Option<String>) {
+    let namespace = cluster.namespace().unwrap_or_default();
+    let api: Api<ConfigMap> = Api::namespaced(reached.client.clone(), &namespace);
+    let name = evenkeel::journal_of(cluster).name.unwrap_or_default();
+    let owned = |log: &ConfigMap| {
+        log.owner_references().iter().any(|owner| Some(&owner.uid) == cluster.uid().as_ref())
+    };
+    match asked(&format!("read the ConfigMap {name}"), api.get_opt(&name)).await {
+        Ok(Some(log)) if !owned(&log) => {
+            (None, Some(format!("the ConfigMap {name} is not this cluster's: what it tells is not shown")))
+        }
+        Ok(log) => (log, None),
+        Err(trouble) => (None, Some(trouble.what)),
+    }
 }
 
 fn answer(cluster: &EtcdCluster, report: &Report, decisions: Vec<Decision>, extent: Extent) -> Answer {
@@ -87,6 +100,7 @@ fn answer(cluster: &EtcdCluster, report: &Report, decisions: Vec<Decision>, exte
     }
     let degraded = report.degraded.as_ref();
     let blocker = report.waiting_for.first().cloned().or_else(|| degraded.map(|one| one.message.clone()));
+    let blocker = blocker.or_else(|| report.about_clients.first().cloned());
     let mut evidence: Vec<String> = report.notes.clone();
     if let Some(amiss) = degraded {
         evidence.push(format!("Degraded for {}: {}: {}", span(amiss.seconds), amiss.reason, amiss.message));
@@ -96,14 +110,36 @@ fn answer(cluster: &EtcdCluster, report: &Report, decisions: Vec<Decision>, exte
         let why = if member.message.is_empty() { "it does not serve" } else { &member.message };
         format!("{} ({}): {why}", member.name, member.role)
     }));
+    let unserved = report.about_clients.iter().filter(|said| Some(*said) != blocker.as_ref());
+    evidence.extend(unserved.cloned());
     if evidence.is_empty() {
         evidence.push(format!("{} members serve, and nothing is amiss", report.ready));
     }
-    let advice = degraded.and_then(|amiss| advice::about(&amiss.reason, &report.name));
+    let well = report.writable == Some(true) && degraded.is_none() && report.notes.is_empty();
+    let mut advice = Vec::new();
+    if report.alarm.as_deref() == Some("NOSPACE") {
+        advice.push(format!(
+            "make room: delete what nobody needs, then `kubectl evenkeel etcdctl {0}` with compact, defrag and alarm disarm",
+            report.name
+        ));
+    }
+    if report.unattended {
+        advice.push(
+            "bring an operator back: until then nothing is healed, and nothing here is news".to_owned(),
+        );
+    }
+    if report.paused {
+        advice.push(format!("end the pause, if it is over: `kubectl evenkeel resume {}`", report.name));
+    } else {
+        advice.extend(degraded.and_then(|amiss| advice::about(&amiss.reason, &report.name)));
+    }
+    if advice.is_empty() && !well {
+        advice.push("see to what the evidence names; what Evenkeel can do about it, it does".to_owned());
+    }
     let skipped = decisions.len().saturating_sub(extent.last);
     let shown =
         decisions.into_iter().skip(skipped).map(|decision| told(decision, &report.name, extent.facts));
-    Answer { goal, blocker, evidence, you_can: advice.into_iter().collect(), decisions: shown.collect() }
+    Answer { goal, blocker, evidence, you_can: advice, decisions: shown.collect() }
 }
 
 fn told(mut decision: Decision, cluster: &str, all: bool) -> Told {
@@ -144,7 +180,7 @@ fn known(member: &Member<'_>, registry: bool) -> String {
         None => "no pod",
         Some(pod) if pod.deleting => "a pod that goes",
         Some(pod) if pod.finished => "a pod that has ended",
-        Some(pod) if pod.refused => "a pod that no node takes",
+        Some(pod) if pod.refused.is_some() => "a pod that no node takes",
         Some(pod) if pod.crashing.is_some() => "a pod that crashes at every start",
         Some(pod) if pod.ready => "a pod that is Ready",
         Some(_) => "a pod that is not Ready",

@@ -49,3 +49,31 @@ fn where_nothing_is_amiss_nobody_is_needed() {
     assert!(told.contains("nothing is in the way") && told.contains("nothing needs you"), "{told}");
     assert!(told.contains("No decision is on record"), "{told}");
 }
+
+#[test]
+fn nobody_is_sent_away_while_clients_are_not_served() {
+    let mut cluster = cluster("False", false, &[("orders-a", "Voter", true)]);
+    let status = cluster.status.as_mut().unwrap();
+    status.conditions[0].message = "a read through the client Service was not answered".to_owned();
+    status.conditions[1].message =
+        "nothing is amiss with the members: look at the client Service and the network".to_owned();
+    let answer = answer(&cluster, &report(&cluster), Vec::new(), Extent { last: 5, facts: false });
+    let told = text(&answer, now(), Screen::new(Colour::Never));
+    let words = told.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(words.contains("Blocker: a read through the client Service was not answered"), "{told}");
+    assert!(words.contains("look at the client Service and the network"), "{told}");
+    assert!(!words.contains("nothing needs you"), "{told}");
+}
+
+#[test]
+fn a_pause_and_an_absent_operator_come_before_anything_else() {
+    let mut cluster = cluster("True", true, &[("orders-a", "Voter", true)]);
+    cluster.spec.paused = true;
+    let asked =
+        |report: &Report| answer(&cluster, report, Vec::new(), Extent { last: 5, facts: false }).you_can;
+    let told = asked(&report(&cluster));
+    assert!(told.len() == 1 && told[0].contains("kubectl evenkeel resume orders"), "{told:?}");
+    let away = Overseer::Away("the last one was heard 3d ago".to_owned());
+    let told = asked(&Report::of(&cluster, &Live::default(), &away, now()));
+    assert!(told[0].contains("bring an operator back"), "{told:?}");
+}

@@ -82,9 +82,19 @@ impl Decision {
         decisions.collect()
     }
 
-    /// Whether it is the same decision again. The time, who made it and what was seen may differ.
+    /// Whether it is the same decision again. The time, who made it and what was seen may differ; and so may what Kubernetes has
+    /// to say about what is waited for, which follows a colon and changes with every node that comes or goes.
     fn is_again(&self, other: &Self) -> bool {
-        self.explained == other.explained && self.outcome == other.outcome
+        let waits = |one: &Self| -> Vec<String> {
+            one.explained
+                .waits_for
+                .iter()
+                .map(|wait| wait.split(": ").next().unwrap_or(wait).to_owned())
+                .collect()
+        };
+        self.explained.does == other.explained.does
+            && self.outcome == other.outcome
+            && waits(self) == waits(other)
     }
 }
 
@@ -117,6 +127,25 @@ struct Book {
     pending: Vec<Page>,
     /// It is not tried before.
     not_before: Duration,
+    /// Whether people were told that it cannot be kept.
+    told: bool,
+}
+
+/// Why a log is not written.
+#[derive(Debug, thiserror::Error)]
+enum NotKept {
+    /// There is one of its name that is somebody else's.
+    #[error("the ConfigMap {0} is not this resource's")]
+    NotOurs(String),
+    /// Whatever else: it is tried again.
+    #[error("{0}")]
+    ForNow(String),
+}
+
+impl From<kube::Error> for NotKept {
+    fn from(error: kube::Error) -> Self {
+        Self::ForNow(error.to_string())
+    }
 }
 
 /// The log in Kubernetes.
@@ -148,6 +177,11 @@ impl Journal {
         Self { client, clock, by: by.to_owned(), books: Mutex::default() }
     }
 
+    /// A resource is looked at: from now on its decisions are noted, until it is [forgotten](Self::forget).
+    pub(crate) fn open(&self, key: &Key) {
+        self.lock().entry(key.clone()).or_default();
+    }
+
     /// Notes a decision, unless it is the last one again.
     pub(crate) fn note<F: Serialize>(
         &self,
@@ -159,7 +193,7 @@ impl Journal {
         let at = Timestamp::from_second(self.clock.now().0).unwrap_or_default().to_string();
         let decision = Decision { at, by: self.by.clone(), explained, outcome, events, facts: None };
         let mut books = self.lock();
-        let book = books.entry(key.clone()).or_default();
+        let Some(book) = books.get_mut(key) else { return };
         if book.last.as_ref().is_some_and(|last| decision.is_again(last)) {
             return;
         }
@@ -171,32 +205,36 @@ impl Journal {
         }
     }
 
-    /// Writes what was noted into the log that is to be like `meta`.
-    pub(crate) async fn flush(&self, key: &Key, meta: ObjectMeta) {
+    /// Writes what was noted into the log that is to be like `meta`. Says why it cannot be kept, the first time that it cannot for
+    /// a reason that stands.
+    pub(crate) async fn flush(&self, key: &Key, meta: ObjectMeta) -> Option<String> {
         let (found, mut pending) = {
             let mut books = self.lock();
-            let book = books.entry(key.clone()).or_default();
+            let book = books.get_mut(key)?;
             if book.pending.is_empty() || self.clock.uptime() < book.not_before {
-                return;
+                return None;
             }
             (book.found.clone(), std::mem::take(&mut book.pending))
         };
         let went = within(&*self.clock, LIMIT, self.write(&meta, found, &mut pending)).await;
-        let went = went.unwrap_or_else(|| Err("it took too long".to_owned()));
+        let went = went.unwrap_or_else(|| Err(NotKept::ForNow("it took too long".to_owned())));
         let mut books = self.lock();
-        let book = books.entry(key.clone()).or_default();
-        match went {
-            Ok(found) => book.found = Some(found),
-            Err(why) => {
-                tracing::debug!(resource = %key, why, "the log of decisions is not written");
-                pending.append(&mut book.pending);
-                *book = Book {
-                    pending,
-                    found: None,
-                    not_before: self.clock.uptime() + AGAIN,
-                    last: book.last.take(),
-                };
+        let book = books.get_mut(key)?;
+        let why = match went {
+            Ok(found) => {
+                (book.found, book.told) = (Some(found), false);
+                return None;
             }
+            Err(why) => why,
+        };
+        tracing::debug!(resource = %key, %why, "the log of decisions is not written");
+        pending.append(&mut book.pending);
+        (book.pending, book.found, book.not_before) = (pending, None, self.clock.uptime() + AGAIN);
+        match why {
+            NotKept::NotOurs(name) if !std::mem::replace(&mut book.told, true) => Some(format!(
+                "the log of decisions is not kept: the ConfigMap {name} is not this resource's. Delete it, and it is"
+            )),
+            NotKept::NotOurs(_) | NotKept::ForNow(_) => None,
         }
     }
 
@@ -210,7 +248,7 @@ impl Journal {
         meta: &ObjectMeta,
         found: Option<Pages>,
         pending: &mut Vec<Page>,
-    ) -> Result<Pages, String> {
+    ) -> Result<Pages, NotKept> {
         let namespace = meta.namespace.clone().unwrap_or_default();
         let api: Api<ConfigMap> = Api::namespaced(self.client.clone(), &namespace);
         let mut pages = match found {
@@ -248,12 +286,12 @@ impl Journal {
             }
             None => {
                 let object = json!({ "metadata": meta, "data": data, "binaryData": facts });
-                let object = serde_json::from_value(object).map_err(|error| error.to_string())?;
+                let object =
+                    serde_json::from_value(object).map_err(|error| NotKept::ForNow(error.to_string()))?;
                 api.create(&PostParams::default(), &object).await
             }
         };
-        let written = written.map_err(|error| error.to_string())?;
-        Ok(Pages { pin: pin(&written), ..pages })
+        Ok(Pages { pin: pin(&written?), ..pages })
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<Key, Book>> {
@@ -262,20 +300,25 @@ impl Journal {
 }
 
 /// The log as Kubernetes has it. What another operator decided last, and wrote, is not written again.
-async fn find(api: &Api<ConfigMap>, meta: &ObjectMeta, pending: &mut Vec<Page>) -> Result<Pages, String> {
+async fn find(api: &Api<ConfigMap>, meta: &ObjectMeta, pending: &mut Vec<Page>) -> Result<Pages, NotKept> {
     let name = meta.name.clone().unwrap_or_default();
-    let Some(object) = api.get_opt(&name).await.map_err(|error| error.to_string())? else {
+    let Some(object) = api.get_opt(&name).await? else {
         return Ok(Pages::default());
     };
     let owner = |meta: &ObjectMeta| meta.owner_references.iter().flatten().map(|one| one.uid.clone()).next();
     if owner(&object.metadata) != owner(meta) {
-        return Err(format!("the ConfigMap {name} is not this resource's"));
+        return Err(NotKept::NotOurs(name));
     }
-    let last = Decision::read(&object).pop();
-    if pending.first().zip(last).is_some_and(|(first, last)| first.decision.is_again(&last)) {
-        pending.remove(0);
-    }
-    let texts = object.data.iter().flatten().filter_map(|(number, text)| {
+    // As many of the first as are the last there: a write of which nobody heard may have been made.
+    let there = Decision::read(&object);
+    let are_there = |count: &usize| {
+        let last = there.iter().rev().take(*count).rev();
+        *count <= there.len() && last.zip(pending.iter()).all(|(there, page)| page.decision.is_again(there))
+    };
+    let known = (0..=pending.len()).rev().find(are_there).unwrap_or_default();
+    pending.drain(..known);
+    let ours = object.data.iter().flatten().filter(|(number, _)| number.len() == numbered(0).len());
+    let texts = ours.filter_map(|(number, text)| {
         let facts = object.binary_data.as_ref().and_then(|all| all.get(&format!("{number}{FACTS}")));
         Some((number.parse().ok()?, text.len() + facts.map_or(0, |facts| facts.0.len() * 4 / 3)))
     });

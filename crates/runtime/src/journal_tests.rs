@@ -87,6 +87,7 @@ impl Scene {
     fn with(shared: Shared) -> Self {
         let clock = TestClock::new(Time(1_800_000_000));
         let journal = Journal::new(kubernetes(&shared), clock.shared(), "operator-1");
+        journal.open(&key());
         Self { shared, clock, journal }
     }
 
@@ -95,8 +96,8 @@ impl Scene {
         self.journal.note(&key(), explained, ("done".to_owned(), Vec::new()), &json!({ "saw": does }));
     }
 
-    async fn flush(&self) {
-        self.journal.flush(&key(), meta("resource-1")).await;
+    async fn flush(&self) -> Option<String> {
+        self.journal.flush(&key(), meta("resource-1")).await
     }
 
     fn read(&self) -> Vec<Decision> {
@@ -215,4 +216,50 @@ async fn somebody_elses_is_never_touched() {
     scene.note("two");
     scene.flush().await;
     assert_eq!(lock(&scene.shared).object, Some(theirs));
+}
+
+#[tokio::test]
+async fn what_kubernetes_adds_to_a_wait_is_no_news() {
+    let scene = Scene::new();
+    let waits = |why: &str| {
+        let explained =
+            Explained { waits_for: vec![format!("orders-a must join: {why}")], ..Explained::default() };
+        scene.journal.note(&key(), explained, (String::new(), Vec::new()), &());
+    };
+    waits("0/3 nodes are available");
+    waits("0/4 nodes are available");
+    scene.flush().await;
+    assert_eq!(scene.read().len(), 1);
+}
+
+#[tokio::test]
+async fn what_was_written_unheard_is_not_written_again() {
+    let scene = Scene::new();
+    scene.note("one");
+    scene.note("two");
+    scene.flush().await;
+    let next = Scene::with(scene.shared.clone());
+    ["one", "two", "three"].into_iter().for_each(|what| next.note(what));
+    next.flush().await;
+    assert_eq!(next.does(), ["one", "two", "three"]);
+}
+
+#[tokio::test]
+async fn nothing_is_kept_of_what_is_forgotten() {
+    let scene = Scene::new();
+    scene.note("one");
+    scene.journal.forget(&key());
+    scene.note("two");
+    scene.flush().await;
+    assert!(scene.asked().is_empty() && lock(&scene.journal.books).is_empty());
+    // A number that only somebody else can have written ends nothing.
+    scene.journal.open(&key());
+    scene.note("one");
+    scene.flush().await;
+    let far = json!({ "18446744073709551615": "{}" });
+    merge(&mut lock(&scene.shared).object.as_mut().unwrap()["data"], far);
+    let next = Scene::with(scene.shared.clone());
+    next.note("two");
+    next.flush().await;
+    assert_eq!(next.does(), ["one", "two"]);
 }

@@ -176,6 +176,9 @@ impl<O: Operate> Loop<O> {
     /// Looks, and acts until there is nothing more to be done now.
     async fn go(&self, resource: &O::Resource, key: &Key) -> Result<Next, Error> {
         self.prober.watch(key);
+        if self.parts.operate.journal(resource).is_some() {
+            self.journal.open(key);
+        }
         let (mut live, mut in_vain, mut last) = (false, 0, None::<Plan<O::Engine>>);
         let mut refused = None;
         for _ in 0..ROUNDS {
@@ -208,7 +211,6 @@ impl<O: Operate> Loop<O> {
             }
             let extent = if refused.is_some() { Extent::Step } else { Extent::Whole };
             let mut carried = carry_out(&self.parts, &sight, (&plan, seen), extent).await;
-            self.note(key, (&sight, &plan), (carried.end.to_string(), &carried.notices));
             match carried.end {
                 // Refusals that take long must not keep the step from ever going out: it is decided again, and goes first.
                 End::Refused(error) if carried.late && refused.is_none() => {
@@ -218,6 +220,7 @@ impl<O: Operate> Loop<O> {
                 }
                 end => carried.end = refused.take().map_or(end, End::Refused),
             }
+            self.note(key, (&sight, &plan), (carried.end.to_string(), &carried.notices));
             // What was done to no effect, and what is always overtaken, must not be tried as fast as the machine goes.
             let again = last.as_ref().is_some_and(|last| plan.does_as(last));
             in_vain = if carried.done == 0 || again { in_vain + 1 } else { 0 };
@@ -266,8 +269,10 @@ impl<O: Operate> Loop<O> {
         if let Some(meta) = self.parts.operate.journal(resource)
             && !goes
             && self.parts.leadership.holds()
+            && let Some(trouble) = self.journal.flush(key, meta).await
         {
-            self.journal.flush(key, meta).await;
+            let notice = Notice::warning("DecisionsNotKept", "Reconcile", trouble);
+            self.parts.events.tell(&resource.object_ref(&()), &notice).await;
         }
     }
 

@@ -4,6 +4,7 @@
 mod alone;
 mod begin;
 mod bootstrap;
+mod charts;
 mod drains;
 mod gone;
 mod grow;

@@ -4,6 +4,7 @@
 pub mod debian;
 pub mod etcd;
 pub mod go;
+pub mod helm;
 pub mod image;
 pub mod images;
 pub mod kube;

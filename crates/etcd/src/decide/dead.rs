@@ -9,6 +9,7 @@
 use evenkeel::Time;
 
 use super::Verdict;
+use crate::facts::{Claim, Reach};
 use crate::identity::{Change, OF_LATE};
 use crate::names::Serial;
 use crate::plan::Wait;
@@ -96,7 +97,8 @@ fn out_of_reach_at(view: &View<'_>, member: &Member<'_>) -> Option<Time> {
     // node is lost is known by its pod, which Kubernetes has sent away and nobody has seen go; and for one that had to make way
     // for the voter whose place it had, and whose volume is there, another one finds another place.
     let lost = pod.node.is_some() && pod.deleting;
-    let displaced = || member.claim.is_some_and(|claim| claim.node.is_some()) && is_kept_out(view, member);
+    let tied = |claim: &Claim| matches!(claim.reach, Reach::Node(_));
+    let displaced = || member.claim.is_some_and(tied) && is_kept_out(view, member);
     if member.is_newcomer() && !lost && !displaced() {
         return None;
     }
@@ -105,7 +107,7 @@ fn out_of_reach_at(view: &View<'_>, member: &Member<'_>) -> Option<Time> {
 }
 
 fn is_kept_out(view: &View<'_>, member: &Member<'_>) -> bool {
-    view.voters().any(|voter| voter.has_the_place_of(member))
+    view.voters().any(|voter| view.has_the_place_of(voter, member))
 }
 
 /// When one has had its time that etcd saw start, and that has crashed at every start since, while others run on the very

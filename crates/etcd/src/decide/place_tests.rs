@@ -5,8 +5,9 @@ use serde_json::json;
 use crate::facts::Start;
 use crate::identity::Change;
 use crate::names::Serial;
+use crate::observe::find::Place;
 use crate::plan::{Leaving, Step};
-use crate::testing::{NOW, Scene, change, pod_uid};
+use crate::testing::{NOW, Scene, change, name, pod_uid};
 
 #[test]
 fn a_newcomer_without_a_node_makes_way_for_a_voter_that_comes_back() {
@@ -35,11 +36,15 @@ fn a_newcomer_that_has_a_node_keeps_it() {
     assert!(scene.plan().step.is_none(), "{:?}", scene.plan());
 }
 
+fn on(node: &str) -> Option<Place> {
+    Some(Place::Node(node.to_owned()))
+}
+
 /// The newcomer is where the third member was, on whose node its volume is.
 fn taken() -> Scene {
     let mut scene = Scene::with_newcomer();
     change(scene.pod(3), json!({ "spec": { "nodeName": "node-2" } }));
-    scene.is_refused(2, Some("node-2"));
+    scene.is_refused(2, on("node-2"));
     scene
 }
 
@@ -74,6 +79,13 @@ fn a_newcomer_elsewhere_stays_unless_the_voter_could_be_there_as_well() {
     change(scene.pod(3), json!({ "spec": { "nodeName": "node-3" } }));
     assert!(!gives_back(&scene), "the voter waits for its own node");
     scene.found.places.clear();
+    assert!(
+        !gives_back(&scene),
+        "nobody knows from where its volume can be reached: from its zone only, perhaps"
+    );
+    scene.found.places.insert(name(2), Place::Anywhere);
+    assert!(!gives_back(&scene), "another node may be on its way");
+    scene.found.now = evenkeel::Time(NOW.0 + 60);
     assert!(gives_back(&scene), "its volume can be reached from everywhere");
 }
 
@@ -90,7 +102,14 @@ fn without_a_quorum_the_newcomers_pod_goes_from_a_voters_place() {
     let mut scene = taken();
     scene.loses_its_quorum(&[1, 2]);
     let makes_way = Step::DeletePod { pod: pod_uid(3), serial: Serial(3), why: Leaving::MakesWay };
-    assert_eq!(scene.plan().step, Some(makes_way));
+    assert_eq!(scene.plan().step, Some(makes_way.clone()));
+    let long_ago = jiff::Timestamp::from_second(NOW.0 - 9999).unwrap().to_string();
+    change(scene.pod(2), json!({ "metadata": { "creationTimestamp": long_ago } }));
+    assert_eq!(
+        scene.plan().step,
+        Some(makes_way),
+        "and however long that takes: nobody can replace the voter"
+    );
     scene.has_pod(3, &Start::OwnData);
     change(scene.pod(3), json!({ "spec": { "nodeName": "node-2" } }));
     assert!(scene.plan().step.is_none(), "it may have a vote: {:?}", scene.plan());
@@ -99,7 +118,7 @@ fn without_a_quorum_the_newcomers_pod_goes_from_a_voters_place() {
 #[test]
 fn a_newcomer_that_had_to_leave_a_voters_place_and_has_its_volume_there_is_removed_in_the_end() {
     let mut scene = Scene::with_newcomer();
-    scene.is_refused(3, Some("node-2"));
+    scene.is_refused(3, on("node-2"));
     let long_ago = NOW.0 - 300;
     scene.answers.silent.insert(Serial(3), evenkeel::Time(long_ago));
     assert!(scene.asked().is_none(), "not at once");

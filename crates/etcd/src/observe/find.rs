@@ -18,6 +18,7 @@ use serde::de::DeserializeOwned;
 
 use super::uid;
 use crate::build::IDENTITY_KEY;
+use crate::facts::Reach;
 use crate::identity::{Identity, Uid};
 use crate::names::Names;
 
@@ -213,24 +214,38 @@ pub fn by_uid<K: Resource>(objects: Vec<K>) -> BTreeMap<Uid, K> {
     objects.into_iter().filter_map(|object| Some((uid(object.meta())?, object))).collect()
 }
 
-/// The one node on whose disk a volume is.
+/// Where a volume is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
-    /// What the volume calls it.
-    pub hostname: String,
-    /// Whether it is no more.
-    pub gone: bool,
+pub enum Place {
+    /// On the disk of this node, as the volume calls it.
+    Node(String),
+    /// On the disk of a node that is no more.
+    Gone,
+    /// It can be reached from everywhere.
+    Anywhere,
+}
+
+impl Place {
+    /// From where it can be reached.
+    pub fn reach(&self) -> Reach {
+        match self {
+            Self::Node(hostname) => Reach::Node(Uid::of_name(hostname)),
+            Self::Anywhere => Reach::Anywhere,
+            Self::Gone => Reach::Unknown,
+        }
+    }
 }
 
 /// On which nodes volumes are, which never changes.
 #[derive(Debug, Default)]
 pub struct Volumes {
-    hostnames: Mutex<HashMap<String, Option<String>>>,
+    /// Nothing for one that some nodes reach, or of which nothing may be known.
+    known: Mutex<HashMap<String, Option<Place>>>,
 }
 
 impl Volumes {
-    /// Where the volumes of claims are, by the claims' names, for those on a node's own disk. A node is no more if it is not in
-    /// the store, and not in Kubernetes either.
+    /// Where the volumes of claims are, by the claims' names, as far as that is known. A node is no more if it is not in the
+    /// store, and not in Kubernetes either.
     pub async fn places(
         &self,
         client: &Client,
@@ -242,41 +257,49 @@ impl Volumes {
             let Some(volume) = claim.spec.as_ref().and_then(|spec| spec.volume_name.clone()) else {
                 continue;
             };
-            let Some(hostname) = self.hostname(client, &volume).await? else { continue };
-            let gone = !nodes.contains(&hostname) && is_gone(client, &hostname).await?;
-            places.insert(claim.name_any(), Place { hostname, gone });
+            let place = match self.place(client, &volume).await? {
+                Some(Place::Node(hostname))
+                    if !nodes.contains(&hostname) && is_gone(client, &hostname).await? =>
+                {
+                    Some(Place::Gone)
+                }
+                place => place,
+            };
+            places.extend(place.map(|place| (claim.name_any(), place)));
         }
         Ok(places)
     }
 
-    async fn hostname(&self, client: &Client, volume: &str) -> Result<Option<String>, Error> {
+    async fn place(&self, client: &Client, volume: &str) -> Result<Option<Place>, Error> {
         if let Some(known) = self.lock().get(volume) {
             return Ok(known.clone());
         }
         let api: Api<PersistentVolume> = Api::all(client.clone());
-        let hostname = match api.get_opt(volume).await {
-            Ok(Some(there)) => hostname(&there),
+        let place = match api.get_opt(volume).await {
+            Ok(Some(there)) => place(&there),
             Ok(None) => return Ok(None),
             // Without the permission to look nobody knows, and what is unknown is not lost.
             Err(kube::Error::Api(refused)) if refused.code == 403 => None,
             Err(error) => return Err(Error::kubernetes(format!("read the volume {volume}"))(error)),
         };
-        self.lock().insert(volume.to_owned(), hostname.clone());
-        Ok(hostname)
+        self.lock().insert(volume.to_owned(), place.clone());
+        Ok(place)
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<String, Option<String>>> {
-        self.hostnames.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<String, Option<Place>>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// The one node that a volume can be reached from, if it is on that node's own disk.
-fn hostname(volume: &PersistentVolume) -> Option<String> {
-    let affinity = volume.spec.as_ref()?.node_affinity.as_ref()?.required.as_ref()?;
+/// Where a volume is; nothing if some nodes reach it and others do not, such as those of a zone.
+fn place(volume: &PersistentVolume) -> Option<Place> {
+    let affinity =
+        volume.spec.as_ref()?.node_affinity.as_ref().and_then(|affinity| affinity.required.as_ref());
+    let Some(affinity) = affinity else { return Some(Place::Anywhere) };
     // Terms are alternatives: a volume that can be reached from two nodes outlives either.
     let mut hostnames = affinity.node_selector_terms.iter().map(only_hostname);
     let first = hostnames.next()??;
-    hostnames.all(|other| other == Some(first)).then(|| first.to_owned())
+    hostnames.all(|other| other == Some(first)).then(|| Place::Node(first.to_owned()))
 }
 
 fn only_hostname(term: &NodeSelectorTerm) -> Option<&str> {

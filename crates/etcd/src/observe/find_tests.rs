@@ -21,7 +21,10 @@ fn volume(terms: &[Value]) -> PersistentVolume {
 
 #[test]
 fn a_volume_is_on_a_nodes_own_disk_if_it_can_be_reached_from_there_alone() {
-    let on = |terms: &[Value]| hostname(&volume(terms));
+    let on = |terms: &[Value]| match place(&volume(terms)) {
+        Some(Place::Node(name)) => Some(name),
+        _ => None,
+    };
     assert_eq!(on(&[term(HOSTNAME, &["a"])]).as_deref(), Some("a"));
     assert_eq!(on(&[term(HOSTNAME, &["a"]), term(HOSTNAME, &["a"])]).as_deref(), Some("a"));
     assert_eq!(on(&[term(HOSTNAME, &["a"]), term(HOSTNAME, &["b"])]), None, "terms are alternatives");
@@ -31,7 +34,12 @@ fn a_volume_is_on_a_nodes_own_disk_if_it_can_be_reached_from_there_alone() {
     assert_eq!(on(&[]), None);
     let mut apart = volume(&[term(HOSTNAME, &["a"])]);
     change(&mut apart, json!({ "spec": { "nodeAffinity": null } }));
-    assert_eq!(hostname(&apart), None, "on the network");
+    assert_eq!(place(&apart), Some(Place::Anywhere), "on the network");
+    assert_eq!(
+        place(&volume(&[term("topology.kubernetes.io/zone", &["z"])])),
+        None,
+        "nobody knows from which nodes"
+    );
     let not_in = json!({ "matchExpressions": [{ "key": HOSTNAME, "operator": "NotIn", "values": ["a"] }] });
     assert_eq!(on(&[not_in]), None);
 }
@@ -75,8 +83,9 @@ async fn a_claim_is_lost_with_its_node_and_only_if_kubernetes_has_no_such_node()
             let (client, _) = kubernetes(answer);
             let places = Volumes::default().places(&client, &known, &claims()).await?;
             assert_eq!(places.keys().collect::<Vec<_>>(), [&name(0)], "the other is on no node's own disk");
-            assert_eq!(places[&name(0)].hostname, "a");
-            Ok::<_, Error>(places[&name(0)].gone)
+            let place = &places[&name(0)];
+            assert!(*place == Place::Gone || *place == Place::Node("a".to_owned()));
+            Ok::<_, Error>(*place == Place::Gone)
         }
     };
     assert!(gone(&["b"], || nodes(&[])).await.unwrap());

@@ -24,7 +24,7 @@ use serde::Serialize;
 
 use crate::accept::noted_spec;
 use crate::build::{self, Member, claim, covers::covers, service, start};
-use crate::facts::{About, Amiss, Claim, Facts, GoesWith, Object, Registered};
+use crate::facts::{About, Amiss, Claim, Facts, GoesWith, Object, Reach, Registered};
 use crate::identity::{Identity, Uid};
 use crate::names::{Lineage, Serial, member_name, peer_url};
 use crate::wanted::Wanted;
@@ -49,7 +49,7 @@ pub struct Found {
     pub pods: BTreeMap<Uid, Pod>,
     /// Claims of members, by uid.
     pub claims: BTreeMap<Uid, PersistentVolumeClaim>,
-    /// Where the volumes of claims are, by the claims' names, as far as they are on a node's own disk.
+    /// Where the volumes of claims are, by the claims' names, as far as that is known.
     pub places: BTreeMap<String, Place>,
     /// What volumes call the nodes of the pods, by the nodes' names.
     pub hostnames: BTreeMap<String, String>,
@@ -237,8 +237,8 @@ impl Found {
             volume: volume.filter(|name| !name.is_empty()).map(Uid::of_name),
             joined_on: claim::read_joined_on(claim),
             deleting: is_going(&self.wanted, &claim.metadata),
-            node: place.map(|place| Uid::of_name(&place.hostname)),
-            lost: phase == Some("Lost") || place.is_some_and(|place| place.gone),
+            reach: place.map_or(Reach::Unknown, Place::reach),
+            lost: phase == Some("Lost") || place == Some(&Place::Gone),
             removed: claim::read_removed_at(claim),
             owned: goes_with(&self.wanted.name, self.wanted.uid, &claim.metadata) == GoesWith::Resource,
         }
@@ -341,7 +341,8 @@ fn pod_fact(
         ready: condition(pod, "Ready").is_some_and(|(holds, _)| holds),
         unready: unready(pod, now),
         node: None,
-        refused: unscheduled(pod).is_some(),
+        refused: unscheduled(pod)
+            .map(|since| since.last_transition_time.as_ref().map_or(now, |time| Time(time.0.as_second()))),
         inputs: inputs(pod),
         crashing: crashing(pod, now),
         deleting: is_going(wanted, &pod.metadata),

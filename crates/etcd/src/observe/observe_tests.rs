@@ -134,8 +134,7 @@ fn a_claim_on_anything_but_what_its_member_joined_on_is_not_its_own() {
 fn a_claim_is_lost_when_kubernetes_says_so_or_its_node_is_no_more() {
     assert!(claim_with(json!({ "status": { "phase": "Lost" } })).lost);
     let mut scene = Scene::converged(2);
-    let place = |gone| Place { hostname: "a".to_owned(), gone };
-    scene.found.places.extend([(name(0), place(false)), (name(1), place(true))]);
+    scene.found.places.extend([(name(0), Place::Node("a".to_owned())), (name(1), Place::Gone)]);
     let lost: Vec<_> = scene.facts().claims.present().unwrap().iter().map(|claim| claim.lost).collect();
     assert_eq!(lost, [false, true]);
 }

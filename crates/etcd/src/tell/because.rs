@@ -1,15 +1,34 @@
 //! Why something is done: the fact that each action of a plan rests on, as a sentence that follows "because".
 
-use evenkeel::{Action, Plan};
+use evenkeel::{Action, Explained, Plan};
 
-use super::why;
 use super::words::{Words, span};
+use super::{view, why};
 use crate::decide::{Etcd, dead};
-use crate::facts::{Amiss, Object, Start, Storage};
+use crate::facts::{Amiss, Facts, Object, Start, Storage};
 use crate::identity::{Change, Intent};
 use crate::names::Serial;
+use crate::observe::Found;
 use crate::plan::{Apply, Create, Mark, Step};
 use crate::view::{Data, Member, View};
+
+/// What a plan comes to, for the log of decisions.
+pub fn explain(found: &Found, facts: &Facts, plan: &Plan<Etcd>) -> Explained {
+    let (words, view) = (Words::of(found), view(facts));
+    let mut reasons: Vec<String> = Vec::new();
+    for action in plan.actions() {
+        let why = because(&words, view.as_ref(), &action);
+        if !reasons.contains(&why) {
+            reasons.push(why);
+        }
+    }
+    let waits = plan.status.waits.iter();
+    Explained {
+        does: plan.actions().map(|action| words.action(&action)).collect(),
+        because: reasons,
+        waits_for: waits.map(|wait| words.wait(facts, view.as_ref(), wait)).collect(),
+    }
+}
 
 /// Why the main thing of a plan is done, the one that [`Words::doing`] names; nothing if it does nothing.
 pub(super) fn main(words: &Words<'_>, view: Option<&View<'_>>, plan: &Plan<Etcd>) -> String {
@@ -142,7 +161,7 @@ fn lost(view: &View<'_>, member: &Member<'_>) -> &'static str {
 }
 
 fn kept_out(words: &Words<'_>, view: &View<'_>, member: &Member<'_>) -> String {
-    let waits = view.voters().find(|voter| member.has_the_place_of(voter));
+    let waits = view.voters().find(|voter| view.has_the_place_of(member, voter));
     waits.map(|voter| words.member(voter.serial)).unwrap_or_default()
 }
 

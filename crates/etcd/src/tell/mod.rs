@@ -5,9 +5,10 @@ mod because;
 mod notices;
 mod words;
 
+pub use because::explain;
 pub use notices::{name, notice, troubles};
 
-use evenkeel::{Error, Explained, Plan, Seen};
+use evenkeel::{Error, Plan, Seen};
 use evenkeel_api::conditions::{ConditionType, Holds, Reason, Said, merge};
 use evenkeel_api::{
     CertificateStatus, EtcdCluster, EtcdClusterStatus, MemberRole, MemberStatus, Refusal, labels,
@@ -21,7 +22,7 @@ use crate::identity::Change;
 use crate::names::member_name;
 use crate::observe::Found;
 use crate::plan::{Leaving, Step, Turn, Wait};
-use crate::view::{Data, Member, View};
+use crate::view::{Data, Member, View, quorum};
 use words::{HEALTHY, Words};
 
 /// The whole status; `refused` is what Kubernetes said no to.
@@ -52,6 +53,7 @@ pub fn status(found: &Found, facts: &Facts, plan: &Plan<Etcd>, refused: Option<&
     EtcdClusterStatus {
         phrase: story.phrase.clone(),
         ready: format!("{healthy}/{}", facts.cluster.members),
+        survives: view.as_ref().and_then(survives),
         members: i32::try_from(members.len()).unwrap_or(i32::MAX),
         selector: labels::selector(&found.wanted.name),
         observed_generation: generation,
@@ -67,22 +69,12 @@ pub fn status(found: &Found, facts: &Facts, plan: &Plan<Etcd>, refused: Option<&
     }
 }
 
-/// What a plan comes to, for the log of decisions.
-pub fn explain(found: &Found, facts: &Facts, plan: &Plan<Etcd>) -> Explained {
-    let (words, view) = (Words::of(found), view(facts));
-    let mut because: Vec<String> = Vec::new();
-    for action in plan.actions() {
-        let why = because::because(&words, view.as_ref(), &action);
-        if !because.contains(&why) {
-            because.push(why);
-        }
-    }
-    let waits = plan.status.waits.iter();
-    Explained {
-        does: plan.actions().map(|action| words.action(&action)).collect(),
-        because,
-        waits_for: waits.map(|wait| words.wait(facts, view.as_ref(), wait)).collect(),
-    }
+/// How many more may fail: of all votes, those of strangers included, more than half must be there. Strangers' are not counted
+/// as given, since nobody here asks them.
+fn survives(view: &View<'_>) -> Option<i32> {
+    let serve = view.voters().filter(|member| member.serves()).count();
+    let known = view.registry && view.identity.sealed;
+    i32::try_from(serve.saturating_sub(quorum(view.votes()))).ok().filter(|_| known)
 }
 
 /// Until when the certificates are good. Those of authorities, too: they do not renew themselves.
@@ -137,6 +129,7 @@ pub fn unseen(resource: &EtcdCluster, now: evenkeel::Time, why: &Error) -> EtcdC
         waiting_for: vec![why.to_string()],
         doing: String::new(),
         because: String::new(),
+        survives: None,
         next: String::new(),
         ..old
     }
