@@ -208,12 +208,16 @@ impl Story {
         // Nothing, where the resource is not even known.
         let told = r#"-o=jsonpath={range .items[*]}{.metadata.name}{": "}{.status}{"\n"}{end}"#;
         let told = self.try_kubectl(&["get", "etcdclusters", told]).unwrap_or_default();
+        let logs =
+            ["logs", "--selector=evenkeel.dev/cluster", "--tail=6", "--prefix", "--max-log-requests=30"];
+        let logs = self.try_kubectl(&logs).unwrap_or_default();
         format!(
-            "{}\n{}\n{}\n{}",
+            "{}\n{}\n{}\n{}\n{}",
             look(&["get", "nodes"]),
             look(&["get", "pods,pvc", "-o", "wide"]),
             events.into_iter().rev().map(failed::shortened).collect::<Vec<_>>().join("\n"),
             told.lines().map(failed::shortened).collect::<Vec<_>>().join("\n"),
+            logs.lines().map(failed::shortened).collect::<Vec<_>>().join("\n"),
         )
     }
 
