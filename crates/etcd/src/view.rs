@@ -177,13 +177,7 @@ impl<'f> View<'f> {
     /// Whether somebody who was a voter, as far as is known, waits for the place that this one has. Without a list from etcd
     /// whoever has joined counts as one; and nobody can be replaced then, so that no claim on a place ever lapses.
     pub fn keeps_a_voter_out(&self, one: &Member<'_>) -> bool {
-        let waits = |other: &Member<'_>| {
-            if self.registry {
-                other.is_voter() && self.needs_a_place(other)
-            } else {
-                other.data == Data::Own
-            }
-        };
+        let waits = |other: &Member<'_>| !self.registry || (other.is_voter() && self.needs_a_place(other));
         let mut others = self.members.values().filter(|other| other.data == Data::Own && waits(other));
         self.identity.sealed && others.any(|other| self.has_the_place_of(one, other))
     }

@@ -5,12 +5,11 @@ use std::os::unix::process::CommandExt;
 use std::process::{Command, Output};
 
 use evenkeel_api::{EtcdCluster, EtcdClusterStatus};
+// The certificates with which a member serves also open its own door.
+use evenkeel_etcd::build::pod::{CONTAINER, SERVER_TLS};
 
 use crate::reach::Reached;
 use crate::trouble::Trouble;
-
-/// Where a member's pod has the certificates with which it serves, which also open its own door.
-const TLS: &str = "/etc/etcd/server";
 
 /// Becomes etcdctl; returns only if that cannot be.
 pub(crate) async fn run(
@@ -35,7 +34,7 @@ pub(crate) fn ask(reached: &Reached, member: &str, arguments: &[String]) -> Resu
 
 fn exec(reached: &Reached, member: &str, interactive: bool) -> Command {
     let mut kubectl = reached.kubectl();
-    kubectl.args(["exec", "--container", "etcd"]);
+    kubectl.args(["exec", "--container", CONTAINER]);
     if interactive {
         kubectl.arg("--stdin");
         if std::io::stdin().is_terminal() && std::io::stdout().is_terminal() {
@@ -50,9 +49,9 @@ fn exec(reached: &Reached, member: &str, interactive: bool) -> Command {
 fn etcdctl(arguments: &[String]) -> Vec<String> {
     let mut all = vec![
         "etcdctl".to_owned(),
-        format!("--cacert={TLS}/ca.crt"),
-        format!("--cert={TLS}/tls.crt"),
-        format!("--key={TLS}/tls.key"),
+        format!("--cacert={SERVER_TLS}/ca.crt"),
+        format!("--cert={SERVER_TLS}/tls.crt"),
+        format!("--key={SERVER_TLS}/tls.key"),
     ];
     // Given twice, they would both be asked.
     let named = |argument: &String| argument == "--endpoints" || argument.starts_with("--endpoints=");

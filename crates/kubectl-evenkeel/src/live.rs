@@ -5,12 +5,10 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use evenkeel_api::EtcdCluster;
+use evenkeel_etcd::build::service::METRICS_PORT;
 use futures::future::join_all;
 use http::Request;
 use kube::{Client, ResourceExt};
-
-/// Where members tell their metrics, in their pods.
-const PORT: u16 = 2381;
 
 /// What a member tells of itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -100,8 +98,9 @@ enum NoAnswer {
 const LIMIT: Duration = Duration::from_secs(4);
 
 async fn ask(client: &Client, namespace: &str, pod: &str) -> Result<(Metrics, Option<String>), NoAnswer> {
-    let page =
-        |page: &str| get(client, format!("/api/v1/namespaces/{namespace}/pods/{pod}:{PORT}/proxy/{page}"));
+    let page = |page: &str| {
+        get(client, format!("/api/v1/namespaces/{namespace}/pods/{pod}:{METRICS_PORT}/proxy/{page}"))
+    };
     let both = async { futures::join!(page("metrics"), page("health")) };
     let (metrics, health) = tokio::time::timeout(LIMIT, both).await.map_err(|_| NoAnswer::Silent)?;
     Ok((read(&metrics?), health.ok().and_then(|health| alarm(&health))))

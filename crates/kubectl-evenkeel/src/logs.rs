@@ -5,6 +5,7 @@ use std::io::Write;
 use std::time::Duration;
 
 use evenkeel_api::labels;
+use evenkeel_etcd::build::pod::CONTAINER;
 use futures::future::join_all;
 use futures::stream::SelectAll;
 use futures::{AsyncBufReadExt, StreamExt, TryStreamExt};
@@ -51,7 +52,7 @@ pub(crate) async fn run(
             .help("`kubectl evenkeel why` tells why"));
     }
     let params = LogParams {
-        container: Some("etcd".to_owned()),
+        container: Some(CONTAINER.to_owned()),
         follow: lines.follow,
         tail_lines: lines.tail,
         since_seconds: lines.since,

@@ -1,15 +1,18 @@
 //! How a cluster is, put together from its resource, its members and the operator's lease. The same for people and programs.
 
 use evenkeel_api::{EtcdCluster, EtcdClusterStatus, MemberRole};
+use evenkeel_etcd::view::quorum;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::ResourceExt;
 use serde::Serialize;
 
+use crate::args::Which;
 use crate::live::Live;
 use crate::overseer::Overseer;
+use crate::reach::Reached;
 use crate::screen::{Mood, span};
-use crate::trouble::{AMISS, NOT_WRITABLE};
+use crate::trouble::{AMISS, NOT_WRITABLE, Trouble};
 
 /// How soon before its end a certificate is worth a word: they are renewed long before.
 const SOON: i64 = 14 * 86_400;
@@ -83,6 +86,19 @@ pub(crate) struct CertificateReport {
 }
 
 impl Report {
+    /// Finds the cluster, and asks whoever knows something of it.
+    pub(crate) async fn asked(
+        reached: &Reached,
+        which: &Which,
+        now: Timestamp,
+    ) -> Result<(EtcdCluster, Self), Trouble> {
+        let cluster = reached.cluster(which.cluster.as_deref()).await?;
+        let overseer = Overseer::of(&reached.client, now).await;
+        let live = Live::of(&reached.client, &cluster).await;
+        let report = Self::of(&cluster, &live, &overseer, now);
+        Ok((cluster, report))
+    }
+
     /// From all that is known.
     pub(crate) fn of(cluster: &EtcdCluster, live: &Live, overseer: &Overseer, now: Timestamp) -> Self {
         let status = cluster.status.clone().unwrap_or_default();
@@ -210,7 +226,7 @@ fn written(status: &EtcdClusterStatus, live: &Live, overseer: &Overseer) -> (Opt
     };
     let voters = status.member_list.iter().filter(|one| one.role == MemberRole::Voter);
     let voters: Vec<_> = voters.map(|one| one.name.as_str()).collect();
-    let quorum = voters.len() / 2 + 1;
+    let quorum = quorum(voters.len());
     let alive = live.alive(voters.iter().copied()).filter(|_| !voters.is_empty());
     let told = status.survives.and_then(|more| usize::try_from(more).ok());
     if live.alarm.is_some() || alive.is_some_and(|alive| alive < quorum) {

@@ -21,24 +21,17 @@ pub(crate) async fn run(
     (output, screen): (Output, Screen),
 ) -> Result<u8, Trouble> {
     let now = Timestamp::now();
-    let overseer = Overseer::of(&reached.client, now).await;
     if everywhere {
-        return all(reached, &overseer, now, (output, screen)).await;
+        return all(reached, now, (output, screen)).await;
     }
-    let cluster = reached.cluster(which.cluster.as_deref()).await?;
-    let live = Live::of(&reached.client, &cluster).await;
-    let report = Report::of(&cluster, &live, &overseer, now);
+    let (_, report) = Report::asked(reached, which, now).await?;
     print(output, &report, || text(&report, screen))?;
     Ok(report.code())
 }
 
-async fn all(
-    reached: &Reached,
-    overseer: &Overseer,
-    now: Timestamp,
-    (output, screen): (Output, Screen),
-) -> Result<u8, Trouble> {
+async fn all(reached: &Reached, now: Timestamp, (output, screen): (Output, Screen)) -> Result<u8, Trouble> {
     let mut clusters = reached.clusters(true).await?;
+    let overseer = &Overseer::of(&reached.client, now).await;
     clusters.sort_by_key(|cluster| (cluster.namespace(), cluster.name_any()));
     let lives = join_all(clusters.iter().map(|cluster| Live::of(&reached.client, cluster))).await;
     let told = clusters.iter().zip(&lives).map(|(cluster, live)| Report::of(cluster, live, overseer, now));
@@ -132,6 +125,9 @@ fn row(member: &MemberReport, cluster: &str, short: bool) -> Vec<String> {
 }
 
 fn list(reports: &[Report], overseer: &Overseer, screen: Screen) -> String {
+    if reports.is_empty() {
+        return "No etcdclusters found.\n".to_owned();
+    }
     let heading = ["NAMESPACE", "NAME", "VERSION", "MEMBERS", "WRITABLE", "SURVIVES", "STATUS"];
     let mut rows = vec![heading.map(str::to_owned).to_vec()];
     for report in reports {
@@ -147,9 +143,6 @@ fn list(reports: &[Report], overseer: &Overseer, screen: Screen) -> String {
         ]);
     }
     let mut lines = screen.table(&rows).into_iter();
-    if reports.is_empty() {
-        return "No etcdclusters found.\n".to_owned();
-    }
     let mut all = String::new();
     if let Some(trouble) = overseer.trouble() {
         all.push_str(&screen.labelled("Note", &trouble));

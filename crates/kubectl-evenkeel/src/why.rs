@@ -14,9 +14,7 @@ use serde_json::Value;
 
 use crate::advice;
 use crate::args::{Output, Which};
-use crate::live::Live;
 use crate::output::print;
-use crate::overseer::Overseer;
 use crate::reach::{Reached, asked};
 use crate::report::Report;
 use crate::screen::{Screen, WIDTH, span, wrapped};
@@ -63,10 +61,7 @@ pub(crate) async fn run(
     (output, screen): (Output, Screen),
 ) -> Result<u8, Trouble> {
     let now = Timestamp::now();
-    let cluster = reached.cluster(which.cluster.as_deref()).await?;
-    let overseer = Overseer::of(&reached.client, now).await;
-    let live = Live::of(&reached.client, &cluster).await;
-    let report = Report::of(&cluster, &live, &overseer, now);
+    let (cluster, report) = Report::asked(reached, which, now).await?;
     let (log, unread) = log_of(reached, &cluster).await;
     let decisions = log.as_ref().map(Decision::read).unwrap_or_default();
     let mut answer = answer(&cluster, &report, decisions, extent);
@@ -115,6 +110,15 @@ fn answer(cluster: &EtcdCluster, report: &Report, decisions: Vec<Decision>, exte
     if evidence.is_empty() {
         evidence.push(format!("{} members serve, and nothing is amiss", report.ready));
     }
+    let skipped = decisions.len().saturating_sub(extent.last);
+    let shown =
+        decisions.into_iter().skip(skipped).map(|decision| told(decision, &report.name, extent.facts));
+    Answer { goal, blocker, evidence, you_can: advised(report), decisions: shown.collect() }
+}
+
+/// What a person can do, the most pressing first; nothing where nobody is needed.
+fn advised(report: &Report) -> Vec<String> {
+    let degraded = report.degraded.as_ref();
     let well = report.writable == Some(true) && degraded.is_none() && report.notes.is_empty();
     let mut advice = Vec::new();
     if report.alarm.as_deref() == Some("NOSPACE") {
@@ -136,10 +140,7 @@ fn answer(cluster: &EtcdCluster, report: &Report, decisions: Vec<Decision>, exte
     if advice.is_empty() && !well {
         advice.push("see to what the evidence names; what Evenkeel can do about it, it does".to_owned());
     }
-    let skipped = decisions.len().saturating_sub(extent.last);
-    let shown =
-        decisions.into_iter().skip(skipped).map(|decision| told(decision, &report.name, extent.facts));
-    Answer { goal, blocker, evidence, you_can: advice, decisions: shown.collect() }
+    advice
 }
 
 fn told(mut decision: Decision, cluster: &str, all: bool) -> Told {

@@ -4,6 +4,8 @@ use evenkeel::Explained;
 
 use super::*;
 use crate::args::Colour;
+use crate::live::Live;
+use crate::overseer::Overseer;
 use crate::report::tests::{cluster, now, report};
 
 fn decision(does: &str) -> Decision {

@@ -17,7 +17,8 @@ pub const CONTAINER: &str = "etcd";
 const USER: i64 = 65532;
 const DATA: &str = "/var/lib/etcd";
 const PEER_TLS: &str = "/etc/etcd/peer";
-const SERVER_TLS: &str = "/etc/etcd/server";
+/// Where the certificates are with which a member serves.
+pub const SERVER_TLS: &str = "/etc/etcd/server";
 
 /// What a member's pod is made for.
 #[derive(Clone, Debug, PartialEq, Eq)]
