@@ -8,7 +8,7 @@ SHELL := /bin/bash
 # `make up` and `make test` use labs of different names, and so do different checkouts.
 CHECKOUT := $(shell printf %s '$(CURDIR)' | cksum | awk '{printf "%04x", $$1 % 65536}')
 # What is built is kept outside the source tree. Cargo takes the crates of two checkouts for the same ones, so each has a
-# directory of its own; a new one begins as a copy of another's, with the dependencies built (hack/prepare).
+# directory of its own; a new one begins as a copy of another's, with the dependencies built (hack/target-dir).
 export EVENKEEL_CACHE ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/evenkeel
 export CARGO_TARGET_DIR ?= $(EVENKEEL_CACHE)/target-$(CHECKOUT)
 
