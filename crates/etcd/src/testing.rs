@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
 use std::sync::Arc;
 
-use evenkeel::{Engine, Plan, Seen, Time};
+use evenkeel::{Engine, Plan, Seen, Sight, Time};
 use evenkeel_api::conditions::ConditionType;
 use evenkeel_api::{EtcdCluster, EtcdClusterStatus, labels};
 use http::{Request, Response, request::Parts};
@@ -28,6 +28,7 @@ use crate::observe::Found;
 use crate::observe::ask::Answers;
 use crate::observe::find::Place;
 use crate::observe::secrets::{Judged, pair};
+use crate::operator::Operator;
 use crate::plan::Step;
 use crate::view::quorum;
 use crate::wanted::Wanted;
@@ -348,6 +349,11 @@ impl Scene {
 
     pub(crate) fn facts(&self) -> Facts {
         self.found.facts(&self.answers)
+    }
+
+    /// All of it, as the loop hands it to whoever acts.
+    pub(crate) fn sight(self) -> Sight<Operator> {
+        Sight { facts: self.facts(), found: self.found, probed: self.answers, live: true }
     }
 
     /// What etcd is to be asked for, if it is.

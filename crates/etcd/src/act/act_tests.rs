@@ -44,7 +44,7 @@ pub(super) async fn done(
     });
     let operator =
         Operator::new(client, stores(), Duration::ZERO, TestClock::new(NOW).shared(), TestRandom::shared(1));
-    let sight = Sight { facts: scene.facts(), found: scene.found, probed: scene.answers, live: true };
+    let sight = scene.sight();
     let outcome = act(&operator, &sight, &action, &|| true).await;
     let asked = asked.lock().unwrap().clone();
     (outcome, asked)

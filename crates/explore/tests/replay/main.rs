@@ -1,6 +1,7 @@
 //! The rules that the world ascribes to etcd, played on the world and on real etcd processes alike: what can be seen after
 //! each act is the same, so that the world cannot be kinder than etcd.
 
+mod held;
 mod imagined;
 mod real;
 mod stage;
@@ -92,6 +93,11 @@ fn versions() -> Result<Vec<Version>> {
 
 /// Plays a story on the world, and then on every version of etcd at once.
 fn play(max_learners: u8, scenes: &[Scene]) -> Result<()> {
+    play_and(max_learners, scenes, |_| Ok(()))
+}
+
+/// The same, and then what only real processes can show.
+fn play_and(max_learners: u8, scenes: &[Scene], then: impl Fn(&mut Real) -> Result<()> + Sync) -> Result<()> {
     let mut world = Imagined::new(max_learners);
     let mut looks = Vec::new();
     for (act, then) in scenes {
@@ -103,7 +109,7 @@ fn play(max_learners: u8, scenes: &[Scene]) -> Result<()> {
         for ((act, then), look) in scenes.iter().zip(&looks) {
             real.play(act, *then, look)?;
         }
-        Ok(())
+        then(real)
     })
 }
 
@@ -197,6 +203,26 @@ fn etcd_and_the_world_agree_on_starting() -> Result<()> {
         with_itself_alone_in_the_list_a_member_refuses_an_empty_directory,
         an_empty_list_is_refused_as_an_argument
     )
+}
+
+/// What `act::call` of the etcd engine rests on: a leader can be wrong for good, and then another member can be asked.
+#[test]
+fn a_leader_that_gave_up_a_message_late_declines_additions_for_good_and_a_follower_makes_them() -> Result<()>
+{
+    play_and(1, &voters([B, C]), |real| {
+        let messages = real.dies_and_is_held_in_touch(C)?;
+        real.restarts_and_serves(C)?;
+        held::give_up(messages);
+        // Whoever was in touch for five seconds counts as there, so that a leader that had noticed would have said yes.
+        std::thread::sleep(std::time::Duration::from_secs(7));
+        let declined = real.ask_of(A, Change::Add(D)).err().context("the leader makes it")?;
+        ensure!(
+            declined.to_string().contains("unhealthy cluster"),
+            "declined for another reason: {declined}"
+        );
+        real.ask_of(B, Change::Add(D)).context("the follower declines, too")?;
+        Ok(())
+    })
 }
 
 fn a_seed_founds_alone_and_founded_again_has_the_same_ids() -> Result<()> {

@@ -20,6 +20,7 @@ use evenkeel_lab::command::Cmd;
 use evenkeel_lab::parts::etcd::{Version, get};
 use serde_json::{Value, json};
 
+use crate::held;
 use crate::stage::{Act, Entry, Look, Names, Said, Then};
 
 const CLIENTS: u16 = 12379;
@@ -161,6 +162,33 @@ impl Real {
             }
         }
         Ok(None)
+    }
+
+    /// Kills a member, and has somebody take its calls who says nothing, until there are messages of others among them.
+    /// They are handed back as they are: sent, and not answered.
+    pub(crate) fn dies_and_is_held_in_touch(&mut self, serial: Serial) -> Result<Vec<TcpStream>> {
+        self.lead(Change::Remove(serial))?;
+        let member = self.member(serial)?;
+        member.kill()?;
+        held::take_calls(SocketAddr::from((member.address, PEERS)))
+    }
+
+    /// Starts a member again with its data, and waits until it has been back for as long as etcd wants to see.
+    pub(crate) fn restarts_and_serves(&mut self, serial: Serial) -> Result<()> {
+        self.start(serial, &Start::OwnData)?;
+        let until = Instant::now() + PATIENCE;
+        while !self.member(serial)?.said().is_some_and(|(said, _)| said.serves) {
+            ensure!(Instant::now() < until, "it does not come back\n{}", self.last_words());
+            sleep(Duration::from_millis(100));
+        }
+        sleep(Duration::from_secs(2));
+        Ok(())
+    }
+
+    /// Asks one member for a change, once.
+    pub(crate) fn ask_of(&mut self, asked: Serial, change: Change) -> Result<Value> {
+        let (path, request) = self.request(change)?;
+        self.member(asked)?.call(path, &request, TIMEOUT * 2)
     }
 
     /// Has the first member lead; says how to ask for a change.
