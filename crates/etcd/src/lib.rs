@@ -5,6 +5,7 @@ mod act;
 pub mod build;
 pub mod certificates;
 pub mod facts;
+pub mod foresee;
 pub mod identity;
 pub mod names;
 pub mod observe;

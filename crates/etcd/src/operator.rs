@@ -9,19 +9,18 @@ use evenkeel::{
     SharedRandom, Sight, Written, journal_of,
 };
 use evenkeel_api::{EtcdCluster, labels};
-use k8s_openapi::api::core::v1::{ConfigMap, Pod, Service};
+use k8s_openapi::api::core::v1::{Pod, Service};
 use kube::api::ObjectMeta;
 use kube::{Client, Resource, ResourceExt};
 
 use crate::accept::{Noted, in_force};
 use crate::decide::Etcd;
-use crate::identity::Identity;
 use crate::names::{Lineage, member_name, peer_host};
 use crate::observe::ask::{self, Answers, Asked, Endpoint, SharedConnections};
 use crate::observe::find::{self, Objects, Stores, Volumes};
 use crate::observe::secrets::Secrets;
 use crate::observe::since::Since;
-use crate::observe::{Found, Owner, member, owner};
+use crate::observe::{Beside, Found, member};
 use crate::plan::{Apply, Create, Mark, Wait};
 use crate::wanted::Wanted;
 use crate::{act, tell};
@@ -91,36 +90,8 @@ impl Operator {
         let tls = self.secrets.judge(&self.client, key, &wanted, times, objects.print()).await?;
         let places = self.volumes.places(&self.client, &self.stores.hostnames(), &objects.claims).await?;
         let hostnames = self.stores.hostnames_of(&objects.pods);
-        // Without our label it is somebody else's, unless it tells of this very cluster.
-        let metadata = objects.pods.iter().map(|pod| &pod.metadata);
-        let mut metadata = metadata.chain(objects.claims.iter().map(|claim| &claim.metadata));
-        let mut is_of = |identity: Identity| {
-            identity.resource == wanted.uid
-                || metadata.any(|one| member(one).is_some_and(|one| one.lineage == identity.lineage))
-        };
-        let mut is_ours = |object: &ConfigMap| {
-            owner(&wanted, &object.metadata) != Owner::NotOurs
-                || find::identity(object.clone()).is_ok_and(|(_, identity)| is_of(identity))
-        };
-        let identity_taken = objects.identity.as_ref().is_some_and(|object| !is_ours(object));
-        let identity = objects.identity.filter(|_| !identity_taken);
-        Ok(Found {
-            identity: identity.map(find::identity).transpose()?,
-            identity_taken,
-            wanted,
-            refused,
-            pods: find::by_uid(objects.pods),
-            claims: find::by_uid(objects.claims),
-            places,
-            hostnames,
-            peer_service: objects.peer_service,
-            client_service: objects.client_service,
-            budget: objects.budget,
-            tls,
-            now,
-            lineage: Lineage(u32::try_from(self.random.u64() >> 32).unwrap_or_default()),
-            resource: objects.resource,
-        })
+        let lineage = Lineage(u32::try_from(self.random.u64() >> 32).unwrap_or_default());
+        Found::of(objects, (wanted, refused), Beside { places, hostnames, tls, now, lineage })
     }
 
     /// Asks etcd, as far as there is any to be asked. Whether clients are served is for the prober to find out: through a

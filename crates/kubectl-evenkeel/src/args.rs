@@ -108,6 +108,20 @@ pub(crate) enum Verb {
         #[arg(short, long, value_enum, default_value_t, value_name = "FORM")]
         output: Output,
     },
+    /// What would be done, one thing after another, if the resource were as in a file; nothing is changed
+    Plan {
+        #[command(flatten)]
+        which: Which,
+        /// The resource as it is to be, for kubectl apply; - is the standard input; left out, it stays as it is
+        #[arg(short, long, value_name = "FILE")]
+        file: Option<PathBuf>,
+        /// With what is only written down
+        #[arg(long)]
+        all: bool,
+        /// In which form
+        #[arg(short, long, value_enum, default_value_t, value_name = "FORM")]
+        output: Output,
+    },
     /// Run etcdctl in a member, with its certificates: kubectl evenkeel etcdctl orders -- get --prefix /
     Etcdctl {
         /// The cluster

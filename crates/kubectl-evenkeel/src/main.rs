@@ -6,11 +6,13 @@ mod args;
 mod complete;
 mod etcdctl;
 mod live;
+mod log;
 mod logs;
 mod move_leader;
 mod output;
 mod overseer;
 mod pause;
+mod plan;
 mod reach;
 mod report;
 mod screen;
@@ -54,6 +56,10 @@ async fn run(args: &Args) -> Result<u8, Trouble> {
         Verb::Why { which, last, facts, output } => {
             let extent = why::Extent { last: *last, facts: *facts };
             why::run(&reached, which, extent, (*output, screen)).await
+        }
+        Verb::Plan { which, file, all, output } => {
+            let asked = plan::Asked { file: file.as_deref(), all: *all };
+            plan::run(&reached, which, asked, (*output, screen)).await
         }
         Verb::Etcdctl { cluster, member, arguments } => {
             etcdctl::run(&reached, cluster, member.as_deref(), arguments).await

@@ -7,15 +7,14 @@ use evenkeel_etcd::facts::Facts;
 use evenkeel_etcd::names::member_name;
 use evenkeel_etcd::view::{Data, Member, View};
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::ConfigMap;
-use kube::{Api, ResourceExt};
 use serde::Serialize;
 use serde_json::Value;
 
 use crate::advice;
 use crate::args::{Output, Which};
+use crate::log::log_of;
 use crate::output::print;
-use crate::reach::{Reached, asked};
+use crate::reach::Reached;
 use crate::report::Report;
 use crate::screen::{Screen, WIDTH, span, wrapped};
 use crate::trouble::Trouble;
@@ -68,23 +67,6 @@ pub(crate) async fn run(
     answer.evidence.extend(unread);
     print(output, &answer, || text(&answer, now, screen))?;
     Ok(0)
-}
-
-/// The log of a cluster's decisions; or why it cannot be told.
-async fn log_of(reached: &Reached, cluster: &EtcdCluster) -> (Option<ConfigMap>, Option<String>) {
-    let namespace = cluster.namespace().unwrap_or_default();
-    let api: Api<ConfigMap> = Api::namespaced(reached.client.clone(), &namespace);
-    let name = evenkeel::journal_of(cluster).name.unwrap_or_default();
-    let owned = |log: &ConfigMap| {
-        log.owner_references().iter().any(|owner| Some(&owner.uid) == cluster.uid().as_ref())
-    };
-    match asked(&format!("read the ConfigMap {name}"), api.get_opt(&name)).await {
-        Ok(Some(log)) if !owned(&log) => {
-            (None, Some(format!("the ConfigMap {name} is not this cluster's: what it tells is not shown")))
-        }
-        Ok(log) => (log, None),
-        Err(trouble) => (None, Some(trouble.what)),
-    }
 }
 
 fn answer(cluster: &EtcdCluster, report: &Report, decisions: Vec<Decision>, extent: Extent) -> Answer {

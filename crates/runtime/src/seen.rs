@@ -24,6 +24,14 @@ impl<T> Seen<T> {
         }
     }
 
+    /// The thing, to be changed, if it is known to be there.
+    pub fn present_mut(&mut self) -> Option<&mut T> {
+        match self {
+            Self::Present(thing) => Some(thing),
+            Self::Absent | Self::Unknown => None,
+        }
+    }
+
     /// Whether it is known to be there.
     pub fn is_present(&self) -> bool {
         matches!(self, Self::Present(_))

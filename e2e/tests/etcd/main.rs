@@ -17,6 +17,7 @@ mod middle;
 mod missing;
 mod noted;
 mod obstacles;
+mod plan;
 mod plugin;
 mod refused;
 mod scale;

@@ -226,6 +226,22 @@ impl Draft {
     }
 }
 
+/// When something is due of which only the clock tells.
+pub(crate) fn due(facts: &Facts, plan: &Plan<Etcd>) -> Option<Time> {
+    let view = epoch::identify(facts).ok();
+    let kept = view.as_ref().and_then(tidy::next);
+    let waited_for = view.as_ref().and_then(dead::waited_for).map(|(_, at)| at);
+    // What people must put right is only looked at again.
+    let by_hand =
+        |wait: &Wait| matches!(wait, Wait::Reading(_) | Wait::NameTaken(_) | Wait::AuthorityLost(_));
+    let waits = plan.status.waits.iter().filter(|wait| !by_hand(wait));
+    let waits = waits.filter_map(|wait| match wait.wake(facts) {
+        Wake::At(time) => Some(time),
+        Wake::OnChange | Wake::Soon => None,
+    });
+    waits.chain(kept).chain(waited_for).filter(|time| *time > facts.now).min()
+}
+
 impl Wait {
     /// When to look again, beside on any change.
     fn wake(&self, facts: &Facts) -> Wake {

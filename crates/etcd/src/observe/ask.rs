@@ -14,7 +14,7 @@ use tokio::time::{Instant, timeout_at};
 use super::heard::{Heard, Leading, Listed, membership};
 use super::{Register, peers, stir};
 use crate::certificates::Pair;
-use crate::facts::{Membership, Registered, Voice};
+use crate::facts::{Facts, Membership, Registered, Voice};
 use crate::identity::MemberId;
 use crate::names::Serial;
 
@@ -81,6 +81,26 @@ pub struct Answers {
     pub heard: BTreeSet<Serial>,
     /// Members that neither of them hears, and since when.
     pub silent: BTreeMap<Serial, Time>,
+}
+
+impl Answers {
+    /// What was said when facts were gathered, as far as these tell.
+    pub fn of(facts: &Facts) -> Self {
+        let leader = facts.about.iter().find(|(_, about)| about.leads).map(|(serial, _)| serial);
+        let told = facts.membership.present().map(|told| told.members.as_slice()).unwrap_or_default();
+        let id = |serial: &Serial| told.iter().find(|one| one.serial == *serial).map(|one| one.id);
+        let versions = facts.about.iter().filter_map(|(serial, one)| Some((*serial, one.version.clone()?)));
+        let spoke = facts.voices.iter().filter(|(_, voice)| voice.is_present());
+        Self {
+            membership: facts.membership.clone(),
+            voices: facts.voices.clone(),
+            versions: versions.collect(),
+            leader: leader.and_then(id),
+            served: facts.served,
+            heard: spoke.map(|(serial, _)| *serial).collect(),
+            silent: facts.silent.clone(),
+        }
+    }
 }
 
 impl Endpoint {

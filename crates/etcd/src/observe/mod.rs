@@ -15,7 +15,7 @@ mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use evenkeel::{Seen, Time};
+use evenkeel::{Error, Seen, Time};
 use evenkeel_api::{EtcdCluster, Refusal, labels};
 use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim, Pod, PodCondition, Service};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
@@ -29,7 +29,7 @@ use crate::identity::{Identity, Uid};
 use crate::names::{Lineage, Serial, member_name, peer_url};
 use crate::wanted::Wanted;
 use ask::Answers;
-use find::Place;
+use find::{Objects, Place};
 use secrets::Judged;
 
 /// The objects of a cluster as they were found.
@@ -59,6 +59,21 @@ pub struct Found {
     pub client_service: Option<Service>,
     /// The disruption budget.
     pub budget: Option<PodDisruptionBudget>,
+    /// The certificates.
+    pub tls: Judged,
+    /// When it was looked at.
+    pub now: Time,
+    /// Randomness, for a cluster that is yet to have an identity.
+    pub lineage: Lineage,
+}
+
+/// What is known of a cluster beside its objects.
+#[derive(Debug)]
+pub struct Beside {
+    /// Where the volumes of claims are, by the claims' names, as far as that is known.
+    pub places: BTreeMap<String, Place>,
+    /// What volumes call the nodes of the pods, by the nodes' names.
+    pub hostnames: BTreeMap<String, String>,
     /// The certificates.
     pub tls: Judged,
     /// When it was looked at.
@@ -153,6 +168,34 @@ impl Register {
 }
 
 impl Found {
+    /// A cluster's objects, and what is in force of what its resource wants.
+    pub fn of(
+        objects: Objects,
+        (wanted, refused): (Wanted, Option<Refusal>),
+        beside: Beside,
+    ) -> Result<Self, Error> {
+        let identity_taken =
+            objects.identity.as_ref().is_some_and(|object| !is_ours(&wanted, &objects, object));
+        let identity = objects.identity.filter(|_| !identity_taken);
+        Ok(Self {
+            identity: identity.map(find::identity).transpose()?,
+            identity_taken,
+            wanted,
+            refused,
+            pods: find::by_uid(objects.pods),
+            claims: find::by_uid(objects.claims),
+            places: beside.places,
+            hostnames: beside.hostnames,
+            peer_service: objects.peer_service,
+            client_service: objects.client_service,
+            budget: objects.budget,
+            tls: beside.tls,
+            now: beside.now,
+            lineage: beside.lineage,
+            resource: objects.resource,
+        })
+    }
+
     /// Who is who.
     pub fn register(&self) -> Option<Register> {
         self.identity.as_ref().map(|(_, identity)| Register::of(&self.wanted, identity))
@@ -311,6 +354,18 @@ impl Found {
         }
         about
     }
+}
+
+/// Whether an identity object is this cluster's. Without our label it is somebody else's, unless it tells of this very cluster.
+fn is_ours(wanted: &Wanted, objects: &Objects, object: &ConfigMap) -> bool {
+    let pods = objects.pods.iter().map(|pod| &pod.metadata);
+    let mut all = pods.chain(objects.claims.iter().map(|claim| &claim.metadata));
+    let mut is_of = |identity: Identity| {
+        identity.resource == wanted.uid
+            || all.any(|one| member(one).is_some_and(|one| one.lineage == identity.lineage))
+    };
+    owner(wanted, &object.metadata) != Owner::NotOurs
+        || find::identity(object.clone()).is_ok_and(|(_, identity)| is_of(identity))
 }
 
 /// Whether an object is as we would build it, whatever else there is on it.

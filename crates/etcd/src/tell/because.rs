@@ -14,7 +14,7 @@ use crate::view::{Data, Member, View};
 
 /// What a plan comes to, for the log of decisions.
 pub fn explain(found: &Found, facts: &Facts, plan: &Plan<Etcd>) -> Explained {
-    let (words, view) = (Words::of(found), view(facts));
+    let (words, view) = (Words::of(found, facts), view(facts));
     let mut reasons: Vec<String> = Vec::new();
     for action in plan.actions() {
         let why = because(&words, view.as_ref(), &action);
@@ -28,6 +28,19 @@ pub fn explain(found: &Found, facts: &Facts, plan: &Plan<Etcd>) -> Explained {
         because: reasons,
         waits_for: waits.map(|wait| words.wait(facts, view.as_ref(), wait)).collect(),
     }
+}
+
+/// What each action of a plan does, and why.
+pub fn each(found: &Found, facts: &Facts, plan: &Plan<Etcd>) -> Vec<(String, String)> {
+    let (words, view) = (Words::of(found, facts), view(facts));
+    plan.actions().map(|action| (words.action(&action), because(&words, view.as_ref(), &action))).collect()
+}
+
+/// How a cluster is when a plan does nothing, in a few words, and what is waited for.
+pub fn at_rest(found: &Found, facts: &Facts, plan: &Plan<Etcd>) -> (String, Vec<String>) {
+    let (words, view) = (Words::of(found, facts), view(facts));
+    let waits = plan.status.waits.iter().map(|wait| words.wait(facts, view.as_ref(), wait));
+    (words.phrase(facts, view.as_ref(), plan), waits.collect())
 }
 
 /// Why the main thing of a plan is done, the one that [`Words::doing`] names; nothing if it does nothing.

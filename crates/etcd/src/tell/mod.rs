@@ -5,7 +5,7 @@ mod because;
 mod notices;
 mod words;
 
-pub use because::explain;
+pub use because::{at_rest, each, explain};
 pub use notices::{name, notice, troubles};
 
 use evenkeel::{Error, Plan, Seen};
@@ -32,7 +32,7 @@ pub fn status(found: &Found, facts: &Facts, plan: &Plan<Etcd>, refused: Option<&
     if refused.is_none() && still_stands(&old, facts, view.as_ref()) {
         return old;
     }
-    let words = Words::of(found);
+    let words = Words::of(found, facts);
     let mut story = Story::of(&words, facts, view.as_ref(), plan);
     if let Some(refusal) = &found.refused {
         story.has_refused(refusal);

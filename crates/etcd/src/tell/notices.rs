@@ -120,7 +120,7 @@ pub fn notice(found: &Found, action: &Action<'_, Etcd>) -> Option<Notice> {
 
 /// What is waited for and is a person's business.
 pub fn troubles(found: &Found, facts: &crate::facts::Facts, plan: &Plan<Etcd>) -> Vec<Notice> {
-    let (words, view) = (Words::of(found), view(facts));
+    let (words, view) = (Words::of(found, facts), view(facts));
     let waits = plan.status.waits.iter().filter_map(|wait| {
         let reason = degraded(wait, facts, view.as_ref())?;
         let note = words.wait(facts, view.as_ref(), wait);

@@ -9,10 +9,10 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use super::named;
 use crate::decide::{Etcd, dead};
 use crate::facts::{Facts, Object, Start, Stranger};
-use crate::identity::{Change, Intent};
+use crate::identity::{Change, Intent, Uid};
 use crate::names::Serial;
 use crate::observe::Found;
-use crate::plan::{Apply, Create, Mark, Step, Turn, Wait, What};
+use crate::plan::{Apply, Create, Mark, Owned, Step, Turn, Wait, What};
 use crate::view::{Data, Member, View};
 
 /// That nothing is amiss, in the fewest words.
@@ -24,11 +24,26 @@ const COLUMN: usize = 80;
 /// Speaks of one cluster.
 pub(super) struct Words<'f> {
     found: &'f Found,
+    facts: &'f Facts,
 }
 
 impl<'f> Words<'f> {
-    pub(super) fn of(found: &'f Found) -> Self {
-        Self { found }
+    pub(super) fn of(found: &'f Found, facts: &'f Facts) -> Self {
+        Self { found, facts }
+    }
+
+    /// The member whose pod this is.
+    fn pod(&self, uid: Uid) -> String {
+        let pods = self.facts.pods.present().into_iter().flatten();
+        let serial = pods.filter(|pod| pod.uid == uid).map(|pod| pod.serial).next();
+        serial.map_or_else(|| "a pod".to_owned(), |serial| self.member(serial))
+    }
+
+    /// The member whose claim this is.
+    fn claim(&self, uid: Uid) -> String {
+        let claims = self.facts.claims.present().into_iter().flatten();
+        let serial = claims.filter(|claim| claim.uid == uid).map(|claim| claim.serial).next();
+        serial.map_or_else(|| "a member".to_owned(), |serial| self.member(serial))
     }
 
     pub(super) fn member(&self, serial: Serial) -> String {
@@ -178,27 +193,36 @@ impl<'f> Words<'f> {
     }
 
     fn mark(&self, mark: &Mark) -> String {
-        let pod = |uid| named_so(self.found.pods.get(uid).map(|pod| &pod.metadata));
+        let pod = |uid: &Uid| self.pod(*uid);
         match mark {
             Mark::Start { pod: uid, to: Start::Join(_), .. } => format!("letting {} join", pod(uid)),
             Mark::Start { pod: uid, .. } => format!("starting {}", pod(uid)),
             Mark::JoinedOn { claim, .. } => {
-                let name = named_so(self.found.claims.get(claim).map(|claim| &claim.metadata));
-                format!("noting on which volume {name} has joined")
+                format!("noting on which volume {} has joined", self.claim(*claim))
             }
             Mark::Turn { pod: uid, .. } => format!("noting that {} has joined", pod(uid)),
             Mark::Route { pod: uid } => format!("letting clients reach {}", pod(uid)),
             Mark::Unroute { pod: uid } => format!("leading clients away from {}, which goes", pod(uid)),
             Mark::Removed { claim, at } => {
-                let name = named_so(self.found.claims.get(claim).map(|claim| &claim.metadata));
+                let name = self.claim(*claim);
                 if at.is_none() {
                     return format!("noting that {name} is a member");
                 }
                 format!("keeping the volume of {name} for {}", span(self.found.wanted.keep_removed_for))
             }
             Mark::Accept => "noting the spec".to_owned(),
-            Mark::Own { owned: true, .. } => "taking over what belongs to the cluster".to_owned(),
-            Mark::Own { owned: false, .. } => "having volumes stay when the resource goes".to_owned(),
+            Mark::Own { what, owned } => {
+                let what = match what {
+                    Owned::Identity => "the identity".to_owned(),
+                    Owned::Claim(claim) => format!("the volume of {}", self.claim(*claim)),
+                    Owned::Pod(uid) => format!("the pod of {}", pod(uid)),
+                };
+                if *owned {
+                    format!("having {what} go with the resource")
+                } else {
+                    format!("having {what} stay when the resource goes")
+                }
+            }
         }
     }
 
@@ -440,10 +464,6 @@ pub(super) fn span(length: Duration) -> String {
     let parts: String =
         parts.iter().filter(|(count, _)| *count > 0).map(|(count, unit)| format!("{count}{unit}")).collect();
     if parts.is_empty() { "0s".to_owned() } else { parts }
-}
-
-fn named_so(metadata: Option<&ObjectMeta>) -> String {
-    metadata.and_then(|metadata| metadata.name.clone()).unwrap_or_else(|| "a member".to_owned())
 }
 
 /// What is done when an identity is changed.

@@ -125,7 +125,7 @@ fn marks_are_told_as_what_they_are_for() {
     assert_eq!(told(&scene).doing, format!("letting clients reach {}", name(2)));
     let mut scene = Scene::converged(3);
     change(scene.pod(2), json!({ "metadata": { "ownerReferences": null } }));
-    assert_eq!(told(&scene).doing, "taking over what belongs to the cluster");
+    assert_eq!(told(&scene).doing, format!("having the pod of {} go with the resource", name(2)));
 }
 
 #[test]

@@ -1,0 +1,135 @@
+//! What is known of a cluster without being its operator: its objects as they are now; what etcd said when the operator last wrote
+//! down what it knew; and of that only what the status, which is kept true, does not contradict.
+
+use std::collections::BTreeMap;
+
+use evenkeel::{Decision, Seen, Time};
+use evenkeel_api::{EtcdCluster, MemberStatus, Refusal};
+use evenkeel_etcd::facts::{Amiss, Facts, Membership, Object, Reach, Voice};
+use evenkeel_etcd::names::{Lineage, Serial};
+use evenkeel_etcd::observe::ask::Answers;
+use evenkeel_etcd::observe::find::Objects;
+use evenkeel_etcd::observe::secrets::Judged;
+use evenkeel_etcd::observe::{Beside, Found, Register};
+use evenkeel_etcd::wanted::Wanted;
+use jiff::Timestamp;
+
+use crate::trouble::Trouble;
+
+/// What the log of decisions tells.
+#[derive(Debug, Default)]
+pub(super) struct Known {
+    /// The facts of the last decision.
+    pub(super) facts: Option<Facts>,
+    /// When that was.
+    pub(super) at: Option<Timestamp>,
+    /// Who the members were when etcd last told.
+    pub(super) membership: Option<Membership>,
+}
+
+impl Known {
+    pub(super) fn of(decisions: &[Decision]) -> Self {
+        let read = |decision: &Decision| -> Option<(Facts, Option<Timestamp>)> {
+            let facts = serde_json::from_str(decision.facts.as_ref()?).ok()?;
+            Some((facts, decision.at.parse().ok()))
+        };
+        let mut read = decisions.iter().rev().filter_map(read);
+        let Some((facts, at)) = read.next() else { return Self::default() };
+        let mut earlier = read.filter_map(|(facts, _)| facts.membership.present().cloned());
+        let membership = facts.membership.present().cloned().or_else(|| earlier.next());
+        Self { facts: Some(facts), at, membership }
+    }
+
+    /// What would be found, and known, with the resource as it is to be.
+    pub(super) fn applied_to(
+        &self,
+        objects: Objects,
+        (wanted, refused): (Wanted, Option<Refusal>),
+        now: Timestamp,
+    ) -> Result<(Found, Facts), Trouble> {
+        let now = Time(now.as_second());
+        let lineage = Lineage(0);
+        let tls = Judged { amiss: self.certificates(&objects, &wanted), ..Judged::default() };
+        let resource = objects.resource.clone();
+        let beside = Beside { places: BTreeMap::new(), hostnames: BTreeMap::new(), tls, now, lineage };
+        let found =
+            Found::of(objects, (wanted, refused), beside).map_err(|error| Trouble::new(error.to_string()))?;
+        let answers = self.answers(&resource, found.register().as_ref());
+        let mut facts = found.facts(&answers);
+        self.remember_places(&mut facts);
+        Ok((found, facts))
+    }
+
+    /// Which certificates are to be made: those that were amiss, all of them for a new cluster, and the members' own when it is to
+    /// have other names.
+    fn certificates(&self, objects: &Objects, wanted: &Wanted) -> BTreeMap<Object, Amiss> {
+        const ALL: [Object; 6] = [
+            Object::PeerCa,
+            Object::ClientCa,
+            Object::PeerTls,
+            Object::ServerTls,
+            Object::OperatorTls,
+            Object::ClientTls,
+        ];
+        let Some(facts) = &self.facts else { return ALL.map(|object| (object, Amiss::Missing)).into() };
+        let known = facts.amiss.iter().filter(|(object, _)| ALL.contains(object));
+        let mut amiss: BTreeMap<_, _> = known.map(|(object, how)| (*object, *how)).collect();
+        let noted = objects.identity.as_ref().and_then(evenkeel_etcd::accept::noted_spec);
+        let before = noted.and_then(|text| serde_json::from_str::<serde_json::Value>(text).ok());
+        let after = serde_json::from_str::<serde_json::Value>(&wanted.spec).ok();
+        if let (Some(before), Some(after)) = (before, after)
+            && before["tls"] != after["tls"]
+        {
+            amiss.entry(Object::ServerTls).or_insert(Amiss::Differs);
+        }
+        amiss
+    }
+
+    /// What etcd said, as far as the status since does not say otherwise.
+    fn answers(&self, resource: &EtcdCluster, register: Option<&Register>) -> Answers {
+        let Some(facts) = &self.facts else { return Answers::default() };
+        let mut answers = Answers::of(facts);
+        let status = resource.status.clone().unwrap_or_default();
+        for member in &status.member_list {
+            let Some(serial) = register.and_then(|register| register.named(&member.name)) else { continue };
+            self.heed(&mut answers, (member, serial), member.name == status.leader);
+        }
+        answers
+    }
+
+    fn heed(&self, answers: &mut Answers, (member, serial): (&MemberStatus, Serial), leads: bool) {
+        let serves = |voice: &Seen<Voice>| voice.present().is_some_and(|voice| voice.serves);
+        let said = answers.voices.get(&serial).is_some_and(serves);
+        if !member.healthy && said {
+            answers.voices.insert(serial, Seen::Unknown);
+        }
+        if member.healthy && !said {
+            let told = self.membership.as_ref().into_iter().flat_map(|told| &told.members);
+            let id = told.filter(|one| one.serial == serial).map(|one| one.id).next();
+            let cluster = self.facts.as_ref().and_then(|facts| facts.identity.present()?.cluster);
+            if let (Some(id), Some(cluster)) = (id, cluster) {
+                let voice = Voice { cluster, id, serves: true, caught_up: true, leads };
+                answers.voices.insert(serial, Seen::Present(voice));
+                answers.silent.remove(&serial);
+            }
+        }
+    }
+
+    /// Where volumes and pods are, which only the operator may be allowed to see.
+    fn remember_places(&self, facts: &mut Facts) {
+        let Some(known) = &self.facts else { return };
+        let claims = known.claims.present().map(Vec::as_slice).unwrap_or_default();
+        for claim in facts.claims.present_mut().into_iter().flatten() {
+            if let Some(before) = claims.iter().find(|before| before.uid == claim.uid)
+                && claim.reach == Reach::Unknown
+            {
+                (claim.reach, claim.lost) = (before.reach, claim.lost || before.lost);
+            }
+        }
+        let pods = known.pods.present().map(Vec::as_slice).unwrap_or_default();
+        for pod in facts.pods.present_mut().into_iter().flatten() {
+            let before = pods.iter().find(|before| before.uid == pod.uid).and_then(|before| before.node);
+            pod.node = before.or(pod.node);
+        }
+    }
+}

@@ -1,0 +1,176 @@
+//! `kubectl evenkeel plan`: what it foretells is what then happens, step for step.
+
+use std::time::Duration;
+
+use evenkeel_e2e::Story;
+use evenkeel_e2e::etcd::Cluster;
+use evenkeel_e2e::operator::Operator;
+use serde_json::{Value, json};
+
+use crate::look::{LONG, clients_of, follower, formed, until_right, until_whole};
+use crate::plugin::evenkeel;
+
+/// Lays one value over another, as a merge patch does.
+fn lay_over(under: &mut Value, over: &Value) {
+    match (under, over) {
+        (Value::Object(under), Value::Object(over)) => {
+            for (key, value) in over {
+                lay_over(under.entry(key.clone()).or_insert(Value::Null), value);
+            }
+        }
+        (under, over) => *under = over.clone(),
+    }
+}
+
+/// What the operator has decided to do so far, in order, without what it only writes down. What was declined and done again counts
+/// once.
+fn done(story: &Story, cluster: &str) -> Vec<String> {
+    let log = story.get(&["configmap", &format!("{cluster}-decisions")]);
+    let mut done: Vec<String> = Vec::new();
+    for page in log["data"].as_object().into_iter().flatten().map(|(_, page)| page) {
+        let decision: Value = serde_json::from_str(page.as_str().unwrap()).unwrap();
+        for what in decision["does"].as_array().into_iter().flatten() {
+            let what = what.as_str().unwrap().to_owned();
+            let notes = ["noting ", "closing a change of the membership", "keeping the volume of "];
+            if !notes.iter().any(|note| what.starts_with(note)) && done.last() != Some(&what) {
+                done.push(what);
+            }
+        }
+    }
+    done
+}
+
+/// What is planned for an edit is done, in that order, and nothing else; what is planned for hours later is handed back.
+fn happens_as_planned(story: &Story, cluster: &Cluster<'_>, edit: &Value) -> Vec<String> {
+    let mut resource = story.get(&[&format!("etcd/{}", cluster.name())]);
+    let mut spec = resource["spec"].take();
+    lay_over(&mut spec, edit);
+    let resource = json!({ "apiVersion": "evenkeel.dev/v1alpha1", "kind": "EtcdCluster",
+        "metadata": { "name": cluster.name() }, "spec": spec });
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("new.json");
+    std::fs::write(&file, resource.to_string()).unwrap();
+    let file = file.to_str().unwrap();
+    evenkeel(story, &["plan", "-f", file]);
+    let said = evenkeel(story, &["plan", "-f", file, "-o", "json"]);
+    assert_eq!(said.code, 0, "{}", said.err);
+    let plan: Value = serde_json::from_str(&said.out).unwrap();
+    assert!(!plan["edits"].as_array().unwrap().is_empty(), "{plan:#}");
+    let steps = plan["steps"].as_array().unwrap();
+    let does = |step: &Value| step["does"].as_str().unwrap().to_owned();
+    let (later, soon): (Vec<&Value>, Vec<_>) =
+        steps.iter().partition(|step| step["after"].as_i64() > Some(3600));
+    let planned: Vec<String> = soon.into_iter().map(does).collect();
+
+    let before = done(story, cluster.name());
+    story.kubectl(&["apply", "-f", file]);
+    until_right("it happens as planned", || {
+        let all = done(story, cluster.name());
+        // The oldest decisions are forgotten as new ones come.
+        let kept = (0..=before.len()).find(|from| all.starts_with(&before[*from..])).unwrap_or(before.len());
+        let since = &all[before.len() - kept..];
+        match since == planned && cluster.status()["phrase"] == plan["ends"] {
+            true => Ok(()),
+            false => {
+                Err(format!("planned: {planned:#?}\ndone:    {since:#?}\n{}", cluster.status()["phrase"]))
+            }
+        }
+    });
+    // And that was all.
+    std::thread::sleep(Duration::from_secs(3));
+    let last = done(story, cluster.name());
+    assert!(last.ends_with(&planned), "planned: {planned:#?}\ndone:    {last:#?}");
+    later.into_iter().map(does).collect()
+}
+
+#[test]
+fn what_is_planned_for_an_edit_is_what_happens_step_for_step() {
+    let story = Story::begin("plan");
+    let _operator = Operator::start(&story);
+    let cluster = formed(&story, &crate::middle::spec(3), 3);
+    let clients = clients_of(&cluster);
+    let annotations = json!({ "service": { "annotations": { "example.com/zone": "a" } } });
+    happens_as_planned(&story, &cluster, &annotations);
+    happens_as_planned(&story, &cluster, &json!({ "storage": { "onDelete": "Delete" } }));
+    happens_as_planned(
+        &story,
+        &cluster,
+        &json!({ "tls": { "client": { "extraNames": ["etcd.example.com"] } } }),
+    );
+    happens_as_planned(&story, &cluster, &json!({ "members": 5 }));
+    until_whole(&story, &cluster, 5);
+    let later = happens_as_planned(&story, &cluster, &json!({ "members": 3 }));
+    assert_eq!(later.len(), 2, "their volumes are deleted tomorrow: {later:?}");
+    until_whole(&story, &cluster, 3);
+    happens_as_planned(&story, &cluster, &json!({ "storage": { "keepRemovedFor": "0" } }));
+    happens_as_planned(&story, &cluster, &json!({ "paused": true, "members": 1 }));
+    happens_as_planned(&story, &cluster, &json!({ "paused": false }));
+    until_whole(&story, &cluster, 1);
+    clients.finish();
+}
+
+#[test]
+fn what_is_planned_for_a_cluster_that_is_not_well_is_what_happens_step_for_step() {
+    let story = Story::begin("plan-hurt");
+    let _operator = Operator::start(&story);
+    let spec = "version: 3.6.16\nmembers: 3\nstorage: {size: 1Gi}\nheal: {replaceAfter: 1h}";
+    let cluster = formed(&story, spec, 3);
+    let falls_silent = || {
+        let victim = follower(&story, &cluster).name;
+        story.lab().pod(story.namespace(), &victim).unwrap().cut().unwrap();
+        let is_told = |status: &Value| {
+            let mut members = status["memberList"].as_array().unwrap().iter();
+            members.any(|one| one["name"] == victim.as_str() && one["healthy"] == false)
+        };
+        story.eventually("it is missed", || is_told(&cluster.status()) && !cluster.pod(&victim).ready);
+        victim
+    };
+    // More members than can be added while one is down; it is given up sooner with the same edit.
+    let victim = falls_silent();
+    let said = evenkeel(&story, &["plan"]);
+    assert!(said.out.contains(&victim) && said.out.contains("Edit:     nothing is changed"), "{}", said.out);
+    happens_as_planned(&story, &cluster, &json!({ "members": 4, "heal": { "replaceAfter": "30s" } }));
+    until_whole(&story, &cluster, 4);
+    happens_as_planned(&story, &cluster, &json!({ "heal": { "replaceAfter": "1h" } }));
+    // Fewer, of whom one is down: it is the one to go.
+    let victim = falls_silent();
+    happens_as_planned(&story, &cluster, &json!({ "members": 3 }));
+    until_whole(&story, &cluster, 3);
+    assert!(cluster.member_list().iter().all(|one| one.name != victim));
+}
+
+#[test]
+fn what_would_be_refused_is_refused_before_it_is_applied_and_a_new_cluster_is_planned() {
+    let story = Story::begin("plan-no");
+    let _operator = Operator::start(&story);
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("new.yaml");
+    let plan = |members: &str, version: &str| {
+        let text = format!(
+            "apiVersion: evenkeel.dev/v1alpha1\nkind: EtcdCluster\nmetadata: {{name: orders}}\nspec: {{version: {version}, members: \
+             {members}, storage: {{size: 1Gi}}}}\n"
+        );
+        std::fs::write(&file, text).unwrap();
+        evenkeel(&story, &["plan", "-f", file.to_str().unwrap()])
+    };
+    let said = plan("9", "3.6.16");
+    assert!(said.code == 1 && said.err.contains("spec.members"), "{}", said.err);
+    let said = plan("3, frobnicate: 1", "3.6.16");
+    assert!(
+        said.code == 1 && said.err.contains("not be accepted: unknown field \"spec.frobnicate\""),
+        "{}",
+        said.err
+    );
+    let said = plan("3", "3.6.16");
+    assert!(said.code == 0 && said.out.contains("orders is created"), "{}", said.out);
+    assert_eq!(said.out.matches("creating the pod of").count(), 3, "{}", said.out);
+    assert!(said.out.contains("Ends:     Healthy"), "{}", said.out);
+    assert!(said.out.lines().all(|line| line.chars().count() <= 80), "{}", said.out);
+    assert!(story.try_kubectl(&["get", "etcd", "orders"]).is_err(), "nothing was changed");
+
+    let cluster = formed(&story, &crate::middle::spec(1), 1);
+    let said = plan("1", "3.7.3");
+    assert!(said.code == 1 && said.err.contains("cannot be changed yet"), "{}{}", said.out, said.err);
+    assert_eq!(evenkeel(&story, &["plan", "-f", "/nowhere"]).code, 1);
+    story.within(LONG, "it is as it was", || cluster.status()["phrase"] == "Healthy");
+}
