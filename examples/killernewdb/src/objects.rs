@@ -38,13 +38,13 @@ pub fn claim(objects: &Objects<KillerNewDb>, name: &str) -> Value {
     } })
 }
 
-/// A member's pod.
+/// A member's pod. It need not be asked politely to end: whatever it has acknowledged is on disk.
 pub fn pod(objects: &Objects<KillerNewDb>, name: &str) -> Value {
     let (database, metadata) = (objects.resource.name_any(), objects.own(name));
     let spread = json!({ "labelSelector": { "matchLabels": metadata.labels },
         "topologyKey": "kubernetes.io/hostname", "maxSkew": 1, "whenUnsatisfiable": "ScheduleAnyway" });
     json!({ "metadata": metadata, "spec": {
-        "hostname": name, "subdomain": database, "terminationGracePeriodSeconds": 5,
+        "hostname": name, "subdomain": database, "terminationGracePeriodSeconds": 1,
         "automountServiceAccountToken": false, "enableServiceLinks": false,
         "topologySpreadConstraints": [spread],
         "securityContext": { "runAsNonRoot": true, "runAsUser": 65532, "runAsGroup": 65532, "fsGroup": 65532,
