@@ -1,4 +1,5 @@
 //! The manifests, the documentation and the size of the example are what they are said to be.
+#![expect(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests fail by panicking")]
 
 use std::path::Path;
 use std::{env, fs};

@@ -1,14 +1,17 @@
 //! Everything that can go wrong, in every order, within bounds: the real `decide` and the real members in a small world. No
 //! acknowledged write is lost, no two members take writes, no volume of a member is deleted, and when the trouble is over
 //! all is as it should be.
+#![expect(clippy::unwrap_used, clippy::panic, reason = "tests fail by panicking")]
 
 mod bugs;
+mod event;
 mod world;
 
 use evenkeel::explore::{Report, explore};
 
 use bugs::Bug;
-use world::{Budget, Event, World};
+use event::Event;
+use world::{Budget, World};
 
 const NOTHING: Budget = Budget { faults: 0, crashes: 0, freezes: 0, edits: 0, writes: 0, cuts: 0, blinks: 0 };
 

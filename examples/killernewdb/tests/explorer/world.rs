@@ -2,7 +2,6 @@
 //! operator whose every deed is a moment of its own, between which anything can happen.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 
 use evenkeel::explore::World as Explored;
 use evenkeel::{Keeper, Plan, Seen, Thing};
@@ -12,6 +11,7 @@ use killernewdb::member::{Around, List, Member, Reply, Request, State, majority}
 use killernewdb::operator::Operator;
 
 use crate::bugs::Bug;
+use crate::event::Event;
 
 /// How often each sort of trouble may still come.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -70,53 +70,7 @@ pub(crate) struct World {
     ruined: bool,
 }
 
-/// What can happen.
-#[derive(Clone, Debug)]
-pub(crate) enum Event {
-    Start(String),
-    Decide(Option<String>),
-    Act(Option<usize>),
-    Late,
-    Crash,
-    Freeze,
-    Edit(u8),
-    Write(String, Option<usize>),
-    DeletePod(String),
-    DeleteClaim(String),
-    LoseVolume(String),
-    Wipe(String),
-}
-
-impl fmt::Display for Event {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Start(name) => write!(f, "{name} starts"),
-            Self::Decide(None) => write!(f, "the operator looks, and decides"),
-            Self::Decide(Some(name)) => write!(f, "the operator looks while {name} is silent, and decides"),
-            Self::Act(None) => write!(f, "the operator does the next thing that it decided"),
-            Self::Act(Some(asks)) => {
-                write!(
-                    f,
-                    "the operator makes the call, and the member's network is cut after {asks} requests"
-                )
-            }
-            Self::Late => write!(f, "the frozen operator does the next thing that it decided"),
-            Self::Crash => write!(f, "the operator dies"),
-            Self::Freeze => write!(f, "the operator freezes, and another takes over"),
-            Self::Edit(members) => write!(f, "{members} members are wanted"),
-            Self::Write(name, None) => write!(f, "a client writes to {name}"),
-            Self::Write(name, Some(asks)) => {
-                write!(f, "a client writes to {name}, whose network is cut after {asks} requests")
-            }
-            Self::DeletePod(name) => write!(f, "somebody deletes the pod {name}"),
-            Self::DeleteClaim(name) => write!(f, "somebody deletes the claim {name}"),
-            Self::LoseVolume(name) => write!(f, "the pod {name} and its volume are lost"),
-            Self::Wipe(name) => write!(f, "the volume of {name} is wiped"),
-        }
-    }
-}
-
-/// Members that have answered, by name, as one of them reaches them.
+/// A member's disk, and how it reaches the others.
 struct Network<'w> {
     world: &'w mut World,
     me: String,
