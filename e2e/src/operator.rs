@@ -45,7 +45,21 @@ pub struct Options {
     pub env: Vec<(String, String)>,
     /// The proxy it goes through; one of its own when `None`.
     pub proxy: Option<Arc<Proxy>>,
+    /// What it is installed from; the etcd operator's when `None`.
+    pub manifests: Option<Manifests>,
 }
+
+/// What an operator is installed from, below the checkout.
+#[derive(Clone, Copy, Debug)]
+pub struct Manifests {
+    /// The definitions of its resources.
+    pub definitions: &'static str,
+    /// Its rights.
+    pub rights: &'static str,
+}
+
+/// Those of the etcd operator.
+const ETCD: Manifests = Manifests { definitions: "deploy/crds", rights: "deploy/operator/rbac.yaml" };
 
 /// A running operator. Dropped, it is killed. One that ends because it lost its lease is started again, as a kubelet does it:
 /// on two cores that carry everything else a lease may be lost, and that is no story's business but those that freeze it.
@@ -109,13 +123,14 @@ impl Operator {
 
     /// The operator for a story's namespace, in another way than usual.
     pub fn with(story: &Story, options: Options) -> Self {
-        let Options { name, program, args: more, env: variables, proxy } = options;
+        let Options { name, program, args: more, env: variables, proxy, manifests } = options;
         let name = if name.is_empty() { "operator".to_owned() } else { name };
         let program = program.unwrap_or_else(built);
-        assert!(program.exists(), "there is no {}: cargo build -p evenkeel-operator", program.display());
+        assert!(program.exists(), "there is no {}: build it first, as hack/test does", program.display());
         let proxy = proxy.unwrap_or_else(|| Arc::new(Proxy::start(story.lab())));
-        install(story);
-        grant(story);
+        let manifests = manifests.unwrap_or(ETCD);
+        define(story, manifests.definitions);
+        grant_from(story, &checkout().join(manifests.rights));
         let token = token(story);
         let dir =
             tempfile::Builder::new().prefix("evenkeel-").tempdir().expect("a directory for the operator");
@@ -312,11 +327,16 @@ pub fn token(story: &Story) -> String {
 
 /// Makes the resources known to the lab, once for all stories of this run.
 pub fn install(story: &Story) {
-    static INSTALLED: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+    define(story, ETCD.definitions);
+}
+
+/// Makes these definitions known to the lab, once for all stories of this run.
+pub fn define(story: &Story, definitions: &'static str) {
+    static INSTALLED: Mutex<BTreeSet<(String, &str)>> = Mutex::new(BTreeSet::new());
     let mut installed = INSTALLED.lock().unwrap_or_else(PoisonError::into_inner);
-    let lab = story.lab().name().to_string();
+    let lab = (story.lab().name().to_string(), definitions);
     if !installed.contains(&lab) {
-        let manifests = checkout().join("deploy/crds").to_string_lossy().into_owned();
+        let manifests = checkout().join(definitions).to_string_lossy().into_owned();
         let manifests = ["--filename", &manifests];
         let run = |args: &[&str]| {
             story.command(args).args(manifests).run().unwrap_or_else(|error| panic!("{error:#}"))
@@ -329,8 +349,7 @@ pub fn install(story: &Story) {
 
 /// Gives the operator's account in the story's namespace the rights that its manifests give it.
 pub fn grant(story: &Story) {
-    let manifests = checkout().join("deploy/operator/rbac.yaml");
-    grant_from(story, &manifests);
+    grant_from(story, &checkout().join(ETCD.rights));
 }
 
 /// Gives the operator's account in the story's namespace the rights of these manifests, and no other. What of them is

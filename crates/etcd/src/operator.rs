@@ -25,6 +25,9 @@ use crate::plan::{Apply, Create, Mark, Wait};
 use crate::wanted::Wanted;
 use crate::{act, tell};
 
+/// What is written, and not watched.
+pub(crate) const UNWATCHED: &[&str] = &["Secret"];
+
 /// Runs etcd clusters in one scope.
 pub struct Operator {
     pub(crate) client: Client,
@@ -68,17 +71,6 @@ impl Operator {
     pub(crate) fn connections(&self, key: &Key) -> SharedConnections {
         let mut all = self.connections.lock().unwrap_or_else(PoisonError::into_inner);
         all.entry(key.clone()).or_default().clone()
-    }
-
-    /// Notes a write, so that nothing is remembered that is older.
-    pub(crate) fn wrote<K: Resource<DynamicType = ()>>(&self, key: &Key, object: &K) {
-        let what = Ref { kind: K::kind(&()).into_owned(), name: object.name_any() };
-        if what.kind == "Secret" {
-            // Not watched: there is no store that could lag behind.
-            return;
-        }
-        let version = object.resource_version().unwrap_or_default();
-        self.written.note(key, what, Change::Stored { version });
     }
 
     async fn found(&self, key: &Key, objects: Objects) -> Result<Found, Error> {
@@ -266,7 +258,9 @@ impl Operate for Operator {
 
     fn told(&self, resource: &EtcdCluster) {
         let key = Key { namespace: resource.namespace().unwrap_or_default(), name: resource.name_any() };
-        self.wrote(&key, resource);
+        let what = Ref { kind: EtcdCluster::kind(&()).into_owned(), name: resource.name_any() };
+        let version = resource.resource_version().unwrap_or_default();
+        self.written.note(&key, what, Change::Stored { version });
     }
 
     fn forget(&self, key: &Key) {

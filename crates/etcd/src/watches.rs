@@ -3,23 +3,22 @@
 
 use std::collections::BTreeSet;
 
-use evenkeel::{Key, Managed, Streams, Touched, Wakers};
+use evenkeel::{Shelf, Streams, Wakers};
 use evenkeel_api::{EtcdCluster, labels};
-use futures::stream::{BoxStream, StreamExt, select_all};
+use futures::stream::{StreamExt, select_all};
 use k8s_openapi::api::core::v1::Node;
-use kube::{Resource, ResourceExt};
+use kube::ResourceExt;
 
 use crate::observe::find::Stores;
 
 /// The stores, and what wakes the loop. Nothing is brought before the wakers are polled.
 pub fn watch(streams: &Streams) -> (Stores, Wakers<EtcdCluster>) {
-    let labelled = Some(labels::CLUSTER);
     let clusters = streams.watch::<EtcdCluster>(None);
-    let (pods, pods_touched) = owners(streams.watch(labelled));
-    let (claims, claims_touched) = owners(streams.watch(labelled));
-    let (identities, identities_touched) = owners(streams.watch(labelled));
-    let (services, services_touched) = owners(streams.watch(labelled));
-    let (budgets, budgets_touched) = owners(streams.watch(labelled));
+    let (pods, pods_touched) = Shelf::watch(streams, labels::CLUSTER);
+    let (claims, claims_touched) = Shelf::watch(streams, labels::CLUSTER);
+    let (identities, identities_touched) = Shelf::watch(streams, labels::CLUSTER);
+    let (services, services_touched) = Shelf::watch(streams, labels::CLUSTER);
+    let (budgets, budgets_touched) = Shelf::watch(streams, labels::CLUSTER);
     let (nodes, nodes_touched) = streams.watch_cluster_metadata::<Node>(None);
     let stores = Stores {
         clusters: clusters.0.clone(),
@@ -43,16 +42,4 @@ pub fn watch(streams: &Streams) -> (Stores, Wakers<EtcdCluster>) {
         std::future::ready(changed.then_some(()))
     });
     (stores, Wakers { resources: clusters, touched: touched.boxed(), all: all.boxed() })
-}
-
-/// The store of a kind, and whose its objects are that were touched.
-fn owners<K: Managed>(
-    (store, touched): Touched<K>,
-) -> (kube::runtime::reflector::Store<K>, BoxStream<'static, Key>) {
-    let keys = touched.filter_map(|object| std::future::ready(object.ok().and_then(|object| owner(&object))));
-    (store, keys.boxed())
-}
-
-fn owner<K: Resource>(object: &K) -> Option<Key> {
-    Some(Key { namespace: object.namespace()?, name: object.labels().get(labels::CLUSTER)?.clone() })
 }

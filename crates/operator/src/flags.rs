@@ -1,39 +1,21 @@
 //! What the program can be told: by flags, or by variables of the environment.
 
-use std::net::SocketAddr;
 use std::time::Duration;
 
-use clap::{Parser, ValueEnum};
+use clap::Parser;
+use evenkeel::program;
 
 /// Runs stateful services on Kubernetes: etcd, so far.
 #[derive(Clone, Debug, Parser)]
 #[command(name = "evenkeel-operator", version, max_term_width = 110)]
 pub(crate) struct Flags {
-    /// The namespaces to look after, separated by commas; all of them if not given
-    #[arg(long, env = "EVENKEEL_NAMESPACES", value_delimiter = ',', value_name = "NAMES")]
-    pub(crate) namespaces: Vec<String>,
-    /// Where the lease is that tells which of several replicas acts; by default the namespace that the program runs in
-    #[arg(long, env = "EVENKEEL_LEASE_NAMESPACE", value_name = "NAME")]
-    pub(crate) lease_namespace: Option<String>,
-    /// What the lease is called. Operators that look after different namespaces need leases of different names or places
-    #[arg(long, env = "EVENKEEL_LEASE_NAME", default_value = "evenkeel-operator", value_name = "NAME")]
-    pub(crate) lease_name: String,
-    /// Where /livez, /readyz and /metrics are served
-    #[arg(long, env = "EVENKEEL_LISTEN", default_value = "0.0.0.0:8080", value_name = "ADDRESS:PORT")]
-    pub(crate) listen: SocketAddr,
+    /// What every such program can be told.
+    #[command(flatten)]
+    pub(crate) program: program::Flags,
     /// How often certificates are looked at, such as 10m or 90s: Secrets are not watched. They are also looked at when
     /// anything else of their cluster changes
     #[arg(long, env = "EVENKEEL_SECRETS_INTERVAL", default_value = "10m", value_parser = duration, value_name = "DURATION")]
     pub(crate) secrets_interval: Duration,
-    /// What is logged: a level, or levels by module, such as info,evenkeel=debug
-    #[arg(long, env = "EVENKEEL_LOG", default_value = "info", value_name = "FILTER")]
-    pub(crate) log: String,
-    /// How it is logged
-    #[arg(long, env = "EVENKEEL_LOG_FORMAT", value_enum, default_value_t = LogFormat::Json)]
-    pub(crate) log_format: LogFormat,
-    /// Who this is, among its replicas; by default the name of the machine, which is the pod's
-    #[arg(long, env = "POD_NAME", value_name = "NAME")]
-    pub(crate) identity: Option<String>,
 }
 
 /// A duration as it is written in resources, too; none at all is no interval.
@@ -47,15 +29,6 @@ fn duration(text: &str) -> Result<Duration, String> {
 }
 
 const LONGEST: Duration = Duration::from_secs(86_400);
-
-/// How lines of the log look.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum LogFormat {
-    /// An object a line, for machines
-    Json,
-    /// Text, for people
-    Text,
-}
 
 #[cfg(test)]
 mod tests {
@@ -77,9 +50,8 @@ mod tests {
     }
 
     #[test]
-    fn namespaces_are_separated_by_commas() {
+    fn what_every_such_program_can_be_told_this_one_can() {
         let flags = Flags::parse_from(["evenkeel-operator", "--namespaces", "shop,bank"]);
-        assert_eq!(flags.namespaces, ["shop", "bank"]);
-        assert!(Flags::parse_from(["evenkeel-operator"]).namespaces.is_empty());
+        assert_eq!(flags.program.namespaces, ["shop", "bank"]);
     }
 }

@@ -1,27 +1,22 @@
 //! The program that runs engines in a cluster.
 
 mod flags;
-mod start;
 
 use std::process::ExitCode;
 
 use clap::Parser;
+use evenkeel::program::{self, Means, Name};
+use evenkeel_etcd::Operator;
 
 fn main() -> ExitCode {
     let flags = flags::Flags::parse();
-    start::log(&flags);
-    let runtime = match tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build() {
-        Ok(runtime) => runtime,
-        Err(error) => {
-            tracing::error!(%error, "no runtime");
-            return ExitCode::FAILURE;
-        }
-    };
-    match runtime.block_on(start::run(flags)) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            tracing::error!("{error:#}");
-            ExitCode::FAILURE
-        }
-    }
+    let name = Name { program: "evenkeel-operator", version: env!("CARGO_PKG_VERSION") };
+    program::main(name, flags.program, |means: &Means, scope| {
+        tracing::info!(?scope, "looking after etcd");
+        let streams = means.streams(scope);
+        let (stores, wakers) = evenkeel_etcd::watch(&streams);
+        let (client, clock, random) = (means.client.clone(), means.clock.clone(), means.random.clone());
+        let operator = Operator::new(client, stores, flags.secrets_interval, clock, random);
+        means.looping("evenkeel.dev/etcd", operator, (&streams, wakers))
+    })
 }

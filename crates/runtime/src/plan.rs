@@ -1,11 +1,13 @@
 //! What is to be done, as plain data.
 
+use std::fmt::{self, Debug};
+
 use serde::{Deserialize, Serialize};
 
 use crate::{Engine, Time};
 
 /// What `decide` returns: what to create, mark and apply, at most one step, and when to look again.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Serialize, Deserialize)]
 #[serde(bound = "")]
 pub struct Plan<E: Engine + ?Sized> {
     /// What must never exist twice: created, and "already there" means look again.
@@ -23,6 +25,12 @@ pub struct Plan<E: Engine + ?Sized> {
 }
 
 impl<E: Engine + ?Sized> Plan<E> {
+    /// Nothing is to be done, and people are told this.
+    pub fn nothing(status: E::Status) -> Self {
+        let (create, mark, apply, wake) = (Vec::new(), Vec::new(), Vec::new(), Wake::OnChange);
+        Self { create, mark, apply, step: None, status, wake }
+    }
+
     /// Whether carrying it out changes anything; a converged application's plan does not.
     pub fn is_quiet(&self) -> bool {
         self.create.is_empty() && self.mark.is_empty() && self.apply.is_empty() && self.step.is_none()
@@ -34,6 +42,37 @@ impl<E: Engine + ?Sized> Plan<E> {
             && self.mark == other.mark
             && self.apply == other.apply
             && self.step == other.step
+    }
+}
+
+// Written out, because derived they would ask the same of the engine, which is no data.
+impl<E: Engine + ?Sized> Clone for Plan<E> {
+    fn clone(&self) -> Self {
+        let Self { create, mark, apply, step, status, wake } = self;
+        let (create, mark, apply) = (create.clone(), mark.clone(), apply.clone());
+        Self { create, mark, apply, step: step.clone(), status: status.clone(), wake: *wake }
+    }
+}
+
+impl<E: Engine + ?Sized> PartialEq for Plan<E> {
+    fn eq(&self, other: &Self) -> bool {
+        self.does_as(other) && self.status == other.status && self.wake == other.wake
+    }
+}
+
+impl<E: Engine + ?Sized> Eq for Plan<E> {}
+
+impl<E: Engine + ?Sized> Debug for Plan<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { create, mark, apply, step, status, wake } = self;
+        f.debug_struct("Plan")
+            .field("create", create)
+            .field("mark", mark)
+            .field("apply", apply)
+            .field("step", step)
+            .field("status", status)
+            .field("wake", wake)
+            .finish()
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use evenkeel::{Listed, TestClock, TestRandom};
+use evenkeel::{Listed, Shelf, TestClock, TestRandom};
 use http::Method;
 use kube::runtime::reflector;
 
@@ -18,11 +18,11 @@ type Requests = Arc<Mutex<Vec<(Method, String, Value)>>>;
 fn stores() -> Stores {
     Stores {
         clusters: reflector::store().0,
-        pods: reflector::store().0,
-        claims: reflector::store().0,
-        identities: reflector::store().0,
-        services: reflector::store().0,
-        budgets: reflector::store().0,
+        pods: Shelf::new(reflector::store().0, labels::CLUSTER),
+        claims: Shelf::new(reflector::store().0, labels::CLUSTER),
+        identities: Shelf::new(reflector::store().0, labels::CLUSTER),
+        services: Shelf::new(reflector::store().0, labels::CLUSTER),
+        budgets: Shelf::new(reflector::store().0, labels::CLUSTER),
         nodes: reflector::store().0,
         listed: Listed::default(),
     }

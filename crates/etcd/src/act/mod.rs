@@ -31,7 +31,7 @@ pub(crate) async fn act(
 ) -> Result<Outcome, Error> {
     let found = &sight.found;
     let key = Key { namespace: found.wanted.namespace.clone(), name: found.wanted.name.clone() };
-    let hand = Hand { operator, key: &key };
+    let hand = Hand::new(operator, &key);
     match action {
         Action::Create(what) => create(&hand, found, what).await,
         Action::Mark(what) => mark(&hand, found, what).await,
@@ -41,14 +41,8 @@ pub(crate) async fn act(
             call::hand_over(&hand, sight, (intent, *heir), holds).await;
             call::call(&hand, sight, from, intent, holds).await
         }
-        Action::Step(Step::DeletePod { pod, .. }) => match found.pods.get(pod) {
-            Some(pod) => hand.delete(pod).await,
-            None => Ok(Outcome::Overtaken),
-        },
-        Action::Step(Step::DeleteClaim { claim, .. }) => match found.claims.get(claim) {
-            Some(claim) => hand.delete(claim).await,
-            None => Ok(Outcome::Overtaken),
-        },
+        Action::Step(Step::DeletePod { pod, .. }) => hand.delete_found(found.pods.get(pod)).await,
+        Action::Step(Step::DeleteClaim { claim, .. }) => hand.delete_found(found.claims.get(claim)).await,
     }
 }
 
@@ -116,20 +110,14 @@ async fn mark(hand: &Hand<'_>, found: &Found, what: &Mark) -> Result<Outcome, Er
             Some(pod) => hand.patch_status(pod, turned(hand, found, pod)).await,
             None => Ok(Outcome::Overtaken),
         },
-        Mark::Route { pod } => match found.pods.get(pod) {
-            Some(pod) => {
-                let label = json!({ labels::ROLE: labels::ROLE_VOTER });
-                hand.patch(pod, json!({ "metadata": { "labels": label } })).await
-            }
-            None => Ok(Outcome::Overtaken),
-        },
-        Mark::Unroute { pod } => match found.pods.get(pod) {
-            Some(pod) => {
-                let no_label = json!({ labels::ROLE: null });
-                hand.patch(pod, json!({ "metadata": { "labels": no_label } })).await
-            }
-            None => Ok(Outcome::Overtaken),
-        },
+        Mark::Route { pod } => {
+            let label = json!({ labels::ROLE: labels::ROLE_VOTER });
+            hand.patch_found(found.pods.get(pod), json!({ "metadata": { "labels": label } })).await
+        }
+        Mark::Unroute { pod } => {
+            let no_label = json!({ labels::ROLE: null });
+            hand.patch_found(found.pods.get(pod), json!({ "metadata": { "labels": no_label } })).await
+        }
         Mark::Removed { claim, at } => match found.claims.get(claim) {
             Some(claim) => {
                 let at = at.and_then(|at| Some(removed_at(uid(&claim.metadata)?, at)));
@@ -184,14 +172,8 @@ async fn own(hand: &Hand<'_>, found: &Found, what: Owned, owned: bool) -> Result
             Some((object, _)) => hand.patch(object, patch).await,
             None => Ok(Outcome::Overtaken),
         },
-        Owned::Claim(uid) => match found.claims.get(&uid) {
-            Some(claim) => hand.patch(claim, patch).await,
-            None => Ok(Outcome::Overtaken),
-        },
-        Owned::Pod(uid) => match found.pods.get(&uid) {
-            Some(pod) => hand.patch(pod, patch).await,
-            None => Ok(Outcome::Overtaken),
-        },
+        Owned::Claim(uid) => hand.patch_found(found.claims.get(&uid), patch).await,
+        Owned::Pod(uid) => hand.patch_found(found.pods.get(&uid), patch).await,
     }
 }
 

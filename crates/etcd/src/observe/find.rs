@@ -2,19 +2,18 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 
-use evenkeel::{Error, InStore, Key, Listed, Ref};
+use evenkeel::{Error, InStore, Key, Listed, Ref, Shelf, shelf};
 use evenkeel_api::{EtcdCluster, labels};
 use k8s_openapi::api::core::v1::{
     ConfigMap, Node, NodeSelectorTerm, PersistentVolume, PersistentVolumeClaim, Pod, Service,
 };
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::api::ListParams;
-use kube::core::{NamespaceResourceScope, PartialObjectMeta};
+use kube::core::PartialObjectMeta;
 use kube::runtime::reflector::{ObjectRef, Store};
 use kube::{Api, Client, Resource, ResourceExt};
-use serde::de::DeserializeOwned;
 
 use super::uid;
 use crate::build::IDENTITY_KEY;
@@ -30,15 +29,15 @@ pub struct Stores {
     /// The resources.
     pub clusters: Store<EtcdCluster>,
     /// Members' pods.
-    pub pods: Store<Pod>,
+    pub pods: Shelf<Pod>,
     /// Members' claims.
-    pub claims: Store<PersistentVolumeClaim>,
+    pub claims: Shelf<PersistentVolumeClaim>,
     /// Identities.
-    pub identities: Store<ConfigMap>,
+    pub identities: Shelf<ConfigMap>,
     /// Services.
-    pub services: Store<Service>,
+    pub services: Shelf<Service>,
     /// Disruption budgets.
-    pub budgets: Store<PodDisruptionBudget>,
+    pub budgets: Shelf<PodDisruptionBudget>,
     /// Nodes.
     pub nodes: Store<PartialObjectMeta<Node>>,
     /// Whether everything has been listed once; nodes apart, which the operator may not be allowed to see.
@@ -90,13 +89,13 @@ impl Stores {
     pub fn find(&self, key: &Key) -> Option<Objects> {
         let names = Names(&key.name);
         Some(Objects {
-            resource: (*get(&self.clusters, key, &key.name)?).clone(),
-            identity: get(&self.identities, key, &names.identity()).map(|object| (*object).clone()),
-            pods: labelled(&self.pods, key),
-            claims: labelled(&self.claims, key),
-            peer_service: get(&self.services, key, &names.peer_service()).map(|object| (*object).clone()),
-            client_service: get(&self.services, key, &names.client_service()).map(|object| (*object).clone()),
-            budget: get(&self.budgets, key, &key.name).map(|object| (*object).clone()),
+            resource: (*shelf::get(&self.clusters, key, &key.name)?).clone(),
+            identity: self.identities.get(key, &names.identity()).map(|object| (*object).clone()),
+            pods: self.pods.of(key),
+            claims: self.claims.of(key),
+            peer_service: self.services.get(key, &names.peer_service()).map(|object| (*object).clone()),
+            client_service: self.services.get(key, &names.client_service()).map(|object| (*object).clone()),
+            budget: self.budgets.get(key, &key.name).map(|object| (*object).clone()),
         })
     }
 
@@ -104,12 +103,12 @@ impl Stores {
     pub fn version(&self, key: &Key, what: &Ref) -> Option<InStore> {
         let name = &what.name;
         match what.kind.as_str() {
-            "EtcdCluster" => stored(&self.clusters, key, name),
-            "Pod" => stored(&self.pods, key, name),
-            "PersistentVolumeClaim" => stored(&self.claims, key, name),
-            "ConfigMap" => stored(&self.identities, key, name),
-            "Service" => stored(&self.services, key, name),
-            "PodDisruptionBudget" => stored(&self.budgets, key, name),
+            "EtcdCluster" => shelf::version(&self.clusters, key, name),
+            "Pod" => self.pods.version(key, name),
+            "PersistentVolumeClaim" => self.claims.version(key, name),
+            "ConfigMap" => self.identities.version(key, name),
+            "Service" => self.services.version(key, name),
+            "PodDisruptionBudget" => self.budgets.version(key, name),
             _ => None,
         }
     }
@@ -130,72 +129,21 @@ impl Stores {
     }
 }
 
-fn get<K>(store: &Store<K>, key: &Key, name: &str) -> Option<Arc<K>>
-where
-    K: Resource<DynamicType = ()> + Clone + 'static,
-{
-    store.get(&ObjectRef::new(name).within(&key.namespace))
-}
-
-fn stored<K>(store: &Store<K>, key: &Key, name: &str) -> Option<InStore>
-where
-    K: Resource<DynamicType = ()> + Clone + 'static,
-{
-    let object = get(store, key, name)?;
-    Some(InStore { uid: object.uid()?, version: object.resource_version()? })
-}
-
-fn labelled<K>(store: &Store<K>, key: &Key) -> Vec<K>
-where
-    K: Resource<DynamicType = ()> + Clone + 'static,
-{
-    let all = store.state();
-    let ours = all.iter().filter(|object| {
-        object.namespace().as_ref() == Some(&key.namespace)
-            && object.labels().get(labels::CLUSTER) == Some(&key.name)
-    });
-    ours.map(|object| (**object).clone()).collect()
-}
-
 /// From Kubernetes itself, all at the same time.
 pub async fn live(client: &Client, key: &Key) -> Result<Option<Objects>, Error> {
     let names = Names(&key.name);
     let (identity, peer, service) = (names.identity(), names.peer_service(), names.client_service());
     let (resource, identity, pods, claims, peer_service, client_service, budget) = tokio::try_join!(
-        read::<EtcdCluster>(client, key, &key.name),
-        read::<ConfigMap>(client, key, &identity),
-        list::<Pod>(client, key),
-        list::<PersistentVolumeClaim>(client, key),
-        read::<Service>(client, key, &peer),
-        read::<Service>(client, key, &service),
-        read::<PodDisruptionBudget>(client, key, &key.name),
+        shelf::read::<EtcdCluster>(client, key, &key.name),
+        shelf::read::<ConfigMap>(client, key, &identity),
+        shelf::list::<Pod>(client, key, labels::CLUSTER),
+        shelf::list::<PersistentVolumeClaim>(client, key, labels::CLUSTER),
+        shelf::read::<Service>(client, key, &peer),
+        shelf::read::<Service>(client, key, &service),
+        shelf::read::<PodDisruptionBudget>(client, key, &key.name),
     )?;
     let Some(resource) = resource else { return Ok(None) };
     Ok(Some(Objects { resource, identity, pods, claims, peer_service, client_service, budget }))
-}
-
-async fn read<K>(client: &Client, key: &Key, name: &str) -> Result<Option<K>, Error>
-where
-    K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
-        + Clone
-        + std::fmt::Debug
-        + DeserializeOwned,
-{
-    let api: Api<K> = Api::namespaced(client.clone(), &key.namespace);
-    api.get_opt(name).await.map_err(Error::kubernetes(format!("read the {} {name}", K::kind(&()))))
-}
-
-async fn list<K>(client: &Client, key: &Key) -> Result<Vec<K>, Error>
-where
-    K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
-        + Clone
-        + std::fmt::Debug
-        + DeserializeOwned,
-{
-    let api: Api<K> = Api::namespaced(client.clone(), &key.namespace);
-    let labelled = ListParams::default().labels(&labels::selector(&key.name));
-    let list = api.list(&labelled).await.map_err(Error::kubernetes(format!("list {}", K::plural(&()))))?;
-    Ok(list.items)
 }
 
 /// What an identity object says. One that cannot be read is no reason to make another.

@@ -1,0 +1,182 @@
+//! Writes to Kubernetes for one resource, each pinned to what it was decided on: a 409 says that the world has moved on, and
+//! everything is looked at again. Whatever is written is noted, so that nothing older is remembered.
+
+use std::fmt::Debug;
+
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
+use kube::core::NamespaceResourceScope;
+use kube::{Api, Client, Resource, ResourceExt};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use crate::operate::{Error, Key, Outcome};
+use crate::written::{Change, Ref, Written};
+
+/// What writes for one resource.
+#[derive(Clone, Copy)]
+pub struct Hand<'a> {
+    /// The client that writes.
+    pub client: &'a Client,
+    /// Where writes are noted.
+    pub written: &'a Written<Key>,
+    /// The resource.
+    pub key: &'a Key,
+    /// In whose name fields are applied.
+    pub manager: &'a str,
+    /// Kinds that nobody watches: there is no store that could lag behind.
+    pub unwatched: &'a [&'a str],
+}
+
+/// What an object must be to be written.
+pub trait Object:
+    Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + Debug + Serialize + DeserializeOwned
+{
+}
+
+impl<K> Object for K where
+    K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
+        + Clone
+        + Debug
+        + Serialize
+        + DeserializeOwned
+{
+}
+
+impl Hand<'_> {
+    fn api<K: Object>(&self) -> Api<K> {
+        Api::namespaced(self.client.clone(), &self.key.namespace)
+    }
+
+    /// One object, by name.
+    pub async fn read<K: Object>(&self, name: &str) -> Result<Option<K>, Error> {
+        crate::shelf::read(self.client, self.key, name).await
+    }
+
+    /// Creates what must never exist twice.
+    pub async fn create<K: Object>(&self, object: &K) -> Result<Outcome, Error> {
+        let written = self.api().create(&PostParams::default(), object).await;
+        self.written("create", object, written)
+    }
+
+    /// Creates what this describes.
+    pub async fn create_as<K: Object>(&self, description: Value) -> Result<Outcome, Error> {
+        self.create::<K>(&described(description)?).await
+    }
+
+    /// Replaces an object by one that has the resourceVersion it was found with.
+    pub async fn replace<K: Object>(&self, object: &K) -> Result<Outcome, Error> {
+        let written = self.api().replace(&object.name_any(), &PostParams::default(), object).await;
+        self.written("replace", object, written)
+    }
+
+    /// Changes some of an object, as it was found.
+    pub async fn patch<K: Object>(&self, object: &K, change: Value) -> Result<Outcome, Error> {
+        let patch = Patch::Merge(pinned(object, change));
+        let written = self.api::<K>().patch(&object.name_any(), &PatchParams::default(), &patch).await;
+        self.written("change", object, written)
+    }
+
+    /// Changes some of an object, if it was found.
+    pub async fn patch_found<K: Object>(&self, found: Option<&K>, change: Value) -> Result<Outcome, Error> {
+        match found {
+            Some(object) => self.patch(object, change).await,
+            None => Ok(Outcome::Overtaken),
+        }
+    }
+
+    /// Changes some of an object's status, as it was found. Lists are merged by their keys.
+    pub async fn patch_status<K: Object>(&self, object: &K, change: Value) -> Result<Outcome, Error> {
+        let patch = Patch::Strategic(pinned(object, change));
+        let written = self.api::<K>().patch_status(&object.name_any(), &PatchParams::default(), &patch).await;
+        self.written("change the status of", object, written)
+    }
+
+    /// Has an object be as described; pinned to `there`, or created if there was none.
+    pub async fn apply<K: Object>(&self, object: &K, there: Option<&K>) -> Result<Outcome, Error> {
+        let Some(there) = there else { return self.create(object).await };
+        let mut wanted = pinned(there, serde_json::to_value(object).unwrap_or_default());
+        wanted["apiVersion"] = json!(K::api_version(&()));
+        wanted["kind"] = json!(K::kind(&()));
+        let forced = PatchParams::apply(self.manager).force();
+        let written = self.api::<K>().patch(&there.name_any(), &forced, &Patch::Apply(wanted)).await;
+        self.written("apply", object, written)
+    }
+
+    /// Has an object be as this describes; pinned to `there`, or created if there was none.
+    pub async fn apply_as<K: Object>(&self, description: Value, there: Option<&K>) -> Result<Outcome, Error> {
+        self.apply(&described(description)?, there).await
+    }
+
+    /// Deletes exactly this object, as it was found.
+    pub async fn delete<K: Object>(&self, object: &K) -> Result<Outcome, Error> {
+        let (name, uid, version) = (object.name_any(), object.uid(), object.resource_version());
+        let exactly = Preconditions { uid: uid.clone(), resource_version: version.clone() };
+        let deleted = self.api::<K>().delete(&name, &DeleteParams::default().preconditions(exactly)).await;
+        match deleted {
+            Ok(_) => {
+                let (uid, version) = (uid.unwrap_or_default(), version.unwrap_or_default());
+                self.note::<K>(name, Change::Deleted { uid, version });
+                Ok(Outcome::Done)
+            }
+            Err(error) => refused("delete", object, error),
+        }
+    }
+
+    /// Deletes exactly this object, if it was found.
+    pub async fn delete_found<K: Object>(&self, found: Option<&K>) -> Result<Outcome, Error> {
+        match found {
+            Some(object) => self.delete(object).await,
+            None => Ok(Outcome::Overtaken),
+        }
+    }
+
+    fn written<K: Object>(
+        &self,
+        doing: &str,
+        object: &K,
+        written: kube::Result<K>,
+    ) -> Result<Outcome, Error> {
+        match written {
+            Ok(written) => {
+                let version = written.resource_version().unwrap_or_default();
+                self.note::<K>(written.name_any(), Change::Stored { version });
+                Ok(Outcome::Done)
+            }
+            Err(error) => refused(doing, object, error),
+        }
+    }
+
+    fn note<K: Object>(&self, name: String, change: Change) {
+        let kind = K::kind(&()).into_owned();
+        if !self.unwatched.contains(&kind.as_str()) {
+            self.written.note(self.key, Ref { kind, name }, change);
+        }
+    }
+}
+
+fn described<K: Object>(description: Value) -> Result<K, Error> {
+    serde_json::from_value(description).map_err(|why| Error::other(format!("build a {}", K::kind(&())), why))
+}
+
+/// A change that is refused unless the object is still the one that was found.
+fn pinned<K: Object>(object: &K, mut change: Value) -> Value {
+    change["metadata"]["uid"] = json!(object.uid());
+    change["metadata"]["resourceVersion"] = json!(object.resource_version());
+    change
+}
+
+fn refused<K: Object>(doing: &str, object: &K, error: kube::Error) -> Result<Outcome, Error> {
+    match &error {
+        // Conflict, or already there; gone meanwhile.
+        kube::Error::Api(said) if said.code == 409 || said.code == 404 => Ok(Outcome::Overtaken),
+        _ => {
+            let doing = format!("{doing} the {} {}", K::kind(&()), object.name_any());
+            Err(Error::kubernetes(doing)(error))
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "hand_tests.rs"]
+mod tests;

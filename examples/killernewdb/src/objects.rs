@@ -1,0 +1,65 @@
+//! The objects of a database, as descriptions.
+
+use evenkeel::Objects;
+use kube::ResourceExt;
+use serde_json::{Value, json};
+
+use crate::KillerNewDb;
+use crate::client::PORT;
+use crate::facts::Ledger;
+
+/// Where the ledger is in its config map.
+pub const LEDGER: &str = "ledger";
+
+/// Members find each other by it, ready or not.
+pub fn service(objects: &Objects<KillerNewDb>) -> Value {
+    let metadata = objects.own(&objects.resource.name_any());
+    json!({ "metadata": metadata, "spec": {
+        "clusterIP": "None", "publishNotReadyAddresses": true, "selector": metadata.labels,
+        "ports": [{ "name": "database", "port": PORT }],
+    } })
+}
+
+/// The config map that holds the ledger.
+pub fn ledger(objects: &Objects<KillerNewDb>, ledger: &Ledger) -> Value {
+    json!({ "metadata": objects.own(&objects.resource.name_any()), "data": noted(ledger) })
+}
+
+/// A ledger as its config map has it.
+pub fn noted(ledger: &Ledger) -> Value {
+    json!({ LEDGER: json!(ledger).to_string() })
+}
+
+/// A member's claim.
+pub fn claim(objects: &Objects<KillerNewDb>, name: &str) -> Value {
+    json!({ "metadata": objects.own(name), "spec": {
+        "accessModes": ["ReadWriteOnce"],
+        "resources": { "requests": { "storage": objects.resource.spec.size } },
+    } })
+}
+
+/// A member's pod. It need not be asked politely to end: whatever it has acknowledged is on disk.
+pub fn pod(objects: &Objects<KillerNewDb>, name: &str) -> Value {
+    let (database, metadata) = (objects.resource.name_any(), objects.own(name));
+    let spread = json!({ "labelSelector": { "matchLabels": metadata.labels },
+        "topologyKey": "kubernetes.io/hostname", "maxSkew": 1, "whenUnsatisfiable": "ScheduleAnyway" });
+    json!({ "metadata": metadata, "spec": {
+        "hostname": name, "subdomain": database, "terminationGracePeriodSeconds": 1,
+        "automountServiceAccountToken": false, "enableServiceLinks": false,
+        "topologySpreadConstraints": [spread],
+        "securityContext": { "runAsNonRoot": true, "runAsUser": 65532, "runAsGroup": 65532, "fsGroup": 65532,
+            "seccompProfile": { "type": "RuntimeDefault" } },
+        "volumes": [{ "name": "data", "persistentVolumeClaim": { "claimName": name } }],
+        "containers": [{
+            "name": "killernewdb", "image": objects.resource.spec.image, "imagePullPolicy": "IfNotPresent",
+            "command": ["/usr/local/bin/killernewdb", "serve"],
+            "env": [{ "name": "NAME", "value": name }, { "name": "DATA", "value": "/data" },
+                { "name": "PEERS", "value": format!("{{}}.{database}:{PORT}") }],
+            "ports": [{ "name": "database", "containerPort": PORT }],
+            "readinessProbe": { "tcpSocket": { "port": PORT }, "periodSeconds": 1 },
+            "volumeMounts": [{ "name": "data", "mountPath": "/data" }],
+            "securityContext": { "allowPrivilegeEscalation": false, "readOnlyRootFilesystem": true,
+                "capabilities": { "drop": ["ALL"] } },
+        }],
+    } })
+}
