@@ -31,7 +31,7 @@ pub(crate) async fn run(
 
 async fn all(reached: &Reached, now: Timestamp, (output, screen): (Output, Screen)) -> Result<u8, Trouble> {
     let mut clusters = reached.clusters(true).await?;
-    let overseer = &Overseer::of(&reached.client, now).await;
+    let overseer = &Overseer::of(&reached.client, None, now).await;
     clusters.sort_by_key(|cluster| (cluster.namespace(), cluster.name_any()));
     let lives = join_all(clusters.iter().map(|cluster| Live::of(&reached.client, cluster))).await;
     let told = clusters.iter().zip(&lives).map(|(cluster, live)| Report::of(cluster, live, overseer, now));

@@ -38,6 +38,7 @@ pages! {
     clusters_are_deleted_and_recreated_as_told: "docs/tasks/delete.md",
     an_operator_for_one_namespace_is_installed_as_told: "docs/tasks/one-namespace.md",
     argo_cd_is_told_as_told: "docs/tasks/argocd.md",
+    a_failure_is_asked_about_as_told: "docs/failures/README.md",
     a_lost_pod_looks_as_told: "docs/failures/pod-lost.md",
     a_lost_volume_looks_as_told: "docs/failures/volume-lost.md",
     a_lost_node_looks_as_told: "docs/failures/node-lost.md",

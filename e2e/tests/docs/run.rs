@@ -27,12 +27,15 @@ pub(crate) fn page(path: &str) {
     if page.blocks.is_empty() {
         return;
     }
-    let began = Instant::now();
     let name = path.trim_start_matches("docs/").trim_end_matches(".md").to_lowercase().replace('/', "-");
     let name = format!("docs-{name}");
     let story = if page.how.apart { Story::apart(&name) } else { Story::begin(&name) };
+    let began = Instant::now();
     let _healed = page.how.apart.then(|| Healed(&story));
     let _bare = page.how.bare.then(|| Bare::make(&story));
+    if text.contains(IMAGE.split(':').next().unwrap_or(IMAGE)) {
+        images::load_program(story.lab(), IMAGE, &built()).unwrap();
+    }
     let operator = page.how.operator.then(|| Operator::start(&story));
     let dir = tempfile::tempdir().unwrap();
     let environment = environment(&story, dir.path(), operator.as_ref().map(Operator::pid));
@@ -156,14 +159,13 @@ impl Drop for Healed<'_> {
     }
 }
 
-/// A lab without anything of Evenkeel's but the operator's image, for as long as this lasts.
+/// A lab without anything of Evenkeel's, for as long as this lasts.
 struct Bare<'s>(&'s Story);
 
 impl<'s> Bare<'s> {
     fn make(story: &'s Story) -> Self {
         // First, so that other stories' definitions are there again afterwards.
         install(story);
-        images::load_program(story.lab(), IMAGE, &built()).unwrap();
         let gone = Self(story);
         gone.take_away();
         gone
