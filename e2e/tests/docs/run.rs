@@ -1,11 +1,12 @@
 //! Runs a page.
 
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use evenkeel_docs::page::{How, Page, Shown};
 use evenkeel_docs::{Block, shape};
-use evenkeel_e2e::operator::{Operator, built, built_beside, install};
+use evenkeel_e2e::operator::{Operator, Options, built, built_beside, install};
 use evenkeel_e2e::{Story, checkout};
 use evenkeel_lab::command::Cmd;
 use evenkeel_lab::parts::{helm, images};
@@ -36,7 +37,7 @@ pub(crate) fn page(path: &str) {
     if text.contains(IMAGE.split(':').next().unwrap_or(IMAGE)) {
         images::load_program(story.lab(), IMAGE, &built()).unwrap();
     }
-    let operator = page.how.operator.then(|| Operator::start(&story));
+    let operator = page.how.operator.then(|| Operator::with(&story, as_in_a_cluster()));
     let dir = tempfile::tempdir().unwrap();
     let environment = environment(&story, dir.path(), operator.as_ref().map(Operator::pid));
     let mut shell = Shell::new(dir.path().to_owned(), environment);
@@ -54,6 +55,12 @@ pub(crate) fn page(path: &str) {
         std::fs::write(&file, Page::with_screens(&text, captured)).unwrap();
     }
     println!("{path}: {} blocks in {:.0} s", page.blocks.len(), began.elapsed().as_secs_f64());
+}
+
+/// An operator that is called as one in a pod is.
+fn as_in_a_cluster() -> Options {
+    let name = ("POD_NAME".to_owned(), "evenkeel-operator-6c9d7b4f5d-x2k4q".to_owned());
+    Options { env: vec![name], ..Options::default() }
 }
 
 /// Runs one block, which must end as it should and show what the page shows; says what it printed.
@@ -106,11 +113,16 @@ fn environment(story: &Story, dir: &Path, operator: Option<u32>) -> Vec<(String,
     std::fs::create_dir(&programs).unwrap();
     for (name, program) in [
         ("kubectl-evenkeel", built_beside("kubectl-evenkeel")),
-        ("lab", checkout().join("bin/lab")),
         ("helm", helm::get().unwrap()),
     ] {
         std::os::unix::fs::symlink(program.canonicalize().unwrap(), programs.join(name)).unwrap();
     }
+    // What it starts outlives the page, and must not inherit a place for its files that goes with the page.
+    let home = std::env::var("HOME").unwrap_or_default();
+    let lab = shown(&checkout().join("bin/lab").canonicalize().unwrap());
+    let script = format!("#!/bin/sh\nexec env -u TMPDIR -u KUBECONFIG 'HOME={home}' '{lab}' \"$@\"\n");
+    std::fs::write(programs.join("lab"), script).unwrap();
+    std::fs::set_permissions(programs.join("lab"), std::fs::Permissions::from_mode(0o755)).unwrap();
     let kubeconfig = dir.join("kubeconfig");
     let view = ["config", "view", "--flatten", "--minify", "--output=json"];
     let mut config: serde_json::Value =
