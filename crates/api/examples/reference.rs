@@ -26,7 +26,13 @@ pub fn markdown() -> Result<String, Box<dyn Error>> {
         group = definition.spec.group,
         version = version.name,
         short = names.short_names.unwrap_or_default().join("`, `"),
-        categories = names.categories.unwrap_or_default().iter().map(|it| format!("`{it}`")).collect::<Vec<_>>().join(", "),
+        categories = names
+            .categories
+            .unwrap_or_default()
+            .iter()
+            .map(|it| format!("`{it}`"))
+            .collect::<Vec<_>>()
+            .join(", "),
     );
     text.push_str("\n## What you write\n\n| field | type | default | what it is |\n|---|---|---|---|\n");
     let mut refusals = String::new();
@@ -92,7 +98,8 @@ fn refused(path: &str, field: &JSONSchemaProps, refusals: &mut String) {
 /// What one writes there.
 fn kind(field: &JSONSchemaProps) -> String {
     if let Some(words) = &field.enum_ {
-        let words: Vec<_> = words.iter().map(|JSON(it)| format!("`{}`", it.as_str().unwrap_or_default())).collect();
+        let words: Vec<_> =
+            words.iter().map(|JSON(it)| format!("`{}`", it.as_str().unwrap_or_default())).collect();
         return words.join(", ");
     }
     if field.x_kubernetes_int_or_string == Some(true) {
@@ -100,7 +107,9 @@ fn kind(field: &JSONSchemaProps) -> String {
     }
     match (field.type_.as_deref(), &field.items, &field.additional_properties) {
         (Some("array"), Some(JSONSchemaPropsOrArray::Schema(items)), _) => format!("list of {}", kind(items)),
-        (Some("object"), _, Some(JSONSchemaPropsOrBool::Schema(values))) => format!("map of {}", kind(values)),
+        (Some("object"), _, Some(JSONSchemaPropsOrBool::Schema(values))) => {
+            format!("map of {}", kind(values))
+        }
         (Some("string"), ..) if field.format.as_deref() == Some("date-time") => "time".to_owned(),
         (Some(kind), ..) => kind.to_owned(),
         (None, ..) => "any".to_owned(),

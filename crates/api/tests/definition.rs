@@ -31,7 +31,10 @@ mod reference;
 fn the_reference_in_the_docs_is_that_of_the_types() {
     let written = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/etcdcluster.md");
     let written = fs::read_to_string(written).unwrap_or_default();
-    assert!(written == reference::markdown().unwrap(), "docs/reference/etcdcluster.md is old: run make generate");
+    assert!(
+        written == reference::markdown().unwrap(),
+        "docs/reference/etcdcluster.md is old: run make generate"
+    );
 }
 
 #[test]

@@ -29,7 +29,8 @@ fn is_elsewhere(target: &str) -> bool {
 
 /// What is wrong with a link, if something is.
 fn trouble(checkout: &Path, page: &str, text: &str, target: &str) -> Option<String> {
-    let (file, heading) = target.split_once('#').map_or((target, None), |(file, heading)| (file, Some(heading)));
+    let (file, heading) =
+        target.split_once('#').map_or((target, None), |(file, heading)| (file, Some(heading)));
     let other = if file.is_empty() {
         None
     } else {
@@ -82,7 +83,9 @@ fn targets(text: &str) -> Vec<(usize, String)> {
 
 /// How headings are called in links.
 fn headings(text: &str) -> Vec<String> {
-    let titles = prose(text).filter_map(|(_, line)| line.trim_start_matches('#').strip_prefix(' ').filter(|_| line.starts_with('#')));
+    let titles = prose(text).filter_map(|(_, line)| {
+        line.trim_start_matches('#').strip_prefix(' ').filter(|_| line.starts_with('#'))
+    });
     titles.map(slug).collect()
 }
 
@@ -127,7 +130,9 @@ mod tests {
         for page in pages {
             let text = std::fs::read_to_string(checkout().join(&page)).unwrap();
             let broken = broken(checkout(), &page, &text);
-            told.extend(broken.into_iter().map(|it| format!("{page}:{}: {}: {}", it.line, it.target, it.why)));
+            told.extend(
+                broken.into_iter().map(|it| format!("{page}:{}: {}: {}", it.line, it.target, it.why)),
+            );
         }
         assert!(told.is_empty(), "{}", told.join("\n"));
     }
@@ -138,7 +143,10 @@ mod tests {
             [e](https://example.org/gone) `[f](code.md)`\n```\n[g](code.md)\n```\n## Here it is\n[h](#here-it-is)[i](#gone)";
         let found = broken(checkout(), "README.md", text);
         let found: Vec<_> = found.iter().map(|it| (it.line, it.target.as_str())).collect();
-        assert_eq!(found, [(1, "gone.md"), (2, "README.md#no-such-heading"), (2, "../../outside"), (8, "#gone")]);
+        assert_eq!(
+            found,
+            [(1, "gone.md"), (2, "README.md#no-such-heading"), (2, "../../outside"), (8, "#gone")]
+        );
     }
 
     #[test]

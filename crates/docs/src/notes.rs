@@ -96,7 +96,9 @@ fn page(rest: &str) -> Result<How, String> {
             ("apart", "") => how.apart = true,
             ("operator", "none") => how.operator = false,
             ("bare", "") => (how.bare, how.apart, how.operator) = (true, true, false),
-            ("cluster", count) => how.cluster = Some(count.parse().map_err(|_| format!("cluster={count} is no number"))?),
+            ("cluster", count) => {
+                how.cluster = Some(count.parse().map_err(|_| format!("cluster={count} is no number"))?)
+            }
             _ => return Err(format!("`{key}` is not known for a page")),
         }
     }
@@ -179,7 +181,9 @@ mod tests {
 
     #[test]
     fn what_is_not_understood_is_not_passed_over() {
-        for wrong in ["run: exit", "run: exits=3", "not run:", "not run: why", "page: alone", "skip", "screen: upto=a"] {
+        for wrong in
+            ["run: exit", "run: exits=3", "not run:", "not run: why", "page: alone", "skip", "screen: upto=a"]
+        {
             assert!(read(wrong).is_err(), "{wrong}");
         }
     }

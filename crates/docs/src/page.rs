@@ -59,7 +59,8 @@ const LOOKS: [&str; 7] = [
 impl Block {
     /// Whether its commands only look.
     pub fn only_looks(&self) -> bool {
-        let mut lines = self.script.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
+        let mut lines =
+            self.script.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
         lines.all(|line| LOOKS.iter().any(|look| line.starts_with(look) || line == look.trim()))
     }
 
@@ -161,7 +162,9 @@ impl Reader {
             Note::Screen(screen) => self.screen = Some(screen),
             Note::ScreenEnds => {
                 if self.screen.take().is_some() {
-                    return Err("there is nothing in this screen: put an empty block of text there".to_owned());
+                    return Err(
+                        "there is nothing in this screen: put an empty block of text there".to_owned()
+                    );
                 }
             }
             Note::Remark => {}
@@ -191,7 +194,9 @@ impl Reader {
                 block.shows = Some(Shown { lines: at + 1..end, text, screen: self.screen.take() });
             }
             "bash" | "shell" | "console" | "" => {
-                return Err(format!("a block of commands is `sh`, and what they show `text`, not `{language}`"));
+                return Err(format!(
+                    "a block of commands is `sh`, and what they show `text`, not `{language}`"
+                ));
             }
             _ => {}
         }
@@ -203,7 +208,13 @@ impl Reader {
 
     fn push(&mut self, line: usize, script: String, run: Run) {
         self.left = false;
-        self.page.blocks.push(Block { line, script, exit: run.exit, timeout: run.timeout.min(PATIENCE * 2), shows: None });
+        self.page.blocks.push(Block {
+            line,
+            script,
+            exit: run.exit,
+            timeout: run.timeout.min(PATIENCE * 2),
+            shows: None,
+        });
     }
 }
 
@@ -250,7 +261,10 @@ mod tests {
             ("```bash\nls\n```", "a.md:1: a block of commands is `sh`"),
             ("```\nls\n```", "a.md:1: a block of commands is `sh`"),
             ("```text\nls\n```", "shown by no command"),
-            ("<!-- not run: it takes an hour -->\n```sh\nls\n```\n```text\nb\n```", "a.md:5: this text is shown by no command"),
+            (
+                "<!-- not run: it takes an hour -->\n```sh\nls\n```\n```text\nb\n```",
+                "a.md:5: this text is shown by no command",
+            ),
             ("```sh\nls\n```\n```text\na\n```\n```text\nb\n```", "shown by no command"),
             ("<!-- run: exit=1 -->\nand then\n```sh\nls\n```", "a.md:2: the comment above"),
             ("<!-- run: exit=1 -->\n```yaml\na: b\n```", "about a block of commands"),

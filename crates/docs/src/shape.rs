@@ -21,7 +21,9 @@ pub fn difference(shown: &str, seen: &str) -> Option<String> {
 fn matches(shown: &[String], seen: &[String]) -> bool {
     match (shown.split_first(), seen.split_first()) {
         (None, None) => true,
-        (Some((any, rest)), _) if any == "…" => (0..=seen.len()).any(|skipped| matches(rest, &seen[skipped..])),
+        (Some((any, rest)), _) if any == "…" => {
+            (0..=seen.len()).any(|skipped| matches(rest, &seen[skipped..]))
+        }
         (Some((one, rest)), Some((other, others))) => same(one, other) && matches(rest, others),
         _ => false,
     }
@@ -80,7 +82,8 @@ fn sorted(rows: Option<Vec<String>>) -> Vec<String> {
 
 /// Whether rows of a table follow.
 fn is_heading(line: &str) -> bool {
-    let is_title = |word: &str| word.chars().all(|it| it.is_ascii_uppercase() || "()-".contains(it)) && word.len() > 2;
+    let is_title =
+        |word: &str| word.chars().all(|it| it.is_ascii_uppercase() || "()-".contains(it)) && word.len() > 2;
     line.split_whitespace().count() > 1 && line.split_whitespace().all(is_title)
 }
 
@@ -160,7 +163,9 @@ fn without_suffixes(word: &str) -> String {
     let mut after_hyphen = false;
     for part in parts {
         let core = part.trim_end_matches(['-', '.', '/', ':', ',']);
-        let is_suffix = after_hyphen && core.len() == 5 && core.chars().all(|it| "bcdfghjklmnpqrstvwxz2456789".contains(it));
+        let is_suffix = after_hyphen
+            && core.len() == 5
+            && core.chars().all(|it| "bcdfghjklmnpqrstvwxz2456789".contains(it));
         plain.push_str(if is_suffix { "NAME" } else { core });
         plain.push_str(&part[core.len()..]);
         after_hyphen = part.ends_with('-');
@@ -218,7 +223,10 @@ mod tests {
 
     #[test]
     fn of_decisions_only_that_there_are_some() {
-        let (one, other) = ("What was decided last, x:\n\n  decided     to add\n", "What was decided last, x:\n\n  decided     to wait\n");
+        let (one, other) = (
+            "What was decided last, x:\n\n  decided     to add\n",
+            "What was decided last, x:\n\n  decided     to wait\n",
+        );
         assert_eq!(difference(one, other), None);
         assert!(difference(one, "What was decided last, x:\n").is_some());
         assert!(difference(one, "No decision is on record.\n").is_some());

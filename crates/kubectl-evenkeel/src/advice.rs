@@ -29,8 +29,8 @@ pub(crate) fn about(reason: &str, cluster: &str) -> Option<String> {
                 .to_owned()
         }
         Reason::DataLost => {
-            "put the volumes' claims back if you can. To begin anew, with nothing in it, delete the resource and create it \
-             again"
+            "put the volumes' claims back if you can. To begin anew, with nothing in it, delete the resource and whatever the \
+             blocker names, and create it again"
                 .to_owned()
         }
         Reason::UnknownMember => format!(

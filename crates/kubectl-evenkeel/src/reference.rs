@@ -23,7 +23,8 @@ fn verbs() -> String {
     let mut command = Args::command();
     command.build();
     let mut text = format!("# `kubectl evenkeel`\n\n{GENERATED}\n\n{}.\n\n", about(&command));
-    let _ = writeln!(text, "How to use it: [kubectl evenkeel](../kubectl-evenkeel.md).\n\n## With every verb\n");
+    let _ =
+        writeln!(text, "How to use it: [kubectl evenkeel](../kubectl-evenkeel.md).\n\n## With every verb\n");
     text.push_str("| flag | what it is |\n|---|---|\n");
     command.get_arguments().filter(|one| is_told(one)).for_each(|one| text.push_str(&row(one)));
     for verb in command.get_subcommands().filter(|one| !one.is_hide_set() && one.get_name() != "help") {
@@ -32,7 +33,13 @@ fn verbs() -> String {
             true => format!(" {}", named(one)),
             false => format!(" [{}]", named(one)),
         });
-        let _ = write!(text, "\n## `kubectl evenkeel {}{}`\n\n{}.\n", verb.get_name(), words.collect::<String>(), about(verb));
+        let _ = write!(
+            text,
+            "\n## `kubectl evenkeel {}{}`\n\n{}.\n",
+            verb.get_name(),
+            words.collect::<String>(),
+            about(verb)
+        );
         if !own.is_empty() {
             text.push_str("\n| | what it is |\n|---|---|\n");
             own.into_iter().for_each(|one| text.push_str(&row(one)));
@@ -71,7 +78,8 @@ fn row(one: &Arg) -> String {
     if !words.is_empty() && one.get_action().takes_values() {
         let _ = write!(help, ": {}", words.join(", "));
     }
-    let defaults: Vec<_> = one.get_default_values().iter().map(|it| it.to_string_lossy().into_owned()).collect();
+    let defaults: Vec<_> =
+        one.get_default_values().iter().map(|it| it.to_string_lossy().into_owned()).collect();
     if !defaults.is_empty() && one.get_action().takes_values() {
         let _ = write!(help, " (`{}` unless told)", defaults.join(" "));
     }
@@ -112,7 +120,9 @@ mod tests {
     #[test]
     fn the_references_in_the_docs_are_up_to_date() {
         let docs = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference");
-        for (of, file) in [(Reference::Verbs, "kubectl-evenkeel.md"), (Reference::Conditions, "conditions.md")] {
+        for (of, file) in
+            [(Reference::Verbs, "kubectl-evenkeel.md"), (Reference::Conditions, "conditions.md")]
+        {
             let written = std::fs::read_to_string(format!("{docs}/{file}")).unwrap_or_default();
             assert!(written == markdown(of), "docs/reference/{file} is old: run `make generate`");
         }

@@ -73,7 +73,9 @@ fn run(shell: &mut Shell, page: &Page, block: &Block, namespace: &str, writes: b
         let printed = did.printed.replace(namespace, "default");
         let amiss = match (did.code, &block.shows) {
             (None, _) => Some(format!("it took longer than {} s", block.timeout.as_secs())),
-            (Some(code), _) if code != block.exit => Some(format!("it ended with {code}, not {}", block.exit)),
+            (Some(code), _) if code != block.exit => {
+                Some(format!("it ended with {code}, not {}", block.exit))
+            }
             (_, Some(shows)) => differs(shows, &printed, writes),
             _ => None,
         };
@@ -111,10 +113,9 @@ fn environment(story: &Story, dir: &Path, operator: Option<u32>) -> Vec<(String,
     let shown = |path: &Path| path.to_string_lossy().into_owned();
     let programs = dir.join("bin");
     std::fs::create_dir(&programs).unwrap();
-    for (name, program) in [
-        ("kubectl-evenkeel", built_beside("kubectl-evenkeel")),
-        ("helm", helm::get().unwrap()),
-    ] {
+    for (name, program) in
+        [("kubectl-evenkeel", built_beside("kubectl-evenkeel")), ("helm", helm::get().unwrap())]
+    {
         std::os::unix::fs::symlink(program.canonicalize().unwrap(), programs.join(name)).unwrap();
     }
     // What it starts outlives the page, and must not inherit a place for its files that goes with the page.
@@ -146,7 +147,7 @@ fn environment(story: &Story, dir: &Path, operator: Option<u32>) -> Vec<(String,
 /// What is there before the page begins.
 fn set_up(shell: &mut Shell, how: &How) {
     let Some(members) = how.cluster else { return };
-    let spec = json!({"version": "3.6.16", "members": members, "storage": {"size": "1Gi"}, "heal": {"replaceAfter": "30s"}});
+    let spec = json!({"version": "3.6.16", "members": members, "storage": {"size": "1Gi"}});
     let cluster = json!({"apiVersion": "evenkeel.dev/v1alpha1", "kind": "EtcdCluster",
         "metadata": {"name": "orders"}, "spec": spec});
     let script = format!(
@@ -186,7 +187,8 @@ impl<'s> Bare<'s> {
     fn take_away(&self) {
         let all = ["clusterroles", "clusterrolebindings"];
         for kind in all {
-            let ours = self.0.kubectl(&["get", kind, "--selector=app.kubernetes.io/name=evenkeel", "-o=name"]);
+            let ours =
+                self.0.kubectl(&["get", kind, "--selector=app.kubernetes.io/name=evenkeel", "-o=name"]);
             let ours: Vec<_> = ours.lines().collect();
             if !ours.is_empty() {
                 self.0.kubectl(&[&["delete", "--ignore-not-found"], &ours[..]].concat());

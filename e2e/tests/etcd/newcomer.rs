@@ -48,7 +48,9 @@ fn says(read: &Read, words: &[&str]) {
 }
 
 fn is_well(read: &Read) -> bool {
-    read.code == 0 && read.words.contains("orders: writable, survives 1 more failure") && read.words.contains(" Healthy ")
+    read.code == 0
+        && read.words.contains("orders: writable, survives 1 more failure")
+        && read.words.contains(" Healthy ")
 }
 
 /// The members by their role.
@@ -65,20 +67,37 @@ fn a_new_user_can_tell_from_status_and_why_alone_what_happened_what_is_done_and_
     // The definitions are for all stories; the page `docs/install.md` has the chart bring them.
     install(&story);
     let only = format!("namespaces={{{}}}", story.namespace());
-    let values = ["--set", &only, "--set", "crds.install=false", "--set", "userRoles=false", "--wait", "--timeout=3m"];
+    let values =
+        ["--set", &only, "--set", "crds.install=false", "--set", "userRoles=false", "--wait", "--timeout=3m"];
     let operator = shown(&chart("evenkeel"));
     helm(&story, &[&["install", story.namespace(), &operator], &values[..]].concat()).unwrap();
     let cluster = |members: &str| {
         let members = format!("spec.members={members}");
         // One member a node, and three nodes.
-        let values =
-            ["--set", &members, "--set", "spec.storage.size=1Gi", "--set", "spec.scheduling.spread.require=true"];
-        helm(&story, &[&["upgrade", "--install", "orders", &shown(&chart("etcd-cluster"))], &values[..]].concat()).unwrap();
+        let values = [
+            "--set",
+            &members,
+            "--set",
+            "spec.storage.size=1Gi",
+            "--set",
+            "spec.scheduling.spread.require=true",
+        ];
+        helm(
+            &story,
+            &[&["upgrade", "--install", "orders", &shown(&chart("etcd-cluster"))], &values[..]].concat(),
+        )
+        .unwrap();
     };
     cluster("3");
     let well = until_told(&story, &["status"], "it is well", is_well);
-    says(&well, &["etcd 3.6.16, 3/3 members serve", "Doing: nothing", "Because: everything is as the spec says"]);
-    says(&ask(&story, &["why"]), &["Blocker: nothing is in the way", "You can: leave it alone: nothing needs you"]);
+    says(
+        &well,
+        &["etcd 3.6.16, 3/3 members serve", "Doing: nothing", "Because: everything is as the spec says"],
+    );
+    says(
+        &ask(&story, &["why"]),
+        &["Blocker: nothing is in the way", "You can: leave it alone: nothing needs you"],
+    );
 
     loses_a_volume(&story, &well);
 
@@ -88,10 +107,26 @@ fn a_new_user_can_tell_from_status_and_why_alone_what_happened_what_is_done_and_
         read.told["degraded"]["reason"] == "Unschedulable" && read.words.contains("Next: it gets its vote")
     });
     assert_eq!((read.code, &read.told["writable"]), (3, &Value::from(true)), "{}", read.words);
-    says(&read, &["3/5 members serve", "Joining orders-", "nodes are available", "Waits: orders-", "must join"]);
+    says(
+        &read,
+        &["3/5 members serve", "Joining orders-", "nodes are available", "Waits: orders-", "must join"],
+    );
     let why = ask(&story, &["why"]);
-    says(&why, &["Goal: 5 members", "Blocker: orders-", "must join: 0/3 nodes", "Unschedulable", "You can: give it room: add a node"]);
-    assert!(why.told["youCan"][0].as_str().is_some_and(|it| it.contains("spec.scheduling")), "{:#}", why.told);
+    says(
+        &why,
+        &[
+            "Goal: 5 members",
+            "Blocker: orders-",
+            "must join: 0/3 nodes",
+            "Unschedulable",
+            "You can: give it room: add a node",
+        ],
+    );
+    assert!(
+        why.told["youCan"][0].as_str().is_some_and(|it| it.contains("spec.scheduling")),
+        "{:#}",
+        why.told
+    );
     cluster("3");
     let well = until_told(&story, &["status"], "it is well", is_well);
 
@@ -129,12 +164,25 @@ fn loses_its_quorum(story: &Story, well: &Read) {
     let frozen = members(well, false);
     let pods: Vec<_> = frozen.iter().map(|name| story.lab().pod(story.namespace(), name).unwrap()).collect();
     pods.iter().for_each(|pod| pod.freeze(Some("etcd"), None).unwrap());
-    let read = until_told(story, &["status"], "the quorum is lost", |read| read.told["degraded"]["reason"] == "QuorumLost");
+    let read = until_told(story, &["status"], "the quorum is lost", |read| {
+        read.told["degraded"]["reason"] == "QuorumLost"
+    });
     assert_eq!((read.code, &read.told["writable"]), (4, &Value::from(false)), "{}", read.words);
-    says(&read, &["orders: NOT writable", "No quorum: 1 of 3 answer", "a majority of voters must answer; silent:"]);
+    says(
+        &read,
+        &["orders: NOT writable", "No quorum: 1 of 3 answer", "a majority of voters must answer; silent:"],
+    );
     says(&read, &["Next: members that are missing are brought back or replaced"]);
     let why = ask(story, &["why"]);
-    says(&why, &["Blocker: a majority of voters must answer", "Degraded for", "QuorumLost", "nothing is lost by waiting"]);
+    says(
+        &why,
+        &[
+            "Blocker: a majority of voters must answer",
+            "Degraded for",
+            "QuorumLost",
+            "nothing is lost by waiting",
+        ],
+    );
     for name in &frozen {
         says(&read, &[name]);
         assert!(why.told["evidence"].to_string().contains(name), "{:#}", why.told);

@@ -68,10 +68,16 @@ fn one_that_is_amiss_is_degraded_also_while_it_is_healed_or_paused() {
     paused.falls_silent(1);
     let scenes = [
         (broken(|scene| scene.falls_silent(1)), "does not serve"),
-        (broken(|scene| scene.loses_its_quorum(&[0, 1])), "No quorum: 1 of 3 answer: a majority of voters must answer"),
+        (
+            broken(|scene| scene.loses_its_quorum(&[0, 1])),
+            "No quorum: 1 of 3 answer: a majority of voters must answer",
+        ),
         (broken(gone), "Replacing"),
         (paused, "Paused: "),
-        (broken(|scene| scene.answers.served = Seen::Absent), "Not serving: a read through the client Service was not answered"),
+        (
+            broken(|scene| scene.answers.served = Seen::Absent),
+            "Not serving: a read through the client Service was not answered",
+        ),
     ];
     for (scene, words) in scenes {
         let (status, message) = health(&scene);
@@ -83,7 +89,10 @@ fn one_that_is_amiss_is_degraded_also_while_it_is_healed_or_paused() {
 #[test]
 fn one_that_is_paused_and_well_is_suspended() {
     let (status, message) = health(&Scene::with(3, json!({ "paused": true })));
-    assert_eq!((status.as_str(), message.as_str()), ("Suspended", "Paused: spec.paused is set: nothing is changed until it is false"));
+    assert_eq!(
+        (status.as_str(), message.as_str()),
+        ("Suspended", "Paused: spec.paused is set: nothing is changed until it is false")
+    );
 }
 
 #[test]
@@ -93,7 +102,10 @@ fn what_nobody_has_looked_at_is_progressing_whatever_was_said_before() {
     assert_eq!(asked(&new).0, "Progressing");
     let mut edited = resource(&Scene::converged(3));
     edited["metadata"]["generation"] = json!(2);
-    assert_eq!(asked(&edited), ("Progressing".to_owned(), "the last edit has not been looked at yet".to_owned()));
+    assert_eq!(
+        asked(&edited),
+        ("Progressing".to_owned(), "the last edit has not been looked at yet".to_owned())
+    );
     let mut unknown = resource(&Scene::converged(3));
     unknown["status"]["conditions"][0]["status"] = json!("Unknown");
     assert_eq!(asked(&unknown).0, "Progressing", "at first sight nobody knows");

@@ -159,8 +159,11 @@ fn every_event_is_in_the_reference_and_nothing_else_is() {
     let told: Vec<_> = quoted("told(\"").into_iter().chain(quoted("warning(\"")).collect();
     let told: BTreeSet<_> = told.into_iter().collect();
     let reference = include_str!("../../../../docs/reference/events.md");
-    let listed: BTreeSet<_> =
-        reference.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next()).map(str::to_owned).collect();
+    let listed: BTreeSet<_> = reference
+        .lines()
+        .filter_map(|line| line.strip_prefix("| `")?.split('`').next())
+        .map(str::to_owned)
+        .collect();
     assert!(told.len() > 10, "{told:?}");
     assert_eq!(listed, told, "docs/reference/events.md");
 }
