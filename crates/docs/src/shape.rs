@@ -70,7 +70,14 @@ fn shape(text: &str) -> Vec<String> {
     }
     shaped.extend(sorted(rows));
     shaped.retain(|line| !line.is_empty());
+    // Nor in which order the same is told of them.
+    shaped.chunk_by_mut(|one, other| label(one) == label(other)).for_each(<[String]>::sort);
     shaped
+}
+
+/// The word that a line begins with, if it is a label; the line itself if it is not.
+fn label(line: &str) -> &str {
+    line.split(' ').next().filter(|word| word.ends_with(':')).unwrap_or(line)
 }
 
 /// Which of the members is named first is chance.
@@ -193,6 +200,21 @@ mod tests {
             Doing:    nothing\nBecause:  orders-zzzzz is gone, and that\n          is a long sentence that goes on below, for 11m\n\
             Certs:    good; the first to expire is orders-client-tls, in 2h\n";
         assert_eq!(difference(SHOWN, seen), None);
+    }
+
+    #[test]
+    fn what_is_told_of_each_may_be_told_in_any_order() {
+        let (one, other) =
+            ("Evidence: orders-bbbbb (voter): silent", "Evidence: orders-ccccc (voter): it does not serve");
+        let shown = format!("Blocker:  a majority\n{one}\n{other}\nYou can:  wait");
+        assert_eq!(
+            difference(&shown, &format!("Blocker:  a majority\n{other}\n{one}\nYou can:  wait")),
+            None
+        );
+        assert!(
+            difference(&shown, &format!("{one}\nBlocker:  a majority\n{other}\nYou can:  wait")).is_some()
+        );
+        assert!(difference(&shown, &format!("Blocker:  a majority\n{one}\n{one}\nYou can:  wait")).is_some());
     }
 
     #[test]

@@ -123,7 +123,7 @@ fn a_new_user_can_tell_from_status_and_why_alone_what_happened_what_is_done_and_
         ],
     );
     assert!(
-        why.told["youCan"][0].as_str().is_some_and(|it| it.contains("spec.scheduling")),
+        why.told["youCan"][0].as_str().is_some_and(|it| it.contains("take back the edit")),
         "{:#}",
         why.told
     );
