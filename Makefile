@@ -79,6 +79,10 @@ bench: bin/lab ## Measure, and write the figures to bench/results
 generate: bin/lab ## Write the generated files anew
 	@hack/generate
 
+.PHONY: screens
+screens: bin/lab ## Take the screens in the docs anew, on a lab of their own (PAGE=word: some of them)
+	@hack/screens
+
 .PHONY: deploy
 deploy: ## Install the operator into the cluster of the current kubectl context (IMAGE=…, NAMESPACES=a,b)
 	@hack/deploy

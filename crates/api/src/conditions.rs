@@ -29,10 +29,10 @@ pub enum Holds {
 
 /// Declares [`Reason`] so that the word in a status is always the name in the code.
 macro_rules! reasons {
-    ($($(#[$doc:meta])* $name:ident,)*) => {
+    ($($(#[doc = $doc:literal])* $name:ident,)*) => {
         /// Why a condition holds or does not.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        pub enum Reason { $($(#[$doc])* $name,)* }
+        pub enum Reason { $($(#[doc = $doc])* $name,)* }
 
         impl Reason {
             /// All of them.
@@ -41,6 +41,11 @@ macro_rules! reasons {
             /// As it stands in a status.
             pub fn as_str(self) -> &'static str {
                 match self { $(Self::$name => stringify!($name),)* }
+            }
+
+            /// Which conditions give it, and what it means: `Ready: a read as clients do it succeeded.`
+            pub fn about(self) -> &'static str {
+                match self { $(Self::$name => concat!($($doc),*).trim_ascii(),)* }
             }
         }
     };
@@ -240,6 +245,8 @@ mod tests {
             let word = reason.as_str();
             assert!(word.starts_with(|it: char| it.is_ascii_uppercase()), "{word}");
             assert!(word.chars().all(|it| it.is_ascii_alphanumeric()), "{word}");
+            let (conditions, means) = reason.about().split_once(": ").unwrap_or_default();
+            assert!(conditions.len() > 4 && means.ends_with('.'), "{word}: {}", reason.about());
         }
     }
 }

@@ -19,6 +19,24 @@ use kube::core::CustomResourceExt;
 )]
 mod crds;
 
+#[path = "../examples/reference.rs"]
+#[expect(
+    dead_code,
+    unreachable_pub,
+    reason = "its main is for the command line, and there it is a crate of its own"
+)]
+mod reference;
+
+#[test]
+fn the_reference_in_the_docs_is_that_of_the_types() {
+    let written = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/etcdcluster.md");
+    let written = fs::read_to_string(written).unwrap_or_default();
+    assert!(
+        written == reference::markdown().unwrap(),
+        "docs/reference/etcdcluster.md is old: run make generate"
+    );
+}
+
 #[test]
 fn the_committed_definitions_are_those_of_the_types() {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/crds");

@@ -16,7 +16,8 @@ pub(crate) fn about(reason: &str, cluster: &str) -> Option<String> {
              evenkeel logs {cluster}`"
         ),
         Reason::Unschedulable => {
-            "give it room: add a node, free one, or loosen spec.scheduling. `kubectl describe pod` has the scheduler's words"
+            "give it room: add a node or free one; or take back the edit that asks for it. `kubectl describe pod` has the \
+             scheduler's words"
                 .to_owned()
         }
         Reason::BootstrapWaiting => {
@@ -29,8 +30,8 @@ pub(crate) fn about(reason: &str, cluster: &str) -> Option<String> {
                 .to_owned()
         }
         Reason::DataLost => {
-            "put the volumes' claims back if you can. To begin anew, with nothing in it, delete the resource and create it \
-             again"
+            "put the volumes' claims back if you can. To begin anew, with nothing in it, delete the resource and whatever the \
+             blocker names, and create it again"
                 .to_owned()
         }
         Reason::UnknownMember => format!(

@@ -174,6 +174,12 @@ pub(crate) enum Verb {
         #[command(flatten)]
         which: Which,
     },
+    /// The reference of the plugin, or of the conditions, as Markdown
+    #[command(name = "__reference", hide = true)]
+    Reference {
+        /// Of what
+        of: Reference,
+    },
     /// What may be typed next, for shells
     #[command(name = "__complete", hide = true)]
     Complete {
@@ -181,6 +187,15 @@ pub(crate) enum Verb {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         words: Vec<String>,
     },
+}
+
+/// What there is a reference of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Reference {
+    /// What can be typed
+    Verbs,
+    /// Conditions and reasons, with what a person can do
+    Conditions,
 }
 
 /// A duration as it is written in resources, in seconds.

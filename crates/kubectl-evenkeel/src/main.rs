@@ -14,6 +14,7 @@ mod overseer;
 mod pause;
 mod plan;
 mod reach;
+mod reference;
 mod report;
 mod screen;
 mod status;
@@ -35,6 +36,10 @@ async fn main() -> ExitCode {
     let args = Args::parse();
     if let Verb::Complete { words } = &args.verb {
         complete::run(&args.reach, words).await;
+        return ExitCode::SUCCESS;
+    }
+    if let Verb::Reference { of } = &args.verb {
+        print!("{}", reference::markdown(*of));
         return ExitCode::SUCCESS;
     }
     match run(&args).await {
@@ -71,7 +76,7 @@ async fn run(args: &Args) -> Result<u8, Trouble> {
         Verb::MoveLeader { which, to } => move_leader::run(&reached, which, to.as_deref()).await,
         Verb::Pause { which } => pause::run(&reached, which, true).await,
         Verb::Resume { which } => pause::run(&reached, which, false).await,
-        // It was answered before anything else was done.
-        Verb::Complete { .. } => Ok(0),
+        // They were answered before anything else was done.
+        Verb::Complete { .. } | Verb::Reference { .. } => Ok(0),
     }
 }

@@ -28,19 +28,23 @@ pub(crate) enum Overseer {
 }
 
 impl Overseer {
-    /// Looks for the lease in all namespaces.
-    pub(crate) async fn of(client: &Client, now: Timestamp) -> Self {
+    /// Looks for the lease in all namespaces. One in the cluster's own namespace is that of an operator for this namespace: then
+    /// no other counts.
+    pub(crate) async fn of(client: &Client, namespace: Option<&str>, now: Timestamp) -> Self {
         let api: Api<Lease> = Api::all(client.clone());
         let named = ListParams::default().fields(&format!("metadata.name={LEASE}"));
         // It is not worth waiting for.
         match tokio::time::timeout(LIMIT, api.list(&named)).await {
-            Ok(Ok(list)) => Self::told(&list.items, now),
+            Ok(Ok(list)) => Self::told(&list.items, namespace, now),
             Ok(Err(_)) | Err(_) => Self::Unknown,
         }
     }
 
-    fn told(leases: &[Lease], now: Timestamp) -> Self {
-        let judged: Vec<_> = leases.iter().map(|lease| judge(lease, now)).collect();
+    fn told(leases: &[Lease], namespace: Option<&str>, now: Timestamp) -> Self {
+        let own = |lease: &&Lease| namespace.is_some() && lease.namespace().as_deref() == namespace;
+        let one_is_own = leases.iter().any(|lease| own(&lease));
+        let judged: Vec<_> =
+            leases.iter().filter(|lease| !one_is_own || own(lease)).map(|lease| judge(lease, now)).collect();
         if judged.contains(&Self::AtWork) {
             return Self::AtWork;
         }
@@ -97,7 +101,7 @@ mod tests {
     #[test]
     fn a_lease_that_is_renewed_tells_of_an_operator_at_work() {
         let now: Timestamp = "2026-11-16T12:00:00Z".parse().unwrap();
-        let told = |leases: &[Lease]| Overseer::told(leases, now);
+        let told = |leases: &[Lease]| Overseer::told(leases, Some("shop"), now);
         let (fresh, old) = ("2026-11-16T11:59:50.000000Z", "2026-11-16T11:00:00.000000Z");
         assert_eq!(told(&[lease("a", fresh)]), Overseer::AtWork);
         assert_eq!(told(&[lease("a", old), lease("b", fresh)]), Overseer::AtWork);
@@ -105,5 +109,17 @@ mod tests {
         let Overseer::Away(what) = told(&[lease("a", old)]) else { unreachable!() };
         assert!(what.contains("60m ago") && what.contains("evenkeel-system"), "{what}");
         assert!(matches!(told(&[lease("", fresh)]), Overseer::Away(_)));
+    }
+
+    #[test]
+    fn the_operator_of_the_clusters_own_namespace_is_the_one_that_counts() {
+        let now: Timestamp = "2026-11-16T12:00:00Z".parse().unwrap();
+        let (fresh, old) = ("2026-11-16T11:59:50.000000Z", "2026-11-16T11:00:00.000000Z");
+        let mut own = lease("a", old);
+        own.metadata.namespace = Some("shop".to_owned());
+        let leases = [lease("b", fresh), own];
+        assert!(matches!(Overseer::told(&leases, Some("shop"), now), Overseer::Away(_)));
+        assert_eq!(Overseer::told(&leases, Some("web"), now), Overseer::AtWork);
+        assert_eq!(Overseer::told(&leases, None, now), Overseer::AtWork);
     }
 }

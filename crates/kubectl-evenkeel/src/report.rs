@@ -93,7 +93,8 @@ impl Report {
         now: Timestamp,
     ) -> Result<(EtcdCluster, Self), Trouble> {
         let cluster = reached.cluster(which.cluster.as_deref()).await?;
-        let overseer = Overseer::of(&reached.client, now).await;
+        let namespace = cluster.namespace();
+        let overseer = Overseer::of(&reached.client, namespace.as_deref(), now).await;
         let live = Live::of(&reached.client, &cluster).await;
         let report = Self::of(&cluster, &live, &overseer, now);
         Ok((cluster, report))

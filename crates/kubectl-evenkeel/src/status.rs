@@ -31,7 +31,7 @@ pub(crate) async fn run(
 
 async fn all(reached: &Reached, now: Timestamp, (output, screen): (Output, Screen)) -> Result<u8, Trouble> {
     let mut clusters = reached.clusters(true).await?;
-    let overseer = &Overseer::of(&reached.client, now).await;
+    let overseer = &Overseer::of(&reached.client, None, now).await;
     clusters.sort_by_key(|cluster| (cluster.namespace(), cluster.name_any()));
     let lives = join_all(clusters.iter().map(|cluster| Live::of(&reached.client, cluster))).await;
     let told = clusters.iter().zip(&lives).map(|(cluster, live)| Report::of(cluster, live, overseer, now));
@@ -95,7 +95,10 @@ fn members(report: &Report, screen: Screen) -> String {
         let mood = if member.healthy { Mood::Plain } else { Mood::Warning };
         all.push_str(&format!("{}\n", screen.paint(mood, &line)));
     }
-    for member in report.members.iter().filter(|member| !member.message.is_empty()) {
+    // What is said below anyway is not said twice.
+    let below = format!("{} {}", because(report), report.waiting_for.join(" "));
+    let is_news = |member: &&MemberReport| !member.message.is_empty() && !below.contains(&member.message);
+    for member in report.members.iter().filter(is_news) {
         for line in
             crate::screen::wrapped(&format!("{}: {}", member.name, member.message), crate::screen::WIDTH - 2)
         {

@@ -82,7 +82,10 @@ fn answer(cluster: &EtcdCluster, report: &Report, decisions: Vec<Decision>, exte
     if let Some(amiss) = degraded {
         evidence.push(format!("Degraded for {}: {}: {}", span(amiss.seconds), amiss.reason, amiss.message));
     }
-    let down = report.members.iter().filter(|member| !member.healthy);
+    // What was said of it already is not said twice.
+    let said = evidence.join(" ");
+    let is_news = |message: &str| message.is_empty() || !said.contains(message);
+    let down = report.members.iter().filter(|member| !member.healthy && is_news(&member.message));
     evidence.extend(down.map(|member| {
         let why = if member.message.is_empty() { "it does not serve" } else { &member.message };
         format!("{} ({}): {why}", member.name, member.role)

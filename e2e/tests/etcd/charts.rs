@@ -11,16 +11,16 @@ use evenkeel_lab::parts::{helm, images};
 use crate::look::{LONG, clients_of, until_whole};
 use crate::plugin::evenkeel;
 
-const IMAGE: &str = "evenkeel-operator:0.1.0";
+pub(crate) const IMAGE: &str = "evenkeel-operator:0.1.0";
 /// Without a cluster to ask, Helm assumes an older one.
 const KUBE: &str = "--kube-version=1.35.0";
 
-fn chart(name: &str) -> PathBuf {
+pub(crate) fn chart(name: &str) -> PathBuf {
     checkout().join("deploy/helm").join(name)
 }
 
 /// Helm, in the story's namespace.
-fn helm(story: &Story, args: &[&str]) -> Result<String, String> {
+pub(crate) fn helm(story: &Story, args: &[&str]) -> Result<String, String> {
     let program = helm::get().unwrap();
     let home = tempfile::tempdir().unwrap();
     let mut command = Cmd::new(program).env("KUBECONFIG", story.lab().kubeconfig());
@@ -31,7 +31,7 @@ fn helm(story: &Story, args: &[&str]) -> Result<String, String> {
     command.run().map_err(|error| format!("{error:#}"))
 }
 
-fn shown(path: &Path) -> String {
+pub(crate) fn shown(path: &Path) -> String {
     path.to_string_lossy().into_owned()
 }
 

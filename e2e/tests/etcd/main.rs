@@ -15,6 +15,7 @@ mod lost;
 mod meddled;
 mod middle;
 mod missing;
+mod newcomer;
 mod noted;
 mod obstacles;
 mod plan;

@@ -487,3 +487,7 @@ pub(crate) fn why(step: &Step) -> &'static str {
 #[cfg(test)]
 #[path = "tell_tests.rs"]
 mod tests;
+
+#[cfg(test)]
+#[path = "argocd_tests.rs"]
+mod argocd_tests;

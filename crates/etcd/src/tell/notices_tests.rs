@@ -149,3 +149,21 @@ fn troubles_are_warnings_and_what_mends_itself_is_none() {
     crate::testing::change(scene.pod(1), json!({ "spec": { "nodeName": null } }));
     assert_eq!(told(&scene, vec![])[0].reason, "MemberDown", "a pod without trouble waits for no node");
 }
+
+#[test]
+fn every_event_is_in_the_reference_and_nothing_else_is() {
+    let code = include_str!("notices.rs").split("pub fn troubles").next().unwrap_or_default();
+    let quoted = |after: &str| -> BTreeSet<String> {
+        code.split(after).skip(1).filter_map(|rest| rest.split('"').next()).map(str::to_owned).collect()
+    };
+    let told: Vec<_> = quoted("told(\"").into_iter().chain(quoted("warning(\"")).collect();
+    let told: BTreeSet<_> = told.into_iter().collect();
+    let reference = include_str!("../../../../docs/reference/events.md");
+    let listed: BTreeSet<_> = reference
+        .lines()
+        .filter_map(|line| line.strip_prefix("| `")?.split('`').next())
+        .map(str::to_owned)
+        .collect();
+    assert!(told.len() > 10, "{told:?}");
+    assert_eq!(listed, told, "docs/reference/events.md");
+}

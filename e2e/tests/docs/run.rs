@@ -1,0 +1,224 @@
+//! Runs a page.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use evenkeel_docs::page::{How, Page, Shown};
+use evenkeel_docs::{Block, shape};
+use evenkeel_e2e::operator::{Operator, Options, built, built_beside, install};
+use evenkeel_e2e::{Story, checkout};
+use evenkeel_lab::command::Cmd;
+use evenkeel_lab::parts::{helm, images};
+use serde_json::json;
+
+use crate::shell::Shell;
+
+/// The image that the docs install.
+const IMAGE: &str = "registry.example/evenkeel-operator:0.1.0";
+
+/// How soon commands that only look are asked again.
+const AGAIN: Duration = Duration::from_secs(1);
+
+/// Runs all commands of a page, in order.
+pub(crate) fn page(path: &str) {
+    let file = checkout().join(path);
+    let text = std::fs::read_to_string(&file).unwrap();
+    let page = Page::read(path, &text).unwrap_or_else(|why| panic!("{why}"));
+    if page.blocks.is_empty() {
+        return;
+    }
+    let name = path.trim_start_matches("docs/").trim_end_matches(".md").to_lowercase().replace('/', "-");
+    let name = format!("docs-{name}");
+    let story = if page.how.apart { Story::apart(&name) } else { Story::begin(&name) };
+    let began = Instant::now();
+    let _healed = page.how.apart.then(|| Healed(&story));
+    let _bare = page.how.bare.then(|| Bare::make(&story));
+    if text.contains(IMAGE.split(':').next().unwrap_or(IMAGE)) {
+        images::load_program(story.lab(), IMAGE, &built()).unwrap();
+    }
+    let operator = page.how.operator.then(|| Operator::with(&story, as_in_a_cluster()));
+    let dir = tempfile::tempdir().unwrap();
+    let environment = environment(&story, dir.path(), operator.as_ref().map(Operator::pid));
+    let mut shell = Shell::new(dir.path().to_owned(), environment);
+    set_up(&mut shell, &page.how);
+    let mut captured = Vec::new();
+    let writes = std::env::var("EVENKEEL_SCREENS").is_ok_and(|it| it == "write");
+    for block in &page.blocks {
+        let printed = run(&mut shell, &page, block, story.namespace(), writes);
+        let screen = block.shows.as_ref().and_then(|shows| Some((shows, shows.screen.as_ref()?)));
+        if let Some((shows, screen)) = screen.filter(|_| writes) {
+            let seen = cut(&printed, screen.upto.as_deref());
+            // What differs by chance alone is left as it is.
+            if shape::difference(&shows.text, &seen).is_some() {
+                captured.push((shows.lines.clone(), seen));
+            }
+        }
+    }
+    if !captured.is_empty() {
+        std::fs::write(&file, Page::with_screens(&text, captured)).unwrap();
+    }
+    println!("{path}: {} blocks in {:.0} s", page.blocks.len(), began.elapsed().as_secs_f64());
+}
+
+/// An operator that is called as one in a pod is.
+fn as_in_a_cluster() -> Options {
+    let name = ("POD_NAME".to_owned(), "evenkeel-operator-6c9d7b4f5d-x2k4q".to_owned());
+    Options { env: vec![name], ..Options::default() }
+}
+
+/// Runs one block, which must end as it should and show what the page shows; says what it printed.
+fn run(shell: &mut Shell, page: &Page, block: &Block, namespace: &str, writes: bool) -> String {
+    let began = Instant::now();
+    loop {
+        let left = block.timeout.saturating_sub(began.elapsed()).max(AGAIN);
+        let did = shell.run(block, left);
+        // On the page the namespace is the one that everybody has.
+        let printed = did.printed.replace(namespace, "default");
+        let amiss = match (did.code, &block.shows) {
+            (None, _) => Some(format!("it took longer than {} s", block.timeout.as_secs())),
+            (Some(code), _) if code != block.exit => {
+                Some(format!("it ended with {code}, not {}", block.exit))
+            }
+            (_, Some(shows)) => differs(shows, &printed, writes),
+            _ => None,
+        };
+        let Some(amiss) = amiss else { return printed };
+        let patient = block.shows.is_some() && block.only_looks() && began.elapsed() < block.timeout;
+        if !patient || did.code.is_none() {
+            let seen: String = printed.lines().map(|line| format!("    | {line}\n")).collect();
+            panic!("{}:{}: {amiss}\n{}\n{seen}", page.path, block.line, block.script);
+        }
+        std::thread::sleep(AGAIN);
+    }
+}
+
+/// How what is printed differs from what the page shows.
+fn differs(shows: &Shown, printed: &str, writes: bool) -> Option<String> {
+    match &shows.screen {
+        Some(screen) if writes => {
+            let seen = printed.split_whitespace().collect::<Vec<_>>().join(" ");
+            (!seen.contains(&screen.until)).then(|| format!("`{}` is not seen", screen.until))
+        }
+        Some(screen) => shape::difference(&shows.text, &cut(printed, screen.upto.as_deref())),
+        None => shape::difference(&shows.text, printed),
+    }
+}
+
+/// What is captured: all, or all before a line.
+fn cut(printed: &str, upto: Option<&str>) -> String {
+    let Some(upto) = upto else { return printed.trim_end().to_owned() };
+    let lines: Vec<_> = printed.lines().take_while(|line| !line.starts_with(upto)).collect();
+    lines.join("\n").trim_end().to_owned()
+}
+
+/// What a reader has: `kubectl` with the plugin, `helm`, `lab`, and the page's namespace as the current one.
+fn environment(story: &Story, dir: &Path, operator: Option<u32>) -> Vec<(String, String)> {
+    let shown = |path: &Path| path.to_string_lossy().into_owned();
+    let programs = dir.join("bin");
+    std::fs::create_dir(&programs).unwrap();
+    for (name, program) in
+        [("kubectl-evenkeel", built_beside("kubectl-evenkeel")), ("helm", helm::get().unwrap())]
+    {
+        std::os::unix::fs::symlink(program.canonicalize().unwrap(), programs.join(name)).unwrap();
+    }
+    // What it starts outlives the page, and must not inherit a place for its files that goes with the page.
+    let home = std::env::var("HOME").unwrap_or_default();
+    let lab = shown(&checkout().join("bin/lab").canonicalize().unwrap());
+    let script = format!("#!/bin/sh\nexec env -u TMPDIR -u KUBECONFIG 'HOME={home}' '{lab}' \"$@\"\n");
+    std::fs::write(programs.join("lab"), script).unwrap();
+    std::fs::set_permissions(programs.join("lab"), std::fs::Permissions::from_mode(0o755)).unwrap();
+    let kubeconfig = dir.join("kubeconfig");
+    let view = ["config", "view", "--flatten", "--minify", "--output=json"];
+    let mut config: serde_json::Value =
+        serde_json::from_str(&story.lab().kubectl().args(view).run().unwrap()).unwrap();
+    config["contexts"][0]["context"]["namespace"] = story.namespace().into();
+    std::fs::write(&kubeconfig, config.to_string()).unwrap();
+    let path = std::env::var("PATH").unwrap_or_default();
+    let mut env = vec![
+        ("PATH".to_owned(), format!("{}:{}:{path}", shown(&programs), shown(&story.lab().programs()))),
+        ("KUBECONFIG".to_owned(), shown(&kubeconfig)),
+        ("LAB".to_owned(), story.lab().name().to_string()),
+        ("HOME".to_owned(), shown(dir)),
+        ("TMPDIR".to_owned(), shown(dir)),
+        ("TERM".to_owned(), "xterm".to_owned()),
+        ("NAMESPACE".to_owned(), story.namespace().to_owned()),
+    ];
+    env.extend(operator.map(|pid| ("OPERATOR".to_owned(), pid.to_string())));
+    env
+}
+
+/// What is there before the page begins.
+fn set_up(shell: &mut Shell, how: &How) {
+    let Some(members) = how.cluster else { return };
+    let spec = json!({"version": "3.6.16", "members": members, "storage": {"size": "1Gi"}});
+    let cluster = json!({"apiVersion": "evenkeel.dev/v1alpha1", "kind": "EtcdCluster",
+        "metadata": {"name": "orders"}, "spec": spec});
+    let script = format!(
+        "kubectl apply -f - <<'END'\n{cluster}\nEND\nkubectl wait --for=jsonpath='{{.status.phrase}}'=Healthy etcd/orders --timeout=240s"
+    );
+    let block = Block { line: 0, script, exit: 0, timeout: Duration::from_secs(250), shows: None };
+    let did = shell.run(&block, block.timeout);
+    assert_eq!(did.code, Some(0), "no cluster comes up: {}", did.printed);
+}
+
+/// Nodes as they were, whatever becomes of a page.
+struct Healed<'s>(&'s Story);
+
+impl Drop for Healed<'_> {
+    fn drop(&mut self) {
+        // Best effort; the story makes good what is left where it fails.
+        let _ = self.0.lab().heal();
+        for node in self.0.lab().nodes() {
+            let _ = self.0.lab().wait_until_ready(&node.name);
+            let _ = self.0.try_kubectl(&["uncordon", &node.name]);
+        }
+    }
+}
+
+/// A lab without anything of Evenkeel's, for as long as this lasts.
+struct Bare<'s>(&'s Story);
+
+impl<'s> Bare<'s> {
+    fn make(story: &'s Story) -> Self {
+        // First, so that other stories' definitions are there again afterwards.
+        install(story);
+        let gone = Self(story);
+        gone.take_away();
+        gone
+    }
+
+    fn take_away(&self) {
+        let all = ["clusterroles", "clusterrolebindings"];
+        for kind in all {
+            let ours =
+                self.0.kubectl(&["get", kind, "--selector=app.kubernetes.io/name=evenkeel", "-o=name"]);
+            let ours: Vec<_> = ours.lines().collect();
+            if !ours.is_empty() {
+                self.0.kubectl(&[&["delete", "--ignore-not-found"], &ours[..]].concat());
+            }
+        }
+        for kind in ["crd/etcdclusters.evenkeel.dev", "namespace/evenkeel-system", "namespace/shop"] {
+            self.0.kubectl(&["delete", kind, "--ignore-not-found", "--timeout=120s"]);
+        }
+    }
+}
+
+impl Drop for Bare<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            // Nobody wants to fail twice.
+            let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| self.take_away()));
+        } else {
+            self.take_away();
+        }
+        let crds = checkout().join("deploy/crds").to_string_lossy().into_owned();
+        let apply = ["apply", "--server-side", "--force-conflicts", "--filename", &crds];
+        let wait = ["wait", "--for=condition=Established", "--timeout=90s", "--filename", &crds];
+        let put_back: Result<Vec<_>, _> =
+            [&apply[..], &wait].into_iter().map(|args| Cmd::run(self.0.lab().kubectl().args(args))).collect();
+        if !std::thread::panicking() {
+            put_back.unwrap();
+        }
+    }
+}
