@@ -17,6 +17,9 @@ use crate::shell::Shell;
 /// The image that the docs install.
 const IMAGE: &str = "registry.example/evenkeel-operator:0.1.0";
 
+/// How long a look may take.
+const LOOK: Duration = Duration::from_secs(20);
+
 /// How soon commands that only look are asked again.
 const AGAIN: Duration = Duration::from_secs(1);
 
@@ -25,9 +28,7 @@ pub(crate) fn page(path: &str) {
     let file = checkout().join(path);
     let text = std::fs::read_to_string(&file).unwrap();
     let page = Page::read(path, &text).unwrap_or_else(|why| panic!("{why}"));
-    if page.blocks.is_empty() {
-        return;
-    }
+    assert!(!page.blocks.is_empty(), "{path} has nothing to run");
     let name = path.trim_start_matches("docs/").trim_end_matches(".md").to_lowercase().replace('/', "-");
     let name = format!("docs-{name}");
     let story = if page.how.apart { Story::apart(&name) } else { Story::begin(&name) };
@@ -71,7 +72,8 @@ fn as_in_a_cluster() -> Options {
 fn run(shell: &mut Shell, page: &Page, block: &Block, namespace: &str, writes: bool) -> String {
     let began = Instant::now();
     loop {
-        let left = block.timeout.saturating_sub(began.elapsed()).max(AGAIN);
+        // The last look is given its time, too.
+        let left = block.timeout.saturating_sub(began.elapsed()).max(LOOK);
         let did = shell.run(block, left);
         // On the page the namespace is the one that everybody has.
         let printed = did.printed.replace(namespace, "default");
