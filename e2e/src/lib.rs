@@ -20,6 +20,7 @@ pub mod etcd;
 mod failed;
 pub mod operator;
 pub mod proxy;
+pub mod rights;
 mod turns;
 pub mod watched;
 

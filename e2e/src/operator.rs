@@ -68,6 +68,8 @@ pub struct Operator {
     proxy: Arc<Proxy>,
     dir: TempDir,
     life: Arc<Mutex<Life>>,
+    /// Whether it is the etcd operator, whose rights are looked at.
+    is_ours: bool,
 }
 
 /// How it is started, and its process.
@@ -128,6 +130,7 @@ impl Operator {
         let program = program.unwrap_or_else(built);
         assert!(program.exists(), "there is no {}: build it first, as hack/test does", program.display());
         let proxy = proxy.unwrap_or_else(|| Arc::new(Proxy::start(story.lab())));
+        let is_ours = manifests.is_none();
         let manifests = manifests.unwrap_or(ETCD);
         define(story, manifests.definitions);
         grant_from(story, &checkout().join(manifests.rights));
@@ -150,7 +153,7 @@ impl Operator {
         let child = run(&program, &args, &env, &log);
         let life = Arc::new(Mutex::new(Life { program, args, env, log, child, watched: true }));
         watch(format!("{}/{name}", story.namespace()), Arc::downgrade(&life));
-        Self { name, proxy, dir, life }
+        Self { name, proxy, dir, life, is_ours }
     }
 
     fn life(&self) -> MutexGuard<'_, Life> {
@@ -278,6 +281,9 @@ impl Operator {
 impl Drop for Operator {
     fn drop(&mut self) {
         self.kill();
+        if self.is_ours {
+            crate::rights::note(&self.proxy.requests(), &format!("{}-{}", self.name, self.pid()));
+        }
         if std::thread::panicking() {
             let log = self.log();
             let lines: Vec<_> = log.lines().collect();
