@@ -121,7 +121,12 @@ impl Reached {
 
     /// The clusters of the namespace.
     pub(crate) fn api(&self) -> Api<EtcdCluster> {
-        Api::namespaced(self.client.clone(), &self.namespace)
+        self.api_in(&self.namespace)
+    }
+
+    /// The clusters of a namespace.
+    pub(crate) fn api_in(&self, namespace: &str) -> Api<EtcdCluster> {
+        Api::namespaced(self.client.clone(), namespace)
     }
 }
 

@@ -112,7 +112,7 @@ fn read(mut terminal: File) -> Vec<u8> {
     let mut some = [0; 4096];
     while let Ok(count) = terminal.read(&mut some) {
         all.extend(&some[..count]);
-        if count == 0 || all.ends_with(&[END]) {
+        if count == 0 || all.contains(&END) {
             break;
         }
     }

@@ -4,7 +4,8 @@
 //! Whoever leads is asked first. It may be wrong about the others: a message of etcd's that is lost on the way to a member as it
 //! restarts, and given up when the member has long been back, leaves that member marked as unreachable until its connections
 //! break again, and every addition is declined (`rafthttp`'s pipeline; seen for four minutes in a story, reproduced on 3.5,
-//! 3.6 and 3.7: the explorer's `replay`). What it declines for that is asked of the others, who see for themselves.
+//! 3.6 and 3.7: the explorer's `replay`). An addition that it declines for that is asked of the others, who see for themselves.
+//! A removal is not: whoever takes the leaver for unreachable removes it without looking at the quorum.
 
 use evenkeel::{Error, Outcome, Sight};
 
@@ -45,12 +46,13 @@ pub(super) async fn call(
                 tracing::info!(resource = %hand.key, change = ?intent.change, by = %member.name, "etcd has done it");
                 return Ok(Outcome::Done);
             }
-            Reply::Withheld => return Ok(Outcome::Overtaken),
-            Reply::Doubted(why) => {
+            Reply::Withheld if declined.is_none() => return Ok(Outcome::Overtaken),
+            Reply::Withheld => break,
+            Reply::Doubted(why) if matches!(request, Request::Add(_)) => {
                 tracing::info!(resource = %hand.key, by = %member.name, why, "declined: others are asked");
                 declined.get_or_insert(why);
             }
-            Reply::Not(why) => {
+            Reply::Doubted(why) | Reply::Not(why) => {
                 declined = Some(why);
                 break;
             }

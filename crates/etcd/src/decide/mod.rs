@@ -232,8 +232,9 @@ pub(crate) fn due(facts: &Facts, plan: &Plan<Etcd>) -> Option<Time> {
     let kept = view.as_ref().and_then(tidy::next);
     let waited_for = view.as_ref().and_then(dead::waited_for).map(|(_, at)| at);
     // What people must put right is only looked at again.
-    let by_hand =
-        |wait: &Wait| matches!(wait, Wait::Reading(_) | Wait::NameTaken(_) | Wait::AuthorityLost(_));
+    let by_hand = |wait: &Wait| {
+        matches!(wait, Wait::Reading(_) | Wait::NameTaken(_) | Wait::AuthorityLost(_) | Wait::FormerGoes(_))
+    };
     let waits = plan.status.waits.iter().filter(|wait| !by_hand(wait));
     let waits = waits.filter_map(|wait| match wait.wake(facts) {
         Wake::At(time) => Some(time),

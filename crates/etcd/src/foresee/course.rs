@@ -27,13 +27,10 @@ impl Course {
     pub(super) fn new(mut facts: Facts, stuck: BTreeSet<Uid>, remembered: Option<Membership>) -> Self {
         // That secrets are looked at again is no decision.
         facts.secrets_again = None;
-        // Nobody will hear them, whether or not that was noted yet.
-        for pod in facts.pods.present().into_iter().flatten().filter(|pod| stuck.contains(&pod.uid)) {
-            facts.silent.entry(pod.serial).or_insert(pod.unready.unwrap_or(facts.now));
-        }
-        let remembered = facts.membership.present().cloned().or(remembered);
+        let remembered = facts.membership.present().cloned().or(remembered).or_else(|| by_claims(&facts));
         let pods = facts.pods.present().into_iter().flatten();
-        let leaving = pods.filter(|pod| pod.deleting).map(|pod| pod.uid).collect();
+        let leaving =
+            pods.filter(|pod| pod.deleting && !stuck.contains(&pod.uid)).map(|pod| pod.uid).collect();
         Self { facts, stuck, remembered, leaving, next: 1 }
     }
 
@@ -232,6 +229,7 @@ impl Course {
             self.facts.pods.present_mut().into_iter().for_each(|pods| pods.retain(|pod| pod.uid != first));
             gone.into_iter().for_each(|serial| self.falls_silent(serial));
         }
+        self.former_goes();
         let well = |pod: &&Pod| !pod.finished && !self.stuck.contains(&pod.uid);
         let well: Vec<Pod> = self.pods().iter().filter(well).cloned().collect();
         for pod in well {
@@ -243,6 +241,17 @@ impl Course {
         self.agrees();
         self.is_seen();
         self.facts != before
+    }
+
+    /// What went with a former resource is gone.
+    fn former_goes(&mut self) {
+        if self.facts.identity_goes == GoesWith::Former {
+            (self.facts.identity, self.facts.identity_goes) = (Seen::Absent, GoesWith::Nothing);
+        }
+        self.facts.claims.present_mut().into_iter().for_each(|claims| claims.retain(|claim| !claim.deleting));
+        if self.pods().is_empty() && self.claims().is_empty() {
+            self.facts.written.clear();
+        }
     }
 
     /// A pod gets its node, and its claim a volume there.
@@ -328,4 +337,21 @@ impl Course {
             self.facts.served = Seen::Present(());
         }
     }
+}
+
+/// Who the members were, by the volumes of those who joined and were not removed: where etcd is no more that could tell.
+fn by_claims(facts: &Facts) -> Option<Membership> {
+    let epoch = facts.identity.present()?.epoch;
+    let claims = facts.claims.present()?.iter();
+    let joined = claims.filter(|claim| claim.epoch == epoch && claim.is_own() && claim.removed.is_none());
+    let members: Vec<Registered> = joined
+        .map(|claim| Registered {
+            serial: claim.serial,
+            id: MemberId(u64::from(claim.serial.0)),
+            learner: false,
+            started: true,
+        })
+        .collect();
+    let told_by = members.first()?.serial;
+    Some(Membership { told_by, members, strangers: Vec::new() })
 }

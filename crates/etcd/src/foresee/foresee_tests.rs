@@ -87,3 +87,36 @@ fn while_it_is_paused_nothing_is_done() {
     let foreseen = foreseen(&Scene::with(3, json!({ "members": 5, "paused": true })));
     assert_eq!((foreseen.steps.len(), foreseen.ends.as_str()), (0, "Paused"));
 }
+
+#[test]
+fn one_that_somebody_hears_is_waited_for_and_never_replaced() {
+    let mut scene = Scene::converged(3);
+    scene.is_out_of_reach(2, 120);
+    scene.answers.silent.clear();
+    let foreseen = foreseen(&scene);
+    assert!(!foreseen.steps.iter().any(|step| step.does.starts_with("replacing")), "{:#?}", foreseen.steps);
+    assert!(foreseen.ends.starts_with("Bringing back"), "{}", foreseen.ends);
+}
+
+#[test]
+fn one_whose_node_is_lost_does_not_come_back_although_its_pod_was_sent_away() {
+    let mut scene = Scene::with(3, json!({ "members": 3, "heal": { "replaceAfter": "5m" } }));
+    scene.is_out_of_reach(2, 120);
+    let sent_away = json!({ "metadata": { "deletionTimestamp": "2026-11-16T11:00:00Z" }, "spec": { "nodeName": "node-3" } });
+    crate::testing::change(scene.pod(2), sent_away);
+    let foreseen = foreseen(&scene);
+    let first = foreseen.steps.iter().find(|step| !step.is_note).unwrap();
+    assert!(first.does.starts_with(&format!("replacing {}", name(2))), "{}", first.does);
+}
+
+#[test]
+fn a_cluster_whose_resource_was_deleted_is_taken_up_again_with_its_data() {
+    let mut scene = Scene::converged(3);
+    scene.found.pods.clear();
+    scene.answers = crate::observe::ask::Answers::default();
+    let foreseen = foreseen(&scene);
+    let does: Vec<_> = foreseen.steps.iter().map(|step| step.does.as_str()).collect();
+    assert!(!does.iter().any(|step| step.starts_with("creating the volume")), "{does:#?}");
+    assert_eq!(does.iter().filter(|step| step.starts_with("creating the pod")).count(), 3, "{does:#?}");
+    assert_eq!(foreseen.ends, "Healthy", "{does:#?}");
+}

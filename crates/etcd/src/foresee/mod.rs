@@ -109,11 +109,17 @@ fn stuck(facts: &Facts) -> Vec<(Uid, Serial)> {
         facts.voices.get(serial).and_then(|voice| voice.present()).is_some_and(|voice| voice.serves)
     };
     let is_stuck = |pod: &&Pod| {
-        let starts = pod.start != Start::Held && !pod.finished && !pod.deleting;
+        let late = |since: Time| facts.now.0.saturating_sub(since.0) > STARTS_WITHIN;
+        if pod.deleting {
+            // One whose node is lost is sent away, and nobody sees it go.
+            let unseen = facts.silent.contains_key(&pod.serial) || pod.unready.is_some_and(late);
+            return pod.node.is_some() && !serves(&pod.serial) && unseen;
+        }
+        let starts = pod.start != Start::Held && !pod.finished;
         let hindered = pod.crashing.is_some()
             || pod.refused.is_some()
             || facts.silent.contains_key(&pod.serial)
-            || facts.now.0.saturating_sub(pod.created.0) > STARTS_WITHIN
+            || late(pod.created)
             || pod.unready.is_some_and(|since| since.0.saturating_sub(pod.created.0) > READY_WITHIN);
         starts && !serves(&pod.serial) && hindered
     };
@@ -131,7 +137,7 @@ fn assumptions(found: &Found, facts: &Facts, stuck: &[(Uid, Serial)]) -> Vec<Str
             if names.len() == 1 { ("does", "stays as it is") } else { ("do", "stay as they are") };
         assumes.push(format!("{}, which {verb} not serve now, {they}", names.join(" and ")));
     }
-    if !facts.identity.is_present() {
+    if !facts.identity.is_present() && facts.written.is_empty() {
         assumes.push("members get their names when the cluster is created".to_owned());
     }
     assumes

@@ -209,7 +209,7 @@ pub async fn ask(
         heard.as_ref().is_some_and(|heard| leading.is_some_and(|leading| leading.leader == heard.id))
     };
     let leader = members.iter().zip(&heard).find(|(_, heard)| of_leader(heard)).map(|(asked, _)| asked);
-    listen(&mut answers, (leader, members), now).await;
+    listen(&mut answers, leader, now).await;
     if let Some(leader) = leader.filter(|_| service.is_some()) {
         stir_up(connections, access, (leader, members), &answers).await;
     }
@@ -237,23 +237,14 @@ async fn stir_up(
     }
 }
 
-/// Notes who is heard, and who is not. The leader is asked only about those who did not answer, and so is everybody else: a
-/// leader may take a member for lost for good that has long been back (see `act::call`).
-async fn listen(answers: &mut Answers, (leader, members): (Option<&Asked>, &[Asked]), now: Time) {
+/// Notes who is heard, and who is not. The leader is asked only about those who did not answer.
+async fn listen(answers: &mut Answers, leader: Option<&Asked>, now: Time) {
     let spoke = answers.voices.iter().filter(|(_, voice)| voice.is_present());
     answers.heard = spoke.map(|(serial, _)| *serial).collect();
     let Seen::Present(told) = &answers.membership else { return };
     let unheard: Vec<_> = told.members.iter().filter(|one| !answers.heard.contains(&one.serial)).collect();
     let (false, Some(leader)) = (unheard.is_empty(), leader) else { return };
-    let others =
-        members.iter().filter(|one| one.serial != leader.serial && answers.heard.contains(&one.serial));
-    let others = join_all(others.map(|one| peers::of(&one.endpoint)));
-    let (Some(led), others) = join(peers::of(&leader.endpoint), others).await else { return };
-    if !led.leads {
-        return;
-    }
-    let connected: BTreeSet<_> =
-        others.into_iter().flatten().chain([led]).flat_map(|peers| peers.connected).collect();
+    let Some(connected) = peers::of(&leader.endpoint).await else { return };
     let (connected, silent): (Vec<&Registered>, Vec<_>) =
         unheard.into_iter().partition(|one| connected.contains(&one.id));
     answers.heard.extend(connected.into_iter().map(|one| one.serial));

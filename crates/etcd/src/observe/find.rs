@@ -131,10 +131,17 @@ impl Stores {
 
 /// From Kubernetes itself, all at the same time.
 pub async fn live(client: &Client, key: &Key) -> Result<Option<Objects>, Error> {
+    let resource = shelf::read::<EtcdCluster>(client, key, &key.name);
+    // What the resource is matters only if it is there.
+    let (resource, objects) = tokio::try_join!(resource, live_beside(client, key))?;
+    Ok(resource.map(objects))
+}
+
+/// All that there is but the resource itself, which is handed in: there may be none yet, or no longer.
+pub async fn live_beside(client: &Client, key: &Key) -> Result<impl FnOnce(EtcdCluster) -> Objects, Error> {
     let names = Names(&key.name);
     let (identity, peer, service) = (names.identity(), names.peer_service(), names.client_service());
-    let (resource, identity, pods, claims, peer_service, client_service, budget) = tokio::try_join!(
-        shelf::read::<EtcdCluster>(client, key, &key.name),
+    let (identity, pods, claims, peer_service, client_service, budget) = tokio::try_join!(
         shelf::read::<ConfigMap>(client, key, &identity),
         shelf::list::<Pod>(client, key, labels::CLUSTER),
         shelf::list::<PersistentVolumeClaim>(client, key, labels::CLUSTER),
@@ -142,8 +149,7 @@ pub async fn live(client: &Client, key: &Key) -> Result<Option<Objects>, Error> 
         shelf::read::<Service>(client, key, &service),
         shelf::read::<PodDisruptionBudget>(client, key, &key.name),
     )?;
-    let Some(resource) = resource else { return Ok(None) };
-    Ok(Some(Objects { resource, identity, pods, claims, peer_service, client_service, budget }))
+    Ok(move |resource| Objects { resource, identity, pods, claims, peer_service, client_service, budget })
 }
 
 /// What an identity object says. One that cannot be read is no reason to make another.

@@ -1,5 +1,5 @@
-//! Whom a member is connected to, from its metrics. Unreachable for the operator is not dead for etcd: before a member is
-//! taken for lost, those who would know are asked.
+//! Whom the leader is connected to, from its metrics. Unreachable for the operator is not dead for etcd: before a member is
+//! taken for lost, the one who would know best is asked.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -19,19 +19,10 @@ const LIMIT: Duration = Duration::from_secs(2);
 /// How much is read of it: a member's metrics are some two hundred kilobytes.
 const MOST: usize = 8 << 20;
 
-/// What a member's metrics say of the others.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct Peers {
-    /// Whether it leads.
-    pub(super) leads: bool,
-    /// Whom it has a connection to. One to whom there was never any is not among its metrics at all.
-    pub(super) connected: BTreeSet<MemberId>,
-}
-
-/// Whom a member is connected to, if it says so.
-pub(super) async fn of(member: &Endpoint) -> Option<Peers> {
-    let text = tokio::time::timeout(LIMIT, metrics(member)).await.ok()??;
-    read(&text)
+/// The members that the leader has a connection to; nothing if it does not say, or does not lead.
+pub(super) async fn of(leader: &Endpoint) -> Option<BTreeSet<MemberId>> {
+    let text = tokio::time::timeout(LIMIT, metrics(leader)).await.ok()??;
+    connected(&text)
 }
 
 /// Whether a member runs and knows a leader, by its own metrics: they are told long before it answers anything else.
@@ -49,17 +40,17 @@ async fn metrics(member: &Endpoint) -> Option<String> {
     String::from_utf8(body.to_bytes().to_vec()).ok()
 }
 
-fn read(metrics: &str) -> Option<Peers> {
+/// What a leader's metrics say. One to whom there was never a connection is not in them at all.
+fn connected(metrics: &str) -> Option<BTreeSet<MemberId>> {
     let samples = || metrics.lines().filter_map(|line| line.rsplit_once(' '));
-    let leads =
-        samples().find(|(name, _)| *name == "etcd_server_is_leader").map(|(_, value)| value == "1")?;
+    let leads = samples().any(|(name, value)| name == "etcd_server_is_leader" && value == "1");
     let peers = samples().filter_map(|(name, value)| {
         let labels = name.strip_prefix("etcd_network_active_peers{")?;
         let (_, remote) = labels.split_once("Remote=\"")?;
         let id = u64::from_str_radix(remote.split('"').next()?, 16).ok()?;
         (value.parse::<f64>().ok()? > 0.0).then_some(MemberId(id))
     });
-    Some(Peers { leads, connected: peers.collect() })
+    leads.then(|| peers.collect())
 }
 
 #[cfg(test)]
@@ -78,15 +69,14 @@ etcd_server_is_leader 1
 ";
 
     #[test]
-    fn whoever_a_member_is_connected_to_is_told_from_whoever_it_lost() {
-        let connected = [MemberId(0x91bc_3c39_8fb3_c146)].into();
-        assert_eq!(read(METRICS), Some(Peers { leads: true, connected }));
+    fn whoever_the_leader_is_connected_to_is_told_from_whoever_it_lost() {
+        assert_eq!(connected(METRICS), Some([MemberId(0x91bc_3c39_8fb3_c146)].into()));
     }
 
     #[test]
-    fn whether_it_leads_is_told_and_what_is_no_metrics_tells_nothing() {
+    fn one_that_does_not_lead_has_no_say() {
         let follows = METRICS.replace("is_leader 1\n", "is_leader 0\n");
-        assert!(read(&follows).is_some_and(|peers| !peers.leads));
-        assert_eq!(read("nothing of the kind"), None);
+        assert_eq!(connected(&follows), None);
+        assert_eq!(connected("nothing of the kind"), None);
     }
 }

@@ -3,12 +3,11 @@
 use std::path::Path;
 
 use evenkeel_api::EtcdCluster;
-use evenkeel_etcd::observe::find::Objects;
 use kube::ResourceExt;
 use serde_json::Value;
 
 use crate::reach::Reached;
-use crate::trouble::Trouble;
+use crate::trouble::{FORBIDDEN, NO_ANSWER, Trouble};
 
 /// What `kubectl apply` would make of the file, defaults and all.
 pub(super) fn applied(reached: &Reached, file: &Path, named: Option<&str>) -> Result<EtcdCluster, Trouble> {
@@ -21,11 +20,27 @@ pub(super) fn applied(reached: &Reached, file: &Path, named: Option<&str>) -> Re
     })?;
     if !said.status.success() {
         let why = String::from_utf8_lossy(&said.stderr);
-        return Err(Trouble::new(format!("it would not be accepted: {}", pointedly(&why))));
+        return Err(not_applied(&why));
     }
     let read = serde_json::from_slice(&said.stdout);
     let all: Value = read.map_err(|why| Trouble::new(format!("what kubectl says cannot be read: {why}")))?;
     chosen(&all, named)
+}
+
+/// Why kubectl did not apply it, by the words that it has for that.
+pub(super) fn not_applied(why: &str) -> Trouble {
+    if why.contains("(Forbidden)") || why.contains("(Unauthorized)") {
+        return Trouble::new(format!("you are not allowed to: {}", why.trim()))
+            .help("`plan` needs the rights of who would apply the file: to create and to patch etcdclusters")
+            .code(FORBIDDEN);
+    }
+    if why.contains("nable to connect to the server") || why.contains("connection to the server") {
+        return Trouble::new(format!("Kubernetes does not answer: {}", why.trim())).code(NO_ANSWER);
+    }
+    if why.contains("does not exist") {
+        return Trouble::new(format!("kubectl: {}", why.trim()));
+    }
+    Trouble::new(format!("it would not be accepted: {}", pointedly(why)))
 }
 
 /// What is wrong with a file: of a field that is unknown Kubernetes first repeats all the others.
@@ -54,19 +69,6 @@ fn chosen(all: &Value, named: Option<&str>) -> Result<EtcdCluster, Trouble> {
             Err(Trouble::new(format!("which one? The file has {}", names.join(", ")))
                 .help("name one of them"))
         }
-    }
-}
-
-/// A cluster of which there is nothing yet.
-pub(super) fn nothing_yet(resource: EtcdCluster) -> Objects {
-    Objects {
-        resource,
-        identity: None,
-        pods: Vec::new(),
-        claims: Vec::new(),
-        peer_service: None,
-        client_service: None,
-        budget: None,
     }
 }
 

@@ -8,7 +8,7 @@ use evenkeel_api::{EtcdCluster, MemberStatus, Refusal};
 use evenkeel_etcd::facts::{Amiss, Facts, Membership, Object, Reach, Voice};
 use evenkeel_etcd::names::{Lineage, Serial};
 use evenkeel_etcd::observe::ask::Answers;
-use evenkeel_etcd::observe::find::Objects;
+use evenkeel_etcd::observe::find::{self, Objects};
 use evenkeel_etcd::observe::secrets::Judged;
 use evenkeel_etcd::observe::{Beside, Found, Register};
 use evenkeel_etcd::wanted::Wanted;
@@ -28,16 +28,33 @@ pub(super) struct Known {
 }
 
 impl Known {
-    pub(super) fn of(decisions: &[Decision]) -> Self {
-        let read = |decision: &Decision| -> Option<(Facts, Option<Timestamp>)> {
-            let facts = serde_json::from_str(decision.facts.as_ref()?).ok()?;
-            Some((facts, decision.at.parse().ok()))
-        };
-        let mut read = decisions.iter().rev().filter_map(read);
-        let Some((facts, at)) = read.next() else { return Self::default() };
-        let mut earlier = read.filter_map(|(facts, _)| facts.membership.present().cloned());
+    /// From the log. Facts that cannot be read are of another release, and older ones would mislead.
+    pub(super) fn of(decisions: &[Decision]) -> Result<Self, Trouble> {
+        let mut noted =
+            decisions.iter().rev().filter_map(|decision| Some((decision, decision.facts.as_ref()?)));
+        let Some((last, text)) = noted.next() else { return Ok(Self::default()) };
+        let facts: Facts = serde_json::from_str(text).map_err(|why| {
+            Trouble::new(format!("what the operator wrote down cannot be read: {why}")).help(
+                "the plugin and the operator may be of different releases of Evenkeel: bring both up to date",
+            )
+        })?;
+        let earlier = noted.filter_map(|(_, text)| serde_json::from_str::<Facts>(text).ok());
+        let mut earlier = earlier.filter_map(|facts| facts.membership.present().cloned());
         let membership = facts.membership.present().cloned().or_else(|| earlier.next());
-        Self { facts: Some(facts), at, membership }
+        Ok(Self { facts: Some(facts), at: last.at.parse().ok(), membership })
+    }
+
+    /// Whether what was written down is what is there. In the middle of a change it may not be yet.
+    pub(super) fn is_of_now(&self, objects: &Objects) -> Result<(), Trouble> {
+        let noted = self.facts.as_ref().and_then(|facts| facts.identity.present());
+        let there = objects.identity.clone().and_then(|object| find::identity(object).ok());
+        match (noted, there) {
+            (Some(noted), Some((_, there))) if *noted != there => {
+                Err(Trouble::new("the operator is at work, and has not written down yet what it knows now")
+                    .help("ask again in a moment; `kubectl evenkeel status` shows what it does"))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// What would be found, and known, with the resource as it is to be.
@@ -93,11 +110,22 @@ impl Known {
         for member in &status.member_list {
             let Some(serial) = register.and_then(|register| register.named(&member.name)) else { continue };
             self.heed(&mut answers, (member, serial), member.name == status.leader);
+            // Whom nobody hears is told to be replaced in time; everybody else is waited for.
+            if status.next.contains(&format!("{} is replaced", member.name)) {
+                answers.silent.entry(serial).or_insert(Time(0));
+            }
         }
         answers
     }
 
     fn heed(&self, answers: &mut Answers, (member, serial): (&MemberStatus, Serial), leads: bool) {
+        // Who leads changes without a decision, and is not written down then.
+        if let Some(Seen::Present(voice)) = answers.voices.get_mut(&serial) {
+            voice.leads = leads;
+            if leads {
+                answers.leader = Some(voice.id);
+            }
+        }
         let serves = |voice: &Seen<Voice>| voice.present().is_some_and(|voice| voice.serves);
         let said = answers.voices.get(&serial).is_some_and(serves);
         if !member.healthy && said {

@@ -18,7 +18,7 @@ use serde::Serialize;
 use crate::args::{Output, Which};
 use crate::log::log_of;
 use crate::output::print;
-use crate::reach::Reached;
+use crate::reach::{Reached, asked as asked_for};
 use crate::screen::{Screen, WIDTH, span, wrapped};
 use crate::trouble::{FAILED, Trouble};
 use known::Known;
@@ -77,36 +77,36 @@ pub(crate) async fn run(
     };
     let namespace = after.namespace().unwrap_or_else(|| reached.namespace.clone());
     let key = Key { namespace, name: after.name_any() };
-    let objects = find::live(&reached.client, &key).await.map_err(unread)?;
-    let answer = planned(reached, after, objects, asked.all).await?;
+    let before = asked_for("read the etcdcluster", reached.api_in(&key.namespace).get_opt(&key.name)).await?;
+    let beside = find::live_beside(&reached.client, &key).await.map_err(unread)?;
+    let answer = planned(reached, before, beside(after), asked.all).await?;
     print(output, &answer, || text(&answer, screen))?;
     Ok(if answer.refused.is_some() { FAILED } else { 0 })
 }
 
 async fn planned(
     reached: &Reached,
-    after: EtcdCluster,
-    objects: Option<Objects>,
+    before: Option<EtcdCluster>,
+    objects: Objects,
     all: bool,
 ) -> Result<Answer, Trouble> {
-    let before = objects.as_ref().map(|objects| objects.resource.clone());
+    let after = objects.resource.clone();
     let decisions = match &before {
         Some(cluster) => log_of(reached, cluster).await.0.as_ref().map(Decision::read).unwrap_or_default(),
         None => Vec::new(),
     };
-    let known = Known::of(&decisions);
+    let known = Known::of(&decisions)?;
+    known.is_of_now(&objects)?;
     if before.as_ref().is_some_and(|cluster| cluster.status.is_some()) && known.facts.is_none() {
         return Err(Trouble::new("the operator has not written down what it knows of this cluster").help(
             "`kubectl evenkeel why` shows its log of decisions: it is written by every operator of this release, and may need the \
              right to read ConfigMaps",
         ));
     }
-    let objects = objects.unwrap_or_else(|| edit::nothing_yet(after.clone()));
     let noted = objects.identity.as_ref().and_then(|object| Noted::beside(object, &after));
     let (wanted, refused) = in_force(&after, noted.as_ref()).map_err(refusal)?;
     let now = Timestamp::now();
-    let (found, facts) =
-        known.applied_to(Objects { resource: after.clone(), ..objects }, (wanted, refused), now)?;
+    let (found, facts) = known.applied_to(objects, (wanted, refused), now)?;
     let refused = found.refused.as_ref().map(ToString::to_string);
     let foreseen = foresee(&found, facts, known.membership.clone());
     let edits = before.as_ref().map(|before| edit::changes(before, &after)).unwrap_or_default();
@@ -156,7 +156,7 @@ fn text(answer: &Answer, screen: Screen) -> String {
         (edits, true) => edits.iter().for_each(|edit| all.push_str(&screen.labelled("Edit", edit))),
     }
     if let Some(refused) = &answer.refused {
-        let refused = format!("{refused}. That field stays as it was; the rest is done");
+        let refused = format!("{refused}. It stays as it was");
         all.push_str(&screen.labelled("Refused", &refused));
     }
     if answer.steps.is_empty() {
@@ -177,7 +177,7 @@ fn text(answer: &Answer, screen: Screen) -> String {
     answer.waits_for.iter().for_each(|wait| all.push_str(&screen.labelled("Waits for", wait)));
     answer.assumes.iter().for_each(|said| all.push_str(&screen.labelled("Assumes", said)));
     let facts = answer.asked_seconds_ago.map_or_else(
-        || "nothing is known of etcd, of which there is none yet".to_owned(),
+        || "objects as they are now; nothing was noted of etcd".to_owned(),
         |ago| {
             format!(
                 "objects as they are now; etcd as the operator noted it {} ago, and the status since",

@@ -14,6 +14,19 @@ fn cluster() -> EtcdCluster {
     serde_json::from_value(resource).unwrap()
 }
 
+/// A cluster of which there is nothing yet.
+fn nothing_yet() -> Objects {
+    Objects {
+        resource: cluster(),
+        identity: None,
+        pods: Vec::new(),
+        claims: Vec::new(),
+        peer_service: None,
+        client_service: None,
+        budget: None,
+    }
+}
+
 fn step(after: i64, does: &str, is_note: bool) -> Foretold {
     Foretold { after, does: does.to_owned(), because: "it is so".to_owned(), is_note }
 }
@@ -57,8 +70,7 @@ Facts:    objects as they are now; etcd as the operator noted it 90s ago, and
 fn a_cluster_that_is_yet_to_be_is_planned_from_nothing() {
     let (wanted, refused) = in_force(&cluster(), None).unwrap();
     let now = "2026-11-16T12:00:00Z".parse().unwrap();
-    let (found, facts) =
-        Known::default().applied_to(edit::nothing_yet(cluster()), (wanted, refused), now).unwrap();
+    let (found, facts) = Known::default().applied_to(nothing_yet(), (wanted, refused), now).unwrap();
     let foreseen = foresee(&found, facts, None);
     assert_eq!(foreseen.ends, "Healthy");
     let first = foreseen.steps.iter().find(|step| !step.is_note).unwrap();
@@ -70,8 +82,7 @@ fn a_cluster_that_is_yet_to_be_is_planned_from_nothing() {
 fn of_decisions_the_last_facts_count_and_of_members_the_last_list() {
     let (wanted, refused) = in_force(&cluster(), None).unwrap();
     let now: Timestamp = "2026-11-16T12:00:00Z".parse().unwrap();
-    let (_, mut facts) =
-        Known::default().applied_to(edit::nothing_yet(cluster()), (wanted, refused), now).unwrap();
+    let (_, mut facts) = Known::default().applied_to(nothing_yet(), (wanted, refused), now).unwrap();
     let decision = |facts: &evenkeel_etcd::facts::Facts, at: &str| Decision {
         at: at.to_owned(),
         facts: serde_json::to_string(facts).ok(),
@@ -84,8 +95,20 @@ fn of_decisions_the_last_facts_count_and_of_members_the_last_list() {
     facts.cluster.members = 5;
     let newer = decision(&facts, "2026-11-16T11:30:00Z");
     let unread = Decision { facts: Some("{}".to_owned()), ..Decision::default() };
-    let known = Known::of(&[older, newer, unread]);
+    let refused = Known::of(&[older.clone(), newer.clone(), unread]).unwrap_err();
+    assert!(refused.what.contains("cannot be read"), "older ones would mislead: {refused}");
+    let known = Known::of(&[older, newer]).unwrap();
     assert_eq!(known.facts.unwrap().cluster.members, 5);
     assert_eq!(known.at, "2026-11-16T11:30:00Z".parse().ok());
     assert!(known.membership.is_some(), "though etcd did not tell any more");
+}
+
+#[test]
+fn what_kubectl_says_no_to_has_the_code_that_fits() {
+    let code = |why: &str| edit::not_applied(why).code;
+    assert_eq!(code("Error from server (Forbidden): etcdclusters is forbidden"), crate::trouble::FORBIDDEN);
+    assert_eq!(code("Unable to connect to the server: dial tcp: refused"), crate::trouble::NO_ANSWER);
+    assert_eq!(code("error: the path \"/nowhere\" does not exist"), FAILED);
+    let told = edit::not_applied("patch: {\"a\":1}: strict decoding error: unknown field \"spec.x\"");
+    assert_eq!(told.what, "it would not be accepted: unknown field \"spec.x\"");
 }
