@@ -46,8 +46,12 @@ test-unit: ## Run the tests that need no Kubernetes
 test-e2e: ## Run the stories on a real Kubernetes (STORY=word runs those whose name has the word)
 	@hack/test e2e
 
+.PHONY: test-hurt
+test-hurt: ## Run the stories that drain, cut off and lose nodes, each alone (a quarter of an hour)
+	@HURT=1 hack/test e2e
+
 .PHONY: test-all
-test-all: test sweep soak explore ## Run all tests, and then what is too long for `make test`
+test-all: test test-hurt sweep soak explore ## Run all tests, and then what is too long for `make test`
 
 .PHONY: sweep
 sweep: ## Kill the operator before and after every single write of two stories (ten minutes or so)

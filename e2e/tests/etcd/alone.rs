@@ -58,6 +58,7 @@ impl Drop for Deployed<'_> {
 }
 
 #[test]
+#[ignore = "it hurts nodes: make test-hurt"]
 fn deployed_by_make_it_runs_in_the_cluster_and_its_second_replica_takes_over() {
     let story = Story::apart("deployed");
     let deployed = Deployed::by_make(&story);
@@ -111,6 +112,7 @@ impl Drop for Uncordon<'_> {
 }
 
 #[test]
+#[ignore = "it hurts nodes: make test-hurt"]
 fn draining_each_node_in_turn_costs_no_quorum_and_a_power_cut_of_everything_no_data() {
     let story = Story::apart("drained");
     let operator = Operator::start(&story);

@@ -13,7 +13,7 @@ use evenkeel_e2e::operator::Operator;
 use evenkeel_e2e::watched::told;
 use serde_json::json;
 
-use crate::look::{LONG, clients_of, follower, until_whole};
+use crate::look::{LONG, clients_of, follower, leader, until_whole};
 use crate::middle::lives_again;
 use crate::noted::{dies_noting, dies_once_noting};
 
@@ -80,6 +80,7 @@ fn ephemeral<'s>(story: &'s Story, name: &str, members: usize) -> Cluster<'s> {
 }
 
 #[test]
+#[ignore = "it hurts nodes: make test-hurt"]
 fn a_drain_under_one_or_two_members_waits_and_goes_through_once_there_are_three() {
     let story = Story::apart("drain-few");
     let mut operator = Operator::start(&story);
@@ -116,6 +117,7 @@ fn node_of_another(cluster: &Cluster<'_>, lost: &MemberPod) -> String {
 }
 
 #[test]
+#[ignore = "it hurts nodes: make test-hurt"]
 fn a_drain_while_a_member_is_replaced_waits_until_somebody_is_in_its_place() {
     let story = Story::apart("drain-replaced");
     let mut operator = Operator::start(&story);
@@ -143,6 +145,7 @@ fn a_drain_while_a_member_is_replaced_waits_until_somebody_is_in_its_place() {
 }
 
 #[test]
+#[ignore = "it hurts nodes: make test-hurt"]
 fn drains_while_three_become_five_and_three_again_wait_for_a_vote_that_is_about_to_be_given() {
     let story = Story::apart("drain-scaled");
     let mut operator = Operator::start(&story);
@@ -152,13 +155,21 @@ fn drains_while_three_become_five_and_three_again_wait_for_a_vote_that_is_about_
     until_whole(&story, &cluster, 3);
     until_allowed(&story, &cluster, 1);
     let clients = clients_of(&cluster);
-    let node = follower(&story, &cluster).node;
+    let voters = uids(&cluster);
 
     // Of four three must agree: the budget is raised before the fourth has its vote, and nobody can be spared until then.
     let intent = dies_noting(&mut operator, &cluster, "Promote", || cluster.patch(&json!({"members": 5})));
     assert_eq!(intent.voters, 3);
     assert_eq!(story.field(&["pdb", "orders"], ".spec.minAvailable"), "3");
     until_allowed(&story, &cluster, 0);
+    // The newcomer has no vote, and may be evicted: it is not to be on the node that is drained.
+    let pods = cluster.pods();
+    let newcomers: BTreeSet<_> =
+        pods.iter().filter(|pod| !voters.contains(&pod.uid)).map(|pod| pod.node.clone()).collect();
+    let leads = leader(&story, &cluster).name;
+    let mut followers = pods.iter().filter(|pod| voters.contains(&pod.uid) && pod.name != leads);
+    let node =
+        followers.find(|pod| !newcomers.contains(&pod.node)).expect("there is one newcomer").node.clone();
     is_held_up(&story, &cluster, &node);
     lives_again(&story, &mut operator);
     goes_through(&story, &cluster, &node, 5);

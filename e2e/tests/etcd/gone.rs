@@ -10,7 +10,7 @@ use evenkeel_e2e::watched::told;
 use evenkeel_e2e::{Story, checkout};
 use evenkeel_lab::parts::images;
 
-use crate::look::{LONG, clients_of, follower, formed, ids, until_whole};
+use crate::look::{LONG, are_well, clients_of, follower, formed, ids, nodes, until_whole};
 use crate::middle::{ends_well, lives_again, names, spec};
 use crate::noted::{dies_noting, dies_once_noting, take_pod_and_claim};
 
@@ -86,6 +86,7 @@ fn lives(story: &Story) -> BTreeMap<String, u64> {
 }
 
 #[test]
+#[ignore = "it hurts nodes: make test-hurt"]
 fn an_api_server_that_is_away_for_a_minute_costs_clients_nothing_and_no_member_its_life() {
     let story = Story::apart("api-away");
     let mut operator = Operator::start(&story);
@@ -110,6 +111,12 @@ fn an_api_server_that_is_away_for_a_minute_costs_clients_nothing_and_no_member_i
     }
     println!("the operator ended {ended} times while there was no API server");
     drop(started);
+    // As long as Kubernetes takes a node that was slow to come back for lost, it sends pods away from there.
+    story.within(LONG, "all nodes are well", || are_well(&nodes(&story)));
+    story.within(LONG, "nobody is being sent away", || {
+        let pods = story.get(&["pods", "--selector", "evenkeel.dev/cluster=orders"]);
+        pods["items"].as_array().unwrap().iter().all(|pod| pod["metadata"]["deletionTimestamp"].is_null())
+    });
     until_whole(&story, &cluster, 3);
     // Kubernetes itself may have taken a node for lost that was slow to come back, and sent its pod away.
     let deleted = operator.proxy().writes_since(began);

@@ -125,13 +125,17 @@ pub(crate) fn nodes(story: &Story) -> String {
     story.kubectl(&["get", "nodes", &format!("-o=jsonpath={{range .items[*]}}{each}{{\"\\n\"}}{{end}}")])
 }
 
+/// Whether all nodes are Ready, and nothing keeps pods away from them, by what [`nodes`] says.
+pub(crate) fn are_well(nodes: &str) -> bool {
+    let each: Vec<Vec<&str>> = nodes.lines().map(|node| node.split_whitespace().collect()).collect();
+    each.iter().all(|node| node.len() == 3 && node[1] == "True")
+}
+
 /// Whether all nodes were there for pods all the time since [`nodes`] said this. Where members go is the scheduler's wish
 /// alone, and while a node is taken for lost it has to wish otherwise.
 pub(crate) fn nodes_were_well_since(story: &Story, before: &str) -> bool {
     let now = nodes(story);
-    let well = now == before
-        && now.lines().all(|node| node.split_whitespace().count() == 3)
-        && now.lines().all(|node| node.split_whitespace().nth(1) == Some("True"));
+    let well = now == before && are_well(&now);
     if !well {
         println!(
             "{}: no word about who is where, the nodes were:\n{before}and are:\n{now}",

@@ -75,7 +75,10 @@ fn a_cluster_that_is_yet_to_be_is_planned_from_nothing() {
     assert_eq!(foreseen.ends, "Healthy");
     let first = foreseen.steps.iter().find(|step| !step.is_note).unwrap();
     assert_eq!(first.does, "giving the cluster its identity");
-    assert!(foreseen.steps.iter().any(|step| step.does.contains("Secret orders-server-tls")), "{foreseen:#?}");
+    assert!(
+        foreseen.steps.iter().any(|step| step.does.contains("Secret orders-server-tls")),
+        "{foreseen:#?}"
+    );
 }
 
 #[test]

@@ -85,6 +85,7 @@ impl Drop for NoDefault<'_> {
 }
 
 #[test]
+#[ignore = "it hurts nodes: make test-hurt"]
 fn without_a_default_storage_class_that_is_told_pods_come_back_and_newcomers_follow_when_there_is_one() {
     let story = Story::apart("classless");
     let mut operator = Operator::start(&story);
