@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use evenkeel_history::{Config, History, Kind, Stats, Target, Time, Workload, check_and_prove};
 
@@ -12,6 +12,10 @@ const LOOK: Duration = Duration::from_secs(1);
 
 /// How long the last read may take, and the watch to catch up with it.
 const END: Duration = Duration::from_secs(60);
+
+/// How many writes make a history in which something can be hidden, and how long they are waited for.
+const ENOUGH: usize = 100;
+const AT_MOST: Duration = Duration::from_secs(20);
 
 /// Clients at work, whose history is checked at the end. Dropped, they stop unchecked.
 pub struct Watched {
@@ -64,6 +68,11 @@ impl Watched {
     /// Stops the clients and fails the story unless their history is linearizable, with nothing lost and nothing
     /// invented, and the checkers have seen what was forged into it. Prints what the clients achieved.
     pub fn finish(mut self) -> History {
+        // Into a history of nothing much nothing can be forged: on a busy machine clients may hardly have begun.
+        let began = Instant::now();
+        while self.stats(Time::default()).written < ENOUGH && began.elapsed() < AT_MOST {
+            std::thread::sleep(Duration::from_millis(100));
+        }
         self.leave();
         let name = std::mem::take(&mut self.name);
         let workload = Arc::clone(&self.workload);

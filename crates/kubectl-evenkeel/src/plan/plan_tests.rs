@@ -68,19 +68,22 @@ Facts:    objects as they are now; etcd as the operator noted it 90s ago, and
 
 #[test]
 fn a_cluster_that_is_yet_to_be_is_planned_from_nothing() {
-    let (wanted, refused) = in_force(&cluster(), None).unwrap();
+    let (wanted, refused) = in_force(&cluster(), &Before::default()).unwrap();
     let now = "2026-11-16T12:00:00Z".parse().unwrap();
     let (found, facts) = Known::default().applied_to(nothing_yet(), (wanted, refused), now).unwrap();
     let foreseen = foresee(&found, facts, None);
     assert_eq!(foreseen.ends, "Healthy");
     let first = foreseen.steps.iter().find(|step| !step.is_note).unwrap();
     assert_eq!(first.does, "giving the cluster its identity");
-    assert!(foreseen.steps.iter().any(|step| step.does.contains("certificate")), "{foreseen:#?}");
+    assert!(
+        foreseen.steps.iter().any(|step| step.does.contains("Secret orders-server-tls")),
+        "{foreseen:#?}"
+    );
 }
 
 #[test]
 fn of_decisions_the_last_facts_count_and_of_members_the_last_list() {
-    let (wanted, refused) = in_force(&cluster(), None).unwrap();
+    let (wanted, refused) = in_force(&cluster(), &Before::default()).unwrap();
     let now: Timestamp = "2026-11-16T12:00:00Z".parse().unwrap();
     let (_, mut facts) = Known::default().applied_to(nothing_yet(), (wanted, refused), now).unwrap();
     let decision = |facts: &evenkeel_etcd::facts::Facts, at: &str| Decision {
