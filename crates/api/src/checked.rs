@@ -7,11 +7,14 @@ use std::time::Duration;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
 use crate::cluster::{EtcdClusterSpec, Heal, Image};
+use crate::options::Options;
 use crate::quantity::bytes;
+use crate::releases::runnable;
 use crate::resources::SettledResources;
 use crate::retention;
 use crate::storage::default_quota;
 use crate::version::Version;
+use crate::windows::Windows;
 
 /// Names made from a cluster's must fit into 63 characters; the longest suffixes have about 20.
 const LONGEST_NAME: usize = 40;
@@ -33,12 +36,16 @@ pub struct Checked {
     pub quota: u64,
     /// For how long etcd keeps past values; nothing if it never compacts of its own accord.
     pub auto_compaction: Option<Duration>,
+    /// Further flags of etcd, as [`crate::options::flags`] takes them.
+    pub options: Options,
     /// What each member is given, defaults included.
     pub resources: SettledResources,
     /// For how long the volume of a member that was removed is kept.
     pub keep_removed_for: Duration,
     /// How long a member that may come back is waited for before it is replaced.
     pub replace_after: Duration,
+    /// When changes that disturb members may happen.
+    pub windows: Windows,
 }
 
 /// Which field cannot be accepted, and why.
@@ -95,6 +102,7 @@ impl EtcdClusterSpec {
             tls,
             etcd,
             heal,
+            maintenance,
         } = self;
 
         let version = checked_version(version)?;
@@ -122,6 +130,8 @@ impl EtcdClusterSpec {
         }
         let auto_compaction = retention::parse(&etcd.auto_compaction)
             .map_err(|why| Refusal::of("spec.etcd.autoCompaction", why.to_string()))?;
+        let options =
+            Options::checked(&etcd.options, version).map_err(|why| Refusal::of("spec.etcd.options", why))?;
         let keep_removed_for = retention::parse(&storage.keep_removed_for)
             .map_err(|why| Refusal::of("spec.storage.keepRemovedFor", why.to_string()))?;
         Ok(Checked {
@@ -130,9 +140,11 @@ impl EtcdClusterSpec {
             size,
             quota,
             auto_compaction,
+            options,
             resources: resources.settled()?,
             keep_removed_for: keep_removed_for.unwrap_or_default(),
             replace_after: checked_replace_after(heal)?,
+            windows: maintenance.checked()?,
         })
     }
 }
@@ -146,10 +158,8 @@ fn checked_replace_after(heal: &Heal) -> Result<Duration, Refusal> {
 
 fn checked_version(text: &str) -> Result<Version, Refusal> {
     let version: Version = text.parse().map_err(|why| Refusal::of("spec.version", format!("{why}")))?;
-    match version.unsupported() {
-        None => Ok(version),
-        Some(why) => Err(Refusal::of("spec.version", why)),
-    }
+    runnable(version).map_err(|why| Refusal::of("spec.version", why))?;
+    Ok(version)
 }
 
 fn checked_image(image: &Image) -> Result<(), Refusal> {
@@ -208,6 +218,7 @@ fn is_host(name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::maintenance::MaintenanceWindow;
 
     fn spec() -> EtcdClusterSpec {
         EtcdClusterSpec::of_version("3.6.16")
@@ -224,12 +235,13 @@ mod tests {
         assert_eq!(checked.resources.memory_limit.0, "2Gi");
         assert_eq!(checked.keep_removed_for, Duration::from_secs(86_400));
         assert_eq!(checked.replace_after, Duration::from_secs(300));
+        assert_eq!(checked.windows, Windows::default());
     }
 
     #[test]
     fn each_field_that_cannot_be_accepted_is_named() {
         type Edit = fn(&mut EtcdClusterSpec);
-        let edits: [(&str, Edit); 17] = [
+        let edits: [(&str, Edit); 19] = [
             ("spec.version", |it| it.version = "v3.6.16".to_owned()),
             ("spec.version", |it| it.version = "3.4.37".to_owned()),
             ("spec.members", |it| it.members = 0),
@@ -245,10 +257,21 @@ mod tests {
             ("spec.etcd.quota", |it| it.etcd.quota = Some(Quantity("5Gi".to_owned()))),
             ("spec.etcd.quota", |it| it.etcd.quota = Some(Quantity("512m".to_owned()))),
             ("spec.etcd.autoCompaction", |it| it.etcd.auto_compaction = "1d".to_owned()),
+            ("spec.etcd.options", |it| {
+                it.etcd.options.insert("data-dir".to_owned(), "/tmp".to_owned());
+            }),
             ("spec.storage.keepRemovedFor", |it| it.storage.keep_removed_for = "1d".to_owned()),
             ("spec.heal.replaceAfter", |it| it.heal.replace_after = "0".to_owned()),
             ("spec.heal.replaceAfter", |it| it.heal.replace_after = "29s".to_owned()),
             ("spec.tls.client.extraNames", |it| it.tls.client.extra_names = vec!["10.0.0.1".to_owned()]),
+            ("spec.maintenance.windows", |it| {
+                it.maintenance.windows = vec![MaintenanceWindow {
+                    days: Vec::new(),
+                    start: "02:00".to_owned(),
+                    duration: "3h".to_owned(),
+                    time_zone: "Europe/Atlantis".to_owned(),
+                }];
+            }),
             ("spec.resources.limits.cpu", |it| it.resources.limits.cpu = Some(Quantity("1".to_owned()))),
         ];
         for (field, edit) in edits {

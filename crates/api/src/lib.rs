@@ -11,7 +11,10 @@ mod checked;
 mod cluster;
 pub mod conditions;
 pub mod labels;
+mod maintenance;
+pub mod options;
 pub mod quantity;
+pub mod releases;
 mod resources;
 pub mod retention;
 mod rules;
@@ -20,12 +23,14 @@ mod schema;
 mod status;
 mod storage;
 mod version;
+pub mod windows;
 
 pub use checked::{Checked, Refusal, checked_name};
 pub use cluster::{
     ClientTls, DEFAULT_REPOSITORY, EtcdCluster, EtcdClusterSpec, EtcdOptions, Heal, Image, Service,
     ServiceType, Tls,
 };
+pub use maintenance::{Day, Maintenance, MaintenanceWindow};
 pub use resources::{Amounts, Resources, SettledResources};
 pub use scheduling::{Across, Scheduling, Spread};
 pub use status::{CertificateStatus, EtcdClusterStatus, MemberRole, MemberStatus};

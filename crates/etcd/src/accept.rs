@@ -1,32 +1,92 @@
 //! Which spec is in force. A field that cannot be accepted keeps the value that was accepted last, as it is noted beside the
 //! identity, and everything else goes on: a spec may come by an older schema, which let it pass.
 
-use evenkeel_api::{EtcdCluster, EtcdClusterSpec, Refusal, labels};
-use k8s_openapi::api::core::v1::ConfigMap;
+use std::collections::BTreeSet;
+
+use evenkeel_api::{EtcdCluster, EtcdClusterSpec, Refusal, Version, labels, releases};
+use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim, Pod};
 use kube::ResourceExt;
+use kube::api::ObjectMeta;
 use serde_json::Value;
 
 use crate::build::SPEC_KEY;
 use crate::facts::GoesWith;
-use crate::observe::{find, goes_with};
+use crate::observe::find::Objects;
+use crate::observe::{find, goes_with, has_joined, version};
 use crate::wanted::{self, Wanted};
 
 /// How many fields may be refused at once.
 const FIELDS: usize = 16;
 
+/// What is known of a cluster before a spec is accepted.
+#[derive(Clone, Debug, Default)]
+pub struct Before {
+    /// What was accepted last.
+    noted: Option<Noted>,
+    /// The versions of etcd that members were last started with, the lowest and the highest, where there is data that matters.
+    started: Option<(Version, Version)>,
+}
+
 /// What was accepted last.
 #[derive(Clone, Debug)]
-pub struct Noted {
+struct Noted {
     spec: EtcdClusterSpec,
     /// Whether a resource that is no more said so.
     former: bool,
     /// Whether there is data that it stands for.
     sealed: bool,
+    /// Whether there is a cluster already, though nobody was let in yet.
+    formed: bool,
+}
+
+impl Before {
+    /// By what is written beside the identity, and on volumes and pods.
+    pub fn of(objects: &Objects) -> Self {
+        let noted = objects.identity.as_ref().and_then(|object| Noted::beside(object, &objects.resource));
+        // What a bootstrap that may yet begin again has written binds nobody.
+        let matters = noted.as_ref().is_none_or(|noted| noted.sealed);
+        let started = started(objects.pods.iter(), objects.claims.iter()).filter(|_| matters);
+        Self { noted, started }
+    }
+
+    /// A field that cannot be changed while there is data: etcd would not start on what another version wrote, or on nothing.
+    fn kept(&self, spec: &EtcdClusterSpec) -> Option<Refusal> {
+        let refusal = |field, why| Some(Refusal { field, why });
+        let version = spec.version.parse::<Version>().ok();
+        if let (Some((lowest, highest)), Some(version)) = (self.started, version)
+            && let Err(why) = releases::may_follow(lowest, highest, version)
+        {
+            return refusal("spec.version", why);
+        }
+        match &self.noted {
+            Some(noted) if noted.formed && !noted.former && noted.spec.version != spec.version => {
+                let why = format!(
+                    "the cluster is being created with {}; it is brought to {} when that is done",
+                    noted.spec.version, spec.version
+                );
+                refusal("spec.version", why)
+            }
+            Some(noted) if noted.sealed && noted.spec.storage.ephemeral != spec.storage.ephemeral => {
+                refusal("spec.storage.ephemeral", "data cannot be moved".to_owned())
+            }
+            _ => None,
+        }
+    }
+
+    /// A spec with a field as it was accepted last. What version that is, members know, too.
+    fn as_before(&self, spec: &EtcdClusterSpec, field: &str) -> Option<EtcdClusterSpec> {
+        let noted = self.noted.as_ref().and_then(|noted| with_field(spec, &noted.spec, field));
+        noted.or_else(|| {
+            let (lowest, _) = self.started.filter(|_| field == "spec.version")?;
+            let spec = EtcdClusterSpec { version: lowest.to_string(), ..spec.clone() };
+            Some(spec).filter(|it| it.version != self.noted.as_ref().map_or("", |noted| &noted.spec.version))
+        })
+    }
 }
 
 impl Noted {
     /// As it stands beside the identity, if that is this cluster's and stays.
-    pub fn beside(identity: &ConfigMap, resource: &EtcdCluster) -> Option<Self> {
+    fn beside(identity: &ConfigMap, resource: &EtcdCluster) -> Option<Self> {
         let (name, uid) = (resource.name_any(), wanted::uid(resource));
         if identity.labels().get(labels::CLUSTER) != Some(&name)
             || goes_with(&name, uid, &identity.metadata) == GoesWith::Former
@@ -35,24 +95,29 @@ impl Noted {
         }
         let spec = serde_json::from_str(noted_spec(identity)?).ok()?;
         let (_, identity) = find::identity(identity.clone()).ok()?;
-        Some(Self { spec, former: identity.resource != uid, sealed: identity.sealed })
+        let (sealed, formed) = (identity.sealed, identity.cluster.is_some() && !identity.sealed);
+        Some(Self { spec, former: identity.resource != uid, sealed, formed })
     }
+}
 
-    /// A field that cannot be changed while there is data: etcd would not start on what another version wrote, or on nothing.
-    fn kept(&self, spec: &EtcdClusterSpec) -> Option<Refusal> {
-        let refusal = |field, why| Some(Refusal { field, why });
-        match &self.spec {
-            _ if !self.sealed => None,
-            noted if noted.version != spec.version => {
-                let why = format!("the data is of {}, and versions cannot be changed yet", noted.version);
-                refusal("spec.version", why)
-            }
-            noted if noted.storage.ephemeral != spec.storage.ephemeral => {
-                refusal("spec.storage.ephemeral", "data cannot be moved".to_owned())
-            }
-            _ => None,
-        }
-    }
+/// The lowest and the highest version of etcd that members were last started with: it is written on their volumes, or, where
+/// data is in the pods, on those.
+pub fn started<'o>(
+    pods: impl Iterator<Item = &'o Pod>,
+    claims: impl Iterator<Item = &'o PersistentVolumeClaim>,
+) -> Option<(Version, Version)> {
+    let has = |metadata: &ObjectMeta, key: &str| {
+        metadata.annotations.as_ref().is_some_and(|annotations| annotations.contains_key(key))
+    };
+    let joined = |claim: &&PersistentVolumeClaim| {
+        has(&claim.metadata, labels::JOINED_ON) && !has(&claim.metadata, labels::REMOVED_AT)
+    };
+    let mut claims = claims.peekable();
+    let all: BTreeSet<_> = match claims.peek() {
+        Some(_) => claims.filter(joined).filter_map(|claim| version(&claim.metadata)).collect(),
+        None => pods.filter(|pod| has_joined(pod)).filter_map(|pod| version(&pod.metadata)).collect(),
+    };
+    Some((*all.first()?, *all.last()?))
 }
 
 /// The spec that is noted beside the identity, as text.
@@ -62,21 +127,22 @@ pub fn noted_spec(identity: &ConfigMap) -> Option<&str> {
 
 /// What is in force, and the first field of the resource that is not, if there is one. Nothing is in force if a field cannot be
 /// accepted of which no value is noted.
-pub fn in_force(resource: &EtcdCluster, noted: Option<&Noted>) -> Result<(Wanted, Option<Refusal>), Refusal> {
+pub fn in_force(resource: &EtcdCluster, before: &Before) -> Result<(Wanted, Option<Refusal>), Refusal> {
     let mut tried = resource.clone();
     let mut first: Option<Refusal> = None;
     for _ in 0..FIELDS {
-        let kept = noted.and_then(|noted| noted.kept(&tried.spec));
-        let refusal = match (kept, Wanted::of(&tried)) {
+        let refusal = match (before.kept(&tried.spec), Wanted::of(&tried)) {
             (None, Ok(wanted)) => return Ok((wanted, first)),
             (Some(refusal), _) => refusal,
             // What a former resource wanted stands nowhere that people could see.
-            (None, Err(refusal)) if noted.is_none_or(|noted| noted.former) => return Err(refusal),
+            (None, Err(refusal)) if before.noted.as_ref().is_none_or(|noted| noted.former) => {
+                return Err(refusal);
+            }
             (None, Err(refusal)) => refusal,
         };
         let field = refusal.field;
         first.get_or_insert(refusal);
-        match noted.and_then(|noted| with_field(&tried.spec, &noted.spec, field)) {
+        match before.as_before(&tried.spec, field) {
             Some(spec) => tried.spec = spec,
             None => break,
         }
@@ -103,68 +169,5 @@ fn with_field(spec: &EtcdClusterSpec, other: &EtcdClusterSpec, field: &str) -> O
 }
 
 #[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-    use crate::testing::resource;
-
-    fn noted(spec: Value) -> Noted {
-        Noted { spec: resource(spec).spec, former: false, sealed: true }
-    }
-
-    fn fields(resource: &EtcdCluster, noted: &Noted) -> (Wanted, Option<&'static str>) {
-        let (wanted, refused) = in_force(resource, Some(noted)).unwrap();
-        (wanted, refused.map(|refusal| refusal.field))
-    }
-
-    #[test]
-    fn what_can_be_accepted_is_in_force_as_it_is() {
-        let (wanted, refused) = in_force(&resource(json!({ "members": 5 })), None).unwrap();
-        assert_eq!((wanted.members, refused), (5, None));
-        let (wanted, refused) = fields(&resource(json!({ "members": 5 })), &noted(json!({ "members": 3 })));
-        assert_eq!((wanted.members, refused), (5, None));
-    }
-
-    #[test]
-    fn fields_that_cannot_be_accepted_keep_their_last_values_and_all_else_goes_on() {
-        let bad = json!({ "members": 5, "version": "3.9.9", "paused": true, "heal": { "replaceAfter": "soon" },
-            "storage": { "onDelete": "Keep" } });
-        let known = noted(json!({ "members": 3, "storage": { "onDelete": "Delete" } }));
-        let (wanted, refused) = fields(&resource(bad), &known);
-        assert_eq!(refused, Some("spec.version"), "the first");
-        assert_eq!(wanted.version.to_string(), "3.6.16");
-        assert_eq!(wanted.replace_after.as_secs(), 300);
-        assert!(wanted.members == 5 && wanted.paused && !wanted.owns_data());
-        // Noted anew, it is the same again: nothing is written twice.
-        let again = Noted { spec: serde_json::from_str(&wanted.spec).unwrap(), ..known };
-        let bad = resource(json!({ "members": 9 }));
-        assert_eq!(
-            fields(&bad, &again),
-            (fields(&resource(json!({ "members": 5 })), &again).0, Some("spec.members"))
-        );
-    }
-
-    #[test]
-    fn a_field_of_which_nothing_better_is_noted_leaves_nothing_in_force() {
-        let bad = resource(json!({ "version": "3.9.9" }));
-        assert_eq!(in_force(&bad, None).unwrap_err().field, "spec.version");
-        let as_bad = Noted { spec: bad.spec.clone(), former: false, sealed: true };
-        assert_eq!(in_force(&bad, Some(&as_bad)).unwrap_err().field, "spec.version");
-        let former = Noted { former: true, ..noted(json!({})) };
-        let unheard_of = resource(json!({ "members": 9 }));
-        assert_eq!(in_force(&unheard_of, Some(&former)).unwrap_err().field, "spec.members");
-    }
-
-    #[test]
-    fn a_version_does_not_change_over_data_that_is_there_whoever_wants_it() {
-        for former in [false, true] {
-            let known = Noted { former, ..noted(json!({ "version": "3.6.16" })) };
-            let (wanted, refused) = fields(&resource(json!({ "version": "3.5.35" })), &known);
-            assert_eq!((wanted.version.to_string().as_str(), refused), ("3.6.16", Some("spec.version")));
-            let before_the_seal = Noted { sealed: false, ..known };
-            let (wanted, refused) = fields(&resource(json!({ "version": "3.5.35" })), &before_the_seal);
-            assert_eq!((wanted.version.to_string().as_str(), refused), ("3.5.35", None));
-        }
-    }
-}
+#[path = "accept_tests.rs"]
+mod tests;

@@ -13,7 +13,7 @@ use k8s_openapi::api::core::v1::{Pod, Service};
 use kube::api::ObjectMeta;
 use kube::{Client, Resource, ResourceExt};
 
-use crate::accept::{Noted, in_force};
+use crate::accept::{Before, in_force};
 use crate::decide::Etcd;
 use crate::names::{Lineage, member_name, peer_host};
 use crate::observe::ask::{self, Answers, Asked, Endpoint, SharedConnections};
@@ -74,9 +74,8 @@ impl Operator {
     }
 
     async fn found(&self, key: &Key, objects: Objects) -> Result<Found, Error> {
-        let noted = objects.identity.as_ref().and_then(|object| Noted::beside(object, &objects.resource));
-        let (wanted, refused) =
-            in_force(&objects.resource, noted.as_ref()).map_err(|why| Error::other(tell::ACCEPTING, why))?;
+        let (wanted, refused) = in_force(&objects.resource, &Before::of(&objects))
+            .map_err(|why| Error::other(tell::ACCEPTING, why))?;
         let now = self.clock.now();
         let times = (now, self.clock.uptime());
         let tls = self.secrets.judge(&self.client, key, &wanted, times, objects.print()).await?;

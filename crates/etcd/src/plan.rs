@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use evenkeel::{Seen, Time};
+use evenkeel_api::Version;
 use serde::{Deserialize, Serialize};
 
 use crate::facts::{Object, Start, Stranger};
@@ -32,6 +33,8 @@ pub enum Create {
         on: Option<Uid>,
         /// How its etcd finds its cluster.
         start: Start,
+        /// What stands for all that it is built from.
+        inputs: Uid,
     },
 }
 
@@ -93,6 +96,14 @@ pub enum Mark {
         /// When.
         at: Option<Time>,
     },
+    /// Writes on a claim with which version of etcd its member runs: it may rewrite the data, and an older one would then not start
+    /// on it.
+    Version {
+        /// Which claim.
+        claim: Uid,
+        /// The version.
+        version: Version,
+    },
     /// Notes the spec as it is beside the identity: should the next one not be acceptable, this one stays in force.
     Accept,
     /// Has something go with the resource, or stay without it.
@@ -135,6 +146,18 @@ pub enum Step {
         intent: Intent,
         /// To whom the lead is handed first, if the one who goes has it: an election costs clients a second or more.
         heir: Option<Serial>,
+    },
+    /// Has a voter that serves come back with what is wanted now.
+    Restart {
+        /// Which pod.
+        pod: Uid,
+        /// Whose.
+        serial: Serial,
+        /// To whom the lead is handed first, if this one has it.
+        heir: Option<Serial>,
+        /// Whether others have a majority meanwhile: the pod is then evicted, within what the disruption budget allows. With one
+        /// or two voters there is none without it, and it is deleted.
+        spared: bool,
     },
     /// Deletes a pod that does not serve.
     DeletePod {
@@ -188,6 +211,8 @@ pub enum Leaving {
     Finished,
     /// No node takes it yet, and a voter needs the place; it is created again when that has one.
     MakesWay,
+    /// It does not run, and was built from what is no longer wanted; it is created again from what is.
+    Outdated,
 }
 
 /// What is waited for. Each names what ends it.
@@ -229,6 +254,12 @@ pub enum Wait {
     Replacing(Serial),
     /// A member would be replaced, but so many were of late that this one waits until then.
     Enough(Serial, Time),
+    /// Members that are out of date would be restarted, in the next window for that.
+    Window(Time),
+    /// Members that are out of date would be restarted, once this one is well.
+    Unwell(Serial),
+    /// Members that are out of date would be restarted, but others could not agree meanwhile.
+    TooFew,
 }
 
 /// What could not be read.

@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use crate::facts::{Claim, Facts, Membership, Pod, Reach, Registered, Start, Storage, Stranger, Voice};
-use crate::identity::{Identity, MemberId, SeedOn};
+use crate::identity::{Identity, MemberId, SeedOn, Uid};
 use crate::names::Serial;
+use crate::plan::Create;
 
 /// For how long a pod that goes is expected to be gone soon.
 const LEAVING: Duration = Duration::from_secs(60);
@@ -201,6 +202,42 @@ impl<'f> View<'f> {
         let goes = self.members.get(&serial).is_some_and(leads);
         let mut heirs = self.voters().filter(|member| member.serial != serial && member.serves());
         heirs.next().filter(|_| goes).map(|heir| heir.serial)
+    }
+
+    /// A pod of a member, on this claim, as it is to be built now.
+    pub fn pod(&self, serial: Serial, on: Option<Uid>, start: Start) -> Create {
+        let (epoch, inputs) = (self.identity.epoch, self.facts.cluster.inputs);
+        Create::Pod { serial, epoch, on, start, inputs }
+    }
+
+    /// Whether a member's pod was built from something else than what is wanted now.
+    pub fn is_outdated(&self, member: &Member<'_>) -> bool {
+        let wanted = &self.facts.cluster;
+        member.pod.is_some_and(|pod| {
+            pod.inputs != wanted.inputs || (wanted.restart.is_some() && pod.restart != wanted.restart)
+        })
+    }
+
+    /// Whether one that is out of date cannot be restarted, since its data would be gone: another one takes its place.
+    pub fn must_be_replaced(&self, member: &Member<'_>) -> bool {
+        self.facts.cluster.storage == Storage::Ephemeral && self.is_outdated(member)
+    }
+
+    /// How many members there are to be for now: one more than wanted while some are to be replaced by others, who join before
+    /// they go. What was begun is finished, whether or not it may be begun now.
+    pub fn target(&self) -> usize {
+        let wanted = usize::from(self.facts.cluster.members);
+        let begun = self.registered().count() > wanted;
+        let may = begun || self.facts.cluster.disrupt.waits_until(self.facts.now).is_none();
+        let surge = may && self.identity.sealed && self.voters().any(|voter| self.must_be_replaced(voter));
+        wanted + usize::from(surge)
+    }
+
+    /// Whether some other voter serves that was built from the very same: what ails this one's pod is then not what it was built
+    /// from.
+    pub fn suits_others(&self, pod: &Pod) -> bool {
+        let same = |other: &Pod| other.serial != pod.serial && other.inputs == pod.inputs;
+        self.voters().any(|other| other.serves() && other.pod.is_some_and(same))
     }
 
     /// The highest serial that anything was ever called by, as far as can be seen.

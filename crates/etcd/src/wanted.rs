@@ -4,12 +4,17 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use evenkeel::Time;
-use evenkeel_api::{Across, Checked, EtcdCluster, OnDelete, Refusal, ServiceType, Version};
+use evenkeel_api::options::Options;
+use evenkeel_api::windows::{State, Windows};
+use evenkeel_api::{
+    Across, Checked, EtcdCluster, EtcdClusterSpec, OnDelete, Refusal, ServiceType, Version, labels,
+};
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Toleration;
 use kube::ResourceExt;
 use serde_json::{Value, json};
 
-use crate::facts::{Cluster, Storage};
+use crate::facts::{Cluster, Disrupt, Storage};
 use crate::identity::{ClusterId, Uid};
 use crate::names::Names;
 use crate::versions;
@@ -69,10 +74,18 @@ pub struct Wanted {
     pub quota: u64,
     /// For how long etcd keeps past values, as its flag takes it.
     pub compaction: Option<String>,
+    /// Further flags of etcd.
+    pub options: Options,
     /// For how long the claim of a member that was removed is kept.
     pub keep_removed_for: Duration,
     /// How long a member that may come back is waited for before it is replaced.
     pub replace_after: Duration,
+    /// When changes that disturb members may happen.
+    pub windows: Windows,
+    /// What stands for all that pods are built from and that users have a say in.
+    pub inputs: Uid,
+    /// The last restart that was asked for, in whatever words.
+    pub restart: Option<String>,
     /// The spec that says so, as text.
     pub spec: String,
 }
@@ -108,9 +121,11 @@ impl Wanted {
             size: _,
             quota,
             auto_compaction,
+            options,
             resources,
             keep_removed_for,
             replace_after,
+            windows,
         } = spec.checked()?;
         let size = spec.storage.size.0.clone();
         let data = if spec.storage.ephemeral {
@@ -158,8 +173,12 @@ impl Wanted {
             extra_names: spec.tls.client.extra_names.clone(),
             quota,
             compaction: auto_compaction.map(|kept| format!("{}s", kept.as_secs())),
+            options,
             keep_removed_for,
             replace_after,
+            windows,
+            inputs: inputs(spec, quota),
+            restart: resource.annotations().get(labels::RESTART).cloned(),
             spec: serde_json::to_string(spec).unwrap_or_default(),
             name,
         })
@@ -178,8 +197,8 @@ impl Wanted {
         }
     }
 
-    /// The same as facts, for deciding.
-    pub fn facts(&self) -> Cluster {
+    /// The same as facts, for deciding at this time.
+    pub fn facts(&self, now: Time) -> Cluster {
         Cluster {
             resource: self.uid,
             members: self.members,
@@ -196,8 +215,40 @@ impl Wanted {
             replace_after: self.replace_after,
             keep_removed_for: self.keep_removed_for,
             owns_data: self.owns_data(),
+            disrupt: self.disrupt(now),
+            version: self.version,
+            inputs: self.inputs,
+            restart: self.restart.as_deref().map(Uid::of_name),
         }
     }
+
+    fn disrupt(&self, now: Time) -> Disrupt {
+        let now = Timestamp::from_second(now.0).unwrap_or_default();
+        match self.windows.state(now) {
+            State::Open { .. } => Disrupt::Now,
+            State::Closed { until } => Disrupt::From(Time(until.as_second())),
+        }
+    }
+}
+
+/// What stands for all that pods are built from and that users have a say in. Whatever stands here restarts members when it
+/// changes, and nothing else does: not how many there are, nor how this build of the operator would write a pod. So a field that
+/// is new must be left out of the text where it says nothing, or every cluster would be restarted with the operator.
+fn inputs(spec: &EtcdClusterSpec, quota: u64) -> Uid {
+    let EtcdClusterSpec { version, image, storage, resources, scheduling, etcd, .. } = spec;
+    let mut inputs = json!({
+        "version": version,
+        "image": image,
+        "resources": resources,
+        "scheduling": scheduling,
+        "etcd": etcd,
+    });
+    // As it comes out: it follows the volume's size.
+    inputs["etcd"]["quota"] = json!(quota);
+    if storage.ephemeral {
+        inputs["limit"] = json!(storage.size);
+    }
+    Uid::of_name(&inputs.to_string())
 }
 
 /// The uid of a resource.

@@ -49,7 +49,7 @@ fn fate(world: &World, effect: &Effect) -> Fate {
         Effect::Swap { from, .. } => {
             refused_if(world.identity.as_ref().is_none_or(|identity| is_past(from, identity)))
         }
-        Effect::Delete(Step::DeletePod { pod: uid, serial, .. }) => {
+        Effect::Delete(Step::DeletePod { pod: uid, serial, .. } | Step::Restart { pod: uid, serial, .. }) => {
             match world.pods.get(serial).filter(|pod| pod.uid == *uid) {
                 None => Fate::Refused,
                 Some(pod) if pod.deleting => Fate::Nothing,
@@ -87,7 +87,9 @@ fn mark_fate(world: &World, mark: &Mark) -> Fate {
                 Some(_) => Fate::Open,
             }
         }
-        Mark::Removed { claim: uid, .. } => refused_if(world.claims.values().all(|claim| claim.uid != *uid)),
+        Mark::Removed { claim: uid, .. } | Mark::Version { claim: uid, .. } => {
+            refused_if(world.claims.values().all(|claim| claim.uid != *uid))
+        }
         Mark::Own { what: Owned::Pod(pod), .. } => refused_if(of(pod).is_none()),
         // Only pods change hands in this world.
         Mark::Own { .. } | Mark::Accept => Fate::Refused,

@@ -22,6 +22,8 @@ pub struct World {
     pub storage: Storage,
     /// How many learners etcd takes before the seal.
     pub max_learners: u8,
+    /// What pods are to be built from.
+    pub inputs: Inputs,
     /// The identity object.
     pub identity: Option<Identity>,
     /// How many voters evictions must leave, as the disruption budget says.
@@ -40,12 +42,25 @@ pub struct World {
     pub next_uid: u8,
     /// Whether somebody may delete the identity, too, or add members.
     pub meddles: bool,
+    /// Whether edits change what pods are built from, instead of the resource.
+    pub rolls: bool,
     /// Whether identity and claims go with the resource, as pods always do.
     pub owned: bool,
     /// Whether the identity went with a resource that is no more: it goes.
     pub former: bool,
     /// What may still go wrong.
     pub budget: Budget,
+}
+
+/// What pods are built from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Inputs {
+    /// What they were built from first.
+    First,
+    /// Something else, with which etcd runs as well.
+    Second,
+    /// Something with which it does not start.
+    Bad,
 }
 
 /// How much may go wrong.
@@ -122,6 +137,8 @@ pub struct Pod {
     pub uid: Uid,
     /// Of which epoch.
     pub epoch: Epoch,
+    /// What it was built from.
+    pub inputs: Inputs,
     /// How its etcd would find its cluster, as the API says.
     pub start: Start,
     /// Whether the gate is set, as the API says.
@@ -150,12 +167,25 @@ pub struct Pod {
     pub disk: Disk,
 }
 
+impl Inputs {
+    /// As facts have it.
+    pub fn uid(self) -> Uid {
+        Uid(3000 + self as u128)
+    }
+
+    /// From what facts have.
+    pub fn of(uid: Uid) -> Self {
+        [Self::First, Self::Second].into_iter().find(|inputs| inputs.uid() == uid).unwrap_or(Self::Bad)
+    }
+}
+
 impl Pod {
     /// As it is created: its kubelet has not seen it.
-    pub fn new(uid: Uid, epoch: Epoch, start: Start, owner: u8) -> Self {
+    pub fn new(uid: Uid, epoch: Epoch, inputs: Inputs, start: Start, owner: u8) -> Self {
         Self {
             uid,
             epoch,
+            inputs,
             start,
             gate: false,
             seen: None,
@@ -221,6 +251,7 @@ impl World {
             resource: 0,
             storage,
             max_learners,
+            inputs: Inputs::First,
             identity: None,
             budget_min: None,
             claims: BTreeMap::new(),
@@ -230,6 +261,7 @@ impl World {
             late: Vec::new(),
             next_uid: 1,
             meddles: false,
+            rolls: false,
             owned: storage == Storage::Ephemeral,
             former: false,
             budget,
@@ -240,6 +272,12 @@ impl World {
     #[must_use]
     pub fn meddled(self) -> Self {
         Self { meddles: true, ..self }
+    }
+
+    /// The same, where edits change what pods are built from.
+    #[must_use]
+    pub fn rolling(self) -> Self {
+        Self { rolls: true, ..self }
     }
 
     /// The same, where identity and claims go with the resource.

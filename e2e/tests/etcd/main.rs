@@ -24,3 +24,4 @@ mod refused;
 mod scale;
 mod strangers;
 mod truth;
+mod upgrade;

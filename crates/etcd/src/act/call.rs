@@ -77,12 +77,11 @@ fn in_words(found: &Found, change: Change) -> String {
 pub(super) async fn hand_over(
     hand: &Hand<'_>,
     sight: &Sight<Operator>,
-    (intent, heir): (&Intent, Option<Serial>),
+    (goes, heir): (Serial, Option<Serial>),
     holds: &(dyn Fn() -> bool + Sync),
 ) {
     let (Some(heir), Some(access)) = (heir, &sight.found.tls.access) else { return };
-    let leader = intent.change.member().and_then(|serial| endpoint_of(sight, serial));
-    let (Some(leader), Some(id)) = (leader, id_of(sight, heir)) else { return };
+    let (Some(leader), Some(id)) = (endpoint_of(sight, goes), id_of(sight, heir)) else { return };
     let connections = hand.operator.connections(hand.key);
     match ask::hand_over(&connections, access, &leader, id, holds).await {
         Ok(()) => tracing::info!(resource = %hand.key, leader = %leader.name, ?heir, "handed the lead over"),

@@ -102,7 +102,9 @@ fn out_of_reach_at(view: &View<'_>, member: &Member<'_>) -> Option<Time> {
     if member.is_newcomer() && !lost && !displaced() {
         return None;
     }
-    let since = pod.unready?.max(*view.facts.silent.get(&member.serial)?);
+    // What it was built from may be what keeps it from starting: nobody runs on that yet, and a successor would do no better.
+    let starts = !pod.idle || pod.deleting || view.suits_others(pod);
+    let since = pod.unready.filter(|_| starts)?.max(*view.facts.silent.get(&member.serial)?);
     Some(since.after(view.facts.cluster.replace_after))
 }
 
@@ -116,11 +118,8 @@ fn is_kept_out(view: &View<'_>, member: &Member<'_>) -> bool {
 fn crashes_at(view: &View<'_>, member: &Member<'_>) -> Option<Time> {
     let started = member.registered.is_some_and(|entry| entry.started) && member.voice.is_none();
     let pod = member.pod.filter(|_| started)?;
-    let runs_on_the_same = |other: &Member<'_>| {
-        other.serial != member.serial
-            && other.serves()
-            && other.pod.is_some_and(|other| other.inputs == pod.inputs)
-    };
-    let since = pod.crashing.filter(|_| view.voters().any(runs_on_the_same))?;
+    // Its successor would be built from something else if it is out of date.
+    let helps = view.suits_others(pod) || view.is_outdated(member);
+    let since = pod.crashing.filter(|_| helps)?;
     Some(since.after(view.facts.cluster.replace_after))
 }

@@ -48,7 +48,7 @@ fn bring(view: &View<'_>, member: &Member<'_>, want: &mut Want) {
         // Created waiting, and told by a patch pinned to its uid: a pod that joins cannot be created late, by an operator
         // that was frozen while its member got a vote and lost its data.
         None if view.a_voter_needs_a_place() => {}
-        None => want.create.push(Create::Pod { serial: member.serial, epoch, on, start: Start::Held }),
+        None => want.create.push(view.pod(member.serial, on, Start::Held)),
         Some(pod) if may_rewrite(view, member.serial, &pod.start) && pod.start != start => {
             want.mark.push(Mark::Start { pod: pod.uid, from: pod.start.clone(), to: start });
         }
@@ -80,5 +80,15 @@ pub(super) fn gates(view: &View<'_>) -> Vec<Mark> {
     let pods = view.members.values().filter_map(|member| member.pod);
     pods.filter(|pod| pod.start == Start::OwnData && !pod.gate && !pod.deleting && !pod.finished)
         .map(|pod| Mark::Turn { pod: pod.uid, from: Start::OwnData })
+        .collect()
+}
+
+/// With which version of etcd a member runs is written on its claim: what is on the volume is then known although nobody is left
+/// who could tell. Not before it has answered: one that never started has rewritten nothing, and may go back.
+pub(super) fn versions(view: &View<'_>) -> Vec<Mark> {
+    let joined = view.registered().filter(|member| member.has_joined());
+    let runs = joined.filter_map(|member| Some((member.claim?, member.pod?.version?)));
+    runs.filter(|(claim, version)| claim.version != Some(*version) && !claim.deleting)
+        .map(|(claim, version)| Mark::Version { claim: claim.uid, version })
         .collect()
 }

@@ -12,6 +12,7 @@ mod place;
 mod promote;
 mod quorum;
 mod recreate;
+mod roll;
 mod route;
 mod seal;
 mod shrink;
@@ -118,12 +119,13 @@ fn intent_to(view: &View<'_>, change: Change) -> Intent {
 type Rule = fn(&View<'_>) -> Verdict;
 
 /// The order in which rules are asked, once there is an identity.
-const RULES: [Rule; 17] = [
+const RULES: [Rule; 19] = [
     objects::needed,
     epoch::clear,
     begin::start_seed,
     place::make_way,
     recreate::pods,
+    roll::idle,
     quorum::check,
     intent::settle,
     begin::note_cluster,
@@ -136,6 +138,7 @@ const RULES: [Rule; 17] = [
     add::member,
     seal::epoch,
     shrink::member,
+    roll::serving,
 ];
 
 impl Engine for Etcd {
@@ -183,6 +186,7 @@ impl Draft {
         // What disturbs nobody waits for nobody.
         begin::prepare(&view, &mut self.want);
         self.want.mark.extend(join::gates(&view));
+        self.want.mark.extend(join::versions(&view));
         self.want.mark.extend(route::clients(&view));
         self.want.mark.extend(tidy::removed(&view));
         self.until = tidy::next(&view).into_iter().chain(dead::waited_for(&view).map(|(_, at)| at)).min();
@@ -261,19 +265,21 @@ impl Wait {
                 let first = unstarted.map(|stranger| stranger.since.after(facts.cluster.replace_after)).min();
                 first.map_or(Wake::OnChange, Wake::At)
             }
-            Self::Enough(_, until) => Wake::At(*until),
+            Self::Enough(_, until) | Self::Window(until) => Wake::At(*until),
             // etcd's own state changes without an event in Kubernetes.
             Self::SeedStarts(_)
             | Self::Joining(_)
             | Self::CatchingUp(_)
             | Self::AddUnsafe
-            | Self::Replacing(_) => Wake::Soon,
+            | Self::Replacing(_)
+            | Self::Unwell(_) => Wake::Soon,
             // The prober asks from time to time, and tells when an answer changes.
             Self::Paused
             | Self::Contradiction
             | Self::NothingLeft(_)
             | Self::OldEpochGoes
-            | Self::NoQuorum => Wake::OnChange,
+            | Self::NoQuorum
+            | Self::TooFew => Wake::OnChange,
         }
     }
 }
@@ -285,3 +291,7 @@ mod heal_tests;
 #[cfg(test)]
 #[path = "place_tests.rs"]
 mod place_tests;
+
+#[cfg(test)]
+#[path = "roll_tests.rs"]
+mod roll_tests;

@@ -56,10 +56,11 @@ impl Course {
                 Action::Apply(Apply::Budget { min, .. }) => self.facts.budget = Seen::Present(Some(*min)),
                 Action::Step(Step::Identity { to, .. }) => self.facts.identity = Seen::Present(to.clone()),
                 Action::Step(Step::Call { from, intent, heir }) => self.call(from, intent, *heir),
-                Action::Step(Step::DeletePod { pod, .. }) => {
-                    self.on_pod(*pod, |one| one.deleting = true);
-                    self.leaving.push_back(*pod);
+                Action::Step(Step::Restart { pod, heir, .. }) => {
+                    heir.iter().for_each(|heir| self.leads(*heir));
+                    self.sends_away(*pod);
                 }
+                Action::Step(Step::DeletePod { pod, .. }) => self.sends_away(*pod),
                 Action::Step(Step::DeleteClaim { claim, .. }) => {
                     self.facts
                         .claims
@@ -69,6 +70,12 @@ impl Course {
                 }
             }
         }
+    }
+
+    fn sends_away(&mut self, pod: Uid) {
+        self.on_pod(pod, |one| one.deleting = true);
+        self.stuck.remove(&pod);
+        self.leaving.push_back(pod);
     }
 
     fn pods(&self) -> &[Pod] {
@@ -98,12 +105,13 @@ impl Course {
                     reach: Reach::Unknown,
                     lost: false,
                     removed: None,
+                    version: None,
                     owned: owns,
                 };
                 self.facts.claims.present_mut().into_iter().for_each(|all| all.push(claim.clone()));
             }
             Create::Pod { serial, epoch, start, .. } => {
-                let inputs = self.pods().first().map_or(Uid(0), |pod| pod.inputs);
+                let wanted = &self.facts.cluster;
                 let pod = Pod {
                     serial: *serial,
                     epoch: *epoch,
@@ -115,7 +123,10 @@ impl Course {
                     unready: Some(now),
                     node: None,
                     refused: None,
-                    inputs,
+                    inputs: wanted.inputs,
+                    restart: wanted.restart,
+                    version: Some(wanted.version),
+                    idle: true,
                     crashing: None,
                     deleting: false,
                     finished: false,
@@ -137,6 +148,7 @@ impl Course {
                 self.on_claim(*claim, |one| one.joined_on = Some((one.uid, *volume)));
             }
             Mark::Removed { claim, at } => self.on_claim(*claim, |claim| claim.removed = *at),
+            Mark::Version { claim, version } => self.on_claim(*claim, |one| one.version = Some(*version)),
             Mark::Accept => self.facts.accepted = true,
             Mark::Own { what: Owned::Identity, owned } => {
                 self.facts.identity_goes = if *owned { GoesWith::Resource } else { GoesWith::Nothing };
@@ -328,6 +340,7 @@ impl Course {
         for pod in self.facts.pods.present_mut().into_iter().flatten() {
             let voice = voices.get(&pod.serial).and_then(|voice| voice.present());
             let serves = voice.is_some_and(|voice| voice.serves);
+            pod.idle &= voice.is_none();
             if serves && pod.gate {
                 (pod.ready, pod.unready) = (true, None);
             }

@@ -3,7 +3,7 @@
 use evenkeel::{Action, Explained, Plan};
 
 use super::words::{Words, span};
-use super::{view, why};
+use super::{rolling, view, why};
 use crate::decide::{Etcd, dead};
 use crate::facts::{Amiss, Facts, Object, Start, Storage};
 use crate::identity::{Change, Intent};
@@ -65,6 +65,9 @@ pub(super) fn because(words: &Words<'_>, view: Option<&View<'_>>, action: &Actio
         Action::Step(Step::Call { intent, .. }) => {
             view.map(|view| called(words, view, intent)).unwrap_or_default()
         }
+        Action::Step(Step::Restart { serial, spared, .. }) => {
+            view.map(|view| rolling::why(view, *serial, *spared)).unwrap_or_default()
+        }
         Action::Step(step) => why(step).to_owned(),
     }
 }
@@ -102,6 +105,7 @@ fn marked(view: Option<&View<'_>>, mark: &Mark) -> &'static str {
         Mark::Unroute { .. } => "it has no vote",
         Mark::Removed { at: Some(_), .. } => "its member was removed, and its data is kept for a while",
         Mark::Removed { at: None, .. } => "etcd lists its member",
+        Mark::Version { .. } => "it may rewrite the data, so that nothing older can read it",
         Mark::Accept => "it was accepted, and stays in force should the next one be refused",
         Mark::Own { .. } => "what goes with the resource is to belong to it, and nothing else",
     }

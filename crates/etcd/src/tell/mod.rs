@@ -3,6 +3,7 @@
 
 mod because;
 mod notices;
+mod rolling;
 mod words;
 
 pub use because::{at_rest, each, explain};
@@ -16,6 +17,7 @@ use evenkeel_api::{
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
+use crate::accept::started;
 use crate::decide::Etcd;
 use crate::facts::{Facts, GoesWith};
 use crate::identity::Change;
@@ -23,6 +25,7 @@ use crate::names::member_name;
 use crate::observe::Found;
 use crate::plan::{Leaving, Step, Turn, Wait};
 use crate::view::{Data, Member, View, quorum};
+use rolling::Rolling;
 use words::{HEALTHY, Words};
 
 /// The whole status; `refused` is what Kubernetes said no to.
@@ -60,6 +63,7 @@ pub fn status(found: &Found, facts: &Facts, plan: &Plan<Etcd>, refused: Option<&
         conditions: merge(&old.conditions, story.conditions(facts, view.as_ref()), generation, &now),
         cluster_id: cluster.map_or(old.cluster_id, |id| format!("{:x}", id.0)),
         leader: leader.unwrap_or_default(),
+        version: lowest(found).unwrap_or(old.version),
         doing: story.doing,
         because: story.because,
         next: story.next,
@@ -67,6 +71,11 @@ pub fn status(found: &Found, facts: &Facts, plan: &Plan<Etcd>, refused: Option<&
         member_list: members,
         certificates: certificates(found),
     }
+}
+
+/// The lowest version that members were seen to run.
+fn lowest(found: &Found) -> Option<String> {
+    started(found.pods.values(), found.claims.values()).map(|(lowest, _)| lowest.to_string())
 }
 
 /// How many more may fail: of all votes, those of strangers included, more than half must be there. Strangers' are not counted
@@ -366,7 +375,17 @@ fn progressing(facts: &Facts, view: Option<&View<'_>>, plan: &Plan<Etcd>) -> (Ho
         }
         return if begins { (Holds::True, Reason::Bootstrapping) } else { (Holds::False, Reason::Waiting) };
     }
+    let rolling = view
+        .and_then(|view| Rolling::of(view))
+        .filter(|_| !plan.is_quiet() || view.is_some_and(|view| !view.registered().all(Member::serves)));
     match view {
+        Some(view)
+            if view.registry
+                && rolling.is_some()
+                && view.members.values().all(|one| one.data == Data::Own) =>
+        {
+            (Holds::True, rolling.map_or(Reason::Updating, |rolling| rolling.reason()))
+        }
         Some(view) if view.voters().any(is_going) => (Holds::True, Reason::Healing),
         _ if plan.is_quiet() && plan.status.waits.is_empty() => match view {
             // Nothing is done about a member that is silent for a while; and yet not all is as it should be.
@@ -423,6 +442,9 @@ fn degraded(wait: &Wait, facts: &Facts, view: Option<&View<'_>>) -> Option<Reaso
         | Wait::CatchingUp(_)
         | Wait::AddUnsafe
         | Wait::Replacing(_)
+        | Wait::Window(_)
+        | Wait::Unwell(_)
+        | Wait::TooFew
         | Wait::Patience(_) => None,
     }
 }
@@ -441,8 +463,12 @@ fn down(words: &Words<'_>, view: Option<&View<'_>>) -> Option<(Reason, String)> 
         let why = format!("{} cannot start: {trouble}", words.member(member.serial));
         (!member.serves() && !member.is_voter()).then_some((Reason::MemberDown, why))
     });
-    let silent = view.voters().find(|member| view.identity.sealed && !member.serves());
+    let silent = view.voters().filter(|member| view.identity.sealed && !member.serves());
+    let silent = silent.filter(|member| !rolling::is_at_it(view, member)).next();
     let silent = silent.map(|member| {
+        if let Some(stopped) = rolling::stopped(words, view, member) {
+            return (Reason::RolloutStopped, stopped);
+        }
         let trouble = view.facts.about.get(&member.serial).and_then(|about| about.trouble.clone());
         let why = trouble.map(|trouble| format!(": {trouble}")).unwrap_or_default();
         (Reason::MemberDown, format!("{} does not serve{why}", words.member(member.serial)))
@@ -475,11 +501,13 @@ pub(crate) fn why(step: &Step) -> &'static str {
             Turn::PassOver => "the identity is an older one, and was brought up to date",
         },
         Step::Call { .. } => "the membership changes",
+        Step::Restart { .. } => "it is out of date",
         Step::DeletePod { why, .. } | Step::DeleteClaim { why, .. } => match why {
             Leaving::OldEpoch => "it is left over from a bootstrap that was given up",
             Leaving::NotAMember => "its member was removed",
             Leaving::Finished => "it has ended, and is created again",
             Leaving::MakesWay => "a member that is to come back needs the place first",
+            Leaving::Outdated => "it does not run, and is created again as the spec has it now",
         },
     }
 }

@@ -23,6 +23,7 @@ pub fn name(action: &Action<'_, Etcd>) -> &'static str {
         Action::Mark(Mark::Route { .. }) => "mark-route",
         Action::Mark(Mark::Unroute { .. }) => "mark-unroute",
         Action::Mark(Mark::Own { .. }) => "mark-own",
+        Action::Mark(Mark::Version { .. }) => "mark-version",
         Action::Mark(Mark::Accept) => "mark-accepted",
         Action::Mark(Mark::Removed { .. }) => "mark-removed",
         Action::Apply(Apply::Object(_)) => "apply-object",
@@ -44,6 +45,7 @@ pub fn name(action: &Action<'_, Etcd>) -> &'static str {
             Change::Remove(_) => "remove-member",
             Change::Expel(_) => "remove-stranger",
         },
+        Action::Step(Step::Restart { .. }) => "restart-member",
         Action::Step(Step::DeletePod { .. }) => "delete-pod",
         Action::Step(Step::DeleteClaim { .. }) => "delete-claim",
     }
@@ -105,11 +107,23 @@ pub fn notice(found: &Found, action: &Action<'_, Etcd>) -> Option<Notice> {
                 told("MemberRemoved", format!("removed {} from the cluster", member(serial)))
             }
         },
+        Action::Step(Step::Restart { serial, spared: true, .. }) => {
+            told("MemberRestarted", format!("restarted {}, which was out of date", member(*serial)))
+        }
+        Action::Step(Step::Restart { serial, .. }) => {
+            let note = format!(
+                "restarted {}, which was out of date; clients cannot write until it is back, since there is no majority without it",
+                member(*serial)
+            );
+            Some(Notice::warning("RestartWithoutRedundancy", "Reconcile", note))
+        }
         Action::Step(step @ Step::DeletePod { serial, why: reason, .. }) => {
             let note = format!("deleted the pod of {}: {}", member(*serial), why(step));
             match reason {
                 Leaving::Finished => Some(Notice::warning("PodDeleted", "Reconcile", note)),
-                Leaving::OldEpoch | Leaving::NotAMember | Leaving::MakesWay => told("PodDeleted", note),
+                Leaving::OldEpoch | Leaving::NotAMember | Leaving::MakesWay | Leaving::Outdated => {
+                    told("PodDeleted", note)
+                }
             }
         }
         Action::Step(step @ Step::DeleteClaim { serial, .. }) => {

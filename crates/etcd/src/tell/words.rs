@@ -7,6 +7,7 @@ use evenkeel::{Action, Plan, Seen};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::named;
+use super::rolling::Rolling;
 use crate::decide::{Etcd, dead};
 use crate::facts::{Facts, Object, Start, Stranger};
 use crate::identity::{Change, Intent, Uid};
@@ -107,6 +108,9 @@ impl<'f> Words<'f> {
         if let Some(member) = view.registered().find(|member| member.data == Data::Gone) {
             return format!("Replacing {}: its data is gone", self.member(member.serial));
         }
+        if let Some(phrase) = self.rolling(view) {
+            return phrase;
+        }
         if let Some(member) = view.learners().next() {
             let held_up =
                 self.trouble(view, member).map(|trouble| format!(": {trouble}")).unwrap_or_default();
@@ -131,6 +135,16 @@ impl<'f> Words<'f> {
                 Seen::Unknown => "All members are up: not asked as clients do yet".to_owned(),
             },
         }
+    }
+
+    /// How far members have been brought up to date, and what is in the way of that.
+    fn rolling(&self, view: &View<'_>) -> Option<String> {
+        let rolling = Rolling::of(view)?.phrase();
+        let held_up = view.registered().filter(|member| !member.serves()).find_map(|member| {
+            let trouble = self.trouble(view, member)?;
+            Some(format!(": {}: {trouble}", self.member(member.serial)))
+        });
+        Some(format!("{rolling}{}", held_up.unwrap_or_default()))
     }
 
     /// What holds a member's pod up, cut to what fits into a column.
@@ -210,6 +224,9 @@ impl<'f> Words<'f> {
                 }
                 format!("keeping the volume of {name} for {}", span(self.found.wanted.keep_removed_for))
             }
+            Mark::Version { claim, version } => {
+                format!("noting that {} runs {version}", self.claim(*claim))
+            }
             Mark::Accept => "noting the spec".to_owned(),
             Mark::Own { what, owned } => {
                 let what = match what {
@@ -230,6 +247,10 @@ impl<'f> Words<'f> {
         match step {
             Step::Identity { why, .. } => turn(*why).to_owned(),
             Step::Call { intent, .. } => self.change(intent),
+            Step::Restart { serial, heir: Some(heir), .. } => {
+                format!("restarting {}, which hands the lead to {}", self.member(*serial), self.member(*heir))
+            }
+            Step::Restart { serial, .. } => format!("restarting {}", self.member(*serial)),
             Step::DeletePod { serial, .. } => {
                 format!("deleting the pod of {}: {}", self.member(*serial), super::why(step))
             }
@@ -304,6 +325,18 @@ impl<'f> Words<'f> {
                 let told: Vec<_> = strangers.iter().map(|one| stranger(one, facts)).collect();
                 format!("{}. No member can be added while it is there", told.join("; "))
             }
+            Wait::Window(opens) => format!(
+                "members are restarted in the next maintenance window, which opens at {}",
+                jiff::Timestamp::from_second(opens.0).unwrap_or_default()
+            ),
+            Wait::Unwell(serial) => {
+                let held = self.held(view, *serial);
+                format!("{} must be well before the next member is restarted{held}", self.member(*serial))
+            }
+            Wait::TooFew => {
+                "members that are out of date are not restarted while the others could not agree without them"
+                    .to_owned()
+            }
             Wait::Replacing(serial) => {
                 format!("{} must join first: members are replaced one at a time", self.member(*serial))
             }
@@ -351,6 +384,9 @@ impl<'f> Words<'f> {
                     .iter()
                     .find(|one| !one.started)
                     .map(|one| format!("the unknown member {:x} is removed", one.id.0));
+            }
+            Wait::Window(_) | Wait::Unwell(_) | Wait::TooFew => {
+                "the next member that is out of date is restarted"
             }
             Wait::Replacing(_) => "the next member that does not come back is replaced",
             Wait::Enough(serial, _) => return Some(format!("{} is replaced", self.member(*serial))),
@@ -414,7 +450,9 @@ impl<'f> Words<'f> {
             "the members answer, and must agree on a leader; if they do not, they cannot reach each other"
                 .to_owned()
         } else {
-            format!("a majority of voters must answer; silent: {}", self.members(&silent))
+            let why = |serial: &Serial| format!("{}{}", self.member(*serial), self.held(Some(view), *serial));
+            let silent: Vec<_> = silent.iter().map(why).collect();
+            format!("a majority of voters must answer; silent: {}", silent.join(", "))
         }
     }
 

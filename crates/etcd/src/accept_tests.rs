@@ -1,0 +1,138 @@
+use serde_json::json;
+
+use super::*;
+use crate::testing::{Scene, change, claim_uid, pod_uid, resource};
+
+fn noted(spec: Value) -> Noted {
+    Noted { spec: resource(spec).spec, former: false, sealed: true, formed: false }
+}
+
+fn after(noted: Noted) -> Before {
+    Before { noted: Some(noted), started: None }
+}
+
+fn fields(resource: &EtcdCluster, before: &Before) -> (Wanted, Option<&'static str>) {
+    let (wanted, refused) = in_force(resource, before).unwrap();
+    (wanted, refused.map(|refusal| refusal.field))
+}
+
+/// The version in force, and whether the one that is wanted is refused.
+fn version(wants: &str, before: &Before) -> (String, bool) {
+    let (wanted, refused) = fields(&resource(json!({ "version": wants })), before);
+    assert!(refused.is_none_or(|field| field == "spec.version"), "{refused:?}");
+    (wanted.version.to_string(), refused.is_some())
+}
+
+fn runs(lowest: &str, highest: &str) -> Before {
+    let started = Some((lowest.parse().unwrap(), highest.parse().unwrap()));
+    Before { noted: Some(noted(json!({ "version": highest }))), started }
+}
+
+#[test]
+fn what_can_be_accepted_is_in_force_as_it_is() {
+    let (wanted, refused) = in_force(&resource(json!({ "members": 5 })), &Before::default()).unwrap();
+    assert_eq!((wanted.members, refused), (5, None));
+    let (wanted, refused) =
+        fields(&resource(json!({ "members": 5 })), &after(noted(json!({ "members": 3 }))));
+    assert_eq!((wanted.members, refused), (5, None));
+}
+
+#[test]
+fn fields_that_cannot_be_accepted_keep_their_last_values_and_all_else_goes_on() {
+    let bad = json!({ "members": 5, "version": "3.9.9", "paused": true, "heal": { "replaceAfter": "soon" },
+        "storage": { "onDelete": "Keep" } });
+    let known = noted(json!({ "members": 3, "storage": { "onDelete": "Delete" } }));
+    let (wanted, refused) = fields(&resource(bad), &after(known.clone()));
+    assert_eq!(refused, Some("spec.version"), "the first");
+    assert_eq!(wanted.version.to_string(), "3.6.16");
+    assert_eq!(wanted.replace_after.as_secs(), 300);
+    assert!(wanted.members == 5 && wanted.paused && !wanted.owns_data());
+    // Noted anew, it is the same again: nothing is written twice.
+    let again = after(Noted { spec: serde_json::from_str(&wanted.spec).unwrap(), ..known });
+    let bad = resource(json!({ "members": 9 }));
+    assert_eq!(
+        fields(&bad, &again),
+        (fields(&resource(json!({ "members": 5 })), &again).0, Some("spec.members"))
+    );
+}
+
+#[test]
+fn a_field_of_which_nothing_better_is_noted_leaves_nothing_in_force() {
+    let bad = resource(json!({ "version": "3.9.9" }));
+    assert_eq!(in_force(&bad, &Before::default()).unwrap_err().field, "spec.version");
+    let as_bad = after(Noted { spec: bad.spec.clone(), ..noted(json!({})) });
+    assert_eq!(in_force(&bad, &as_bad).unwrap_err().field, "spec.version");
+    let former = after(Noted { former: true, ..noted(json!({})) });
+    let unheard_of = resource(json!({ "members": 9 }));
+    assert_eq!(in_force(&unheard_of, &former).unwrap_err().field, "spec.members");
+}
+
+#[test]
+fn a_version_follows_what_members_run_one_minor_at_a_time_whoever_wants_it() {
+    assert_eq!(version("3.6.16", &runs("3.5.35", "3.5.35")), ("3.6.16".to_owned(), false));
+    assert_eq!(version("3.7.3", &runs("3.5.35", "3.5.35")), ("3.5.35".to_owned(), true), "skipped");
+    assert_eq!(version("3.6.16", &runs("3.5.30", "3.5.30")), ("3.5.30".to_owned(), true), "too early");
+    assert_eq!(version("3.5.35", &runs("3.6.16", "3.6.16")), ("3.6.16".to_owned(), true), "back");
+    let mut former = runs("3.6.16", "3.6.16");
+    former.noted.iter_mut().for_each(|noted| noted.former = true);
+    assert_eq!(version("3.5.35", &former), ("3.6.16".to_owned(), true), "of a resource created anew");
+}
+
+#[test]
+fn in_the_middle_of_an_upgrade_it_can_be_taken_back_and_the_next_one_waits() {
+    let half = runs("3.5.35", "3.6.16");
+    assert_eq!(version("3.5.35", &half), ("3.5.35".to_owned(), false));
+    assert_eq!(version("3.6.16", &half), ("3.6.16".to_owned(), false));
+    assert_eq!(version("3.7.3", &half), ("3.6.16".to_owned(), true), "it follows by itself");
+}
+
+#[test]
+fn without_an_identity_volumes_tell_which_version_may_start_on_them() {
+    let before = Before { noted: None, ..runs("3.6.16", "3.6.16") };
+    assert_eq!(version("3.5.35", &before), ("3.6.16".to_owned(), true));
+    assert_eq!(version("3.7.3", &before), ("3.7.3".to_owned(), false));
+}
+
+#[test]
+fn while_a_cluster_is_being_created_its_version_stays_once_its_first_member_runs() {
+    let begun = Noted { sealed: false, ..noted(json!({ "version": "3.6.16" })) };
+    assert_eq!(version("3.5.35", &after(begun.clone())), ("3.5.35".to_owned(), false), "nothing runs yet");
+    let formed = Noted { formed: true, ..begun };
+    assert_eq!(version("3.7.3", &after(formed.clone())), ("3.6.16".to_owned(), true));
+    let anew = Noted { former: true, ..formed };
+    assert_eq!(version("3.7.3", &after(anew)), ("3.7.3".to_owned(), false), "that one is given up");
+}
+
+#[test]
+fn what_members_run_is_read_from_their_volumes_and_where_there_are_none_from_their_pods() {
+    let mut scene = Scene::converged(3);
+    let wrote = |version: &str| json!({ "metadata": { "annotations": { labels::VERSION: version } } });
+    for (serial, version) in [(0, "3.5.35"), (1, "3.6.16"), (2, "3.6.16")] {
+        change(scene.found.claims.get_mut(&claim_uid(serial)).unwrap(), wrote(version));
+        change(scene.found.pods.get_mut(&pod_uid(serial)).unwrap(), wrote("3.7.3"));
+    }
+    let pods: Vec<_> = scene.found.pods.values().cloned().collect();
+    let mut claims: Vec<_> = scene.found.claims.values().cloned().collect();
+    let told = |pods: &[Pod], claims: &[PersistentVolumeClaim]| {
+        started(pods.iter(), claims.iter()).map(|(lowest, highest)| format!("{lowest} {highest}"))
+    };
+    assert_eq!(told(&pods, &claims).as_deref(), Some("3.5.35 3.6.16"));
+    assert_eq!(told(&pods, &[]).as_deref(), Some("3.7.3 3.7.3"));
+    let removed = json!({ "metadata": { "annotations": { labels::REMOVED_AT: "x" } } });
+    let lowest = claims.iter_mut().find(|claim| crate::observe::version(&claim.metadata).unwrap().minor == 5);
+    change(lowest.unwrap(), removed);
+    assert_eq!(told(&pods, &claims).as_deref(), Some("3.6.16 3.6.16"), "what is kept binds nobody");
+    assert_eq!(told(&[], &[]), None);
+}
+
+#[test]
+fn windows_in_a_zone_that_does_not_exist_leave_those_that_were_accepted_before() {
+    let in_zone = |zone: &str| {
+        let window = json!({ "start": "02:00", "duration": "3h", "timeZone": zone });
+        json!({ "maintenance": { "windows": [window] } })
+    };
+    let known = after(noted(in_zone("Europe/Berlin")));
+    let (wanted, refused) = fields(&resource(in_zone("Europe/Berln")), &known);
+    assert_eq!(refused, Some("spec.maintenance.windows"));
+    assert_eq!(wanted.windows, fields(&resource(in_zone("Europe/Berlin")), &known).0.windows);
+}
