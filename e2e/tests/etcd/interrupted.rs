@@ -15,7 +15,7 @@ use crate::look::{LONG, clients_of, formed, ids, leader, says, until_right};
 use crate::lost::{Healed, until_lost};
 use crate::middle::{Stops, comes_to_rest, ends_well, intent_in, kill_and_restart, until_whole_through};
 use crate::plugin::evenkeel;
-use crate::rolls::{asked, changed, how_many_ask, memory, pods_lives, whose_turn};
+use crate::rolls::{asked, changed, how_many_ask, memory, never_happens, pods_lives, whose_turn};
 use crate::upgrade::{claims, runs, spec, uids};
 
 /// When somebody deletes the pod of the member whose turn it is.
@@ -150,8 +150,7 @@ fn is_taken_back_after(story: &Story, restarted: usize) {
     assert_eq!(run.iter().filter(|version| *version == "3.5.35").count(), 3 - restarted, "{run:?}");
     let moved = changed(&cluster, &before);
     cluster.patch(&json!({ "version": "3.5.35" }));
-    drop(stopped);
-    operator.proxy().pass();
+    never_happens(&operator, stopped);
     until_right("all run what they ran", || {
         // Asked themselves only when the status says so: a look is three processes.
         let run = if runs(&cluster, "3.5.35") { versions(&cluster) } else { Vec::new() };

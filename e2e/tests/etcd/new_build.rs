@@ -49,8 +49,9 @@ fn pod_as_it_is(pod: &Value) -> Value {
 
 /// What must not be touched: pods, and to the last write the claims and the identity, which nobody but the operator writes to.
 fn all_as_it_is(story: &Story) -> BTreeMap<String, Value> {
-    let pods = pods(story).iter().map(|pod| (format!("pod {}", name_of(pod)), pod_as_it_is(pod))).collect();
-    let mut all: BTreeMap<_, _> = pods;
+    let pods = pods(story);
+    let pods = pods.iter().map(|pod| (format!("pod {}", name_of(pod)), pod_as_it_is(pod)));
+    let mut all: BTreeMap<String, Value> = pods.collect();
     let claims = "persistentvolumeclaims?labelSelector=evenkeel.dev%2Fcluster%3Dorders";
     let claims = story.read("/api/v1", claims).unwrap_or_default();
     for claim in claims["items"].as_array().into_iter().flatten() {
@@ -126,7 +127,11 @@ fn a_new_build_restarts_nobody_nor_do_pods_of_an_earlier_one_and_they_follow_the
         if now == known { Ok(()) } else { Err(format!("{now:#?}")) }
     });
     comes_to_rest(&last);
-    stays(&story, &before, SETTLED);
+    let after = all_as_it_is(&story);
+    for (what, was) in before.iter().filter(|(what, _)| what.starts_with("pod ")) {
+        assert_eq!(after.get(what), Some(was), "{what} is another one");
+    }
+    stays(&story, &after, SETTLED);
     let goes = |written: &&Written| written.write.verb != "PATCH" && written.write.is_to("pods");
     let writes = touched(&last);
     assert_eq!(writes.iter().filter(goes).count(), 0, "pods are written on, and no more: {writes:#?}");

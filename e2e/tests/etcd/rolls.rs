@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 
 use evenkeel_e2e::Story;
 use evenkeel_e2e::etcd::Cluster;
-use evenkeel_e2e::proxy::{Lives, Write, Written, lives};
+use evenkeel_e2e::operator::Operator;
+use evenkeel_e2e::proxy::{Lives, Stopped, Write, Written, lives};
 use serde_json::{Value, json};
 
 use crate::look::until_right;
@@ -56,6 +57,14 @@ pub(crate) fn until_all_ask(story: &Story, amount: &str, members: usize) {
 /// Whose turn it is, if a write evicts a pod: for [`Stops`](crate::middle::Stops).
 pub(crate) fn whose_turn(write: &Write) -> Option<String> {
     evicts(write).then(|| write.name().unwrap_or_default().to_owned())
+}
+
+/// Whatever is held never happens: the operator gets no answer, and decides anew. From now on everything passes.
+pub(crate) fn never_happens(operator: &Operator, stopped: Stopped) {
+    operator.proxy().pass();
+    drop(stopped);
+    // One that had waited too long for its answer has asked again.
+    while operator.proxy().try_stopped().is_some() {}
 }
 
 /// That for so long no pod comes and none goes.

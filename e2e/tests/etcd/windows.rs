@@ -12,7 +12,9 @@ use serde_json::{Value, json};
 
 use crate::look::{clients_of, follower, formed, ids, until_right};
 use crate::middle::{Stops, comes_to_rest, ends_well};
-use crate::rolls::{STILL, changed, how_many_ask, memory, nobody_is_touched, until_all_ask, whose_turn};
+use crate::rolls::{
+    STILL, changed, how_many_ask, memory, never_happens, nobody_is_touched, until_all_ask, whose_turn,
+};
 use crate::upgrade::{spec, uids};
 
 /// Seconds since 1970, to the full minute: windows begin with one.
@@ -103,8 +105,7 @@ fn a_roll_waits_for_its_window_and_stops_when_that_closes_and_healing_waits_for_
     assert_ne!(first, last);
     let (closed, opens) = closed();
     cluster.patch(&closed);
-    drop(stopped);
-    operator.proxy().pass();
+    never_happens(&operator, stopped);
     until_right("it is told until when the last one waits", || is_told(&cluster, &opens));
     nobody_is_touched(&cluster, STILL);
     assert_eq!(how_many_ask(&story, "64Mi"), 1, "{last} is as it was");
