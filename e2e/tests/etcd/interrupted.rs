@@ -56,7 +56,7 @@ fn deletes(
         return turn.uid.clone();
     }
     stopped.go_on();
-    let mut new = None;
+    let mut new: Option<MemberPod> = None;
     story.within(LONG, &format!("{} is there again", turn.name), || {
         let is_new = |pod: &MemberPod| pod.name == turn.name && pod.uid != turn.uid;
         let far_enough = |pod: &MemberPod| pod.ready || stage == Stage::Coming;
