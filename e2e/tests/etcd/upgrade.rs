@@ -15,7 +15,7 @@ use crate::plan::{done, done_since};
 use crate::plugin::evenkeel;
 
 /// Little of everything.
-fn spec(version: &str, members: usize) -> String {
+pub(crate) fn spec(version: &str, members: usize) -> String {
     format!(
         "version: {version}\nmembers: {members}\nstorage: {{size: 1Gi}}\nresources: {{requests: {{cpu: 10m, memory: 64Mi}}}}"
     )
@@ -29,7 +29,7 @@ fn restarts(story: &Story, before: &[String]) -> Vec<String> {
 }
 
 /// Whether every member runs this version, by its own word as the status has it.
-fn runs(cluster: &Cluster<'_>, version: &str) -> bool {
+pub(crate) fn runs(cluster: &Cluster<'_>, version: &str) -> bool {
     let status = cluster.status();
     let members = status["memberList"].as_array().cloned().unwrap_or_default();
     !members.is_empty() && members.iter().all(|member| member["version"] == version)
@@ -62,7 +62,7 @@ fn upgraded(story: &Story, cluster: &Cluster<'_>, version: &str) {
 }
 
 /// The claims of the pods, by the pods' names.
-fn claims(cluster: &Cluster<'_>) -> BTreeMap<String, String> {
+pub(crate) fn claims(cluster: &Cluster<'_>) -> BTreeMap<String, String> {
     cluster.pods().into_iter().map(|pod| (pod.name, pod.claim)).collect()
 }
 
@@ -91,7 +91,7 @@ fn three_members_go_from_3_5_to_3_6_and_on_to_3_7_and_clients_hardly_notice() {
 }
 
 /// The pods of a cluster, by name, each with its uid.
-fn uids(cluster: &Cluster<'_>) -> BTreeMap<String, String> {
+pub(crate) fn uids(cluster: &Cluster<'_>) -> BTreeMap<String, String> {
     cluster.pods().into_iter().map(|pod| (pod.name, pod.uid)).collect()
 }
 
@@ -152,7 +152,7 @@ fn a_bad_image_stops_one_of_two_and_taking_it_back_restores_it() {
     stops_at_a_bad_image(&Story::begin("bad-image-2"), 2);
 }
 
-fn evicts(write: &Write) -> bool {
+pub(crate) fn evicts(write: &Write) -> bool {
     write.verb == "POST" && write.is_to("pods") && write.subresource() == Some("eviction")
 }
 
