@@ -47,6 +47,8 @@ pub const JOINED_ON: &str = "evenkeel.dev/joined-on";
 pub const VERSION: &str = "evenkeel.dev/version";
 /// On pods: what stands for all that it was built from and that users have a say in.
 pub const INPUTS: &str = "evenkeel.dev/inputs";
+/// On the client Service: which of its annotations are the spec's, so that those that it no longer has are taken off.
+pub const ANNOTATIONS: &str = "evenkeel.dev/annotations";
 /// On clusters, any text: when it changes, members are restarted one by one. On pods: what it was when they were built.
 pub const RESTART: &str = "evenkeel.dev/restart";
 

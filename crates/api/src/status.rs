@@ -32,6 +32,10 @@ pub struct EtcdClusterStatus {
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 32))]
     pub version: String,
+    /// How large the data of the largest member is, rounded up; a quota cannot be lowered below that.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[schemars(length(max = 32))]
+    pub data_size: String,
     /// The labels by which members' pods are found.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub selector: String,

@@ -3,8 +3,9 @@
 
 use std::collections::BTreeSet;
 
-use evenkeel_api::{EtcdCluster, EtcdClusterSpec, Refusal, Version, labels, releases};
+use evenkeel_api::{EtcdCluster, EtcdClusterSpec, Refusal, Version, labels, quantity, releases};
 use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim, Pod};
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use kube::ResourceExt;
 use kube::api::ObjectMeta;
 use serde_json::Value;
@@ -25,6 +26,12 @@ pub struct Before {
     noted: Option<Noted>,
     /// The versions of etcd that members were last started with, the lowest and the highest, where there is data that matters.
     started: Option<(Version, Version)>,
+    /// The version that all ran when their logs were renewed.
+    renewed: Option<Version>,
+    /// How large the data is, in bytes, as the status says.
+    data: u64,
+    /// Whether there are pods that do not say from what they were built.
+    unmarked: bool,
 }
 
 /// What was accepted last.
@@ -45,8 +52,43 @@ impl Before {
         let noted = objects.identity.as_ref().and_then(|object| Noted::beside(object, &objects.resource));
         // What a bootstrap that may yet begin again has written binds nobody.
         let matters = noted.as_ref().is_none_or(|noted| noted.sealed);
-        let started = started(objects.pods.iter(), objects.claims.iter()).filter(|_| matters);
-        Self { noted, started }
+        let version = noted.as_ref().and_then(|noted| noted.spec.version.parse().ok());
+        let started = started(objects.pods.iter(), objects.claims.iter(), version).filter(|_| matters);
+        let identity = objects.identity.clone().and_then(|object| find::identity(object).ok());
+        let status = objects.resource.status.as_ref();
+        let unmarked =
+            |pod: &Pod| !has(&pod.metadata, labels::INPUTS) && pod.metadata.deletion_timestamp.is_none();
+        Self {
+            noted,
+            started,
+            renewed: identity.and_then(|(_, identity)| identity.renewed),
+            data: status
+                .and_then(|status| quantity::bytes(&Quantity(status.data_size.clone())).ok())
+                .unwrap_or(0),
+            unmarked: objects.pods.iter().any(unmarked),
+        }
+    }
+
+    /// What pods that do not say so were built from: what was accepted last, for an operator that did not write it on pods took no
+    /// other. Until they say so it stays in force.
+    fn built(&self, spec: &EtcdClusterSpec) -> Option<EtcdClusterSpec> {
+        let noted = self.noted.as_ref().filter(|noted| self.unmarked && noted.sealed && !noted.former)?;
+        let EtcdClusterSpec { version, image, storage, resources, scheduling, etcd, .. } = noted.spec.clone();
+        Some(EtcdClusterSpec { version, image, storage, resources, scheduling, etcd, ..spec.clone() })
+    }
+
+    /// The version that is to be entered, and the one to stay with until the members' logs are renewed; nothing if nothing keeps
+    /// the one that is wanted from being entered.
+    fn held_back(&self, spec: &EtcdClusterSpec) -> Option<(Version, Version)> {
+        let (lowest, highest) = self.started?;
+        let wanted = spec.version.parse::<Version>().ok()?;
+        let renewed = self.renewed.is_some_and(|renewed| renewed.minor == lowest.minor);
+        let noted = self.noted.as_ref().and_then(|noted| noted.spec.version.parse::<Version>().ok());
+        let stays = noted.filter(|noted| noted.minor == lowest.minor).unwrap_or(lowest);
+        let waits = releases::may_follow(lowest, highest, wanted).is_ok()
+            && releases::wants_renewed_log(highest, wanted)
+            && !renewed;
+        waits.then_some((wanted, stays))
     }
 
     /// A field that cannot be changed while there is data: etcd would not start on what another version wrote, or on nothing.
@@ -66,11 +108,28 @@ impl Before {
                 );
                 refusal("spec.version", why)
             }
+            Some(noted) if noted.sealed && self.is_too_small(&noted.spec, spec) => {
+                let why = format!(
+                    "members have up to {} of data, and would take no more writes: compact and defragment first",
+                    quantity::binary(self.data)
+                );
+                refusal("spec.etcd.quota", why)
+            }
+            Some(noted) if noted.sealed && steps(&noted.spec, spec).is_some() => {
+                refusal("spec.etcd.options", steps(&noted.spec, spec).unwrap_or_default())
+            }
             Some(noted) if noted.sealed && noted.spec.storage.ephemeral != spec.storage.ephemeral => {
                 refusal("spec.storage.ephemeral", "data cannot be moved".to_owned())
             }
             _ => None,
         }
+    }
+
+    /// Whether a quota is lowered to less than there is.
+    fn is_too_small(&self, noted: &EtcdClusterSpec, spec: &EtcdClusterSpec) -> bool {
+        let quota = |spec: &EtcdClusterSpec| spec.checked().ok().map(|checked| checked.quota);
+        let (Some(noted), Some(wanted)) = (quota(noted), quota(spec)) else { return false };
+        wanted < noted && wanted < self.data
     }
 
     /// A spec with a field as it was accepted last. What version that is, members know, too.
@@ -100,22 +159,31 @@ impl Noted {
     }
 }
 
+/// Why members that are restarted one by one from one spec to another would not get along meanwhile.
+fn steps(noted: &EtcdClusterSpec, spec: &EtcdClusterSpec) -> Option<String> {
+    let (noted, wanted) = (noted.checked().ok()?, spec.checked().ok()?);
+    noted.options.may_become(&wanted.options).err()
+}
+
+fn has(metadata: &ObjectMeta, key: &str) -> bool {
+    metadata.annotations.as_ref().is_some_and(|annotations| annotations.contains_key(key))
+}
+
 /// The lowest and the highest version of etcd that members were last started with: it is written on their volumes, or, where
-/// data is in the pods, on those.
+/// data is in the pods, on those. What an earlier operator has not written it on was started with what was `noted` last.
 pub fn started<'o>(
     pods: impl Iterator<Item = &'o Pod>,
     claims: impl Iterator<Item = &'o PersistentVolumeClaim>,
+    noted: Option<Version>,
 ) -> Option<(Version, Version)> {
-    let has = |metadata: &ObjectMeta, key: &str| {
-        metadata.annotations.as_ref().is_some_and(|annotations| annotations.contains_key(key))
-    };
+    let of = |metadata: &ObjectMeta| version(metadata).or(noted);
     let joined = |claim: &&PersistentVolumeClaim| {
         has(&claim.metadata, labels::JOINED_ON) && !has(&claim.metadata, labels::REMOVED_AT)
     };
     let mut claims = claims.peekable();
     let all: BTreeSet<_> = match claims.peek() {
-        Some(_) => claims.filter(joined).filter_map(|claim| version(&claim.metadata)).collect(),
-        None => pods.filter(|pod| has_joined(pod)).filter_map(|pod| version(&pod.metadata)).collect(),
+        Some(_) => claims.filter(joined).filter_map(|claim| of(&claim.metadata)).collect(),
+        None => pods.filter(|pod| has_joined(pod)).filter_map(|pod| of(&pod.metadata)).collect(),
     };
     Some((*all.first()?, *all.last()?))
 }
@@ -129,10 +197,22 @@ pub fn noted_spec(identity: &ConfigMap) -> Option<&str> {
 /// accepted of which no value is noted.
 pub fn in_force(resource: &EtcdCluster, before: &Before) -> Result<(Wanted, Option<Refusal>), Refusal> {
     let mut tried = resource.clone();
+    if let Some(spec) = before.built(&resource.spec) {
+        tried.spec = spec;
+        if let Ok(wanted) = Wanted::of(&tried) {
+            return Ok((wanted, None));
+        }
+        tried.spec = resource.spec.clone();
+    }
+    let held_back = before.held_back(&tried.spec);
+    if let Some((_, stays)) = held_back {
+        tried.spec.version = stays.to_string();
+    }
+    let next = held_back.map(|(wanted, _)| wanted);
     let mut first: Option<Refusal> = None;
     for _ in 0..FIELDS {
         let refusal = match (before.kept(&tried.spec), Wanted::of(&tried)) {
-            (None, Ok(wanted)) => return Ok((wanted, first)),
+            (None, Ok(wanted)) => return Ok((Wanted { next, ..wanted }, first)),
             (Some(refusal), _) => refusal,
             // What a former resource wanted stands nowhere that people could see.
             (None, Err(refusal)) if before.noted.as_ref().is_none_or(|noted| noted.former) => {

@@ -8,7 +8,7 @@ fn noted(spec: Value) -> Noted {
 }
 
 fn after(noted: Noted) -> Before {
-    Before { noted: Some(noted), started: None }
+    Before { noted: Some(noted), ..Before::default() }
 }
 
 fn fields(resource: &EtcdCluster, before: &Before) -> (Wanted, Option<&'static str>) {
@@ -25,7 +25,7 @@ fn version(wants: &str, before: &Before) -> (String, bool) {
 
 fn runs(lowest: &str, highest: &str) -> Before {
     let started = Some((lowest.parse().unwrap(), highest.parse().unwrap()));
-    Before { noted: Some(noted(json!({ "version": highest }))), started }
+    Before { noted: Some(noted(json!({ "version": highest }))), started, ..Before::default() }
 }
 
 #[test]
@@ -79,18 +79,95 @@ fn a_version_follows_what_members_run_one_minor_at_a_time_whoever_wants_it() {
 }
 
 #[test]
-fn in_the_middle_of_an_upgrade_it_can_be_taken_back_and_the_next_one_waits() {
+fn in_the_middle_of_an_upgrade_it_can_be_taken_back_and_the_next_one_is_refused() {
     let half = runs("3.5.35", "3.6.16");
     assert_eq!(version("3.5.35", &half), ("3.5.35".to_owned(), false));
     assert_eq!(version("3.6.16", &half), ("3.6.16".to_owned(), false));
-    assert_eq!(version("3.7.3", &half), ("3.6.16".to_owned(), true), "it follows by itself");
+    assert_eq!(version("3.7.3", &half), ("3.6.16".to_owned(), true), "not before all run 3.6");
 }
 
 #[test]
 fn without_an_identity_volumes_tell_which_version_may_start_on_them() {
     let before = Before { noted: None, ..runs("3.6.16", "3.6.16") };
     assert_eq!(version("3.5.35", &before), ("3.6.16".to_owned(), true));
-    assert_eq!(version("3.7.3", &before), ("3.7.3".to_owned(), false));
+    assert_eq!(version("3.6.17", &before), ("3.6.17".to_owned(), false));
+}
+
+#[test]
+fn what_an_earlier_operator_has_not_written_on_volumes_was_started_with_what_was_noted() {
+    let mut scene = Scene::converged(3);
+    for serial in 0..3 {
+        change(scene.claim(serial), json!({ "metadata": { "annotations": { labels::VERSION: null } } }));
+    }
+    let claims: Vec<_> = scene.found.claims.values().cloned().collect();
+    let told = |noted: Option<Version>| started([].iter(), claims.iter(), noted);
+    let noted = Version::new(3, 5, 30);
+    assert_eq!(told(Some(noted)), Some((noted, noted)));
+    let mut known = runs("3.5.30", "3.5.30");
+    known.started = told(Some(noted));
+    assert_eq!(version("3.7.3", &known), ("3.5.30".to_owned(), true));
+}
+
+#[test]
+fn a_version_that_reads_no_old_log_is_entered_when_the_logs_are_renewed() {
+    let next = |wants: &str, before: &Before| {
+        let (wanted, refused) = fields(&resource(json!({ "version": wants })), before);
+        assert_eq!(refused, None);
+        (wanted.version.to_string(), wanted.next.map(|next| next.to_string()))
+    };
+    let stays = ("3.6.16".to_owned(), Some("3.7.3".to_owned()));
+    let mut before = runs("3.6.16", "3.6.16");
+    assert_eq!(next("3.7.3", &before), stays);
+    // Renewed when all ran 3.5, it has entries of 3.5 in it.
+    before.renewed = Some(Version::new(3, 5, 35));
+    assert_eq!(next("3.7.3", &before), stays);
+    before.renewed = Some(Version::new(3, 6, 15));
+    assert_eq!(next("3.7.3", &before), ("3.7.3".to_owned(), None));
+    // Some have entered it: it is gone on with, and may be left again.
+    for before in [Before { renewed: None, ..runs("3.6.16", "3.7.3") }, runs("3.7.3", "3.7.3")] {
+        assert_eq!(next("3.7.3", &before), ("3.7.3".to_owned(), None));
+    }
+    assert_eq!(
+        next("3.6.16", &runs("3.5.35", "3.5.35")),
+        ("3.6.16".to_owned(), None),
+        "3.6 reads what 3.5 wrote"
+    );
+    // Whatever else is wanted is in force meanwhile.
+    let both = resource(json!({ "version": "3.7.3", "members": 5 }));
+    assert_eq!(fields(&both, &runs("3.6.16", "3.6.16")).0.members, 5);
+}
+
+#[test]
+fn pods_that_do_not_say_from_what_they_were_built_keep_that_in_force_until_they_do() {
+    let known = noted(json!({ "version": "3.6.15", "members": 3 }));
+    let mut before = after(known);
+    before.unmarked = true;
+    let wants = resource(json!({ "version": "3.6.16", "members": 5, "paused": true }));
+    let (wanted, _) = fields(&wants, &before);
+    assert_eq!((wanted.version.to_string(), wanted.members, wanted.paused), ("3.6.15".to_owned(), 5, true));
+    before.unmarked = false;
+    assert_eq!(fields(&wants, &before).0.version.to_string(), "3.6.16");
+}
+
+#[test]
+fn a_quota_is_not_lowered_below_what_there_is() {
+    let quota = |amount: &str| json!({ "etcd": { "quota": amount }, "storage": { "size": "10Gi" } });
+    let mut before = after(noted(quota("4Gi")));
+    before.data = 3 << 30;
+    let (wanted, refused) = fields(&resource(quota("2Gi")), &before);
+    assert_eq!((wanted.quota, refused), (4 << 30, Some("spec.etcd.quota")));
+    for (amount, data) in [("3Gi", 3), ("5Gi", 3), ("4Gi", 5), ("2Gi", 1)] {
+        before.data = data << 30;
+        assert_eq!(fields(&resource(quota(amount)), &before).1, None, "{amount} for {data}Gi");
+    }
+}
+
+#[test]
+fn heartbeats_and_elections_change_in_steps_in_which_members_get_along() {
+    let options = |heartbeat: &str, election: &str| json!({ "etcd": { "options": { "heartbeat-interval": heartbeat, "election-timeout": election } } });
+    let slow = after(noted(options("2000", "20000")));
+    assert_eq!(fields(&resource(options("100", "1000")), &slow).1, Some("spec.etcd.options"));
+    assert_eq!(fields(&resource(options("200", "10000")), &slow).1, None);
 }
 
 #[test]
@@ -114,7 +191,7 @@ fn what_members_run_is_read_from_their_volumes_and_where_there_are_none_from_the
     let pods: Vec<_> = scene.found.pods.values().cloned().collect();
     let mut claims: Vec<_> = scene.found.claims.values().cloned().collect();
     let told = |pods: &[Pod], claims: &[PersistentVolumeClaim]| {
-        started(pods.iter(), claims.iter()).map(|(lowest, highest)| format!("{lowest} {highest}"))
+        started(pods.iter(), claims.iter(), None).map(|(lowest, highest)| format!("{lowest} {highest}"))
     };
     assert_eq!(told(&pods, &claims).as_deref(), Some("3.5.35 3.6.16"));
     assert_eq!(told(&pods, &[]).as_deref(), Some("3.7.3 3.7.3"));

@@ -164,6 +164,9 @@ pub struct Cluster {
     pub disrupt: Disrupt,
     /// The version of etcd.
     pub version: Version,
+    /// The version that is to follow, which cannot be entered before the members' logs are renewed.
+    #[serde(default)]
+    pub next: Option<Version>,
     /// What stands for all that pods are built from and that the user has a say in, the version included: pods that were built
     /// from something else are out of date.
     pub inputs: Uid,
@@ -284,8 +287,11 @@ pub struct Pod {
     pub node: Option<Uid>,
     /// Since when Kubernetes has found no node that takes it, if it has looked for one.
     pub refused: Option<Time>,
-    /// What stands for all that it was built from, as it is written on it: the same for all members of one spec.
-    pub inputs: Uid,
+    /// What stands for all that it was built from, as it is written on it: the same for all members of one spec. Pods of before
+    /// that was written have none.
+    pub inputs: Option<Uid>,
+    /// What stands for all by which Kubernetes chooses a node for it.
+    pub placing: Uid,
     /// What stands for the last restart that was asked for when it was built.
     pub restart: Option<Uid>,
     /// The version of etcd that it was built with.
@@ -354,4 +360,10 @@ pub struct Voice {
     pub caught_up: bool,
     /// Whether it leads.
     pub leads: bool,
+    /// The version that it says it is.
+    #[serde(default)]
+    pub version: Option<Version>,
+    /// How large its data is, in bytes: rounded up, so that it does not change with every write.
+    #[serde(default)]
+    pub size: u64,
 }

@@ -104,6 +104,15 @@ pub enum Mark {
         /// The version.
         version: Version,
     },
+    /// Writes on a pod of an earlier operator what it was built from, and which version it was built with.
+    Inputs {
+        /// Which pod.
+        pod: Uid,
+        /// What it was built from.
+        inputs: Uid,
+        /// The version.
+        version: Version,
+    },
     /// Notes the spec as it is beside the identity: should the next one not be acceptable, this one stays in force.
     Accept,
     /// Has something go with the resource, or stay without it.
@@ -158,6 +167,13 @@ pub enum Step {
         /// Whether others have a majority meanwhile: the pod is then evicted, within what the disruption budget allows. With one
         /// or two voters there is none without it, and it is deleted.
         spared: bool,
+    },
+    /// Has etcd write so much to its log that every member takes a snapshot of it, and notes that.
+    Renew {
+        /// What the identity was when this was decided.
+        from: Identity,
+        /// What it becomes when all have done so.
+        to: Identity,
     },
     /// Deletes a pod that does not serve.
     DeletePod {
@@ -260,6 +276,11 @@ pub enum Wait {
     Unwell(Serial),
     /// Members that are out of date would be restarted, but others could not agree meanwhile.
     TooFew,
+    /// Members that are out of date would be restarted, but the image of this one, which is up to date, has another etcd in it
+    /// than is wanted.
+    Misnamed(Serial, Version),
+    /// The logs would be renewed, once this member is well.
+    NotRenewed(Serial),
 }
 
 /// What could not be read.

@@ -138,6 +138,7 @@ impl Scene {
             next: Serial(members),
             intent: None,
             replaced: BTreeSet::new(),
+            renewed: None,
             resource: RESOURCE,
         };
         scene.identify(identity);
@@ -273,6 +274,9 @@ impl Scene {
         self.has_pod(serial, &Start::OwnData);
         let version = self.found.wanted.version;
         change(self.claim(serial), json!({ "metadata": { "annotations": { labels::VERSION: version } } }));
+        if let Some(Seen::Present(voice)) = self.answers.voices.get_mut(&Serial(serial)) {
+            voice.version = Some(version);
+        }
     }
 
     /// Has one more member be there, a voter and well, built from what is wanted now.
@@ -349,8 +353,15 @@ impl Scene {
 
     /// Has a member answer, and serve.
     pub(crate) fn speaks(&mut self, serial: u16) {
-        let voice =
-            Voice { cluster: CLUSTER, id: id(serial), serves: true, caught_up: true, leads: serial == 0 };
+        let voice = Voice {
+            cluster: CLUSTER,
+            id: id(serial),
+            serves: true,
+            caught_up: true,
+            leads: serial == 0,
+            version: Some(self.found.wanted.version),
+            size: 20 << 20,
+        };
         self.answers.voices.insert(Serial(serial), Seen::Present(voice));
         self.answers.versions.insert(Serial(serial), "3.6.16".to_owned());
     }

@@ -214,7 +214,9 @@ impl<'f> View<'f> {
     pub fn is_outdated(&self, member: &Member<'_>) -> bool {
         let wanted = &self.facts.cluster;
         member.pod.is_some_and(|pod| {
-            pod.inputs != wanted.inputs || (wanted.restart.is_some() && pod.restart != wanted.restart)
+            // One that does not say from what it was built is not restarted for that: it is of an earlier operator.
+            let differs = pod.inputs.is_some_and(|inputs| inputs != wanted.inputs);
+            differs || (wanted.restart.is_some() && pod.restart != wanted.restart)
         })
     }
 
@@ -234,9 +236,12 @@ impl<'f> View<'f> {
     }
 
     /// Whether some other voter serves that was built from the very same: what ails this one's pod is then not what it was built
-    /// from.
+    /// from. For one that no node takes only that counts by which nodes are chosen.
     pub fn suits_others(&self, pod: &Pod) -> bool {
-        let same = |other: &Pod| other.serial != pod.serial && other.inputs == pod.inputs;
+        let same = |other: &Pod| {
+            other.serial != pod.serial
+                && (other.inputs == pod.inputs || (pod.node.is_none() && other.placing == pod.placing))
+        };
         self.voters().any(|other| other.serves() && other.pod.is_some_and(same))
     }
 

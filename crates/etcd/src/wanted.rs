@@ -7,10 +7,11 @@ use evenkeel::Time;
 use evenkeel_api::options::Options;
 use evenkeel_api::windows::{State, Windows};
 use evenkeel_api::{
-    Across, Checked, EtcdCluster, EtcdClusterSpec, OnDelete, Refusal, ServiceType, Version, labels,
+    Across, Checked, EtcdCluster, EtcdClusterSpec, OnDelete, Refusal, ServiceType, Version, labels, quantity,
 };
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Toleration;
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use kube::ResourceExt;
 use serde_json::{Value, json};
 
@@ -36,6 +37,8 @@ pub struct Wanted {
     pub generation: i64,
     /// The version of etcd.
     pub version: Version,
+    /// The version that is to follow when the members' logs are renewed.
+    pub next: Option<Version>,
     /// How many members.
     pub members: u8,
     /// Whether nothing is to be changed.
@@ -140,6 +143,7 @@ impl Wanted {
             uid: uid(resource),
             generation: resource.metadata.generation.unwrap_or_default(),
             version,
+            next: None,
             members,
             paused: spec.paused,
             deleted: resource.metadata.deletion_timestamp.is_some(),
@@ -177,7 +181,7 @@ impl Wanted {
             keep_removed_for,
             replace_after,
             windows,
-            inputs: inputs(spec, quota),
+            inputs: inputs(spec, quota, auto_compaction),
             restart: resource.annotations().get(labels::RESTART).cloned(),
             spec: serde_json::to_string(spec).unwrap_or_default(),
             name,
@@ -217,6 +221,7 @@ impl Wanted {
             owns_data: self.owns_data(),
             disrupt: self.disrupt(now),
             version: self.version,
+            next: self.next,
             inputs: self.inputs,
             restart: self.restart.as_deref().map(Uid::of_name),
         }
@@ -234,21 +239,36 @@ impl Wanted {
 /// What stands for all that pods are built from and that users have a say in. Whatever stands here restarts members when it
 /// changes, and nothing else does: not how many there are, nor how this build of the operator would write a pod. So a field that
 /// is new must be left out of the text where it says nothing, or every cluster would be restarted with the operator.
-fn inputs(spec: &EtcdClusterSpec, quota: u64) -> Uid {
+fn inputs(spec: &EtcdClusterSpec, quota: u64, compaction: Option<Duration>) -> Uid {
     let EtcdClusterSpec { version, image, storage, resources, scheduling, etcd, .. } = spec;
     let mut inputs = json!({
         "version": version,
         "image": image,
-        "resources": resources,
+        "resources": amounts(json!(resources)),
         "scheduling": scheduling,
         "etcd": etcd,
     });
     // As it comes out: it follows the volume's size.
     inputs["etcd"]["quota"] = json!(quota);
+    if let (Some(text), Some(kept)) = (inputs["etcd"].get_mut("autoCompaction"), compaction) {
+        *text = json!(kept.as_secs());
+    }
     if storage.ephemeral {
-        inputs["limit"] = json!(storage.size);
+        inputs["limit"] = amounts(json!(storage.size));
     }
     Uid::of_name(&inputs.to_string())
+}
+
+/// Amounts as numbers, in thousandths: another way to write the same is no change.
+fn amounts(value: Value) -> Value {
+    match value {
+        Value::Object(all) => all.into_iter().map(|(key, value)| (key, amounts(value))).collect(),
+        Value::String(text) => match quantity::millis(&Quantity(text.clone())) {
+            Ok(amount) => json!(amount),
+            Err(_) => json!(text),
+        },
+        other => other,
+    }
 }
 
 /// The uid of a resource.
@@ -261,4 +281,41 @@ pub(crate) fn uid(resource: &EtcdCluster) -> Uid {
 fn known(resource: &EtcdCluster) -> Option<ClusterId> {
     let id = &resource.status.as_ref()?.cluster_id;
     u64::from_str_radix(id, 16).ok().map(ClusterId)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::testing::resource;
+
+    /// What stands here is written on pods that run: another number for the same spec would restart every cluster there is.
+    #[test]
+    fn what_pods_are_built_from_stands_for_the_same_with_every_operator() {
+        let inputs = |spec: Value| Wanted::of(&resource(spec)).unwrap().inputs.to_string();
+        assert_eq!(inputs(json!({})), "362cf5f9-0a4b-3680-b134-cc29da7e8b49");
+        let ephemeral = json!({ "storage": { "size": "2Gi", "ephemeral": true } });
+        assert_eq!(inputs(ephemeral), "02e5dbc2-edd6-e908-a4e0-74ddabf86be7");
+        let full = json!({
+            "version": "3.5.35",
+            "image": { "repository": "mirror.example/etcd", "pullSecrets": ["a"] },
+            "storage": { "size": "10Gi", "class": "fast" },
+            "resources": { "requests": { "cpu": "1", "memory": "2Gi" }, "limits": { "memory": "3Gi" } },
+            "scheduling": {
+                "spread": { "across": "Zone", "require": true },
+                "nodeSelector": { "disk": "ssd" },
+                "tolerations": [{ "key": "etcd", "operator": "Exists" }],
+                "priorityClass": "high",
+            },
+            "etcd": { "quota": "4Gi", "autoCompaction": "8h", "options": { "snapshot-count": "5000" } },
+        });
+        assert_eq!(inputs(full), "fb7c2ef0-00d4-ddea-5e06-db5d8e87dca1");
+        let cpu = |text: &str| json!({ "resources": { "requests": { "cpu": text } }, "etcd": { "autoCompaction": "60m" } });
+        let same = json!({ "resources": { "requests": { "cpu": "1" } }, "etcd": { "autoCompaction": "1h" } });
+        assert_eq!(inputs(cpu("1000m")), inputs(same), "the same in other words");
+        assert_ne!(inputs(cpu("1001m")), inputs(cpu("1")));
+        // What is for others than pods does not count.
+        assert_eq!(inputs(json!({ "members": 5, "paused": true })), inputs(json!({})));
+    }
 }

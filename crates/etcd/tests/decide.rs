@@ -33,6 +33,7 @@ fn new_cluster() -> Facts {
             owns_data: false,
             disrupt: Disrupt::Now,
             version: VERSION,
+            next: None,
             inputs: Uid(0),
             restart: None,
         },

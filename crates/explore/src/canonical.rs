@@ -318,6 +318,7 @@ fn walk_effect(effect: &mut Effect, visitor: &mut dyn Visitor) {
         Effect::Mark(
             Mark::Route { pod: uid }
             | Mark::Unroute { pod: uid }
+            | Mark::Inputs { pod: uid, .. }
             | Mark::Own { what: Owned::Pod(uid) | Owned::Claim(uid), .. },
         ) => visitor.uid(uid),
         Effect::Mark(Mark::Accept | Mark::Own { what: Owned::Identity, .. }) | Effect::Apply(_) => {}

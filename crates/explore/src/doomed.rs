@@ -71,7 +71,9 @@ fn mark_fate(world: &World, mark: &Mark) -> Fate {
     let of = |uid: &Uid| world.pods.values().find(|pod| pod.uid == *uid);
     match mark {
         // Clients may be routed to a pod, away from it, and to it again.
-        Mark::Route { pod } | Mark::Unroute { pod } => refused_if(of(pod).is_none()),
+        Mark::Route { pod } | Mark::Unroute { pod } | Mark::Inputs { pod, .. } => {
+            refused_if(of(pod).is_none())
+        }
         Mark::Turn { pod, from: Start::OwnData } => match of(pod) {
             None => Fate::Refused,
             Some(pod) if pod.gate && pod.start == Start::OwnData => Fate::Nothing,

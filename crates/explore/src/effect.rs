@@ -52,7 +52,9 @@ pub fn effects(plan: &Plan<Etcd>) -> Vec<Effect> {
     effects.extend(plan.apply.iter().copied().map(Effect::Apply));
     match plan.step.clone() {
         None => {}
-        Some(Step::Identity { from, to, .. }) => effects.push(Effect::Swap { from, to }),
+        Some(Step::Identity { from, to, .. } | Step::Renew { from, to }) => {
+            effects.push(Effect::Swap { from, to })
+        }
         Some(Step::Call { from, intent, .. }) => {
             // How many were replaced of late is not of this world, in which it is always now, or long ago.
             let to = Identity { replaced: BTreeSet::new(), ..from.noting(&intent) };
@@ -175,6 +177,7 @@ fn apply_mark(world: &mut World, mark: &Mark) -> Outcome {
         | Mark::JoinedOn { .. }
         | Mark::Removed { .. }
         | Mark::Version { .. }
+        | Mark::Inputs { .. }
         | Mark::Accept => pod.routed = true,
     }
     let pending = std::mem::take(&mut world.pending);
@@ -295,7 +298,7 @@ fn delete(world: &mut World, step: &Step) -> Result<Outcome, Violation> {
             world.claims.remove(serial);
             Ok(Outcome::Done)
         }
-        Step::Identity { .. } | Step::Call { .. } => Ok(Outcome::Refused),
+        Step::Identity { .. } | Step::Renew { .. } | Step::Call { .. } => Ok(Outcome::Refused),
     }
 }
 

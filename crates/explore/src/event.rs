@@ -320,7 +320,9 @@ fn judge(world: &World) -> Result<(), Violation> {
     let mut after = world.clone();
     for effect in &world.pending {
         // Whoever has one or two members, all of them well, wants them restarted all the same.
-        let few = world.votes(cluster) <= 2 && world.alive_voters(cluster) == world.votes(cluster);
+        let few = world.wanted <= 2
+            && world.votes(cluster) <= 2
+            && world.alive_voters(cluster) == world.votes(cluster);
         if few && matches!(effect, Effect::Delete(Step::Restart { spared: false, .. })) {
             break;
         }

@@ -84,6 +84,7 @@ pub fn kinds(plan: &Plan<Etcd>) -> Vec<&'static str> {
         Mark::Unroute { .. } => "mark for no routing",
         Mark::Own { .. } => "mark as owned",
         Mark::Version { .. } => "mark the version",
+        Mark::Inputs { .. } => "mark the inputs",
         Mark::Accept => "mark as accepted",
         Mark::Removed { .. } => "mark as removed",
     });
@@ -115,6 +116,7 @@ fn step(step: &Step) -> &'static str {
             Change::Remove(_) if heir.is_some() => "call: hand over and remove",
             Change::Remove(_) => "call: remove",
         },
+        Step::Renew { .. } => "renew the logs",
         Step::Restart { spared: false, .. } => "restart: delete",
         Step::Restart { heir: Some(_), .. } => "restart: hand over and evict",
         Step::Restart { .. } => "restart: evict",
@@ -156,5 +158,7 @@ fn wait(wait: &Wait) -> &'static str {
         Wait::Window(_) => "wait: window",
         Wait::Unwell(_) => "wait: unwell",
         Wait::TooFew => "wait: too few",
+        Wait::Misnamed(..) => "wait: misnamed",
+        Wait::NotRenewed(_) => "wait: not renewed",
     }
 }

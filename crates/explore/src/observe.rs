@@ -66,10 +66,11 @@ pub fn observe(world: &World, sight: Sight) -> Facts {
         unready: (!ready(world, *serial)).then_some(if pod.old { LONG_AGO } else { NOW }),
         node: pod.seen.is_some().then(|| node(world, *serial)),
         refused: world.is_kept_out(*serial).then_some(if pod.old { LONG_AGO } else { NOW }),
-        inputs: pod.inputs.uid(),
+        inputs: Some(pod.inputs.uid()),
+        placing: Uid(0),
         restart: None,
         version: Some(VERSION),
-        idle: !pod.runs && !pod.down && (pod.seen.is_none() || crashes(world, *serial)),
+        idle: !pod.runs && (pod.seen.is_none() || (!pod.down && crashes(world, *serial))),
         crashing: crashes(world, *serial).then_some(if pod.old { LONG_AGO } else { NOW }),
         deleting: pod.deleting,
         finished: pod.finished,
@@ -95,6 +96,7 @@ pub fn observe(world: &World, sight: Sight) -> Facts {
             owns_data: world.owned,
             disrupt: Disrupt::Now,
             version: VERSION,
+            next: None,
             inputs: world.inputs.uid(),
             restart: None,
         },
@@ -182,6 +184,8 @@ fn voices(world: &World, deaf: bool) -> BTreeMap<Serial, Seen<Voice>> {
             caught_up: serves,
             // Anybody may lead. The last is the least kind: it is the newest, who goes first.
             leads: world.leader() == Some(serial),
+            version: Some(VERSION),
+            size: 0,
         })
     };
     world.pods.keys().map(|serial| (*serial, voice(*serial))).collect()

@@ -92,7 +92,8 @@ fn stopped(world: &World) -> Option<Inputs> {
     }
     let ends = |serial: &Serial| world.starting(*serial) == Ok(Starting::Ends);
     let mut of_now = world.pods.iter().filter(|(_, pod)| pod.inputs == world.inputs && !pod.runs);
-    let others = world.pods.iter().filter(|(serial, pod)| pod.inputs != world.inputs && world.serves(**serial));
+    let others =
+        world.pods.iter().filter(|(serial, pod)| pod.inputs != world.inputs && world.serves(**serial));
     let alone = world.pods.iter().all(|(serial, pod)| pod.inputs != world.inputs || !world.serves(*serial));
     let former = others.map(|(_, pod)| pod.inputs).next();
     former.filter(|_| alone && of_now.any(|(serial, _)| ends(serial)))

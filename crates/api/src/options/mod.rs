@@ -33,13 +33,32 @@ impl Options {
                 return Err(known.missing());
             }
         }
-        let number = |(name, default): (&str, u64)| {
-            options.get(name).and_then(|value| value.parse().ok()).unwrap_or(default)
-        };
-        if number(HEARTBEAT) * HEARTBEATS > number(ELECTION) {
+        let options = Self(options.clone());
+        if options.number(HEARTBEAT) * HEARTBEATS > options.number(ELECTION) {
             return Err(too_few_heartbeats());
         }
-        Ok(Self(options.clone()))
+        Ok(options)
+    }
+
+    /// The value of an option that is a number, or its default.
+    fn number(&self, (name, default): (&str, u64)) -> u64 {
+        self.0.get(name).and_then(|value| value.parse().ok()).unwrap_or(default)
+    }
+
+    /// Whether members with these get along with members that have others already, while they are restarted one by one: one whose
+    /// election timeout is near the leader's heartbeat calls for an election between two of them.
+    pub fn may_become(&self, others: &Self) -> Result<(), String> {
+        for (heartbeat, election) in [(self, others), (others, self)] {
+            let (heartbeat, election) = (heartbeat.number(HEARTBEAT), election.number(ELECTION));
+            if heartbeat * HEARTBEATS > election {
+                return Err(format!(
+                    "members are restarted one by one, and those with an election-timeout of {election} would not get along \
+                     with a heartbeat-interval of {heartbeat}, which others have meanwhile: go in steps, so that each \
+                     election-timeout is at least {HEARTBEATS} times the heartbeat-interval before and after"
+                ));
+            }
+        }
+        Ok(())
     }
 }
 
@@ -254,6 +273,21 @@ mod tests {
         ] {
             assert_eq!(checked(options, "3.6.16").is_ok(), good, "{options:?}");
         }
+    }
+
+    #[test]
+    fn what_members_have_one_after_the_other_must_get_along() {
+        let options = |heartbeat: &str, election: &str| {
+            let options = [("heartbeat-interval", heartbeat), ("election-timeout", election)];
+            let options = options.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+            Options::checked(&options.collect(), Version::new(3, 6, 16)).unwrap()
+        };
+        let (slow, fast, between) =
+            (options("2000", "20000"), options("100", "1000"), options("200", "10000"));
+        assert!(slow.may_become(&fast).unwrap_err().contains("go in steps"));
+        assert!(fast.may_become(&slow).is_err());
+        assert_eq!(slow.may_become(&between).and_then(|()| between.may_become(&fast)), Ok(()));
+        assert_eq!(Options::default().may_become(&fast), Ok(()), "these are the defaults");
     }
 
     #[test]

@@ -18,6 +18,9 @@ pub(crate) struct Release {
     /// The lowest patch from which the next minor may be entered, and what goes wrong from those below. Nothing where
     /// no next minor is known.
     pub leaves_from: Option<(u16, &'static str)>,
+    /// Whether it reads nothing that the minor before the last has written to the log: every member must then have taken a snapshot
+    /// since all have left that one.
+    pub wants_renewed_log: bool,
     /// Patches that no cluster should be brought to. Clusters that are there already stay managed.
     pub bad: &'static [Bad],
 }
@@ -58,6 +61,7 @@ pub(crate) const RELEASES: &[Release] = &[
         // Looked at, and not held against a release: 3.5.22 (and 3.6.4) and before can damage a member's data that is defragmented
         // in the very moment it is sent a snapshot (#20271), which Evenkeel never does; watchers can miss a deletion
         // at a compaction (3.5.17 and before, #19249); stale reads after a pause (3.5.27 and before, #21421).
+        wants_renewed_log: false,
         bad: &[],
     },
     Release {
@@ -66,6 +70,7 @@ pub(crate) const RELEASES: &[Release] = &[
         // etcd's guide to the upgrade wants 3.6.11, without saying more; it takes a new member while another is down
         // (#21667).
         leaves_from: Some((11, "etcd's authors do not vouch for a roll from earlier ones")),
+        wants_renewed_log: false,
         bad: &[Bad {
             first: 0,
             last: 3,
@@ -80,6 +85,10 @@ pub(crate) const RELEASES: &[Release] = &[
         leaves_from: None,
         // Nothing is known: CHANGELOG-3.7 up to 3.7.1 mends nothing of the kind. Those of 3.7.2 and 3.7.3 were not at
         // hand; 3.7.3 was tried.
+        // 3.5 writes members' names and the cluster's version as requests of the v2 API; 3.7 has no code for them, and panics at every
+        // start on a log that has them: "unmarshal should never fail" (tried: 3.5.35, 3.6.16 and 3.7.3 on one directory, with and
+        // without a snapshot between; `server/etcdserver/apply` of 3.6 and 3.7). etcd takes one after 10,000 entries only.
+        wants_renewed_log: true,
         bad: &[],
     },
 ];
@@ -152,6 +161,12 @@ pub fn may_follow(lowest: Version, highest: Version, target: Version) -> Result<
         Some(why) if target != lowest && target != highest => Err(why),
         _ => Ok(()),
     }
+}
+
+/// Whether members that run `from` must have renewed their logs before `target` is entered.
+pub fn wants_renewed_log(from: Version, target: Version) -> bool {
+    let (from, to) = (Minor::of(from), Minor::of(target));
+    to > from && to.release().is_some_and(|release| release.wants_renewed_log)
 }
 
 /// Why no cluster should be brought to a version, if that is known.

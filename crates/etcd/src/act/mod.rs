@@ -2,6 +2,7 @@
 
 mod apply;
 mod call;
+mod renew;
 mod write;
 
 use evenkeel::{Action, Error, Key, Outcome, Sight};
@@ -53,6 +54,10 @@ pub(crate) async fn act(
                 pod => hand.delete_found(pod).await,
             }
         }
+        Action::Step(Step::Renew { from, to }) => match renew::logs(&hand, sight, holds).await {
+            Ok(()) => swap(&hand, found, from, to).await,
+            Err(why) => Ok(Outcome::Declined(why)),
+        },
         // One that does not run is always let go, and one that has come up meanwhile only if others suffice.
         Action::Step(Step::DeletePod { pod, why: Leaving::Outdated, .. }) => match found.pods.get(pod) {
             Some(pod) => hand.evict(pod).await,
@@ -145,6 +150,10 @@ async fn mark(hand: &Hand<'_>, found: &Found, what: &Mark) -> Result<Outcome, Er
         Mark::Version { claim, version } => {
             let written = json!({ labels::VERSION: version });
             hand.patch_found(found.claims.get(claim), json!({ "metadata": { "annotations": written } })).await
+        }
+        Mark::Inputs { pod, inputs, version } => {
+            let written = json!({ labels::INPUTS: inputs, labels::VERSION: version });
+            hand.patch_found(found.pods.get(pod), json!({ "metadata": { "annotations": written } })).await
         }
         Mark::Accept => match &found.identity {
             Some((object, _)) => {

@@ -41,7 +41,9 @@ pub fn client(wanted: &Wanted) -> Result<Service, BuildError> {
     chosen[labels::ROLE] = json!(labels::ROLE_VOTER);
     let mut metadata = owned_metadata(wanted, &wanted.names().client_service());
     if !wanted.service_annotations.is_empty() {
+        let keys: Vec<_> = wanted.service_annotations.keys().map(String::as_str).collect();
         metadata["annotations"] = json!(wanted.service_annotations);
+        metadata["annotations"][labels::ANNOTATIONS] = json!(keys.join(","));
     }
     let object = json!({
         "apiVersion": "v1",

@@ -74,6 +74,16 @@ fn turn(view: &View<'_>, member: &Member<'_>, want: &mut Want) {
     }
 }
 
+/// Pods of an earlier operator do not say from what they were built. They were built from what is in force, for nothing else is
+/// before all of them say so.
+pub(super) fn inputs(view: &View<'_>) -> Vec<Mark> {
+    let (inputs, version) = (view.facts.cluster.inputs, view.facts.cluster.version);
+    let pods = view.members.values().filter_map(|member| member.pod);
+    pods.filter(|pod| pod.inputs.is_none() && !pod.deleting && !pod.finished)
+        .map(|pod| Mark::Inputs { pod: pod.uid, inputs, version })
+        .collect()
+}
+
 /// Pods that were created to start on their own data only need no turning: their gate is set at once, so that they are Ready
 /// as soon as their etcd is.
 pub(super) fn gates(view: &View<'_>) -> Vec<Mark> {
@@ -87,7 +97,9 @@ pub(super) fn gates(view: &View<'_>) -> Vec<Mark> {
 /// who could tell. Not before it has answered: one that never started has rewritten nothing, and may go back.
 pub(super) fn versions(view: &View<'_>) -> Vec<Mark> {
     let joined = view.registered().filter(|member| member.has_joined());
-    let runs = joined.filter_map(|member| Some((member.claim?, member.pod?.version?)));
+    // What etcd says of itself: an image that was named by its digest may hold another than the spec says.
+    let runs =
+        joined.filter_map(|member| Some((member.claim?, member.voice?.version.or(member.pod?.version)?)));
     runs.filter(|(claim, version)| claim.version != Some(*version) && !claim.deleting)
         .map(|(claim, version)| Mark::Version { claim: claim.uid, version })
         .collect()

@@ -12,6 +12,7 @@ mod place;
 mod promote;
 mod quorum;
 mod recreate;
+mod renew;
 mod roll;
 mod route;
 mod seal;
@@ -119,7 +120,7 @@ fn intent_to(view: &View<'_>, change: Change) -> Intent {
 type Rule = fn(&View<'_>) -> Verdict;
 
 /// The order in which rules are asked, once there is an identity.
-const RULES: [Rule; 19] = [
+const RULES: [Rule; 20] = [
     objects::needed,
     epoch::clear,
     begin::start_seed,
@@ -139,6 +140,7 @@ const RULES: [Rule; 19] = [
     seal::epoch,
     shrink::member,
     roll::serving,
+    renew::logs,
 ];
 
 impl Engine for Etcd {
@@ -187,6 +189,7 @@ impl Draft {
         begin::prepare(&view, &mut self.want);
         self.want.mark.extend(join::gates(&view));
         self.want.mark.extend(join::versions(&view));
+        self.want.mark.extend(join::inputs(&view));
         self.want.mark.extend(route::clients(&view));
         self.want.mark.extend(tidy::removed(&view));
         self.until = tidy::next(&view).into_iter().chain(dead::waited_for(&view).map(|(_, at)| at)).min();
@@ -272,14 +275,16 @@ impl Wait {
             | Self::CatchingUp(_)
             | Self::AddUnsafe
             | Self::Replacing(_)
-            | Self::Unwell(_) => Wake::Soon,
+            | Self::Unwell(_)
+            | Self::NotRenewed(_) => Wake::Soon,
             // The prober asks from time to time, and tells when an answer changes.
             Self::Paused
             | Self::Contradiction
             | Self::NothingLeft(_)
             | Self::OldEpochGoes
             | Self::NoQuorum
-            | Self::TooFew => Wake::OnChange,
+            | Self::TooFew
+            | Self::Misnamed(..) => Wake::OnChange,
         }
     }
 }

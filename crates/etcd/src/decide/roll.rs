@@ -5,26 +5,44 @@
 //! Data that is in a pod goes with it: there, one more member joins, built from what is wanted, before one goes that is not
 //! (see [`View::target`]).
 
+use std::time::Duration;
+
+use evenkeel_api::Version;
+
 use super::Verdict;
-use crate::facts::Storage;
+use crate::facts::{Pod, Storage};
+use crate::names::Serial;
 use crate::plan::{Leaving, Step, Wait};
 use crate::view::{Data, Member, View, quorum};
+
+/// How long a pod may take to start before it is taken for one that does not come up.
+const STARTS: Duration = Duration::from_secs(60);
+
+/// From how many wanted members on all of them are spared: with one or two there is no majority without any of them, and whoever
+/// wants so few, and wants them restarted, wants that.
+const SPARED: u8 = 3;
 
 /// Has a pod that does not run be built anew, quorum or not: nobody misses it, and what it was built from may be the reason. An
 /// operator that mends only what is well leaves a cluster down after a bad edit, though the edit was long taken back.
 pub(super) fn idle(view: &View<'_>) -> Verdict {
     let outdated =
         view.members.values().filter(|member| view.is_outdated(member) && comes_back(view, member));
-    let idle =
-        outdated.filter_map(|member| member.pod).filter(|pod| !pod.deleting && !pod.finished && pod.idle);
-    // One that crashes where others do not has another trouble, and would take that along; it is replaced in time.
-    let mut mended = idle.filter(|pod| pod.crashing.is_none() || !view.suits_others(pod));
-    match mended.next() {
+    let mut idle = outdated.filter(|member| is_idle(view, member)).filter_map(|member| member.pod);
+    match idle.next() {
         Some(pod) => {
             Verdict::step(Step::DeletePod { pod: pod.uid, serial: pod.serial, why: Leaving::Outdated })
         }
         None => Verdict::Pass,
     }
+}
+
+/// Whether nobody misses its pod: it does not run; or it runs, says nothing, and has not been Ready for longer than a start takes.
+fn is_idle(view: &View<'_>, member: &Member<'_>) -> bool {
+    let is_mute = |pod: &Pod| {
+        let late = |since| view.facts.now.since(since) >= STARTS;
+        member.voice.is_none() && !pod.ready && pod.unready.is_some_and(late)
+    };
+    member.pod.is_some_and(|pod| !pod.deleting && !pod.finished && (pod.idle || is_mute(pod)))
 }
 
 /// Whether nothing is lost with its pod.
@@ -44,17 +62,28 @@ pub(super) fn serving(view: &View<'_>) -> Verdict {
     if let Some(opens) = view.facts.cluster.disrupt.waits_until(view.facts.now) {
         return Verdict::Wait(Wait::Window(opens));
     }
+    if let Some((other, version)) = view.voters().find_map(|member| misnamed(view, member)) {
+        return Verdict::Wait(Wait::Misnamed(other, version));
+    }
     if let Some(unwell) = view.registered().find(|member| is_waited_for(member)) {
         return Verdict::Wait(Wait::Unwell(unwell.serial));
     }
     let Some(pod) = next.pod.filter(|_| !view.must_be_replaced(next)) else { return Verdict::Pass };
     let spared = view.healthy_voters_but(next.serial) >= quorum(view.votes());
-    // With one or two voters there is no majority without any of them: whoever wants them restarted wants that.
-    if !spared && view.votes() > 2 {
+    // Who wants three, and has two at the moment, has not asked for that.
+    if !spared && view.facts.cluster.members >= SPARED {
         return Verdict::Wait(Wait::TooFew);
     }
     let heir = view.heir_of(next.serial);
     Verdict::step(Step::Restart { pod: pod.uid, serial: next.serial, heir, spared })
+}
+
+/// Who is up to date and says that it is an etcd of another minor than is wanted: it runs an image that was named by its digest, say.
+/// Nobody else is to follow it there.
+fn misnamed(view: &View<'_>, member: &Member<'_>) -> Option<(Serial, Version)> {
+    let (says, wanted) = (member.voice?.version?, view.facts.cluster.version);
+    let differs = (says.major, says.minor) != (wanted.major, wanted.minor);
+    (differs && !view.is_outdated(member)).then_some((member.serial, says))
 }
 
 /// Whether somebody must be well before the next one is disturbed: everybody must, in Kubernetes' eyes and for clients, too. But

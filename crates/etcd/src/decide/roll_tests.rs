@@ -4,7 +4,8 @@ use evenkeel::Seen;
 use evenkeel_api::labels;
 use serde_json::json;
 
-use crate::identity::Change;
+use crate::facts::Start;
+use crate::identity::{Change, SeedOn};
 use crate::names::Serial;
 use crate::plan::{Leaving, Mark, Step, Wait};
 use crate::testing::{Scene, change, claim_uid, id, pod_uid};
@@ -138,7 +139,8 @@ fn a_restart_is_asked_for_by_an_annotation_and_taking_that_away_asks_for_nothing
 #[test]
 fn the_version_that_a_member_runs_is_written_on_its_volume_once_it_answers() {
     let mut scene = outdated(3);
-    scene.has_pod(1, &crate::facts::Start::OwnData);
+    scene.has_pod(1, &Start::OwnData);
+    scene.speaks(1);
     let marks = |scene: &Scene| {
         let version = scene.found.wanted.version;
         scene.plan().mark.contains(&Mark::Version { claim: claim_uid(1), version })
@@ -160,15 +162,100 @@ fn how_many_members_are_wanted_makes_nobody_out_of_date() {
 #[test]
 fn data_that_is_in_pods_stays_by_a_member_more_that_joins_before_one_goes() {
     let mut scene = Scene::with(3, json!({ "members": 3, "storage": { "ephemeral": true } }));
+    scene.turn(|identity| identity.seed_on = Some(SeedOn::Pod(pod_uid(0))));
     leads(&mut scene, 0);
     scene.is_edited(json!({ "version": "3.7.3" }));
-    assert!(
-        scene.asked().is_some_and(|intent| intent.change == Change::Add(Serial(3))),
-        "{:?}",
-        scene.plan()
-    );
+    let adds = scene.asked().is_some_and(|intent| intent.change == Change::Add(Serial(3)));
+    assert!(adds, "{:?}", scene.plan());
     scene.turn(|identity| identity.next = Serial(4));
     scene.is_rebuilt_anew(3);
     let goes = scene.plan();
     assert_eq!(goes.mark, [Mark::Unroute { pod: pod_uid(2) }], "{goes:?}");
+}
+
+#[test]
+fn a_cluster_of_three_that_has_two_left_is_not_restarted_into_the_loss_of_its_quorum() {
+    let mut scene = outdated(2);
+    scene.found.wanted.members = 3;
+    // Its third is on its way, and no node takes it.
+    scene.turn(|identity| identity.next = Serial(3));
+    scene.has_claim(2, false);
+    scene.has_pod(2, &Start::Join([Serial(0), Serial(1), Serial(2)].into()));
+    scene.is_listed(2, true, false);
+    change(scene.pod(2), json!({ "spec": { "nodeName": null } }));
+    let plan = scene.plan();
+    assert!(plan.step.is_none() && plan.status.waits.contains(&Wait::TooFew), "{plan:?}");
+}
+
+#[test]
+fn pods_that_do_not_say_from_what_they_were_built_are_not_restarted_but_marked() {
+    let mut scene = Scene::converged(3);
+    for serial in 0..3 {
+        change(scene.pod(serial), json!({ "metadata": { "annotations": { labels::INPUTS: null } } }));
+    }
+    let plan = scene.plan();
+    let (inputs, version) = (scene.found.wanted.inputs, scene.found.wanted.version);
+    let marks = [0, 1, 2].map(|serial| Mark::Inputs { pod: pod_uid(serial), inputs, version });
+    assert_eq!((plan.step, plan.mark), (None, marks.to_vec()));
+}
+
+#[test]
+fn a_lone_member_that_crashes_is_built_anew_when_the_spec_is_mended_though_others_run_on_the_former() {
+    let mut scene = outdated(3);
+    scene.crashes(2, 30);
+    let anew = Step::DeletePod { pod: pod_uid(2), serial: Serial(2), why: Leaving::Outdated };
+    assert_eq!(scene.plan().step, Some(anew));
+}
+
+#[test]
+fn one_that_runs_and_says_nothing_for_a_minute_is_built_anew_too() {
+    for (since, anew) in [(59, false), (60, true)] {
+        let mut scene = outdated(3);
+        scene.is_out_of_reach(2, since);
+        let step = scene.plan().step;
+        assert_eq!(
+            matches!(step, Some(Step::DeletePod { serial: Serial(2), .. })),
+            anew,
+            "{since} s: {step:?}"
+        );
+    }
+}
+
+#[test]
+fn an_image_with_another_etcd_in_it_than_the_spec_says_stops_the_roll_at_its_first_member() {
+    let mut scene = outdated(3);
+    scene.is_rebuilt(1);
+    let says = evenkeel_api::Version::new(3, 6, 16);
+    if let Some(Seen::Present(voice)) = scene.answers.voices.get_mut(&Serial(1)) {
+        voice.version = Some(says);
+    }
+    let plan = scene.plan();
+    assert!(plan.step.is_none() && plan.status.waits.contains(&Wait::Misnamed(Serial(1), says)), "{plan:?}");
+    assert!(
+        plan.mark.contains(&Mark::Version { claim: claim_uid(1), version: says }) || {
+            scene.found.claims.values().all(|claim| crate::observe::version(&claim.metadata) == Some(says))
+        }
+    );
+}
+
+#[test]
+fn logs_are_renewed_when_all_are_well_before_a_version_that_reads_no_old_ones() {
+    let next = Some(evenkeel_api::Version::new(3, 7, 3));
+    let mut scene = Scene::converged(3);
+    scene.found.wanted.next = next;
+    let plan = scene.plan();
+    let Some(Step::Renew { from, to }) = &plan.step else { panic!("{plan:?}") };
+    assert_eq!((from.renewed, to.renewed), (None, Some(scene.found.wanted.version)));
+    scene.falls_silent(2);
+    let plan = scene.plan();
+    assert!(plan.step.is_none() && plan.status.waits.contains(&Wait::NotRenewed(Serial(2))), "{plan:?}");
+    let mut scene = Scene::converged(3);
+    scene.found.wanted.next = next;
+    if let Some(Seen::Present(voice)) = scene.answers.voices.get_mut(&Serial(1)) {
+        voice.version = Some(evenkeel_api::Version::new(3, 5, 35));
+    }
+    assert!(
+        scene.plan().status.waits.contains(&Wait::NotRenewed(Serial(1))),
+        "it still writes what is not read"
+    );
 }

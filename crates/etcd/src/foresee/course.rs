@@ -60,6 +60,7 @@ impl Course {
                     heir.iter().for_each(|heir| self.leads(*heir));
                     self.sends_away(*pod);
                 }
+                Action::Step(Step::Renew { to, .. }) => self.is_renewed(to),
                 Action::Step(Step::DeletePod { pod, .. }) => self.sends_away(*pod),
                 Action::Step(Step::DeleteClaim { claim, .. }) => {
                     self.facts
@@ -69,6 +70,14 @@ impl Course {
                         .for_each(|all| all.retain(|one| one.uid != *claim));
                 }
             }
+        }
+    }
+
+    /// The version that was waited with is taken over.
+    fn is_renewed(&mut self, to: &Identity) {
+        self.facts.identity = Seen::Present(to.clone());
+        if let Some(next) = self.facts.cluster.next.take() {
+            (self.facts.cluster.version, self.facts.cluster.inputs) = (next, self.fresh_uid());
         }
     }
 
@@ -123,7 +132,8 @@ impl Course {
                     unready: Some(now),
                     node: None,
                     refused: None,
-                    inputs: wanted.inputs,
+                    inputs: Some(wanted.inputs),
+                    placing: Uid(0),
                     restart: wanted.restart,
                     version: Some(wanted.version),
                     idle: true,
@@ -149,6 +159,9 @@ impl Course {
             }
             Mark::Removed { claim, at } => self.on_claim(*claim, |claim| claim.removed = *at),
             Mark::Version { claim, version } => self.on_claim(*claim, |one| one.version = Some(*version)),
+            Mark::Inputs { pod, inputs, version } => {
+                self.on_pod(*pod, |one| (one.inputs, one.version) = (Some(*inputs), Some(*version)));
+            }
             Mark::Accept => self.facts.accepted = true,
             Mark::Own { what: Owned::Identity, owned } => {
                 self.facts.identity_goes = if *owned { GoesWith::Resource } else { GoesWith::Nothing };
@@ -297,7 +310,8 @@ impl Course {
             return;
         }
         let cluster = known.unwrap_or(fresh_cluster);
-        let voice = Voice { cluster, id, serves: agrees, caught_up: true, leads: founds };
+        let (version, size) = (pod.version, 0);
+        let voice = Voice { cluster, id, serves: agrees, caught_up: true, leads: founds, version, size };
         self.facts.voices.insert(serial, Seen::Present(voice));
         self.facts.silent.remove(&serial);
         if let Seen::Present(told) = &mut self.facts.membership {

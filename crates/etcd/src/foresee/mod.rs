@@ -91,6 +91,7 @@ pub fn is_note(action: &Action<'_, Etcd>) -> bool {
                 Mark::JoinedOn { .. }
                     | Mark::Turn { .. }
                     | Mark::Version { .. }
+                    | Mark::Inputs { .. }
                     | Mark::Accept
                     | Mark::Removed { .. }
             )

@@ -305,7 +305,14 @@ impl Found {
             let how = match there {
                 None => Some(Amiss::Missing),
                 Some(there) if owner(&self.wanted, &there.metadata) == Owner::NotOurs => Some(Amiss::NotOurs),
-                Some(there) => (!is_as_built(there, &wanted)).then_some(Amiss::Differs),
+                Some(there) => {
+                    // What others have put there is theirs; what the spec had and no longer has goes.
+                    let ours = |service: &Service| {
+                        written(&service.metadata, labels::ANNOTATIONS).map(ToOwned::to_owned)
+                    };
+                    let same = is_as_built(there, &wanted) && ours(there) == ours(&wanted);
+                    (!same).then_some(Amiss::Differs)
+                }
             };
             amiss.extend(how.map(|how| (object, how)));
         }

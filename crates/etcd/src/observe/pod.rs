@@ -3,12 +3,16 @@
 use evenkeel::Time;
 use evenkeel_api::labels;
 use k8s_openapi::api::core::v1::{ContainerStatus, Pod, PodCondition};
+use serde_json::json;
 
 use super::{Owner, is_going, owner, version, written};
 use crate::build::{self, Member, start};
 use crate::identity::Uid;
 use crate::names::Serial;
 use crate::wanted::Wanted;
+
+/// What a kubelet says of a container that it starts again after a while.
+const BACKS_OFF: &str = "CrashLoopBackOff";
 
 pub(super) fn fact(
     wanted: &Wanted,
@@ -32,7 +36,9 @@ pub(super) fn fact(
         node: None,
         refused: unscheduled(pod)
             .map(|since| since.last_transition_time.as_ref().map_or(now, |time| Time(time.0.as_second()))),
-        inputs: written(&pod.metadata, labels::INPUTS).and_then(|text| text.parse().ok()).unwrap_or(Uid(0)),
+        // What cannot be read is something else than what is wanted; what was never written may be the same.
+        inputs: written(&pod.metadata, labels::INPUTS).map(|text| text.parse().unwrap_or(Uid(0))),
+        placing: placing(pod),
         restart: written(&pod.metadata, labels::RESTART).map(Uid::of_name),
         version: version(&pod.metadata),
         idle: is_idle(pod),
@@ -67,14 +73,30 @@ fn unready(pod: &Pod, now: Time) -> Option<Time> {
     }
 }
 
-/// Whether a pod's container does not run and will not in a moment: by the word of its kubelet it has never run, or keeps ending; or
-/// no node has it.
+/// Whether a pod's container does not run and will not in a moment: by the word of its kubelet it waits, and not only because it
+/// has ended once; or no node has it.
 fn is_idle(pod: &Pod) -> bool {
     let statuses = pod.status.as_ref().and_then(|status| status.container_statuses.as_deref());
     let etcd = statuses.unwrap_or_default().iter().find(|one| one.name == build::pod::CONTAINER);
-    let waits = |etcd: &&ContainerStatus| etcd.state.as_ref().is_some_and(|state| state.waiting.is_some());
-    let is_crashing = || crashing(pod, Time(0)).is_some();
-    node(pod).is_none() || etcd.filter(waits).is_some_and(|etcd| etcd.restart_count == 0 || is_crashing())
+    let waits = |etcd: &ContainerStatus| {
+        let waiting = etcd.state.as_ref().and_then(|state| state.waiting.as_ref());
+        waiting.is_some_and(|waiting| waiting.reason.as_deref() != Some(BACKS_OFF) || etcd.restart_count >= 2)
+    };
+    node(pod).is_none() || etcd.is_some_and(waits)
+}
+
+/// What stands for all by which Kubernetes chooses a node, as far as it is written on the pod.
+fn placing(pod: &Pod) -> Uid {
+    let Some(spec) = &pod.spec else { return Uid(0) };
+    let etcd = spec.containers.iter().find(|one| one.name == build::pod::CONTAINER);
+    let by = json!([
+        spec.node_selector,
+        spec.tolerations,
+        spec.priority_class_name,
+        spec.topology_spread_constraints,
+        etcd.and_then(|etcd| etcd.resources.as_ref()?.requests.as_ref()),
+    ]);
+    Uid::of_name(&by.to_string())
 }
 
 /// Since when a pod's container keeps ending, if it waits to be started again after it has.
@@ -83,7 +105,7 @@ fn crashing(pod: &Pod, now: Time) -> Option<Time> {
     let container =
         status.container_statuses.as_ref()?.iter().find(|one| one.name == build::pod::CONTAINER)?;
     let waits = container.state.as_ref().and_then(|state| state.waiting.as_ref());
-    let backs_off = waits.is_some_and(|waits| waits.reason.as_deref() == Some("CrashLoopBackOff"));
+    let backs_off = waits.is_some_and(|waits| waits.reason.as_deref() == Some(BACKS_OFF));
     if !backs_off || container.restart_count < 2 {
         return None;
     }
@@ -122,7 +144,7 @@ pub(super) fn trouble(pod: &Pod) -> Option<String> {
         return None;
     }
     // A message of a back-off counts its seconds, and would change the status each time.
-    if reason == "CrashLoopBackOff" {
+    if reason == BACKS_OFF {
         return Some("etcd keeps ending soon after it is started (CrashLoopBackOff): see its log".to_owned());
     }
     Some(waiting.message.map(|message| format!("{reason}: {message}")).unwrap_or(reason))

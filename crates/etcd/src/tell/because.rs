@@ -106,6 +106,7 @@ fn marked(view: Option<&View<'_>>, mark: &Mark) -> &'static str {
         Mark::Removed { at: Some(_), .. } => "its member was removed, and its data is kept for a while",
         Mark::Removed { at: None, .. } => "etcd lists its member",
         Mark::Version { .. } => "it may rewrite the data, so that nothing older can read it",
+        Mark::Inputs { .. } => "an earlier operator has built it, which did not say so",
         Mark::Accept => "it was accepted, and stays in force should the next one be refused",
         Mark::Own { .. } => "what goes with the resource is to belong to it, and nothing else",
     }

@@ -4,8 +4,9 @@ use evenkeel::{Action, Notice, Plan};
 
 use evenkeel_api::conditions::Reason;
 
+use super::judged::degraded;
 use super::words::Words;
-use super::{degraded, named, view, why};
+use super::{named, view, why};
 use crate::decide::Etcd;
 use crate::identity::Change;
 use crate::observe::Found;
@@ -24,6 +25,7 @@ pub fn name(action: &Action<'_, Etcd>) -> &'static str {
         Action::Mark(Mark::Unroute { .. }) => "mark-unroute",
         Action::Mark(Mark::Own { .. }) => "mark-own",
         Action::Mark(Mark::Version { .. }) => "mark-version",
+        Action::Mark(Mark::Inputs { .. }) => "mark-inputs",
         Action::Mark(Mark::Accept) => "mark-accepted",
         Action::Mark(Mark::Removed { .. }) => "mark-removed",
         Action::Apply(Apply::Object(_)) => "apply-object",
@@ -46,6 +48,7 @@ pub fn name(action: &Action<'_, Etcd>) -> &'static str {
             Change::Expel(_) => "remove-stranger",
         },
         Action::Step(Step::Restart { .. }) => "restart-member",
+        Action::Step(Step::Renew { .. }) => "renew-logs",
         Action::Step(Step::DeletePod { .. }) => "delete-pod",
         Action::Step(Step::DeleteClaim { .. }) => "delete-claim",
     }
@@ -107,6 +110,10 @@ pub fn notice(found: &Found, action: &Action<'_, Etcd>) -> Option<Notice> {
                 told("MemberRemoved", format!("removed {} from the cluster", member(serial)))
             }
         },
+        Action::Step(Step::Renew { .. }) => {
+            let next = found.wanted.next.map(|next| next.to_string()).unwrap_or_default();
+            told("LogsRenewed", format!("renewed the logs of all members: {next} may follow"))
+        }
         Action::Step(Step::Restart { serial, spared: true, .. }) => {
             told("MemberRestarted", format!("restarted {}, which was out of date", member(*serial)))
         }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use evenkeel::Time;
 use evenkeel_api::conditions::Reason;
 
 use super::words::Words;
@@ -49,6 +50,12 @@ impl Rolling {
         if self.what == UPGRADING { Reason::Upgrading } else { Reason::Updating }
     }
 
+    /// That nothing is done before a window opens, in a few words.
+    pub(super) fn waits(&self, opens: Time) -> String {
+        let what = if self.what == UPGRADING { "Upgrade" } else { "Update" };
+        format!("{what} waits until {}", jiff::Timestamp::from_second(opens.0).unwrap_or_default())
+    }
+
     /// In a few words.
     pub(super) fn phrase(&self) -> String {
         let leader_last = if self.leader_last { ", leader last" } else { "" };
@@ -65,7 +72,9 @@ pub(super) fn why(view: &View<'_>, serial: Serial, spared: bool) -> String {
             let version = pod.version.map(|version| version.to_string()).unwrap_or_default();
             format!("it runs {version}, and {} is wanted", wanted.version)
         }
-        Some(pod) if pod.inputs != wanted.inputs => "the spec has changed since it was started".to_owned(),
+        Some(pod) if pod.inputs.is_some_and(|inputs| inputs != wanted.inputs) => {
+            "the spec has changed since it was started".to_owned()
+        }
         _ => "a restart was asked for".to_owned(),
     };
     let others = if spared {
@@ -82,6 +91,10 @@ const COMES_BACK: Duration = Duration::from_secs(60);
 /// Whether one that does not serve is merely the one whose turn it is: it was restarted a moment ago, and nothing is known to be in
 /// its way.
 pub(super) fn is_at_it(view: &View<'_>, member: &Member<'_>) -> bool {
+    if view.facts.cluster.paused {
+        // Nothing brings it back.
+        return false;
+    }
     let is_new = member.pod.is_none_or(|pod| pod.deleting || view.facts.now.since(pod.created) < COMES_BACK);
     Rolling::of(view).is_some() && is_new && trouble(view, member).is_none()
 }

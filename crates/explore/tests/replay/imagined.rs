@@ -36,6 +36,7 @@ impl Imagined {
             next: Serial(9),
             intent: None,
             replaced: [].into(),
+            renewed: None,
             resource: Uid(1000),
         });
         Self { world, names: Names::default() }

@@ -122,6 +122,7 @@ impl Known {
         // Who leads changes without a decision, and is not written down then.
         if let Some(Seen::Present(voice)) = answers.voices.get_mut(&serial) {
             voice.leads = leads;
+            voice.version = member.version.parse().ok().or(voice.version);
             if leads {
                 answers.leader = Some(voice.id);
             }
@@ -136,7 +137,8 @@ impl Known {
             let id = told.filter(|one| one.serial == serial).map(|one| one.id).next();
             let cluster = self.facts.as_ref().and_then(|facts| facts.identity.present()?.cluster);
             if let (Some(id), Some(cluster)) = (id, cluster) {
-                let voice = Voice { cluster, id, serves: true, caught_up: true, leads };
+                let version = member.version.parse().ok();
+                let voice = Voice { cluster, id, serves: true, caught_up: true, leads, version, size: 0 };
                 answers.voices.insert(serial, Seen::Present(voice));
                 answers.silent.remove(&serial);
             }

@@ -138,7 +138,9 @@ fn answer(
 fn unread(error: evenkeel::Error) -> Trouble {
     match error {
         evenkeel::Error::Kubernetes { doing, why } => Trouble::kubernetes(&doing, &why),
-        other @ evenkeel::Error::Other { .. } => Trouble::new(other.to_string()),
+        other @ (evenkeel::Error::Other { .. } | evenkeel::Error::Declined { .. }) => {
+            Trouble::new(other.to_string())
+        }
     }
 }
 
