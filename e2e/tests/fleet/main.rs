@@ -101,8 +101,9 @@ fn requests(operator: &Operator) -> usize {
 
 fn idle(operator: &Operator) -> Idle {
     operator.proxy().becomes_quiet(AT_REST, LIMIT);
-    let (asked, cpu, since) = (requests(operator), operator.cpu(), Instant::now());
+    let (pid, asked, cpu, since) = (operator.pid(), requests(operator), operator.cpu(), Instant::now());
     std::thread::sleep(IDLE);
+    assert_eq!(operator.pid(), pid, "it was started anew in between, and has cost nothing yet");
     Idle {
         cpu: operator.cpu() - cpu,
         memory: operator.rss(),
@@ -224,7 +225,7 @@ fn page(wanted: usize, clusters: usize, idle: &Idle, actions: &[Duration], start
     };
     let mut page = format!(
         "# What the operator costs with many clusters, and how soon it acts\n\n`make bench`, {}, on {}, which carries \
-         Kubernetes and every etcd as well: {clusters} clusters{carried} of one member each, in memory and idle, looked after by \
+         Kubernetes and every etcd as well: {clusters} clusters{carried} of one member each, without volumes and idle, looked after by \
          one operator (release build, logging as by default) that runs beside the lab, through a proxy that times its \
          requests.\n\n| with {clusters} clusters | measured |\n|---|---|\n",
         today(),
