@@ -257,8 +257,8 @@ fn page(wanted: usize, clusters: usize, idle: &Idle, actions: &[Duration], start
     }
     writeln!(
         page,
-        "\nThe event is the deletion of the Service for clients, of {} clusters that chance chose, one at a time; the time is from \
-         the request to delete it until the operator's write that makes it anew comes to the API server. Starts are those \
+        "\nThe event is the deletion of the Service for clients, {} times, each time of a cluster that chance chose; the time \
+         is from the request to delete it until the operator's write that makes it anew comes to the proxy. Starts are those \
          after an operator that ended in order, medians of {STARTS}; after one that was killed, its lease has to run out first \
          (15 s).\n\nAll in ms: first actions {}; watches {}; looked at {}; acted for {}.",
         actions.len(),
