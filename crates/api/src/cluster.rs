@@ -18,7 +18,7 @@ use crate::rules::{amount, at_least, duration, duration_or_nought, lasts_at_leas
 use crate::scheduling::Scheduling;
 use crate::schema::{as_users_meet_it, bounded_text};
 use crate::status::EtcdClusterStatus;
-use crate::storage::Storage;
+use crate::storage::{Storage, no_shrinking};
 
 /// Where etcd's images come from unless the user says otherwise: their authors.
 pub const DEFAULT_REPOSITORY: &str = "gcr.io/etcd-development/etcd";
@@ -61,6 +61,7 @@ pub const DEFAULT_REPOSITORY: &str = "gcr.io/etcd-development/etcd";
     validation = no_skip(),
     validation = late_enough(),
     validation = no_downgrade(),
+    validation = no_shrinking(),
 )]
 #[x_kube(validation = options_cel::exist())]
 #[x_kube(validation = Rule::new(QUOTA_WITHIN_SIZE)
@@ -104,7 +105,8 @@ pub struct EtcdClusterSpec {
     /// What each member may use of its node. A change restarts members one by one.
     #[serde(default)]
     pub resources: Resources,
-    /// Where members may run. A change restarts members one by one.
+    /// Where members may run. A change restarts members one by one; those whose volumes cannot be reached from there are
+    /// replaced.
     #[serde(default)]
     pub scheduling: Scheduling,
     /// How clients reach the cluster.

@@ -34,7 +34,7 @@ pub use maintenance::{Day, Maintenance, MaintenanceWindow};
 pub use resources::{Amounts, Resources, SettledResources};
 pub use scheduling::{Across, Scheduling, Spread};
 pub use status::{CertificateStatus, EtcdClusterStatus, MemberRole, MemberStatus};
-pub use storage::{OnDelete, Storage, default_quota};
+pub use storage::{OnDelete, SHRINKS, Storage, default_quota};
 pub use version::{NotAVersion, Version};
 
 /// The group of every resource here.

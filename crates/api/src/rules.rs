@@ -5,21 +5,6 @@
 
 use kube::core::Rule;
 
-/// For the field `name` of `parent`, which may be left out. The rule stands on the parent.
-pub(crate) fn unchanged_if_set(parent: &str, name: &str) -> Rule {
-    Rule::new(format!("{} && (!has(self.{name}) || self.{name} == oldSelf.{name})", still_set(name)))
-        .message(&*not_yet(&format!("{parent}.{name}")))
-        .field_path(format!(".{name}"))
-}
-
-fn still_set(name: &str) -> String {
-    format!("has(self.{name}) == has(oldSelf.{name})")
-}
-
-fn not_yet(field: &str) -> String {
-    format!("{field} cannot be changed yet: rolling changes come with a later release")
-}
-
 /// A duration, or `0`.
 pub(crate) fn duration_or_nought(nought: &str) -> Rule {
     Rule::new(format!("self == '0' || ({})", is_duration()))

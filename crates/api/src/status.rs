@@ -36,6 +36,10 @@ pub struct EtcdClusterStatus {
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 32))]
     pub data_size: String,
+    /// How large the largest volume of a member is that was asked for.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[schemars(length(max = 32))]
+    pub volume_size: String,
     /// The labels by which members' pods are found.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub selector: String,

@@ -3,14 +3,14 @@
 
 use std::collections::BTreeSet;
 
-use evenkeel_api::{EtcdCluster, EtcdClusterSpec, Refusal, Version, labels, quantity, releases};
+use evenkeel_api::{EtcdCluster, EtcdClusterSpec, Refusal, SHRINKS, Version, labels, quantity, releases};
 use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim, Pod};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use kube::ResourceExt;
 use kube::api::ObjectMeta;
 use serde_json::Value;
 
-use crate::build::SPEC_KEY;
+use crate::build::{SPEC_KEY, claim};
 use crate::facts::GoesWith;
 use crate::observe::find::Objects;
 use crate::observe::{find, goes_with, has_joined, version};
@@ -32,6 +32,10 @@ pub struct Before {
     data: u64,
     /// Whether there are pods that do not say from what they were built.
     unmarked: bool,
+    /// How large the largest volume of a member is that was asked for, in bytes.
+    volume: u64,
+    /// A class of which there are volumes that cannot grow.
+    cannot_grow: Option<String>,
 }
 
 /// What was accepted last.
@@ -66,7 +70,15 @@ impl Before {
                 .and_then(|status| quantity::bytes(&Quantity(status.data_size.clone())).ok())
                 .unwrap_or(0),
             unmarked: objects.pods.iter().any(unmarked),
+            volume: largest(objects.claims.iter()),
+            cannot_grow: None,
         }
+    }
+
+    /// The same, where volumes of a class cannot grow.
+    #[must_use]
+    pub fn where_none_grow(self, class: Option<String>) -> Self {
+        Self { cannot_grow: class, ..self }
     }
 
     /// What pods that do not say so were built from: what was accepted last, for an operator that did not write it on pods took no
@@ -115,6 +127,13 @@ impl Before {
                 );
                 refusal("spec.etcd.quota", why)
             }
+            Some(noted)
+                if noted.sealed
+                    && !noted.spec.storage.ephemeral
+                    && self.resizes(&noted.spec, spec).is_some() =>
+            {
+                refusal("spec.storage.size", self.resizes(&noted.spec, spec).unwrap_or_default())
+            }
             Some(noted) if noted.sealed && steps(&noted.spec, spec).is_some() => {
                 refusal("spec.etcd.options", steps(&noted.spec, spec).unwrap_or_default())
             }
@@ -130,6 +149,22 @@ impl Before {
         let quota = |spec: &EtcdClusterSpec| spec.checked().ok().map(|checked| checked.quota);
         let (Some(noted), Some(wanted)) = (quota(noted), quota(spec)) else { return false };
         wanted < noted && wanted < self.data
+    }
+
+    /// Why volumes cannot be made as large as is wanted.
+    fn resizes(&self, noted: &EtcdClusterSpec, spec: &EtcdClusterSpec) -> Option<String> {
+        let size = |spec: &EtcdClusterSpec| quantity::bytes(&spec.storage.size).ok();
+        let (noted, wanted, of) = (size(noted)?, size(spec)?, spec.storage.class.as_ref());
+        if wanted < noted && wanted < self.volume {
+            return Some(SHRINKS.to_owned());
+        }
+        // Those of another class than is wanted are left, and need not grow.
+        let stays = |class: &&String| of.is_none_or(|wanted| wanted == *class);
+        let class = self.cannot_grow.as_ref().filter(|_| wanted > self.volume).filter(stays)?;
+        Some(format!(
+            "the StorageClass {class} does not let volumes grow (allowVolumeExpansion): name another in spec.storage.class, or leave \
+             the size as it is"
+        ))
     }
 
     /// A spec with a field as it was accepted last. What version that is, members know, too.
@@ -186,6 +221,12 @@ pub fn started<'o>(
         None => pods.filter(|pod| has_joined(pod)).filter_map(|pod| of(&pod.metadata)).collect(),
     };
     Some((*all.first()?, *all.last()?))
+}
+
+/// How large the largest volume is that members have asked for.
+pub fn largest<'o>(claims: impl Iterator<Item = &'o PersistentVolumeClaim>) -> u64 {
+    let kept = claims.filter(|claim| !has(&claim.metadata, labels::REMOVED_AT));
+    kept.map(claim::size).max().unwrap_or_default()
 }
 
 /// The spec that is noted beside the identity, as text.

@@ -213,3 +213,24 @@ fn windows_in_a_zone_that_does_not_exist_leave_those_that_were_accepted_before()
     assert_eq!(refused, Some("spec.maintenance.windows"));
     assert_eq!(wanted.windows, fields(&resource(in_zone("Europe/Berlin")), &known).0.windows);
 }
+
+#[test]
+fn volumes_never_shrink_and_grow_only_where_their_class_lets_them() {
+    let size = |size: &str| json!({ "storage": { "size": size, "class": "fixed" } });
+    let mut before = after(noted(size("4Gi")));
+    before.volume = 4 << 30;
+    let told = |wants: Value, before: &Before| {
+        let (wanted, refused) = fields(&resource(wants), before);
+        (wanted.size >> 30, refused)
+    };
+    assert_eq!(told(size("8Gi"), &before), (8, None));
+    assert_eq!(told(size("2Gi"), &before), (4, Some("spec.storage.size")));
+    before.cannot_grow = Some("fixed".to_owned());
+    assert_eq!(told(size("8Gi"), &before), (4, Some("spec.storage.size")));
+    assert_eq!(told(size("4Gi"), &before), (4, None));
+    let elsewhere = json!({ "storage": { "size": "8Gi", "class": "fast" } });
+    assert_eq!(told(elsewhere, &before), (8, None), "those of the former class are left");
+    // What was asked for and never given can be taken back.
+    let asked = Before { volume: 4 << 30, ..after(noted(size("8Gi"))) };
+    assert_eq!(told(size("4Gi"), &asked), (4, None));
+}

@@ -172,6 +172,9 @@ pub struct Cluster {
     pub inputs: Uid,
     /// What stands for the last restart that was asked for: pods that were built before it are out of date, too.
     pub restart: Option<Uid>,
+    /// How large a volume each member is to have, in bytes.
+    #[serde(default)]
+    pub size: u64,
 }
 
 /// When members that serve may be disturbed for a change that the user wants: by the maintenance windows, which healing
@@ -229,6 +232,13 @@ pub struct Claim {
     pub version: Option<Version>,
     /// Whether it goes with the resource.
     pub owned: bool,
+    /// How large a volume it asks for, in bytes.
+    #[serde(default)]
+    pub size: u64,
+    /// Whether its member has to move: its volume is of another class than is wanted, or none of the nodes that are wanted
+    /// reaches it.
+    #[serde(default)]
+    pub moves: bool,
 }
 
 impl Claim {

@@ -113,6 +113,13 @@ pub enum Mark {
         /// The version.
         version: Version,
     },
+    /// Has a claim ask for a larger volume.
+    Grow {
+        /// Which claim.
+        claim: Uid,
+        /// How large, in bytes.
+        to: u64,
+    },
     /// Notes the spec as it is beside the identity: should the next one not be acceptable, this one stays in force.
     Accept,
     /// Has something go with the resource, or stay without it.

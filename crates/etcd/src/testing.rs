@@ -26,8 +26,8 @@ use crate::identity::{ClusterId, Identity, Intent, MemberId, SeedOn, Uid};
 use crate::names::{Epoch, Lineage, Serial, member_name};
 use crate::observe::Found;
 use crate::observe::ask::Answers;
-use crate::observe::find::Place;
 use crate::observe::secrets::{Judged, pair};
+use crate::observe::volumes::Place;
 use crate::operator::Operator;
 use crate::plan::Step;
 use crate::view::quorum;
@@ -178,6 +178,7 @@ impl Scene {
             pods: BTreeMap::new(),
             claims: BTreeMap::new(),
             places: BTreeMap::new(),
+            misplaced: BTreeSet::new(),
             hostnames: BTreeMap::new(),
             peer_service: None,
             client_service: None,

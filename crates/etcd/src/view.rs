@@ -220,9 +220,18 @@ impl<'f> View<'f> {
         })
     }
 
-    /// Whether one that is out of date cannot be restarted, since its data would be gone: another one takes its place.
+    /// Whether another one has to take its place: it is out of date and cannot be restarted, since its data would be gone; or its
+    /// volume is not where it is to be, and data does not move but with a member.
     pub fn must_be_replaced(&self, member: &Member<'_>) -> bool {
-        self.facts.cluster.storage == Storage::Ephemeral && self.is_outdated(member)
+        match self.facts.cluster.storage {
+            Storage::Ephemeral => self.is_outdated(member),
+            Storage::Persistent => member.claim.is_some_and(|claim| claim.moves),
+        }
+    }
+
+    /// Whether a member is not as it is wanted now.
+    pub fn is_behind(&self, member: &Member<'_>) -> bool {
+        self.is_outdated(member) || self.must_be_replaced(member)
     }
 
     /// How many members there are to be for now: one more than wanted while some are to be replaced by others, who join before

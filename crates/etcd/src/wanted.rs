@@ -55,6 +55,8 @@ pub struct Wanted {
     pub pull_secrets: Vec<String>,
     /// Where data is.
     pub data: Data,
+    /// How large the volumes are, in bytes.
+    pub size: u64,
     /// What a container is given.
     pub resources: Value,
     /// The label of nodes that members are spread over.
@@ -121,7 +123,7 @@ impl Wanted {
         let Checked {
             version,
             members,
-            size: _,
+            size: bytes,
             quota,
             auto_compaction,
             options,
@@ -156,6 +158,7 @@ impl Wanted {
             image: spec.image_reference(),
             pull_secrets: spec.image.pull_secrets.clone(),
             data,
+            size: bytes,
             resources: json!({
                 "requests": { "cpu": resources.cpu_request, "memory": resources.memory_request },
                 "limits": { "memory": resources.memory_limit },
@@ -224,6 +227,7 @@ impl Wanted {
             next: self.next,
             inputs: self.inputs,
             restart: self.restart.as_deref().map(Uid::of_name),
+            size: self.size,
         }
     }
 

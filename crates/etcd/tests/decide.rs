@@ -36,6 +36,7 @@ fn new_cluster() -> Facts {
             next: None,
             inputs: Uid(0),
             restart: None,
+            size: 0,
         },
         identity: Seen::Absent,
         claims: Seen::Present(Vec::new()),
@@ -92,6 +93,8 @@ fn claim(serial: u16, epoch: Epoch, joined: bool) -> Claim {
         removed: None,
         version: Some(VERSION),
         owned: false,
+        size: 0,
+        moves: false,
     }
 }
 

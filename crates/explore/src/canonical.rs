@@ -310,7 +310,9 @@ fn walk_effect(effect: &mut Effect, visitor: &mut dyn Visitor) {
             visitor.uid(pod);
             walk_start(from, visitor);
         }
-        Effect::Mark(Mark::Removed { claim, .. } | Mark::Version { claim, .. }) => visitor.uid(claim),
+        Effect::Mark(
+            Mark::Removed { claim, .. } | Mark::Version { claim, .. } | Mark::Grow { claim, .. },
+        ) => visitor.uid(claim),
         Effect::Mark(Mark::JoinedOn { claim, volume }) => {
             visitor.uid(claim);
             visitor.uid(volume);

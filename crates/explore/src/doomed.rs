@@ -89,9 +89,9 @@ fn mark_fate(world: &World, mark: &Mark) -> Fate {
                 Some(_) => Fate::Open,
             }
         }
-        Mark::Removed { claim: uid, .. } | Mark::Version { claim: uid, .. } => {
-            refused_if(world.claims.values().all(|claim| claim.uid != *uid))
-        }
+        Mark::Removed { claim: uid, .. }
+        | Mark::Version { claim: uid, .. }
+        | Mark::Grow { claim: uid, .. } => refused_if(world.claims.values().all(|claim| claim.uid != *uid)),
         Mark::Own { what: Owned::Pod(pod), .. } => refused_if(of(pod).is_none()),
         // Only pods change hands in this world.
         Mark::Own { .. } | Mark::Accept => Fate::Refused,

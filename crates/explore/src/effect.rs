@@ -178,6 +178,7 @@ fn apply_mark(world: &mut World, mark: &Mark) -> Outcome {
         | Mark::Removed { .. }
         | Mark::Version { .. }
         | Mark::Inputs { .. }
+        | Mark::Grow { .. }
         | Mark::Accept => pod.routed = true,
     }
     let pending = std::mem::take(&mut world.pending);

@@ -85,6 +85,7 @@ pub fn kinds(plan: &Plan<Etcd>) -> Vec<&'static str> {
         Mark::Own { .. } => "mark as owned",
         Mark::Version { .. } => "mark the version",
         Mark::Inputs { .. } => "mark the inputs",
+        Mark::Grow { .. } => "grow a claim",
         Mark::Accept => "mark as accepted",
         Mark::Removed { .. } => "mark as removed",
     });

@@ -54,6 +54,8 @@ pub fn observe(world: &World, sight: Sight) -> Facts {
         removed: None,
         version: Some(VERSION),
         owned: world.owned,
+        size: 0,
+        moves: false,
     });
     let pods = world.pods.iter().map(|(serial, pod)| facts::Pod {
         serial: *serial,
@@ -99,6 +101,7 @@ pub fn observe(world: &World, sight: Sight) -> Facts {
             next: None,
             inputs: world.inputs.uid(),
             restart: None,
+            size: 0,
         },
         identity: world.identity.clone().into(),
         written: (!world.claims.is_empty() || !world.pods.is_empty())

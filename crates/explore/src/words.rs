@@ -111,6 +111,7 @@ impl fmt::Display for Shown<'_> {
                 f.write_str("notes on a claim which version its member runs")
             }
             Effect::Mark(Mark::Inputs { .. }) => f.write_str("notes on a pod what it was built from"),
+            Effect::Mark(Mark::Grow { .. }) => f.write_str("has a claim ask for a larger volume"),
             Effect::Mark(Mark::Accept) => f.write_str("notes the spec"),
             Effect::Mark(Mark::Own { .. }) => f.write_str("takes something into the resource's ownership"),
             Effect::Apply(Apply::Budget { min, .. }) => write!(f, "has evictions leave {min} voters"),

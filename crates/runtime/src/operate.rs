@@ -82,6 +82,8 @@ pub enum Outcome {
     Overtaken,
     /// The application declines it for now, with its words: it is tried again shortly.
     Declined(String),
+    /// It takes longer than one go may: this much is done, in words, and it is gone on with at once.
+    Ongoing(String),
 }
 
 /// Something could not be looked at or carried out.

@@ -34,6 +34,8 @@ const ROUNDS: usize = 32;
 const LIMIT: Duration = Duration::from_secs(120);
 /// When the application declined something for now.
 const SHORTLY: Duration = Duration::from_millis(500);
+/// When something is to be gone on with: others get their turn in between.
+const AT_ONCE_AGAIN: Duration = Duration::from_millis(20);
 /// How often in a row that may be before people are told, and it is tried more seldom.
 const DECLINED: u32 = 20;
 /// How much more seldom.
@@ -242,6 +244,12 @@ impl<O: Operate> Loop<O> {
                         (times >= DECLINED).then_some(Error::Declined { why: declined, times: DECLINED });
                     self.tell(&sight, (&plan, lasts.as_ref()), carried.notices).await?;
                     return Ok(Next::requeue(if lasts.is_some() { SELDOM } else { SHORTLY }));
+                }
+                End::Ongoing(how_far) => {
+                    tracing::info!(resource = %key, how_far, "it goes on");
+                    self.declined.succeeded(key);
+                    self.tell(&sight, (&plan, None), carried.notices).await?;
+                    return Ok(Next::requeue(AT_ONCE_AGAIN));
                 }
                 // Somebody else leads now, and tells.
                 End::Refused(error) if !self.parts.leadership.holds() => return Err(error),

@@ -27,6 +27,7 @@ mod plugin;
 mod refused;
 mod rolls;
 mod scale;
+mod storage;
 mod strangers;
 mod truth;
 mod upgrade;

@@ -2,11 +2,11 @@
 
 mod apply;
 mod call;
-mod renew;
+pub(crate) mod renew;
 mod write;
 
 use evenkeel::{Action, Error, Key, Outcome, Sight};
-use evenkeel_api::labels;
+use evenkeel_api::{labels, quantity};
 use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim, Pod};
 use kube::ResourceExt;
 use serde_json::{Value, json};
@@ -22,6 +22,7 @@ use crate::observe::{Found, member, uid};
 use crate::operator::Operator;
 use crate::plan::{Create, Leaving, Mark, Owned, Step};
 use crate::wanted::Data;
+use renew::Renewed;
 use write::Hand;
 
 /// Carries out one thing.
@@ -55,7 +56,10 @@ pub(crate) async fn act(
             }
         }
         Action::Step(Step::Renew { from, to }) => match renew::logs(&hand, sight, holds).await {
-            Ok(()) => swap(&hand, found, from, to).await,
+            Ok(Renewed::All) => swap(&hand, found, from, to).await,
+            Ok(Renewed::UpTo { applied, ends }) => {
+                Ok(Outcome::Ongoing(format!("the log has got to {applied} of {ends}")))
+            }
             Err(why) => Ok(Outcome::Declined(why)),
         },
         // One that does not run is always let go, and one that has come up meanwhile only if others suffice.
@@ -154,6 +158,10 @@ async fn mark(hand: &Hand<'_>, found: &Found, what: &Mark) -> Result<Outcome, Er
         Mark::Inputs { pod, inputs, version } => {
             let written = json!({ labels::INPUTS: inputs, labels::VERSION: version });
             hand.patch_found(found.pods.get(pod), json!({ "metadata": { "annotations": written } })).await
+        }
+        Mark::Grow { claim, to } => {
+            let larger = json!({ "requests": { "storage": quantity::binary(*to) } });
+            hand.patch_found(found.claims.get(claim), json!({ "spec": { "resources": larger } })).await
         }
         Mark::Accept => match &found.identity {
             Some((object, _)) => {

@@ -10,6 +10,7 @@ use tokio::time::{Instant, sleep};
 use super::call::{asked, endpoint_of};
 use super::write::Hand;
 use crate::build::pod::CONTAINER;
+use crate::identity::ClusterId;
 use crate::observe::ask::{self, Access, Endpoint, SharedConnections};
 use crate::observe::member;
 use crate::operator::Operator;
@@ -21,43 +22,69 @@ const MARGIN: u64 = 500;
 /// How many are asked for at once.
 const AT_ONCE: u64 = 50;
 /// How many are asked for between two looks at how far all are.
-const BETWEEN: u64 = 1_000;
-/// How long it may take. Meanwhile nothing else is done for this cluster.
-const LIMIT: Duration = Duration::from_secs(90);
+const BETWEEN: u64 = 500;
+/// For how long it is written in one go: what was decided is to be looked at again meanwhile.
+const ONE_GO: Duration = Duration::from_secs(2);
 /// How long members that are behind are waited for before they are looked at again.
 const SHORTLY: Duration = Duration::from_millis(200);
 
-/// Writes until everybody has applied so much that it must have taken a snapshot since this began; or says why not.
+/// Writes until everybody has applied so much that it must have taken a snapshot since this began, or for a while; says which. How far
+/// to go is remembered only by this operator: another one begins again, which costs some entries.
 pub(super) async fn logs(
     hand: &Hand<'_>,
     sight: &Sight<Operator>,
     holds: &(dyn Fn() -> bool + Sync),
-) -> Result<(), String> {
+) -> Result<Renewed, String> {
     let access = sight.found.tls.access.as_ref().ok_or("there is no certificate to ask etcd with")?;
     let log = Log { connections: hand.operator.connections(hand.key), access, members: members(sight) };
     let leader = asked(sight).into_iter().next().ok_or("nobody leads")?;
-    let (until, count) = (Instant::now() + LIMIT, snapshot_count(sight));
-    // What is in the log before this is what nobody is to read again.
-    let begins = log.furthest().await?;
-    let ends = begins + count + MARGIN;
-    tracing::info!(resource = %hand.key, begins, ends, "renewing the logs");
+    let cluster = sight.found.identity.as_ref().and_then(|(_, identity)| identity.cluster);
+    let begun = hand.operator.renewal(hand.key, |begun| begun.filter(|begun| begun.cluster == cluster));
+    let ends = match begun {
+        Some(begun) => begun.ends,
+        None => {
+            // What is in the log before this is what nobody is to read again.
+            let ends = log.furthest().await? + snapshot_count(sight) + MARGIN;
+            hand.operator.renewal(hand.key, |_| Some(Renewal { cluster, ends }));
+            tracing::info!(resource = %hand.key, ends, "renewing the logs");
+            ends
+        }
+    };
+    let until = Instant::now() + ONE_GO;
     loop {
         let (written, applied) = (log.furthest().await?, log.hindmost().await?);
         if applied >= ends {
-            tracing::info!(resource = %hand.key, applied, "every log is renewed");
-            return Ok(());
+            return Ok(Renewed::All);
         }
-        if !holds() {
-            return Err("the lease is no longer held".to_owned());
-        }
-        if Instant::now() >= until {
-            return Err(format!("the log has got to {applied} of {ends} within {} s only", LIMIT.as_secs()));
+        if !holds() || Instant::now() >= until {
+            return Ok(Renewed::UpTo { applied, ends });
         }
         match (ends + 1).saturating_sub(written).min(BETWEEN) {
             0 => sleep(SHORTLY).await,
             left => log.write(&leader, left).await?,
         }
     }
+}
+
+/// How far the logs of a cluster are to get so that they are renewed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Renewal {
+    cluster: Option<ClusterId>,
+    ends: u64,
+}
+
+/// How far they got.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Renewed {
+    /// All are renewed.
+    All,
+    /// The hindmost has got so far, of so much.
+    UpTo {
+        /// What it has applied.
+        applied: u64,
+        /// What it is to apply.
+        ends: u64,
+    },
 }
 
 /// The log of a cluster.

@@ -103,7 +103,7 @@ fn out_of_reach_at(view: &View<'_>, member: &Member<'_>) -> Option<Time> {
         return None;
     }
     // What it was built from may be what keeps it from starting: nobody runs on that yet, and a successor would do no better.
-    let starts = !pod.idle || pod.deleting || view.suits_others(pod);
+    let starts = !pod.idle || pod.deleting || view.suits_others(pod) || view.must_be_replaced(member);
     let since = pod.unready.filter(|_| starts)?.max(*view.facts.silent.get(&member.serial)?);
     Some(since.after(view.facts.cluster.replace_after))
 }

@@ -5,6 +5,7 @@ mod add;
 mod begin;
 pub(crate) mod dead;
 mod epoch;
+mod grow;
 mod intent;
 mod join;
 mod objects;
@@ -190,6 +191,7 @@ impl Draft {
         self.want.mark.extend(join::gates(&view));
         self.want.mark.extend(join::versions(&view));
         self.want.mark.extend(join::inputs(&view));
+        self.want.mark.extend(grow::claims(&view));
         self.want.mark.extend(route::clients(&view));
         self.want.mark.extend(tidy::removed(&view));
         self.until = tidy::next(&view).into_iter().chain(dead::waited_for(&view).map(|(_, at)| at)).min();

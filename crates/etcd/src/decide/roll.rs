@@ -2,8 +2,8 @@
 //! everybody else is well, followers first and whoever leads last, so that the lead moves once. The first that does not come
 //! back ends it, with a quorum that is as it was; what is wanted next, or again, is the new target at once.
 //!
-//! Data that is in a pod goes with it: there, one more member joins, built from what is wanted, before one goes that is not
-//! (see [`View::target`]).
+//! Data that is in a pod goes with it, and a volume stays where it is and of what class it is: there, one more member joins, built from
+//! what is wanted, before one goes that is not (see [`View::target`]).
 
 use std::time::Duration;
 
@@ -55,10 +55,9 @@ fn comes_back(view: &View<'_>, member: &Member<'_>) -> bool {
 
 /// Restarts the next member that serves and is out of date.
 pub(super) fn serving(view: &View<'_>) -> Verdict {
-    let outdated = view.voters().filter(|member| view.is_outdated(member));
-    let leads = |member: &&Member<'_>| member.voice.is_some_and(|voice| voice.leads);
-    let next = outdated.min_by_key(|member| (leads(member), member.serial));
-    let Some(next) = next.filter(|_| view.identity.sealed) else { return Verdict::Pass };
+    if !view.identity.sealed || !view.voters().any(|member| view.is_behind(member)) {
+        return Verdict::Pass;
+    }
     if let Some(opens) = view.facts.cluster.disrupt.waits_until(view.facts.now) {
         return Verdict::Wait(Wait::Window(opens));
     }
@@ -68,7 +67,11 @@ pub(super) fn serving(view: &View<'_>) -> Verdict {
     if let Some(unwell) = view.registered().find(|member| is_waited_for(member)) {
         return Verdict::Wait(Wait::Unwell(unwell.serial));
     }
-    let Some(pod) = next.pod.filter(|_| !view.must_be_replaced(next)) else { return Verdict::Pass };
+    // Those that cannot be restarted are replaced, when others that are added have joined.
+    let outdated = view.voters().filter(|one| view.is_outdated(one) && !view.must_be_replaced(one));
+    let leads = |member: &&Member<'_>| member.voice.is_some_and(|voice| voice.leads);
+    let next = outdated.min_by_key(|member| (leads(member), member.serial));
+    let Some((next, pod)) = next.and_then(|next| Some((next, next.pod?))) else { return Verdict::Pass };
     let spared = view.healthy_voters_but(next.serial) >= quorum(view.votes());
     // Who wants three, and has two at the moment, has not asked for that.
     if !spared && view.facts.cluster.members >= SPARED {

@@ -259,3 +259,47 @@ fn logs_are_renewed_when_all_are_well_before_a_version_that_reads_no_old_ones() 
         "it still writes what is not read"
     );
 }
+
+#[test]
+fn volumes_that_are_smaller_than_wanted_grow_and_nobody_is_restarted() {
+    let mut scene = Scene::with(3, json!({ "members": 3, "etcd": { "quota": "1Gi" } }));
+    scene.is_edited(json!({ "storage": { "size": "8Gi" }, "etcd": { "quota": "1Gi" } }));
+    let plan = scene.plan();
+    let grown = [0, 1, 2].map(|serial| Mark::Grow { claim: claim_uid(serial), to: 8 << 30 });
+    assert_eq!((plan.step, &plan.mark[..3]), (None, &grown[..]));
+}
+
+#[test]
+fn to_another_class_members_move_by_one_more_that_joins_before_one_goes() {
+    let mut scene = Scene::converged(3);
+    leads(&mut scene, 0);
+    for serial in 0..3 {
+        change(scene.claim(serial), json!({ "spec": { "storageClassName": "slow" } }));
+    }
+    assert!(scene.plan().step.is_none(), "a spec that names no class leaves them where they are");
+    scene.is_edited(json!({ "storage": { "class": "fast" } }));
+    let adds = scene.asked().is_some_and(|intent| intent.change == Change::Add(Serial(3)));
+    assert!(adds, "{:?}", scene.plan());
+    scene.turn(|identity| identity.next = Serial(4));
+    scene.is_rebuilt_anew(3);
+    change(scene.claim(3), json!({ "spec": { "storageClassName": "fast" } }));
+    let goes = scene.plan();
+    assert_eq!(goes.mark, [Mark::Unroute { pod: pod_uid(2) }], "{goes:?}");
+}
+
+#[test]
+fn a_member_that_is_down_where_it_is_not_to_be_is_replaced_in_time() {
+    let mut scene = Scene::converged(3);
+    leads(&mut scene, 0);
+    scene.is_edited(json!({ "scheduling": { "nodeSelector": { "zone": "b" } } }));
+    scene.is_rebuilt(2);
+    scene.is_out_of_reach(2, 400);
+    change(scene.pod(2), json!({ "spec": { "nodeName": null } }));
+    assert!(scene.asked().is_none(), "where it may be nobody knows");
+    scene.found.misplaced.insert(crate::testing::name(2));
+    assert!(
+        scene.asked().is_some_and(|intent| intent.change == Change::Remove(Serial(2))),
+        "{:?}",
+        scene.plan()
+    );
+}

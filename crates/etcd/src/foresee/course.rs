@@ -116,6 +116,8 @@ impl Course {
                     removed: None,
                     version: None,
                     owned: owns,
+                    size: self.facts.cluster.size,
+                    moves: false,
                 };
                 self.facts.claims.present_mut().into_iter().for_each(|all| all.push(claim.clone()));
             }
@@ -162,6 +164,7 @@ impl Course {
             Mark::Inputs { pod, inputs, version } => {
                 self.on_pod(*pod, |one| (one.inputs, one.version) = (Some(*inputs), Some(*version)));
             }
+            Mark::Grow { claim, to } => self.on_claim(*claim, |one| one.size = *to),
             Mark::Accept => self.facts.accepted = true,
             Mark::Own { what: Owned::Identity, owned } => {
                 self.facts.identity_goes = if *owned { GoesWith::Resource } else { GoesWith::Nothing };

@@ -9,6 +9,7 @@ mod pod;
 pub mod secrets;
 pub mod since;
 mod stir;
+pub mod volumes;
 
 #[cfg(test)]
 #[path = "observe_tests.rs"]
@@ -28,10 +29,11 @@ use crate::build::{self, Member, claim, covers::covers, service};
 use crate::facts::{About, Amiss, Claim, Facts, GoesWith, Object, Reach, Registered};
 use crate::identity::{Identity, Uid};
 use crate::names::{Lineage, Serial, member_name, peer_url};
-use crate::wanted::Wanted;
+use crate::wanted::{self, Wanted};
 use ask::Answers;
-use find::{Objects, Place};
+use find::Objects;
 use secrets::Judged;
+use volumes::Place;
 
 pub use pod::{has_joined, node};
 
@@ -54,6 +56,8 @@ pub struct Found {
     pub claims: BTreeMap<Uid, PersistentVolumeClaim>,
     /// Where the volumes of claims are, by the claims' names, as far as that is known.
     pub places: BTreeMap<String, Place>,
+    /// The claims whose volumes none of the nodes reaches that the spec allows.
+    pub misplaced: BTreeSet<String>,
     /// What volumes call the nodes of the pods, by the nodes' names.
     pub hostnames: BTreeMap<String, String>,
     /// The service that gives members their names.
@@ -75,6 +79,8 @@ pub struct Found {
 pub struct Beside {
     /// Where the volumes of claims are, by the claims' names, as far as that is known.
     pub places: BTreeMap<String, Place>,
+    /// The claims whose volumes none of the nodes reaches that the spec allows.
+    pub misplaced: BTreeSet<String>,
     /// What volumes call the nodes of the pods, by the nodes' names.
     pub hostnames: BTreeMap<String, String>,
     /// The certificates.
@@ -188,6 +194,7 @@ impl Found {
             pods: find::by_uid(objects.pods),
             claims: find::by_uid(objects.claims),
             places: beside.places,
+            misplaced: beside.misplaced,
             hostnames: beside.hostnames,
             peer_service: objects.peer_service,
             client_service: objects.client_service,
@@ -288,7 +295,20 @@ impl Found {
             removed: claim::read_removed_at(claim),
             version: version(&claim.metadata),
             owned: goes_with(&self.wanted.name, self.wanted.uid, &claim.metadata) == GoesWith::Resource,
+            size: claim::size(claim),
+            moves: self.has_to_move(claim),
         }
+    }
+
+    /// Whether a claim's volume is not where it is to be. A claim that was never said to be of a class, as in a spec that says none,
+    /// stays where it is.
+    fn has_to_move(&self, claim: &PersistentVolumeClaim) -> bool {
+        let wanted::Data::Persistent { class: Some(wanted), .. } = &self.wanted.data else {
+            return self.misplaced.contains(&claim.metadata.name.clone().unwrap_or_default());
+        };
+        let class = claim.spec.as_ref().and_then(|spec| spec.storage_class_name.as_ref());
+        class.is_some_and(|class| class != wanted)
+            || self.misplaced.contains(&claim.metadata.name.clone().unwrap_or_default())
     }
 
     fn amiss(&self) -> BTreeMap<Object, Amiss> {

@@ -107,6 +107,7 @@ fn marked(view: Option<&View<'_>>, mark: &Mark) -> &'static str {
         Mark::Removed { at: None, .. } => "etcd lists its member",
         Mark::Version { .. } => "it may rewrite the data, so that nothing older can read it",
         Mark::Inputs { .. } => "an earlier operator has built it, which did not say so",
+        Mark::Grow { .. } => "it is smaller than the spec says",
         Mark::Accept => "it was accepted, and stays in force should the next one be refused",
         Mark::Own { .. } => "what goes with the resource is to belong to it, and nothing else",
     }

@@ -19,7 +19,7 @@ use evenkeel_api::{
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
-use crate::accept::started;
+use crate::accept::{self, started};
 use crate::decide::Etcd;
 use crate::facts::{Facts, GoesWith};
 use crate::identity::Change;
@@ -66,6 +66,7 @@ pub fn status(found: &Found, facts: &Facts, plan: &Plan<Etcd>, refused: Option<&
         cluster_id: cluster.map_or(old.cluster_id, |id| format!("{:x}", id.0)),
         leader: leader.unwrap_or_default(),
         version: lowest(found).unwrap_or(old.version),
+        volume_size: volume_size(found).unwrap_or_default(),
         data_size: largest(facts).map_or(old.data_size, quantity::binary),
         doing: story.doing,
         because: story.because,
@@ -79,6 +80,12 @@ pub fn status(found: &Found, facts: &Facts, plan: &Plan<Etcd>, refused: Option<&
 /// The lowest version that members were seen to run.
 fn lowest(found: &Found) -> Option<String> {
     started(found.pods.values(), found.claims.values(), None).map(|(lowest, _)| lowest.to_string())
+}
+
+/// How large the largest volume is; nothing if there are none.
+fn volume_size(found: &Found) -> Option<String> {
+    let size = accept::largest(found.claims.values());
+    (size > 0).then(|| quantity::binary(size))
 }
 
 /// How large the data of the largest member is; nothing if nobody tells.

@@ -3,6 +3,7 @@
 use evenkeel::{Action, Notice, Plan};
 
 use evenkeel_api::conditions::Reason;
+use evenkeel_api::quantity;
 
 use super::judged::degraded;
 use super::words::Words;
@@ -26,6 +27,7 @@ pub fn name(action: &Action<'_, Etcd>) -> &'static str {
         Action::Mark(Mark::Own { .. }) => "mark-own",
         Action::Mark(Mark::Version { .. }) => "mark-version",
         Action::Mark(Mark::Inputs { .. }) => "mark-inputs",
+        Action::Mark(Mark::Grow { .. }) => "grow-volume",
         Action::Mark(Mark::Accept) => "mark-accepted",
         Action::Mark(Mark::Removed { .. }) => "mark-removed",
         Action::Apply(Apply::Object(_)) => "apply-object",
@@ -83,6 +85,10 @@ pub fn notice(found: &Found, action: &Action<'_, Etcd>) -> Option<Notice> {
             let name = found.claims.get(claim)?.metadata.name.clone()?;
             let kept = super::words::span(found.wanted.keep_removed_for);
             told("ClaimKept", format!("the claim {name} of a member that was removed is kept for {kept}"))
+        }
+        Action::Mark(Mark::Grow { claim, to }) => {
+            let (name, size) = (found.claims.get(claim)?.metadata.name.clone()?, quantity::binary(*to));
+            told("VolumeGrown", format!("asked for a volume of {size} for the claim {name}"))
         }
         Action::Mark(_) => None,
         Action::Step(step @ Step::Identity { why: turn, .. }) => match turn {

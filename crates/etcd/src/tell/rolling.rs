@@ -27,7 +27,8 @@ pub(super) struct Rolling {
 impl Rolling {
     /// Of a cluster in which some members are out of date; nothing if none is.
     pub(super) fn of(view: &View<'_>) -> Option<Self> {
-        let (all, left) = (view.voters().count(), view.voters().filter(|one| view.is_outdated(one)).count());
+        let (all, left) = (view.voters().count(), view.voters().filter(|one| view.is_behind(one)).count());
+        let well = view.voters().filter(|one| one.serves() && !view.is_behind(one)).count();
         if left == 0 || !view.identity.sealed {
             return None;
         }
@@ -38,10 +39,10 @@ impl Rolling {
         let leads = |member: &Member<'_>| member.voice.is_some_and(|voice| voice.leads);
         Some(Self {
             what: if view.voters().any(of_another) { UPGRADING } else { "Updating" },
-            // The next one is as good as begun.
-            done: (all - left + usize::from(view.voters().all(Member::serves))).min(all),
+            // Those that are well as they are wanted, and the one whose turn it is.
+            done: (well + 1).min(all),
             all,
-            leader_last: view.voters().any(|member| leads(member) && view.is_outdated(member)) && left > 1,
+            leader_last: view.voters().any(|member| leads(member) && view.is_behind(member)) && left > 1,
         })
     }
 
@@ -66,7 +67,7 @@ impl Rolling {
 /// Why a member is restarted.
 pub(super) fn why(view: &View<'_>, serial: Serial, spared: bool) -> String {
     let pod = view.members.get(&serial).and_then(|member| member.pod);
-    let (wanted, left) = (&view.facts.cluster, view.voters().filter(|one| view.is_outdated(one)).count());
+    let (wanted, left) = (&view.facts.cluster, view.voters().filter(|one| view.is_behind(one)).count());
     let why = match pod {
         Some(pod) if pod.version.is_some_and(|version| version != wanted.version) => {
             let version = pod.version.map(|version| version.to_string()).unwrap_or_default();

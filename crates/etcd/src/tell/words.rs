@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use evenkeel::{Action, Plan, Seen};
+use evenkeel_api::quantity;
 
 use super::named;
 use super::rolling::Rolling;
@@ -235,6 +236,9 @@ impl<'f> Words<'f> {
                 format!("noting that {} runs {version}", self.claim(*claim))
             }
             Mark::Inputs { pod: uid, .. } => format!("noting from what the pod of {} was built", pod(uid)),
+            Mark::Grow { claim, to } => {
+                format!("growing the volume of {} to {}", self.claim(*claim), quantity::binary(*to))
+            }
             Mark::Accept => "noting the spec".to_owned(),
             Mark::Own { what, owned } => {
                 let what = match what {
