@@ -35,6 +35,7 @@ impl Parts {
             common: World {
                 meddles: start.meddles,
                 rolls: start.rolls,
+                moves: start.moves,
                 owned: start.owned,
                 ..World::new(start.wanted, start.storage, start.max_learners, Budget::NOTHING)
             },
@@ -64,6 +65,7 @@ impl Parts {
             next_uid,
             meddles: _,
             rolls: _,
+            moves: _,
             owned: _,
             former,
             budget: _,

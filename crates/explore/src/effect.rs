@@ -127,7 +127,8 @@ fn apply_create(world: &mut World, create: &Create) -> Outcome {
                 return Outcome::Refused;
             }
             let uid = world.fresh_uid();
-            world.claims.insert(*serial, Claim::new(uid, *epoch));
+            let made_for = world.volumes_for();
+            world.claims.insert(*serial, Claim::new(uid, *epoch, made_for));
         }
         Create::Pod { serial, epoch, on, start, inputs } => {
             let claim = world.claims.get(serial).map(|claim| claim.uid);

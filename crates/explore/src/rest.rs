@@ -133,6 +133,9 @@ fn rests_well(world: &World) -> Result<(), Violation> {
     if world.pods.values().any(|pod| pod.inputs != world.inputs) {
         return bad("some pods are not built from what is wanted");
     }
+    if world.claims.values().any(|claim| claim.made_for != world.volumes_for()) {
+        return bad("some volumes are not what is wanted");
+    }
     if world.pods.len() != members.len() || world.claims.keys().any(|serial| !members.contains_key(serial)) {
         return bad("something of a former member is left");
     }

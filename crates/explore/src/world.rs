@@ -44,6 +44,8 @@ pub struct World {
     pub meddles: bool,
     /// Whether edits change what pods are built from, instead of the resource.
     pub rolls: bool,
+    /// Whether these change what volumes are of, too: their class, say, or where they are.
+    pub moves: bool,
     /// Whether identity and claims go with the resource, as pods always do.
     pub owned: bool,
     /// Whether the identity went with a resource that is no more: it goes.
@@ -98,12 +100,15 @@ pub struct Claim {
     pub took: Option<Serial>,
     /// Whether it went with a resource that is no more: it goes.
     pub former: bool,
+    /// For what it was made: where volumes are part of that, it cannot become something else.
+    pub made_for: Inputs,
 }
 
 impl Claim {
     /// As it is created.
-    pub fn new(uid: Uid, epoch: Epoch) -> Self {
-        Self { uid, epoch, joined_on: None, disk: Disk::Empty, lost: false, took: None, former: false }
+    pub fn new(uid: Uid, epoch: Epoch, made_for: Inputs) -> Self {
+        let (joined_on, disk, took) = (None, Disk::Empty, None);
+        Self { uid, epoch, joined_on, disk, lost: false, took, former: false, made_for }
     }
 }
 
@@ -262,6 +267,7 @@ impl World {
             next_uid: 1,
             meddles: false,
             rolls: false,
+            moves: false,
             owned: storage == Storage::Ephemeral,
             former: false,
             budget,
@@ -278,6 +284,17 @@ impl World {
     #[must_use]
     pub fn rolling(self) -> Self {
         Self { rolls: true, ..self }
+    }
+
+    /// The same, where edits change what pods are built from, and volumes.
+    #[must_use]
+    pub fn moving(self) -> Self {
+        Self { rolls: true, moves: true, ..self }
+    }
+
+    /// What claims are made for that are created now: where volumes stay what they are, it does not matter.
+    pub(crate) fn volumes_for(&self) -> Inputs {
+        if self.moves { self.inputs } else { Inputs::First }
     }
 
     /// The same, where identity and claims go with the resource.

@@ -24,7 +24,11 @@ fn reported(world: &World) -> Report {
     let (members, storage, budget) = (world.wanted, world.storage, world.budget);
     let meddled = if world.meddles { "meddled with, " } else { "" };
     let owned = if world.owned { "owned, " } else { "" };
-    let owned = if world.rolls { "rolling, " } else { owned };
+    let owned = match (world.rolls, world.moves) {
+        (_, true) => "moving, ",
+        (true, _) => "rolling, ",
+        _ => owned,
+    };
     println!(
         "{members} members, {storage:?}, {meddled}{owned}{budget:?}: {} states, {} transitions, {:.1?}",
         report.states, report.transitions, report.took
@@ -131,6 +135,17 @@ fn rolled(members: u8, storage: Storage, budget: Budget) -> Report {
 fn three_members_are_brought_up_to_date_through_a_fault_and_a_crash() {
     rolled(3, Storage::Persistent, Budget { faults: 1, crashes: 1, edits: 1, delays: 0 });
     rolled(3, Storage::Ephemeral, Budget { faults: 1, crashes: 0, edits: 1, delays: 0 });
+}
+
+#[test]
+fn members_on_volumes_that_are_to_be_others_are_replaced_one_by_one_through_a_fault_and_a_crash() {
+    let moved = |members, budget| {
+        reported(&settled(&World::new(members, Storage::Persistent, 2, budget).moving()));
+    };
+    moved(1, Budget { faults: 1, crashes: 1, edits: 1, delays: 0 });
+    moved(3, Budget { faults: 1, crashes: 0, edits: 1, delays: 0 });
+    moved(3, Budget { faults: 0, crashes: 1, edits: 1, delays: 0 });
+    moved(1, Budget { faults: 0, crashes: 0, edits: 2, delays: 1 });
 }
 
 #[test]

@@ -105,7 +105,7 @@ impl Imagined {
     fn prepare(&mut self, serial: Serial, start: &Start) {
         let (epoch, old) = (Epoch::FIRST, self.world.pods.remove(&serial));
         let uid = old.map_or_else(|| self.world.fresh_uid(), |pod| pod.uid);
-        let fresh = Claim::new(uid, epoch);
+        let fresh = Claim::new(uid, epoch, Inputs::First);
         self.world.claims.entry(serial).or_insert(fresh);
         let mut pod = Pod::new(uid, epoch, Inputs::First, start.clone(), 0);
         pod.seen = Some((start.clone(), false));
