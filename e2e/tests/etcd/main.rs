@@ -24,6 +24,7 @@ mod obstacles;
 mod paused;
 mod plan;
 mod plugin;
+mod previous;
 mod refused;
 mod rolls;
 mod scale;

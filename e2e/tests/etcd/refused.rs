@@ -28,7 +28,7 @@ fn edits() -> Vec<(Vec<String>, &'static str)> {
             patch(json!({"storage": {"ephemeral": true, "size": null}})),
             "spec.storage.ephemeral cannot be changed",
         ),
-        (patch(json!({"storage": {"size": "2Gi"}})), "growing is not supported yet"),
+        (patch(json!({"storage": {"size": "512Mi"}})), "etcd keeps its log and snapshots beside the data"),
         // All or nothing: what is good of it is not done either.
         (
             patch(json!({"members": 5, "etcd": {"quota": "2Gi"}})),
