@@ -82,7 +82,7 @@ fn upgrades_the_operator(story: &Story, first: First) {
     };
     let now = match first {
         First::Schema => {
-            apply_schema(story, &checkout());
+            apply_schema(story, checkout());
             nobody_is_touched(&cluster, SETTLED);
             next(&mut old)
         }
@@ -90,7 +90,7 @@ fn upgrades_the_operator(story: &Story, first: First) {
             let now = next(&mut old);
             nobody_is_touched(&cluster, SETTLED);
             ends_well(story, &cluster, 3);
-            apply_schema(story, &checkout());
+            apply_schema(story, checkout());
             now
         }
     };

@@ -159,8 +159,8 @@ pub(super) fn down(words: &Words<'_>, view: Option<&View<'_>>) -> Option<(Reason
         let why = format!("{} cannot start: {trouble}", words.member(member.serial));
         (!member.serves() && !member.is_voter()).then_some((Reason::MemberDown, why))
     });
-    let silent = view.voters().filter(|member| view.identity.sealed && !member.serves());
-    let silent = silent.filter(|member| !rolling::is_at_it(view, member)).next();
+    let mut silent = view.voters().filter(|member| view.identity.sealed && !member.serves());
+    let silent = silent.find(|member| !rolling::is_at_it(view, member));
     let silent = silent.map(|member| {
         if let Some(stopped) = rolling::stopped(words, view, member) {
             return (Reason::RolloutStopped, stopped);
