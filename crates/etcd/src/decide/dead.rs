@@ -28,6 +28,15 @@ pub(super) fn remove(view: &View<'_>) -> Verdict {
             Verdict::Wait(Wait::NoQuorum)
         };
     }
+    // One that waits for a volume of a class that is no longer wanted would wait for ever, and everybody else for it.
+    let waits = |one: &&Member<'_>| {
+        one.is_newcomer()
+            && view.must_be_replaced(one)
+            && one.claim.is_some_and(|claim| claim.volume.is_none())
+    };
+    if let Some(member) = view.learners().find(waits).filter(|_| view.identity.sealed) {
+        return Verdict::call(view, Change::Remove(member.serial));
+    }
     let given_up = |member: &&Member<'_>| is_given_up(view, member);
     match view.learners().find(given_up).or_else(|| view.voters().find(given_up)) {
         Some(member) => replace(view, member),

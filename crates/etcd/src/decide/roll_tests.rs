@@ -303,3 +303,15 @@ fn a_member_that_is_down_where_it_is_not_to_be_is_replaced_in_time() {
         scene.plan()
     );
 }
+
+#[test]
+fn a_newcomer_that_waits_for_a_volume_of_a_class_that_is_no_longer_wanted_makes_way() {
+    let mut scene = Scene::with_newcomer();
+    change(scene.claim(3), json!({ "spec": { "storageClassName": "fsat", "volumeName": null } }));
+    change(scene.pod(3), json!({ "spec": { "nodeName": null } }));
+    let goes = |scene: &Scene| scene.asked().is_some_and(|intent| intent.change == Change::Remove(Serial(3)));
+    scene.is_edited(json!({ "members": 4, "storage": { "class": "fsat" } }));
+    assert!(!goes(&scene), "it is what is wanted: {:?}", scene.plan());
+    scene.is_edited(json!({ "members": 4, "storage": { "class": "fast" } }));
+    assert!(goes(&scene), "{:?}", scene.plan());
+}

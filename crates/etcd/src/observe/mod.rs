@@ -300,15 +300,22 @@ impl Found {
         }
     }
 
-    /// Whether a claim's volume is not where it is to be. A claim that was never said to be of a class, as in a spec that says none,
-    /// stays where it is.
+    /// Whether a claim's volume is not where it is to be. Where the spec names no class it may be of any; so may one that has a volume
+    /// and says nothing of a class.
     fn has_to_move(&self, claim: &PersistentVolumeClaim) -> bool {
-        let wanted::Data::Persistent { class: Some(wanted), .. } = &self.wanted.data else {
-            return self.misplaced.contains(&claim.metadata.name.clone().unwrap_or_default());
+        let name = claim.metadata.name.as_deref().unwrap_or_default();
+        let spec = claim.spec.as_ref();
+        let (class, volume) = (
+            spec.and_then(|spec| spec.storage_class_name.as_ref()),
+            spec.and_then(|spec| spec.volume_name.as_ref()),
+        );
+        let is_other = match &self.wanted.data {
+            wanted::Data::Persistent { class: Some(wanted), .. } => {
+                class.map_or(volume.is_none(), |class| class != wanted)
+            }
+            wanted::Data::Persistent { class: None, .. } | wanted::Data::Ephemeral { .. } => false,
         };
-        let class = claim.spec.as_ref().and_then(|spec| spec.storage_class_name.as_ref());
-        class.is_some_and(|class| class != wanted)
-            || self.misplaced.contains(&claim.metadata.name.clone().unwrap_or_default())
+        is_other || self.misplaced.contains(name)
     }
 
     fn amiss(&self) -> BTreeMap<Object, Amiss> {

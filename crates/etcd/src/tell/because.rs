@@ -152,6 +152,10 @@ fn removed(words: &Words<'_>, view: &View<'_>, member: &Member<'_>) -> String {
             kept_out(words, view, member)
         );
     }
+    if member.is_newcomer() && view.must_be_replaced(member) {
+        return "it waits for a volume that is no longer wanted, and another one gets the one that is"
+            .to_owned();
+    }
     if dead::crashes(view, member) {
         return format!("its etcd has ended at every start for {after}, while others run on the same image");
     }
