@@ -36,9 +36,8 @@ use serde_json::{Value, json};
 struct Remembered(Mutex<Option<(Vec<Option<Leaf>>, Time, Judged)>>);
 
 impl Clone for Remembered {
-    /// Of other Secrets, from now on.
     fn clone(&self) -> Self {
-        Self::default()
+        Self(Mutex::new(self.0.lock().unwrap().clone()))
     }
 }
 

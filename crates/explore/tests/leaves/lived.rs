@@ -4,18 +4,21 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use evenkeel::{Plan, Time, Wake};
+use evenkeel_api::quantity::bytes;
 use evenkeel_api::{EtcdCluster, EtcdClusterStatus};
-use evenkeel_etcd::Etcd;
+use evenkeel_etcd::{Etcd, Status};
 use evenkeel_etcd::facts::{Facts, Storage};
 use evenkeel_etcd::identity::Uid;
 use evenkeel_etcd::names::{Serial, member_name};
 use evenkeel_etcd::observe::Found;
 use evenkeel_etcd::plan::{Apply, Create};
 use evenkeel_etcd::tell;
+use evenkeel_etcd::wanted::Wanted;
 use evenkeel_explore::Decider;
 use evenkeel_explore::event::Event;
 use evenkeel_explore::observe::{Sight, observe};
 use evenkeel_explore::world::{Budget, Inputs, World};
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use serde_json::{Value, json};
 
 use crate::kube_side::{Kube, is_beside};
@@ -55,6 +58,8 @@ pub(crate) struct Came {
     created: usize,
     /// How many writes there were of any kind.
     pub(crate) writes: usize,
+    /// How many things happened.
+    pub(crate) events: usize,
     /// How many members that had served did not at the worst moment.
     pub(crate) missed: usize,
     /// For how long only time could change anything.
@@ -79,7 +84,7 @@ impl Came {
 
 impl fmt::Display for Came {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { before, after, created, writes, missed, waited } = self;
+        let Self { before, after, created, writes, missed, waited, .. } = self;
         let (before, after) = (before.len(), after.len());
         write!(f, "{:?}: {before} to {after} members, {created} pods created, {writes} writes, ", self.rollout())?;
         write!(f, "{missed} missed at worst, {waited} s waited")
@@ -87,11 +92,11 @@ impl fmt::Display for Came {
 }
 
 /// Who decides: the real thing, on the real objects. Of what it decides the world gets to see what it holds.
-struct Eyes<'k>(&'k Kube);
+struct Eyes<'p>(&'p Plan<Etcd>);
 
 impl Decider for Eyes<'_> {
-    fn decide(&self, told: &Facts) -> Plan<Etcd> {
-        let mut plan = self.0.plan(told).unwrap_or_else(|why| panic!("nothing is in force: {why}"));
+    fn decide(&self, _: &Facts) -> Plan<Etcd> {
+        let mut plan = self.0.clone();
         plan.mark.retain(|mark| !is_beside(mark));
         plan.apply.retain(|apply| !matches!(apply, Apply::Object(_)));
         for create in &mut plan.create {
@@ -109,8 +114,8 @@ impl Lived {
     pub(crate) fn new(resource: EtcdCluster) -> Self {
         let spec = &resource.spec;
         let storage = if spec.storage.ephemeral { Storage::Ephemeral } else { Storage::Persistent };
-        let wanted = u8::try_from(spec.members).unwrap();
-        let world = World::new(wanted, storage, 2, Budget::NOTHING);
+        let wanted = Wanted::of(&resource).unwrap().facts(FRIDAY);
+        let world = World::new(wanted.members, storage, wanted.max_learners, Budget::NOTHING);
         Self { kube: Kube::with(resource, FRIDAY), world }
     }
 
@@ -140,13 +145,20 @@ impl Lived {
 
     /// Lets everything happen that does by itself, and time pass, until nothing more does.
     pub(crate) fn rest(&mut self) -> Result<Came, String> {
+        self.live(ENOUGH)?.ok_or_else(|| "it never comes to rest".to_owned())
+    }
+
+    /// The same, but for no more than so many things.
+    pub(crate) fn live(&mut self, most: usize) -> Result<Option<Came>, String> {
         let (before, began) = (self.pods(), self.kube.now);
         let served: Vec<Serial> = before.keys().copied().filter(|one| self.world.serves(*one)).collect();
         let (mut created, mut writes, mut missed) = (0, 0, 0);
-        for _ in 0..ENOUGH {
+        for events in 0..most {
             let told = self.told();
-            let next = Event::by_itself(&self.world, &Eyes(&self.kube)).into_iter().next();
-            let plan = self.kube.plan(&told)?;
+            // In the middle of a plan nothing is decided.
+            let idle = self.world.pending.is_empty();
+            let plan = if idle { self.kube.plan(&told)? } else { Plan::nothing(Status::default()) };
+            let next = Event::by_itself(&self.world, &Eyes(&plan)).into_iter().next();
             match next {
                 Some(event) => {
                     if matches!(event, Event::Decide(_)) {
@@ -155,7 +167,7 @@ impl Lived {
                     }
                     writes += usize::from(matches!(event, Event::Write(_)));
                     let there = self.pods();
-                    let happened = event.happen(&mut self.world, &Eyes(&self.kube));
+                    let happened = event.happen(&mut self.world, &Eyes(&plan));
                     happened.map_err(|violation| format!("{}, by {event:?}", violation.0))?;
                     created += self.pods().values().filter(|uid| !there.values().any(|it| it == *uid)).count();
                     self.kube.follow(&self.told());
@@ -177,12 +189,12 @@ impl Lived {
                     _ => {
                         let waited = self.kube.now.0 - began.0;
                         self.kube.resource.status = Some(self.status());
-                        return Ok(Came { before, after: self.pods(), created, writes, missed, waited });
+                        return Ok(Some(Came { before, after: self.pods(), created, writes, events, missed, waited }));
                     }
                 },
             }
         }
-        Err("it never comes to rest".to_owned())
+        Ok(None)
     }
 
     fn members(&self) -> Vec<Serial> {
@@ -265,6 +277,10 @@ impl Lived {
             ("", "status"),
         ] {
             object.pointer_mut(at).and_then(Value::as_object_mut).and_then(|fields| fields.remove(key));
+        }
+        // An amount can be written in many ways.
+        if let Some(size) = object.pointer_mut("/spec/resources/requests/storage") {
+            *size = json!(bytes(&Quantity(size.as_str().unwrap().to_owned())).unwrap());
         }
         if let Some(env) = object.pointer_mut("/spec/containers/0/env").and_then(Value::as_array_mut) {
             env.retain(|variable| variable["name"] != "INITIAL_CLUSTER_STATE");

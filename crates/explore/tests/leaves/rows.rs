@@ -69,6 +69,10 @@ pub(crate) fn all() -> Vec<Row> {
         row("spec.version", Rolled, [json!("3.7.3"), json!("3.7.4")], [json!("3.6.16"), json!("3.8.0")])
             .required()
             .without_a_way_back(),
+        // An option that an earlier patch does not have.
+        row("spec.version", Rolled, [json!("3.5.34"), json!("3.5.33")], [json!("3.5.12"), json!("3.7.3")])
+            .on(json!({ "version": "3.5.35", "etcd": { "options": { "compaction-sleep-interval": "1s" } } }))
+            .required(),
         row("spec.members", Scaled, [json!(5), json!(1)], [json!(0), json!(8), json!("three")]),
         row("spec.paused", Nothing, [json!(true), json!(false)], [json!("yes")]),
         row(
@@ -174,7 +178,7 @@ fn reaching() -> Vec<Row> {
         row(
             "spec.service.annotations",
             Nothing,
-            [noted("a.example/b", "d"), noted("a.example/d", "e")],
+            [noted("a.example/d", "e"), noted("a.example/d", "f")],
             [json!(["a.example/b"])],
         )
         .on(json!({ "service": { "annotations": { "a.example/b": "c" } } })),

@@ -132,6 +132,7 @@ impl Lab {
         let (set, change) = (edited(&base, row.leaf, Some(&row.set)), edited(&base, row.leaf, Some(&row.change)));
         match row.kind {
             Kind::Nothing | Kind::Rolled | Kind::Scaled => {
+                walk.turns_back(&set);
                 walk.goes("set", &set);
                 walk.goes("changed", &change);
                 let unset = edited(&base, row.leaf, None);
@@ -180,7 +181,8 @@ impl Walk<'_> {
     }
 
     fn rollout(&self, to: &Value) -> Rollout {
-        let same = self.lab.schema.defaulted(to) == self.lab.schema.defaulted(&self.now);
+        let parsed = |manifest: &Value| serde_json::from_value::<EtcdCluster>(self.lab.schema.defaulted(manifest)).unwrap();
+        let same = parsed(to).spec == parsed(&self.now).spec;
         match self.row.kind {
             _ if same => Rollout::Nothing,
             Kind::Rolled if self.ephemeral => Rollout::Replaced,
@@ -212,6 +214,39 @@ impl Walk<'_> {
                 }
             }
         }
+    }
+
+    /// An edit that is taken back when it is half rolled out.
+    fn turns_back(&mut self, to: &Value) {
+        let how = "set and taken back half-way";
+        let Word::Accepted(there) = self.lab.word(&self.lived, to) else { return };
+        let (mut whole, mut half) = (self.lived.clone(), self.lived.clone());
+        whole.edit((*there).clone());
+        let events = whole.rest().map_or(0, |came| came.events);
+        half.edit(*there);
+        if let Err(why) = half.live(events / 2) {
+            return self.says(how, why);
+        }
+        half.kube.resource.status = Some(half.status());
+        if let Answer::Malformed(why) | Answer::Refused(why) = self.lab.answer(&half, &self.now) {
+            return self.says(how, format!("the schema refuses it: {why:?}"));
+        }
+        let Word::Accepted(back) = self.lab.word(&half, &self.now) else {
+            return self.says(how, "the operator refuses it".to_owned());
+        };
+        half.edit(*back);
+        let before = self.lived.state();
+        match half.rest() {
+            Ok(came) if came.missed > 1 => self.says(how, format!("{} members were away at once", came.missed)),
+            Ok(_) => {}
+            Err(why) => return self.says(how, why),
+        }
+        if let Some(why) = half.is_unwell() {
+            self.says(how, format!("it rests, and {why}"));
+        }
+        let mut other = Walk { lab: &mut *self.lab, row: self.row, ephemeral: self.ephemeral, lived: half, now: self.now.clone(), wrong: Vec::new() };
+        other.is_like(how, "before", &before);
+        self.wrong.extend(other.wrong);
     }
 
     fn came(&mut self, how: &str, expected: Rollout, came: &Came) {
@@ -262,22 +297,39 @@ impl Walk<'_> {
                 let came = then.rest().map_or_else(|why| why, |came| came.to_string());
                 self.says(how, format!("the schema refuses it ({why:?}), and Rust does not; it comes to: {came}"));
             }
-            (Answer::Refused(_) | Answer::Stored, Word::Refused(resource, why)) => {
-                // It got past an older schema.
-                let before = self.lived.state();
-                self.lived.edit(*resource);
-                match self.lived.rest() {
-                    Ok(came) => self.came(how, Rollout::Nothing, &came),
-                    Err(why) => return self.says(how, why),
-                }
-                self.is_like(how, "before", &before);
-                let told = json!(self.lived.status()).to_string();
-                let (field, why) = why.split_once(": ").unwrap_or_default();
-                let told_why = json!(why).to_string();
-                if why.is_empty() || !told.contains(field) || !told.contains(told_why.trim_matches('"')) {
-                    self.says(how, format!("people are not told that {field} is refused, {why:?}: {told}"));
+            (answer, Word::Refused(resource, why)) => {
+                let former = self.lived.clone();
+                self.gets_by(how, *resource, &why);
+                // Else it would never have been stored.
+                if !matches!(answer, Answer::Stored) {
+                    self.lived = former;
                 }
             }
+        }
+    }
+
+    /// An edit that is refused by the operator, after it has got past an older schema.
+    fn gets_by(&mut self, how: &str, resource: EtcdCluster, why: &str) {
+        let (before, accepted) = (self.lived.state(), self.lived.kube.resource.clone());
+        self.lived.edit(resource);
+        match self.lived.rest() {
+            Ok(came) => self.came(how, Rollout::Nothing, &came),
+            Err(why) => return self.says(how, format!("nothing is in force, and nobody heals: {why}")),
+        }
+        self.is_like(how, "before", &before);
+        let told = json!(self.lived.status()).to_string();
+        let (field, why) = why.split_once(": ").unwrap_or_default();
+        let told_why = json!(why).to_string();
+        if why.is_empty() || !told.contains(field) || !told.contains(told_why.trim_matches('"')) {
+            self.says(how, format!("people are not told that {field} is refused, {why:?}: {told}"));
+        }
+        // And taken back.
+        let mut then = self.lived.clone();
+        then.edit(accepted);
+        match then.rest() {
+            Ok(came) if came.rollout() == Rollout::Nothing && then.state() == before => {}
+            Ok(came) => self.says(how, format!("taken back, it comes to {came}")),
+            Err(why) => self.says(how, format!("taken back: {why}")),
         }
     }
 
