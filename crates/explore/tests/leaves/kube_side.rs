@@ -25,8 +25,8 @@ use evenkeel_etcd::wanted::Wanted;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim, Pod, Secret, Service};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
-use k8s_openapi::jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::jiff::Timestamp;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -121,6 +121,20 @@ impl Kube {
         }
     }
 
+    /// The resource is gone, and with it what Kubernetes deletes then: pods apart, of which the world knows, and the disruption
+    /// budget, which is there again as soon as it is missed.
+    pub(crate) fn is_created_again(&mut self, resource: EtcdCluster) {
+        let owners = self
+            .budget
+            .iter_mut()
+            .flat_map(|(_, budget)| budget.metadata.owner_references.iter_mut().flatten());
+        owners.for_each(|owner| owner.uid = resource.metadata.uid.clone().unwrap_or_default());
+        (self.peer_service, self.client_service) = (None, None);
+        self.secrets.clear();
+        self.judged = Remembered::default();
+        self.resource = resource;
+    }
+
     /// What an operator finds, and the facts that it makes of it.
     pub(crate) fn look(&self, told: &Facts) -> Result<(Found, Facts), String> {
         let objects = self.objects(told);
@@ -188,7 +202,8 @@ impl Kube {
         let wanted = self.wanted.as_ref().unwrap();
         let holds = |holds: bool| if holds { "True" } else { "False" };
         let since = self.pods[&fact.uid].metadata.creation_timestamp.clone();
-        let condition = |kind: &str, it: bool| json!({ "type": kind, "status": holds(it), "lastTransitionTime": since });
+        let condition =
+            |kind: &str, it: bool| json!({ "type": kind, "status": holds(it), "lastTransitionTime": since });
         let state = if fact.idle {
             json!({ "waiting": { "reason": "ContainerCreating" } })
         } else {
@@ -246,7 +261,8 @@ impl Kube {
             self.identity = Some((identity.clone(), object));
         }
         let member = |epoch, serial| Member { lineage: identity.lineage, epoch, serial };
-        let new = |uid: Uid, now| json!({ "metadata": { "uid": uid.to_string(), "creationTimestamp": at(now) } });
+        let new =
+            |uid: Uid, now| json!({ "metadata": { "uid": uid.to_string(), "creationTimestamp": at(now) } });
         for fact in claims {
             self.claims.entry(fact.uid).or_insert_with(|| {
                 let built = claim(&wanted, member(fact.epoch, fact.serial)).unwrap().unwrap();
@@ -255,10 +271,8 @@ impl Kube {
         }
         for fact in pods {
             self.pods.entry(fact.uid).or_insert_with(|| {
-                let seed =
-                    fact.start == Start::Held && fact.serial == identity.seed && !identity.sealed;
-                let made =
-                    Made { member: member(fact.epoch, fact.serial), start: fact.start.clone(), seed };
+                let seed = fact.start == Start::Held && fact.serial == identity.seed && !identity.sealed;
+                let made = Made { member: member(fact.epoch, fact.serial), start: fact.start.clone(), seed };
                 with(&pod(&wanted, &made).unwrap(), new(fact.uid, self.now))
             });
         }
@@ -357,8 +371,7 @@ impl Kube {
         } }))
         .unwrap();
         let texts = [("ca.crt", authority), ("tls.crt", made.certificate), ("tls.key", made.key)];
-        secret.data =
-            Some(texts.map(|(key, text)| (key.to_owned(), ByteString(text.into_bytes()))).into());
+        secret.data = Some(texts.map(|(key, text)| (key.to_owned(), ByteString(text.into_bytes()))).into());
         self.secrets.insert(object, secret);
         *self.judged.0.lock().unwrap() = None;
         Ok(())

@@ -6,7 +6,6 @@ use std::fmt;
 use evenkeel::{Plan, Time, Wake};
 use evenkeel_api::quantity::bytes;
 use evenkeel_api::{EtcdCluster, EtcdClusterStatus};
-use evenkeel_etcd::{Etcd, Status};
 use evenkeel_etcd::facts::{Facts, Storage};
 use evenkeel_etcd::identity::Uid;
 use evenkeel_etcd::names::{Serial, member_name};
@@ -14,6 +13,7 @@ use evenkeel_etcd::observe::Found;
 use evenkeel_etcd::plan::{Apply, Create};
 use evenkeel_etcd::tell;
 use evenkeel_etcd::wanted::Wanted;
+use evenkeel_etcd::{Etcd, Status};
 use evenkeel_explore::Decider;
 use evenkeel_explore::event::Event;
 use evenkeel_explore::observe::{Sight, observe};
@@ -86,7 +86,11 @@ impl fmt::Display for Came {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { before, after, created, writes, missed, waited, .. } = self;
         let (before, after) = (before.len(), after.len());
-        write!(f, "{:?}: {before} to {after} members, {created} pods created, {writes} writes, ", self.rollout())?;
+        write!(
+            f,
+            "{:?}: {before} to {after} members, {created} pods created, {writes} writes, ",
+            self.rollout()
+        )?;
         write!(f, "{missed} missed at worst, {waited} s waited")
     }
 }
@@ -102,7 +106,7 @@ impl Decider for Eyes<'_> {
         for create in &mut plan.create {
             if let Create::Pod { inputs, .. } = create {
                 // With any of them etcd runs; what they are is written on the pods.
-                *inputs = Inputs::First.uid().into();
+                *inputs = Inputs::First.uid();
             }
         }
         plan
@@ -139,6 +143,14 @@ impl Lived {
         self.kube.resource = EtcdCluster { status, ..resource };
     }
 
+    /// The resource was deleted and created again, and with it went all but what is kept.
+    pub(crate) fn is_created_again(&mut self, resource: EtcdCluster) {
+        self.world.budget.edits = 1;
+        let nothing = Plan::nothing(Status::default());
+        Event::Recreated.happen(&mut self.world, &Eyes(&nothing)).unwrap();
+        self.kube.is_created_again(resource);
+    }
+
     fn pods(&self) -> BTreeMap<Serial, Uid> {
         self.world.pods.iter().map(|(serial, pod)| (*serial, pod.uid)).collect()
     }
@@ -169,7 +181,8 @@ impl Lived {
                     let there = self.pods();
                     let happened = event.happen(&mut self.world, &Eyes(&plan));
                     happened.map_err(|violation| format!("{}, by {event:?}", violation.0))?;
-                    created += self.pods().values().filter(|uid| !there.values().any(|it| it == *uid)).count();
+                    created +=
+                        self.pods().values().filter(|uid| !there.values().any(|it| it == *uid)).count();
                     self.kube.follow(&self.told());
                     // Whoever is no member any more is missed by nobody.
                     let members: Vec<Serial> = self.members();
@@ -189,7 +202,15 @@ impl Lived {
                     _ => {
                         let waited = self.kube.now.0 - began.0;
                         self.kube.resource.status = Some(self.status());
-                        return Ok(Some(Came { before, after: self.pods(), created, writes, events, missed, waited }));
+                        return Ok(Some(Came {
+                            before,
+                            after: self.pods(),
+                            created,
+                            writes,
+                            events,
+                            missed,
+                            waited,
+                        }));
                     }
                 },
             }

@@ -64,8 +64,13 @@ pub(crate) fn all() -> Vec<Row> {
     use Kind::{Nothing, Rolled, Scaled};
     let mut rows = vec![
         // A downgrade is refused for what members run.
-        row("spec.version", Rolled, [json!("3.6.17"), json!("3.6.18")], [json!("v3.6.16"), json!("3.5.35"), json!(3)])
-            .required(),
+        row(
+            "spec.version",
+            Rolled,
+            [json!("3.6.17"), json!("3.6.18")],
+            [json!("v3.6.16"), json!("3.5.35"), json!(3)],
+        )
+        .required(),
         row("spec.version", Rolled, [json!("3.7.3"), json!("3.7.4")], [json!("3.6.16"), json!("3.8.0")])
             .required()
             .without_a_way_back(),
@@ -88,7 +93,12 @@ pub(crate) fn all() -> Vec<Row> {
             [json!(["corp"]), json!(["corp", "other"])],
             [json!(["corp", "corp"]), json!([""])],
         ),
-        row("spec.heal.replaceAfter", Nothing, [json!("10m"), json!("30s")], [json!("29s"), json!("0"), json!("soon")]),
+        row(
+            "spec.heal.replaceAfter",
+            Nothing,
+            [json!("10m"), json!("30s")],
+            [json!("29s"), json!("0"), json!("soon")],
+        ),
     ];
     rows.extend(storage());
     rows.extend(placing());
@@ -108,21 +118,26 @@ fn storage() -> Vec<Row> {
         row("spec.storage.onDelete", Nothing, [json!("Delete"), json!("Keep")], [json!("Sometimes")]),
         row("spec.storage.keepRemovedFor", Nothing, [json!("1h"), json!("0")], [json!("1d"), json!("")]),
         row("spec.storage.ephemeral", Kept, [json!(true), json!(false)], [json!("yes")]),
-        row("spec.resources.requests.cpu", Rolled, [json!("500m"), json!(1)], [json!("0"), json!("-1"), json!("two")]),
+        row(
+            "spec.resources.requests.cpu",
+            Rolled,
+            [json!("500m"), json!(1)],
+            [json!("0"), json!("-1"), json!("two")],
+        ),
         row(
             "spec.resources.requests.memory",
             Rolled,
             [json!("512Mi"), json!("3Gi")],
             [json!("512m"), json!("16Mi"), json!("lots")],
         ),
+        row("spec.resources.requests.memory", Rolled, [json!("512Mi"), json!("1Gi")], [json!("2Gi")])
+            .on(json!({ "resources": { "limits": { "memory": "1Gi" } } })),
         row(
-            "spec.resources.requests.memory",
+            "spec.resources.limits.memory",
             Rolled,
-            [json!("512Mi"), json!("1Gi")],
-            [json!("2Gi")],
-        )
-        .on(json!({ "resources": { "limits": { "memory": "1Gi" } } })),
-        row("spec.resources.limits.memory", Rolled, [json!("128Mi"), json!("4Gi")], [json!("16Mi"), json!("lots")]),
+            [json!("128Mi"), json!("4Gi")],
+            [json!("16Mi"), json!("lots")],
+        ),
         row("spec.resources.limits.cpu", Never, [json!("1"), json!(2)], [json!("0")]),
     ]
 }
@@ -141,7 +156,12 @@ fn placing() -> Vec<Row> {
             "spec.scheduling.nodeSelector",
             Rolled,
             [json!({ "disk": "ssd" }), json!({ "disk": "nvme" })],
-            [json!({ "disk": long }), json!({ "disk": 1 })],
+            [
+                json!({ "disk": long }),
+                json!({ "disk": 1 }),
+                json!({ "a disk": "ssd" }),
+                json!({ "disk": "an ssd" }),
+            ],
         ),
         row(
             "spec.scheduling.tolerations",
@@ -151,15 +171,35 @@ fn placing() -> Vec<Row> {
         ),
         row("spec.scheduling.tolerations[].key", Rolled, [json!("a"), json!("b")], [json!(1)])
             .on(tolerations(json!({ "operator": "Exists" }))),
-        row("spec.scheduling.tolerations[].operator", Rolled, [json!("Exists"), json!("Equal")], [json!(1)])
-            .on(tolerations(json!({ "key": "a" }))),
+        row(
+            "spec.scheduling.tolerations[].operator",
+            Rolled,
+            [json!("Exists"), json!("Equal")],
+            [json!(1), json!("Maybe")],
+        )
+        .on(tolerations(json!({ "key": "a" }))),
         row("spec.scheduling.tolerations[].value", Rolled, [json!("x"), json!("y")], [json!(true)])
             .on(tolerations(json!({ "key": "a" }))),
-        row("spec.scheduling.tolerations[].effect", Rolled, [json!("NoSchedule"), json!("NoExecute")], [json!(1)])
-            .on(tolerations(json!({ "key": "a", "operator": "Exists" }))),
-        row("spec.scheduling.tolerations[].tolerationSeconds", Rolled, [json!(60), json!(120)], [json!("soon")])
-            .on(noted()),
-        row("spec.scheduling.priorityClass", Rolled, [json!("high"), json!("higher")], [json!(""), json!("a".repeat(254))]),
+        row(
+            "spec.scheduling.tolerations[].effect",
+            Rolled,
+            [json!("NoSchedule"), json!("NoExecute")],
+            [json!(1), json!("Never")],
+        )
+        .on(tolerations(json!({ "key": "a", "operator": "Exists" }))),
+        row(
+            "spec.scheduling.tolerations[].tolerationSeconds",
+            Rolled,
+            [json!(60), json!(120)],
+            [json!("soon")],
+        )
+        .on(noted()),
+        row(
+            "spec.scheduling.priorityClass",
+            Rolled,
+            [json!("high"), json!("higher")],
+            [json!(""), json!("a".repeat(254)), json!("High!")],
+        ),
     ]
 }
 
@@ -167,12 +207,17 @@ fn reaching() -> Vec<Row> {
     use Kind::Nothing;
     let noted = |key: &str, value: &str| json!({ key: value });
     vec![
-        row("spec.service.type", Nothing, [json!("NodePort"), json!("LoadBalancer")], [json!("ExternalName")]),
+        row(
+            "spec.service.type",
+            Nothing,
+            [json!("NodePort"), json!("LoadBalancer")],
+            [json!("ExternalName")],
+        ),
         row(
             "spec.service.annotations",
             Nothing,
             [noted("a.example/b", "c"), noted("a.example/d", "e")],
-            [json!({ "a.example/b": 1 })],
+            [json!({ "a.example/b": 1 }), json!({ "a b": "c" })],
         ),
         // From one that has some from the start.
         row(
@@ -195,13 +240,22 @@ fn etcd() -> Vec<Row> {
     use Kind::Rolled;
     let option = |name: &str, value: &str| json!({ name: value });
     vec![
-        row("spec.etcd.quota", Rolled, [json!("2Gi"), json!("1Gi")], [json!("5Gi"), json!("512m"), json!("lots")]),
+        row(
+            "spec.etcd.quota",
+            Rolled,
+            [json!("2Gi"), json!("1Gi")],
+            [json!("5Gi"), json!("512m"), json!("lots")],
+        ),
         row("spec.etcd.autoCompaction", Rolled, [json!("2h"), json!("0")], [json!("1d"), json!("")]),
         row(
             "spec.etcd.options",
             Rolled,
             [option("snapshot-count", "5000"), option("heartbeat-interval", "200")],
-            [option("data-dir", "/tmp"), option("--snapshot-count", "5000"), option("snapshot-count", "some")],
+            [
+                option("data-dir", "/tmp"),
+                option("--snapshot-count", "5000"),
+                option("snapshot-count", "some"),
+            ],
         ),
     ]
 }
@@ -213,8 +267,14 @@ fn windows() -> Vec<Row> {
         row(
             "spec.maintenance.windows",
             Nothing,
-            [json!([{ "start": "02:00", "duration": "3h" }]), json!([{ "start": "03:00", "duration": "1h" }])],
-            [json!([{ "start": "02:00" }]), json!([{ "start": "02:00", "duration": "3h", "timeZone": "Europe/Atlantis" }])],
+            [
+                json!([{ "start": "02:00", "duration": "3h" }]),
+                json!([{ "start": "03:00", "duration": "1h" }]),
+            ],
+            [
+                json!([{ "start": "02:00" }]),
+                json!([{ "start": "02:00", "duration": "3h", "timeZone": "Europe/Atlantis" }]),
+            ],
         ),
         row(
             "spec.maintenance.windows[].days",
@@ -223,12 +283,22 @@ fn windows() -> Vec<Row> {
             [json!(["Someday"]), json!(["Sat", "Sat"])],
         )
         .on(some()),
-        row("spec.maintenance.windows[].start", Nothing, [json!("03:00"), json!("23:59")], [json!("24:00"), json!("3:00")])
-            .on(some())
-            .required(),
-        row("spec.maintenance.windows[].duration", Nothing, [json!("10m"), json!("24h")], [json!("5m"), json!("25h"), json!("1d")])
-            .on(some())
-            .required(),
+        row(
+            "spec.maintenance.windows[].start",
+            Nothing,
+            [json!("03:00"), json!("23:59")],
+            [json!("24:00"), json!("3:00")],
+        )
+        .on(some())
+        .required(),
+        row(
+            "spec.maintenance.windows[].duration",
+            Nothing,
+            [json!("10m"), json!("24h")],
+            [json!("5m"), json!("25h"), json!("1d")],
+        )
+        .on(some())
+        .required(),
         row(
             "spec.maintenance.windows[].timeZone",
             Nothing,

@@ -118,6 +118,14 @@ impl Lab {
         }
     }
 
+    /// Edits a cluster as Kubernetes and the operator accept it.
+    pub(crate) fn edit(&self, lived: &mut Lived, to: &Value) {
+        let answer = self.answer(lived, to);
+        assert!(matches!(answer, Answer::Stored), "{to}: {answer:?}");
+        let Word::Accepted(resource) = self.word(lived, to) else { panic!("{to} is refused") };
+        lived.edit(*resource);
+    }
+
     /// Walks a leaf, with data where it is said to be.
     pub(crate) fn walk(&mut self, row: &Row, ephemeral: bool) -> Wrong {
         let mut base = manifest(&row.base);
@@ -129,7 +137,8 @@ impl Lab {
             Err(why) => return vec![format!("before: {why}")],
         };
         let mut walk = Walk { lab: self, row, ephemeral, lived, now: base.clone(), wrong: Vec::new() };
-        let (set, change) = (edited(&base, row.leaf, Some(&row.set)), edited(&base, row.leaf, Some(&row.change)));
+        let (set, change) =
+            (edited(&base, row.leaf, Some(&row.set)), edited(&base, row.leaf, Some(&row.change)));
         match row.kind {
             Kind::Nothing | Kind::Rolled | Kind::Scaled => {
                 walk.turns_back(&set);
@@ -181,7 +190,9 @@ impl Walk<'_> {
     }
 
     fn rollout(&self, to: &Value) -> Rollout {
-        let parsed = |manifest: &Value| serde_json::from_value::<EtcdCluster>(self.lab.schema.defaulted(manifest)).unwrap();
+        let parsed = |manifest: &Value| {
+            serde_json::from_value::<EtcdCluster>(self.lab.schema.defaulted(manifest)).unwrap()
+        };
         let same = parsed(to).spec == parsed(&self.now).spec;
         match self.row.kind {
             _ if same => Rollout::Nothing,
@@ -237,14 +248,23 @@ impl Walk<'_> {
         half.edit(*back);
         let before = self.lived.state();
         match half.rest() {
-            Ok(came) if came.missed > 1 => self.says(how, format!("{} members were away at once", came.missed)),
+            Ok(came) if came.missed > 1 => {
+                self.says(how, format!("{} members were away at once", came.missed))
+            }
             Ok(_) => {}
             Err(why) => return self.says(how, why),
         }
         if let Some(why) = half.is_unwell() {
             self.says(how, format!("it rests, and {why}"));
         }
-        let mut other = Walk { lab: &mut *self.lab, row: self.row, ephemeral: self.ephemeral, lived: half, now: self.now.clone(), wrong: Vec::new() };
+        let mut other = Walk {
+            lab: &mut *self.lab,
+            row: self.row,
+            ephemeral: self.ephemeral,
+            lived: half,
+            now: self.now.clone(),
+            wrong: Vec::new(),
+        };
         other.is_like(how, "before", &before);
         self.wrong.extend(other.wrong);
     }
@@ -269,11 +289,12 @@ impl Walk<'_> {
 
     fn is_like(&mut self, how: &str, what: &str, other: &str) {
         let own = self.lived.state();
+        if own == other {
+            return;
+        }
         let differ: Vec<_> = own.lines().filter(|line| !other.lines().any(|other| other == *line)).collect();
         let lacks: Vec<_> = other.lines().filter(|line| !own.lines().any(|own| own == *line)).collect();
-        if own != other {
-            self.says(how, format!("it is not as {what}: it has {differ:?}, and not {lacks:?}"));
-        }
+        self.says(how, format!("it is not as {what}: it has {differ:?}, and not {lacks:?}"));
     }
 
     /// An edit that is refused with a reason, after which all is as before.
@@ -295,7 +316,10 @@ impl Walk<'_> {
                 let mut then = self.lived.clone();
                 then.edit(*resource);
                 let came = then.rest().map_or_else(|why| why, |came| came.to_string());
-                self.says(how, format!("the schema refuses it ({why:?}), and Rust does not; it comes to: {came}"));
+                self.says(
+                    how,
+                    format!("the schema refuses it ({why:?}), and Rust does not; it comes to: {came}"),
+                );
             }
             (answer, Word::Refused(resource, why)) => {
                 let former = self.lived.clone();
@@ -336,7 +360,8 @@ impl Walk<'_> {
     /// A leaf that can be chosen, and is then kept.
     fn is_kept(&mut self, to: &Value) {
         if self.lab.schema.defaulted(to) == self.lab.schema.defaulted(&self.now) {
-            return self.is_refused("changed", &edited(&self.now.clone(), self.row.leaf, Some(&self.row.change)));
+            return self
+                .is_refused("changed", &edited(&self.now.clone(), self.row.leaf, Some(&self.row.change)));
         }
         self.is_refused("set", to);
         let Ok(chosen) = self.lab.fresh(to) else {
@@ -347,7 +372,14 @@ impl Walk<'_> {
             return;
         };
         let base = self.now.clone();
-        let mut other = Walk { lab: &mut *self.lab, row: self.row, ephemeral: self.ephemeral, lived: chosen, now: to.clone(), wrong: Vec::new() };
+        let mut other = Walk {
+            lab: &mut *self.lab,
+            row: self.row,
+            ephemeral: self.ephemeral,
+            lived: chosen,
+            now: to.clone(),
+            wrong: Vec::new(),
+        };
         other.is_refused("changed", &edited(to, self.row.leaf, Some(&self.row.change)));
         other.is_refused("left out", &base);
         self.wrong.extend(other.wrong.into_iter().map(|wrong| format!("chosen, {wrong}")));
