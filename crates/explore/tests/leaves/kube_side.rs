@@ -23,7 +23,10 @@ use evenkeel_etcd::observe::{Beside, Found};
 use evenkeel_etcd::plan::{Apply, Mark, Owned};
 use evenkeel_etcd::wanted::Wanted;
 use k8s_openapi::ByteString;
-use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim, Pod, Secret, Service};
+use k8s_openapi::api::core::v1::{
+    ConfigMap, ContainerState, ContainerStateRunning, ContainerStateWaiting, ContainerStatus,
+    PersistentVolumeClaim, PersistentVolumeClaimStatus, Pod, PodCondition, PodStatus, Secret, Service,
+};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::jiff::Timestamp;
@@ -198,49 +201,63 @@ impl Kube {
         }
     }
 
+    // Objects are changed field by field here, since this is what takes the time of all tests.
+
     fn pod(&self, lineage: Lineage, fact: &facts::Pod) -> Pod {
         let wanted = self.wanted.as_ref().unwrap();
-        let holds = |holds: bool| if holds { "True" } else { "False" };
-        let since = self.pods[&fact.uid].metadata.creation_timestamp.clone();
-        let condition =
-            |kind: &str, it: bool| json!({ "type": kind, "status": holds(it), "lastTransitionTime": since });
-        let state = if fact.idle {
-            json!({ "waiting": { "reason": "ContainerCreating" } })
-        } else {
-            json!({ "running": { "startedAt": since } })
+        let mut pod = self.pods[&fact.uid].clone();
+        let since = pod.metadata.creation_timestamp.clone();
+        let condition = |kind: &str, holds: bool| PodCondition {
+            type_: kind.to_owned(),
+            status: if holds { "True" } else { "False" }.to_owned(),
+            last_transition_time: since.clone(),
+            ..PodCondition::default()
         };
-        let etcd = json!({ "name": CONTAINER, "image": "", "imageID": "", "ready": fact.ready, "restartCount": 0,
-            "state": state });
-        let status = json!({
-            "phase": if fact.idle { "Pending" } else { "Running" },
-            "conditions": [
-                condition(labels::GATE_JOINED, fact.gate),
-                condition("ContainersReady", fact.ready),
-                condition("Ready", fact.ready),
-            ],
-            "containerStatuses": [etcd],
+        let state = ContainerState {
+            waiting: fact.idle.then(ContainerStateWaiting::default),
+            running: (!fact.idle).then(ContainerStateRunning::default),
+            terminated: None,
+        };
+        let etcd = ContainerStatus {
+            name: CONTAINER.to_owned(),
+            ready: fact.ready,
+            state: Some(state),
+            ..ContainerStatus::default()
+        };
+        let conditions = [
+            condition(labels::GATE_JOINED, fact.gate),
+            condition("ContainersReady", fact.ready),
+            condition("Ready", fact.ready),
+        ];
+        pod.status = Some(PodStatus {
+            phase: Some(if fact.idle { "Pending" } else { "Running" }.to_owned()),
+            conditions: Some(conditions.into()),
+            container_statuses: Some(vec![etcd]),
+            ..PodStatus::default()
         });
-        let mut metadata =
-            json!({ "annotations": start::annotations(wanted, lineage, fact.serial, &fact.start) });
+        let how = start::annotations(wanted, lineage, fact.serial, &fact.start);
+        pod.metadata.annotations.get_or_insert_default().extend(how);
         if fact.routed {
-            metadata["labels"] = json!({ labels::ROLE: labels::ROLE_VOTER });
+            let role = (labels::ROLE.to_owned(), labels::ROLE_VOTER.to_owned());
+            pod.metadata.labels.get_or_insert_default().extend([role]);
         }
-        if fact.deleting {
-            metadata["deletionTimestamp"] = json!(since);
-        }
-        let node = fact.node.map(|node| node.to_string());
-        let over = json!({ "metadata": metadata, "spec": { "nodeName": node }, "status": status });
-        with(&self.pods[&fact.uid], over)
+        pod.metadata.deletion_timestamp = since.filter(|_| fact.deleting);
+        pod.spec.get_or_insert_default().node_name = fact.node.map(|node| node.to_string());
+        pod
     }
 
     fn claim(&self, fact: &facts::Claim) -> PersistentVolumeClaim {
         let volume = format!("pv-{}", fact.uid);
-        let mut over = json!({ "spec": { "volumeName": volume }, "status": { "phase": "Bound" } });
+        let mut claim = self.claims[&fact.uid].clone();
         if fact.joined_on.is_some() {
-            let on = joined_on(fact.uid, &volume);
-            over["metadata"] = json!({ "annotations": { labels::JOINED_ON: on } });
+            let on = (labels::JOINED_ON.to_owned(), joined_on(fact.uid, &volume));
+            claim.metadata.annotations.get_or_insert_default().extend([on]);
         }
-        with(&self.claims[&fact.uid], over)
+        claim.spec.get_or_insert_default().volume_name = Some(volume);
+        let bound = Some("Bound".to_owned());
+        claim.status =
+            Some(PersistentVolumeClaimStatus { phase: bound, ..PersistentVolumeClaimStatus::default() });
+        claim
     }
 
     /// Takes in what the world has come to: what was created is written as the operator builds it.
