@@ -5,7 +5,7 @@ use std::fmt;
 
 use evenkeel::{Plan, Time, Wake};
 use evenkeel_api::quantity::bytes;
-use evenkeel_api::{EtcdCluster, EtcdClusterStatus};
+use evenkeel_api::{EtcdCluster, EtcdClusterStatus, labels};
 use evenkeel_etcd::facts::{Facts, Storage};
 use evenkeel_etcd::identity::Uid;
 use evenkeel_etcd::names::{Serial, member_name};
@@ -278,6 +278,19 @@ impl Lived {
         serde_json::to_string_pretty(&whole).unwrap()
     }
 
+    /// The same without what stands for the spec as it is written: what has come of it.
+    pub(crate) fn made(&self) -> Value {
+        let mut whole: Value = serde_json::from_str(&self.state()).unwrap();
+        for part in ["wanted", "identity"] {
+            let owners = whole[part].get("owners").cloned();
+            whole[part] = json!(owners);
+        }
+        for pod in whole["pods"].as_array_mut().into_iter().flatten() {
+            pod["metadata"]["annotations"].as_object_mut().and_then(|all| all.remove(labels::INPUTS));
+        }
+        whole
+    }
+
     /// An object without what tells one member from another, and without what only the first one to found a cluster has.
     fn bare(&self, object: &impl serde::Serialize) -> Value {
         let mut text = serde_json::to_string(object).unwrap();
@@ -291,8 +304,8 @@ impl Lived {
         for (at, key) in [
             ("/metadata", "uid"),
             ("/metadata", "creationTimestamp"),
-            ("/metadata/annotations", "evenkeel.dev/serial"),
-            ("/metadata/annotations", "evenkeel.dev/joined-on"),
+            ("/metadata/annotations", labels::SERIAL),
+            ("/metadata/annotations", labels::JOINED_ON),
             ("/spec", "nodeName"),
             ("/spec", "volumeName"),
             ("", "status"),

@@ -63,7 +63,7 @@ fn what_disturbs_members_waits_for_a_window_and_nothing_else_does() {
         let base = edited(&manifest(base), "spec.maintenance.windows", Some(&window));
         let expected = match kind {
             Kind::Rolled => EIGHTEEN_HOURS,
-            Kind::Nothing | Kind::Scaled => 0,
+            Kind::Nothing | Kind::Beside | Kind::Scaled => 0,
             Kind::Kept | Kind::Never => continue,
         };
         let mut lived = lab.fresh(&base).unwrap();

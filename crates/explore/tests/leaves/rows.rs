@@ -5,8 +5,10 @@ use serde_json::{Value, json};
 /// How a change of a leaf is rolled out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// No pod is touched.
+    /// Nothing is touched: it is the operator that behaves otherwise.
     Nothing,
+    /// No pod is touched, but something else is.
+    Beside,
     /// Members are restarted one by one; replaced one by one where their data is in their pods.
     Rolled,
     /// Members come or go.
@@ -37,6 +39,12 @@ pub(crate) struct Row {
 }
 
 impl Row {
+    /// What kind it is of where data is in the pods, but for how these are rolled out.
+    pub(crate) fn in_pods(&self) -> Kind {
+        // There it always goes with the resource.
+        if self.leaf == "spec.storage.onDelete" { Kind::Nothing } else { self.kind }
+    }
+
     fn on(self, base: Value) -> Self {
         Self { base, ..self }
     }
@@ -109,13 +117,13 @@ pub(crate) fn all() -> Vec<Row> {
 }
 
 fn storage() -> Vec<Row> {
-    use Kind::{Kept, Never, Nothing, Rolled};
+    use Kind::{Beside, Kept, Never, Nothing, Rolled};
     vec![
         row("spec.storage.size", Kept, [json!("8Gi"), json!("2Gi")], [json!("512Mi"), json!("lots")]),
         // The same in other words.
         row("spec.storage.size", Nothing, [json!("4096Mi"), json!(4_294_967_296_u64)], [json!("4G")]),
         row("spec.storage.class", Kept, [json!("fast"), json!("slow")], [json!("")]),
-        row("spec.storage.onDelete", Nothing, [json!("Delete"), json!("Keep")], [json!("Sometimes")]),
+        row("spec.storage.onDelete", Beside, [json!("Delete"), json!("Keep")], [json!("Sometimes")]),
         row("spec.storage.keepRemovedFor", Nothing, [json!("1h"), json!("0")], [json!("1d"), json!("")]),
         row("spec.storage.ephemeral", Kept, [json!(true), json!(false)], [json!("yes")]),
         row(
@@ -204,32 +212,27 @@ fn placing() -> Vec<Row> {
 }
 
 fn reaching() -> Vec<Row> {
-    use Kind::Nothing;
+    use Kind::Beside;
     let noted = |key: &str, value: &str| json!({ key: value });
     vec![
-        row(
-            "spec.service.type",
-            Nothing,
-            [json!("NodePort"), json!("LoadBalancer")],
-            [json!("ExternalName")],
-        ),
+        row("spec.service.type", Beside, [json!("NodePort"), json!("LoadBalancer")], [json!("ExternalName")]),
         row(
             "spec.service.annotations",
-            Nothing,
+            Beside,
             [noted("a.example/b", "c"), noted("a.example/d", "e")],
             [json!({ "a.example/b": 1 }), json!({ "a b": "c" })],
         ),
         // From one that has some from the start.
         row(
             "spec.service.annotations",
-            Nothing,
+            Beside,
             [noted("a.example/d", "e"), noted("a.example/d", "f")],
             [json!(["a.example/b"])],
         )
         .on(json!({ "service": { "annotations": { "a.example/b": "c" } } })),
         row(
             "spec.tls.client.extraNames",
-            Nothing,
+            Beside,
             [json!(["etcd.corp.example"]), json!(["*.corp.example", "etcd"])],
             [json!(["10.0.0.1"]), json!(["etcd.example:2379"]), json!(["etcd", "etcd"])],
         ),

@@ -140,7 +140,7 @@ impl Lab {
         let (set, change) =
             (edited(&base, row.leaf, Some(&row.set)), edited(&base, row.leaf, Some(&row.change)));
         match row.kind {
-            Kind::Nothing | Kind::Rolled | Kind::Scaled => {
+            Kind::Nothing | Kind::Beside | Kind::Rolled | Kind::Scaled => {
                 walk.turns_back(&set);
                 walk.goes("set", &set);
                 walk.goes("changed", &change);
@@ -189,17 +189,21 @@ impl Walk<'_> {
         self.wrong.push(format!("{how}: {what}"));
     }
 
+    fn is_the_same(&self, to: &Value) -> bool {
+        let whole = |manifest: &Value| self.lab.schema.defaulted(manifest);
+        let spec = |manifest: &Value| serde_json::from_value::<EtcdCluster>(whole(manifest)).unwrap().spec;
+        spec(to) == spec(&self.now)
+    }
+
+    /// How it should be rolled out.
     fn rollout(&self, to: &Value) -> Rollout {
-        let parsed = |manifest: &Value| {
-            serde_json::from_value::<EtcdCluster>(self.lab.schema.defaulted(manifest)).unwrap()
-        };
-        let same = parsed(to).spec == parsed(&self.now).spec;
+        let same = self.is_the_same(to);
         match self.row.kind {
             _ if same => Rollout::Nothing,
             Kind::Rolled if self.ephemeral => Rollout::Replaced,
             Kind::Rolled => Rollout::Restarted,
             Kind::Scaled => Rollout::Scaled,
-            Kind::Nothing | Kind::Kept | Kind::Never => Rollout::Nothing,
+            Kind::Nothing | Kind::Beside | Kind::Kept | Kind::Never => Rollout::Nothing,
         }
     }
 
@@ -212,7 +216,10 @@ impl Walk<'_> {
             Word::Unreadable(why) => self.says(how, format!("it is stored, and cannot be read: {why}")),
             Word::Refused(_, why) => self.says(how, format!("it is stored, and then refused: {why}")),
             Word::Accepted(resource) => {
-                let expected = self.rollout(to);
+                let (expected, before) = (self.rollout(to), self.lived.made());
+                let kind = if self.ephemeral { self.row.in_pods() } else { self.row.kind };
+                let shows = !self.is_the_same(to) && kind != Kind::Nothing;
+                let known = self.wrong.len();
                 self.lived.edit(*resource);
                 self.now = to.clone();
                 match self.lived.rest() {
@@ -222,6 +229,10 @@ impl Walk<'_> {
                 match self.lab.fresh(to) {
                     Ok(fresh) => self.is_like(how, "a new one", &fresh.state()),
                     Err(why) => self.says(how, why),
+                }
+                // A leaf that nothing is built from would be the same in a new one.
+                if self.wrong.len() == known && shows != (self.lived.made() != before) {
+                    self.says(how, format!("{} comes of it", if shows { "nothing" } else { "something" }));
                 }
             }
         }
