@@ -32,11 +32,11 @@ pub(crate) const WALKED: &[Known] = &[
         "and Rust does not; it comes to: Re",
         "accept::Before::kept does not know of it; the quota follows the size, and so members are restarted, or replaced",
     ),
-    known(
-        "spec.storage.size",
-        "Nothing is expected, and there is Replaced",
-        "the size as it is written is among the inputs where data is in the pods, and 4Gi is not 4096Mi there",
-    ),
+    known("spec.storage.size", "Nothing is expected, and there is Replaced", AS_WRITTEN),
+    known("spec.resources.requests.cpu", "Nothing is expected, and there is Re", AS_WRITTEN),
+    known("spec.resources.requests.memory", "Nothing is expected, and there is Re", AS_WRITTEN),
+    known("spec.resources.limits.memory", "Nothing is expected, and there is Re", AS_WRITTEN),
+    known("spec.etcd.autoCompaction", "Nothing is expected, and there is Re", AS_WRITTEN),
     known(
         "spec.storage.class",
         "and Rust does not; it comes to: Nothing",
@@ -61,6 +61,9 @@ pub(crate) const WALKED: &[Known] = &[
     known("spec.scheduling.priorityClass", "\"High!\": nobody refuses it", UNCHECKED),
     known("spec.service.annotations", "{\"a b\":\"c\"}: nobody refuses it", UNCHECKED),
 ];
+
+const AS_WRITTEN: &str = "amounts and durations are among the inputs as they are written, the quota apart: 4Gi is not 4096Mi there, nor a \
+     default that is written what it is when it is left out";
 
 const UNCHECKED: &str = "Kubernetes takes no pod, or Service, with it: the first member that is restarted does not come back, and none that \
      fails can, until it is taken back";

@@ -113,15 +113,27 @@ pub(crate) fn all() -> Vec<Row> {
     rows.extend(reaching());
     rows.extend(etcd());
     rows.extend(windows());
+    rows.extend(in_other_words());
     rows
+}
+
+/// What stands for the very same as what was there before.
+fn in_other_words() -> Vec<Row> {
+    use Kind::Nothing;
+    vec![
+        row("spec.storage.size", Nothing, [json!("4096Mi"), json!(4_294_967_296_u64)], [json!("4G")]),
+        row("spec.resources.requests.cpu", Nothing, [json!("100m"), json!("0.1")], []),
+        row("spec.resources.requests.memory", Nothing, [json!("256Mi"), json!("0.25Gi")], []),
+        row("spec.resources.limits.memory", Nothing, [json!("2Gi"), json!("2048Mi")], []),
+        row("spec.etcd.quota", Nothing, [json!("3Gi"), json!("3072Mi")], []),
+        row("spec.etcd.autoCompaction", Nothing, [json!("60m"), json!("3600s")], []),
+    ]
 }
 
 fn storage() -> Vec<Row> {
     use Kind::{Beside, Kept, Never, Nothing, Rolled};
     vec![
         row("spec.storage.size", Kept, [json!("8Gi"), json!("2Gi")], [json!("512Mi"), json!("lots")]),
-        // The same in other words.
-        row("spec.storage.size", Nothing, [json!("4096Mi"), json!(4_294_967_296_u64)], [json!("4G")]),
         row("spec.storage.class", Kept, [json!("fast"), json!("slow")], [json!("")]),
         row("spec.storage.onDelete", Beside, [json!("Delete"), json!("Keep")], [json!("Sometimes")]),
         row("spec.storage.keepRemovedFor", Nothing, [json!("1h"), json!("0")], [json!("1d"), json!("")]),

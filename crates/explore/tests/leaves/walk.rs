@@ -284,7 +284,7 @@ impl Walk<'_> {
         if came.rollout() != expected {
             self.says(how, format!("{expected:?} is expected, and there is {came}"));
         }
-        let most = if expected == Rollout::Nothing { 0 } else { 1 };
+        let most = if came.rollout() == Rollout::Nothing { 0 } else { 1 };
         if came.missed > most {
             self.says(how, format!("{} members were away at once", came.missed));
         }
