@@ -3,7 +3,9 @@
 
 use std::collections::BTreeSet;
 
-use evenkeel_api::{EtcdCluster, EtcdClusterSpec, Refusal, SHRINKS, Version, labels, quantity, releases};
+use evenkeel_api::{
+    EtcdCluster, EtcdClusterSpec, Image, Refusal, SHRINKS, Version, labels, quantity, releases,
+};
 use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim, Pod};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use kube::ResourceExt;
@@ -13,7 +15,7 @@ use serde_json::Value;
 use crate::build::{SPEC_KEY, claim};
 use crate::facts::GoesWith;
 use crate::observe::find::Objects;
-use crate::observe::{find, goes_with, has_joined, version};
+use crate::observe::{find, goes_with, has_joined, member, version};
 use crate::wanted::{self, Wanted};
 
 /// How many fields may be refused at once.
@@ -32,10 +34,12 @@ pub struct Before {
     data: u64,
     /// Whether there are pods that do not say from what they were built.
     unmarked: bool,
-    /// How large the largest volume of a member is that was asked for, in bytes.
+    /// How large the largest volume of a member is, in bytes.
     volume: u64,
     /// A class of which there are volumes that cannot grow.
     cannot_grow: Option<String>,
+    /// The class that is wanted, if Kubernetes has none of that name.
+    missing: Option<String>,
 }
 
 /// What was accepted last.
@@ -60,25 +64,35 @@ impl Before {
         let started = started(objects.pods.iter(), objects.claims.iter(), version).filter(|_| matters);
         let identity = objects.identity.clone().and_then(|object| find::identity(object).ok());
         let status = objects.resource.status.as_ref();
-        let unmarked =
-            |pod: &Pod| !has(&pod.metadata, labels::INPUTS) && pod.metadata.deletion_timestamp.is_none();
+        let ours = |pod: &Pod| {
+            let (member, identity) = (member(&pod.metadata), identity.as_ref().map(|(_, identity)| identity));
+            member.zip(identity).is_some_and(|(member, identity)| {
+                (member.lineage, member.epoch) == (identity.lineage, identity.epoch)
+            })
+        };
+        let ended = |pod: &Pod| {
+            let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
+            pod.metadata.deletion_timestamp.is_some() || matches!(phase, Some("Succeeded" | "Failed"))
+        };
+        let unmarked = |pod: &Pod| ours(pod) && !ended(pod) && !has(&pod.metadata, labels::INPUTS);
         Self {
             noted,
             started,
-            renewed: identity.and_then(|(_, identity)| identity.renewed),
+            renewed: identity.as_ref().and_then(|(_, identity)| identity.renewed),
             data: status
                 .and_then(|status| quantity::bytes(&Quantity(status.data_size.clone())).ok())
                 .unwrap_or(0),
             unmarked: objects.pods.iter().any(unmarked),
             volume: largest(objects.claims.iter()),
             cannot_grow: None,
+            missing: None,
         }
     }
 
-    /// The same, where volumes of a class cannot grow.
+    /// The same, where volumes of a class cannot grow, and one that is wanted does not exist.
     #[must_use]
-    pub fn where_none_grow(self, class: Option<String>) -> Self {
-        Self { cannot_grow: class, ..self }
+    pub fn of_classes(self, cannot_grow: Option<String>, missing: Option<String>) -> Self {
+        Self { cannot_grow, missing, ..self }
     }
 
     /// What pods that do not say so were built from: what was accepted last, for an operator that did not write it on pods took no
@@ -98,7 +112,7 @@ impl Before {
         let noted = self.noted.as_ref().and_then(|noted| noted.spec.version.parse::<Version>().ok());
         let stays = noted.filter(|noted| noted.minor == lowest.minor).unwrap_or(lowest);
         let waits = releases::may_follow(lowest, highest, wanted).is_ok()
-            && releases::wants_renewed_log(highest, wanted)
+            && releases::wants_renewed_log(lowest, wanted)
             && !renewed;
         waits.then_some((wanted, stays))
     }
@@ -119,6 +133,18 @@ impl Before {
                     noted.spec.version, spec.version
                 );
                 refusal("spec.version", why)
+            }
+            Some(noted)
+                if noted.sealed
+                    && noted.spec.storage.class != spec.storage.class
+                    && self.missing.is_some()
+                    && self.missing == spec.storage.class =>
+            {
+                let class = self.missing.clone().unwrap_or_default();
+                refusal(
+                    "spec.storage.class",
+                    format!("there is no StorageClass {class}: create it first, or name another"),
+                )
             }
             Some(noted) if noted.sealed && self.is_too_small(&noted.spec, spec) => {
                 let why = format!(
@@ -160,21 +186,32 @@ impl Before {
         }
         // Those of another class than is wanted are left, and need not grow.
         let stays = |class: &&String| of.is_none_or(|wanted| wanted == *class);
-        let class = self.cannot_grow.as_ref().filter(|_| wanted > self.volume).filter(stays)?;
+        let class =
+            self.cannot_grow.as_ref().filter(|_| wanted > self.volume && wanted > noted).filter(stays)?;
         Some(format!(
             "the StorageClass {class} does not let volumes grow (allowVolumeExpansion): name another in spec.storage.class, or leave \
              the size as it is"
         ))
     }
 
-    /// A spec with a field as it was accepted last. What version that is, members know, too.
+    /// A spec with a field as it was accepted last. What version that is, members know, too, and how large volumes are, claims.
     fn as_before(&self, spec: &EtcdClusterSpec, field: &str) -> Option<EtcdClusterSpec> {
-        let noted = self.noted.as_ref().and_then(|noted| with_field(spec, &noted.spec, field));
-        noted.or_else(|| {
-            let (lowest, _) = self.started.filter(|_| field == "spec.version")?;
-            let spec = EtcdClusterSpec { version: lowest.to_string(), ..spec.clone() };
-            Some(spec).filter(|it| it.version != self.noted.as_ref().map_or("", |noted| &noted.spec.version))
-        })
+        let noted = self.noted.as_ref().map(|noted| &noted.spec);
+        if field == "spec.version" {
+            let lowest = self.started.map(|(lowest, _)| lowest.to_string());
+            let versions = [noted.map(|noted| noted.version.clone()), lowest];
+            let other = versions.into_iter().flatten().find(|version| *version != spec.version);
+            return other.map(|version| self.of_version(spec, &version));
+        }
+        with_field(spec, noted?, field)
+    }
+
+    /// A spec with another version in force than it says: an image that it names by its digest is the one of that other version, too.
+    fn of_version(&self, spec: &EtcdClusterSpec, version: &str) -> EtcdClusterSpec {
+        let noted = self.noted.as_ref().filter(|noted| noted.spec.version == version);
+        let digest = noted.and_then(|noted| noted.spec.image.digest.clone());
+        let image = Image { digest, ..spec.image.clone() };
+        EtcdClusterSpec { version: version.to_owned(), image, ..spec.clone() }
     }
 }
 
@@ -223,10 +260,10 @@ pub fn started<'o>(
     Some((*all.first()?, *all.last()?))
 }
 
-/// How large the largest volume is that members have asked for.
+/// How large the largest volume of a member is.
 pub fn largest<'o>(claims: impl Iterator<Item = &'o PersistentVolumeClaim>) -> u64 {
     let kept = claims.filter(|claim| !has(&claim.metadata, labels::REMOVED_AT));
-    kept.map(claim::size).max().unwrap_or_default()
+    kept.map(claim::given).max().unwrap_or_default()
 }
 
 /// The spec that is noted beside the identity, as text.
@@ -247,7 +284,7 @@ pub fn in_force(resource: &EtcdCluster, before: &Before) -> Result<(Wanted, Opti
     }
     let held_back = before.held_back(&tried.spec);
     if let Some((_, stays)) = held_back {
-        tried.spec.version = stays.to_string();
+        tried.spec = before.of_version(&tried.spec, &stays.to_string());
     }
     let next = held_back.map(|(wanted, _)| wanted);
     let mut first: Option<Refusal> = None;
@@ -266,6 +303,14 @@ pub fn in_force(resource: &EtcdCluster, before: &Before) -> Result<(Wanted, Opti
         match before.as_before(&tried.spec, field) {
             Some(spec) => tried.spec = spec,
             None => break,
+        }
+    }
+    // What was accepted last as a whole: where several fields hang together, taking back one of them does not help.
+    if let Some(noted) = before.noted.as_ref().filter(|noted| noted.sealed && !noted.former) {
+        let EtcdClusterSpec { paused, .. } = resource.spec;
+        tried.spec = EtcdClusterSpec { paused, ..noted.spec.clone() };
+        if let Ok(wanted) = Wanted::of(&tried) {
+            return Ok((wanted, first));
         }
     }
     Err(first.unwrap_or_else(|| Refusal { field: "spec", why: "it cannot be accepted".to_owned() }))

@@ -123,10 +123,13 @@ fn a_version_that_reads_no_old_log_is_entered_when_the_logs_are_renewed() {
     assert_eq!(next("3.7.3", &before), stays);
     before.renewed = Some(Version::new(3, 6, 15));
     assert_eq!(next("3.7.3", &before), ("3.7.3".to_owned(), None));
-    // Some have entered it: it is gone on with, and may be left again.
-    for before in [Before { renewed: None, ..runs("3.6.16", "3.7.3") }, runs("3.7.3", "3.7.3")] {
+    // Some have entered it since: it is gone on with.
+    let half = Before { renewed: Some(Version::new(3, 6, 16)), ..runs("3.6.16", "3.7.3") };
+    for before in [half, runs("3.7.3", "3.7.3")] {
         assert_eq!(next("3.7.3", &before), ("3.7.3".to_owned(), None));
     }
+    // Or by a back door: those that have not are not to follow them, and these go back.
+    assert_eq!(next("3.7.3", &runs("3.6.16", "3.7.3")), stays);
     assert_eq!(
         next("3.6.16", &runs("3.5.35", "3.5.35")),
         ("3.6.16".to_owned(), None),
@@ -233,4 +236,40 @@ fn volumes_never_shrink_and_grow_only_where_their_class_lets_them() {
     // What was asked for and never given can be taken back.
     let asked = Before { volume: 4 << 30, ..after(noted(size("8Gi"))) };
     assert_eq!(told(size("4Gi"), &asked), (4, None));
+}
+
+#[test]
+fn an_image_that_is_named_by_its_digest_stays_with_the_version_that_stays() {
+    let of = |version: &str, digit: &str| json!({ "version": version, "image": { "digest": format!("sha256:{}", digit.repeat(64)) } });
+    let digest = |wants: Value, before: &Before| {
+        let (wanted, _) = fields(&resource(wants), before);
+        (wanted.version.to_string(), wanted.image.split_once('@').map(|(_, digest)| digest[7..8].to_owned()))
+    };
+    let started = |text: &str| Some((text.parse().unwrap(), text.parse().unwrap()));
+    let before = Before { started: started("3.6.16"), ..after(noted(of("3.6.16", "a"))) };
+    let stays = ("3.6.16".to_owned(), Some("a".to_owned()));
+    assert_eq!(digest(of("3.7.3", "b"), &before), stays, "until the logs are renewed");
+    let before = Before { started: started("3.5.30"), ..after(noted(of("3.5.30", "a"))) };
+    assert_eq!(digest(of("3.7.3", "b"), &before), ("3.5.30".to_owned(), Some("a".to_owned())), "refused");
+    let before = Before { noted: None, ..before };
+    assert_eq!(digest(of("3.7.3", "b"), &before), ("3.5.30".to_owned(), None), "nobody knows which it was");
+}
+
+#[test]
+fn where_fields_hang_together_all_that_was_accepted_last_stays_in_force() {
+    let known = noted(json!({ "resources": { "limits": { "memory": "1Gi" } } }));
+    let wants = json!({ "members": 5, "resources": { "requests": { "memory": "2Gi" }, "limits": { "memory": "1Gi" } } });
+    let (wanted, refused) = fields(&resource(wants), &after(known));
+    assert!(refused.is_some_and(|field| field.starts_with("spec.resources")), "{refused:?}");
+    assert_eq!(wanted.members, 3);
+}
+
+#[test]
+fn a_class_that_does_not_exist_is_refused_while_there_is_data() {
+    let class = |class: &str| json!({ "storage": { "class": class } });
+    let before = after(noted(class("fast"))).of_classes(None, Some("fsat".to_owned()));
+    assert_eq!(fields(&resource(class("fsat")), &before).1, Some("spec.storage.class"));
+    assert_eq!(fields(&resource(class("slow")), &before).1, None);
+    let gone = after(noted(class("fast"))).of_classes(None, Some("fast".to_owned()));
+    assert_eq!(fields(&resource(class("fast")), &gone).1, None, "it was deleted, and its volumes are there");
 }

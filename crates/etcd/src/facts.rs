@@ -235,6 +235,9 @@ pub struct Claim {
     /// How large a volume it asks for, in bytes.
     #[serde(default)]
     pub size: u64,
+    /// Whether it asks for more than it has been given.
+    #[serde(default)]
+    pub grows: bool,
     /// Whether its member has to move: its volume is of another class than is wanted, or none of the nodes that are wanted
     /// reaches it.
     #[serde(default)]

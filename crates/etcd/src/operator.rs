@@ -43,7 +43,7 @@ pub struct Operator {
     connections: Mutex<HashMap<Key, SharedConnections>>,
     /// What came of the last read as clients make it.
     served: Mutex<HashMap<Key, Seen<()>>>,
-    /// How far logs are to get that are being renewed.
+    /// From where on logs are being renewed.
     renewals: Mutex<HashMap<Key, Renewal>>,
 }
 
@@ -78,7 +78,7 @@ impl Operator {
         all.entry(key.clone()).or_default().clone()
     }
 
-    /// How far a cluster's logs are to get, or what that becomes.
+    /// From where on a cluster's logs are being renewed, or what that becomes.
     pub(crate) fn renewal(
         &self,
         key: &Key,
@@ -92,8 +92,10 @@ impl Operator {
 
     async fn found(&self, key: &Key, objects: Objects) -> Result<Found, Error> {
         let size = quantity::bytes(&objects.resource.spec.storage.size).unwrap_or_default();
-        let class = self.volumes.that_cannot_grow(&self.client, size, &objects.claims).await?;
-        let before = Before::of(&objects).where_none_grow(class);
+        let fixed = self.volumes.that_cannot_grow(&self.client, size, &objects.claims).await?;
+        let class = objects.resource.spec.storage.class.as_deref();
+        let missing = self.volumes.missing(&self.client, class, &objects.claims).await?;
+        let before = Before::of(&objects).of_classes(fixed, missing);
         let (wanted, refused) =
             in_force(&objects.resource, &before).map_err(|why| Error::other(tell::ACCEPTING, why))?;
         let now = self.clock.now();

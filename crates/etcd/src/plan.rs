@@ -286,6 +286,8 @@ pub enum Wait {
     /// Members that are out of date would be restarted, but the image of this one, which is up to date, has another etcd in it
     /// than is wanted.
     Misnamed(Serial, Version),
+    /// Members that are out of date would be restarted, once the volume of this one has grown.
+    Growing(Serial),
     /// The logs would be renewed, once this member is well.
     NotRenewed(Serial),
 }

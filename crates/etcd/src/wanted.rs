@@ -7,7 +7,8 @@ use evenkeel::Time;
 use evenkeel_api::options::Options;
 use evenkeel_api::windows::{State, Windows};
 use evenkeel_api::{
-    Across, Checked, EtcdCluster, EtcdClusterSpec, OnDelete, Refusal, ServiceType, Version, labels, quantity,
+    Across, Checked, EtcdCluster, EtcdClusterSpec, OnDelete, Refusal, ServiceType, SettledResources, Version,
+    labels, quantity,
 };
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Toleration;
@@ -184,7 +185,7 @@ impl Wanted {
             keep_removed_for,
             replace_after,
             windows,
-            inputs: inputs(spec, quota, auto_compaction),
+            inputs: inputs(spec, &resources, quota, auto_compaction),
             restart: resource.annotations().get(labels::RESTART).cloned(),
             spec: serde_json::to_string(spec).unwrap_or_default(),
             name,
@@ -242,13 +243,20 @@ impl Wanted {
 
 /// What stands for all that pods are built from and that users have a say in. Whatever stands here restarts members when it
 /// changes, and nothing else does: not how many there are, nor how this build of the operator would write a pod. So a field that
-/// is new must be left out of the text where it says nothing, or every cluster would be restarted with the operator.
-fn inputs(spec: &EtcdClusterSpec, quota: u64, compaction: Option<Duration>) -> Uid {
-    let EtcdClusterSpec { version, image, storage, resources, scheduling, etcd, .. } = spec;
+/// is new must be left out of the text where it says nothing, and a default that becomes another must not show here, or every cluster
+/// would be restarted with the operator.
+fn inputs(
+    spec: &EtcdClusterSpec,
+    resources: &SettledResources,
+    quota: u64,
+    compaction: Option<Duration>,
+) -> Uid {
+    let EtcdClusterSpec { version, image, storage, scheduling, etcd, .. } = spec;
+    let SettledResources { cpu_request, memory_request, memory_limit } = resources;
     let mut inputs = json!({
         "version": version,
         "image": image,
-        "resources": amounts(json!(resources)),
+        "resources": amounts(json!({ "cpu": cpu_request, "memory": memory_request, "limit": memory_limit })),
         "scheduling": scheduling,
         "etcd": etcd,
     });
@@ -298,9 +306,9 @@ mod tests {
     #[test]
     fn what_pods_are_built_from_stands_for_the_same_with_every_operator() {
         let inputs = |spec: Value| Wanted::of(&resource(spec)).unwrap().inputs.to_string();
-        assert_eq!(inputs(json!({})), "362cf5f9-0a4b-3680-b134-cc29da7e8b49");
+        assert_eq!(inputs(json!({})), "e4972efd-a6d1-32c2-d3de-a306837b2cde");
         let ephemeral = json!({ "storage": { "size": "2Gi", "ephemeral": true } });
-        assert_eq!(inputs(ephemeral), "02e5dbc2-edd6-e908-a4e0-74ddabf86be7");
+        assert_eq!(inputs(ephemeral), "916dcc95-ff1b-6dd6-182f-2f6e90b6806c");
         let full = json!({
             "version": "3.5.35",
             "image": { "repository": "mirror.example/etcd", "pullSecrets": ["a"] },
@@ -314,7 +322,7 @@ mod tests {
             },
             "etcd": { "quota": "4Gi", "autoCompaction": "8h", "options": { "snapshot-count": "5000" } },
         });
-        assert_eq!(inputs(full), "fb7c2ef0-00d4-ddea-5e06-db5d8e87dca1");
+        assert_eq!(inputs(full), "2b755afa-816e-0a77-fcb3-97442923b670");
         let cpu = |text: &str| json!({ "resources": { "requests": { "cpu": text } }, "etcd": { "autoCompaction": "60m" } });
         let same = json!({ "resources": { "requests": { "cpu": "1" } }, "etcd": { "autoCompaction": "1h" } });
         assert_eq!(inputs(cpu("1000m")), inputs(same), "the same in other words");

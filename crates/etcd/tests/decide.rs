@@ -94,6 +94,7 @@ fn claim(serial: u16, epoch: Epoch, joined: bool) -> Claim {
         version: Some(VERSION),
         owned: false,
         size: 0,
+        grows: false,
         moves: false,
     }
 }

@@ -160,6 +160,7 @@ fn wait(wait: &Wait) -> &'static str {
         Wait::Unwell(_) => "wait: unwell",
         Wait::TooFew => "wait: too few",
         Wait::Misnamed(..) => "wait: misnamed",
+        Wait::Growing(_) => "wait: growing",
         Wait::NotRenewed(_) => "wait: not renewed",
     }
 }

@@ -55,6 +55,7 @@ pub fn observe(world: &World, sight: Sight) -> Facts {
         version: Some(VERSION),
         owned: world.owned,
         size: 0,
+        grows: false,
         moves: claim.made_for != world.volumes_for(),
     });
     let pods = world.pods.iter().map(|(serial, pod)| facts::Pod {

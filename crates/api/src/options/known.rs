@@ -163,7 +163,7 @@ pub(crate) const KNOWN: &[Known] = &[
     ),
     known!(
         "snapshot-count",
-        Value::Number(1, 100_000),
+        Value::Number(1, 10_000_000),
         "10000, and in 3.5 100000",
         "after how many writes the log is cut"
     ),

@@ -40,20 +40,24 @@ pub(super) async fn logs(
     let leader = asked(sight).into_iter().next().ok_or("nobody leads")?;
     let cluster = sight.found.identity.as_ref().and_then(|(_, identity)| identity.cluster);
     let begun = hand.operator.renewal(hand.key, |begun| begun.filter(|begun| begun.cluster == cluster));
-    let ends = match begun {
-        Some(begun) => begun.ends,
+    let begins = match begun {
+        Some(begun) => begun.begins,
         None => {
             // What is in the log before this is what nobody is to read again.
-            let ends = log.furthest().await? + snapshot_count(sight) + MARGIN;
-            hand.operator.renewal(hand.key, |_| Some(Renewal { cluster, ends }));
-            tracing::info!(resource = %hand.key, ends, "renewing the logs");
-            ends
+            let begins = log.furthest().await?;
+            hand.operator.renewal(hand.key, |_| Some(Renewal { cluster, begins }));
+            tracing::info!(resource = %hand.key, begins, "renewing the logs");
+            begins
         }
     };
+    let ends = begins + snapshot_count(sight) + MARGIN;
     let until = Instant::now() + ONE_GO;
     loop {
         let (written, applied) = (log.furthest().await?, log.hindmost().await?);
         if applied >= ends {
+            // What was applied last is followed by the snapshot.
+            sleep(SHORTLY).await;
+            hand.operator.renewal(hand.key, |_| None);
             return Ok(Renewed::All);
         }
         if !holds() || Instant::now() >= until {
@@ -66,11 +70,11 @@ pub(super) async fn logs(
     }
 }
 
-/// How far the logs of a cluster are to get so that they are renewed.
+/// From where on the logs of a cluster are being renewed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Renewal {
     cluster: Option<ClusterId>,
-    ends: u64,
+    begins: u64,
 }
 
 /// How far they got.

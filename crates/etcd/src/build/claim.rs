@@ -58,6 +58,17 @@ pub fn size(claim: &PersistentVolumeClaim) -> u64 {
     requests.and_then(|requests| quantity::bytes(requests.get("storage")?).ok()).unwrap_or_default()
 }
 
+/// How large a volume a claim has been given, in bytes. What waits for its pod to be started anew is as good as given.
+pub fn given(claim: &PersistentVolumeClaim) -> u64 {
+    let status = claim.status.as_ref();
+    let waits = status.and_then(|status| status.conditions.as_ref()).is_some_and(|conditions| {
+        conditions.iter().any(|one| one.type_ == "FileSystemResizePending" && one.status == "True")
+    });
+    let capacity = status.and_then(|status| status.capacity.as_ref()?.get("storage"));
+    let capacity = capacity.and_then(|capacity| quantity::bytes(capacity).ok()).unwrap_or_default();
+    if waits { size(claim) } else { capacity }
+}
+
 /// What is written on a claim when its member was found to be removed.
 pub fn removed_at(claim: Uid, at: Time) -> String {
     format!("{claim}/{}", jiff::Timestamp::from_second(at.0).unwrap_or_default())

@@ -28,12 +28,8 @@ pub(super) fn remove(view: &View<'_>) -> Verdict {
             Verdict::Wait(Wait::NoQuorum)
         };
     }
-    // One that waits for a volume of a class that is no longer wanted would wait for ever, and everybody else for it.
-    let waits = |one: &&Member<'_>| {
-        one.is_newcomer()
-            && view.must_be_replaced(one)
-            && one.claim.is_some_and(|claim| claim.volume.is_none())
-    };
+    // One that never started has nothing to lose, and on a volume that is no longer wanted it only keeps others from joining.
+    let waits = |one: &&Member<'_>| one.is_newcomer() && view.must_be_replaced(one);
     if let Some(member) = view.learners().find(waits).filter(|_| view.identity.sealed) {
         return Verdict::call(view, Change::Remove(member.serial));
     }

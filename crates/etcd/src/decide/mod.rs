@@ -286,6 +286,7 @@ impl Wait {
             | Self::OldEpochGoes
             | Self::NoQuorum
             | Self::TooFew
+            | Self::Growing(_)
             | Self::Misnamed(..) => Wake::OnChange,
         }
     }

@@ -36,11 +36,16 @@ pub(super) fn idle(view: &View<'_>) -> Verdict {
     }
 }
 
-/// Whether nobody misses its pod: it does not run; or it runs, says nothing, and has not been Ready for longer than a start takes.
+/// Whether nobody misses its pod: it does not run; or it runs, says nothing, and has not been Ready for longer than a start takes,
+/// while others are heard. Whoever hears nobody may be the one who is cut off; and one after the other, so that what is wrong with what
+/// is wanted now ends it.
 fn is_idle(view: &View<'_>, member: &Member<'_>) -> bool {
     let is_mute = |pod: &Pod| {
         let late = |since| view.facts.now.since(since) >= STARTS;
-        member.voice.is_none() && !pod.ready && pod.unready.is_some_and(late)
+        let alone = usize::from(view.facts.cluster.members) < usize::from(SPARED);
+        let tried = |other: &&Member<'_>| !view.is_outdated(other) && !other.serves();
+        let is_safe = alone || (view.registry && view.registered().find(tried).is_none());
+        is_safe && member.voice.is_none() && !pod.ready && pod.unready.is_some_and(late)
     };
     member.pod.is_some_and(|pod| !pod.deleting && !pod.finished && (pod.idle || is_mute(pod)))
 }
@@ -60,6 +65,10 @@ pub(super) fn serving(view: &View<'_>) -> Verdict {
     }
     if let Some(opens) = view.facts.cluster.disrupt.waits_until(view.facts.now) {
         return Verdict::Wait(Wait::Window(opens));
+    }
+    if let Some(grows) = view.registered().find(|member| member.claim.is_some_and(|claim| claim.grows)) {
+        // A larger quota on a volume that has not grown yet would let it fill up.
+        return Verdict::Wait(Wait::Growing(grows.serial));
     }
     if let Some((other, version)) = view.voters().find_map(|member| misnamed(view, member)) {
         return Verdict::Wait(Wait::Misnamed(other, version));

@@ -117,6 +117,7 @@ impl Course {
                     version: None,
                     owned: owns,
                     size: self.facts.cluster.size,
+                    grows: false,
                     moves: false,
                 };
                 self.facts.claims.present_mut().into_iter().for_each(|all| all.push(claim.clone()));

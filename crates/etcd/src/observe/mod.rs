@@ -296,6 +296,7 @@ impl Found {
             version: version(&claim.metadata),
             owned: goes_with(&self.wanted.name, self.wanted.uid, &claim.metadata) == GoesWith::Resource,
             size: claim::size(claim),
+            grows: claim::given(claim) > 0 && claim::given(claim) < claim::size(claim),
             moves: self.has_to_move(claim),
         }
     }

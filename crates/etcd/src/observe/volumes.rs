@@ -46,8 +46,21 @@ impl Place {
 #[derive(Debug, Default)]
 pub struct Volumes {
     known: Mutex<HashMap<String, Volume>>,
-    /// Whether volumes of a class can grow, and when that was read.
-    classes: Mutex<HashMap<String, (Option<bool>, Instant)>>,
+    /// What is known of classes, and since when.
+    classes: Mutex<HashMap<String, (Class, Instant)>>,
+}
+
+/// What is known of a class.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Class {
+    /// Its volumes can grow.
+    Grows,
+    /// They cannot.
+    Fixed,
+    /// There is none of that name.
+    Missing,
+    /// Nobody may know.
+    Unknown,
 }
 
 /// What is known of a volume.
@@ -137,29 +150,52 @@ impl Volumes {
         let classes: BTreeSet<_> =
             smaller.filter_map(|claim| claim.spec.as_ref()?.storage_class_name.clone()).collect();
         for class in classes {
-            if self.grows(client, &class).await? == Some(false) {
+            if self.read(client, &class).await? == Class::Fixed {
                 return Ok(Some(class));
             }
         }
         Ok(None)
     }
 
-    async fn grows(&self, client: &Client, class: &str) -> Result<Option<bool>, Error> {
-        let known = self.classes().get(class).copied();
-        if let Some((grows, _)) = known.filter(|(_, read)| read.elapsed() < READ_AGAIN) {
-            return Ok(grows);
-        }
-        let api: Api<StorageClass> = Api::all(client.clone());
-        let grows = match api.get_opt(class).await {
-            Ok(there) => there.map(|class| class.allow_volume_expansion == Some(true)),
-            Err(kube::Error::Api(refused)) if refused.code == 403 => None,
-            Err(error) => return Err(Error::kubernetes(format!("read the StorageClass {class}"))(error)),
+    /// A class that is wanted, and that no claim has, if Kubernetes has none of that name.
+    pub async fn missing(
+        &self,
+        client: &Client,
+        class: Option<&str>,
+        claims: &[PersistentVolumeClaim],
+    ) -> Result<Option<String>, Error> {
+        let of = |claim: &PersistentVolumeClaim| {
+            claim.spec.as_ref().and_then(|spec| spec.storage_class_name.clone())
         };
-        self.classes().insert(class.to_owned(), (grows, Instant::now()));
-        Ok(grows)
+        let Some(class) =
+            class.filter(|class| !claims.iter().any(|claim| of(claim).as_deref() == Some(*class)))
+        else {
+            return Ok(None);
+        };
+        Ok((self.read(client, class).await? == Class::Missing).then(|| class.to_owned()))
     }
 
-    fn classes(&self) -> std::sync::MutexGuard<'_, HashMap<String, (Option<bool>, Instant)>> {
+    async fn read(&self, client: &Client, class: &str) -> Result<Class, Error> {
+        let known = self.classes().get(class).copied();
+        if let Some((known, _)) = known.filter(|(_, read)| read.elapsed() < READ_AGAIN) {
+            return Ok(known);
+        }
+        let api: Api<StorageClass> = Api::all(client.clone());
+        let read = match api.get_opt(class).await {
+            Ok(Some(there)) if there.allow_volume_expansion == Some(true) => Class::Grows,
+            Ok(Some(_)) => Class::Fixed,
+            Ok(None) => Class::Missing,
+            Err(kube::Error::Api(refused)) if refused.code == 403 => Class::Unknown,
+            Err(error) => return Err(Error::kubernetes(format!("read the StorageClass {class}"))(error)),
+        };
+        // One that is missing may be created in a moment.
+        if read != Class::Missing {
+            self.classes().insert(class.to_owned(), (read, Instant::now()));
+        }
+        Ok(read)
+    }
+
+    fn classes(&self) -> std::sync::MutexGuard<'_, HashMap<String, (Class, Instant)>> {
         self.classes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -183,7 +219,8 @@ fn reached_from(volume: &PersistentVolume) -> Option<&NodeSelector> {
     volume.spec.as_ref()?.node_affinity.as_ref()?.required.as_ref()
 }
 
-/// Whether a selector leaves none of the nodes from which a volume is reached, of which there are some.
+/// Whether a selector leaves some nodes, and none from which a volume is reached, of which there are some: one that leaves none at all
+/// is a mistake, for which nobody has to move.
 fn excludes(
     selector: &BTreeMap<String, String>,
     from: &NodeSelector,
@@ -194,7 +231,8 @@ fn excludes(
     let mut reaching = nodes.iter().filter(reaches).peekable();
     let allowed =
         |node: &BTreeMap<String, String>| selector.iter().all(|(key, value)| node.get(key) == Some(value));
-    reaching.peek().is_some() && !reaching.any(allowed)
+    let some_are = nodes.iter().any(allowed);
+    some_are && reaching.peek().is_some() && !reaching.any(allowed)
 }
 
 /// Whether a node is one that a term means, as far as that is told by labels and lists of values; else it is taken for one.

@@ -141,6 +141,7 @@ pub(super) fn degraded(wait: &Wait, facts: &Facts, view: Option<&View<'_>>) -> O
         | Wait::Unwell(_)
         | Wait::TooFew
         | Wait::NotRenewed(_)
+        | Wait::Growing(_)
         | Wait::Patience(_) => None,
     }
 }

@@ -17,6 +17,7 @@ use evenkeel_api::{
     CertificateStatus, EtcdCluster, EtcdClusterStatus, MemberRole, MemberStatus, Refusal, labels, quantity,
 };
 use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
 use crate::accept::{self, started};
@@ -67,7 +68,7 @@ pub fn status(found: &Found, facts: &Facts, plan: &Plan<Etcd>, refused: Option<&
         leader: leader.unwrap_or_default(),
         version: lowest(found).unwrap_or(old.version),
         volume_size: volume_size(found).unwrap_or_default(),
-        data_size: largest(facts).map_or(old.data_size, quantity::binary),
+        data_size: data_size(&old.data_size, facts, view.as_ref()),
         doing: story.doing,
         because: story.because,
         next: story.next,
@@ -88,15 +89,16 @@ fn volume_size(found: &Found) -> Option<String> {
     (size > 0).then(|| quantity::binary(size))
 }
 
-/// How large the data of the largest member is; nothing if nobody tells.
-fn largest(facts: &Facts) -> Option<u64> {
-    facts
-        .voices
-        .values()
-        .filter_map(|voice| voice.present())
-        .map(|voice| voice.size)
-        .max()
-        .filter(|size| *size > 0)
+/// How large the data of the largest member is. Of one that does not tell it is what it was.
+fn data_size(old: &str, facts: &Facts, view: Option<&View<'_>>) -> String {
+    let voices = facts.voices.values().filter_map(|voice| voice.present());
+    let now = voices.map(|voice| voice.size).max().unwrap_or_default();
+    let all_tell = view.is_some_and(|view| view.registry && view.registered().all(|one| one.voice.is_some()));
+    let was = quantity::bytes(&Quantity(old.to_owned())).unwrap_or_default();
+    match if all_tell { now } else { now.max(was) } {
+        0 => String::new(),
+        size => quantity::binary(size),
+    }
 }
 
 /// How many more may fail: of all votes, those of strangers included, more than half must be there. Strangers' are not counted

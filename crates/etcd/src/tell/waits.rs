@@ -83,6 +83,10 @@ impl Words<'_> {
                 self.member(*serial),
                 facts.cluster.version
             ),
+            Wait::Growing(serial) => format!(
+                "the volume of {} must have grown before members are restarted: see its claim for what is in the way",
+                self.member(*serial)
+            ),
             Wait::NotRenewed(serial) => {
                 let (held, next) = (self.held(view, *serial), facts.cluster.next);
                 let next = next.map(|next| next.to_string()).unwrap_or_default();
@@ -141,7 +145,7 @@ impl Words<'_> {
                     .map(|one| format!("the unknown member {:x} is removed", one.id.0));
             }
             Wait::NotRenewed(_) => "the members' logs are renewed",
-            Wait::Window(_) | Wait::Unwell(_) | Wait::TooFew | Wait::Misnamed(..) => {
+            Wait::Window(_) | Wait::Unwell(_) | Wait::TooFew | Wait::Growing(_) | Wait::Misnamed(..) => {
                 "the next member that is out of date is restarted"
             }
             Wait::Replacing(_) => "the next member that does not come back is replaced",

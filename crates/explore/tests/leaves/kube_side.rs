@@ -145,7 +145,14 @@ impl Kube {
         let (wanted, refused) = in_force(&objects.resource, &before).map_err(|why| why.to_string())?;
         let tls = self.judged(&wanted);
         let (places, hostnames) = (BTreeMap::new(), BTreeMap::new());
-        let beside = Beside { places, hostnames, tls, now: self.now, lineage: told.fresh_lineage };
+        let beside = Beside {
+            places,
+            misplaced: BTreeSet::new(),
+            hostnames,
+            tls,
+            now: self.now,
+            lineage: told.fresh_lineage,
+        };
         let found = Found::of(objects, (wanted, refused), beside).map_err(|why| why.to_string())?;
         let facts = found.facts(&self.answers(told));
         Ok((found, facts))
