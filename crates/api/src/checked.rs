@@ -4,14 +4,17 @@
 use std::fmt;
 use std::time::Duration;
 
+use k8s_openapi::api::core::v1::Toleration;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
 use crate::cluster::{EtcdClusterSpec, Heal, Image};
+use crate::keys::{is_key, is_subdomain, is_value};
 use crate::options::Options;
 use crate::quantity::bytes;
 use crate::releases::runnable;
 use crate::resources::SettledResources;
 use crate::retention;
+use crate::scheduling::Scheduling;
 use crate::storage::default_quota;
 use crate::version::Version;
 use crate::windows::Windows;
@@ -97,8 +100,8 @@ impl EtcdClusterSpec {
             image,
             storage,
             resources,
-            scheduling: _,
-            service: _,
+            scheduling,
+            service,
             tls,
             etcd,
             heal,
@@ -125,6 +128,13 @@ impl EtcdClusterSpec {
         if quota > size {
             return Err(Refusal::of("spec.etcd.quota", "more than spec.storage.size"));
         }
+        checked_scheduling(scheduling)?;
+        if let Some(key) = service.annotations.keys().find(|key| !is_key(key)) {
+            return Err(Refusal::of(
+                "spec.service.annotations",
+                format!("{key:?} is not a key that Kubernetes takes"),
+            ));
+        }
         if let Some(name) = tls.client.extra_names.iter().find(|name| !is_host(name)) {
             return Err(Refusal::of("spec.tls.client.extraNames", format!("{name:?} is not a host name")));
         }
@@ -146,6 +156,61 @@ impl EtcdClusterSpec {
             replace_after: checked_replace_after(heal)?,
             windows: maintenance.checked()?,
         })
+    }
+}
+
+/// What Kubernetes would refuse in a pod.
+fn checked_scheduling(scheduling: &Scheduling) -> Result<(), Refusal> {
+    let Scheduling { spread: _, node_selector, tolerations, priority_class } = scheduling;
+    let wrong = node_selector.iter().find(|(key, value)| !is_key(key) || !is_value(value));
+    if let Some((key, value)) = wrong {
+        let why = format!("no node can have the label {key}={value}");
+        return Err(Refusal::of("spec.scheduling.nodeSelector", why));
+    }
+    for Toleration { key, operator, value, effect, toleration_seconds } in tolerations {
+        let refuse = |why: String| Err(Refusal::of("spec.scheduling.tolerations", why));
+        let exists = match operator.as_deref() {
+            None | Some("" | "Equal") => false,
+            Some("Exists") => true,
+            Some(other) => return refuse(format!("the operator {other:?} is neither Exists nor Equal")),
+        };
+        let has = |text: &Option<String>| text.as_ref().is_some_and(|text| !text.is_empty());
+        match effect.as_deref() {
+            None | Some("" | "NoSchedule" | "PreferNoSchedule" | "NoExecute") => {}
+            Some(other) => {
+                return refuse(format!(
+                    "the effect {other:?} is none of NoSchedule, PreferNoSchedule and NoExecute"
+                ));
+            }
+        }
+        if has(key) && !key.as_deref().is_some_and(is_key) {
+            return refuse(format!(
+                "{:?} is not a key that Kubernetes takes",
+                key.as_deref().unwrap_or_default()
+            ));
+        }
+        if exists && has(value) {
+            return refuse("with the operator Exists there is no value".to_owned());
+        }
+        if !exists && !has(key) {
+            return refuse("without a key the operator is Exists".to_owned());
+        }
+        if !value.as_deref().is_none_or(is_value) {
+            return refuse(format!(
+                "{:?} is not a value that a taint can have",
+                value.as_deref().unwrap_or_default()
+            ));
+        }
+        if toleration_seconds.is_some() && effect.as_deref() != Some("NoExecute") {
+            return refuse("tolerationSeconds goes with the effect NoExecute only".to_owned());
+        }
+    }
+    match priority_class {
+        Some(class) if !is_subdomain(class) => Err(Refusal::of(
+            "spec.scheduling.priorityClass",
+            format!("{class:?} is not a name that Kubernetes takes"),
+        )),
+        _ => Ok(()),
     }
 }
 

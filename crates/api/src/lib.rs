@@ -10,6 +10,7 @@
 mod checked;
 mod cluster;
 pub mod conditions;
+mod keys;
 pub mod labels;
 mod maintenance;
 pub mod options;

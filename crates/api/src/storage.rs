@@ -59,7 +59,7 @@ pub(crate) fn no_shrinking() -> Rule {
     let (wanted, before) = ("self.spec.storage.size", "oldSelf.spec.storage.size");
     let given = "oldSelf.status.volumeSize";
     Rule::new(format!(
-        "!isQuantity(string({wanted})) || !isQuantity(string({before})) || {}.compareTo({}) >= 0 || \
+        "self.spec.storage.ephemeral || !isQuantity(string({wanted})) || !isQuantity(string({before})) || {}.compareTo({}) >= 0 || \
          has(oldSelf.status) && has({given}) && isQuantity({given}) && {}.compareTo(quantity({given})) >= 0",
         size(wanted),
         size(before),

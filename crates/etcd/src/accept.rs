@@ -146,6 +146,15 @@ impl Before {
                     format!("there is no StorageClass {class}: create it first, or name another"),
                 )
             }
+            Some(noted)
+                if noted.sealed
+                    && !noted.former
+                    && noted.spec.storage.class.is_some()
+                    && spec.storage.class.is_none() =>
+            {
+                let why = "it cannot be left out again: name the class that members should move to";
+                refusal("spec.storage.class", why.to_owned())
+            }
             Some(noted) if noted.sealed && self.is_too_small(&noted.spec, spec) => {
                 let why = format!(
                     "members have up to {} of data, and would take no more writes: compact and defragment first",

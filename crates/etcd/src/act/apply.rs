@@ -3,11 +3,9 @@
 use std::collections::BTreeMap;
 
 use evenkeel::{Error, Outcome};
-use evenkeel_api::labels;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
-use kube::api::ObjectMeta;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::built;
 use super::write::Hand;
@@ -34,7 +32,7 @@ pub(super) async fn apply(hand: &Hand<'_>, found: &Found, what: Apply) -> Result
             if let Some((there, without)) = found
                 .client_service
                 .as_ref()
-                .and_then(|there| Some((there, stale(&there.metadata, &wanted_one.metadata)?)))
+                .and_then(|there| Some((there, service::stale(&there.metadata, &wanted_one.metadata)?)))
             {
                 return hand.patch(there, json!({ "metadata": { "annotations": without } })).await;
             }
@@ -47,19 +45,6 @@ pub(super) async fn apply(hand: &Hand<'_>, found: &Found, what: Apply) -> Result
             Ok(outcome)
         }
     }
-}
-
-/// A change that takes off annotations that the spec had once, and no longer has; nothing if there are none.
-fn stale(there: &ObjectMeta, wanted: &ObjectMeta) -> Option<Value> {
-    let of = |metadata: &ObjectMeta, key: &str| metadata.annotations.as_ref()?.get(key).cloned();
-    let ours = of(there, labels::ANNOTATIONS)?;
-    let gone = ours.split(',').filter(|key| of(there, key).is_some() && of(wanted, key).is_none());
-    let mut without: serde_json::Map<String, Value> = gone.map(|key| (key.to_owned(), Value::Null)).collect();
-    if without.is_empty() && of(wanted, labels::ANNOTATIONS).is_some() {
-        return None;
-    }
-    without.insert(labels::ANNOTATIONS.to_owned(), json!(of(wanted, labels::ANNOTATIONS)));
-    Some(Value::Object(without))
 }
 
 /// A certificate is made where there is none that is good; one that is good and was an earlier resource's is taken over.

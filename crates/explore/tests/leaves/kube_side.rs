@@ -1,11 +1,11 @@
 //! What Kubernetes holds of a cluster beside the world: the resource and each object as it was written, so that an operator's
 //! whole way from objects to facts is walked. The world tells what became of pods, claims and etcd.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
 
 use evenkeel::{Engine, Plan, Seen, Time};
-use evenkeel_api::{EtcdCluster, labels};
+use evenkeel_api::{EtcdCluster, labels, quantity};
 use evenkeel_etcd::Etcd;
 use evenkeel_etcd::accept::{Before, in_force};
 use evenkeel_etcd::build::claim::{claim, joined_on, removed_at};
@@ -72,6 +72,21 @@ struct Applied {
 }
 
 impl Applied {
+    /// A change of annotations that is nobody's but ours.
+    fn patch(&mut self, annotations: &Value) {
+        let there = self.there.metadata.annotations.get_or_insert_default();
+        for (key, value) in annotations.as_object().into_iter().flatten() {
+            self.posted.remove(key);
+            match value.as_str() {
+                Some(value) => drop(there.insert(key.clone(), value.to_owned())),
+                None => drop(there.remove(key)),
+            }
+        }
+        if there.is_empty() {
+            self.there.metadata.annotations = None;
+        }
+    }
+
     fn write(into: &mut Option<Self>, built: Service) {
         let wanted = built.metadata.annotations.clone().unwrap_or_default();
         match into {
@@ -261,9 +276,14 @@ impl Kube {
             claim.metadata.annotations.get_or_insert_default().extend([on]);
         }
         claim.spec.get_or_insert_default().volume_name = Some(volume);
-        let bound = Some("Bound".to_owned());
-        claim.status =
-            Some(PersistentVolumeClaimStatus { phase: bound, ..PersistentVolumeClaimStatus::default() });
+        // What is asked for is given at once.
+        let asked = claim.spec.as_ref().and_then(|spec| spec.resources.clone());
+        let (bound, capacity) = (Some("Bound".to_owned()), asked.and_then(|asked| asked.requests));
+        claim.status = Some(PersistentVolumeClaimStatus {
+            phase: bound,
+            capacity,
+            ..PersistentVolumeClaimStatus::default()
+        });
         claim
     }
 
@@ -345,6 +365,11 @@ impl Kube {
                     None => drop(metadata.annotations.get_or_insert_default().remove(labels::REMOVED_AT)),
                 }
             }
+            Mark::Grow { claim, to } => {
+                let larger = json!({ "requests": { "storage": quantity::binary(*to) } });
+                let claim = self.claims.get_mut(claim).unwrap();
+                *claim = with(claim, json!({ "spec": { "resources": larger } }));
+            }
             Mark::Own { what, owned } => {
                 let metadata = match what {
                     Owned::Claim(of) => &mut self.claims.get_mut(of).unwrap().metadata,
@@ -365,6 +390,12 @@ impl Kube {
             }
             Object::ClientService => {
                 let built = service::client(wanted).map_err(|why| why.to_string())?;
+                if let Some(service) = &mut self.client_service
+                    && let Some(without) = service::stale(&service.there.metadata, &built.metadata)
+                {
+                    service.patch(&without);
+                    return Ok(());
+                }
                 Applied::write(&mut self.client_service, built);
             }
             secret => self.make_secret(wanted, *secret)?,
@@ -413,7 +444,7 @@ impl Kube {
 /// Whether a mark is of something that the world does not hold.
 pub(crate) fn is_beside(mark: &Mark) -> bool {
     match mark {
-        Mark::Accept | Mark::Version { .. } | Mark::Removed { .. } => true,
+        Mark::Accept | Mark::Version { .. } | Mark::Removed { .. } | Mark::Grow { .. } => true,
         Mark::Own { what, .. } => !matches!(what, Owned::Pod(_)),
         _ => false,
     }

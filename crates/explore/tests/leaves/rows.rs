@@ -11,6 +11,8 @@ pub(crate) enum Kind {
     Beside,
     /// Members are restarted one by one; replaced one by one where their data is in their pods.
     Rolled,
+    /// Members are replaced one by one, each on another volume.
+    Moved,
     /// Members come or go.
     Scaled,
     /// It is refused once there is data, and can be chosen before.
@@ -43,6 +45,17 @@ impl Row {
     pub(crate) fn in_pods(&self) -> Kind {
         // There it always goes with the resource.
         if self.leaf == "spec.storage.onDelete" { Kind::Nothing } else { self.kind }
+    }
+
+    /// Whether it is walked with data in the pods: these have no class.
+    pub(crate) fn is_walked(&self, ephemeral: bool) -> bool {
+        !(ephemeral && self.kind == Kind::Moved)
+    }
+
+    /// Whether it cannot be left out, or be as it was before; what is in pods may be made smaller.
+    pub(crate) fn stays(&self, ephemeral: bool) -> (bool, bool) {
+        let grows = ephemeral && self.leaf == "spec.storage.size";
+        (self.required && !grows, self.no_way_back && !grows)
     }
 
     fn on(self, base: Value) -> Self {
@@ -121,7 +134,7 @@ pub(crate) fn all() -> Vec<Row> {
 fn in_other_words() -> Vec<Row> {
     use Kind::Nothing;
     vec![
-        row("spec.storage.size", Nothing, [json!("4096Mi"), json!(4_294_967_296_u64)], [json!("4G")]),
+        row("spec.storage.size", Nothing, [json!("4096Mi"), json!(4_294_967_296_u64)], []),
         row("spec.resources.requests.cpu", Nothing, [json!("100m"), json!("0.1")], []),
         row("spec.resources.requests.memory", Nothing, [json!("256Mi"), json!("0.25Gi")], []),
         row("spec.resources.limits.memory", Nothing, [json!("2Gi"), json!("2048Mi")], []),
@@ -131,10 +144,14 @@ fn in_other_words() -> Vec<Row> {
 }
 
 fn storage() -> Vec<Row> {
-    use Kind::{Beside, Kept, Never, Nothing, Rolled};
+    use Kind::{Beside, Kept, Moved, Never, Nothing, Rolled};
     vec![
-        row("spec.storage.size", Kept, [json!("8Gi"), json!("2Gi")], [json!("512Mi"), json!("lots")]),
-        row("spec.storage.class", Kept, [json!("fast"), json!("slow")], [json!("")]),
+        row("spec.storage.size", Rolled, [json!("8Gi"), json!("9Gi")], [json!("512Mi"), json!("lots")])
+            .required()
+            .without_a_way_back(),
+        row("spec.storage.class", Moved, [json!("fast"), json!("faster")], [json!("")])
+            .on(json!({ "storage": { "class": "slow" } }))
+            .required(),
         row("spec.storage.onDelete", Beside, [json!("Delete"), json!("Keep")], [json!("Sometimes")]),
         row("spec.storage.keepRemovedFor", Nothing, [json!("1h"), json!("0")], [json!("1d"), json!("")]),
         row("spec.storage.ephemeral", Kept, [json!(true), json!(false)], [json!("yes")]),

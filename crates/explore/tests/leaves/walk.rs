@@ -140,12 +140,15 @@ impl Lab {
         let (set, change) =
             (edited(&base, row.leaf, Some(&row.set)), edited(&base, row.leaf, Some(&row.change)));
         match row.kind {
-            Kind::Nothing | Kind::Beside | Kind::Rolled | Kind::Scaled => {
-                walk.turns_back(&set);
+            Kind::Nothing | Kind::Beside | Kind::Rolled | Kind::Moved | Kind::Scaled => {
+                // What has grown does not shrink.
+                if row.leaf != "spec.storage.size" || ephemeral {
+                    walk.turns_back(&set);
+                }
                 walk.goes("set", &set);
                 walk.goes("changed", &change);
                 let unset = edited(&base, row.leaf, None);
-                if row.required {
+                if row.stays(ephemeral).0 {
                     walk.is_refused("left out", &unset);
                 } else {
                     walk.goes("left out", &unset);
@@ -165,7 +168,7 @@ impl Lab {
         for bad in &row.bad {
             walk.is_refused(&format!("{bad}"), &edited(&walk.now.clone(), row.leaf, Some(bad)));
         }
-        if row.no_way_back {
+        if row.stays(ephemeral).1 {
             walk.is_refused("put back", &base);
         } else {
             walk.goes("put back", &base);
@@ -200,6 +203,7 @@ impl Walk<'_> {
         let same = self.is_the_same(to);
         match self.row.kind {
             _ if same => Rollout::Nothing,
+            Kind::Moved => Rollout::Replaced,
             Kind::Rolled if self.ephemeral => Rollout::Replaced,
             Kind::Rolled => Rollout::Restarted,
             Kind::Scaled => Rollout::Scaled,
