@@ -36,7 +36,10 @@ use serde_json::{Value, json};
 
 /// What of a look at the Secrets is remembered: it takes longer than all else together.
 #[derive(Default)]
-struct Remembered(Mutex<Option<(Vec<Option<Leaf>>, Time, Judged)>>);
+struct Remembered(Mutex<Option<Looked>>);
+
+/// For which certificates, when, and what it came to.
+type Looked = (Vec<Option<Leaf>>, Time, Judged);
 
 impl Clone for Remembered {
     fn clone(&self) -> Self {

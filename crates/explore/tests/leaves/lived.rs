@@ -246,7 +246,8 @@ impl Lived {
         if members.iter().any(|serial| ill(&serial)) {
             return Some("not every member serves and is routed to".to_owned());
         }
-        if !found.wanted.paused && !(waits.is_empty() && facts.accepted && facts.amiss.is_empty()) {
+        let at_rest = waits.is_empty() && facts.accepted && facts.amiss.is_empty();
+        if !found.wanted.paused && !at_rest {
             return Some(format!("it waits for {waits:?}; amiss is {:?}", facts.amiss));
         }
         None
