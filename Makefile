@@ -47,7 +47,7 @@ test-e2e: ## Run the stories on a real Kubernetes (STORY=word runs those whose n
 	@hack/test e2e
 
 .PHONY: test-hurt
-test-hurt: ## Run the stories that drain, cut off and lose nodes, each alone (a quarter of an hour)
+test-hurt: ## Run the stories that drain, cut off and lose nodes, each alone, and those that take long (half an hour)
 	@HURT=1 hack/test e2e
 
 .PHONY: test-all

@@ -238,10 +238,12 @@ pub struct Claim {
     /// Whether it asks for more than it has been given.
     #[serde(default)]
     pub grows: bool,
-    /// Whether its member has to move: its volume is of another class than is wanted, or none of the nodes that are wanted
-    /// reaches it.
+    /// Whether its member has to move: its volume is of another class than is wanted.
     #[serde(default)]
     pub moves: bool,
+    /// Whether none of the nodes that are wanted reaches its volume. Whoever runs there may: labels of nodes come and go.
+    #[serde(default)]
+    pub misplaced: bool,
 }
 
 impl Claim {

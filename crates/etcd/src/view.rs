@@ -225,7 +225,11 @@ impl<'f> View<'f> {
     pub fn must_be_replaced(&self, member: &Member<'_>) -> bool {
         match self.facts.cluster.storage {
             Storage::Ephemeral => self.is_outdated(member),
-            Storage::Persistent => member.claim.is_some_and(|claim| claim.moves),
+            // Whoever is where it was told to be stays there, whatever becomes of its node's labels.
+            Storage::Persistent => {
+                let misplaced = |claim: &Claim| claim.misplaced && self.is_outdated(member);
+                member.claim.is_some_and(|claim| claim.moves || misplaced(claim))
+            }
         }
     }
 

@@ -96,6 +96,7 @@ fn claim(serial: u16, epoch: Epoch, joined: bool) -> Claim {
         size: 0,
         grows: false,
         moves: false,
+        misplaced: false,
     }
 }
 

@@ -57,6 +57,7 @@ pub fn observe(world: &World, sight: Sight) -> Facts {
         size: 0,
         grows: false,
         moves: claim.made_for != world.volumes_for(),
+        misplaced: false,
     });
     let pods = world.pods.iter().map(|(serial, pod)| facts::Pod {
         serial: *serial,

@@ -8,7 +8,7 @@ use crate::facts::Start;
 use crate::identity::{Change, SeedOn};
 use crate::names::Serial;
 use crate::plan::{Leaving, Mark, Step, Wait};
-use crate::testing::{Scene, change, claim_uid, id, pod_uid};
+use crate::testing::{NOW, Scene, change, claim_uid, id, pod_uid};
 
 fn restart(serial: u16, heir: Option<u16>, spared: bool) -> Option<Step> {
     Some(Step::Restart { pod: pod_uid(serial), serial: Serial(serial), heir: heir.map(Serial), spared })
@@ -294,7 +294,13 @@ fn a_member_that_is_down_where_it_is_not_to_be_is_replaced_in_time() {
     scene.is_edited(json!({ "scheduling": { "nodeSelector": { "zone": "b" } } }));
     scene.is_rebuilt(2);
     scene.is_out_of_reach(2, 400);
-    change(scene.pod(2), json!({ "spec": { "nodeName": null } }));
+    let since = jiff::Timestamp::from_second(NOW.0 - 400).unwrap().to_string();
+    let conditions = json!([
+        { "type": labels::GATE_JOINED, "status": "True" },
+        { "type": "Ready", "status": "False", "lastTransitionTime": since },
+        { "type": "PodScheduled", "status": "False", "reason": "Unschedulable", "lastTransitionTime": since },
+    ]);
+    change(scene.pod(2), json!({ "spec": { "nodeName": null }, "status": { "conditions": conditions } }));
     assert!(scene.asked().is_none(), "where it may be nobody knows");
     scene.found.misplaced.insert(crate::testing::name(2));
     assert!(
@@ -314,4 +320,21 @@ fn a_newcomer_that_waits_for_a_volume_of_a_class_that_is_no_longer_wanted_makes_
     assert!(!goes(&scene), "it is what is wanted: {:?}", scene.plan());
     scene.is_edited(json!({ "members": 4, "storage": { "class": "fast" } }));
     assert!(goes(&scene), "{:?}", scene.plan());
+}
+
+#[test]
+fn whoever_is_where_it_was_told_to_be_stays_though_its_node_loses_its_label() {
+    let mut scene = Scene::converged(3);
+    leads(&mut scene, 0);
+    for serial in 0..3 {
+        scene.found.misplaced.insert(crate::testing::name(serial));
+    }
+    assert!(scene.plan().step.is_none(), "{:?}", scene.plan());
+    // Told to be elsewhere, it goes; by one more that joins first.
+    scene.is_edited(json!({ "scheduling": { "nodeSelector": { "zone": "b" } } }));
+    assert!(
+        scene.asked().is_some_and(|intent| intent.change == Change::Add(Serial(3))),
+        "{:?}",
+        scene.plan()
+    );
 }

@@ -119,6 +119,7 @@ impl Course {
                     size: self.facts.cluster.size,
                     grows: false,
                     moves: false,
+                    misplaced: false,
                 };
                 self.facts.claims.present_mut().into_iter().for_each(|all| all.push(claim.clone()));
             }

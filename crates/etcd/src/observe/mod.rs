@@ -298,25 +298,22 @@ impl Found {
             size: claim::size(claim),
             grows: claim::given(claim) > 0 && claim::given(claim) < claim::size(claim),
             moves: self.has_to_move(claim),
+            misplaced: claim.metadata.name.as_ref().is_some_and(|name| self.misplaced.contains(name)),
         }
     }
 
-    /// Whether a claim's volume is not where it is to be. Where the spec names no class it may be of any; so may one that has a volume
-    /// and says nothing of a class.
+    /// Whether a claim's volume is of another class than is wanted. Where the spec names no class it may be of any; so may one that has a
+    /// volume and says nothing of a class.
     fn has_to_move(&self, claim: &PersistentVolumeClaim) -> bool {
-        let name = claim.metadata.name.as_deref().unwrap_or_default();
         let spec = claim.spec.as_ref();
-        let (class, volume) = (
-            spec.and_then(|spec| spec.storage_class_name.as_ref()),
-            spec.and_then(|spec| spec.volume_name.as_ref()),
-        );
-        let is_other = match &self.wanted.data {
+        let class = spec.and_then(|spec| spec.storage_class_name.as_ref());
+        let volume = spec.and_then(|spec| spec.volume_name.as_ref());
+        match &self.wanted.data {
             wanted::Data::Persistent { class: Some(wanted), .. } => {
                 class.map_or(volume.is_none(), |class| class != wanted)
             }
             wanted::Data::Persistent { class: None, .. } | wanted::Data::Ephemeral { .. } => false,
-        };
-        is_other || self.misplaced.contains(name)
+        }
     }
 
     fn amiss(&self) -> BTreeMap<Object, Amiss> {

@@ -152,7 +152,8 @@ fn removed(words: &Words<'_>, view: &View<'_>, member: &Member<'_>) -> String {
             kept_out(words, view, member)
         );
     }
-    if member.is_newcomer() && view.must_be_replaced(member) {
+    let kept_away = member.claim.is_some_and(|claim| claim.misplaced);
+    if member.is_newcomer() && (view.must_be_replaced(member) || kept_away) {
         return "it waits for a volume that is no longer wanted, and another one gets the one that is"
             .to_owned();
     }
