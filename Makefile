@@ -47,7 +47,7 @@ test-e2e: ## Run the stories on a real Kubernetes (STORY=word runs those whose n
 	@hack/test e2e
 
 .PHONY: test-hurt
-test-hurt: ## Run the stories that drain, cut off and lose nodes, each alone (a quarter of an hour)
+test-hurt: ## Run the stories that drain, cut off and lose nodes, each alone, and those that take long (half an hour)
 	@HURT=1 hack/test e2e
 
 .PHONY: test-all
@@ -74,10 +74,10 @@ check: prepared ## Format, lints, licences, file lengths: run it before each com
 	@hack/check
 
 .PHONY: bench
-bench: bin/lab ## Measure, and write the figures to bench/results
-	@hack/bench
-	hack/bench-etcd
-	hack/bench-gaps
+bench: bin/lab ## Measure, and write the figures to bench/results (BENCH="roll fleet": some of them; FLEET=n clusters)
+	@for what in $(or $(BENCH),lab etcd gaps roll fleet); do
+	    if [ "$$what" = lab ]; then hack/bench; else "hack/bench-$$what"; fi
+	done
 
 .PHONY: generate
 generate: bin/lab ## Write the generated files anew

@@ -9,6 +9,7 @@ use evenkeel_lab::Lab;
 use http_body_util::{BodyExt, Full};
 use hyper::Request;
 use hyper::body::Bytes;
+use hyper::header::CONTENT_TYPE;
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::{Client, connect::HttpConnector};
 use hyper_util::rt::TokioExecutor;
@@ -106,7 +107,7 @@ struct Failed {
 pub(crate) fn get(lab: &Lab, path: &str) -> Result<Option<Value>, String> {
     let began = Instant::now();
     loop {
-        match ask(lab, path) {
+        match ask(lab, "GET", path, None) {
             Err(failed) if failed.passing && began.elapsed() < PATIENCE => std::thread::sleep(AGAIN),
             read => return read.map_err(|failed| failed.said),
         }
@@ -115,7 +116,12 @@ pub(crate) fn get(lab: &Lab, path: &str) -> Result<Option<Value>, String> {
 
 /// The same, asked once: for those who look again anyway.
 pub(crate) fn get_once(lab: &Lab, path: &str) -> Result<Option<Value>, String> {
-    ask(lab, path).map_err(|failed| failed.said)
+    ask(lab, "GET", path, None).map_err(|failed| failed.said)
+}
+
+/// Has the API server do something, once: what was answered with an error may have been done.
+pub(crate) fn send(lab: &Lab, verb: &str, path: &str, body: Option<&Value>) -> Result<Option<Value>, String> {
+    ask(lab, verb, path, body).map_err(|failed| failed.said)
 }
 
 /// Who asks on this lab.
@@ -134,9 +140,12 @@ fn reader(lab: &Lab) -> Arc<Reader> {
     Arc::clone(readers.entry(lab.name().to_string()).or_insert_with(new))
 }
 
-fn ask(lab: &Lab, path: &str) -> Result<Option<Value>, Failed> {
+fn ask(lab: &Lab, verb: &str, path: &str, body: Option<&Value>) -> Result<Option<Value>, Failed> {
     let reader = reader(lab);
-    let request = Request::get(format!("{}{path}", reader.server)).body(Full::default());
+    let kind = if verb == "PATCH" { "application/merge-patch+json" } else { "application/json" };
+    let body = Bytes::from(body.map(ToString::to_string).unwrap_or_default());
+    let request = Request::builder().method(verb).uri(format!("{}{path}", reader.server));
+    let request = request.header(CONTENT_TYPE, kind).body(Full::new(body));
     let failed = |passing: bool, said: String| Failed { said: format!("{path}: {said}"), passing };
     let request = request.map_err(|error| failed(false, error.to_string()))?;
     let answer = reader.client.request(request);
@@ -146,7 +155,9 @@ fn ask(lab: &Lab, path: &str) -> Result<Option<Value>, Failed> {
         let body = answer.into_body().collect().await.map_err(|error| failed(true, error.to_string()))?;
         let body = body.to_bytes();
         match status.as_u16() {
-            200 => serde_json::from_slice(&body).map(Some).map_err(|error| failed(false, error.to_string())),
+            200..=202 => {
+                serde_json::from_slice(&body).map(Some).map_err(|error| failed(false, error.to_string()))
+            }
             404 => Ok(None),
             code => {
                 let said = format!("{status}: {}", String::from_utf8_lossy(&body));

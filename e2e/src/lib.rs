@@ -5,7 +5,8 @@
 //! the others wait for it.
 //!
 //! A story of the operator runs it as a process of its own ([`operator`]) through a [`proxy`] that stops it at chosen
-//! writes, and works on an [`etcd`] cluster the way users do, with [`watched`] clients.
+//! writes, and works on an [`etcd`] cluster the way users do, with [`watched`] clients. What the
+//! measurements of `make bench` share beside that is in [`measured`].
 //!
 //! [apart]: Story::apart
 //! [alone]: Story::alone
@@ -18,6 +19,7 @@
 mod api;
 pub mod etcd;
 mod failed;
+pub mod measured;
 pub mod operator;
 pub mod proxy;
 pub mod rights;
@@ -160,6 +162,14 @@ impl Story {
     pub fn read(&self, group: &str, rest: &str) -> Option<Value> {
         let path = format!("{group}/namespaces/{}/{rest}", self.namespace);
         api::get(&self.lab, &path).unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    /// Has the API server do something in the story's namespace, which must succeed: `POST`, `DELETE`, or `PATCH` with a merge
+    /// patch. For what is measured: `kubectl` takes a tenth of a second to start.
+    pub fn send(&self, verb: &str, group: &str, rest: &str, body: Option<&Value>) -> Value {
+        let path = format!("{group}/namespaces/{}/{rest}", self.namespace);
+        let answer = api::send(&self.lab, verb, &path, body).unwrap_or_else(|error| panic!("{verb} {error}"));
+        answer.unwrap_or_else(|| panic!("{verb} {path}: there is no such object"))
     }
 
     /// One field of an object, by `kubectl`'s jsonpath; empty where there is none.

@@ -265,6 +265,17 @@ impl Operator {
         kib.expect("a running process has memory") * 1024
     }
 
+    /// For how long it has had a processor, its threads together.
+    pub fn cpu(&self) -> Duration {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.pid())).unwrap_or_default();
+        // After its name, which may hold anything, its own time is the twelfth word, and the kernel's for it the next.
+        let words = stat.rsplit_once(')').map_or("", |(_, words)| words).split_whitespace();
+        let ticks: Vec<u64> = words.skip(11).take(2).filter_map(|word| word.parse().ok()).collect();
+        assert_eq!(ticks.len(), 2, "a running process has had a processor: {stat}");
+        // The kernel tells everybody a hundred a second, however it counts itself.
+        Duration::from_millis(ticks.iter().sum::<u64>() * 10)
+    }
+
     /// A line of what the kernel tells of it.
     fn process(&self, field: &str) -> Option<String> {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid())).ok()?;

@@ -37,7 +37,7 @@ pub fn markdown() -> Result<String, Box<dyn Error>> {
     text.push_str("\n## What you write\n\n| field | type | default | what it is |\n|---|---|---|---|\n");
     let mut refusals = String::new();
     let root = JSONSchemaProps { properties: None, ..schema.clone() };
-    refused("metadata.name", &root, &mut refusals);
+    refused("", &root, &mut refusals);
     for part in ["spec", "status"] {
         let field = schema.properties.as_ref().and_then(|it| it.get(part)).ok_or("a part is missing")?;
         if part == "status" {
@@ -86,13 +86,31 @@ fn default(field: &JSONSchemaProps) -> String {
 /// A row for each thing that is refused.
 fn refused(path: &str, field: &JSONSchemaProps, refusals: &mut String) {
     for rule in field.x_kubernetes_validations.iter().flatten() {
-        let message = rule.message.clone().or_else(|| rule.message_expression.clone()).unwrap_or_default();
+        let expression = rule.message_expression.as_deref().map(sentences).unwrap_or_default();
+        let messages = rule.message.clone().map_or(expression, |message| vec![message]);
         let place = match &rule.field_path {
-            Some(below) => format!("{path}{below}"),
+            Some(below) => format!("{path}{below}").trim_start_matches('.').to_owned(),
+            // Of the metadata rules can see the name alone.
+            None if path.is_empty() => "metadata.name".to_owned(),
             None => path.to_owned(),
         };
-        let _ = writeln!(refusals, "| `{place}` | {} |", cell(&message));
+        for message in messages {
+            let _ = writeln!(refusals, "| `{place}` | {} |", cell(&message));
+        }
     }
+}
+
+/// The sentences in an expression that chooses between them; the whole of it if there are none.
+fn sentences(expression: &str) -> Vec<String> {
+    // Without escaped quotes, every other piece is a text.
+    let plain = expression.replace("\\'", "’");
+    let quoted = plain.split('\'').skip(1).step_by(2);
+    let said = quoted.filter(|text| text.matches(' ').count() > 2).map(|text| {
+        // What stands before it is not known here.
+        if text.starts_with(' ') { format!("…{text}") } else { text.to_owned() }
+    });
+    let said: Vec<_> = said.map(|text| text.replace('’', "'")).collect();
+    if said.is_empty() { vec![expression.to_owned()] } else { said }
 }
 
 /// What one writes there.

@@ -4,14 +4,20 @@
 use std::fmt;
 use std::time::Duration;
 
+use k8s_openapi::api::core::v1::Toleration;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
 use crate::cluster::{EtcdClusterSpec, Heal, Image};
+use crate::keys::{is_key, is_subdomain, is_value};
+use crate::options::Options;
 use crate::quantity::bytes;
+use crate::releases::runnable;
 use crate::resources::SettledResources;
 use crate::retention;
+use crate::scheduling::Scheduling;
 use crate::storage::default_quota;
 use crate::version::Version;
+use crate::windows::Windows;
 
 /// Names made from a cluster's must fit into 63 characters; the longest suffixes have about 20.
 const LONGEST_NAME: usize = 40;
@@ -33,12 +39,16 @@ pub struct Checked {
     pub quota: u64,
     /// For how long etcd keeps past values; nothing if it never compacts of its own accord.
     pub auto_compaction: Option<Duration>,
+    /// Further flags of etcd, as [`crate::options::flags`] takes them.
+    pub options: Options,
     /// What each member is given, defaults included.
     pub resources: SettledResources,
     /// For how long the volume of a member that was removed is kept.
     pub keep_removed_for: Duration,
     /// How long a member that may come back is waited for before it is replaced.
     pub replace_after: Duration,
+    /// When changes that disturb members may happen.
+    pub windows: Windows,
 }
 
 /// Which field cannot be accepted, and why.
@@ -90,11 +100,12 @@ impl EtcdClusterSpec {
             image,
             storage,
             resources,
-            scheduling: _,
-            service: _,
+            scheduling,
+            service,
             tls,
             etcd,
             heal,
+            maintenance,
         } = self;
 
         let version = checked_version(version)?;
@@ -117,11 +128,20 @@ impl EtcdClusterSpec {
         if quota > size {
             return Err(Refusal::of("spec.etcd.quota", "more than spec.storage.size"));
         }
+        checked_scheduling(scheduling)?;
+        if let Some(key) = service.annotations.keys().find(|key| !is_key(key)) {
+            return Err(Refusal::of(
+                "spec.service.annotations",
+                format!("{key:?} is not a key that Kubernetes takes"),
+            ));
+        }
         if let Some(name) = tls.client.extra_names.iter().find(|name| !is_host(name)) {
             return Err(Refusal::of("spec.tls.client.extraNames", format!("{name:?} is not a host name")));
         }
         let auto_compaction = retention::parse(&etcd.auto_compaction)
             .map_err(|why| Refusal::of("spec.etcd.autoCompaction", why.to_string()))?;
+        let options =
+            Options::checked(&etcd.options, version).map_err(|why| Refusal::of("spec.etcd.options", why))?;
         let keep_removed_for = retention::parse(&storage.keep_removed_for)
             .map_err(|why| Refusal::of("spec.storage.keepRemovedFor", why.to_string()))?;
         Ok(Checked {
@@ -130,10 +150,67 @@ impl EtcdClusterSpec {
             size,
             quota,
             auto_compaction,
+            options,
             resources: resources.settled()?,
             keep_removed_for: keep_removed_for.unwrap_or_default(),
             replace_after: checked_replace_after(heal)?,
+            windows: maintenance.checked()?,
         })
+    }
+}
+
+/// What Kubernetes would refuse in a pod.
+fn checked_scheduling(scheduling: &Scheduling) -> Result<(), Refusal> {
+    let Scheduling { spread: _, node_selector, tolerations, priority_class } = scheduling;
+    let wrong = node_selector.iter().find(|(key, value)| !is_key(key) || !is_value(value));
+    if let Some((key, value)) = wrong {
+        let why = format!("no node can have the label {key}={value}");
+        return Err(Refusal::of("spec.scheduling.nodeSelector", why));
+    }
+    for Toleration { key, operator, value, effect, toleration_seconds } in tolerations {
+        let refuse = |why: String| Err(Refusal::of("spec.scheduling.tolerations", why));
+        let exists = match operator.as_deref() {
+            None | Some("" | "Equal") => false,
+            Some("Exists") => true,
+            Some(other) => return refuse(format!("the operator {other:?} is neither Exists nor Equal")),
+        };
+        let has = |text: &Option<String>| text.as_ref().is_some_and(|text| !text.is_empty());
+        match effect.as_deref() {
+            None | Some("" | "NoSchedule" | "PreferNoSchedule" | "NoExecute") => {}
+            Some(other) => {
+                return refuse(format!(
+                    "the effect {other:?} is none of NoSchedule, PreferNoSchedule and NoExecute"
+                ));
+            }
+        }
+        if has(key) && !key.as_deref().is_some_and(is_key) {
+            return refuse(format!(
+                "{:?} is not a key that Kubernetes takes",
+                key.as_deref().unwrap_or_default()
+            ));
+        }
+        if exists && has(value) {
+            return refuse("with the operator Exists there is no value".to_owned());
+        }
+        if !exists && !has(key) {
+            return refuse("without a key the operator is Exists".to_owned());
+        }
+        if !value.as_deref().is_none_or(is_value) {
+            return refuse(format!(
+                "{:?} is not a value that a taint can have",
+                value.as_deref().unwrap_or_default()
+            ));
+        }
+        if toleration_seconds.is_some() && effect.as_deref() != Some("NoExecute") {
+            return refuse("tolerationSeconds goes with the effect NoExecute only".to_owned());
+        }
+    }
+    match priority_class {
+        Some(class) if !is_subdomain(class) => Err(Refusal::of(
+            "spec.scheduling.priorityClass",
+            format!("{class:?} is not a name that Kubernetes takes"),
+        )),
+        _ => Ok(()),
     }
 }
 
@@ -146,10 +223,8 @@ fn checked_replace_after(heal: &Heal) -> Result<Duration, Refusal> {
 
 fn checked_version(text: &str) -> Result<Version, Refusal> {
     let version: Version = text.parse().map_err(|why| Refusal::of("spec.version", format!("{why}")))?;
-    match version.unsupported() {
-        None => Ok(version),
-        Some(why) => Err(Refusal::of("spec.version", why)),
-    }
+    runnable(version).map_err(|why| Refusal::of("spec.version", why))?;
+    Ok(version)
 }
 
 fn checked_image(image: &Image) -> Result<(), Refusal> {
@@ -208,6 +283,7 @@ fn is_host(name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::maintenance::MaintenanceWindow;
 
     fn spec() -> EtcdClusterSpec {
         EtcdClusterSpec::of_version("3.6.16")
@@ -224,12 +300,13 @@ mod tests {
         assert_eq!(checked.resources.memory_limit.0, "2Gi");
         assert_eq!(checked.keep_removed_for, Duration::from_secs(86_400));
         assert_eq!(checked.replace_after, Duration::from_secs(300));
+        assert_eq!(checked.windows, Windows::default());
     }
 
     #[test]
     fn each_field_that_cannot_be_accepted_is_named() {
         type Edit = fn(&mut EtcdClusterSpec);
-        let edits: [(&str, Edit); 17] = [
+        let edits: [(&str, Edit); 19] = [
             ("spec.version", |it| it.version = "v3.6.16".to_owned()),
             ("spec.version", |it| it.version = "3.4.37".to_owned()),
             ("spec.members", |it| it.members = 0),
@@ -245,10 +322,21 @@ mod tests {
             ("spec.etcd.quota", |it| it.etcd.quota = Some(Quantity("5Gi".to_owned()))),
             ("spec.etcd.quota", |it| it.etcd.quota = Some(Quantity("512m".to_owned()))),
             ("spec.etcd.autoCompaction", |it| it.etcd.auto_compaction = "1d".to_owned()),
+            ("spec.etcd.options", |it| {
+                it.etcd.options.insert("data-dir".to_owned(), "/tmp".to_owned());
+            }),
             ("spec.storage.keepRemovedFor", |it| it.storage.keep_removed_for = "1d".to_owned()),
             ("spec.heal.replaceAfter", |it| it.heal.replace_after = "0".to_owned()),
             ("spec.heal.replaceAfter", |it| it.heal.replace_after = "29s".to_owned()),
             ("spec.tls.client.extraNames", |it| it.tls.client.extra_names = vec!["10.0.0.1".to_owned()]),
+            ("spec.maintenance.windows", |it| {
+                it.maintenance.windows = vec![MaintenanceWindow {
+                    days: Vec::new(),
+                    start: "02:00".to_owned(),
+                    duration: "3h".to_owned(),
+                    time_zone: "Europe/Atlantis".to_owned(),
+                }];
+            }),
             ("spec.resources.limits.cpu", |it| it.resources.limits.cpu = Some(Quantity("1".to_owned()))),
         ];
         for (field, edit) in edits {

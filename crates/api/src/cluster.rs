@@ -8,14 +8,17 @@ use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::resources::Resources;
-use crate::rules::{
-    amount, at_least, duration, duration_or_nought, same_amount_if_set, unchanged, unchanged_if_set,
+use crate::maintenance::Maintenance;
+use crate::options::cel as options_cel;
+use crate::releases::cel::{
+    exact, known_minor, late_enough, no_downgrade, no_skip, not_bad, not_retired, recent_enough, without_v,
 };
+use crate::resources::Resources;
+use crate::rules::{amount, at_least, duration, duration_or_nought, lasts_at_least};
 use crate::scheduling::Scheduling;
 use crate::schema::{as_users_meet_it, bounded_text};
 use crate::status::EtcdClusterStatus;
-use crate::storage::Storage;
+use crate::storage::{Storage, no_shrinking};
 
 /// Where etcd's images come from unless the user says otherwise: their authors.
 pub const DEFAULT_REPOSITORY: &str = "gcr.io/etcd-development/etcd";
@@ -54,29 +57,27 @@ pub const DEFAULT_REPOSITORY: &str = "gcr.io/etcd-development/etcd";
     validation = Rule::new("!self.metadata.name.matches('^[0-9]')")
         .message("metadata.name begins with a digit: the names of Services are made from it, and must begin with a \
             letter"),
+    validation = not_bad(),
+    validation = no_skip(),
+    validation = late_enough(),
+    validation = no_downgrade(),
+    validation = no_shrinking(),
 )]
+#[x_kube(validation = options_cel::exist())]
 #[x_kube(validation = Rule::new(QUOTA_WITHIN_SIZE)
     .message("spec.etcd.quota is more than spec.storage.size: the volume would be full before etcd stops taking \
         writes")
     .field_path(".etcd.quota"))]
 pub struct EtcdClusterSpec {
     /// The exact version of etcd, such as 3.6.16. There is no default: one that moves with Evenkeel would be a hidden
-    /// upgrade. It cannot be changed yet.
+    /// upgrade. A change restarts members one by one, the leader last; one minor at a time, and not back.
     #[schemars(length(max = 64))]
     #[x_kube(
-        validation = Rule::new("!self.startsWith('v')")
-            .message(Message::Expression("'write ' + self.substring(1) + ', without the v'".to_owned())),
-        validation = Rule::new(format!("self.startsWith('v') || self.matches('{EXACT}')"))
-            .message("write one exact version, all three numbers of it, such as 3.6.16: what 3.6 or latest stands \
-                for moves, and that would be an upgrade nobody asked for"),
-        validation = Rule::new("!self.startsWith('3.4.')")
-            .message("3.4 is at its end of life and gets no more fixes: use 3.5 or later"),
-        validation = Rule::new(format!("!self.matches('{EXACT}') || self.matches('^3[.][4567][.]')"))
-            .message("not known to this release of Evenkeel, which runs 3.5, 3.6 and 3.7"),
-        validation = Rule::new("!self.matches('^3[.]5[.]([0-9]|10)$')")
-            .message("too old: Evenkeel needs the health checks that came with 3.5.11, and 3.5.0 to 3.5.5 can damage \
-                data. Use the newest 3.5"),
-        validation = unchanged("spec.version"),
+        validation = without_v(),
+        validation = exact(),
+        validation = not_retired(),
+        validation = known_minor(),
+        validation = recent_enough(),
     )]
     pub version: String,
     /// How many members the cluster has, 1 to 7. Of 3 one may fail, of 5 two; an even number bears no more failures
@@ -95,19 +96,18 @@ pub struct EtcdClusterSpec {
     /// again.
     #[serde(default)]
     pub paused: bool,
-    /// Where etcd's image comes from. It cannot be changed yet.
+    /// Where etcd's image comes from. A change restarts members one by one.
     #[serde(default)]
     pub image: Image,
     /// Where members keep their data.
     #[serde(default)]
     pub storage: Storage,
-    /// What each member may use of its node. It cannot be changed yet.
+    /// What each member may use of its node. A change restarts members one by one.
     #[serde(default)]
-    #[x_kube(validation = unchanged("spec.resources"))]
     pub resources: Resources,
-    /// Where members may run. It cannot be changed yet.
+    /// Where members may run. A change restarts members one by one; those whose volumes cannot be reached from there are
+    /// replaced.
     #[serde(default)]
-    #[x_kube(validation = unchanged("spec.scheduling"))]
     pub scheduling: Scheduling,
     /// How clients reach the cluster.
     #[serde(default)]
@@ -115,16 +115,16 @@ pub struct EtcdClusterSpec {
     /// How connections are encrypted. They always are.
     #[serde(default)]
     pub tls: Tls,
-    /// How etcd itself behaves. It cannot be changed yet.
+    /// How etcd itself behaves. A change restarts members one by one.
     #[serde(default)]
     pub etcd: EtcdOptions,
     /// How failures are dealt with.
     #[serde(default)]
     pub heal: Heal,
+    /// When changes that disturb members may happen. Without windows, at any time.
+    #[serde(default, skip_serializing_if = "crate::is_default")]
+    pub maintenance: Maintenance,
 }
-
-/// Three numbers with dots between, no zeros in front.
-const EXACT: &str = "^(0|[1-9][0-9]{0,3})[.](0|[1-9][0-9]{0,3})[.](0|[1-9][0-9]{0,3})$";
 
 const QUOTA_WITHIN_SIZE: &str = "!has(self.etcd.quota) || \
     !isQuantity(string(self.etcd.quota)) || !isQuantity(string(self.storage.size)) || \
@@ -137,10 +137,6 @@ fn default_members() -> i32 {
 /// Where etcd's image comes from.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
-#[x_kube(
-    validation = unchanged_if_set("spec.image", "digest"),
-    validation = unchanged_if_set("spec.image", "pullSecrets"),
-)]
 pub struct Image {
     /// The image without tag and digest, such as mirror.example/etcd. The tag comes from the version: v3.6.16 for
     /// 3.6.16.
@@ -154,7 +150,6 @@ pub struct Image {
         validation = Rule::new("self.contains('@') || self.matches(':[^/]*$') || \
             self.matches('^[a-zA-Z0-9][a-zA-Z0-9.-]*(:[0-9]+)?(/[a-z0-9._-]+)*$')")
             .message("write an image's name, such as gcr.io/etcd-development/etcd, without https://"),
-        validation = unchanged("spec.image.repository"),
     )]
     pub repository: String,
     /// The digest that the image must have, sha256: and 64 hexadecimal digits. It then decides which image is run, so
@@ -239,7 +234,6 @@ const HOST: &str = "^([*][.])?([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?[.])*[a-z]([a-z
 /// How etcd itself behaves.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
-#[x_kube(validation = same_amount_if_set("spec.etcd", "quota"))]
 pub struct EtcdOptions {
     /// How large etcd lets its data grow before it takes no more writes. Without it, three quarters of the volume, at
     /// most 8Gi.
@@ -255,16 +249,21 @@ pub struct EtcdOptions {
     /// goes by. "0" (a string) switches that off; clients must then compact, or etcd fills up.
     #[serde(default = "default_auto_compaction")]
     #[schemars(length(max = 16))]
-    #[x_kube(
-        validation = duration_or_nought("to switch it off"),
-        validation = unchanged("spec.etcd.autoCompaction"),
-    )]
+    #[x_kube(validation = duration_or_nought("to switch it off"))]
     pub auto_compaction: String,
+    /// Further flags of etcd by what the newest etcd calls them, without dashes: heartbeat-interval: "200". Only those
+    /// that docs/tasks/options.md lists.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(
+        extend("maxProperties" = 32, "additionalProperties" = bounded_text(32)),
+        transform = options_cel::ruled
+    )]
+    pub options: BTreeMap<String, String>,
 }
 
 impl Default for EtcdOptions {
     fn default() -> Self {
-        Self { quota: None, auto_compaction: default_auto_compaction() }
+        Self { quota: None, auto_compaction: default_auto_compaction(), options: BTreeMap::new() }
     }
 }
 
@@ -282,9 +281,7 @@ pub struct Heal {
     #[schemars(length(max = 16))]
     #[x_kube(
         validation = duration(),
-        validation = Rule::new("!self.matches('^([0-9]+h)?([0-9]+m)?([0-9]+s)?$') || self == '' || \
-            duration(self) >= duration('30s')")
-            .message("at least 30s: a pod that moves, or a node that restarts, takes that long"),
+        validation = lasts_at_least("30s", "at least 30s: a pod that moves, or a node that restarts, takes that long"),
     )]
     pub replace_after: String,
 }
@@ -314,6 +311,7 @@ impl EtcdClusterSpec {
             tls: Tls::default(),
             etcd: EtcdOptions::default(),
             heal: Heal::default(),
+            maintenance: Maintenance::default(),
         }
     }
 

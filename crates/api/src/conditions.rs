@@ -72,7 +72,10 @@ reasons! {
     Scaling,
     /// Progressing: a member is being brought back or replaced.
     Healing,
-    /// Progressing: Services, certificates or the disruption budget are being brought up to date.
+    /// Progressing: members are brought to another version of etcd, one by one.
+    Upgrading,
+    /// Progressing: members are restarted one by one as the spec has them now; or Services, certificates or the disruption budget
+    /// are being brought up to date.
     Updating,
     /// Progressing, not: something must happen first; the message names it.
     Waiting,
@@ -90,6 +93,8 @@ reasons! {
     DataLost,
     /// Degraded: etcd lists a member that Evenkeel does not know.
     UnknownMember,
+    /// Degraded: a member does not come back as the spec has it now; the others go on as they were.
+    RolloutStopped,
     /// Degraded: so many members were replaced within an hour that the next one waits.
     TooManyReplacements,
     /// Degraded: an object of a name that is needed exists and is not this cluster's.

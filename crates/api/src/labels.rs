@@ -43,6 +43,15 @@ pub const SERIAL: &str = "evenkeel.dev/serial";
 /// On claims: the claim's uid and volume when its member joined. Anything else under the same name is not its data.
 pub const JOINED_ON: &str = "evenkeel.dev/joined-on";
 
+/// On pods: the version of etcd. On claims: the one that its member was last seen to run.
+pub const VERSION: &str = "evenkeel.dev/version";
+/// On pods: what stands for all that it was built from and that users have a say in.
+pub const INPUTS: &str = "evenkeel.dev/inputs";
+/// On the client Service: which of its annotations are the spec's, so that those that it no longer has are taken off.
+pub const ANNOTATIONS: &str = "evenkeel.dev/annotations";
+/// On clusters, any text: when it changes, members are restarted one by one. On pods: what it was when they were built.
+pub const RESTART: &str = "evenkeel.dev/restart";
+
 /// On claims: when its member was found to be removed. It is kept for a while, and then deleted.
 pub const REMOVED_AT: &str = "evenkeel.dev/removed-at";
 

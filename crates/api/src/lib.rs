@@ -10,8 +10,12 @@
 mod checked;
 mod cluster;
 pub mod conditions;
+mod keys;
 pub mod labels;
+mod maintenance;
+pub mod options;
 pub mod quantity;
+pub mod releases;
 mod resources;
 pub mod retention;
 mod rules;
@@ -20,16 +24,18 @@ mod schema;
 mod status;
 mod storage;
 mod version;
+pub mod windows;
 
 pub use checked::{Checked, Refusal, checked_name};
 pub use cluster::{
     ClientTls, DEFAULT_REPOSITORY, EtcdCluster, EtcdClusterSpec, EtcdOptions, Heal, Image, Service,
     ServiceType, Tls,
 };
+pub use maintenance::{Day, Maintenance, MaintenanceWindow};
 pub use resources::{Amounts, Resources, SettledResources};
 pub use scheduling::{Across, Scheduling, Spread};
 pub use status::{CertificateStatus, EtcdClusterStatus, MemberRole, MemberStatus};
-pub use storage::{OnDelete, Storage, default_quota};
+pub use storage::{OnDelete, SHRINKS, Storage, default_quota};
 pub use version::{NotAVersion, Version};
 
 /// The group of every resource here.

@@ -25,6 +25,16 @@ pub fn bytes(quantity: &Quantity) -> Result<u64, NotAnAmount> {
     scaled(quantity, 0)
 }
 
+/// So many bytes as people write them: in the largest unit that needs no fraction.
+pub fn binary(bytes: u64) -> String {
+    let units = [("Gi", 30), ("Mi", 20), ("Ki", 10)];
+    let fits = |(_, twos): &(&str, u32)| bytes > 0 && bytes.trailing_zeros() >= *twos;
+    match units.into_iter().find(fits) {
+        Some((unit, twos)) => format!("{}{unit}", bytes >> twos),
+        None => bytes.to_string(),
+    }
+}
+
 /// How many thousandths it is: CPUs are counted in these.
 pub fn millis(quantity: &Quantity) -> Result<u64, NotAnAmount> {
     scaled(quantity, 3)

@@ -1,40 +1,9 @@
-//! The CEL rules that several fields share.
+//! The CEL rules that several fields share, and what they are written with.
 //!
-//! Nothing that needs members to be replaced one by one can be changed yet. A rule with `oldSelf` on a field runs
-//! only where the field was set before and still is, so a field that may be left out is watched from its parent.
+//! A rule with `oldSelf` on a field runs only where the field was set before and still is, so a field that may be left
+//! out is watched from its parent.
 
 use kube::core::Rule;
-
-/// For a field that always has a value.
-pub(crate) fn unchanged(field: &str) -> Rule {
-    Rule::new("self == oldSelf").message(&*not_yet(field))
-}
-
-/// For the field `name` of `parent`, which may be left out. The rule stands on the parent.
-pub(crate) fn unchanged_if_set(parent: &str, name: &str) -> Rule {
-    Rule::new(format!("{} && (!has(self.{name}) || self.{name} == oldSelf.{name})", still_set(name)))
-        .message(&*not_yet(&format!("{parent}.{name}")))
-        .field_path(format!(".{name}"))
-}
-
-/// The same for an amount: `1Gi` and `1024Mi` are one and the same.
-pub(crate) fn same_amount_if_set(parent: &str, name: &str) -> Rule {
-    Rule::new(format!(
-        "{} && (!has(self.{name}) || !isQuantity(string(self.{name})) || !isQuantity(string(oldSelf.{name})) || \
-         quantity(string(self.{name})).compareTo(quantity(string(oldSelf.{name}))) == 0)",
-        still_set(name)
-    ))
-    .message(&*not_yet(&format!("{parent}.{name}")))
-    .field_path(format!(".{name}"))
-}
-
-fn still_set(name: &str) -> String {
-    format!("has(self.{name}) == has(oldSelf.{name})")
-}
-
-fn not_yet(field: &str) -> String {
-    format!("{field} cannot be changed yet: rolling changes come with a later release")
-}
 
 /// A duration, or `0`.
 pub(crate) fn duration_or_nought(nought: &str) -> Rule {
@@ -45,6 +14,23 @@ pub(crate) fn duration_or_nought(nought: &str) -> Rule {
 /// A duration.
 pub(crate) fn duration() -> Rule {
     Rule::new(is_duration()).message("write a duration such as 5m, 90s or 1h30m")
+}
+
+/// A duration of no less than this. What is none at all is another rule's business.
+pub(crate) fn lasts_at_least(least: &str, message: &str) -> Rule {
+    compared(&format!(">= duration('{least}')"), message)
+}
+
+/// A duration of no more than this.
+pub(crate) fn lasts_at_most(most: &str, message: &str) -> Rule {
+    compared(&format!("<= duration('{most}')"), message)
+}
+
+fn compared(with: &str, message: &str) -> Rule {
+    Rule::new(format!(
+        "!self.matches('^([0-9]+h)?([0-9]+m)?([0-9]+s)?$') || self == '' || duration(self) {with}"
+    ))
+    .message(message)
 }
 
 fn is_duration() -> &'static str {
@@ -62,4 +48,31 @@ pub(crate) fn at_least(least: &str, message: &str) -> Rule {
         "!isQuantity(string(self)) || quantity(string(self)).compareTo(quantity('{least}')) >= 0"
     ))
     .message(message)
+}
+
+/// A text as CEL takes it.
+pub(crate) fn quoted(text: &str) -> String {
+    format!("'{}'", text.replace('\\', "\\\\").replace('\'', "\\'"))
+}
+
+/// That none of these cases holds.
+pub(crate) fn none_of(cases: &[(String, String)]) -> String {
+    if cases.is_empty() {
+        return "true".to_owned();
+    }
+    cases.iter().map(|(case, _)| format!("!({case})")).collect::<Vec<_>>().join(" && ")
+}
+
+/// The words of the first case that holds.
+pub(crate) fn either(cases: &[(String, String)]) -> String {
+    first_of(&cases.iter().map(|(case, words)| (case.clone(), quoted(words))).collect::<Vec<_>>())
+}
+
+/// The same of words that are CEL themselves.
+pub(crate) fn first_of(cases: &[(String, String)]) -> String {
+    match cases {
+        [] => "''".to_owned(),
+        [(_, only)] => only.clone(),
+        [(case, words), rest @ ..] => format!("{case} ? {words} : {}", first_of(rest)),
+    }
 }

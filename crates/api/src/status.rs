@@ -28,6 +28,18 @@ pub struct EtcdClusterStatus {
     /// How many members there are, whether or not they serve.
     #[serde(default, skip_serializing_if = "crate::is_default")]
     pub members: i32,
+    /// The lowest version of etcd that members were started with.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[schemars(length(max = 32))]
+    pub version: String,
+    /// How large the data of the largest member is, rounded up; a quota cannot be lowered below that.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[schemars(length(max = 32))]
+    pub data_size: String,
+    /// How large the largest volume of a member is that was asked for.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[schemars(length(max = 32))]
+    pub volume_size: String,
     /// The labels by which members' pods are found.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub selector: String,

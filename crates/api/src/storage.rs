@@ -2,10 +2,11 @@
 
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use kube::KubeSchema;
+use kube::core::Rule;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::rules::{amount, at_least, duration_or_nought, unchanged_if_set};
+use crate::rules::{amount, at_least, duration_or_nought};
 
 /// One gibibyte.
 const GI: u64 = 1 << 30;
@@ -16,21 +17,20 @@ const GI: u64 = 1 << 30;
 #[x_kube(validation = Rule::new("!self.ephemeral || !has(self.class)")
     .message("ephemeral data has no volume, so it cannot have a storage class: leave out class, or ephemeral")
     .field_path(".class"))]
-#[x_kube(validation = unchanged_if_set("spec.storage", "class"))]
+#[x_kube(validation = Rule::new("has(self.class) || !has(oldSelf.class)")
+    .message("spec.storage.class cannot be left out again: name the class that members should move to, or leave it as it is")
+    .field_path(".class"))]
 pub struct Storage {
     /// How large each member's volume is, at least 1Gi; with ephemeral, how much of its node's disk a member may
-    /// take. It cannot be changed yet.
+    /// take. Volumes grow while members run, if their class allows it; they never shrink.
     #[serde(default = "default_size")]
     #[x_kube(
         validation = amount(),
         validation = at_least("1Gi", "at least 1Gi: etcd keeps its log and snapshots beside the data"),
-        validation = Rule::new(SAME_SIZE)
-            .message("spec.storage.size cannot be changed yet: growing is not supported yet, and volumes never \
-                shrink"),
     )]
     pub size: Quantity,
-    /// The StorageClass of the volumes; without one, the default class of the Kubernetes cluster. It cannot be
-    /// changed.
+    /// The StorageClass of the volumes; without one, the default class of the Kubernetes cluster. A change replaces
+    /// members one by one, each on a new volume.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String", length(min = 1, max = 253))]
     pub class: Option<String>,
@@ -53,9 +53,24 @@ pub struct Storage {
     pub ephemeral: bool,
 }
 
-/// `1Gi` and `1024Mi` are the same size.
-const SAME_SIZE: &str = "!isQuantity(string(self)) || !isQuantity(string(oldSelf)) || \
-                         quantity(string(self)).compareTo(quantity(string(oldSelf))) == 0";
+/// For the resource: volumes do not shrink. What was asked for, and not yet given, may be taken back.
+pub(crate) fn no_shrinking() -> Rule {
+    let size = |of: &str| format!("quantity(string({of}))");
+    let (wanted, before) = ("self.spec.storage.size", "oldSelf.spec.storage.size");
+    let given = "oldSelf.status.volumeSize";
+    Rule::new(format!(
+        "self.spec.storage.ephemeral || !isQuantity(string({wanted})) || !isQuantity(string({before})) || {}.compareTo({}) >= 0 || \
+         has(oldSelf.status) && has({given}) && isQuantity({given}) && {}.compareTo(quantity({given})) >= 0",
+        size(wanted),
+        size(before),
+        size(wanted)
+    ))
+    .message(SHRINKS)
+    .field_path(".spec.storage.size")
+}
+
+/// What is said of a size that is less than there is.
+pub const SHRINKS: &str = "volumes never shrink: create another cluster with smaller ones, and copy the data";
 
 /// What happens to the volumes when the resource is deleted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

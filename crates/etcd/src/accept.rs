@@ -1,32 +1,232 @@
 //! Which spec is in force. A field that cannot be accepted keeps the value that was accepted last, as it is noted beside the
 //! identity, and everything else goes on: a spec may come by an older schema, which let it pass.
 
-use evenkeel_api::{EtcdCluster, EtcdClusterSpec, Refusal, labels};
-use k8s_openapi::api::core::v1::ConfigMap;
+use std::collections::BTreeSet;
+
+use evenkeel_api::{
+    EtcdCluster, EtcdClusterSpec, Image, Refusal, SHRINKS, Version, labels, quantity, releases,
+};
+use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim, Pod};
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use kube::ResourceExt;
+use kube::api::ObjectMeta;
 use serde_json::Value;
 
-use crate::build::SPEC_KEY;
+use crate::build::{SPEC_KEY, claim};
 use crate::facts::GoesWith;
-use crate::observe::{find, goes_with};
+use crate::observe::find::Objects;
+use crate::observe::{find, goes_with, has_joined, member, version};
 use crate::wanted::{self, Wanted};
 
 /// How many fields may be refused at once.
 const FIELDS: usize = 16;
 
+/// What is known of a cluster before a spec is accepted.
+#[derive(Clone, Debug, Default)]
+pub struct Before {
+    /// What was accepted last.
+    noted: Option<Noted>,
+    /// The versions of etcd that members were last started with, the lowest and the highest, where there is data that matters.
+    started: Option<(Version, Version)>,
+    /// The version that all ran when their logs were renewed.
+    renewed: Option<Version>,
+    /// How large the data is, in bytes, as the status says.
+    data: u64,
+    /// Whether there are pods that do not say from what they were built.
+    unmarked: bool,
+    /// How large the largest volume of a member is, in bytes.
+    volume: u64,
+    /// A class of which there are volumes that cannot grow.
+    cannot_grow: Option<String>,
+    /// The class that is wanted, if Kubernetes has none of that name.
+    missing: Option<String>,
+}
+
 /// What was accepted last.
 #[derive(Clone, Debug)]
-pub struct Noted {
+struct Noted {
     spec: EtcdClusterSpec,
     /// Whether a resource that is no more said so.
     former: bool,
     /// Whether there is data that it stands for.
     sealed: bool,
+    /// Whether there is a cluster already, though nobody was let in yet.
+    formed: bool,
+}
+
+impl Before {
+    /// By what is written beside the identity, and on volumes and pods.
+    pub fn of(objects: &Objects) -> Self {
+        let noted = objects.identity.as_ref().and_then(|object| Noted::beside(object, &objects.resource));
+        // What a bootstrap that may yet begin again has written binds nobody.
+        let matters = noted.as_ref().is_none_or(|noted| noted.sealed);
+        let version = noted.as_ref().and_then(|noted| noted.spec.version.parse().ok());
+        let started = started(objects.pods.iter(), objects.claims.iter(), version).filter(|_| matters);
+        let identity = objects.identity.clone().and_then(|object| find::identity(object).ok());
+        let status = objects.resource.status.as_ref();
+        let ours = |pod: &Pod| {
+            let (member, identity) = (member(&pod.metadata), identity.as_ref().map(|(_, identity)| identity));
+            member.zip(identity).is_some_and(|(member, identity)| {
+                (member.lineage, member.epoch) == (identity.lineage, identity.epoch)
+            })
+        };
+        let ended = |pod: &Pod| {
+            let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
+            pod.metadata.deletion_timestamp.is_some() || matches!(phase, Some("Succeeded" | "Failed"))
+        };
+        let unmarked = |pod: &Pod| ours(pod) && !ended(pod) && !has(&pod.metadata, labels::INPUTS);
+        Self {
+            noted,
+            started,
+            renewed: identity.as_ref().and_then(|(_, identity)| identity.renewed),
+            data: status
+                .and_then(|status| quantity::bytes(&Quantity(status.data_size.clone())).ok())
+                .unwrap_or(0),
+            unmarked: objects.pods.iter().any(unmarked),
+            volume: largest(objects.claims.iter()),
+            cannot_grow: None,
+            missing: None,
+        }
+    }
+
+    /// The same, where volumes of a class cannot grow, and one that is wanted does not exist.
+    #[must_use]
+    pub fn of_classes(self, cannot_grow: Option<String>, missing: Option<String>) -> Self {
+        Self { cannot_grow, missing, ..self }
+    }
+
+    /// What pods that do not say so were built from: what was accepted last, for an operator that did not write it on pods took no
+    /// other. Until they say so it stays in force.
+    fn built(&self, spec: &EtcdClusterSpec) -> Option<EtcdClusterSpec> {
+        let noted = self.noted.as_ref().filter(|noted| self.unmarked && noted.sealed && !noted.former)?;
+        let EtcdClusterSpec { version, image, storage, resources, scheduling, etcd, .. } = noted.spec.clone();
+        Some(EtcdClusterSpec { version, image, storage, resources, scheduling, etcd, ..spec.clone() })
+    }
+
+    /// The version that is to be entered, and the one to stay with until the members' logs are renewed; nothing if nothing keeps
+    /// the one that is wanted from being entered.
+    fn held_back(&self, spec: &EtcdClusterSpec) -> Option<(Version, Version)> {
+        let (lowest, highest) = self.started?;
+        let wanted = spec.version.parse::<Version>().ok()?;
+        let renewed = self.renewed.is_some_and(|renewed| renewed.minor == lowest.minor);
+        let noted = self.noted.as_ref().and_then(|noted| noted.spec.version.parse::<Version>().ok());
+        let stays = noted.filter(|noted| noted.minor == lowest.minor).unwrap_or(lowest);
+        let waits = releases::may_follow(lowest, highest, wanted).is_ok()
+            && releases::wants_renewed_log(lowest, wanted)
+            && !renewed;
+        waits.then_some((wanted, stays))
+    }
+
+    /// A field that cannot be changed while there is data: etcd would not start on what another version wrote, or on nothing.
+    fn kept(&self, spec: &EtcdClusterSpec) -> Option<Refusal> {
+        let refusal = |field, why| Some(Refusal { field, why });
+        let version = spec.version.parse::<Version>().ok();
+        if let (Some((lowest, highest)), Some(version)) = (self.started, version)
+            && let Err(why) = releases::may_follow(lowest, highest, version)
+        {
+            return refusal("spec.version", why);
+        }
+        match &self.noted {
+            Some(noted) if noted.formed && !noted.former && noted.spec.version != spec.version => {
+                let why = format!(
+                    "the cluster is being created with {}; it is brought to {} when that is done",
+                    noted.spec.version, spec.version
+                );
+                refusal("spec.version", why)
+            }
+            Some(noted)
+                if noted.sealed
+                    && noted.spec.storage.class != spec.storage.class
+                    && self.missing.is_some()
+                    && self.missing == spec.storage.class =>
+            {
+                let class = self.missing.clone().unwrap_or_default();
+                refusal(
+                    "spec.storage.class",
+                    format!("there is no StorageClass {class}: create it first, or name another"),
+                )
+            }
+            Some(noted)
+                if noted.sealed
+                    && !noted.former
+                    && noted.spec.storage.class.is_some()
+                    && spec.storage.class.is_none() =>
+            {
+                let why = "it cannot be left out again: name the class that members should move to";
+                refusal("spec.storage.class", why.to_owned())
+            }
+            Some(noted) if noted.sealed && self.is_too_small(&noted.spec, spec) => {
+                let why = format!(
+                    "members have up to {} of data, and would take no more writes: compact and defragment first",
+                    quantity::binary(self.data)
+                );
+                refusal("spec.etcd.quota", why)
+            }
+            Some(noted)
+                if noted.sealed
+                    && !noted.spec.storage.ephemeral
+                    && self.resizes(&noted.spec, spec).is_some() =>
+            {
+                refusal("spec.storage.size", self.resizes(&noted.spec, spec).unwrap_or_default())
+            }
+            Some(noted) if noted.sealed && steps(&noted.spec, spec).is_some() => {
+                refusal("spec.etcd.options", steps(&noted.spec, spec).unwrap_or_default())
+            }
+            Some(noted) if noted.sealed && noted.spec.storage.ephemeral != spec.storage.ephemeral => {
+                refusal("spec.storage.ephemeral", "data cannot be moved".to_owned())
+            }
+            _ => None,
+        }
+    }
+
+    /// Whether a quota is lowered to less than there is.
+    fn is_too_small(&self, noted: &EtcdClusterSpec, spec: &EtcdClusterSpec) -> bool {
+        let quota = |spec: &EtcdClusterSpec| spec.checked().ok().map(|checked| checked.quota);
+        let (Some(noted), Some(wanted)) = (quota(noted), quota(spec)) else { return false };
+        wanted < noted && wanted < self.data
+    }
+
+    /// Why volumes cannot be made as large as is wanted.
+    fn resizes(&self, noted: &EtcdClusterSpec, spec: &EtcdClusterSpec) -> Option<String> {
+        let size = |spec: &EtcdClusterSpec| quantity::bytes(&spec.storage.size).ok();
+        let (noted, wanted, of) = (size(noted)?, size(spec)?, spec.storage.class.as_ref());
+        if wanted < noted && wanted < self.volume {
+            return Some(SHRINKS.to_owned());
+        }
+        // Those of another class than is wanted are left, and need not grow.
+        let stays = |class: &&String| of.is_none_or(|wanted| wanted == *class);
+        let class =
+            self.cannot_grow.as_ref().filter(|_| wanted > self.volume && wanted > noted).filter(stays)?;
+        Some(format!(
+            "the StorageClass {class} does not let volumes grow (allowVolumeExpansion): name another in spec.storage.class, or leave \
+             the size as it is"
+        ))
+    }
+
+    /// A spec with a field as it was accepted last. What version that is, members know, too, and how large volumes are, claims.
+    fn as_before(&self, spec: &EtcdClusterSpec, field: &str) -> Option<EtcdClusterSpec> {
+        let noted = self.noted.as_ref().map(|noted| &noted.spec);
+        if field == "spec.version" {
+            let lowest = self.started.map(|(lowest, _)| lowest.to_string());
+            let versions = [noted.map(|noted| noted.version.clone()), lowest];
+            let other = versions.into_iter().flatten().find(|version| *version != spec.version);
+            return other.map(|version| self.of_version(spec, &version));
+        }
+        with_field(spec, noted?, field)
+    }
+
+    /// A spec with another version in force than it says: an image that it names by its digest is the one of that other version, too.
+    fn of_version(&self, spec: &EtcdClusterSpec, version: &str) -> EtcdClusterSpec {
+        let noted = self.noted.as_ref().filter(|noted| noted.spec.version == version);
+        let digest = noted.and_then(|noted| noted.spec.image.digest.clone());
+        let image = Image { digest, ..spec.image.clone() };
+        EtcdClusterSpec { version: version.to_owned(), image, ..spec.clone() }
+    }
 }
 
 impl Noted {
     /// As it stands beside the identity, if that is this cluster's and stays.
-    pub fn beside(identity: &ConfigMap, resource: &EtcdCluster) -> Option<Self> {
+    fn beside(identity: &ConfigMap, resource: &EtcdCluster) -> Option<Self> {
         let (name, uid) = (resource.name_any(), wanted::uid(resource));
         if identity.labels().get(labels::CLUSTER) != Some(&name)
             || goes_with(&name, uid, &identity.metadata) == GoesWith::Former
@@ -35,24 +235,44 @@ impl Noted {
         }
         let spec = serde_json::from_str(noted_spec(identity)?).ok()?;
         let (_, identity) = find::identity(identity.clone()).ok()?;
-        Some(Self { spec, former: identity.resource != uid, sealed: identity.sealed })
+        let (sealed, formed) = (identity.sealed, identity.cluster.is_some() && !identity.sealed);
+        Some(Self { spec, former: identity.resource != uid, sealed, formed })
     }
+}
 
-    /// A field that cannot be changed while there is data: etcd would not start on what another version wrote, or on nothing.
-    fn kept(&self, spec: &EtcdClusterSpec) -> Option<Refusal> {
-        let refusal = |field, why| Some(Refusal { field, why });
-        match &self.spec {
-            _ if !self.sealed => None,
-            noted if noted.version != spec.version => {
-                let why = format!("the data is of {}, and versions cannot be changed yet", noted.version);
-                refusal("spec.version", why)
-            }
-            noted if noted.storage.ephemeral != spec.storage.ephemeral => {
-                refusal("spec.storage.ephemeral", "data cannot be moved".to_owned())
-            }
-            _ => None,
-        }
-    }
+/// Why members that are restarted one by one from one spec to another would not get along meanwhile.
+fn steps(noted: &EtcdClusterSpec, spec: &EtcdClusterSpec) -> Option<String> {
+    let (noted, wanted) = (noted.checked().ok()?, spec.checked().ok()?);
+    noted.options.may_become(&wanted.options).err()
+}
+
+fn has(metadata: &ObjectMeta, key: &str) -> bool {
+    metadata.annotations.as_ref().is_some_and(|annotations| annotations.contains_key(key))
+}
+
+/// The lowest and the highest version of etcd that members were last started with: it is written on their volumes, or, where
+/// data is in the pods, on those. What an earlier operator has not written it on was started with what was `noted` last.
+pub fn started<'o>(
+    pods: impl Iterator<Item = &'o Pod>,
+    claims: impl Iterator<Item = &'o PersistentVolumeClaim>,
+    noted: Option<Version>,
+) -> Option<(Version, Version)> {
+    let of = |metadata: &ObjectMeta| version(metadata).or(noted);
+    let joined = |claim: &&PersistentVolumeClaim| {
+        has(&claim.metadata, labels::JOINED_ON) && !has(&claim.metadata, labels::REMOVED_AT)
+    };
+    let mut claims = claims.peekable();
+    let all: BTreeSet<_> = match claims.peek() {
+        Some(_) => claims.filter(joined).filter_map(|claim| of(&claim.metadata)).collect(),
+        None => pods.filter(|pod| has_joined(pod)).filter_map(|pod| of(&pod.metadata)).collect(),
+    };
+    Some((*all.first()?, *all.last()?))
+}
+
+/// How large the largest volume of a member is.
+pub fn largest<'o>(claims: impl Iterator<Item = &'o PersistentVolumeClaim>) -> u64 {
+    let kept = claims.filter(|claim| !has(&claim.metadata, labels::REMOVED_AT));
+    kept.map(claim::given).max().unwrap_or_default()
 }
 
 /// The spec that is noted beside the identity, as text.
@@ -62,23 +282,44 @@ pub fn noted_spec(identity: &ConfigMap) -> Option<&str> {
 
 /// What is in force, and the first field of the resource that is not, if there is one. Nothing is in force if a field cannot be
 /// accepted of which no value is noted.
-pub fn in_force(resource: &EtcdCluster, noted: Option<&Noted>) -> Result<(Wanted, Option<Refusal>), Refusal> {
+pub fn in_force(resource: &EtcdCluster, before: &Before) -> Result<(Wanted, Option<Refusal>), Refusal> {
     let mut tried = resource.clone();
+    if let Some(spec) = before.built(&resource.spec) {
+        tried.spec = spec;
+        if let Ok(wanted) = Wanted::of(&tried) {
+            return Ok((wanted, None));
+        }
+        tried.spec = resource.spec.clone();
+    }
+    let held_back = before.held_back(&tried.spec);
+    if let Some((_, stays)) = held_back {
+        tried.spec = before.of_version(&tried.spec, &stays.to_string());
+    }
+    let next = held_back.map(|(wanted, _)| wanted);
     let mut first: Option<Refusal> = None;
     for _ in 0..FIELDS {
-        let kept = noted.and_then(|noted| noted.kept(&tried.spec));
-        let refusal = match (kept, Wanted::of(&tried)) {
-            (None, Ok(wanted)) => return Ok((wanted, first)),
+        let refusal = match (before.kept(&tried.spec), Wanted::of(&tried)) {
+            (None, Ok(wanted)) => return Ok((Wanted { next, ..wanted }, first)),
             (Some(refusal), _) => refusal,
             // What a former resource wanted stands nowhere that people could see.
-            (None, Err(refusal)) if noted.is_none_or(|noted| noted.former) => return Err(refusal),
+            (None, Err(refusal)) if before.noted.as_ref().is_none_or(|noted| noted.former) => {
+                return Err(refusal);
+            }
             (None, Err(refusal)) => refusal,
         };
         let field = refusal.field;
         first.get_or_insert(refusal);
-        match noted.and_then(|noted| with_field(&tried.spec, &noted.spec, field)) {
+        match before.as_before(&tried.spec, field) {
             Some(spec) => tried.spec = spec,
             None => break,
+        }
+    }
+    // What was accepted last as a whole: where several fields hang together, taking back one of them does not help.
+    if let Some(noted) = before.noted.as_ref().filter(|noted| noted.sealed && !noted.former) {
+        let EtcdClusterSpec { paused, .. } = resource.spec;
+        tried.spec = EtcdClusterSpec { paused, ..noted.spec.clone() };
+        if let Ok(wanted) = Wanted::of(&tried) {
+            return Ok((wanted, first));
         }
     }
     Err(first.unwrap_or_else(|| Refusal { field: "spec", why: "it cannot be accepted".to_owned() }))
@@ -103,68 +344,5 @@ fn with_field(spec: &EtcdClusterSpec, other: &EtcdClusterSpec, field: &str) -> O
 }
 
 #[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-    use crate::testing::resource;
-
-    fn noted(spec: Value) -> Noted {
-        Noted { spec: resource(spec).spec, former: false, sealed: true }
-    }
-
-    fn fields(resource: &EtcdCluster, noted: &Noted) -> (Wanted, Option<&'static str>) {
-        let (wanted, refused) = in_force(resource, Some(noted)).unwrap();
-        (wanted, refused.map(|refusal| refusal.field))
-    }
-
-    #[test]
-    fn what_can_be_accepted_is_in_force_as_it_is() {
-        let (wanted, refused) = in_force(&resource(json!({ "members": 5 })), None).unwrap();
-        assert_eq!((wanted.members, refused), (5, None));
-        let (wanted, refused) = fields(&resource(json!({ "members": 5 })), &noted(json!({ "members": 3 })));
-        assert_eq!((wanted.members, refused), (5, None));
-    }
-
-    #[test]
-    fn fields_that_cannot_be_accepted_keep_their_last_values_and_all_else_goes_on() {
-        let bad = json!({ "members": 5, "version": "3.9.9", "paused": true, "heal": { "replaceAfter": "soon" },
-            "storage": { "onDelete": "Keep" } });
-        let known = noted(json!({ "members": 3, "storage": { "onDelete": "Delete" } }));
-        let (wanted, refused) = fields(&resource(bad), &known);
-        assert_eq!(refused, Some("spec.version"), "the first");
-        assert_eq!(wanted.version.to_string(), "3.6.16");
-        assert_eq!(wanted.replace_after.as_secs(), 300);
-        assert!(wanted.members == 5 && wanted.paused && !wanted.owns_data());
-        // Noted anew, it is the same again: nothing is written twice.
-        let again = Noted { spec: serde_json::from_str(&wanted.spec).unwrap(), ..known };
-        let bad = resource(json!({ "members": 9 }));
-        assert_eq!(
-            fields(&bad, &again),
-            (fields(&resource(json!({ "members": 5 })), &again).0, Some("spec.members"))
-        );
-    }
-
-    #[test]
-    fn a_field_of_which_nothing_better_is_noted_leaves_nothing_in_force() {
-        let bad = resource(json!({ "version": "3.9.9" }));
-        assert_eq!(in_force(&bad, None).unwrap_err().field, "spec.version");
-        let as_bad = Noted { spec: bad.spec.clone(), former: false, sealed: true };
-        assert_eq!(in_force(&bad, Some(&as_bad)).unwrap_err().field, "spec.version");
-        let former = Noted { former: true, ..noted(json!({})) };
-        let unheard_of = resource(json!({ "members": 9 }));
-        assert_eq!(in_force(&unheard_of, Some(&former)).unwrap_err().field, "spec.members");
-    }
-
-    #[test]
-    fn a_version_does_not_change_over_data_that_is_there_whoever_wants_it() {
-        for former in [false, true] {
-            let known = Noted { former, ..noted(json!({ "version": "3.6.16" })) };
-            let (wanted, refused) = fields(&resource(json!({ "version": "3.5.35" })), &known);
-            assert_eq!((wanted.version.to_string().as_str(), refused), ("3.6.16", Some("spec.version")));
-            let before_the_seal = Noted { sealed: false, ..known };
-            let (wanted, refused) = fields(&resource(json!({ "version": "3.5.35" })), &before_the_seal);
-            assert_eq!((wanted.version.to_string().as_str(), refused), ("3.5.35", None));
-        }
-    }
-}
+#[path = "accept_tests.rs"]
+mod tests;

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use evenkeel::{Seen, Time};
+use evenkeel_api::Version;
 use serde::{Deserialize, Serialize};
 
 use crate::identity::{ClusterId, Identity, MemberId, Uid};
@@ -158,6 +159,43 @@ pub struct Cluster {
     pub keep_removed_for: Duration,
     /// Whether identity and claims go with the resource.
     pub owns_data: bool,
+    /// When members that serve may be disturbed for a change that the user wants. Facts of before windows have none.
+    #[serde(default)]
+    pub disrupt: Disrupt,
+    /// The version of etcd.
+    pub version: Version,
+    /// The version that is to follow, which cannot be entered before the members' logs are renewed.
+    #[serde(default)]
+    pub next: Option<Version>,
+    /// What stands for all that pods are built from and that the user has a say in, the version included: pods that were built
+    /// from something else are out of date.
+    pub inputs: Uid,
+    /// What stands for the last restart that was asked for: pods that were built before it are out of date, too.
+    pub restart: Option<Uid>,
+    /// How large a volume each member is to have, in bytes.
+    #[serde(default)]
+    pub size: u64,
+}
+
+/// When members that serve may be disturbed for a change that the user wants: by the maintenance windows, which healing
+/// knows nothing of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum Disrupt {
+    /// Now: a window is open, or there are none.
+    #[default]
+    Now,
+    /// Not before the next window opens.
+    From(Time),
+}
+
+impl Disrupt {
+    /// Until when is waited; nothing if there is nothing to wait for, as when facts were brought forward to that time.
+    pub fn waits_until(self, now: Time) -> Option<Time> {
+        match self {
+            Self::Now => None,
+            Self::From(opens) => Some(opens).filter(|opens| *opens > now),
+        }
+    }
 }
 
 /// Where members' data is.
@@ -190,8 +228,22 @@ pub struct Claim {
     pub lost: bool,
     /// When its member was found to be removed, written on it then.
     pub removed: Option<Time>,
+    /// The version of etcd that its member was last seen to run, written on it then.
+    pub version: Option<Version>,
     /// Whether it goes with the resource.
     pub owned: bool,
+    /// How large a volume it asks for, in bytes.
+    #[serde(default)]
+    pub size: u64,
+    /// Whether it asks for more than it has been given.
+    #[serde(default)]
+    pub grows: bool,
+    /// Whether its member has to move: its volume is of another class than is wanted.
+    #[serde(default)]
+    pub moves: bool,
+    /// Whether none of the nodes that are wanted reaches its volume. Whoever runs there may: labels of nodes come and go.
+    #[serde(default)]
+    pub misplaced: bool,
 }
 
 impl Claim {
@@ -250,8 +302,17 @@ pub struct Pod {
     pub node: Option<Uid>,
     /// Since when Kubernetes has found no node that takes it, if it has looked for one.
     pub refused: Option<Time>,
-    /// What its etcd was given to run with, the same for all members of one spec.
-    pub inputs: Uid,
+    /// What stands for all that it was built from, as it is written on it: the same for all members of one spec. Pods of before
+    /// that was written have none.
+    pub inputs: Option<Uid>,
+    /// What stands for all by which Kubernetes chooses a node for it.
+    pub placing: Uid,
+    /// What stands for the last restart that was asked for when it was built.
+    pub restart: Option<Uid>,
+    /// The version of etcd that it was built with.
+    pub version: Option<Version>,
+    /// Whether its kubelet says that its container does not run, or no node has it yet: nobody misses it.
+    pub idle: bool,
     /// Since when its container keeps ending as soon as it is started, if it does.
     pub crashing: Option<Time>,
     /// Whether it is on its way out.
@@ -314,4 +375,10 @@ pub struct Voice {
     pub caught_up: bool,
     /// Whether it leads.
     pub leads: bool,
+    /// The version that it says it is.
+    #[serde(default)]
+    pub version: Option<Version>,
+    /// How large its data is, in bytes: rounded up, so that it does not change with every write.
+    #[serde(default)]
+    pub size: u64,
 }

@@ -6,6 +6,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use evenkeel::Time;
+use evenkeel_api::Version;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
@@ -95,6 +96,10 @@ pub struct Identity {
     /// When members that might have come back were replaced, of late.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub replaced: BTreeSet<Time>,
+    /// The version that all members ran when their logs were renewed, last: nothing that an earlier one wrote is read at a start
+    /// since.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub renewed: Option<Version>,
     /// The resource that this belongs to.
     pub resource: Uid,
 }

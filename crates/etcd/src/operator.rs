@@ -8,18 +8,20 @@ use evenkeel::{
     Action, Change, Error, Explained, Key, Look, Notice, Operate, Outcome, Plan, Ref, Seen, SharedClock,
     SharedRandom, Sight, Written, journal_of,
 };
-use evenkeel_api::{EtcdCluster, labels};
+use evenkeel_api::{EtcdCluster, labels, quantity};
 use k8s_openapi::api::core::v1::{Pod, Service};
 use kube::api::ObjectMeta;
 use kube::{Client, Resource, ResourceExt};
 
-use crate::accept::{Noted, in_force};
+use crate::accept::{Before, in_force};
+use crate::act::renew::Renewal;
 use crate::decide::Etcd;
 use crate::names::{Lineage, member_name, peer_host};
 use crate::observe::ask::{self, Answers, Asked, Endpoint, SharedConnections};
-use crate::observe::find::{self, Objects, Stores, Volumes};
+use crate::observe::find::{self, Objects, Stores};
 use crate::observe::secrets::Secrets;
 use crate::observe::since::Since;
+use crate::observe::volumes::Volumes;
 use crate::observe::{Beside, Found, member};
 use crate::plan::{Apply, Create, Mark, Wait};
 use crate::wanted::Wanted;
@@ -41,6 +43,8 @@ pub struct Operator {
     connections: Mutex<HashMap<Key, SharedConnections>>,
     /// What came of the last read as clients make it.
     served: Mutex<HashMap<Key, Seen<()>>>,
+    /// From where on logs are being renewed.
+    renewals: Mutex<HashMap<Key, Renewal>>,
 }
 
 impl Operator {
@@ -64,6 +68,7 @@ impl Operator {
             since: Since::default(),
             connections: Mutex::default(),
             served: Mutex::default(),
+            renewals: Mutex::default(),
         }
     }
 
@@ -73,17 +78,34 @@ impl Operator {
         all.entry(key.clone()).or_default().clone()
     }
 
+    /// From where on a cluster's logs are being renewed, or what that becomes.
+    pub(crate) fn renewal(
+        &self,
+        key: &Key,
+        becomes: impl FnOnce(Option<Renewal>) -> Option<Renewal>,
+    ) -> Option<Renewal> {
+        let mut all = self.renewals.lock().unwrap_or_else(PoisonError::into_inner);
+        let becomes = becomes(all.remove(key));
+        all.extend(becomes.map(|becomes| (key.clone(), becomes)));
+        becomes
+    }
+
     async fn found(&self, key: &Key, objects: Objects) -> Result<Found, Error> {
-        let noted = objects.identity.as_ref().and_then(|object| Noted::beside(object, &objects.resource));
+        let size = quantity::bytes(&objects.resource.spec.storage.size).unwrap_or_default();
+        let fixed = self.volumes.that_cannot_grow(&self.client, size, &objects.claims).await?;
+        let class = objects.resource.spec.storage.class.as_deref();
+        let missing = self.volumes.missing(&self.client, class, &objects.claims).await?;
+        let before = Before::of(&objects).of_classes(fixed, missing);
         let (wanted, refused) =
-            in_force(&objects.resource, noted.as_ref()).map_err(|why| Error::other(tell::ACCEPTING, why))?;
+            in_force(&objects.resource, &before).map_err(|why| Error::other(tell::ACCEPTING, why))?;
         let now = self.clock.now();
         let times = (now, self.clock.uptime());
         let tls = self.secrets.judge(&self.client, key, &wanted, times, objects.print()).await?;
         let places = self.volumes.places(&self.client, &self.stores.hostnames(), &objects.claims).await?;
+        let misplaced = self.volumes.misplaced(&self.stores, &wanted.node_selector, &objects.claims);
         let hostnames = self.stores.hostnames_of(&objects.pods);
         let lineage = Lineage(u32::try_from(self.random.u64() >> 32).unwrap_or_default());
-        Found::of(objects, (wanted, refused), Beside { places, hostnames, tls, now, lineage })
+        Found::of(objects, (wanted, refused), Beside { places, misplaced, hostnames, tls, now, lineage })
     }
 
     /// Asks etcd, as far as there is any to be asked. Whether clients are served is for the prober to find out: through a
@@ -203,6 +225,7 @@ impl Operate for Operator {
                     | Mark::Unroute { .. }
                     | Mark::Own { .. }
                     | Mark::Removed { .. }
+                    | Mark::Grow { .. }
                     | Mark::Accept
             ),
             Action::Apply(Apply::Object(_)) | Action::Create(_) => false,
@@ -268,6 +291,7 @@ impl Operate for Operator {
         self.since.forget(key);
         self.connections.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
         self.served.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
+        self.renewals.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
         self.written.retain(|other| other != key);
     }
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use evenkeel::{Seen, Time};
+use evenkeel_api::Version;
 use serde::{Deserialize, Serialize};
 
 use crate::facts::{Object, Start, Stranger};
@@ -32,6 +33,8 @@ pub enum Create {
         on: Option<Uid>,
         /// How its etcd finds its cluster.
         start: Start,
+        /// What stands for all that it is built from.
+        inputs: Uid,
     },
 }
 
@@ -93,6 +96,30 @@ pub enum Mark {
         /// When.
         at: Option<Time>,
     },
+    /// Writes on a claim with which version of etcd its member runs: it may rewrite the data, and an older one would then not start
+    /// on it.
+    Version {
+        /// Which claim.
+        claim: Uid,
+        /// The version.
+        version: Version,
+    },
+    /// Writes on a pod of an earlier operator what it was built from, and which version it was built with.
+    Inputs {
+        /// Which pod.
+        pod: Uid,
+        /// What it was built from.
+        inputs: Uid,
+        /// The version.
+        version: Version,
+    },
+    /// Has a claim ask for a larger volume.
+    Grow {
+        /// Which claim.
+        claim: Uid,
+        /// How large, in bytes.
+        to: u64,
+    },
     /// Notes the spec as it is beside the identity: should the next one not be acceptable, this one stays in force.
     Accept,
     /// Has something go with the resource, or stay without it.
@@ -135,6 +162,25 @@ pub enum Step {
         intent: Intent,
         /// To whom the lead is handed first, if the one who goes has it: an election costs clients a second or more.
         heir: Option<Serial>,
+    },
+    /// Has a voter that serves come back with what is wanted now.
+    Restart {
+        /// Which pod.
+        pod: Uid,
+        /// Whose.
+        serial: Serial,
+        /// To whom the lead is handed first, if this one has it.
+        heir: Option<Serial>,
+        /// Whether others have a majority meanwhile: the pod is then evicted, within what the disruption budget allows. With one
+        /// or two voters there is none without it, and it is deleted.
+        spared: bool,
+    },
+    /// Has etcd write so much to its log that every member takes a snapshot of it, and notes that.
+    Renew {
+        /// What the identity was when this was decided.
+        from: Identity,
+        /// What it becomes when all have done so.
+        to: Identity,
     },
     /// Deletes a pod that does not serve.
     DeletePod {
@@ -188,6 +234,8 @@ pub enum Leaving {
     Finished,
     /// No node takes it yet, and a voter needs the place; it is created again when that has one.
     MakesWay,
+    /// It does not run, and was built from what is no longer wanted; it is created again from what is.
+    Outdated,
 }
 
 /// What is waited for. Each names what ends it.
@@ -229,6 +277,19 @@ pub enum Wait {
     Replacing(Serial),
     /// A member would be replaced, but so many were of late that this one waits until then.
     Enough(Serial, Time),
+    /// Members that are out of date would be restarted, in the next window for that.
+    Window(Time),
+    /// Members that are out of date would be restarted, once this one is well.
+    Unwell(Serial),
+    /// Members that are out of date would be restarted, but others could not agree meanwhile.
+    TooFew,
+    /// Members that are out of date would be restarted, but the image of this one, which is up to date, has another etcd in it
+    /// than is wanted.
+    Misnamed(Serial, Version),
+    /// Members that are out of date would be restarted, once the volume of this one has grown.
+    Growing(Serial),
+    /// The logs would be renewed, once this member is well.
+    NotRenewed(Serial),
 }
 
 /// What could not be read.

@@ -26,8 +26,8 @@ use crate::identity::{ClusterId, Identity, Intent, MemberId, SeedOn, Uid};
 use crate::names::{Epoch, Lineage, Serial, member_name};
 use crate::observe::Found;
 use crate::observe::ask::Answers;
-use crate::observe::find::Place;
 use crate::observe::secrets::{Judged, pair};
+use crate::observe::volumes::Place;
 use crate::operator::Operator;
 use crate::plan::Step;
 use crate::view::quorum;
@@ -138,6 +138,7 @@ impl Scene {
             next: Serial(members),
             intent: None,
             replaced: BTreeSet::new(),
+            renewed: None,
             resource: RESOURCE,
         };
         scene.identify(identity);
@@ -177,6 +178,7 @@ impl Scene {
             pods: BTreeMap::new(),
             claims: BTreeMap::new(),
             places: BTreeMap::new(),
+            misplaced: BTreeSet::new(),
             hostnames: BTreeMap::new(),
             peer_service: None,
             client_service: None,
@@ -218,7 +220,9 @@ impl Scene {
         );
         if joined {
             let on = build::claim::joined_on(uid, &volume);
-            change(&mut claim, json!({ "metadata": { "annotations": { labels::JOINED_ON: on } } }));
+            let version = &self.found.wanted.version;
+            let written = json!({ labels::JOINED_ON: on, labels::VERSION: version });
+            change(&mut claim, json!({ "metadata": { "annotations": written } }));
         }
         self.found.claims.insert(uid, claim);
     }
@@ -238,10 +242,12 @@ impl Scene {
         if *start == Start::OwnData {
             let holds = |kind: &str| json!({ "type": kind, "status": "True", "lastTransitionTime": created });
             let conditions = [labels::GATE_JOINED, "ContainersReady", "Ready"].map(holds);
+            let runs = json!({ "name": build::pod::CONTAINER, "image": "", "imageID": "", "ready": true, "restartCount": 0,
+                "state": { "running": { "startedAt": created } } });
             change(
                 &mut pod,
                 json!({ "metadata": { "labels": { labels::ROLE: labels::ROLE_VOTER } },
-                    "status": { "conditions": conditions } }),
+                    "status": { "conditions": conditions, "containerStatuses": [runs] } }),
             );
         }
         self.found.pods.insert(pod_uid(serial), pod);
@@ -254,6 +260,40 @@ impl Scene {
             told.members.push(Registered { serial: Serial(serial), id: id(serial), learner, started });
             told.members.sort();
         }
+    }
+
+    /// Has the user want something else, with which no pod was built.
+    pub(crate) fn is_edited(&mut self, spec: Value) {
+        let mut whole = serde_json::to_value(&self.found.resource.spec).unwrap();
+        lay_over(&mut whole, spec);
+        self.found.resource.spec = serde_json::from_value(whole).unwrap();
+        self.found.wanted = Wanted::of(&self.found.resource).unwrap();
+    }
+
+    /// Has a member's pod be built from what is wanted now.
+    pub(crate) fn is_rebuilt(&mut self, serial: u16) {
+        self.has_pod(serial, &Start::OwnData);
+        let version = self.found.wanted.version;
+        change(self.claim(serial), json!({ "metadata": { "annotations": { labels::VERSION: version } } }));
+        if let Some(Seen::Present(voice)) = self.answers.voices.get_mut(&Serial(serial)) {
+            voice.version = Some(version);
+        }
+    }
+
+    /// Has one more member be there, a voter and well, built from what is wanted now.
+    pub(crate) fn is_rebuilt_anew(&mut self, serial: u16) {
+        self.has_claim(serial, true);
+        self.has_pod(serial, &Start::OwnData);
+        self.is_listed(serial, false, true);
+        self.speaks(serial);
+    }
+
+    /// Has a member's pod wait for an image that cannot be had.
+    pub(crate) fn lacks_its_image(&mut self, serial: u16, seconds: i64) {
+        self.is_out_of_reach(serial, seconds);
+        let waits = json!({ "name": build::pod::CONTAINER, "image": "", "imageID": "", "ready": false, "restartCount": 0,
+            "state": { "waiting": { "reason": "ImagePullBackOff" } } });
+        change(self.pod(serial), json!({ "status": { "containerStatuses": [waits] } }));
     }
 
     /// Has etcd list a voter of somebody else's.
@@ -314,8 +354,15 @@ impl Scene {
 
     /// Has a member answer, and serve.
     pub(crate) fn speaks(&mut self, serial: u16) {
-        let voice =
-            Voice { cluster: CLUSTER, id: id(serial), serves: true, caught_up: true, leads: serial == 0 };
+        let voice = Voice {
+            cluster: CLUSTER,
+            id: id(serial),
+            serves: true,
+            caught_up: true,
+            leads: serial == 0,
+            version: Some(self.found.wanted.version),
+            size: 20 << 20,
+        };
         self.answers.voices.insert(Serial(serial), Seen::Present(voice));
         self.answers.versions.insert(Serial(serial), "3.6.16".to_owned());
     }

@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use crate::facts::{Claim, Facts, Membership, Pod, Reach, Registered, Start, Storage, Stranger, Voice};
-use crate::identity::{Identity, MemberId, SeedOn};
+use crate::identity::{Identity, MemberId, SeedOn, Uid};
 use crate::names::Serial;
+use crate::plan::Create;
 
 /// For how long a pod that goes is expected to be gone soon.
 const LEAVING: Duration = Duration::from_secs(60);
@@ -201,6 +202,60 @@ impl<'f> View<'f> {
         let goes = self.members.get(&serial).is_some_and(leads);
         let mut heirs = self.voters().filter(|member| member.serial != serial && member.serves());
         heirs.next().filter(|_| goes).map(|heir| heir.serial)
+    }
+
+    /// A pod of a member, on this claim, as it is to be built now.
+    pub fn pod(&self, serial: Serial, on: Option<Uid>, start: Start) -> Create {
+        let (epoch, inputs) = (self.identity.epoch, self.facts.cluster.inputs);
+        Create::Pod { serial, epoch, on, start, inputs }
+    }
+
+    /// Whether a member's pod was built from something else than what is wanted now.
+    pub fn is_outdated(&self, member: &Member<'_>) -> bool {
+        let wanted = &self.facts.cluster;
+        member.pod.is_some_and(|pod| {
+            // One that does not say from what it was built is not restarted for that: it is of an earlier operator.
+            let differs = pod.inputs.is_some_and(|inputs| inputs != wanted.inputs);
+            differs || (wanted.restart.is_some() && pod.restart != wanted.restart)
+        })
+    }
+
+    /// Whether another one has to take its place: it is out of date and cannot be restarted, since its data would be gone; or its
+    /// volume is not where it is to be, and data does not move but with a member.
+    pub fn must_be_replaced(&self, member: &Member<'_>) -> bool {
+        match self.facts.cluster.storage {
+            Storage::Ephemeral => self.is_outdated(member),
+            // Whoever is where it was told to be stays there, whatever becomes of its node's labels.
+            Storage::Persistent => {
+                let misplaced = |claim: &Claim| claim.misplaced && self.is_outdated(member);
+                member.claim.is_some_and(|claim| claim.moves || misplaced(claim))
+            }
+        }
+    }
+
+    /// Whether a member is not as it is wanted now.
+    pub fn is_behind(&self, member: &Member<'_>) -> bool {
+        self.is_outdated(member) || self.must_be_replaced(member)
+    }
+
+    /// How many members there are to be for now: one more than wanted while some are to be replaced by others, who join before
+    /// they go. What was begun is finished, whether or not it may be begun now.
+    pub fn target(&self) -> usize {
+        let wanted = usize::from(self.facts.cluster.members);
+        let begun = self.registered().count() > wanted;
+        let may = begun || self.facts.cluster.disrupt.waits_until(self.facts.now).is_none();
+        let surge = may && self.identity.sealed && self.voters().any(|voter| self.must_be_replaced(voter));
+        wanted + usize::from(surge)
+    }
+
+    /// Whether some other voter serves that was built from the very same: what ails this one's pod is then not what it was built
+    /// from. For one that no node takes only that counts by which nodes are chosen.
+    pub fn suits_others(&self, pod: &Pod) -> bool {
+        let same = |other: &Pod| {
+            other.serial != pod.serial
+                && (other.inputs == pod.inputs || (pod.node.is_none() && other.placing == pod.placing))
+        };
+        self.voters().any(|other| other.serves() && other.pod.is_some_and(same))
     }
 
     /// The highest serial that anything was ever called by, as far as can be seen.

@@ -4,12 +4,19 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use evenkeel::Time;
-use evenkeel_api::{Across, Checked, EtcdCluster, OnDelete, Refusal, ServiceType, Version};
+use evenkeel_api::options::Options;
+use evenkeel_api::windows::{State, Windows};
+use evenkeel_api::{
+    Across, Checked, EtcdCluster, EtcdClusterSpec, OnDelete, Refusal, ServiceType, SettledResources, Version,
+    labels, quantity,
+};
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Toleration;
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use kube::ResourceExt;
 use serde_json::{Value, json};
 
-use crate::facts::{Cluster, Storage};
+use crate::facts::{Cluster, Disrupt, Storage};
 use crate::identity::{ClusterId, Uid};
 use crate::names::Names;
 use crate::versions;
@@ -31,6 +38,8 @@ pub struct Wanted {
     pub generation: i64,
     /// The version of etcd.
     pub version: Version,
+    /// The version that is to follow when the members' logs are renewed.
+    pub next: Option<Version>,
     /// How many members.
     pub members: u8,
     /// Whether nothing is to be changed.
@@ -47,6 +56,8 @@ pub struct Wanted {
     pub pull_secrets: Vec<String>,
     /// Where data is.
     pub data: Data,
+    /// How large the volumes are, in bytes.
+    pub size: u64,
     /// What a container is given.
     pub resources: Value,
     /// The label of nodes that members are spread over.
@@ -69,10 +80,18 @@ pub struct Wanted {
     pub quota: u64,
     /// For how long etcd keeps past values, as its flag takes it.
     pub compaction: Option<String>,
+    /// Further flags of etcd.
+    pub options: Options,
     /// For how long the claim of a member that was removed is kept.
     pub keep_removed_for: Duration,
     /// How long a member that may come back is waited for before it is replaced.
     pub replace_after: Duration,
+    /// When changes that disturb members may happen.
+    pub windows: Windows,
+    /// What stands for all that pods are built from and that users have a say in.
+    pub inputs: Uid,
+    /// The last restart that was asked for, in whatever words.
+    pub restart: Option<String>,
     /// The spec that says so, as text.
     pub spec: String,
 }
@@ -105,12 +124,14 @@ impl Wanted {
         let Checked {
             version,
             members,
-            size: _,
+            size: bytes,
             quota,
             auto_compaction,
+            options,
             resources,
             keep_removed_for,
             replace_after,
+            windows,
         } = spec.checked()?;
         let size = spec.storage.size.0.clone();
         let data = if spec.storage.ephemeral {
@@ -125,6 +146,7 @@ impl Wanted {
             uid: uid(resource),
             generation: resource.metadata.generation.unwrap_or_default(),
             version,
+            next: None,
             members,
             paused: spec.paused,
             deleted: resource.metadata.deletion_timestamp.is_some(),
@@ -137,6 +159,7 @@ impl Wanted {
             image: spec.image_reference(),
             pull_secrets: spec.image.pull_secrets.clone(),
             data,
+            size: bytes,
             resources: json!({
                 "requests": { "cpu": resources.cpu_request, "memory": resources.memory_request },
                 "limits": { "memory": resources.memory_limit },
@@ -158,8 +181,12 @@ impl Wanted {
             extra_names: spec.tls.client.extra_names.clone(),
             quota,
             compaction: auto_compaction.map(|kept| format!("{}s", kept.as_secs())),
+            options,
             keep_removed_for,
             replace_after,
+            windows,
+            inputs: inputs(spec, &resources, quota, auto_compaction),
+            restart: resource.annotations().get(labels::RESTART).cloned(),
             spec: serde_json::to_string(spec).unwrap_or_default(),
             name,
         })
@@ -178,8 +205,8 @@ impl Wanted {
         }
     }
 
-    /// The same as facts, for deciding.
-    pub fn facts(&self) -> Cluster {
+    /// The same as facts, for deciding at this time.
+    pub fn facts(&self, now: Time) -> Cluster {
         Cluster {
             resource: self.uid,
             members: self.members,
@@ -196,7 +223,63 @@ impl Wanted {
             replace_after: self.replace_after,
             keep_removed_for: self.keep_removed_for,
             owns_data: self.owns_data(),
+            disrupt: self.disrupt(now),
+            version: self.version,
+            next: self.next,
+            inputs: self.inputs,
+            restart: self.restart.as_deref().map(Uid::of_name),
+            size: self.size,
         }
+    }
+
+    fn disrupt(&self, now: Time) -> Disrupt {
+        let now = Timestamp::from_second(now.0).unwrap_or_default();
+        match self.windows.state(now) {
+            State::Open { .. } => Disrupt::Now,
+            State::Closed { until } => Disrupt::From(Time(until.as_second())),
+        }
+    }
+}
+
+/// What stands for all that pods are built from and that users have a say in. Whatever stands here restarts members when it
+/// changes, and nothing else does: not how many there are, nor how this build of the operator would write a pod. So a field that
+/// is new must be left out of the text where it says nothing, and a default that becomes another must not show here, or every cluster
+/// would be restarted with the operator.
+fn inputs(
+    spec: &EtcdClusterSpec,
+    resources: &SettledResources,
+    quota: u64,
+    compaction: Option<Duration>,
+) -> Uid {
+    let EtcdClusterSpec { version, image, storage, scheduling, etcd, .. } = spec;
+    let SettledResources { cpu_request, memory_request, memory_limit } = resources;
+    let mut inputs = json!({
+        "version": version,
+        "image": image,
+        "resources": amounts(json!({ "cpu": cpu_request, "memory": memory_request, "limit": memory_limit })),
+        "scheduling": scheduling,
+        "etcd": etcd,
+    });
+    // As it comes out: it follows the volume's size.
+    inputs["etcd"]["quota"] = json!(quota);
+    if let (Some(text), Some(kept)) = (inputs["etcd"].get_mut("autoCompaction"), compaction) {
+        *text = json!(kept.as_secs());
+    }
+    if storage.ephemeral {
+        inputs["limit"] = amounts(json!(storage.size));
+    }
+    Uid::of_name(&inputs.to_string())
+}
+
+/// Amounts as numbers, in thousandths: another way to write the same is no change.
+fn amounts(value: Value) -> Value {
+    match value {
+        Value::Object(all) => all.into_iter().map(|(key, value)| (key, amounts(value))).collect(),
+        Value::String(text) => match quantity::millis(&Quantity(text.clone())) {
+            Ok(amount) => json!(amount),
+            Err(_) => json!(text),
+        },
+        other => other,
     }
 }
 
@@ -210,4 +293,41 @@ pub(crate) fn uid(resource: &EtcdCluster) -> Uid {
 fn known(resource: &EtcdCluster) -> Option<ClusterId> {
     let id = &resource.status.as_ref()?.cluster_id;
     u64::from_str_radix(id, 16).ok().map(ClusterId)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::testing::resource;
+
+    /// What stands here is written on pods that run: another number for the same spec would restart every cluster there is.
+    #[test]
+    fn what_pods_are_built_from_stands_for_the_same_with_every_operator() {
+        let inputs = |spec: Value| Wanted::of(&resource(spec)).unwrap().inputs.to_string();
+        assert_eq!(inputs(json!({})), "e4972efd-a6d1-32c2-d3de-a306837b2cde");
+        let ephemeral = json!({ "storage": { "size": "2Gi", "ephemeral": true } });
+        assert_eq!(inputs(ephemeral), "916dcc95-ff1b-6dd6-182f-2f6e90b6806c");
+        let full = json!({
+            "version": "3.5.35",
+            "image": { "repository": "mirror.example/etcd", "pullSecrets": ["a"] },
+            "storage": { "size": "10Gi", "class": "fast" },
+            "resources": { "requests": { "cpu": "1", "memory": "2Gi" }, "limits": { "memory": "3Gi" } },
+            "scheduling": {
+                "spread": { "across": "Zone", "require": true },
+                "nodeSelector": { "disk": "ssd" },
+                "tolerations": [{ "key": "etcd", "operator": "Exists" }],
+                "priorityClass": "high",
+            },
+            "etcd": { "quota": "4Gi", "autoCompaction": "8h", "options": { "snapshot-count": "5000" } },
+        });
+        assert_eq!(inputs(full), "2b755afa-816e-0a77-fcb3-97442923b670");
+        let cpu = |text: &str| json!({ "resources": { "requests": { "cpu": text } }, "etcd": { "autoCompaction": "60m" } });
+        let same = json!({ "resources": { "requests": { "cpu": "1" } }, "etcd": { "autoCompaction": "1h" } });
+        assert_eq!(inputs(cpu("1000m")), inputs(same), "the same in other words");
+        assert_ne!(inputs(cpu("1001m")), inputs(cpu("1")));
+        // What is for others than pods does not count.
+        assert_eq!(inputs(json!({ "members": 5, "paused": true })), inputs(json!({})));
+    }
 }

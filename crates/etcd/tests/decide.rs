@@ -4,11 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use evenkeel::{Engine, Plan, Seen, Time, Wake};
+use evenkeel_api::Version;
 use evenkeel_etcd::Etcd;
-use evenkeel_etcd::facts::{Claim, Cluster, Facts, GoesWith, Storage};
+use evenkeel_etcd::facts::{Claim, Cluster, Disrupt, Facts, GoesWith, Storage};
 use evenkeel_etcd::identity::{ClusterId, Identity, Uid};
 use evenkeel_etcd::names::{Epoch, Lineage, Serial};
 use evenkeel_etcd::plan::{Create, Wait, What};
+
+const VERSION: Version = Version::new(3, 6, 16);
 
 /// A resource that was just created, seen for the first time.
 fn new_cluster() -> Facts {
@@ -28,6 +31,12 @@ fn new_cluster() -> Facts {
             replace_after: Duration::from_secs(300),
             keep_removed_for: Duration::ZERO,
             owns_data: false,
+            disrupt: Disrupt::Now,
+            version: VERSION,
+            next: None,
+            inputs: Uid(0),
+            restart: None,
+            size: 0,
         },
         identity: Seen::Absent,
         claims: Seen::Present(Vec::new()),
@@ -82,7 +91,12 @@ fn claim(serial: u16, epoch: Epoch, joined: bool) -> Claim {
         reach: evenkeel_etcd::facts::Reach::Unknown,
         lost: false,
         removed: None,
+        version: Some(VERSION),
         owned: false,
+        size: 0,
+        grows: false,
+        moves: false,
+        misplaced: false,
     }
 }
 

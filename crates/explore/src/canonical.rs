@@ -295,7 +295,7 @@ fn walk_effect(effect: &mut Effect, visitor: &mut dyn Visitor) {
             visitor.serial(serial);
             visitor.epoch(epoch);
         }
-        Effect::Create(Create::Pod { serial, epoch, on, start }) => {
+        Effect::Create(Create::Pod { serial, epoch, on, start, inputs: _ }) => {
             visitor.serial(serial);
             visitor.epoch(epoch);
             on.iter_mut().for_each(|uid| visitor.uid(uid));
@@ -310,7 +310,9 @@ fn walk_effect(effect: &mut Effect, visitor: &mut dyn Visitor) {
             visitor.uid(pod);
             walk_start(from, visitor);
         }
-        Effect::Mark(Mark::Removed { claim, .. }) => visitor.uid(claim),
+        Effect::Mark(
+            Mark::Removed { claim, .. } | Mark::Version { claim, .. } | Mark::Grow { claim, .. },
+        ) => visitor.uid(claim),
         Effect::Mark(Mark::JoinedOn { claim, volume }) => {
             visitor.uid(claim);
             visitor.uid(volume);
@@ -318,6 +320,7 @@ fn walk_effect(effect: &mut Effect, visitor: &mut dyn Visitor) {
         Effect::Mark(
             Mark::Route { pod: uid }
             | Mark::Unroute { pod: uid }
+            | Mark::Inputs { pod: uid, .. }
             | Mark::Own { what: Owned::Pod(uid) | Owned::Claim(uid), .. },
         ) => visitor.uid(uid),
         Effect::Mark(Mark::Accept | Mark::Own { what: Owned::Identity, .. }) | Effect::Apply(_) => {}
@@ -331,6 +334,11 @@ fn walk_effect(effect: &mut Effect, visitor: &mut dyn Visitor) {
         ) => {
             visitor.uid(uid);
             visitor.serial(serial);
+        }
+        Effect::Delete(Step::Restart { pod, serial, heir, spared: _ }) => {
+            visitor.uid(pod);
+            visitor.serial(serial);
+            heir.iter_mut().for_each(|heir| visitor.serial(heir));
         }
         Effect::Delete(_) => {}
     }

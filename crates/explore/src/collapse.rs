@@ -10,7 +10,7 @@ use evenkeel_etcd::identity::Identity;
 use evenkeel_etcd::names::Serial;
 
 use crate::effect::Effect;
-use crate::world::{Budget, Claim, Cluster, Pod, World};
+use crate::world::{Budget, Claim, Cluster, Inputs, Pod, World};
 
 /// What tells a world from all others: 128 bits of its words. That any two of 10⁹ worlds share them, so that one of them
 /// would not be explored, has a chance of 10⁻²⁰.
@@ -34,6 +34,8 @@ impl Parts {
         Self {
             common: World {
                 meddles: start.meddles,
+                rolls: start.rolls,
+                moves: start.moves,
                 owned: start.owned,
                 ..World::new(start.wanted, start.storage, start.max_learners, Budget::NOTHING)
             },
@@ -52,6 +54,7 @@ impl Parts {
             resource,
             storage: _,
             max_learners: _,
+            inputs,
             identity,
             budget_min,
             claims,
@@ -61,12 +64,14 @@ impl Parts {
             late,
             next_uid,
             meddles: _,
+            rolls: _,
+            moves: _,
             owned: _,
             former,
             budget: _,
         } = world;
         words.clear();
-        let wanted = wanted | if *former { FORMER } else { 0 };
+        let wanted = wanted | if *former { FORMER } else { 0 } | (*inputs as u8) << INPUTS;
         words.push(u32::from_le_bytes([wanted, *resource, *next_uid, budget_min.unwrap_or(NO_BUDGET)]));
         words.push(u32::from_le_bytes([claims.len(), pods.len(), clusters.len(), pending.len()].map(count)));
         words.push(identity.as_ref().map_or(u32::MAX, |identity| self.identities.number(identity)));
@@ -82,7 +87,8 @@ impl Parts {
         let [first, second, identity, parts @ ..] = words else { return world };
         let [wanted, resource, next_uid, budget_min] = first.to_le_bytes();
         let [claims, pods, clusters, pending] = second.to_le_bytes().map(usize::from);
-        (world.wanted, world.former) = (wanted & !FORMER, wanted & FORMER != 0);
+        (world.wanted, world.former) = (wanted & WANTED, wanted & FORMER != 0);
+        world.inputs = INPUTS_BY_NUMBER[usize::from(wanted >> INPUTS & 3)];
         (world.resource, world.next_uid) = (resource, next_uid);
         world.budget_min = (budget_min != NO_BUDGET).then_some(budget_min);
         world.identity = self.identities.thing(*identity);
@@ -99,8 +105,11 @@ impl Parts {
     }
 }
 
-/// Nobody wants so many members: a bit that is free.
+/// Nobody wants so many members: bits that are free.
 const FORMER: u8 = 0x80;
+const INPUTS: u8 = 4;
+const WANTED: u8 = 0x0f;
+const INPUTS_BY_NUMBER: [Inputs; 4] = [Inputs::First, Inputs::Second, Inputs::Bad, Inputs::Bad];
 
 /// No disruption budget asks for so many voters.
 const NO_BUDGET: u8 = u8::MAX;

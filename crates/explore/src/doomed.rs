@@ -49,7 +49,7 @@ fn fate(world: &World, effect: &Effect) -> Fate {
         Effect::Swap { from, .. } => {
             refused_if(world.identity.as_ref().is_none_or(|identity| is_past(from, identity)))
         }
-        Effect::Delete(Step::DeletePod { pod: uid, serial, .. }) => {
+        Effect::Delete(Step::DeletePod { pod: uid, serial, .. } | Step::Restart { pod: uid, serial, .. }) => {
             match world.pods.get(serial).filter(|pod| pod.uid == *uid) {
                 None => Fate::Refused,
                 Some(pod) if pod.deleting => Fate::Nothing,
@@ -71,7 +71,9 @@ fn mark_fate(world: &World, mark: &Mark) -> Fate {
     let of = |uid: &Uid| world.pods.values().find(|pod| pod.uid == *uid);
     match mark {
         // Clients may be routed to a pod, away from it, and to it again.
-        Mark::Route { pod } | Mark::Unroute { pod } => refused_if(of(pod).is_none()),
+        Mark::Route { pod } | Mark::Unroute { pod } | Mark::Inputs { pod, .. } => {
+            refused_if(of(pod).is_none())
+        }
         Mark::Turn { pod, from: Start::OwnData } => match of(pod) {
             None => Fate::Refused,
             Some(pod) if pod.gate && pod.start == Start::OwnData => Fate::Nothing,
@@ -87,7 +89,9 @@ fn mark_fate(world: &World, mark: &Mark) -> Fate {
                 Some(_) => Fate::Open,
             }
         }
-        Mark::Removed { claim: uid, .. } => refused_if(world.claims.values().all(|claim| claim.uid != *uid)),
+        Mark::Removed { claim: uid, .. }
+        | Mark::Version { claim: uid, .. }
+        | Mark::Grow { claim: uid, .. } => refused_if(world.claims.values().all(|claim| claim.uid != *uid)),
         Mark::Own { what: Owned::Pod(pod), .. } => refused_if(of(pod).is_none()),
         // Only pods change hands in this world.
         Mark::Own { .. } | Mark::Accept => Fate::Refused,

@@ -7,11 +7,12 @@ use evenkeel_etcd::Etcd;
 use evenkeel_etcd::facts::Start;
 use evenkeel_etcd::identity::{Change, Identity, Intent};
 use evenkeel_etcd::names::Serial;
-use evenkeel_etcd::plan::{Apply, Create, Mark, Owned, Step};
+use evenkeel_etcd::plan::{Apply, Create, Leaving, Mark, Owned, Step};
 use evenkeel_etcd::view::quorum;
 
 use crate::doomed::{never_back, never_held_again};
-use crate::world::{Claim, Member, Pod, Violation, World, shown};
+use crate::observe::ready;
+use crate::world::{Claim, Inputs, Member, Pod, Violation, World, shown};
 
 /// One write.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -51,7 +52,9 @@ pub fn effects(plan: &Plan<Etcd>) -> Vec<Effect> {
     effects.extend(plan.apply.iter().copied().map(Effect::Apply));
     match plan.step.clone() {
         None => {}
-        Some(Step::Identity { from, to, .. }) => effects.push(Effect::Swap { from, to }),
+        Some(Step::Identity { from, to, .. } | Step::Renew { from, to }) => {
+            effects.push(Effect::Swap { from, to })
+        }
         Some(Step::Call { from, intent, .. }) => {
             // How many were replaced of late is not of this world, in which it is always now, or long ago.
             let to = Identity { replaced: BTreeSet::new(), ..from.noting(&intent) };
@@ -124,15 +127,18 @@ fn apply_create(world: &mut World, create: &Create) -> Outcome {
                 return Outcome::Refused;
             }
             let uid = world.fresh_uid();
-            world.claims.insert(*serial, Claim::new(uid, *epoch));
+            let made_for = world.volumes_for();
+            world.claims.insert(*serial, Claim::new(uid, *epoch, made_for));
         }
-        Create::Pod { serial, epoch, on, start } => {
+        Create::Pod { serial, epoch, on, start, inputs } => {
             let claim = world.claims.get(serial).map(|claim| claim.uid);
             if world.pods.contains_key(serial) || *on != claim {
                 return Outcome::Refused;
             }
             let uid = world.fresh_uid();
-            world.pods.insert(*serial, Pod::new(uid, *epoch, start.clone(), world.resource));
+            world
+                .pods
+                .insert(*serial, Pod::new(uid, *epoch, Inputs::of(*inputs), start.clone(), world.resource));
         }
     }
     Outcome::Done
@@ -157,7 +163,10 @@ fn apply_mark(world: &mut World, mark: &Mark) -> Outcome {
     else {
         return Outcome::Refused;
     };
-    let Some(pod) = world.pods.values_mut().find(|pod| pod.uid == *uid) else { return Outcome::Refused };
+    let Some((serial, pod)) = world.pods.iter_mut().find(|(_, pod)| pod.uid == *uid) else {
+        return Outcome::Refused;
+    };
+    let serial = *serial;
     match mark {
         Mark::Start { from, to, .. } if pod.start == *from => pod.start = to.clone(),
         Mark::Start { .. } => return Outcome::Refused,
@@ -165,8 +174,17 @@ fn apply_mark(world: &mut World, mark: &Mark) -> Outcome {
         Mark::Turn { .. } => return Outcome::Refused,
         Mark::Own { .. } => pod.owner = resource,
         Mark::Unroute { .. } => pod.routed = false,
-        Mark::Route { .. } | Mark::JoinedOn { .. } | Mark::Removed { .. } | Mark::Accept => pod.routed = true,
+        Mark::Route { .. }
+        | Mark::JoinedOn { .. }
+        | Mark::Removed { .. }
+        | Mark::Version { .. }
+        | Mark::Inputs { .. }
+        | Mark::Grow { .. }
+        | Mark::Accept => pod.routed = true,
     }
+    let pending = std::mem::take(&mut world.pending);
+    overtakes(world, serial);
+    world.pending = pending;
     Outcome::Done
 }
 
@@ -251,7 +269,13 @@ fn stop_removed(world: &mut World, cluster: usize, serial: Serial) {
 
 fn delete(world: &mut World, step: &Step) -> Result<Outcome, Violation> {
     match step {
-        Step::DeletePod { pod: uid, serial, .. } => {
+        Step::Restart { serial, spared: true, .. }
+        | Step::DeletePod { serial, why: Leaving::Outdated, .. }
+            if !may_be_evicted(world, *serial) =>
+        {
+            Ok(Outcome::Refused)
+        }
+        Step::Restart { pod: uid, serial, .. } | Step::DeletePod { pod: uid, serial, .. } => {
             let Some(pod) = world.pods.get_mut(serial).filter(|pod| pod.uid == *uid) else {
                 return Ok(Outcome::Refused);
             };
@@ -276,8 +300,32 @@ fn delete(world: &mut World, step: &Step) -> Result<Outcome, Violation> {
             world.claims.remove(serial);
             Ok(Outcome::Done)
         }
-        Step::Identity { .. } | Step::Call { .. } => Ok(Outcome::Refused),
+        Step::Identity { .. } | Step::Renew { .. } | Step::Call { .. } => Ok(Outcome::Refused),
     }
+}
+
+/// Whether the disruption budget lets a pod go: it counts those that are routed to and Ready, and lets the others go.
+fn may_be_evicted(world: &World, serial: Serial) -> bool {
+    let counts = |serial: &Serial| {
+        world.pods.get(serial).is_some_and(|pod| pod.routed && !pod.deleting) && ready(world, *serial)
+    };
+    let left = world.pods.keys().filter(|other| **other != serial && counts(other)).count();
+    !counts(&serial) || world.budget_min.is_none_or(|min| left >= usize::from(min))
+}
+
+/// A pod has changed: what was decided on it before is pinned to its resourceVersion, and refused from now on, with the rest of
+/// its plan.
+pub(crate) fn overtakes(world: &mut World, serial: Serial) {
+    let is_overtaken = |effect: &Effect| match effect {
+        Effect::Delete(
+            Step::Restart { serial: of, .. } | Step::DeletePod { serial: of, why: Leaving::Outdated, .. },
+        ) => *of == serial,
+        _ => false,
+    };
+    let decided = world.late.iter().position(is_overtaken);
+    world.late.truncate(decided.unwrap_or(world.late.len()));
+    let decided = world.pending.iter().position(is_overtaken);
+    world.pending.truncate(decided.unwrap_or(world.pending.len()));
 }
 
 /// A change in words.

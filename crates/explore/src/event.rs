@@ -2,6 +2,7 @@
 
 use evenkeel_etcd::facts::{Start, Storage};
 use evenkeel_etcd::names::Serial;
+use evenkeel_etcd::plan::Step;
 use evenkeel_etcd::view::quorum;
 
 use crate::Decider;
@@ -9,7 +10,7 @@ use crate::effect::{self, Effect, Etcds, Outcome};
 use crate::observe::{Sight, observe};
 use crate::starting::Starting;
 use crate::words::Shown;
-use crate::world::{Disk, Stranger, Violation, World};
+use crate::world::{Disk, Inputs, Stranger, Violation, World};
 
 /// One thing that happens.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -77,6 +78,8 @@ pub enum Event {
     Unheard(Serial),
     /// The user wants another number of members.
     Edited(u8),
+    /// The user wants pods to be built from something else.
+    Rolled(Inputs),
     /// The user deletes the resource and creates it again.
     Recreated,
     /// The user deletes the resource alone, its pods orphaned, and creates it again.
@@ -156,7 +159,13 @@ impl Event {
         }
         if world.budget.edits > 0 {
             events.extend([1, 3].into_iter().filter(|wanted| *wanted != world.wanted).map(Self::Edited));
-            events.extend([Self::Recreated, Self::RecreatedOverOrphans]);
+            if world.rolls {
+                let others = [Inputs::First, Inputs::Second, Inputs::Bad];
+                let others = others.into_iter().filter(|inputs| *inputs != world.inputs);
+                events.extend(others.map(Self::Rolled));
+            } else {
+                events.extend([Self::Recreated, Self::RecreatedOverOrphans]);
+            }
         }
         let something_new = world.pods.values().any(|pod| !pod.old)
             || world.clusters.iter().any(|cluster| cluster.stranger == Some(Stranger::New));
@@ -207,7 +216,11 @@ impl Event {
                 world.budget.crashes -= 1;
                 // Its writes to Kubernetes may still land; a call to etcd is not sent once the lease has run out.
                 world.late = std::mem::take(&mut world.pending);
-                world.late.retain(|effect| decider.sends_late() || !matches!(effect, Effect::Ask(_)));
+                // Nor is a member restarted then without which there is no majority.
+                let is_withheld = |effect: &Effect| {
+                    matches!(effect, Effect::Ask(_) | Effect::Delete(Step::Restart { spared: false, .. }))
+                };
+                world.late.retain(|effect| decider.sends_late() || !is_withheld(effect));
             }
             Self::LateWrite(effect) => {
                 world.late.remove(0);
@@ -227,7 +240,10 @@ impl Event {
                     pod.seen = Some((pod.start.clone(), pod.gate));
                 }
             }
-            Self::Starts(serial) => world.start_etcd(*serial)?,
+            Self::Starts(serial) => {
+                world.start_etcd(*serial)?;
+                effect::overtakes(world, *serial);
+            }
             Self::LeaderChanges(serial) => world.catch_up(*serial),
             Self::Leaves(serial) => world.remove_pod(*serial),
             Self::IdentityGoes => (world.identity, world.former) = (None, false),
@@ -247,6 +263,10 @@ impl Event {
             Self::Edited(wanted) => {
                 world.budget.edits -= 1;
                 world.wanted = *wanted;
+            }
+            Self::Rolled(inputs) => {
+                world.budget.edits -= 1;
+                world.inputs = *inputs;
             }
             Self::Recreated => {
                 world.budget.edits -= 1;
@@ -299,6 +319,13 @@ fn judge(world: &World) -> Result<(), Violation> {
     };
     let mut after = world.clone();
     for effect in &world.pending {
+        // Whoever has one or two members, all of them well, wants them restarted all the same.
+        let few = world.wanted <= 2
+            && world.votes(cluster) <= 2
+            && world.alive_voters(cluster) == world.votes(cluster);
+        if few && matches!(effect, Effect::Delete(Step::Restart { spared: false, .. })) {
+            break;
+        }
         if effect::apply(&mut after, effect, Etcds::HasNotNoticed)? == Outcome::Refused {
             break;
         }

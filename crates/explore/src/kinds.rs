@@ -7,7 +7,7 @@ use evenkeel_etcd::identity::Change;
 use evenkeel_etcd::plan::{Apply, Create, Leaving, Mark, Step, Turn, Wait};
 
 /// All kinds, those first that the explored world brings about by itself, then those that take somebody who meddles.
-pub const ALL: [&str; 51] = [
+pub const ALL: [&str; 59] = [
     "create an identity",
     "create a claim",
     "create a pod",
@@ -36,6 +36,11 @@ pub const ALL: [&str; 51] = [
     "delete a pod: not a member",
     "delete a pod: finished",
     "delete a pod: makes way",
+    "delete a pod: outdated",
+    "restart: evict",
+    "restart: hand over and evict",
+    "restart: delete",
+    "wait: unwell",
     "delete a claim: old epoch",
     "delete a claim: not a member",
     "wait: reading",
@@ -59,6 +64,9 @@ pub const ALL: [&str; 51] = [
     "wait: enough",
     "mark as removed",
     "mark as accepted",
+    "mark the version",
+    "wait: window",
+    "wait: too few",
 ];
 
 /// The kinds of all that a plan decides, and waits for.
@@ -75,6 +83,9 @@ pub fn kinds(plan: &Plan<Etcd>) -> Vec<&'static str> {
         Mark::Route { .. } => "mark for routing",
         Mark::Unroute { .. } => "mark for no routing",
         Mark::Own { .. } => "mark as owned",
+        Mark::Version { .. } => "mark the version",
+        Mark::Inputs { .. } => "mark the inputs",
+        Mark::Grow { .. } => "grow a claim",
         Mark::Accept => "mark as accepted",
         Mark::Removed { .. } => "mark as removed",
     });
@@ -106,16 +117,21 @@ fn step(step: &Step) -> &'static str {
             Change::Remove(_) if heir.is_some() => "call: hand over and remove",
             Change::Remove(_) => "call: remove",
         },
+        Step::Renew { .. } => "renew the logs",
+        Step::Restart { spared: false, .. } => "restart: delete",
+        Step::Restart { heir: Some(_), .. } => "restart: hand over and evict",
+        Step::Restart { .. } => "restart: evict",
         Step::DeletePod { why, .. } => match why {
             Leaving::OldEpoch => "delete a pod: old epoch",
             Leaving::NotAMember => "delete a pod: not a member",
             Leaving::Finished => "delete a pod: finished",
             Leaving::MakesWay => "delete a pod: makes way",
+            Leaving::Outdated => "delete a pod: outdated",
         },
         Step::DeleteClaim { why, .. } => match why {
             Leaving::OldEpoch => "delete a claim: old epoch",
             Leaving::NotAMember => "delete a claim: not a member",
-            Leaving::Finished | Leaving::MakesWay => "delete a claim: for no reason",
+            Leaving::Finished | Leaving::MakesWay | Leaving::Outdated => "delete a claim: for no reason",
         },
     }
 }
@@ -140,5 +156,11 @@ fn wait(wait: &Wait) -> &'static str {
         Wait::Strangers(_) => "wait: strangers",
         Wait::Replacing(_) => "wait: replacing",
         Wait::Enough(..) => "wait: enough",
+        Wait::Window(_) => "wait: window",
+        Wait::Unwell(_) => "wait: unwell",
+        Wait::TooFew => "wait: too few",
+        Wait::Misnamed(..) => "wait: misnamed",
+        Wait::Growing(_) => "wait: growing",
+        Wait::NotRenewed(_) => "wait: not renewed",
     }
 }

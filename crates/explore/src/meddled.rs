@@ -8,7 +8,7 @@ use std::time::Duration;
 use evenkeel::{Engine, Plan, Seen, Time};
 use evenkeel_etcd::Etcd;
 use evenkeel_etcd::build::tls::SECRETS;
-use evenkeel_etcd::facts::{Amiss, Facts, Object, Start, Stranger};
+use evenkeel_etcd::facts::{Amiss, Disrupt, Facts, Object, Start, Stranger};
 use evenkeel_etcd::identity::{Change, ClusterId, Identity, MemberId, Uid};
 use evenkeel_etcd::names::Lineage;
 use evenkeel_etcd::plan::{Apply, Create, Leaving, Mark, Step, Wait};
@@ -158,6 +158,32 @@ impl Meddled {
         });
     }
 
+    /// Members are out of date, and it is not the time for that; or a stranger has a vote.
+    fn wants_something_else(&self, facts: &Facts) {
+        let mut meddled = facts.clone();
+        meddled.cluster.restart = Some(Uid(1));
+        meddled.cluster.disrupt = Disrupt::From(Time(facts.now.0 + 60));
+        for claim in meddled.claims.present_mut().into_iter().flatten() {
+            claim.version = None;
+        }
+        let restarts = |plan: &Plan<Etcd>| matches!(plan.step, Some(Step::Restart { .. }));
+        self.ask("it is not the time to restart anybody", &meddled, |plan| !restarts(plan));
+        meddled.cluster.disrupt = Disrupt::Now;
+        if let Seen::Present(membership) = &mut meddled.membership {
+            let since = Time(0);
+            membership.strangers = vec![Stranger { id: MemberId(99), learner: false, started: true, since }];
+        }
+        let serve = meddled.voices.values().filter(|voice| voice.present().is_some_and(|voice| voice.serves));
+        let voters = meddled
+            .membership
+            .present()
+            .map_or(0, |told| told.members.iter().filter(|one| !one.learner).count() + told.strangers.len());
+        let enough = serve.count() > evenkeel_etcd::view::quorum(voters);
+        self.ask("a stranger has a vote, and members are out of date", &meddled, |plan| {
+            !restarts(plan) || enough || voters <= 2
+        });
+    }
+
     fn takes_a_name(&self, facts: &Facts) {
         let sealed = facts.identity.present().is_some_and(|identity| identity.sealed);
         for object in objects() {
@@ -223,6 +249,7 @@ impl Decider for Meddled {
         self.replaced_many(facts);
         self.lacks_room(facts);
         self.edits_the_spec(facts);
+        self.wants_something_else(facts);
         self.takes_a_name(facts);
         self.deletes_an_object(facts);
         Etcd::decide(facts)

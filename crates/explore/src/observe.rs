@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use evenkeel::{Seen, Time};
-use evenkeel_etcd::facts::{self, Facts, GoesWith, Membership, Registered, Voice};
+use evenkeel_api::Version;
+use evenkeel_etcd::facts::{self, Disrupt, Facts, GoesWith, Membership, Registered, Voice};
 use evenkeel_etcd::identity::{ClusterId, MemberId, Uid};
 use evenkeel_etcd::names::{Lineage, Serial};
 
@@ -15,6 +16,9 @@ use crate::world::{Stranger, World};
 pub const NOW: Time = Time(1_000_000);
 /// Longer ago than anybody's patience.
 pub const LONG_AGO: Time = Time(0);
+
+/// The version of etcd that everybody runs.
+const VERSION: Version = Version::new(3, 6, 16);
 
 /// What etcd calls somebody else's member.
 const STRANGER: MemberId = MemberId(1 << 32);
@@ -48,7 +52,12 @@ pub fn observe(world: &World, sight: Sight) -> Facts {
         reach: facts::Reach::Node(node(world, *serial)),
         lost: claim.lost,
         removed: None,
+        version: Some(VERSION),
         owned: world.owned,
+        size: 0,
+        grows: false,
+        moves: claim.made_for != world.volumes_for(),
+        misplaced: false,
     });
     let pods = world.pods.iter().map(|(serial, pod)| facts::Pod {
         serial: *serial,
@@ -61,7 +70,11 @@ pub fn observe(world: &World, sight: Sight) -> Facts {
         unready: (!ready(world, *serial)).then_some(if pod.old { LONG_AGO } else { NOW }),
         node: pod.seen.is_some().then(|| node(world, *serial)),
         refused: world.is_kept_out(*serial).then_some(if pod.old { LONG_AGO } else { NOW }),
-        inputs: Uid(0),
+        inputs: Some(pod.inputs.uid()),
+        placing: Uid(0),
+        restart: None,
+        version: Some(VERSION),
+        idle: !pod.runs && (pod.seen.is_none() || (!pod.down && crashes(world, *serial))),
         crashing: crashes(world, *serial).then_some(if pod.old { LONG_AGO } else { NOW }),
         deleting: pod.deleting,
         finished: pod.finished,
@@ -85,6 +98,12 @@ pub fn observe(world: &World, sight: Sight) -> Facts {
             replace_after: Duration::from_secs(300),
             keep_removed_for: Duration::ZERO,
             owns_data: world.owned,
+            disrupt: Disrupt::Now,
+            version: VERSION,
+            next: None,
+            inputs: world.inputs.uid(),
+            restart: None,
+            size: 0,
         },
         identity: world.identity.clone().into(),
         written: (!world.claims.is_empty() || !world.pods.is_empty())
@@ -116,7 +135,7 @@ fn node(world: &World, serial: Serial) -> Uid {
 }
 
 /// Whether a kubelet says so.
-fn ready(world: &World, serial: Serial) -> bool {
+pub(crate) fn ready(world: &World, serial: Serial) -> bool {
     let seen = world.pods.get(&serial).and_then(|pod| pod.seen.as_ref());
     world.serves(serial) && seen.is_some_and(|(_, gate)| *gate)
 }
@@ -170,6 +189,8 @@ fn voices(world: &World, deaf: bool) -> BTreeMap<Serial, Seen<Voice>> {
             caught_up: serves,
             // Anybody may lead. The last is the least kind: it is the newest, who goes first.
             leads: world.leader() == Some(serial),
+            version: Some(VERSION),
+            size: 0,
         })
     };
     world.pods.keys().map(|serial| (*serial, voice(*serial))).collect()

@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 
+use evenkeel_etcd::names::Serial;
 use evenkeel_etcd::view::quorum;
 
 use crate::Decider;
@@ -9,7 +10,8 @@ use crate::canonical::canonical;
 use crate::collapse::{Parts, Print, print};
 use crate::event::{self, Event};
 use crate::observe::{Sight, observe};
-use crate::world::{Budget, Disk, Violation, World};
+use crate::starting::Starting;
+use crate::world::{Budget, Disk, Inputs, Violation, World};
 
 /// How many things may happen until it must be at rest.
 const ENOUGH: usize = 400;
@@ -40,6 +42,12 @@ impl Patience {
                 if later != world {
                     onward.push(Event::TimePasses);
                     world = later;
+                    continue;
+                }
+                if let Some(former) = stopped(&world) {
+                    // It is taken back, and all must be well again.
+                    onward.push(Event::Rolled(former));
+                    world.inputs = former;
                     continue;
                 }
                 if let Err(violation) = rests_well(&world) {
@@ -76,6 +84,21 @@ fn explained(violation: &Violation, world: &World, decider: &dyn Decider) -> Vio
     Violation(format!("{}; it waits for {waits:?}", violation.0))
 }
 
+/// What pods are to be built from again when a roll has stopped at a member that does not start: nobody knows whether that is what it
+/// was built from, and a person is asked.
+fn stopped(world: &World) -> Option<Inputs> {
+    if world.inputs == Inputs::Bad {
+        return Some(Inputs::First);
+    }
+    let ends = |serial: &Serial| world.starting(*serial) == Ok(Starting::Ends);
+    let mut of_now = world.pods.iter().filter(|(_, pod)| pod.inputs == world.inputs && !pod.runs);
+    let others =
+        world.pods.iter().filter(|(serial, pod)| pod.inputs != world.inputs && world.serves(**serial));
+    let alone = world.pods.iter().all(|(serial, pod)| pod.inputs != world.inputs || !world.serves(*serial));
+    let former = others.map(|(_, pod)| pod.inputs).next();
+    former.filter(|_| alone && of_now.any(|(serial, _)| ends(serial)))
+}
+
 /// Whether a world in which nothing happens any more is as it should be.
 fn rests_well(world: &World) -> Result<(), Violation> {
     let bad = |what: &str| Err(Violation(format!("it comes to rest although {what}")));
@@ -106,6 +129,12 @@ fn rests_well(world: &World) -> Result<(), Violation> {
     });
     if !well {
         return bad("not every member serves and is routed to");
+    }
+    if world.pods.values().any(|pod| pod.inputs != world.inputs) {
+        return bad("some pods are not built from what is wanted");
+    }
+    if world.claims.values().any(|claim| claim.made_for != world.volumes_for()) {
+        return bad("some volumes are not what is wanted");
     }
     if world.pods.len() != members.len() || world.claims.keys().any(|serial| !members.contains_key(serial)) {
         return bad("something of a former member is left");

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use evenkeel_etcd::facts::Start;
 use evenkeel_etcd::names::{Epoch, Serial};
 
-use crate::world::{Cluster, Disk, Member, Violation, World, shown};
+use crate::world::{Cluster, Disk, Inputs, Member, Violation, World, shown};
 
 /// What comes of starting a container.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,6 +52,7 @@ impl World {
         };
         match (disk, start) {
             (_, Start::Held) => Ok(Starting::Ends),
+            _ if pod.inputs == Inputs::Bad => Ok(Starting::Ends),
             (Disk::Data { cluster, stale, .. }, _) => {
                 self.starting_on_data(serial, usize::from(cluster), stale)
             }

@@ -65,6 +65,9 @@ impl fmt::Display for Event {
             Self::NodeDown(serial) => write!(f, "the node of {} goes down", shown(*serial)),
             Self::NodeGone(serial) => write!(f, "the node of {} is gone for good", shown(*serial)),
             Self::Edited(wanted) => write!(f, "the user wants {wanted} members"),
+            Self::Rolled(inputs) => {
+                write!(f, "the user wants pods to be built from something else: {inputs:?}")
+            }
             Self::Recreated => f.write_str("the user deletes the resource and creates it again"),
             Self::RecreatedOverOrphans => {
                 f.write_str("the user deletes the resource, orphaning its pods, and creates it again")
@@ -104,6 +107,11 @@ impl fmt::Display for Shown<'_> {
             Effect::Mark(Mark::Route { .. }) => f.write_str("routes clients to a pod"),
             Effect::Mark(Mark::Unroute { .. }) => f.write_str("routes clients away from a pod"),
             Effect::Mark(Mark::Removed { .. }) => f.write_str("keeps the claim of a former member"),
+            Effect::Mark(Mark::Version { .. }) => {
+                f.write_str("notes on a claim which version its member runs")
+            }
+            Effect::Mark(Mark::Inputs { .. }) => f.write_str("notes on a pod what it was built from"),
+            Effect::Mark(Mark::Grow { .. }) => f.write_str("has a claim ask for a larger volume"),
             Effect::Mark(Mark::Accept) => f.write_str("notes the spec"),
             Effect::Mark(Mark::Own { .. }) => f.write_str("takes something into the resource's ownership"),
             Effect::Apply(Apply::Budget { min, .. }) => write!(f, "has evictions leave {min} voters"),
@@ -115,6 +123,10 @@ impl fmt::Display for Shown<'_> {
                 None => f.write_str("changes the identity"),
             },
             Effect::Ask(intent) => write!(f, "asks etcd for {}", effect::shown_change(intent.change)),
+            Effect::Delete(Step::Restart { serial, spared: true, .. }) => {
+                write!(f, "evicts the pod of {}", shown(*serial))
+            }
+            Effect::Delete(Step::Restart { serial, .. }) => write!(f, "restarts {}", shown(*serial)),
             Effect::Delete(Step::DeletePod { serial, .. }) => {
                 write!(f, "deletes the pod of {}", shown(*serial))
             }

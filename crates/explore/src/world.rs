@@ -22,6 +22,8 @@ pub struct World {
     pub storage: Storage,
     /// How many learners etcd takes before the seal.
     pub max_learners: u8,
+    /// What pods are to be built from.
+    pub inputs: Inputs,
     /// The identity object.
     pub identity: Option<Identity>,
     /// How many voters evictions must leave, as the disruption budget says.
@@ -40,12 +42,27 @@ pub struct World {
     pub next_uid: u8,
     /// Whether somebody may delete the identity, too, or add members.
     pub meddles: bool,
+    /// Whether edits change what pods are built from, instead of the resource.
+    pub rolls: bool,
+    /// Whether these change what volumes are of, too: their class, say, or where they are.
+    pub moves: bool,
     /// Whether identity and claims go with the resource, as pods always do.
     pub owned: bool,
     /// Whether the identity went with a resource that is no more: it goes.
     pub former: bool,
     /// What may still go wrong.
     pub budget: Budget,
+}
+
+/// What pods are built from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Inputs {
+    /// What they were built from first.
+    First,
+    /// Something else, with which etcd runs as well.
+    Second,
+    /// Something with which it does not start.
+    Bad,
 }
 
 /// How much may go wrong.
@@ -83,12 +100,15 @@ pub struct Claim {
     pub took: Option<Serial>,
     /// Whether it went with a resource that is no more: it goes.
     pub former: bool,
+    /// For what it was made: where volumes are part of that, it cannot become something else.
+    pub made_for: Inputs,
 }
 
 impl Claim {
     /// As it is created.
-    pub fn new(uid: Uid, epoch: Epoch) -> Self {
-        Self { uid, epoch, joined_on: None, disk: Disk::Empty, lost: false, took: None, former: false }
+    pub fn new(uid: Uid, epoch: Epoch, made_for: Inputs) -> Self {
+        let (joined_on, disk, took) = (None, Disk::Empty, None);
+        Self { uid, epoch, joined_on, disk, lost: false, took, former: false, made_for }
     }
 }
 
@@ -122,6 +142,8 @@ pub struct Pod {
     pub uid: Uid,
     /// Of which epoch.
     pub epoch: Epoch,
+    /// What it was built from.
+    pub inputs: Inputs,
     /// How its etcd would find its cluster, as the API says.
     pub start: Start,
     /// Whether the gate is set, as the API says.
@@ -150,12 +172,25 @@ pub struct Pod {
     pub disk: Disk,
 }
 
+impl Inputs {
+    /// As facts have it.
+    pub fn uid(self) -> Uid {
+        Uid(3000 + self as u128)
+    }
+
+    /// From what facts have.
+    pub fn of(uid: Uid) -> Self {
+        [Self::First, Self::Second].into_iter().find(|inputs| inputs.uid() == uid).unwrap_or(Self::Bad)
+    }
+}
+
 impl Pod {
     /// As it is created: its kubelet has not seen it.
-    pub fn new(uid: Uid, epoch: Epoch, start: Start, owner: u8) -> Self {
+    pub fn new(uid: Uid, epoch: Epoch, inputs: Inputs, start: Start, owner: u8) -> Self {
         Self {
             uid,
             epoch,
+            inputs,
             start,
             gate: false,
             seen: None,
@@ -221,6 +256,7 @@ impl World {
             resource: 0,
             storage,
             max_learners,
+            inputs: Inputs::First,
             identity: None,
             budget_min: None,
             claims: BTreeMap::new(),
@@ -230,6 +266,8 @@ impl World {
             late: Vec::new(),
             next_uid: 1,
             meddles: false,
+            rolls: false,
+            moves: false,
             owned: storage == Storage::Ephemeral,
             former: false,
             budget,
@@ -240,6 +278,23 @@ impl World {
     #[must_use]
     pub fn meddled(self) -> Self {
         Self { meddles: true, ..self }
+    }
+
+    /// The same, where edits change what pods are built from.
+    #[must_use]
+    pub fn rolling(self) -> Self {
+        Self { rolls: true, ..self }
+    }
+
+    /// The same, where edits change what pods are built from, and volumes.
+    #[must_use]
+    pub fn moving(self) -> Self {
+        Self { rolls: true, moves: true, ..self }
+    }
+
+    /// What claims are made for that are created now: where volumes stay what they are, it does not matter.
+    pub(crate) fn volumes_for(&self) -> Inputs {
+        if self.moves { self.inputs } else { Inputs::First }
     }
 
     /// The same, where identity and claims go with the resource.

@@ -24,6 +24,11 @@ fn reported(world: &World) -> Report {
     let (members, storage, budget) = (world.wanted, world.storage, world.budget);
     let meddled = if world.meddles { "meddled with, " } else { "" };
     let owned = if world.owned { "owned, " } else { "" };
+    let owned = match (world.rolls, world.moves) {
+        (_, true) => "moving, ",
+        (true, _) => "rolling, ",
+        _ => owned,
+    };
     println!(
         "{members} members, {storage:?}, {meddled}{owned}{budget:?}: {} states, {} transitions, {:.1?}",
         report.states, report.transitions, report.took
@@ -121,6 +126,46 @@ fn clusters_that_go_with_their_resource_are_begun_anew_when_all_of_the_former_is
     reported(&World::new(3, Storage::Persistent, 2, three).owned());
 }
 
+/// From a cluster that is there, whose pods are to be built from something else, that or what does not even start.
+fn rolled(members: u8, storage: Storage, budget: Budget) -> Report {
+    reported(&settled(&World::new(members, storage, 2, budget).rolling()))
+}
+
+#[test]
+fn three_members_are_brought_up_to_date_through_a_fault_and_a_crash() {
+    rolled(3, Storage::Persistent, Budget { faults: 1, crashes: 1, edits: 1, delays: 0 });
+    rolled(3, Storage::Ephemeral, Budget { faults: 1, crashes: 0, edits: 1, delays: 0 });
+}
+
+#[test]
+fn members_on_volumes_that_are_to_be_others_are_replaced_one_by_one_through_a_fault_and_a_crash() {
+    let moved = |members, budget| {
+        reported(&settled(&World::new(members, Storage::Persistent, 2, budget).moving()));
+    };
+    moved(1, Budget { faults: 1, crashes: 1, edits: 1, delays: 0 });
+    moved(3, Budget { faults: 1, crashes: 0, edits: 1, delays: 0 });
+    moved(3, Budget { faults: 0, crashes: 1, edits: 1, delays: 0 });
+    moved(1, Budget { faults: 0, crashes: 0, edits: 2, delays: 1 });
+}
+
+#[test]
+fn what_members_are_built_from_is_changed_and_changed_again_or_taken_back() {
+    for members in [1, 2] {
+        rolled(members, Storage::Persistent, Budget { faults: 0, crashes: 0, edits: 2, delays: 1 });
+    }
+    rolled(3, Storage::Persistent, Budget { faults: 0, crashes: 0, edits: 2, delays: 0 });
+    rolled(3, Storage::Ephemeral, Budget { faults: 0, crashes: 0, edits: 1, delays: 1 });
+    rolled(5, Storage::Persistent, Budget { faults: 0, crashes: 0, edits: 1, delays: 0 });
+}
+
+#[test]
+fn one_and_two_members_are_brought_up_to_date_through_faults_and_a_crash() {
+    for members in [1, 2] {
+        rolled(members, Storage::Persistent, Budget { faults: 1, crashes: 1, edits: 1, delays: 0 });
+    }
+    rolled(1, Storage::Persistent, Budget { faults: 2, crashes: 0, edits: 1, delays: 0 });
+}
+
 /// What is decided when somebody meddles at any state that a fault and an edit lead to.
 fn meddled_with() -> BTreeSet<&'static str> {
     let decider = Meddled::default();
@@ -152,6 +197,9 @@ fn everything_that_can_be_decided_is_decided_somewhere() {
         reports.into_iter().flat_map(|report| report.decided.into_keys()).collect();
     let stranger = World::new(3, Storage::Persistent, 2, Budget { delays: 1, ..ONE_FAULT }).meddled();
     decided.extend(reported(&stranger).decided.into_keys());
+    for (members, budget) in [(1, Budget { edits: 1, ..ONE_FAULT }), (3, Budget { edits: 1, ..ONE_FAULT })] {
+        decided.extend(rolled(members, Storage::Persistent, budget).decided.into_keys());
+    }
     decided.extend(meddled_with());
     let all: BTreeSet<&str> = ALL.into_iter().collect();
     let missing: Vec<_> = all.difference(&decided).collect();

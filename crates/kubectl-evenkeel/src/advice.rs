@@ -37,6 +37,10 @@ pub(crate) fn about(reason: &str, cluster: &str) -> Option<String> {
         Reason::UnknownMember => format!(
             "find out who added it. If nobody needs it: `kubectl evenkeel etcdctl {cluster} -- member remove` and its ID"
         ),
+        Reason::RolloutStopped => format!(
+            "put back what the last edit of the spec changed, and the member comes back as it was; or mend it. `kubectl evenkeel logs \
+             {cluster}` has what its etcd says, if it starts at all"
+        ),
         Reason::TooManyReplacements => {
             "find out why members fail before more of them do: their logs, their nodes, their disks".to_owned()
         }
@@ -60,6 +64,7 @@ pub(crate) fn about(reason: &str, cluster: &str) -> Option<String> {
         | Reason::Paused
         | Reason::Scaling
         | Reason::Healing
+        | Reason::Upgrading
         | Reason::Updating
         | Reason::Waiting
         | Reason::AsExpected => return None,

@@ -164,6 +164,11 @@ pub(crate) enum Verb {
         #[arg(long, value_name = "MEMBER")]
         to: Option<String>,
     },
+    /// Restart the members one by one, whoever leads last
+    Restart {
+        #[command(flatten)]
+        which: Which,
+    },
     /// Leave a cluster alone: its members go on, nothing is changed or healed
     Pause {
         #[command(flatten)]

@@ -16,6 +16,7 @@ mod plan;
 mod reach;
 mod reference;
 mod report;
+mod restart;
 mod screen;
 mod status;
 mod trouble;
@@ -74,6 +75,7 @@ async fn run(args: &Args) -> Result<u8, Trouble> {
             logs::run(&reached, which, &lines, screen).await
         }
         Verb::MoveLeader { which, to } => move_leader::run(&reached, which, to.as_deref()).await,
+        Verb::Restart { which } => restart::run(&reached, which).await,
         Verb::Pause { which } => pause::run(&reached, which, true).await,
         Verb::Resume { which } => pause::run(&reached, which, false).await,
         // They were answered before anything else was done.

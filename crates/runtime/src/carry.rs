@@ -45,6 +45,8 @@ pub(crate) enum End {
     Overtaken,
     /// The application declines the step for now.
     Declined(String),
+    /// A part of it is done, and it is to be gone on with.
+    Ongoing(String),
     /// Something was refused, or failed. The first such thing, if several were.
     Refused(Error),
 }
@@ -54,6 +56,7 @@ impl std::fmt::Display for End {
         match self {
             Self::Whole => f.write_str("done"),
             Self::Overtaken => f.write_str("not all of it was done: something had changed meanwhile"),
+            Self::Ongoing(how_far) => write!(f, "it goes on: {how_far}"),
             Self::Declined(why) => write!(f, "it was declined for now: {why}"),
             Self::Refused(error) => write!(f, "not all of it was done: {error}"),
         }
@@ -105,6 +108,10 @@ pub(crate) async fn carry_out<O: Operate>(
             }
             Ok(Outcome::Declined(why)) => {
                 carried.end = End::Declined(why);
+                break;
+            }
+            Ok(Outcome::Ongoing(how_far)) => {
+                carried.end = End::Ongoing(how_far);
                 break;
             }
             Err(error) => {

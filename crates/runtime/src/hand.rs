@@ -3,6 +3,7 @@
 
 use std::fmt::Debug;
 
+use k8s_openapi::api::core::v1::Pod;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::core::NamespaceResourceScope;
 use kube::{Api, Client, Resource, ResourceExt};
@@ -120,6 +121,33 @@ impl Hand<'_> {
                 Ok(Outcome::Done)
             }
             Err(error) => refused("delete", object, error),
+        }
+    }
+
+    /// Has exactly this pod leave, as it was found, if disruption budgets allow that now.
+    pub async fn evict(&self, pod: &Pod) -> Result<Outcome, Error> {
+        let (name, uid, version) = (pod.name_any(), pod.uid(), pod.resource_version());
+        // Not by kube's own `evict`: it calls the field `delete_options`, which the API server does not know and leaves unheeded,
+        // and with it the pin.
+        let exactly = json!({ "uid": uid, "resourceVersion": version });
+        let eviction = json!({
+            "apiVersion": "policy/v1",
+            "kind": "Eviction",
+            "metadata": { "name": name, "namespace": self.key.namespace },
+            "deleteOptions": { "preconditions": exactly },
+        });
+        let evicted: kube::Result<Value> =
+            self.api::<Pod>().create_subresource("eviction", &name, &PostParams::default(), &eviction).await;
+        match evicted {
+            Ok(_) => {
+                let (uid, version) = (uid.unwrap_or_default(), version.unwrap_or_default());
+                self.note::<Pod>(name, Change::Deleted { uid, version });
+                Ok(Outcome::Done)
+            }
+            Err(kube::Error::Api(said)) if said.code == 429 => {
+                Ok(Outcome::Declined(format!("Kubernetes, asked to evict {name}: {}", said.message)))
+            }
+            Err(error) => refused("evict", pod, error),
         }
     }
 

@@ -82,6 +82,8 @@ pub enum Outcome {
     Overtaken,
     /// The application declines it for now, with its words: it is tried again shortly.
     Declined(String),
+    /// It takes longer than one go may: this much is done, in words, and it is gone on with at once.
+    Ongoing(String),
 }
 
 /// Something could not be looked at or carried out.
@@ -95,6 +97,14 @@ pub enum Error {
         /// What it said.
         #[source]
         why: Box<kube::Error>,
+    },
+    /// It was declined for now, again and again.
+    #[error("it was declined {times} times: {why}")]
+    Declined {
+        /// Who said what.
+        why: String,
+        /// How often.
+        times: u32,
     },
     /// Anything else.
     #[error("cannot {doing}: {why}")]
@@ -121,11 +131,16 @@ impl Error {
         move |why| Self::Kubernetes { doing, why: Box::new(why) }
     }
 
-    /// Whether Kubernetes said no for a reason that stands: a quota, a webhook, a missing right. What it had no time for, or was
-    /// overtaken, it may do the next time.
+    /// Whether somebody said no for a reason that stands: a quota, a webhook, a missing right, a disruption budget that never lets
+    /// anybody go. What Kubernetes had no time for, or was overtaken, it may do the next time.
     pub fn is_refusal(&self) -> bool {
-        let Self::Kubernetes { why, .. } = self else { return false };
-        matches!(&**why, kube::Error::Api(status) if matches!(status.code, 400 | 403 | 422))
+        match self {
+            Self::Kubernetes { why, .. } => {
+                matches!(&**why, kube::Error::Api(status) if matches!(status.code, 400 | 403 | 422))
+            }
+            Self::Declined { .. } => true,
+            Self::Other { .. } => false,
+        }
     }
 
     /// Anything else.

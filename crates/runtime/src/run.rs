@@ -34,6 +34,12 @@ const ROUNDS: usize = 32;
 const LIMIT: Duration = Duration::from_secs(120);
 /// When the application declined something for now.
 const SHORTLY: Duration = Duration::from_millis(500);
+/// When something is to be gone on with: others get their turn in between.
+const AT_ONCE_AGAIN: Duration = Duration::from_millis(20);
+/// How often in a row that may be before people are told, and it is tried more seldom.
+const DECLINED: u32 = 20;
+/// How much more seldom.
+const SELDOM: Duration = Duration::from_secs(10);
 /// How many plans in a row may come to nothing before there is a pause.
 const IN_VAIN: usize = 3;
 /// How often a resource that cannot be looked at is tried before people are told: the API server may be away for a moment.
@@ -79,6 +85,8 @@ struct Loop<O: Operate> {
     parts: Parts<O>,
     prober: Prober<Key, O::Probed>,
     backoff: Backoff<Key>,
+    /// How often something was declined in a row.
+    declined: Backoff<Key>,
     journal: Journal,
     kind: String,
 }
@@ -162,8 +170,9 @@ impl<O: Operate> Loop<O> {
             metrics: parts.metrics.clone(),
         });
         let backoff = Backoff::new(parts.random.clone());
+        let declined = Backoff::new(parts.random.clone());
         let journal = Journal::new(parts.client.clone(), parts.clock.clone(), parts.events.instance());
-        Self { parts, prober, backoff, journal, kind }
+        Self { parts, prober, backoff, declined, journal, kind }
     }
 
     fn forget(&self, key: &Key) {
@@ -171,6 +180,7 @@ impl<O: Operate> Loop<O> {
         self.parts.operate.forget(key);
         self.journal.forget(key);
         self.backoff.succeeded(key);
+        self.declined.succeeded(key);
     }
 
     /// Looks, and acts until there is nothing more to be done now.
@@ -204,6 +214,7 @@ impl<O: Operate> Loop<O> {
                 continue;
             }
             if plan.is_quiet() {
+                self.declined.succeeded(key);
                 self.note(key, (&sight, &plan), (String::new(), &[]));
                 let told = self.tell(&sight, (&plan, None), Vec::new()).await?;
                 let next = self.wake(key, plan.wake);
@@ -227,8 +238,18 @@ impl<O: Operate> Loop<O> {
             match carried.end {
                 End::Declined(declined) => {
                     tracing::info!(resource = %key, declined, "not yet");
+                    self.declined.failed(key);
+                    let times = self.declined.failures_of(key);
+                    let lasts =
+                        (times >= DECLINED).then_some(Error::Declined { why: declined, times: DECLINED });
+                    self.tell(&sight, (&plan, lasts.as_ref()), carried.notices).await?;
+                    return Ok(Next::requeue(if lasts.is_some() { SELDOM } else { SHORTLY }));
+                }
+                End::Ongoing(how_far) => {
+                    tracing::info!(resource = %key, how_far, "it goes on");
+                    self.declined.succeeded(key);
                     self.tell(&sight, (&plan, None), carried.notices).await?;
-                    return Ok(Next::requeue(SHORTLY));
+                    return Ok(Next::requeue(AT_ONCE_AGAIN));
                 }
                 // Somebody else leads now, and tells.
                 End::Refused(error) if !self.parts.leadership.holds() => return Err(error),
@@ -239,7 +260,11 @@ impl<O: Operate> Loop<O> {
                     self.tell(&sight, (&plan, Some(&error)), notices).await?;
                     return Err(error);
                 }
-                End::Whole | End::Overtaken => self.events(&sight, &carried.notices).await,
+                End::Whole => {
+                    self.declined.succeeded(key);
+                    self.events(&sight, &carried.notices).await;
+                }
+                End::Overtaken => self.events(&sight, &carried.notices).await,
             }
             if in_vain >= IN_VAIN {
                 self.tell(&sight, (&plan, None), Vec::new()).await?;

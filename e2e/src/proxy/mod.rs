@@ -10,7 +10,7 @@
 mod record;
 mod serve;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
@@ -162,6 +162,11 @@ impl Proxy {
     /// How many requests came, reads included, by verb (`WATCH` is one) and [`pattern`].
     pub fn requests(&self) -> BTreeMap<(String, String), usize> {
         lock(&self.shared.record).requests()
+    }
+
+    /// The names of the objects of this sort (`pods`) that were read one by one since a time.
+    pub fn read_since(&self, resource: &str, time: Instant) -> BTreeSet<String> {
+        lock(&self.shared.record).read_since(resource, time)
     }
 
     /// Waits so long, in which nothing but Leases may be written.

@@ -1,7 +1,7 @@
 //! What passes through the proxy, in words: requests as patterns, writes with what became of them, and per object how
 //! often it was created and deleted.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
@@ -79,13 +79,19 @@ impl std::fmt::Display for Written {
 #[derive(Debug, Default)]
 pub(super) struct Record {
     requests: BTreeMap<(String, String), usize>,
+    /// When an object was last read by its name, by resource and name.
+    reads: BTreeMap<(String, String), Instant>,
     writes: Vec<Written>,
     deeds: u64,
 }
 
 impl Record {
     pub(super) fn request(&mut self, verb: &str, path: &str) {
-        *self.requests.entry((verb_of(verb, path).to_owned(), pattern(path))).or_default() += 1;
+        let (verb, parts) = (verb_of(verb, path), Parts::of(path));
+        *self.requests.entry((verb.to_owned(), pattern(path))).or_default() += 1;
+        if let ("GET", Some(name)) = (verb, parts.name) {
+            self.reads.insert((parts.resource.to_owned(), name.to_owned()), Instant::now());
+        }
     }
 
     pub(super) fn write(&mut self, verb: &str, path: &str, body: Value) -> Write {
@@ -126,6 +132,11 @@ impl Record {
 
     pub(super) fn requests(&self) -> BTreeMap<(String, String), usize> {
         self.requests.clone()
+    }
+
+    pub(super) fn read_since(&self, resource: &str, time: Instant) -> BTreeSet<String> {
+        let since = self.reads.iter().filter(|((of, _), at)| of == resource && **at >= time);
+        since.map(|((_, name), _)| name.clone()).collect()
     }
 
     pub(super) fn writes(&self) -> Vec<Written> {

@@ -15,7 +15,7 @@ use crate::middle::{Stops, comes_to_rest, intent_in, kill_and_restart, member_po
 const SPEC: &str = "version: 3.6.16\nmembers: 3\nstorage: {size: 1Gi}\nheal: {replaceAfter: 30s}";
 
 /// Has a node be as it was, whatever becomes of the story.
-struct Healed<'s>(&'s Story);
+pub(crate) struct Healed<'s>(pub(crate) &'s Story);
 
 impl Drop for Healed<'_> {
     fn drop(&mut self) {
@@ -35,7 +35,7 @@ fn is_kept(claim: &Value) -> bool {
     claim["metadata"]["annotations"].get("evenkeel.dev/removed-at").is_some()
 }
 
-fn until_lost(story: &Story, node: &str) {
+pub(crate) fn until_lost(story: &Story, node: &str) {
     let ready = "-o=jsonpath={.status.conditions[?(@.type==\"Ready\")].status}";
     story.eventually(&format!("Kubernetes takes {node} for lost"), || {
         story.kubectl(&["get", "node", node, ready]) == "Unknown"

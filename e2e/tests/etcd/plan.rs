@@ -24,7 +24,7 @@ fn lay_over(under: &mut Value, over: &Value) {
 
 /// What the operator has decided to do so far, in order, without what it only writes down. What was declined and done again counts
 /// once.
-fn done(story: &Story, cluster: &str) -> Vec<String> {
+pub(crate) fn done(story: &Story, cluster: &str) -> Vec<String> {
     let log = story.get(&["configmap", &format!("{cluster}-decisions")]);
     let mut done: Vec<String> = Vec::new();
     for page in log["data"].as_object().into_iter().flatten().map(|(_, page)| page) {
@@ -38,6 +38,13 @@ fn done(story: &Story, cluster: &str) -> Vec<String> {
         }
     }
     done
+}
+
+/// What it has decided since this had been done. The oldest decisions are forgotten as new ones come.
+pub(crate) fn done_since(story: &Story, cluster: &str, before: &[String]) -> Vec<String> {
+    let all = done(story, cluster);
+    let kept = (0..=before.len()).find(|from| all.starts_with(&before[*from..])).unwrap_or(before.len());
+    all[before.len() - kept..].to_vec()
 }
 
 /// Whether the same is done in the same order. Only volumes are deleted when their pods are gone, which takes as long as it takes.
@@ -80,12 +87,7 @@ fn happens_as_planned(story: &Story, cluster: &Cluster<'_>, edit: &Value) -> Vec
     let planned: Vec<String> = soon.into_iter().map(does).collect();
 
     let before = done(story, cluster.name());
-    // The oldest decisions are forgotten as new ones come.
-    let since = || {
-        let all = done(story, cluster.name());
-        let kept = (0..=before.len()).find(|from| all.starts_with(&before[*from..])).unwrap_or(before.len());
-        all[before.len() - kept..].to_vec()
-    };
+    let since = || done_since(story, cluster.name(), &before);
     let looked_at = cluster.status()["observedGeneration"].as_i64();
     story.kubectl(&["apply", "-f", file]);
     until_right("it happens as planned", || {
@@ -206,8 +208,8 @@ fn what_would_be_refused_is_refused_before_it_is_applied_and_a_new_cluster_is_pl
     assert!(story.try_kubectl(&["get", "etcd", "orders"]).is_err(), "nothing was changed");
 
     let cluster = formed(&story, &crate::middle::spec(1), 1);
-    let said = plan("1", "3.7.3");
-    assert!(said.code == 1 && said.err.contains("cannot be changed yet"), "{}{}", said.out, said.err);
+    let said = plan("1", "3.6.2");
+    assert!(said.code == 1 && said.err.contains("known to be bad"), "{}{}", said.out, said.err);
     assert_eq!(evenkeel(&story, &["plan", "-f", "/nowhere"]).code, 1);
     story.within(LONG, "it is as it was", || cluster.status()["phrase"] == "Healthy");
 }

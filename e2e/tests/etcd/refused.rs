@@ -22,12 +22,13 @@ fn edits() -> Vec<(Vec<String>, &'static str)> {
         (scale("8"), "seven members are the most"),
         (patch(json!({"members": 0})), "delete the resource or set paused"),
         (patch(json!({"version": "3.9.9"})), "not known to this release of Evenkeel"),
-        (patch(json!({"version": "3.7.3"})), "spec.version cannot be changed yet"),
+        (patch(json!({"version": "3.6.2"})), "3.6.0 to 3.6.3 are known to be bad"),
+        (patch(json!({"etcd": {"options": {"data-dir": "/tmp"}}})), "Evenkeel sees to members' names"),
         (
             patch(json!({"storage": {"ephemeral": true, "size": null}})),
             "spec.storage.ephemeral cannot be changed",
         ),
-        (patch(json!({"storage": {"size": "2Gi"}})), "growing is not supported yet"),
+        (patch(json!({"storage": {"size": "512Mi"}})), "etcd keeps its log and snapshots beside the data"),
         // All or nothing: what is good of it is not done either.
         (
             patch(json!({"members": 5, "etcd": {"quota": "2Gi"}})),
@@ -131,7 +132,7 @@ fn a_spec_that_only_the_operator_refuses_is_told_and_the_one_before_stays_in_for
         let noted = story.field(&["configmap", "orders-identity"], ".data.spec");
         assert!(noted.contains("4m") && noted.contains("3.6.16"), "{noted}");
 
-        // The version cannot be mended under the schema: of one that is wrong it does not know how it came.
+        // Field by field: what is mended is told no more.
         let mended = json!({"spec": {"version": "3.6.16"}}).to_string();
         story.kubectl(&["patch", "etcd/orders", "--type=merge", "--patch", &mended]);
     }

@@ -12,33 +12,15 @@ use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
 use evenkeel_e2e::etcd::{Cluster, MemberPod};
+use evenkeel_e2e::measured::{LIMIT, PATIENCE, eager, median_and_worst, settle, today};
 use evenkeel_e2e::operator::Operator;
 use evenkeel_e2e::watched::Watched;
 use evenkeel_e2e::{Story, checkout};
-use evenkeel_history::{Config, Kind};
+use evenkeel_history::Kind;
 use serde_json::{Value, json};
 
-const LIMIT: Duration = Duration::from_secs(240);
 /// How often each thing is done: the worst counts.
 const ROUNDS: usize = 5;
-
-/// Whether the operator says that all is well, and Kubernetes that all pods are Ready.
-fn is_whole(cluster: &Cluster<'_>, members: usize) -> bool {
-    let (status, pods) = (cluster.status(), cluster.pods());
-    status["phrase"] == "Healthy"
-        && status["ready"] == format!("{members}/{members}")
-        && pods.len() == members
-        && pods.iter().all(|pod| pod.ready)
-}
-
-/// A while in which nothing happens: what comes next is measured by itself.
-fn settle(story: &Story, cluster: &Cluster<'_>, members: usize) {
-    let mut since = None;
-    story.within(LIMIT, "it has been whole for five seconds", || {
-        since = if is_whole(cluster, members) { since.or_else(|| Some(Instant::now())) } else { None };
-        since.is_some_and(|since: Instant| since.elapsed() > Duration::from_secs(5))
-    });
-}
 
 fn says(cluster: &Cluster<'_>, pod: &MemberPod) -> Option<Value> {
     let said = cluster.etcdctl_at(&pod.ip, &["endpoint", "status", "--write-out=json"]).ok()?;
@@ -99,16 +81,6 @@ const DEEDS: [Deed; 7] = [
     }),
 ];
 
-/// Clients that write so often that what is measured is the cluster's silence and not their own, and that do not wait long: a
-/// write that a follower passes on in the very moment in which the lead is handed over is dropped by etcd without a word, and
-/// whoever sent it waits for as long as it has patience (seen: 1.1 s with a patience of 1 s, else 0.1 s).
-fn eager() -> Config {
-    Config { pinned: 0, rate: 400.0, timeout: PATIENCE, ..Config::default() }
-}
-
-/// For how long such a client waits for an answer.
-const PATIENCE: Duration = Duration::from_millis(200);
-
 /// The worst gaps of some rounds, by kind of client.
 fn measure(story: &Story, cluster: &Cluster<'_>, deed: &Deed) -> BTreeMap<Kind, Vec<Duration>> {
     let mut gaps: BTreeMap<Kind, Vec<Duration>> = BTreeMap::new();
@@ -137,17 +109,8 @@ fn measure(story: &Story, cluster: &Cluster<'_>, deed: &Deed) -> BTreeMap<Kind, 
             cluster.patch(&json!({"members": 3}));
         }
     }
-    for all in gaps.values_mut() {
-        all.sort();
-    }
     println!("{}: {gaps:?}", deed.0);
     gaps
-}
-
-fn shown(gaps: &[Duration]) -> String {
-    let seconds = |gap: &Duration| format!("{:.2} s", gap.as_secs_f64());
-    let median = gaps.get(gaps.len() / 2).map(seconds).unwrap_or_default();
-    format!("{median} (worst {})", gaps.last().map(seconds).unwrap_or_default())
 }
 
 /// What the operator costs with ten clusters: memory, and what it asks of Kubernetes when nothing happens.
@@ -197,7 +160,7 @@ fn gaps_and_costs() {
         PATIENCE.as_millis()
     );
     for ((what, most, _), gaps) in &measured {
-        let of = |kind: Kind| gaps.get(&kind).map(|gaps| shown(gaps)).unwrap_or_default();
+        let of = |kind: Kind| gaps.get(&kind).map(|gaps| median_and_worst(gaps)).unwrap_or_default();
         writeln!(page, "| {what} | {} | {} | {most} |", of(Kind::Everywhere), of(Kind::Service)).unwrap();
     }
     writeln!(
@@ -209,8 +172,4 @@ fn gaps_and_costs() {
     .unwrap();
     println!("{page}");
     std::fs::write(checkout().join("bench/results/gaps.md"), page).unwrap();
-}
-
-fn today() -> String {
-    evenkeel_lab::command::Cmd::new("date").args(["-u", "+%F"]).run().unwrap().trim().to_owned()
 }

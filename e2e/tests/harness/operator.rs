@@ -22,6 +22,7 @@ fn it_is_started_with_its_namespace_and_ended_in_peace() {
     story.eventually("it says how it was started", || operator.log() == expected);
     assert!(operator.is_running());
     assert!((10_000..100_000_000).contains(&operator.rss()), "{} bytes", operator.rss());
+    assert!(operator.cpu() < Duration::from_secs(5), "{:?} for next to nothing", operator.cpu());
     operator.stop();
     assert!(!operator.is_running() && operator.log_has("ending"));
 }

@@ -43,6 +43,9 @@ fn kubectl_works_through_the_proxy_and_every_request_is_counted_and_every_write_
     assert_eq!(through.proxy.writes_since(began).len(), 5);
     assert!(through.proxy.writes_since(Instant::now()).is_empty());
 
+    assert!(through.proxy.read_since("configmaps", began).contains("one"));
+    assert!(through.proxy.read_since("configmaps", Instant::now()).is_empty());
+
     let lives = through.proxy.lives();
     assert_eq!(lives["configmaps/one"], Lives { created: 1, deleted: 1 }, "{lives:?}");
     assert_eq!(lives["configmaps/two"], Lives { created: 1, deleted: 0 }, "{lives:?}");

@@ -165,7 +165,13 @@ async fn an_identity_is_swapped_only_for_the_one_it_was_decided_on() {
 
 #[tokio::test]
 async fn a_pod_is_created_only_on_the_claim_it_was_decided_on() {
-    let create = |on| Create::Pod { serial: Serial(1), epoch: Epoch::FIRST, on, start: Start::OwnData };
+    let create = |on| Create::Pod {
+        serial: Serial(1),
+        epoch: Epoch::FIRST,
+        on,
+        start: Start::OwnData,
+        inputs: Uid(0),
+    };
     let (outcome, asked) =
         done(Scene::converged(3), Action::Create(&create(Some(claim_uid(1)))), takes_all).await;
     assert_eq!(outcome.unwrap(), Outcome::Done);

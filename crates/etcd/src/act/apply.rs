@@ -27,7 +27,16 @@ pub(super) async fn apply(hand: &Hand<'_>, found: &Found, what: Apply) -> Result
             hand.apply(&service::peer(wanted).map_err(built)?, found.peer_service.as_ref()).await
         }
         Apply::Object(Object::ClientService) => {
-            hand.apply(&service::client(wanted).map_err(built)?, found.client_service.as_ref()).await
+            let wanted_one = service::client(wanted).map_err(built)?;
+            // What it was created with is not let go by applying something else.
+            if let Some((there, without)) = found
+                .client_service
+                .as_ref()
+                .and_then(|there| Some((there, service::stale(&there.metadata, &wanted_one.metadata)?)))
+            {
+                return hand.patch(there, json!({ "metadata": { "annotations": without } })).await;
+            }
+            hand.apply(&wanted_one, found.client_service.as_ref()).await
         }
         Apply::Object(Object::Budget | Object::Identity) => Ok(Outcome::Overtaken),
         Apply::Object(object) => {

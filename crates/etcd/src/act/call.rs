@@ -77,12 +77,11 @@ fn in_words(found: &Found, change: Change) -> String {
 pub(super) async fn hand_over(
     hand: &Hand<'_>,
     sight: &Sight<Operator>,
-    (intent, heir): (&Intent, Option<Serial>),
+    (goes, heir): (Serial, Option<Serial>),
     holds: &(dyn Fn() -> bool + Sync),
 ) {
     let (Some(heir), Some(access)) = (heir, &sight.found.tls.access) else { return };
-    let leader = intent.change.member().and_then(|serial| endpoint_of(sight, serial));
-    let (Some(leader), Some(id)) = (leader, id_of(sight, heir)) else { return };
+    let (Some(leader), Some(id)) = (endpoint_of(sight, goes), id_of(sight, heir)) else { return };
     let connections = hand.operator.connections(hand.key);
     match ask::hand_over(&connections, access, &leader, id, holds).await {
         Ok(()) => tracing::info!(resource = %hand.key, leader = %leader.name, ?heir, "handed the lead over"),
@@ -107,7 +106,7 @@ fn request(sight: &Sight<Operator>, change: Change) -> Option<Request> {
 /// Who is asked to change the members, in this order: whoever leads, the one that told who they are, and all others who vote
 /// and serve. A follower passes a promotion on without saying who asked, and where users must have names the leader refuses it
 /// (tried on 3.6.16).
-fn asked(sight: &Sight<Operator>) -> Vec<Endpoint> {
+pub(super) fn asked(sight: &Sight<Operator>) -> Vec<Endpoint> {
     let Some(told) = sight.facts.membership.present() else { return Vec::new() };
     let serves = |serial: &Serial| {
         let voice = sight.facts.voices.get(serial).and_then(|voice| voice.present());
@@ -131,7 +130,7 @@ fn id_of(sight: &Sight<Operator>, serial: Serial) -> Option<MemberId> {
 }
 
 /// Where a member answers.
-fn endpoint_of(sight: &Sight<Operator>, serial: Serial) -> Option<Endpoint> {
+pub(super) fn endpoint_of(sight: &Sight<Operator>, serial: Serial) -> Option<Endpoint> {
     let found: &Found = &sight.found;
     let (_, identity) = found.identity.as_ref()?;
     let mut pods = found.pods.values();

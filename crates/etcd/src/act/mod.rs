@@ -2,10 +2,11 @@
 
 mod apply;
 mod call;
+pub(crate) mod renew;
 mod write;
 
 use evenkeel::{Action, Error, Key, Outcome, Sight};
-use evenkeel_api::labels;
+use evenkeel_api::{labels, quantity};
 use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim, Pod};
 use kube::ResourceExt;
 use serde_json::{Value, json};
@@ -14,12 +15,14 @@ use crate::build::claim::{claim, joined_on, removed_at};
 use crate::build::pod::{Made, pod};
 use crate::build::{self, Member, start};
 use crate::decide::Etcd;
-use crate::facts::{Start, Storage};
+use crate::facts::Start;
 use crate::identity::{Identity, Uid};
 use crate::names::{Epoch, Serial};
 use crate::observe::{Found, member, uid};
 use crate::operator::Operator;
-use crate::plan::{Create, Mark, Owned, Step};
+use crate::plan::{Create, Leaving, Mark, Owned, Step};
+use crate::wanted::Data;
+use renew::Renewed;
 use write::Hand;
 
 /// Carries out one thing.
@@ -38,9 +41,32 @@ pub(crate) async fn act(
         Action::Apply(what) => apply::apply(&hand, found, **what).await,
         Action::Step(Step::Identity { from, to, .. }) => swap(&hand, found, from, to).await,
         Action::Step(Step::Call { from, intent, heir }) => {
-            call::hand_over(&hand, sight, (intent, *heir), holds).await;
+            if let Some(goes) = intent.change.member() {
+                call::hand_over(&hand, sight, (goes, *heir), holds).await;
+            }
             call::call(&hand, sight, from, intent, holds).await
         }
+        Action::Step(Step::Restart { pod, serial, heir, spared }) => {
+            call::hand_over(&hand, sight, (*serial, *heir), holds).await;
+            match found.pods.get(pod) {
+                // Handing over takes its time, and whoever lost the lease meanwhile disturbs nobody.
+                _ if !holds() => Ok(Outcome::Overtaken),
+                Some(pod) if *spared => hand.evict(pod).await,
+                pod => hand.delete_found(pod).await,
+            }
+        }
+        Action::Step(Step::Renew { from, to }) => match renew::logs(&hand, sight, holds).await {
+            Ok(Renewed::All) => swap(&hand, found, from, to).await,
+            Ok(Renewed::UpTo { applied, ends }) => {
+                Ok(Outcome::Ongoing(format!("the log has got to {applied} of {ends}")))
+            }
+            Err(why) => Ok(Outcome::Declined(why)),
+        },
+        // One that does not run is always let go, and one that has come up meanwhile only if others suffice.
+        Action::Step(Step::DeletePod { pod, why: Leaving::Outdated, .. }) => match found.pods.get(pod) {
+            Some(pod) => hand.evict(pod).await,
+            None => Ok(Outcome::Overtaken),
+        },
         Action::Step(Step::DeletePod { pod, .. }) => hand.delete_found(found.pods.get(pod)).await,
         Action::Step(Step::DeleteClaim { claim, .. }) => hand.delete_found(found.claims.get(claim)).await,
     }
@@ -66,9 +92,9 @@ async fn create(hand: &Hand<'_>, found: &Found, what: &Create) -> Result<Outcome
                 None => Ok(Outcome::Overtaken),
             }
         }
-        Create::Pod { serial, epoch, on, start } => {
+        Create::Pod { serial, epoch, on, start, .. } => {
             let Some((member, identity)) = of(*serial, *epoch) else { return Ok(Outcome::Overtaken) };
-            if found.wanted.facts().storage == Storage::Persistent
+            if matches!(found.wanted.data, Data::Persistent { .. })
                 && !stands(hand, found, member, *on).await?
             {
                 return Ok(Outcome::Overtaken);
@@ -125,6 +151,18 @@ async fn mark(hand: &Hand<'_>, found: &Found, what: &Mark) -> Result<Outcome, Er
             }
             None => Ok(Outcome::Overtaken),
         },
+        Mark::Version { claim, version } => {
+            let written = json!({ labels::VERSION: version });
+            hand.patch_found(found.claims.get(claim), json!({ "metadata": { "annotations": written } })).await
+        }
+        Mark::Inputs { pod, inputs, version } => {
+            let written = json!({ labels::INPUTS: inputs, labels::VERSION: version });
+            hand.patch_found(found.pods.get(pod), json!({ "metadata": { "annotations": written } })).await
+        }
+        Mark::Grow { claim, to } => {
+            let larger = json!({ "requests": { "storage": quantity::binary(*to) } });
+            hand.patch_found(found.claims.get(claim), json!({ "spec": { "resources": larger } })).await
+        }
         Mark::Accept => match &found.identity {
             Some((object, _)) => {
                 hand.patch(object, json!({ "data": { build::SPEC_KEY: found.wanted.spec } })).await

@@ -131,6 +131,28 @@ fn a_member_has_its_own_name_urls_and_the_token_of_its_epoch() {
 }
 
 #[test]
+fn options_reach_etcd_by_the_name_that_its_version_knows() {
+    let options = json!({ "etcd": { "options": { "compaction-batch-limit": "500" } }, "version": "3.5.35" });
+    let (_, _, etcd) = made(&wanted(options), Start::Held, false);
+    assert_eq!(arguments(&etcd, "experimental-compaction-batch-limit"), ["500"]);
+    assert_eq!(arguments(&etcd, "compaction-batch-limit"), [""; 0]);
+}
+
+#[test]
+fn no_option_repeats_a_flag_that_we_set() {
+    for version in ["3.5.11", "3.5.35", "3.6.0", "3.6.16", "3.7.0", "3.7.3"] {
+        let (_, _, etcd) = made(&wanted(json!({ "version": version })), Start::Held, true);
+        let flag = |arg: &str| arg.trim_start_matches("--").split('=').next().map(str::to_owned);
+        let ours: BTreeSet<_> = etcd.args.iter().flatten().filter_map(|arg| flag(arg)).collect();
+        assert!(ours.len() > 15, "{version}: {ours:?}");
+        let theirs = evenkeel_api::options::possible(version.parse().unwrap());
+        assert!(theirs.len() > 20, "{version}: {theirs:?}");
+        let both: Vec<_> = theirs.iter().filter(|flag| ours.contains(**flag)).collect();
+        assert!(both.is_empty(), "{version}: {both:?}");
+    }
+}
+
+#[test]
 fn every_way_to_start_is_read_as_it_was_written() {
     let wanted = kept();
     let register = Scene::converged(3).found.register().unwrap();

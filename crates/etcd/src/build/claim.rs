@@ -1,7 +1,7 @@
 //! A member's claim.
 
 use evenkeel::Time;
-use evenkeel_api::labels;
+use evenkeel_api::{labels, quantity};
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use serde_json::json;
 
@@ -50,6 +50,23 @@ pub fn read_joined_on(claim: &PersistentVolumeClaim) -> Option<(Uid, Uid)> {
         // Something is written there that nobody can read: it has joined, and not on this.
         None => Some((Uid(0), Uid(0))),
     }
+}
+
+/// How large a volume a claim asks for, in bytes.
+pub fn size(claim: &PersistentVolumeClaim) -> u64 {
+    let requests = claim.spec.as_ref().and_then(|spec| spec.resources.as_ref()?.requests.as_ref());
+    requests.and_then(|requests| quantity::bytes(requests.get("storage")?).ok()).unwrap_or_default()
+}
+
+/// How large a volume a claim has been given, in bytes. What waits for its pod to be started anew is as good as given.
+pub fn given(claim: &PersistentVolumeClaim) -> u64 {
+    let status = claim.status.as_ref();
+    let waits = status.and_then(|status| status.conditions.as_ref()).is_some_and(|conditions| {
+        conditions.iter().any(|one| one.type_ == "FileSystemResizePending" && one.status == "True")
+    });
+    let capacity = status.and_then(|status| status.capacity.as_ref()?.get("storage"));
+    let capacity = capacity.and_then(|capacity| quantity::bytes(capacity).ok()).unwrap_or_default();
+    if waits { size(claim) } else { capacity }
 }
 
 /// What is written on a claim when its member was found to be removed.

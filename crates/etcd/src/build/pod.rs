@@ -1,6 +1,6 @@
 //! A member's pod. It passes the restricted Pod Security profile, has no token of its own, and starts only as it is told.
 
-use evenkeel_api::labels;
+use evenkeel_api::{labels, options};
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Value, json};
 
@@ -38,6 +38,11 @@ pub fn pod(wanted: &Wanted, made: &Made) -> Result<Pod, BuildError> {
     let mut annotations = member.annotations();
     for (key, value) in start::annotations(wanted, member.lineage, member.serial, &made.start) {
         annotations[key] = json!(value);
+    }
+    annotations[labels::VERSION] = json!(wanted.version);
+    annotations[labels::INPUTS] = json!(wanted.inputs);
+    if let Some(restart) = &wanted.restart {
+        annotations[labels::RESTART] = json!(restart);
     }
     let mut labels = common_labels(wanted);
     labels["app.kubernetes.io/version"] = json!(wanted.version.to_string());
@@ -198,6 +203,7 @@ fn args(wanted: &Wanted, made: &Made, name: &str) -> Vec<String> {
         args.push(format!("--auto-compaction-retention={retention}"));
     }
     args.extend(versions::minor(wanted.version).map(versions::Minor::flags).unwrap_or_default());
+    args.extend(options::flags(wanted.version, &wanted.options));
     args
 }
 

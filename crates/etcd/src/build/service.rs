@@ -2,7 +2,8 @@
 
 use evenkeel_api::labels;
 use k8s_openapi::api::core::v1::Service;
-use serde_json::json;
+use kube::api::ObjectMeta;
+use serde_json::{Value, json};
 
 use super::{BuildError, owned_metadata, selector, typed};
 use crate::wanted::Wanted;
@@ -41,7 +42,9 @@ pub fn client(wanted: &Wanted) -> Result<Service, BuildError> {
     chosen[labels::ROLE] = json!(labels::ROLE_VOTER);
     let mut metadata = owned_metadata(wanted, &wanted.names().client_service());
     if !wanted.service_annotations.is_empty() {
+        let keys: Vec<_> = wanted.service_annotations.keys().map(String::as_str).collect();
         metadata["annotations"] = json!(wanted.service_annotations);
+        metadata["annotations"][labels::ANNOTATIONS] = json!(keys.join(","));
     }
     let object = json!({
         "apiVersion": "v1",
@@ -56,4 +59,17 @@ pub fn client(wanted: &Wanted) -> Result<Service, BuildError> {
         },
     });
     typed("the client service", object)
+}
+
+/// A change that takes off annotations that the spec had once, and no longer has; nothing if there are none.
+pub fn stale(there: &ObjectMeta, wanted: &ObjectMeta) -> Option<Value> {
+    let of = |metadata: &ObjectMeta, key: &str| metadata.annotations.as_ref()?.get(key).cloned();
+    let ours = of(there, labels::ANNOTATIONS)?;
+    let gone = ours.split(',').filter(|key| of(there, key).is_some() && of(wanted, key).is_none());
+    let mut without: serde_json::Map<String, Value> = gone.map(|key| (key.to_owned(), Value::Null)).collect();
+    if without.is_empty() && of(wanted, labels::ANNOTATIONS).is_some() {
+        return None;
+    }
+    without.insert(labels::ANNOTATIONS.to_owned(), json!(of(wanted, labels::ANNOTATIONS)));
+    Some(Value::Object(without))
 }

@@ -47,5 +47,5 @@ pub(super) fn is_held_up(view: &View<'_>, member: &Member<'_>) -> bool {
 /// Whether one more member is wanted and etcd takes one more learner. Once sealed, one at a time.
 pub(super) fn has_room(view: &View<'_>) -> bool {
     let limit = if view.identity.sealed { 1 } else { usize::from(view.facts.cluster.max_learners) };
-    view.registered().count() < usize::from(view.facts.cluster.members) && view.learners().count() < limit
+    view.registered().count() < view.target() && view.learners().count() < limit
 }

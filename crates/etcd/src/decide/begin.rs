@@ -30,7 +30,7 @@ pub(super) fn start_seed(view: &View<'_>) -> Verdict {
         (Some(claim), None) if claim.joined_on.is_some() => Verdict::Pass,
         (claim, None) => {
             let on = claim.map(|claim| claim.uid);
-            Verdict::create(vec![Create::Pod { serial: seed, epoch: identity.epoch, on, start: Start::Held }])
+            Verdict::create(vec![view.pod(seed, on, Start::Held)])
         }
         (claim, Some(pod)) => release(view, claim, pod),
     }
@@ -52,7 +52,7 @@ pub(super) fn prepare(view: &View<'_>, want: &mut Want) {
         let create = match (claim, member.and_then(|member| member.pod)) {
             (None, _) if persistent => Create::Claim { serial, epoch },
             (Some(claim), _) if claim.deleting => continue,
-            (_, None) => Create::Pod { serial, epoch, on, start: Start::Held },
+            (_, None) => view.pod(serial, on, Start::Held),
             (_, Some(_)) => continue,
         };
         if !want.create.contains(&create) {

@@ -6,6 +6,8 @@
 //! One that may come back is given its time first, and is replaced with care: one at a time, and not many within an hour,
 //! for whatever brought it down may bring down its successors.
 
+use std::time::Duration;
+
 use evenkeel::Time;
 
 use super::Verdict;
@@ -14,6 +16,9 @@ use crate::identity::{Change, OF_LATE};
 use crate::names::Serial;
 use crate::plan::Wait;
 use crate::view::{Data, Member, View};
+
+/// How long no node takes a pod before that counts for one whose volume none reaches: labels of nodes come and go.
+const KEPT_AWAY: Duration = Duration::from_secs(60);
 
 /// How many members that might have come back are replaced within an hour.
 const MOST_OF_LATE: usize = 3;
@@ -27,6 +32,12 @@ pub(super) fn remove(view: &View<'_>) -> Verdict {
         } else {
             Verdict::Wait(Wait::NoQuorum)
         };
+    }
+    // One that never started has nothing to lose, and on a volume that is no longer wanted it only keeps others from joining.
+    let waits =
+        |one: &&Member<'_>| one.is_newcomer() && (view.must_be_replaced(one) || is_kept_away(view, one));
+    if let Some(member) = view.learners().find(waits).filter(|_| view.identity.sealed) {
+        return Verdict::call(view, Change::Remove(member.serial));
     }
     let given_up = |member: &&Member<'_>| is_given_up(view, member);
     match view.learners().find(given_up).or_else(|| view.voters().find(given_up)) {
@@ -102,8 +113,17 @@ fn out_of_reach_at(view: &View<'_>, member: &Member<'_>) -> Option<Time> {
     if member.is_newcomer() && !lost && !displaced() {
         return None;
     }
-    let since = pod.unready?.max(*view.facts.silent.get(&member.serial)?);
+    // What it was built from may be what keeps it from starting: nobody runs on that yet, and a successor would do no better.
+    let starts = !pod.idle || pod.deleting || view.suits_others(pod) || is_kept_away(view, member);
+    let since = pod.unready.filter(|_| starts)?.max(*view.facts.silent.get(&member.serial)?);
     Some(since.after(view.facts.cluster.replace_after))
+}
+
+/// Whether no node takes a pod, and none would that reaches its volume.
+fn is_kept_away(view: &View<'_>, member: &Member<'_>) -> bool {
+    let refused = |since: Time| view.facts.now.since(since) >= KEPT_AWAY;
+    let waits = member.pod.is_some_and(|pod| pod.node.is_none() && pod.refused.is_some_and(refused));
+    waits && member.claim.is_some_and(|claim| claim.misplaced)
 }
 
 fn is_kept_out(view: &View<'_>, member: &Member<'_>) -> bool {
@@ -116,11 +136,8 @@ fn is_kept_out(view: &View<'_>, member: &Member<'_>) -> bool {
 fn crashes_at(view: &View<'_>, member: &Member<'_>) -> Option<Time> {
     let started = member.registered.is_some_and(|entry| entry.started) && member.voice.is_none();
     let pod = member.pod.filter(|_| started)?;
-    let runs_on_the_same = |other: &Member<'_>| {
-        other.serial != member.serial
-            && other.serves()
-            && other.pod.is_some_and(|other| other.inputs == pod.inputs)
-    };
-    let since = pod.crashing.filter(|_| view.voters().any(runs_on_the_same))?;
+    // Its successor would be built from something else if it is out of date.
+    let helps = view.suits_others(pod) || view.is_outdated(member);
+    let since = pod.crashing.filter(|_| helps)?;
     Some(since.after(view.facts.cluster.replace_after))
 }

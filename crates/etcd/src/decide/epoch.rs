@@ -96,6 +96,7 @@ fn first(facts: &Facts) -> Identity {
         next: Serial(1),
         intent: None,
         replaced: BTreeSet::new(),
+        renewed: None,
         resource: facts.cluster.resource,
     }
 }

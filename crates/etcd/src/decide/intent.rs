@@ -50,10 +50,7 @@ fn is_still_right(view: &View<'_>, intent: &Intent) -> bool {
     match change {
         // etcd refuses an add while any voter is down (tried on 3.5.35, 3.6.16, 3.7.3): repeated for ever, it would keep the
         // dead from being removed.
-        Change::Add(_) => {
-            view.registered().count() < usize::from(view.facts.cluster.members)
-                && view.voters().all(Member::serves)
-        }
+        Change::Add(_) => view.registered().count() < view.target() && view.voters().all(Member::serves),
         Change::Promote(_) => member.is_some_and(|member| view.promotion_is_safe(member)),
         // One that has come back meanwhile stays.
         Change::Remove(_) if intent.replaces && member.is_some_and(|member| member.voice.is_some()) => false,

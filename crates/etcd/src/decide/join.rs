@@ -48,7 +48,7 @@ fn bring(view: &View<'_>, member: &Member<'_>, want: &mut Want) {
         // Created waiting, and told by a patch pinned to its uid: a pod that joins cannot be created late, by an operator
         // that was frozen while its member got a vote and lost its data.
         None if view.a_voter_needs_a_place() => {}
-        None => want.create.push(Create::Pod { serial: member.serial, epoch, on, start: Start::Held }),
+        None => want.create.push(view.pod(member.serial, on, Start::Held)),
         Some(pod) if may_rewrite(view, member.serial, &pod.start) && pod.start != start => {
             want.mark.push(Mark::Start { pod: pod.uid, from: pod.start.clone(), to: start });
         }
@@ -74,11 +74,33 @@ fn turn(view: &View<'_>, member: &Member<'_>, want: &mut Want) {
     }
 }
 
+/// Pods of an earlier operator do not say from what they were built. They were built from what is in force, for nothing else is
+/// before all of them say so.
+pub(super) fn inputs(view: &View<'_>) -> Vec<Mark> {
+    let (inputs, version) = (view.facts.cluster.inputs, view.facts.cluster.version);
+    let pods = view.members.values().filter_map(|member| member.pod);
+    pods.filter(|pod| pod.inputs.is_none() && !pod.deleting && !pod.finished)
+        .map(|pod| Mark::Inputs { pod: pod.uid, inputs, version })
+        .collect()
+}
+
 /// Pods that were created to start on their own data only need no turning: their gate is set at once, so that they are Ready
 /// as soon as their etcd is.
 pub(super) fn gates(view: &View<'_>) -> Vec<Mark> {
     let pods = view.members.values().filter_map(|member| member.pod);
     pods.filter(|pod| pod.start == Start::OwnData && !pod.gate && !pod.deleting && !pod.finished)
         .map(|pod| Mark::Turn { pod: pod.uid, from: Start::OwnData })
+        .collect()
+}
+
+/// With which version of etcd a member runs is written on its claim: what is on the volume is then known although nobody is left
+/// who could tell. Not before it has answered: one that never started has rewritten nothing, and may go back.
+pub(super) fn versions(view: &View<'_>) -> Vec<Mark> {
+    let joined = view.registered().filter(|member| member.has_joined());
+    // What etcd says of itself: an image that was named by its digest may hold another than the spec says.
+    let runs =
+        joined.filter_map(|member| Some((member.claim?, member.voice?.version.or(member.pod?.version)?)));
+    runs.filter(|(claim, version)| claim.version != Some(*version) && !claim.deleting)
+        .map(|(claim, version)| Mark::Version { claim: claim.uid, version })
         .collect()
 }

@@ -5,6 +5,7 @@ mod add;
 mod begin;
 pub(crate) mod dead;
 mod epoch;
+mod grow;
 mod intent;
 mod join;
 mod objects;
@@ -12,6 +13,8 @@ mod place;
 mod promote;
 mod quorum;
 mod recreate;
+mod renew;
+mod roll;
 mod route;
 mod seal;
 mod shrink;
@@ -118,12 +121,13 @@ fn intent_to(view: &View<'_>, change: Change) -> Intent {
 type Rule = fn(&View<'_>) -> Verdict;
 
 /// The order in which rules are asked, once there is an identity.
-const RULES: [Rule; 17] = [
+const RULES: [Rule; 20] = [
     objects::needed,
     epoch::clear,
     begin::start_seed,
     place::make_way,
     recreate::pods,
+    roll::idle,
     quorum::check,
     intent::settle,
     begin::note_cluster,
@@ -136,6 +140,8 @@ const RULES: [Rule; 17] = [
     add::member,
     seal::epoch,
     shrink::member,
+    roll::serving,
+    renew::logs,
 ];
 
 impl Engine for Etcd {
@@ -183,6 +189,9 @@ impl Draft {
         // What disturbs nobody waits for nobody.
         begin::prepare(&view, &mut self.want);
         self.want.mark.extend(join::gates(&view));
+        self.want.mark.extend(join::versions(&view));
+        self.want.mark.extend(join::inputs(&view));
+        self.want.mark.extend(grow::claims(&view));
         self.want.mark.extend(route::clients(&view));
         self.want.mark.extend(tidy::removed(&view));
         self.until = tidy::next(&view).into_iter().chain(dead::waited_for(&view).map(|(_, at)| at)).min();
@@ -261,19 +270,24 @@ impl Wait {
                 let first = unstarted.map(|stranger| stranger.since.after(facts.cluster.replace_after)).min();
                 first.map_or(Wake::OnChange, Wake::At)
             }
-            Self::Enough(_, until) => Wake::At(*until),
+            Self::Enough(_, until) | Self::Window(until) => Wake::At(*until),
             // etcd's own state changes without an event in Kubernetes.
             Self::SeedStarts(_)
             | Self::Joining(_)
             | Self::CatchingUp(_)
             | Self::AddUnsafe
-            | Self::Replacing(_) => Wake::Soon,
+            | Self::Replacing(_)
+            | Self::Unwell(_)
+            | Self::NotRenewed(_) => Wake::Soon,
             // The prober asks from time to time, and tells when an answer changes.
             Self::Paused
             | Self::Contradiction
             | Self::NothingLeft(_)
             | Self::OldEpochGoes
-            | Self::NoQuorum => Wake::OnChange,
+            | Self::NoQuorum
+            | Self::TooFew
+            | Self::Growing(_)
+            | Self::Misnamed(..) => Wake::OnChange,
         }
     }
 }
@@ -285,3 +299,7 @@ mod heal_tests;
 #[cfg(test)]
 #[path = "place_tests.rs"]
 mod place_tests;
+
+#[cfg(test)]
+#[path = "roll_tests.rs"]
+mod roll_tests;

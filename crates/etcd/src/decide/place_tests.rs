@@ -5,7 +5,7 @@ use serde_json::json;
 use crate::facts::Start;
 use crate::identity::Change;
 use crate::names::Serial;
-use crate::observe::find::Place;
+use crate::observe::volumes::Place;
 use crate::plan::{Leaving, Step};
 use crate::testing::{NOW, Scene, change, name, pod_uid};
 

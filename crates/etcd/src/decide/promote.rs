@@ -8,8 +8,7 @@ use crate::view::View;
 
 /// Promotes a learner that is ready.
 pub(super) fn learner(view: &View<'_>) -> Verdict {
-    let wanted = usize::from(view.facts.cluster.members);
-    if view.registered().count() > wanted {
+    if view.registered().count() > view.target() {
         // One too many: it is not given a vote only to be removed.
         return Verdict::Pass;
     }

@@ -3,7 +3,7 @@
 
 use super::Verdict;
 use crate::facts::Start;
-use crate::plan::{Create, Leaving, Mark, Step};
+use crate::plan::{Leaving, Mark, Step};
 use crate::view::{Data, Member, View};
 
 /// Creates the pods of members whose own data is there; deletes those that have ended, to be created again.
@@ -14,12 +14,7 @@ pub(super) fn pods(view: &View<'_>) -> Verdict {
     let create: Vec<_> = alive
         .iter()
         .filter(|member| member.pod.is_none() && has_joined_on(member))
-        .map(|member| Create::Pod {
-            serial: member.serial,
-            epoch: view.identity.epoch,
-            on: member.claim.map(|claim| claim.uid),
-            start: Start::OwnData,
-        })
+        .map(|member| view.pod(member.serial, member.claim.map(|claim| claim.uid), Start::OwnData))
         .collect();
     if !create.is_empty() {
         return Verdict::create(create);

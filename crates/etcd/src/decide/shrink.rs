@@ -17,10 +17,14 @@ pub(super) fn member(view: &View<'_>) -> Verdict {
     }
 }
 
-/// Who goes next, if there are more than wanted: learners before voters, the unwell before the well, those who share their
-/// node before those who do not, others before who leads, the newest before the oldest; before the seal never the seed.
+/// Who goes next, if there are more than wanted: learners before voters, the unwell before the well, those who are to be
+/// replaced before those who are not, those who share their node before those who do not, others before who leads, the newest
+/// before the oldest; before the seal never the seed.
 pub(super) fn leaver<'v, 'f>(view: &'v View<'f>) -> Option<&'v Member<'f>> {
-    if view.registered().count() <= usize::from(view.facts.cluster.members) {
+    let there = view.registered().count();
+    // One that joins so that another can go is not the one that goes.
+    let joins = view.learners().next().is_some() && there <= view.target();
+    if there <= usize::from(view.facts.cluster.members) || joins {
         return None;
     }
     let node = |member: &Member<'_>| member.pod.and_then(|pod| pod.node);
@@ -30,6 +34,9 @@ pub(super) fn leaver<'v, 'f>(view: &'v View<'f>) -> Option<&'v Member<'f>> {
     };
     let leads = |member: &Member<'_>| member.voice.is_some_and(|voice| voice.leads);
     view.registered().filter(|member| view.identity.sealed || member.serial != view.identity.seed).max_by_key(
-        |member| (!member.is_voter(), !member.serves(), shares(member), !leads(member), member.serial),
+        |member| {
+            let replaced = view.must_be_replaced(member);
+            (!member.is_voter(), !member.serves(), replaced, shares(member), !leads(member), member.serial)
+        },
     )
 }

@@ -36,8 +36,17 @@ pub(super) fn removed(view: &View<'_>) -> Vec<Mark> {
     if !view.registry || is_unsure(view) {
         return Vec::new();
     }
-    let marked = left(view).filter(|claim| is_worth_keeping(view, claim));
-    let marked = marked.map(|claim| Mark::Removed { claim: claim.uid, at: Some(view.facts.now) });
+    // Also where the pod is yet to go, on a node that is lost, say: what version is on the volume counts no more for what others may
+    // run.
+    let left = former(view).filter_map(|member| Some((member.claim?, member.pod)));
+    let left = left.filter(|(claim, _)| !claim.deleting && claim.removed.is_none());
+    let marked = left.filter(|(claim, pod)| {
+        let binds = claim.joined_on.is_some() && claim.version != Some(view.facts.cluster.version);
+        if pod.is_some() { binds && view.identity.sealed } else { is_worth_keeping(view, claim) }
+    });
+    let marked = marked
+        .map(|(claim, _)| claim)
+        .map(|claim| Mark::Removed { claim: claim.uid, at: Some(view.facts.now) });
     // Whoever is a member was not removed, whatever somebody has written on its claim.
     let members = view.registered().filter_map(|member| member.claim);
     let wrong = members.filter(|claim| claim.removed.is_some() && !claim.deleting);

@@ -56,10 +56,12 @@ impl Course {
                 Action::Apply(Apply::Budget { min, .. }) => self.facts.budget = Seen::Present(Some(*min)),
                 Action::Step(Step::Identity { to, .. }) => self.facts.identity = Seen::Present(to.clone()),
                 Action::Step(Step::Call { from, intent, heir }) => self.call(from, intent, *heir),
-                Action::Step(Step::DeletePod { pod, .. }) => {
-                    self.on_pod(*pod, |one| one.deleting = true);
-                    self.leaving.push_back(*pod);
+                Action::Step(Step::Restart { pod, heir, .. }) => {
+                    heir.iter().for_each(|heir| self.leads(*heir));
+                    self.sends_away(*pod);
                 }
+                Action::Step(Step::Renew { to, .. }) => self.is_renewed(to),
+                Action::Step(Step::DeletePod { pod, .. }) => self.sends_away(*pod),
                 Action::Step(Step::DeleteClaim { claim, .. }) => {
                     self.facts
                         .claims
@@ -69,6 +71,20 @@ impl Course {
                 }
             }
         }
+    }
+
+    /// The version that was waited with is taken over.
+    fn is_renewed(&mut self, to: &Identity) {
+        self.facts.identity = Seen::Present(to.clone());
+        if let Some(next) = self.facts.cluster.next.take() {
+            (self.facts.cluster.version, self.facts.cluster.inputs) = (next, self.fresh_uid());
+        }
+    }
+
+    fn sends_away(&mut self, pod: Uid) {
+        self.on_pod(pod, |one| one.deleting = true);
+        self.stuck.remove(&pod);
+        self.leaving.push_back(pod);
     }
 
     fn pods(&self) -> &[Pod] {
@@ -98,12 +114,17 @@ impl Course {
                     reach: Reach::Unknown,
                     lost: false,
                     removed: None,
+                    version: None,
                     owned: owns,
+                    size: self.facts.cluster.size,
+                    grows: false,
+                    moves: false,
+                    misplaced: false,
                 };
                 self.facts.claims.present_mut().into_iter().for_each(|all| all.push(claim.clone()));
             }
             Create::Pod { serial, epoch, start, .. } => {
-                let inputs = self.pods().first().map_or(Uid(0), |pod| pod.inputs);
+                let wanted = &self.facts.cluster;
                 let pod = Pod {
                     serial: *serial,
                     epoch: *epoch,
@@ -115,7 +136,11 @@ impl Course {
                     unready: Some(now),
                     node: None,
                     refused: None,
-                    inputs,
+                    inputs: Some(wanted.inputs),
+                    placing: Uid(0),
+                    restart: wanted.restart,
+                    version: Some(wanted.version),
+                    idle: true,
                     crashing: None,
                     deleting: false,
                     finished: false,
@@ -137,6 +162,11 @@ impl Course {
                 self.on_claim(*claim, |one| one.joined_on = Some((one.uid, *volume)));
             }
             Mark::Removed { claim, at } => self.on_claim(*claim, |claim| claim.removed = *at),
+            Mark::Version { claim, version } => self.on_claim(*claim, |one| one.version = Some(*version)),
+            Mark::Inputs { pod, inputs, version } => {
+                self.on_pod(*pod, |one| (one.inputs, one.version) = (Some(*inputs), Some(*version)));
+            }
+            Mark::Grow { claim, to } => self.on_claim(*claim, |one| one.size = *to),
             Mark::Accept => self.facts.accepted = true,
             Mark::Own { what: Owned::Identity, owned } => {
                 self.facts.identity_goes = if *owned { GoesWith::Resource } else { GoesWith::Nothing };
@@ -285,7 +315,8 @@ impl Course {
             return;
         }
         let cluster = known.unwrap_or(fresh_cluster);
-        let voice = Voice { cluster, id, serves: agrees, caught_up: true, leads: founds };
+        let (version, size) = (pod.version, 0);
+        let voice = Voice { cluster, id, serves: agrees, caught_up: true, leads: founds, version, size };
         self.facts.voices.insert(serial, Seen::Present(voice));
         self.facts.silent.remove(&serial);
         if let Seen::Present(told) = &mut self.facts.membership {
@@ -328,6 +359,7 @@ impl Course {
         for pod in self.facts.pods.present_mut().into_iter().flatten() {
             let voice = voices.get(&pod.serial).and_then(|voice| voice.present());
             let serves = voice.is_some_and(|voice| voice.serves);
+            pod.idle &= voice.is_none();
             if serves && pod.gate {
                 (pod.ready, pod.unready) = (true, None);
             }

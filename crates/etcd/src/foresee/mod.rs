@@ -86,7 +86,15 @@ fn told(found: &Found, facts: &Facts, plan: &Plan<Etcd>, began: Time) -> Vec<For
 pub fn is_note(action: &Action<'_, Etcd>) -> bool {
     match action {
         Action::Mark(mark) => {
-            matches!(mark, Mark::JoinedOn { .. } | Mark::Turn { .. } | Mark::Accept | Mark::Removed { .. })
+            matches!(
+                mark,
+                Mark::JoinedOn { .. }
+                    | Mark::Turn { .. }
+                    | Mark::Version { .. }
+                    | Mark::Inputs { .. }
+                    | Mark::Accept
+                    | Mark::Removed { .. }
+            )
         }
         Action::Step(Step::Identity { why, .. }) => {
             matches!(why, Turn::Settle | Turn::SeedStarts | Turn::Formed(_))

@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use etcd_client::{
-    Certificate, Client, ConnectOptions, Error, Identity as TlsIdentity, MemberAddOptions, TlsOptions,
+    AlarmAction, AlarmType, Certificate, Client, ConnectOptions, Error, Identity as TlsIdentity,
+    MemberAddOptions, TlsOptions,
 };
 use evenkeel::{Seen, Time};
 use futures::future::{join, join_all};
@@ -314,6 +315,34 @@ pub async fn hand_over(
         return Err("the lease is no longer held".to_owned());
     }
     within(CALL_LIMIT, client.move_leader(heir.0)).await.map(|_| ())
+}
+
+/// How far a member is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Position {
+    /// How far its log goes.
+    pub written: u64,
+    /// How much of that it has applied.
+    pub applied: u64,
+}
+
+/// Asks a member how far it is.
+pub async fn position(
+    connections: &Connections,
+    access: &Access,
+    member: &Endpoint,
+) -> Result<Position, String> {
+    let status = within(LIMIT, async { connections.to(access, member).await?.status().await }).await?;
+    Ok(Position { written: status.raft_index(), applied: status.raft_applied_index() })
+}
+
+/// Asks for the list of alarms, which goes through the log (`EtcdServer.Alarm` proposes whatever it is asked).
+pub async fn alarms(connections: &Connections, access: &Access, member: &Endpoint) -> Result<(), String> {
+    let list = async {
+        let mut client = connections.to(access, member).await?;
+        client.alarm(AlarmAction::Get, AlarmType::None, None).await
+    };
+    within(LIMIT, list).await.map(|_| ())
 }
 
 /// What came of a change that was asked for.

@@ -1,28 +1,23 @@
 //! Reading a cluster's objects: from what the watches have brought, or from Kubernetes itself.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::{Mutex, PoisonError};
 
 use evenkeel::{Error, InStore, Key, Listed, Ref, Shelf, shelf};
 use evenkeel_api::{EtcdCluster, labels};
-use k8s_openapi::api::core::v1::{
-    ConfigMap, Node, NodeSelectorTerm, PersistentVolume, PersistentVolumeClaim, Pod, Service,
-};
+use k8s_openapi::api::core::v1::{ConfigMap, Node, PersistentVolumeClaim, Pod, Service};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
-use kube::api::ListParams;
 use kube::core::PartialObjectMeta;
 use kube::runtime::reflector::{ObjectRef, Store};
-use kube::{Api, Client, Resource, ResourceExt};
+use kube::{Client, Resource, ResourceExt};
 
 use super::uid;
 use crate::build::IDENTITY_KEY;
-use crate::facts::Reach;
 use crate::identity::{Identity, Uid};
 use crate::names::Names;
 
 /// The label that tells nodes apart. A volume that names one is on that node's own disk.
-const HOSTNAME: &str = "kubernetes.io/hostname";
+pub(super) const HOSTNAME: &str = "kubernetes.io/hostname";
 
 /// What the watches have brought.
 pub struct Stores {
@@ -166,112 +161,6 @@ pub fn identity(object: ConfigMap) -> Result<(ConfigMap, Identity), Error> {
 /// Objects by their uid.
 pub fn by_uid<K: Resource>(objects: Vec<K>) -> BTreeMap<Uid, K> {
     objects.into_iter().filter_map(|object| Some((uid(object.meta())?, object))).collect()
-}
-
-/// Where a volume is.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Place {
-    /// On the disk of this node, as the volume calls it.
-    Node(String),
-    /// On the disk of a node that is no more.
-    Gone,
-    /// It can be reached from everywhere.
-    Anywhere,
-}
-
-impl Place {
-    /// From where it can be reached.
-    pub fn reach(&self) -> Reach {
-        match self {
-            Self::Node(hostname) => Reach::Node(Uid::of_name(hostname)),
-            Self::Anywhere => Reach::Anywhere,
-            Self::Gone => Reach::Unknown,
-        }
-    }
-}
-
-/// On which nodes volumes are, which never changes.
-#[derive(Debug, Default)]
-pub struct Volumes {
-    /// Nothing for one that some nodes reach, or of which nothing may be known.
-    known: Mutex<HashMap<String, Option<Place>>>,
-}
-
-impl Volumes {
-    /// Where the volumes of claims are, by the claims' names, as far as that is known. A node is no more if it is not in the
-    /// store, and not in Kubernetes either.
-    pub async fn places(
-        &self,
-        client: &Client,
-        nodes: &BTreeSet<String>,
-        claims: &[PersistentVolumeClaim],
-    ) -> Result<BTreeMap<String, Place>, Error> {
-        let mut places = BTreeMap::new();
-        for claim in claims {
-            let Some(volume) = claim.spec.as_ref().and_then(|spec| spec.volume_name.clone()) else {
-                continue;
-            };
-            let place = match self.place(client, &volume).await? {
-                Some(Place::Node(hostname))
-                    if !nodes.contains(&hostname) && is_gone(client, &hostname).await? =>
-                {
-                    Some(Place::Gone)
-                }
-                place => place,
-            };
-            places.extend(place.map(|place| (claim.name_any(), place)));
-        }
-        Ok(places)
-    }
-
-    async fn place(&self, client: &Client, volume: &str) -> Result<Option<Place>, Error> {
-        if let Some(known) = self.lock().get(volume) {
-            return Ok(known.clone());
-        }
-        let api: Api<PersistentVolume> = Api::all(client.clone());
-        let place = match api.get_opt(volume).await {
-            Ok(Some(there)) => place(&there),
-            Ok(None) => return Ok(None),
-            // Without the permission to look nobody knows, and what is unknown is not lost.
-            Err(kube::Error::Api(refused)) if refused.code == 403 => None,
-            Err(error) => return Err(Error::kubernetes(format!("read the volume {volume}"))(error)),
-        };
-        self.lock().insert(volume.to_owned(), place.clone());
-        Ok(place)
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<String, Option<Place>>> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// Where a volume is; nothing if some nodes reach it and others do not, such as those of a zone.
-fn place(volume: &PersistentVolume) -> Option<Place> {
-    let affinity =
-        volume.spec.as_ref()?.node_affinity.as_ref().and_then(|affinity| affinity.required.as_ref());
-    let Some(affinity) = affinity else { return Some(Place::Anywhere) };
-    // Terms are alternatives: a volume that can be reached from two nodes outlives either.
-    let mut hostnames = affinity.node_selector_terms.iter().map(only_hostname);
-    let first = hostnames.next()??;
-    hostnames.all(|other| other == Some(first)).then(|| Place::Node(first.to_owned()))
-}
-
-fn only_hostname(term: &NodeSelectorTerm) -> Option<&str> {
-    let mut expressions = term.match_expressions.iter().flatten();
-    match expressions.find(|one| one.key == HOSTNAME && one.operator == "In")?.values.as_deref() {
-        Some([one]) => Some(one),
-        _ => None,
-    }
-}
-
-async fn is_gone(client: &Client, hostname: &str) -> Result<bool, Error> {
-    let api: Api<Node> = Api::all(client.clone());
-    let named = ListParams::default().labels(&format!("{HOSTNAME}={hostname}"));
-    match api.list_metadata(&named).await {
-        Ok(list) => Ok(list.items.is_empty()),
-        Err(kube::Error::Api(refused)) if refused.code == 403 => Ok(false),
-        Err(error) => Err(Error::kubernetes("list nodes")(error)),
-    }
 }
 
 #[cfg(test)]

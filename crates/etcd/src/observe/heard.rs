@@ -20,6 +20,8 @@ pub(super) struct Heard {
     pub(super) index: u64,
     pub(super) learner: bool,
     pub(super) version: String,
+    /// How large its data is, in bytes.
+    pub(super) size: u64,
     /// Whether it has answered a linearizable read.
     pub(super) reads: bool,
 }
@@ -36,6 +38,7 @@ impl Heard {
             index: status.raft_index(),
             learner: status.is_learner(),
             version: status.version().to_owned(),
+            size: u64::try_from(status.db_size()).unwrap_or_default(),
             reads,
         })
     }
@@ -61,8 +64,19 @@ impl Heard {
             serves: self.reads || (self.learner && follows),
             caught_up: !self.learner || near,
             leads: leading.is_some_and(|leading| leading.leader == self.id),
+            version: self.version.parse().ok(),
+            size: rounded(self.size),
         }
     }
+}
+
+/// Less than this is not told apart.
+const LEAST_SIZE: u64 = 16 << 20;
+
+/// A size rounded up to one of eight steps between a power of two and the next: what grows a little looks the same.
+fn rounded(size: u64) -> u64 {
+    let size = size.max(LEAST_SIZE);
+    size.next_multiple_of(1 << (size.ilog2() - 3))
 }
 
 /// How far behind a learner may be that gets a vote: as many entries as a leader keeps for those that are slow. With a vote and

@@ -13,6 +13,7 @@ fn voter() -> Heard {
         index: 100_000,
         learner: false,
         version: "3.6.16".to_owned(),
+        size: 20 << 20,
         reads: true,
     }
 }
@@ -143,4 +144,19 @@ fn one_that_was_added_and_never_ran_has_not_started() {
     let told = membership(Serial(0), &[listed(0xa, "a", "ours-0"), added, halfway], &register(), NOW);
     let started: Vec<_> = told.members.iter().map(|entry| (entry.started, entry.learner)).collect();
     assert_eq!(started, [(true, false), (false, true), (false, false)]);
+}
+
+#[test]
+fn how_large_the_data_is_is_rounded_up_so_that_it_seldom_changes() {
+    for (size, rounded) in [
+        (0, 16 << 20),
+        (16 << 20, 16 << 20),
+        ((16 << 20) + 1, 18 << 20),
+        (20 << 20, 20 << 20),
+        ((1 << 30) + 1, (1 << 30) + (128 << 20)),
+        (5_000_000_000, 5 << 30),
+    ] {
+        let heard = Heard { size, ..voter() };
+        assert_eq!(heard.voice(None).size, rounded, "{size}");
+    }
 }

@@ -5,9 +5,11 @@ pub mod ask;
 pub mod find;
 mod heard;
 mod peers;
+mod pod;
 pub mod secrets;
 pub mod since;
 mod stir;
+pub mod volumes;
 
 #[cfg(test)]
 #[path = "observe_tests.rs"]
@@ -16,21 +18,24 @@ mod tests;
 use std::collections::{BTreeMap, BTreeSet};
 
 use evenkeel::{Error, Seen, Time};
-use evenkeel_api::{EtcdCluster, Refusal, labels};
-use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim, Pod, PodCondition, Service};
+use evenkeel_api::{EtcdCluster, Refusal, Version, labels};
+use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim, Pod, Service};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::Serialize;
 
 use crate::accept::noted_spec;
-use crate::build::{self, Member, claim, covers::covers, service, start};
+use crate::build::{self, Member, claim, covers::covers, service};
 use crate::facts::{About, Amiss, Claim, Facts, GoesWith, Object, Reach, Registered};
 use crate::identity::{Identity, Uid};
 use crate::names::{Lineage, Serial, member_name, peer_url};
-use crate::wanted::Wanted;
+use crate::wanted::{self, Wanted};
 use ask::Answers;
-use find::{Objects, Place};
+use find::Objects;
 use secrets::Judged;
+use volumes::Place;
+
+pub use pod::{has_joined, node};
 
 /// The objects of a cluster as they were found.
 #[derive(Debug)]
@@ -51,6 +56,8 @@ pub struct Found {
     pub claims: BTreeMap<Uid, PersistentVolumeClaim>,
     /// Where the volumes of claims are, by the claims' names, as far as that is known.
     pub places: BTreeMap<String, Place>,
+    /// The claims whose volumes none of the nodes reaches that the spec allows.
+    pub misplaced: BTreeSet<String>,
     /// What volumes call the nodes of the pods, by the nodes' names.
     pub hostnames: BTreeMap<String, String>,
     /// The service that gives members their names.
@@ -72,6 +79,8 @@ pub struct Found {
 pub struct Beside {
     /// Where the volumes of claims are, by the claims' names, as far as that is known.
     pub places: BTreeMap<String, Place>,
+    /// The claims whose volumes none of the nodes reaches that the spec allows.
+    pub misplaced: BTreeSet<String>,
     /// What volumes call the nodes of the pods, by the nodes' names.
     pub hostnames: BTreeMap<String, String>,
     /// The certificates.
@@ -185,6 +194,7 @@ impl Found {
             pods: find::by_uid(objects.pods),
             claims: find::by_uid(objects.claims),
             places: beside.places,
+            misplaced: beside.misplaced,
             hostnames: beside.hostnames,
             peer_service: objects.peer_service,
             client_service: objects.client_service,
@@ -214,7 +224,7 @@ impl Found {
         let pods = self.pods.iter().filter_map(|(uid, pod)| {
             let member = self.ours(&pod.metadata)?;
             let node = node(pod).map(|name| self.hostnames.get(name).map_or(name, String::as_str));
-            let fact = pod_fact(&self.wanted, *uid, pod, member, named, self.now);
+            let fact = pod::fact(&self.wanted, *uid, pod, member, named, self.now);
             Some(crate::facts::Pod { node: node.map(Uid::of_name), ..fact })
         });
         let claims = self.claims.iter().filter_map(|(uid, claim)| {
@@ -225,7 +235,7 @@ impl Found {
         Facts {
             now: self.now,
             fresh_lineage: self.lineage,
-            cluster: self.wanted.facts(),
+            cluster: self.wanted.facts(self.now),
             identity: match &self.identity {
                 Some((_, identity)) => Seen::Present(identity.clone()),
                 None if self.identity_taken => Seen::Unknown,
@@ -283,7 +293,26 @@ impl Found {
             reach: place.map_or(Reach::Unknown, Place::reach),
             lost: phase == Some("Lost") || place == Some(&Place::Gone),
             removed: claim::read_removed_at(claim),
+            version: version(&claim.metadata),
             owned: goes_with(&self.wanted.name, self.wanted.uid, &claim.metadata) == GoesWith::Resource,
+            size: claim::size(claim),
+            grows: claim::given(claim) > 0 && claim::given(claim) < claim::size(claim),
+            moves: self.has_to_move(claim),
+            misplaced: claim.metadata.name.as_ref().is_some_and(|name| self.misplaced.contains(name)),
+        }
+    }
+
+    /// Whether a claim's volume is of another class than is wanted. Where the spec names no class it may be of any; so may one that has a
+    /// volume and says nothing of a class.
+    fn has_to_move(&self, claim: &PersistentVolumeClaim) -> bool {
+        let spec = claim.spec.as_ref();
+        let class = spec.and_then(|spec| spec.storage_class_name.as_ref());
+        let volume = spec.and_then(|spec| spec.volume_name.as_ref());
+        match &self.wanted.data {
+            wanted::Data::Persistent { class: Some(wanted), .. } => {
+                class.map_or(volume.is_none(), |class| class != wanted)
+            }
+            wanted::Data::Persistent { class: None, .. } | wanted::Data::Ephemeral { .. } => false,
         }
     }
 
@@ -301,7 +330,14 @@ impl Found {
             let how = match there {
                 None => Some(Amiss::Missing),
                 Some(there) if owner(&self.wanted, &there.metadata) == Owner::NotOurs => Some(Amiss::NotOurs),
-                Some(there) => (!is_as_built(there, &wanted)).then_some(Amiss::Differs),
+                Some(there) => {
+                    // What others have put there is theirs; what the spec had and no longer has goes.
+                    let ours = |service: &Service| {
+                        written(&service.metadata, labels::ANNOTATIONS).map(ToOwned::to_owned)
+                    };
+                    let same = is_as_built(there, &wanted) && ours(there) == ours(&wanted);
+                    (!same).then_some(Amiss::Differs)
+                }
             };
             amiss.extend(how.map(|how| (object, how)));
         }
@@ -348,7 +384,7 @@ impl Found {
                     node: pod.spec.as_ref().and_then(|spec| spec.node_name.clone()),
                     version: answers.versions.get(&member.serial).cloned(),
                     leads: leader == Some(member.serial),
-                    trouble: self.without_a_class(member.serial).or_else(|| trouble(pod)),
+                    trouble: self.without_a_class(member.serial).or_else(|| pod::trouble(pod)),
                 },
             );
         }
@@ -376,109 +412,12 @@ fn is_as_built<K: Serialize>(there: &K, wanted: &K) -> bool {
     }
 }
 
-fn pod_fact(
-    wanted: &Wanted,
-    uid: Uid,
-    pod: &Pod,
-    member: Member,
-    named: impl Fn(&str) -> Option<Serial>,
-    now: Time,
-) -> crate::facts::Pod {
-    let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
-    let label = pod.metadata.labels.as_ref().and_then(|labels| labels.get(labels::ROLE));
-    crate::facts::Pod {
-        serial: member.serial,
-        epoch: member.epoch,
-        uid,
-        created: pod.metadata.creation_timestamp.as_ref().map_or(now, |time| Time(time.0.as_second())),
-        start: start::read(pod, member.serial, named),
-        gate: condition(pod, labels::GATE_JOINED).is_some_and(|(holds, _)| holds),
-        ready: condition(pod, "Ready").is_some_and(|(holds, _)| holds),
-        unready: unready(pod, now),
-        node: None,
-        refused: unscheduled(pod)
-            .map(|since| since.last_transition_time.as_ref().map_or(now, |time| Time(time.0.as_second()))),
-        inputs: inputs(pod),
-        crashing: crashing(pod, now),
-        deleting: is_going(wanted, &pod.metadata),
-        finished: matches!(phase, Some("Succeeded" | "Failed")),
-        routed: label.is_some_and(|label| label == labels::ROLE_VOTER),
-        owned: owner(wanted, &pod.metadata) == Owner::Us,
-    }
+/// What is written on an object under a key.
+fn written<'m>(metadata: &'m ObjectMeta, key: &str) -> Option<&'m str> {
+    metadata.annotations.as_ref()?.get(key).map(String::as_str)
 }
 
-/// Whether a condition of a pod holds, and since when it does or does not.
-fn condition(pod: &Pod, type_: &str) -> Option<(bool, Option<Time>)> {
-    let conditions = pod.status.as_ref()?.conditions.as_ref()?;
-    let condition = conditions.iter().find(|condition| condition.type_ == type_)?;
-    let since = condition.last_transition_time.as_ref().map(|time| Time(time.0.as_second()));
-    Some((condition.status == "True", since))
-}
-
-/// Since when a pod is not Ready: one that never was, since it was created.
-fn unready(pod: &Pod, now: Time) -> Option<Time> {
-    let created = pod.metadata.creation_timestamp.as_ref().map_or(now, |time| Time(time.0.as_second()));
-    match condition(pod, "Ready") {
-        Some((true, _)) => None,
-        Some((false, since)) => Some(since.unwrap_or(created)),
-        None => Some(created),
-    }
-}
-
-/// What a pod's etcd was given to run with that is the same for all members: its program, and what it may use.
-fn inputs(pod: &Pod) -> Uid {
-    let containers = pod.spec.as_ref().map(|spec| spec.containers.as_slice()).unwrap_or_default();
-    let etcd = containers.iter().find(|one| one.name == build::pod::CONTAINER);
-    Uid::of_name(&format!("{:?}", etcd.map(|etcd| (&etcd.image, &etcd.resources))))
-}
-
-/// Since when a pod's container keeps ending, if it waits to be started again after it has.
-fn crashing(pod: &Pod, now: Time) -> Option<Time> {
-    let status = pod.status.as_ref()?;
-    let container =
-        status.container_statuses.as_ref()?.iter().find(|one| one.name == build::pod::CONTAINER)?;
-    let waits = container.state.as_ref().and_then(|state| state.waiting.as_ref());
-    let backs_off = waits.is_some_and(|waits| waits.reason.as_deref() == Some("CrashLoopBackOff"));
-    if !backs_off || container.restart_count < 2 {
-        return None;
-    }
-    let (ready, since) = condition(pod, "ContainersReady")?;
-    (!ready).then(|| since.unwrap_or(now))
-}
-
-/// The node that a pod was given.
-pub fn node(pod: &Pod) -> Option<&str> {
-    pod.spec.as_ref()?.node_name.as_deref()
-}
-
-/// The condition by which Kubernetes says that it has found no node for a pod.
-fn unscheduled(pod: &Pod) -> Option<&PodCondition> {
-    pod.status.as_ref()?.conditions.as_ref()?.iter().find(|one| {
-        one.type_ == "PodScheduled" && one.status == "False" && one.reason.as_deref() == Some("Unschedulable")
-    })
-}
-
-/// What holds a pod up, in Kubernetes' words.
-fn trouble(pod: &Pod) -> Option<String> {
-    let status = pod.status.as_ref()?;
-    if let Some(unscheduled) = unscheduled(pod) {
-        return unscheduled.message.clone().or_else(|| Some("no node takes its pod".to_owned()));
-    }
-    let waiting =
-        status.container_statuses.iter().flatten().find_map(|one| one.state.as_ref()?.waiting.clone())?;
-    // The two come in turns, and each would be news.
-    if matches!(waiting.reason.as_deref(), Some("ErrImagePull" | "ImagePullBackOff")) {
-        let image = pod.spec.as_ref().and_then(|spec| spec.containers.first()?.image.clone());
-        return Some(format!("the image {} cannot be pulled", image.unwrap_or_default()));
-    }
-    let reason =
-        waiting.reason.filter(|reason| reason != "ContainerCreating" && reason != "PodInitializing")?;
-    if waiting.message.as_deref().is_some_and(start::is_only_waiting) {
-        return None;
-    }
-    // A message of a back-off counts its seconds, and would change the status each time.
-    if reason == "CrashLoopBackOff" {
-        return Some("etcd keeps ending soon after it is started (CrashLoopBackOff): see its log".to_owned());
-    }
-    Some(waiting.message.map(|message| format!("{reason}: {message}")).unwrap_or(reason))
+/// The version of etcd that a claim's or a pod's member was last started with.
+pub fn version(metadata: &ObjectMeta) -> Option<Version> {
+    written(metadata, labels::VERSION)?.parse().ok()
 }

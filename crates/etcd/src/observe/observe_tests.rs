@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::decide::Etcd;
-use crate::facts::Start;
+use crate::facts::{Disrupt, Start};
 use crate::testing::{LINEAGE, NOW, RESOURCE, Scene, change, claim_uid, id, member, name, pod_uid, wanted};
 use evenkeel::{Engine, Plan};
 
@@ -342,4 +342,39 @@ fn members_are_registered_under_the_names_and_urls_of_their_history() {
     assert_eq!(register.at(&url(2)), None, "a serial that was never used");
     let other = member_name("orders", Lineage(LINEAGE.0 + 1), Serial(1));
     assert_eq!(register.named(&other), None);
+}
+
+/// When members may be disturbed at this time on 2027-01-15, a Friday, with a window from two to five in Berlin that day.
+fn disrupt_at(time: &str) -> Disrupt {
+    let window = json!({ "days": ["Fri"], "start": "02:00", "duration": "3h", "timeZone": "Europe/Berlin" });
+    let mut scene = Scene::with(3, json!({ "maintenance": { "windows": [window] } }));
+    let now: jiff::Timestamp = format!("2027-01-15T{time}Z").parse().unwrap();
+    scene.found.now = Time(now.as_second());
+    scene.facts().cluster.disrupt
+}
+
+#[test]
+fn members_may_be_disturbed_while_a_window_is_open_and_otherwise_from_when_the_next_one_opens() {
+    let from = |text: &str| Disrupt::From(Time(text.parse::<jiff::Timestamp>().unwrap().as_second()));
+    assert_eq!(disrupt_at("00:59:59"), from("2027-01-15T01:00:00Z"));
+    assert_eq!(disrupt_at("01:00:00"), Disrupt::Now);
+    assert_eq!(disrupt_at("03:59:59"), Disrupt::Now);
+    assert_eq!(disrupt_at("04:00:00"), from("2027-01-22T01:00:00Z"));
+    assert_eq!(Scene::converged(3).facts().cluster.disrupt, Disrupt::Now, "there are no windows");
+}
+
+#[test]
+fn whoever_is_brought_forward_to_when_a_window_opens_waits_no_longer() {
+    let from = Disrupt::From(NOW);
+    assert_eq!(from.waits_until(Time(NOW.0 - 1)), Some(NOW));
+    assert_eq!(from.waits_until(NOW), None);
+    assert_eq!(Disrupt::Now.waits_until(NOW), None);
+}
+
+#[test]
+fn facts_that_were_noted_before_there_were_windows_can_still_be_read() {
+    let facts = Scene::converged(1).facts();
+    let mut noted = serde_json::to_value(&facts).unwrap();
+    noted["cluster"].as_object_mut().unwrap().remove("disrupt").unwrap();
+    assert_eq!(serde_json::from_value::<Facts>(noted).unwrap(), facts);
 }

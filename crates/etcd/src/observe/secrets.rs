@@ -118,7 +118,8 @@ async fn read(client: &Client, wanted: &Wanted) -> Result<BTreeMap<Object, Secre
     Ok(secrets.into_iter().filter_map(|(object, secret)| Some((object, secret?))).collect())
 }
 
-fn judge(wanted: &Wanted, secrets: &BTreeMap<Object, Secret>, now: Time) -> Judged {
+/// How these Secrets are.
+pub fn judge(wanted: &Wanted, secrets: &BTreeMap<Object, Secret>, now: Time) -> Judged {
     let mut judged = Judged::default();
     for object in SECRETS {
         if let Some(amiss) = look_at(wanted, secrets, object, now) {

@@ -70,8 +70,15 @@ mod tests {
             started,
         };
         let members = [asked(0), asked(1)];
-        let voice =
-            Voice { cluster: ClusterId(1), id: MemberId(1), serves: true, caught_up: true, leads: false };
+        let voice = Voice {
+            cluster: ClusterId(1),
+            id: MemberId(1),
+            serves: true,
+            caught_up: true,
+            leads: false,
+            version: None,
+            size: 0,
+        };
         let with = |started, speaks: &[u16]| {
             let list = vec![listed(0, true), listed(1, started)];
             let told = Membership { told_by: Serial(0), members: list, strangers: Vec::new() };

@@ -3,7 +3,7 @@
 use evenkeel::{Action, Explained, Plan};
 
 use super::words::{Words, span};
-use super::{view, why};
+use super::{rolling, view, why};
 use crate::decide::{Etcd, dead};
 use crate::facts::{Amiss, Facts, Object, Start, Storage};
 use crate::identity::{Change, Intent};
@@ -65,6 +65,9 @@ pub(super) fn because(words: &Words<'_>, view: Option<&View<'_>>, action: &Actio
         Action::Step(Step::Call { intent, .. }) => {
             view.map(|view| called(words, view, intent)).unwrap_or_default()
         }
+        Action::Step(Step::Restart { serial, spared, .. }) => {
+            view.map(|view| rolling::why(view, *serial, *spared)).unwrap_or_default()
+        }
         Action::Step(step) => why(step).to_owned(),
     }
 }
@@ -102,6 +105,9 @@ fn marked(view: Option<&View<'_>>, mark: &Mark) -> &'static str {
         Mark::Unroute { .. } => "it has no vote",
         Mark::Removed { at: Some(_), .. } => "its member was removed, and its data is kept for a while",
         Mark::Removed { at: None, .. } => "etcd lists its member",
+        Mark::Version { .. } => "it may rewrite the data, so that nothing older can read it",
+        Mark::Inputs { .. } => "an earlier operator has built it, which did not say so",
+        Mark::Grow { .. } => "it is smaller than the spec says",
         Mark::Accept => "it was accepted, and stays in force should the next one be refused",
         Mark::Own { .. } => "what goes with the resource is to belong to it, and nothing else",
     }
@@ -145,6 +151,11 @@ fn removed(words: &Words<'_>, view: &View<'_>, member: &Member<'_>) -> String {
             "it has the place that a member with a vote must come back to ({})",
             kept_out(words, view, member)
         );
+    }
+    let kept_away = member.claim.is_some_and(|claim| claim.misplaced);
+    if member.is_newcomer() && (view.must_be_replaced(member) || kept_away) {
+        return "it waits for a volume that is no longer wanted, and another one gets the one that is"
+            .to_owned();
     }
     if dead::crashes(view, member) {
         return format!("its etcd has ended at every start for {after}, while others run on the same image");

@@ -47,7 +47,7 @@ fn a_member_is_removed_for_what_became_of_it() {
 
     let mut scene = Scene::with_newcomer();
     change(scene.pod(3), json!({ "spec": { "nodeName": "node-2" } }));
-    scene.is_refused(2, Some(crate::observe::find::Place::Node("node-2".to_owned())));
+    scene.is_refused(2, Some(crate::observe::volumes::Place::Node("node-2".to_owned())));
     assert!(because(&scene).contains(&name(2)), "{}", because(&scene));
 
     let mut scene = Scene::with(5, json!({ "members": 3 }));

@@ -2,7 +2,10 @@
 //! by itself, so that a converged cluster is never written to.
 
 mod because;
+mod judged;
 mod notices;
+mod rolling;
+mod waits;
 mod words;
 
 pub use because::{at_rest, each, explain};
@@ -11,18 +14,21 @@ pub use notices::{name, notice, troubles};
 use evenkeel::{Error, Plan, Seen};
 use evenkeel_api::conditions::{ConditionType, Holds, Reason, Said, merge};
 use evenkeel_api::{
-    CertificateStatus, EtcdCluster, EtcdClusterStatus, MemberRole, MemberStatus, Refusal, labels,
+    CertificateStatus, EtcdCluster, EtcdClusterStatus, MemberRole, MemberStatus, Refusal, labels, quantity,
 };
 use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
+use crate::accept::{self, started};
 use crate::decide::Etcd;
 use crate::facts::{Facts, GoesWith};
 use crate::identity::Change;
 use crate::names::member_name;
 use crate::observe::Found;
-use crate::plan::{Leaving, Step, Turn, Wait};
+use crate::plan::{Leaving, Step, Turn};
 use crate::view::{Data, Member, View, quorum};
+use judged::{degraded, down, is_going, is_worst, progressing, ready};
 use words::{HEALTHY, Words};
 
 /// The whole status; `refused` is what Kubernetes said no to.
@@ -60,12 +66,38 @@ pub fn status(found: &Found, facts: &Facts, plan: &Plan<Etcd>, refused: Option<&
         conditions: merge(&old.conditions, story.conditions(facts, view.as_ref()), generation, &now),
         cluster_id: cluster.map_or(old.cluster_id, |id| format!("{:x}", id.0)),
         leader: leader.unwrap_or_default(),
+        version: lowest(found).unwrap_or(old.version),
+        volume_size: volume_size(found).unwrap_or_default(),
+        data_size: data_size(&old.data_size, facts, view.as_ref()),
         doing: story.doing,
         because: story.because,
         next: story.next,
         waiting_for: story.waiting_for,
         member_list: members,
         certificates: certificates(found),
+    }
+}
+
+/// The lowest version that members were seen to run.
+fn lowest(found: &Found) -> Option<String> {
+    started(found.pods.values(), found.claims.values(), None).map(|(lowest, _)| lowest.to_string())
+}
+
+/// How large the largest volume is; nothing if there are none.
+fn volume_size(found: &Found) -> Option<String> {
+    let size = accept::largest(found.claims.values());
+    (size > 0).then(|| quantity::binary(size))
+}
+
+/// How large the data of the largest member is. Of one that does not tell it is what it was.
+fn data_size(old: &str, facts: &Facts, view: Option<&View<'_>>) -> String {
+    let voices = facts.voices.values().filter_map(|voice| voice.present());
+    let now = voices.map(|voice| voice.size).max().unwrap_or_default();
+    let all_tell = view.is_some_and(|view| view.registry && view.registered().all(|one| one.voice.is_some()));
+    let was = quantity::bytes(&Quantity(old.to_owned())).unwrap_or_default();
+    match if all_tell { now } else { now.max(was) } {
+        0 => String::new(),
+        size => quantity::binary(size),
     }
 }
 
@@ -307,149 +339,6 @@ impl Story {
     }
 }
 
-/// A read as clients make it, through the client Service, was answered: nothing less is ready.
-fn ready(facts: &Facts, view: Option<&View<'_>>) -> (Holds, Reason, String) {
-    let Seen::Present(identity) = &facts.identity else { return ready_or_not(facts) };
-    if facts.identity_goes == GoesWith::Former {
-        let message = "clients are let in once the former cluster is gone and another is formed".to_owned();
-        return (Holds::False, Reason::Bootstrapping, message);
-    }
-    if !identity.sealed {
-        let message = "clients are let in once the members have formed a cluster".to_owned();
-        return (Holds::False, Reason::Bootstrapping, message);
-    }
-    match facts.served {
-        Seen::Present(()) => {
-            let message = "a read through the client Service was answered".to_owned();
-            (Holds::True, Reason::Serving, message)
-        }
-        _ if view.is_some_and(|view| !view.registry) => {
-            let message = "too few voters answer: reads and writes wait for a majority".to_owned();
-            (Holds::False, Reason::QuorumLost, message)
-        }
-        Seen::Absent => {
-            let message = "a read through the client Service was not answered".to_owned();
-            (Holds::False, Reason::NotServing, message)
-        }
-        Seen::Unknown => (Holds::Unknown, Reason::NotAsked, "etcd has not been asked yet".to_owned()),
-    }
-}
-
-/// Of a cluster without an identity: one that is yet to begin, or one of which it is gone.
-fn ready_or_not(facts: &Facts) -> (Holds, Reason, String) {
-    let nothing = facts.pods.present().is_some_and(Vec::is_empty)
-        && facts.claims.present().is_some_and(Vec::is_empty)
-        && facts.identity.is_absent();
-    let (holds, reason, message) = match facts.cluster.known {
-        _ if !nothing => (Holds::Unknown, Reason::NotAsked, "without its identity no member can be asked"),
-        Some(_) => (Holds::False, Reason::NotServing, "nothing is left of it that could answer"),
-        None => {
-            (Holds::False, Reason::Bootstrapping, "clients are let in once the members have formed a cluster")
-        }
-    };
-    (holds, reason, message.to_owned())
-}
-
-fn progressing(facts: &Facts, view: Option<&View<'_>>, plan: &Plan<Etcd>) -> (Holds, Reason) {
-    if facts.cluster.deleted {
-        return (Holds::True, Reason::Deleting);
-    }
-    if facts.cluster.paused {
-        return (Holds::False, Reason::Paused);
-    }
-    let sealed = facts.identity.present().is_some_and(|identity| identity.sealed);
-    if !sealed {
-        // Without an identity and with nothing to do it is not beginning, but waits for a person.
-        let begins = facts.identity.is_present() || !plan.is_quiet();
-        if facts.identity.present().is_none() && !plan.is_quiet() && !facts.written.is_empty() {
-            return (Holds::True, Reason::Healing);
-        }
-        return if begins { (Holds::True, Reason::Bootstrapping) } else { (Holds::False, Reason::Waiting) };
-    }
-    match view {
-        Some(view) if view.voters().any(is_going) => (Holds::True, Reason::Healing),
-        _ if plan.is_quiet() && plan.status.waits.is_empty() => match view {
-            // Nothing is done about a member that is silent for a while; and yet not all is as it should be.
-            Some(view) if !view.registered().all(Member::serves) => (Holds::False, Reason::Waiting),
-            _ => (Holds::False, Reason::Converged),
-        },
-        Some(view) if view.registry && !view.members.values().all(|member| member.data == Data::Own) => {
-            (Holds::True, Reason::Healing)
-        }
-        Some(view) if view.registry && view.registered().count() != usize::from(facts.cluster.members) => {
-            (Holds::True, Reason::Scaling)
-        }
-        Some(view) if view.registered().any(|member| !member.serves() || !member.is_voter()) => {
-            (Holds::True, Reason::Healing)
-        }
-        _ if plan.is_quiet() => (Holds::False, Reason::Waiting),
-        _ => (Holds::True, Reason::Updating),
-    }
-}
-
-/// Whether clients are not served because of it.
-fn is_worst(reason: Reason) -> bool {
-    matches!(reason, Reason::QuorumLost | Reason::DataLost)
-}
-
-/// Whether its pod is on its way out: what comes in its place waits until it is gone.
-fn is_going(member: &Member<'_>) -> bool {
-    member.pod.is_some_and(|pod| pod.deleting)
-}
-
-/// Which waits are a person's business.
-fn degraded(wait: &Wait, facts: &Facts, view: Option<&View<'_>>) -> Option<Reason> {
-    let is_lost = |view: &View<'_>| view.identity.sealed && !view.registry;
-    match wait {
-        Wait::Reading(_) => Some(Reason::CannotRead),
-        Wait::Contradiction => Some(Reason::VolumesFound),
-        Wait::FormerGoes(until) if *until <= facts.now => Some(Reason::BootstrapWaiting),
-        Wait::NothingLeft(_) => Some(Reason::DataLost),
-        Wait::NoQuorum if view.is_some_and(|view| is_lost(view) && view.members.is_empty()) => {
-            Some(Reason::DataLost)
-        }
-        Wait::NoQuorum if view.is_some_and(is_lost) => Some(Reason::QuorumLost),
-        Wait::NameTaken(_) => Some(Reason::NameTaken),
-        Wait::AuthorityLost(_) => Some(Reason::AuthorityLost),
-        Wait::Strangers(_) => Some(Reason::UnknownMember),
-        Wait::Enough(..) => Some(Reason::TooManyReplacements),
-        Wait::NoQuorum
-        | Wait::Paused
-        | Wait::OldEpochGoes
-        | Wait::FormerGoes(_)
-        | Wait::SeedStarts(_)
-        | Wait::Settling(_)
-        | Wait::Joining(_)
-        | Wait::CatchingUp(_)
-        | Wait::AddUnsafe
-        | Wait::Replacing(_)
-        | Wait::Patience(_) => None,
-    }
-}
-
-/// A voter that does not serve, or a pod that no node takes.
-fn down(words: &Words<'_>, view: Option<&View<'_>>) -> Option<(Reason, String)> {
-    // Members of a resource that is being deleted go, as they should.
-    let view = view.filter(|view| !view.facts.cluster.deleted)?;
-    let unschedulable = view.members.values().find_map(|member| {
-        let about = view.facts.about.get(&member.serial)?;
-        let trouble = about.trouble.as_ref().filter(|_| about.node.is_none())?;
-        Some((Reason::Unschedulable, format!("no node takes {}: {trouble}", words.member(member.serial))))
-    });
-    let held_up = view.members.values().find_map(|member| {
-        let trouble = view.facts.about.get(&member.serial)?.trouble.as_ref()?;
-        let why = format!("{} cannot start: {trouble}", words.member(member.serial));
-        (!member.serves() && !member.is_voter()).then_some((Reason::MemberDown, why))
-    });
-    let silent = view.voters().find(|member| view.identity.sealed && !member.serves());
-    let silent = silent.map(|member| {
-        let trouble = view.facts.about.get(&member.serial).and_then(|about| about.trouble.clone());
-        let why = trouble.map(|trouble| format!(": {trouble}")).unwrap_or_default();
-        (Reason::MemberDown, format!("{} does not serve{why}", words.member(member.serial)))
-    });
-    unschedulable.or(silent).or(held_up)
-}
-
 /// The name of a member, if it is known which lineage it is of.
 pub(crate) fn named(found: &Found, serial: crate::names::Serial) -> String {
     let lineage = found.identity.as_ref().map(|(_, identity)| identity.lineage);
@@ -475,11 +364,16 @@ pub(crate) fn why(step: &Step) -> &'static str {
             Turn::PassOver => "the identity is an older one, and was brought up to date",
         },
         Step::Call { .. } => "the membership changes",
+        Step::Restart { .. } => "it is out of date",
+        Step::Renew { .. } => {
+            "what an earlier version has written to them is no longer read by the one that follows"
+        }
         Step::DeletePod { why, .. } | Step::DeleteClaim { why, .. } => match why {
             Leaving::OldEpoch => "it is left over from a bootstrap that was given up",
             Leaving::NotAMember => "its member was removed",
             Leaving::Finished => "it has ended, and is created again",
             Leaving::MakesWay => "a member that is to come back needs the place first",
+            Leaving::Outdated => "it does not run, and is created again as the spec has it now",
         },
     }
 }

@@ -3,9 +3,11 @@
 use evenkeel::{Action, Notice, Plan};
 
 use evenkeel_api::conditions::Reason;
+use evenkeel_api::quantity;
 
+use super::judged::degraded;
 use super::words::Words;
-use super::{degraded, named, view, why};
+use super::{named, view, why};
 use crate::decide::Etcd;
 use crate::identity::Change;
 use crate::observe::Found;
@@ -23,6 +25,9 @@ pub fn name(action: &Action<'_, Etcd>) -> &'static str {
         Action::Mark(Mark::Route { .. }) => "mark-route",
         Action::Mark(Mark::Unroute { .. }) => "mark-unroute",
         Action::Mark(Mark::Own { .. }) => "mark-own",
+        Action::Mark(Mark::Version { .. }) => "mark-version",
+        Action::Mark(Mark::Inputs { .. }) => "mark-inputs",
+        Action::Mark(Mark::Grow { .. }) => "grow-volume",
         Action::Mark(Mark::Accept) => "mark-accepted",
         Action::Mark(Mark::Removed { .. }) => "mark-removed",
         Action::Apply(Apply::Object(_)) => "apply-object",
@@ -44,6 +49,8 @@ pub fn name(action: &Action<'_, Etcd>) -> &'static str {
             Change::Remove(_) => "remove-member",
             Change::Expel(_) => "remove-stranger",
         },
+        Action::Step(Step::Restart { .. }) => "restart-member",
+        Action::Step(Step::Renew { .. }) => "renew-logs",
         Action::Step(Step::DeletePod { .. }) => "delete-pod",
         Action::Step(Step::DeleteClaim { .. }) => "delete-claim",
     }
@@ -79,6 +86,10 @@ pub fn notice(found: &Found, action: &Action<'_, Etcd>) -> Option<Notice> {
             let kept = super::words::span(found.wanted.keep_removed_for);
             told("ClaimKept", format!("the claim {name} of a member that was removed is kept for {kept}"))
         }
+        Action::Mark(Mark::Grow { claim, to }) => {
+            let (name, size) = (found.claims.get(claim)?.metadata.name.clone()?, quantity::binary(*to));
+            told("VolumeGrown", format!("asked for a volume of {size} for the claim {name}"))
+        }
         Action::Mark(_) => None,
         Action::Step(step @ Step::Identity { why: turn, .. }) => match turn {
             Turn::Seal => told("BootstrapDone", "the bootstrap was finished; clients were let in".to_owned()),
@@ -105,11 +116,27 @@ pub fn notice(found: &Found, action: &Action<'_, Etcd>) -> Option<Notice> {
                 told("MemberRemoved", format!("removed {} from the cluster", member(serial)))
             }
         },
+        Action::Step(Step::Renew { .. }) => {
+            let next = found.wanted.next.map(|next| next.to_string()).unwrap_or_default();
+            told("LogsRenewed", format!("renewed the logs of all members: {next} may follow"))
+        }
+        Action::Step(Step::Restart { serial, spared: true, .. }) => {
+            told("MemberRestarted", format!("restarted {}, which was out of date", member(*serial)))
+        }
+        Action::Step(Step::Restart { serial, .. }) => {
+            let note = format!(
+                "restarted {}, which was out of date; clients cannot write until it is back, since there is no majority without it",
+                member(*serial)
+            );
+            Some(Notice::warning("RestartWithoutRedundancy", "Reconcile", note))
+        }
         Action::Step(step @ Step::DeletePod { serial, why: reason, .. }) => {
             let note = format!("deleted the pod of {}: {}", member(*serial), why(step));
             match reason {
                 Leaving::Finished => Some(Notice::warning("PodDeleted", "Reconcile", note)),
-                Leaving::OldEpoch | Leaving::NotAMember | Leaving::MakesWay => told("PodDeleted", note),
+                Leaving::OldEpoch | Leaving::NotAMember | Leaving::MakesWay | Leaving::Outdated => {
+                    told("PodDeleted", note)
+                }
             }
         }
         Action::Step(step @ Step::DeleteClaim { serial, .. }) => {

@@ -99,7 +99,8 @@ fn small_marks_are_no_news_but_clients_that_are_let_in_are() {
     let routed = told(Mark::Route { pod: pod_uid(1) }).unwrap();
     assert_eq!(routed.note, format!("routed clients to {}", member_name(1)));
     assert_eq!(told(Mark::Route { pod: Uid(0) }), None, "it is gone meanwhile");
-    let create = Create::Pod { serial: Serial(1), epoch: Epoch::FIRST, on: None, start: Start::Held };
+    let create =
+        Create::Pod { serial: Serial(1), epoch: Epoch::FIRST, on: None, start: Start::Held, inputs: Uid(0) };
     let created = notice(&scene.found, &Action::Create(&create)).unwrap();
     assert_eq!(
         (created.kind, created.note),

@@ -4,15 +4,16 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use evenkeel::{Action, Plan, Seen};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use evenkeel_api::quantity;
 
 use super::named;
-use crate::decide::{Etcd, dead};
-use crate::facts::{Facts, Object, Start, Stranger};
+use super::rolling::Rolling;
+use crate::decide::Etcd;
+use crate::facts::{Facts, Object, Start};
 use crate::identity::{Change, Intent, Uid};
 use crate::names::Serial;
 use crate::observe::Found;
-use crate::plan::{Apply, Create, Mark, Owned, Step, Turn, Wait, What};
+use crate::plan::{Apply, Create, Mark, Owned, Step, Turn, Wait};
 use crate::view::{Data, Member, View};
 
 /// That nothing is amiss, in the fewest words.
@@ -23,7 +24,7 @@ const COLUMN: usize = 80;
 
 /// Speaks of one cluster.
 pub(super) struct Words<'f> {
-    found: &'f Found,
+    pub(super) found: &'f Found,
     facts: &'f Facts,
 }
 
@@ -50,7 +51,7 @@ impl<'f> Words<'f> {
         named(self.found, serial)
     }
 
-    fn members(&self, serials: &BTreeSet<Serial>) -> String {
+    pub(super) fn members(&self, serials: &BTreeSet<Serial>) -> String {
         serials.iter().map(|serial| self.member(*serial)).collect::<Vec<_>>().join(", ")
     }
 
@@ -107,6 +108,12 @@ impl<'f> Words<'f> {
         if let Some(member) = view.registered().find(|member| member.data == Data::Gone) {
             return format!("Replacing {}: its data is gone", self.member(member.serial));
         }
+        if let Some(phrase) = self.rolling(view) {
+            return phrase;
+        }
+        if let Some(next) = facts.cluster.next.filter(|_| view.registered().all(Member::serves)) {
+            return format!("Preparing {next}: renewing the log");
+        }
         if let Some(member) = view.learners().next() {
             let held_up =
                 self.trouble(view, member).map(|trouble| format!(": {trouble}")).unwrap_or_default();
@@ -131,6 +138,21 @@ impl<'f> Words<'f> {
                 Seen::Unknown => "All members are up: not asked as clients do yet".to_owned(),
             },
         }
+    }
+
+    /// How far members have been brought up to date, and what is in the way of that.
+    fn rolling(&self, view: &View<'_>) -> Option<String> {
+        let rolling = Rolling::of(view)?;
+        let opens = view.facts.cluster.disrupt.waits_until(view.facts.now);
+        if let Some(opens) = opens.filter(|_| view.registered().all(Member::serves)) {
+            return Some(rolling.waits(opens));
+        }
+        let rolling = rolling.phrase();
+        let held_up = view.registered().filter(|member| !member.serves()).find_map(|member| {
+            let trouble = self.trouble(view, member)?;
+            Some(format!(": {}: {trouble}", self.member(member.serial)))
+        });
+        Some(format!("{rolling}{}", held_up.unwrap_or_default()))
     }
 
     /// What holds a member's pod up, cut to what fits into a column.
@@ -210,6 +232,13 @@ impl<'f> Words<'f> {
                 }
                 format!("keeping the volume of {name} for {}", span(self.found.wanted.keep_removed_for))
             }
+            Mark::Version { claim, version } => {
+                format!("noting that {} runs {version}", self.claim(*claim))
+            }
+            Mark::Inputs { pod: uid, .. } => format!("noting from what the pod of {} was built", pod(uid)),
+            Mark::Grow { claim, to } => {
+                format!("growing the volume of {} to {}", self.claim(*claim), quantity::binary(*to))
+            }
             Mark::Accept => "noting the spec".to_owned(),
             Mark::Own { what, owned } => {
                 let what = match what {
@@ -230,6 +259,14 @@ impl<'f> Words<'f> {
         match step {
             Step::Identity { why, .. } => turn(*why).to_owned(),
             Step::Call { intent, .. } => self.change(intent),
+            Step::Restart { serial, heir: Some(heir), .. } => {
+                format!("restarting {}, which hands the lead to {}", self.member(*serial), self.member(*heir))
+            }
+            Step::Restart { serial, .. } => format!("restarting {}", self.member(*serial)),
+            Step::Renew { .. } => {
+                let next = self.facts.cluster.next.map(|next| next.to_string()).unwrap_or_default();
+                format!("renewing the members' logs, before {next} is entered")
+            }
             Step::DeletePod { serial, .. } => {
                 format!("deleting the pod of {}: {}", self.member(*serial), super::why(step))
             }
@@ -239,7 +276,7 @@ impl<'f> Words<'f> {
         }
     }
 
-    fn change(&self, intent: &Intent) -> String {
+    pub(super) fn change(&self, intent: &Intent) -> String {
         match intent.change {
             Change::Add(serial) => format!("adding {} as a learner", self.member(serial)),
             Change::Promote(serial) => format!("giving {} its vote", self.member(serial)),
@@ -248,173 +285,6 @@ impl<'f> Words<'f> {
             }
             Change::Remove(serial) => format!("removing {}", self.member(serial)),
             Change::Expel(id) => format!("removing the unknown member {:x}, which never started", id.0),
-        }
-    }
-
-    /// What is waited for, and what ends the wait.
-    pub(super) fn wait(&self, facts: &Facts, view: Option<&View<'_>>, wait: &Wait) -> String {
-        match wait {
-            Wait::Reading(What::Identity) => "the identity cannot be read".to_owned(),
-            Wait::Reading(What::Objects) => "pods and claims cannot be read".to_owned(),
-            Wait::Paused => "spec.paused is set: nothing is changed until it is false".to_owned(),
-            Wait::Contradiction => format!(
-                "claims and pods labelled for this cluster do not say the same about which cluster they are of: put the \
-                 ConfigMap {} back, or take the label off those that are not its own",
-                self.found.wanted.names().identity()
-            ),
-            Wait::NothingLeft(cluster) => format!(
-                "etcd cluster {:x} has lost all its data: no empty one is put in its place. Delete the resource and \
-                 create it again to begin anew",
-                cluster.0
-            ),
-            Wait::OldEpochGoes => "pods of a bootstrap that was given up must be gone first".to_owned(),
-            Wait::FormerGoes(until) => self.former(*until <= facts.now),
-            Wait::SeedStarts(serial) => {
-                format!("{} must start and answer{}", self.member(*serial), self.held(view, *serial))
-            }
-            Wait::NoQuorum => self.quorum(view),
-            Wait::Settling(intent) => {
-                format!("{} was begun, and etcd does not say yet what became of it", self.change(intent))
-            }
-            Wait::Joining(serials) => {
-                let first = serials.first().map(|serial| self.held(view, *serial)).unwrap_or_default();
-                let was_there = serials.iter().all(|serial| is_voter(facts, *serial));
-                let what = if was_there { "come back" } else { "join" };
-                format!("{} must {what}{first}", self.members(serials))
-            }
-            Wait::CatchingUp(serial) => {
-                format!("{} must catch up before it gets its vote", self.member(*serial))
-            }
-            Wait::AddUnsafe => "all members must be in place before another is added".to_owned(),
-            Wait::Patience(_) => format!(
-                "all {} members should be there before clients are let in; those that do not start are not waited for \
-                 much longer",
-                facts.cluster.members
-            ),
-            Wait::NameTaken(object) => format!(
-                "{} exists and is not this cluster's: delete or rename it, or give the cluster another name",
-                self.object(*object)
-            ),
-            Wait::AuthorityLost(object) => format!(
-                "{} is gone or of no use, and members run on certificates that it signed: put it back. No other is made while any of \
-                 them runs; none can be renewed meanwhile",
-                self.object(*object)
-            ),
-            Wait::Strangers(strangers) => {
-                let told: Vec<_> = strangers.iter().map(|one| stranger(one, facts)).collect();
-                format!("{}. No member can be added while it is there", told.join("; "))
-            }
-            Wait::Replacing(serial) => {
-                format!("{} must join first: members are replaced one at a time", self.member(*serial))
-            }
-            Wait::Enough(serial, until) => format!(
-                "{} would be replaced, but three members were within an hour, and it waits until {}: find out why members \
-                 fail before more of them do",
-                self.member(*serial),
-                jiff::Timestamp::from_second(until.0).unwrap_or_default()
-            ),
-        }
-    }
-
-    /// That what went with a former resource goes, what of it is left, and, when that takes long, what to do.
-    fn former(&self, late: bool) -> String {
-        let named = |kind: &str, metadata: &ObjectMeta| {
-            format!("{kind} {}", metadata.name.as_deref().unwrap_or_default())
-        };
-        let pods = self.found.pods.values().map(|pod| named("pod", &pod.metadata));
-        let claims = self.found.claims.values().map(|claim| named("claim", &claim.metadata));
-        let left: Vec<_> = pods.chain(claims).collect();
-        let left = if left.is_empty() { String::new() } else { format!(" ({} left)", left.join(", ")) };
-        let what = "what belonged to the resource of this name that was deleted must be gone first";
-        let help = if late {
-            ", but it takes long. A pod whose node is gone for good goes with `kubectl delete pod --force`; a claim when no pod uses it \
-             and nobody's finalizer holds it"
-        } else {
-            ""
-        };
-        format!("{what}{left}: Kubernetes deletes it{help}")
-    }
-
-    /// What is done about a member that may come back, and has not yet.
-    pub(super) fn waited_for(&self, view: Option<&View<'_>>) -> Option<String> {
-        let (serial, _) = dead::waited_for(view?)?;
-        let after = span(self.found.wanted.replace_after);
-        Some(format!("{} is replaced unless it comes back within {after}", self.member(serial)))
-    }
-
-    /// What is done next, once a wait has ended.
-    pub(super) fn next(&self, facts: &Facts, wait: &Wait) -> Option<String> {
-        let next = match wait {
-            Wait::Paused | Wait::Contradiction | Wait::NothingLeft(_) => return None,
-            Wait::Strangers(strangers) => {
-                return strangers
-                    .iter()
-                    .find(|one| !one.started)
-                    .map(|one| format!("the unknown member {:x} is removed", one.id.0));
-            }
-            Wait::Replacing(_) => "the next member that does not come back is replaced",
-            Wait::Enough(serial, _) => return Some(format!("{} is replaced", self.member(*serial))),
-            Wait::OldEpochGoes => "the bootstrap begins again, under new names",
-            Wait::FormerGoes(_) => "a new cluster is formed",
-            Wait::SeedStarts(_) if facts.cluster.members > 1 => "the other members join it",
-            Wait::SeedStarts(_) | Wait::Patience(_) => "clients are let in",
-            Wait::NoQuorum | Wait::Reading(_) => "members that are missing are brought back or replaced",
-            Wait::Settling(_) => "the next change of the membership, if one is needed",
-            Wait::Joining(serials) => {
-                if serials.iter().all(|serial| is_voter(facts, *serial)) {
-                    return None;
-                }
-                let plural = if serials.len() > 1 { "they get their votes" } else { "it gets its vote" };
-                return Some(plural.to_owned());
-            }
-            Wait::CatchingUp(serial) => return Some(format!("{} gets its vote", self.member(*serial))),
-            Wait::AddUnsafe => "another member is added",
-            Wait::NameTaken(_) => "what is missing is created",
-            Wait::AuthorityLost(_) => "certificates are renewed in time again",
-        };
-        Some(next.to_owned())
-    }
-
-    fn held(&self, view: Option<&View<'_>>, serial: Serial) -> String {
-        let trouble = view.and_then(|view| view.facts.about.get(&serial)?.trouble.clone());
-        trouble.map(|trouble| format!(": {trouble}")).unwrap_or_default()
-    }
-
-    fn quorum(&self, view: Option<&View<'_>>) -> String {
-        let Some(view) = view else { return "a majority of voters must answer".to_owned() };
-        if view.registry {
-            // A majority answers, and a step that takes one away would leave too few.
-            let down = view.voters().filter(|member| !member.serves() && member.data != Data::Gone);
-            let down: BTreeSet<_> = down.map(|member| member.serial).collect();
-            let who = if down.is_empty() { "more voters".to_owned() } else { self.members(&down) };
-            return format!(
-                "{who} must serve again before a member is removed, or too few would be left to agree"
-            );
-        }
-        if view.members.is_empty() && !view.kept.is_empty() {
-            let kept: BTreeSet<_> = view.kept.iter().map(|claim| claim.serial).collect();
-            return format!(
-                "no pod and no volume of a member is left. The volumes of {}, which were removed before, hold older data: put the \
-                 members' claims back if you can; to begin anew, delete the resource, those claims and the ConfigMap {}, and \
-                 create it again",
-                self.members(&kept),
-                self.found.wanted.names().identity()
-            );
-        }
-        if view.members.is_empty() {
-            return format!(
-                "no pod and no volume of this cluster is left, and no empty one is put in its place: put the volumes' \
-                 claims back if you can; to begin anew, delete the resource and the ConfigMap {}, and create it again",
-                self.found.wanted.names().identity()
-            );
-        }
-        let silent = view.members.values().filter(|member| member.voice.is_none());
-        let silent: BTreeSet<_> = silent.map(|member| member.serial).collect();
-        if silent.is_empty() {
-            "the members answer, and must agree on a leader; if they do not, they cannot reach each other"
-                .to_owned()
-        } else {
-            format!("a majority of voters must answer; silent: {}", self.members(&silent))
         }
     }
 
@@ -430,29 +300,6 @@ impl<'f> Words<'f> {
                 format!("the Secret {name}")
             }
         }
-    }
-}
-
-/// Whether etcd lists it with a vote.
-fn is_voter(facts: &Facts, serial: Serial) -> bool {
-    let members = facts.membership.present().map(|told| told.members.as_slice()).unwrap_or_default();
-    members.iter().any(|entry| entry.serial == serial && !entry.learner)
-}
-
-/// What is to be known of a member that somebody else added.
-fn stranger(one: &Stranger, facts: &Facts) -> String {
-    let id = one.id.0;
-    if one.started {
-        format!(
-            "etcd lists the member {id:x}, which is not this cluster's and has started: it is left alone. If nobody needs it, \
-             remove it with etcdctl member remove {id:x}"
-        )
-    } else {
-        let grace = span(facts.cluster.replace_after);
-        format!(
-            "etcd lists the member {id:x}, which is not this cluster's and never started: it is removed unless it starts \
-             within {grace}"
-        )
     }
 }
 

@@ -7,7 +7,9 @@ use serde_json::json;
 use super::super::status;
 use super::super::tests::{finds_no_node, is_plain, joining, line, reads_well, told};
 use super::*;
+use crate::facts::Stranger;
 use crate::identity::{ClusterId, MemberId};
+use crate::plan::What;
 use crate::testing::{NOW, Scene, change, claim_uid, condition, name, pod_uid};
 
 #[test]

@@ -7,7 +7,7 @@ use evenkeel_etcd::names::{Epoch, Lineage, Serial};
 use evenkeel_explore::effect::{self, Effect, Etcds, Outcome};
 use evenkeel_explore::event::Event;
 use evenkeel_explore::observe::{NOW, Sight, observe};
-use evenkeel_explore::world::{Budget, Claim, Disk, Pod, World};
+use evenkeel_explore::world::{Budget, Claim, Disk, Inputs, Pod, World};
 
 use crate::stage::{Act, Entry, Look, Names, Said};
 
@@ -36,6 +36,7 @@ impl Imagined {
             next: Serial(9),
             intent: None,
             replaced: [].into(),
+            renewed: None,
             resource: Uid(1000),
         });
         Self { world, names: Names::default() }
@@ -104,9 +105,9 @@ impl Imagined {
     fn prepare(&mut self, serial: Serial, start: &Start) {
         let (epoch, old) = (Epoch::FIRST, self.world.pods.remove(&serial));
         let uid = old.map_or_else(|| self.world.fresh_uid(), |pod| pod.uid);
-        let fresh = Claim::new(uid, epoch);
+        let fresh = Claim::new(uid, epoch, Inputs::First);
         self.world.claims.entry(serial).or_insert(fresh);
-        let mut pod = Pod::new(uid, epoch, start.clone(), 0);
+        let mut pod = Pod::new(uid, epoch, Inputs::First, start.clone(), 0);
         pod.seen = Some((start.clone(), false));
         self.world.pods.insert(serial, pod);
     }

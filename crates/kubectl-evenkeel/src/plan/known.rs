@@ -1,7 +1,7 @@
 //! What is known of a cluster without being its operator: its objects as they are now; what etcd said when the operator last wrote
 //! down what it knew; and of that only what the status, which is kept true, does not contradict.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use evenkeel::{Decision, Seen, Time};
 use evenkeel_api::{EtcdCluster, MemberStatus, Refusal};
@@ -68,7 +68,14 @@ impl Known {
         let lineage = Lineage(0);
         let tls = Judged { amiss: self.certificates(&objects, &wanted), ..Judged::default() };
         let resource = objects.resource.clone();
-        let beside = Beside { places: BTreeMap::new(), hostnames: BTreeMap::new(), tls, now, lineage };
+        let beside = Beside {
+            places: BTreeMap::new(),
+            misplaced: BTreeSet::new(),
+            hostnames: BTreeMap::new(),
+            tls,
+            now,
+            lineage,
+        };
         let found =
             Found::of(objects, (wanted, refused), beside).map_err(|error| Trouble::new(error.to_string()))?;
         let answers = self.answers(&resource, found.register().as_ref());
@@ -122,6 +129,7 @@ impl Known {
         // Who leads changes without a decision, and is not written down then.
         if let Some(Seen::Present(voice)) = answers.voices.get_mut(&serial) {
             voice.leads = leads;
+            voice.version = member.version.parse().ok().or(voice.version);
             if leads {
                 answers.leader = Some(voice.id);
             }
@@ -136,7 +144,8 @@ impl Known {
             let id = told.filter(|one| one.serial == serial).map(|one| one.id).next();
             let cluster = self.facts.as_ref().and_then(|facts| facts.identity.present()?.cluster);
             if let (Some(id), Some(cluster)) = (id, cluster) {
-                let voice = Voice { cluster, id, serves: true, caught_up: true, leads };
+                let version = member.version.parse().ok();
+                let voice = Voice { cluster, id, serves: true, caught_up: true, leads, version, size: 0 };
                 answers.voices.insert(serial, Seen::Present(voice));
                 answers.silent.remove(&serial);
             }

@@ -8,7 +8,7 @@ use std::path::Path;
 
 use evenkeel::{Decision, Key};
 use evenkeel_api::EtcdCluster;
-use evenkeel_etcd::accept::{Noted, in_force};
+use evenkeel_etcd::accept::{Before, in_force};
 use evenkeel_etcd::foresee::{Foreseen, foresee};
 use evenkeel_etcd::observe::find::{self, Objects};
 use jiff::Timestamp;
@@ -103,8 +103,7 @@ async fn planned(
              right to read ConfigMaps",
         ));
     }
-    let noted = objects.identity.as_ref().and_then(|object| Noted::beside(object, &after));
-    let (wanted, refused) = in_force(&after, noted.as_ref()).map_err(refusal)?;
+    let (wanted, refused) = in_force(&after, &Before::of(&objects)).map_err(refusal)?;
     let now = Timestamp::now();
     let (found, facts) = known.applied_to(objects, (wanted, refused), now)?;
     let refused = found.refused.as_ref().map(ToString::to_string);
@@ -139,7 +138,9 @@ fn answer(
 fn unread(error: evenkeel::Error) -> Trouble {
     match error {
         evenkeel::Error::Kubernetes { doing, why } => Trouble::kubernetes(&doing, &why),
-        other @ evenkeel::Error::Other { .. } => Trouble::new(other.to_string()),
+        other @ (evenkeel::Error::Other { .. } | evenkeel::Error::Declined { .. }) => {
+            Trouble::new(other.to_string())
+        }
     }
 }
 

@@ -1,0 +1,150 @@
+//! Volumes: they grow while members run on them, where their class allows it; to another class or another place data moves with its
+//! members, which are replaced one by one.
+
+use std::collections::BTreeMap;
+
+use evenkeel_e2e::Story;
+use evenkeel_e2e::etcd::Cluster;
+use evenkeel_e2e::operator::Operator;
+use serde_json::{Value, json};
+
+use crate::look::{clients_of, formed, ids, until_right};
+use crate::middle::{comes_to_rest, ends_well};
+use crate::rolls::{name_of, pods};
+use crate::upgrade::{claims, uids};
+
+/// Members on volumes of this class, with a quota of their own: the default one would follow the volumes' size.
+fn spec(members: usize, class: &str) -> String {
+    format!(
+        "version: 3.6.16\nmembers: {members}\nstorage: {{size: 1Gi, class: {class}, keepRemovedFor: \"0\"}}\n\
+         etcd: {{quota: 512Mi}}\nresources: {{requests: {{cpu: 10m, memory: 64Mi}}}}"
+    )
+}
+
+/// Something of each claim of `orders`, by the claims' names.
+fn of_claims(story: &Story, pointer: &str) -> BTreeMap<String, String> {
+    let path = "persistentvolumeclaims?labelSelector=evenkeel.dev%2Fcluster%3Dorders";
+    let list = story.read("/api/v1", path).unwrap_or_default();
+    let all = list["items"].as_array().cloned().unwrap_or_default();
+    let text = |claim: &Value| claim.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned();
+    all.iter().map(|claim| (name_of(claim), text(claim))).collect()
+}
+
+fn until_all_claims(story: &Story, pointer: &str, value: &str, members: usize) {
+    until_right(&format!("{pointer} is {value} on all claims"), || {
+        let now = of_claims(story, pointer);
+        let all = now.len() == members && now.values().all(|one| one == value);
+        if all { Ok(()) } else { Err(format!("{now:?}")) }
+    });
+}
+
+const CAPACITY: &str = "/status/capacity/storage";
+const CLASS: &str = "/spec/storageClassName";
+
+/// What `kubectl` says of an edit that is refused.
+fn refused(story: &Story, spec: &Value) -> String {
+    let patch = json!({ "spec": spec }).to_string();
+    let said = story.try_kubectl(&["patch", "etcd/orders", "--type=merge", "--patch", &patch]);
+    said.expect_err("it is refused")
+}
+
+#[test]
+fn volumes_grow_while_members_run_on_them_and_never_shrink() {
+    let story = Story::begin("volumes-grow");
+    let operator = Operator::start(&story);
+    let cluster = formed(&story, &spec(3, "lab-disk"), 3);
+    let (workload, before, on) = (clients_of(&cluster), uids(&cluster), claims(&cluster));
+    cluster.patch(&json!({ "storage": { "size": "2Gi" } }));
+    until_all_claims(&story, CAPACITY, "2Gi", 3);
+    until_right("the status says so", || {
+        let status = cluster.status();
+        if status["volumeSize"] == "2Gi" { Ok(()) } else { Err(format!("{status:#}")) }
+    });
+    let said = refused(&story, &json!({ "storage": { "size": "1Gi" } }));
+    assert!(said.contains("volumes never shrink"), "{said}");
+    ends_well(&story, &cluster, 3);
+    assert_eq!(uids(&cluster), before, "nobody was restarted");
+    assert_eq!(claims(&cluster), on);
+    // With a quota that follows the volume members are restarted for that, one by one.
+    cluster.patch(&json!({ "etcd": { "quota": null } }));
+    let flag = format!("--quota-backend-bytes={}", (2_u64 << 30) / 4 * 3);
+    until_right("all have the larger quota", || {
+        let args = |pod: &Value| pod.pointer("/spec/containers/0/args").cloned().unwrap_or_default();
+        let pods = pods(&story);
+        let all = pods.len() == 3 && pods.iter().all(|pod| args(pod).to_string().contains(&flag));
+        if all { Ok(()) } else { Err(format!("{:#}", cluster.status())) }
+    });
+    ends_well(&story, &cluster, 3);
+    comes_to_rest(&operator);
+    workload.finish();
+    cluster.holds_the_same_everywhere();
+}
+
+#[test]
+fn where_volumes_cannot_grow_that_is_refused_with_the_reason_and_can_be_taken_back() {
+    let story = Story::begin("volumes-fixed");
+    let operator = Operator::start(&story);
+    let cluster = formed(&story, &spec(1, "lab-disk-fixed"), 1);
+    let before = uids(&cluster);
+    cluster.patch(&json!({ "storage": { "size": "2Gi" } }));
+    until_right("it is refused", || {
+        let (degraded, status) = (cluster.condition("Degraded"), cluster.status());
+        let named = status.to_string().contains("the StorageClass lab-disk-fixed does not let volumes grow");
+        if degraded.1 == "SpecRefused" && named { Ok(()) } else { Err(format!("{degraded:?}: {status:#}")) }
+    });
+    until_all_claims(&story, "/spec/resources/requests/storage", "1Gi", 1);
+    cluster.patch(&json!({ "storage": { "size": "1Gi" } }));
+    ends_well(&story, &cluster, 1);
+    assert_eq!(uids(&cluster), before, "nobody was restarted");
+    comes_to_rest(&operator);
+}
+
+/// Waits until every member is another than before.
+fn until_moved(cluster: &Cluster<'_>, before: &BTreeMap<String, u64>) {
+    until_right("all members are others", || {
+        let left: Vec<_> = uids(cluster).into_keys().filter(|name| before.contains_key(name)).collect();
+        if left.is_empty() { Ok(()) } else { Err(format!("{left:?}: {:#}", cluster.status())) }
+    });
+}
+
+#[test]
+fn to_another_class_and_a_larger_size_members_move_one_by_one() {
+    let story = Story::begin("other-class");
+    let operator = Operator::start(&story);
+    let cluster = formed(&story, &spec(3, "lab-disk-fixed"), 3);
+    let (workload, before) = (clients_of(&cluster), ids(&cluster));
+    // Those that cannot grow need not, since they are left.
+    cluster.patch(&json!({ "storage": { "class": "lab-disk", "size": "2Gi" } }));
+    until_moved(&cluster, &before);
+    ends_well(&story, &cluster, 3);
+    until_all_claims(&story, CLASS, "lab-disk", 3);
+    until_all_claims(&story, CAPACITY, "2Gi", 3);
+    let said = refused(&story, &json!({ "storage": { "class": null } }));
+    assert!(said.contains("cannot be left out again"), "{said}");
+    comes_to_rest(&operator);
+    workload.finish();
+    cluster.holds_the_same_everywhere();
+}
+
+#[test]
+fn to_another_zone_a_member_moves_that_its_volume_cannot_follow_to() {
+    let story = Story::begin("other-zone");
+    let operator = Operator::start(&story);
+    let cluster = formed(&story, &spec(1, "lab-disk"), 1);
+    cluster.etcdctl(&["put", "kept", "yes"]);
+    let node =
+        |name: &str| json!({ "scheduling": { "nodeSelector": { "topology.kubernetes.io/zone": name } } });
+    let zone = |story: &Story| {
+        let of = |pod: &Value| pod["spec"]["nodeName"].as_str().unwrap_or_default().replace("node", "zone");
+        pods(story).iter().map(of).collect::<Vec<_>>()
+    };
+    let there = zone(&story);
+    let other = ["zone-1", "zone-2", "zone-3"].into_iter().find(|name| there != [*name]).unwrap();
+    let before = ids(&cluster);
+    cluster.patch(&node(other));
+    until_moved(&cluster, &before);
+    ends_well(&story, &cluster, 1);
+    assert_eq!(zone(&story), [other]);
+    assert!(cluster.etcdctl(&["get", "kept"]).contains("yes"));
+    comes_to_rest(&operator);
+}

@@ -1,0 +1,281 @@
+//! Members are brought up to date one by one: another version, another image, other resources, or only a restart; while clients
+//! work, and while the operator dies in between.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use evenkeel_e2e::Story;
+use evenkeel_e2e::etcd::Cluster;
+use evenkeel_e2e::operator::Operator;
+use evenkeel_e2e::proxy::{Verdict, Write};
+use serde_json::{Value, json};
+
+use crate::look::{LONG, clients_of, events, formed, ids, leader, until_right, until_whole};
+use crate::middle::{comes_to_rest, ends_well, kill_and_restart, until_whole_through};
+use crate::plan::{done, done_since};
+use crate::plugin::evenkeel;
+
+/// Little of everything.
+pub(crate) fn spec(version: &str, members: usize) -> String {
+    format!(
+        "version: {version}\nmembers: {members}\nstorage: {{size: 1Gi}}\nresources: {{requests: {{cpu: 10m, memory: 64Mi}}}}"
+    )
+}
+
+/// Who was restarted since `before` had been done, in order, with what was said of it.
+fn restarts(story: &Story, before: &[String]) -> Vec<String> {
+    let mut since = done_since(story, "orders", before);
+    since.retain(|what| what.starts_with("restarting "));
+    since
+}
+
+/// Whether every member runs this version, by its own word as the status has it.
+pub(crate) fn runs(cluster: &Cluster<'_>, version: &str) -> bool {
+    let status = cluster.status();
+    let members = status["memberList"].as_array().cloned().unwrap_or_default();
+    !members.is_empty() && members.iter().all(|member| member["version"] == version)
+}
+
+/// Brings a cluster of three to a version, and tells what there was to see.
+fn upgraded(story: &Story, cluster: &Cluster<'_>, version: &str) {
+    let (members, claims, before) = (ids(cluster), claims(cluster), done(story, "orders"));
+    let mut phrases: Vec<String> = Vec::new();
+    cluster.patch(&json!({ "version": version }));
+    until_right("all run the new version", || {
+        let status = cluster.status();
+        let phrase = status["phrase"].as_str().unwrap_or_default().to_owned();
+        if phrases.last() != Some(&phrase) {
+            phrases.push(phrase);
+        }
+        if runs(cluster, version) { Ok(()) } else { Err(format!("{status:#}")) }
+    });
+    until_whole(story, cluster, members.len());
+    println!("{}: {version}: {phrases:?}", story.namespace());
+    assert!(phrases.iter().any(|phrase| phrase.starts_with("Upgrading ")), "{phrases:?}");
+    assert!(phrases.iter().any(|phrase| phrase.ends_with(", leader last")), "{phrases:?}");
+    assert_eq!(ids(cluster), members, "they are the same members");
+    assert_eq!(self::claims(cluster), claims, "on the same volumes");
+    let restarts = restarts(story, &before);
+    assert_eq!(restarts.len(), 3, "each once: {restarts:?}");
+    let hands_over = |what: &&String| what.contains(", which hands the lead to ");
+    assert!(!restarts[..2].iter().any(|what| hands_over(&what)), "whoever leads is last: {restarts:?}");
+    assert_eq!(cluster.status()["version"], version);
+}
+
+/// The claims of the pods, by the pods' names.
+pub(crate) fn claims(cluster: &Cluster<'_>) -> BTreeMap<String, String> {
+    cluster.pods().into_iter().map(|pod| (pod.name, pod.claim)).collect()
+}
+
+#[test]
+fn three_members_go_from_3_5_to_3_6_and_on_to_3_7_and_clients_hardly_notice() {
+    let story = Story::begin("upgraded");
+    let operator = Operator::start(&story);
+    let cluster = formed(&story, &spec("3.5.35", 3), 3);
+    let workload = clients_of(&cluster);
+    for version in ["3.6.16", "3.7.3"] {
+        let since = workload.now();
+        upgraded(&story, &cluster, version);
+        println!("to {version}: {}", evenkeel_e2e::watched::told("orders", &workload.stats(since)));
+    }
+    let refused = |version: &str, says: &str| {
+        let patch = json!({ "spec": { "version": version } }).to_string();
+        let said = story.try_kubectl(&["patch", "etcd/orders", "--type=merge", "--patch", &patch]);
+        let said = said.expect_err("it is refused");
+        assert!(said.contains(says), "{version}: {said}");
+    };
+    refused("3.6.16", "3.6");
+    refused("3.8.0", "not known");
+    comes_to_rest(&operator);
+    workload.finish();
+    cluster.holds_the_same_everywhere();
+}
+
+/// The pods of a cluster, by name, each with its uid.
+pub(crate) fn uids(cluster: &Cluster<'_>) -> BTreeMap<String, String> {
+    cluster.pods().into_iter().map(|pod| (pod.name, pod.uid)).collect()
+}
+
+/// An image that nobody has stops the roll at its first member; taken back, all is as it was.
+fn stops_at_a_bad_image(story: &Story, members: usize) {
+    let operator = Operator::start(story);
+    let cluster = formed(story, &spec("3.6.16", members), members);
+    let workload = (members > 2).then(|| clients_of(&cluster));
+    let before = uids(&cluster);
+    let image = cluster_image(story);
+    cluster.patch(&json!({ "image": { "repository": "nowhere.invalid/etcd" } }));
+    let reason = if members > 2 { "RolloutStopped" } else { "QuorumLost" };
+    until_right("it is told that it stopped", || {
+        let (degraded, status) = (cluster.condition("Degraded"), cluster.status());
+        let told = degraded.1 == reason;
+        let named = status.to_string().contains("the image nowhere.invalid/etcd:v3.6.16 cannot be pulled");
+        if told && named { Ok(()) } else { Err(format!("{degraded:?}: {status:#}")) }
+    });
+    let touched = uids(&cluster).iter().filter(|(name, uid)| before.get(*name) != Some(*uid)).count();
+    assert_eq!(touched, 1, "one was tried, and no other touched");
+    let since = workload.as_ref().map(evenkeel_e2e::watched::Watched::now);
+    std::thread::sleep(Duration::from_secs(5));
+    if let (Some(workload), Some(since)) = (&workload, since) {
+        assert!(workload.stats(since).written > 0, "clients write");
+    }
+    cluster.patch(&json!({ "image": { "repository": image } }));
+    ends_well(story, &cluster, members);
+    let touched = uids(&cluster).iter().filter(|(name, uid)| before.get(*name) != Some(*uid)).count();
+    assert_eq!(touched, 1, "nobody else was restarted");
+    comes_to_rest(&operator);
+    if let Some(workload) = workload {
+        workload.finish();
+        cluster.holds_the_same_everywhere();
+    }
+}
+
+fn cluster_image(story: &Story) -> Value {
+    story.get(&["etcd/orders"])["spec"]["image"]["repository"].clone()
+}
+
+#[test]
+fn a_bad_image_stops_at_one_of_three_and_taking_it_back_restores_it() {
+    stops_at_a_bad_image(&Story::begin("bad-image-3"), 3);
+}
+
+#[test]
+#[ignore = "it takes long: make test-hurt"]
+fn a_bad_image_stops_at_one_of_five_and_taking_it_back_restores_it() {
+    stops_at_a_bad_image(&Story::begin("bad-image-5"), 5);
+}
+
+#[test]
+fn a_bad_image_stops_a_single_member_and_taking_it_back_restores_it() {
+    stops_at_a_bad_image(&Story::begin("bad-image-1"), 1);
+}
+
+#[test]
+#[ignore = "it takes long: make test-hurt"]
+fn a_bad_image_stops_one_of_two_and_taking_it_back_restores_it() {
+    stops_at_a_bad_image(&Story::begin("bad-image-2"), 2);
+}
+
+pub(crate) fn evicts(write: &Write) -> bool {
+    write.verb == "POST" && write.is_to("pods") && write.subresource() == Some("eviction")
+}
+
+#[test]
+fn a_restart_is_asked_for_and_survives_an_operator_that_dies_at_each_member() {
+    let story = Story::begin("restarted");
+    let mut operator = Operator::start(&story);
+    let cluster = formed(&story, &spec("3.6.16", 3), 3);
+    let (members, before) = (ids(&cluster), uids(&cluster));
+    let leads = leader(&story, &cluster).name;
+    let workload = clients_of(&cluster);
+    operator.proxy().rule(|write| if evicts(write) { Verdict::StopAfter } else { Verdict::Pass });
+    let said = evenkeel(&story, &["restart", "orders"]);
+    assert_eq!(said.code, 0, "{}", said.err);
+    assert!(said.out.contains("one by one, whoever leads last"), "{}", said.out);
+    let mut died = Vec::new();
+    story.within(LONG, "its first member is evicted", || {
+        if let Some(stopped) = operator.proxy().try_stopped() {
+            died.push(stopped.write.name().unwrap_or_default().to_owned());
+            kill_and_restart(&story, &mut operator, stopped);
+        }
+        !died.is_empty()
+    });
+    // Between two restarts all is whole, too.
+    let deadline = Instant::now() + 2 * LONG;
+    while uids(&cluster).iter().any(|(name, uid)| before.get(name) == Some(uid)) {
+        assert!(Instant::now() < deadline, "not all are restarted: {:#}", cluster.status());
+        until_whole_through(&mut operator, &cluster, 3, |operator, stopped| {
+            died.push(stopped.write.name().unwrap_or_default().to_owned());
+            kill_and_restart(&story, operator, stopped);
+        });
+        std::thread::sleep(Duration::from_millis(200));
+    }
+    until_whole_through(&mut operator, &cluster, 3, |operator, stopped| {
+        kill_and_restart(&story, operator, stopped);
+    });
+    operator.proxy().pass();
+    println!("{}: {leads} led; died at {died:?}", story.namespace());
+    ends_well(&story, &cluster, 3);
+    assert_eq!(ids(&cluster), members, "they are the same members");
+    let same: Vec<_> =
+        uids(&cluster).into_iter().filter(|(name, uid)| before.get(name) == Some(uid)).collect();
+    assert!(same.is_empty(), "not restarted: {same:?}");
+    died.sort();
+    died.dedup();
+    assert_eq!(died.len(), 3, "each was evicted once: {died:?}");
+    workload.finish();
+    comes_to_rest(&operator);
+}
+
+#[test]
+fn one_and_two_members_are_restarted_all_the_same_and_that_is_told() {
+    let story = Story::begin("restarted-few");
+    let _operator = Operator::start(&story);
+    for members in [1, 2] {
+        let cluster = formed(&story, &spec("3.6.16", members), members);
+        let before = uids(&cluster);
+        evenkeel(&story, &["restart", "orders"]);
+        until_right("all were restarted", || {
+            let now = uids(&cluster);
+            let same = now.iter().filter(|(name, uid)| before.get(*name) == Some(*uid)).count();
+            if same == 0 && now.len() == members { Ok(()) } else { Err(format!("{now:?}")) }
+        });
+        until_whole(&story, &cluster, members);
+        let told = events(&story, &cluster);
+        assert!(told.iter().any(|(reason, _)| reason == "RestartWithoutRedundancy"), "{told:?}");
+        if members == 1 {
+            story.kubectl(&["scale", "etcd/orders", "--replicas=2"]);
+            until_whole(&story, &cluster, 2);
+        }
+    }
+}
+
+#[test]
+fn members_whose_data_is_in_their_pods_are_replaced_one_by_one_when_the_spec_changes() {
+    let story = Story::begin("moved-on");
+    let operator = Operator::start(&story);
+    let spec = spec("3.5.35", 3).replace("{size: 1Gi}", "{ephemeral: true}");
+    let cluster = formed(&story, &spec, 3);
+    let (workload, before) = (clients_of(&cluster), ids(&cluster));
+    cluster.patch(&json!({ "version": "3.6.16" }));
+    until_right("all run the new version", || {
+        if runs(&cluster, "3.6.16") { Ok(()) } else { Err(format!("{:#}", cluster.status())) }
+    });
+    ends_well(&story, &cluster, 3);
+    let after = ids(&cluster);
+    assert!(after.keys().all(|name| !before.contains_key(name)), "all are new: {before:?}, {after:?}");
+    comes_to_rest(&operator);
+    workload.finish();
+    cluster.holds_the_same_everywhere();
+}
+
+#[test]
+fn an_edit_in_the_middle_of_a_roll_is_the_target_at_once() {
+    let story = Story::begin("edited");
+    let operator = Operator::start(&story);
+    let cluster = formed(&story, &spec("3.6.16", 3), 3);
+    let (workload, before) = (clients_of(&cluster), ids(&cluster));
+    let memory = |amount: &str| json!({ "resources": { "requests": { "cpu": "10m", "memory": amount } } });
+    // A pod that was listed may be gone when it is asked about.
+    let asks = |pod: &str| {
+        let path = "-o=jsonpath={.spec.containers[0].resources.requests.memory}";
+        story.try_kubectl(&["get", "pod", pod, path]).unwrap_or_default()
+    };
+    cluster.patch(&memory("96Mi"));
+    story.within(LONG, "one has what was wanted first", || {
+        cluster.pods().iter().any(|pod| asks(&pod.name) == "96Mi")
+    });
+    cluster.patch(&memory("112Mi"));
+    until_right("all have what was wanted last", || {
+        let now: Vec<_> = cluster.pods().iter().map(|pod| asks(&pod.name)).collect();
+        if now.len() == 3 && now.iter().all(|amount| amount == "112Mi") {
+            Ok(())
+        } else {
+            Err(format!("{now:?}"))
+        }
+    });
+    ends_well(&story, &cluster, 3);
+    assert_eq!(ids(&cluster), before, "they are the same members");
+    comes_to_rest(&operator);
+    workload.finish();
+    cluster.holds_the_same_everywhere();
+}
