@@ -134,56 +134,42 @@ impl Before {
                 );
                 refusal("spec.version", why)
             }
-            Some(noted)
-                if noted.sealed
-                    && noted.spec.storage.class != spec.storage.class
-                    && self.missing.is_some()
-                    && self.missing == spec.storage.class =>
-            {
-                let class = self.missing.clone().unwrap_or_default();
-                refusal(
-                    "spec.storage.class",
-                    format!("there is no StorageClass {class}: create it first, or name another"),
-                )
-            }
-            Some(noted)
-                if noted.sealed
-                    && !noted.former
-                    && noted.spec.storage.class.is_some()
-                    && spec.storage.class.is_none() =>
-            {
-                let why = "it cannot be left out again: name the class that members should move to";
-                refusal("spec.storage.class", why.to_owned())
-            }
-            Some(noted) if noted.sealed && self.is_too_small(&noted.spec, spec) => {
-                let why = format!(
-                    "members have up to {} of data, and would take no more writes: compact and defragment first",
-                    quantity::binary(self.data)
-                );
-                refusal("spec.etcd.quota", why)
-            }
-            Some(noted)
-                if noted.sealed
-                    && !noted.spec.storage.ephemeral
-                    && self.resizes(&noted.spec, spec).is_some() =>
-            {
-                refusal("spec.storage.size", self.resizes(&noted.spec, spec).unwrap_or_default())
-            }
-            Some(noted) if noted.sealed && steps(&noted.spec, spec).is_some() => {
-                refusal("spec.etcd.options", steps(&noted.spec, spec).unwrap_or_default())
-            }
-            Some(noted) if noted.sealed && noted.spec.storage.ephemeral != spec.storage.ephemeral => {
-                refusal("spec.storage.ephemeral", "data cannot be moved".to_owned())
-            }
+            Some(noted) if noted.sealed => self.kept_with_data(noted, spec),
             _ => None,
         }
     }
 
-    /// Whether a quota is lowered to less than there is.
-    fn is_too_small(&self, noted: &EtcdClusterSpec, spec: &EtcdClusterSpec) -> bool {
-        let quota = |spec: &EtcdClusterSpec| spec.checked().ok().map(|checked| checked.quota);
-        let (Some(noted), Some(wanted)) = (quota(noted), quota(spec)) else { return false };
-        wanted < noted && wanted < self.data
+    /// The same of the fields that data hangs on, but for the version.
+    fn kept_with_data(&self, noted: &Noted, spec: &EtcdClusterSpec) -> Option<Refusal> {
+        let refusal = |field, why| Some(Refusal { field, why });
+        let (was, wants) = (&noted.spec.storage, &spec.storage);
+        if let Some(class) =
+            self.missing.as_ref().filter(|_| was.class != wants.class && self.missing == wants.class)
+        {
+            let why = format!("there is no StorageClass {class}: create it first, or name another");
+            return refusal("spec.storage.class", why);
+        }
+        if !noted.former && was.class.is_some() && wants.class.is_none() {
+            let why = "it cannot be left out again: name the class that members should move to";
+            return refusal("spec.storage.class", why.to_owned());
+        }
+        let checked = noted.spec.checked().ok().zip(spec.checked().ok());
+        if checked.as_ref().is_some_and(|(was, wants)| wants.quota < was.quota && wants.quota < self.data) {
+            let why = format!(
+                "members have up to {} of data, and would take no more writes: compact and defragment first",
+                quantity::binary(self.data)
+            );
+            return refusal("spec.etcd.quota", why);
+        }
+        if let Some(why) = self.resizes(&noted.spec, spec).filter(|_| !was.ephemeral) {
+            return refusal("spec.storage.size", why);
+        }
+        // Members that are restarted one by one must get along meanwhile.
+        if let Some(why) = checked.and_then(|(was, wants)| was.options.may_become(&wants.options).err()) {
+            return refusal("spec.etcd.options", why);
+        }
+        let moves = was.ephemeral != wants.ephemeral;
+        moves.then(|| Refusal { field: "spec.storage.ephemeral", why: "data cannot be moved".to_owned() })
     }
 
     /// Why volumes cannot be made as large as is wanted.
@@ -238,12 +224,6 @@ impl Noted {
         let (sealed, formed) = (identity.sealed, identity.cluster.is_some() && !identity.sealed);
         Some(Self { spec, former: identity.resource != uid, sealed, formed })
     }
-}
-
-/// Why members that are restarted one by one from one spec to another would not get along meanwhile.
-fn steps(noted: &EtcdClusterSpec, spec: &EtcdClusterSpec) -> Option<String> {
-    let (noted, wanted) = (noted.checked().ok()?, spec.checked().ok()?);
-    noted.options.may_become(&wanted.options).err()
 }
 
 fn has(metadata: &ObjectMeta, key: &str) -> bool {

@@ -47,7 +47,7 @@ fn apply_schema(story: &Story, checkout: &std::path::Path) {
 }
 
 /// Puts the schema of now back, whatever becomes of the story.
-struct SchemaOfNow<'a>(&'a Story);
+pub(crate) struct SchemaOfNow<'a>(pub(crate) &'a Story);
 
 impl Drop for SchemaOfNow<'_> {
     fn drop(&mut self) {

@@ -9,6 +9,7 @@ use serde_json::json;
 use crate::look::{LONG, clients_of, formed, until_whole};
 use crate::middle::{comes_to_rest, lives_again, spec};
 use crate::noted::dies_noting;
+use crate::previous::SchemaOfNow;
 
 /// Edits, and what is answered. The first two come by the scale subresource, as autoscalers send them.
 fn edits() -> Vec<(Vec<String>, &'static str)> {
@@ -65,29 +66,13 @@ fn edits_that_are_refused_say_what_to_do_and_leave_a_running_change_and_healing_
     cluster.holds_the_same_everywhere();
 }
 
-/// The schema as it should be, whatever becomes of the story.
-struct Schema<'a>(&'a Story);
-
-impl<'a> Schema<'a> {
-    /// One that lets anything pass.
-    fn none(story: &'a Story) -> Self {
-        let anything = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
-        let path = "/spec/versions/0/schema/openAPIV3Schema/properties/spec";
-        let patch = json!([{"op": "replace", "path": path, "value": anything}]).to_string();
-        story.kubectl(&["patch", "crd", "etcdclusters.evenkeel.dev", "--type=json", "--patch", &patch]);
-        Self(story)
-    }
-}
-
-impl Drop for Schema<'_> {
-    fn drop(&mut self) {
-        let crds = evenkeel_e2e::checkout().join("deploy/crds").to_string_lossy().into_owned();
-        let args = ["apply", "--server-side", "--force-conflicts", "--filename", &crds];
-        let put_back = self.0.command(&args).run();
-        if !std::thread::panicking() {
-            put_back.unwrap();
-        }
-    }
+/// A schema that lets anything pass, until the story is done with it.
+fn without_a_schema(story: &Story) -> SchemaOfNow<'_> {
+    let anything = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+    let path = "/spec/versions/0/schema/openAPIV3Schema/properties/spec";
+    let patch = json!([{"op": "replace", "path": path, "value": anything}]).to_string();
+    story.kubectl(&["patch", "crd", "etcdclusters.evenkeel.dev", "--type=json", "--patch", &patch]);
+    SchemaOfNow(story)
 }
 
 #[test]
@@ -101,7 +86,7 @@ fn a_spec_that_only_the_operator_refuses_is_told_and_the_one_before_stays_in_for
     until_whole(&story, &cluster, 3);
     let clients = clients_of(&cluster);
     {
-        let _schema = Schema::none(&story);
+        let _schema = without_a_schema(&story);
         // The API server takes a moment to learn of another schema.
         let unknown =
             json!({"spec": {"version": "3.9.9", "members": 9, "heal": {"replaceAfter": "4m"}}}).to_string();

@@ -11,7 +11,7 @@ use super::call::{asked, endpoint_of};
 use super::write::Hand;
 use crate::build::pod::CONTAINER;
 use crate::identity::ClusterId;
-use crate::observe::ask::{self, Access, Endpoint, SharedConnections};
+use crate::observe::ask::{self, Access, Endpoint, Position, SharedConnections};
 use crate::observe::member;
 use crate::operator::Operator;
 
@@ -44,7 +44,7 @@ pub(super) async fn logs(
         Some(begun) => begun.begins,
         None => {
             // What is in the log before this is what nobody is to read again.
-            let begins = log.furthest().await?;
+            let begins = log.extent().await?.written;
             hand.operator.renewal(hand.key, |_| Some(Renewal { cluster, begins }));
             tracing::info!(resource = %hand.key, begins, "renewing the logs");
             begins
@@ -53,7 +53,7 @@ pub(super) async fn logs(
     let ends = begins + snapshot_count(sight) + MARGIN;
     let until = Instant::now() + ONE_GO;
     loop {
-        let (written, applied) = (log.furthest().await?, log.hindmost().await?);
+        let Position { written, applied } = log.extent().await?;
         if applied >= ends {
             // What was applied last is followed by the snapshot.
             sleep(SHORTLY).await;
@@ -99,20 +99,15 @@ struct Log<'s> {
 }
 
 impl Log<'_> {
-    /// How far the log goes.
-    async fn furthest(&self) -> Result<u64, String> {
-        let all = self.positions().await?;
-        all.iter().map(|position| position.written).max().ok_or_else(|| "nobody answers".to_owned())
-    }
-
-    /// How much of it everybody has applied.
-    async fn hindmost(&self) -> Result<u64, String> {
-        let all = self.positions().await?;
-        all.iter().map(|position| position.applied).min().ok_or_else(|| "nobody answers".to_owned())
-    }
-
-    async fn positions(&self) -> Result<Vec<ask::Position>, String> {
-        try_join_all(self.members.iter().map(|one| ask::position(&self.connections, self.access, one))).await
+    /// How far the log goes, and how much of it everybody has applied.
+    async fn extent(&self) -> Result<Position, String> {
+        let ask = |one| ask::position(&self.connections, self.access, one);
+        let all = try_join_all(self.members.iter().map(ask)).await?;
+        let one = |one: Position, other: Position| Position {
+            written: one.written.max(other.written),
+            applied: one.applied.min(other.applied),
+        };
+        all.into_iter().reduce(one).ok_or_else(|| "nobody answers".to_owned())
     }
 
     /// Adds so many entries to it.
