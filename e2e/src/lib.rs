@@ -48,6 +48,7 @@ pub struct Story {
     turn: Turn,
     /// Whether the namespace was there before, and stays.
     visits: bool,
+    began: Instant,
 }
 
 /// A turn beside other stories, for one that needs no namespace of its own.
@@ -89,7 +90,8 @@ impl Story {
 
     /// In a namespace that is there, and stays.
     pub fn visit(namespace: &str) -> Self {
-        Self { lab: lab(), namespace: namespace.to_owned(), turn: Turn::beside_others(), visits: true }
+        let turn = Turn::beside_others();
+        Self { lab: lab(), namespace: namespace.to_owned(), turn, visits: true, began: Instant::now() }
     }
 
     fn new(name: &str, turn: Turn, lab: Lab) -> Self {
@@ -97,7 +99,7 @@ impl Story {
         let nanos =
             SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |now| now.subsec_nanos());
         let namespace = format!("{name}-{:04x}", nanos % 0x1_0000);
-        let story = Self { lab, namespace, turn, visits: false };
+        let story = Self { lab, namespace, turn, visits: false, began: Instant::now() };
         let labels = json_labels(&["enforce", "warn"]);
         let object = serde_json::json!({"apiVersion": "v1", "kind": "Namespace",
             "metadata": {"name": story.namespace, "labels": labels}});
@@ -281,6 +283,8 @@ impl Drop for Story {
             // Best effort: the lab itself goes after the stories.
             let _ = self.try_kubectl(&["delete", "namespace", &self.namespace, "--wait=false"]);
         }
+        // hack/test tells the longest.
+        println!("story {} took {} s", self.namespace, self.began.elapsed().as_secs());
     }
 }
 

@@ -268,15 +268,10 @@ fn amount(field: &'static str, quantity: &Quantity, least: u64) -> Result<u64, R
 /// address does.
 fn is_host(name: &str) -> bool {
     let labels = name.strip_prefix("*.").unwrap_or(name);
-    let is_label = |label: &str| {
-        (1..=63).contains(&label.len())
-            && label.bytes().all(|it| it.is_ascii_lowercase() || it.is_ascii_digit() || it == b'-')
-            && !label.starts_with('-')
-            && !label.ends_with('-')
-    };
     let last = labels.rsplit('.').next().unwrap_or_default();
     name.len() <= 253
-        && labels.split('.').all(is_label)
+        && is_subdomain(labels)
+        && labels.split('.').all(|label| label.len() <= 63)
         && last.starts_with(|it: char| it.is_ascii_lowercase())
 }
 

@@ -36,7 +36,7 @@ pub struct EtcdClusterStatus {
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 32))]
     pub data_size: String,
-    /// How large the largest volume of a member is that was asked for.
+    /// How large the largest volume of a member is. One that is being made larger counts when it is.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 32))]
     pub volume_size: String,

@@ -53,14 +53,15 @@ pub struct Storage {
     pub ephemeral: bool,
 }
 
-/// For the resource: volumes do not shrink. What was asked for, and not yet given, may be taken back.
+/// For the resource: volumes do not shrink. What was asked for, and not yet given, may be taken back, and anything before there is
+/// a cluster.
 pub(crate) fn no_shrinking() -> Rule {
     let size = |of: &str| format!("quantity(string({of}))");
     let (wanted, before) = ("self.spec.storage.size", "oldSelf.spec.storage.size");
     let given = "oldSelf.status.volumeSize";
     Rule::new(format!(
         "self.spec.storage.ephemeral || !isQuantity(string({wanted})) || !isQuantity(string({before})) || {}.compareTo({}) >= 0 || \
-         has(oldSelf.status) && has({given}) && isQuantity({given}) && {}.compareTo(quantity({given})) >= 0",
+         !has(oldSelf.status) || !has(oldSelf.status.clusterId) || has(oldSelf.status) && has({given}) && isQuantity({given}) && {}.compareTo(quantity({given})) >= 0",
         size(wanted),
         size(before),
         size(wanted)

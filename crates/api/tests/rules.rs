@@ -222,6 +222,29 @@ fn every_case_that_is_accepted_passes_the_rules_of_the_schema() {
 }
 
 #[test]
+fn less_may_be_asked_for_before_there_is_a_cluster_and_down_to_what_was_given() {
+    let compiled = compile_schema(&schema());
+    let sized = |size: &str, status: Value| {
+        let mut spec = EtcdClusterSpec::of_version("3.6.16");
+        spec.storage.size.0 = size.to_owned();
+        let mut object = serde_json::to_value(EtcdCluster::new("orders", spec)).unwrap();
+        object["status"] = status;
+        object
+    };
+    let shrinks = |status: Value, to: &str| {
+        let said = refusals(&compiled, &sized(to, status.clone()), Some(&sized("8Gi", status)));
+        said.iter().any(|said| said.contains("volumes never shrink"))
+    };
+    assert!(!shrinks(json!({}), "2Gi"), "nobody has a volume yet");
+    assert!(
+        shrinks(json!({ "clusterId": "1f" }), "2Gi"),
+        "an operator of before did not tell what was given"
+    );
+    let given = json!({ "clusterId": "1f", "volumeSize": "4Gi" });
+    assert!(!shrinks(given.clone(), "4Gi") && shrinks(given, "2Gi"));
+}
+
+#[test]
 fn a_spec_as_it_is_written_by_us_passes() {
     let cluster = EtcdCluster::new("orders", EtcdClusterSpec::of_version("3.6.16"));
     let object = serde_json::to_value(cluster).unwrap();

@@ -14,6 +14,7 @@ use serde_json::Value;
 
 use crate::build::{SPEC_KEY, claim};
 use crate::facts::GoesWith;
+use crate::identity::Identity;
 use crate::observe::find::Objects;
 use crate::observe::{find, goes_with, has_joined, member, version};
 use crate::wanted::{self, Wanted};
@@ -57,12 +58,13 @@ struct Noted {
 impl Before {
     /// By what is written beside the identity, and on volumes and pods.
     pub fn of(objects: &Objects) -> Self {
-        let noted = objects.identity.as_ref().and_then(|object| Noted::beside(object, &objects.resource));
+        let identity = objects.identity.as_ref();
+        let identity = identity.and_then(|object| find::identity(object.clone()).ok());
+        let noted = identity.as_ref().and_then(|of| Noted::beside(of, &objects.resource));
         // What a bootstrap that may yet begin again has written binds nobody.
         let matters = noted.as_ref().is_none_or(|noted| noted.sealed);
         let version = noted.as_ref().and_then(|noted| noted.spec.version.parse().ok());
         let started = started(objects.pods.iter(), objects.claims.iter(), version).filter(|_| matters);
-        let identity = objects.identity.clone().and_then(|object| find::identity(object).ok());
         let status = objects.resource.status.as_ref();
         let ours = |pod: &Pod| {
             let (member, identity) = (member(&pod.metadata), identity.as_ref().map(|(_, identity)| identity));
@@ -212,15 +214,14 @@ impl Before {
 
 impl Noted {
     /// As it stands beside the identity, if that is this cluster's and stays.
-    fn beside(identity: &ConfigMap, resource: &EtcdCluster) -> Option<Self> {
+    fn beside((object, identity): &(ConfigMap, Identity), resource: &EtcdCluster) -> Option<Self> {
         let (name, uid) = (resource.name_any(), wanted::uid(resource));
-        if identity.labels().get(labels::CLUSTER) != Some(&name)
-            || goes_with(&name, uid, &identity.metadata) == GoesWith::Former
+        if object.labels().get(labels::CLUSTER) != Some(&name)
+            || goes_with(&name, uid, &object.metadata) == GoesWith::Former
         {
             return None;
         }
-        let spec = serde_json::from_str(noted_spec(identity)?).ok()?;
-        let (_, identity) = find::identity(identity.clone()).ok()?;
+        let spec = serde_json::from_str(noted_spec(object)?).ok()?;
         let (sealed, formed) = (identity.sealed, identity.cluster.is_some() && !identity.sealed);
         Some(Self { spec, former: identity.resource != uid, sealed, formed })
     }

@@ -94,8 +94,8 @@ impl Operator {
         let size = quantity::bytes(&objects.resource.spec.storage.size).unwrap_or_default();
         let fixed = self.volumes.that_cannot_grow(&self.client, size, &objects.claims).await?;
         let class = objects.resource.spec.storage.class.as_deref();
-        let missing = self.volumes.missing(&self.client, class, &objects.claims).await?;
-        let before = Before::of(&objects).of_classes(fixed, missing);
+        let missing_class = self.volumes.missing(&self.client, class, &objects.claims).await?;
+        let before = Before::of(&objects).of_classes(fixed, missing_class.clone());
         let (wanted, refused) =
             in_force(&objects.resource, &before).map_err(|why| Error::other(tell::ACCEPTING, why))?;
         let now = self.clock.now();
@@ -105,7 +105,8 @@ impl Operator {
         let misplaced = self.volumes.misplaced(&self.stores, &wanted.node_selector, &objects.claims);
         let hostnames = self.stores.hostnames_of(&objects.pods);
         let lineage = Lineage(u32::try_from(self.random.u64() >> 32).unwrap_or_default());
-        Found::of(objects, (wanted, refused), Beside { places, misplaced, hostnames, tls, now, lineage })
+        let beside = Beside { places, misplaced, missing_class, hostnames, tls, now, lineage };
+        Found::of(objects, (wanted, refused), beside)
     }
 
     /// Asks etcd, as far as there is any to be asked. Whether clients are served is for the prober to find out: through a

@@ -215,6 +215,8 @@ pub enum Turn {
     Settle,
     /// The seed is lost before the seal: begin again.
     SeedLost,
+    /// The seed's claim asks for what is no longer wanted, before there is a cluster: begin again.
+    SeedMoves,
     /// The resource was deleted and created again before the seal: begin again.
     ResourceReplaced,
     /// The resource was deleted and created again over a cluster that lives on.

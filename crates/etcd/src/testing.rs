@@ -179,6 +179,7 @@ impl Scene {
             claims: BTreeMap::new(),
             places: BTreeMap::new(),
             misplaced: BTreeSet::new(),
+            missing_class: None,
             hostnames: BTreeMap::new(),
             peer_service: None,
             client_service: None,

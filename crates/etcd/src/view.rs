@@ -302,6 +302,11 @@ impl Member<'_> {
         self.registered.is_some_and(|entry| entry.learner && !entry.started)
     }
 
+    /// Whether it was added, and no node has taken it yet: whoever asked for it may never get it, and nobody waits for it.
+    pub fn is_unplaced(&self) -> bool {
+        self.is_newcomer() && self.pod.is_none_or(|pod| pod.node.is_none())
+    }
+
     /// Whether its etcd has joined: it lives in the cluster's list under its name, and says so.
     pub fn has_joined(&self) -> bool {
         self.registered.is_some_and(|entry| entry.started) && self.voice.is_some()

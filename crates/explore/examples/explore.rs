@@ -1,4 +1,4 @@
-//! Explores one world from the command line: `explore MEMBERS FAULTS CRASHES EDITS DELAYS [ephemeral] [one-learner]`.
+//! Explores one world from the command line: `explore MEMBERS FAULTS CRASHES EDITS DELAYS [ephemeral] [one-learner] [rolling | moving]`.
 
 use std::time::Instant;
 
@@ -23,6 +23,11 @@ fn main() {
         }
     };
     let world = World::new(number(0), storage, learners, budget);
+    let world = match (has("rolling"), has("moving")) {
+        (_, true) => world.moving(),
+        (true, _) => world.rolling(),
+        _ => world,
+    };
     let report = explore_with(&world, &Real, threads, &mut tell);
     println!("{} members, {storage:?}, {learners} learners at once, {budget:?}", number(0));
     println!(

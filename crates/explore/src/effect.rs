@@ -269,12 +269,7 @@ fn stop_removed(world: &mut World, cluster: usize, serial: Serial) {
 
 fn delete(world: &mut World, step: &Step) -> Result<Outcome, Violation> {
     match step {
-        Step::Restart { serial, spared: true, .. }
-        | Step::DeletePod { serial, why: Leaving::Outdated, .. }
-            if !may_be_evicted(world, *serial) =>
-        {
-            Ok(Outcome::Refused)
-        }
+        Step::Restart { serial, spared: true, .. } if !may_be_evicted(world, *serial) => Ok(Outcome::Refused),
         Step::Restart { pod: uid, serial, .. } | Step::DeletePod { pod: uid, serial, .. } => {
             let Some(pod) = world.pods.get_mut(serial).filter(|pod| pod.uid == *uid) else {
                 return Ok(Outcome::Refused);

@@ -7,7 +7,7 @@ use evenkeel_etcd::identity::Change;
 use evenkeel_etcd::plan::{Apply, Create, Leaving, Mark, Step, Turn, Wait};
 
 /// All kinds, those first that the explored world brings about by itself, then those that take somebody who meddles.
-pub const ALL: [&str; 59] = [
+pub const ALL: [&str; 60] = [
     "create an identity",
     "create a claim",
     "create a pod",
@@ -23,6 +23,7 @@ pub const ALL: [&str; 59] = [
     "turn: seal",
     "turn: settle",
     "turn: seed lost",
+    "turn: seed moves",
     "turn: resource replaced",
     "turn: adopt",
     "turn: pass over",
@@ -105,6 +106,7 @@ fn step(step: &Step) -> &'static str {
             Turn::Seal => "turn: seal",
             Turn::Settle => "turn: settle",
             Turn::SeedLost => "turn: seed lost",
+            Turn::SeedMoves => "turn: seed moves",
             Turn::ResourceReplaced => "turn: resource replaced",
             Turn::Adopt => "turn: adopt",
             Turn::PassOver => "turn: pass over",

@@ -46,7 +46,7 @@ pub fn observe(world: &World, sight: Sight) -> Facts {
         serial: *serial,
         epoch: claim.epoch,
         uid: claim.uid,
-        volume: Some(claim.uid),
+        volume: claim.is_bound().then_some(claim.uid),
         joined_on: claim.joined_on,
         deleting: claim.former,
         reach: facts::Reach::Node(node(world, *serial)),

@@ -105,6 +105,11 @@ pub struct Claim {
 }
 
 impl Claim {
+    /// Whether it has a volume: none is given of a kind that does not exist.
+    pub fn is_bound(&self) -> bool {
+        self.made_for != Inputs::Bad
+    }
+
     /// As it is created.
     pub fn new(uid: Uid, epoch: Epoch, made_for: Inputs) -> Self {
         let (joined_on, disk, took) = (None, Disk::Empty, None);
@@ -352,9 +357,11 @@ impl World {
         match self.storage {
             // What a pod alone holds is gone when it has ended.
             Storage::Ephemeral => self.pods.get(&serial).filter(|pod| !pod.finished).map(|pod| pod.disk),
-            Storage::Persistent => {
-                self.claims.get(&serial).filter(|claim| !claim.lost).map(|claim| claim.disk)
-            }
+            Storage::Persistent => self
+                .claims
+                .get(&serial)
+                .filter(|claim| !claim.lost && claim.is_bound())
+                .map(|claim| claim.disk),
         }
     }
 

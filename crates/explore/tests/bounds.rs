@@ -149,6 +149,16 @@ fn members_on_volumes_that_are_to_be_others_are_replaced_one_by_one_through_a_fa
 }
 
 #[test]
+fn a_bootstrap_on_volumes_that_are_to_be_others_begins_again_through_a_fault_and_a_crash() {
+    let begun = |members, budget| reported(&World::new(members, Storage::Persistent, 2, budget).moving());
+    begun(1, Budget { faults: 1, crashes: 1, edits: 1, delays: 0 });
+    begun(3, Budget { faults: 0, crashes: 1, edits: 1, delays: 0 });
+    begun(1, Budget { faults: 0, crashes: 1, edits: 2, delays: 0 });
+    // With a crash that takes two minutes: `make explore`.
+    begun(1, Budget { faults: 0, crashes: 0, edits: 2, delays: 1 });
+}
+
+#[test]
 fn what_members_are_built_from_is_changed_and_changed_again_or_taken_back() {
     for members in [1, 2] {
         rolled(members, Storage::Persistent, Budget { faults: 0, crashes: 0, edits: 2, delays: 1 });
@@ -201,6 +211,9 @@ fn everything_that_can_be_decided_is_decided_somewhere() {
         decided.extend(rolled(members, Storage::Persistent, budget).decided.into_keys());
     }
     decided.extend(meddled_with());
+    let moved = Budget { faults: 0, crashes: 0, edits: 2, delays: 1 };
+    let moved = reported(&World::new(1, Storage::Persistent, 2, moved).moving());
+    decided.extend(moved.decided.into_keys());
     let all: BTreeSet<&str> = ALL.into_iter().collect();
     let missing: Vec<_> = all.difference(&decided).collect();
     assert!(missing.is_empty(), "out of reach: {missing:?}");

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use kube::Resource;
 
-use crate::Plan;
 use crate::events::Notice;
 use crate::operate::{Action, Error, Operate, Outcome, Sight};
 use crate::run::Parts;
+use crate::{Engine, Plan};
 
 /// How old what was seen may be when a step is taken: between looking and acting there are writes, and each may take long.
 const FRESH: Duration = Duration::from_secs(3);
@@ -31,14 +31,14 @@ pub(crate) struct Carried {
 pub(crate) enum Extent {
     /// All of it.
     Whole,
-    /// The step, and what it rests on: the rest was refused, and took so long that the step came too late.
+    /// The step, and what it rests on: something beside was refused, and took so long that the step came too late.
     Step,
 }
 
 /// What ends the carrying out of a plan.
 #[derive(Debug, Default)]
 pub(crate) enum End {
-    /// Everything was done.
+    /// Everything was done, but for what was refused beside it.
     #[default]
     Whole,
     /// Something is not as it was when it was decided.
@@ -47,7 +47,7 @@ pub(crate) enum End {
     Declined(String),
     /// A part of it is done, and it is to be gone on with.
     Ongoing(String),
-    /// Something was refused, or failed. The first such thing, if several were.
+    /// The step, or what it rests on, was refused, or failed.
     Refused(Error),
 }
 
@@ -63,26 +63,60 @@ impl std::fmt::Display for End {
     }
 }
 
+/// What was refused in one go beside steps: it is not asked for again before the next, and everything else goes on.
+pub(crate) struct Refused<E: Engine> {
+    create: Vec<E::Create>,
+    mark: Vec<E::Mark>,
+    apply: Vec<E::Apply>,
+    /// Why the first of them was.
+    pub(crate) why: Option<Error>,
+}
+
+impl<E: Engine> Refused<E> {
+    pub(crate) fn nothing() -> Self {
+        Self { create: Vec::new(), mark: Vec::new(), apply: Vec::new(), why: None }
+    }
+
+    fn has(&self, action: &Action<'_, E>) -> bool {
+        match action {
+            Action::Create(create) => self.create.contains(create),
+            Action::Mark(mark) => self.mark.contains(mark),
+            Action::Apply(apply) => self.apply.contains(apply),
+            Action::Step(_) => false,
+        }
+    }
+
+    fn note(&mut self, action: &Action<'_, E>, error: Error) {
+        match action {
+            Action::Create(create) => self.create.push((*create).clone()),
+            Action::Mark(mark) => self.mark.push((*mark).clone()),
+            Action::Apply(apply) => self.apply.push((*apply).clone()),
+            Action::Step(_) => {}
+        }
+        self.why.get_or_insert(error);
+    }
+}
+
 /// Carries out a plan that rests on what was seen at that uptime.
 pub(crate) async fn carry_out<O: Operate>(
     parts: &Parts<O>,
     sight: &Sight<O>,
     (plan, seen): (&Plan<O::Engine>, Duration),
-    extent: Extent,
+    (extent, refused): (Extent, &mut Refused<O::Engine>),
 ) -> Carried {
     let (kind, key) = (O::Resource::kind(&()), crate::run::key(parts.operate.resource(sight)));
     let holds = || parts.leadership.holds();
     let mut carried = Carried::default();
-    let mut refused = None;
+    let mut waits = false;
     for action in plan.actions() {
         // A step asks once more right before it goes out: what comes before it within the step may take long, too.
         let is_step = matches!(action, Action::Step(_));
         let is_beside = !is_step && !O::rests_on(&action);
-        if extent == Extent::Step && is_beside {
+        if is_beside && (extent == Extent::Step || refused.has(&action)) {
             continue;
         }
         let is_late = || parts.clock.uptime().saturating_sub(seen) > FRESH;
-        if is_beside && is_late() && refused.is_some() && plan.step.is_some() {
+        if is_beside && is_late() && waits {
             // More of them may be refused as slowly, and the step has waited long enough.
             carried.late = true;
             break;
@@ -114,16 +148,15 @@ pub(crate) async fn carry_out<O: Operate>(
                 carried.end = End::Ongoing(how_far);
                 break;
             }
+            Err(error) if is_beside => {
+                refused.note(&action, error);
+                waits = plan.step.is_some();
+            }
             Err(error) => {
-                refused.get_or_insert(error);
-                if O::rests_on(&action) {
-                    break;
-                }
+                carried.end = End::Refused(error);
+                break;
             }
         }
-    }
-    if let Some(error) = refused {
-        carried.end = End::Refused(error);
     }
     carried
 }

@@ -6,6 +6,7 @@
 mod backoff;
 mod carry;
 mod clock;
+mod declined;
 mod engine;
 mod events;
 pub mod explore;

@@ -14,20 +14,22 @@ use kube::{Api, Client, Resource, ResourceExt};
 use tokio_util::sync::CancellationToken;
 
 use crate::backoff::Backoff;
-use crate::carry::{End, Extent, carry_out};
+use crate::carry::{Carried, End, Extent, Refused, carry_out};
 use crate::clock::{SharedClock, within};
+use crate::declined::Declined;
 use crate::events::{Events, Notice};
 use crate::journal::Journal;
 use crate::lease::Leadership;
 use crate::metrics::Metrics;
-use crate::operate::{Error, Key, Look, Managed, Operate, Sight};
+use crate::operate::{Action, Error, Key, Look, Managed, Operate, Sight};
 use crate::prober::{Prober, ProberParts, Rhythm};
 use crate::random::{SharedRandom, jitter};
 use crate::streams::Touched;
 use crate::{Engine, Plan, Wake};
 
-/// How many resources are worked on at once.
-const AT_ONCE: u16 = 8;
+/// How many resources are worked on at once. More than there are cores: most of the time each waits for answers, and some wait long,
+/// for applications that do not answer, while others need help.
+const AT_ONCE: u16 = 32;
 /// How many plans are carried out in one go before others get their turn.
 const ROUNDS: usize = 32;
 /// How long one go may take.
@@ -85,8 +87,7 @@ struct Loop<O: Operate> {
     parts: Parts<O>,
     prober: Prober<Key, O::Probed>,
     backoff: Backoff<Key>,
-    /// How often something was declined in a row.
-    declined: Backoff<Key>,
+    declined: Declined,
     journal: Journal,
     kind: String,
 }
@@ -130,6 +131,53 @@ pub(crate) fn key<R: Resource>(resource: &R) -> Key {
     Key { namespace: resource.namespace().unwrap_or_default(), name: resource.name_any() }
 }
 
+/// What came of a plan, in words.
+fn outcome(end: &End, refused: Option<&Error>) -> String {
+    match (end, refused) {
+        (End::Whole, Some(error)) => format!("not all of it was done: {error}"),
+        _ => end.to_string(),
+    }
+}
+
+/// One go at a resource: several plans, one after the other.
+struct Going<E: Engine> {
+    /// Whether the next look is a live one.
+    live: bool,
+    /// How many plans in a row came to nothing.
+    in_vain: usize,
+    last: Option<Plan<E>>,
+    /// How much of the next plan is to be carried out.
+    extent: Extent,
+    refused: Refused<E>,
+}
+
+impl<E: Engine> Default for Going<E> {
+    fn default() -> Self {
+        let (extent, refused) = (Extent::Whole, Refused::nothing());
+        Self { live: false, in_vain: 0, last: None, extent, refused }
+    }
+}
+
+impl<E: Engine> Going<E> {
+    /// Counts in what came of a plan, and says how that ended.
+    fn came_to(&mut self, plan: &Plan<E>, carried: &mut Carried) -> End {
+        let whole = self.extent == Extent::Whole;
+        // Refusals that take long must not keep the step from ever going out: it is decided again, and goes first.
+        let step_first = carried.late && self.refused.why.is_some() && whole;
+        self.extent = if step_first { Extent::Step } else { Extent::Whole };
+        // What was done to no effect, and what is always overtaken, must not be tried as fast as the machine goes.
+        let again = self.last.as_ref().is_some_and(|last| plan.does_as(last));
+        self.in_vain = if carried.done == 0 || again { self.in_vain + 1 } else { 0 };
+        match std::mem::take(&mut carried.end) {
+            // Nothing is left but what was refused.
+            End::Whole if carried.done == 0 && whole && !carried.late => {
+                self.refused.why.take().map_or(End::Whole, End::Refused)
+            }
+            end => end,
+        }
+    }
+}
+
 async fn reconcile<O: Operate>(resource: Arc<O::Resource>, this: Arc<Loop<O>>) -> Result<Next, Error> {
     let key = key(&*resource);
     let began = this.parts.clock.uptime();
@@ -170,9 +218,8 @@ impl<O: Operate> Loop<O> {
             metrics: parts.metrics.clone(),
         });
         let backoff = Backoff::new(parts.random.clone());
-        let declined = Backoff::new(parts.random.clone());
         let journal = Journal::new(parts.client.clone(), parts.clock.clone(), parts.events.instance());
-        Self { parts, prober, backoff, declined, journal, kind }
+        Self { parts, prober, backoff, declined: Declined::default(), journal, kind }
     }
 
     fn forget(&self, key: &Key) {
@@ -180,7 +227,7 @@ impl<O: Operate> Loop<O> {
         self.parts.operate.forget(key);
         self.journal.forget(key);
         self.backoff.succeeded(key);
-        self.declined.succeeded(key);
+        self.declined.forget(key);
     }
 
     /// Looks, and acts until there is nothing more to be done now.
@@ -189,13 +236,12 @@ impl<O: Operate> Loop<O> {
         if self.parts.operate.journal(resource).is_some() {
             self.journal.open(key);
         }
-        let (mut live, mut in_vain, mut last) = (false, 0, None::<Plan<O::Engine>>);
-        let mut refused = None;
+        let mut going = Going::default();
         for _ in 0..ROUNDS {
             if !self.parts.leadership.holds() {
                 return Ok(Next::await_change());
             }
-            let sight = match self.look(key, live).await {
+            let sight = match self.look(key, going.live).await {
                 Ok(sight) => sight,
                 Err(error) => {
                     self.tell_unseen(resource, key, &error).await;
@@ -210,70 +256,75 @@ impl<O: Operate> Loop<O> {
             let plan = <O::Engine as Engine>::decide(&sight.facts);
             let doubted = plan.is_quiet() && O::doubts(&plan);
             if !sight.live && (doubted || !plan.is_quiet()) {
-                live = true;
+                going.live = true;
                 continue;
             }
             if plan.is_quiet() {
-                self.declined.succeeded(key);
+                self.declined.forget(key);
                 self.note(key, (&sight, &plan), (String::new(), &[]));
                 let told = self.tell(&sight, (&plan, None), Vec::new()).await?;
                 let next = self.wake(key, plan.wake);
                 return Ok(if told { next } else { Next::requeue(SHORTLY) });
             }
-            let extent = if refused.is_some() { Extent::Step } else { Extent::Whole };
-            let mut carried = carry_out(&self.parts, &sight, (&plan, seen), extent).await;
-            match carried.end {
-                // Refusals that take long must not keep the step from ever going out: it is decided again, and goes first.
-                End::Refused(error) if carried.late && refused.is_none() => {
-                    self.events(&sight, &carried.notices).await;
-                    (refused, live) = (Some(error), true);
-                    continue;
-                }
-                end => carried.end = refused.take().map_or(end, End::Refused),
+            if let Some(next) = self.act(key, &sight, (&plan, seen), &mut going).await? {
+                return Ok(next);
             }
-            self.note(key, (&sight, &plan), (carried.end.to_string(), &carried.notices));
-            // What was done to no effect, and what is always overtaken, must not be tried as fast as the machine goes.
-            let again = last.as_ref().is_some_and(|last| plan.does_as(last));
-            in_vain = if carried.done == 0 || again { in_vain + 1 } else { 0 };
-            match carried.end {
-                End::Declined(declined) => {
-                    tracing::info!(resource = %key, declined, "not yet");
-                    self.declined.failed(key);
-                    let times = self.declined.failures_of(key);
-                    let lasts =
-                        (times >= DECLINED).then_some(Error::Declined { why: declined, times: DECLINED });
-                    self.tell(&sight, (&plan, lasts.as_ref()), carried.notices).await?;
-                    return Ok(Next::requeue(if lasts.is_some() { SELDOM } else { SHORTLY }));
-                }
-                End::Ongoing(how_far) => {
-                    tracing::info!(resource = %key, how_far, "it goes on");
-                    self.declined.succeeded(key);
-                    self.tell(&sight, (&plan, None), carried.notices).await?;
-                    return Ok(Next::requeue(AT_ONCE_AGAIN));
-                }
-                // Somebody else leads now, and tells.
-                End::Refused(error) if !self.parts.leadership.holds() => return Err(error),
-                End::Refused(error) => {
-                    // What could not be done is no reason to leave people with an old status.
-                    let mut notices = carried.notices;
-                    notices.push(Notice::warning("WriteRefused", "Reconcile", error.to_string()));
-                    self.tell(&sight, (&plan, Some(&error)), notices).await?;
-                    return Err(error);
-                }
-                End::Whole => {
-                    self.declined.succeeded(key);
-                    self.events(&sight, &carried.notices).await;
-                }
-                End::Overtaken => self.events(&sight, &carried.notices).await,
-            }
-            if in_vain >= IN_VAIN {
-                self.tell(&sight, (&plan, None), Vec::new()).await?;
-                return Err(Error::other("get on", "the same is to be done again and again"));
-            }
-            last = Some(plan);
-            live = true;
+            (going.last, going.live) = (Some(plan), true);
         }
-        Ok(Next::requeue(SHORTLY))
+        going.refused.why.map_or(Ok(Next::requeue(SHORTLY)), Err)
+    }
+
+    /// Carries out a plan; says when to go on, if not at once.
+    async fn act(
+        &self,
+        key: &Key,
+        sight: &Sight<O>,
+        (plan, seen): (&Plan<O::Engine>, Duration),
+        going: &mut Going<O::Engine>,
+    ) -> Result<Option<Next>, Error> {
+        let extent = going.extent;
+        let mut carried = carry_out(&self.parts, sight, (plan, seen), (extent, &mut going.refused)).await;
+        let (end, notices) = (going.came_to(plan, &mut carried), carried.notices);
+        let refused = going.refused.why.as_ref();
+        self.note(key, (sight, plan), (outcome(&end, refused), &notices));
+        match end {
+            End::Declined(declined) => {
+                tracing::info!(resource = %key, declined, "not yet");
+                let step = plan.step.as_ref().map_or("", |step| O::name(&Action::Step(step)));
+                let lasts = self.declined.again(key, step) >= DECLINED;
+                let error = lasts.then_some(Error::Declined { why: declined, times: DECLINED });
+                self.tell(sight, (plan, error.as_ref().or(refused)), notices).await?;
+                return Ok(Some(Next::requeue(if lasts { SELDOM } else { SHORTLY })));
+            }
+            End::Ongoing(how_far) => {
+                tracing::info!(resource = %key, how_far, "it goes on");
+                self.declined.forget(key);
+                self.tell(sight, (plan, refused), notices).await?;
+                return Ok(Some(Next::requeue(AT_ONCE_AGAIN)));
+            }
+            // Somebody else leads now, and tells.
+            End::Refused(error) if !self.parts.leadership.holds() => return Err(error),
+            End::Refused(error) => {
+                // What could not be done is no reason to leave people with an old status, or to ask the application seldom.
+                let error = going.refused.why.take().unwrap_or(error);
+                self.tell(sight, (plan, Some(&error)), notices).await?;
+                if plan.wake == Wake::Soon {
+                    self.prober.soon(key);
+                }
+                return Err(error);
+            }
+            End::Whole => {
+                self.declined.forget(key);
+                self.events(sight, &notices).await;
+            }
+            End::Overtaken => self.events(sight, &notices).await,
+        }
+        if going.in_vain >= IN_VAIN {
+            self.tell(sight, (plan, refused), Vec::new()).await?;
+            let again = || Error::other("get on", "the same is to be done again and again");
+            return Err(going.refused.why.take().unwrap_or_else(again));
+        }
+        Ok(None)
     }
 
     /// Notes what was decided, and what came of it.
@@ -327,6 +378,8 @@ impl<O: Operate> Loop<O> {
         mut notices: Vec<Notice>,
     ) -> Result<bool, Error> {
         let resource = self.parts.operate.resource(sight);
+        let told = refused.filter(|error| !matches!(error, Error::Declined { .. }));
+        notices.extend(told.map(|error| Notice::warning("WriteRefused", "Reconcile", error.to_string())));
         notices.extend(self.parts.operate.troubles(sight, plan));
         self.events(sight, &notices).await;
         match self.parts.operate.status(sight, plan, refused.filter(|error| error.is_refusal())) {

@@ -12,7 +12,7 @@ use super::*;
 use crate::clock::TestClock;
 use crate::fake;
 use crate::journal::Explained;
-use crate::operate::{Action, Outcome};
+use crate::operate::Outcome;
 use crate::random::TestRandom;
 
 /// What the facts say is what is planned.
@@ -49,6 +49,8 @@ struct Hands {
     looks: Mutex<VecDeque<Result<Told, Error>>>,
     live: Mutex<Vec<bool>>,
     done: Mutex<Vec<String>>,
+    /// How often something was refused.
+    refused: Mutex<usize>,
     clock: TestClock,
 }
 
@@ -98,6 +100,7 @@ impl Operate for Hands {
             self.clock.advance(Duration::from_secs(5));
         }
         if what.starts_with("refused") {
+            *lock(&self.refused) += 1;
             return Err(Error::other(format!("write {what}"), "a webhook said no"));
         }
         if what.starts_with("slow") {
@@ -189,10 +192,10 @@ impl Stage {
             }
             async move { (200, body) }
         });
-        let (done, live) = (Mutex::default(), Mutex::default());
+        let (done, live, refused) = (Mutex::default(), Mutex::default(), Mutex::default());
         let looks = Mutex::new(looks.into_iter().collect());
         let parts = Parts {
-            operate: Arc::new(Hands { looks, live, done, clock: clock.clone() }),
+            operate: Arc::new(Hands { looks, live, done, refused, clock: clock.clone() }),
             client: client.clone(),
             leadership: Leadership::undisputed(clock.shared()),
             events: Events::new(client, "evenkeel.dev/test", "me", clock.shared()),
@@ -240,7 +243,8 @@ async fn all_of_a_plan_is_done_in_order_and_told_before_the_next_look() {
 
 #[tokio::test]
 async fn what_is_refused_holds_up_nothing_else_and_is_told_with_the_status() {
-    let stage = Stage::new([plan(&["refused pod", "c"], &["m"], &["refused service", "a"], Some("s"))]);
+    let left = plan(&["refused pod"], &[], &["refused service"], None);
+    let stage = Stage::new([plan(&["refused pod", "c"], &["m"], &["refused service", "a"], Some("s")), left]);
     let error = stage.go().await.unwrap_err();
     assert_eq!(error.to_string(), "cannot write refused pod: a webhook said no");
     assert_eq!(stage.done(), ["c", "m", "a", "s"]);
@@ -251,16 +255,57 @@ async fn what_is_refused_holds_up_nothing_else_and_is_told_with_the_status() {
 #[tokio::test]
 async fn what_is_refused_slowly_does_not_keep_a_step_from_going_out_and_is_told_all_the_same() {
     let many = ["refused slowly", "refused slowly too", "refused slowly as well"];
-    let told = || plan(&many, &["!m"], &["a"], Some("s"));
-    let stage = Stage::new([told(), told()]);
+    let told = |step| plan(&many, &["!m"], &["a"], step);
+    let rest = || plan(&many, &[], &["a"], None);
+    let stage = Stage::new([told(Some("s")), told(Some("s")), rest(), plan(&many, &[], &[], None)]);
     let error = stage.go().await.unwrap_err();
     assert_eq!(error.to_string(), "cannot write refused slowly: a webhook said no");
     assert_eq!(
         stage.done(),
-        ["!m", "s"],
-        "the step, and what it rests on, as soon as one was refused so slowly"
+        ["!m", "s", "a"],
+        "the step, and what it rests on, as soon as one was refused so slowly; then the rest"
     );
     assert_eq!(lock(&stage.events).iter().filter(|note| note.contains("webhook")).count(), 1);
+}
+
+#[tokio::test]
+async fn all_else_goes_on_though_something_beside_it_is_refused_which_is_asked_for_once() {
+    let with = |create: &[&str], step| plan(create, &["refused growth"], &[], step);
+    let looks =
+        [with(&[], Some("s")), with(&["claim"], Some("t")), with(&["pod"], None), with(&[], None), nothing()];
+    let stage = Stage::new(looks);
+    let error = stage.go().await.unwrap_err();
+    assert_eq!(error.to_string(), "cannot write refused growth: a webhook said no");
+    assert_eq!(stage.done(), ["s", "claim", "t", "pod"]);
+    assert_eq!(*lock(&stage.this.parts.operate.refused), 1);
+    assert_eq!(lock(&stage.events).iter().filter(|note| note.contains("webhook")).count(), 1);
+    assert_eq!(*lock(&stage.statuses), ["seen"]);
+}
+
+#[tokio::test]
+async fn what_is_declined_or_goes_on_does_so_though_something_beside_it_is_refused() {
+    let stage = Stage::new([plan(&[], &["refused growth"], &[], Some("declined"))]);
+    assert_eq!(stage.go().await.unwrap(), Next::requeue(SHORTLY));
+    assert_eq!(lock(&stage.events).iter().filter(|note| note.contains("webhook")).count(), 1);
+}
+
+#[tokio::test]
+async fn the_same_step_over_and_over_ends_in_a_pause_also_when_something_beside_it_is_refused() {
+    let stage = Stage::new((0..100).map(|_| plan(&[], &["refused growth"], &[], Some("to no effect"))));
+    stage.go().await.unwrap_err();
+    let looks = lock(&stage.this.parts.operate.live).len();
+    assert!(looks <= 5, "{looks} looks");
+}
+
+#[tokio::test]
+async fn what_was_refused_in_one_go_is_asked_for_again_in_the_next() {
+    let refused = |step| plan(&[], &["refused growth"], &[], step);
+    let stage = Stage::new([refused(Some("s")), refused(None), refused(None)]);
+    for times in [1, 2] {
+        stage.go().await.unwrap_err();
+        assert_eq!(*lock(&stage.this.parts.operate.refused), times);
+    }
+    assert_eq!(stage.done(), ["s"]);
 }
 
 #[tokio::test]

@@ -5,6 +5,7 @@ mod alone;
 mod begin;
 mod bootstrap;
 mod charts;
+mod digest;
 mod drains;
 mod edits;
 mod gone;

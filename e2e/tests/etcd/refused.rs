@@ -69,8 +69,13 @@ fn edits_that_are_refused_say_what_to_do_and_leave_a_running_change_and_healing_
 /// A schema that lets anything pass, until the story is done with it.
 fn without_a_schema(story: &Story) -> SchemaOfNow<'_> {
     let anything = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
-    let path = "/spec/versions/0/schema/openAPIV3Schema/properties/spec";
-    let patch = json!([{"op": "replace", "path": path, "value": anything}]).to_string();
+    let schema = "/spec/versions/0/schema/openAPIV3Schema";
+    // What the resource's own rules speak of is then unknown.
+    let patch = json!([
+        {"op": "remove", "path": format!("{schema}/x-kubernetes-validations")},
+        {"op": "replace", "path": format!("{schema}/properties/spec"), "value": anything},
+    ]);
+    let patch = patch.to_string();
     story.kubectl(&["patch", "crd", "etcdclusters.evenkeel.dev", "--type=json", "--patch", &patch]);
     SchemaOfNow(story)
 }

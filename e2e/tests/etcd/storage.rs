@@ -8,7 +8,7 @@ use evenkeel_e2e::etcd::Cluster;
 use evenkeel_e2e::operator::Operator;
 use serde_json::{Value, json};
 
-use crate::look::{clients_of, formed, ids, until_right};
+use crate::look::{LONG, clients_of, formed, ids, until_right};
 use crate::middle::{comes_to_rest, ends_well};
 use crate::rolls::{name_of, pods};
 use crate::upgrade::{claims, uids};
@@ -124,6 +124,25 @@ fn to_another_class_and_a_larger_size_members_move_one_by_one() {
     comes_to_rest(&operator);
     workload.finish();
     cluster.holds_the_same_everywhere();
+}
+
+#[test]
+fn a_class_or_size_that_cannot_be_had_is_told_and_can_be_put_right_before_there_is_a_cluster() {
+    let story = Story::begin("class-typo");
+    let operator = Operator::start(&story);
+    let cluster = Cluster::apply(&story, "orders", &spec(3, "lab-dsik"));
+    until_right("it is told", || {
+        let status = cluster.status().to_string();
+        if status.contains("there is no StorageClass lab-dsik") { Ok(()) } else { Err(status) }
+    });
+    // More than any disk has, which takes as long to be found out.
+    cluster.patch(&json!({ "storage": { "class": "lab-disk", "size": "900Ti" } }));
+    until_all_claims(&story, CLASS, "lab-disk", 3);
+    cluster.patch(&json!({ "storage": { "size": "1Gi" } }));
+    cluster.wait_ready(LONG);
+    ends_well(&story, &cluster, 3);
+    until_all_claims(&story, CAPACITY, "1Gi", 3);
+    comes_to_rest(&operator);
 }
 
 #[test]

@@ -229,6 +229,7 @@ pub fn load(lab: &Lab, node: &Node, archives: &[Archive]) -> Result<()> {
     for archive in archives {
         if !archive.names.iter().all(|name| present.lines().any(|line| line == name)) {
             import(lab, node, archive)?;
+            name_by_digest(lab, node, archive)?;
         }
     }
     Ok(())
@@ -242,6 +243,26 @@ pub fn import(lab: &Lab, node: &Node, archive: &Archive) -> Result<()> {
         .run()
         .with_context(|| format!("cannot load {} into {}", archive.names.join(", "), node.name))?;
     Ok(())
+}
+
+/// Has a node know an image by its digest, too, as it would one that it pulled: `etcd@sha256:…` beside `etcd:v3.6.16`. Under its first
+/// name alone: kubelets tell of five names at most.
+fn name_by_digest(lab: &Lab, node: &Node, archive: &Archive) -> Result<()> {
+    let name = archive.names.first().context("an image has a name")?;
+    let listed = ctr(lab, node)?.args(["images", "list", &format!("name=={name}")]).run()?;
+    let digest = listed.split_whitespace().find(|word| word.starts_with("sha256:"));
+    let digest = digest.with_context(|| format!("{} does not tell the digest of {name}", node.name))?;
+    let named = format!("{}@{digest}", untagged(name));
+    ctr(lab, node)?.args(["images", "tag", "--force", name, &named]).run()?;
+    Ok(())
+}
+
+/// An image's name without its tag; a port is none.
+fn untagged(name: &str) -> &str {
+    match name.rsplit_once(':') {
+        Some((untagged, tag)) if !tag.contains('/') => untagged,
+        _ => name,
+    }
 }
 
 fn ctr(lab: &Lab, node: &Node) -> Result<Cmd> {
@@ -258,5 +279,12 @@ mod tests {
         assert_eq!(qualified("evenkeel-operator:1"), "docker.io/library/evenkeel-operator:1");
         assert_eq!(qualified("someone/thing:1"), "docker.io/someone/thing:1");
         assert_eq!(qualified("localhost:5000/thing"), "localhost:5000/thing");
+    }
+
+    #[test]
+    fn a_tag_is_left_out_and_a_port_is_not() {
+        assert_eq!(untagged("gcr.io/etcd-development/etcd:v3.6.16"), "gcr.io/etcd-development/etcd");
+        assert_eq!(untagged("localhost:5000/thing"), "localhost:5000/thing");
+        assert_eq!(untagged("localhost:5000/thing:1"), "localhost:5000/thing");
     }
 }

@@ -112,6 +112,20 @@ async fn every_deletion_is_pinned_to_the_object_it_was_decided_on() {
 }
 
 #[tokio::test]
+async fn an_outdated_pod_that_does_not_run_is_deleted_and_one_that_runs_asks_the_budgets() {
+    let anew = Step::DeletePod { pod: pod_uid(1), serial: Serial(1), why: Leaving::Outdated };
+    let mut scene = Scene::converged(3);
+    scene.lacks_its_image(1, 90);
+    let (_, asked) = done(scene, Action::Step(&anew), takes_all).await;
+    let [(method, _, body)] = asked.as_slice() else { panic!("{asked:?}") };
+    assert_eq!(method, Method::DELETE);
+    assert!(body["preconditions"]["resourceVersion"].is_string(), "not if it has come up meanwhile: {body}");
+    let (_, asked) = done(Scene::converged(3), Action::Step(&anew), takes_all).await;
+    let [(method, path, _)] = asked.as_slice() else { panic!("{asked:?}") };
+    assert!(*method == Method::POST && path.ends_with("/eviction"), "{method} {path}");
+}
+
+#[tokio::test]
 async fn how_a_pod_starts_and_its_gate_are_one_write() {
     let turn = Mark::Turn { pod: pod_uid(1), from: Start::Join(BTreeSet::new()) };
     let (_, asked) = done(Scene::converged(3), Action::Mark(&turn), takes_all).await;

@@ -62,14 +62,23 @@ pub(crate) async fn act(
             }
             Err(why) => Ok(Outcome::Declined(why)),
         },
-        // One that does not run is always let go, and one that has come up meanwhile only if others suffice.
-        Action::Step(Step::DeletePod { pod, why: Leaving::Outdated, .. }) => match found.pods.get(pod) {
-            Some(pod) => hand.evict(pod).await,
-            None => Ok(Outcome::Overtaken),
-        },
+        // One that runs, and is only not heard, leaves only if disruption budgets allow that.
+        Action::Step(Step::DeletePod { pod, why: Leaving::Outdated, .. }) if !is_idle(sight, *pod) => {
+            match found.pods.get(pod) {
+                Some(pod) => hand.evict(pod).await,
+                None => Ok(Outcome::Overtaken),
+            }
+        }
         Action::Step(Step::DeletePod { pod, .. }) => hand.delete_found(found.pods.get(pod)).await,
         Action::Step(Step::DeleteClaim { claim, .. }) => hand.delete_found(found.claims.get(claim)).await,
     }
+}
+
+/// Whether a pod does not run, by what was decided on: nobody's budget is about that. It is deleted as it was found, so that one that has
+/// come up meanwhile is not.
+fn is_idle(sight: &Sight<Operator>, pod: Uid) -> bool {
+    let pods = sight.facts.pods.present();
+    pods.is_some_and(|pods| pods.iter().any(|one| one.uid == pod && one.idle))
 }
 
 fn built(error: build::BuildError) -> Error {

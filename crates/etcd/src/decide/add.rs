@@ -3,14 +3,14 @@
 
 use std::time::Duration;
 
-use super::Verdict;
+use super::{Verdict, seal};
 use crate::identity::Change;
 use crate::plan::Wait;
 use crate::view::{Data, Member, View};
 
 /// Adds a learner while there are fewer members than wanted.
 pub(super) fn member(view: &View<'_>) -> Verdict {
-    if !has_room(view) {
+    if !has_room(view) || seal::is_due(view) {
         return Verdict::Pass;
     }
     if !view.strangers.is_empty() {

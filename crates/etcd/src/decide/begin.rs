@@ -1,12 +1,14 @@
 //! The bootstrap: one seed, alone in its list. A list of founders could be split by an edit or a late starter: static
 //! bootstraps gave two serving halves, under one cluster ID even (tried).
 
+use std::time::Duration;
+
 use super::{Verdict, Want, epoch, seal};
 use crate::facts::{Claim, Pod, Start, Storage};
 use crate::identity::{Change, SeedOn};
 use crate::names::Serial;
 use crate::plan::{Create, Mark, Turn, Wait};
-use crate::view::{Data, View};
+use crate::view::{Data, Member, View};
 
 /// Starts the seed of an epoch that is not sealed, and begins again when it is lost.
 pub(super) fn start_seed(view: &View<'_>) -> Verdict {
@@ -21,6 +23,9 @@ pub(super) fn start_seed(view: &View<'_>) -> Verdict {
         return Verdict::turn(identity, Turn::SeedLost, |to| epoch::begin_again(to, view.highest()));
     }
     let claim = member.and_then(|one| one.claim);
+    if identity.cluster.is_none() && member.is_some_and(|one| is_in_vain(view, one)) {
+        return Verdict::turn(identity, Turn::SeedMoves, |to| epoch::begin_again(to, view.highest()));
+    }
     let persistent = view.facts.cluster.storage == Storage::Persistent;
     match (claim, member.and_then(|one| one.pod)) {
         (None, _) if persistent => {
@@ -34,6 +39,22 @@ pub(super) fn start_seed(view: &View<'_>) -> Verdict {
         }
         (claim, Some(pod)) => release(view, claim, pod),
     }
+}
+
+/// How long a volume may take to be given before what it is to be like is looked at again.
+const GIVEN: Duration = Duration::from_secs(10);
+
+/// Whether the seed waits for a volume that is no longer wanted so, and which it may never get: a class that does not exist, or
+/// more than there is, was asked for, say, and taken back. Nobody must ever have been there.
+fn is_in_vain(view: &View<'_>, seed: &Member<'_>) -> bool {
+    let cluster = &view.facts.cluster;
+    let joined = |one: &Member<'_>| one.claim.is_some_and(|claim| claim.joined_on.is_some());
+    let unwanted = |claim: &Claim| claim.volume.is_none() && (claim.moves || claim.size > cluster.size);
+    let waits = |pod: &Pod| view.facts.now.since(pod.created) >= GIVEN;
+    cluster.known.is_none()
+        && !view.members.values().any(joined)
+        && seed.claim.is_some_and(unwanted)
+        && seed.pod.is_some_and(waits)
 }
 
 /// While the seed is on its way, claims and pods of those who follow are created, waiting: their volumes are provided and

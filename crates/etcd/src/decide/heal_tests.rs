@@ -28,6 +28,14 @@ fn a_member_that_nobody_reaches_is_replaced_when_its_time_is_over_and_not_before
 }
 
 #[test]
+fn a_member_that_kubernetes_calls_ready_is_asked_soon_whether_it_serves() {
+    let mut scene = Scene::converged(3);
+    assert_eq!(scene.plan().wake, Wake::OnChange);
+    scene.falls_silent(2);
+    assert_eq!(scene.plan().wake, Wake::Soon, "or the status says for long that it is down");
+}
+
+#[test]
 fn a_member_that_one_of_three_still_reaches_is_not_replaced() {
     let mut scene = Scene::converged(3);
     scene.is_out_of_reach(2, 9999);

@@ -167,6 +167,8 @@ struct Draft {
     beside: Option<Step>,
     /// When something is due that nobody waits for.
     until: Option<Time>,
+    /// Whether somebody is up by Kubernetes' word, and is yet to be heard.
+    unheard: bool,
 }
 
 impl Draft {
@@ -194,6 +196,9 @@ impl Draft {
         self.want.mark.extend(grow::claims(&view));
         self.want.mark.extend(route::clients(&view));
         self.want.mark.extend(tidy::removed(&view));
+        self.unheard = view
+            .registered()
+            .any(|member| member.pod.is_some_and(|pod| pod.ready && !pod.deleting) && !member.serves());
         self.until = tidy::next(&view).into_iter().chain(dead::waited_for(&view).map(|(_, at)| at)).min();
         objects::keep(&view, &mut self.want);
     }
@@ -225,7 +230,8 @@ impl Draft {
         let stays = facts.identity_goes != GoesWith::Former;
         let sealed = stays && facts.identity.present().is_some_and(|identity| identity.sealed);
         // Whether clients are served is seen by asking only.
-        let asked = if sealed && !facts.served.is_present() { Wake::Soon } else { Wake::OnChange };
+        let unasked = self.unheard || (sealed && !facts.served.is_present());
+        let asked = if unasked { Wake::Soon } else { Wake::OnChange };
         // Nobody tells when a secret changes.
         let looked = facts.secrets_again.map_or(Wake::OnChange, Wake::At);
         let due = self.until.map_or(Wake::OnChange, Wake::At);
@@ -291,6 +297,10 @@ impl Wait {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "begin_tests.rs"]
+mod begin_tests;
 
 #[cfg(test)]
 #[path = "heal_tests.rs"]

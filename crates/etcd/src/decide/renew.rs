@@ -23,11 +23,11 @@ pub(super) fn logs(view: &View<'_>) -> Verdict {
         let says = member.voice.and_then(|voice| voice.version);
         says.is_some_and(|says| (says.major, says.minor) == (wanted.major, wanted.minor))
     };
-    // Everybody who may ever start again has to take part.
+    // Everybody who may ever start again has to take part. Who has not started yet gets what was written since.
     let is_ready = |member: &Member<'_>| {
         member.serves() && member.is_settled() && runs_it(member) && !view.is_outdated(member)
     };
-    if let Some(member) = view.registered().find(|member| !is_ready(member)) {
+    if let Some(member) = view.registered().find(|member| !is_ready(member) && !member.is_unplaced()) {
         return Verdict::Wait(Wait::NotRenewed(member.serial));
     }
     let mut to = view.identity.clone();

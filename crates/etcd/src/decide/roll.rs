@@ -99,10 +99,10 @@ fn misnamed(view: &View<'_>, member: &Member<'_>) -> Option<(Serial, Version)> {
 }
 
 /// Whether somebody must be well before the next one is disturbed: everybody must, in Kubernetes' eyes and for clients, too. But
-/// for a newcomer that no node takes: whoever asked for it may never get it.
+/// for a newcomer that no node takes.
 fn is_waited_for(member: &Member<'_>) -> bool {
     if !member.is_voter() {
-        return !(member.is_newcomer() && member.pod.is_none_or(|pod| pod.node.is_none()));
+        return !member.is_unplaced();
     }
     let is_well = member.serves() && member.is_settled() && member.pod.is_some_and(|pod| pod.routed);
     !is_well

@@ -261,6 +261,15 @@ fn logs_are_renewed_when_all_are_well_before_a_version_that_reads_no_old_ones() 
 }
 
 #[test]
+fn a_renewal_waits_for_a_newcomer_only_if_some_node_takes_it() {
+    let mut scene = Scene::with_newcomer();
+    scene.found.wanted.next = Some(evenkeel_api::Version::new(3, 7, 3));
+    assert!(scene.plan().status.waits.contains(&Wait::NotRenewed(Serial(3))), "{:?}", scene.plan());
+    change(scene.pod(3), json!({ "spec": { "nodeName": null } }));
+    assert!(matches!(scene.plan().step, Some(Step::Renew { .. })), "{:?}", scene.plan());
+}
+
+#[test]
 fn volumes_that_are_smaller_than_wanted_grow_and_nobody_is_restarted() {
     let mut scene = Scene::with(3, json!({ "members": 3, "etcd": { "quota": "1Gi" } }));
     scene.is_edited(json!({ "storage": { "size": "8Gi" }, "etcd": { "quota": "1Gi" } }));

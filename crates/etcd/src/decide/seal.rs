@@ -1,7 +1,8 @@
 //! The end of the bootstrap. Only now are clients routed, and no member is ever started as a new cluster again in this
 //! epoch.
 
-use super::Verdict;
+use super::{Verdict, add};
+use crate::facts::Pod;
 use crate::identity::Change;
 use crate::plan::{Turn, Wait};
 use crate::view::{View, quorum};
@@ -40,8 +41,19 @@ pub(super) fn patience_is_over(view: &View<'_>) -> bool {
     until(view).is_some_and(|until| view.facts.now >= until)
 }
 
-/// Counted from the creation of the newest pod: whoever came last gets its time.
+/// Whether the bootstrap ends with those who are there: somebody was waited for long enough, and whoever were added for it now would
+/// be waited for just as long.
+pub(super) fn is_due(view: &View<'_>) -> bool {
+    !view.identity.sealed
+        && patience_is_over(view)
+        && view.learners().any(|learner| add::is_held_up(view, learner))
+}
+
+/// Counted from the creation of the newest pod: whoever came last gets its time. Those who are only prepared are no members yet, and
+/// nobody waits for them, if anybody knows who the members are.
 fn until(view: &View<'_>) -> Option<evenkeel::Time> {
-    let newest = view.members.values().filter_map(|member| member.pod).map(|pod| pod.created).max();
+    let newest = |pods: &mut dyn Iterator<Item = &Pod>| pods.map(|pod| pod.created).max();
+    let newest = newest(&mut view.registered().filter_map(|member| member.pod))
+        .or_else(|| newest(&mut view.members.values().filter_map(|member| member.pod)));
     newest.map(|created| created.after(view.facts.cluster.patience))
 }

@@ -58,6 +58,8 @@ pub struct Found {
     pub places: BTreeMap<String, Place>,
     /// The claims whose volumes none of the nodes reaches that the spec allows.
     pub misplaced: BTreeSet<String>,
+    /// The class that the spec names, if Kubernetes has none of that name.
+    pub missing_class: Option<String>,
     /// What volumes call the nodes of the pods, by the nodes' names.
     pub hostnames: BTreeMap<String, String>,
     /// The service that gives members their names.
@@ -81,6 +83,8 @@ pub struct Beside {
     pub places: BTreeMap<String, Place>,
     /// The claims whose volumes none of the nodes reaches that the spec allows.
     pub misplaced: BTreeSet<String>,
+    /// The class that the spec names, if Kubernetes has none of that name.
+    pub missing_class: Option<String>,
     /// What volumes call the nodes of the pods, by the nodes' names.
     pub hostnames: BTreeMap<String, String>,
     /// The certificates.
@@ -195,6 +199,7 @@ impl Found {
             claims: find::by_uid(objects.claims),
             places: beside.places,
             misplaced: beside.misplaced,
+            missing_class: beside.missing_class,
             hostnames: beside.hostnames,
             peer_service: objects.peer_service,
             client_service: objects.client_service,
@@ -356,19 +361,25 @@ impl Found {
         Seen::Present(min)
     }
 
-    /// Of a member whose volume nobody provides, since no class was named and none is the default: Kubernetes' own words
-    /// ("unbound immediate PersistentVolumeClaims") tell nobody what to do.
+    /// Of a member whose volume nobody provides, since no class was named and none is the default, or since there is none of that name:
+    /// Kubernetes' own words ("unbound immediate PersistentVolumeClaims") tell nobody what to do.
     fn without_a_class(&self, serial: Serial) -> Option<String> {
         let mut claims = self.claims.values();
         let claim =
             claims.find(|claim| self.ours(&claim.metadata).is_some_and(|one| one.serial == serial))?;
         let spec = claim.spec.as_ref()?;
         let unbound = spec.volume_name.as_ref().is_none_or(String::is_empty);
-        (unbound && spec.storage_class_name.is_none()).then(|| {
-            "its volume has no StorageClass: none is the default of this Kubernetes cluster. Make one the default, or name one in \
-             spec.storage.class of a new resource"
-                .to_owned()
-        })
+        match &spec.storage_class_name {
+            None if unbound => Some(
+                "its volume has no StorageClass: none is the default of this Kubernetes cluster. Make one the default, or name one \
+                 in spec.storage.class"
+                    .to_owned(),
+            ),
+            Some(class) if unbound && self.missing_class.as_ref() == Some(class) => Some(format!(
+                "there is no StorageClass {class} for its volume: create it, or name another in spec.storage.class"
+            )),
+            _ => None,
+        }
     }
 
     fn about(&self, answers: &Answers) -> BTreeMap<Serial, About> {

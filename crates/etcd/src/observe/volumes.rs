@@ -157,18 +157,18 @@ impl Volumes {
         Ok(None)
     }
 
-    /// A class that is wanted, and that no claim has, if Kubernetes has none of that name.
+    /// A class that is wanted, and that no volume has, if Kubernetes has none of that name.
     pub async fn missing(
         &self,
         client: &Client,
         class: Option<&str>,
         claims: &[PersistentVolumeClaim],
     ) -> Result<Option<String>, Error> {
-        let of = |claim: &PersistentVolumeClaim| {
-            claim.spec.as_ref().and_then(|spec| spec.storage_class_name.clone())
+        let has_volume_of = |claim: &PersistentVolumeClaim, class: &str| {
+            let spec = claim.spec.as_ref().filter(|spec| spec.storage_class_name.as_deref() == Some(class));
+            spec.and_then(|spec| spec.volume_name.as_ref()).is_some_and(|volume| !volume.is_empty())
         };
-        let Some(class) =
-            class.filter(|class| !claims.iter().any(|claim| of(claim).as_deref() == Some(*class)))
+        let Some(class) = class.filter(|class| !claims.iter().any(|claim| has_volume_of(claim, class)))
         else {
             return Ok(None);
         };

@@ -159,3 +159,31 @@ async fn whether_volumes_can_grow_is_asked_of_their_class_and_only_for_those_tha
     let forbidden = client(|_, _| failure(403, "Forbidden", "storageclasses are forbidden"));
     assert_eq!(asked(forbidden, size + 1, claims).await, None, "it is tried, then");
 }
+
+#[tokio::test]
+async fn a_class_is_missing_that_kubernetes_does_not_have_and_no_volume_is_of() {
+    let client = client(|request, _| match request.uri.path() {
+        "/apis/storage.k8s.io/v1/storageclasses/fast" => {
+            (200, json!({ "metadata": { "name": "fast" }, "provisioner": "csi.example" }))
+        }
+        _ => not_found(),
+    });
+    let (volumes, mut scene) =
+        (Volumes::default(), Scene::with(1, json!({ "members": 1, "storage": { "class": "fsat" } })));
+    let claims = |scene: &Scene| scene.found.claims.values().cloned().collect::<Vec<_>>();
+    let bound = claims(&scene);
+    assert_eq!(
+        volumes.missing(&client, Some("fsat"), &bound).await.unwrap(),
+        None,
+        "there is a volume of it"
+    );
+    change(scene.claim(0), json!({ "spec": { "volumeName": null } }));
+    let unbound = claims(&scene);
+    assert_eq!(
+        volumes.missing(&client, Some("fsat"), &unbound).await.unwrap().as_deref(),
+        Some("fsat"),
+        "a claim alone is no sign of it"
+    );
+    assert_eq!(volumes.missing(&client, Some("fast"), &unbound).await.unwrap(), None);
+    assert_eq!(volumes.missing(&client, None, &unbound).await.unwrap(), None);
+}

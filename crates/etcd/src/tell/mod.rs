@@ -357,6 +357,9 @@ pub(crate) fn why(step: &Step) -> &'static str {
             Turn::Seal => "the bootstrap is over",
             Turn::Settle => "a change of the membership is done",
             Turn::SeedLost => "the bootstrap lost its first member and begins again",
+            Turn::SeedMoves => {
+                "spec.storage was changed before there was a cluster: the bootstrap begins again"
+            }
             Turn::ResourceReplaced => {
                 "the resource was created anew before the bootstrap was over, which begins again"
             }

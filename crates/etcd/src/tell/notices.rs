@@ -38,6 +38,7 @@ pub fn name(action: &Action<'_, Etcd>) -> &'static str {
             Turn::Seal => "seal",
             Turn::Settle => "settle",
             Turn::SeedLost => "begin-again",
+            Turn::SeedMoves => "begin-on-other-volumes",
             Turn::ResourceReplaced => "begin-anew",
             Turn::Adopt => "adopt",
             Turn::PassOver => "pass-over",
@@ -93,7 +94,7 @@ pub fn notice(found: &Found, action: &Action<'_, Etcd>) -> Option<Notice> {
         Action::Mark(_) => None,
         Action::Step(step @ Step::Identity { why: turn, .. }) => match turn {
             Turn::Seal => told("BootstrapDone", "the bootstrap was finished; clients were let in".to_owned()),
-            Turn::SeedLost | Turn::ResourceReplaced => {
+            Turn::SeedLost | Turn::SeedMoves | Turn::ResourceReplaced => {
                 Some(Notice::warning("BootstrapRestarted", "Reconcile", why(step)))
             }
             Turn::Adopt => told("Adopted", why(step).to_owned()),

@@ -39,6 +39,7 @@ fn steps() -> Vec<Step> {
         turn(Turn::Seal),
         turn(Turn::Settle),
         turn(Turn::SeedLost),
+        turn(Turn::SeedMoves),
         turn(Turn::ResourceReplaced),
         turn(Turn::Adopt),
         turn(Turn::PassOver),

@@ -456,6 +456,10 @@ fn a_volume_without_a_class_is_told_with_what_to_do() {
     let facts = scene.facts();
     let trouble = facts.about[&Serial(2)].trouble.clone().unwrap();
     assert!(trouble.contains("no StorageClass") && trouble.contains("spec.storage.class"), "{trouble}");
+    change(scene.claim(2), json!({ "spec": { "storageClassName": "fsat" } }));
+    scene.found.missing_class = Some("fsat".to_owned());
+    let trouble = scene.facts().about[&Serial(2)].trouble.clone().unwrap();
+    assert!(trouble.contains("no StorageClass fsat") && trouble.contains("spec.storage.class"), "{trouble}");
 }
 
 #[test]

@@ -321,6 +321,7 @@ fn turn(why: Turn) -> &'static str {
         Turn::Seal => "letting clients in",
         Turn::Settle => "closing a change of the membership",
         Turn::SeedLost => "beginning the bootstrap again: its first member is lost",
+        Turn::SeedMoves => "beginning the bootstrap again: spec.storage was changed",
         Turn::ResourceReplaced => "beginning the bootstrap again: the resource was created anew",
         Turn::Adopt => "taking up the cluster that is there: the resource was created anew",
         Turn::PassOver => "bringing the identity up to date: it is an older one",

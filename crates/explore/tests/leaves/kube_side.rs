@@ -166,6 +166,7 @@ impl Kube {
         let beside = Beside {
             places,
             misplaced: BTreeSet::new(),
+            missing_class: None,
             hostnames,
             tls,
             now: self.now,

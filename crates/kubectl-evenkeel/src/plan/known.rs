@@ -71,6 +71,7 @@ impl Known {
         let beside = Beside {
             places: BTreeMap::new(),
             misplaced: BTreeSet::new(),
+            missing_class: None,
             hostnames: BTreeMap::new(),
             tls,
             now,

@@ -3,10 +3,11 @@
 use evenkeel_e2e::Story;
 use evenkeel_e2e::etcd::Cluster;
 use evenkeel_e2e::operator::Operator;
+use serde_json::json;
 
 use super::complaint;
 use crate::look::{LONG, clients_of, events, follower, formed, ids, until_whole};
-use crate::middle::spec;
+use crate::middle::{comes_to_rest, spec};
 use crate::noted::{dies_once_noting, take_pod_and_claim};
 
 /// A quota that takes no more than two pods, in force.
@@ -59,6 +60,24 @@ fn a_quota_that_refuses_a_members_pod_is_told_and_when_it_goes_the_member_is_bac
     until_whole(&story, &cluster, 3);
     clients.finish();
     cluster.holds_the_same_everywhere();
+}
+
+#[test]
+fn a_cluster_of_three_of_which_two_have_no_node_serves_and_they_follow_when_they_have() {
+    let story = Story::begin("two-nowhere");
+    let operator = Operator::start(&story);
+    let apart = "version: 3.6.16\nmembers: 3\nstorage: {size: 1Gi}\nresources: {requests: {cpu: 10m, memory: 64Mi}}\n\
+                 scheduling: {nodeSelector: {kubernetes.io/hostname: node-1}, spread: {require: true}}";
+    let cluster = Cluster::apply(&story, "orders", apart);
+    cluster.wait_ready(LONG);
+    cluster.etcdctl(&["put", "kept", "yes"]);
+    let members = cluster.member_list().len();
+    assert!(members <= 2, "one is waited for at most: {members}");
+    // Pods that do not run are built anew at once.
+    cluster.patch(&json!({ "scheduling": { "nodeSelector": null } }));
+    until_whole(&story, &cluster, 3);
+    assert!(cluster.etcdctl(&["get", "kept"]).contains("yes"));
+    comes_to_rest(&operator);
 }
 
 const DEFAULT: &str = "storageclass.kubernetes.io/is-default-class";

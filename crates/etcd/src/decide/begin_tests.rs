@@ -1,0 +1,73 @@
+//! A bootstrap that cannot succeed begins again when the spec is put right.
+
+use serde_json::json;
+
+use crate::facts::Start;
+use crate::names::{Epoch, Serial};
+use crate::observe::ask::Answers;
+use crate::plan::{Step, Turn};
+use crate::testing::{NOW, Scene, change};
+
+/// A cluster whose first member waits for a volume of a class, and of a size, that cannot be had.
+fn waits_for_its_volume() -> Scene {
+    let mut scene = Scene::with(0, json!({ "storage": { "class": "fsat", "size": "900Gi" } }));
+    scene.turn(|identity| (identity.sealed, identity.cluster) = (false, None));
+    scene.answers = Answers::default();
+    scene.has_claim(0, false);
+    let unbound = json!({ "spec": { "volumeName": null }, "status": { "phase": "Pending" } });
+    change(scene.claim(0), unbound);
+    scene.has_pod(0, &Start::Found);
+    scene
+}
+
+fn begins_again(scene: &Scene) -> bool {
+    match scene.plan().step {
+        Some(Step::Identity { to, why: Turn::SeedMoves, .. }) => {
+            assert_eq!((to.epoch, to.seed_on, to.sealed), (Epoch::FIRST.next(), None, false));
+            assert!(to.seed > Serial(0), "nothing is called by the name of the new first member");
+            true
+        }
+        _ => false,
+    }
+}
+
+#[test]
+fn a_class_or_size_that_cannot_be_had_can_be_put_right_before_there_is_a_cluster() {
+    let mut scene = waits_for_its_volume();
+    assert!(!begins_again(&scene), "it may yet get it");
+    scene.is_edited(json!({ "storage": { "class": "fast", "size": "900Gi" } }));
+    assert!(begins_again(&scene), "{:?}", scene.plan());
+    let mut scene = waits_for_its_volume();
+    scene.is_edited(json!({ "storage": { "class": "fsat", "size": "9Gi" } }));
+    assert!(begins_again(&scene), "{:?}", scene.plan());
+    let mut scene = waits_for_its_volume();
+    scene.is_edited(json!({ "storage": { "class": "fsat", "size": "901Gi" } }));
+    assert!(!begins_again(&scene), "what is given may be larger than asked for, and grow");
+}
+
+#[test]
+fn nobody_who_was_there_is_given_up_for_another_class() {
+    let edited = || {
+        let mut scene = waits_for_its_volume();
+        scene.is_edited(json!({ "storage": { "class": "fast", "size": "900Gi" } }));
+        scene
+    };
+    let mut scene = edited();
+    scene.has_claim(1, true);
+    assert!(!begins_again(&scene), "somebody has joined: the identity is an older one");
+    let mut scene = edited();
+    let just_now = jiff::Timestamp::from_second(NOW.0 - 5).unwrap().to_string();
+    change(scene.pod(0), json!({ "metadata": { "creationTimestamp": just_now } }));
+    assert!(
+        !begins_again(&scene),
+        "somebody may have put another class into it, and it may get a volume of that"
+    );
+}
+
+#[test]
+fn a_first_member_that_has_its_volume_keeps_it_though_less_is_wanted_by_now() {
+    let mut scene = waits_for_its_volume();
+    change(scene.claim(0), json!({ "spec": { "volumeName": "pv-0" }, "status": { "phase": "Bound" } }));
+    scene.is_edited(json!({ "storage": { "class": "fsat", "size": "9Gi" } }));
+    assert!(!begins_again(&scene), "{:?}", scene.plan());
+}
