@@ -68,7 +68,7 @@ pub(crate) struct Refused<E: Engine> {
     create: Vec<E::Create>,
     mark: Vec<E::Mark>,
     apply: Vec<E::Apply>,
-    /// Why the first of them was.
+    /// Why the first of them was, refusals before what merely failed.
     pub(crate) why: Option<Error>,
 }
 
@@ -93,7 +93,10 @@ impl<E: Engine> Refused<E> {
             Action::Apply(apply) => self.apply.push((*apply).clone()),
             Action::Step(_) => {}
         }
-        self.why.get_or_insert(error);
+        // What passes by itself is not what people should know.
+        if self.why.as_ref().is_none_or(|first| !first.is_refusal() && error.is_refusal()) {
+            self.why = Some(error);
+        }
     }
 }
 
@@ -149,6 +152,7 @@ pub(crate) async fn carry_out<O: Operate>(
                 break;
             }
             Err(error) if is_beside => {
+                tracing::warn!(resource = %key, action = name, %error, "refused");
                 refused.note(&action, error);
                 waits = plan.step.is_some();
             }

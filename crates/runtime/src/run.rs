@@ -139,6 +139,11 @@ fn outcome(end: &End, refused: Option<&Error>) -> String {
     }
 }
 
+/// That something was refused.
+fn refusal(error: &Error) -> Notice {
+    Notice::warning("WriteRefused", "Reconcile", error.to_string())
+}
+
 /// One go at a resource: several plans, one after the other.
 struct Going<E: Engine> {
     /// Whether the next look is a live one.
@@ -166,7 +171,7 @@ impl<E: Engine> Going<E> {
         let step_first = carried.late && self.refused.why.is_some() && whole;
         self.extent = if step_first { Extent::Step } else { Extent::Whole };
         // What was done to no effect, and what is always overtaken, must not be tried as fast as the machine goes.
-        let again = self.last.as_ref().is_some_and(|last| plan.does_as(last));
+        let again = whole && self.last.as_ref().is_some_and(|last| plan.does_as(last));
         self.in_vain = if carried.done == 0 || again { self.in_vain + 1 } else { 0 };
         match std::mem::take(&mut carried.end) {
             // Nothing is left but what was refused.
@@ -271,7 +276,7 @@ impl<O: Operate> Loop<O> {
             }
             (going.last, going.live) = (Some(plan), true);
         }
-        going.refused.why.map_or(Ok(Next::requeue(SHORTLY)), Err)
+        Ok(Next::requeue(SHORTLY))
     }
 
     /// Carries out a plan; says when to go on, if not at once.
@@ -293,6 +298,8 @@ impl<O: Operate> Loop<O> {
                 let step = plan.step.as_ref().map_or("", |step| O::name(&Action::Step(step)));
                 let lasts = self.declined.again(key, step) >= DECLINED;
                 let error = lasts.then_some(Error::Declined { why: declined, times: DECLINED });
+                let mut notices = notices;
+                notices.extend(refused.filter(|_| lasts).map(refusal));
                 self.tell(sight, (plan, error.as_ref().or(refused)), notices).await?;
                 return Ok(Some(Next::requeue(if lasts { SELDOM } else { SHORTLY })));
             }
@@ -306,7 +313,9 @@ impl<O: Operate> Loop<O> {
             End::Refused(error) if !self.parts.leadership.holds() => return Err(error),
             End::Refused(error) => {
                 // What could not be done is no reason to leave people with an old status, or to ask the application seldom.
-                let error = going.refused.why.take().unwrap_or(error);
+                let beside =
+                    going.refused.why.take().filter(|beside| beside.is_refusal() && !error.is_refusal());
+                let error = beside.unwrap_or(error);
                 self.tell(sight, (plan, Some(&error)), notices).await?;
                 if plan.wake == Wake::Soon {
                     self.prober.soon(key);
@@ -379,7 +388,7 @@ impl<O: Operate> Loop<O> {
     ) -> Result<bool, Error> {
         let resource = self.parts.operate.resource(sight);
         let told = refused.filter(|error| !matches!(error, Error::Declined { .. }));
-        notices.extend(told.map(|error| Notice::warning("WriteRefused", "Reconcile", error.to_string())));
+        notices.extend(told.map(refusal));
         notices.extend(self.parts.operate.troubles(sight, plan));
         self.events(sight, &notices).await;
         match self.parts.operate.status(sight, plan, refused.filter(|error| error.is_refusal())) {

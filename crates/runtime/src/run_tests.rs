@@ -43,7 +43,7 @@ impl Engine for Obedient {
 }
 
 /// Looks in a row, and what was done. Actions named `refused…` are refused, `refused slowly…` after five
-/// seconds, `slow…` take five seconds, `declined…` and
+/// seconds, `slow…` take five seconds, `declined…`, `ongoing…` and
 /// `overtaken…` speak for themselves; what begins with `!` is something that the rest of the plan rests on.
 struct Hands {
     looks: Mutex<VecDeque<Result<Told, Error>>>,
@@ -114,6 +114,9 @@ impl Operate for Hands {
         }
         if what.starts_with("overtaken") {
             return Ok(Outcome::Overtaken);
+        }
+        if what.starts_with("ongoing") {
+            return Ok(Outcome::Ongoing("half".into()));
         }
         lock(&self.done).push(text);
         Ok(Outcome::Done)
@@ -284,9 +287,27 @@ async fn all_else_goes_on_though_something_beside_it_is_refused_which_is_asked_f
 
 #[tokio::test]
 async fn what_is_declined_or_goes_on_does_so_though_something_beside_it_is_refused() {
-    let stage = Stage::new([plan(&[], &["refused growth"], &[], Some("declined"))]);
-    assert_eq!(stage.go().await.unwrap(), Next::requeue(SHORTLY));
-    assert_eq!(lock(&stage.events).iter().filter(|note| note.contains("webhook")).count(), 1);
+    for (step, next) in [("declined", SHORTLY), ("ongoing", AT_ONCE_AGAIN)] {
+        let stage = Stage::new([plan(&[], &["refused growth"], &[], Some(step))]);
+        assert_eq!(stage.go().await.unwrap(), Next::requeue(next));
+        assert_eq!(lock(&stage.events).iter().filter(|note| note.contains("webhook")).count(), 1);
+    }
+}
+
+#[tokio::test]
+async fn a_refused_step_is_told_rather_than_what_is_refused_beside_it() {
+    let stage = Stage::new([plan(&[], &["refused growth"], &[], Some("refused step"))]);
+    assert_eq!(stage.go().await.unwrap_err().to_string(), "cannot write refused step: a webhook said no");
+}
+
+#[tokio::test]
+async fn steps_go_out_one_after_the_other_though_much_beside_them_is_refused_slowly() {
+    let many = ["refused slowly", "refused slowly too"];
+    let told = |step| plan(&many, &[], &[], Some(step));
+    let left = plan(&many, &[], &[], None);
+    let stage = Stage::new([told("s"), told("s"), told("t"), told("t"), told("u"), left]);
+    stage.go().await.unwrap_err();
+    assert_eq!(stage.done(), ["s", "t", "u"]);
 }
 
 #[tokio::test]

@@ -10,7 +10,7 @@ use crate::view::{Data, Member, View};
 
 /// Adds a learner while there are fewer members than wanted.
 pub(super) fn member(view: &View<'_>) -> Verdict {
-    if !has_room(view) || seal::is_due(view) {
+    if !has_room(view) || seal::is_spent(view) {
         return Verdict::Pass;
     }
     if !view.strangers.is_empty() {

@@ -42,7 +42,7 @@ pub(super) fn start_seed(view: &View<'_>) -> Verdict {
 }
 
 /// How long a volume may take to be given before what it is to be like is looked at again.
-const GIVEN: Duration = Duration::from_secs(10);
+const GIVEN: Duration = Duration::from_secs(30);
 
 /// Whether the seed waits for a volume that is no longer wanted so, and which it may never get: a class that does not exist, or
 /// more than there is, was asked for, say, and taken back. Nobody must ever have been there.

@@ -1,8 +1,11 @@
 //! A bootstrap that cannot succeed begins again when the spec is put right.
 
+use std::collections::BTreeSet;
+
 use serde_json::json;
 
 use crate::facts::Start;
+use crate::identity::Change;
 use crate::names::{Epoch, Serial};
 use crate::observe::ask::Answers;
 use crate::plan::{Step, Turn};
@@ -56,7 +59,7 @@ fn nobody_who_was_there_is_given_up_for_another_class() {
     scene.has_claim(1, true);
     assert!(!begins_again(&scene), "somebody has joined: the identity is an older one");
     let mut scene = edited();
-    let just_now = jiff::Timestamp::from_second(NOW.0 - 5).unwrap().to_string();
+    let just_now = jiff::Timestamp::from_second(NOW.0 - 20).unwrap().to_string();
     change(scene.pod(0), json!({ "metadata": { "creationTimestamp": just_now } }));
     assert!(
         !begins_again(&scene),
@@ -70,4 +73,26 @@ fn a_first_member_that_has_its_volume_keeps_it_though_less_is_wanted_by_now() {
     change(scene.claim(0), json!({ "spec": { "volumeName": "pv-0" }, "status": { "phase": "Bound" } }));
     scene.is_edited(json!({ "storage": { "class": "fsat", "size": "9Gi" } }));
     assert!(!begins_again(&scene), "{:?}", scene.plan());
+}
+
+/// A cluster whose first member serves, and whose next ones were added long ago and never started.
+fn never_start(learners: &[u16], next: u16) -> Scene {
+    let mut scene = Scene::with(1, json!({ "members": 3 }));
+    scene.turn(|identity| (identity.sealed, identity.next) = (false, Serial(next)));
+    let list: BTreeSet<Serial> = learners.iter().copied().chain([0]).map(Serial).collect();
+    for serial in learners {
+        scene.has_claim(*serial, false);
+        scene.has_pod(*serial, &Start::Join(list.clone()));
+        scene.is_listed(*serial, true, false);
+    }
+    scene
+}
+
+#[test]
+fn a_bootstrap_in_which_several_never_start_tries_one_more_and_ends() {
+    let asked = |scene: &Scene| scene.asked().map(|intent| intent.change);
+    assert_eq!(asked(&never_start(&[1, 2], 3)), Some(Change::Remove(Serial(2))), "one learner at most stays");
+    assert_eq!(asked(&never_start(&[1], 3)), Some(Change::Add(Serial(3))), "another one may do better");
+    let plan = never_start(&[1], 4).plan();
+    assert!(matches!(plan.step, Some(Step::Identity { why: Turn::Seal, .. })), "{plan:?}");
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use evenkeel_api::Version;
 
 use super::Verdict;
-use crate::facts::{Pod, Storage};
+use crate::facts::{Claim, Pod, Storage};
 use crate::names::Serial;
 use crate::plan::{Leaving, Step, Wait};
 use crate::view::{Data, Member, View, quorum};
@@ -66,9 +66,13 @@ pub(super) fn serving(view: &View<'_>) -> Verdict {
     if let Some(opens) = view.facts.cluster.disrupt.waits_until(view.facts.now) {
         return Verdict::Wait(Wait::Window(opens));
     }
-    if let Some(grows) = view.registered().find(|member| member.claim.is_some_and(|claim| claim.grows)) {
-        // A larger quota on a volume that has not grown yet would let it fill up.
-        return Verdict::Wait(Wait::Growing(grows.serial));
+    let is_small = |member: &&Member<'_>| {
+        let asks = |claim: &Claim| claim.size < view.facts.cluster.size && !view.must_be_replaced(member);
+        member.claim.is_some_and(|claim| claim.grows || asks(claim))
+    };
+    if let Some(small) = view.registered().find(is_small) {
+        // A larger quota on a volume that has not grown yet, and perhaps may not, would let it fill up.
+        return Verdict::Wait(Wait::Growing(small.serial));
     }
     if let Some((other, version)) = view.voters().find_map(|member| misnamed(view, member)) {
         return Verdict::Wait(Wait::Misnamed(other, version));

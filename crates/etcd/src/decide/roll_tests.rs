@@ -279,6 +279,22 @@ fn volumes_that_are_smaller_than_wanted_grow_and_nobody_is_restarted() {
 }
 
 #[test]
+fn nobody_is_restarted_for_a_larger_quota_before_all_volumes_have_grown() {
+    let mut scene = Scene::converged(3);
+    scene.is_edited(json!({ "storage": { "size": "8Gi" } }));
+    let plan = scene.plan();
+    assert!(plan.step.is_none() && plan.status.waits.contains(&Wait::Growing(Serial(0))), "{plan:?}");
+    for serial in 0..3 {
+        // That was refused for the last, say.
+        assert!(scene.plan().step.is_none(), "{serial}: {:?}", scene.plan());
+        let larger = json!({ "spec": { "resources": { "requests": { "storage": "8Gi" } } },
+            "status": { "capacity": { "storage": "8Gi" } } });
+        change(scene.claim(serial), larger);
+    }
+    assert!(matches!(scene.plan().step, Some(Step::Restart { .. })), "{:?}", scene.plan());
+}
+
+#[test]
 fn to_another_class_members_move_by_one_more_that_joins_before_one_goes() {
     let mut scene = Scene::converged(3);
     leads(&mut scene, 0);

@@ -41,11 +41,12 @@ pub(super) fn patience_is_over(view: &View<'_>) -> bool {
     until(view).is_some_and(|until| view.facts.now >= until)
 }
 
-/// Whether the bootstrap ends with those who are there: somebody was waited for long enough, and whoever were added for it now would
-/// be waited for just as long.
-pub(super) fn is_due(view: &View<'_>) -> bool {
+/// Whether the bootstrap ends with those who are there: everybody was tried, and one more in the place of one who did not start, and
+/// somebody is waited for still. Whoever were added now would only go again, so that the epoch is never sealed.
+pub(super) fn is_spent(view: &View<'_>) -> bool {
+    let tried = view.identity.next.0.saturating_sub(view.identity.seed.0);
     !view.identity.sealed
-        && patience_is_over(view)
+        && tried > u16::from(view.facts.cluster.members)
         && view.learners().any(|learner| add::is_held_up(view, learner))
 }
 
