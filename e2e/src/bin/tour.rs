@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use evenkeel_e2e::Story;
 use evenkeel_e2e::etcd::Cluster;
+use evenkeel_e2e::measured::eager;
 use evenkeel_history::Kind;
 
 /// How long healing may take on a slow machine.
@@ -23,8 +24,8 @@ fn main() {
         println!("The tour is left out: {name} {why}.");
         return;
     }
-    println!("Clients write to {name}: through each member, and through the Service.");
-    let workload = cluster.workload();
+    println!("Clients write to {name}: some know all members, some go through the Service.");
+    let workload = cluster.workload_with(eager());
     std::thread::sleep(AROUND);
     let leader = cluster.status()["leader"].as_str().unwrap_or_default().to_owned();
     let (before, members) = (cluster.pod(&leader), cluster.pods().len());

@@ -194,6 +194,7 @@ fn empty_one(story: &Story, cluster: &Cluster<'_>) -> String {
 }
 
 #[test]
+#[ignore = "it takes long: make test-hurt"]
 fn members_whose_volumes_were_emptied_are_replaced_when_their_time_is_over_but_not_many_within_an_hour() {
     let story = Story::begin("emptied");
     let mut operator = Operator::start(&story);

@@ -6,7 +6,7 @@ use crate::facts::Start;
 use crate::identity::Change;
 use crate::names::Serial;
 use crate::observe::volumes::Place;
-use crate::plan::{Leaving, Step};
+use crate::plan::{Leaving, Mark, Step};
 use crate::testing::{NOW, Scene, change, name, pod_uid};
 
 #[test]
@@ -127,4 +127,18 @@ fn a_newcomer_that_had_to_leave_a_voters_place_and_has_its_volume_there_is_remov
     assert!(gives_back(&scene), "{:?}", scene.plan());
     scene.found.places.clear();
     assert!(scene.asked().is_none(), "its volume is nowhere yet: another one would do no better");
+}
+
+#[test]
+fn whoever_shares_a_node_with_one_that_was_removed_stays_before_those_who_share_theirs() {
+    let mut scene = Scene::with(4, json!({ "members": 3 }));
+    scene.turn(|identity| identity.next = Serial(5));
+    // The last one is no longer in etcd's list, and its pod is about to go.
+    scene.has_pod(4, &Start::OwnData);
+    change(scene.pod(4), json!({ "metadata": { "deletionTimestamp": "2027-01-15T08:00:00Z" } }));
+    for (serial, node) in [(0, "x"), (1, "x"), (2, "z"), (3, "y"), (4, "y")] {
+        change(scene.pod(serial), json!({ "spec": { "nodeName": node } }));
+    }
+    let plan = scene.plan();
+    assert!(plan.mark.contains(&Mark::Unroute { pod: pod_uid(1) }), "the first one leads: {plan:?}");
 }

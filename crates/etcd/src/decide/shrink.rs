@@ -28,8 +28,9 @@ pub(super) fn leaver<'v, 'f>(view: &'v View<'f>) -> Option<&'v Member<'f>> {
         return None;
     }
     let node = |member: &Member<'_>| member.pod.and_then(|pod| pod.node);
+    // Those who were removed, and whose pods are about to go, share it no more.
     let shares = |member: &Member<'_>| {
-        let mut others = view.members.values().filter(|other| other.serial != member.serial);
+        let mut others = view.registered().filter(|other| other.serial != member.serial);
         node(member).is_some() && others.any(|other| node(other) == node(member))
     };
     let leads = |member: &Member<'_>| member.voice.is_some_and(|voice| voice.leads);
