@@ -41,9 +41,9 @@ fn earlier_operator(story: &Story) -> Operator {
 }
 
 /// The schema of a checkout, in force.
-fn apply_schema(story: &Story, checkout: &std::path::Path) {
+fn apply_schema(story: &Story, checkout: &std::path::Path) -> Result<String, String> {
     let crds = checkout.join("deploy/crds").to_string_lossy().into_owned();
-    story.kubectl(&["apply", "--server-side", "--force-conflicts", "--filename", &crds]);
+    story.try_kubectl(&["apply", "--server-side", "--force-conflicts", "--filename", &crds])
 }
 
 /// Puts the schema of now back, whatever becomes of the story.
@@ -51,9 +51,7 @@ pub(crate) struct SchemaOfNow<'a>(pub(crate) &'a Story);
 
 impl Drop for SchemaOfNow<'_> {
     fn drop(&mut self) {
-        let crds = checkout().join("deploy/crds").to_string_lossy().into_owned();
-        let put_back =
-            self.0.command(&["apply", "--server-side", "--force-conflicts", "--filename", &crds]).run();
+        let put_back = apply_schema(self.0, checkout());
         if !std::thread::panicking() {
             put_back.unwrap();
         }
@@ -71,7 +69,7 @@ fn upgrades_the_operator(story: &Story, first: First) {
     let _schema = SchemaOfNow(story);
     // So that starting the later operator does not bring its schema along.
     define(story, "deploy/crds");
-    apply_schema(story, &earlier());
+    apply_schema(story, &earlier()).unwrap();
     let mut old = earlier_operator(story);
     let cluster = formed(story, &spec(3), 3);
     let (workload, members) = (clients_of(&cluster), ids(&cluster));
@@ -82,7 +80,7 @@ fn upgrades_the_operator(story: &Story, first: First) {
     };
     let now = match first {
         First::Schema => {
-            apply_schema(story, checkout());
+            apply_schema(story, checkout()).unwrap();
             nobody_is_touched(&cluster, SETTLED);
             next(&mut old)
         }
@@ -90,7 +88,7 @@ fn upgrades_the_operator(story: &Story, first: First) {
             let now = next(&mut old);
             nobody_is_touched(&cluster, SETTLED);
             ends_well(story, &cluster, 3);
-            apply_schema(story, checkout());
+            apply_schema(story, checkout()).unwrap();
             now
         }
     };
