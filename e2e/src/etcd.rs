@@ -183,9 +183,10 @@ impl<'a> Cluster<'a> {
         Target { members: endpoints(&self.pods()), service, tls: Some(self.client_tls()) }
     }
 
-    /// Sets clients to work on it, 120 operations a second, and follows its members.
+    /// Sets clients to work on it, 50 operations a second, and follows its members. Many stories run side by side: more would only
+    /// wait longer.
     pub fn workload(&self) -> Watched {
-        self.workload_with(Config { rate: 120.0, ..Config::default() })
+        self.workload_with(Config { rate: 50.0, ..Config::default() })
     }
 
     /// Sets clients to work on it in another way than usual, and follows its members.
@@ -233,7 +234,13 @@ impl<'a> Cluster<'a> {
 
     /// The members, as etcd tells through the Service.
     pub fn member_list(&self) -> Vec<Member> {
-        members(&self.etcdctl(&["member", "list", "--write-out=json"]))
+        let mut printed = None;
+        // Whoever leads may have changed just now.
+        self.story.eventually(&format!("{} lists its members", self.name), || {
+            printed = self.try_etcdctl(&["member", "list", "--write-out=json"]).ok();
+            printed.is_some()
+        });
+        members(&printed.unwrap_or_default())
     }
 
     /// Waits until all members hold the same data: nobody may be writing.

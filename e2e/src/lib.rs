@@ -209,7 +209,10 @@ impl Story {
             if began.elapsed() > limit {
                 panic!("waited {} s in vain until {what}\n{}", limit.as_secs(), self.scene());
             }
-            std::thread::sleep(Duration::from_millis(200));
+            // What takes long is looked at more seldom: most looks start a program.
+            std::thread::sleep(
+                (began.elapsed() / 20).clamp(Duration::from_millis(200), Duration::from_millis(500)),
+            );
         }
     }
 

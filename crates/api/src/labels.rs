@@ -42,6 +42,8 @@ pub const EPOCH: &str = "evenkeel.dev/epoch";
 pub const SERIAL: &str = "evenkeel.dev/serial";
 /// On claims: the claim's uid and volume when its member joined. Anything else under the same name is not its data.
 pub const JOINED_ON: &str = "evenkeel.dev/joined-on";
+/// On claims: the StorageClass that was asked for. Something in between may have put another one into the claim.
+pub const CLASS: &str = "evenkeel.dev/class";
 
 /// On pods: the version of etcd. On claims: the one that its member was last seen to run.
 pub const VERSION: &str = "evenkeel.dev/version";

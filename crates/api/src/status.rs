@@ -51,7 +51,7 @@ pub struct EtcdClusterStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["type".to_owned()]))]
     pub conditions: Vec<Condition>,
-    /// What etcd calls this cluster, in hexadecimal digits as etcdctl writes them.
+    /// What etcd calls this cluster, in hexadecimal digits as etcdctl writes them. It is there once clients have been let in.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub cluster_id: String,
     /// The name of the member that leads.

@@ -61,7 +61,7 @@ pub(crate) fn no_shrinking() -> Rule {
     let given = "oldSelf.status.volumeSize";
     Rule::new(format!(
         "self.spec.storage.ephemeral || !isQuantity(string({wanted})) || !isQuantity(string({before})) || {}.compareTo({}) >= 0 || \
-         !has(oldSelf.status) || !has(oldSelf.status.clusterId) || has(oldSelf.status) && has({given}) && isQuantity({given}) && {}.compareTo(quantity({given})) >= 0",
+         !has(oldSelf.status) || !has(oldSelf.status.clusterId) || has({given}) && isQuantity({given}) && {}.compareTo(quantity({given})) >= 0",
         size(wanted),
         size(before),
         size(wanted)

@@ -147,7 +147,7 @@ pub struct Cluster {
     pub created: Time,
     /// Whether nothing is to be changed.
     pub paused: bool,
-    /// Whether its status already names an etcd cluster: it has existed, whatever else is found.
+    /// Whether its status already names an etcd cluster: clients were let in, whatever else is found.
     pub known: Option<ClusterId>,
     /// How many learners its version of etcd takes at once.
     pub max_learners: u8,

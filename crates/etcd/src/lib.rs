@@ -19,6 +19,8 @@ mod watches;
 
 mod decide;
 #[cfg(test)]
+mod fake;
+#[cfg(test)]
 mod testing;
 
 pub use decide::{Etcd, Status};

@@ -1,22 +1,16 @@
 //! Scenes for unit tests: a cluster's objects as Kubernetes would have them and the answers that etcd would give, from a
-//! converged one that a test then breaks. And a Kubernetes API that is a function.
+//! converged one that a test then breaks.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::convert::Infallible;
-use std::sync::Arc;
 
 use evenkeel::{Engine, Plan, Seen, Sight, Time};
 use evenkeel_api::conditions::ConditionType;
 use evenkeel_api::{EtcdCluster, EtcdClusterStatus, labels};
-use http::{Request, Response, request::Parts};
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod, Secret};
-use kube::Client;
-use kube::client::Body;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
-use tower::service_fn;
 
 use crate::build::{self, Member, pod::Made, service, tls};
 use crate::certificates::{self, Pair};
@@ -203,6 +197,14 @@ impl Scene {
         let (_, mut identity) = self.found.identity.take().unwrap();
         change(&mut identity);
         self.identify(identity);
+    }
+
+    /// Has the bootstrap not be over: no clients are let in.
+    pub(crate) fn is_unsealed(&mut self) {
+        self.turn(|identity| identity.sealed = false);
+        for pod in self.found.pods.values_mut() {
+            change(pod, json!({ "metadata": { "labels": { labels::ROLE: null } } }));
+        }
     }
 
     /// Gives a member its claim, bound; and joined on if it has.
@@ -466,31 +468,4 @@ fn secret(wanted: &Wanted, object: Object, pair: &Pair, authority: &str) -> Secr
 pub(crate) fn condition(status: &EtcdClusterStatus, about: ConditionType) -> (&str, &str, &str) {
     let condition = status.conditions.iter().find(|one| one.type_ == about.to_string()).unwrap();
     (&condition.status, &condition.reason, &condition.message)
-}
-
-/// A client whose every request, with its body, is answered by `answer`.
-pub(crate) fn client(answer: impl Fn(&Parts, &Value) -> (u16, Value) + Send + Sync + 'static) -> Client {
-    let answer = Arc::new(answer);
-    let service = service_fn(move |request: Request<Body>| {
-        let answer = answer.clone();
-        async move {
-            let (head, body) = request.into_parts();
-            let body = body.collect_bytes().await.unwrap();
-            let body = serde_json::from_slice(&body).unwrap_or(Value::Null);
-            let (status, body) = answer(&head, &body);
-            let body = Body::from(body.to_string().into_bytes());
-            Ok::<_, Infallible>(Response::builder().status(status).body(body).unwrap())
-        }
-    });
-    Client::new(service, "default")
-}
-
-/// What Kubernetes says when it does not do what it was asked for.
-pub(crate) fn failure(code: u16, reason: &str, message: &str) -> (u16, Value) {
-    (code, json!({"kind": "Status", "status": "Failure", "code": code, "reason": reason, "message": message}))
-}
-
-/// What Kubernetes says of something that is not there.
-pub(crate) fn not_found() -> (u16, Value) {
-    failure(404, "NotFound", "there is none")
 }

@@ -304,7 +304,7 @@ impl Member<'_> {
 
     /// Whether it was added, and no node has taken it yet: whoever asked for it may never get it, and nobody waits for it.
     pub fn is_unplaced(&self) -> bool {
-        self.is_newcomer() && self.pod.is_none_or(|pod| pod.node.is_none())
+        self.is_newcomer() && self.pod.is_some_and(|pod| pod.node.is_none())
     }
 
     /// Whether its etcd has joined: it lives in the cluster's list under its name, and says so.

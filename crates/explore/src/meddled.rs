@@ -89,6 +89,18 @@ impl Meddled {
         self.ask("the identity cannot be read", &meddled, Plan::is_quiet);
     }
 
+    fn puts_an_older_identity_back(&self, facts: &Facts) {
+        let Some(identity) = facts.identity.present().filter(|identity| identity.sealed) else { return };
+        let older = Identity { sealed: false, intent: None, ..identity.clone() };
+        let mut meddled = Facts { identity: Seen::Present(older), ..facts.clone() };
+        meddled.cluster.known = Some(ClusterId(1));
+        self.ask("an identity of before the seal was put back", &meddled, |plan| match &plan.step {
+            Some(Step::Identity { to, .. }) => to.sealed,
+            Some(_) => false,
+            None => plan.is_quiet(),
+        });
+    }
+
     fn adds_a_stranger(&self, facts: &Facts) {
         let mut meddled = facts.clone();
         let Seen::Present(membership) = &mut meddled.membership else { return };
@@ -244,6 +256,7 @@ impl Decider for Meddled {
     fn decide(&self, facts: &Facts) -> Plan<Etcd> {
         self.pauses(facts);
         self.takes_the_identity(facts);
+        self.puts_an_older_identity_back(facts);
         self.adds_a_stranger(facts);
         self.keeps_what_is_removed(facts);
         self.replaced_many(facts);

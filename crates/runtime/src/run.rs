@@ -44,7 +44,8 @@ const DECLINED: u32 = 20;
 const SELDOM: Duration = Duration::from_secs(10);
 /// How many plans in a row may come to nothing before there is a pause.
 const IN_VAIN: usize = 3;
-/// How often a resource that cannot be looked at is tried before people are told: the API server may be away for a moment.
+/// How often a resource that cannot be looked at, or for which something fails, is tried before people are told: the API server may be
+/// away for a moment.
 const UNSEEN: u32 = 3;
 /// While the application is about to change by itself: a look at what is remembered. What is decided may also rest on how
 /// long something has lasted, and nobody else tells that time has passed.
@@ -391,7 +392,9 @@ impl<O: Operate> Loop<O> {
         notices.extend(told.map(refusal));
         notices.extend(self.parts.operate.troubles(sight, plan));
         self.events(sight, &notices).await;
-        match self.parts.operate.status(sight, plan, refused.filter(|error| error.is_refusal())) {
+        // What fails once may pass. What fails again and again, as with a webhook that is away, stands like a refusal.
+        let lasts = self.backoff.failures_of(&key(resource)) >= UNSEEN;
+        match self.parts.operate.status(sight, plan, refused.filter(|error| lasts || error.is_refusal())) {
             Some(status) => self.write_status(resource, status).await,
             None => Ok(true),
         }

@@ -138,8 +138,8 @@ impl Operate for Hands {
         plan.status
     }
 
-    fn status(&self, _: &Sight<Self>, _: &Plan<Obedient>, _: Option<&Error>) -> Option<Value> {
-        Some(json!({ "message": "seen" }))
+    fn status(&self, _: &Sight<Self>, _: &Plan<Obedient>, refused: Option<&Error>) -> Option<Value> {
+        Some(json!({ "message": refused.map_or_else(|| "seen".to_owned(), ToString::to_string) }))
     }
 
     fn unseen(&self, _: &Pod, why: &Error) -> Option<Value> {
@@ -253,6 +253,19 @@ async fn what_is_refused_holds_up_nothing_else_and_is_told_with_the_status() {
     assert_eq!(stage.done(), ["c", "m", "a", "s"]);
     assert_eq!(lock(&stage.events).iter().filter(|note| note.contains("webhook")).count(), 1);
     assert_eq!(*lock(&stage.statuses), ["seen"]);
+}
+
+#[tokio::test]
+async fn what_fails_again_and_again_is_told_in_the_status_like_a_refusal() {
+    let left = || plan(&["refused pod"], &[], &[], None);
+    let stage = Stage::new([left(), left(), left()]);
+    for failures in 0..=UNSEEN {
+        lock(&stage.this.parts.operate.looks).extend([left()]);
+        stage.go().await.unwrap_err();
+        let last = lock(&stage.statuses).last().cloned().unwrap();
+        assert_eq!(last.contains("webhook"), failures >= UNSEEN, "{failures}: {last}");
+        stage.this.backoff.failed(&key(&resource()));
+    }
 }
 
 #[tokio::test]

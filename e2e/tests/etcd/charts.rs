@@ -8,8 +8,9 @@ use evenkeel_e2e::{Story, checkout};
 use evenkeel_lab::command::Cmd;
 use evenkeel_lab::parts::{helm, images};
 
-use crate::look::{LONG, clients_of, until_whole};
+use crate::look::{LONG, until_whole};
 use crate::plugin::evenkeel;
+use crate::upgrade::uids;
 
 pub(crate) const IMAGE: &str = "evenkeel-operator:0.1.0";
 /// Without a cluster to ask, Helm assumes an older one.
@@ -147,19 +148,19 @@ fn installed_from_the_chart_it_runs_clusters_and_leaves_them_in_peace_when_it_is
     until_whole(&story, &orders, 1);
     make("3");
     until_whole(&story, &orders, 3);
-    assert_eq!(evenkeel(&story, &["status"]).code, 0);
+    story.eventually("it is told as well", || evenkeel(&story, &["status"]).code == 0);
 
     // Another build, or other settings, of the operator restart nothing of the cluster's.
-    let workload = clients_of(&orders);
-    let before = orders.pods();
+    let workload = orders.workload();
+    let before = uids(&orders);
     deploy(&["--set", "replicas=1", "--set", "log.filter=debug"]);
-    assert_eq!(orders.pods(), before);
+    assert_eq!(uids(&orders), before);
     helm(&story, &["uninstall", story.namespace(), "--wait"]).unwrap();
-    assert_eq!(orders.pods(), before, "without an operator it serves on");
+    assert_eq!(uids(&orders), before, "without an operator it serves on");
     workload.finish();
     // Back again, it takes up what is there.
     deploy(&[]);
-    story.kubectl(&["delete", "pod", &before[0].name]);
+    story.kubectl(&["delete", "pod", &orders.pods().remove(0).name]);
     story.within(LONG, "it is looked after again", || orders.pods().len() == 3);
     until_whole(&story, &orders, 3);
     helm(&story, &["uninstall", "orders"]).unwrap();

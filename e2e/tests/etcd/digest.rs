@@ -8,7 +8,7 @@ use evenkeel_e2e::etcd::Cluster;
 use evenkeel_e2e::operator::Operator;
 use serde_json::{Value, json};
 
-use crate::look::{clients_of, formed, ids, until_right};
+use crate::look::{formed, ids, until_right};
 use crate::middle::{comes_to_rest, ends_well};
 use crate::rolls::{each_was_restarted_once, pods};
 use crate::upgrade::{claims, spec, uids};
@@ -56,7 +56,7 @@ fn an_image_by_its_digest_alone_and_together_with_a_version_restarts_each_member
     let (earlier, later) = (digest_of(&story, "3.5.35"), digest_of(&story, "3.6.16"));
     assert_ne!(earlier, later);
     let cluster = formed(&story, &spec("3.5.35", 3), 3);
-    let (workload, before) = (clients_of(&cluster), lived_on(&cluster));
+    let (workload, before) = (cluster.workload(), lived_on(&cluster));
     comes_to_rest(&operator);
     let edits = [
         (json!({ "image": { "digest": earlier } }), "3.5.35", format!("{REPOSITORY}:v3.5.35@{earlier}")),
@@ -92,7 +92,7 @@ fn a_digest_that_cannot_be_had_or_is_of_another_version_stops_at_one_member_and_
     let operator = Operator::start(&story);
     let other = digest_of(&story, "3.5.35");
     let cluster = formed(&story, &spec("3.6.16", 3), 3);
-    let (workload, before) = (clients_of(&cluster), lived_on(&cluster));
+    let (workload, before) = (cluster.workload(), lived_on(&cluster));
     comes_to_rest(&operator);
     for wrong in [format!("sha256:{}", "0".repeat(64)), other] {
         let healthy = uids(&cluster);

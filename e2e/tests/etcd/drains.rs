@@ -13,7 +13,7 @@ use evenkeel_e2e::operator::Operator;
 use evenkeel_e2e::watched::told;
 use serde_json::json;
 
-use crate::look::{LONG, clients_of, follower, leader, until_whole};
+use crate::look::{LONG, follower, leader, until_whole};
 use crate::middle::lives_again;
 use crate::noted::{dies_noting, dies_once_noting};
 
@@ -92,7 +92,7 @@ fn a_drain_under_one_or_two_members_waits_and_goes_through_once_there_are_three(
         until_whole(&story, cluster, *members);
     }
     for (cluster, members) in &clusters {
-        let clients = clients_of(cluster);
+        let clients = cluster.workload();
         until_allowed(&story, cluster, 0);
         let node = cluster.pods().remove(0).node;
         is_held_up(&story, cluster, &node);
@@ -126,7 +126,7 @@ fn a_drain_while_a_member_is_replaced_waits_until_somebody_is_in_its_place() {
     cluster.wait_ready(LONG);
     until_whole(&story, &cluster, 3);
     until_allowed(&story, &cluster, 1);
-    let clients = clients_of(&cluster);
+    let clients = cluster.workload();
     let since = clients.now();
 
     let lost = follower(&story, &cluster);
@@ -154,7 +154,7 @@ fn drains_while_three_become_five_and_three_again_wait_for_a_vote_that_is_about_
     cluster.wait_ready(LONG);
     until_whole(&story, &cluster, 3);
     until_allowed(&story, &cluster, 1);
-    let clients = clients_of(&cluster);
+    let clients = cluster.workload();
     let voters = uids(&cluster);
 
     // Of four three must agree: the budget is raised before the fourth has its vote, and nobody can be spared until then.

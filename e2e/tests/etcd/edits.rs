@@ -11,7 +11,7 @@ use evenkeel_e2e::Story;
 use evenkeel_e2e::operator::Operator;
 use serde_json::{Value, json};
 
-use crate::look::{clients_of, formed, ids, until_right, until_whole};
+use crate::look::{formed, ids, until_right, until_whole};
 use crate::middle::{comes_to_rest, ends_well};
 use crate::rolls::{each_was_restarted_once, name_of, nobody_is_touched, pods, pods_lives};
 use crate::upgrade::{claims, spec, uids};
@@ -87,7 +87,7 @@ fn what_is_beside_the_members_is_changed_at_once_and_back_and_nobody_is_restarte
     let story = Story::begin("edits-beside");
     let operator = Operator::start(&story);
     let cluster = formed(&story, &spec("3.6.16", 3), 3);
-    let (workload, before, address) = (clients_of(&cluster), uids(&cluster), cluster.service_ip());
+    let (workload, before, address) = (cluster.workload(), uids(&cluster), cluster.service_ip());
     comes_to_rest(&operator);
     let (began, since) = (Instant::now(), workload.now());
     assert!(is_certified(&story, "orders-client"), "names are looked for where they are");
@@ -146,7 +146,7 @@ fn an_option_of_etcd_restarts_each_member_once_and_so_does_taking_it_back_and_a_
     let story = Story::begin("edits-option");
     let operator = Operator::start(&story);
     let cluster = formed(&story, &spec("3.6.16", 3), 3);
-    let (workload, members, volumes) = (clients_of(&cluster), ids(&cluster), claims(&cluster));
+    let (workload, members, volumes) = (cluster.workload(), ids(&cluster), claims(&cluster));
     comes_to_rest(&operator);
     let (before, untouched) = (flags(&story), uids(&cluster));
     let resource = || story.get(&["etcd/orders"]);

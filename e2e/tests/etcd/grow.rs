@@ -117,8 +117,9 @@ fn a_newcomer_that_gets_all_as_a_snapshot_joins_though_nobody_writes_any_more() 
     let operator = Operator::start(&story);
     let cluster = formed(&story, &spec(3), 3);
     // More than etcd keeps in its log for those who come late, and more than it lets a member be behind.
-    let workload = cluster.workload_with(Config { rate: 3_000.0, ops_per_key: 100, ..Config::default() });
-    story.within(LONG, "so much was written", || {
+    let many = Config { pinned: 18, everywhere: 6, service: 6, keys: 36, ..Config::default() };
+    let workload = cluster.workload_with(Config { rate: 3_000.0, ops_per_key: 100, ..many });
+    story.within(3 * LONG, "so much was written", || {
         let header = says(&cluster, &leader(&story, &cluster)).unwrap_or_default();
         header["raftAppliedIndex"].as_u64().is_some_and(|index| index > 7_000)
     });

@@ -11,7 +11,7 @@ use evenkeel_e2e::proxy::{Lives, Stopped, Verdict};
 use evenkeel_e2e::watched::told;
 use serde_json::json;
 
-use crate::look::{LONG, clients_of, formed, ids, leader, says, until_right};
+use crate::look::{LONG, formed, ids, leader, says, until_right};
 use crate::lost::{Healed, until_lost};
 use crate::middle::{Stops, comes_to_rest, ends_well, intent_in, kill_and_restart, until_whole_through};
 use crate::plugin::evenkeel;
@@ -72,7 +72,7 @@ fn is_disturbed_at_each_turn(story: &Story, stage: Stage) {
     let operator = Operator::start(story);
     let cluster = formed(story, &spec("3.6.16", 3), 3);
     let (members, volumes, before) = (ids(&cluster), claims(&cluster), uids(&cluster));
-    let workload = clients_of(&cluster);
+    let workload = cluster.workload();
     comes_to_rest(&operator);
     let (began, since) = (Instant::now(), workload.now());
     let stops = Stops::before(operator.proxy(), whose_turn);
@@ -138,7 +138,7 @@ fn is_taken_back_after(story: &Story, restarted: usize) {
     let operator = Operator::start(story);
     let cluster = formed(story, &spec("3.5.35", 3), 3);
     let (members, volumes, before) = (ids(&cluster), claims(&cluster), uids(&cluster));
-    let workload = clients_of(&cluster);
+    let workload = cluster.workload();
     let stops = Stops::before(operator.proxy(), whose_turn);
     cluster.patch(&json!({ "version": "3.6.16" }));
     for _ in 0..restarted {
@@ -188,7 +188,7 @@ fn members_in_memory_are_replaced_one_by_one_though_the_operator_dies_after_each
     let story = Story::begin("roll-killed");
     let mut operator = Operator::start(&story);
     let cluster = formed(&story, &spec("3.6.16", 3).replace("{size: 1Gi}", "{ephemeral: true}"), 3);
-    let (workload, before) = (clients_of(&cluster), ids(&cluster));
+    let (workload, before) = (cluster.workload(), ids(&cluster));
     comes_to_rest(&operator);
     let heard = |operator: &Operator| operator.log().matches("intent noted").count();
     let (began, heard_before) = (Instant::now(), heard(&operator));
@@ -235,7 +235,7 @@ enum Loses {
 fn loses_a_node(story: &Story, loses: Loses) {
     let operator = Operator::start(story);
     let cluster = formed(story, &format!("{}\nheal: {{replaceAfter: 30s}}", spec("3.6.16", 3)), 3);
-    let (workload, before) = (clients_of(&cluster), ids(&cluster));
+    let (workload, before) = (cluster.workload(), ids(&cluster));
     let leads = leader(story, &cluster).name;
     let since = workload.now();
     let stops = Stops::before(operator.proxy(), whose_turn);

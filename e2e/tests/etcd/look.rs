@@ -5,18 +5,10 @@ use std::time::Duration;
 
 use evenkeel_e2e::Story;
 use evenkeel_e2e::etcd::{Cluster, MemberPod};
-use evenkeel_e2e::watched::Watched;
-use evenkeel_history::Config;
 use serde_json::Value;
 
 /// How long a cluster may take to form or to heal while every other story runs on the same two cores.
 pub(crate) const LONG: Duration = Duration::from_secs(240);
-
-/// Sets clients to work on it, fewer a second than usual: the stories here run side by side, and what they ask is whether
-/// anything is lost, and for how long nothing was written.
-pub(crate) fn clients_of(cluster: &Cluster<'_>) -> Watched {
-    cluster.workload_with(Config { rate: 60.0, ..Config::default() })
-}
 
 /// A cluster called `orders`, once it is all that it should be.
 pub(crate) fn formed<'s>(story: &'s Story, spec: &str, members: usize) -> Cluster<'s> {

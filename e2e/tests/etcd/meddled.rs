@@ -38,6 +38,14 @@ fn what_is_deleted_or_edited_is_as_it_was_again_and_no_member_notices() {
     assert!(now["next"].as_u64() >= was["next"].as_u64(), "no name is used again: {now}");
     story.eventually("that is told", || has_event(&story, &cluster, "IdentityRebuilt"));
 
+    // One that somebody kept from before clients were let in has nothing deleted.
+    let mut kept = now.clone();
+    (kept["sealed"], kept["next"]) = (json!(false), json!(3));
+    let older = json!({ "data": { "identity": kept.to_string() } }).to_string();
+    story.kubectl(&["patch", "configmap", "orders-identity", "--type=merge", "-p", &older]);
+    story.eventually("it is brought up to date", || identity(&story, "orders")["sealed"] == true);
+    assert_eq!(identity(&story, "orders")["epoch"], was["epoch"]);
+
     let selector = || story.get(&["service", "orders-client"])["spec"]["selector"].clone();
     let selected = selector();
     story.kubectl(&[

@@ -203,7 +203,11 @@ pub(crate) fn ends_well(story: &Story, cluster: &Cluster<'_>, members: usize) ->
     let identity = identity(story, name);
     let known = identity["cluster"].as_u64().expect("a sealed identity knows its cluster");
     for pod in &pods {
-        let said = says(cluster, pod).unwrap_or_else(|| panic!("{} says nothing", pod.name));
+        let mut said = Value::Null;
+        story.eventually(&format!("{} says how it is", pod.name), || {
+            said = says(cluster, pod).unwrap_or_default();
+            !said.is_null()
+        });
         assert_eq!(said["header"]["cluster_id"], known, "{} is in another cluster: {said}", pod.name);
     }
     let claimed = pods.iter().filter(|pod| !pod.claim.is_empty()).map(|pod| pod.claim.clone()).collect();

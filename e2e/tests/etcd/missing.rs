@@ -10,7 +10,7 @@ use evenkeel_e2e::operator::Operator;
 use evenkeel_e2e::watched::{Watched, told};
 use evenkeel_history::Kind;
 
-use crate::look::{LONG, clients_of, events, follower, ids, leader, until_whole};
+use crate::look::{LONG, events, follower, ids, leader, until_whole};
 
 /// For how long a client that knows all members may be without a write. An election takes about a second; the rest is
 /// for two cores that carry everything. How long it was is printed: that is for people to judge.
@@ -82,7 +82,7 @@ fn a_deleted_pod_comes_back_as_the_same_member_on_the_same_claim() {
     let _operator = Operator::start(&story);
     let cluster = of_three(&story, "{size: 1Gi}");
     let (members, volumes) = (ids(&cluster), claims(&story));
-    let clients = clients_of(&cluster);
+    let clients = cluster.workload();
     for blow in Blow::ALL {
         let victim = blow.victim(&story, &cluster);
         let since = clients.now();
@@ -103,7 +103,7 @@ fn a_member_whose_data_went_with_its_pod_is_replaced_under_a_new_name() {
     let _operator = Operator::start(&story);
     let cluster = of_three(&story, "{ephemeral: true}");
     let mut names: BTreeSet<String> = ids(&cluster).into_keys().collect();
-    let clients = clients_of(&cluster);
+    let clients = cluster.workload();
     for blow in Blow::ALL {
         let victim = blow.victim(&story, &cluster);
         let before = ids(&cluster);
@@ -140,7 +140,7 @@ fn a_pod_deleted_together_with_its_claim_is_replaced_by_a_member_on_a_new_one() 
     let _operator = Operator::start(&story);
     let cluster = of_three(&story, "{size: 1Gi}");
     let mut names: BTreeSet<String> = ids(&cluster).into_keys().collect();
-    let (clients, mut removed) = (clients_of(&cluster), BTreeSet::new());
+    let (clients, mut removed) = (cluster.workload(), BTreeSet::new());
     for (order, blow) in [(["pvc", "pod"], Blow::Follower), (["pod", "pvc"], Blow::Leader)] {
         let victim = blow.victim(&story, &cluster);
         let (before, volumes) = (ids(&cluster), claims(&story));

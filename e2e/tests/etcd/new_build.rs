@@ -9,7 +9,7 @@ use evenkeel_e2e::operator::{Operator, Options};
 use evenkeel_e2e::proxy::{Write, Written};
 use serde_json::{Value, json};
 
-use crate::look::{LONG, clients_of, formed, ids, until_right};
+use crate::look::{LONG, formed, ids, until_right};
 use crate::middle::{comes_to_rest, ends_well};
 use crate::rolls::{each_was_restarted_once, how_many_ask, memory, name_of, pods, until_all_ask};
 use crate::upgrade::{claims, spec};
@@ -101,7 +101,7 @@ fn a_new_build_restarts_nobody_nor_do_pods_of_an_earlier_one_and_they_follow_the
     let story = Story::begin("new-build");
     let mut old = Operator::start(&story);
     let cluster = formed(&story, &spec("3.6.16", 3), 3);
-    let (workload, members, volumes) = (clients_of(&cluster), ids(&cluster), claims(&cluster));
+    let (workload, members, volumes) = (cluster.workload(), ids(&cluster), claims(&cluster));
     comes_to_rest(&old);
     let before = all_as_it_is(&story);
     assert_eq!(before.len(), 7, "three pods, three claims and the identity: {before:#?}");
@@ -154,7 +154,7 @@ fn a_new_build_that_takes_over_in_the_middle_of_a_roll_finishes_it_and_restarts_
     let story = Story::begin("new-build-roll");
     let mut old = Operator::start(&story);
     let cluster = formed(&story, &spec("3.6.16", 3), 3);
-    let (workload, members, volumes) = (clients_of(&cluster), ids(&cluster), claims(&cluster));
+    let (workload, members, volumes) = (cluster.workload(), ids(&cluster), claims(&cluster));
     comes_to_rest(&old);
     let began = Instant::now();
     cluster.patch(&memory("96Mi"));

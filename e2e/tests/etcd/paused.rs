@@ -8,7 +8,7 @@ use evenkeel_e2e::etcd::Cluster;
 use evenkeel_e2e::operator::Operator;
 use serde_json::{Value, json};
 
-use crate::look::{clients_of, follower, formed, ids, until_right};
+use crate::look::{follower, formed, ids, until_right};
 use crate::middle::{Stops, comes_to_rest, ends_well};
 use crate::rolls::{
     STILL, changed, how_many_ask, memory, never_happens, nobody_is_touched, until_all_ask, whose_turn,
@@ -34,7 +34,7 @@ fn a_roll_that_is_paused_touches_nobody_while_the_status_stays_true_and_ends_whe
     let story = Story::begin("paused");
     let operator = Operator::start(&story);
     let cluster = formed(&story, &spec("3.6.16", 3), 3);
-    let (workload, members, before) = (clients_of(&cluster), ids(&cluster), uids(&cluster));
+    let (workload, members, before) = (cluster.workload(), ids(&cluster), uids(&cluster));
     let stops = Stops::before(operator.proxy(), whose_turn);
     cluster.patch(&memory("96Mi"));
     let (first, stopped) = stops.next();

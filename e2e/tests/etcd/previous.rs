@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use evenkeel_e2e::operator::{Manifests, Operator, Options, define};
 use evenkeel_e2e::{Story, checkout};
 
-use crate::look::{clients_of, formed, ids};
+use crate::look::{formed, ids};
 use crate::middle::{comes_to_rest, ends_well, spec};
 use crate::rolls::{each_was_restarted_once, memory, nobody_is_touched, until_all_ask};
 use crate::upgrade::uids;
@@ -72,7 +72,7 @@ fn upgrades_the_operator(story: &Story, first: First) {
     apply_schema(story, &earlier()).unwrap();
     let mut old = earlier_operator(story);
     let cluster = formed(story, &spec(3), 3);
-    let (workload, members) = (clients_of(&cluster), ids(&cluster));
+    let (workload, members) = (cluster.workload(), ids(&cluster));
     let before: BTreeMap<String, String> = uids(&cluster);
     let next = |old: &mut Operator| {
         old.stop();

@@ -6,7 +6,7 @@ use evenkeel_e2e::Story;
 use evenkeel_e2e::operator::Operator;
 use serde_json::json;
 
-use crate::look::{LONG, clients_of, formed, until_whole};
+use crate::look::{LONG, formed, until_whole};
 use crate::middle::{comes_to_rest, lives_again, spec};
 use crate::noted::dies_noting;
 use crate::previous::SchemaOfNow;
@@ -43,7 +43,7 @@ fn edits_that_are_refused_say_what_to_do_and_leave_a_running_change_and_healing_
     let story = Story::begin("refused");
     let mut operator = Operator::start(&story);
     let cluster = formed(&story, &spec(1), 1);
-    let clients = clients_of(&cluster);
+    let clients = cluster.workload();
     // In the middle of a change that was asked for before.
     dies_noting(&mut operator, &cluster, "Add", || cluster.patch(&json!({"members": 3})));
     let before = story.get(&["etcd/orders"]);
@@ -89,7 +89,7 @@ fn a_spec_that_only_the_operator_refuses_is_told_and_the_one_before_stays_in_for
     let cluster = formed(&story, &spec(1), 1);
     cluster.patch(&json!({"members": 3}));
     until_whole(&story, &cluster, 3);
-    let clients = clients_of(&cluster);
+    let clients = cluster.workload();
     {
         let _schema = without_a_schema(&story);
         // The API server takes a moment to learn of another schema.

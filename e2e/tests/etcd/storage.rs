@@ -8,7 +8,7 @@ use evenkeel_e2e::etcd::Cluster;
 use evenkeel_e2e::operator::Operator;
 use serde_json::{Value, json};
 
-use crate::look::{LONG, clients_of, formed, ids, until_right};
+use crate::look::{LONG, formed, ids, until_right};
 use crate::middle::{comes_to_rest, ends_well};
 use crate::rolls::{name_of, pods};
 use crate::upgrade::{claims, uids};
@@ -53,7 +53,7 @@ fn volumes_grow_while_members_run_on_them_and_never_shrink() {
     let story = Story::begin("volumes-grow");
     let operator = Operator::start(&story);
     let cluster = formed(&story, &spec(3, "lab-disk"), 3);
-    let (workload, before, on) = (clients_of(&cluster), uids(&cluster), claims(&cluster));
+    let (workload, before, on) = (cluster.workload(), uids(&cluster), claims(&cluster));
     cluster.patch(&json!({ "storage": { "size": "2Gi" } }));
     until_all_claims(&story, CAPACITY, "2Gi", 3);
     until_right("the status says so", || {
@@ -112,7 +112,7 @@ fn to_another_class_and_a_larger_size_members_move_one_by_one() {
     let story = Story::begin("other-class");
     let operator = Operator::start(&story);
     let cluster = formed(&story, &spec(3, "lab-disk-fixed"), 3);
-    let (workload, before) = (clients_of(&cluster), ids(&cluster));
+    let (workload, before) = (cluster.workload(), ids(&cluster));
     // Those that cannot grow need not, since they are left.
     cluster.patch(&json!({ "storage": { "class": "lab-disk", "size": "2Gi" } }));
     until_moved(&cluster, &before);

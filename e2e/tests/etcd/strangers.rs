@@ -7,7 +7,7 @@ use evenkeel_e2e::etcd::Cluster;
 use evenkeel_e2e::operator::Operator;
 use serde_json::{Value, json};
 
-use crate::look::{LONG, clients_of, events, follower, formed, ids, until_whole};
+use crate::look::{LONG, events, follower, formed, ids, until_whole};
 use crate::meddled::without_its_place;
 use crate::middle::{comes_to_rest, lives_again, names};
 
@@ -199,7 +199,7 @@ fn members_whose_volumes_were_emptied_are_replaced_when_their_time_is_over_but_n
     let story = Story::begin("emptied");
     let mut operator = Operator::start(&story);
     let cluster = formed(&story, SPEC, 3);
-    let workload = clients_of(&cluster);
+    let workload = cluster.workload();
     let mut replaced = Vec::new();
     for _ in 0..3 {
         let victim = empty_one(&story, &cluster);

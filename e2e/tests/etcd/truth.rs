@@ -15,7 +15,7 @@ use evenkeel_e2e::operator::Operator;
 use evenkeel_e2e::proxy::Proxy;
 use serde_json::{Value, json};
 
-use crate::look::{LONG, clients_of, events, follower, formed, leader, says, until_right, until_whole};
+use crate::look::{LONG, events, follower, formed, leader, says, until_right, until_whole};
 use followed::Followed;
 
 /// That each of these reasons was told so often. Others may be, too: on a busy machine a member is silent for a moment, say.
@@ -47,7 +47,7 @@ fn status_and_events_tell_who_is_who_what_is_done_and_what_is_waited_for() {
     ];
     are_told(&events(&story, &cluster), &expected);
 
-    let clients = clients_of(&cluster);
+    let clients = cluster.workload();
     let victim = follower(&story, &cluster).name;
     story.kubectl(&["delete", &format!("pvc/{victim}"), &format!("pod/{victim}"), "--timeout=120s"]);
     until_whole(&story, &cluster, 3);

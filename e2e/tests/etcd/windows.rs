@@ -10,7 +10,7 @@ use evenkeel_e2e::operator::Operator;
 use evenkeel_lab::command::Cmd;
 use serde_json::{Value, json};
 
-use crate::look::{clients_of, follower, formed, ids, until_right};
+use crate::look::{follower, formed, ids, until_right};
 use crate::middle::{Stops, comes_to_rest, ends_well};
 use crate::rolls::{
     STILL, changed, how_many_ask, memory, never_happens, nobody_is_touched, until_all_ask, whose_turn,
@@ -91,7 +91,7 @@ fn a_roll_waits_for_its_window_and_stops_when_that_closes_and_healing_waits_for_
     let story = Story::begin("windows");
     let operator = Operator::start(&story);
     let cluster = formed(&story, &spec("3.6.16", 3), 3);
-    let (workload, members) = (clients_of(&cluster), ids(&cluster));
+    let (workload, members) = (cluster.workload(), ids(&cluster));
     waits_and_heals(&story, &cluster);
     let healed = uids(&cluster);
 
@@ -128,7 +128,7 @@ fn members_in_memory_are_replaced_in_a_window_only_and_one_that_is_lost_at_any_t
     let story = Story::begin("windows-memory");
     let operator = Operator::start(&story);
     let cluster = formed(&story, &spec("3.6.16", 3).replace("{size: 1Gi}", "{ephemeral: true}"), 3);
-    let (workload, members) = (clients_of(&cluster), ids(&cluster));
+    let (workload, members) = (cluster.workload(), ids(&cluster));
     waits_and_heals(&story, &cluster);
     let stayed = ids(&cluster).into_keys().filter(|name| members.contains_key(name)).count();
     assert_eq!(stayed, 2, "the one that was lost is another one now");

@@ -2,6 +2,7 @@
 //! shell, with its programs in `/usr/local/bin`.
 
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context, Result};
 
@@ -90,6 +91,9 @@ pub fn program_image(name: &str, program: &Path, to: &Path) -> Result<Archive> {
 
 /// Makes an image of a program, and loads it into every node, in the place of one of the same name.
 pub fn load_program(lab: &Lab, name: &str, program: &Path) -> Result<()> {
+    // Stories are threads of one process: they would write, import and remove the same file.
+    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+    let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     let stage = Stage::begin(&format!("{name} into the nodes"), "");
     let made = lab.dir().join(format!("program-{}.tar", std::process::id()));
     let loaded = program_image(name, program, &made).and_then(|archive| {

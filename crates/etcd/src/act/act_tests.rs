@@ -9,9 +9,10 @@ use http::Method;
 use kube::runtime::reflector;
 
 use super::*;
+use crate::fake::{client, failure, not_found};
 use crate::observe::find::Stores;
 use crate::plan::{Leaving, Turn};
-use crate::testing::{NOW, Scene, claim_uid, client, failure, name, not_found, pod_uid};
+use crate::testing::{NOW, Scene, claim_uid, name, pod_uid};
 
 type Requests = Arc<Mutex<Vec<(Method, String, Value)>>>;
 

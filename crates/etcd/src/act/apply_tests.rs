@@ -7,8 +7,9 @@ use serde_json::Value;
 use super::super::tests::done;
 use super::*;
 use crate::facts::Object;
+use crate::fake::not_found;
 use crate::identity::Uid;
-use crate::testing::{NOW, Scene, change, not_found, secrets};
+use crate::testing::{NOW, Scene, change, secrets};
 
 type Secrets = BTreeMap<Object, Secret>;
 

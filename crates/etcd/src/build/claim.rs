@@ -19,8 +19,10 @@ pub fn claim(wanted: &Wanted, member: Member) -> Result<Option<PersistentVolumeC
         "accessModes": ["ReadWriteOnce"],
         "resources": { "requests": { "storage": size } },
     });
+    let mut annotations = member.annotations();
     if let Some(class) = class {
         spec["storageClassName"] = json!(class);
+        annotations[labels::CLASS] = json!(class);
     }
     let object = json!({
         "apiVersion": "v1",
@@ -29,7 +31,7 @@ pub fn claim(wanted: &Wanted, member: Member) -> Result<Option<PersistentVolumeC
             "name": name,
             "namespace": wanted.namespace,
             "labels": common_labels(wanted),
-            "annotations": member.annotations(),
+            "annotations": annotations,
             "ownerReferences": owners,
         },
         "spec": spec,

@@ -3,6 +3,8 @@
 
 use std::time::Duration;
 
+use evenkeel::Time;
+
 use super::{Verdict, Want, epoch, seal};
 use crate::facts::{Claim, Pod, Start, Storage};
 use crate::identity::{Change, SeedOn};
@@ -111,8 +113,8 @@ fn release(view: &View<'_>, claim: Option<&Claim>, pod: &Pod) -> Verdict {
     Verdict::mark(Mark::Start { pod: pod.uid, from: Start::Held, to })
 }
 
-/// Before the seal: etcd does not answer, and a vote may be lost for good. That is so when a member's data is gone, or, after
-/// patience, when the seed itself is up and finds no quorum while some member never got to note what it joined on, or when
+/// Before the seal: etcd does not answer, and a vote may be lost for good. That is so when a member's data is gone; or, after
+/// patience, when the seed finds no quorum, and nothing is left of some member, or some never got to note what it joined on, or
 /// somebody's directory was emptied, so that it crashes at every start.
 fn stuck_for_good(view: &View<'_>) -> bool {
     if view.registry || view.identity.cluster.is_none() {
@@ -120,15 +122,31 @@ fn stuck_for_good(view: &View<'_>) -> bool {
     }
     let everyone =
         || (view.identity.seed.0..view.identity.next.0).map(|serial| view.members.get(&Serial(serial)));
-    let gone = everyone().any(|member| member.is_none_or(|member| member.data == Data::Gone));
+    let gone = everyone().flatten().any(|member| member.data == Data::Gone);
+    let missing = everyone().any(|member| member.is_none());
     // One that was started without a quorum says nothing, not even who it is, until there is one (tried on 3.5.35, 3.6.16,
     // 3.7.3): that its pod stands and does not crash is all there is to see.
-    let seed_is_up = view.members.get(&view.identity.seed).and_then(|seed| seed.pod).is_some_and(|pod| {
+    let seed_is_up = seed_pod(view).is_some_and(|pod| {
         pod.crashing.is_none() && !pod.finished && !pod.deleting && pod.start != Start::Held
     });
     let unsure = everyone().flatten().any(|member| !member.is_settled() && member.voice.is_none());
     let crashing = everyone().flatten().any(|member| member.pod.is_some_and(|pod| pod.crashing.is_some()));
-    gone || (((seed_is_up && unsure) || crashing) && seal::patience_is_over(view))
+    let is_over = silent_until(view).is_some_and(|until| view.facts.now >= until);
+    gone || (is_over && (missing || (seed_is_up && unsure) || crashing))
+}
+
+/// Until when a bootstrap is waited for in which etcd has formed a cluster and does not answer: for everybody's start, and for the seed,
+/// whose silence for a moment tells nothing.
+pub(super) fn silent_until(view: &View<'_>) -> Option<Time> {
+    if view.identity.sealed || view.registry || view.identity.cluster.is_none() {
+        return None;
+    }
+    let unready = seed_pod(view).and_then(|pod| pod.unready)?;
+    Some(seal::until(view)?.max(unready.after(view.facts.cluster.patience)))
+}
+
+fn seed_pod<'f>(view: &View<'f>) -> Option<&'f Pod> {
+    view.members.get(&view.identity.seed).and_then(|seed| seed.pod)
 }
 
 /// Notes which cluster the seed has formed.

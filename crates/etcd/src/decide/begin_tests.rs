@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use evenkeel::{Time, Wake};
 use serde_json::json;
 
 use crate::facts::Start;
@@ -78,7 +79,8 @@ fn a_first_member_that_has_its_volume_keeps_it_though_less_is_wanted_by_now() {
 /// A cluster whose first member serves, and whose next ones were added long ago and never started.
 fn never_start(learners: &[u16], next: u16) -> Scene {
     let mut scene = Scene::with(1, json!({ "members": 3 }));
-    scene.turn(|identity| (identity.sealed, identity.next) = (false, Serial(next)));
+    scene.is_unsealed();
+    scene.turn(|identity| identity.next = Serial(next));
     let list: BTreeSet<Serial> = learners.iter().copied().chain([0]).map(Serial).collect();
     for serial in learners {
         scene.has_claim(*serial, false);
@@ -95,4 +97,34 @@ fn a_bootstrap_in_which_several_never_start_tries_one_more_and_ends() {
     assert_eq!(asked(&never_start(&[1], 3)), Some(Change::Add(Serial(3))), "another one may do better");
     let plan = never_start(&[1], 4).plan();
     assert!(matches!(plan.step, Some(Step::Identity { why: Turn::Seal, .. })), "{plan:?}");
+}
+
+#[test]
+fn a_voter_that_is_lost_before_the_seal_does_not_keep_clients_out_when_patience_is_over() {
+    let mut scene = Scene::with(4, json!({ "members": 5 }));
+    scene.is_unsealed();
+    scene.turn(|identity| identity.next = Serial(6));
+    scene.has_claim(4, false);
+    scene.has_pod(4, &Start::Join((0..5).map(Serial).collect()));
+    scene.is_listed(4, true, false);
+    change(scene.pod(4), json!({ "spec": { "nodeName": null } }));
+    let sealed = |scene: &Scene| matches!(scene.plan().step, Some(Step::Identity { why: Turn::Seal, .. }));
+    assert!(sealed(&scene), "{:?}", scene.plan());
+    scene.is_out_of_reach(1, 400);
+    assert!(sealed(&scene), "three of four agree: {:?}", scene.plan());
+    scene.has_pod(1, &Start::Join((0..5).map(Serial).collect()));
+    scene.is_out_of_reach(1, 400);
+    assert!(!sealed(&scene), "it could start on something else: {:?}", scene.plan());
+}
+
+#[test]
+fn a_moments_silence_of_the_first_member_is_no_end_though_another_one_was_removed() {
+    let mut scene = never_start(&[1], 4);
+    scene.loses_its_quorum(&[0]);
+    let lost = |scene: &Scene| matches!(scene.plan().step, Some(Step::Identity { why: Turn::SeedLost, .. }));
+    scene.is_out_of_reach(0, 3);
+    assert!(!lost(&scene), "{:?}", scene.plan());
+    assert_eq!(scene.plan().wake, Wake::At(Time(NOW.0 + 57)), "nobody else tells that it takes too long");
+    scene.is_out_of_reach(0, 60);
+    assert!(lost(&scene), "whoever is missing may have had a vote: {:?}", scene.plan());
 }

@@ -57,6 +57,14 @@ pub(super) fn identify(facts: &Facts) -> Result<View<'_>, Verdict> {
     if !identity.sealed && facts.written.iter().any(|written| *written != Some(identity.lineage)) {
         return Err(Verdict::Halt(Wait::Contradiction));
     }
+    if remembers_too_little(facts, identity, claims, pods) {
+        // Once sealed nobody founds a cluster: whoever may yet do so is of a bootstrap that is not over.
+        let founds = pods.iter().any(|pod| pod.start == Start::Found);
+        return Err(match rebuilt(facts, claims, pods).filter(|rebuilt| rebuilt.sealed && !founds) {
+            Some(rebuilt) => Verdict::turn(identity, Turn::PassOver, |to| *to = rebuilt),
+            None => Verdict::Halt(Wait::Contradiction),
+        });
+    }
     if identity.resource != facts.cluster.resource {
         return Err(inherit(facts, identity));
     }
@@ -70,6 +78,17 @@ pub(super) fn identify(facts: &Facts) -> Result<View<'_>, Verdict> {
         }));
     }
     Ok(View::new(facts, identity, claims, pods))
+}
+
+/// Whether somebody has put an identity back from a time of which it remembers too little: before the epoch was sealed, or before it
+/// was begun. Taken at its word, it would have what clients have written deleted with a bootstrap that failed. Pods are routed to,
+/// claims outlive their members, and the status names the cluster only once it is sealed.
+fn remembers_too_little(facts: &Facts, identity: &Identity, claims: &[Claim], pods: &[Pod]) -> bool {
+    let epochs = claims.iter().map(|claim| claim.epoch).chain(pods.iter().map(|pod| pod.epoch));
+    let was_sealed = facts.cluster.known.is_some()
+        || pods.iter().any(|pod| pod.epoch == identity.epoch && pod.routed)
+        || claims.iter().any(|claim| claim.epoch == identity.epoch && claim.removed.is_some());
+    epochs.max().is_some_and(|last| last > identity.epoch) || (!identity.sealed && was_sealed)
 }
 
 /// How long Kubernetes has to delete what went with a resource.

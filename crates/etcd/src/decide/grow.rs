@@ -1,15 +1,19 @@
 //! Volumes grow with the spec, while members run on them, where their class allows it. They never shrink.
 
+use crate::facts::Claim;
 use crate::plan::Mark;
-use crate::view::View;
+use crate::view::{Member, View};
 
 /// Has the claims of members ask for what is wanted. Nobody is disturbed by that, and who grows first does not matter.
 pub(super) fn claims(view: &View<'_>) -> Vec<Mark> {
     let to = view.facts.cluster.size;
-    let claims =
-        view.registered().filter(|member| !view.must_be_replaced(member)).filter_map(|one| one.claim);
-    claims
-        .filter(|claim| claim.size < to && !claim.deleting && claim.volume.is_some())
-        .map(|claim| Mark::Grow { claim: claim.uid, to })
-        .collect()
+    let small = view.registered().filter_map(|member| is_to_grow(view, member));
+    small.map(|claim| Mark::Grow { claim: claim.uid, to }).collect()
+}
+
+/// The claim of a member whose volume is smaller than is wanted, and stays. What is not there yet cannot grow (Kubernetes grows
+/// bound claims only), and what goes need not.
+pub(super) fn is_to_grow<'f>(view: &View<'_>, member: &Member<'f>) -> Option<&'f Claim> {
+    let claim = member.claim.filter(|claim| !claim.deleting && claim.volume.is_some())?;
+    (claim.size < view.facts.cluster.size && !view.must_be_replaced(member)).then_some(claim)
 }

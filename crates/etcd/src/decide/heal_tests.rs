@@ -6,7 +6,7 @@ use serde_json::json;
 
 use crate::facts::Start;
 use crate::identity::{Change, Identity, Intent, MemberId, Uid};
-use crate::names::Serial;
+use crate::names::{Epoch, Serial};
 use crate::plan::{Leaving, Mark, Step, Wait};
 use crate::testing::{NOW, Scene, change, claim_uid, pod_uid};
 
@@ -305,4 +305,63 @@ fn a_voter_whose_kubelet_is_dead_keeps_no_newcomer_waiting() {
     scene.found.pods.remove(&pod_uid(3));
     change(scene.pod(2), json!({ "metadata": { "deletionTimestamp": "2027-01-15T08:00:00Z" } }));
     assert_eq!(scene.plan().create.len(), 1, "it goes for ever, and answers: {:?}", scene.plan());
+}
+
+/// What is done about an identity that was put back from before its epoch was sealed.
+fn is_brought_up_to_date(scene: &Scene) -> bool {
+    match scene.plan().step {
+        Some(Step::Identity { to, why: crate::plan::Turn::PassOver, .. }) => to.sealed,
+        Some(step) => panic!("{step:?}"),
+        None => false,
+    }
+}
+
+#[test]
+fn an_identity_that_was_put_back_from_before_clients_were_let_in_costs_no_data() {
+    let mut scene = Scene::converged(3);
+    scene.turn(|identity| (identity.sealed, identity.next) = (false, Serial(3)));
+    assert!(is_brought_up_to_date(&scene), "clients are routed to its pods: {:?}", scene.plan());
+    // Its first member was replaced long ago, all pods are gone, and nothing is known but what is written on volumes and told.
+    scene.found.claims.remove(&claim_uid(0));
+    scene.found.pods.clear();
+    scene.loses_its_quorum(&[0, 1, 2]);
+    let told = evenkeel_api::EtcdClusterStatus { cluster_id: "1f".to_owned(), ..Default::default() };
+    scene.was_told(told);
+    assert!(is_brought_up_to_date(&scene), "{:?}", scene.plan());
+    scene.was_told(evenkeel_api::EtcdClusterStatus::default());
+    scene.has_claim(0, true);
+    scene.is_marked_removed(0);
+    assert!(is_brought_up_to_date(&scene), "it has had a former member: {:?}", scene.plan());
+}
+
+#[test]
+fn an_identity_of_an_earlier_bootstrap_has_nothing_of_a_later_one_deleted() {
+    let mut scene = Scene::converged(3);
+    scene.turn(|identity| identity.epoch = Epoch(0));
+    assert!(is_brought_up_to_date(&scene), "{:?}", scene.plan());
+    scene.turn(|identity| identity.sealed = false);
+    assert!(is_brought_up_to_date(&scene), "{:?}", scene.plan());
+}
+
+#[test]
+fn a_claim_that_is_refused_for_ever_does_not_keep_its_member_from_being_taken_back() {
+    let mut scene = Scene::with_newcomer();
+    scene.found.pods.remove(&pod_uid(3));
+    scene.found.claims.remove(&claim_uid(3));
+    let plan = scene.plan();
+    assert!(plan.step.is_none() && plan.create.len() == 1, "{plan:?}");
+    scene.is_edited(json!({ "members": 3 }));
+    assert_eq!(scene.asked().unwrap().change, Change::Remove(Serial(3)));
+}
+
+#[test]
+fn a_pod_that_is_refused_for_ever_keeps_nobody_else_from_getting_a_vote() {
+    let mut scene = Scene::with(4, json!({ "members": 5 }));
+    scene.turn(|identity| identity.next = Serial(5));
+    scene.is_rebuilt_anew(4);
+    scene.is_listed(4, true, true);
+    scene.found.pods.remove(&pod_uid(1));
+    scene.falls_silent(1);
+    assert_eq!(scene.plan().create.len(), 1, "{:?}", scene.plan());
+    assert_eq!(scene.asked().unwrap().change, Change::Promote(Serial(4)));
 }

@@ -21,8 +21,10 @@ pub(super) fn resume(view: &View<'_>) -> Verdict {
             bring(view, member, &mut want);
         }
     }
-    if !want.is_empty() {
+    if !want.mark.is_empty() {
         Verdict::Want(Box::new(want))
+    } else if !want.create.is_empty() {
+        Verdict::Along(want.create)
     } else if joining.is_empty() {
         Verdict::Pass
     } else {

@@ -54,6 +54,8 @@ pub(crate) enum Verdict {
     Halt(Wait),
     /// This is to be done now; later rules may create and mark beside it, and take no step.
     Beside(Box<Step>),
+    /// This is to be created, and may be refused for ever (by a quota, say): later rules are asked as if it were there soon.
+    Along(Vec<Create>),
     /// It is content.
     Pass,
 }
@@ -65,12 +67,6 @@ pub(crate) struct Want {
     mark: Vec<Mark>,
     apply: Vec<Apply>,
     step: Option<Step>,
-}
-
-impl Want {
-    fn is_empty(&self) -> bool {
-        self.create.is_empty() && self.mark.is_empty() && self.apply.is_empty() && self.step.is_none()
-    }
 }
 
 impl Verdict {
@@ -165,6 +161,7 @@ struct Draft {
     want: Want,
     waits: Vec<Wait>,
     beside: Option<Step>,
+    along: Vec<Create>,
     /// When something is due that nobody waits for.
     until: Option<Time>,
     /// Whether somebody is up by Kubernetes' word, and is yet to be heard.
@@ -188,6 +185,7 @@ impl Draft {
         if let Some(step) = self.beside.take() {
             self.want.step = Some(step);
         }
+        self.want.create.splice(..0, std::mem::take(&mut self.along));
         // What disturbs nobody waits for nobody.
         begin::prepare(&view, &mut self.want);
         self.want.mark.extend(join::gates(&view));
@@ -199,7 +197,7 @@ impl Draft {
         self.unheard = view
             .registered()
             .any(|member| member.pod.is_some_and(|pod| pod.ready && !pod.deleting) && !member.serves());
-        self.until = tidy::next(&view).into_iter().chain(dead::waited_for(&view).map(|(_, at)| at)).min();
+        self.until = next_due(&view);
         objects::keep(&view, &mut self.want);
     }
 
@@ -220,6 +218,10 @@ impl Draft {
             }
             Verdict::Beside(step) => {
                 self.beside = Some(*step);
+                false
+            }
+            Verdict::Along(create) => {
+                self.along.extend(create);
                 false
             }
             Verdict::Pass => false,
@@ -243,9 +245,7 @@ impl Draft {
 
 /// When something is due of which only the clock tells.
 pub(crate) fn due(facts: &Facts, plan: &Plan<Etcd>) -> Option<Time> {
-    let view = epoch::identify(facts).ok();
-    let kept = view.as_ref().and_then(tidy::next);
-    let waited_for = view.as_ref().and_then(dead::waited_for).map(|(_, at)| at);
+    let next = epoch::identify(facts).ok().as_ref().and_then(next_due);
     // What people must put right is only looked at again.
     let by_hand = |wait: &Wait| {
         matches!(wait, Wait::Reading(_) | Wait::NameTaken(_) | Wait::AuthorityLost(_) | Wait::FormerGoes(_))
@@ -255,7 +255,14 @@ pub(crate) fn due(facts: &Facts, plan: &Plan<Etcd>) -> Option<Time> {
         Wake::At(time) => Some(time),
         Wake::OnChange | Wake::Soon => None,
     });
-    waits.chain(kept).chain(waited_for).filter(|time| *time > facts.now).min()
+    waits.chain(next).filter(|time| *time > facts.now).min()
+}
+
+/// When the next thing is due that nobody waits for.
+fn next_due(view: &View<'_>) -> Option<Time> {
+    let waited_for = dead::waited_for(view).map(|(_, at)| at);
+    let silent = begin::silent_until(view).filter(|until| *until > view.facts.now);
+    tidy::next(view).into_iter().chain(waited_for).chain(silent).min()
 }
 
 impl Wait {

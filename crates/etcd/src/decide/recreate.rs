@@ -17,7 +17,7 @@ pub(super) fn pods(view: &View<'_>) -> Verdict {
         .map(|member| view.pod(member.serial, member.claim.map(|claim| claim.uid), Start::OwnData))
         .collect();
     if !create.is_empty() {
-        return Verdict::create(create);
+        return Verdict::Along(create);
     }
     // A seed's pod that was created to be told, and whose telling was overtaken.
     let held = alive.iter().filter(|member| has_joined_on(member)).filter_map(|member| member.pod);

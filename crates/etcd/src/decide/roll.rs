@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use evenkeel_api::Version;
 
-use super::Verdict;
-use crate::facts::{Claim, Pod, Storage};
+use super::{Verdict, grow};
+use crate::facts::{Pod, Storage};
 use crate::names::Serial;
 use crate::plan::{Leaving, Step, Wait};
 use crate::view::{Data, Member, View, quorum};
@@ -36,18 +36,23 @@ pub(super) fn idle(view: &View<'_>) -> Verdict {
     }
 }
 
-/// Whether nobody misses its pod: it does not run; or it runs, says nothing, and has not been Ready for longer than a start takes,
-/// while others are heard. Whoever hears nobody may be the one who is cut off; and one after the other, so that what is wrong with what
-/// is wanted now ends it.
+/// Whether nobody misses its pod: it says nothing, and does not run; or it runs, and has not been Ready for longer than a start takes,
+/// while others are heard. What a kubelet said last, which is cut off since, is no proof against a member that answers.
 fn is_idle(view: &View<'_>, member: &Member<'_>) -> bool {
-    let is_mute = |pod: &Pod| {
-        let late = |since| view.facts.now.since(since) >= STARTS;
-        let alone = usize::from(view.facts.cluster.members) < usize::from(SPARED);
-        let tried = |other: &&Member<'_>| !view.is_outdated(other) && !other.serves();
-        let is_safe = alone || (view.registry && view.registered().find(tried).is_none());
-        is_safe && member.voice.is_none() && !pod.ready && pod.unready.is_some_and(late)
-    };
-    member.pod.is_some_and(|pod| !pod.deleting && !pod.finished && (pod.idle || is_mute(pod)))
+    let is_idle = |pod: &Pod| pod.idle || is_mute(view, member.serial, pod);
+    member.voice.is_none() && member.pod.is_some_and(|pod| !pod.deleting && !pod.finished && is_idle(pod))
+}
+
+/// Whether a pod that runs is heard by nobody. Whoever hears nobody may be the one who is cut off; and one after the other, so that what
+/// is wrong with what is wanted now ends it.
+fn is_mute(view: &View<'_>, serial: Serial, pod: &Pod) -> bool {
+    let late = |since| view.facts.now.since(since) >= STARTS;
+    let alone = view.facts.cluster.members < SPARED;
+    let goes = |other: &Member<'_>| other.pod.is_none_or(|pod| pod.deleting);
+    let tried = |other: &Member<'_>| !other.serves() && (!view.is_outdated(other) || goes(other));
+    let others = || view.registry && !view.registered().any(tried);
+    let is_safe = alone || (view.facts.silent.contains_key(&serial) && others());
+    is_safe && !pod.ready && pod.unready.is_some_and(late)
 }
 
 /// Whether nothing is lost with its pod.
@@ -67,8 +72,7 @@ pub(super) fn serving(view: &View<'_>) -> Verdict {
         return Verdict::Wait(Wait::Window(opens));
     }
     let is_small = |member: &&Member<'_>| {
-        let asks = |claim: &Claim| claim.size < view.facts.cluster.size && !view.must_be_replaced(member);
-        member.claim.is_some_and(|claim| claim.grows || asks(claim))
+        member.claim.is_some_and(|claim| claim.grows) || grow::is_to_grow(view, member).is_some()
     };
     if let Some(small) = view.registered().find(is_small) {
         // A larger quota on a volume that has not grown yet, and perhaps may not, would let it fill up.

@@ -287,9 +287,7 @@ fn nobody_is_restarted_for_a_larger_quota_before_all_volumes_have_grown() {
     for serial in 0..3 {
         // That was refused for the last, say.
         assert!(scene.plan().step.is_none(), "{serial}: {:?}", scene.plan());
-        let larger = json!({ "spec": { "resources": { "requests": { "storage": "8Gi" } } },
-            "status": { "capacity": { "storage": "8Gi" } } });
-        change(scene.claim(serial), larger);
+        larger(&mut scene, serial, "8Gi", "8Gi");
     }
     assert!(matches!(scene.plan().step, Some(Step::Restart { .. })), "{:?}", scene.plan());
 }
@@ -362,4 +360,91 @@ fn whoever_is_where_it_was_told_to_be_stays_though_its_node_loses_its_label() {
         "{:?}",
         scene.plan()
     );
+}
+
+fn larger(scene: &mut Scene, serial: u16, asked: &str, given: &str) {
+    let larger = json!({ "spec": { "resources": { "requests": { "storage": asked } } },
+        "status": { "capacity": { "storage": given } } });
+    change(scene.claim(serial), larger);
+}
+
+#[test]
+fn a_newcomer_that_has_no_volume_yet_holds_up_no_restart_when_volumes_are_to_grow() {
+    let mut scene = Scene::with_newcomer();
+    change(scene.claim(3), json!({ "spec": { "volumeName": null }, "status": { "phase": "Pending" } }));
+    scene.is_edited(json!({ "members": 4, "storage": { "size": "8Gi" } }));
+    scene.has_pod(3, &Start::Join([Serial(0), Serial(1), Serial(2), Serial(3)].into()));
+    change(scene.pod(3), json!({ "spec": { "nodeName": null } }));
+    (0..3).for_each(|serial| larger(&mut scene, serial, "8Gi", "8Gi"));
+    let plan = scene.plan();
+    assert!(matches!(plan.step, Some(Step::Restart { .. })), "{plan:?}");
+    assert!(!plan.mark.iter().any(|mark| matches!(mark, Mark::Grow { .. })), "{plan:?}");
+}
+
+#[test]
+fn growth_that_was_asked_for_and_taken_back_is_not_waited_for() {
+    let mut scene = Scene::with(3, json!({ "members": 3, "storage": { "size": "4Gi" } }));
+    (0..3).for_each(|serial| larger(&mut scene, serial, "8Gi", "4Gi"));
+    scene.is_edited(json!({ "version": "3.7.3" }));
+    assert!(matches!(scene.plan().step, Some(Step::Restart { .. })), "{:?}", scene.plan());
+    scene.is_edited(json!({ "storage": { "size": "8Gi" } }));
+    assert!(scene.plan().status.waits.contains(&Wait::Growing(Serial(0))), "{:?}", scene.plan());
+}
+
+#[test]
+fn who_came_in_a_move_and_is_down_gets_its_time_and_nobody_who_is_well_goes_meanwhile() {
+    let mut scene = Scene::converged(3);
+    leads(&mut scene, 0);
+    (0..3).for_each(|serial| change(scene.claim(serial), json!({ "spec": { "storageClassName": "slow" } })));
+    scene.is_edited(json!({ "storage": { "class": "fast" } }));
+    scene.turn(|identity| identity.next = Serial(4));
+    scene.is_rebuilt_anew(3);
+    scene.is_out_of_reach(3, 10);
+    let plan = scene.plan();
+    assert!(plan.step.is_none() && plan.mark.is_empty(), "{plan:?}");
+    assert!(plan.status.waits.contains(&Wait::Unwell(Serial(3))), "{plan:?}");
+    scene.is_out_of_reach(3, 400);
+    let replaced = scene.asked().unwrap();
+    assert_eq!((replaced.change, replaced.replaces), (Change::Remove(Serial(3)), true));
+    // Of those who are to go, one that is down goes first.
+    scene.speaks(3);
+    scene.has_pod(3, &Start::OwnData);
+    scene.is_out_of_reach(1, 10);
+    let plan = scene.plan();
+    assert_eq!(plan.mark, [Mark::Unroute { pod: pod_uid(1) }], "{plan:?}");
+}
+
+#[test]
+fn a_pod_that_a_kubelet_called_idle_and_whose_member_answers_is_not_deleted() {
+    let mut scene = outdated(3);
+    scene.lacks_its_image(1, 90);
+    let anew = Step::DeletePod { pod: pod_uid(1), serial: Serial(1), why: Leaving::Outdated };
+    assert_eq!(scene.plan().step, Some(anew));
+    scene.speaks(1);
+    assert!(!matches!(scene.plan().step, Some(Step::DeletePod { .. })), "{:?}", scene.plan());
+}
+
+#[test]
+fn of_several_that_nobody_hears_the_next_is_built_anew_when_the_last_has_come_back() {
+    let mut scene = outdated(5);
+    scene.is_out_of_reach(1, 90);
+    scene.is_out_of_reach(2, 90);
+    assert!(matches!(scene.plan().step, Some(Step::DeletePod { serial: Serial(1), .. })));
+    change(scene.pod(1), json!({ "metadata": { "deletionTimestamp": "2027-01-15T08:00:00Z" } }));
+    assert!(scene.plan().step.is_none(), "{:?}", scene.plan());
+    let mut scene = outdated(5);
+    scene.is_out_of_reach(1, 90);
+    scene.answers.silent.clear();
+    assert!(scene.plan().step.is_none(), "the leader may hear it: {:?}", scene.plan());
+}
+
+#[test]
+fn nobody_moves_for_a_class_that_somebody_puts_into_every_claim() {
+    let mut scene = Scene::with(3, json!({ "members": 3, "storage": { "class": "fast" } }));
+    (0..3).for_each(|serial| change(scene.claim(serial), json!({ "spec": { "storageClassName": "gold" } })));
+    assert!(scene.plan().is_quiet(), "that class was asked for: {:?}", scene.plan());
+    scene.is_edited(json!({ "storage": { "class": "gold" } }));
+    assert!(scene.plan().step.is_none(), "it has that: {:?}", scene.plan());
+    scene.is_edited(json!({ "storage": { "class": "slow" } }));
+    assert!(scene.asked().is_some_and(|intent| intent.change == Change::Add(Serial(3))));
 }

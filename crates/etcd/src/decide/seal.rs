@@ -2,10 +2,10 @@
 //! epoch.
 
 use super::{Verdict, add};
-use crate::facts::Pod;
+use crate::facts::{Pod, Start};
 use crate::identity::Change;
 use crate::plan::{Turn, Wait};
-use crate::view::{View, quorum};
+use crate::view::{Data, Member, View, quorum};
 
 /// Seals an epoch when all wanted members are voters, or patience is over for those that cannot start.
 pub(super) fn epoch(view: &View<'_>) -> Verdict {
@@ -14,9 +14,11 @@ pub(super) fn epoch(view: &View<'_>) -> Verdict {
     }
     let wanted = usize::from(view.facts.cluster.members);
     let all = view.voters().count() == wanted && view.learners().count() == 0;
-    let settled = view.voters().all(|member| member.is_settled() && member.serves());
     let (voters, healthy) = (view.voters().count(), view.voters().filter(|member| member.serves()).count());
     let enough = patience_is_over(view) && healthy >= quorum(voters);
+    let settled = view
+        .voters()
+        .all(|member| (member.is_settled() && member.serves()) || (enough && is_away(view, member)));
     if settled && voters > 0 && (all || enough) {
         // Once sealed there is one learner at most: of several that do not start, the newest go, and follow later.
         return match view.learners().filter(|learner| !learner.serves()).last() {
@@ -36,6 +38,16 @@ pub(super) fn epoch(view: &View<'_>) -> Verdict {
     }
 }
 
+/// Whether a voter is down that can start on nothing but its own data: whoever was given its vote could by then start on nothing
+/// else. It comes back, or is replaced, when clients are let in as well as before. The seed never was given its own.
+fn is_away(view: &View<'_>, member: &Member<'_>) -> bool {
+    let turned = |pod: &Pod| pod.start == Start::OwnData && pod.gate;
+    !member.serves()
+        && member.serial != view.identity.seed
+        && member.data == Data::Own
+        && member.pod.is_none_or(turned)
+}
+
 /// Whether members that do not start are no longer waited for.
 pub(super) fn patience_is_over(view: &View<'_>) -> bool {
     until(view).is_some_and(|until| view.facts.now >= until)
@@ -52,7 +64,7 @@ pub(super) fn is_spent(view: &View<'_>) -> bool {
 
 /// Counted from the creation of the newest pod: whoever came last gets its time. Those who are only prepared are no members yet, and
 /// nobody waits for them, if anybody knows who the members are.
-fn until(view: &View<'_>) -> Option<evenkeel::Time> {
+pub(super) fn until(view: &View<'_>) -> Option<evenkeel::Time> {
     let newest = |pods: &mut dyn Iterator<Item = &Pod>| pods.map(|pod| pod.created).max();
     let newest = newest(&mut view.registered().filter_map(|member| member.pod))
         .or_else(|| newest(&mut view.members.values().filter_map(|member| member.pod)));

@@ -7,23 +7,38 @@ use crate::view::{Member, View};
 
 /// Removes a member while there are more than wanted.
 pub(super) fn member(view: &View<'_>) -> Verdict {
-    match leaver(view) {
-        Some(member) if !view.removal_is_safe(member.serial) => Verdict::Wait(Wait::NoQuorum),
-        Some(member) => match member.pod.filter(|pod| pod.routed) {
-            Some(pod) => Verdict::mark(Mark::Unroute { pod: pod.uid }),
-            None => Verdict::call(view, Change::Remove(member.serial)),
-        },
-        None => Verdict::Pass,
+    let Some(member) = leaver(view) else { return Verdict::Pass };
+    if !view.removal_is_safe(member.serial) {
+        return Verdict::Wait(Wait::NoQuorum);
+    }
+    if let Some(unwell) = unwell_in_a_move(view, member) {
+        return Verdict::Wait(Wait::Unwell(unwell.serial));
+    }
+    match member.pod.filter(|pod| pod.routed) {
+        Some(pod) => Verdict::mark(Mark::Unroute { pod: pod.uid }),
+        None => Verdict::call(view, Change::Remove(member.serial)),
     }
 }
 
-/// Who goes next, if there are more than wanted: learners before voters, the unwell before the well, those who are to be
+/// Whether there is one too many only since somebody is to be replaced, and has a successor.
+fn moves(view: &View<'_>) -> bool {
+    view.registered().count() <= view.target()
+}
+
+/// Who has to be well before one goes that is well and is to be replaced. Whoever is down gets its time like any other (see `dead`):
+/// were it only passed over, what brought it down would bring down one successor after the other.
+fn unwell_in_a_move<'v, 'f>(view: &'v View<'f>, leaver: &Member<'_>) -> Option<&'v Member<'f>> {
+    let mut others = view.voters().filter(|other| other.serial != leaver.serial && !other.serves());
+    others.next().filter(|_| moves(view) && leaver.serves())
+}
+
+/// Who goes next, if there are more than wanted. In a move that is somebody who is to be replaced. Else learners before voters, the unwell before the well, those who are to be
 /// replaced before those who are not, those who share their node before those who do not, others before who leads, the newest
 /// before the oldest; before the seal never the seed.
 pub(super) fn leaver<'v, 'f>(view: &'v View<'f>) -> Option<&'v Member<'f>> {
     let there = view.registered().count();
     // One that joins so that another can go is not the one that goes.
-    let joins = view.learners().next().is_some() && there <= view.target();
+    let joins = view.learners().next().is_some() && moves(view);
     if there <= usize::from(view.facts.cluster.members) || joins {
         return None;
     }
@@ -34,10 +49,12 @@ pub(super) fn leaver<'v, 'f>(view: &'v View<'f>) -> Option<&'v Member<'f>> {
         node(member).is_some() && others.any(|other| node(other) == node(member))
     };
     let leads = |member: &Member<'_>| member.voice.is_some_and(|voice| voice.leads);
-    view.registered().filter(|member| view.identity.sealed || member.serial != view.identity.seed).max_by_key(
-        |member| {
-            let replaced = view.must_be_replaced(member);
-            (!member.is_voter(), !member.serves(), replaced, shares(member), !leads(member), member.serial)
-        },
-    )
+    let may_go = |member: &&Member<'_>| {
+        let is_last = !view.identity.sealed && member.serial == view.identity.seed;
+        !is_last && (!moves(view) || view.must_be_replaced(member))
+    };
+    view.registered().filter(may_go).max_by_key(|member| {
+        let replaced = view.must_be_replaced(member);
+        (!member.is_voter(), !member.serves(), replaced, shares(member), !leads(member), member.serial)
+    })
 }

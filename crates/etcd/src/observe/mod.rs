@@ -301,23 +301,32 @@ impl Found {
             version: version(&claim.metadata),
             owned: goes_with(&self.wanted.name, self.wanted.uid, &claim.metadata) == GoesWith::Resource,
             size: claim::size(claim),
-            grows: claim::given(claim) > 0 && claim::given(claim) < claim::size(claim),
+            grows: self.has_to_grow(claim),
             moves: self.has_to_move(claim),
             misplaced: claim.metadata.name.as_ref().is_some_and(|name| self.misplaced.contains(name)),
         }
     }
 
+    /// Whether a claim has not been given yet what it asks for. A claim never asks for less again, so what was asked for and taken
+    /// back may never be given, and nobody waits for it.
+    fn has_to_grow(&self, claim: &PersistentVolumeClaim) -> bool {
+        let given = claim::given(claim);
+        given > 0 && given < claim::size(claim).min(self.wanted.size)
+    }
+
     /// Whether a claim's volume is of another class than is wanted. Where the spec names no class it may be of any; so may one that has a
-    /// volume and says nothing of a class.
+    /// volume and says nothing of a class; and so may one for which that class was asked: whoever has put another into it (a webhook,
+    /// say) would do so with its successors, too.
     fn has_to_move(&self, claim: &PersistentVolumeClaim) -> bool {
         let spec = claim.spec.as_ref();
-        let class = spec.and_then(|spec| spec.storage_class_name.as_ref());
+        let class = spec.and_then(|spec| spec.storage_class_name.as_deref());
         let volume = spec.and_then(|spec| spec.volume_name.as_ref());
+        let asked = written(&claim.metadata, labels::CLASS);
         match &self.wanted.data {
-            wanted::Data::Persistent { class: Some(wanted), .. } => {
+            wanted::Data::Persistent { class: Some(wanted), .. } if asked != Some(wanted) => {
                 class.map_or(volume.is_none(), |class| class != wanted)
             }
-            wanted::Data::Persistent { class: None, .. } | wanted::Data::Ephemeral { .. } => false,
+            wanted::Data::Persistent { .. } | wanted::Data::Ephemeral { .. } => false,
         }
     }
 

@@ -7,7 +7,8 @@ use k8s_openapi::ByteString;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::testing::{NOW, change, client, failure, not_found, secrets, wanted};
+use crate::fake::{client, failure, not_found};
+use crate::testing::{NOW, change, secrets, wanted};
 
 type All = BTreeMap<Object, Secret>;
 

@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::testing::{Scene, change, client, failure, name, not_found};
+use crate::fake::{client, failure, not_found};
+use crate::testing::{Scene, change, name};
 
 fn term(key: &str, values: &[&str]) -> Value {
     json!({ "matchExpressions": [{ "key": key, "operator": "In", "values": values }] })

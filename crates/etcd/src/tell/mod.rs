@@ -55,7 +55,8 @@ pub fn status(found: &Found, facts: &Facts, plan: &Plan<Etcd>, refused: Option<&
     let leader = view.as_ref().and_then(|view| leader(&words, facts, view));
     // Not that of a resource which was deleted: it may be gone in a moment, and nobody has lost anything.
     let identity = facts.identity.present().filter(|identity| identity.resource == facts.cluster.resource);
-    let cluster = identity.and_then(|identity| identity.cluster);
+    // Nor one to which nobody could write yet: it may be given up, and another formed.
+    let cluster = identity.filter(|identity| identity.sealed).and_then(|identity| identity.cluster);
     EtcdClusterStatus {
         phrase: story.phrase.clone(),
         ready: format!("{healthy}/{}", facts.cluster.members),

@@ -71,7 +71,9 @@ impl Words<'_> {
             ),
             Wait::Unwell(serial) => {
                 let held = self.held(view, *serial);
-                format!("{} must be well before the next member is restarted{held}", self.member(*serial))
+                let moves = view.is_some_and(|view| view.voters().any(|voter| view.must_be_replaced(voter)));
+                let what = if moves { "replaced" } else { "restarted" };
+                format!("{} must be well before the next member is {what}{held}", self.member(*serial))
             }
             Wait::TooFew => {
                 "members that are out of date are not restarted while the others could not agree without them"

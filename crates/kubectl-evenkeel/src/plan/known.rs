@@ -45,16 +45,10 @@ impl Known {
     }
 
     /// Whether what was written down is what is there. In the middle of a change it may not be yet.
-    pub(super) fn is_of_now(&self, objects: &Objects) -> Result<(), Trouble> {
+    pub(super) fn is_of_now(&self, objects: &Objects) -> bool {
         let noted = self.facts.as_ref().and_then(|facts| facts.identity.present());
         let there = objects.identity.clone().and_then(|object| find::identity(object).ok());
-        match (noted, there) {
-            (Some(noted), Some((_, there))) if *noted != there => {
-                Err(Trouble::new("the operator is at work, and has not written down yet what it knows now")
-                    .help("ask again in a moment; `kubectl evenkeel status` shows what it does"))
-            }
-            _ => Ok(()),
-        }
+        !matches!((noted, there), (Some(noted), Some((_, there))) if *noted != there)
     }
 
     /// What would be found, and known, with the resource as it is to be.

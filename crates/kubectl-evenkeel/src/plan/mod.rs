@@ -5,6 +5,7 @@ mod edit;
 mod known;
 
 use std::path::Path;
+use std::time::Duration;
 
 use evenkeel::{Decision, Key};
 use evenkeel_api::EtcdCluster;
@@ -77,11 +78,29 @@ pub(crate) async fn run(
     };
     let namespace = after.namespace().unwrap_or_else(|| reached.namespace.clone());
     let key = Key { namespace, name: after.name_any() };
-    let before = asked_for("read the etcdcluster", reached.api_in(&key.namespace).get_opt(&key.name)).await?;
-    let beside = find::live_beside(&reached.client, &key).await.map_err(unread)?;
-    let answer = planned(reached, before, beside(after), asked.all).await?;
+    let answer = in_time(reached, &key, &after, asked.all).await?;
     print(output, &answer, || text(&answer, screen))?;
     Ok(if answer.refused.is_some() { FAILED } else { 0 })
+}
+
+/// How often is looked whether what the operator knows is written down: it does that when it has acted, and told.
+const LOOKS: u32 = 20;
+/// How long after one another.
+const SHORTLY: Duration = Duration::from_millis(500);
+
+/// Plans as soon as what was written down is of now.
+async fn in_time(reached: &Reached, key: &Key, after: &EtcdCluster, all: bool) -> Result<Answer, Trouble> {
+    for _ in 0..LOOKS {
+        let api = reached.api_in(&key.namespace);
+        let before = asked_for("read the etcdcluster", api.get_opt(&key.name)).await?;
+        let beside = find::live_beside(&reached.client, key).await.map_err(unread)?;
+        if let Some(answer) = planned(reached, before, beside(after.clone()), all).await? {
+            return Ok(answer);
+        }
+        tokio::time::sleep(SHORTLY).await;
+    }
+    Err(Trouble::new("the operator is at work, and has not written down yet what it knows now")
+        .help("ask again in a moment; `kubectl evenkeel status` shows what it does"))
 }
 
 async fn planned(
@@ -89,14 +108,16 @@ async fn planned(
     before: Option<EtcdCluster>,
     objects: Objects,
     all: bool,
-) -> Result<Answer, Trouble> {
+) -> Result<Option<Answer>, Trouble> {
     let after = objects.resource.clone();
     let decisions = match &before {
         Some(cluster) => log_of(reached, cluster).await.0.as_ref().map(Decision::read).unwrap_or_default(),
         None => Vec::new(),
     };
     let known = Known::of(&decisions)?;
-    known.is_of_now(&objects)?;
+    if !known.is_of_now(&objects) {
+        return Ok(None);
+    }
     if before.as_ref().is_some_and(|cluster| cluster.status.is_some()) && known.facts.is_none() {
         return Err(Trouble::new("the operator has not written down what it knows of this cluster").help(
             "`kubectl evenkeel why` shows its log of decisions: it is written by every operator of this release, and may need the \
@@ -110,7 +131,7 @@ async fn planned(
     let foreseen = foresee(&found, facts, known.membership.clone());
     let edits = before.as_ref().map(|before| edit::changes(before, &after)).unwrap_or_default();
     let asked = known.at.map(|at| now.as_second() - at.as_second());
-    Ok(answer((&after, before.is_some()), (edits, refused), foreseen, asked, all))
+    Ok(Some(answer((&after, before.is_some()), (edits, refused), foreseen, asked, all)))
 }
 
 fn answer(

@@ -4,7 +4,7 @@ use evenkeel_e2e::Story;
 use evenkeel_e2e::etcd::Cluster;
 use evenkeel_e2e::operator::Operator;
 
-use crate::look::{LONG, clients_of, follower, ids, leader, until_whole};
+use crate::look::{LONG, follower, ids, leader, until_whole};
 use crate::middle::{comes_to_rest, spec};
 
 /// As the documentation says: the user of the clients' certificate gets its roles first, and then the door is shut. It may
@@ -41,7 +41,7 @@ fn with_authentication_switched_on_pods_are_brought_back_and_the_cluster_is_read
     let story = Story::begin("locked");
     let operator = Operator::start(&story);
     let cluster = locked(&story);
-    let (clients, before) = (clients_of(&cluster), ids(&cluster));
+    let (clients, before) = (cluster.workload(), ids(&cluster));
     for victim in [follower(&story, &cluster), leader(&story, &cluster)] {
         story.kubectl(&["delete", "pod", &victim.name]);
         until_whole(&story, &cluster, 3);

@@ -6,7 +6,7 @@ use evenkeel_e2e::operator::Operator;
 use serde_json::json;
 
 use super::complaint;
-use crate::look::{LONG, clients_of, events, follower, formed, ids, until_whole};
+use crate::look::{LONG, events, follower, formed, ids, until_whole};
 use crate::middle::{comes_to_rest, spec};
 use crate::noted::{dies_once_noting, take_pod_and_claim};
 
@@ -34,7 +34,7 @@ fn a_quota_that_refuses_a_members_pod_is_told_and_when_it_goes_the_member_is_bac
     let story = Story::begin("quota");
     let mut operator = Operator::start(&story);
     let cluster = formed(&story, &spec(3), 3);
-    let (clients, before) = (clients_of(&cluster), ids(&cluster));
+    let (clients, before) = (cluster.workload(), ids(&cluster));
 
     two_pods_only(&story);
     let victim = follower(&story, &cluster);
@@ -110,7 +110,7 @@ fn without_a_default_storage_class_that_is_told_pods_come_back_and_newcomers_fol
     let story = Story::apart("classless");
     let mut operator = Operator::start(&story);
     let cluster = formed(&story, &spec(3), 3);
-    let clients = clients_of(&cluster);
+    let clients = cluster.workload();
     let lacking = NoDefault::begin(&story);
 
     // Whoever has a volume needs no class.

@@ -7,7 +7,7 @@ use evenkeel_e2e::{BUSYBOX_IMAGE, RESTRICTED, Story};
 use serde_json::json;
 
 use super::{complaint, substance};
-use crate::look::{LONG, clients_of, follower, until_whole};
+use crate::look::{LONG, follower, until_whole};
 use crate::middle::{ends_well, spec};
 use crate::noted::{dies_once_noting, take_pod_and_claim};
 
@@ -52,7 +52,7 @@ fn nonsense_with_a_clusters_label_is_left_alone_and_members_are_brought_back_and
         until_whole(&story, cluster, *members);
     }
     let [(orders, _), (other, _)] = &clusters;
-    let clients = clients_of(orders);
+    let clients = orders.workload();
     for object in [pod("orders"), claim("orders"), config_map("orders")] {
         story.apply(&object);
     }
@@ -116,7 +116,7 @@ fn an_identity_that_became_nonsense_is_told_and_others_are_healed_and_put_back_i
         until_whole(&story, &cluster, members);
         cluster
     });
-    let clients = [&broken, &orders].map(clients_of);
+    let clients = [&broken, &orders].map(Cluster::workload);
     let text = story.field(&["configmap", "broken-identity"], ".data.identity");
     let edit = |text: &str| {
         let patch = json!({"data": {"identity": text}}).to_string();

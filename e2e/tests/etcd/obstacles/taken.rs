@@ -6,7 +6,7 @@ use evenkeel_e2e::operator::Operator;
 use serde_json::{Value, json};
 
 use super::{complaint, substance, until_replaced};
-use crate::look::{LONG, clients_of, events, follower, formed, until_whole};
+use crate::look::{LONG, events, follower, formed, until_whole};
 use crate::middle::{comes_to_rest, lives_again, spec};
 use crate::noted::{dies_once_noting, take_pod_and_claim};
 
@@ -89,7 +89,7 @@ fn objects_in_the_way_of_a_running_cluster_are_told_and_left_alone_and_members_a
     let story = Story::begin("taken-running");
     let mut operator = Operator::start(&story);
     let cluster = formed(&story, &spec(3), 3);
-    let clients = clients_of(&cluster);
+    let clients = cluster.workload();
 
     // While nobody is there to put the cluster's own back at once.
     operator.kill();

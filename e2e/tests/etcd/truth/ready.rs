@@ -5,7 +5,7 @@ use evenkeel_e2e::etcd::{Cluster, MemberPod};
 use evenkeel_e2e::operator::Operator;
 use evenkeel_e2e::proxy::{Verdict, Write};
 
-use crate::look::{LONG, clients_of, leader, until_right, until_whole};
+use crate::look::{LONG, leader, until_right, until_whole};
 
 /// Waits as scripts do, and writes as they do next: once, and it must succeed.
 fn write_as_soon_as_it_is_ready(cluster: &Cluster<'_>) {
@@ -57,7 +57,7 @@ fn a_healthy_cluster_that_no_client_is_led_to_is_not_ready() {
     until_whole(&story, &cluster, 1);
 
     // Behind the operator's back, and while it keeps its hands off: the member is as well as before.
-    let clients = clients_of(&cluster);
+    let clients = cluster.workload();
     cluster.patch(&serde_json::json!({"paused": true}));
     story.eventually("it is paused", || cluster.condition("Progressing").1 == "Paused");
     story.kubectl(&["label", "pod", &pod.name, "evenkeel.dev/role-"]);
@@ -108,7 +108,7 @@ fn without_a_quorum_it_is_not_ready_until_there_is_one_again() {
     until_whole(&story, &cluster, 3);
     let before = cluster.member_list();
     let uids = |pods: Vec<MemberPod>| pods.into_iter().map(|pod| pod.uid).collect::<Vec<_>>();
-    let (pods, clients) = (uids(cluster.pods()), clients_of(&cluster));
+    let (pods, clients) = (uids(cluster.pods()), cluster.workload());
     for silence in [Silence::Frozen, Silence::Cut] {
         // With the leader among them, so that an election is due, too.
         let first = leader(&story, &cluster);

@@ -8,7 +8,7 @@ use evenkeel_e2e::Story;
 use evenkeel_e2e::etcd::Cluster;
 use evenkeel_e2e::operator::{Operator, Options};
 
-use crate::look::{clients_of, follower, formed, until_whole};
+use crate::look::{follower, formed, until_whole};
 
 /// Pieces of every private key of a cluster, in the forms in which it could be told: a line of its PEM, and the same
 /// stretch as a Secret carries it.
@@ -40,7 +40,7 @@ fn no_private_key_is_in_the_log_at_its_loudest_nor_in_what_people_are_shown() {
     let env = vec![("EVENKEEL_LOG".to_owned(), "trace".to_owned())];
     let operator = Operator::with(&story, Options { env, ..Options::default() });
     let cluster = formed(&story, "version: 3.6.16\nmembers: 3\nstorage: {ephemeral: true}", 3);
-    let clients = clients_of(&cluster);
+    let clients = cluster.workload();
     story.kubectl(&["delete", "pod", &follower(&story, &cluster).name, "--wait=false"]);
     story.eventually("it is being healed", || {
         cluster.pods().len() != 3 || cluster.pods().iter().any(|pod| !pod.ready)
