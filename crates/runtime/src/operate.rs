@@ -143,6 +143,15 @@ impl Error {
         }
     }
 
+    /// What was tried, without the words in which it failed.
+    pub(crate) fn in_general(&self) -> Self {
+        let doing = match self {
+            Self::Kubernetes { doing, .. } | Self::Other { doing, .. } => doing.clone(),
+            Self::Declined { .. } => "do what is declined".to_owned(),
+        };
+        Self::other(doing, "it fails again and again, and the events say why")
+    }
+
     /// Anything else.
     pub fn other(doing: impl Into<String>, why: impl ToString) -> Self {
         Self::Other { doing: doing.into(), why: why.to_string() }

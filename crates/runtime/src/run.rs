@@ -330,9 +330,12 @@ impl<O: Operate> Loop<O> {
             End::Overtaken => self.events(sight, &notices).await,
         }
         if going.in_vain >= IN_VAIN {
-            self.tell(sight, (plan, refused), Vec::new()).await?;
             let again = || Error::other("get on", "the same is to be done again and again");
-            return Err(going.refused.why.take().unwrap_or_else(again));
+            let error = going.refused.why.take().unwrap_or_else(again);
+            let lasts = self.backoff.failures_of(key) >= UNSEEN;
+            self.tell(sight, (plan, Some(&error).filter(|error| lasts || error.is_refusal())), Vec::new())
+                .await?;
+            return Err(error);
         }
         Ok(None)
     }
@@ -392,9 +395,12 @@ impl<O: Operate> Loop<O> {
         notices.extend(told.map(refusal));
         notices.extend(self.parts.operate.troubles(sight, plan));
         self.events(sight, &notices).await;
-        // What fails once may pass. What fails again and again, as with a webhook that is away, stands like a refusal.
+        // What fails once may pass. What fails again and again, as with a webhook that is away, stands like a refusal. In which words
+        // it fails may change each time, which would be news, and wake us: events have them.
         let lasts = self.backoff.failures_of(&key(resource)) >= UNSEEN;
-        match self.parts.operate.status(sight, plan, refused.filter(|error| lasts || error.is_refusal())) {
+        let failing = refused.filter(|error| lasts && !error.is_refusal()).map(Error::in_general);
+        let refused = failing.as_ref().or(refused.filter(|error| error.is_refusal()));
+        match self.parts.operate.status(sight, plan, refused) {
             Some(status) => self.write_status(resource, status).await,
             None => Ok(true),
         }

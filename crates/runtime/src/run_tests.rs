@@ -263,7 +263,7 @@ async fn what_fails_again_and_again_is_told_in_the_status_like_a_refusal() {
         lock(&stage.this.parts.operate.looks).extend([left()]);
         stage.go().await.unwrap_err();
         let last = lock(&stage.statuses).last().cloned().unwrap();
-        assert_eq!(last.contains("webhook"), failures >= UNSEEN, "{failures}: {last}");
+        assert_eq!(last.contains("again and again"), failures >= UNSEEN, "{failures}: {last}");
         stage.this.backoff.failed(&key(&resource()));
     }
 }

@@ -9,7 +9,7 @@ use crate::facts::Start;
 use crate::identity::Change;
 use crate::names::{Epoch, Serial};
 use crate::observe::ask::Answers;
-use crate::plan::{Step, Turn};
+use crate::plan::{Leaving, Step, Turn, Wait};
 use crate::testing::{NOW, Scene, change};
 
 /// A cluster whose first member waits for a volume of a class, and of a size, that cannot be had.
@@ -127,4 +127,24 @@ fn a_moments_silence_of_the_first_member_is_no_end_though_another_one_was_remove
     assert_eq!(scene.plan().wake, Wake::At(Time(NOW.0 + 57)), "nobody else tells that it takes too long");
     scene.is_out_of_reach(0, 60);
     assert!(lost(&scene), "whoever is missing may have had a vote: {:?}", scene.plan());
+}
+
+// Earlier operators named a cluster in its status as soon as it was formed.
+#[test]
+fn a_bootstrap_that_an_earlier_operator_has_begun_again_goes_on() {
+    let told = || evenkeel_api::EtcdClusterStatus { cluster_id: "1f".to_owned(), ..Default::default() };
+    let mut scene = Scene::with(1, json!({ "members": 3 }));
+    scene.is_unsealed();
+    scene.turn(|identity| {
+        (identity.epoch, identity.cluster, identity.seed_on) = (Epoch::FIRST.next(), None, None);
+        (identity.seed, identity.next) = (Serial(1), Serial(2));
+    });
+    scene.was_told(told());
+    let plan = scene.plan();
+    assert!(matches!(plan.step, Some(Step::DeletePod { why: Leaving::OldEpoch, .. })), "{plan:?}");
+    // And one whose first member is about to found it.
+    let mut scene = waits_for_its_volume();
+    scene.was_told(told());
+    let plan = scene.plan();
+    assert!(!plan.status.waits.contains(&Wait::Contradiction), "{plan:?}");
 }

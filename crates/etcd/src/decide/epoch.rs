@@ -58,12 +58,7 @@ pub(super) fn identify(facts: &Facts) -> Result<View<'_>, Verdict> {
         return Err(Verdict::Halt(Wait::Contradiction));
     }
     if remembers_too_little(facts, identity, claims, pods) {
-        // Once sealed nobody founds a cluster: whoever may yet do so is of a bootstrap that is not over.
-        let founds = pods.iter().any(|pod| pod.start == Start::Found);
-        return Err(match rebuilt(facts, claims, pods).filter(|rebuilt| rebuilt.sealed && !founds) {
-            Some(rebuilt) => Verdict::turn(identity, Turn::PassOver, |to| *to = rebuilt),
-            None => Verdict::Halt(Wait::Contradiction),
-        });
+        return Err(brought_up_to_date(facts, identity, claims, pods));
     }
     if identity.resource != facts.cluster.resource {
         return Err(inherit(facts, identity));
@@ -81,14 +76,42 @@ pub(super) fn identify(facts: &Facts) -> Result<View<'_>, Verdict> {
 }
 
 /// Whether somebody has put an identity back from a time of which it remembers too little: before the epoch was sealed, or before it
-/// was begun. Taken at its word, it would have what clients have written deleted with a bootstrap that failed. Pods are routed to,
-/// claims outlive their members, and the status names the cluster only once it is sealed.
+/// was begun. Taken at its word, it would have what clients have written deleted with a bootstrap that failed.
 fn remembers_too_little(facts: &Facts, identity: &Identity, claims: &[Claim], pods: &[Pod]) -> bool {
     let epochs = claims.iter().map(|claim| claim.epoch).chain(pods.iter().map(|pod| pod.epoch));
-    let was_sealed = facts.cluster.known.is_some()
-        || pods.iter().any(|pod| pod.epoch == identity.epoch && pod.routed)
-        || claims.iter().any(|claim| claim.epoch == identity.epoch && claim.removed.is_some());
-    epochs.max().is_some_and(|last| last > identity.epoch) || (!identity.sealed && was_sealed)
+    let is_later = epochs.max().is_some_and(|last| last > identity.epoch);
+    is_later || (!identity.sealed && was_sealed(facts, identity, claims, pods))
+}
+
+/// Whether an epoch must have been sealed: only then are pods routed to, are claims kept of former members, and does the status name the
+/// cluster. And whoever has joined was given its serial before.
+fn was_sealed(facts: &Facts, identity: &Identity, claims: &[Claim], pods: &[Pod]) -> bool {
+    let mut pods = pods.iter().filter(|pod| pod.epoch == identity.epoch);
+    let mut claims = claims.iter().filter(|claim| claim.epoch == identity.epoch);
+    // Earlier operators named a cluster as soon as it was formed. One in which somebody may yet found it was not sealed, and in one
+    // that was begun again nobody has joined yet.
+    let founds = pods.clone().any(|pod| pod.start == Start::Found);
+    let joined = claims.clone().any(|claim| claim.joined_on.is_some())
+        || pods.clone().any(|pod| pod.start == Start::OwnData);
+    let is_named = facts.cluster.known.is_some() && !founds && (joined || identity.epoch == Epoch::FIRST);
+    let is_unknown = |claim: &Claim| claim.joined_on.is_some() && claim.serial >= identity.next;
+    is_named || pods.any(|pod| pod.routed) || claims.any(|claim| claim.removed.is_some() || is_unknown(claim))
+}
+
+/// The identity as claims and pods tell it, if they tell of a cluster that was sealed. A sealed epoch is never left: where it has data of
+/// its own, whatever says that it is of a later one is wrong.
+fn brought_up_to_date(facts: &Facts, identity: &Identity, claims: &[Claim], pods: &[Pod]) -> Verdict {
+    let founds = pods.iter().any(|pod| pod.start == Start::Found);
+    let own = claims.iter().any(|one| one.epoch == identity.epoch && one.joined_on.is_some())
+        || pods.iter().any(|one| one.epoch == identity.epoch && one.start == Start::OwnData);
+    let is_believed = |rebuilt: &Identity| rebuilt.sealed && !founds && !(identity.sealed && own);
+    match (rebuilt(facts, claims, pods).filter(is_believed), facts.cluster.known) {
+        (Some(rebuilt), _) => Verdict::turn(identity, Turn::PassOver, |to| *to = rebuilt),
+        (None, Some(cluster)) if claims.is_empty() && pods.is_empty() => {
+            Verdict::Halt(Wait::NothingLeft(cluster))
+        }
+        (None, _) => Verdict::Halt(Wait::Contradiction),
+    }
 }
 
 /// How long Kubernetes has to delete what went with a resource.

@@ -365,3 +365,45 @@ fn a_pod_that_is_refused_for_ever_keeps_nobody_else_from_getting_a_vote() {
     assert_eq!(scene.plan().create.len(), 1, "{:?}", scene.plan());
     assert_eq!(scene.asked().unwrap().change, Change::Promote(Serial(4)));
 }
+
+#[test]
+fn what_says_that_it_is_of_a_later_bootstrap_costs_a_sealed_cluster_nothing() {
+    let mut scene = Scene::converged(3);
+    scene.has_claim(3, true);
+    change(scene.claim(3), json!({ "metadata": { "annotations": { labels::EPOCH: "2" } } }));
+    let plan = scene.plan();
+    assert!(plan.is_quiet() && plan.status.waits == [Wait::Contradiction], "{plan:?}");
+}
+
+#[test]
+fn a_resource_that_is_created_anew_beside_an_older_identity_keeps_its_data() {
+    let mut scene = Scene::converged(3);
+    scene.turn(|identity| (identity.sealed, identity.next, identity.resource) = (false, Serial(1), Uid(9)));
+    scene.found.pods.clear();
+    scene.loses_its_quorum(&[0, 1, 2]);
+    assert!(is_brought_up_to_date(&scene), "{:?}", scene.plan());
+}
+
+#[test]
+fn where_nothing_is_left_an_older_identity_begins_nothing() {
+    let mut scene = Scene::converged(3);
+    scene.turn(|identity| identity.sealed = false);
+    scene.found.claims.clear();
+    scene.found.pods.clear();
+    scene.loses_its_quorum(&[0, 1, 2]);
+    scene.was_told(evenkeel_api::EtcdClusterStatus { cluster_id: "1f".to_owned(), ..Default::default() });
+    let plan = scene.plan();
+    assert!(plan.is_quiet() && matches!(plan.status.waits[..], [Wait::NothingLeft(_)]), "{plan:?}");
+}
+
+#[test]
+fn a_pod_that_has_ended_is_deleted_though_another_one_is_to_be_created() {
+    let mut scene = Scene::converged(3);
+    scene.found.pods.remove(&pod_uid(1));
+    scene.falls_silent(1);
+    change(scene.pod(2), json!({ "status": { "phase": "Failed" } }));
+    scene.falls_silent(2);
+    let plan = scene.plan();
+    assert_eq!(plan.create.len(), 1, "{plan:?}");
+    assert!(matches!(plan.step, Some(Step::DeletePod { why: Leaving::Finished, .. })), "{plan:?}");
+}

@@ -117,12 +117,13 @@ fn intent_to(view: &View<'_>, change: Change) -> Intent {
 type Rule = fn(&View<'_>) -> Verdict;
 
 /// The order in which rules are asked, once there is an identity.
-const RULES: [Rule; 20] = [
+const RULES: [Rule; 21] = [
     objects::needed,
     epoch::clear,
     begin::start_seed,
     place::make_way,
     recreate::pods,
+    recreate::ended,
     roll::idle,
     quorum::check,
     intent::settle,
@@ -213,7 +214,9 @@ impl Draft {
                 true
             }
             Verdict::Wait(wait) => {
-                self.waits.push(wait);
+                if !self.waits.contains(&wait) {
+                    self.waits.push(wait);
+                }
                 false
             }
             Verdict::Beside(step) => {

@@ -6,31 +6,35 @@ use crate::facts::Start;
 use crate::plan::{Leaving, Mark, Step};
 use crate::view::{Data, Member, View};
 
-/// Creates the pods of members whose own data is there; deletes those that have ended, to be created again.
+/// Creates the pods of members whose own data is there.
 pub(super) fn pods(view: &View<'_>) -> Verdict {
-    // Without a list from etcd, whoever has joined counts as a member.
-    let known = view.members.values().filter(|member| member.registered.is_some() || !view.registry);
-    let alive: Vec<_> = known.filter(|member| member.data != Data::Gone).collect();
-    let create: Vec<_> = alive
-        .iter()
-        .filter(|member| member.pod.is_none() && has_joined_on(member))
+    let gone = alive(view).filter(|member| member.pod.is_none() && has_joined_on(member));
+    let create: Vec<_> = gone
         .map(|member| view.pod(member.serial, member.claim.map(|claim| claim.uid), Start::OwnData))
         .collect();
-    if !create.is_empty() {
-        return Verdict::Along(create);
-    }
+    if create.is_empty() { Verdict::Pass } else { Verdict::Along(create) }
+}
+
+/// Deletes those that have ended, to be created again.
+pub(super) fn ended(view: &View<'_>) -> Verdict {
     // A seed's pod that was created to be told, and whose telling was overtaken.
-    let held = alive.iter().filter(|member| has_joined_on(member)).filter_map(|member| member.pod);
-    if let Some(pod) = held.into_iter().find(|pod| pod.start == Start::Held && !pod.deleting) {
+    let mut held = alive(view).filter(|member| has_joined_on(member)).filter_map(|member| member.pod);
+    if let Some(pod) = held.find(|pod| pod.start == Start::Held && !pod.deleting) {
         return Verdict::mark(Mark::Start { pod: pod.uid, from: Start::Held, to: Start::OwnData });
     }
-    let ended = alive.iter().filter_map(|member| member.pod).find(|pod| pod.finished && !pod.deleting);
+    let ended = alive(view).filter_map(|member| member.pod).find(|pod| pod.finished && !pod.deleting);
     match ended {
         Some(pod) => {
             Verdict::step(Step::DeletePod { pod: pod.uid, serial: pod.serial, why: Leaving::Finished })
         }
         None => Verdict::Pass,
     }
+}
+
+/// Members whose data is not gone. Without a list from etcd, whoever has joined counts as a member.
+fn alive<'v, 'f>(view: &'v View<'f>) -> impl Iterator<Item = &'v Member<'f>> {
+    let known = view.members.values().filter(|member| member.registered.is_some() || !view.registry);
+    known.filter(|member| member.data != Data::Gone)
 }
 
 /// Whether it is written on its claim that it joined on it, and the claim stays.

@@ -51,7 +51,10 @@ fn is_mute(view: &View<'_>, serial: Serial, pod: &Pod) -> bool {
     let goes = |other: &Member<'_>| other.pod.is_none_or(|pod| pod.deleting);
     let tried = |other: &Member<'_>| !other.serves() && (!view.is_outdated(other) || goes(other));
     let others = || view.registry && !view.registered().any(tried);
-    let is_safe = alone || (view.facts.silent.contains_key(&serial) && others());
+    // Nobody hears it, or those who do can do without it.
+    let spared = || view.healthy_voters_but(serial) >= quorum(view.votes());
+    let missed = || !view.facts.silent.contains_key(&serial) && !spared();
+    let is_safe = alone || (others() && !missed());
     is_safe && !pod.ready && pod.unready.is_some_and(late)
 }
 

@@ -402,7 +402,9 @@ fn who_came_in_a_move_and_is_down_gets_its_time_and_nobody_who_is_well_goes_mean
     scene.is_out_of_reach(3, 10);
     let plan = scene.plan();
     assert!(plan.step.is_none() && plan.mark.is_empty(), "{plan:?}");
-    assert!(plan.status.waits.contains(&Wait::Unwell(Serial(3))), "{plan:?}");
+    assert_eq!(plan.status.waits.iter().filter(|wait| **wait == Wait::Unwell(Serial(3))).count(), 1);
+    change(scene.pod(2), json!({ "metadata": { "labels": { labels::ROLE: null } } }));
+    assert_eq!(scene.plan().mark, [Mark::Route { pod: pod_uid(2) }], "clients are served meanwhile");
     scene.is_out_of_reach(3, 400);
     let replaced = scene.asked().unwrap();
     assert_eq!((replaced.change, replaced.replaces), (Change::Remove(Serial(3)), true));
@@ -411,7 +413,7 @@ fn who_came_in_a_move_and_is_down_gets_its_time_and_nobody_who_is_well_goes_mean
     scene.has_pod(3, &Start::OwnData);
     scene.is_out_of_reach(1, 10);
     let plan = scene.plan();
-    assert_eq!(plan.mark, [Mark::Unroute { pod: pod_uid(1) }], "{plan:?}");
+    assert!(plan.mark.contains(&Mark::Unroute { pod: pod_uid(1) }), "{plan:?}");
 }
 
 #[test]
@@ -432,10 +434,14 @@ fn of_several_that_nobody_hears_the_next_is_built_anew_when_the_last_has_come_ba
     assert!(matches!(scene.plan().step, Some(Step::DeletePod { serial: Serial(1), .. })));
     change(scene.pod(1), json!({ "metadata": { "deletionTimestamp": "2027-01-15T08:00:00Z" } }));
     assert!(scene.plan().step.is_none(), "{:?}", scene.plan());
-    let mut scene = outdated(5);
+    // Whether the leader hears it nobody knows; those who are well do without it.
+    let mut scene = outdated(3);
     scene.is_out_of_reach(1, 90);
     scene.answers.silent.clear();
-    assert!(scene.plan().step.is_none(), "the leader may hear it: {:?}", scene.plan());
+    assert!(matches!(scene.plan().step, Some(Step::DeletePod { serial: Serial(1), .. })));
+    scene.is_out_of_reach(2, 90);
+    scene.answers.silent.clear();
+    assert!(scene.plan().step.is_none(), "they may be what the leader's quorum is of: {:?}", scene.plan());
 }
 
 #[test]

@@ -12,7 +12,7 @@ pub(super) fn clients(view: &View<'_>) -> Vec<Mark> {
         return Vec::new();
     }
     let goes = view.identity.intent.as_ref().map(|intent| intent.change);
-    let leaver = shrink::leaver(view).map(|member| member.serial);
+    let leaver = shrink::goes(view).map(|member| member.serial);
     let voters = view.voters().filter(|member| member.is_settled() && member.serves());
     voters
         .filter(|member| Some(member.serial) != leaver && goes != Some(Change::Remove(member.serial)))

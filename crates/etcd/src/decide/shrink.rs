@@ -20,6 +20,11 @@ pub(super) fn member(view: &View<'_>) -> Verdict {
     }
 }
 
+/// Who goes now, while nobody is waited for.
+pub(super) fn goes<'v, 'f>(view: &'v View<'f>) -> Option<&'v Member<'f>> {
+    leaver(view).filter(|leaver| unwell_in_a_move(view, leaver).is_none())
+}
+
 /// Whether there is one too many only since somebody is to be replaced, and has a successor.
 fn moves(view: &View<'_>) -> bool {
     view.registered().count() <= view.target()
@@ -35,7 +40,7 @@ fn unwell_in_a_move<'v, 'f>(view: &'v View<'f>, leaver: &Member<'_>) -> Option<&
 /// Who goes next, if there are more than wanted. In a move that is somebody who is to be replaced. Else learners before voters, the unwell before the well, those who are to be
 /// replaced before those who are not, those who share their node before those who do not, others before who leads, the newest
 /// before the oldest; before the seal never the seed.
-pub(super) fn leaver<'v, 'f>(view: &'v View<'f>) -> Option<&'v Member<'f>> {
+fn leaver<'v, 'f>(view: &'v View<'f>) -> Option<&'v Member<'f>> {
     let there = view.registered().count();
     // One that joins so that another can go is not the one that goes.
     let joins = view.learners().next().is_some() && moves(view);

@@ -26,7 +26,7 @@ use crate::facts::{Facts, GoesWith};
 use crate::identity::Change;
 use crate::names::member_name;
 use crate::observe::Found;
-use crate::plan::{Leaving, Step, Turn};
+use crate::plan::{Create, Leaving, Step, Turn};
 use crate::view::{Data, Member, View, quorum};
 use judged::{degraded, down, is_going, is_worst, progressing, ready};
 use words::{HEALTHY, Words};
@@ -44,7 +44,7 @@ pub fn status(found: &Found, facts: &Facts, plan: &Plan<Etcd>, refused: Option<&
         story.has_refused(refusal);
     }
     if let Some(error) = refused {
-        story.is_refused(error);
+        story.is_refused(error, plan);
     }
     let now = Time(Timestamp::from_second(facts.now.0).unwrap_or_default());
     let generation = Some(found.wanted.generation);
@@ -293,9 +293,14 @@ impl Story {
         self.is_amiss(Reason::SpecRefused, told);
     }
 
-    /// Kubernetes said no to something.
-    fn is_refused(&mut self, error: &Error) {
-        self.is_amiss(Reason::WriteRefused, error.to_string());
+    /// Kubernetes said no to something. Where members are to be brought back, that is why they are not, and clients with them.
+    fn is_refused(&mut self, error: &Error, plan: &Plan<Etcd>) {
+        if plan.create.iter().any(|what| matches!(what, Create::Pod { .. } | Create::Claim { .. })) {
+            self.degraded = Some((Reason::WriteRefused, error.to_string()));
+            self.waiting_for.insert(0, error.to_string());
+        } else {
+            self.is_amiss(Reason::WriteRefused, error.to_string());
+        }
     }
 
     /// Something is amiss. Nothing is worse but that clients are not served.
@@ -385,6 +390,10 @@ pub(crate) fn why(step: &Step) -> &'static str {
 #[cfg(test)]
 #[path = "tell_tests.rs"]
 mod tests;
+
+#[cfg(test)]
+#[path = "refused_tests.rs"]
+mod refused_tests;
 
 #[cfg(test)]
 #[path = "argocd_tests.rs"]

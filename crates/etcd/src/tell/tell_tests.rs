@@ -410,19 +410,6 @@ fn a_spec_that_cannot_be_accepted_is_told_apart_from_what_cannot_be_read() {
 }
 
 #[test]
-fn what_kubernetes_refuses_is_said_in_the_status_unless_clients_are_not_served() {
-    let refused = Error::other("create the pod", "exceeded quota: none");
-    let mut scene = Scene::converged(3);
-    let told = |scene: &Scene| status(&scene.found, &scene.facts(), &scene.plan(), Some(&refused));
-    let said = told(&scene);
-    assert_eq!(condition(&said, Degraded).1, "WriteRefused");
-    assert!(condition(&said, Degraded).2.contains("exceeded quota: none"), "{said:?}");
-    assert!(said.waiting_for.last().unwrap().contains("exceeded quota"));
-    scene.loses_its_quorum(&[0, 1]);
-    assert_eq!(condition(&told(&scene), Degraded).1, "QuorumLost");
-}
-
-#[test]
 fn clusters_that_block_drains_say_how_to_proceed() {
     for (members, says) in [(1, true), (2, true), (3, false)] {
         let status = Scene::converged(members).status();
@@ -460,22 +447,6 @@ fn a_volume_without_a_class_is_told_with_what_to_do() {
     scene.found.missing_class = Some("fsat".to_owned());
     let trouble = scene.facts().about[&Serial(2)].trouble.clone().unwrap();
     assert!(trouble.contains("no StorageClass fsat") && trouble.contains("spec.storage.class"), "{trouble}");
-}
-
-#[test]
-fn a_spec_that_is_refused_is_told_and_what_else_is_so_as_well() {
-    let mut scene = Scene::converged(3);
-    let refusal = || Refusal { field: "spec.version", why: "3.9.9 is not known".to_owned() };
-    scene.found.refused = Some(refusal());
-    let status = scene.status();
-    assert_eq!(status.phrase, "Healthy, but spec.version is refused");
-    let degraded = status.conditions.iter().find(|one| one.type_ == "Degraded").unwrap();
-    assert_eq!((degraded.status.as_str(), degraded.reason.as_str()), ("True", "SpecRefused"));
-    assert!(degraded.message.contains("3.9.9 is not known"), "{}", degraded.message);
-    assert!(degraded.message.contains("stays in force"), "{}", degraded.message);
-    assert!(status.conditions.iter().any(|one| one.type_ == "Ready" && one.status == "True"));
-    let progressing = status.conditions.iter().find(|one| one.type_ == "Progressing").unwrap();
-    assert_eq!(progressing.reason, "Waiting", "not all is as the spec says");
 }
 
 #[test]
