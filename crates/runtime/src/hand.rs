@@ -4,7 +4,7 @@
 use std::fmt::Debug;
 
 use k8s_openapi::api::core::v1::Pod;
-use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::core::NamespaceResourceScope;
 use kube::{Api, Client, Resource, ResourceExt};
 use serde::Serialize;
@@ -52,6 +52,14 @@ impl Hand<'_> {
     /// One object, by name.
     pub async fn read<K: Object>(&self, name: &str) -> Result<Option<K>, Error> {
         crate::shelf::read(self.client, self.key, name).await
+    }
+
+    /// One object, by name, whatever labels it has. Asked as a list: whoever watches such objects may do that anyway.
+    pub async fn find<K: Object>(&self, name: &str) -> Result<Option<K>, Error> {
+        let named = ListParams::default().fields(&format!("metadata.name={name}"));
+        let listed = self.api::<K>().list(&named).await;
+        let listed = listed.map_err(Error::kubernetes(format!("find the {} {name}", K::kind(&()))))?;
+        Ok(listed.items.into_iter().next())
     }
 
     /// Creates what must never exist twice.

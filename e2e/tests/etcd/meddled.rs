@@ -7,7 +7,7 @@ use evenkeel_e2e::etcd::Cluster;
 use evenkeel_e2e::operator::Operator;
 use serde_json::{Value, json};
 
-use crate::look::{LONG, events, formed, until_whole};
+use crate::look::{LONG, events, follower, formed, until_whole};
 use crate::middle::{comes_to_rest, identity, spec};
 
 /// The uids of a cluster's pods: the same ones mean that nothing was restarted.
@@ -68,6 +68,12 @@ fn what_is_deleted_or_edited_is_as_it_was_again_and_no_member_notices() {
             story.try_kubectl(&["get", object]).is_ok() && story.field(&[object], ".metadata.uid") != uid
         });
     }
+
+    let victim = follower(&story, &cluster).name;
+    story.kubectl(&["label", "pod", &victim, "evenkeel.dev/cluster-"]);
+    story.eventually("it has the label by which it is found again", || {
+        story.field(&["pod", &victim], ".metadata.labels.evenkeel\\.dev/cluster") == "orders"
+    });
 
     // An authority cannot be made again without parting those who run from those who start.
     let authority = "secret/orders-peer-ca";

@@ -206,3 +206,38 @@ async fn a_refusal_names_what_was_refused() {
     let said = outcome.unwrap_err().to_string();
     assert_eq!(said, format!("cannot change the Pod {}: exceeded quota: pods=10", name(1)));
 }
+
+/// An API that has this pod already, and takes changes.
+fn has_it(there: &Value) -> impl Fn(&Method, &str, &Value) -> (u16, Value) + Send + Sync + 'static {
+    let there = there.clone();
+    move |method, path, body| match *method {
+        Method::POST => failure(409, "AlreadyExists", "it is there"),
+        Method::GET if path.ends_with("/pods") => (200, json!({ "metadata": {}, "items": [there] })),
+        _ => takes_all(method, path, body),
+    }
+}
+
+#[tokio::test]
+async fn a_pod_that_somebody_took_the_label_off_gets_it_back_and_one_of_somebody_elses_does_not() {
+    let mut scene = Scene::converged(3);
+    let ours = scene.found.pods.remove(&pod_uid(1)).unwrap();
+    let ours = serde_json::to_value(ours).unwrap();
+    let labelled = |with: Value| {
+        let mut pod = ours.clone();
+        pod["metadata"]["labels"][labels::CLUSTER] = with;
+        pod
+    };
+    let mut other = labelled(json!("another"));
+    other["metadata"]["annotations"][labels::LINEAGE] = json!("00000001");
+    let all = [(labelled(json!("another")), true), (ours.clone(), false), (other, false)];
+    for (there, taken) in all {
+        let mut scene = Scene::converged(3);
+        scene.found.pods.remove(&pod_uid(1));
+        let create = scene.plan().create.remove(0);
+        let (outcome, asked) = done(scene, Action::Create(&create), has_it(&there)).await;
+        assert_eq!(outcome.unwrap(), if taken { Outcome::Done } else { Outcome::Overtaken }, "{there}");
+        let patched = asked.iter().find(|(method, ..)| *method == Method::PATCH);
+        let label = patched.map(|(_, _, body)| &body["metadata"]["labels"][labels::CLUSTER]);
+        assert_eq!(label, taken.then_some(&json!("orders")), "{asked:?}");
+    }
+}

@@ -97,7 +97,7 @@ async fn create(hand: &Hand<'_>, found: &Found, what: &Create) -> Result<Outcome
         Create::Claim { serial, epoch } => {
             let Some((member, _)) = of(*serial, *epoch) else { return Ok(Outcome::Overtaken) };
             match claim(&found.wanted, member).map_err(built)? {
-                Some(claim) => hand.create(&claim).await,
+                Some(claim) => create_or_find(hand, found, &claim).await,
                 None => Ok(Outcome::Overtaken),
             }
         }
@@ -110,9 +110,29 @@ async fn create(hand: &Hand<'_>, found: &Found, what: &Create) -> Result<Outcome
             }
             let seed = *start == Start::Held && *serial == identity.seed && !identity.sealed;
             let made = Made { member, start: start.clone(), seed };
-            hand.create(&pod(&found.wanted, &made).map_err(built)?).await
+            create_or_find(hand, found, &pod(&found.wanted, &made).map_err(built)?).await
         }
     }
+}
+
+/// Creates an object of a member. Where that very object is there, and somebody took off the label by which it is found, it gets it back.
+async fn create_or_find<K: evenkeel::Object>(
+    hand: &Hand<'_>,
+    found: &Found,
+    object: &K,
+) -> Result<Outcome, Error> {
+    let created = hand.create(object).await?;
+    if created != Outcome::Overtaken {
+        return Ok(created);
+    }
+    let Some(there) = hand.find::<K>(&object.name_any()).await? else { return Ok(created) };
+    let name = &found.wanted.name;
+    let is_same =
+        Member::read(there.annotations()).is_some_and(|it| Some(it) == Member::read(object.annotations()));
+    if !is_same || there.labels().get(labels::CLUSTER) == Some(name) {
+        return Ok(created);
+    }
+    hand.patch(&there, json!({ "metadata": { "labels": { labels::CLUSTER: name } } })).await
 }
 
 /// Whether the claim that a pod is to stand on is still that claim: a pod names its claim and cannot be pinned to it, so it
