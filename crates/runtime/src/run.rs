@@ -332,12 +332,16 @@ impl<O: Operate> Loop<O> {
         if going.in_vain >= IN_VAIN {
             let again = || Error::other("get on", "the same is to be done again and again");
             let error = going.refused.why.take().unwrap_or_else(again);
-            let lasts = self.backoff.failures_of(key) >= UNSEEN;
-            self.tell(sight, (plan, Some(&error).filter(|error| lasts || error.is_refusal())), Vec::new())
-                .await?;
+            let stands = Some(&error).filter(|error| error.is_refusal() || self.fails_for_long(key));
+            self.tell(sight, (plan, stands), Vec::new()).await?;
             return Err(error);
         }
         Ok(None)
+    }
+
+    /// Whether a resource has failed so often that it is not for a moment.
+    fn fails_for_long(&self, key: &Key) -> bool {
+        self.backoff.failures_of(key) >= UNSEEN
     }
 
     /// Notes what was decided, and what came of it.
@@ -397,7 +401,7 @@ impl<O: Operate> Loop<O> {
         self.events(sight, &notices).await;
         // What fails once may pass. What fails again and again, as with a webhook that is away, stands like a refusal. In which words
         // it fails may change each time, which would be news, and wake us: events have them.
-        let lasts = self.backoff.failures_of(&key(resource)) >= UNSEEN;
+        let lasts = self.fails_for_long(&key(resource));
         let failing = refused.filter(|error| lasts && !error.is_refusal()).map(Error::in_general);
         let refused = failing.as_ref().or(refused.filter(|error| error.is_refusal()));
         match self.parts.operate.status(sight, plan, refused) {
@@ -409,7 +413,7 @@ impl<O: Operate> Loop<O> {
     /// Tells that a resource cannot be looked at, and why: in its status and as an event. What the API server says may pass;
     /// anything else does not by itself.
     async fn tell_unseen(&self, resource: &O::Resource, key: &Key, error: &Error) {
-        let passing = matches!(error, Error::Kubernetes { .. }) && self.backoff.failures_of(key) < UNSEEN;
+        let passing = matches!(error, Error::Kubernetes { .. }) && !self.fails_for_long(key);
         if passing || !self.parts.leadership.holds() {
             return;
         }

@@ -54,8 +54,7 @@ fn a_namespace_is_gone_within_a_minute_though_the_operator_is_in_it_and_a_change
     });
     let began = Instant::now();
     story.kubectl(&["delete", "namespace", story.namespace(), "--wait=false"]);
-    // It takes half a minute. Kubernetes itself looks again a quarter of a minute later when a pod was late, each time.
-    story.within(Duration::from_secs(120), "the namespace is gone", || {
+    story.within(Duration::from_secs(60), "the namespace is gone", || {
         story.field(&["namespace", story.namespace(), "--ignore-not-found"], ".metadata.name").is_empty()
     });
     println!("the namespace was gone after {:.0} s", began.elapsed().as_secs_f64());

@@ -78,21 +78,19 @@ pub(super) fn identify(facts: &Facts) -> Result<View<'_>, Verdict> {
 /// Whether somebody has put an identity back from a time of which it remembers too little: before the epoch was sealed, or before it
 /// was begun. Taken at its word, it would have what clients have written deleted with a bootstrap that failed.
 fn remembers_too_little(facts: &Facts, identity: &Identity, claims: &[Claim], pods: &[Pod]) -> bool {
-    let epochs = claims.iter().map(|claim| claim.epoch).chain(pods.iter().map(|pod| pod.epoch));
-    let is_later = epochs.max().is_some_and(|last| last > identity.epoch);
+    let is_later = last(claims, pods).is_some_and(|last| last > identity.epoch);
     is_later || (!identity.sealed && was_sealed(facts, identity, claims, pods))
 }
 
 /// Whether an epoch must have been sealed: only then are pods routed to, are claims kept of former members, and does the status name the
 /// cluster. And whoever has joined was given its serial before.
 fn was_sealed(facts: &Facts, identity: &Identity, claims: &[Claim], pods: &[Pod]) -> bool {
+    let joined = has_joined(identity.epoch, claims, pods);
     let mut pods = pods.iter().filter(|pod| pod.epoch == identity.epoch);
     let mut claims = claims.iter().filter(|claim| claim.epoch == identity.epoch);
     // Earlier operators named a cluster as soon as it was formed. One in which somebody may yet found it was not sealed, and in one
     // that was begun again nobody has joined yet.
     let founds = pods.clone().any(|pod| pod.start == Start::Found);
-    let joined = claims.clone().any(|claim| claim.joined_on.is_some())
-        || pods.clone().any(|pod| pod.start == Start::OwnData);
     let is_named = facts.cluster.known.is_some() && !founds && (joined || identity.epoch == Epoch::FIRST);
     let is_unknown = |claim: &Claim| claim.joined_on.is_some() && claim.serial >= identity.next;
     is_named || pods.any(|pod| pod.routed) || claims.any(|claim| claim.removed.is_some() || is_unknown(claim))
@@ -102,8 +100,7 @@ fn was_sealed(facts: &Facts, identity: &Identity, claims: &[Claim], pods: &[Pod]
 /// its own, whatever says that it is of a later one is wrong.
 fn brought_up_to_date(facts: &Facts, identity: &Identity, claims: &[Claim], pods: &[Pod]) -> Verdict {
     let founds = pods.iter().any(|pod| pod.start == Start::Found);
-    let own = claims.iter().any(|one| one.epoch == identity.epoch && one.joined_on.is_some())
-        || pods.iter().any(|one| one.epoch == identity.epoch && one.start == Start::OwnData);
+    let own = has_joined(identity.epoch, claims, pods);
     let is_believed = |rebuilt: &Identity| rebuilt.sealed && !founds && !(identity.sealed && own);
     match (rebuilt(facts, claims, pods).filter(is_believed), facts.cluster.known) {
         (Some(rebuilt), _) => Verdict::turn(identity, Turn::PassOver, |to| *to = rebuilt),
@@ -112,6 +109,17 @@ fn brought_up_to_date(facts: &Facts, identity: &Identity, claims: &[Claim], pods
         }
         (None, _) => Verdict::Halt(Wait::Contradiction),
     }
+}
+
+/// Whether anybody is known to have joined in an epoch.
+fn has_joined(epoch: Epoch, claims: &[Claim], pods: &[Pod]) -> bool {
+    claims.iter().any(|claim| claim.epoch == epoch && claim.joined_on.is_some())
+        || pods.iter().any(|pod| pod.epoch == epoch && pod.start == Start::OwnData)
+}
+
+/// The last epoch that anything is of.
+fn last(claims: &[Claim], pods: &[Pod]) -> Option<Epoch> {
+    claims.iter().map(|claim| claim.epoch).chain(pods.iter().map(|pod| pod.epoch)).max()
 }
 
 /// How long Kubernetes has to delete what went with a resource.
@@ -160,7 +168,7 @@ const PASSED_OVER: u16 = 16;
 fn rebuilt(facts: &Facts, claims: &[Claim], pods: &[Pod]) -> Option<Identity> {
     let mut written = facts.written.iter();
     let (Some(Some(lineage)), None) = (written.next(), written.next()) else { return None };
-    let epoch = claims.iter().map(|one| one.epoch).chain(pods.iter().map(|one| one.epoch)).max()?;
+    let epoch = last(claims, pods)?;
     let highest = highest(claims.iter(), pods.iter())?;
     let of_member =
         |claim: &Claim| claim.epoch == epoch && claim.joined_on.is_some() && claim.removed.is_none();

@@ -75,7 +75,7 @@ pub(super) fn serving(view: &View<'_>) -> Verdict {
         return Verdict::Wait(Wait::Window(opens));
     }
     let is_small = |member: &&Member<'_>| {
-        member.claim.is_some_and(|claim| claim.grows) || grow::is_to_grow(view, member).is_some()
+        member.claim.is_some_and(|claim| claim.grows) || grow::to_grow(view, member).is_some()
     };
     if let Some(small) = view.registered().find(is_small) {
         // A larger quota on a volume that has not grown yet, and perhaps may not, would let it fill up.
