@@ -67,7 +67,7 @@ explore: prepared ## Explore two faults, a crash and an edit in any order (half 
 
 .PHONY: break
 break: prepared ## Explore with a deliberate bug and tell the story of its harm (BUG=name; none lists them)
-	@cargo run --locked --quiet --package evenkeel-explore --example break -- $(BUG)
+	@cargo run --locked --quiet --package evenkeel-explorer --example break -- $(BUG)
 
 .PHONY: check
 check: prepared ## Format, lints, licences, file lengths: run it before each commit

@@ -38,11 +38,17 @@ pub(crate) struct Access {
 impl Access {
     /// As the lab's kubeconfig has it.
     pub(crate) fn to(lab: &Lab) -> Self {
-        let view = lab.kubectl().args(["config", "view", "--raw", "--output=json"]).run();
-        let view: Value = serde_json::from_str(&view.expect("the lab has a kubeconfig")).expect("it is JSON");
+        let view = lab
+            .kubectl()
+            .args(["config", "view", "--raw", "--output=json"])
+            .run();
+        let view: Value =
+            serde_json::from_str(&view.expect("the lab has a kubeconfig")).expect("it is JSON");
         let text = |path: &str| {
             let found = view.pointer(path).and_then(Value::as_str);
-            found.unwrap_or_else(|| panic!("the kubeconfig has no {path}")).to_owned()
+            found
+                .unwrap_or_else(|| panic!("the kubeconfig has no {path}"))
+                .to_owned()
         };
         Self {
             server: text("/clusters/0/cluster/server"),
@@ -59,18 +65,29 @@ impl Access {
 
     /// A client that may do everything, as the lab's own kubeconfig.
     fn administrator(&self) -> HttpsClient {
-        let certificates = CertificateDer::pem_file_iter(&self.certificate).expect("it can be read");
-        let certificates = certificates.map(|certificate| certificate.expect("it is PEM")).collect();
+        let certificates =
+            CertificateDer::pem_file_iter(&self.certificate).expect("it can be read");
+        let certificates = certificates
+            .map(|certificate| certificate.expect("it is PEM"))
+            .collect();
         let key = PrivateKeyDer::from_pem_file(&self.key).expect("the key can be read");
-        client(tls(self).with_client_auth_cert(certificates, key).expect("the key is the certificate's"))
+        client(
+            tls(self)
+                .with_client_auth_cert(certificates, key)
+                .expect("the key is the certificate's"),
+        )
     }
 }
 
-fn tls(access: &Access) -> rustls::ConfigBuilder<rustls::ClientConfig, rustls::client::WantsClientCert> {
+fn tls(
+    access: &Access,
+) -> rustls::ConfigBuilder<rustls::ClientConfig, rustls::client::WantsClientCert> {
     let mut roots = rustls::RootCertStore::empty();
     let authority = CertificateDer::pem_file_iter(&access.authority);
     for certificate in authority.expect("the lab's authority can be read") {
-        roots.add(certificate.expect("it is PEM")).expect("it is a certificate");
+        roots
+            .add(certificate.expect("it is PEM"))
+            .expect("it is a certificate");
     }
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     rustls::ClientConfig::builder_with_provider(provider)
@@ -84,9 +101,14 @@ fn client(tls: rustls::ClientConfig) -> HttpsClient {
     tcp.enforce_http(false);
     tcp.set_nodelay(true);
     tcp.set_connect_timeout(Some(Duration::from_secs(10)));
-    let connector =
-        HttpsConnectorBuilder::new().with_tls_config(tls).https_only().enable_http1().wrap_connector(tcp);
-    Client::builder(TokioExecutor::new()).pool_idle_timeout(Duration::from_secs(20)).build(connector)
+    let connector = HttpsConnectorBuilder::new()
+        .with_tls_config(tls)
+        .https_only()
+        .enable_http1()
+        .wrap_connector(tcp);
+    Client::builder(TokioExecutor::new())
+        .pool_idle_timeout(Duration::from_secs(20))
+        .build(connector)
 }
 
 struct Reader {
@@ -108,7 +130,9 @@ pub(crate) fn get(lab: &Lab, path: &str) -> Result<Option<Value>, String> {
     let began = Instant::now();
     loop {
         match ask(lab, "GET", path, None) {
-            Err(failed) if failed.passing && began.elapsed() < PATIENCE => std::thread::sleep(AGAIN),
+            Err(failed) if failed.passing && began.elapsed() < PATIENCE => {
+                std::thread::sleep(AGAIN)
+            }
             read => return read.map_err(|failed| failed.said),
         }
     }
@@ -120,7 +144,12 @@ pub(crate) fn get_once(lab: &Lab, path: &str) -> Result<Option<Value>, String> {
 }
 
 /// Has the API server do something, once: what was answered with an error may have been done.
-pub(crate) fn send(lab: &Lab, verb: &str, path: &str, body: Option<&Value>) -> Result<Option<Value>, String> {
+pub(crate) fn send(
+    lab: &Lab,
+    verb: &str,
+    path: &str,
+    body: Option<&Value>,
+) -> Result<Option<Value>, String> {
     ask(lab, verb, path, body).map_err(|failed| failed.said)
 }
 
@@ -130,7 +159,10 @@ fn reader(lab: &Lab) -> Arc<Reader> {
     let mut readers = READERS.lock().unwrap_or_else(PoisonError::into_inner);
     let new = || {
         let access = Access::to(lab);
-        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_all()
+            .build();
         Arc::new(Reader {
             client: access.administrator(),
             server: access.server,
@@ -142,22 +174,37 @@ fn reader(lab: &Lab) -> Arc<Reader> {
 
 fn ask(lab: &Lab, verb: &str, path: &str, body: Option<&Value>) -> Result<Option<Value>, Failed> {
     let reader = reader(lab);
-    let kind = if verb == "PATCH" { "application/merge-patch+json" } else { "application/json" };
+    let kind = if verb == "PATCH" {
+        "application/merge-patch+json"
+    } else {
+        "application/json"
+    };
     let body = Bytes::from(body.map(ToString::to_string).unwrap_or_default());
-    let request = Request::builder().method(verb).uri(format!("{}{path}", reader.server));
+    let request = Request::builder()
+        .method(verb)
+        .uri(format!("{}{path}", reader.server));
     let request = request.header(CONTENT_TYPE, kind).body(Full::new(body));
-    let failed = |passing: bool, said: String| Failed { said: format!("{path}: {said}"), passing };
+    let failed = |passing: bool, said: String| Failed {
+        said: format!("{path}: {said}"),
+        passing,
+    };
     let request = request.map_err(|error| failed(false, error.to_string()))?;
     let answer = reader.client.request(request);
     let read = async {
-        let answer = answer.await.map_err(|error| failed(true, error.to_string()))?;
+        let answer = answer
+            .await
+            .map_err(|error| failed(true, error.to_string()))?;
         let status = answer.status();
-        let body = answer.into_body().collect().await.map_err(|error| failed(true, error.to_string()))?;
+        let body = answer
+            .into_body()
+            .collect()
+            .await
+            .map_err(|error| failed(true, error.to_string()))?;
         let body = body.to_bytes();
         match status.as_u16() {
-            200..=202 => {
-                serde_json::from_slice(&body).map(Some).map_err(|error| failed(false, error.to_string()))
-            }
+            200..=202 => serde_json::from_slice(&body)
+                .map(Some)
+                .map_err(|error| failed(false, error.to_string())),
             404 => Ok(None),
             code => {
                 let said = format!("{status}: {}", String::from_utf8_lossy(&body));
@@ -168,7 +215,10 @@ fn ask(lab: &Lab, verb: &str, path: &str, body: Option<&Value>) -> Result<Option
     reader.runtime.block_on(async {
         match tokio::time::timeout(LIMIT, read).await {
             Ok(read) => read,
-            Err(_) => Err(failed(true, format!("no answer within {} s", LIMIT.as_secs()))),
+            Err(_) => Err(failed(
+                true,
+                format!("no answer within {} s", LIMIT.as_secs()),
+            )),
         }
     })
 }

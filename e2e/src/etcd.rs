@@ -81,7 +81,10 @@ impl<'a> Cluster<'a> {
 
     /// One that is there, or will be.
     pub fn named(story: &'a Story, name: &str) -> Self {
-        Self { story, name: name.to_owned() }
+        Self {
+            story,
+            name: name.to_owned(),
+        }
     }
 
     /// Its name.
@@ -100,13 +103,17 @@ impl<'a> Cluster<'a> {
     fn set_as_it_is(&self, spec: &str) {
         let spec: String = spec.lines().map(|line| format!("  {line}\n")).collect();
         let head = "apiVersion: evenkeel.dev/v1alpha1\nkind: EtcdCluster\n";
-        self.story.apply(&format!("{head}metadata: {{name: {}}}\nspec:\n{spec}", self.name));
+        self.story.apply(&format!(
+            "{head}metadata: {{name: {}}}\nspec:\n{spec}",
+            self.name
+        ));
     }
 
     /// Changes some of the spec, by a merge patch of it.
     pub fn patch(&self, spec: &Value) {
         let patch = json!({"spec": spec}).to_string();
-        self.story.kubectl(&["patch", &self.resource(), "--type=merge", "--patch", &patch]);
+        self.story
+            .kubectl(&["patch", &self.resource(), "--type=merge", "--patch", &patch]);
     }
 
     fn resource(&self) -> String {
@@ -116,7 +123,9 @@ impl<'a> Cluster<'a> {
     /// Waits until it is Ready, as users do; fails the story when it does not come to be.
     pub fn wait_ready(&self, limit: Duration) {
         let limit = format!("--timeout={}s", limit.as_secs());
-        let waited = self.story.try_kubectl(&["wait", "--for=condition=Ready", &self.resource(), &limit]);
+        let waited =
+            self.story
+                .try_kubectl(&["wait", "--for=condition=Ready", &self.resource(), &limit]);
         if let Err(said) = waited {
             panic!("{} is not Ready: {said}\n{:#}", self.name, self.status());
         }
@@ -124,7 +133,10 @@ impl<'a> Cluster<'a> {
 
     /// What the operator says of it; null where it has said nothing.
     pub fn status(&self) -> Value {
-        let there = self.story.read("/apis/evenkeel.dev/v1alpha1", &format!("etcdclusters/{}", self.name));
+        let there = self.story.read(
+            "/apis/evenkeel.dev/v1alpha1",
+            &format!("etcdclusters/{}", self.name),
+        );
         there.unwrap_or_else(|| panic!("there is no EtcdCluster {}", self.name))["status"].clone()
     }
 
@@ -132,7 +144,10 @@ impl<'a> Cluster<'a> {
     pub fn condition(&self, kind: &str) -> (String, String) {
         let status = self.status();
         let all = status["conditions"].as_array().cloned().unwrap_or_default();
-        let it = all.into_iter().find(|condition| condition["type"] == kind).unwrap_or_default();
+        let it = all
+            .into_iter()
+            .find(|condition| condition["type"] == kind)
+            .unwrap_or_default();
         (text(&it, "/status"), text(&it, "/reason"))
     }
 
@@ -156,13 +171,17 @@ impl<'a> Cluster<'a> {
 
     /// The Service's address.
     pub fn service_ip(&self) -> String {
-        let service = self.story.read("/api/v1", &format!("services/{}-client", self.name));
+        let service = self
+            .story
+            .read("/api/v1", &format!("services/{}-client", self.name));
         text(&service.unwrap_or_default(), "/spec/clusterIP")
     }
 
     /// What a client of it needs for TLS.
     pub fn client_tls(&self) -> Tls {
-        let secret = self.story.read("/api/v1", &format!("secrets/{}-client-tls", self.name));
+        let secret = self
+            .story
+            .read("/api/v1", &format!("secrets/{}-client-tls", self.name));
         let secret = secret.unwrap_or_default();
         let part = |key: &str| {
             let text = secret["data"][key].as_str();
@@ -180,26 +199,41 @@ impl<'a> Cluster<'a> {
     /// Where a workload finds it: each member, and the Service.
     pub fn target(&self) -> Target {
         let service = vec![url(&self.service_ip())];
-        Target { members: endpoints(&self.pods()), service, tls: Some(self.client_tls()) }
+        Target {
+            members: endpoints(&self.pods()),
+            service,
+            tls: Some(self.client_tls()),
+        }
     }
 
     /// Sets clients to work on it, 50 operations a second, and follows its members. Many stories run side by side: more would only
     /// wait longer.
     pub fn workload(&self) -> Watched {
-        self.workload_with(Config { rate: 50.0, ..Config::default() })
+        self.workload_with(Config {
+            rate: 50.0,
+            ..Config::default()
+        })
     }
 
     /// Sets clients to work on it in another way than usual, and follows its members.
     pub fn workload_with(&self, config: Config) -> Watched {
-        let (lab, path) = (self.story.lab().clone(), pods_path(self.story.namespace(), &self.name));
+        let (lab, path) = (
+            self.story.lab().clone(),
+            pods_path(self.story.namespace(), &self.name),
+        );
         // Once: it looks again anyway, and whoever ends it does not wait for an API server that is gone.
-        let members = move || Some(endpoints(&pods(&api::get_once(&lab, &path).ok()?.unwrap_or_default())));
+        let members = move || {
+            Some(endpoints(&pods(
+                &api::get_once(&lab, &path).ok()?.unwrap_or_default(),
+            )))
+        };
         Watched::start(&self.name, config, self.target(), FIRST_ANSWER, members)
     }
 
     /// Runs `etcdctl` through the Service, with a client's certificate; it must succeed.
     pub fn etcdctl(&self, args: &[&str]) -> String {
-        self.try_etcdctl(args).unwrap_or_else(|said| panic!("{said}"))
+        self.try_etcdctl(args)
+            .unwrap_or_else(|said| panic!("{said}"))
     }
 
     /// Runs `etcdctl` through the Service; says what it printed, or what it complained about.
@@ -217,7 +251,10 @@ impl<'a> Cluster<'a> {
             path
         };
         let host = self.host();
-        let hosts = file("hosts", format!("127.0.0.1 localhost\n{ip} {host}\n").as_bytes());
+        let hosts = file(
+            "hosts",
+            format!("127.0.0.1 localhost\n{ip} {host}\n").as_bytes(),
+        );
         let flags = [
             ("--cacert", file("ca.crt", &tls.ca)),
             ("--cert", file("tls.crt", &tls.cert)),
@@ -227,35 +264,57 @@ impl<'a> Cluster<'a> {
         for (flag, path) in &flags {
             command = command.arg(flag).arg(path);
         }
-        let command =
-            command.args(["--endpoints", &format!("https://{host}:{PORT}"), "--command-timeout", "10s"]);
-        command.args(args).run().map_err(|error| format!("{error:#}"))
+        let command = command.args([
+            "--endpoints",
+            &format!("https://{host}:{PORT}"),
+            "--command-timeout",
+            "10s",
+        ]);
+        command
+            .args(args)
+            .run()
+            .map_err(|error| format!("{error:#}"))
     }
 
     /// The members, as etcd tells through the Service.
     pub fn member_list(&self) -> Vec<Member> {
         let mut printed = None;
         // Whoever leads may have changed just now.
-        self.story.eventually(&format!("{} lists its members", self.name), || {
-            printed = self.try_etcdctl(&["member", "list", "--write-out=json"]).ok();
-            printed.is_some()
-        });
+        self.story
+            .eventually(&format!("{} lists its members", self.name), || {
+                printed = self
+                    .try_etcdctl(&["member", "list", "--write-out=json"])
+                    .ok();
+                printed.is_some()
+            });
         members(&printed.unwrap_or_default())
     }
 
     /// Waits until all members hold the same data: nobody may be writing.
     pub fn holds_the_same_everywhere(&self) {
-        self.story.eventually(&format!("all members of {} hold the same", self.name), || {
-            let hash = |pod: &MemberPod| {
-                let said = self.etcdctl_at(&pod.ip, &["endpoint", "hashkv", "--write-out=json"]).ok()?;
-                let said: Value = serde_json::from_str(&said).ok()?;
-                // The revision belongs to it: two that stand still at different ones are not the same.
-                let [hash, revision] = ["hash", "header/revision"].map(|field| format!("/0/HashKV/{field}"));
-                Some((said.pointer(&hash)?.clone(), said.pointer(&revision)?.clone()))
-            };
-            let hashes: Vec<_> = self.pods().iter().map(hash).collect();
-            !hashes.is_empty() && hashes.iter().all(|one| one.is_some() && Some(one) == hashes.first())
-        });
+        self.story.eventually(
+            &format!("all members of {} hold the same", self.name),
+            || {
+                let hash = |pod: &MemberPod| {
+                    let said = self
+                        .etcdctl_at(&pod.ip, &["endpoint", "hashkv", "--write-out=json"])
+                        .ok()?;
+                    let said: Value = serde_json::from_str(&said).ok()?;
+                    // The revision belongs to it: two that stand still at different ones are not the same.
+                    let [hash, revision] =
+                        ["hash", "header/revision"].map(|field| format!("/0/HashKV/{field}"));
+                    Some((
+                        said.pointer(&hash)?.clone(),
+                        said.pointer(&revision)?.clone(),
+                    ))
+                };
+                let hashes: Vec<_> = self.pods().iter().map(hash).collect();
+                !hashes.is_empty()
+                    && hashes
+                        .iter()
+                        .all(|one| one.is_some() && Some(one) == hashes.first())
+            },
+        );
     }
 }
 
@@ -266,7 +325,10 @@ fn url(ip: &str) -> String {
 /// Where the members with an address listen, Ready or not: a client that keeps to a member shall see what it does when
 /// it is not.
 fn endpoints(pods: &[MemberPod]) -> Vec<String> {
-    pods.iter().filter(|pod| !pod.ip.is_empty()).map(|pod| url(&pod.ip)).collect()
+    pods.iter()
+        .filter(|pod| !pod.ip.is_empty())
+        .map(|pod| url(&pod.ip))
+        .collect()
 }
 
 fn pods_path(namespace: &str, cluster: &str) -> String {
@@ -274,17 +336,24 @@ fn pods_path(namespace: &str, cluster: &str) -> String {
 }
 
 fn pods(list: &Value) -> Vec<MemberPod> {
-    let mut pods: Vec<_> = list["items"].as_array().into_iter().flatten().map(member_pod).collect();
+    let mut pods: Vec<_> = list["items"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .map(member_pod)
+        .collect();
     pods.sort_by(|one, other| one.name.cmp(&other.name));
     pods
 }
 
 fn member_pod(pod: &Value) -> MemberPod {
     let conditions = pod["status"]["conditions"].as_array().into_iter().flatten();
-    let ready =
-        conditions.filter(|condition| condition["type"] == "Ready").any(|ready| ready["status"] == "True");
+    let ready = conditions
+        .filter(|condition| condition["type"] == "Ready")
+        .any(|ready| ready["status"] == "True");
     let mut volumes = pod["spec"]["volumes"].as_array().into_iter().flatten();
-    let claim = volumes.find_map(|volume| volume.pointer("/persistentVolumeClaim/claimName")?.as_str());
+    let claim =
+        volumes.find_map(|volume| volume.pointer("/persistentVolumeClaim/claimName")?.as_str());
     MemberPod {
         name: text(pod, "/metadata/name"),
         uid: text(pod, "/metadata/uid"),
@@ -297,7 +366,11 @@ fn member_pod(pod: &Value) -> MemberPod {
 
 /// A text within an object; empty where there is none.
 fn text(object: &Value, path: &str) -> String {
-    object.pointer(path).and_then(Value::as_str).unwrap_or_default().to_owned()
+    object
+        .pointer(path)
+        .and_then(Value::as_str)
+        .unwrap_or_default()
+        .to_owned()
 }
 
 /// The members in what `etcdctl member list` printed as JSON.
@@ -314,7 +387,12 @@ pub fn members(printed: &str) -> Vec<Member> {
             .collect(),
         learner: member["isLearner"] == true,
     };
-    list["members"].as_array().into_iter().flatten().map(member).collect()
+    list["members"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .map(member)
+        .collect()
 }
 
 /// A program that takes another file for `/etc/hosts`. This machine does not know the lab's names, and `etcdctl` takes
@@ -322,5 +400,8 @@ pub fn members(printed: &str) -> Vec<Member> {
 fn with_hosts(hosts: &Path, program: &Path) -> Cmd {
     let script = "mount --bind \"$1\" /etc/hosts && shift && exec \"$@\"";
     let own_mounts = Cmd::new("unshare").args(["--mount", "--propagation", "private"]);
-    own_mounts.args(["sh", "-c", script, "sh"]).arg(hosts).arg(program)
+    own_mounts
+        .args(["sh", "-c", script, "sh"])
+        .arg(hosts)
+        .arg(program)
 }

@@ -29,7 +29,13 @@ pub(crate) fn remember() {
 
 /// Why this thread panicks: where, and the first lines of what it said.
 pub(crate) fn why() -> String {
-    WHY.with_borrow(|why| why.lines().take(6).map(shortened).collect::<Vec<_>>().join("\n"))
+    WHY.with_borrow(|why| {
+        why.lines()
+            .take(6)
+            .map(shortened)
+            .collect::<Vec<_>>()
+            .join("\n")
+    })
 }
 
 /// As much of a line as is read.
@@ -49,9 +55,17 @@ pub(crate) fn plain(line: &str) -> String {
         Some(serde_json::Value::String(text)) => text,
         _ => String::new(),
     };
-    let (time, level, message, of) = (take("timestamp"), take("level"), take("message"), take("resource"));
+    let (time, level, message, of) = (
+        take("timestamp"),
+        take("level"),
+        take("message"),
+        take("resource"),
+    );
     take("target");
     let time = time.get(11..23).unwrap_or(&time);
-    let rest: Vec<_> = fields.iter().map(|(key, value)| format!("{key}={value}")).collect();
+    let rest: Vec<_> = fields
+        .iter()
+        .map(|(key, value)| format!("{key}={value}"))
+        .collect();
     shortened(&format!("{time} {level} {of} {message} {}", rest.join(" ")))
 }

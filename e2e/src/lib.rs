@@ -91,22 +91,37 @@ impl Story {
     /// In a namespace that is there, and stays.
     pub fn visit(namespace: &str) -> Self {
         let turn = Turn::beside_others();
-        Self { lab: lab(), namespace: namespace.to_owned(), turn, visits: true, began: Instant::now() }
+        Self {
+            lab: lab(),
+            namespace: namespace.to_owned(),
+            turn,
+            visits: true,
+            began: Instant::now(),
+        }
     }
 
     fn new(name: &str, turn: Turn, lab: Lab) -> Self {
         failed::remember();
-        let nanos =
-            SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |now| now.subsec_nanos());
+        let nanos = SystemTime::now()
+            .duration_since(SystemTime::UNIX_EPOCH)
+            .map_or(0, |now| now.subsec_nanos());
         let namespace = format!("{name}-{:04x}", nanos % 0x1_0000);
-        let story = Self { lab, namespace, turn, visits: false, began: Instant::now() };
+        let story = Self {
+            lab,
+            namespace,
+            turn,
+            visits: false,
+            began: Instant::now(),
+        };
         let labels = json_labels(&["enforce", "warn"]);
         let object = serde_json::json!({"apiVersion": "v1", "kind": "Namespace",
             "metadata": {"name": story.namespace, "labels": labels}});
         story.apply(&object.to_string());
         // Pods are refused until the controllers have given the new namespace its service account.
         story.eventually("the namespace has its service account", || {
-            story.try_kubectl(&["get", "serviceaccount", "default"]).is_ok()
+            story
+                .try_kubectl(&["get", "serviceaccount", "default"])
+                .is_ok()
         });
         story
     }
@@ -124,7 +139,10 @@ impl Story {
     /// Runs `kubectl` in the story's namespace, which must succeed. What only reads is tried again while the API server
     /// cannot answer; where that is gone on purpose, use [`Story::try_kubectl`].
     pub fn kubectl(&self, args: &[&str]) -> String {
-        let (began, reads) = (Instant::now(), matches!(args.first(), Some(&("get" | "logs"))));
+        let (began, reads) = (
+            Instant::now(),
+            matches!(args.first(), Some(&("get" | "logs"))),
+        );
         loop {
             match self.try_kubectl(args) {
                 Ok(said) => return said,
@@ -138,12 +156,17 @@ impl Story {
 
     /// Runs `kubectl` in the story's namespace; says what it printed, or what it complained about.
     pub fn try_kubectl(&self, args: &[&str]) -> Result<String, String> {
-        self.command(args).run().map_err(|error| format!("{error:#}"))
+        self.command(args)
+            .run()
+            .map_err(|error| format!("{error:#}"))
     }
 
     /// `kubectl` in the story's namespace, to be run by the caller.
     pub fn command(&self, args: &[&str]) -> Cmd {
-        self.lab.kubectl().args(["--namespace", &self.namespace]).args(args)
+        self.lab
+            .kubectl()
+            .args(["--namespace", &self.namespace])
+            .args(args)
     }
 
     /// Applies objects, which must be accepted.
@@ -170,7 +193,8 @@ impl Story {
     /// patch. For what is measured: `kubectl` takes a tenth of a second to start.
     pub fn send(&self, verb: &str, group: &str, rest: &str, body: Option<&Value>) -> Value {
         let path = format!("{group}/namespaces/{}/{rest}", self.namespace);
-        let answer = api::send(&self.lab, verb, &path, body).unwrap_or_else(|error| panic!("{verb} {error}"));
+        let answer = api::send(&self.lab, verb, &path, body)
+            .unwrap_or_else(|error| panic!("{verb} {error}"));
         answer.unwrap_or_else(|| panic!("{verb} {path}: there is no such object"))
     }
 
@@ -188,7 +212,9 @@ impl Story {
         let path = format!("/api/v1/namespaces/{}/pods/{pod}/eviction", self.namespace);
         let eviction = serde_json::json!({"apiVersion": "policy/v1", "kind": "Eviction",
             "metadata": {"name": pod, "namespace": self.namespace}});
-        let command = self.command(&["create", "--raw", &path, "--filename=-"]).input(eviction.to_string());
+        let command = self
+            .command(&["create", "--raw", &path, "--filename=-"])
+            .input(eviction.to_string());
         command.run().map_err(|error| format!("{error:#}"))
     }
 
@@ -207,11 +233,16 @@ impl Story {
         let began = Instant::now();
         while !so() {
             if began.elapsed() > limit {
-                panic!("waited {} s in vain until {what}\n{}", limit.as_secs(), self.scene());
+                panic!(
+                    "waited {} s in vain until {what}\n{}",
+                    limit.as_secs(),
+                    self.scene()
+                );
             }
             // What takes long is looked at more seldom: most looks start a program.
             std::thread::sleep(
-                (began.elapsed() / 20).clamp(Duration::from_millis(200), Duration::from_millis(500)),
+                (began.elapsed() / 20)
+                    .clamp(Duration::from_millis(200), Duration::from_millis(500)),
             );
         }
     }
@@ -223,17 +254,35 @@ impl Story {
         let events: Vec<_> = events.lines().rev().take(15).collect();
         // Nothing, where the resource is not even known.
         let told = r#"-o=jsonpath={range .items[*]}{.metadata.name}{": "}{.status}{"\n"}{end}"#;
-        let told = self.try_kubectl(&["get", "etcdclusters", told]).unwrap_or_default();
-        let logs =
-            ["logs", "--selector=evenkeel.dev/cluster", "--tail=6", "--prefix", "--max-log-requests=30"];
+        let told = self
+            .try_kubectl(&["get", "etcdclusters", told])
+            .unwrap_or_default();
+        let logs = [
+            "logs",
+            "--selector=evenkeel.dev/cluster",
+            "--tail=6",
+            "--prefix",
+            "--max-log-requests=30",
+        ];
         let logs = self.try_kubectl(&logs).unwrap_or_default();
         format!(
             "{}\n{}\n{}\n{}\n{}",
             look(&["get", "nodes"]),
             look(&["get", "pods,pvc", "-o", "wide"]),
-            events.into_iter().rev().map(failed::shortened).collect::<Vec<_>>().join("\n"),
-            told.lines().map(failed::shortened).collect::<Vec<_>>().join("\n"),
-            logs.lines().map(failed::shortened).collect::<Vec<_>>().join("\n"),
+            events
+                .into_iter()
+                .rev()
+                .map(failed::shortened)
+                .collect::<Vec<_>>()
+                .join("\n"),
+            told.lines()
+                .map(failed::shortened)
+                .collect::<Vec<_>>()
+                .join("\n"),
+            logs.lines()
+                .map(failed::shortened)
+                .collect::<Vec<_>>()
+                .join("\n"),
         )
     }
 
@@ -243,7 +292,12 @@ impl Story {
         let name = self.lab.name();
         // As it is now: ours is from the beginning, and a node that was deleted since would come to life again.
         let now = Lab::open(name)?;
-        up(&Wanted { name, nodes: now.last_node(), links: None, overcommit: None })?;
+        up(&Wanted {
+            name,
+            nodes: now.last_node(),
+            links: None,
+            overcommit: None,
+        })?;
         let (had, has) = (self.lab.nodes().len(), now.nodes().len());
         for added in now.nodes().iter().skip(had) {
             delete_node(name, &added.name)?;
@@ -277,7 +331,10 @@ impl Drop for Story {
             if self.turn.hurts()
                 && let Err(error) = self.make_good()
             {
-                eprintln!("--- the lab is not as it was before {}: {error:?}", self.namespace);
+                eprintln!(
+                    "--- the lab is not as it was before {}: {error:?}",
+                    self.namespace
+                );
             }
             // Once more, where whoever reads the end finds it.
             eprintln!("--- why {} failed: {}", self.namespace, failed::why());
@@ -288,14 +345,22 @@ impl Drop for Story {
         }
         if !self.visits {
             // hack/test tells the longest.
-            println!("story {} took {} s", self.namespace, self.began.elapsed().as_secs());
+            println!(
+                "story {} took {} s",
+                self.namespace,
+                self.began.elapsed().as_secs()
+            );
         }
     }
 }
 
 fn json_labels(modes: &[&str]) -> Value {
-    let labels =
-        modes.iter().map(|mode| (format!("pod-security.kubernetes.io/{mode}"), Value::from("restricted")));
+    let labels = modes.iter().map(|mode| {
+        (
+            format!("pod-security.kubernetes.io/{mode}"),
+            Value::from("restricted"),
+        )
+    });
     Value::Object(labels.collect())
 }
 
@@ -318,7 +383,9 @@ pub fn http_get(address: &str, path: &str) -> Option<String> {
 
 /// Whether somebody accepts connections there.
 pub fn accepts(address: &str) -> bool {
-    let Ok(address) = address.parse() else { return false };
+    let Ok(address) = address.parse() else {
+        return false;
+    };
     std::net::TcpStream::connect_timeout(&address, Duration::from_secs(1)).is_ok()
 }
 

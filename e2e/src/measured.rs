@@ -28,7 +28,11 @@ pub fn is_whole(cluster: &Cluster<'_>, members: usize) -> bool {
 pub fn settle(story: &Story, cluster: &Cluster<'_>, members: usize) {
     let mut since = None;
     story.within(LIMIT, "it has been whole for five seconds", || {
-        since = if is_whole(cluster, members) { since.or_else(|| Some(Instant::now())) } else { None };
+        since = if is_whole(cluster, members) {
+            since.or_else(|| Some(Instant::now()))
+        } else {
+            None
+        };
         since.is_some_and(|since: Instant| since.elapsed() > Duration::from_secs(5))
     });
 }
@@ -37,7 +41,11 @@ pub fn settle(story: &Story, cluster: &Cluster<'_>, members: usize) {
 pub fn until(what: &str, mut so: impl FnMut() -> bool) -> Instant {
     let began = Instant::now();
     while !so() {
-        assert!(began.elapsed() < LIMIT, "waited {} s in vain until {what}", LIMIT.as_secs());
+        assert!(
+            began.elapsed() < LIMIT,
+            "waited {} s in vain until {what}",
+            LIMIT.as_secs()
+        );
         std::thread::sleep(LOOK);
     }
     Instant::now()
@@ -47,7 +55,12 @@ pub fn until(what: &str, mut so: impl FnMut() -> bool) -> Instant {
 /// write that a follower passes on in the very moment in which the lead is handed over is dropped by etcd without a word, and
 /// whoever sent it waits for as long as it has patience (seen: 1.1 s with a patience of 1 s, else 0.1 s).
 pub fn eager() -> Config {
-    Config { pinned: 0, rate: 400.0, timeout: PATIENCE, ..Config::default() }
+    Config {
+        pinned: 0,
+        rate: 400.0,
+        timeout: PATIENCE,
+        ..Config::default()
+    }
 }
 
 /// For how long such a client waits for an answer.
@@ -79,20 +92,31 @@ pub fn seconds(time: Duration) -> String {
 
 /// All of them in milliseconds, for whoever wants to know how far they are apart.
 pub fn milliseconds(times: &[Duration]) -> String {
-    times.iter().map(|time| time.as_millis().to_string()).collect::<Vec<_>>().join(" ")
+    times
+        .iter()
+        .map(|time| time.as_millis().to_string())
+        .collect::<Vec<_>>()
+        .join(" ")
 }
 
 /// A number that a variable gives, or else this one.
 pub fn number(variable: &str, otherwise: usize) -> usize {
     let given = std::env::var(variable).ok().filter(|text| !text.is_empty());
-    let read =
-        |text: String| text.parse::<usize>().unwrap_or_else(|_| panic!("{variable}={text} is no number"));
+    let read = |text: String| {
+        text.parse::<usize>()
+            .unwrap_or_else(|_| panic!("{variable}={text} is no number"))
+    };
     given.map_or(otherwise, read)
 }
 
 /// The date.
 pub fn today() -> String {
-    Cmd::new("date").args(["-u", "+%F"]).run().expect("there is a date").trim().to_owned()
+    Cmd::new("date")
+        .args(["-u", "+%F"])
+        .run()
+        .expect("there is a date")
+        .trim()
+        .to_owned()
 }
 
 /// What it was measured on.
@@ -100,10 +124,21 @@ pub fn machine() -> String {
     let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
     let said = |file: &str, field: &str| {
         let text = std::fs::read_to_string(file).unwrap_or_default();
-        let line = text.lines().find_map(|line| line.strip_prefix(field)?.split_once(':'));
-        line.map(|(_, value)| value.trim().to_owned()).unwrap_or_default()
+        let line = text
+            .lines()
+            .find_map(|line| line.strip_prefix(field)?.split_once(':'));
+        line.map(|(_, value)| value.trim().to_owned())
+            .unwrap_or_default()
     };
     let memory = said("/proc/meminfo", "MemTotal");
-    let memory = memory.split_whitespace().next().and_then(|kib| kib.parse::<u64>().ok()).unwrap_or(0);
-    format!("{cores} cores ({}) with {} GiB", said("/proc/cpuinfo", "model name"), memory >> 20)
+    let memory = memory
+        .split_whitespace()
+        .next()
+        .and_then(|kib| kib.parse::<u64>().ok())
+        .unwrap_or(0);
+    format!(
+        "{cores} cores ({}) with {} GiB",
+        said("/proc/cpuinfo", "model name"),
+        memory >> 20
+    )
 }

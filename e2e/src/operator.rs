@@ -59,7 +59,10 @@ pub struct Manifests {
 }
 
 /// Those of the etcd operator.
-const ETCD: Manifests = Manifests { definitions: "deploy/crds", rights: "deploy/operator/rbac.yaml" };
+const ETCD: Manifests = Manifests {
+    definitions: "deploy/crds",
+    rights: "deploy/operator/rbac.yaml",
+};
 
 /// A running operator. Dropped, it is killed. One that ends because it lost its lease is started again, as a kubelet does it:
 /// on two cores that carry everything else a lease may be lost, and that is no story's business but those that freeze it.
@@ -97,8 +100,15 @@ impl Life {
 
     fn has_lost_its_lease(&mut self) -> bool {
         let ended = self.watched && matches!(self.child.try_wait(), Ok(Some(_)));
-        let said = || std::fs::read(&self.log).map(|log| String::from_utf8_lossy(&log).into_owned());
-        ended && said().is_ok_and(|log| log.lines().rev().take(5).any(|line| line.contains(LEASE_LOST)))
+        let said =
+            || std::fs::read(&self.log).map(|log| String::from_utf8_lossy(&log).into_owned());
+        ended
+            && said().is_ok_and(|log| {
+                log.lines()
+                    .rev()
+                    .take(5)
+                    .any(|line| line.contains(LEASE_LOST))
+            })
     }
 }
 
@@ -125,35 +135,79 @@ impl Operator {
 
     /// The operator for a story's namespace, in another way than usual.
     pub fn with(story: &Story, options: Options) -> Self {
-        let Options { name, program, args: more, env: variables, proxy, manifests } = options;
-        let name = if name.is_empty() { "operator".to_owned() } else { name };
+        let Options {
+            name,
+            program,
+            args: more,
+            env: variables,
+            proxy,
+            manifests,
+        } = options;
+        let name = if name.is_empty() {
+            "operator".to_owned()
+        } else {
+            name
+        };
         let program = program.unwrap_or_else(built);
-        assert!(program.exists(), "there is no {}: build it first, as hack/test does", program.display());
+        assert!(
+            program.exists(),
+            "there is no {}: build it first, as hack/test does",
+            program.display()
+        );
         let proxy = proxy.unwrap_or_else(|| Arc::new(Proxy::start(story.lab())));
         let is_ours = manifests.is_none();
         let manifests = manifests.unwrap_or(ETCD);
         define(story, manifests.definitions);
         grant_from(story, &checkout().join(manifests.rights));
         let token = token(story);
-        let dir =
-            tempfile::Builder::new().prefix("evenkeel-").tempdir().expect("a directory for the operator");
+        let dir = tempfile::Builder::new()
+            .prefix("evenkeel-")
+            .tempdir()
+            .expect("a directory for the operator");
         let kubeconfig = dir.path().join("kubeconfig");
         let config = kubeconfig_of(&proxy.url(), &token, story.namespace());
         std::fs::write(&kubeconfig, config.to_string()).expect("the kubeconfig can be written");
-        let usual = ["--namespaces", story.namespace(), "--lease-namespace", story.namespace()];
-        let mut args: Vec<String> =
-            usual.into_iter().chain(["--listen", "127.0.0.1:0"]).map(str::to_owned).collect();
+        let usual = [
+            "--namespaces",
+            story.namespace(),
+            "--lease-namespace",
+            story.namespace(),
+        ];
+        let mut args: Vec<String> = usual
+            .into_iter()
+            .chain(["--listen", "127.0.0.1:0"])
+            .map(str::to_owned)
+            .collect();
         args.extend(more);
         let mut env = vec![
-            ("KUBECONFIG".to_owned(), kubeconfig.to_string_lossy().into_owned()),
+            (
+                "KUBECONFIG".to_owned(),
+                kubeconfig.to_string_lossy().into_owned(),
+            ),
             ("EVENKEEL_LOG".to_owned(), "info,evenkeel=debug".to_owned()),
         ];
         env.extend(variables);
         let log = log_in(&dir);
         let child = run(&program, &args, &env, &log);
-        let life = Arc::new(Mutex::new(Life { program, args, env, log, child, watched: true }));
-        watch(format!("{}/{name}", story.namespace()), Arc::downgrade(&life));
-        Self { name, proxy, dir, life, is_ours }
+        let life = Arc::new(Mutex::new(Life {
+            program,
+            args,
+            env,
+            log,
+            child,
+            watched: true,
+        }));
+        watch(
+            format!("{}/{name}", story.namespace()),
+            Arc::downgrade(&life),
+        );
+        Self {
+            name,
+            proxy,
+            dir,
+            life,
+            is_ours,
+        }
     }
 
     fn life(&self) -> MutexGuard<'_, Life> {
@@ -177,8 +231,10 @@ impl Operator {
 
     /// Everything it has printed, in all its lives.
     pub fn log(&self) -> String {
-        std::fs::read(log_in(&self.dir))
-            .map_or_else(|_| String::new(), |log| String::from_utf8_lossy(&log).into())
+        std::fs::read(log_in(&self.dir)).map_or_else(
+            |_| String::new(),
+            |log| String::from_utf8_lossy(&log).into(),
+        )
     }
 
     /// Whether it has ever printed this.
@@ -206,7 +262,8 @@ impl Operator {
         self.life().watched = false;
         self.signal(Signal::SIGTERM);
         let ended = self.ends_within(END);
-        let ended = ended.unwrap_or_else(|| panic!("{} did not end within {} s", self.name, END.as_secs()));
+        let ended =
+            ended.unwrap_or_else(|| panic!("{} did not end within {} s", self.name, END.as_secs()));
         assert!(ended.success(), "{} ended with {ended}", self.name);
     }
 
@@ -214,7 +271,11 @@ impl Operator {
     pub fn ends_within(&mut self, limit: Duration) -> Option<ExitStatus> {
         let began = Instant::now();
         loop {
-            let ended = self.life().child.try_wait().expect("our own child can be waited for");
+            let ended = self
+                .life()
+                .child
+                .try_wait()
+                .expect("our own child can be waited for");
             match ended {
                 None if began.elapsed() < limit => std::thread::sleep(Duration::from_millis(20)),
                 ended => return ended,
@@ -227,7 +288,10 @@ impl Operator {
         self.life().watched = false;
         self.signal(Signal::SIGSTOP);
         let began = Instant::now();
-        while self.process("State").is_none_or(|state| !state.starts_with('T')) {
+        while self
+            .process("State")
+            .is_none_or(|state| !state.starts_with('T'))
+        {
             assert!(began.elapsed() < END, "{} does not freeze", self.name);
             std::thread::sleep(Duration::from_millis(2));
         }
@@ -261,17 +325,31 @@ impl Operator {
 
     /// How much memory it occupies, in bytes.
     pub fn rss(&self) -> u64 {
-        let kib = self.process("VmRSS").and_then(|text| text.split_whitespace().next()?.parse::<u64>().ok());
+        let kib = self
+            .process("VmRSS")
+            .and_then(|text| text.split_whitespace().next()?.parse::<u64>().ok());
         kib.expect("a running process has memory") * 1024
     }
 
     /// For how long it has had a processor, its threads together.
     pub fn cpu(&self) -> Duration {
-        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.pid())).unwrap_or_default();
+        let stat =
+            std::fs::read_to_string(format!("/proc/{}/stat", self.pid())).unwrap_or_default();
         // After its name, which may hold anything, its own time is the twelfth word, and the kernel's for it the next.
-        let words = stat.rsplit_once(')').map_or("", |(_, words)| words).split_whitespace();
-        let ticks: Vec<u64> = words.skip(11).take(2).filter_map(|word| word.parse().ok()).collect();
-        assert_eq!(ticks.len(), 2, "a running process has had a processor: {stat}");
+        let words = stat
+            .rsplit_once(')')
+            .map_or("", |(_, words)| words)
+            .split_whitespace();
+        let ticks: Vec<u64> = words
+            .skip(11)
+            .take(2)
+            .filter_map(|word| word.parse().ok())
+            .collect();
+        assert_eq!(
+            ticks.len(),
+            2,
+            "a running process has had a processor: {stat}"
+        );
         // The kernel tells everybody a hundred a second, however it counts itself.
         Duration::from_millis(ticks.iter().sum::<u64>() * 10)
     }
@@ -279,7 +357,9 @@ impl Operator {
     /// A line of what the kernel tells of it.
     fn process(&self, field: &str) -> Option<String> {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid())).ok()?;
-        let line = status.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'))?;
+        let line = status
+            .lines()
+            .find_map(|line| line.strip_prefix(field)?.strip_prefix(':'))?;
         Some(line.trim().to_owned())
     }
 
@@ -293,12 +373,17 @@ impl Drop for Operator {
     fn drop(&mut self) {
         self.kill();
         if self.is_ours {
-            crate::rights::note(&self.proxy.requests(), &format!("{}-{}", self.name, self.pid()));
+            crate::rights::note(
+                &self.proxy.requests(),
+                &format!("{}-{}", self.name, self.pid()),
+            );
         }
         if std::thread::panicking() {
             let log = self.log();
             let lines: Vec<_> = log.lines().collect();
-            let tail = lines.get(lines.len().saturating_sub(TAIL)..).unwrap_or_default();
+            let tail = lines
+                .get(lines.len().saturating_sub(TAIL)..)
+                .unwrap_or_default();
             let tail: Vec<_> = tail.iter().copied().map(plain).collect();
             eprintln!("--- the last of {}'s log\n{}", self.name, tail.join("\n"));
         }
@@ -321,7 +406,10 @@ pub fn built() -> PathBuf {
 pub fn built_beside(name: &str) -> PathBuf {
     // A story is <target>/debug/deps/<name>-<hash>.
     let story = std::env::current_exe().expect("a running program has a path");
-    let built = story.parent().and_then(Path::parent).map(|dir| dir.join(name));
+    let built = story
+        .parent()
+        .and_then(Path::parent)
+        .map(|dir| dir.join(name));
     built.expect("stories are built by cargo")
 }
 
@@ -339,7 +427,10 @@ pub fn kubeconfig_of(server: &str, token: &str, namespace: &str) -> Value {
 
 /// A token of the operator's account, good for two hours. Wants [`grant`] first.
 pub fn token(story: &Story) -> String {
-    story.kubectl(&["create", "token", ACCOUNT, "--duration=2h"]).trim().to_owned()
+    story
+        .kubectl(&["create", "token", ACCOUNT, "--duration=2h"])
+        .trim()
+        .to_owned()
 }
 
 /// Makes the resources known to the lab, once for all stories of this run.
@@ -356,7 +447,11 @@ pub fn define(story: &Story, definitions: &'static str) {
         let manifests = checkout().join(definitions).to_string_lossy().into_owned();
         let manifests = ["--filename", &manifests];
         let run = |args: &[&str]| {
-            story.command(args).args(manifests).run().unwrap_or_else(|error| panic!("{error:#}"))
+            story
+                .command(args)
+                .args(manifests)
+                .run()
+                .unwrap_or_else(|error| panic!("{error:#}"))
         };
         run(&["apply", "--server-side", "--force-conflicts"]);
         run(&["wait", "--for=condition=Established", "--timeout=90s"]);
@@ -375,28 +470,52 @@ pub fn grant_from(story: &Story, manifests: &Path) {
     story.apply(&account());
     let path = manifests.to_string_lossy().into_owned();
     // Not in the story's namespace: `kubectl` would refuse manifests that name another.
-    let printing = ["create", "--dry-run=client", "--output=json", "--filename", &path];
-    let printed = story.lab().kubectl().args(printing).run().unwrap_or_else(|error| panic!("{error:#}"));
+    let printing = [
+        "create",
+        "--dry-run=client",
+        "--output=json",
+        "--filename",
+        &path,
+    ];
+    let printed = story
+        .lab()
+        .kubectl()
+        .args(printing)
+        .run()
+        .unwrap_or_else(|error| panic!("{error:#}"));
     let objects = serde_json::Deserializer::from_str(&printed).into_iter::<Value>();
     let objects: Vec<Value> = objects
         .map(|object| object.expect("kubectl prints JSON"))
-        .flat_map(|object| match object.get("items").and_then(Value::as_array) {
-            Some(items) => items.clone(),
-            None => vec![object],
+        .flat_map(
+            |object| match object.get("items").and_then(Value::as_array) {
+                Some(items) => items.clone(),
+                None => vec![object],
+            },
+        )
+        .filter(|object| {
+            !matches!(
+                object["kind"].as_str(),
+                Some("Namespace" | "ServiceAccount")
+            )
         })
-        .filter(|object| !matches!(object["kind"].as_str(), Some("Namespace" | "ServiceAccount")))
         .collect();
     let uid = story.field(&["namespace", story.namespace()], ".metadata.uid");
-    let fitted: Vec<Value> =
-        objects.iter().map(|object| fitted(object.clone(), &objects, story.namespace(), &uid)).collect();
+    let fitted: Vec<Value> = objects
+        .iter()
+        .map(|object| fitted(object.clone(), &objects, story.namespace(), &uid))
+        .collect();
     story.apply(&json!({"apiVersion": "v1", "kind": "List", "items": fitted}).to_string());
 }
 
 /// A manifest of the operator's rights, made to fit into a namespace: stories run side by side, so what belongs to no
 /// namespace gets a name of its own, and the namespace as its owner.
 fn fitted(mut object: Value, all: &[Value], namespace: &str, uid: &str) -> Value {
-    let own = |name: &Value| Value::from(format!("{}-{namespace}", name.as_str().unwrap_or_default()));
-    if object["kind"].as_str().is_some_and(|kind| kind.starts_with("Cluster")) {
+    let own =
+        |name: &Value| Value::from(format!("{}-{namespace}", name.as_str().unwrap_or_default()));
+    if object["kind"]
+        .as_str()
+        .is_some_and(|kind| kind.starts_with("Cluster"))
+    {
         object["metadata"]["name"] = own(&object["metadata"]["name"]);
         object["metadata"]["ownerReferences"] =
             json!([{"apiVersion": "v1", "kind": "Namespace", "name": namespace, "uid": uid}]);
@@ -404,12 +523,18 @@ fn fitted(mut object: Value, all: &[Value], namespace: &str, uid: &str) -> Value
         object["metadata"]["namespace"] = namespace.into();
     }
     let defined = |name: &Value| {
-        all.iter().any(|other| other["kind"] == "ClusterRole" && other["metadata"]["name"] == *name)
+        all.iter()
+            .any(|other| other["kind"] == "ClusterRole" && other["metadata"]["name"] == *name)
     };
     if object["roleRef"]["kind"] == "ClusterRole" && defined(&object["roleRef"]["name"]) {
         object["roleRef"]["name"] = own(&object["roleRef"]["name"]);
     }
-    for subject in object.get_mut("subjects").and_then(Value::as_array_mut).into_iter().flatten() {
+    for subject in object
+        .get_mut("subjects")
+        .and_then(Value::as_array_mut)
+        .into_iter()
+        .flatten()
+    {
         if subject["kind"] == "ServiceAccount" {
             subject["name"] = ACCOUNT.into();
             subject["namespace"] = namespace.into();
@@ -424,11 +549,18 @@ fn account() -> String {
 
 /// Starts the program so that it dies with this process, however that ends.
 fn run(program: &Path, args: &[String], env: &[(String, String)], log: &Path) -> Child {
-    let mut command = Cmd::new("setpriv").args(["--pdeathsig", "KILL", "--"]).arg(program).args(args);
+    let mut command = Cmd::new("setpriv")
+        .args(["--pdeathsig", "KILL", "--"])
+        .arg(program)
+        .args(args);
     for (key, value) in env {
         command = command.env(key, value);
     }
-    let out = File::options().create(true).append(true).open(log).expect("the log can be written");
+    let out = File::options()
+        .create(true)
+        .append(true)
+        .open(log)
+        .expect("the log can be written");
     let err = out.try_clone().expect("the log can be written by both");
     from_a_lasting_thread(command, out, err)
 }
@@ -445,11 +577,17 @@ fn from_a_lasting_thread(command: Cmd, out: File, err: File) -> Child {
     });
     let (tell, told) = mpsc::channel();
     let start = move || {
-        let started = command.spawn(|command| _ = command.stdin(Stdio::null()).stdout(out).stderr(err));
+        let started =
+            command.spawn(|command| _ = command.stdin(Stdio::null()).stdout(out).stderr(err));
         // Whoever asked waits for it.
         let _ = tell.send(started);
     };
-    let asked = starter.lock().unwrap_or_else(PoisonError::into_inner).send(Box::new(start));
+    let asked = starter
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .send(Box::new(start));
     asked.expect("the thread lasts");
-    told.recv().expect("the thread answers").unwrap_or_else(|error| panic!("{error:#}"))
+    told.recv()
+        .expect("the thread answers")
+        .unwrap_or_else(|error| panic!("{error:#}"))
 }

@@ -26,7 +26,11 @@ impl fmt::Display for Right {
 }
 
 fn with_group(resource: &str, group: &str) -> String {
-    if group.is_empty() { resource.to_owned() } else { format!("{resource}.{group}") }
+    if group.is_empty() {
+        resource.to_owned()
+    } else {
+        format!("{resource}.{group}")
+    }
 }
 
 /// The right that a request needs, from its verb and its path without names; nothing for what names no resource.
@@ -55,21 +59,36 @@ pub fn needed(verb: &str, pattern: &str) -> Option<Right> {
         _ => return None,
     };
     let resource = sub.map_or_else(|| resource.to_owned(), |sub| format!("{resource}/{sub}"));
-    Some(Right { resource: with_group(&resource, group), verb: verb.to_owned() })
+    Some(Right {
+        resource: with_group(&resource, group),
+        verb: verb.to_owned(),
+    })
 }
 
 /// Notes what was used, where the stories are told to.
 pub fn note(requests: &BTreeMap<(String, String), usize>, by: &str) {
-    let Ok(dir) = std::env::var(NOTED_IN) else { return };
-    let rights: BTreeSet<_> = requests.keys().filter_map(|(verb, pattern)| needed(verb, pattern)).collect();
+    let Ok(dir) = std::env::var(NOTED_IN) else {
+        return;
+    };
+    let rights: BTreeSet<_> = requests
+        .keys()
+        .filter_map(|(verb, pattern)| needed(verb, pattern))
+        .collect();
     let file = Path::new(&dir).join(by);
     let written = std::fs::File::options()
         .create(true)
         .append(true)
         .open(&file)
-        .and_then(|mut file| rights.iter().try_for_each(|right| writeln!(file, "{right}")));
+        .and_then(|mut file| {
+            rights
+                .iter()
+                .try_for_each(|right| writeln!(file, "{right}"))
+        });
     if let Err(error) = written {
-        println!("what {by} used could not be noted in {}: {error}", file.display());
+        println!(
+            "what {by} used could not be noted in {}: {error}",
+            file.display()
+        );
     }
 }
 
@@ -79,7 +98,10 @@ pub fn noted(dir: &Path) -> std::io::Result<BTreeSet<Right>> {
     for file in std::fs::read_dir(dir)? {
         for line in std::fs::read_to_string(file?.path())?.lines() {
             if let Some((verb, resource)) = line.split_once(' ') {
-                all.insert(Right { resource: resource.to_owned(), verb: verb.to_owned() });
+                all.insert(Right {
+                    resource: resource.to_owned(),
+                    verb: verb.to_owned(),
+                });
             }
         }
     }
@@ -89,16 +111,25 @@ pub fn noted(dir: &Path) -> std::io::Result<BTreeSet<Right>> {
 /// What roles among objects give.
 pub fn granted(objects: &[Value]) -> BTreeSet<Right> {
     let texts = |value: &Value| -> Vec<String> {
-        value.as_array().into_iter().flatten().filter_map(|text| Some(text.as_str()?.to_owned())).collect()
+        value
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter_map(|text| Some(text.as_str()?.to_owned()))
+            .collect()
     };
-    let roles =
-        objects.iter().filter(|object| matches!(object["kind"].as_str(), Some("Role" | "ClusterRole")));
+    let roles = objects
+        .iter()
+        .filter(|object| matches!(object["kind"].as_str(), Some("Role" | "ClusterRole")));
     let mut all = BTreeSet::new();
     for rule in roles.flat_map(|role| role["rules"].as_array().into_iter().flatten()) {
         for group in texts(&rule["apiGroups"]) {
             for resource in texts(&rule["resources"]) {
                 for verb in texts(&rule["verbs"]) {
-                    all.insert(Right { resource: with_group(&resource, &group), verb });
+                    all.insert(Right {
+                        resource: with_group(&resource, &group),
+                        verb,
+                    });
                 }
             }
         }

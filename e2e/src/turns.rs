@@ -1,6 +1,8 @@
 //! Whose turn it is: how many stories run at once, and which wait for which.
 
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{
+    Condvar, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard,
+};
 
 /// How many stories run side by side on one lab: more only wait for each other, on two cores.
 const AT_ONCE: usize = 5;
@@ -12,7 +14,10 @@ static FREE: (Mutex<usize>, Condvar) = (Mutex::new(AT_ONCE), Condvar::new());
 /// A story's turn, for as long as it is held.
 pub(crate) enum Turn {
     /// Beside others, on the same lab.
-    Beside(Place, #[expect(dead_code, reason = "held, not read")] RwLockReadGuard<'static, ()>),
+    Beside(
+        Place,
+        #[expect(dead_code, reason = "held, not read")] RwLockReadGuard<'static, ()>,
+    ),
     /// Beside others, on a lab of its own.
     Apart(
         #[expect(dead_code, reason = "held, not read")] MutexGuard<'static, ()>,

@@ -51,8 +51,15 @@ impl Watched {
                 }
             }
         };
-        let follower = std::thread::Builder::new().name("follower".into()).spawn(follower);
-        Self { name: name.to_owned(), workload, ended, follower: Some(follower.expect("a thread")) }
+        let follower = std::thread::Builder::new()
+            .name("follower".into())
+            .spawn(follower);
+        Self {
+            name: name.to_owned(),
+            workload,
+            ended,
+            follower: Some(follower.expect("a thread")),
+        }
     }
 
     /// The time on the clients' clock, to ask for [figures](Self::stats) of what comes after.
@@ -78,7 +85,9 @@ impl Watched {
         let workload = Arc::clone(&self.workload);
         drop(self);
         let workload = Arc::into_inner(workload).expect("the follower has ended");
-        let history = workload.finish(END).unwrap_or_else(|unfinished| panic!("{name}: {unfinished}"));
+        let history = workload
+            .finish(END)
+            .unwrap_or_else(|unfinished| panic!("{name}: {unfinished}"));
         println!("{}", told(&name, &history.stats(..)));
         match check_and_prove(&history) {
             Ok(proof) => println!("{name}: {proof}"),

@@ -42,7 +42,10 @@ impl Addresses {
 
     /// Everything that belongs to the lab.
     pub fn all(self) -> Range {
-        Range { first: self.ip(0, 0), bits: 16 }
+        Range {
+            first: self.ip(0, 0),
+            bits: 16,
+        }
     }
 
     /// The machine's own address on the fabric.
@@ -62,17 +65,26 @@ impl Addresses {
 
     /// The range all pods' addresses come from.
     pub fn pods(self) -> Range {
-        Range { first: self.ip(64, 0), bits: 18 }
+        Range {
+            first: self.ip(64, 0),
+            bits: 18,
+        }
     }
 
     /// The range a node's pods' addresses come from.
     pub fn node_pods(self, node: u8) -> Range {
-        Range { first: self.ip(64 + node, 0), bits: 24 }
+        Range {
+            first: self.ip(64 + node, 0),
+            bits: 24,
+        }
     }
 
     /// The range of the services' cluster addresses.
     pub fn services(self) -> Range {
-        Range { first: self.ip(128, 0), bits: 20 }
+        Range {
+            first: self.ip(128, 0),
+            bits: 20,
+        }
     }
 
     /// `kubernetes.default.svc`.
@@ -92,7 +104,9 @@ mod tests {
 
     #[test]
     fn labs_share_no_address() {
-        let ranges: Vec<_> = (0..LABS).map(|n| Addresses::of(n).unwrap().all().to_string()).collect();
+        let ranges: Vec<_> = (0..LABS)
+            .map(|n| Addresses::of(n).unwrap().all().to_string())
+            .collect();
         let mut unique = ranges.clone();
         unique.dedup();
         assert_eq!(ranges, unique);
@@ -104,6 +118,10 @@ mod tests {
     fn the_last_node_still_fits_its_ranges() {
         let lab = Addresses::of(3).unwrap();
         assert_eq!(lab.node(NODES).to_string(), "10.203.0.70");
-        assert_eq!(lab.node_pods(NODES).to_string(), "10.203.124.0/24", "below the services' 10.203.128.0");
+        assert_eq!(
+            lab.node_pods(NODES).to_string(),
+            "10.203.124.0/24",
+            "below the services' 10.203.128.0"
+        );
     }
 }

@@ -34,7 +34,11 @@ impl Key {
         for entry in entries {
             let path = entry.path();
             key = key.text(&entry.file_name().to_string_lossy());
-            key = if path.is_dir() { key.tree(&path)? } else { key.file(&path)? };
+            key = if path.is_dir() {
+                key.tree(&path)?
+            } else {
+                key.file(&path)?
+            };
         }
         Ok(key)
     }
@@ -62,8 +66,11 @@ fn hex(bytes: &[u8]) -> String {
 
 /// The directory of what is built: `EVENKEEL_CACHE`, else below the user's cache.
 pub fn dir() -> Result<PathBuf> {
-    let from =
-        |variable: &str| std::env::var_os(variable).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let from = |variable: &str| {
+        std::env::var_os(variable)
+            .filter(|value| !value.is_empty())
+            .map(PathBuf::from)
+    };
     from("EVENKEEL_CACHE")
         .or_else(|| from("XDG_CACHE_HOME").map(|dir| dir.join("evenkeel")))
         .or_else(|| from("HOME").map(|dir| dir.join(".cache/evenkeel")))
@@ -80,7 +87,8 @@ pub fn get(name: &str, key: Key, make: impl FnOnce(&Path) -> Result<()>) -> Resu
     }
     fs::create_dir_all(&root).with_context(|| format!("cannot make {}", root.display()))?;
     let lock = File::create(root.join(format!(".{entry}.lock")))?;
-    lock.lock().with_context(|| format!("cannot lock {entry} in the cache"))?;
+    lock.lock()
+        .with_context(|| format!("cannot lock {entry} in the cache"))?;
     if finished.is_dir() {
         return Ok(finished);
     }
@@ -90,7 +98,8 @@ pub fn get(name: &str, key: Key, make: impl FnOnce(&Path) -> Result<()>) -> Resu
     make(&temporary)?;
     // A power cut must not leave an empty program under a finished name.
     Cmd::new("sync").arg("-f").arg(&temporary).run()?;
-    fs::rename(&temporary, &finished).with_context(|| format!("cannot keep {}", finished.display()))?;
+    fs::rename(&temporary, &finished)
+        .with_context(|| format!("cannot keep {}", finished.display()))?;
     Ok(finished)
 }
 

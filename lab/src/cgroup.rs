@@ -41,15 +41,17 @@ pub struct Tree {
 impl Layout {
     /// Reads it off this process' mounts.
     pub fn here() -> Result<Self> {
-        let mounts =
-            fs::read_to_string("/proc/self/mountinfo").context("cannot read /proc/self/mountinfo")?;
+        let mounts = fs::read_to_string("/proc/self/mountinfo")
+            .context("cannot read /proc/self/mountinfo")?;
         Self::of(&mounts)
     }
 
     fn of(mountinfo: &str) -> Result<Self> {
         let mut trees = Vec::new();
         for line in mountinfo.lines() {
-            let Some((before, after)) = line.split_once(" - ") else { continue };
+            let Some((before, after)) = line.split_once(" - ") else {
+                continue;
+            };
             let mut after = after.split(' ');
             let kind = after.next().unwrap_or_default();
             if kind != "cgroup" && kind != "cgroup2" {
@@ -59,8 +61,11 @@ impl Layout {
             if kind == "cgroup2" && mount == ROOT {
                 return Ok(Self::Unified);
             }
-            let controllers =
-                after.nth(1).unwrap_or_default().split(',').filter(|o| !matches!(*o, "rw" | "ro"));
+            let controllers = after
+                .nth(1)
+                .unwrap_or_default()
+                .split(',')
+                .filter(|o| !matches!(*o, "rw" | "ro"));
             trees.push(Tree {
                 mount: mount.into(),
                 kind: kind.to_owned(),
@@ -101,11 +106,18 @@ impl Cgroup {
     /// The cgroup of a machine of a lab.
     pub fn of(lab: &LabName, machine: &str) -> Result<Self> {
         let path = Path::new(PARENT).join(lab.to_string()).join(machine);
-        Ok(Self { layout: Layout::here()?, path })
+        Ok(Self {
+            layout: Layout::here()?,
+            path,
+        })
     }
 
     fn dirs(&self) -> Vec<PathBuf> {
-        self.layout.roots().iter().map(|root| root.join(&self.path)).collect()
+        self.layout
+            .roots()
+            .iter()
+            .map(|root| root.join(&self.path))
+            .collect()
     }
 
     /// Where a pod's or container's cgroups are found by their names.
@@ -164,7 +176,9 @@ impl Cgroup {
             Layout::Separate(_) => {
                 fs::read_to_string(dir.join("freezer.state")).is_ok_and(|s| s.trim() != "THAWED")
             }
-            Layout::Unified => fs::read_to_string(dir.join("cgroup.freeze")).is_ok_and(|s| s.trim() == "1"),
+            Layout::Unified => {
+                fs::read_to_string(dir.join("cgroup.freeze")).is_ok_and(|s| s.trim() == "1")
+            }
         }
     }
 
@@ -177,7 +191,11 @@ impl Cgroup {
                 return Ok(());
             }
             if Instant::now() > deadline {
-                bail!("{} processes of {} do not die: {left:?}", left.len(), self.path.display());
+                bail!(
+                    "{} processes of {} do not die: {left:?}",
+                    left.len(),
+                    self.path.display()
+                );
             }
             for pid in left {
                 // One that ended meanwhile is what was wanted.
@@ -221,8 +239,16 @@ pub fn mount_inside(layout: &Layout) -> Result<()> {
             for tree in trees {
                 fs::create_dir_all(&tree.mount)?;
                 let data = (tree.kind == "cgroup").then_some(tree.controllers.as_str());
-                mount(Some("cgroup"), &tree.mount, Some(tree.kind.as_str()), flags, data)
-                    .with_context(|| format!("cannot mount the cgroup tree {}", tree.mount.display()))?;
+                mount(
+                    Some("cgroup"),
+                    &tree.mount,
+                    Some(tree.kind.as_str()),
+                    flags,
+                    data,
+                )
+                .with_context(|| {
+                    format!("cannot mount the cgroup tree {}", tree.mount.display())
+                })?;
             }
         }
         Layout::Unified => {
@@ -231,7 +257,8 @@ pub fn mount_inside(layout: &Layout) -> Result<()> {
             // A cgroup with processes of its own cannot hand controllers down: the init moves one below.
             let own = Path::new(ROOT).join("init");
             fs::create_dir_all(&own)?;
-            fs::write(own.join("cgroup.procs"), "0").context("cannot move init into its own cgroup")?;
+            fs::write(own.join("cgroup.procs"), "0")
+                .context("cannot move init into its own cgroup")?;
             delegate(Path::new(ROOT))?;
         }
     }
@@ -252,7 +279,10 @@ fn set_frozen(dir: &Path, unified: bool, frozen: bool) -> Result<()> {
         // Version 1 forgets a request while processes are being born: it is repeated until it holds.
         fs::write(dir.join(file), word)
             .with_context(|| format!("cannot write {word} to {}", dir.join(file).display()))?;
-        if fs::read_to_string(&seen)?.lines().any(|line| line.trim() == state) {
+        if fs::read_to_string(&seen)?
+            .lines()
+            .any(|line| line.trim() == state)
+        {
             return Ok(());
         }
         if Instant::now() > deadline {
@@ -278,7 +308,10 @@ pub fn processes_below(dir: &Path) -> Vec<Pid> {
 /// The directory below `dir` whose name contains `part`, as cgroups of pods and containers do with their ids.
 pub fn find_below(dir: &Path, part: &str) -> Option<PathBuf> {
     for child in children(dir) {
-        if child.file_name().is_some_and(|name| name.to_string_lossy().contains(part)) {
+        if child
+            .file_name()
+            .is_some_and(|name| name.to_string_lossy().contains(part))
+        {
             return Some(child);
         }
         if let Some(found) = find_below(&child, part) {
@@ -289,8 +322,14 @@ pub fn find_below(dir: &Path, part: &str) -> Option<PathBuf> {
 }
 
 fn children(dir: &Path) -> Vec<PathBuf> {
-    let Ok(entries) = fs::read_dir(dir) else { return Vec::new() };
-    entries.flatten().map(|entry| entry.path()).filter(|path| path.is_dir()).collect()
+    let Ok(entries) = fs::read_dir(dir) else {
+        return Vec::new();
+    };
+    entries
+        .flatten()
+        .map(|entry| entry.path())
+        .filter(|path| path.is_dir())
+        .collect()
 }
 
 /// A cpuset begins empty in version 1, and admits nobody until it has processors and memory.
@@ -324,7 +363,10 @@ fn hand_down(dir: &Path, controller: &str) -> Result<()> {
             Ok(()) => return Ok(()),
             Err(error) if Instant::now() > deadline => {
                 return Err(error).with_context(|| {
-                    format!("cannot hand the controller {controller} of {} down", dir.display())
+                    format!(
+                        "cannot hand the controller {controller} of {} down",
+                        dir.display()
+                    )
                 });
             }
             Err(_) => std::thread::sleep(Duration::from_millis(20)),
@@ -346,7 +388,8 @@ fn remove_tree(dir: &Path) -> Result<()> {
             Ok(()) => return Ok(()),
             Err(_) if !dir.exists() => return Ok(()),
             Err(error) if Instant::now() > deadline => {
-                return Err(error).with_context(|| format!("cannot remove the cgroup {}", dir.display()));
+                return Err(error)
+                    .with_context(|| format!("cannot remove the cgroup {}", dir.display()));
             }
             Err(_) => std::thread::sleep(Duration::from_millis(20)),
         }
@@ -362,9 +405,14 @@ mod tests {
         let v1 = "30 24 0:26 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu\n\
                   31 24 0:27 / /sys/fs/cgroup/systemd rw - cgroup cgroup rw,xattr,name=systemd\n\
                   32 24 0:28 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n";
-        let Layout::Separate(trees) = Layout::of(v1).unwrap() else { panic!("taken for unified") };
+        let Layout::Separate(trees) = Layout::of(v1).unwrap() else {
+            panic!("taken for unified")
+        };
         assert_eq!(trees.len(), 3);
-        assert_eq!((trees[0].kind.as_str(), trees[0].controllers.as_str()), ("cgroup", "cpu"));
+        assert_eq!(
+            (trees[0].kind.as_str(), trees[0].controllers.as_str()),
+            ("cgroup", "cpu")
+        );
         assert_eq!(trees[1].controllers, "xattr,name=systemd");
         let v2 = "30 24 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw,nsdelegate\n";
         assert_eq!(Layout::of(v2).unwrap(), Layout::Unified);

@@ -188,9 +188,18 @@ pub(crate) fn command() -> clap::Command {
 pub(crate) fn run() -> Result<ExitCode> {
     let Cli { name, verb } = Cli::parse();
     match verb {
-        Verb::Up { nodes, links, overcommit } => {
+        Verb::Up {
+            nodes,
+            links,
+            overcommit,
+        } => {
             check(Lab::find(&name)?.is_none())?;
-            let wanted = Wanted { name: &name, nodes, links: links.as_deref(), overcommit };
+            let wanted = Wanted {
+                name: &name,
+                nodes,
+                links: links.as_deref(),
+                overcommit,
+            };
             let lab = up::up(&wanted)?;
             eprintln!("  {}", up::how_to_use(&lab));
         }
@@ -201,7 +210,12 @@ pub(crate) fn run() -> Result<ExitCode> {
         Verb::Status => return show_status(&name),
         Verb::List => {
             for lab in Lab::all()? {
-                println!("{}\t{}\t{} nodes", lab.name(), lab.addresses()?.all(), lab.nodes().len());
+                println!(
+                    "{}\t{}\t{} nodes",
+                    lab.name(),
+                    lab.addresses()?.all(),
+                    lab.nodes().len()
+                );
             }
         }
         Verb::Kubeconfig => println!("{}", Lab::open(&name)?.kubeconfig().display()),
@@ -224,14 +238,25 @@ pub(crate) fn run() -> Result<ExitCode> {
 }
 
 fn check(new: bool) -> Result<()> {
-    let refused: Vec<_> = preflight(new).into_iter().filter(|need| need.refused.is_some()).collect();
+    let refused: Vec<_> = preflight(new)
+        .into_iter()
+        .filter(|need| need.refused.is_some())
+        .collect();
     for need in &refused {
-        eprintln!("✗ {}: {} (needs {})", need.what, need.refused.as_deref().unwrap_or_default(), need.needs);
+        eprintln!(
+            "✗ {}: {} (needs {})",
+            need.what,
+            need.refused.as_deref().unwrap_or_default(),
+            need.needs
+        );
     }
     if refused.is_empty() {
         return Ok(());
     }
-    bail!("a lab cannot run here: {} of what it needs cannot be had", refused.len())
+    bail!(
+        "a lab cannot run here: {} of what it needs cannot be had",
+        refused.len()
+    )
 }
 
 fn show_status(name: &LabName) -> Result<ExitCode> {

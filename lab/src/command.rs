@@ -16,13 +16,19 @@ pub struct Cmd {
 
 impl Cmd {
     /// Names the program; it is looked up in `PATH` unless it is a path.
-    #[expect(clippy::disallowed_methods, reason = "this is the one place that starts programs")]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "this is the one place that starts programs"
+    )]
     pub fn new(program: impl AsRef<OsStr>) -> Self {
         let mut command = Command::new(program);
         // A plain `su` leaves the administrator's programs off the path.
         let path = std::env::var("PATH").unwrap_or_default();
         command.env("PATH", format!("{path}:/usr/local/sbin:/usr/sbin:/sbin"));
-        Self { command, input: None }
+        Self {
+            command,
+            input: None,
+        }
     }
 
     /// Adds one argument.
@@ -82,22 +88,37 @@ impl Cmd {
     pub fn spawn(mut self, configure: impl FnOnce(&mut Command)) -> Result<Child> {
         let shown = self.shown();
         configure(&mut self.command);
-        self.command.spawn().with_context(|| format!("cannot start `{shown}`"))
+        self.command
+            .spawn()
+            .with_context(|| format!("cannot start `{shown}`"))
     }
 
     fn output(mut self) -> Result<Output> {
         let shown = self.shown();
         self.command.stdout(Stdio::piped()).stderr(Stdio::piped());
-        self.command.stdin(if self.input.is_some() { Stdio::piped() } else { Stdio::null() });
-        let mut child = self.command.spawn().with_context(|| format!("cannot start `{shown}`"))?;
-        // Written from a thread of its own: a program that prints before it has read everything would block us both.
-        let writer = self.input.take().zip(child.stdin.take()).map(|(input, mut pipe)| {
-            std::thread::spawn(move || {
-                // A program that stops reading early says why by its exit status.
-                let _ = pipe.write_all(&input);
-            })
+        self.command.stdin(if self.input.is_some() {
+            Stdio::piped()
+        } else {
+            Stdio::null()
         });
-        let output = child.wait_with_output().with_context(|| format!("`{shown}` was lost"))?;
+        let mut child = self
+            .command
+            .spawn()
+            .with_context(|| format!("cannot start `{shown}`"))?;
+        // Written from a thread of its own: a program that prints before it has read everything would block us both.
+        let writer = self
+            .input
+            .take()
+            .zip(child.stdin.take())
+            .map(|(input, mut pipe)| {
+                std::thread::spawn(move || {
+                    // A program that stops reading early says why by its exit status.
+                    let _ = pipe.write_all(&input);
+                })
+            });
+        let output = child
+            .wait_with_output()
+            .with_context(|| format!("`{shown}` was lost"))?;
         if let Some(writer) = writer {
             let _ = writer.join();
         }
@@ -114,10 +135,23 @@ impl Cmd {
 
 fn quoted(output: &Output) -> String {
     let stderr = String::from_utf8_lossy(&output.stderr);
-    let said = if stderr.trim().is_empty() { String::from_utf8_lossy(&output.stdout) } else { stderr };
+    let said = if stderr.trim().is_empty() {
+        String::from_utf8_lossy(&output.stdout)
+    } else {
+        stderr
+    };
     let lines: Vec<&str> = said.trim().lines().collect();
-    let last = lines.iter().skip(lines.len().saturating_sub(15)).copied().collect::<Vec<_>>().join("\n  ");
-    if last.is_empty() { String::new() } else { format!(":\n  {last}") }
+    let last = lines
+        .iter()
+        .skip(lines.len().saturating_sub(15))
+        .copied()
+        .collect::<Vec<_>>()
+        .join("\n  ");
+    if last.is_empty() {
+        String::new()
+    } else {
+        format!(":\n  {last}")
+    }
 }
 
 #[cfg(test)]
@@ -126,9 +160,15 @@ mod tests {
 
     #[test]
     fn a_failed_command_is_named_with_its_last_words() {
-        let error =
-            Cmd::new("sh").args(["-c", "echo no such luck >&2; exit 3"]).run().unwrap_err().to_string();
-        assert!(error.contains("sh -c") && error.contains("no such luck") && error.contains('3'), "{error}");
+        let error = Cmd::new("sh")
+            .args(["-c", "echo no such luck >&2; exit 3"])
+            .run()
+            .unwrap_err()
+            .to_string();
+        assert!(
+            error.contains("sh -c") && error.contains("no such luck") && error.contains('3'),
+            "{error}"
+        );
     }
 
     #[test]
@@ -139,7 +179,10 @@ mod tests {
 
     #[test]
     fn a_program_that_does_not_exist_is_named() {
-        let error = Cmd::new("no-such-program-here").run().unwrap_err().to_string();
+        let error = Cmd::new("no-such-program-here")
+            .run()
+            .unwrap_err()
+            .to_string();
         assert!(error.contains("no-such-program-here"), "{error}");
     }
 }

@@ -28,9 +28,19 @@ pub fn start(lab: &Lab) -> Result<()> {
         proxy(lab, &pki, CONTROL)?,
         dns(lab, &pki)?,
     ];
-    let admin = pki.issue(KUBERNETES_CA, "admin", &Holder::client("lab-admin", Some("system:masters")))?;
+    let admin = pki.issue(
+        KUBERNETES_CA,
+        "admin",
+        &Holder::client("lab-admin", Some("system:masters")),
+    )?;
     let ca = pki.authority(KUBERNETES_CA)?;
-    write_kubeconfig(&lab.kubeconfig(), &server(lab)?, &ca.cert, "lab-admin", &admin)?;
+    write_kubeconfig(
+        &lab.kubeconfig(),
+        &server(lab)?,
+        &ca.cert,
+        "lab-admin",
+        &admin,
+    )?;
     Machine::of(lab, CONTROL)?.start(services)
 }
 
@@ -40,7 +50,12 @@ pub fn server(lab: &Lab) -> Result<String> {
 }
 
 /// Writes the kubeconfig of a component and returns its path.
-pub fn component_kubeconfig(lab: &Lab, pki: &Pki, file: &str, holder: &Holder<'_>) -> Result<String> {
+pub fn component_kubeconfig(
+    lab: &Lab,
+    pki: &Pki,
+    file: &str,
+    holder: &Holder<'_>,
+) -> Result<String> {
     let client = pki.issue(KUBERNETES_CA, file, holder)?;
     let ca = pki.authority(KUBERNETES_CA)?;
     let path = lab.pki().join(format!("{file}.kubeconfig"));
@@ -52,7 +67,10 @@ pub fn component_kubeconfig(lab: &Lab, pki: &Pki, file: &str, holder: &Holder<'_
 pub fn service(lab: &Lab, name: &str, args: Vec<String>) -> Service {
     let mut argv = vec![lab.programs().join(name).display().to_string()];
     argv.extend(args);
-    Service { name: name.to_owned(), argv }
+    Service {
+        name: name.to_owned(),
+        argv,
+    }
 }
 
 /// `--key=value`.
@@ -63,11 +81,19 @@ pub fn flag(key: &str, value: impl std::fmt::Display) -> String {
 fn datastore(lab: &Lab, pki: &Pki) -> Result<Service> {
     let address = lab.addresses()?.control();
     let ca = pki.authority(DATASTORE_CA)?;
-    let holder = Holder { name: "datastore", group: None, names: Vec::new(), addresses: vec![address] };
+    let holder = Holder {
+        name: "datastore",
+        group: None,
+        names: Vec::new(),
+        addresses: vec![address],
+    };
     let Files { cert, key } = pki.issue(DATASTORE_CA, "datastore", &holder)?;
     let args = vec![
         flag("name", "datastore"),
-        flag("data-dir", lab.machine_dir(CONTROL).join("datastore").display()),
+        flag(
+            "data-dir",
+            lab.machine_dir(CONTROL).join("datastore").display(),
+        ),
         flag("listen-client-urls", format!("https://{address}:2379")),
         flag("advertise-client-urls", format!("https://{address}:2379")),
         flag("listen-peer-urls", "http://127.0.0.1:2380"),
@@ -102,9 +128,16 @@ fn api_server(lab: &Lab, pki: &Pki) -> Result<Service> {
     let ca = pki.authority(KUBERNETES_CA)?.cert;
     let kubelet = Holder::client("kube-apiserver-kubelet-client", None);
     let kubelet = pki.issue(KUBERNETES_CA, "apiserver-to-kubelet", &kubelet)?;
-    let datastore =
-        pki.issue(DATASTORE_CA, "apiserver-to-datastore", &Holder::client("kube-apiserver", None))?;
-    let front = pki.issue(FRONT_PROXY_CA, "front-proxy", &Holder::client("front-proxy-client", None))?;
+    let datastore = pki.issue(
+        DATASTORE_CA,
+        "apiserver-to-datastore",
+        &Holder::client("kube-apiserver", None),
+    )?;
+    let front = pki.issue(
+        FRONT_PROXY_CA,
+        "front-proxy",
+        &Holder::client("front-proxy-client", None),
+    )?;
     let tokens = pki.token_keys()?;
     let args = vec![
         flag("advertise-address", own),
@@ -127,14 +160,20 @@ fn api_server(lab: &Lab, pki: &Pki) -> Result<Service> {
         flag("etcd-cafile", pki.authority(DATASTORE_CA)?.cert.display()),
         flag("etcd-certfile", datastore.cert.display()),
         flag("etcd-keyfile", datastore.key.display()),
-        flag("requestheader-client-ca-file", pki.authority(FRONT_PROXY_CA)?.cert.display()),
+        flag(
+            "requestheader-client-ca-file",
+            pki.authority(FRONT_PROXY_CA)?.cert.display(),
+        ),
         flag("requestheader-allowed-names", "front-proxy-client"),
         flag("requestheader-username-headers", "X-Remote-User"),
         flag("requestheader-group-headers", "X-Remote-Group"),
         flag("requestheader-extra-headers-prefix", "X-Remote-Extra-"),
         flag("proxy-client-cert-file", front.cert.display()),
         flag("proxy-client-key-file", front.key.display()),
-        flag("service-account-issuer", "https://kubernetes.default.svc.cluster.local"),
+        flag(
+            "service-account-issuer",
+            "https://kubernetes.default.svc.cluster.local",
+        ),
         flag("service-account-key-file", tokens.cert.display()),
         flag("service-account-signing-key-file", tokens.key.display()),
         // A pod leaves a lost node after ten seconds rather than five minutes: tests wait for it.
@@ -154,8 +193,16 @@ fn controller_manager(lab: &Lab, pki: &Pki) -> Result<Service> {
         flag("authentication-kubeconfig", &kubeconfig),
         flag("authorization-kubeconfig", &kubeconfig),
         flag("bind-address", "127.0.0.1"),
-        flag("cert-dir", lab.machine_dir(CONTROL).join("controller-manager").display()),
-        flag("service-account-private-key-file", pki.token_keys()?.key.display()),
+        flag(
+            "cert-dir",
+            lab.machine_dir(CONTROL)
+                .join("controller-manager")
+                .display(),
+        ),
+        flag(
+            "service-account-private-key-file",
+            pki.token_keys()?.key.display(),
+        ),
         flag("root-ca-file", ca.cert.display()),
         flag("cluster-signing-cert-file", ca.cert.display()),
         flag("cluster-signing-key-file", ca.key.display()),
@@ -178,7 +225,10 @@ fn scheduler(lab: &Lab, pki: &Pki) -> Result<Service> {
         flag("authentication-kubeconfig", &kubeconfig),
         flag("authorization-kubeconfig", &kubeconfig),
         flag("bind-address", "127.0.0.1"),
-        flag("cert-dir", lab.machine_dir(CONTROL).join("scheduler").display()),
+        flag(
+            "cert-dir",
+            lab.machine_dir(CONTROL).join("scheduler").display(),
+        ),
         flag("leader-elect", false),
         flag("profiling", false),
     ];
@@ -205,7 +255,11 @@ pub fn proxy(lab: &Lab, pki: &Pki, machine: &str) -> Result<Service> {
     });
     let path = lab.machine_dir(machine).join("proxy.json");
     files::write(&path, &serde_json::to_string_pretty(&config)?)?;
-    Ok(service(lab, "kube-proxy", vec![flag("config", path.display())]))
+    Ok(service(
+        lab,
+        "kube-proxy",
+        vec![flag("config", path.display())],
+    ))
 }
 
 /// The node a kube-proxy takes itself to be on. The control plane is none: its kube-proxy would wait 30 s for a node
@@ -223,7 +277,11 @@ pub fn renew_proxy(lab: &Lab) -> Result<()> {
 
 /// Removes the keys of a node that is gone for good.
 pub fn forget_node_keys(lab: &Lab, node: &str) -> Result<()> {
-    for holder in [node.to_owned(), format!("{node}-serving"), format!("csi-{node}")] {
+    for holder in [
+        node.to_owned(),
+        format!("{node}-serving"),
+        format!("csi-{node}"),
+    ] {
         for ending in ["crt", "key", "kubeconfig"] {
             files::remove(&lab.pki().join(format!("{holder}.{ending}")))?;
         }
@@ -232,7 +290,8 @@ pub fn forget_node_keys(lab: &Lab, node: &str) -> Result<()> {
 }
 
 fn dns(lab: &Lab, pki: &Pki) -> Result<Service> {
-    let kubeconfig = component_kubeconfig(lab, pki, "dns", &Holder::client("system:coredns", None))?;
+    let kubeconfig =
+        component_kubeconfig(lab, pki, "dns", &Holder::client("system:coredns", None))?;
     // As kubeadm configures it, but for the names of other places: nobody is asked for them. They have a block of
     // their own because CoreDNS asks `template` before `kubernetes`, in whatever order they are written.
     let config = format!(
@@ -260,5 +319,9 @@ fn dns(lab: &Lab, pki: &Pki) -> Result<Service> {
     );
     let path = lab.machine_dir(CONTROL).join("Corefile");
     files::write(&path, &config)?;
-    Ok(service(lab, "coredns", vec!["-conf".to_owned(), path.display().to_string()]))
+    Ok(service(
+        lab,
+        "coredns",
+        vec!["-conf".to_owned(), path.display().to_string()],
+    ))
 }

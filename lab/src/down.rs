@@ -33,7 +33,9 @@ fn machines(name: &LabName) -> Result<Vec<String>> {
     let layout = Layout::here()?;
     let mut found = Vec::new();
     for root in layout.roots() {
-        let Ok(entries) = fs::read_dir(root.join(PARENT).join(name.to_string())) else { continue };
+        let Ok(entries) = fs::read_dir(root.join(PARENT).join(name.to_string())) else {
+            continue;
+        };
         for entry in entries.flatten().filter(|entry| entry.path().is_dir()) {
             found.push(entry.file_name().to_string_lossy().into_owned());
         }
@@ -49,7 +51,13 @@ fn release_disks(name: &LabName) -> Result<()> {
     let dir = format!("{}/", Lab::dir_of(name).display());
     let ours = || -> Result<Vec<String>> {
         let listed = Cmd::new("losetup")
-            .args(["--list", "--noheadings", "--raw", "--output", "NAME,BACK-FILE"])
+            .args([
+                "--list",
+                "--noheadings",
+                "--raw",
+                "--output",
+                "NAME,BACK-FILE",
+            ])
             .run()?;
         Ok(listed
             .lines()
@@ -57,12 +65,16 @@ fn release_disks(name: &LabName) -> Result<()> {
             .filter_map(|line| line.split(' ').next().map(str::to_owned))
             .collect())
     };
-    wait_for(Duration::from_secs(90), "the loop devices to be free", || {
-        let left = ours()?;
-        for device in &left {
-            // It may be gone by now; the next look tells.
-            let _ = Cmd::new("losetup").args(["--detach", device]).attempt()?;
-        }
-        Ok(left.is_empty())
-    })
+    wait_for(
+        Duration::from_secs(90),
+        "the loop devices to be free",
+        || {
+            let left = ours()?;
+            for device in &left {
+                // It may be gone by now; the next look tells.
+                let _ = Cmd::new("losetup").args(["--detach", device]).attempt()?;
+            }
+            Ok(left.is_empty())
+        },
+    )
 }

@@ -9,7 +9,9 @@ use anyhow::{Context, Result};
 
 /// Writes a file for its owner alone, whole or not at all, making the directories above it.
 pub fn write(path: &Path, text: &str) -> Result<()> {
-    let dir = path.parent().with_context(|| format!("{} has no directory", path.display()))?;
+    let dir = path
+        .parent()
+        .with_context(|| format!("{} has no directory", path.display()))?;
     fs::create_dir_all(dir).with_context(|| format!("cannot make {}", dir.display()))?;
     let temporary = beside(path);
     let mut file = fs::OpenOptions::new()
@@ -28,14 +30,21 @@ pub fn write(path: &Path, text: &str) -> Result<()> {
 /// A name of this process' own for what will replace a file.
 fn beside(path: &Path) -> PathBuf {
     let mut name = path.file_name().unwrap_or_default().to_owned();
-    name.push(format!(".{}-{:?}", std::process::id(), std::thread::current().id()));
+    name.push(format!(
+        ".{}-{:?}",
+        std::process::id(),
+        std::thread::current().id()
+    ));
     path.with_file_name(name)
 }
 
 /// Removes a file or a whole directory; one that is not there is fine.
 pub fn remove(path: &Path) -> Result<()> {
-    let result =
-        if path.is_dir() && !path.is_symlink() { fs::remove_dir_all(path) } else { fs::remove_file(path) };
+    let result = if path.is_dir() && !path.is_symlink() {
+        fs::remove_dir_all(path)
+    } else {
+        fs::remove_file(path)
+    };
     match result {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
             Err(error).with_context(|| format!("cannot remove {}", path.display()))

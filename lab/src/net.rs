@@ -37,7 +37,11 @@ fn guard_table(lab: &LabName) -> String {
 /// Raises the guard and joins the host and the control plane's namespace.
 pub fn make_fabric(lab: &Lab) -> Result<()> {
     raise_guard(lab)?;
-    let (addresses, ns, host) = (lab.addresses()?, netns(lab.name(), CONTROL), host_interface(lab));
+    let (addresses, ns, host) = (
+        lab.addresses()?,
+        netns(lab.name(), CONTROL),
+        host_interface(lab),
+    );
     add_netns(lab, CONTROL)?;
     let inside = format!(
         "link add {BRIDGE} type bridge\naddr add {}/24 dev {BRIDGE}\nlink set {BRIDGE} up\n",
@@ -51,9 +55,21 @@ pub fn make_fabric(lab: &Lab) -> Result<()> {
     if !is_up(None, &host)? {
         remove_interface(None, &host)?;
         let port = format!("{host}-port");
-        batch(None, &format!("link add {host} type veth peer name {port} netns {ns}\n"))?;
-        batch(Some(&ns), &format!("link set {port} master {BRIDGE}\nlink set {port} up\n"))?;
-        batch(None, &format!("addr add {}/24 dev {host}\nlink set {host} up\n", addresses.host()))?;
+        batch(
+            None,
+            &format!("link add {host} type veth peer name {port} netns {ns}\n"),
+        )?;
+        batch(
+            Some(&ns),
+            &format!("link set {port} master {BRIDGE}\nlink set {port} up\n"),
+        )?;
+        batch(
+            None,
+            &format!(
+                "addr add {}/24 dev {host}\nlink set {host} up\n",
+                addresses.host()
+            ),
+        )?;
     }
     let control = addresses.control();
     batch(
@@ -77,11 +93,20 @@ pub fn attach(lab: &Lab, node: &Node) -> Result<()> {
         let port = port(node);
         remove_interface(Some(&ns), "eth0")?;
         remove_interface(Some(&control), &port)?;
-        batch(Some(&control), &format!("link add {port} type veth peer name eth0 netns {ns}\n"))?;
-        batch(Some(&control), &format!("link set {port} master {BRIDGE}\nlink set {port} up\n"))?;
+        batch(
+            Some(&control),
+            &format!("link add {port} type veth peer name eth0 netns {ns}\n"),
+        )?;
+        batch(
+            Some(&control),
+            &format!("link set {port} master {BRIDGE}\nlink set {port} up\n"),
+        )?;
         batch(
             Some(&ns),
-            &format!("addr add {}/24 dev eth0\nlink set eth0 up\n", addresses.node(node.number)),
+            &format!(
+                "addr add {}/24 dev eth0\nlink set eth0 up\n",
+                addresses.node(node.number)
+            ),
         )?;
     }
     batch(Some(&ns), &routes_inside(lab, "eth0", Some(node.number))?)?;
@@ -99,7 +124,9 @@ pub fn attach(lab: &Lab, node: &Node) -> Result<()> {
 pub fn detach(lab: &Lab, node: &Node) -> Result<()> {
     let route = lab.addresses()?.node_pods(node.number).to_string();
     // Where the interface is gone already, so is the route.
-    let _ = Cmd::new("ip").args(["route", "del", &route, "dev", &host_interface(lab)]).attempt()?;
+    let _ = Cmd::new("ip")
+        .args(["route", "del", &route, "dev", &host_interface(lab)])
+        .attempt()?;
     // The namespace may outlive its name for a moment; its port would then still be there for a node of its number.
     let control = netns(lab.name(), CONTROL);
     remove_interface(Some(&control), &port(node))?;
@@ -109,13 +136,24 @@ pub fn detach(lab: &Lab, node: &Node) -> Result<()> {
 /// Takes a node's port down, or up again: as pulling its cable and putting it back.
 pub fn cut(lab: &Lab, node: &Node, cut: bool) -> Result<()> {
     let state = if cut { "down" } else { "up" };
-    batch(Some(&netns(lab.name(), CONTROL)), &format!("link set {} {state}\n", port(node)))
+    batch(
+        Some(&netns(lab.name(), CONTROL)),
+        &format!("link set {} {state}\n", port(node)),
+    )
 }
 
 /// Whether a node's cable is pulled.
 pub fn is_cut(lab: &Lab, node: &Node) -> Result<bool> {
-    let shown =
-        Cmd::new("ip").args(["-n", &netns(lab.name(), CONTROL), "-br", "link", "show", &port(node)]).run()?;
+    let shown = Cmd::new("ip")
+        .args([
+            "-n",
+            &netns(lab.name(), CONTROL),
+            "-br",
+            "link",
+            "show",
+            &port(node),
+        ])
+        .run()?;
     Ok(!shown.split(['<', '>', ',']).any(|word| word.trim() == "UP"))
 }
 
@@ -125,7 +163,9 @@ pub fn remove(name: &LabName, number: Option<u8>) -> Result<()> {
         remove_interface(None, &format!("ek{number}"))?;
         if let Some(addresses) = crate::addresses::Addresses::of(number) {
             let all = addresses.all().to_string();
-            let _ = Cmd::new("ip").args(["route", "del", "unreachable", &all, "metric", "4000"]).attempt()?;
+            let _ = Cmd::new("ip")
+                .args(["route", "del", "unreachable", &all, "metric", "4000"])
+                .attempt()?;
         }
     }
     let prefix = netns(name, "");
@@ -133,7 +173,11 @@ pub fn remove(name: &LabName, number: Option<u8>) -> Result<()> {
         let ns = line.split_whitespace().next().unwrap_or_default();
         // `dev` must not take `dev-2` down: what follows the prefix is a machine's name.
         let machine = ns.strip_prefix(&prefix).unwrap_or_default();
-        if machine == CONTROL || machine.strip_prefix("node-").is_some_and(|n| n.parse::<u8>().is_ok()) {
+        if machine == CONTROL
+            || machine
+                .strip_prefix("node-")
+                .is_some_and(|n| n.parse::<u8>().is_ok())
+        {
             delete_netns(ns)?;
         }
     }
@@ -143,7 +187,12 @@ pub fn remove(name: &LabName, number: Option<u8>) -> Result<()> {
 
 /// Runs `ip` commands, one a line, inside a network namespace or outside.
 pub fn batch(netns: Option<&str>, lines: &str) -> Result<()> {
-    ip(netns).args(["-batch", "-"]).input(lines).run().with_context(|| format!("in {lines}")).map(drop)
+    ip(netns)
+        .args(["-batch", "-"])
+        .input(lines)
+        .run()
+        .with_context(|| format!("in {lines}"))
+        .map(drop)
 }
 
 /// `ip` inside a network namespace or outside.
@@ -173,9 +222,10 @@ fn routes_inside(lab: &Lab, device: &str, own: Option<u8>) -> Result<String> {
 
 /// Lets a namespace pass packets on: to its pods, or from the host to a service.
 fn forward(ns: &str) -> Result<()> {
-    let settings =
-        "net.ipv4.ip_forward=1 net.ipv4.conf.all.send_redirects=0 net.ipv4.conf.default.send_redirects=0";
-    let mut command = Cmd::new("nsenter").arg(format!("--net=/run/netns/{ns}")).args(["sysctl", "-qw"]);
+    let settings = "net.ipv4.ip_forward=1 net.ipv4.conf.all.send_redirects=0 net.ipv4.conf.default.send_redirects=0";
+    let mut command = Cmd::new("nsenter")
+        .arg(format!("--net=/run/netns/{ns}"))
+        .args(["sysctl", "-qw"]);
     for setting in settings.split(' ') {
         command = command.arg(setting);
     }
@@ -187,22 +237,34 @@ fn has_interface(netns: Option<&str>, name: &str) -> Result<bool> {
 }
 
 fn is_up(netns: Option<&str>, name: &str) -> Result<bool> {
-    let (exists, shown) = ip(netns).args(["link", "show", "up", "dev", name]).attempt()?;
+    let (exists, shown) = ip(netns)
+        .args(["link", "show", "up", "dev", name])
+        .attempt()?;
     Ok(exists && !shown.trim().is_empty())
 }
 
 fn remove_interface(netns: Option<&str>, name: &str) -> Result<()> {
-    if has_interface(netns, name)? { batch(netns, &format!("link del {name}\n")) } else { Ok(()) }
+    if has_interface(netns, name)? {
+        batch(netns, &format!("link del {name}\n"))
+    } else {
+        Ok(())
+    }
 }
 
 fn add_netns(lab: &Lab, machine: &str) -> Result<()> {
     // After a crash a file may be left that stands for nothing: opening it as a namespace is the test.
     let (name, path) = (netns(lab.name(), machine), netns_path(lab.name(), machine));
-    if path.exists() && Cmd::new("ip").args(["-n", &name, "link", "show", "lo"]).attempt()?.0 {
+    if path.exists()
+        && Cmd::new("ip")
+            .args(["-n", &name, "link", "show", "lo"])
+            .attempt()?
+            .0
+    {
         return Ok(());
     }
     if path.exists() {
-        std::fs::remove_file(&path).with_context(|| format!("cannot remove the stale {}", path.display()))?;
+        std::fs::remove_file(&path)
+            .with_context(|| format!("cannot remove the stale {}", path.display()))?;
     }
     let _one_at_a_time = Lab::hold_shared()?;
     Cmd::new("ip").args(["netns", "add", &name]).run().map(drop)
@@ -235,17 +297,27 @@ fn release_netns_dir() -> Result<()> {
 
 /// Opens a machine's network namespace, to enter it.
 pub fn open_netns(path: &Path) -> Result<File> {
-    File::open(path).with_context(|| format!("cannot open the network namespace {}", path.display()))
+    File::open(path)
+        .with_context(|| format!("cannot open the network namespace {}", path.display()))
 }
 
 /// The number of a lab whose record is gone: its guard lets packets through on the lab's interface only.
 fn number_in_guard(name: &LabName) -> Option<u8> {
-    let rules = Cmd::new("nft").args(["list", "table", "inet", &guard_table(name)]).run().ok()?;
-    rules.split('"').find_map(|word| word.strip_prefix("ek")?.parse().ok())
+    let rules = Cmd::new("nft")
+        .args(["list", "table", "inet", &guard_table(name)])
+        .run()
+        .ok()?;
+    rules
+        .split('"')
+        .find_map(|word| word.strip_prefix("ek")?.parse().ok())
 }
 
 fn raise_guard(lab: &Lab) -> Result<()> {
-    let (table, all, interface) = (guard_table(lab.name()), lab.addresses()?.all(), host_interface(lab));
+    let (table, all, interface) = (
+        guard_table(lab.name()),
+        lab.addresses()?.all(),
+        host_interface(lab),
+    );
     // Whatever leaves the machine, sent or forwarded, passes here. The table is declared first so that deleting it
     // cannot fail: it is always replaced whole.
     let rules = format!(
@@ -260,11 +332,19 @@ table inet {table} {{
 }}
 "
     );
-    Cmd::new("nft").args(["-f", "-"]).input(rules).run().map(drop)
+    Cmd::new("nft")
+        .args(["-f", "-"])
+        .input(rules)
+        .run()
+        .map(drop)
 }
 
 fn lower_guard(name: &LabName) -> Result<()> {
     let table = guard_table(name);
     let rules = format!("table inet {table} {{}}\ndelete table inet {table}\n");
-    Cmd::new("nft").args(["-f", "-"]).input(rules).run().map(drop)
+    Cmd::new("nft")
+        .args(["-f", "-"])
+        .input(rules)
+        .run()
+        .map(drop)
 }

@@ -38,7 +38,11 @@ pub fn volumes_dir(lab: &Lab, node: &str) -> std::path::PathBuf {
 fn containerd(lab: &Lab, node: &Node) -> Result<Service> {
     let programs = lab.programs();
     let programs = programs.display();
-    let snapshotter = if overlays_work(&lab.machine_dir(&node.name))? { "overlayfs" } else { "native" };
+    let snapshotter = if overlays_work(&lab.machine_dir(&node.name))? {
+        "overlayfs"
+    } else {
+        "native"
+    };
     let config = format!(
         "version = 2
 root = \"/var/lib/containerd\"
@@ -79,8 +83,15 @@ state = \"/run/containerd\"
             "ipam": {"type": "host-local", "ranges": [[{"subnet": lab.addresses()?.node_pods(node.number).to_string()}]]},
         }],
     });
-    files::write(&dir.join("var/lib/cni/net.d/10-lab.conflist"), &serde_json::to_string_pretty(&cni)?)?;
-    Ok(service(lab, "containerd", vec![flag("config", dir.join("containerd.toml").display())]))
+    files::write(
+        &dir.join("var/lib/cni/net.d/10-lab.conflist"),
+        &serde_json::to_string_pretty(&cni)?,
+    )?;
+    Ok(service(
+        lab,
+        "containerd",
+        vec![flag("config", dir.join("containerd.toml").display())],
+    ))
 }
 
 fn csi(lab: &Lab, pki: &Pki, node: &Node) -> Result<Service> {
@@ -100,8 +111,12 @@ fn kubelet(lab: &Lab, pki: &Pki, node: &Node) -> Result<Service> {
     let addresses = lab.addresses()?;
     let address = addresses.node(node.number);
     let user = format!("system:node:{}", node.name);
-    let kubeconfig =
-        component_kubeconfig(lab, pki, &node.name, &Holder::client(&user, Some("system:nodes")))?;
+    let kubeconfig = component_kubeconfig(
+        lab,
+        pki,
+        &node.name,
+        &Holder::client(&user, Some("system:nodes")),
+    )?;
     let serving = Holder {
         name: &user,
         group: Some("system:nodes"),
@@ -140,7 +155,10 @@ fn kubelet(lab: &Lab, pki: &Pki, node: &Node) -> Result<Service> {
         "volumePluginDir": "/var/lib/kubelet/volume-plugins",
         "healthzBindAddress": "127.0.0.1",
     });
-    files::write(&dir.join("kubelet.json"), &serde_json::to_string_pretty(&config)?)?;
+    files::write(
+        &dir.join("kubelet.json"),
+        &serde_json::to_string_pretty(&config)?,
+    )?;
     let args = vec![
         flag("config", dir.join("kubelet.json").display()),
         flag("kubeconfig", kubeconfig),
@@ -148,7 +166,10 @@ fn kubelet(lab: &Lab, pki: &Pki, node: &Node) -> Result<Service> {
         flag("node-ip", address),
         flag(
             "node-labels",
-            format!("topology.kubernetes.io/region=lab,topology.kubernetes.io/zone=zone-{}", node.number),
+            format!(
+                "topology.kubernetes.io/region=lab,topology.kubernetes.io/zone=zone-{}",
+                node.number
+            ),
         ),
     ];
     Ok(service(lab, "kubelet", args))

@@ -38,7 +38,12 @@ pub struct Holder<'a> {
 impl<'a> Holder<'a> {
     /// One that only calls others.
     pub fn client(name: &'a str, group: Option<&'a str>) -> Self {
-        Self { name, group, names: Vec::new(), addresses: Vec::new() }
+        Self {
+            name,
+            group,
+            names: Vec::new(),
+            addresses: Vec::new(),
+        }
     }
 }
 
@@ -54,11 +59,16 @@ pub struct Files {
 impl Pki {
     /// The keys and certificates in this directory.
     pub fn at(dir: &Path) -> Self {
-        Self { dir: dir.to_owned() }
+        Self {
+            dir: dir.to_owned(),
+        }
     }
 
     fn files(&self, name: &str) -> Files {
-        Files { cert: self.dir.join(format!("{name}.crt")), key: self.dir.join(format!("{name}.key")) }
+        Files {
+            cert: self.dir.join(format!("{name}.crt")),
+            key: self.dir.join(format!("{name}.key")),
+        }
     }
 
     /// The authority of this name, made where it is missing.
@@ -87,18 +97,27 @@ impl Pki {
         let issuer = Issuer::from_params(&authority, key);
         let mut params = params(holder.name);
         if let Some(group) = holder.group {
-            params.distinguished_name.push(DnType::OrganizationName, group);
+            params
+                .distinguished_name
+                .push(DnType::OrganizationName, group);
         }
         for name in &holder.names {
-            params.subject_alt_names.push(SanType::DnsName(name.as_str().try_into()?));
+            params
+                .subject_alt_names
+                .push(SanType::DnsName(name.as_str().try_into()?));
         }
-        params
-            .subject_alt_names
-            .extend(holder.addresses.iter().map(|ip| SanType::IpAddress(IpAddr::V4(*ip))));
+        params.subject_alt_names.extend(
+            holder
+                .addresses
+                .iter()
+                .map(|ip| SanType::IpAddress(IpAddr::V4(*ip))),
+        );
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
         if !params.subject_alt_names.is_empty() {
-            params.extended_key_usages.push(ExtendedKeyUsagePurpose::ServerAuth);
+            params
+                .extended_key_usages
+                .push(ExtendedKeyUsagePurpose::ServerAuth);
         }
         let own = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)?;
         let cert = params.signed_by(&own, &issuer)?;
@@ -109,7 +128,10 @@ impl Pki {
 
     /// The key pair that signs service account tokens, made where it is missing.
     pub fn token_keys(&self) -> Result<Files> {
-        let files = Files { cert: self.dir.join("tokens.pub"), key: self.dir.join("tokens.key") };
+        let files = Files {
+            cert: self.dir.join("tokens.pub"),
+            key: self.dir.join("tokens.key"),
+        };
         if !(files.cert.exists() && files.key.exists()) {
             let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)?;
             files::write(&files.key, &key.serialize_pem())?;
@@ -122,15 +144,20 @@ impl Pki {
 fn authority_params(name: &str) -> CertificateParams {
     let mut params = params(&format!("evenkeel lab {name}"));
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    params.key_usages =
-        vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign, KeyUsagePurpose::DigitalSignature];
+    params.key_usages = vec![
+        KeyUsagePurpose::KeyCertSign,
+        KeyUsagePurpose::CrlSign,
+        KeyUsagePurpose::DigitalSignature,
+    ];
     params
 }
 
 fn params(common_name: &str) -> CertificateParams {
     let mut params = CertificateParams::default();
     params.distinguished_name = rcgen::DistinguishedName::new();
-    params.distinguished_name.push(DnType::CommonName, common_name);
+    params
+        .distinguished_name
+        .push(DnType::CommonName, common_name);
     // A lab does not live for ten years, and its clock may be off by days.
     params.not_before = date_time_ymd(2024, 1, 1);
     params.not_after = date_time_ymd(2040, 1, 1);
@@ -138,7 +165,13 @@ fn params(common_name: &str) -> CertificateParams {
 }
 
 /// Writes a kubeconfig that names files rather than holding keys.
-pub fn write_kubeconfig(path: &Path, server: &str, ca: &Path, user: &str, client: &Files) -> Result<()> {
+pub fn write_kubeconfig(
+    path: &Path,
+    server: &str,
+    ca: &Path,
+    user: &str,
+    client: &Files,
+) -> Result<()> {
     let config = serde_json::json!({
         "apiVersion": "v1",
         "kind": "Config",

@@ -31,35 +31,69 @@ pub fn preflight(new: bool) -> Vec<Need> {
     let mut needs = vec![need(
         "root",
         "root (try sudo)",
-        if root { Ok(()) } else { Err("this is another user".to_owned()) },
+        if root {
+            Ok(())
+        } else {
+            Err("this is another user".to_owned())
+        },
     )];
-    let unshare =
-        |flags: &[&str], then: &str| tried(Cmd::new("unshare").args(flags).args(["sh", "-c", then]));
+    let unshare = |flags: &[&str], then: &str| {
+        tried(Cmd::new("unshare").args(flags).args(["sh", "-c", then]))
+    };
     needs.push(need(
         "namespaces",
         "CAP_SYS_ADMIN",
-        unshare(&["--net", "--pid", "--fork", "--mount", "--uts", "--ipc", "--cgroup"], "true"),
+        unshare(
+            &[
+                "--net", "--pid", "--fork", "--mount", "--uts", "--ipc", "--cgroup",
+            ],
+            "true",
+        ),
     ));
-    needs.push(need("mounts", "CAP_SYS_ADMIN", unshare(&["--mount"], "mount -t tmpfs none /mnt")));
-    needs.push(need("a network of its own", "CAP_NET_ADMIN", network(&unshare)));
+    needs.push(need(
+        "mounts",
+        "CAP_SYS_ADMIN",
+        unshare(&["--mount"], "mount -t tmpfs none /mnt"),
+    ));
+    needs.push(need(
+        "a network of its own",
+        "CAP_NET_ADMIN",
+        network(&unshare),
+    ));
     needs.push(need(
         "cgroups",
         "CAP_SYS_ADMIN and cgroups mounted for writing",
         cgroups().map_err(|e| format!("{e:#}")),
     ));
-    needs.push(need("loop devices", "CAP_SYS_ADMIN and /dev/loop-control", loops()));
+    needs.push(need(
+        "loop devices",
+        "CAP_SYS_ADMIN and /dev/loop-control",
+        loops(),
+    ));
     needs.push(need("the XFS file system", "a kernel with XFS", xfs()));
-    needs.push(need("overlay mounts", "CAP_SYS_ADMIN and a kernel with overlayfs", filesystem("overlay")));
+    needs.push(need(
+        "overlay mounts",
+        "CAP_SYS_ADMIN and a kernel with overlayfs",
+        filesystem("overlay"),
+    ));
     if new {
         needs.push(need("disk", "8 GiB of free disk", disk()));
         needs.push(need("memory", "3 GiB of free memory", memory()));
     }
-    needs.push(need("Debian's package tools", "apt-get and dpkg", packages()));
+    needs.push(need(
+        "Debian's package tools",
+        "apt-get and dpkg",
+        packages(),
+    ));
     needs
 }
 
 fn need(what: &'static str, needs: &'static str, result: Result<(), String>) -> Need {
-    Need { what, needs, refused: result.err() }
+    Need {
+        what,
+        needs,
+        refused: result.err(),
+    }
 }
 
 fn tried(command: Cmd) -> Result<(), String> {
@@ -79,7 +113,11 @@ fn network(unshare: &impl Fn(&[&str], &str) -> Result<(), String>) -> Result<(),
         &["--net"],
         "ip link add try0 type veth peer name try1 && ip link add try2 type bridge && ip route add unreachable 10.255.0.0/16",
     )?;
-    if on_path("nft") { unshare(&["--net"], "nft add table inet preflight") } else { Ok(()) }
+    if on_path("nft") {
+        unshare(&["--net"], "nft add table inet preflight")
+    } else {
+        Ok(())
+    }
 }
 
 fn cgroups() -> Result<()> {
@@ -108,20 +146,28 @@ fn xfs() -> Result<(), String> {
 fn filesystem(name: &str) -> Result<(), String> {
     let known = || {
         let list = std::fs::read_to_string("/proc/filesystems").unwrap_or_default();
-        list.lines().any(|line| line.split_whitespace().last() == Some(name))
+        list.lines()
+            .any(|line| line.split_whitespace().last() == Some(name))
     };
     if known() {
         return Ok(());
     }
     // It may be a module that nobody loaded yet.
     let _ = Cmd::new("modprobe").arg(name).attempt();
-    if known() { Ok(()) } else { Err(format!("this kernel does not know {name}")) }
+    if known() {
+        Ok(())
+    } else {
+        Err(format!("this kernel does not know {name}"))
+    }
 }
 
 fn disk() -> Result<(), String> {
     // Parts are built in the cache, volumes and containers live in /var/lib.
     let cache = cache::dir().map_err(|error| error.to_string())?;
-    let cache = cache.ancestors().find(|dir| dir.exists()).unwrap_or(Path::new("/"));
+    let cache = cache
+        .ancestors()
+        .find(|dir| dir.exists())
+        .unwrap_or(Path::new("/"));
     for dir in [Path::new("/var/lib"), cache] {
         let space = nix::sys::statvfs::statvfs(dir).map_err(|error| error.to_string())?;
         let free = (space.blocks_available() * space.fragment_size()) >> 30;
@@ -134,14 +180,28 @@ fn disk() -> Result<(), String> {
 
 fn memory() -> Result<(), String> {
     let text = std::fs::read_to_string("/proc/meminfo").map_err(|error| error.to_string())?;
-    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:")).unwrap_or_default();
-    let free: u64 = line.split_whitespace().next().and_then(|kib| kib.parse().ok()).unwrap_or(0) >> 20;
-    if free >= MEMORY_GIB { Ok(()) } else { Err(format!("only {free} GiB are free")) }
+    let line = text
+        .lines()
+        .find_map(|line| line.strip_prefix("MemAvailable:"))
+        .unwrap_or_default();
+    let free: u64 = line
+        .split_whitespace()
+        .next()
+        .and_then(|kib| kib.parse().ok())
+        .unwrap_or(0)
+        >> 20;
+    if free >= MEMORY_GIB {
+        Ok(())
+    } else {
+        Err(format!("only {free} GiB are free"))
+    }
 }
 
 fn packages() -> Result<(), String> {
     match ["apt-get", "dpkg"].iter().find(|program| !on_path(program)) {
         None => Ok(()),
-        Some(program) => Err(format!("{program} is missing: this is not Debian or one of its kin")),
+        Some(program) => Err(format!(
+            "{program} is missing: this is not Debian or one of its kin"
+        )),
     }
 }

@@ -22,7 +22,10 @@ pub struct Stage {
 #[derive(Debug)]
 enum Shown {
     Bar(ProgressBar),
-    Lines { state: Arc<Lines>, ticker: Option<JoinHandle<()>> },
+    Lines {
+        state: Arc<Lines>,
+        ticker: Option<JoinHandle<()>>,
+    },
 }
 
 #[derive(Debug, Default)]
@@ -37,9 +40,16 @@ impl Stage {
     /// Begins a stage; `hint` says what it takes, such as "about 6 minutes the first time".
     pub fn begin(title: &str, hint: &str) -> Self {
         let began = Instant::now();
-        let shown =
-            if std::io::stderr().is_terminal() { bar(title, hint) } else { lines(title, hint, began) };
-        Self { title: title.to_owned(), began, shown }
+        let shown = if std::io::stderr().is_terminal() {
+            bar(title, hint)
+        } else {
+            lines(title, hint, began)
+        };
+        Self {
+            title: title.to_owned(),
+            began,
+            shown,
+        }
     }
 
     /// Shows how much of it is done.
@@ -48,7 +58,10 @@ impl Stage {
             Shown::Bar(bar) => {
                 // Only now is there something to measure by.
                 if bar.length() != Some(total) {
-                    style(bar, "{spinner} {prefix} {bar:24} {pos}/{len}  {elapsed}  {wide_msg}");
+                    style(
+                        bar,
+                        "{spinner} {prefix} {bar:24} {pos}/{len}  {elapsed}  {wide_msg}",
+                    );
                 }
                 bar.set_length(total);
                 bar.set_position(done);
@@ -123,14 +136,27 @@ fn lines(title: &str, hint: &str, began: Instant) -> Shown {
             std::thread::park_timeout(next.saturating_duration_since(Instant::now()));
             if Instant::now() >= next && !watched.over.load(Ordering::Relaxed) {
                 next += EVERY;
-                let (done, total) =
-                    (watched.done.load(Ordering::Relaxed), watched.total.load(Ordering::Relaxed));
-                let count = if total > 0 { format!(" {done}/{total}") } else { String::new() };
-                eprintln!("  {title}{count} {} {}", human(began.elapsed()), lock(&watched.note));
+                let (done, total) = (
+                    watched.done.load(Ordering::Relaxed),
+                    watched.total.load(Ordering::Relaxed),
+                );
+                let count = if total > 0 {
+                    format!(" {done}/{total}")
+                } else {
+                    String::new()
+                };
+                eprintln!(
+                    "  {title}{count} {} {}",
+                    human(began.elapsed()),
+                    lock(&watched.note)
+                );
             }
         }
     });
-    Shown::Lines { state, ticker: Some(ticker) }
+    Shown::Lines {
+        state,
+        ticker: Some(ticker),
+    }
 }
 
 fn lock(note: &Mutex<String>) -> std::sync::MutexGuard<'_, String> {

@@ -15,7 +15,10 @@ pub(crate) fn markdown(mut command: Command) -> String {
 fn describe(command: &Command, above: &str, text: &mut String) {
     let path = format!("{above}{}", command.get_name());
     // Writing to a string cannot fail.
-    let about = command.get_about().map(ToString::to_string).unwrap_or_default();
+    let about = command
+        .get_about()
+        .map(ToString::to_string)
+        .unwrap_or_default();
     if command.has_subcommands() {
         let _ = write!(text, "\n{about}.\n", about = about.trim_end_matches('.'));
     }
@@ -27,12 +30,17 @@ fn describe(command: &Command, above: &str, text: &mut String) {
     if above.is_empty() {
         text.push('\n');
         for one in arguments {
-            let _ =
-                writeln!(text, "- `{one}`: {}", one.get_help().map(ToString::to_string).unwrap_or_default());
+            let _ = writeln!(
+                text,
+                "- `{one}`: {}",
+                one.get_help().map(ToString::to_string).unwrap_or_default()
+            );
         }
     }
-    let below: Vec<_> =
-        command.get_subcommands().filter(|one| !one.is_hide_set() && one.get_name() != "help").collect();
+    let below: Vec<_> = command
+        .get_subcommands()
+        .filter(|one| !one.is_hide_set() && one.get_name() != "help")
+        .collect();
     if below.is_empty() {
         return;
     }
@@ -59,7 +67,11 @@ fn usage(command: &Command) -> String {
         .filter(|one| !one.is_hide_set() && !one.is_global_set() && one.get_id() != "help")
     {
         let shown = one.to_string();
-        words.push(if one.is_required_set() || one.is_positional() { shown } else { format!("[{shown}]") });
+        words.push(if one.is_required_set() || one.is_positional() {
+            shown
+        } else {
+            format!("[{shown}]")
+        });
     }
     if command.has_subcommands() {
         words.push("…".to_owned());
@@ -75,6 +87,10 @@ mod tests {
     fn the_reference_in_the_docs_is_up_to_date() {
         let written = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/reference/lab.md");
         let written = std::fs::read_to_string(written).unwrap();
-        assert_eq!(written, markdown(crate::cli::command()), "run `make generate`");
+        assert_eq!(
+            written,
+            markdown(crate::cli::command()),
+            "run `make generate`"
+        );
     }
 }

@@ -26,9 +26,14 @@ pub struct LabName(String);
 impl LabName {
     /// The name that a checkout's own lab has, made of where the checkout is: two checkouts do not share a lab.
     pub fn of_checkout() -> Self {
-        let checkout = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap_or(Path::new("/"));
+        let checkout = Path::new(env!("CARGO_MANIFEST_DIR"))
+            .parent()
+            .unwrap_or(Path::new("/"));
         // The sum that cksum(1) prints, so that the Makefile comes to the same name.
-        Self(format!("dev-{:04x}", cksum(checkout.as_os_str().as_encoded_bytes()) % 0x1_0000))
+        Self(format!(
+            "dev-{:04x}",
+            cksum(checkout.as_os_str().as_encoded_bytes()) % 0x1_0000
+        ))
     }
 }
 
@@ -40,11 +45,19 @@ fn cksum(bytes: &[u8]) -> u32 {
         length >>= 8;
         byte
     });
-    let crc = bytes.iter().copied().chain(number).fold(0_u32, |crc, byte| {
-        (0..8).fold(crc ^ (u32::from(byte) << 24), |crc, _| {
-            if crc & 0x8000_0000 == 0 { crc << 1 } else { (crc << 1) ^ 0x04c1_1db7 }
-        })
-    });
+    let crc = bytes
+        .iter()
+        .copied()
+        .chain(number)
+        .fold(0_u32, |crc, byte| {
+            (0..8).fold(crc ^ (u32::from(byte) << 24), |crc, _| {
+                if crc & 0x8000_0000 == 0 {
+                    crc << 1
+                } else {
+                    (crc << 1) ^ 0x04c1_1db7
+                }
+            })
+        });
     !crc
 }
 
@@ -54,10 +67,14 @@ impl std::str::FromStr for LabName {
     fn from_str(text: &str) -> Result<Self> {
         let fits = (1..=24).contains(&text.len())
             && text.starts_with(|c: char| c.is_ascii_lowercase())
-            && text.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-')
+            && text
+                .chars()
+                .all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-')
             && !text.ends_with('-');
         if !fits {
-            bail!("`{text}` cannot name a lab: use up to 24 of a-z, 0-9 and -, beginning with a letter");
+            bail!(
+                "`{text}` cannot name a lab: use up to 24 of a-z, 0-9 and -, beginning with a letter"
+            );
         }
         Ok(Self(text.to_owned()))
     }
@@ -116,7 +133,9 @@ impl Lab {
         let text = match fs::read_to_string(&path) {
             Ok(text) => text,
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(error).with_context(|| format!("cannot read {}", path.display())),
+            Err(error) => {
+                return Err(error).with_context(|| format!("cannot read {}", path.display()));
+            }
         };
         let record = serde_json::from_str(&text).with_context(|| {
             format!(
@@ -124,13 +143,18 @@ impl Lab {
                 path.display()
             )
         })?;
-        Ok(Some(Self { name: name.clone(), dir, record }))
+        Ok(Some(Self {
+            name: name.clone(),
+            dir,
+            record,
+        }))
     }
 
     /// The lab of this name, which must exist.
     pub fn open(name: &LabName) -> Result<Self> {
-        Self::find(name)?
-            .with_context(|| format!("there is no lab `{name}` here; `lab up --name {name}` makes it"))
+        Self::find(name)?.with_context(|| {
+            format!("there is no lab `{name}` here; `lab up --name {name}` makes it")
+        })
     }
 
     /// The lab of this name; where there is none, one is recorded under a number that no other lab and no route of
@@ -141,15 +165,28 @@ impl Lab {
             return Ok(lab);
         }
         let taken: Vec<u8> = Self::all()?.iter().map(|lab| lab.record.number).collect();
-        let routes = Cmd::new("ip").args(["-4", "route", "show", "table", "all"]).run()?;
+        let routes = Cmd::new("ip")
+            .args(["-4", "route", "show", "table", "all"])
+            .run()?;
         let number = (0..LABS)
-            .find(|n| !taken.contains(n) && !routes.contains(&format!("10.{}.", 200 + u16::from(*n))))
+            .find(|n| {
+                !taken.contains(n) && !routes.contains(&format!("10.{}.", 200 + u16::from(*n)))
+            })
             .with_context(|| {
                 format!("all {LABS} address ranges for labs are in use; take one down (`lab list`)")
             })?;
         let dir = Path::new(HOME).join(&name.0);
-        let record = Record { number, last_node: 0, nodes: Vec::new(), overcommit: once() };
-        let lab = Self { name: name.clone(), dir, record };
+        let record = Record {
+            number,
+            last_node: 0,
+            nodes: Vec::new(),
+            overcommit: once(),
+        };
+        let lab = Self {
+            name: name.clone(),
+            dir,
+            record,
+        };
         fs::create_dir_all(&lab.dir)?;
         // Everybody's keys are in it.
         fs::set_permissions(&lab.dir, fs::Permissions::from_mode(0o700))?;
@@ -167,7 +204,11 @@ impl Lab {
         };
         for entry in entries {
             let name = entry?.file_name().to_string_lossy().into_owned();
-            if let Some(lab) = name.parse().ok().and_then(|name| Self::find(&name).ok().flatten()) {
+            if let Some(lab) = name
+                .parse()
+                .ok()
+                .and_then(|name| Self::find(&name).ok().flatten())
+            {
                 labs.push(lab);
             }
         }
@@ -218,7 +259,10 @@ impl Lab {
         }
         self.record.last_node += 1;
         let number = self.record.last_node;
-        let node = Node { name: format!("node-{number}"), number };
+        let node = Node {
+            name: format!("node-{number}"),
+            number,
+        };
         self.record.nodes.push(node.clone());
         self.save()?;
         Ok(node)
@@ -237,7 +281,10 @@ impl Lab {
     }
 
     fn save(&self) -> Result<()> {
-        files::write(&self.dir.join("lab.json"), &serde_json::to_string_pretty(&self.record)?)
+        files::write(
+            &self.dir.join("lab.json"),
+            &serde_json::to_string_pretty(&self.record)?,
+        )
     }
 
     /// Its name.
@@ -273,10 +320,23 @@ impl Lab {
 
     /// The node of this name.
     pub fn node(&self, name: &str) -> Result<&Node> {
-        self.record.nodes.iter().find(|node| node.name == name).with_context(|| {
-            let names: Vec<_> = self.record.nodes.iter().map(|node| node.name.as_str()).collect();
-            format!("lab {} has no node `{name}`; it has {}", self.name, names.join(", "))
-        })
+        self.record
+            .nodes
+            .iter()
+            .find(|node| node.name == name)
+            .with_context(|| {
+                let names: Vec<_> = self
+                    .record
+                    .nodes
+                    .iter()
+                    .map(|node| node.name.as_str())
+                    .collect();
+                format!(
+                    "lab {} has no node `{name}`; it has {}",
+                    self.name,
+                    names.join(", ")
+                )
+            })
     }
 
     /// Everything it writes is below this directory.
@@ -306,18 +366,24 @@ impl Lab {
 
     /// The administrator's `kubectl` on this lab.
     pub fn kubectl(&self) -> Cmd {
-        let command = Cmd::new(self.programs().join("kubectl")).arg("--kubeconfig").arg(self.kubeconfig());
+        let command = Cmd::new(self.programs().join("kubectl"))
+            .arg("--kubeconfig")
+            .arg(self.kubeconfig());
         // Not in the user's ~/.kube: it would outlive the lab, and be another lab's of the same address.
-        command.arg("--cache-dir").arg(self.dir.join("kubectl-cache"))
+        command
+            .arg("--cache-dir")
+            .arg(self.dir.join("kubectl-cache"))
     }
 }
 
 fn lock(path: &Path) -> Result<Held> {
     loop {
-        let file = File::create(path).with_context(|| format!("cannot write {}", path.display()))?;
+        let file =
+            File::create(path).with_context(|| format!("cannot write {}", path.display()))?;
         if file.try_lock().is_err() {
             eprintln!("  another `lab` command is at work on this; waiting for it to end");
-            file.lock().with_context(|| format!("cannot lock {}", path.display()))?;
+            file.lock()
+                .with_context(|| format!("cannot lock {}", path.display()))?;
         }
         // `lab down` removes the file it held: a lock on a file that nobody else finds any more is none.
         let own = file.metadata()?.ino();
@@ -335,12 +401,26 @@ mod tests {
     fn a_checkout_names_its_lab_as_the_makefile_does() {
         // printf %s /a/checkout | cksum
         assert_eq!(cksum(b"/a/checkout"), 336_819_178);
-        assert!(LabName::of_checkout().to_string().parse::<LabName>().is_ok());
+        assert!(
+            LabName::of_checkout()
+                .to_string()
+                .parse::<LabName>()
+                .is_ok()
+        );
     }
 
     #[test]
     fn names_that_would_break_a_namespace_or_a_path_are_refused() {
-        for bad in ["", "A", "1a", "a/b", "..", "a b", "a-", "abcdefghijklmnopqrstuvwxyz"] {
+        for bad in [
+            "",
+            "A",
+            "1a",
+            "a/b",
+            "..",
+            "a b",
+            "a-",
+            "abcdefghijklmnopqrstuvwxyz",
+        ] {
             assert!(bad.parse::<LabName>().is_err(), "{bad:?} was taken");
         }
         for good in ["a", "dev-1f3a", "test2"] {

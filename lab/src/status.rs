@@ -18,7 +18,10 @@ pub struct Status {
 
 /// Looks at a lab.
 pub fn status(lab: &Lab) -> Result<Status> {
-    let mut status = Status { lines: Vec::new(), troubles: Vec::new() };
+    let mut status = Status {
+        lines: Vec::new(),
+        troubles: Vec::new(),
+    };
     status.lines.push(format!(
         "lab {}: addresses {}, files in {}",
         lab.name(),
@@ -29,7 +32,10 @@ pub fn status(lab: &Lab) -> Result<Status> {
     for node in lab.nodes() {
         status.machine(lab, &node.name)?;
         if net::is_cut(lab, node).unwrap_or(false) {
-            status.troubles.push(format!("{0} is cut off the network: `lab node mend {0}`", node.name));
+            status.troubles.push(format!(
+                "{0} is cut off the network: `lab node mend {0}`",
+                node.name
+            ));
         }
     }
     status.api(lab)?;
@@ -41,8 +47,11 @@ impl Status {
         let machine = Machine::of(lab, name)?;
         let Some(init) = machine.init_pid() else {
             self.lines.push(format!("  {name:<8} off"));
-            let remedy =
-                if name == CONTROL { "lab up".to_owned() } else { format!("lab node on {name}` or `lab up") };
+            let remedy = if name == CONTROL {
+                "lab up".to_owned()
+            } else {
+                format!("lab node on {name}` or `lab up")
+            };
             self.troubles.push(format!("{name} is off: `{remedy}`"));
             return Ok(());
         };
@@ -69,28 +78,37 @@ impl Status {
         }
         let frozen = machine.cgroup().is_frozen();
         if frozen {
-            self.troubles.push(format!("{name} is frozen: `lab node thaw {name}`"));
+            self.troubles
+                .push(format!("{name} is frozen: `lab node thaw {name}`"));
         }
         let state = if frozen { "frozen" } else { "on" };
-        self.lines.push(format!("  {name:<8} {state}, init {init}: {}", parts.join(", ")));
+        self.lines.push(format!(
+            "  {name:<8} {state}, init {init}: {}",
+            parts.join(", ")
+        ));
         Ok(())
     }
 
     fn api(&mut self, lab: &Lab) -> Result<()> {
-        let get = lab.kubectl().args(["get", "nodes", "--no-headers", "--request-timeout=5s"]);
+        let get = lab
+            .kubectl()
+            .args(["get", "nodes", "--no-headers", "--request-timeout=5s"]);
         let said = match get.run() {
             Ok(said) => said,
             Err(error) => {
-                self.troubles.push(format!("the API server does not answer: {error:#}"));
+                self.troubles
+                    .push(format!("the API server does not answer: {error:#}"));
                 return Ok(());
             }
         };
         for line in said.lines() {
             let mut words = line.split_whitespace();
             if let (Some(node), Some(state)) = (words.next(), words.next()) {
-                self.lines.push(format!("  {node:<8} {state} in Kubernetes"));
+                self.lines
+                    .push(format!("  {node:<8} {state} in Kubernetes"));
                 if state != "Ready" {
-                    self.troubles.push(format!("Kubernetes says that {node} is {state}"));
+                    self.troubles
+                        .push(format!("Kubernetes says that {node} is {state}"));
                 }
             }
         }
@@ -100,6 +118,8 @@ impl Status {
 
 /// Whether it was started so lately that nobody knows yet whether it stays.
 fn started_lately(service: &ServiceState) -> bool {
-    let now = std::time::UNIX_EPOCH.elapsed().map_or(0, |now| now.as_secs());
+    let now = std::time::UNIX_EPOCH
+        .elapsed()
+        .map_or(0, |now| now.as_secs());
     now.saturating_sub(service.since) < 20
 }

@@ -50,11 +50,19 @@ pub fn up(wanted: &Wanted<'_>) -> Result<Lab> {
     }
     lab.heal()?;
     start_control(&lab)?;
-    eprintln!("  Kubernetes {} answers. While the nodes come up: {}", kube::VERSION, how_to_use(&lab));
+    eprintln!(
+        "  Kubernetes {} answers. While the nodes come up: {}",
+        kube::VERSION,
+        how_to_use(&lab)
+    );
     let stage = Stage::begin("Nodes", "starting, loading images");
     start_nodes(&lab, lab.nodes(), &archives)?;
     stage.done();
-    eprintln!("✓ lab {} is up after {}", lab.name(), human(began.elapsed()));
+    eprintln!(
+        "✓ lab {} is up after {}",
+        lab.name(),
+        human(began.elapsed())
+    );
     Ok(lab)
 }
 
@@ -90,12 +98,18 @@ fn apply_addons(lab: &Lab) -> Result<()> {
         .replace("@CONTROL@", &addresses.control().to_string());
     // The very first seconds of a new cluster refuse some of it: kube-system is not there yet, say.
     let mut said = String::new();
-    wait_for(Duration::from_secs(30), "the lab's own objects to be accepted", || {
-        let apply = lab.kubectl().args(["apply", "--server-side", "--force-conflicts", "-f", "-"]);
-        let (accepted, answer) = apply.input(objects.clone()).attempt()?;
-        said = answer;
-        Ok(accepted)
-    })
+    wait_for(
+        Duration::from_secs(30),
+        "the lab's own objects to be accepted",
+        || {
+            let apply =
+                lab.kubectl()
+                    .args(["apply", "--server-side", "--force-conflicts", "-f", "-"]);
+            let (accepted, answer) = apply.input(objects.clone()).attempt()?;
+            said = answer;
+            Ok(accepted)
+        },
+    )
     .with_context(|| said.clone())
 }
 
@@ -105,10 +119,13 @@ pub(crate) fn start_nodes(lab: &Lab, nodes: &[Node], archives: &[Archive]) -> Re
         node::start(lab, node)?;
     }
     std::thread::scope(|scope| {
-        let starting: Vec<_> =
-            nodes.iter().map(|node| scope.spawn(move || prepare_node(lab, node, archives))).collect();
+        let starting: Vec<_> = nodes
+            .iter()
+            .map(|node| scope.spawn(move || prepare_node(lab, node, archives)))
+            .collect();
         for one in starting {
-            one.join().map_err(|_| anyhow::anyhow!("preparing a node failed in an unforeseen way"))??;
+            one.join()
+                .map_err(|_| anyhow::anyhow!("preparing a node failed in an unforeseen way"))??;
         }
         Ok(())
     })
@@ -116,16 +133,25 @@ pub(crate) fn start_nodes(lab: &Lab, nodes: &[Node], archives: &[Archive]) -> Re
 
 fn prepare_node(lab: &Lab, node: &Node, archives: &[Archive]) -> Result<()> {
     let mut last = None;
-    wait_for(Duration::from_secs(90), &format!("containerd of {} to take images", node.name), || {
-        Ok(match images::load(lab, node, archives) {
-            Ok(()) => true,
-            Err(error) => {
-                last = Some(error);
-                false
-            }
-        })
-    })
-    .with_context(|| format!("{last:?}; its log is {}", log_of(lab, &node.name, "containerd")))?;
+    wait_for(
+        Duration::from_secs(90),
+        &format!("containerd of {} to take images", node.name),
+        || {
+            Ok(match images::load(lab, node, archives) {
+                Ok(()) => true,
+                Err(error) => {
+                    last = Some(error);
+                    false
+                }
+            })
+        },
+    )
+    .with_context(|| {
+        format!(
+            "{last:?}; its log is {}",
+            log_of(lab, &node.name, "containerd")
+        )
+    })?;
     wait_until_ready(lab, node)
 }
 
@@ -133,15 +159,31 @@ fn prepare_node(lab: &Lab, node: &Node, archives: &[Archive]) -> Result<()> {
 /// does not count: for 12 s after a power cut the API server still has "Ready" from the kubelet that died.
 pub(crate) fn wait_until_ready(lab: &Lab, node: &Node) -> Result<()> {
     let machine = Machine::of(lab, &node.name)?;
-    let ready =
-        "jsonpath={range .status.conditions[?(@.type==\"Ready\")]}{.status} {.lastHeartbeatTime}{end}";
-    wait_for(Duration::from_secs(120), &format!("{} to be Ready", node.name), || {
-        let registered = machine.path_inside("/run/lab-csi-registered").is_ok_and(|mark| mark.exists());
-        let (_, said) = lab.kubectl().args(["get", "node", &node.name, "-o", ready]).attempt()?;
-        let heartbeat = said.trim().strip_prefix("True ").and_then(seconds);
-        Ok(registered && heartbeat.zip(machine.powered_on()).is_some_and(|(beat, on)| beat >= on))
+    let ready = "jsonpath={range .status.conditions[?(@.type==\"Ready\")]}{.status} {.lastHeartbeatTime}{end}";
+    wait_for(
+        Duration::from_secs(120),
+        &format!("{} to be Ready", node.name),
+        || {
+            let registered = machine
+                .path_inside("/run/lab-csi-registered")
+                .is_ok_and(|mark| mark.exists());
+            let (_, said) = lab
+                .kubectl()
+                .args(["get", "node", &node.name, "-o", ready])
+                .attempt()?;
+            let heartbeat = said.trim().strip_prefix("True ").and_then(seconds);
+            Ok(registered
+                && heartbeat
+                    .zip(machine.powered_on())
+                    .is_some_and(|(beat, on)| beat >= on))
+        },
+    )
+    .with_context(|| {
+        format!(
+            "its kubelet's log is {}",
+            log_of(lab, &node.name, "kubelet")
+        )
     })
-    .with_context(|| format!("its kubelet's log is {}", log_of(lab, &node.name, "kubelet")))
 }
 
 /// Adds a node to a lab that runs.
@@ -160,7 +202,9 @@ pub fn delete_node(name: &LabName, node: &str) -> Result<()> {
     let mut lab = Lab::open(name)?;
     let node = lab.node(node)?.clone();
     Machine::of(&lab, &node.name)?.kill()?;
-    lab.kubectl().args(["delete", "node", &node.name, "--ignore-not-found"]).run()?;
+    lab.kubectl()
+        .args(["delete", "node", &node.name, "--ignore-not-found"])
+        .run()?;
     net::detach(&lab, &node)?;
     crate::files::remove(&lab.machine_dir(&node.name))?;
     control::forget_node_keys(&lab, &node.name)?;
@@ -171,12 +215,22 @@ pub fn delete_node(name: &LabName, node: &str) -> Result<()> {
 
 /// The seconds since 1970 of a time as Kubernetes writes it.
 fn seconds(time: &str) -> Option<u64> {
-    Cmd::new("date").args(["-u", "+%s", "-d", time]).run().ok()?.trim().parse().ok()
+    Cmd::new("date")
+        .args(["-u", "+%s", "-d", time])
+        .run()
+        .ok()?
+        .trim()
+        .parse()
+        .ok()
 }
 
 /// Where a service of a machine writes.
 pub fn log_of(lab: &Lab, machine: &str, service: &str) -> String {
-    lab.machine_dir(machine).join("logs").join(format!("{service}.log")).display().to_string()
+    lab.machine_dir(machine)
+        .join("logs")
+        .join(format!("{service}.log"))
+        .display()
+        .to_string()
 }
 
 /// Asks again and again until the answer is yes.

@@ -25,7 +25,9 @@ fn read(path: &Path) -> Option<u32> {
 /// Lets there be enough watchers for many labs.
 pub(crate) fn allow() -> Result<()> {
     let _one_at_a_time = Lab::hold_shared()?;
-    let Some(limit) = read(Path::new(LIMIT)).filter(|limit| *limit < ENOUGH) else { return Ok(()) };
+    let Some(limit) = read(Path::new(LIMIT)).filter(|limit| *limit < ENOUGH) else {
+        return Ok(());
+    };
     files::write(&note(), &limit.to_string())?;
     if let Err(error) = fs::write(LIMIT, ENOUGH.to_string()) {
         // It may suffice.
@@ -39,7 +41,8 @@ pub(crate) fn allow() -> Result<()> {
 /// Puts the limit back when no lab is left, unless somebody else has changed it.
 pub(crate) fn restore() -> Result<()> {
     let _one_at_a_time = Lab::hold_shared()?;
-    let Some(before) = read(&note()).filter(|_| Lab::all().is_ok_and(|labs| labs.is_empty())) else {
+    let Some(before) = read(&note()).filter(|_| Lab::all().is_ok_and(|labs| labs.is_empty()))
+    else {
         return Ok(());
     };
     if read(Path::new(LIMIT)) == Some(ENOUGH) {

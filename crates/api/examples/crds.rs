@@ -12,7 +12,10 @@ pub fn files() -> Result<Vec<(String, String)>, Box<dyn Error>> {
     let definition = EtcdCluster::crd();
     let text = serde_saphyr::to_string(&definition)?;
     let head = "# Generated from crates/api: run make generate.";
-    Ok(vec![(format!("{}.yaml", EtcdCluster::crd_name()), format!("{head}\n{text}"))])
+    Ok(vec![(
+        format!("{}.yaml", EtcdCluster::crd_name()),
+        format!("{head}\n{text}"),
+    )])
 }
 
 fn main() -> Result<(), Box<dyn Error>> {

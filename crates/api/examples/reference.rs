@@ -15,8 +15,16 @@ const NOT_OURS: [&str; 2] = ["tolerations", "conditions"];
 /// The reference of EtcdCluster.
 pub fn markdown() -> Result<String, Box<dyn Error>> {
     let definition = EtcdCluster::crd();
-    let version = definition.spec.versions.into_iter().next().ok_or("there is no version")?;
-    let schema = version.schema.and_then(|it| it.open_api_v3_schema).ok_or("there is no schema")?;
+    let version = definition
+        .spec
+        .versions
+        .into_iter()
+        .next()
+        .ok_or("there is no version")?;
+    let schema = version
+        .schema
+        .and_then(|it| it.open_api_v3_schema)
+        .ok_or("there is no schema")?;
     let names = definition.spec.names;
     let mut text = format!(
         "# {kind}\n\n<!-- Generated from crates/api by `make generate`. -->\n\n{about}\n\n`apiVersion: {group}/{version}`, `kind: {kind}`; \
@@ -34,15 +42,27 @@ pub fn markdown() -> Result<String, Box<dyn Error>> {
             .collect::<Vec<_>>()
             .join(", "),
     );
-    text.push_str("\n## What you write\n\n| field | type | default | what it is |\n|---|---|---|---|\n");
+    text.push_str(
+        "\n## What you write\n\n| field | type | default | what it is |\n|---|---|---|---|\n",
+    );
     let mut refusals = String::new();
-    let root = JSONSchemaProps { properties: None, ..schema.clone() };
+    let root = JSONSchemaProps {
+        properties: None,
+        ..schema.clone()
+    };
     refused("", &root, &mut refusals);
     for part in ["spec", "status"] {
-        let field = schema.properties.as_ref().and_then(|it| it.get(part)).ok_or("a part is missing")?;
+        let field = schema
+            .properties
+            .as_ref()
+            .and_then(|it| it.get(part))
+            .ok_or("a part is missing")?;
         if part == "status" {
             let head = "\n## What is refused\n\nBy `kubectl apply`, with these words. *To have changed* is refused of an edit only.\n\n";
-            let _ = write!(text, "{head}| field | refused with |\n|---|---|\n{refusals}");
+            let _ = write!(
+                text,
+                "{head}| field | refused with |\n|---|---|\n{refusals}"
+            );
             text.push_str("\n## What you read\n\n| field | type | what it is |\n|---|---|---|\n");
         } else {
             refused(part, field, &mut refusals);
@@ -53,14 +73,24 @@ pub fn markdown() -> Result<String, Box<dyn Error>> {
 }
 
 /// A row for each field, and for those in it.
-fn fields(above: &str, schema: &JSONSchemaProps, written: bool, text: &mut String, refusals: &mut String) {
+fn fields(
+    above: &str,
+    schema: &JSONSchemaProps,
+    written: bool,
+    text: &mut String,
+    refusals: &mut String,
+) {
     let required = schema.required.clone().unwrap_or_default();
     for (name, field) in schema.properties.iter().flatten() {
         let path = format!("{above}.{name}");
         let about = cell(field.description.as_deref().unwrap_or_default());
         // Writing to a string cannot fail.
         if written {
-            let default = if required.contains(name) { "required".to_owned() } else { default(field) };
+            let default = if required.contains(name) {
+                "required".to_owned()
+            } else {
+                default(field)
+            };
             let _ = writeln!(text, "| `{path}` | {} | {default} | {about} |", kind(field));
             refused(&path, field, refusals);
         } else {
@@ -86,8 +116,15 @@ fn default(field: &JSONSchemaProps) -> String {
 /// A row for each thing that is refused.
 fn refused(path: &str, field: &JSONSchemaProps, refusals: &mut String) {
     for rule in field.x_kubernetes_validations.iter().flatten() {
-        let expression = rule.message_expression.as_deref().map(sentences).unwrap_or_default();
-        let messages = rule.message.clone().map_or(expression, |message| vec![message]);
+        let expression = rule
+            .message_expression
+            .as_deref()
+            .map(sentences)
+            .unwrap_or_default();
+        let messages = rule
+            .message
+            .clone()
+            .map_or(expression, |message| vec![message]);
         let place = match &rule.field_path {
             Some(below) => format!("{path}{below}").trim_start_matches('.').to_owned(),
             // Of the metadata rules can see the name alone.
@@ -105,26 +142,44 @@ fn sentences(expression: &str) -> Vec<String> {
     // Without escaped quotes, every other piece is a text.
     let plain = expression.replace("\\'", "’");
     let quoted = plain.split('\'').skip(1).step_by(2);
-    let said = quoted.filter(|text| text.matches(' ').count() > 2).map(|text| {
-        // What stands before it is not known here.
-        if text.starts_with(' ') { format!("…{text}") } else { text.to_owned() }
-    });
+    let said = quoted
+        .filter(|text| text.matches(' ').count() > 2)
+        .map(|text| {
+            // What stands before it is not known here.
+            if text.starts_with(' ') {
+                format!("…{text}")
+            } else {
+                text.to_owned()
+            }
+        });
     let said: Vec<_> = said.map(|text| text.replace('’', "'")).collect();
-    if said.is_empty() { vec![expression.to_owned()] } else { said }
+    if said.is_empty() {
+        vec![expression.to_owned()]
+    } else {
+        said
+    }
 }
 
 /// What one writes there.
 fn kind(field: &JSONSchemaProps) -> String {
     if let Some(words) = &field.enum_ {
-        let words: Vec<_> =
-            words.iter().map(|JSON(it)| format!("`{}`", it.as_str().unwrap_or_default())).collect();
+        let words: Vec<_> = words
+            .iter()
+            .map(|JSON(it)| format!("`{}`", it.as_str().unwrap_or_default()))
+            .collect();
         return words.join(", ");
     }
     if field.x_kubernetes_int_or_string == Some(true) {
         return "quantity".to_owned();
     }
-    match (field.type_.as_deref(), &field.items, &field.additional_properties) {
-        (Some("array"), Some(JSONSchemaPropsOrArray::Schema(items)), _) => format!("list of {}", kind(items)),
+    match (
+        field.type_.as_deref(),
+        &field.items,
+        &field.additional_properties,
+    ) {
+        (Some("array"), Some(JSONSchemaPropsOrArray::Schema(items)), _) => {
+            format!("list of {}", kind(items))
+        }
         (Some("object"), _, Some(JSONSchemaPropsOrBool::Schema(values))) => {
             format!("map of {}", kind(values))
         }
@@ -136,7 +191,11 @@ fn kind(field: &JSONSchemaProps) -> String {
 
 /// A text that fits into a table.
 fn cell(text: &str) -> String {
-    text.split_whitespace().collect::<Vec<_>>().join(" ").replace('|', "\\|").replace('<', "&lt;")
+    text.split_whitespace()
+        .collect::<Vec<_>>()
+        .join(" ")
+        .replace('|', "\\|")
+        .replace('<', "&lt;")
 }
 
 fn main() -> Result<(), Box<dyn Error>> {

@@ -62,7 +62,10 @@ pub struct Refusal {
 
 impl Refusal {
     pub(crate) fn of(field: &'static str, why: impl Into<String>) -> Self {
-        Self { field, why: why.into() }
+        Self {
+            field,
+            why: why.into(),
+        }
     }
 }
 
@@ -111,7 +114,12 @@ impl EtcdClusterSpec {
         let version = checked_version(version)?;
         let members = match u8::try_from(*members) {
             Ok(members @ 1..=7) => members,
-            _ => return Err(Refusal::of("spec.members", format!("{members} is not between 1 and 7"))),
+            _ => {
+                return Err(Refusal::of(
+                    "spec.members",
+                    format!("{members} is not between 1 and 7"),
+                ));
+            }
         };
         checked_image(image)?;
         if storage.ephemeral && storage.class.is_some() {
@@ -126,7 +134,10 @@ impl EtcdClusterSpec {
             None => default_quota(size),
         };
         if quota > size {
-            return Err(Refusal::of("spec.etcd.quota", "more than spec.storage.size"));
+            return Err(Refusal::of(
+                "spec.etcd.quota",
+                "more than spec.storage.size",
+            ));
         }
         checked_scheduling(scheduling)?;
         if let Some(key) = service.annotations.keys().find(|key| !is_key(key)) {
@@ -136,12 +147,15 @@ impl EtcdClusterSpec {
             ));
         }
         if let Some(name) = tls.client.extra_names.iter().find(|name| !is_host(name)) {
-            return Err(Refusal::of("spec.tls.client.extraNames", format!("{name:?} is not a host name")));
+            return Err(Refusal::of(
+                "spec.tls.client.extraNames",
+                format!("{name:?} is not a host name"),
+            ));
         }
         let auto_compaction = retention::parse(&etcd.auto_compaction)
             .map_err(|why| Refusal::of("spec.etcd.autoCompaction", why.to_string()))?;
-        let options =
-            Options::checked(&etcd.options, version).map_err(|why| Refusal::of("spec.etcd.options", why))?;
+        let options = Options::checked(&etcd.options, version)
+            .map_err(|why| Refusal::of("spec.etcd.options", why))?;
         let keep_removed_for = retention::parse(&storage.keep_removed_for)
             .map_err(|why| Refusal::of("spec.storage.keepRemovedFor", why.to_string()))?;
         Ok(Checked {
@@ -161,18 +175,36 @@ impl EtcdClusterSpec {
 
 /// What Kubernetes would refuse in a pod.
 fn checked_scheduling(scheduling: &Scheduling) -> Result<(), Refusal> {
-    let Scheduling { spread: _, node_selector, tolerations, priority_class } = scheduling;
-    let wrong = node_selector.iter().find(|(key, value)| !is_key(key) || !is_value(value));
+    let Scheduling {
+        spread: _,
+        node_selector,
+        tolerations,
+        priority_class,
+    } = scheduling;
+    let wrong = node_selector
+        .iter()
+        .find(|(key, value)| !is_key(key) || !is_value(value));
     if let Some((key, value)) = wrong {
         let why = format!("no node can have the label {key}={value}");
         return Err(Refusal::of("spec.scheduling.nodeSelector", why));
     }
-    for Toleration { key, operator, value, effect, toleration_seconds } in tolerations {
+    for Toleration {
+        key,
+        operator,
+        value,
+        effect,
+        toleration_seconds,
+    } in tolerations
+    {
         let refuse = |why: String| Err(Refusal::of("spec.scheduling.tolerations", why));
         let exists = match operator.as_deref() {
             None | Some("" | "Equal") => false,
             Some("Exists") => true,
-            Some(other) => return refuse(format!("the operator {other:?} is neither Exists nor Equal")),
+            Some(other) => {
+                return refuse(format!(
+                    "the operator {other:?} is neither Exists nor Equal"
+                ));
+            }
         };
         let has = |text: &Option<String>| text.as_ref().is_some_and(|text| !text.is_empty());
         match effect.as_deref() {
@@ -222,26 +254,36 @@ fn checked_replace_after(heal: &Heal) -> Result<Duration, Refusal> {
 }
 
 fn checked_version(text: &str) -> Result<Version, Refusal> {
-    let version: Version = text.parse().map_err(|why| Refusal::of("spec.version", format!("{why}")))?;
+    let version: Version = text
+        .parse()
+        .map_err(|why| Refusal::of("spec.version", format!("{why}")))?;
     runnable(version).map_err(|why| Refusal::of("spec.version", why))?;
     Ok(version)
 }
 
 fn checked_image(image: &Image) -> Result<(), Refusal> {
-    let Image { repository, digest, pull_secrets: _ } = image;
+    let Image {
+        repository,
+        digest,
+        pull_secrets: _,
+    } = image;
     if !is_repository(repository) {
         let why = format!("{repository:?} is not an image's name without tag and digest");
         return Err(Refusal::of("spec.image.repository", why));
     }
     let is_digest = |text: &str| {
         text.strip_prefix("sha256:").is_some_and(|hex| {
-            hex.len() == 64 && hex.bytes().all(|it| it.is_ascii_digit() || (b'a'..=b'f').contains(&it))
+            hex.len() == 64
+                && hex
+                    .bytes()
+                    .all(|it| it.is_ascii_digit() || (b'a'..=b'f').contains(&it))
         })
     };
     match digest {
-        Some(digest) if !is_digest(digest) => {
-            Err(Refusal::of("spec.image.digest", "write sha256: and 64 hexadecimal digits, in lower case"))
-        }
+        Some(digest) if !is_digest(digest) => Err(Refusal::of(
+            "spec.image.digest",
+            "write sha256: and 64 hexadecimal digits, in lower case",
+        )),
         _ => Ok(()),
     }
 }
@@ -251,7 +293,9 @@ fn is_repository(text: &str) -> bool {
     let (host, path) = text.split_once('/').unwrap_or(("-", text));
     let is_name = |part: &str, also: &[u8]| {
         !part.is_empty()
-            && part.bytes().all(|it| it.is_ascii_alphanumeric() || b"._-".contains(&it) || also.contains(&it))
+            && part
+                .bytes()
+                .all(|it| it.is_ascii_alphanumeric() || b"._-".contains(&it) || also.contains(&it))
     };
     is_name(host, b":") && path.split('/').all(|part| is_name(part, b""))
 }
@@ -259,7 +303,10 @@ fn is_repository(text: &str) -> bool {
 fn amount(field: &'static str, quantity: &Quantity, least: u64) -> Result<u64, Refusal> {
     let amount = bytes(quantity).map_err(|why| Refusal::of(field, why.to_string()))?;
     if amount < least {
-        return Err(Refusal::of(field, format!("{} is less than {}Mi", quantity.0, least >> 20)));
+        return Err(Refusal::of(
+            field,
+            format!("{} is less than {}Mi", quantity.0, least >> 20),
+        ));
     }
     Ok(amount)
 }
@@ -307,23 +354,45 @@ mod tests {
             ("spec.members", |it| it.members = 0),
             ("spec.members", |it| it.members = 8),
             ("spec.members", |it| it.members = -1),
-            ("spec.image.repository", |it| it.image.repository = "mirror.example/etcd:v3.6.16".to_owned()),
-            ("spec.image.digest", |it| it.image.digest = Some("sha256:AB".to_owned())),
-            ("spec.storage.size", |it| it.storage.size = Quantity("1G".to_owned())),
+            ("spec.image.repository", |it| {
+                it.image.repository = "mirror.example/etcd:v3.6.16".to_owned()
+            }),
+            ("spec.image.digest", |it| {
+                it.image.digest = Some("sha256:AB".to_owned())
+            }),
+            ("spec.storage.size", |it| {
+                it.storage.size = Quantity("1G".to_owned())
+            }),
             ("spec.storage.class", |it| {
                 it.storage.ephemeral = true;
                 it.storage.class = Some("fast".to_owned());
             }),
-            ("spec.etcd.quota", |it| it.etcd.quota = Some(Quantity("5Gi".to_owned()))),
-            ("spec.etcd.quota", |it| it.etcd.quota = Some(Quantity("512m".to_owned()))),
-            ("spec.etcd.autoCompaction", |it| it.etcd.auto_compaction = "1d".to_owned()),
-            ("spec.etcd.options", |it| {
-                it.etcd.options.insert("data-dir".to_owned(), "/tmp".to_owned());
+            ("spec.etcd.quota", |it| {
+                it.etcd.quota = Some(Quantity("5Gi".to_owned()))
             }),
-            ("spec.storage.keepRemovedFor", |it| it.storage.keep_removed_for = "1d".to_owned()),
-            ("spec.heal.replaceAfter", |it| it.heal.replace_after = "0".to_owned()),
-            ("spec.heal.replaceAfter", |it| it.heal.replace_after = "29s".to_owned()),
-            ("spec.tls.client.extraNames", |it| it.tls.client.extra_names = vec!["10.0.0.1".to_owned()]),
+            ("spec.etcd.quota", |it| {
+                it.etcd.quota = Some(Quantity("512m".to_owned()))
+            }),
+            ("spec.etcd.autoCompaction", |it| {
+                it.etcd.auto_compaction = "1d".to_owned()
+            }),
+            ("spec.etcd.options", |it| {
+                it.etcd
+                    .options
+                    .insert("data-dir".to_owned(), "/tmp".to_owned());
+            }),
+            ("spec.storage.keepRemovedFor", |it| {
+                it.storage.keep_removed_for = "1d".to_owned()
+            }),
+            ("spec.heal.replaceAfter", |it| {
+                it.heal.replace_after = "0".to_owned()
+            }),
+            ("spec.heal.replaceAfter", |it| {
+                it.heal.replace_after = "29s".to_owned()
+            }),
+            ("spec.tls.client.extraNames", |it| {
+                it.tls.client.extra_names = vec!["10.0.0.1".to_owned()]
+            }),
             ("spec.maintenance.windows", |it| {
                 it.maintenance.windows = vec![MaintenanceWindow {
                     days: Vec::new(),
@@ -332,7 +401,9 @@ mod tests {
                     time_zone: "Europe/Atlantis".to_owned(),
                 }];
             }),
-            ("spec.resources.limits.cpu", |it| it.resources.limits.cpu = Some(Quantity("1".to_owned()))),
+            ("spec.resources.limits.cpu", |it| {
+                it.resources.limits.cpu = Some(Quantity("1".to_owned()))
+            }),
         ];
         for (field, edit) in edits {
             let mut spec = spec();
@@ -357,8 +428,13 @@ mod tests {
 
     #[test]
     fn host_names_are_told_from_everything_else() {
-        for name in ["etcd.corp.example", "*.corp.example", "etcd", "9.etcd.example", "xn--bcher-kva.example"]
-        {
+        for name in [
+            "etcd.corp.example",
+            "*.corp.example",
+            "etcd",
+            "9.etcd.example",
+            "xn--bcher-kva.example",
+        ] {
             assert!(is_host(name), "{name}");
         }
         for name in [
@@ -381,7 +457,12 @@ mod tests {
     fn a_name_is_a_label_that_begins_with_a_letter_and_leaves_room() {
         assert!(checked_name("orders").is_ok());
         assert!(checked_name(&"a".repeat(40)).is_ok());
-        for name in ["a".repeat(41), "a.b".to_owned(), "1a".to_owned(), String::new()] {
+        for name in [
+            "a".repeat(41),
+            "a.b".to_owned(),
+            "1a".to_owned(),
+            String::new(),
+        ] {
             assert_eq!(checked_name(&name).unwrap_err().field, "metadata.name");
         }
     }

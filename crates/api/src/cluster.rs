@@ -11,7 +11,8 @@ use serde::{Deserialize, Serialize};
 use crate::maintenance::Maintenance;
 use crate::options::cel as options_cel;
 use crate::releases::cel::{
-    exact, known_minor, late_enough, no_downgrade, no_skip, not_bad, not_retired, recent_enough, without_v,
+    exact, known_minor, late_enough, no_downgrade, no_skip, not_bad, not_retired, recent_enough,
+    without_v,
 };
 use crate::resources::Resources;
 use crate::rules::{amount, at_least, duration, duration_or_nought, lasts_at_least};
@@ -168,7 +169,11 @@ pub struct Image {
 
 impl Default for Image {
     fn default() -> Self {
-        Self { repository: default_repository(), digest: None, pull_secrets: Vec::new() }
+        Self {
+            repository: default_repository(),
+            digest: None,
+            pull_secrets: Vec::new(),
+        }
     }
 }
 
@@ -229,7 +234,8 @@ pub struct ClientTls {
 }
 
 /// The last label begins with a letter: no address does.
-const HOST: &str = "^([*][.])?([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?[.])*[a-z]([a-z0-9-]{0,61}[a-z0-9])?$";
+const HOST: &str =
+    "^([*][.])?([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?[.])*[a-z]([a-z0-9-]{0,61}[a-z0-9])?$";
 
 /// How etcd itself behaves.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, KubeSchema)]
@@ -263,7 +269,11 @@ pub struct EtcdOptions {
 
 impl Default for EtcdOptions {
     fn default() -> Self {
-        Self { quota: None, auto_compaction: default_auto_compaction(), options: BTreeMap::new() }
+        Self {
+            quota: None,
+            auto_compaction: default_auto_compaction(),
+            options: BTreeMap::new(),
+        }
     }
 }
 
@@ -288,7 +298,9 @@ pub struct Heal {
 
 impl Default for Heal {
     fn default() -> Self {
-        Self { replace_after: default_replace_after() }
+        Self {
+            replace_after: default_replace_after(),
+        }
     }
 }
 
@@ -317,7 +329,11 @@ impl EtcdClusterSpec {
 
     /// The image that members run. The tag stays beside a digest, for people to read.
     pub fn image_reference(&self) -> String {
-        let Image { repository, digest, pull_secrets: _ } = &self.image;
+        let Image {
+            repository,
+            digest,
+            pull_secrets: _,
+        } = &self.image;
         match digest {
             Some(digest) => format!("{repository}:v{}@{digest}", self.version),
             None => format!("{repository}:v{}", self.version),
@@ -340,10 +356,16 @@ mod tests {
     #[test]
     fn the_tag_comes_from_the_version_and_stays_beside_a_digest() {
         let mut spec = EtcdClusterSpec::of_version("3.6.16");
-        assert_eq!(spec.image_reference(), "gcr.io/etcd-development/etcd:v3.6.16");
+        assert_eq!(
+            spec.image_reference(),
+            "gcr.io/etcd-development/etcd:v3.6.16"
+        );
         spec.image.repository = "mirror.example:5000/etcd".to_owned();
         spec.image.digest = Some("sha256:12".to_owned());
-        assert_eq!(spec.image_reference(), "mirror.example:5000/etcd:v3.6.16@sha256:12");
+        assert_eq!(
+            spec.image_reference(),
+            "mirror.example:5000/etcd:v3.6.16@sha256:12"
+        );
     }
 
     #[test]

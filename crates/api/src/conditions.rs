@@ -151,11 +151,24 @@ pub struct Said {
 /// The conditions of a status once this was said of the spec of this generation. The time of a condition is when it
 /// last began or ceased to hold, so a new reason or message leaves it. Conditions that nothing was said of stay as
 /// they are; ours come first and in their order, so that the same words give the same status, byte for byte.
-pub fn merge(old: &[Condition], said: Vec<Said>, generation: Option<i64>, now: &Time) -> Vec<Condition> {
+pub fn merge(
+    old: &[Condition],
+    said: Vec<Said>,
+    generation: Option<i64>,
+    now: &Time,
+) -> Vec<Condition> {
     let mut merged = old.to_vec();
-    for Said { about, holds, reason, message } in said {
+    for Said {
+        about,
+        holds,
+        reason,
+        message,
+    } in said
+    {
         let (type_, status) = (about.to_string(), holds.to_string());
-        let before = merged.iter().find(|it| it.type_ == type_ && it.status == status);
+        let before = merged
+            .iter()
+            .find(|it| it.type_ == type_ && it.status == status);
         let since = before.map_or(now, |it| &it.last_transition_time).clone();
         merged.retain(|it| it.type_ != type_);
         merged.push(Condition {
@@ -173,8 +186,14 @@ pub fn merge(old: &[Condition], said: Vec<Said>, generation: Option<i64>, now: &
 
 /// Ours first; those of others keep their order, since the sort is stable.
 fn rank(type_: &str) -> usize {
-    let ours = [ConditionType::Ready, ConditionType::Progressing, ConditionType::Degraded];
-    ours.iter().position(|it| it.to_string() == type_).unwrap_or(ours.len())
+    let ours = [
+        ConditionType::Ready,
+        ConditionType::Progressing,
+        ConditionType::Degraded,
+    ];
+    ours.iter()
+        .position(|it| it.to_string() == type_)
+        .unwrap_or(ours.len())
 }
 
 #[cfg(test)]
@@ -186,14 +205,34 @@ mod tests {
     }
 
     fn say(about: ConditionType, holds: Holds, reason: Reason, message: &str) -> Said {
-        Said { about, holds, reason, message: message.to_owned() }
+        Said {
+            about,
+            holds,
+            reason,
+            message: message.to_owned(),
+        }
     }
 
     fn serving() -> Vec<Said> {
         vec![
-            say(ConditionType::Degraded, Holds::False, Reason::AsExpected, ""),
-            say(ConditionType::Ready, Holds::True, Reason::Serving, "a read succeeded"),
-            say(ConditionType::Progressing, Holds::False, Reason::Converged, ""),
+            say(
+                ConditionType::Degraded,
+                Holds::False,
+                Reason::AsExpected,
+                "",
+            ),
+            say(
+                ConditionType::Ready,
+                Holds::True,
+                Reason::Serving,
+                "a read succeeded",
+            ),
+            say(
+                ConditionType::Progressing,
+                Holds::False,
+                Reason::Converged,
+                "",
+            ),
         ]
     }
 
@@ -202,9 +241,20 @@ mod tests {
         let conditions = merge(&[], serving(), Some(1), &at(10));
         let types: Vec<_> = conditions.iter().map(|it| it.type_.as_str()).collect();
         assert_eq!(types, ["Ready", "Progressing", "Degraded"]);
-        assert!(conditions.iter().all(|it| it.last_transition_time == at(10)));
-        assert!(conditions.iter().all(|it| it.observed_generation == Some(1)));
-        assert_eq!((&*conditions[0].status, &*conditions[0].reason), ("True", "Serving"));
+        assert!(
+            conditions
+                .iter()
+                .all(|it| it.last_transition_time == at(10))
+        );
+        assert!(
+            conditions
+                .iter()
+                .all(|it| it.observed_generation == Some(1))
+        );
+        assert_eq!(
+            (&*conditions[0].status, &*conditions[0].reason),
+            ("True", "Serving")
+        );
     }
 
     #[test]
@@ -218,14 +268,30 @@ mod tests {
     #[test]
     fn a_new_reason_or_generation_leaves_the_time_and_a_new_verdict_moves_it() {
         let first = merge(&[], serving(), Some(1), &at(10));
-        let waiting = say(ConditionType::Progressing, Holds::False, Reason::Waiting, "for a node");
+        let waiting = say(
+            ConditionType::Progressing,
+            Holds::False,
+            Reason::Waiting,
+            "for a node",
+        );
         let second = merge(&first, vec![waiting], Some(2), &at(20));
-        assert_eq!((&*second[1].reason, second[1].observed_generation), ("Waiting", Some(2)));
+        assert_eq!(
+            (&*second[1].reason, second[1].observed_generation),
+            ("Waiting", Some(2))
+        );
         assert_eq!(second[1].last_transition_time, at(10));
 
-        let lost = say(ConditionType::Ready, Holds::False, Reason::QuorumLost, "one of three answers");
+        let lost = say(
+            ConditionType::Ready,
+            Holds::False,
+            Reason::QuorumLost,
+            "one of three answers",
+        );
         let third = merge(&second, vec![lost], Some(2), &at(30));
-        assert_eq!((&*third[0].status, &third[0].last_transition_time), ("False", &at(30)));
+        assert_eq!(
+            (&*third[0].status, &third[0].last_transition_time),
+            ("False", &at(30))
+        );
         assert_eq!(third[2], first[2]);
     }
 
@@ -248,10 +314,17 @@ mod tests {
     fn reasons_are_words_that_kubernetes_accepts() {
         for reason in Reason::ALL {
             let word = reason.as_str();
-            assert!(word.starts_with(|it: char| it.is_ascii_uppercase()), "{word}");
+            assert!(
+                word.starts_with(|it: char| it.is_ascii_uppercase()),
+                "{word}"
+            );
             assert!(word.chars().all(|it| it.is_ascii_alphanumeric()), "{word}");
             let (conditions, means) = reason.about().split_once(": ").unwrap_or_default();
-            assert!(conditions.len() > 4 && means.ends_with('.'), "{word}: {}", reason.about());
+            assert!(
+                conditions.len() > 4 && means.ends_with('.'),
+                "{word}: {}",
+                reason.about()
+            );
         }
     }
 }

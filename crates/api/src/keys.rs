@@ -8,7 +8,9 @@ fn is_plain(text: &str) -> bool {
     bytes.len() <= 63
         && edge(bytes.first())
         && edge(bytes.last())
-        && bytes.iter().all(|it| it.is_ascii_alphanumeric() || b"-_.".contains(it))
+        && bytes
+            .iter()
+            .all(|it| it.is_ascii_alphanumeric() || b"-_.".contains(it))
 }
 
 /// Names in lower case with dots between.
@@ -17,7 +19,9 @@ pub(crate) fn is_subdomain(text: &str) -> bool {
         !label.is_empty()
             && !label.starts_with('-')
             && !label.ends_with('-')
-            && label.bytes().all(|it| it.is_ascii_lowercase() || it.is_ascii_digit() || it == b'-')
+            && label
+                .bytes()
+                .all(|it| it.is_ascii_lowercase() || it.is_ascii_digit() || it == b'-')
     };
     text.len() <= 253 && text.split('.').all(is_label)
 }
@@ -41,15 +45,35 @@ mod tests {
 
     #[test]
     fn keys_and_values_are_those_that_kubernetes_takes() {
-        for key in ["disk", "topology.kubernetes.io/zone", "a_b.c-D", "0", &"a".repeat(63)] {
+        for key in [
+            "disk",
+            "topology.kubernetes.io/zone",
+            "a_b.c-D",
+            "0",
+            &"a".repeat(63),
+        ] {
             assert!(is_key(key), "{key}");
         }
-        for key in ["", "a disk", "-a", "a-", "/a", "a/", "A.example/b", "a/b/c", "ä", &"a".repeat(64)] {
+        for key in [
+            "",
+            "a disk",
+            "-a",
+            "a-",
+            "/a",
+            "a/",
+            "A.example/b",
+            "a/b/c",
+            "ä",
+            &"a".repeat(64),
+        ] {
             assert!(!is_key(key), "{key}");
         }
         assert!(is_value("") && is_value("ssd") && !is_value("an ssd") && !is_value("a/b"));
         assert!(
-            is_subdomain("high") && is_subdomain("a.b-c") && !is_subdomain("High!") && !is_subdomain("a..b")
+            is_subdomain("high")
+                && is_subdomain("a.b-c")
+                && !is_subdomain("High!")
+                && !is_subdomain("a..b")
         );
     }
 }

@@ -5,7 +5,10 @@
 //! Each rule stands twice: as CEL in the schema, so that `kubectl apply` is refused on the spot, and in
 //! [`EtcdClusterSpec::checked`], for what got past an older schema.
 
-#![expect(unreachable_pub, reason = "KubeSchema copies each struct, with its pub, into a function")]
+#![expect(
+    unreachable_pub,
+    reason = "KubeSchema copies each struct, with its pub, into a function"
+)]
 
 mod checked;
 mod cluster;

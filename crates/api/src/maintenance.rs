@@ -88,7 +88,15 @@ pub enum Day {
     Sun,
 }
 
-const WEEK: [Day; 7] = [Day::Mon, Day::Tue, Day::Wed, Day::Thu, Day::Fri, Day::Sat, Day::Sun];
+const WEEK: [Day; 7] = [
+    Day::Mon,
+    Day::Tue,
+    Day::Wed,
+    Day::Thu,
+    Day::Fri,
+    Day::Sat,
+    Day::Sun,
+];
 
 impl From<Day> for Weekday {
     fn from(day: Day) -> Self {
@@ -111,7 +119,9 @@ impl Maintenance {
             return Err(Refusal::of(FIELD, "more than 16 windows"));
         }
         let checked = self.windows.iter().enumerate().map(|(index, window)| {
-            window.checked().map_err(|why| Refusal::of(FIELD, format!("in windows[{index}], {why}")))
+            window
+                .checked()
+                .map_err(|why| Refusal::of(FIELD, format!("in windows[{index}], {why}")))
         });
         checked.collect()
     }
@@ -119,7 +129,12 @@ impl Maintenance {
 
 impl MaintenanceWindow {
     fn checked(&self) -> Result<Window, String> {
-        let Self { days, start, duration, time_zone } = self;
+        let Self {
+            days,
+            start,
+            duration,
+            time_zone,
+        } = self;
         let days = if days.is_empty() { &WEEK[..] } else { days };
         Ok(Window {
             days: days.iter().copied().map(Weekday::from).collect(),
@@ -156,7 +171,10 @@ fn checked_duration(text: &str) -> Result<Duration, String> {
 /// will do must read the same.
 fn zone(name: &str) -> Option<TimeZone> {
     // `Etc/Unknown` is a name for not having one.
-    TimeZoneDatabase::bundled().get(name).ok().filter(|zone| !zone.is_unknown())
+    TimeZoneDatabase::bundled()
+        .get(name)
+        .ok()
+        .filter(|zone| !zone.is_unknown())
 }
 
 #[cfg(test)]
@@ -170,7 +188,11 @@ mod tests {
     fn refused(edit: fn(&mut MaintenanceWindow)) -> String {
         let mut second = window();
         edit(&mut second);
-        let refusal = Maintenance { windows: vec![window(), second] }.checked().unwrap_err();
+        let refusal = Maintenance {
+            windows: vec![window(), second],
+        }
+        .checked()
+        .unwrap_err();
         assert_eq!(refusal.field, "spec.maintenance.windows");
         refusal.why
     }
@@ -187,12 +209,27 @@ mod tests {
 
     #[test]
     fn what_is_no_window_is_named_with_its_place_and_what_to_write() {
-        for start in ["2:00", "02:0", "24:00", "02:60", "02.00", "02:00:00", "+2:00", "", "noon"] {
-            let why = MaintenanceWindow { start: start.to_owned(), ..window() }.checked().unwrap_err();
-            assert!(why.starts_with("start: ") && why.ends_with("such as 02:00"), "{why}");
+        for start in [
+            "2:00", "02:0", "24:00", "02:60", "02.00", "02:00:00", "+2:00", "", "noon",
+        ] {
+            let why = MaintenanceWindow {
+                start: start.to_owned(),
+                ..window()
+            }
+            .checked()
+            .unwrap_err();
+            assert!(
+                why.starts_with("start: ") && why.ends_with("such as 02:00"),
+                "{why}"
+            );
         }
         for duration in ["9m", "9m59s", "24h1s", "100h", "1d", "0", ""] {
-            let why = MaintenanceWindow { duration: duration.to_owned(), ..window() }.checked().unwrap_err();
+            let why = MaintenanceWindow {
+                duration: duration.to_owned(),
+                ..window()
+            }
+            .checked()
+            .unwrap_err();
             assert!(why.starts_with("duration: "), "{why}");
         }
         assert_eq!(
@@ -201,14 +238,19 @@ mod tests {
              Europe/Berlin or UTC"
         );
         assert!(refused(|it| it.time_zone = "Etc/Unknown".to_owned()).contains("timeZone"));
-        let many = Maintenance { windows: vec![window(); 17] };
+        let many = Maintenance {
+            windows: vec![window(); 17],
+        };
         assert_eq!(many.checked().unwrap_err().why, "more than 16 windows");
     }
 
     #[test]
     fn ten_minutes_and_a_whole_day_are_the_bounds() {
         for duration in ["10m", "600s", "24h", "23h60m"] {
-            let window = MaintenanceWindow { duration: duration.to_owned(), ..window() };
+            let window = MaintenanceWindow {
+                duration: duration.to_owned(),
+                ..window()
+            };
             assert!(window.checked().is_ok(), "{duration}");
         }
     }
@@ -223,7 +265,10 @@ mod tests {
         let mut names = 0;
         for name in database.available() {
             let name = name.as_str();
-            assert!(name.len() <= 64 && name.starts_with(|it: char| it.is_ascii_alphabetic()), "{name}");
+            assert!(
+                name.len() <= 64 && name.starts_with(|it: char| it.is_ascii_alphabetic()),
+                "{name}"
+            );
             assert!(name.split('/').all(part) && zone(name).is_some(), "{name}");
             names += 1;
         }
@@ -233,7 +278,14 @@ mod tests {
     #[test]
     fn no_windows_are_not_worth_writing_down() {
         let spec = crate::EtcdClusterSpec::of_version("3.6.16");
-        assert!(!serde_json::to_string(&spec).unwrap().contains("maintenance"));
-        assert_eq!(serde_json::to_string(&Maintenance::default()).unwrap(), "{}");
+        assert!(
+            !serde_json::to_string(&spec)
+                .unwrap()
+                .contains("maintenance")
+        );
+        assert_eq!(
+            serde_json::to_string(&Maintenance::default()).unwrap(),
+            "{}"
+        );
     }
 }

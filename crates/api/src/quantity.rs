@@ -42,14 +42,19 @@ pub fn millis(quantity: &Quantity) -> Result<u64, NotAnAmount> {
 
 /// The amount times ten to the power of `shift`.
 fn scaled(Quantity(text): &Quantity, shift: i32) -> Result<u64, NotAnAmount> {
-    let refuse = |why| NotAnAmount { text: text.clone(), why };
+    let refuse = |why| NotAnAmount {
+        text: text.clone(),
+        why,
+    };
     let malformed = || refuse("is not an amount: write one such as 4Gi or 512Mi");
     let unsigned = match text.as_bytes() {
         [b'-', ..] => return Err(refuse("is below zero")),
         [b'+', ..] => &text[1..],
         _ => text,
     };
-    let end = unsigned.find(|it: char| !it.is_ascii_digit() && it != '.').unwrap_or(unsigned.len());
+    let end = unsigned
+        .find(|it: char| !it.is_ascii_digit() && it != '.')
+        .unwrap_or(unsigned.len());
     let (number, suffix) = unsigned.split_at(end);
     let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
     if fraction.contains('.') || (whole.is_empty() && fraction.is_empty()) {
@@ -65,19 +70,36 @@ fn scaled(Quantity(text): &Quantity, shift: i32) -> Result<u64, NotAnAmount> {
         return Ok(0);
     }
     let zeros = length(digits).saturating_sub(length(mantissa));
-    let exponent = unit.tens.saturating_add(zeros).saturating_sub(length(fraction)).saturating_add(shift);
+    let exponent = unit
+        .tens
+        .saturating_add(zeros)
+        .saturating_sub(length(fraction))
+        .saturating_add(shift);
     // Kubernetes goes up to 2^63-1, which leaves room for twice the digits in here.
     let too_large = || refuse("is too large");
-    let mantissa = mantissa.parse::<u128>().map_err(|_| refuse("has too many digits"))?;
+    let mantissa = mantissa
+        .parse::<u128>()
+        .map_err(|_| refuse("has too many digits"))?;
     let value = if exponent >= 0 {
-        let tens = 10_u128.checked_pow(exponent.unsigned_abs()).ok_or_else(too_large)?;
-        mantissa.checked_mul(tens).and_then(|it| it.checked_shl_exact(unit.twos)).ok_or_else(too_large)?
+        let tens = 10_u128
+            .checked_pow(exponent.unsigned_abs())
+            .ok_or_else(too_large)?;
+        mantissa
+            .checked_mul(tens)
+            .and_then(|it| it.checked_shl_exact(unit.twos))
+            .ok_or_else(too_large)?
     } else {
-        let shifted = mantissa.checked_shl_exact(unit.twos).ok_or_else(|| refuse("has too many digits"))?;
+        let shifted = mantissa
+            .checked_shl_exact(unit.twos)
+            .ok_or_else(|| refuse("has too many digits"))?;
         // A divisor beyond what fits leaves less than one, which rounds up to one.
-        10_u128.checked_pow(exponent.unsigned_abs()).map_or(1, |tens| shifted.div_ceil(tens))
+        10_u128
+            .checked_pow(exponent.unsigned_abs())
+            .map_or(1, |tens| shifted.div_ceil(tens))
     };
-    i64::try_from(value).map(i64::unsigned_abs).map_err(|_| too_large())
+    i64::try_from(value)
+        .map(i64::unsigned_abs)
+        .map_err(|_| too_large())
 }
 
 /// What an amount is multiplied by: `10^tens * 2^twos`.
@@ -187,7 +209,13 @@ mod tests {
 
     #[test]
     fn thousandths_are_what_cpus_are_counted_in() {
-        for (text, expected) in [("2", 2_000), ("500m", 500), ("0.1", 100), ("1u", 1), ("0", 0)] {
+        for (text, expected) in [
+            ("2", 2_000),
+            ("500m", 500),
+            ("0.1", 100),
+            ("1u", 1),
+            ("0", 0),
+        ] {
             assert_eq!(millis(&Quantity(text.to_owned())), Ok(expected), "{text}");
         }
     }
@@ -203,9 +231,13 @@ mod tests {
     #[test]
     fn what_is_no_amount_says_so() {
         for text in [
-            "", "Gi", ".", "1..2", "1.2.3", "4 Gi", "4gi", "4GB", "1K", "1e", "1e1.5", "0x10", "four", "1Gi2",
+            "", "Gi", ".", "1..2", "1.2.3", "4 Gi", "4gi", "4GB", "1K", "1e", "1e1.5", "0x10",
+            "four", "1Gi2",
         ] {
-            assert!(in_bytes(text).unwrap_err().contains("is not an amount"), "{text}");
+            assert!(
+                in_bytes(text).unwrap_err().contains("is not an amount"),
+                "{text}"
+            );
         }
         assert!(in_bytes("-1").unwrap_err().contains("below zero"));
     }

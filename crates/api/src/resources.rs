@@ -18,8 +18,7 @@ const MEMORY_LIMIT: &str = "2Gi";
 /// Less than this is hardly meant.
 const LEAST_MEMORY: &str = "32Mi";
 
-const TOO_LITTLE_MEMORY: &str =
-    "at least 32Mi: less is likely a slip. In amounts m means thousandths, so for mebibytes write Mi";
+const TOO_LITTLE_MEMORY: &str = "at least 32Mi: less is likely a slip. In amounts m means thousandths, so for mebibytes write Mi";
 
 /// What each member may use.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
@@ -88,12 +87,19 @@ impl Resources {
         }
         let request = self.requests.memory.as_ref();
         let limit = self.limits.memory.as_ref();
-        let requested = request.map(|it| memory("spec.resources.requests.memory", it)).transpose()?;
-        let limited = limit.map(|it| memory("spec.resources.limits.memory", it)).transpose()?;
+        let requested = request
+            .map(|it| memory("spec.resources.requests.memory", it))
+            .transpose()?;
+        let limited = limit
+            .map(|it| memory("spec.resources.limits.memory", it))
+            .transpose()?;
         if let (Some(requested), Some(limited)) = (requested, limited)
             && requested > limited
         {
-            return Err(Refusal::of("spec.resources.limits", "requests.memory is more than limits.memory"));
+            return Err(Refusal::of(
+                "spec.resources.limits",
+                "requests.memory is more than limits.memory",
+            ));
         }
         if let Some(cpu) = &self.requests.cpu
             && !matches!(millis(cpu), Ok(1..))
@@ -104,9 +110,19 @@ impl Resources {
         let smaller = limit.filter(|_| limited < known(MEMORY));
         let larger = request.filter(|_| requested > known(MEMORY_LIMIT));
         Ok(SettledResources {
-            cpu_request: self.requests.cpu.clone().unwrap_or_else(|| Quantity(CPU.to_owned())),
-            memory_request: request.or(smaller).cloned().unwrap_or_else(|| Quantity(MEMORY.to_owned())),
-            memory_limit: limit.or(larger).cloned().unwrap_or_else(|| Quantity(MEMORY_LIMIT.to_owned())),
+            cpu_request: self
+                .requests
+                .cpu
+                .clone()
+                .unwrap_or_else(|| Quantity(CPU.to_owned())),
+            memory_request: request
+                .or(smaller)
+                .cloned()
+                .unwrap_or_else(|| Quantity(MEMORY.to_owned())),
+            memory_limit: limit
+                .or(larger)
+                .cloned()
+                .unwrap_or_else(|| Quantity(MEMORY_LIMIT.to_owned())),
         })
     }
 }
@@ -131,7 +147,11 @@ mod tests {
     fn settled(json: &str) -> Result<(String, String, String), String> {
         let resources: Resources = serde_json::from_str(json).unwrap();
         let settled = resources.settled().map_err(|it| it.to_string())?;
-        Ok((settled.cpu_request.0, settled.memory_request.0, settled.memory_limit.0))
+        Ok((
+            settled.cpu_request.0,
+            settled.memory_request.0,
+            settled.memory_limit.0,
+        ))
     }
 
     fn amounts(cpu: &str, request: &str, limit: &str) -> Result<(String, String, String), String> {
@@ -145,24 +165,51 @@ mod tests {
 
     #[test]
     fn a_default_gives_way_so_that_no_request_exceeds_its_limit() {
-        assert_eq!(settled(r#"{"requests":{"cpu":2,"memory":"4Gi"}}"#), amounts("2", "4Gi", "4Gi"));
-        assert_eq!(settled(r#"{"limits":{"memory":"128Mi"}}"#), amounts("100m", "128Mi", "128Mi"));
-        assert_eq!(settled(r#"{"requests":{"memory":"1Gi"}}"#), amounts("100m", "1Gi", "2Gi"));
-        assert_eq!(settled(r#"{"limits":{"memory":"8Gi"}}"#), amounts("100m", "256Mi", "8Gi"));
+        assert_eq!(
+            settled(r#"{"requests":{"cpu":2,"memory":"4Gi"}}"#),
+            amounts("2", "4Gi", "4Gi")
+        );
+        assert_eq!(
+            settled(r#"{"limits":{"memory":"128Mi"}}"#),
+            amounts("100m", "128Mi", "128Mi")
+        );
+        assert_eq!(
+            settled(r#"{"requests":{"memory":"1Gi"}}"#),
+            amounts("100m", "1Gi", "2Gi")
+        );
+        assert_eq!(
+            settled(r#"{"limits":{"memory":"8Gi"}}"#),
+            amounts("100m", "256Mi", "8Gi")
+        );
     }
 
     #[test]
     fn what_cannot_work_is_refused_and_names_its_field() {
         for (json, field) in [
             (r#"{"limits":{"cpu":"1"}}"#, "spec.resources.limits.cpu"),
-            (r#"{"requests":{"memory":"2Gi"},"limits":{"memory":"1Gi"}}"#, "spec.resources.limits"),
-            (r#"{"requests":{"memory":"512m"}}"#, "spec.resources.requests.memory"),
-            (r#"{"limits":{"memory":"lots"}}"#, "spec.resources.limits.memory"),
+            (
+                r#"{"requests":{"memory":"2Gi"},"limits":{"memory":"1Gi"}}"#,
+                "spec.resources.limits",
+            ),
+            (
+                r#"{"requests":{"memory":"512m"}}"#,
+                "spec.resources.requests.memory",
+            ),
+            (
+                r#"{"limits":{"memory":"lots"}}"#,
+                "spec.resources.limits.memory",
+            ),
             (r#"{"requests":{"cpu":"0"}}"#, "spec.resources.requests.cpu"),
-            (r#"{"requests":{"cpu":"-1"}}"#, "spec.resources.requests.cpu"),
+            (
+                r#"{"requests":{"cpu":"-1"}}"#,
+                "spec.resources.requests.cpu",
+            ),
         ] {
             let refused = settled(json).unwrap_err();
-            assert!(refused.starts_with(&format!("{field}: ")), "{json}: {refused}");
+            assert!(
+                refused.starts_with(&format!("{field}: ")),
+                "{json}: {refused}"
+            );
         }
     }
 }

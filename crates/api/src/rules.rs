@@ -7,8 +7,9 @@ use kube::core::Rule;
 
 /// A duration, or `0`.
 pub(crate) fn duration_or_nought(nought: &str) -> Rule {
-    Rule::new(format!("self == '0' || ({})", is_duration()))
-        .message(&*format!("write a duration such as 1h, 30m or 1h30m, or \"0\" {nought}"))
+    Rule::new(format!("self == '0' || ({})", is_duration())).message(&*format!(
+        "write a duration such as 1h, 30m or 1h30m, or \"0\" {nought}"
+    ))
 }
 
 /// A duration.
@@ -60,12 +61,21 @@ pub(crate) fn none_of(cases: &[(String, String)]) -> String {
     if cases.is_empty() {
         return "true".to_owned();
     }
-    cases.iter().map(|(case, _)| format!("!({case})")).collect::<Vec<_>>().join(" && ")
+    cases
+        .iter()
+        .map(|(case, _)| format!("!({case})"))
+        .collect::<Vec<_>>()
+        .join(" && ")
 }
 
 /// The words of the first case that holds.
 pub(crate) fn either(cases: &[(String, String)]) -> String {
-    first_of(&cases.iter().map(|(case, words)| (case.clone(), quoted(words))).collect::<Vec<_>>())
+    first_of(
+        &cases
+            .iter()
+            .map(|(case, words)| (case.clone(), quoted(words)))
+            .collect::<Vec<_>>(),
+    )
 }
 
 /// The same of words that are CEL themselves.

@@ -11,7 +11,10 @@ const AMOUNT: &str = "x-kubernetes-int-or-string";
 /// field.
 pub(crate) fn as_users_meet_it(schema: &mut Schema) {
     if let Some(Value::String(description)) = schema.get_mut("description") {
-        let paragraphs: Vec<_> = description.split("\n\n").map(|it| it.replace('\n', " ")).collect();
+        let paragraphs: Vec<_> = description
+            .split("\n\n")
+            .map(|it| it.replace('\n', " "))
+            .collect();
         *description = paragraphs.join("\n\n");
     }
     if schema.get(AMOUNT).is_some() {

@@ -71,7 +71,8 @@ pub(crate) fn no_shrinking() -> Rule {
 }
 
 /// What is said of a size that is less than there is.
-pub const SHRINKS: &str = "volumes never shrink: create another cluster with smaller ones, and copy the data";
+pub const SHRINKS: &str =
+    "volumes never shrink: create another cluster with smaller ones, and copy the data";
 
 /// What happens to the volumes when the resource is deleted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

@@ -20,7 +20,11 @@ pub struct Version {
 impl Version {
     /// The version `major.minor.patch`.
     pub const fn new(major: u16, minor: u16, patch: u16) -> Self {
-        Self { major, minor, patch }
+        Self {
+            major,
+            minor,
+            patch,
+        }
     }
 }
 
@@ -64,13 +68,22 @@ impl FromStr for Version {
             return Err(NotAVersion(format!("write {rest}, without the v")));
         }
         let inexact = || {
-            NotAVersion(format!("{text:?} is not one exact version: write all three numbers, such as 3.6.16"))
+            NotAVersion(format!(
+                "{text:?} is not one exact version: write all three numbers, such as 3.6.16"
+            ))
         };
         let mut numbers = text.split('.').map(number);
-        match (numbers.next(), numbers.next(), numbers.next(), numbers.next()) {
-            (Some(Some(major)), Some(Some(minor)), Some(Some(patch)), None) => {
-                Ok(Self { major, minor, patch })
-            }
+        match (
+            numbers.next(),
+            numbers.next(),
+            numbers.next(),
+            numbers.next(),
+        ) {
+            (Some(Some(major)), Some(Some(minor)), Some(Some(patch)), None) => Ok(Self {
+                major,
+                minor,
+                patch,
+            }),
             _ => Err(inexact()),
         }
     }
@@ -104,7 +117,10 @@ mod tests {
 
     #[test]
     fn a_v_in_front_is_answered_with_what_to_write() {
-        assert_eq!("v3.5.30".parse::<Version>().unwrap_err().to_string(), "write 3.5.30, without the v");
+        assert_eq!(
+            "v3.5.30".parse::<Version>().unwrap_err().to_string(),
+            "write 3.5.30, without the v"
+        );
     }
 
     #[test]

@@ -51,21 +51,33 @@ impl Windows {
         if self.0.is_empty() {
             return State::Open { until: None };
         }
-        let mut openings: Vec<_> = self.0.iter().flat_map(|window| window.openings(now)).collect();
+        let mut openings: Vec<_> = self
+            .0
+            .iter()
+            .flat_map(|window| window.openings(now))
+            .collect();
         openings.sort_unstable();
-        let open_until = openings.iter().fold(
-            now,
-            |until, (opens, closes)| {
-                if *opens <= until { until.max(*closes) } else { until }
-            },
-        );
+        let open_until = openings.iter().fold(now, |until, (opens, closes)| {
+            if *opens <= until {
+                until.max(*closes)
+            } else {
+                until
+            }
+        });
         if open_until == now {
-            let next = openings.iter().map(|(opens, _)| *opens).find(|opens| *opens > now);
+            let next = openings
+                .iter()
+                .map(|(opens, _)| *opens)
+                .find(|opens| *opens > now);
             // Without a next one only where time itself ends.
-            return State::Closed { until: next.unwrap_or(Timestamp::MAX) };
+            return State::Closed {
+                until: next.unwrap_or(Timestamp::MAX),
+            };
         }
         let ahead = now.checked_add(AHEAD).unwrap_or(Timestamp::MAX);
-        State::Open { until: Some(open_until).filter(|until| *until < ahead) }
+        State::Open {
+            until: Some(open_until).filter(|until| *until < ahead),
+        }
     }
 }
 
@@ -80,7 +92,9 @@ impl Window {
     fn openings(&self, now: Timestamp) -> impl Iterator<Item = (Timestamp, Timestamp)> {
         let today = self.zone.to_datetime(now).date();
         let dates = DAYS.filter_map(move |days| today.checked_add(days.days()).ok());
-        dates.filter(|date| self.days.contains(&date.weekday())).filter_map(|date| self.opening(date))
+        dates
+            .filter(|date| self.days.contains(&date.weekday()))
+            .filter_map(|date| self.opening(date))
     }
 
     fn opening(&self, date: Date) -> Option<(Timestamp, Timestamp)> {
@@ -98,7 +112,9 @@ fn first_shown(zone: &TimeZone, at: DateTime) -> Option<Timestamp> {
         AmbiguousOffset::Gap { after, .. } => {
             // What is skipped, read as if clocks had been put forward already, lies before they are.
             let before = after.to_timestamp(at).ok()?;
-            let change = zone.following(before).find(|change| change.offset() == after)?;
+            let change = zone
+                .following(before)
+                .find(|change| change.offset() == after)?;
             Some(change.timestamp())
         }
     }

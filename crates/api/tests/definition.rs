@@ -42,15 +42,30 @@ fn the_committed_definitions_are_those_of_the_types() {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/crds");
     for (name, text) in crds::files().unwrap() {
         let committed = fs::read_to_string(directory.join(&name)).unwrap_or_default();
-        assert!(committed == text, "deploy/crds/{name} is not what the types say: run make generate");
+        assert!(
+            committed == text,
+            "deploy/crds/{name} is not what the types say: run make generate"
+        );
     }
 }
 
 #[test]
 fn every_field_of_the_spec_is_explained_and_none_is_nullable() {
     each_field_of_the_spec(|path, field| {
-        assert!(field.description.as_ref().is_some_and(|it| it.ends_with('.')), "{path} has no sentence");
-        assert!(!field.description.as_ref().is_some_and(|it| it.contains('\n')), "{path} has a line break");
+        assert!(
+            field
+                .description
+                .as_ref()
+                .is_some_and(|it| it.ends_with('.')),
+            "{path} has no sentence"
+        );
+        assert!(
+            !field
+                .description
+                .as_ref()
+                .is_some_and(|it| it.contains('\n')),
+            "{path} has a line break"
+        );
         assert_ne!(field.nullable, Some(true), "{path}");
     });
 }
@@ -61,7 +76,9 @@ fn everything_in_the_spec_has_a_bound_so_that_rules_stay_cheap() {
         let bounded = match field.type_.as_deref() {
             Some("string") => field.max_length.is_some() || field.enum_.is_some(),
             Some("array") => field.max_items.is_some(),
-            Some("object") => field.additional_properties.is_none() || field.max_properties.is_some(),
+            Some("object") => {
+                field.additional_properties.is_none() || field.max_properties.is_some()
+            }
             _ => true,
         };
         assert!(bounded, "{path} has no bound");
@@ -80,8 +97,15 @@ fn nothing_in_a_status_has_a_default_so_that_what_is_not_known_is_not_there() {
 /// The schema of `spec` or `status`.
 fn part(name: &str) -> JSONSchemaProps {
     let versions = EtcdCluster::crd().spec.versions;
-    let schema = versions.into_iter().next().and_then(|it| it.schema).and_then(|it| it.open_api_v3_schema);
-    schema.and_then(|it| it.properties).and_then(|mut it| it.remove(name)).unwrap_or_default()
+    let schema = versions
+        .into_iter()
+        .next()
+        .and_then(|it| it.schema)
+        .and_then(|it| it.open_api_v3_schema);
+    schema
+        .and_then(|it| it.properties)
+        .and_then(|mut it| it.remove(name))
+        .unwrap_or_default()
 }
 
 /// Calls `check` for each field of the spec. Tolerations are Kubernetes' own, and left out.
@@ -96,13 +120,17 @@ fn each_field_of_the_spec(check: impl Fn(&str, &JSONSchemaProps)) {
             if let Some(JSONSchemaPropsOrArray::Schema(items)) = &field.items
                 && name != "tolerations"
             {
-                let bounded =
-                    items.max_length.is_some() || items.enum_.is_some() || items.properties.is_some();
+                let bounded = items.max_length.is_some()
+                    || items.enum_.is_some()
+                    || items.properties.is_some();
                 assert!(bounded, "{path} has items without a bound");
                 rest.push((format!("{path}[]"), (**items).clone()));
             }
             if let Some(JSONSchemaPropsOrBool::Schema(values)) = &field.additional_properties {
-                assert!(values.max_length.is_some(), "{path} has values without a bound");
+                assert!(
+                    values.max_length.is_some(),
+                    "{path} has values without a bound"
+                );
             }
             rest.push((path, field));
         }
@@ -111,7 +139,12 @@ fn each_field_of_the_spec(check: impl Fn(&str, &JSONSchemaProps)) {
 }
 
 /// What only the API server sees to: what is known to be bad is not begun with, but goes on where it is.
-const NOT_OURS: [&str; 4] = ["unknown field", "Duplicate value", "must have at most", "known to be bad"];
+const NOT_OURS: [&str; 4] = [
+    "unknown field",
+    "Duplicate value",
+    "must have at most",
+    "known to be bad",
+];
 
 /// The story that applies them to an API server is among the end-to-end tests. Here: that each can be read, and that
 /// the rules in Rust agree with it, changes apart.

@@ -18,7 +18,8 @@ use serde_json::{Value, json};
 /// The schema, without the rules that `oldSelf` is optional for: an API server knows those, and this does not.
 fn schema() -> Value {
     let version = EtcdCluster::crd().spec.versions.remove(0);
-    let mut schema = serde_json::to_value(version.schema.unwrap().open_api_v3_schema.unwrap()).unwrap();
+    let mut schema =
+        serde_json::to_value(version.schema.unwrap().open_api_v3_schema.unwrap()).unwrap();
     let rules = schema["x-kubernetes-validations"].as_array_mut().unwrap();
     rules.retain(|rule| rule["optionalOldSelf"] != true);
     schema
@@ -27,22 +28,39 @@ fn schema() -> Value {
 /// Only these rules of the resource, and these fields of the spec.
 fn part(fields: &[&str]) -> CompiledSchema {
     let mut schema = schema();
-    schema["x-kubernetes-validations"].as_array_mut().unwrap().retain(|rule| {
-        rule["fieldPath"].as_str().is_some_and(|path| fields.iter().any(|field| path.contains(field)))
-    });
+    schema["x-kubernetes-validations"]
+        .as_array_mut()
+        .unwrap()
+        .retain(|rule| {
+            rule["fieldPath"]
+                .as_str()
+                .is_some_and(|path| fields.iter().any(|field| path.contains(field)))
+        });
     let spec = &mut schema["properties"]["spec"];
-    spec["properties"].as_object_mut().unwrap().retain(|name, _| fields.contains(&name.as_str()));
-    spec["x-kubernetes-validations"].as_array_mut().unwrap().retain(|rule| {
-        rule["fieldPath"].as_str().is_some_and(|path| fields.iter().any(|field| path.contains(field)))
-            && !rule["rule"].to_string().contains("storage")
-    });
+    spec["properties"]
+        .as_object_mut()
+        .unwrap()
+        .retain(|name, _| fields.contains(&name.as_str()));
+    spec["x-kubernetes-validations"]
+        .as_array_mut()
+        .unwrap()
+        .retain(|rule| {
+            rule["fieldPath"]
+                .as_str()
+                .is_some_and(|path| fields.iter().any(|field| path.contains(field)))
+                && !rule["rule"].to_string().contains("storage")
+        });
     compile_schema(&schema)
 }
 
 fn refusals(schema: &CompiledSchema, new: &Value, old: Option<&Value>) -> Vec<String> {
     match Validator::new().validate_compiled(schema, new, old) {
         Ok(()) => Vec::new(),
-        Err(errors) => errors.into_vec().into_iter().map(|error| error.message).collect(),
+        Err(errors) => errors
+            .into_vec()
+            .into_iter()
+            .map(|error| error.message)
+            .collect(),
     }
 }
 
@@ -55,29 +73,62 @@ fn every_rule_can_be_read() {
 #[test]
 fn versions_are_refused_by_the_schema_as_they_are_in_rust() {
     let schema = part(&["version"]);
-    let numbers = [2, 3, 4]
-        .into_iter()
-        .flat_map(|major| [0, 3, 4, 5, 6, 7, 8, 50].into_iter().map(move |minor| (major, minor)));
-    let numbers = numbers
-        .flat_map(|(major, minor)| (0..=12).chain([35, 100, 9999]).map(move |patch| (major, minor, patch)));
+    let numbers = [2, 3, 4].into_iter().flat_map(|major| {
+        [0, 3, 4, 5, 6, 7, 8, 50]
+            .into_iter()
+            .map(move |minor| (major, minor))
+    });
+    let numbers = numbers.flat_map(|(major, minor)| {
+        (0..=12)
+            .chain([35, 100, 9999])
+            .map(move |patch| (major, minor, patch))
+    });
     for (major, minor, patch) in numbers {
         let version = Version::new(major, minor, patch);
-        let said =
-            refusals(&schema, &json!({ "metadata": {}, "spec": { "version": version.to_string() } }), None);
-        assert_eq!(said, runnable(version).err().into_iter().collect::<Vec<_>>(), "{version}");
+        let said = refusals(
+            &schema,
+            &json!({ "metadata": {}, "spec": { "version": version.to_string() } }),
+            None,
+        );
+        assert_eq!(
+            said,
+            runnable(version).err().into_iter().collect::<Vec<_>>(),
+            "{version}"
+        );
     }
-    for odd in
-        ["", "3", "3.6", "3.6.x", "3.6.1.1", "v3.6.16", "3.06.1", "3.6.10000", "latest", "3.4.", "3.5.-1"]
-    {
-        let said = refusals(&schema, &json!({ "metadata": {}, "spec": { "version": odd } }), None);
-        assert!(!said.is_empty() && odd.parse::<Version>().is_err(), "{odd}: {said:?}");
+    for odd in [
+        "",
+        "3",
+        "3.6",
+        "3.6.x",
+        "3.6.1.1",
+        "v3.6.16",
+        "3.06.1",
+        "3.6.10000",
+        "latest",
+        "3.4.",
+        "3.5.-1",
+    ] {
+        let said = refusals(
+            &schema,
+            &json!({ "metadata": {}, "spec": { "version": odd } }),
+            None,
+        );
+        assert!(
+            !said.is_empty() && odd.parse::<Version>().is_err(),
+            "{odd}: {said:?}"
+        );
     }
 }
 
 #[test]
 fn what_may_follow_is_told_by_the_schema_as_it_is_in_rust() {
     let schema = part(&["version"]);
-    let patches = [(5, [11, 31, 32, 35]), (6, [0, 4, 10, 11]), (7, [0, 1, 3, 4])];
+    let patches = [
+        (5, [11, 31, 32, 35]),
+        (6, [0, 4, 10, 11]),
+        (7, [0, 1, 3, 4]),
+    ];
     let versions: Vec<_> = patches
         .into_iter()
         .flat_map(|(minor, patches)| patches.map(|patch| Version::new(3, minor, patch)))
@@ -87,7 +138,11 @@ fn what_may_follow_is_told_by_the_schema_as_it_is_in_rust() {
             let at = |version: &Version| json!({ "metadata": {}, "spec": { "version": version.to_string() }, "status": { "version": from.to_string() } });
             let said = refusals(&schema, &at(to), Some(&at(from)));
             let known = may_follow(*from, *from, *to).err();
-            assert_eq!(said, known.into_iter().collect::<Vec<_>>(), "{from} to {to}");
+            assert_eq!(
+                said,
+                known.into_iter().collect::<Vec<_>>(),
+                "{from} to {to}"
+            );
         }
     }
 }
@@ -96,13 +151,24 @@ fn what_may_follow_is_told_by_the_schema_as_it_is_in_rust() {
 fn edits_of_anything_else_and_statuses_pass_whatever_members_run() {
     let schema = part(&["version", "paused"]);
     let at = |paused: bool, status: Value| json!({ "metadata": {}, "spec": { "version": "3.7.3", "paused": paused }, "status": status });
-    for status in
-        [json!({}), json!({ "version": "3.5.11" }), json!({ "version": "?" }), json!({ "version": "3.9.0" })]
-    {
+    for status in [
+        json!({}),
+        json!({ "version": "3.5.11" }),
+        json!({ "version": "?" }),
+        json!({ "version": "3.9.0" }),
+    ] {
         let old = at(false, status.clone());
-        assert_eq!(refusals(&schema, &at(true, status.clone()), Some(&old)), [""; 0], "an edit at {status}");
         assert_eq!(
-            refusals(&schema, &at(false, json!({ "version": "3.6.2" })), Some(&old)),
+            refusals(&schema, &at(true, status.clone()), Some(&old)),
+            [""; 0],
+            "an edit at {status}"
+        );
+        assert_eq!(
+            refusals(
+                &schema,
+                &at(false, json!({ "version": "3.6.2" })),
+                Some(&old)
+            ),
             [""; 0],
             "a status"
         );
@@ -110,7 +176,10 @@ fn edits_of_anything_else_and_statuses_pass_whatever_members_run() {
     // And while nothing is known of members, or nothing that makes sense, the operator decides.
     let before = |status: Value| json!({ "metadata": {}, "spec": { "version": "3.5.11" }, "status": status });
     for status in [json!({}), json!({ "version": "?" })] {
-        assert_eq!(refusals(&schema, &at(false, status.clone()), Some(&before(status))), [""; 0]);
+        assert_eq!(
+            refusals(&schema, &at(false, status.clone()), Some(&before(status))),
+            [""; 0]
+        );
     }
 }
 
@@ -178,23 +247,40 @@ fn options_are_refused_by_the_schema_when_they_are_in_rust() {
             }
         }
     }
-    for (heartbeat, election) in [("200", "1000"), ("201", "1000"), ("10", "50"), ("x", "60"), ("5000", "x")]
-    {
-        agree(&schema, "3.6.16", &[("heartbeat-interval", heartbeat), ("election-timeout", election)]);
+    for (heartbeat, election) in [
+        ("200", "1000"),
+        ("201", "1000"),
+        ("10", "50"),
+        ("x", "60"),
+        ("5000", "x"),
+    ] {
+        agree(
+            &schema,
+            "3.6.16",
+            &[
+                ("heartbeat-interval", heartbeat),
+                ("election-timeout", election),
+            ],
+        );
     }
 }
 
 /// On whether these options are good, and on the words where those name no option in particular.
 fn agree(schema: &CompiledSchema, version: &str, options: &[(&str, &str)]) {
-    let options: BTreeMap<String, String> =
-        options.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+    let options: BTreeMap<String, String> = options
+        .iter()
+        .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+        .collect();
     let spec = json!({ "version": version, "etcd": { "options": options } });
     let said = refusals(schema, &json!({ "metadata": {}, "spec": spec }), None);
     match Options::checked(&options, version.parse().unwrap()) {
         Ok(_) => assert_eq!(said, [""; 0], "{version}: {options:?}"),
         Err(why) => {
             let reason = why.rsplit_once(": ").map_or(&*why, |(_, reason)| reason);
-            assert!(said.iter().any(|said| said.contains(reason)), "{version}: {options:?}: {why}: {said:?}");
+            assert!(
+                said.iter().any(|said| said.contains(reason)),
+                "{version}: {options:?}: {why}: {said:?}"
+            );
         }
     }
 }
@@ -208,12 +294,18 @@ fn every_case_that_is_accepted_passes_the_rules_of_the_schema() {
         let text = fs::read_to_string(&path).unwrap();
         let (expected, documents) = text.split_once('\n').unwrap();
         let mut old = None;
-        for document in
-            documents.split("---\n").filter(|_| expected == "# accepted" && !text.contains("null"))
+        for document in documents
+            .split("---\n")
+            .filter(|_| expected == "# accepted" && !text.contains("null"))
         {
             let object: Value = serde_saphyr::from_str(document).unwrap();
             let object = apply_defaults(&schema, &object);
-            assert_eq!(refusals(&compiled, &object, old.as_ref()), [""; 0], "{}", path.display());
+            assert_eq!(
+                refusals(&compiled, &object, old.as_ref()),
+                [""; 0],
+                "{}",
+                path.display()
+            );
             old = Some(object);
             passed += 1;
         }
@@ -232,8 +324,13 @@ fn less_may_be_asked_for_before_there_is_a_cluster_and_down_to_what_was_given() 
         object
     };
     let shrinks = |status: Value, to: &str| {
-        let said = refusals(&compiled, &sized(to, status.clone()), Some(&sized("8Gi", status)));
-        said.iter().any(|said| said.contains("volumes never shrink"))
+        let said = refusals(
+            &compiled,
+            &sized(to, status.clone()),
+            Some(&sized("8Gi", status)),
+        );
+        said.iter()
+            .any(|said| said.contains("volumes never shrink"))
     };
     assert!(!shrinks(json!({}), "2Gi"), "nobody has a volume yet");
     assert!(

@@ -14,10 +14,14 @@ use serde_json::json;
 
 /// A window as `Sat,Sun 02:00 3h Europe/Berlin`; a star is every day.
 fn window(text: &str) -> MaintenanceWindow {
-    let [days, start, duration, zone] = text.split(' ').collect::<Vec<_>>()[..] else { panic!("{text}") };
+    let [days, start, duration, zone] = text.split(' ').collect::<Vec<_>>()[..] else {
+        panic!("{text}")
+    };
     let days: Vec<_> = days.split(',').filter(|day| *day != "*").collect();
-    serde_json::from_value(json!({ "days": days, "start": start, "duration": duration, "timeZone": zone }))
-        .unwrap()
+    serde_json::from_value(
+        json!({ "days": days, "start": start, "duration": duration, "timeZone": zone }),
+    )
+    .unwrap()
 }
 
 fn checked(windows: Vec<MaintenanceWindow>) -> Windows {
@@ -42,12 +46,26 @@ fn assert_opens_and_closes(texts: &[&str], changes: &[(&str, &str)]) {
     for (opens, closes) in changes {
         let (opens, closes) = (at(opens), at(closes));
         if let Some(since) = closed_since {
-            assert_eq!(windows.state(since), State::Closed { until: opens }, "{texts:?} at {since}");
+            assert_eq!(
+                windows.state(since),
+                State::Closed { until: opens },
+                "{texts:?} at {since}"
+            );
         }
         let before = opens - moment;
-        assert_eq!(windows.state(before), State::Closed { until: opens }, "{texts:?} at {before}");
+        assert_eq!(
+            windows.state(before),
+            State::Closed { until: opens },
+            "{texts:?} at {before}"
+        );
         for open in [opens, closes - moment] {
-            assert_eq!(windows.state(open), State::Open { until: Some(closes) }, "{texts:?} at {open}");
+            assert_eq!(
+                windows.state(open),
+                State::Open {
+                    until: Some(closes)
+                },
+                "{texts:?} at {open}"
+            );
         }
         closed_since = Some(closes);
     }
@@ -55,14 +73,20 @@ fn assert_opens_and_closes(texts: &[&str], changes: &[(&str, &str)]) {
 
 #[test]
 fn without_windows_it_is_open_and_stays_so() {
-    assert_eq!(Windows::default().state(at("2026-11-14T00:00:00Z")), State::Open { until: None });
+    assert_eq!(
+        Windows::default().state(at("2026-11-14T00:00:00Z")),
+        State::Open { until: None }
+    );
 }
 
 #[test]
 fn a_day_of_the_week_comes_once_a_week() {
     assert_opens_and_closes(
         &["Sat 02:00 3h UTC"],
-        &[("2026-11-14T02:00:00Z", "2026-11-14T05:00:00Z"), ("2026-11-21T02:00:00Z", "2026-11-21T05:00:00Z")],
+        &[
+            ("2026-11-14T02:00:00Z", "2026-11-14T05:00:00Z"),
+            ("2026-11-21T02:00:00Z", "2026-11-21T05:00:00Z"),
+        ],
     );
 }
 
@@ -70,7 +94,10 @@ fn a_day_of_the_week_comes_once_a_week() {
 fn a_window_goes_on_over_midnight_and_into_the_next_week() {
     assert_opens_and_closes(
         &["Sun 23:00 3h UTC"],
-        &[("2026-11-15T23:00:00Z", "2026-11-16T02:00:00Z"), ("2026-11-22T23:00:00Z", "2026-11-23T02:00:00Z")],
+        &[
+            ("2026-11-15T23:00:00Z", "2026-11-16T02:00:00Z"),
+            ("2026-11-22T23:00:00Z", "2026-11-23T02:00:00Z"),
+        ],
     );
     // Late on Sunday in Samoa is still Sunday morning in UTC.
     assert_opens_and_closes(
@@ -101,7 +128,11 @@ fn windows_that_overlap_or_touch_are_one() {
 fn each_window_is_read_in_its_own_zone() {
     // In Berlin from 01:00Z, in New York from 07:00Z, and in Tokyo on Saturday while it is Friday in UTC.
     assert_opens_and_closes(
-        &["Sat 02:00 3h Europe/Berlin", "Sat 02:00 3h America/New_York", "Sat 02:00 3h Asia/Tokyo"],
+        &[
+            "Sat 02:00 3h Europe/Berlin",
+            "Sat 02:00 3h America/New_York",
+            "Sat 02:00 3h Asia/Tokyo",
+        ],
         &[
             ("2026-11-13T17:00:00Z", "2026-11-13T20:00:00Z"),
             ("2026-11-14T01:00:00Z", "2026-11-14T04:00:00Z"),
@@ -188,17 +219,28 @@ fn a_day_that_was_skipped_as_a_whole_begins_with_the_next() {
 #[test]
 fn whole_days_are_always_open_but_where_a_day_has_an_hour_more() {
     let now = at("2026-11-14T12:00:00Z");
-    assert_eq!(windows(&["* 00:00 24h UTC"]).state(now), State::Open { until: None });
+    assert_eq!(
+        windows(&["* 00:00 24h UTC"]).state(now),
+        State::Open { until: None }
+    );
     let berlin = windows(&["* 00:00 24h Europe/Berlin"]);
     assert_eq!(berlin.state(now), State::Open { until: None });
     let (closes, opens) = (at("2026-10-25T22:00:00Z"), at("2026-10-25T23:00:00Z"));
-    assert_eq!(berlin.state(at("2026-10-20T12:00:00Z")), State::Open { until: Some(closes) });
+    assert_eq!(
+        berlin.state(at("2026-10-20T12:00:00Z")),
+        State::Open {
+            until: Some(closes)
+        }
+    );
     assert_eq!(berlin.state(closes), State::Closed { until: opens });
 }
 
 #[test]
 fn the_ends_of_time_are_no_trouble() {
-    for windows in [windows(&["Sat 02:00 3h Europe/Berlin"]), windows(&["* 00:00 24h Pacific/Apia"])] {
+    for windows in [
+        windows(&["Sat 02:00 3h Europe/Berlin"]),
+        windows(&["* 00:00 24h Pacific/Apia"]),
+    ] {
         for now in [Timestamp::MIN, Timestamp::MAX, Timestamp::UNIX_EPOCH] {
             windows.state(now);
         }
@@ -231,9 +273,16 @@ struct Drawn {
 impl Drawn {
     fn written(&self) -> MaintenanceWindow {
         let days: Vec<_> = self.days.iter().map(|day| DAYS[*day]).collect();
-        let days = if days.is_empty() { "*".to_owned() } else { days.join(",") };
+        let days = if days.is_empty() {
+            "*".to_owned()
+        } else {
+            days.join(",")
+        };
         let (hour, minute) = (self.minute / 60, self.minute % 60);
-        window(&format!("{days} {hour:02}:{minute:02} {}m {}", self.lasts, self.zone))
+        window(&format!(
+            "{days} {hour:02}:{minute:02} {}m {}",
+            self.lasts, self.zone
+        ))
     }
 
     fn begins_on(&self, day: Weekday) -> bool {
@@ -243,9 +292,16 @@ impl Drawn {
 }
 
 fn drawn() -> impl Strategy<Value = Drawn> {
-    let days = prop_oneof![Just(Vec::new()), subsequence((0..7).collect::<Vec<_>>(), 0..=3)];
+    let days = prop_oneof![
+        Just(Vec::new()),
+        subsequence((0..7).collect::<Vec<_>>(), 0..=3)
+    ];
     // Most changes of clocks are between midnight and four.
-    let minute = prop_oneof![0_i64..1440, 0_i64..240, (0_i64..8).prop_map(|half| half * 30)];
+    let minute = prop_oneof![
+        0_i64..1440,
+        0_i64..240,
+        (0_i64..8).prop_map(|half| half * 30)
+    ];
     let lasts = prop_oneof![10_i64..=240, 10_i64..=1440, Just(1440)];
     (days, minute, lasts, select(&ZONES[..])).prop_map(|(days, minute, lasts, zone)| Drawn {
         days,
@@ -257,13 +313,19 @@ fn drawn() -> impl Strategy<Value = Drawn> {
 
 /// Windows and an instant: mostly about when clocks change in the zone of the first, which begins about then, too.
 fn scene() -> impl Strategy<Value = (Vec<Drawn>, Timestamp)> {
-    let instant = (946_684_800_i64..2_145_916_800).prop_map(|second| Timestamp::from_second(second).unwrap());
+    let instant =
+        (946_684_800_i64..2_145_916_800).prop_map(|second| Timestamp::from_second(second).unwrap());
     let off = prop_oneof![-4 * 1440_i64..1440, -1440_i64..60];
     let about = prop_oneof![1 => Just(None), 3 => (off, -60_i64..90).prop_map(Some)];
     (vec(drawn(), 1..4), instant, about).prop_map(|(mut windows, instant, about)| {
         let zone = TimeZoneDatabase::bundled().get(windows[0].zone).unwrap();
-        let change = zone.following(instant).next().map(|change| change.timestamp());
-        let (Some((off, start)), Some(change)) = (about, change) else { return (windows, instant) };
+        let change = zone
+            .following(instant)
+            .next()
+            .map(|change| change.timestamp());
+        let (Some((off, start)), Some(change)) = (about, change) else {
+            return (windows, instant);
+        };
         let before = zone.to_datetime(change - 1.minute());
         let minute = i64::from(before.hour()) * 60 + i64::from(before.minute());
         windows[0].minute = (minute + start).rem_euclid(1440);
@@ -285,7 +347,12 @@ struct Watcher<'a> {
 impl<'a> Watcher<'a> {
     fn beginning(window: &'a Drawn, now: Timestamp) -> Self {
         let zone = TimeZoneDatabase::bundled().get(window.zone).unwrap();
-        Self { window, shown: zone.to_datetime(now), zone, open_for: 0 }
+        Self {
+            window,
+            shown: zone.to_datetime(now),
+            zone,
+            open_for: 0,
+        }
     }
 
     /// Whether a window is open in this minute.
@@ -319,10 +386,16 @@ fn watched(windows: &[Drawn], now: Timestamp) -> (bool, Option<Timestamp>) {
     let second = now.as_second().div_euclid(60) * 60;
     let minute = |ahead: i64| Timestamp::from_second(second + ahead * 60).unwrap();
     let (begin, day) = (-3 * 1440, 1440);
-    let mut watchers: Vec<_> =
-        windows.iter().map(|window| Watcher::beginning(window, minute(begin - 1))).collect();
+    let mut watchers: Vec<_> = windows
+        .iter()
+        .map(|window| Watcher::beginning(window, minute(begin - 1)))
+        .collect();
     // Everybody looks, even if the first has seen enough.
-    let mut any = |at| watchers.iter_mut().fold(false, |open, watcher| watcher.is_open(at) | open);
+    let mut any = |at| {
+        watchers
+            .iter_mut()
+            .fold(false, |open, watcher| watcher.is_open(at) | open)
+    };
     let mut open = false;
     for ahead in begin..=0 {
         open = any(minute(ahead));

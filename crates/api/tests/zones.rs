@@ -23,7 +23,10 @@ fn a_zone_like_utc() -> Vec<u8> {
 
 /// The test runs itself once more where the system's database says that Berlin has the time of Greenwich.
 #[test]
-#[expect(clippy::disallowed_methods, reason = "the lab's command is not for a crate that is to be light")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the lab's command is not for a crate that is to be light"
+)]
 fn a_system_with_a_wrong_database_or_none_moves_no_window() {
     let spec: EtcdClusterSpec =
         serde_json::from_value(json!({ "version": "3.6.16", "maintenance": { "windows":
@@ -31,7 +34,10 @@ fn a_system_with_a_wrong_database_or_none_moves_no_window() {
         .unwrap();
     let midnight: Timestamp = "2026-07-01T00:00:00Z".parse().unwrap();
     let five: Timestamp = "2026-07-01T03:00:00Z".parse().unwrap();
-    assert_eq!(spec.checked().unwrap().windows.state(midnight), State::Open { until: Some(five) });
+    assert_eq!(
+        spec.checked().unwrap().windows.state(midnight),
+        State::Open { until: Some(five) }
+    );
 
     if std::env::var_os("TZDIR").is_some() {
         return;
@@ -40,7 +46,14 @@ fn a_system_with_a_wrong_database_or_none_moves_no_window() {
     fs::create_dir_all(directory.join("Europe")).unwrap();
     fs::write(directory.join("Europe/Berlin"), a_zone_like_utc()).unwrap();
     for system in [directory.as_path(), Path::new("/nowhere")] {
-        let again = Command::new(std::env::current_exe().unwrap()).env("TZDIR", system).output().unwrap();
-        assert!(again.status.success(), "{}", String::from_utf8_lossy(&again.stdout));
+        let again = Command::new(std::env::current_exe().unwrap())
+            .env("TZDIR", system)
+            .output()
+            .unwrap();
+        assert!(
+            again.status.success(),
+            "{}",
+            String::from_utf8_lossy(&again.stdout)
+        );
     }
 }

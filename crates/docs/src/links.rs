@@ -15,7 +15,9 @@ pub struct Broken {
 
 /// The links of a page that lead nowhere. `page` is its path from the checkout, `text` what is in it.
 pub fn broken(checkout: &Path, page: &str, text: &str) -> Vec<Broken> {
-    let links = targets(text).into_iter().filter(|(_, target)| !is_elsewhere(target));
+    let links = targets(text)
+        .into_iter()
+        .filter(|(_, target)| !is_elsewhere(target));
     let judged = links.filter_map(|(line, target)| {
         let why = trouble(checkout, page, text, &target)?;
         Some(Broken { line, target, why })
@@ -24,13 +26,16 @@ pub fn broken(checkout: &Path, page: &str, text: &str) -> Vec<Broken> {
 }
 
 fn is_elsewhere(target: &str) -> bool {
-    ["https://", "http://", "mailto:"].iter().any(|scheme| target.starts_with(scheme))
+    ["https://", "http://", "mailto:"]
+        .iter()
+        .any(|scheme| target.starts_with(scheme))
 }
 
 /// What is wrong with a link, if something is.
 fn trouble(checkout: &Path, page: &str, text: &str, target: &str) -> Option<String> {
-    let (file, heading) =
-        target.split_once('#').map_or((target, None), |(file, heading)| (file, Some(heading)));
+    let (file, heading) = target
+        .split_once('#')
+        .map_or((target, None), |(file, heading)| (file, Some(heading)));
     let other = if file.is_empty() {
         None
     } else {
@@ -84,7 +89,9 @@ fn targets(text: &str) -> Vec<(usize, String)> {
 /// How headings are called in links.
 fn headings(text: &str) -> Vec<String> {
     let titles = prose(text).filter_map(|(_, line)| {
-        line.trim_start_matches('#').strip_prefix(' ').filter(|_| line.starts_with('#'))
+        line.trim_start_matches('#')
+            .strip_prefix(' ')
+            .filter(|_| line.starts_with('#'))
     });
     titles.map(slug).collect()
 }
@@ -131,7 +138,9 @@ mod tests {
             let text = std::fs::read_to_string(checkout().join(&page)).unwrap();
             let broken = broken(checkout(), &page, &text);
             told.extend(
-                broken.into_iter().map(|it| format!("{page}:{}: {}: {}", it.line, it.target, it.why)),
+                broken
+                    .into_iter()
+                    .map(|it| format!("{page}:{}: {}: {}", it.line, it.target, it.why)),
             );
         }
         assert!(told.is_empty(), "{}", told.join("\n"));
@@ -142,10 +151,18 @@ mod tests {
         let text = "[a](README.md) [b](gone.md)\n[c](README.md#no-such-heading) and [d](../../outside)\n\
             [e](https://example.org/gone) `[f](code.md)`\n```\n[g](code.md)\n```\n## Here it is\n[h](#here-it-is)[i](#gone)";
         let found = broken(checkout(), "README.md", text);
-        let found: Vec<_> = found.iter().map(|it| (it.line, it.target.as_str())).collect();
+        let found: Vec<_> = found
+            .iter()
+            .map(|it| (it.line, it.target.as_str()))
+            .collect();
         assert_eq!(
             found,
-            [(1, "gone.md"), (2, "README.md#no-such-heading"), (2, "../../outside"), (8, "#gone")]
+            [
+                (1, "gone.md"),
+                (2, "README.md#no-such-heading"),
+                (2, "../../outside"),
+                (8, "#gone")
+            ]
         );
     }
 

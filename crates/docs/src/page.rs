@@ -59,14 +59,23 @@ const LOOKS: [&str; 7] = [
 impl Block {
     /// Whether its commands only look.
     pub fn only_looks(&self) -> bool {
-        let mut lines =
-            self.script.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
-        lines.all(|line| LOOKS.iter().any(|look| line.starts_with(look) || line == look.trim()))
+        let mut lines = self
+            .script
+            .lines()
+            .map(str::trim)
+            .filter(|line| !line.is_empty() && !line.starts_with('#'));
+        lines.all(|line| {
+            LOOKS
+                .iter()
+                .any(|look| line.starts_with(look) || line == look.trim())
+        })
     }
 
     /// Whether something of it goes on when it has ended.
     pub fn leaves_something_running(&self) -> bool {
-        self.script.lines().any(|line| line.trim_end().ends_with(" &"))
+        self.script
+            .lines()
+            .any(|line| line.trim_end().ends_with(" &"))
     }
 }
 
@@ -89,8 +98,18 @@ impl Page {
     /// Reads a page; says in which line something is wrong.
     pub fn read(path: &str, text: &str) -> Result<Self, String> {
         let lines: Vec<&str> = text.lines().collect();
-        let page = Self { path: path.to_owned(), how: How::default(), blocks: Vec::new(), left: Vec::new() };
-        let mut reader = Reader { page, next: None, screen: None, left: false };
+        let page = Self {
+            path: path.to_owned(),
+            how: How::default(),
+            blocks: Vec::new(),
+            left: Vec::new(),
+        };
+        let mut reader = Reader {
+            page,
+            next: None,
+            screen: None,
+            left: false,
+        };
         let mut at = 0;
         while at < lines.len() {
             let read = reader.take(&lines, at);
@@ -157,13 +176,16 @@ impl Reader {
                 self.push(at + 1, script, Run::default());
             }
             Note::Screen(_) if self.left || self.page.blocks.is_empty() => {
-                return Err("a screen follows the commands that show it, and they are run".to_owned());
+                return Err(
+                    "a screen follows the commands that show it, and they are run".to_owned(),
+                );
             }
             Note::Screen(screen) => self.screen = Some(screen),
             Note::ScreenEnds => {
                 if self.screen.take().is_some() {
                     return Err(
-                        "there is nothing in this screen: put an empty block of text there".to_owned()
+                        "there is nothing in this screen: put an empty block of text there"
+                            .to_owned(),
                     );
                 }
             }
@@ -172,7 +194,13 @@ impl Reader {
         Ok(())
     }
 
-    fn fence(&mut self, language: &str, at: usize, end: usize, lines: &[&str]) -> Result<(), String> {
+    fn fence(
+        &mut self,
+        language: &str,
+        at: usize,
+        end: usize,
+        lines: &[&str],
+    ) -> Result<(), String> {
         match language {
             "sh" => {
                 let script = lines[at + 1..end].join("\n");
@@ -186,12 +214,20 @@ impl Reader {
                 }
             }
             "text" => {
-                let last = self.page.blocks.last_mut().filter(|block| !self.left && block.shows.is_none());
+                let last = self
+                    .page
+                    .blocks
+                    .last_mut()
+                    .filter(|block| !self.left && block.shows.is_none());
                 let Some(block) = last else {
                     return Err("this text is shown by no command that is run".to_owned());
                 };
                 let text = lines[at + 1..end].join("\n");
-                block.shows = Some(Shown { lines: at + 1..end, text, screen: self.screen.take() });
+                block.shows = Some(Shown {
+                    lines: at + 1..end,
+                    text,
+                    screen: self.screen.take(),
+                });
             }
             "bash" | "shell" | "console" | "" => {
                 return Err(format!(
@@ -231,7 +267,11 @@ mod tests {
     fn commands_are_found_in_their_order_with_what_they_show() {
         let page = Page::read("a.md", PAGE).unwrap();
         assert_eq!(page.how.cluster, Some(1));
-        let scripts: Vec<_> = page.blocks.iter().map(|it| (it.line, it.script.trim(), it.exit)).collect();
+        let scripts: Vec<_> = page
+            .blocks
+            .iter()
+            .map(|it| (it.line, it.script.trim(), it.exit))
+            .collect();
         let wanted = [
             (6, "kubectl get etcd", 0),
             (20, "kill it", 0),
@@ -239,11 +279,16 @@ mod tests {
             (36, "kubectl port-forward x 1 &", 0),
         ];
         assert_eq!(scripts, wanted);
-        assert_eq!(page.blocks[0].shows.as_ref().map(|it| it.text.as_str()), Some("NAME\norders"));
+        assert_eq!(
+            page.blocks[0].shows.as_ref().map(|it| it.text.as_str()),
+            Some("NAME\norders")
+        );
         assert_eq!(page.blocks[2].timeout, Duration::from_secs(9));
         assert_eq!(page.left, [(16, "it takes an hour".to_owned())]);
         assert!(page.blocks[0].only_looks() && !page.blocks[1].only_looks());
-        assert!(page.blocks[3].leaves_something_running() && !page.blocks[0].leaves_something_running());
+        assert!(
+            page.blocks[3].leaves_something_running() && !page.blocks[0].leaves_something_running()
+        );
     }
 
     #[test]
@@ -265,16 +310,40 @@ mod tests {
                 "<!-- not run: it takes an hour -->\n```sh\nls\n```\n```text\nb\n```",
                 "a.md:5: this text is shown by no command",
             ),
-            ("```sh\nls\n```\n```text\na\n```\n```text\nb\n```", "shown by no command"),
-            ("<!-- run: exit=1 -->\nand then\n```sh\nls\n```", "a.md:2: the comment above"),
-            ("<!-- run: exit=1 -->\n```yaml\na: b\n```", "about a block of commands"),
+            (
+                "```sh\nls\n```\n```text\na\n```\n```text\nb\n```",
+                "shown by no command",
+            ),
+            (
+                "<!-- run: exit=1 -->\nand then\n```sh\nls\n```",
+                "a.md:2: the comment above",
+            ),
+            (
+                "<!-- run: exit=1 -->\n```yaml\na: b\n```",
+                "about a block of commands",
+            ),
             ("<!-- run: exit=1 -->", "about no block"),
             ("```sh\nls", "does not end"),
-            ("```sh\nls\n```\n<!-- screen: until=\"a\" -->", "a screen does not end"),
-            ("```sh\nls\n```\n<!-- screen: until=\"a\" -->\n<!-- /screen -->", "nothing in this screen"),
-            ("<!-- screen: until=\"a\" -->\n```text\na\n```", "a screen follows"),
-            ("```sh\nls\n```\n<!-- page: cluster=1 -->", "above its first block"),
-            ("<!-- nit run: it takes an hour -->\n```sh\nls\n```", "not known"),
+            (
+                "```sh\nls\n```\n<!-- screen: until=\"a\" -->",
+                "a screen does not end",
+            ),
+            (
+                "```sh\nls\n```\n<!-- screen: until=\"a\" -->\n<!-- /screen -->",
+                "nothing in this screen",
+            ),
+            (
+                "<!-- screen: until=\"a\" -->\n```text\na\n```",
+                "a screen follows",
+            ),
+            (
+                "```sh\nls\n```\n<!-- page: cluster=1 -->",
+                "above its first block",
+            ),
+            (
+                "<!-- nit run: it takes an hour -->\n```sh\nls\n```",
+                "not known",
+            ),
         ];
         for (text, why) in wrong {
             let refused = Page::read("a.md", text).unwrap_err();

@@ -13,9 +13,22 @@ pub fn difference(shown: &str, seen: &str) -> Option<String> {
     if matches(&shown, &seen) {
         return None;
     }
-    let at = shown.iter().zip(&seen).take_while(|(one, other)| same(one, other)).count();
-    let line = |lines: &[String]| lines.get(at).map_or("nothing more", String::as_str).to_owned();
-    Some(format!("the page shows `{}`, and seen is `{}`", line(&shown), line(&seen)))
+    let at = shown
+        .iter()
+        .zip(&seen)
+        .take_while(|(one, other)| same(one, other))
+        .count();
+    let line = |lines: &[String]| {
+        lines
+            .get(at)
+            .map_or("nothing more", String::as_str)
+            .to_owned()
+    };
+    Some(format!(
+        "the page shows `{}`, and seen is `{}`",
+        line(&shown),
+        line(&seen)
+    ))
 }
 
 fn matches(shown: &[String], seen: &[String]) -> bool {
@@ -42,12 +55,15 @@ fn shape(text: &str) -> Vec<String> {
     for line in text.lines().map(str::trim_end) {
         if line.starts_with(LOG) {
             lines.push(LOG.to_owned());
-            let tells = text.lines().any(|line| line.trim_start().starts_with("decided "));
+            let tells = text
+                .lines()
+                .any(|line| line.trim_start().starts_with("decided "));
             lines.push(if tells { "decisions" } else { "no decision" }.to_owned());
             break;
         }
         // What was wrapped is put together again.
-        let wrapped = line.starts_with("          ") && lines.last().is_some_and(|last| !last.is_empty());
+        let wrapped =
+            line.starts_with("          ") && lines.last().is_some_and(|last| !last.is_empty());
         match lines.last_mut().filter(|_| wrapped) {
             Some(last) => last.extend([" ", line.trim_start()]),
             None => lines.push(line.to_owned()),
@@ -71,13 +87,18 @@ fn shape(text: &str) -> Vec<String> {
     shaped.extend(sorted(rows));
     shaped.retain(|line| !line.is_empty());
     // Nor in which order the same is told of them.
-    shaped.chunk_by_mut(|one, other| label(one) == label(other)).for_each(<[String]>::sort);
+    shaped
+        .chunk_by_mut(|one, other| label(one) == label(other))
+        .for_each(<[String]>::sort);
     shaped
 }
 
 /// The word that a line begins with, if it is a label; the line itself if it is not.
 fn label(line: &str) -> &str {
-    line.split(' ').next().filter(|word| word.ends_with(':')).unwrap_or(line)
+    line.split(' ')
+        .next()
+        .filter(|word| word.ends_with(':'))
+        .unwrap_or(line)
 }
 
 /// Which of the members is named first is chance.
@@ -89,8 +110,11 @@ fn sorted(rows: Option<Vec<String>>) -> Vec<String> {
 
 /// Whether rows of a table follow.
 fn is_heading(line: &str) -> bool {
-    let is_title =
-        |word: &str| word.chars().all(|it| it.is_ascii_uppercase() || "()-".contains(it)) && word.len() > 2;
+    let is_title = |word: &str| {
+        word.chars()
+            .all(|it| it.is_ascii_uppercase() || "()-".contains(it))
+            && word.len() > 2
+    };
     line.split_whitespace().count() > 1 && line.split_whitespace().all(is_title)
 }
 
@@ -100,7 +124,11 @@ fn plain(line: &str, in_table: bool) -> String {
     let mut rest = line.split_whitespace().peekable();
     while let Some(word) = rest.next() {
         let is_number = word.parse::<f64>().is_ok();
-        if is_number && rest.peek().is_some_and(|unit| ["B", "KiB", "MiB", "GiB"].contains(unit)) {
+        if is_number
+            && rest
+                .peek()
+                .is_some_and(|unit| ["B", "KiB", "MiB", "GiB"].contains(unit))
+        {
             rest.next();
             words.push("SIZE".to_owned());
         } else if in_table && (is_number || word == "-") {
@@ -116,7 +144,9 @@ fn plain(line: &str, in_table: bool) -> String {
 fn plain_word(word: &str) -> String {
     let is_sign = |it: char| "(),.;:`'\"".contains(it);
     let core = word.trim_matches(is_sign);
-    let Some(at) = word.find(core).filter(|_| !core.is_empty()) else { return word.to_owned() };
+    let Some(at) = word.find(core).filter(|_| !core.is_empty()) else {
+        return word.to_owned();
+    };
     let (before, after) = (&word[..at], &word[at + core.len()..]);
     let kind = if is_time(core) {
         "TIME".to_owned()
@@ -172,7 +202,9 @@ fn without_suffixes(word: &str) -> String {
         let core = part.trim_end_matches(['-', '.', '/', ':', ',']);
         let is_suffix = after_hyphen
             && core.len() == 5
-            && core.chars().all(|it| "bcdfghjklmnpqrstvwxz2456789".contains(it));
+            && core
+                .chars()
+                .all(|it| "bcdfghjklmnpqrstvwxz2456789".contains(it));
         plain.push_str(if is_suffix { "NAME" } else { core });
         plain.push_str(&part[core.len()..]);
         after_hyphen = part.ends_with('-');
@@ -204,17 +236,32 @@ mod tests {
 
     #[test]
     fn what_is_told_of_each_may_be_told_in_any_order() {
-        let (one, other) =
-            ("Evidence: orders-bbbbb (voter): silent", "Evidence: orders-ccccc (voter): it does not serve");
+        let (one, other) = (
+            "Evidence: orders-bbbbb (voter): silent",
+            "Evidence: orders-ccccc (voter): it does not serve",
+        );
         let shown = format!("Blocker:  a majority\n{one}\n{other}\nYou can:  wait");
         assert_eq!(
-            difference(&shown, &format!("Blocker:  a majority\n{other}\n{one}\nYou can:  wait")),
+            difference(
+                &shown,
+                &format!("Blocker:  a majority\n{other}\n{one}\nYou can:  wait")
+            ),
             None
         );
         assert!(
-            difference(&shown, &format!("{one}\nBlocker:  a majority\n{other}\nYou can:  wait")).is_some()
+            difference(
+                &shown,
+                &format!("{one}\nBlocker:  a majority\n{other}\nYou can:  wait")
+            )
+            .is_some()
         );
-        assert!(difference(&shown, &format!("Blocker:  a majority\n{one}\n{one}\nYou can:  wait")).is_some());
+        assert!(
+            difference(
+                &shown,
+                &format!("Blocker:  a majority\n{one}\n{one}\nYou can:  wait")
+            )
+            .is_some()
+        );
     }
 
     #[test]
@@ -224,20 +271,32 @@ mod tests {
             ("3/3", "2/3"),
             ("leader", "voter"),
             ("voter   serves", "voter   down"),
-            ("Doing:    nothing\n", "Doing:    nothing\nWaits:    a majority\n"),
-            ("Certs:    good; the first to expire is orders-client-tls, in 364d\n", ""),
+            (
+                "Doing:    nothing\n",
+                "Doing:    nothing\nWaits:    a majority\n",
+            ),
+            (
+                "Certs:    good; the first to expire is orders-client-tls, in 364d\n",
+                "",
+            ),
             ("is a long", "is no long"),
             ("orders-client-tls", "orders-peer-tls"),
         ];
         for (true_, lie) in lies {
             assert!(SHOWN.contains(true_));
-            assert!(difference(SHOWN, &SHOWN.replacen(true_, lie, 1)).is_some(), "{lie} passes");
+            assert!(
+                difference(SHOWN, &SHOWN.replacen(true_, lie, 1)).is_some(),
+                "{lie} passes"
+            );
         }
     }
 
     #[test]
     fn a_page_may_leave_something_out_and_only_a_page() {
-        assert_eq!(difference("first\n…\nlast one…", "first\na\nb\nlast one of all"), None);
+        assert_eq!(
+            difference("first\n…\nlast one…", "first\na\nb\nlast one of all"),
+            None
+        );
         assert_eq!(difference("first\n…", "first"), None);
         assert!(difference("first\n…\nlast", "first\na\nb").is_some());
         assert!(difference("first\na\nlast", "first\n…\nlast").is_some());
@@ -259,7 +318,10 @@ mod tests {
         let words = [
             ("pod/orders-k7f2x", "pod/orders-NAME"),
             ("orders-client", "orders-client"),
-            ("orders-k7f2x.orders-peer.shop.svc", "orders-NAME.orders-peer.shop.svc"),
+            (
+                "orders-k7f2x.orders-peer.shop.svc",
+                "orders-NAME.orders-peer.shop.svc",
+            ),
             ("(2m5s", "(AGE"),
             ("2026-11-16T10:00:00.123Z,", "TIME,"),
             ("10.201.3.4:2379", "ADDRESS"),

@@ -19,7 +19,12 @@ struct Cited {
 }
 
 fn last_cell(row: &str) -> &str {
-    row.trim().trim_end_matches('|').rsplit('|').next().unwrap_or_default().trim()
+    row.trim()
+        .trim_end_matches('|')
+        .rsplit('|')
+        .next()
+        .unwrap_or_default()
+        .trim()
 }
 
 /// All that a page cites, and the parts in which no file comes first.
@@ -61,17 +66,34 @@ fn hurts(source: &str, name: &str) -> Option<bool> {
     if source.contains("pages! {") && lines.iter().any(|line| line.starts_with(&of_page)) {
         return Some(false);
     }
-    let begins = |line: &&str| line.strip_prefix("async ").unwrap_or(line).starts_with(&function);
+    let begins = |line: &&str| {
+        line.strip_prefix("async ")
+            .unwrap_or(line)
+            .starts_with(&function)
+    };
     let at = lines.iter().position(begins)?;
     // Its attributes and comments, up to what is before it.
-    let above: Vec<_> = lines.iter().take(at).rev().take_while(|line| !line.is_empty()).collect();
-    let is_test = above.iter().any(|line| **line == "#[test]" || line.starts_with("#[tokio::test"));
-    is_test.then(|| above.iter().any(|line| line.starts_with("#[ignore = \"it hurts nodes")))
+    let above: Vec<_> = lines
+        .iter()
+        .take(at)
+        .rev()
+        .take_while(|line| !line.is_empty())
+        .collect();
+    let is_test = above
+        .iter()
+        .any(|line| **line == "#[test]" || line.starts_with("#[tokio::test"));
+    is_test.then(|| {
+        above
+            .iter()
+            .any(|line| line.starts_with("#[ignore = \"it hurts nodes"))
+    })
 }
 
 /// What is wrong with what is cited, by what is in its file.
 fn trouble(cited: &Cited, source: Option<&str>) -> Option<String> {
-    let Cited { line, file, name, .. } = cited;
+    let Cited {
+        line, file, name, ..
+    } = cited;
     let why = match source.map(|source| hurts(source, name)) {
         None => "there is no such file",
         Some(None) => "there is no such test",
@@ -87,7 +109,10 @@ fn every_test_that_the_capability_levels_rest_on_is_there_and_hurts_nodes_where_
     let checkout = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
     let (cited, mut told) = cited(&std::fs::read_to_string(checkout.join(PAGE)).unwrap());
     assert!(cited.len() > 80, "only {} were found", cited.len());
-    assert!(cited.iter().filter(|one| one.hurts).count() > 5, "those that hurt nodes were not found");
+    assert!(
+        cited.iter().filter(|one| one.hurts).count() > 5,
+        "those that hurt nodes were not found"
+    );
     told.extend(cited.iter().filter_map(|one| {
         let source = std::fs::read_to_string(checkout.join(&one.file)).ok();
         trouble(one, source.as_deref())
@@ -100,25 +125,49 @@ fn what_is_cited_is_read_from_tables_that_say_what_they_show() {
     let page = "| level | for etcd |\n|---|---|\n| 1 | `not/cited.rs`: `nor_this` |\n\n| question | shown by |\n|---|---|\n\
         | `a` | `x.rs`: `one`, `two` and more; hurts nodes: `y.rs`: `three` |\n| b | see `c`; no test |\n";
     let (found, without_file) = cited(page);
-    let told: Vec<_> = found.iter().map(|it| (it.line, &*it.file, &*it.name, it.hurts)).collect();
-    assert_eq!(told, [(7, "x.rs", "one", false), (7, "x.rs", "two", false), (7, "y.rs", "three", true)]);
-    assert_eq!(without_file, [format!("{PAGE}:8: `c` has no file before it")]);
+    let told: Vec<_> = found
+        .iter()
+        .map(|it| (it.line, &*it.file, &*it.name, it.hurts))
+        .collect();
+    assert_eq!(
+        told,
+        [
+            (7, "x.rs", "one", false),
+            (7, "x.rs", "two", false),
+            (7, "y.rs", "three", true)
+        ]
+    );
+    assert_eq!(
+        without_file,
+        [format!("{PAGE}:8: `c` has no file before it")]
+    );
 }
 
 #[test]
 fn what_is_not_there_or_is_no_test_or_hurts_otherwise_than_said_is_found() {
     let source = "fn helper() {}\n\n#[test]\nfn plain() {}\n\n/// Why.\n#[test]\n#[ignore = \"it hurts nodes\"]\nfn painful() {}\n";
     let judged = |name: &str, hurts: bool, source: Option<&str>| {
-        let one = Cited { line: 1, file: "x.rs".to_owned(), name: name.to_owned(), hurts };
+        let one = Cited {
+            line: 1,
+            file: "x.rs".to_owned(),
+            name: name.to_owned(),
+            hurts,
+        };
         trouble(&one, source)
     };
     for (name, hurts) in [("plain", false), ("painful", true)] {
         assert_eq!(judged(name, hurts, Some(source)), None);
-        assert!(judged(name, !hurts, Some(source)).is_some(), "{name} is told otherwise");
+        assert!(
+            judged(name, !hurts, Some(source)).is_some(),
+            "{name} is told otherwise"
+        );
         assert!(judged(name, hurts, None).is_some(), "{name} has no file");
     }
     for name in ["helper", "pla", "plain_and_more"] {
-        assert!(judged(name, false, Some(source)).is_some(), "{name} is no test");
+        assert!(
+            judged(name, false, Some(source)).is_some(),
+            "{name} is no test"
+        );
     }
     let pages = "pages! {\n    it_is_as_told: \"docs/it.md\",\n}\n";
     assert_eq!(judged("it_is_as_told", false, Some(pages)), None);

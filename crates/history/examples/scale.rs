@@ -6,8 +6,17 @@ use evenkeel_history::check::{general, ordered};
 use evenkeel_history::simulate::{self, Shape};
 
 fn main() {
-    let ops = std::env::args().nth(1).and_then(|text| text.parse().ok()).unwrap_or(5_000_000);
-    let shape = Shape { ops, clients: 10, keys: 12, ops_per_key: 300, unknown: 1 };
+    let ops = std::env::args()
+        .nth(1)
+        .and_then(|text| text.parse().ok())
+        .unwrap_or(5_000_000);
+    let shape = Shape {
+        ops,
+        clients: 10,
+        keys: 12,
+        ops_per_key: 300,
+        unknown: 1,
+    };
     let began = Instant::now();
     let history = simulate::history(1, &shape);
     println!(
@@ -19,7 +28,10 @@ fn main() {
 
     let began = Instant::now();
     let violations = ordered::check(&history).count();
-    println!("revision-ordered checker: {violations} violations in {:.1} s", seconds(began));
+    println!(
+        "revision-ordered checker: {violations} violations in {:.1} s",
+        seconds(began)
+    );
 
     let began = Instant::now();
     let (keys, violations) = general::check(&history);

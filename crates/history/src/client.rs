@@ -5,12 +5,15 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use etcd_client::{
-    Compare, CompareOp, Error, GetOptions, GetResponse, KeyValue, KvClient, Txn, TxnOp, TxnOpResponse,
+    Compare, CompareOp, Error, GetOptions, GetResponse, KeyValue, KvClient, Txn, TxnOp,
+    TxnOpResponse,
 };
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 
 use crate::connections::{Connection, Connections};
-use crate::history::{Answer, By, Call, Client, Key, Kind, Lane, Op, Outcome, Snapshot, Value, Versioned};
+use crate::history::{
+    Answer, By, Call, Client, Key, Kind, Lane, Op, Outcome, Snapshot, Value, Versioned,
+};
 use crate::outcome;
 use crate::random::Random;
 use crate::target::{For, connect};
@@ -27,8 +30,16 @@ pub(crate) async fn run(shared: Arc<Shared>, lane: Lane, kind: Kind, nth: usize)
     let mut connections = Connections::of(kind, nth);
     while !shared.stopped() {
         ticks.tick().await;
-        let Some(Connection { endpoint, mut client }) = connections.next(&shared).await else { continue };
-        let Some(op) = operate(&shared, &mut random, &mut client, id, lane).await else { break };
+        let Some(Connection {
+            endpoint,
+            mut client,
+        }) = connections.next(&shared).await
+        else {
+            continue;
+        };
+        let Some(op) = operate(&shared, &mut random, &mut client, id, lane).await else {
+            break;
+        };
         if op.answer().is_none() {
             connections.broke(&endpoint);
         }
@@ -61,7 +72,15 @@ async fn operate(
         Ok(Err(error)) => outcome::of_error(&error),
         Err(_) => Outcome::Unknown("no answer in time".into()),
     };
-    let op = Op { client: id, lane, key, call, invoked, ended, outcome };
+    let op = Op {
+        client: id,
+        lane,
+        key,
+        call,
+        invoked,
+        ended,
+        outcome,
+    };
     shared.believe(slot, &op);
     Some(op)
 }
@@ -72,8 +91,16 @@ fn choose(shared: &Shared, random: &mut Random, slot: usize, key: Key) -> Call {
         0..40 => Call::Put(value),
         40..65 => {
             // Mostly what was last seen of the key; now and then "create it", which is refused when it is there.
-            let expect = if random.percent(10) { None } else { shared.belief(slot, key) };
-            let by = if expect.is_some() && random.percent(50) { By::Value } else { By::Revision };
+            let expect = if random.percent(10) {
+                None
+            } else {
+                shared.belief(slot, key)
+            };
+            let by = if expect.is_some() && random.percent(50) {
+                By::Value
+            } else {
+                By::Revision
+            };
             Call::Cas { by, expect, value }
         }
         _ => Call::Read,
@@ -88,7 +115,10 @@ async fn perform(client: &mut KvClient, name: String, call: Call) -> Result<Answ
         }
         Call::Read => {
             let response = client.get(name, None).await?;
-            Ok(Answer::Read(revision(response.header())?, first(response.kvs())))
+            Ok(Answer::Read(
+                revision(response.header())?,
+                first(response.kvs()),
+            ))
         }
         Call::Cas { by, expect, value } => {
             let compare = match (by, expect) {
@@ -112,7 +142,9 @@ async fn perform(client: &mut KvClient, name: String, call: Call) -> Result<Answ
             }
             match response.op_responses().first() {
                 Some(TxnOpResponse::Get(read)) => Ok(Answer::Refused(revision, first(read.kvs()))),
-                _ => Err(Error::Internal("a refused transaction without its read".into())),
+                _ => Err(Error::Internal(
+                    "a refused transaction without its read".into(),
+                )),
             }
         }
     }
@@ -129,7 +161,11 @@ fn first(kvs: &[KeyValue]) -> Option<Versioned> {
 }
 
 fn versioned(kv: &KeyValue) -> Versioned {
-    Versioned { value: Value::parse(kv.value()), revision: kv.mod_revision(), version: kv.version() }
+    Versioned {
+        value: Value::parse(kv.value()),
+        revision: kv.mod_revision(),
+        version: kv.version(),
+    }
 }
 
 /// Reads all keys of the workload linearizably, from one member after the other until one answers or time is up.
@@ -141,10 +177,13 @@ pub(crate) async fn snapshot(shared: &Shared, patience: Duration) -> Result<Snap
         if let Some(endpoint) = shared.endpoint(Kind::Everywhere, turn) {
             let invoked = shared.config.clock.now();
             let read = async {
-                let client = connect(&endpoint, shared.tls(), shared.config.timeout, For::Calls).await?;
+                let client =
+                    connect(&endpoint, shared.tls(), shared.config.timeout, For::Calls).await?;
                 let mut client = client.kv_client().max_decoding_message_size(LARGE);
                 let options = GetOptions::new().with_prefix();
-                client.get(shared.config.prefix.clone(), Some(options)).await
+                client
+                    .get(shared.config.prefix.clone(), Some(options))
+                    .await
             };
             match timeout(shared.config.timeout * 5, read).await {
                 Ok(Ok(response)) => {
@@ -162,7 +201,11 @@ pub(crate) async fn snapshot(shared: &Shared, patience: Duration) -> Result<Snap
     Err(last)
 }
 
-fn all(shared: &Shared, invoked: crate::history::Time, response: &GetResponse) -> Result<Snapshot, Error> {
+fn all(
+    shared: &Shared,
+    invoked: crate::history::Time,
+    response: &GetResponse,
+) -> Result<Snapshot, Error> {
     let ended = shared.config.clock.now();
     let revision = revision(response.header())?;
     let prefix = shared.config.prefix.len();
@@ -170,5 +213,10 @@ fn all(shared: &Shared, invoked: crate::history::Time, response: &GetResponse) -
         let name = kv.key().get(prefix..).unwrap_or_default();
         (Key::parse(name), versioned(kv))
     });
-    Ok(Snapshot { invoked, ended, revision, state: state.collect() })
+    Ok(Snapshot {
+        invoked,
+        ended,
+        revision,
+        state: state.collect(),
+    })
 }

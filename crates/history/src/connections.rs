@@ -34,12 +34,22 @@ pub(crate) struct Connections {
 impl Connections {
     /// Of the nth client of its kind.
     pub(crate) fn of(kind: Kind, nth: usize) -> Self {
-        Self { kind, turn: nth, open: Vec::new(), opening: JoinSet::new(), awaited: BTreeSet::new() }
+        Self {
+            kind,
+            turn: nth,
+            open: Vec::new(),
+            opening: JoinSet::new(),
+            awaited: BTreeSet::new(),
+        }
     }
 
     /// One to work with; nothing while there is none.
     pub(crate) async fn next(&mut self, shared: &Shared) -> Option<Connection> {
-        if self.kind == Kind::Everywhere { self.any(shared).await } else { self.only(shared).await }
+        if self.kind == Kind::Everywhere {
+            self.any(shared).await
+        } else {
+            self.only(shared).await
+        }
     }
 
     /// What was asked over it was not answered.
@@ -55,8 +65,13 @@ impl Connections {
         let endpoint = shared.endpoint(self.kind, self.turn)?;
         self.open.retain(|one| one.endpoint == endpoint);
         if self.open.is_empty() {
-            let client = connect(&endpoint, shared.tls(), shared.config.timeout, For::Calls).await.ok()?;
-            self.open.push(Connection { endpoint, client: client.kv_client() });
+            let client = connect(&endpoint, shared.tls(), shared.config.timeout, For::Calls)
+                .await
+                .ok()?;
+            self.open.push(Connection {
+                endpoint,
+                client: client.kv_client(),
+            });
         }
         self.open.first().cloned()
     }
@@ -66,7 +81,9 @@ impl Connections {
         let members = shared.members();
         self.open.retain(|one| members.contains(&one.endpoint));
         for member in members {
-            if self.open.iter().all(|one| one.endpoint != member) && self.awaited.insert(member.clone()) {
+            if self.open.iter().all(|one| one.endpoint != member)
+                && self.awaited.insert(member.clone())
+            {
                 let (tls, limit) = (shared.tls().cloned(), shared.config.timeout);
                 self.opening.spawn(open(member, tls, limit));
             }
@@ -79,22 +96,34 @@ impl Connections {
             self.take(opened.and_then(Result::ok));
         }
         self.turn += 1;
-        self.open.get(self.turn.checked_rem(self.open.len())?).cloned()
+        self.open
+            .get(self.turn.checked_rem(self.open.len())?)
+            .cloned()
     }
 
     fn take(&mut self, opened: Option<(String, Option<KvClient>)>) {
-        let Some((endpoint, client)) = opened else { return };
+        let Some((endpoint, client)) = opened else {
+            return;
+        };
         self.awaited.remove(&endpoint);
-        self.open.extend(client.map(|client| Connection { endpoint, client }));
+        self.open
+            .extend(client.map(|client| Connection { endpoint, client }));
     }
 }
 
 /// A connection that stands, to a member that answers; none, after a moment, where there is none to be had.
 async fn open(endpoint: String, tls: Option<Tls>, limit: Duration) -> (String, Option<KvClient>) {
     let stands = async {
-        let mut client = connect(&endpoint, tls.as_ref(), limit, For::Calls).await?.kv_client();
+        let mut client = connect(&endpoint, tls.as_ref(), limit, For::Calls)
+            .await?
+            .kv_client();
         // Connections are made with the first call. One that may be answered from any state asks nothing of the others.
-        client.get("\0", Some(GetOptions::new().with_serializable().with_limit(1))).await?;
+        client
+            .get(
+                "\0",
+                Some(GetOptions::new().with_serializable().with_limit(1)),
+            )
+            .await?;
         Ok::<_, etcd_client::Error>(client)
     };
     let client = timeout(limit, stands).await.ok().and_then(Result::ok);

@@ -34,7 +34,10 @@ impl History {
     pub fn save(&self, path: &Path) -> Result<(), FileError> {
         let failed = |error| FileError::Io(path.display().to_string(), error);
         let mut file = BufWriter::new(File::create(path).map_err(failed)?);
-        let head = [Line::Lanes(self.lanes.clone()), Line::Start(self.start.clone())];
+        let head = [
+            Line::Lanes(self.lanes.clone()),
+            Line::Start(self.start.clone()),
+        ];
         let ops = self.ops.iter().cloned().map(Line::Op);
         let log = self.log.iter().copied().map(Line::Write);
         let end = self.end.clone().map(Line::End);
@@ -52,8 +55,8 @@ impl History {
         let mut history = Self::default();
         for (index, line) in file.lines().enumerate() {
             let line = line.map_err(|error| FileError::Io(name(), error))?;
-            let line =
-                serde_json::from_str(&line).map_err(|error| FileError::Line(name(), index + 1, error))?;
+            let line = serde_json::from_str(&line)
+                .map_err(|error| FileError::Line(name(), index + 1, error))?;
             match line {
                 Line::Lanes(lanes) => history.lanes = lanes,
                 Line::Start(start) => history.start = start,
@@ -73,7 +76,13 @@ mod tests {
 
     #[test]
     fn a_history_comes_back_from_its_file_unchanged() {
-        let history = simulate::history(7, &Shape { ops: 500, ..Shape::default() });
+        let history = simulate::history(
+            7,
+            &Shape {
+                ops: 500,
+                ..Shape::default()
+            },
+        );
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("history.jsonl");
         history.save(&path).unwrap();
@@ -86,6 +95,9 @@ mod tests {
         let path = dir.path().join("history.jsonl");
         std::fs::write(&path, "{\"lanes\":[]}\nwhat?\n").unwrap();
         let error = History::load(&path).unwrap_err().to_string();
-        assert!(error.contains("line 2") && error.contains("history.jsonl"), "{error}");
+        assert!(
+            error.contains("line 2") && error.contains("history.jsonl"),
+            "{error}"
+        );
     }
 }

@@ -34,23 +34,42 @@ pub fn lost_write(history: &History) -> Option<Forgery> {
     let (first, second) = Writes::of(history).at_the_end()?;
     let key = second.key;
     let mut forged = history.clone();
-    forged.log.retain(|write| write.key != key || write.revision <= first.revision);
-    rewrite(&mut forged, key, |seen| if seen.revision > first.revision { first.state() } else { Some(seen) });
-    Some(Forgery { history: forged, key, fault: Fault::Lost })
+    forged
+        .log
+        .retain(|write| write.key != key || write.revision <= first.revision);
+    rewrite(&mut forged, key, |seen| {
+        if seen.revision > first.revision {
+            first.state()
+        } else {
+            Some(seen)
+        }
+    });
+    Some(Forgery {
+        history: forged,
+        key,
+        fault: Fault::Lost,
+    })
 }
 
 /// A read returns, as a member left behind would, what had been overwritten before the read began.
 pub fn stale_read(history: &History) -> Option<Forgery> {
     let writes = Writes::of(history);
     history.ops.iter().enumerate().find_map(|(index, read)| {
-        let Some(Answer::Read(_, Some(seen))) = read.answer() else { return None };
+        let Some(Answer::Read(_, Some(seen))) = read.answer() else {
+            return None;
+        };
         let (first, second) = writes.before(read.key, seen.revision)?;
         if writes.writers.get(&second.revision)?.ended >= read.invoked {
             return None;
         }
         let mut forged = history.clone();
-        forged.ops.get_mut(index)?.outcome = Outcome::Ok(Answer::Read(first.revision, first.state()));
-        Some(Forgery { history: forged, key: read.key, fault: Fault::OutOfOrder })
+        forged.ops.get_mut(index)?.outcome =
+            Outcome::Ok(Answer::Read(first.revision, first.state()));
+        Some(Forgery {
+            history: forged,
+            key: read.key,
+            fault: Fault::OutOfOrder,
+        })
     })
 }
 
@@ -60,11 +79,27 @@ pub fn invented_value(history: &History) -> Option<Forgery> {
     let highest = history.ops.iter().filter_map(|op| op.call.writes()).max()?;
     let end = forged.end.as_mut()?;
     let (&key, now) = end.state.iter_mut().next()?;
-    let newest = history.log.last().map_or(end.revision, |write| write.revision.max(end.revision));
-    *now = Versioned { value: Value(highest.0 + 1), revision: newest + 1, version: now.version + 1 };
+    let newest = history
+        .log
+        .last()
+        .map_or(end.revision, |write| write.revision.max(end.revision));
+    *now = Versioned {
+        value: Value(highest.0 + 1),
+        revision: newest + 1,
+        version: now.version + 1,
+    };
     end.revision = newest + 1;
-    forged.log.push(Write { revision: now.revision, key, value: Some(now.value), version: now.version });
-    Some(Forgery { history: forged, key, fault: Fault::Invented })
+    forged.log.push(Write {
+        revision: now.revision,
+        key,
+        value: Some(now.value),
+        version: now.version,
+    });
+    Some(Forgery {
+        history: forged,
+        key,
+        fault: Fault::Invented,
+    })
 }
 
 /// Two writes, the second begun after the first had ended, took effect the other way round.
@@ -99,7 +134,11 @@ pub fn reordered(history: &History) -> Option<Forgery> {
         };
         Some(Versioned { value, ..seen })
     });
-    Some(Forgery { history: forged, key, fault: Fault::OutOfOrder })
+    Some(Forgery {
+        history: forged,
+        key,
+        fault: Fault::OutOfOrder,
+    })
 }
 
 /// The writes of each key, and who made them.
@@ -116,17 +155,31 @@ impl<'a> Writes<'a> {
         for write in &history.log {
             keys.entry(write.key).or_default().push(*write);
         }
-        let writers = history.ops.iter().filter_map(|op| Some((op.written()?, op))).collect();
-        Self { history, keys, writers }
+        let writers = history
+            .ops
+            .iter()
+            .filter_map(|op| Some((op.written()?, op)))
+            .collect();
+        Self {
+            history,
+            keys,
+            writers,
+        }
     }
 
     /// An acknowledged write of a key at a revision, and the last one before it that had ended when it began: no order
     /// but this explains both.
     fn before(&self, key: Key, revision: i64) -> Option<(Write, Write)> {
         let writes = self.keys.get(&key)?;
-        let at = writes.binary_search_by_key(&revision, |write| write.revision).ok()?;
+        let at = writes
+            .binary_search_by_key(&revision, |write| write.revision)
+            .ok()?;
         let began = self.writers.get(&revision)?.invoked;
-        let ended = |write: &&Write| self.writers.get(&write.revision).is_some_and(|op| op.ended < began);
+        let ended = |write: &&Write| {
+            self.writers
+                .get(&write.revision)
+                .is_some_and(|op| op.ended < began)
+        };
         let first = writes.get(..at)?.iter().rev().find(ended)?;
         Some((*first, *writes.get(at)?))
     }
@@ -134,7 +187,9 @@ impl<'a> Writes<'a> {
     /// Such a pair whose second write the last read saw.
     fn at_the_end(&self) -> Option<(Write, Write)> {
         let end = self.history.end.as_ref()?;
-        end.state.iter().find_map(|(key, state)| self.before(*key, state.revision))
+        end.state
+            .iter()
+            .find_map(|(key, state)| self.before(*key, state.revision))
     }
 }
 

@@ -7,13 +7,20 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 /// Nanoseconds on the run's monotonic clock.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
 #[serde(transparent)]
 pub struct Time(pub u64);
 
 impl fmt::Display for Time {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}.{:06} s", self.0 / 1_000_000_000, self.0 / 1_000 % 1_000_000)
+        write!(
+            f,
+            "{}.{:06} s",
+            self.0 / 1_000_000_000,
+            self.0 / 1_000 % 1_000_000
+        )
     }
 }
 
@@ -28,13 +35,19 @@ impl Key {
 
     /// Its number, read from the end of its name in etcd.
     pub fn parse(text: &[u8]) -> Self {
-        number(text).and_then(|n| u32::try_from(n).ok()).map_or(Self::FOREIGN, Self)
+        number(text)
+            .and_then(|n| u32::try_from(n).ok())
+            .map_or(Self::FOREIGN, Self)
     }
 }
 
 impl fmt::Display for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if *self == Self::FOREIGN { f.write_str("a key not ours") } else { write!(f, "key {}", self.0) }
+        if *self == Self::FOREIGN {
+            f.write_str("a key not ours")
+        } else {
+            write!(f, "key {}", self.0)
+        }
     }
 }
 
@@ -55,13 +68,21 @@ impl Value {
 
 impl fmt::Display for Value {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if *self == Self::FOREIGN { f.write_str("a value not ours") } else { write!(f, "value {}", self.0) }
+        if *self == Self::FOREIGN {
+            f.write_str("a value not ours")
+        } else {
+            write!(f, "value {}", self.0)
+        }
     }
 }
 
 fn number(text: &[u8]) -> Option<u64> {
     // Digits alone: Rust would also take "+7", which is another key.
-    std::str::from_utf8(text).ok().filter(|text| text.bytes().all(|b| b.is_ascii_digit()))?.parse().ok()
+    std::str::from_utf8(text)
+        .ok()
+        .filter(|text| text.bytes().all(|b| b.is_ascii_digit()))?
+        .parse()
+        .ok()
 }
 
 /// One sequential client; after an outcome that is not known it is never used again.
@@ -108,7 +129,11 @@ pub struct Versioned {
 
 impl fmt::Display for Versioned {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} of revision {} (version {})", self.value, self.revision, self.version)
+        write!(
+            f,
+            "{} of revision {} (version {})",
+            self.value, self.revision, self.version
+        )
     }
 }
 
@@ -167,7 +192,9 @@ impl Answer {
     /// The store's revision where this took effect.
     pub fn revision(&self) -> i64 {
         match *self {
-            Self::Written(revision) | Self::Refused(revision, _) | Self::Read(revision, _) => revision,
+            Self::Written(revision) | Self::Refused(revision, _) | Self::Read(revision, _) => {
+                revision
+            }
         }
     }
 
@@ -232,20 +259,38 @@ impl Op {
 
 impl fmt::Display for Op {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "client {}, {} to {}: ", self.client.0, self.invoked, self.ended)?;
+        write!(
+            f,
+            "client {}, {} to {}: ",
+            self.client.0, self.invoked, self.ended
+        )?;
         match self.call {
             Call::Put(value) => write!(f, "put {value} to {}", self.key)?,
-            Call::Cas { expect: None, value, .. } => write!(f, "create {} with {value}", self.key)?,
-            Call::Cas { by: By::Value, expect: Some((old, _)), value } => {
+            Call::Cas {
+                expect: None,
+                value,
+                ..
+            } => write!(f, "create {} with {value}", self.key)?,
+            Call::Cas {
+                by: By::Value,
+                expect: Some((old, _)),
+                value,
+            } => {
                 write!(f, "swap {} from {old} to {value}", self.key)?;
             }
-            Call::Cas { by: By::Revision, expect: Some((old, at)), value } => {
+            Call::Cas {
+                by: By::Revision,
+                expect: Some((old, at)),
+                value,
+            } => {
                 write!(f, "swap {} from revision {at} ({old}) to {value}", self.key)?;
             }
             Call::Read => write!(f, "read {}", self.key)?,
         }
         match &self.outcome {
-            Outcome::Ok(Answer::Written(revision)) => write!(f, " → written at revision {revision}"),
+            Outcome::Ok(Answer::Written(revision)) => {
+                write!(f, " → written at revision {revision}")
+            }
             Outcome::Ok(Answer::Refused(revision, seen)) => {
                 write!(f, " → refused at revision {revision}: {}", shown(*seen))
             }
@@ -280,7 +325,11 @@ pub struct Write {
 impl Write {
     /// The key's state after it.
     pub fn state(&self) -> Option<Versioned> {
-        self.value.map(|value| Versioned { value, revision: self.revision, version: self.version })
+        self.value.map(|value| Versioned {
+            value,
+            revision: self.revision,
+            version: self.version,
+        })
     }
 }
 
@@ -317,7 +366,11 @@ impl History {
     /// The keys' state when this revision was the newest: what a snapshot of that revision must bring back.
     pub fn prefix(&self, revision: i64) -> BTreeMap<Key, Versioned> {
         let mut state = self.start.state.clone();
-        for write in self.log.iter().take_while(|write| write.revision <= revision) {
+        for write in self
+            .log
+            .iter()
+            .take_while(|write| write.revision <= revision)
+        {
             match write.state() {
                 Some(now) => state.insert(write.key, now),
                 None => state.remove(&write.key),

@@ -35,7 +35,8 @@ mod workload;
 pub use check::{Verdict, check, check_and_prove};
 pub use file::FileError;
 pub use history::{
-    Answer, By, Call, Client, History, Key, Kind, Lane, Op, Outcome, Snapshot, Time, Value, Versioned, Write,
+    Answer, By, Call, Client, History, Key, Kind, Lane, Op, Outcome, Snapshot, Time, Value,
+    Versioned, Write,
 };
 pub use stats::Stats;
 pub use target::{Target, Tls};

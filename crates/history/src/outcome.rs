@@ -25,11 +25,17 @@ pub(crate) fn of_error(error: &Error) -> Outcome {
         Error::GRpcStatus(status) => format!("{}: {}", status.code(), status.message()).into(),
         other => other.to_string().into(),
     };
-    if certainly_not_done(error) { Outcome::Failed(text) } else { Outcome::Unknown(text) }
+    if certainly_not_done(error) {
+        Outcome::Failed(text)
+    } else {
+        Outcome::Unknown(text)
+    }
 }
 
 fn certainly_not_done(error: &Error) -> bool {
-    let Error::GRpcStatus(status) = error else { return false };
+    let Error::GRpcStatus(status) = error else {
+        return false;
+    };
     if NOT_DONE.contains(&status.message()) {
         return true;
     }
@@ -57,7 +63,10 @@ mod tests {
 
     #[test]
     fn only_refusals_that_come_before_any_effect_count_as_failed() {
-        assert!(matches!(outcome(Code::Unavailable, "etcdserver: no leader"), Outcome::Failed(_)));
+        assert!(matches!(
+            outcome(Code::Unavailable, "etcdserver: no leader"),
+            Outcome::Failed(_)
+        ));
         assert!(matches!(
             outcome(Code::PermissionDenied, "etcdserver: permission denied"),
             Outcome::Failed(_)
@@ -70,17 +79,30 @@ mod tests {
             "transport error",
             "anything else",
         ] {
-            assert!(matches!(outcome(Code::Unavailable, message), Outcome::Unknown(_)), "{message}");
+            assert!(
+                matches!(outcome(Code::Unavailable, message), Outcome::Unknown(_)),
+                "{message}"
+            );
         }
-        assert!(matches!(of_error(&Error::Internal("what".into())), Outcome::Unknown(_)));
+        assert!(matches!(
+            of_error(&Error::Internal("what".into())),
+            Outcome::Unknown(_)
+        ));
     }
 
     #[test]
     fn what_was_never_sent_for_want_of_a_connection_has_failed() {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
         let outcome = runtime.block_on(async {
             // A port that was free a moment ago, with nobody behind it.
-            let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+            let port = std::net::TcpListener::bind("127.0.0.1:0")
+                .unwrap()
+                .local_addr()
+                .unwrap()
+                .port();
             let endpoint = format!("http://127.0.0.1:{port}");
             let timeout = std::time::Duration::from_secs(1);
             let mut client = connect(&endpoint, None, timeout, For::Calls).await.unwrap();
@@ -91,7 +113,10 @@ mod tests {
 
     #[test]
     fn a_connection_that_breaks_after_the_request_leaves_it_unknown() {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
         let outcome = runtime.block_on(async {
             let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
             let endpoint = format!("http://{}", listener.local_addr().unwrap());

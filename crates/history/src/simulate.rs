@@ -4,7 +4,8 @@
 use std::collections::BTreeMap;
 
 use crate::history::{
-    Answer, By, Call, Client, History, Key, Kind, Lane, Op, Outcome, Snapshot, Time, Value, Versioned, Write,
+    Answer, By, Call, Client, History, Key, Kind, Lane, Op, Outcome, Snapshot, Time, Value,
+    Versioned, Write,
 };
 use crate::random::Random;
 
@@ -25,7 +26,13 @@ pub struct Shape {
 
 impl Default for Shape {
     fn default() -> Self {
-        Self { ops: 2_000, clients: 10, keys: 8, ops_per_key: 200, unknown: 3 }
+        Self {
+            ops: 2_000,
+            clients: 10,
+            keys: 8,
+            ops_per_key: 200,
+            unknown: 3,
+        }
     }
 }
 
@@ -35,9 +42,16 @@ pub fn history(seed: u64, shape: &Shape) -> History {
     let mut plans = plan(&mut random, shape);
     plans.sort_by_key(|plan| plan.effect);
     let lanes = (0..shape.clients).map(kind).collect();
-    let mut history = History { lanes, ..History::default() };
+    let mut history = History {
+        lanes,
+        ..History::default()
+    };
     history.start.revision = 1;
-    let mut store = Store { revision: 1, state: BTreeMap::new(), log: Vec::new() };
+    let mut store = Store {
+        revision: 1,
+        state: BTreeMap::new(),
+        log: Vec::new(),
+    };
     for plan in plans {
         let op = run(&mut random, plan, &mut store);
         history.ops.push(op);
@@ -93,7 +107,9 @@ fn plan(random: &mut Random, shape: &Shape) -> Vec<Plan> {
         let count = used.entry(slot).or_default();
         let key = Key(slot + shape.keys * (*count / shape.ops_per_key.max(1)));
         *count += 1;
-        let (Some(free), Some(id)) = (free_at.get_mut(lane), ids.get_mut(lane)) else { break };
+        let (Some(free), Some(id)) = (free_at.get_mut(lane), ids.get_mut(lane)) else {
+            break;
+        };
         let invoked = *free + random.below(1_000);
         let mut effect = invoked + random.below(3_000);
         let ended = effect + random.below(3_000);
@@ -109,13 +125,24 @@ fn plan(random: &mut Random, shape: &Shape) -> Vec<Plan> {
         let value = Value(number as u64 + 1);
         let call = match random.below(10) {
             0..4 => Call::Put(value),
-            4..7 => Call::Cas { by: By::Revision, expect: None, value },
+            4..7 => Call::Cas {
+                by: By::Revision,
+                expect: None,
+                value,
+            },
             _ => Call::Read,
         };
         let lane = Lane(u16::try_from(lane).unwrap_or(0));
         let outcome = Outcome::Failed("simulated".into());
-        let op =
-            Op { client: Client(*id), lane, key, call, invoked: Time(invoked), ended: Time(ended), outcome };
+        let op = Op {
+            client: Client(*id),
+            lane,
+            key,
+            call,
+            invoked: Time(invoked),
+            ended: Time(ended),
+            outcome,
+        };
         *free = ended + 1;
         if matches!(ending, Ending::LostReply | Ending::LostRequest) {
             *id = fresh;
@@ -136,7 +163,11 @@ fn run(random: &mut Random, plan: Plan, store: &mut Store) -> Op {
             1 => now.map(|now| (Value(now.value.0.saturating_sub(1)), now.revision - 1)),
             _ => now.map(|now| (now.value, now.revision)),
         };
-        *by = if expect.is_some() && random.percent(50) { By::Value } else { By::Revision };
+        *by = if expect.is_some() && random.percent(50) {
+            By::Value
+        } else {
+            By::Revision
+        };
     }
     match ending {
         Ending::Failed => {}
@@ -157,13 +188,24 @@ impl Store {
         let now = self.state.get(&key).copied();
         match call {
             Call::Read => Answer::Read(self.revision, now),
-            Call::Cas { by, expect, .. } if !matches(by, expect, now) => Answer::Refused(self.revision, now),
+            Call::Cas { by, expect, .. } if !matches(by, expect, now) => {
+                Answer::Refused(self.revision, now)
+            }
             Call::Cas { value, .. } | Call::Put(value) => {
                 self.revision += 1;
                 let version = now.map_or(0, |now| now.version) + 1;
-                let state = Versioned { value, revision: self.revision, version };
+                let state = Versioned {
+                    value,
+                    revision: self.revision,
+                    version,
+                };
                 self.state.insert(key, state);
-                self.log.push(Write { revision: self.revision, key, value: Some(value), version });
+                self.log.push(Write {
+                    revision: self.revision,
+                    key,
+                    value: Some(value),
+                    version,
+                });
                 Answer::Written(self.revision)
             }
         }

@@ -43,20 +43,25 @@ impl Stats {
     /// outage that never ended counts.
     pub(crate) fn of(ops: &[Op], lanes: &[Kind], from: Time, to: Time) -> Self {
         let inside = || ops.iter().filter(|op| op.ended >= from && op.ended <= to);
-        let mut writes: BTreeMap<Lane, Vec<Time>> =
-            (0..).zip(lanes).map(|(lane, _)| (Lane(lane), Vec::new())).collect();
+        let mut writes: BTreeMap<Lane, Vec<Time>> = (0..)
+            .zip(lanes)
+            .map(|(lane, _)| (Lane(lane), Vec::new()))
+            .collect();
         for op in inside().filter(|op| op.written().is_some()) {
             writes.entry(op.lane).or_default().push(op.ended);
         }
         let mut gaps: BTreeMap<Kind, Duration> = BTreeMap::new();
         for (lane, times) in &mut writes {
-            let Some(&kind) = lanes.get(usize::from(lane.0)) else { continue };
+            let Some(&kind) = lanes.get(usize::from(lane.0)) else {
+                continue;
+            };
             let gap = longest(times, from, to);
             let worst = gaps.entry(kind).or_default();
             *worst = gap.max(*worst);
         }
         let mut all: Vec<Time> = writes.into_values().flatten().collect();
-        let count = |wanted: fn(&Outcome) -> bool| inside().filter(|op| wanted(&op.outcome)).count();
+        let count =
+            |wanted: fn(&Outcome) -> bool| inside().filter(|op| wanted(&op.outcome)).count();
         Self {
             lasted: Duration::from_nanos(to.0.saturating_sub(from.0)),
             ops: inside().count(),
@@ -71,7 +76,11 @@ impl Stats {
 }
 
 fn per_second(count: usize, lasted: Duration) -> f64 {
-    if lasted.is_zero() { 0.0 } else { count as f64 / lasted.as_secs_f64() }
+    if lasted.is_zero() {
+        0.0
+    } else {
+        count as f64 / lasted.as_secs_f64()
+    }
 }
 
 fn longest(times: &mut [Time], from: Time, to: Time) -> Duration {
@@ -110,12 +119,20 @@ impl fmt::Display for Stats {
 impl History {
     /// Figures of a stretch of the run: `..` for all of it, from the first read to the last operation.
     pub fn stats(&self, stretch: impl RangeBounds<Time>) -> Stats {
-        let last = self.ops.iter().map(|op| op.ended).max().unwrap_or(self.start.ended);
+        let last = self
+            .ops
+            .iter()
+            .map(|op| op.ended)
+            .max()
+            .unwrap_or(self.start.ended);
         let bound = |bound: Bound<&Time>, otherwise| match bound {
             Bound::Included(time) | Bound::Excluded(time) => *time,
             Bound::Unbounded => otherwise,
         };
-        let (from, to) = (bound(stretch.start_bound(), self.start.ended), bound(stretch.end_bound(), last));
+        let (from, to) = (
+            bound(stretch.start_bound(), self.start.ended),
+            bound(stretch.end_bound(), last),
+        );
         Stats::of(&self.ops, &self.lanes, from, to)
     }
 }
@@ -143,17 +160,27 @@ mod tests {
     fn the_longest_gap_counts_from_the_begin_to_the_end_of_the_stretch() {
         let lanes = vec![Kind::Everywhere, Kind::Service];
         let ops = vec![put(0, 100), put(0, 400), put(1, 600), put(0, 900)];
-        let history = History { lanes, ops, ..History::default() };
+        let history = History {
+            lanes,
+            ops,
+            ..History::default()
+        };
         let stats = history.stats(Time(0)..Time(2_000_000_000));
         assert_eq!(stats.gap.as_millis(), 1_100);
-        assert_eq!(stats.gaps.get(&Kind::Everywhere).unwrap().as_millis(), 1_100);
+        assert_eq!(
+            stats.gaps.get(&Kind::Everywhere).unwrap().as_millis(),
+            1_100
+        );
         assert_eq!(stats.gaps.get(&Kind::Service).unwrap().as_millis(), 1_400);
         assert_eq!((stats.ops, stats.written), (4, 4));
     }
 
     #[test]
     fn a_client_that_never_wrote_has_a_gap_as_long_as_the_stretch() {
-        let history = History { lanes: vec![Kind::Service], ..History::default() };
+        let history = History {
+            lanes: vec![Kind::Service],
+            ..History::default()
+        };
         let stats = history.stats(Time(0)..Time(3_000_000_000));
         assert_eq!(stats.gaps.get(&Kind::Service).unwrap().as_secs(), 3);
     }

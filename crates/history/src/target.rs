@@ -31,7 +31,9 @@ pub struct Tls {
 impl std::fmt::Debug for Tls {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         // Keys do not belong into logs.
-        f.debug_struct("Tls").field("server_name", &self.server_name).finish_non_exhaustive()
+        f.debug_struct("Tls")
+            .field("server_name", &self.server_name)
+            .finish_non_exhaustive()
     }
 }
 

@@ -32,7 +32,10 @@ pub(crate) struct Watcher {
 impl Watcher {
     /// Begins after this revision; runs on the current runtime until that ends.
     pub(crate) fn start(shared: Arc<Shared>, after: i64) -> Self {
-        let seen = Arc::new(Mutex::new(Seen { last: after, ..Seen::default() }));
+        let seen = Arc::new(Mutex::new(Seen {
+            last: after,
+            ..Seen::default()
+        }));
         let watcher = Self { seen };
         let task = watcher.clone();
         tokio::spawn(async move { task.run(&shared).await });
@@ -51,7 +54,9 @@ impl Watcher {
                 return Err(why);
             }
             if tokio::time::Instant::now() >= deadline {
-                return Err(format!("the watch is at revision {last} and does not come to {revision}"));
+                return Err(format!(
+                    "the watch is at revision {last} and does not come to {revision}"
+                ));
             }
             sleep(Duration::from_millis(20)).await;
         }
@@ -84,9 +89,14 @@ impl Watcher {
         let open = async {
             let client = connect(endpoint, shared.tls(), shared.config.timeout, For::Watch).await?;
             let options = WatchOptions::new().with_prefix().with_start_revision(from);
-            client.watch_client().watch(shared.config.prefix.clone(), Some(options)).await
+            client
+                .watch_client()
+                .watch(shared.config.prefix.clone(), Some(options))
+                .await
         };
-        let Ok(Ok(mut stream)) = timeout(SILENCE, open).await else { return };
+        let Ok(Ok(mut stream)) = timeout(SILENCE, open).await else {
+            return;
+        };
         while self.next(shared, &mut stream).await.is_some() {}
     }
 
@@ -95,8 +105,9 @@ impl Watcher {
         if response.compact_revision() > 0 {
             let compacted = response.compact_revision();
             let last = self.with(|seen| seen.last);
-            let why =
-                format!("the watch was at revision {last}, but all up to {compacted} was compacted away");
+            let why = format!(
+                "the watch was at revision {last}, but all up to {compacted} was compacted away"
+            );
             self.with(|seen| seen.broken = Some(why));
         }
         if response.canceled() {
@@ -119,11 +130,19 @@ impl Seen {
             }
             let key = Key::parse(kv.key().get(prefix.len()..).unwrap_or_default());
             let value = (event.event_type() == EventType::Put).then(|| Value::parse(kv.value()));
-            self.log.push(Write { revision, key, value, version: kv.version() });
+            self.log.push(Write {
+                revision,
+                key,
+                value,
+                version: kv.version(),
+            });
             self.last = self.last.max(revision);
         }
         if self.log.len() > 2 * most {
-            self.broken = Some(format!("there are more than {} writes; somebody else writes here", 2 * most));
+            self.broken = Some(format!(
+                "there are more than {} writes; somebody else writes here",
+                2 * most
+            ));
         }
     }
 }

@@ -22,7 +22,9 @@ pub struct Clock {
 impl Clock {
     /// A clock that is at zero now.
     pub fn start() -> Self {
-        Self { zero: Instant::now() }
+        Self {
+            zero: Instant::now(),
+        }
     }
 
     /// The time.
@@ -115,21 +117,29 @@ impl Workload {
     /// Reads what is there, within the given time, and sets the clients to work.
     pub fn start(config: Config, target: Target, patience: Duration) -> Result<Self, StartError> {
         let shared = Arc::new(Shared::new(config, target));
-        let runtime =
-            tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(StartError::Thread)?;
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(StartError::Thread)?;
         let (begun, start) = mpsc::channel();
         let thread = {
             let shared = Arc::clone(&shared);
-            std::thread::Builder::new().name("workload".into()).spawn(move || {
-                let ended = runtime.block_on(work(shared, patience, &begun));
-                // A frozen member must not hold us up: whatever is still under way is dropped.
-                runtime.shutdown_background();
-                ended
-            })
+            std::thread::Builder::new()
+                .name("workload".into())
+                .spawn(move || {
+                    let ended = runtime.block_on(work(shared, patience, &begun));
+                    // A frozen member must not hold us up: whatever is still under way is dropped.
+                    runtime.shutdown_background();
+                    ended
+                })
         };
         let thread = thread.map_err(StartError::Thread)?;
         match start.recv() {
-            Ok(Ok(start)) => Ok(Self { shared, start, thread: Some(thread) }),
+            Ok(Ok(start)) => Ok(Self {
+                shared,
+                start,
+                thread: Some(thread),
+            }),
             Ok(Err(why)) => Err(StartError::NoAnswer(why)),
             Err(_) => Err(StartError::NoAnswer("its thread has gone".into())),
         }
@@ -148,7 +158,12 @@ impl Workload {
     /// Figures from a time until now.
     pub fn stats(&self, since: Time) -> Stats {
         let from = since.max(self.start.ended);
-        Stats::of(&lock(&self.shared.ops), &self.shared.lanes(), from, self.now())
+        Stats::of(
+            &lock(&self.shared.ops),
+            &self.shared.lanes(),
+            from,
+            self.now(),
+        )
     }
 
     /// Whether the recording is full, and the clients have stopped for that.
@@ -161,18 +176,33 @@ impl Workload {
     pub fn finish(mut self, patience: Duration) -> Result<History, Unfinished> {
         *lock(&self.shared.patience) = patience;
         self.shared.stop.store(true, Ordering::Relaxed);
-        let gone = || Ended { log: Vec::new(), end: Err("the workload's thread has gone".into()) };
-        let Ended { log, end } =
-            self.thread.take().and_then(|thread| thread.join().ok()).unwrap_or_else(gone);
+        let gone = || Ended {
+            log: Vec::new(),
+            end: Err("the workload's thread has gone".into()),
+        };
+        let Ended { log, end } = self
+            .thread
+            .take()
+            .and_then(|thread| thread.join().ok())
+            .unwrap_or_else(gone);
         let ops = std::mem::take(&mut *lock(&self.shared.ops));
         let start = std::mem::take(&mut self.start);
-        let mut history = History { lanes: self.shared.lanes(), start, ops, log, end: None };
+        let mut history = History {
+            lanes: self.shared.lanes(),
+            start,
+            ops,
+            log,
+            end: None,
+        };
         match end {
             Ok(end) => {
                 history.end = Some(end);
                 Ok(history)
             }
-            Err(why) => Err(Unfinished { why, history: Box::new(history) }),
+            Err(why) => Err(Unfinished {
+                why,
+                history: Box::new(history),
+            }),
         }
     }
 }
@@ -193,7 +223,10 @@ async fn work(
         Err(why) => {
             // Whoever waits for it may have gone; then nobody needs it.
             let _ = begun.send(Err(why.clone()));
-            return Ended { log: Vec::new(), end: Err(why) };
+            return Ended {
+                log: Vec::new(),
+                end: Err(why),
+            };
         }
     };
     shared.begin_after(&start);
@@ -201,7 +234,12 @@ async fn work(
     let _ = begun.send(Ok(start));
     let mut clients = Vec::new();
     for (lane, (kind, nth)) in (0..).zip(shared.kinds()) {
-        clients.push(tokio::spawn(client::run(Arc::clone(&shared), Lane(lane), kind, nth)));
+        clients.push(tokio::spawn(client::run(
+            Arc::clone(&shared),
+            Lane(lane),
+            kind,
+            nth,
+        )));
     }
     for client in clients {
         // Clients do not panic; if one did, what the others recorded still counts.
@@ -209,14 +247,28 @@ async fn work(
     }
     let patience = *lock(&shared.patience);
     let end = finish(&shared, &watcher, patience).await;
-    Ended { log: watcher.take(), end }
+    Ended {
+        log: watcher.take(),
+        end,
+    }
 }
 
-async fn finish(shared: &Shared, watcher: &Watcher, patience: Duration) -> Result<Snapshot, String> {
+async fn finish(
+    shared: &Shared,
+    watcher: &Watcher,
+    patience: Duration,
+) -> Result<Snapshot, String> {
     let began = Instant::now();
     let end = client::snapshot(shared, patience).await?;
-    let newest = end.state.values().map(|state| state.revision).max().unwrap_or(0);
-    watcher.reach(newest, patience.saturating_sub(began.elapsed())).await?;
+    let newest = end
+        .state
+        .values()
+        .map(|state| state.revision)
+        .max()
+        .unwrap_or(0);
+    watcher
+        .reach(newest, patience.saturating_sub(began.elapsed()))
+        .await?;
     Ok(end)
 }
 
@@ -265,14 +317,27 @@ impl Shared {
     /// Values and keys begin after those that are there: none is ever used twice.
     fn begin_after(&self, start: &Snapshot) {
         let ours = start.state.iter().filter(|(key, _)| **key != Key::FOREIGN);
-        let key = ours.clone().map(|(key, _)| key.0).max().map_or(0, |key| key + 1);
-        let value = ours.map(|(_, state)| state.value).filter(|value| *value != Value::FOREIGN).max();
+        let key = ours
+            .clone()
+            .map(|(key, _)| key.0)
+            .max()
+            .map_or(0, |key| key + 1);
+        let value = ours
+            .map(|(_, state)| state.value)
+            .filter(|value| *value != Value::FOREIGN)
+            .max();
         self.first_key.store(key, Ordering::Relaxed);
-        self.next_value.store(value.map_or(1, |value| value.0 + 1), Ordering::Relaxed);
+        self.next_value
+            .store(value.map_or(1, |value| value.0 + 1), Ordering::Relaxed);
     }
 
     fn kinds(&self) -> Vec<(Kind, usize)> {
-        let Config { pinned, everywhere, service, .. } = self.config;
+        let Config {
+            pinned,
+            everywhere,
+            service,
+            ..
+        } = self.config;
         let of = |kind, count| (0..count).map(move |nth| (kind, nth));
         of(Kind::Pinned, pinned)
             .chain(of(Kind::Everywhere, everywhere))
@@ -296,7 +361,11 @@ impl Shared {
     pub(crate) fn endpoint(&self, kind: Kind, turn: usize) -> Option<String> {
         let target = lock(&self.target);
         let behind_service = kind == Kind::Service && !target.service.is_empty();
-        let all = if behind_service { &target.service } else { &target.members };
+        let all = if behind_service {
+            &target.service
+        } else {
+            &target.members
+        };
         all.get(turn.checked_rem(all.len())?).cloned()
     }
 
@@ -329,27 +398,44 @@ impl Shared {
     pub(crate) fn pick_key(&self, random: &mut Random) -> (usize, Key) {
         let slots = self.config.keys.max(1);
         let slot = u32::try_from(random.below(slots.into())).unwrap_or(0);
-        let used = self.used.get(slot as usize).map_or(0, |used| used.fetch_add(1, Ordering::Relaxed));
+        let used = self
+            .used
+            .get(slot as usize)
+            .map_or(0, |used| used.fetch_add(1, Ordering::Relaxed));
         let generation = used / self.config.ops_per_key.max(1);
-        (slot as usize, Key(self.first_key.load(Ordering::Relaxed) + slot + slots * generation))
+        (
+            slot as usize,
+            Key(self.first_key.load(Ordering::Relaxed) + slot + slots * generation),
+        )
     }
 
     pub(crate) fn belief(&self, slot: usize, key: Key) -> Option<(Value, i64)> {
         let belief = lock(&self.beliefs).get(slot).copied().flatten();
-        belief.filter(|(of, _)| *of == key).map(|(_, state)| (state.value, state.revision))
+        belief
+            .filter(|(of, _)| *of == key)
+            .map(|(_, state)| (state.value, state.revision))
     }
 
     /// Remembers what an answer told of a key, if it is newer than what was known.
     pub(crate) fn believe(&self, slot: usize, op: &Op) {
-        let told = match (op.answer().and_then(|answer| answer.seen()), op.written(), op.call.writes()) {
+        let told = match (
+            op.answer().and_then(|answer| answer.seen()),
+            op.written(),
+            op.call.writes(),
+        ) {
             (Some(seen), ..) => seen,
-            (None, Some(revision), Some(value)) => Some(Versioned { value, revision, version: 0 }),
+            (None, Some(revision), Some(value)) => Some(Versioned {
+                value,
+                revision,
+                version: 0,
+            }),
             _ => None,
         };
         let Some(told) = told else { return };
         if let Some(belief) = lock(&self.beliefs).get_mut(slot)
-            && belief
-                .is_none_or(|(of, known)| of < op.key || (of == op.key && known.revision < told.revision))
+            && belief.is_none_or(|(of, known)| {
+                of < op.key || (of == op.key && known.revision < told.revision)
+            })
         {
             *belief = Some((op.key, told));
         }

@@ -6,7 +6,8 @@ use std::collections::BTreeMap;
 use evenkeel_history::check::{self, general, ordered};
 use evenkeel_history::simulate::{self, Shape};
 use evenkeel_history::{
-    Answer, By, Call, Client, History, Key, Lane, Op, Outcome, Snapshot, Time, Value, Versioned, Write,
+    Answer, By, Call, Client, History, Key, Lane, Op, Outcome, Snapshot, Time, Value, Versioned,
+    Write,
 };
 use proptest::prelude::*;
 
@@ -61,7 +62,11 @@ fn change(
     to: impl FnOnce(&Op) -> Outcome,
 ) -> Option<()> {
     let count = history.ops.iter().filter(|op| fits(op)).count();
-    let op = history.ops.iter_mut().filter(|op| fits(op)).nth(pick.checked_rem(count)?)?;
+    let op = history
+        .ops
+        .iter_mut()
+        .filter(|op| fits(op))
+        .nth(pick.checked_rem(count)?)?;
     op.outcome = to(op);
     Some(())
 }
@@ -108,7 +113,9 @@ fn tamper(history: &mut History, tamper: Tamper, pick: usize) -> Option<()> {
             Outcome::Ok(Answer::Written(op.answer().map_or(0, Answer::revision)))
         })?,
         Tamper::FailedThoughWritten => {
-            change(history, pick, is_write, |_| Outcome::Failed("told so".into()))?;
+            change(history, pick, is_write, |_| {
+                Outcome::Failed("told so".into())
+            })?;
         }
         Tamper::EndWithoutKey => {
             history.end.as_mut()?.state.pop_first()?;
@@ -156,11 +163,21 @@ proptest! {
 fn any_history() -> impl Strategy<Value = History> {
     let op = (0..4u8, 0..20u64, 0..8u64, 0..7u64, 0..7u64);
     (prop::collection::vec(op, 1..7), 0..7u64).prop_map(|(raw, end)| {
-        let versioned = |n: u64| (n > 0).then_some(Versioned { value: Value(n), revision: 0, version: 0 });
+        let versioned = |n: u64| {
+            (n > 0).then_some(Versioned {
+                value: Value(n),
+                revision: 0,
+                version: 0,
+            })
+        };
         let ops = (0..).zip(raw).map(|(n, (what, from, length, a, b))| {
             let value = Value(u64::from(n) + 1);
             let expect = versioned(a).map(|state| (state.value, 0));
-            let swap = Call::Cas { by: By::Value, expect, value };
+            let swap = Call::Cas {
+                by: By::Value,
+                expect,
+                value,
+            };
             let unknown = || Outcome::Unknown("not known".into());
             let (call, outcome) = match (what, b) {
                 (0, 0) => (Call::Put(value), unknown()),
@@ -171,12 +188,32 @@ fn any_history() -> impl Strategy<Value = History> {
                 _ => (Call::Read, Outcome::Ok(Answer::Read(0, versioned(b)))),
             };
             let (invoked, ended) = (Time(from), Time(from + length));
-            Op { client: Client(n), lane: Lane(0), key: Key(0), call, invoked, ended, outcome }
+            Op {
+                client: Client(n),
+                lane: Lane(0),
+                key: Key(0),
+                call,
+                invoked,
+                ended,
+                outcome,
+            }
         });
-        let state: BTreeMap<Key, Versioned> =
-            versioned(end).map(|state| (Key(0), state)).into_iter().collect();
-        let end = Snapshot { invoked: Time(100), ended: Time(101), revision: 0, state };
-        History { ops: ops.collect(), log: Vec::<Write>::new(), end: Some(end), ..History::default() }
+        let state: BTreeMap<Key, Versioned> = versioned(end)
+            .map(|state| (Key(0), state))
+            .into_iter()
+            .collect();
+        let end = Snapshot {
+            invoked: Time(100),
+            ended: Time(101),
+            revision: 0,
+            state,
+        };
+        History {
+            ops: ops.collect(),
+            log: Vec::<Write>::new(),
+            end: Some(end),
+            ..History::default()
+        }
     })
 }
 
@@ -187,27 +224,38 @@ fn explained(open: &[&Op], state: Option<Value>, end: Option<Value>) -> bool {
         return true;
     }
     open.iter().enumerate().any(|(index, op)| {
-        if open.iter().filter(answered).any(|other| other.ended < op.invoked) {
+        if open
+            .iter()
+            .filter(answered)
+            .any(|other| other.ended < op.invoked)
+        {
             return false;
         }
         let expected = |expect: Option<(Value, i64)>| expect.map(|(value, _)| value) == state;
         let after = match (&op.outcome, op.call) {
-            (Outcome::Ok(Answer::Read(_, seen)), _) if seen.map(|seen| seen.value) == state => state,
+            (Outcome::Ok(Answer::Read(_, seen)), _) if seen.map(|seen| seen.value) == state => {
+                state
+            }
             (Outcome::Ok(Answer::Refused(_, seen)), Call::Cas { expect, .. })
                 if seen.map(|seen| seen.value) == state && !expected(expect) =>
             {
                 state
             }
-            (Outcome::Ok(Answer::Written(_)) | Outcome::Unknown(_), Call::Put(value)) => Some(value),
-            (Outcome::Ok(Answer::Written(_)) | Outcome::Unknown(_), Call::Cas { expect, value, .. })
-                if expected(expect) =>
-            {
+            (Outcome::Ok(Answer::Written(_)) | Outcome::Unknown(_), Call::Put(value)) => {
                 Some(value)
             }
+            (
+                Outcome::Ok(Answer::Written(_)) | Outcome::Unknown(_),
+                Call::Cas { expect, value, .. },
+            ) if expected(expect) => Some(value),
             _ => return false,
         };
-        let rest: Vec<&Op> =
-            open.iter().enumerate().filter(|(at, _)| *at != index).map(|(_, op)| *op).collect();
+        let rest: Vec<&Op> = open
+            .iter()
+            .enumerate()
+            .filter(|(at, _)| *at != index)
+            .map(|(_, op)| *op)
+            .collect();
         explained(&rest, after, end)
     })
 }

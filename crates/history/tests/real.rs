@@ -36,8 +36,18 @@ impl Member {
         let command = Cmd::new(self.programs.join("etcd"))
             .args(["--name", &self.name, "--data-dir"])
             .arg(self.dir.join(&self.name))
-            .args(["--listen-client-urls", &self.client, "--advertise-client-urls", &self.client])
-            .args(["--listen-peer-urls", &self.peer, "--initial-advertise-peer-urls", &self.peer])
+            .args([
+                "--listen-client-urls",
+                &self.client,
+                "--advertise-client-urls",
+                &self.client,
+            ])
+            .args([
+                "--listen-peer-urls",
+                &self.peer,
+                "--initial-advertise-peer-urls",
+                &self.peer,
+            ])
             .args([
                 "--initial-cluster",
                 &self.all,
@@ -48,7 +58,10 @@ impl Member {
             ])
             .args(&self.tls);
         let child = command.spawn(|command| {
-            command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
+            command
+                .stdin(Stdio::null())
+                .stdout(Stdio::null())
+                .stderr(log);
         })?;
         self.process = Some(child);
         Ok(())
@@ -83,7 +96,11 @@ impl Member {
             .attempt()?;
         let number = |name: &str| {
             let (_, rest) = said.split_once(&format!("\"{name}\":"))?;
-            Some(rest.chars().take_while(char::is_ascii_digit).collect::<String>())
+            Some(
+                rest.chars()
+                    .take_while(char::is_ascii_digit)
+                    .collect::<String>(),
+            )
         };
         let (id, leader) = (number("member_id"), number("leader"));
         Ok(id.is_some() && id == leader)
@@ -107,16 +124,31 @@ impl Cluster {
     fn start(size: usize, with_tls: bool) -> Result<Self> {
         let programs = get(Version::DEFAULT)?;
         let dir = tempfile::tempdir()?;
-        let (tls, flags) = if with_tls { certificates(dir.path())? } else { (None, Vec::new()) };
+        let (tls, flags) = if with_tls {
+            certificates(dir.path())?
+        } else {
+            (None, Vec::new())
+        };
         let scheme = if with_tls { "https" } else { "http" };
         // All are held until all are known, so that no two are the same.
-        let sockets =
-            (0..2 * size).map(|_| TcpListener::bind("127.0.0.1:0")).collect::<Result<Vec<_>, _>>()?;
-        let addresses = sockets.iter().map(TcpListener::local_addr).collect::<Result<Vec<_>, _>>()?;
+        let sockets = (0..2 * size)
+            .map(|_| TcpListener::bind("127.0.0.1:0"))
+            .collect::<Result<Vec<_>, _>>()?;
+        let addresses = sockets
+            .iter()
+            .map(TcpListener::local_addr)
+            .collect::<Result<Vec<_>, _>>()?;
         drop(sockets);
         let (clients, peers) = addresses.split_at(size);
-        let all: Vec<String> = (0..).zip(peers).map(|(n, peer)| format!("m{n}=http://{peer}")).collect();
-        let mut cluster = Self { members: Vec::new(), dir, tls };
+        let all: Vec<String> = (0..)
+            .zip(peers)
+            .map(|(n, peer)| format!("m{n}=http://{peer}"))
+            .collect();
+        let mut cluster = Self {
+            members: Vec::new(),
+            dir,
+            tls,
+        };
         for (n, (client, peer)) in (0..).zip(clients.iter().zip(peers)) {
             let mut member = Member {
                 name: format!("m{n}"),
@@ -135,8 +167,16 @@ impl Cluster {
     }
 
     fn target(&self) -> Target {
-        let members: Vec<String> = self.members.iter().map(|member| member.client.clone()).collect();
-        Target { service: members.iter().rev().cloned().collect(), members, tls: self.tls.clone() }
+        let members: Vec<String> = self
+            .members
+            .iter()
+            .map(|member| member.client.clone())
+            .collect();
+        Target {
+            service: members.iter().rev().cloned().collect(),
+            members,
+            tls: self.tls.clone(),
+        }
     }
 
     /// The members, the leader first.
@@ -160,8 +200,16 @@ fn certificates(dir: &Path) -> Result<(Option<Tls>, Vec<String>)> {
     let pki = Pki::at(&dir.join("pki"));
     let ca = pki.authority("ca")?;
     let names = vec!["orders-client".to_owned()];
-    let server =
-        pki.issue("ca", "server", &Holder { name: "server", group: None, names, addresses: Vec::new() })?;
+    let server = pki.issue(
+        "ca",
+        "server",
+        &Holder {
+            name: "server",
+            group: None,
+            names,
+            addresses: Vec::new(),
+        },
+    )?;
     let client = pki.issue("ca", "client", &Holder::client("client", None))?;
     let tls = Tls {
         ca: std::fs::read(&ca.cert)?,
@@ -182,13 +230,17 @@ fn certificates(dir: &Path) -> Result<(Option<Tls>, Vec<String>)> {
 fn run(workload: &Workload, cluster: &mut Cluster) -> Result<()> {
     let second = |n: u64| sleep(Duration::from_millis(n * 1_000));
     second(1);
-    let [leader, ..] = cluster.leader_first()? else { bail!("no members") };
+    let [leader, ..] = cluster.leader_first()? else {
+        bail!("no members")
+    };
     println!("{:?} {}: killing the leader", workload.now(), leader.name);
     leader.kill()?;
     second(3);
     leader.start()?;
     second(2);
-    let [leader, follower, ..] = cluster.leader_first()? else { bail!("too few members") };
+    let [leader, follower, ..] = cluster.leader_first()? else {
+        bail!("too few members")
+    };
     println!("{:?} {}: freezing the leader", workload.now(), leader.name);
     leader.signal(Signal::SIGSTOP)?;
     second(3);
@@ -213,7 +265,10 @@ fn save_beside(history: &History) -> PathBuf {
 #[test]
 fn etcd_keeps_its_promises_while_members_are_killed_and_frozen() -> Result<()> {
     let mut cluster = Cluster::start(3, false)?;
-    let config = Config { rate: 400.0, ..Config::default() };
+    let config = Config {
+        rate: 400.0,
+        ..Config::default()
+    };
     let workload = Workload::start(config, cluster.target(), Duration::from_secs(30))?;
     run(&workload, &mut cluster)?;
     println!("while it runs: {}", workload.stats(Time(0)));
@@ -223,12 +278,25 @@ fn etcd_keeps_its_promises_while_members_are_killed_and_frozen() -> Result<()> {
     let began = Instant::now();
     let proof = check::check_and_prove(&history);
     let path = save_beside(&history);
-    println!("judged in {:?}; the history is in {}", began.elapsed(), path.display());
+    println!(
+        "judged in {:?}; the history is in {}",
+        began.elapsed(),
+        path.display()
+    );
     println!("{}", proof?);
     ensure!(stats.rate() >= 100.0, "too slow: {stats}");
-    ensure!(stats.failed > 0 && stats.unknown > 0, "the faults were not felt: {stats}");
-    ensure!(stats.gap < Duration::from_secs(8), "too long without a write: {stats}");
-    ensure!(History::load(&path)? == history, "the file does not hold what was recorded");
+    ensure!(
+        stats.failed > 0 && stats.unknown > 0,
+        "the faults were not felt: {stats}"
+    );
+    ensure!(
+        stats.gap < Duration::from_secs(8),
+        "too long without a write: {stats}"
+    );
+    ensure!(
+        History::load(&path)? == history,
+        "the file does not hold what was recorded"
+    );
     Ok(())
 }
 
@@ -236,7 +304,9 @@ fn etcd_keeps_its_promises_while_members_are_killed_and_frozen() -> Result<()> {
 fn a_member_rolled_back_to_older_data_is_caught_by_both_checkers() -> Result<()> {
     let mut cluster = Cluster::start(1, false)?;
     let workload = Workload::start(Config::default(), cluster.target(), Duration::from_secs(30))?;
-    let [member] = cluster.members.as_mut_slice() else { bail!("one member") };
+    let [member] = cluster.members.as_mut_slice() else {
+        bail!("one member")
+    };
     let (data, older) = (member.dir.join(&member.name), member.dir.join("older"));
     sleep(Duration::from_secs(1));
     member.kill()?;
@@ -249,15 +319,28 @@ fn a_member_rolled_back_to_older_data_is_caught_by_both_checkers() -> Result<()>
     member.start()?;
     sleep(Duration::from_secs(2));
     // The watch waits for a revision that this etcd may not come to; what was recorded is judged all the same.
-    let history = workload.finish(Duration::from_secs(5)).unwrap_or_else(|unfinished| *unfinished.history);
+    let history = workload
+        .finish(Duration::from_secs(5))
+        .unwrap_or_else(|unfinished| *unfinished.history);
     let verdict = check(&history);
-    println!("{}", verdict.to_string().lines().take(4).collect::<Vec<_>>().join("\n"));
+    println!(
+        "{}",
+        verdict
+            .to_string()
+            .lines()
+            .take(4)
+            .collect::<Vec<_>>()
+            .join("\n")
+    );
     let broken = &verdict.violations;
     ensure!(
         broken.has(Fault::Lost) || broken.has(Fault::OutOfOrder),
         "the revisions show nothing: {verdict}"
     );
-    ensure!(broken.has(Fault::NotLinearizable), "the general checker sees nothing: {verdict}");
+    ensure!(
+        broken.has(Fault::NotLinearizable),
+        "the general checker sees nothing: {verdict}"
+    );
     Ok(())
 }
 
@@ -276,12 +359,29 @@ fn the_workload_speaks_tls_follows_its_members_and_goes_on_where_another_ended()
     first.set_members(target.members.clone());
     sleep(second);
     let first = first.finish(patience)?;
-    println!("nowhere: {without_members}\nall: {}\n{}", first.stats(..), check::check_and_prove(&first)?);
+    println!(
+        "nowhere: {without_members}\nall: {}\n{}",
+        first.stats(..),
+        check::check_and_prove(&first)?
+    );
     let gap = |kind| without_members.gaps.get(&kind).copied().unwrap_or_default();
-    ensure!(gap(Kind::Everywhere) > second * 4 / 5, "members nowhere, yet: {without_members}");
-    ensure!(gap(Kind::Service) < gap(Kind::Everywhere), "the service was to stay: {without_members}");
+    ensure!(
+        gap(Kind::Everywhere) > second * 4 / 5,
+        "members nowhere, yet: {without_members}"
+    );
+    ensure!(
+        gap(Kind::Service) < gap(Kind::Everywhere),
+        "the service was to stay: {without_members}"
+    );
 
-    let next = Workload::start(Config { seed: 2, ..Config::default() }, target, patience)?;
+    let next = Workload::start(
+        Config {
+            seed: 2,
+            ..Config::default()
+        },
+        target,
+        patience,
+    )?;
     sleep(second);
     let next = next.finish(patience)?;
     println!("{}", check::check_and_prove(&next)?);
@@ -293,10 +393,22 @@ fn the_workload_speaks_tls_follows_its_members_and_goes_on_where_another_ended()
 
 #[test]
 fn a_workload_without_etcd_says_so_in_time() {
-    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    let target = Target { members: vec![format!("http://127.0.0.1:{port}")], ..Target::default() };
+    let port = TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap()
+        .port();
+    let target = Target {
+        members: vec![format!("http://127.0.0.1:{port}")],
+        ..Target::default()
+    };
     let began = Instant::now();
-    let error = Workload::start(Config::default(), target, Duration::from_secs(1)).unwrap_err().to_string();
-    assert!(error.contains("could not read from etcd") && error.contains(&port.to_string()), "{error}");
+    let error = Workload::start(Config::default(), target, Duration::from_secs(1))
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.contains("could not read from etcd") && error.contains(&port.to_string()),
+        "{error}"
+    );
     assert!(began.elapsed() < Duration::from_secs(10));
 }

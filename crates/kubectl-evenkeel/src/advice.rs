@@ -79,7 +79,8 @@ mod tests {
     #[test]
     fn whatever_is_amiss_has_its_advice_and_nothing_else_has() {
         for reason in Reason::ALL {
-            let amiss = matches!(about(reason.as_str(), "orders"), Some(advice) if advice.len() > 20);
+            let amiss =
+                matches!(about(reason.as_str(), "orders"), Some(advice) if advice.len() > 20);
             let wanted = *reason >= Reason::BootstrapWaiting || *reason == Reason::QuorumLost;
             assert_eq!(amiss, wanted, "{reason}");
         }

@@ -223,8 +223,22 @@ mod tests {
 
     #[test]
     fn etcdctl_gets_all_that_follows_the_cluster() {
-        let typed = ["kubectl-evenkeel", "etcdctl", "orders", "get", "--prefix", "/", "-w", "json"];
-        let Verb::Etcdctl { cluster, arguments, .. } = Args::parse_from(typed).verb else { unreachable!() };
+        let typed = [
+            "kubectl-evenkeel",
+            "etcdctl",
+            "orders",
+            "get",
+            "--prefix",
+            "/",
+            "-w",
+            "json",
+        ];
+        let Verb::Etcdctl {
+            cluster, arguments, ..
+        } = Args::parse_from(typed).verb
+        else {
+            unreachable!()
+        };
         assert_eq!(cluster, "orders");
         assert_eq!(arguments, ["get", "--prefix", "/", "-w", "json"]);
         let typed = [
@@ -241,16 +255,28 @@ mod tests {
         ];
         let args = Args::parse_from(typed);
         assert_eq!(args.reach.namespace.as_deref(), Some("shop"));
-        let Verb::Etcdctl { member, arguments, .. } = args.verb else { unreachable!() };
-        assert_eq!((member.as_deref(), arguments.len()), (Some("orders-abc"), 2));
+        let Verb::Etcdctl {
+            member, arguments, ..
+        } = args.verb
+        else {
+            unreachable!()
+        };
+        assert_eq!(
+            (member.as_deref(), arguments.len()),
+            (Some("orders-abc"), 2)
+        );
     }
 
     #[test]
     fn a_namespace_may_stand_anywhere() {
-        for typed in
-            [["kubectl-evenkeel", "-n", "shop", "status"], ["kubectl-evenkeel", "status", "-n", "shop"]]
-        {
-            assert_eq!(Args::parse_from(typed).reach.namespace.as_deref(), Some("shop"));
+        for typed in [
+            ["kubectl-evenkeel", "-n", "shop", "status"],
+            ["kubectl-evenkeel", "status", "-n", "shop"],
+        ] {
+            assert_eq!(
+                Args::parse_from(typed).reach.namespace.as_deref(),
+                Some("shop")
+            );
         }
     }
 }

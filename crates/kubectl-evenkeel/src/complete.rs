@@ -32,13 +32,18 @@ async fn offered(reach: &Reach, before: &[String]) -> Vec<String> {
         Next::Verb => verbs(),
         Next::Nothing => Vec::new(),
         Next::Namespace => {
-            let Ok(reached) = Reached::by(&reach).await else { return Vec::new() };
+            let Ok(reached) = Reached::by(&reach).await else {
+                return Vec::new();
+            };
             let api: Api<k8s_openapi::api::core::v1::Namespace> = Api::all(reached.client);
             let list = api.list_metadata(&Default::default()).await;
-            list.map(|list| list.items.iter().map(|one| one.name_any()).collect()).unwrap_or_default()
+            list.map(|list| list.items.iter().map(|one| one.name_any()).collect())
+                .unwrap_or_default()
         }
         Next::Cluster => {
-            let Ok(reached) = Reached::by(&reach).await else { return Vec::new() };
+            let Ok(reached) = Reached::by(&reach).await else {
+                return Vec::new();
+            };
             let clusters = reached.clusters(false).await.unwrap_or_default();
             clusters.iter().map(|cluster| cluster.name_any()).collect()
         }
@@ -68,10 +73,14 @@ fn typed(before: &[String]) -> Typed {
         let place = match word.as_str() {
             "-n" | "--namespace" => &mut namespace,
             "--context" => &mut context,
-            "-o" | "--output" | "--kubeconfig" | "--color" | "--tail" | "--since" | "--last" | "--to"
-            | "--member" => {
+            "-o" | "--output" | "--kubeconfig" | "--color" | "--tail" | "--since" | "--last"
+            | "--to" | "--member" => {
                 if words.next().is_none() {
-                    return Typed { namespace, context, next: Next::Nothing };
+                    return Typed {
+                        namespace,
+                        context,
+                        next: Next::Nothing,
+                    };
                 }
                 continue;
             }
@@ -84,8 +93,16 @@ fn typed(before: &[String]) -> Typed {
         match words.next() {
             Some(value) => *place = Some(value.clone()),
             None => {
-                let next = if word == "--context" { Next::Nothing } else { Next::Namespace };
-                return Typed { namespace, context, next };
+                let next = if word == "--context" {
+                    Next::Nothing
+                } else {
+                    Next::Namespace
+                };
+                return Typed {
+                    namespace,
+                    context,
+                    next,
+                };
             }
         }
     }
@@ -94,7 +111,11 @@ fn typed(before: &[String]) -> Typed {
         1 => Next::Cluster,
         _ => Next::Nothing,
     };
-    Typed { namespace, context, next }
+    Typed {
+        namespace,
+        context,
+        next,
+    }
 }
 
 fn verbs() -> Vec<String> {
@@ -112,15 +133,24 @@ mod tests {
 
     #[test]
     fn verbs_clusters_and_namespaces_are_offered_where_they_belong() {
-        let next =
-            |words: &[&str]| typed(&words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>()).next;
+        let next = |words: &[&str]| {
+            typed(
+                &words
+                    .iter()
+                    .map(|word| (*word).to_owned())
+                    .collect::<Vec<_>>(),
+            )
+            .next
+        };
         assert_eq!(next(&[]), Next::Verb);
         assert_eq!(next(&["-n", "shop"]), Next::Verb);
         assert_eq!(next(&["status"]), Next::Cluster);
         assert_eq!(next(&["status", "-o", "json"]), Next::Cluster);
         assert_eq!(next(&["status", "-n"]), Next::Namespace);
         assert_eq!(next(&["status", "orders"]), Next::Nothing);
-        assert!(verbs().contains(&"status".to_owned()) && !verbs().contains(&"__complete".to_owned()));
+        assert!(
+            verbs().contains(&"status".to_owned()) && !verbs().contains(&"__complete".to_owned())
+        );
         let of = typed(&["status".to_owned(), "-n".to_owned(), "shop".to_owned()]);
         assert_eq!(of.namespace.as_deref(), Some("shop"));
     }

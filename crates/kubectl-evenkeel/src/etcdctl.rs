@@ -26,7 +26,11 @@ pub(crate) async fn run(
 }
 
 /// What etcdctl says when it is run in a member.
-pub(crate) fn ask(reached: &Reached, member: &str, arguments: &[String]) -> Result<Output, Trouble> {
+pub(crate) fn ask(
+    reached: &Reached,
+    member: &str,
+    arguments: &[String],
+) -> Result<Output, Trouble> {
     let mut kubectl = exec(reached, member, false);
     kubectl.args(etcdctl(arguments));
     kubectl.output().map_err(|why| unavailable(&why))
@@ -54,7 +58,8 @@ fn etcdctl(arguments: &[String]) -> Vec<String> {
         format!("--key={SERVER_TLS}/tls.key"),
     ];
     // Given twice, they would both be asked.
-    let named = |argument: &String| argument == "--endpoints" || argument.starts_with("--endpoints=");
+    let named =
+        |argument: &String| argument == "--endpoints" || argument.starts_with("--endpoints=");
     if !arguments.iter().any(named) {
         all.push("--endpoints=https://localhost:2379".to_owned());
     }
@@ -67,17 +72,27 @@ fn chosen(cluster: &EtcdCluster, named: Option<&str>) -> Result<String, Trouble>
     let none = EtcdClusterStatus::default();
     let status = cluster.status.as_ref().unwrap_or(&none);
     let members = &status.member_list;
-    let names = || members.iter().map(|one| one.name.as_str()).collect::<Vec<_>>().join(", ");
+    let names = || {
+        members
+            .iter()
+            .map(|one| one.name.as_str())
+            .collect::<Vec<_>>()
+            .join(", ")
+    };
     match named {
         Some(name) if members.iter().any(|one| one.name == name) => Ok(name.to_owned()),
-        Some(name) => {
-            Err(Trouble::new(format!("there is no member {name}")).help(format!("there are {}", names())))
-        }
+        Some(name) => Err(Trouble::new(format!("there is no member {name}"))
+            .help(format!("there are {}", names()))),
         None => {
-            let leads = members.iter().find(|one| one.healthy && one.name == status.leader);
-            let any = leads.or_else(|| members.iter().find(|one| one.healthy)).or(members.first());
+            let leads = members
+                .iter()
+                .find(|one| one.healthy && one.name == status.leader);
+            let any = leads
+                .or_else(|| members.iter().find(|one| one.healthy))
+                .or(members.first());
             any.map(|one| one.name.clone()).ok_or_else(|| {
-                Trouble::new("it has no members yet").help("`kubectl evenkeel status` tells how far it is")
+                Trouble::new("it has no members yet")
+                    .help("`kubectl evenkeel status` tells how far it is")
             })
         }
     }
@@ -95,8 +110,7 @@ mod tests {
     use super::*;
 
     fn cluster(leader: &str, healthy: &[&str]) -> EtcdCluster {
-        let member =
-            |name: &str| json!({ "name": name, "role": "Voter", "healthy": healthy.contains(&name) });
+        let member = |name: &str| json!({ "name": name, "role": "Voter", "healthy": healthy.contains(&name) });
         let members = ["orders-a", "orders-b"].map(member);
         serde_json::from_value(json!({
             "apiVersion": "evenkeel.dev/v1alpha1", "kind": "EtcdCluster", "metadata": { "name": "orders" },
@@ -107,19 +121,31 @@ mod tests {
 
     #[test]
     fn the_leader_is_asked_or_whoever_serves_or_who_is_named() {
-        let asked = |leader, healthy: &[&str], named| chosen(&cluster(leader, healthy), named).unwrap();
-        assert_eq!(asked("orders-b", &["orders-a", "orders-b"], None), "orders-b");
+        let asked =
+            |leader, healthy: &[&str], named| chosen(&cluster(leader, healthy), named).unwrap();
+        assert_eq!(
+            asked("orders-b", &["orders-a", "orders-b"], None),
+            "orders-b"
+        );
         assert_eq!(asked("orders-b", &["orders-a"], None), "orders-a");
         assert_eq!(asked("", &[], None), "orders-a");
         assert_eq!(asked("", &[], Some("orders-b")), "orders-b");
-        let told = chosen(&cluster("", &[]), Some("orders-c")).unwrap_err().to_string();
+        let told = chosen(&cluster("", &[]), Some("orders-c"))
+            .unwrap_err()
+            .to_string();
         assert!(told.contains("there are orders-a, orders-b"), "{told}");
     }
 
     #[test]
     fn endpoints_that_are_named_are_the_only_ones() {
-        let of =
-            |arguments: &[&str]| etcdctl(&arguments.iter().map(|one| (*one).to_owned()).collect::<Vec<_>>());
+        let of = |arguments: &[&str]| {
+            etcdctl(
+                &arguments
+                    .iter()
+                    .map(|one| (*one).to_owned())
+                    .collect::<Vec<_>>(),
+            )
+        };
         assert!(of(&["member", "list"]).contains(&"--endpoints=https://localhost:2379".to_owned()));
         assert!(
             !of(&["--endpoints", "https://other:2379", "get", "a"])

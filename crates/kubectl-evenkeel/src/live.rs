@@ -41,10 +41,19 @@ impl Live {
     /// Asks all members at once.
     pub(crate) async fn of(client: &Client, cluster: &EtcdCluster) -> Self {
         let namespace = cluster.namespace().unwrap_or_default();
-        let members = cluster.status.as_ref().map(|status| status.member_list.as_slice()).unwrap_or_default();
-        let asked = members.iter().map(|member| ask(client, &namespace, &member.name));
+        let members = cluster
+            .status
+            .as_ref()
+            .map(|status| status.member_list.as_slice())
+            .unwrap_or_default();
+        let asked = members
+            .iter()
+            .map(|member| ask(client, &namespace, &member.name));
         let answers = join_all(asked).await;
-        let mut live = Self { asked: !members.is_empty(), ..Self::default() };
+        let mut live = Self {
+            asked: !members.is_empty(),
+            ..Self::default()
+        };
         for (member, answer) in members.iter().zip(answers) {
             match answer {
                 Ok((metrics, alarm)) => {
@@ -53,7 +62,8 @@ impl Live {
                 }
                 Err(NoAnswer::Forbidden) => {
                     live.asked = false;
-                    let what = "lag, size and alarms need the right to get pods/proxy in this namespace";
+                    let what =
+                        "lag, size and alarms need the right to get pods/proxy in this namespace";
                     live.trouble = Some(what.to_owned());
                 }
                 Err(NoAnswer::Silent) => {}
@@ -64,7 +74,11 @@ impl Live {
 
     /// Which of these members answer and know who leads; nothing if they could not be asked.
     pub(crate) fn alive<'n>(&self, members: impl Iterator<Item = &'n str>) -> Option<usize> {
-        let alive = |name: &&str| self.members.get(*name).is_some_and(|metrics| metrics.follows == Some(1));
+        let alive = |name: &&str| {
+            self.members
+                .get(*name)
+                .is_some_and(|metrics| metrics.follows == Some(1))
+        };
         self.asked.then(|| members.filter(alive).count())
     }
 
@@ -76,12 +90,19 @@ impl Live {
     /// Who leads, if that is known by its own word: the status may be some seconds old.
     pub(crate) fn leader(&self) -> Option<&str> {
         let leads = |metrics: &Metrics| metrics.leads == Some(1);
-        self.members.iter().find(|(_, metrics)| leads(metrics)).map(|(name, _)| name.as_str())
+        self.members
+            .iter()
+            .find(|(_, metrics)| leads(metrics))
+            .map(|(name, _)| name.as_str())
     }
 
     /// By how many entries a member is behind whoever knows most.
     pub(crate) fn lag(&self, member: &str) -> Option<u64> {
-        let newest = self.members.values().filter_map(|metrics| metrics.committed).max()?;
+        let newest = self
+            .members
+            .values()
+            .filter_map(|metrics| metrics.committed)
+            .max()?;
         Some(newest.saturating_sub(self.members.get(member)?.applied?))
     }
 }
@@ -97,17 +118,31 @@ enum NoAnswer {
 /// Nobody waits longer than this for a member: it is the ones that are down that take long.
 const LIMIT: Duration = Duration::from_secs(4);
 
-async fn ask(client: &Client, namespace: &str, pod: &str) -> Result<(Metrics, Option<String>), NoAnswer> {
+async fn ask(
+    client: &Client,
+    namespace: &str,
+    pod: &str,
+) -> Result<(Metrics, Option<String>), NoAnswer> {
     let page = |page: &str| {
-        get(client, format!("/api/v1/namespaces/{namespace}/pods/{pod}:{METRICS_PORT}/proxy/{page}"))
+        get(
+            client,
+            format!("/api/v1/namespaces/{namespace}/pods/{pod}:{METRICS_PORT}/proxy/{page}"),
+        )
     };
     let both = async { futures::join!(page("metrics"), page("health")) };
-    let (metrics, health) = tokio::time::timeout(LIMIT, both).await.map_err(|_| NoAnswer::Silent)?;
-    Ok((read(&metrics?), health.ok().and_then(|health| alarm(&health))))
+    let (metrics, health) = tokio::time::timeout(LIMIT, both)
+        .await
+        .map_err(|_| NoAnswer::Silent)?;
+    Ok((
+        read(&metrics?),
+        health.ok().and_then(|health| alarm(&health)),
+    ))
 }
 
 async fn get(client: &Client, path: String) -> Result<String, NoAnswer> {
-    let request = Request::get(path).body(Vec::new()).map_err(|_| NoAnswer::Silent)?;
+    let request = Request::get(path)
+        .body(Vec::new())
+        .map_err(|_| NoAnswer::Silent)?;
     match client.request_text(request).await {
         Ok(text) => Ok(text),
         // Whoever is not well says so with an error, and why in its answer, which is then taken for Kubernetes' own.
@@ -124,7 +159,10 @@ async fn get(client: &Client, path: String) -> Result<String, NoAnswer> {
 /// The alarm that a member's own judgement of its health names, such as NOSPACE.
 fn alarm(health: &str) -> Option<String> {
     let (_, named) = health.split_once("ALARM ")?;
-    let name: String = named.chars().take_while(char::is_ascii_alphanumeric).collect();
+    let name: String = named
+        .chars()
+        .take_while(char::is_ascii_alphanumeric)
+        .collect();
     (!name.is_empty()).then_some(name)
 }
 
@@ -132,7 +170,9 @@ fn alarm(health: &str) -> Option<String> {
 fn read(text: &str) -> Metrics {
     let mut metrics = Metrics::default();
     for line in text.lines() {
-        let Some((name, value)) = line.split_once(' ') else { continue };
+        let Some((name, value)) = line.split_once(' ') else {
+            continue;
+        };
         let place = match name {
             "etcd_mvcc_db_total_size_in_bytes" => &mut metrics.size,
             "etcd_server_proposals_applied_total" => &mut metrics.applied,
@@ -149,7 +189,11 @@ fn read(text: &str) -> Metrics {
 /// A count that may be written as 1.234e+06.
 fn number(text: &str) -> Option<u64> {
     let value: f64 = text.trim().parse().ok()?;
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "counts, all far below 2^53")]
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "counts, all far below 2^53"
+    )]
     (value.is_finite() && value >= 0.0).then_some(value as u64)
 }
 
@@ -188,8 +232,16 @@ mod tests {
             ..Metrics::default()
         };
         let members = [("a", metrics(100, 100)), ("b", metrics(90, 95))];
-        let members = members.map(|(name, metrics)| (name.to_owned(), metrics)).into();
-        let live = Live { members, ..Live::default() };
-        assert_eq!((live.lag("a"), live.lag("b"), live.lag("c")), (Some(0), Some(10), None));
+        let members = members
+            .map(|(name, metrics)| (name.to_owned(), metrics))
+            .into();
+        let live = Live {
+            members,
+            ..Live::default()
+        };
+        assert_eq!(
+            (live.lag("a"), live.lag("b"), live.lag("c")),
+            (Some(0), Some(10), None)
+        );
     }
 }

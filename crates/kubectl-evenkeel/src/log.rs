@@ -7,17 +7,27 @@ use kube::{Api, ResourceExt};
 use crate::reach::{Reached, asked};
 
 /// The log of a cluster's decisions; or why it cannot be told.
-pub(crate) async fn log_of(reached: &Reached, cluster: &EtcdCluster) -> (Option<ConfigMap>, Option<String>) {
+pub(crate) async fn log_of(
+    reached: &Reached,
+    cluster: &EtcdCluster,
+) -> (Option<ConfigMap>, Option<String>) {
     let namespace = cluster.namespace().unwrap_or_default();
     let api: Api<ConfigMap> = Api::namespaced(reached.client.clone(), &namespace);
-    let name = evenkeel::journal_of(cluster).name.unwrap_or_default();
+    let name = evenkeel_runtime::decision_log_meta(cluster)
+        .name
+        .unwrap_or_default();
     let owned = |log: &ConfigMap| {
-        log.owner_references().iter().any(|owner| Some(&owner.uid) == cluster.uid().as_ref())
+        log.owner_references()
+            .iter()
+            .any(|owner| Some(&owner.uid) == cluster.uid().as_ref())
     };
     match asked(&format!("read the ConfigMap {name}"), api.get_opt(&name)).await {
-        Ok(Some(log)) if !owned(&log) => {
-            (None, Some(format!("the ConfigMap {name} is not this cluster's: what it tells is not shown")))
-        }
+        Ok(Some(log)) if !owned(&log) => (
+            None,
+            Some(format!(
+                "the ConfigMap {name} is not this cluster's: what it tells is not shown"
+            )),
+        ),
         Ok(log) => (log, None),
         Err(trouble) => (None, Some(trouble.what)),
     }

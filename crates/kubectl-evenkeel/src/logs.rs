@@ -68,8 +68,17 @@ pub(crate) async fn run(
 }
 
 /// All that there is, by time.
-async fn merged(api: &Api<Pod>, pods: &[String], params: &LogParams, screen: Screen) -> Result<u8, Trouble> {
-    let texts = join_all(pods.iter().map(|pod| asked("read the log", api.logs(pod, params)))).await;
+async fn merged(
+    api: &Api<Pod>,
+    pods: &[String],
+    params: &LogParams,
+    screen: Screen,
+) -> Result<u8, Trouble> {
+    let texts = join_all(
+        pods.iter()
+            .map(|pod| asked("read the log", api.logs(pod, params))),
+    )
+    .await;
     let (mut all, mut silent) = (Vec::new(), Vec::new());
     for (pod, text) in pods.iter().zip(texts) {
         match text {
@@ -105,17 +114,30 @@ async fn followed(
     let (mut followed, mut first) = (BTreeSet::new(), true);
     let mut params = params.clone();
     loop {
-        let pods = asked("list pods", api.list(selected)).await.map(|list| list.items).unwrap_or_default();
-        let new =
-            pods.iter().filter(|pod| !followed.contains(&pod.uid())).map(|pod| (pod.uid(), pod.name_any()));
+        let pods = asked("list pods", api.list(selected))
+            .await
+            .map(|list| list.items)
+            .unwrap_or_default();
+        let new = pods
+            .iter()
+            .filter(|pod| !followed.contains(&pod.uid()))
+            .map(|pod| (pod.uid(), pod.name_any()));
         let new: Vec<_> = new.collect();
-        let opened =
-            join_all(new.iter().map(|(_, pod)| asked("read the log", api.log_stream(pod, &params)))).await;
+        let opened = join_all(
+            new.iter()
+                .map(|(_, pod)| asked("read the log", api.log_stream(pod, &params))),
+        )
+        .await;
         for ((uid, pod), stream) in new.into_iter().zip(opened) {
             match stream {
                 Ok(stream) => {
                     followed.insert(uid);
-                    streams.push(stream.lines().map_ok(move |line| (pod.clone(), line)).boxed_local());
+                    streams.push(
+                        stream
+                            .lines()
+                            .map_ok(move |line| (pod.clone(), line))
+                            .boxed_local(),
+                    );
                 }
                 // One that is just starting has none yet: it is tried again.
                 Err(trouble) if first && streams.is_empty() && pods.len() == 1 => {
@@ -147,7 +169,10 @@ async fn followed(
 }
 
 fn of(pod: &str, trouble: Trouble) -> Trouble {
-    Trouble { what: format!("{pod}: {}", trouble.what), ..trouble }
+    Trouble {
+        what: format!("{pod}: {}", trouble.what),
+        ..trouble
+    }
 }
 
 /// The time and the rest of a line.

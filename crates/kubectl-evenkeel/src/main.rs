@@ -56,22 +56,53 @@ async fn run(args: &Args) -> Result<u8, Trouble> {
     let screen = Screen::new(args.reach.color);
     let reached = Reached::by(&args.reach).await?;
     match &args.verb {
-        Verb::Status { which, all_namespaces, output } => {
-            status::run(&reached, which, *all_namespaces, (*output, screen)).await
-        }
-        Verb::Why { which, last, facts, output } => {
-            let extent = why::Extent { last: *last, facts: *facts };
+        Verb::Status {
+            which,
+            all_namespaces,
+            output,
+        } => status::run(&reached, which, *all_namespaces, (*output, screen)).await,
+        Verb::Why {
+            which,
+            last,
+            facts,
+            output,
+        } => {
+            let extent = why::Extent {
+                last: *last,
+                facts: *facts,
+            };
             why::run(&reached, which, extent, (*output, screen)).await
         }
-        Verb::Plan { which, file, all, output } => {
-            let asked = plan::Asked { file: file.as_deref(), all: *all };
+        Verb::Plan {
+            which,
+            file,
+            all,
+            output,
+        } => {
+            let asked = plan::Asked {
+                file: file.as_deref(),
+                all: *all,
+            };
             plan::run(&reached, which, asked, (*output, screen)).await
         }
-        Verb::Etcdctl { cluster, member, arguments } => {
-            etcdctl::run(&reached, cluster, member.as_deref(), arguments).await
-        }
-        Verb::Logs { which, follow, tail, since, previous } => {
-            let lines = Lines { follow: *follow, tail: *tail, since: *since, previous: *previous };
+        Verb::Etcdctl {
+            cluster,
+            member,
+            arguments,
+        } => etcdctl::run(&reached, cluster, member.as_deref(), arguments).await,
+        Verb::Logs {
+            which,
+            follow,
+            tail,
+            since,
+            previous,
+        } => {
+            let lines = Lines {
+                follow: *follow,
+                tail: *tail,
+                since: *since,
+                previous: *previous,
+            };
             logs::run(&reached, which, &lines, screen).await
         }
         Verb::MoveLeader { which, to } => move_leader::run(&reached, which, to.as_deref()).await,

@@ -43,8 +43,11 @@ impl Overseer {
     fn told(leases: &[Lease], namespace: Option<&str>, now: Timestamp) -> Self {
         let own = |lease: &&Lease| namespace.is_some() && lease.namespace().as_deref() == namespace;
         let one_is_own = leases.iter().any(|lease| own(&lease));
-        let judged: Vec<_> =
-            leases.iter().filter(|lease| !one_is_own || own(lease)).map(|lease| judge(lease, now)).collect();
+        let judged: Vec<_> = leases
+            .iter()
+            .filter(|lease| !one_is_own || own(lease))
+            .map(|lease| judge(lease, now))
+            .collect();
         if judged.contains(&Self::AtWork) {
             return Self::AtWork;
         }
@@ -54,9 +57,9 @@ impl Overseer {
     /// What to say of it, if anything.
     pub(crate) fn trouble(&self) -> Option<String> {
         match self {
-            Self::Away(what) => {
-                Some(format!("no operator is at work: {what}. What is told here is as it was seen last"))
-            }
+            Self::Away(what) => Some(format!(
+                "no operator is at work: {what}. What is told here is as it was seen last"
+            )),
             Self::AtWork | Self::Unknown => None,
         }
     }
@@ -104,10 +107,18 @@ mod tests {
         let told = |leases: &[Lease]| Overseer::told(leases, Some("shop"), now);
         let (fresh, old) = ("2026-11-16T11:59:50.000000Z", "2026-11-16T11:00:00.000000Z");
         assert_eq!(told(&[lease("a", fresh)]), Overseer::AtWork);
-        assert_eq!(told(&[lease("a", old), lease("b", fresh)]), Overseer::AtWork);
+        assert_eq!(
+            told(&[lease("a", old), lease("b", fresh)]),
+            Overseer::AtWork
+        );
         assert_eq!(told(&[]), Overseer::Unknown);
-        let Overseer::Away(what) = told(&[lease("a", old)]) else { unreachable!() };
-        assert!(what.contains("60m ago") && what.contains("evenkeel-system"), "{what}");
+        let Overseer::Away(what) = told(&[lease("a", old)]) else {
+            unreachable!()
+        };
+        assert!(
+            what.contains("60m ago") && what.contains("evenkeel-system"),
+            "{what}"
+        );
         assert!(matches!(told(&[lease("", fresh)]), Overseer::Away(_)));
     }
 
@@ -118,7 +129,10 @@ mod tests {
         let mut own = lease("a", old);
         own.metadata.namespace = Some("shop".to_owned());
         let leases = [lease("b", fresh), own];
-        assert!(matches!(Overseer::told(&leases, Some("shop"), now), Overseer::Away(_)));
+        assert!(matches!(
+            Overseer::told(&leases, Some("shop"), now),
+            Overseer::Away(_)
+        ));
         assert_eq!(Overseer::told(&leases, Some("web"), now), Overseer::AtWork);
         assert_eq!(Overseer::told(&leases, None, now), Overseer::AtWork);
     }

@@ -22,8 +22,12 @@ pub(crate) async fn run(reached: &Reached, which: &Which, paused: bool) -> Resul
         return Ok(0);
     }
     let patch = Patch::Merge(json!({ "spec": { "paused": paused } }));
-    let patched = reached.api().patch(&name, &PatchParams::default(), &patch).await;
-    patched.map_err(|error| Trouble::kubernetes(&format!("change the etcdcluster {name}"), &error))?;
+    let patched = reached
+        .api()
+        .patch(&name, &PatchParams::default(), &patch)
+        .await;
+    patched
+        .map_err(|error| Trouble::kubernetes(&format!("change the etcdcluster {name}"), &error))?;
     println!("{name} is {what}.");
     Ok(0)
 }

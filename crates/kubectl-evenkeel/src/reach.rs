@@ -26,15 +26,20 @@ pub(crate) struct Reached {
 impl Reached {
     /// As the kubeconfig and the flags say.
     pub(crate) async fn by(flags: &Reach) -> Result<Self, Trouble> {
-        let options = KubeConfigOptions { context: flags.context.clone(), ..KubeConfigOptions::default() };
+        let options = KubeConfigOptions {
+            context: flags.context.clone(),
+            ..KubeConfigOptions::default()
+        };
         let mut config = match &flags.kubeconfig {
             Some(file) => {
                 let read = Kubeconfig::read_from(file).map_err(|why| unreadable(&why))?;
-                Config::from_custom_kubeconfig(read, &options).await.map_err(|why| unreadable(&why))?
+                Config::from_custom_kubeconfig(read, &options)
+                    .await
+                    .map_err(|why| unreadable(&why))?
             }
-            None if flags.context.is_some() => {
-                Config::from_kubeconfig(&options).await.map_err(|why| unreadable(&why))?
-            }
+            None if flags.context.is_some() => Config::from_kubeconfig(&options)
+                .await
+                .map_err(|why| unreadable(&why))?,
             None => Config::infer().await.map_err(|why| {
                 Trouble::new(format!("it is not known which Kubernetes to ask: {why}"))
                     .help("name a kubeconfig with --kubeconfig, or in the variable KUBECONFIG")
@@ -44,13 +49,24 @@ impl Reached {
         config.connect_timeout = Some(LIMIT);
         // A member that does not listen is answered for with 503, which would be asked again for minutes.
         config.default_retry = false;
-        let namespace = flags.namespace.clone().unwrap_or_else(|| config.default_namespace.clone());
-        let client = Client::try_from(config).map_err(|why| Trouble::kubernetes("connect", &why))?;
-        Ok(Self { client, namespace, flags: flags.clone() })
+        let namespace = flags
+            .namespace
+            .clone()
+            .unwrap_or_else(|| config.default_namespace.clone());
+        let client =
+            Client::try_from(config).map_err(|why| Trouble::kubernetes("connect", &why))?;
+        Ok(Self {
+            client,
+            namespace,
+            flags: flags.clone(),
+        })
     }
 
     /// kubectl, pointed to the same place.
-    #[expect(clippy::disallowed_methods, reason = "the plugin becomes kubectl, or hands on what it said")]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the plugin becomes kubectl, or hands on what it said"
+    )]
     pub(crate) fn kubectl(&self) -> Command {
         let mut kubectl = Command::new("kubectl");
         if let Some(file) = &self.flags.kubeconfig {
@@ -75,16 +91,26 @@ impl Reached {
         // One that this plugin cannot read does not hide the others.
         let read = |object: DynamicObject| {
             let name = object.name_any();
-            let whole = serde_json::to_value(object).and_then(serde_json::from_value::<EtcdCluster>);
-            whole.map_err(|why| eprintln!("{}", unreadable_cluster(&name, &why))).ok()
+            let whole =
+                serde_json::to_value(object).and_then(serde_json::from_value::<EtcdCluster>);
+            whole
+                .map_err(|why| eprintln!("{}", unreadable_cluster(&name, &why)))
+                .ok()
         };
         Ok(list.items.into_iter().filter_map(read).collect())
     }
 
     /// The cluster of this name; or the only one there is.
     pub(crate) async fn cluster(&self, name: Option<&str>) -> Result<EtcdCluster, Trouble> {
-        let Some(name) = name else { return self.only().await };
-        match asked(&format!("read the etcdcluster {name}"), self.api().get_opt(name)).await? {
+        let Some(name) = name else {
+            return self.only().await;
+        };
+        match asked(
+            &format!("read the etcdcluster {name}"),
+            self.api().get_opt(name),
+        )
+        .await?
+        {
             Some(cluster) => Ok(cluster),
             None => {
                 // The kind may be unknown as well, which is another matter: listing tells.
@@ -98,13 +124,16 @@ impl Reached {
         let mut clusters = self.clusters(false).await?;
         match clusters.len() {
             1 => Ok(clusters.remove(0)),
-            0 => Err(Trouble::new(format!("there is no etcdcluster in the namespace {}", self.namespace))
-                .help("look elsewhere with -n, or everywhere with `kubectl evenkeel status -A`")
-                .code(NOT_THERE)),
-            _ => {
-                Err(Trouble::new(format!("which one? There are {}", names(&clusters)))
-                    .help("name one of them"))
-            }
+            0 => Err(Trouble::new(format!(
+                "there is no etcdcluster in the namespace {}",
+                self.namespace
+            ))
+            .help("look elsewhere with -n, or everywhere with `kubectl evenkeel status -A`")
+            .code(NOT_THERE)),
+            _ => Err(
+                Trouble::new(format!("which one? There are {}", names(&clusters)))
+                    .help("name one of them"),
+            ),
         }
     }
 
@@ -114,9 +143,12 @@ impl Reached {
         } else {
             format!("there are {}", names(others))
         };
-        Trouble::new(format!("there is no etcdcluster {name} in the namespace {}", self.namespace))
-            .help(help)
-            .code(NOT_THERE)
+        Trouble::new(format!(
+            "there is no etcdcluster {name} in the namespace {}",
+            self.namespace
+        ))
+        .help(help)
+        .code(NOT_THERE)
     }
 
     /// The clusters of the namespace.
@@ -150,7 +182,11 @@ fn unreadable_cluster(name: &str, why: &serde_json::Error) -> Trouble {
 }
 
 fn names(clusters: &[EtcdCluster]) -> String {
-    clusters.iter().map(|cluster| cluster.name_any()).collect::<Vec<_>>().join(", ")
+    clusters
+        .iter()
+        .map(|cluster| cluster.name_any())
+        .collect::<Vec<_>>()
+        .join(", ")
 }
 
 fn unreadable(why: &dyn std::error::Error) -> Trouble {

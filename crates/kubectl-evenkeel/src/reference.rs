@@ -22,17 +22,34 @@ pub(crate) fn markdown(of: Reference) -> String {
 fn verbs() -> String {
     let mut command = Args::command();
     command.build();
-    let mut text = format!("# `kubectl evenkeel`\n\n{GENERATED}\n\n{}.\n\n", about(&command));
-    let _ =
-        writeln!(text, "How to use it: [kubectl evenkeel](../kubectl-evenkeel.md).\n\n## With every verb\n");
+    let mut text = format!(
+        "# `kubectl evenkeel`\n\n{GENERATED}\n\n{}.\n\n",
+        about(&command)
+    );
+    let _ = writeln!(
+        text,
+        "How to use it: [kubectl evenkeel](../kubectl-evenkeel.md).\n\n## With every verb\n"
+    );
     text.push_str("| flag | what it is |\n|---|---|\n");
-    command.get_arguments().filter(|one| is_told(one)).for_each(|one| text.push_str(&row(one)));
-    for verb in command.get_subcommands().filter(|one| !one.is_hide_set() && one.get_name() != "help") {
-        let own: Vec<_> = verb.get_arguments().filter(|one| is_told(one) && !one.is_global_set()).collect();
-        let words = own.iter().filter(|one| one.is_positional()).map(|one| match one.is_required_set() {
-            true => format!(" {}", named(one)),
-            false => format!(" [{}]", named(one)),
-        });
+    command
+        .get_arguments()
+        .filter(|one| is_told(one))
+        .for_each(|one| text.push_str(&row(one)));
+    for verb in command
+        .get_subcommands()
+        .filter(|one| !one.is_hide_set() && one.get_name() != "help")
+    {
+        let own: Vec<_> = verb
+            .get_arguments()
+            .filter(|one| is_told(one) && !one.is_global_set())
+            .collect();
+        let words =
+            own.iter()
+                .filter(|one| one.is_positional())
+                .map(|one| match one.is_required_set() {
+                    true => format!(" {}", named(one)),
+                    false => format!(" [{}]", named(one)),
+                });
         let _ = write!(
             text,
             "\n## `kubectl evenkeel {}{}`\n\n{}.\n",
@@ -45,16 +62,25 @@ fn verbs() -> String {
             own.into_iter().for_each(|one| text.push_str(&row(one)));
         }
     }
-    let codes = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+    let codes = command
+        .get_after_help()
+        .map(ToString::to_string)
+        .unwrap_or_default();
     text.push_str("\n## Exit codes\n\n| code | meaning |\n|---|---|\n");
-    for (code, meaning) in codes.lines().filter_map(|line| line.trim().split_once("  ")) {
+    for (code, meaning) in codes
+        .lines()
+        .filter_map(|line| line.trim().split_once("  "))
+    {
         let _ = writeln!(text, "| {code} | {meaning} |");
     }
     text
 }
 
 fn about(command: &Command) -> String {
-    let about = command.get_about().map(ToString::to_string).unwrap_or_default();
+    let about = command
+        .get_about()
+        .map(ToString::to_string)
+        .unwrap_or_default();
     about.trim_end_matches('.').to_owned()
 }
 
@@ -64,22 +90,36 @@ fn is_told(one: &Arg) -> bool {
 
 /// What stands for its value.
 fn named(one: &Arg) -> String {
-    one.get_value_names().and_then(<[_]>::first).map(ToString::to_string).unwrap_or_default()
+    one.get_value_names()
+        .and_then(<[_]>::first)
+        .map(ToString::to_string)
+        .unwrap_or_default()
 }
 
 fn row(one: &Arg) -> String {
     let long = one.get_long().map(|long| format!("--{long}"));
     let short = one.get_short().map(|short| format!("-{short}"));
     let flags: Vec<_> = short.into_iter().chain(long).collect();
-    let value = if one.get_action().takes_values() { named(one) } else { String::new() };
+    let value = if one.get_action().takes_values() {
+        named(one)
+    } else {
+        String::new()
+    };
     let shown = format!("{} {value}", flags.join(", ")).trim().to_owned();
     let mut help = one.get_help().map(ToString::to_string).unwrap_or_default();
-    let words: Vec<_> = one.get_possible_values().iter().map(|it| format!("`{}`", it.get_name())).collect();
+    let words: Vec<_> = one
+        .get_possible_values()
+        .iter()
+        .map(|it| format!("`{}`", it.get_name()))
+        .collect();
     if !words.is_empty() && one.get_action().takes_values() {
         let _ = write!(help, ": {}", words.join(", "));
     }
-    let defaults: Vec<_> =
-        one.get_default_values().iter().map(|it| it.to_string_lossy().into_owned()).collect();
+    let defaults: Vec<_> = one
+        .get_default_values()
+        .iter()
+        .map(|it| it.to_string_lossy().into_owned())
+        .collect();
     if !defaults.is_empty() && one.get_action().takes_values() {
         let _ = write!(help, " (`{}` unless told)", defaults.join(" "));
     }
@@ -120,11 +160,15 @@ mod tests {
     #[test]
     fn the_references_in_the_docs_are_up_to_date() {
         let docs = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference");
-        for (of, file) in
-            [(Reference::Verbs, "kubectl-evenkeel.md"), (Reference::Conditions, "conditions.md")]
-        {
+        for (of, file) in [
+            (Reference::Verbs, "kubectl-evenkeel.md"),
+            (Reference::Conditions, "conditions.md"),
+        ] {
             let written = std::fs::read_to_string(format!("{docs}/{file}")).unwrap_or_default();
-            assert!(written == markdown(of), "docs/reference/{file} is old: run `make generate`");
+            assert!(
+                written == markdown(of),
+                "docs/reference/{file} is old: run `make generate`"
+            );
         }
     }
 }

@@ -101,7 +101,12 @@ impl Report {
     }
 
     /// From all that is known.
-    pub(crate) fn of(cluster: &EtcdCluster, live: &Live, overseer: &Overseer, now: Timestamp) -> Self {
+    pub(crate) fn of(
+        cluster: &EtcdCluster,
+        live: &Live,
+        overseer: &Overseer,
+        now: Timestamp,
+    ) -> Self {
         let status = cluster.status.clone().unwrap_or_default();
         let leader = live.leader().unwrap_or(&status.leader);
         let members = status.member_list.iter().map(|member| MemberReport {
@@ -120,11 +125,13 @@ impl Report {
             seconds: one.expires.0.as_second() - now.as_second(),
         });
         let (writable, survives) = written(&status, live, overseer);
-        let degraded = condition(&status, "Degraded").filter(|one| one.status == "True").map(|one| Amiss {
-            reason: one.reason.clone(),
-            message: one.message.clone(),
-            seconds: now.as_second() - one.last_transition_time.0.as_second(),
-        });
+        let degraded = condition(&status, "Degraded")
+            .filter(|one| one.status == "True")
+            .map(|one| Amiss {
+                reason: one.reason.clone(),
+                message: one.message.clone(),
+                seconds: now.as_second() - one.last_transition_time.0.as_second(),
+            });
         Self {
             namespace: cluster.namespace().unwrap_or_default(),
             name: cluster.name_any(),
@@ -188,7 +195,11 @@ impl Report {
         match first.seconds {
             ..=0 => format!("{} has EXPIRED on {day}", first.secret),
             left if left < SOON => format!("{} expires in {}, on {day}", first.secret, span(left)),
-            left => format!("good; the first to expire is {}, in {}", first.secret, span(left)),
+            left => format!(
+                "good; the first to expire is {}, in {}",
+                first.secret,
+                span(left)
+            ),
         }
     }
 }
@@ -198,13 +209,19 @@ impl Report {
 fn about_clients(status: &EtcdClusterStatus) -> Vec<String> {
     let ready = condition(status, "Ready").filter(|ready| ready.status != "True");
     let degraded = condition(status, "Degraded").filter(|_| ready.is_some());
-    let said = ready.into_iter().chain(degraded).map(|one| one.message.clone());
+    let said = ready
+        .into_iter()
+        .chain(degraded)
+        .map(|one| one.message.clone());
     said.filter(|message| !message.is_empty()).collect()
 }
 
 /// The condition of this type.
 pub(crate) fn condition<'s>(status: &'s EtcdClusterStatus, type_: &str) -> Option<&'s Condition> {
-    status.conditions.iter().find(|condition| condition.type_ == type_)
+    status
+        .conditions
+        .iter()
+        .find(|condition| condition.type_ == type_)
 }
 
 fn role(role: MemberRole, leads: bool) -> &'static str {
@@ -219,29 +236,48 @@ fn role(role: MemberRole, leads: bool) -> &'static str {
 
 /// Whether clients can write, and how many more members may fail. By the status, as far as somebody keeps it; and by the members'
 /// own word, as far as they could be asked.
-fn written(status: &EtcdClusterStatus, live: &Live, overseer: &Overseer) -> (Option<bool>, Option<usize>) {
+fn written(
+    status: &EtcdClusterStatus,
+    live: &Live,
+    overseer: &Overseer,
+) -> (Option<bool>, Option<usize>) {
     let ready = match condition(status, "Ready").map(|ready| ready.status.as_str()) {
         Some("True") => Some(true),
         Some("False") => Some(false),
         _ => None,
     };
-    let voters = status.member_list.iter().filter(|one| one.role == MemberRole::Voter);
+    let voters = status
+        .member_list
+        .iter()
+        .filter(|one| one.role == MemberRole::Voter);
     let voters: Vec<_> = voters.map(|one| one.name.as_str()).collect();
     let quorum = quorum(voters.len());
-    let alive = live.alive(voters.iter().copied()).filter(|_| !voters.is_empty());
+    let alive = live
+        .alive(voters.iter().copied())
+        .filter(|_| !voters.is_empty());
     let told = status.survives.and_then(|more| usize::try_from(more).ok());
     if live.alarm.is_some() || alive.is_some_and(|alive| alive < quorum) {
         return (Some(false), Some(0));
     }
     if matches!(overseer, Overseer::Away(_)) {
         // What was seen last may be long ago: only what the members themselves say counts.
-        return (alive.map(|_| true).filter(|_| ready == Some(true)), alive.map(|alive| alive - quorum));
+        return (
+            alive.map(|_| true).filter(|_| ready == Some(true)),
+            alive.map(|alive| alive - quorum),
+        );
     }
     let more = match (told, alive) {
         (Some(told), Some(alive)) => Some(told.min(alive - quorum)),
         (told, _) => told,
     };
-    (ready, if ready == Some(false) { Some(0) } else { more.filter(|_| ready.is_some()) })
+    (
+        ready,
+        if ready == Some(false) {
+            Some(0)
+        } else {
+            more.filter(|_| ready.is_some())
+        },
+    )
 }
 
 fn notes(
@@ -262,14 +298,19 @@ fn notes(
         ));
     } else if status.observed_generation < cluster.metadata.generation && cluster.status.is_some() {
         notes.push(
-            "the last edit has not been looked at yet: what is told here is about the one before".to_owned(),
+            "the last edit has not been looked at yet: what is told here is about the one before"
+                .to_owned(),
         );
     }
     if cluster.spec.paused {
-        notes.push("it is paused: nothing is healed. `kubectl evenkeel resume` ends that".to_owned());
+        notes.push(
+            "it is paused: nothing is healed. `kubectl evenkeel resume` ends that".to_owned(),
+        );
     }
     notes.extend(
-        live.alarm.as_ref().map(|alarm| format!("etcd has raised the alarm {alarm}, and refuses writes")),
+        live.alarm
+            .as_ref()
+            .map(|alarm| format!("etcd has raised the alarm {alarm}, and refuses writes")),
     );
     notes.extend(live.trouble.clone());
     notes

@@ -16,8 +16,12 @@ pub(crate) async fn run(reached: &Reached, which: &Which) -> Result<u8, Trouble>
     let name = cluster.name_any();
     let asked = Timestamp::now().to_string();
     let patch = Patch::Merge(json!({ "metadata": { "annotations": { labels::RESTART: asked } } }));
-    let patched = reached.api().patch(&name, &PatchParams::default(), &patch).await;
-    patched.map_err(|error| Trouble::kubernetes(&format!("change the etcdcluster {name}"), &error))?;
+    let patched = reached
+        .api()
+        .patch(&name, &PatchParams::default(), &patch)
+        .await;
+    patched
+        .map_err(|error| Trouble::kubernetes(&format!("change the etcdcluster {name}"), &error))?;
     println!("{}", told(&cluster));
     Ok(0)
 }
@@ -30,7 +34,11 @@ fn told(cluster: &EtcdCluster) -> String {
         2 => "both members are restarted, one after the other. Clients cannot write meanwhile",
         _ => "members are restarted one by one, whoever leads last",
     };
-    let paused = if cluster.spec.paused { ", once it is no longer paused" } else { "" };
+    let paused = if cluster.spec.paused {
+        ", once it is no longer paused"
+    } else {
+        ""
+    };
     format!("{name}: {how}{paused}. `kubectl evenkeel status {name}` tells how far it is.")
 }
 
@@ -47,7 +55,8 @@ mod tests {
             told(&serde_json::from_value(resource).unwrap())
         };
         assert!(
-            cluster(3, false).starts_with("orders: members are restarted one by one, whoever leads last.")
+            cluster(3, false)
+                .starts_with("orders: members are restarted one by one, whoever leads last.")
         );
         assert!(cluster(1, false).contains("Clients cannot write meanwhile."));
         assert!(cluster(2, true).contains("meanwhile, once it is no longer paused."));

@@ -33,8 +33,10 @@ impl Screen {
     pub(crate) fn new(when: Colour) -> Self {
         let terminal = std::io::stdout().is_terminal();
         let wanted = terminal && std::env::var_os("NO_COLOR").is_none();
-        let width =
-            || terminal_size::terminal_size().map_or(WIDTH, |(width, _)| usize::from(width.0).max(WIDTH));
+        let width = || {
+            terminal_size::terminal_size()
+                .map_or(WIDTH, |(width, _)| usize::from(width.0).max(WIDTH))
+        };
         Self {
             colours: when == Colour::Always || (when == Colour::Auto && wanted),
             width: terminal.then(width),
@@ -64,7 +66,11 @@ impl Screen {
 
     fn coded(self, code: &str, text: &str) -> String {
         let text = clean(text);
-        if self.colours { format!("\x1b[{code}m{text}\x1b[0m") } else { text }
+        if self.colours {
+            format!("\x1b[{code}m{text}\x1b[0m")
+        } else {
+            text
+        }
     }
 
     /// A line that begins with a word, and wraps below itself.
@@ -72,7 +78,10 @@ impl Screen {
         const INDENT: usize = 10;
         let mut lines = wrapped(text, WIDTH - INDENT).into_iter();
         let first = lines.next().unwrap_or_default();
-        let mut all = format!("{}{first}\n", self.bold(&format!("{:<INDENT$}", format!("{label}:"))));
+        let mut all = format!(
+            "{}{first}\n",
+            self.bold(&format!("{:<INDENT$}", format!("{label}:")))
+        );
         for line in lines {
             all.push_str(&format!("{:INDENT$}{line}\n", ""));
         }
@@ -83,14 +92,19 @@ impl Screen {
 /// A text without what a terminal would obey: what is shown was written by others.
 pub(crate) fn clean(text: &str) -> String {
     let is_plain = |letter: char| !letter.is_control() || letter == '\n' || letter == '\t';
-    text.chars().map(|letter| if is_plain(letter) { letter } else { '\u{fffd}' }).collect()
+    text.chars()
+        .map(|letter| if is_plain(letter) { letter } else { '\u{fffd}' })
+        .collect()
 }
 
 /// The lines of a text, none longer than `width` unless a single word is.
 pub(crate) fn wrapped(text: &str, width: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     for word in clean(text).split_whitespace() {
-        let last = lines.last_mut().map(|line| line.chars().count()).unwrap_or_default();
+        let last = lines
+            .last_mut()
+            .map(|line| line.chars().count())
+            .unwrap_or_default();
         if last > 0 && last + 1 + word.chars().count() > width {
             lines.push(String::new());
         }
@@ -109,16 +123,24 @@ pub(crate) fn cut(text: &str, width: usize) -> String {
     if text.chars().count() <= width {
         return text.to_owned();
     }
-    text.chars().take(width.saturating_sub(1)).chain(['…']).collect()
+    text.chars()
+        .take(width.saturating_sub(1))
+        .chain(['…'])
+        .collect()
 }
 
 fn table(rows: &[Vec<String>], width: Option<usize>) -> Vec<String> {
-    let rows: Vec<Vec<String>> =
-        rows.iter().map(|row| row.iter().map(|cell| clean(cell)).collect()).collect();
+    let rows: Vec<Vec<String>> = rows
+        .iter()
+        .map(|row| row.iter().map(|cell| clean(cell)).collect())
+        .collect();
     let columns = rows.iter().map(Vec::len).max().unwrap_or_default();
     let needed = |column: usize| {
         let cells = rows.iter().filter_map(|row| row.get(column));
-        cells.map(|cell| cell.chars().count()).max().unwrap_or_default()
+        cells
+            .map(|cell| cell.chars().count())
+            .max()
+            .unwrap_or_default()
     };
     let widths: Vec<usize> = (0..columns).map(needed).collect();
     let line = |row: &Vec<String>| {
@@ -171,33 +193,62 @@ mod tests {
     #[test]
     fn nothing_is_wider_than_a_terminal() {
         let long = "a word and another ".repeat(20);
-        assert!(wrapped(&long, 70).iter().all(|line| line.chars().count() <= 70));
-        let rows = vec![vec!["NAME".to_owned(), "STATUS".to_owned()], vec!["orders".to_owned(), long]];
+        assert!(
+            wrapped(&long, 70)
+                .iter()
+                .all(|line| line.chars().count() <= 70)
+        );
+        let rows = vec![
+            vec!["NAME".to_owned(), "STATUS".to_owned()],
+            vec!["orders".to_owned(), long],
+        ];
         let lines = table(&rows, Some(WIDTH));
-        assert!(lines.iter().all(|line| line.chars().count() <= WIDTH), "{lines:?}");
+        assert!(
+            lines.iter().all(|line| line.chars().count() <= WIDTH),
+            "{lines:?}"
+        );
         assert!(lines[1].ends_with('…'));
-        assert!(table(&rows, None)[1].len() > WIDTH, "but whatever reads a pipe gets all of it");
+        assert!(
+            table(&rows, None)[1].len() > WIDTH,
+            "but whatever reads a pipe gets all of it"
+        );
     }
 
     #[test]
     fn colours_are_left_out_where_nobody_wants_them() {
         assert_eq!(Screen::new(Colour::Never).paint(Mood::Bad, "no"), "no");
-        assert_eq!(Screen::new(Colour::Always).paint(Mood::Bad, "no"), "\x1b[31mno\x1b[0m");
+        assert_eq!(
+            Screen::new(Colour::Always).paint(Mood::Bad, "no"),
+            "\x1b[31mno\x1b[0m"
+        );
     }
 
     #[test]
     fn what_others_have_written_does_not_steer_the_terminal() {
         let evil = "fine\u{1b}]0;gotcha\u{7}\u{9b}2J";
-        for shown in [clean(evil), wrapped(evil, 80).join(""), table(&[vec![evil.to_owned()]], None).join("")]
-        {
+        for shown in [
+            clean(evil),
+            wrapped(evil, 80).join(""),
+            table(&[vec![evil.to_owned()]], None).join(""),
+        ] {
             assert!(!shown.chars().any(char::is_control), "{shown:?}");
         }
-        assert!(!Screen::new(Colour::Never).paint(Mood::Bad, evil).contains('\u{1b}'));
+        assert!(
+            !Screen::new(Colour::Never)
+                .paint(Mood::Bad, evil)
+                .contains('\u{1b}')
+        );
     }
 
     #[test]
     fn amounts_are_short() {
-        assert_eq!([bytes(900), bytes(20_480), bytes(1_600_000)], ["900 B", "20 KiB", "1.5 MiB"]);
-        assert_eq!([span(59), span(600), span(100_000), span(900_000)], ["59s", "10m", "27h", "10d"]);
+        assert_eq!(
+            [bytes(900), bytes(20_480), bytes(1_600_000)],
+            ["900 B", "20 KiB", "1.5 MiB"]
+        );
+        assert_eq!(
+            [span(59), span(600), span(100_000), span(900_000)],
+            ["59s", "10m", "27h", "10d"]
+        );
     }
 }

@@ -29,12 +29,24 @@ pub(crate) async fn run(
     Ok(report.code())
 }
 
-async fn all(reached: &Reached, now: Timestamp, (output, screen): (Output, Screen)) -> Result<u8, Trouble> {
+async fn all(
+    reached: &Reached,
+    now: Timestamp,
+    (output, screen): (Output, Screen),
+) -> Result<u8, Trouble> {
     let mut clusters = reached.clusters(true).await?;
     let overseer = &Overseer::of(&reached.client, None, now).await;
     clusters.sort_by_key(|cluster| (cluster.namespace(), cluster.name_any()));
-    let lives = join_all(clusters.iter().map(|cluster| Live::of(&reached.client, cluster))).await;
-    let told = clusters.iter().zip(&lives).map(|(cluster, live)| Report::of(cluster, live, overseer, now));
+    let lives = join_all(
+        clusters
+            .iter()
+            .map(|cluster| Live::of(&reached.client, cluster)),
+    )
+    .await;
+    let told = clusters
+        .iter()
+        .zip(&lives)
+        .map(|(cluster, live)| Report::of(cluster, live, overseer, now));
     let reports: Vec<_> = told.collect();
     print(output, &reports, || list(&reports, overseer, screen))?;
     Ok(reports.iter().map(Report::code).max().unwrap_or_default())
@@ -44,8 +56,15 @@ async fn all(reached: &Reached, now: Timestamp, (output, screen): (Output, Scree
 pub(crate) fn text(report: &Report, screen: Screen) -> String {
     let headline = format!("{}: {}", report.name, report.verdict());
     let mut all = format!("{}\n", screen.paint(report.mood(), &headline));
-    let ready = if report.ready.is_empty() { "no" } else { &report.ready };
-    let about = format!("etcd {}, {ready} members serve, namespace {}", report.version, report.namespace);
+    let ready = if report.ready.is_empty() {
+        "no"
+    } else {
+        &report.ready
+    };
+    let about = format!(
+        "etcd {}, {ready} members serve, namespace {}",
+        report.version, report.namespace
+    );
     all.push_str(&format!("{about}\n"));
     if !report.phrase.is_empty() {
         all.push_str(&format!("{}\n", cut(&report.phrase, crate::screen::WIDTH)));
@@ -58,7 +77,14 @@ pub(crate) fn text(report: &Report, screen: Screen) -> String {
         all.push_str(&members(report, screen));
     }
     all.push('\n');
-    all.push_str(&screen.labelled("Doing", if report.doing.is_empty() { "nothing" } else { &report.doing }));
+    all.push_str(&screen.labelled(
+        "Doing",
+        if report.doing.is_empty() {
+            "nothing"
+        } else {
+            &report.doing
+        },
+    ));
     all.push_str(&screen.labelled("Because", &because(report)));
     for wait in &report.waiting_for {
         all.push_str(&screen.labelled("Waits", wait));
@@ -77,7 +103,10 @@ fn because(report: &Report) -> String {
         None if report.writable != Some(true) && !report.about_clients.is_empty() => {
             report.about_clients.join("; ")
         }
-        None if report.doing.is_empty() && report.waiting_for.is_empty() && report.writable == Some(true) => {
+        None if report.doing.is_empty()
+            && report.waiting_for.is_empty()
+            && report.writable == Some(true) =>
+        {
             "everything is as the spec says".to_owned()
         }
         None => "nothing is amiss".to_owned(),
@@ -87,21 +116,35 @@ fn because(report: &Report) -> String {
 fn members(report: &Report, screen: Screen) -> String {
     let heading = ["MEMBER", "ROLE", "HEALTH", "LAG", "SIZE", "VERSION", "NODE"].map(str::to_owned);
     let mut rows = vec![heading.to_vec()];
-    let short = report.members.iter().any(|one| one.name.chars().count() > 24);
-    rows.extend(report.members.iter().map(|member| row(member, &report.name, short)));
+    let short = report
+        .members
+        .iter()
+        .any(|one| one.name.chars().count() > 24);
+    rows.extend(
+        report
+            .members
+            .iter()
+            .map(|member| row(member, &report.name, short)),
+    );
     let mut lines = screen.table(&rows).into_iter();
     let mut all = format!("{}\n", screen.bold(&lines.next().unwrap_or_default()));
     for (line, member) in lines.zip(&report.members) {
-        let mood = if member.healthy { Mood::Plain } else { Mood::Warning };
+        let mood = if member.healthy {
+            Mood::Plain
+        } else {
+            Mood::Warning
+        };
         all.push_str(&format!("{}\n", screen.paint(mood, &line)));
     }
     // What is said below anyway is not said twice.
     let below = format!("{} {}", because(report), report.waiting_for.join(" "));
-    let is_news = |member: &&MemberReport| !member.message.is_empty() && !below.contains(&member.message);
+    let is_news =
+        |member: &&MemberReport| !member.message.is_empty() && !below.contains(&member.message);
     for member in report.members.iter().filter(is_news) {
-        for line in
-            crate::screen::wrapped(&format!("{}: {}", member.name, member.message), crate::screen::WIDTH - 2)
-        {
+        for line in crate::screen::wrapped(
+            &format!("{}: {}", member.name, member.message),
+            crate::screen::WIDTH - 2,
+        ) {
             all.push_str(&format!("  {line}\n"));
         }
     }
@@ -110,7 +153,13 @@ fn members(report: &Report, screen: Screen) -> String {
 
 fn row(member: &MemberReport, cluster: &str, short: bool) -> Vec<String> {
     let unknown = || "-".to_owned();
-    let shown = |text: &str| if text.is_empty() { unknown() } else { text.to_owned() };
+    let shown = |text: &str| {
+        if text.is_empty() {
+            unknown()
+        } else {
+            text.to_owned()
+        }
+    };
     // Names of members begin with their cluster's, which is above already.
     let name = match member.name.strip_prefix(cluster) {
         Some(rest) if short => format!("…{rest}"),
@@ -131,17 +180,29 @@ fn list(reports: &[Report], overseer: &Overseer, screen: Screen) -> String {
     if reports.is_empty() {
         return "No etcdclusters found.\n".to_owned();
     }
-    let heading = ["NAMESPACE", "NAME", "VERSION", "MEMBERS", "WRITABLE", "SURVIVES", "STATUS"];
+    let heading = [
+        "NAMESPACE",
+        "NAME",
+        "VERSION",
+        "MEMBERS",
+        "WRITABLE",
+        "SURVIVES",
+        "STATUS",
+    ];
     let mut rows = vec![heading.map(str::to_owned).to_vec()];
     for report in reports {
-        let writable = report.writable.map_or("unknown", |writable| if writable { "yes" } else { "NO" });
+        let writable = report
+            .writable
+            .map_or("unknown", |writable| if writable { "yes" } else { "NO" });
         rows.push(vec![
             report.namespace.clone(),
             report.name.clone(),
             report.version.clone(),
             report.ready.clone(),
             writable.to_owned(),
-            report.survives.map_or_else(|| "-".to_owned(), |more| more.to_string()),
+            report
+                .survives
+                .map_or_else(|| "-".to_owned(), |more| more.to_string()),
             report.phrase.clone(),
         ]);
     }
@@ -150,9 +211,16 @@ fn list(reports: &[Report], overseer: &Overseer, screen: Screen) -> String {
     if let Some(trouble) = overseer.trouble() {
         all.push_str(&screen.labelled("Note", &trouble));
     }
-    all.push_str(&format!("{}\n", screen.bold(&lines.next().unwrap_or_default())));
+    all.push_str(&format!(
+        "{}\n",
+        screen.bold(&lines.next().unwrap_or_default())
+    ));
     for (line, report) in lines.zip(reports) {
-        let mood = if report.code() == 0 { Mood::Plain } else { report.mood() };
+        let mood = if report.code() == 0 {
+            Mood::Plain
+        } else {
+            report.mood()
+        };
         all.push_str(&format!("{}\n", screen.paint(mood, &line)));
     }
     all

@@ -6,8 +6,11 @@ use crate::report::tests::{cluster, report};
 
 #[test]
 fn one_screen_of_80_columns_begins_with_what_matters_most() {
-    let members =
-        [("orders-k7f2x", "Voter", true), ("orders-a", "Voter", true), ("orders-lost", "Voter", false)];
+    let members = [
+        ("orders-k7f2x", "Voter", true),
+        ("orders-a", "Voter", true),
+        ("orders-lost", "Voter", false),
+    ];
     let mut cluster = cluster("True", true, &members);
     let status = cluster.status.as_mut().unwrap();
     status.doing = "creating the pod of orders-lost".to_owned();
@@ -18,9 +21,20 @@ fn one_screen_of_80_columns_begins_with_what_matters_most() {
     let told = text(&report(&cluster), Screen::new(Colour::Never));
     let lines: Vec<_> = told.lines().collect();
     assert_eq!(lines[0], "orders: writable, survives no further failure");
-    assert!(lines.iter().all(|line| line.chars().count() <= 80) && lines.len() <= 24, "{told}");
-    for word in ["Doing:", "Because:", "Waits:", "Next:", "Certs:", "leader", "down", "etcd does not answer"]
-    {
+    assert!(
+        lines.iter().all(|line| line.chars().count() <= 80) && lines.len() <= 24,
+        "{told}"
+    );
+    for word in [
+        "Doing:",
+        "Because:",
+        "Waits:",
+        "Next:",
+        "Certs:",
+        "leader",
+        "down",
+        "etcd does not answer",
+    ] {
         assert!(told.contains(word), "{word}: {told}");
     }
 }
@@ -33,7 +47,10 @@ fn long_names_are_shortened_and_fit() {
     cluster.metadata.name = Some("o".repeat(40));
     let told = text(&report(&cluster), Screen::new(Colour::Never));
     assert!(told.contains("…-k7f2x"), "{told}");
-    assert!(told.lines().all(|line| line.chars().count() <= 80), "{told}");
+    assert!(
+        told.lines().all(|line| line.chars().count() <= 80),
+        "{told}"
+    );
 }
 
 #[test]
@@ -41,6 +58,9 @@ fn a_cluster_that_nobody_has_looked_at_is_told_as_such() {
     let mut cluster = cluster("True", false, &[]);
     cluster.status = None;
     let told = text(&report(&cluster), Screen::new(Colour::Never));
-    assert!(told.starts_with("orders: not known whether it is writable\n"), "{told}");
+    assert!(
+        told.starts_with("orders: not known whether it is writable\n"),
+        "{told}"
+    );
     assert!(told.contains("no operator has looked at it"), "{told}");
 }

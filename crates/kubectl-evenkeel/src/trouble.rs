@@ -33,12 +33,19 @@ pub(crate) const NO_ANSWER: u8 = 7;
 impl Trouble {
     /// Something that could not be done.
     pub(crate) fn new(what: impl Into<String>) -> Self {
-        Self { what: what.into(), help: None, code: FAILED }
+        Self {
+            what: what.into(),
+            help: None,
+            code: FAILED,
+        }
     }
 
     /// With what to do about it.
     pub(crate) fn help(self, help: impl Into<String>) -> Self {
-        Self { help: Some(help.into()), ..self }
+        Self {
+            help: Some(help.into()),
+            ..self
+        }
     }
 
     /// With this exit code.
@@ -87,7 +94,10 @@ impl Trouble {
 
 /// Whether it is one object that was not found, and not the kind.
 fn names_an_object(status: &Status) -> bool {
-    status.details.as_ref().is_some_and(|details| !details.name.is_empty())
+    status
+        .details
+        .as_ref()
+        .is_some_and(|details| !details.name.is_empty())
 }
 
 /// The innermost reason: the outer ones say where in a library it happened.
@@ -115,7 +125,8 @@ mod tests {
     use super::*;
 
     fn status(code: u16, message: &str, name: &str) -> kube::Error {
-        let details = serde_json::json!({ "name": name, "group": "", "kind": "", "uid": "", "causes": [] });
+        let details =
+            serde_json::json!({ "name": name, "group": "", "kind": "", "uid": "", "causes": [] });
         let status = serde_json::json!({ "code": code, "message": message, "details": details });
         kube::Error::Api(Box::new(serde_json::from_value(status).unwrap()))
     }
@@ -125,11 +136,17 @@ mod tests {
         let told = Trouble::kubernetes("list clusters", &status(404, "404 page not found", ""));
         assert_eq!((told.code, told.help.is_some()), (NOT_THERE, true));
         assert!(told.what.contains("not installed"), "{told}");
-        let told = Trouble::kubernetes("list clusters", &status(403, "etcdclusters is forbidden", ""));
+        let told = Trouble::kubernetes(
+            "list clusters",
+            &status(403, "etcdclusters is forbidden", ""),
+        );
         assert_eq!(told.code, FORBIDDEN);
         assert!(told.to_string().contains("ClusterRole `view`"), "{told}");
         let told = Trouble::kubernetes("read orders", &status(404, "orders not found", "orders"));
-        assert_eq!(told.to_string(), "error: cannot read orders: orders not found");
+        assert_eq!(
+            told.to_string(),
+            "error: cannot read orders: orders not found"
+        );
         let told = Trouble::kubernetes("read orders", &status(401, "", ""));
         assert_eq!(told.code, FORBIDDEN);
     }

@@ -1,11 +1,11 @@
 //! `kubectl evenkeel why`: what is wanted, what is in the way, how one knows, what a person can do; and what was decided last,
 //! with the facts that it rested on.
 
-use evenkeel::{Decision, Seen};
 use evenkeel_api::EtcdCluster;
-use evenkeel_etcd::facts::Facts;
+use evenkeel_etcd::facts::EtcdFacts;
 use evenkeel_etcd::names::member_name;
-use evenkeel_etcd::view::{Data, Member, View};
+use evenkeel_etcd::view::{ClusterView, DataState, MemberView};
+use evenkeel_runtime::{Decision, Observed};
 use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::Value;
@@ -69,36 +69,75 @@ pub(crate) async fn run(
     Ok(0)
 }
 
-fn answer(cluster: &EtcdCluster, report: &Report, decisions: Vec<Decision>, extent: Extent) -> Answer {
+fn answer(
+    cluster: &EtcdCluster,
+    report: &Report,
+    decisions: Vec<Decision>,
+    extent: Extent,
+) -> Answer {
     let spec = &cluster.spec;
-    let mut goal = format!("{} of etcd {}", counted(spec.members, "member"), spec.version);
+    let mut goal = format!(
+        "{} of etcd {}",
+        counted(spec.members, "member"),
+        spec.version
+    );
     if spec.paused {
         goal.push_str(", left alone while spec.paused is set");
     }
     let degraded = report.degraded.as_ref();
-    let blocker = report.waiting_for.first().cloned().or_else(|| degraded.map(|one| one.message.clone()));
+    let blocker = report
+        .waiting_for
+        .first()
+        .cloned()
+        .or_else(|| degraded.map(|one| one.message.clone()));
     let blocker = blocker.or_else(|| report.about_clients.first().cloned());
     let mut evidence: Vec<String> = report.notes.clone();
     if let Some(amiss) = degraded {
-        evidence.push(format!("Degraded for {}: {}: {}", span(amiss.seconds), amiss.reason, amiss.message));
+        evidence.push(format!(
+            "Degraded for {}: {}: {}",
+            span(amiss.seconds),
+            amiss.reason,
+            amiss.message
+        ));
     }
     // What was said of it already is not said twice.
     let said = evidence.join(" ");
     let is_news = |message: &str| message.is_empty() || !said.contains(message);
-    let down = report.members.iter().filter(|member| !member.healthy && is_news(&member.message));
+    let down = report
+        .members
+        .iter()
+        .filter(|member| !member.healthy && is_news(&member.message));
     evidence.extend(down.map(|member| {
-        let why = if member.message.is_empty() { "it does not serve" } else { &member.message };
+        let why = if member.message.is_empty() {
+            "it does not serve"
+        } else {
+            &member.message
+        };
         format!("{} ({}): {why}", member.name, member.role)
     }));
-    let unserved = report.about_clients.iter().filter(|said| Some(*said) != blocker.as_ref());
+    let unserved = report
+        .about_clients
+        .iter()
+        .filter(|said| Some(*said) != blocker.as_ref());
     evidence.extend(unserved.cloned());
     if evidence.is_empty() {
-        evidence.push(format!("{} members serve, and nothing is amiss", report.ready));
+        evidence.push(format!(
+            "{} members serve, and nothing is amiss",
+            report.ready
+        ));
     }
     let skipped = decisions.len().saturating_sub(extent.last);
-    let shown =
-        decisions.into_iter().skip(skipped).map(|decision| told(decision, &report.name, extent.facts));
-    Answer { goal, blocker, evidence, you_can: advised(report), decisions: shown.collect() }
+    let shown = decisions
+        .into_iter()
+        .skip(skipped)
+        .map(|decision| told(decision, &report.name, extent.facts));
+    Answer {
+        goal,
+        blocker,
+        evidence,
+        you_can: advised(report),
+        decisions: shown.collect(),
+    }
 }
 
 /// What a person can do, the most pressing first; nothing where nobody is needed.
@@ -114,70 +153,90 @@ fn advised(report: &Report) -> Vec<String> {
     }
     if report.unattended {
         advice.push(
-            "bring an operator back: until then nothing is healed, and nothing here is news".to_owned(),
+            "bring an operator back: until then nothing is healed, and nothing here is news"
+                .to_owned(),
         );
     }
     if report.paused {
-        advice.push(format!("end the pause, if it is over: `kubectl evenkeel resume {}`", report.name));
+        advice.push(format!(
+            "end the pause, if it is over: `kubectl evenkeel resume {}`",
+            report.name
+        ));
     } else {
         advice.extend(degraded.and_then(|amiss| advice::about(&amiss.reason, &report.name)));
     }
     if advice.is_empty() && !well {
-        advice.push("see to what the evidence names; what Evenkeel can do about it, it does".to_owned());
+        advice.push(
+            "see to what the evidence names; what Evenkeel can do about it, it does".to_owned(),
+        );
     }
     advice
 }
 
 fn told(mut decision: Decision, cluster: &str, all: bool) -> Told {
     let text = decision.facts.take();
-    let facts: Option<Facts> = text.as_ref().and_then(|text| serde_json::from_str(text).ok());
-    let on = facts.map(|facts| digest(&facts, cluster)).unwrap_or_default();
-    let facts = text.filter(|_| all).and_then(|text| serde_json::from_str(&text).ok());
-    Told { decision, on, facts }
+    let facts: Option<EtcdFacts> = text
+        .as_ref()
+        .and_then(|text| serde_json::from_str(text).ok());
+    let on = facts
+        .map(|facts| digest(&facts, cluster))
+        .unwrap_or_default();
+    let facts = text
+        .filter(|_| all)
+        .and_then(|text| serde_json::from_str(&text).ok());
+    Told {
+        decision,
+        on,
+        facts,
+    }
 }
 
 /// What was known of each member, in a few words.
-fn digest(facts: &Facts, cluster: &str) -> Vec<String> {
-    let (Seen::Present(identity), Seen::Present(claims), Seen::Present(pods)) =
+fn digest(facts: &EtcdFacts, cluster: &str) -> Vec<String> {
+    let (Observed::Present(identity), Observed::Present(claims), Observed::Present(pods)) =
         (&facts.identity, &facts.claims, &facts.pods)
     else {
         return vec!["there was no identity, or it could not be read".to_owned()];
     };
-    let view = View::new(facts, identity, claims, pods);
+    let view = ClusterView::new(facts, identity, claims, pods);
     let mut all = Vec::new();
-    if !view.registry {
+    if !view.membership_known {
         all.push("etcd could not be asked who its members are".to_owned());
     }
-    let told = |member: &Member<'_>| {
-        format!("{}: {}", member_name(cluster, identity.lineage, member.serial), known(member, view.registry))
+    let told = |member: &MemberView<'_>| {
+        format!(
+            "{}: {}",
+            member_name(cluster, identity.lineage, member.serial),
+            known(member, view.membership_known)
+        )
     };
     all.extend(view.members.values().map(told));
     all
 }
 
-fn known(member: &Member<'_>, registry: bool) -> String {
-    let vote = match member.registered {
-        Some(entry) if entry.learner => "a learner",
+fn known(member: &MemberView<'_>, registry: bool) -> String {
+    let vote = match member.listed {
+        Some(entry) if entry.is_learner => "a learner",
         Some(_) => "a voter",
         None if registry => "not in etcd's list",
         None => "perhaps a member",
     };
     let pod = match member.pod {
         None => "no pod",
-        Some(pod) if pod.deleting => "a pod that goes",
-        Some(pod) if pod.finished => "a pod that has ended",
-        Some(pod) if pod.refused.is_some() => "a pod that no node takes",
-        Some(pod) if pod.crashing.is_some() => "a pod that crashes at every start",
-        Some(pod) if pod.ready => "a pod that is Ready",
+        Some(pod) if pod.is_terminating => "a pod that goes",
+        Some(pod) if pod.is_finished => "a pod that has ended",
+        Some(pod) if pod.unschedulable_since.is_some() => "a pod that no node takes",
+        Some(pod) if pod.crashing_since.is_some() => "a pod that crashes at every start",
+        Some(pod) if pod.is_ready => "a pod that is Ready",
         Some(_) => "a pod that is not Ready",
     };
     let data = match member.data {
-        Data::NotYet => "no data yet",
-        Data::Own => "its own data",
-        Data::Gone => "its data gone",
+        DataState::Empty => "no data yet",
+        DataState::Intact => "its own data",
+        DataState::Lost => "its data gone",
     };
-    let voice = match member.voice {
-        Some(voice) if voice.serves => "served",
+    let voice = match member.health {
+        Some(voice) if voice.is_serving => "served",
         Some(_) => "answered, and did not serve",
         None => "did not answer",
     };
@@ -185,12 +244,19 @@ fn known(member: &Member<'_>, registry: bool) -> String {
 }
 
 fn counted(count: i32, what: &str) -> String {
-    if count == 1 { format!("1 {what}") } else { format!("{count} {what}s") }
+    if count == 1 {
+        format!("1 {what}")
+    } else {
+        format!("{count} {what}s")
+    }
 }
 
 fn text(answer: &Answer, now: Timestamp, screen: Screen) -> String {
     let mut all = screen.labelled("Goal", &answer.goal);
-    all.push_str(&screen.labelled("Blocker", answer.blocker.as_deref().unwrap_or("nothing is in the way")));
+    all.push_str(&screen.labelled(
+        "Blocker",
+        answer.blocker.as_deref().unwrap_or("nothing is in the way"),
+    ));
     for evidence in &answer.evidence {
         all.push_str(&screen.labelled("Evidence", evidence));
     }
@@ -204,7 +270,10 @@ fn text(answer: &Answer, now: Timestamp, screen: Screen) -> String {
         all.push_str("\nNo decision is on record.\n");
         return all;
     }
-    all.push_str(&format!("\n{}\n", screen.bold("What was decided last, the newest at the end:")));
+    all.push_str(&format!(
+        "\n{}\n",
+        screen.bold("What was decided last, the newest at the end:")
+    ));
     for told in &answer.decisions {
         all.push_str(&decided(told, now, screen));
     }
@@ -214,8 +283,13 @@ fn text(answer: &Answer, now: Timestamp, screen: Screen) -> String {
 fn decided(told: &Told, now: Timestamp, screen: Screen) -> String {
     let decision = &told.decision;
     let at = decision.at.parse::<Timestamp>();
-    let ago = at.map(|at| format!(" ({} ago)", span(now.as_second() - at.as_second()))).unwrap_or_default();
-    let mut all = format!("\n{}\n", screen.bold(&format!("{}{ago}, by {}", decision.at, decision.by)));
+    let ago = at
+        .map(|at| format!(" ({} ago)", span(now.as_second() - at.as_second())))
+        .unwrap_or_default();
+    let mut all = format!(
+        "\n{}\n",
+        screen.bold(&format!("{}{ago}, by {}", decision.at, decision.by))
+    );
     let mut say = |label: &str, text: &str| {
         let mut label = label;
         for line in wrapped(text, WIDTH - 14) {
@@ -224,13 +298,26 @@ fn decided(told: &Told, now: Timestamp, screen: Screen) -> String {
         }
     };
     let explained = &decision.explained;
-    if explained.does.is_empty() {
-        let quiet = explained.waits_for.is_empty();
-        say("decided", if quiet { "nothing was to be done" } else { "to wait" });
+    if explained.actions.is_empty() {
+        let quiet = explained.waits.is_empty();
+        say(
+            "decided",
+            if quiet {
+                "nothing was to be done"
+            } else {
+                "to wait"
+            },
+        );
     }
-    explained.does.iter().for_each(|done| say("decided", done));
-    explained.because.iter().for_each(|why| say("because", why));
-    explained.waits_for.iter().for_each(|wait| say("waited for", wait));
+    explained
+        .actions
+        .iter()
+        .for_each(|done| say("decided", done));
+    explained.reasons.iter().for_each(|why| say("because", why));
+    explained
+        .waits
+        .iter()
+        .for_each(|wait| say("waited for", wait));
     told.on.iter().for_each(|fact| say("it saw", fact));
     if !decision.outcome.is_empty() {
         say("outcome", &decision.outcome);

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use clap::Parser;
-use evenkeel::program;
+use evenkeel_runtime::program;
 
 /// Runs stateful services on Kubernetes: etcd, so far.
 #[derive(Clone, Debug, Parser)]
@@ -21,7 +21,8 @@ pub(crate) struct Flags {
 /// A duration as it is written in resources, too; none at all is no interval.
 fn duration(text: &str) -> Result<Duration, String> {
     let read = evenkeel_api::retention::parse(text).map_err(|why| why.to_string())?;
-    let read = read.ok_or_else(|| "an interval is not 0: write a duration such as 10m or 90s".to_owned())?;
+    let read =
+        read.ok_or_else(|| "an interval is not 0: write a duration such as 10m or 90s".to_owned())?;
     if read > LONGEST {
         return Err("at most 24h: certificates are renewed when they are looked at".to_owned());
     }
@@ -43,9 +44,16 @@ mod tests {
 
     #[test]
     fn the_interval_of_certificates_is_a_duration_and_not_nought() {
-        let read = |text: &str| Flags::try_parse_from(["evenkeel-operator", "--secrets-interval", text]);
-        assert_eq!(read("90s").unwrap().secrets_interval, Duration::from_secs(90));
-        assert_eq!(Flags::parse_from(["evenkeel-operator"]).secrets_interval, Duration::from_secs(600));
+        let read =
+            |text: &str| Flags::try_parse_from(["evenkeel-operator", "--secrets-interval", text]);
+        assert_eq!(
+            read("90s").unwrap().secrets_interval,
+            Duration::from_secs(90)
+        );
+        assert_eq!(
+            Flags::parse_from(["evenkeel-operator"]).secrets_interval,
+            Duration::from_secs(600)
+        );
         assert!(read("0").is_err() && read("soon").is_err() && read("25h").is_err());
     }
 

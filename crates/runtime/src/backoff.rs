@@ -22,7 +22,10 @@ pub struct Backoff<K> {
 impl<K: Clone + Eq + Hash> Backoff<K> {
     /// Nothing has failed yet.
     pub fn new(random: SharedRandom) -> Self {
-        Self { failures: Mutex::new(HashMap::new()), random }
+        Self {
+            failures: Mutex::new(HashMap::new()),
+            random,
+        }
     }
 
     /// It failed (again): how long to wait. Half a second, then twice as long each time, up to a minute; give or take
@@ -30,7 +33,9 @@ impl<K: Clone + Eq + Hash> Backoff<K> {
     pub fn failed(&self, key: &K) -> Duration {
         let mut failures = self.failures();
         let count = failures.entry(key.clone()).or_default();
-        let wait = FIRST.saturating_mul(2u32.saturating_pow(*count)).min(LONGEST);
+        let wait = FIRST
+            .saturating_mul(2u32.saturating_pow(*count))
+            .min(LONGEST);
         *count = count.saturating_add(1);
         jitter(wait, &*self.random)
     }

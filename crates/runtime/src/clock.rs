@@ -12,12 +12,12 @@ use futures::future::{BoxFuture, Either, select};
 use nix::time::{ClockId, clock_gettime};
 use tokio::sync::watch;
 
-use crate::Time;
+use crate::UnixTime;
 
 /// Where time comes from.
 pub trait Clock: Send + Sync + Debug {
     /// What the wall clock says: for timestamps in objects, and for nothing that must not jump.
-    fn now(&self) -> Time;
+    fn now(&self) -> UnixTime;
 
     /// Time since boot, the time in suspend included: a machine that slept through its lease must notice.
     fn uptime(&self) -> Duration;
@@ -41,8 +41,8 @@ impl SystemClock {
 }
 
 impl Clock for SystemClock {
-    fn now(&self) -> Time {
-        Time(jiff::Timestamp::now().as_second())
+    fn now(&self) -> UnixTime {
+        UnixTime(jiff::Timestamp::now().as_second())
     }
 
     fn uptime(&self) -> Duration {
@@ -57,7 +57,11 @@ impl Clock for SystemClock {
 }
 
 /// What `work` came to, or nothing if it took longer than `limit`: a timeout by the clock that was handed in.
-pub async fn within<T>(clock: &dyn Clock, limit: Duration, work: impl Future<Output = T>) -> Option<T> {
+pub async fn with_timeout<T>(
+    clock: &dyn Clock,
+    limit: Duration,
+    work: impl Future<Output = T>,
+) -> Option<T> {
     match select(pin!(work), clock.sleep(limit)).await {
         Either::Left((done, _)) => Some(done),
         Either::Right(_) => None,
@@ -67,14 +71,17 @@ pub async fn within<T>(clock: &dyn Clock, limit: Duration, work: impl Future<Out
 /// A clock for tests, whose hands only move by [`TestClock::advance`]. Clones show the same time.
 #[derive(Clone, Debug)]
 pub struct TestClock {
-    started: Time,
+    started: UnixTime,
     uptime: Arc<watch::Sender<Duration>>,
 }
 
 impl TestClock {
     /// Shows `started`, and an hour since boot.
-    pub fn new(started: Time) -> Self {
-        Self { started, uptime: Arc::new(watch::Sender::new(Duration::from_secs(3600))) }
+    pub fn new(started: UnixTime) -> Self {
+        Self {
+            started,
+            uptime: Arc::new(watch::Sender::new(Duration::from_secs(3600))),
+        }
     }
 
     /// The same clock, to hand around.
@@ -88,28 +95,29 @@ impl TestClock {
     }
 
     /// Moves the hands in small steps, and after each lets every task run until it waits again.
-    pub async fn pass(&self, time: Duration) {
+    pub async fn run_for(&self, time: Duration) {
         const STEP: Duration = Duration::from_millis(50);
         let mut left = time;
-        settle().await;
+        run_ready_tasks().await;
         while !left.is_zero() {
             let step = left.min(STEP);
             self.advance(step);
             left -= step;
-            settle().await;
+            run_ready_tasks().await;
         }
     }
 }
 
 impl Default for TestClock {
     fn default() -> Self {
-        Self::new(Time(1_800_000_000))
+        Self::new(UnixTime(1_800_000_000))
     }
 }
 
 impl Clock for TestClock {
-    fn now(&self) -> Time {
-        self.started.after(self.uptime().saturating_sub(Duration::from_secs(3600)))
+    fn now(&self) -> UnixTime {
+        self.started
+            .after(self.uptime().saturating_sub(Duration::from_secs(3600)))
     }
 
     fn uptime(&self) -> Duration {
@@ -131,7 +139,7 @@ impl Clock for TestClock {
 
 /// Lets the other tasks of a single-threaded test run. A request passes through a handful of tasks and channels;
 /// this is several times as many turns.
-async fn settle() {
+async fn run_ready_tasks() {
     for _ in 0..40 {
         tokio::task::yield_now().await;
     }
@@ -152,23 +160,30 @@ mod tests {
         let clock = TestClock::default();
         let sleep = clock.sleep(Duration::from_secs(10));
         let mut sleeper = tokio::spawn(sleep);
-        clock.pass(Duration::from_secs(9)).await;
-        assert!((&mut sleeper).now_or_never().is_none(), "a second too early");
-        clock.pass(Duration::from_secs(1)).await;
+        clock.run_for(Duration::from_secs(9)).await;
+        assert!(
+            (&mut sleeper).now_or_never().is_none(),
+            "a second too early"
+        );
+        clock.run_for(Duration::from_secs(1)).await;
         assert!(sleeper.now_or_never().is_some());
-        assert_eq!(clock.now(), Time(1_800_000_010));
+        assert_eq!(clock.now(), UnixTime(1_800_000_010));
     }
 
     #[tokio::test]
     async fn what_takes_too_long_is_given_up() {
         let clock = TestClock::default();
-        assert_eq!(within(&clock, Duration::from_secs(1), async { 7 }).await, Some(7));
+        assert_eq!(
+            with_timeout(&clock, Duration::from_secs(1), async { 7 }).await,
+            Some(7)
+        );
         let other = clock.clone();
-        let waits =
-            tokio::spawn(
-                async move { within(&other, Duration::from_secs(1), pending::<()>()).await.is_none() },
-            );
-        clock.pass(Duration::from_secs(1)).await;
+        let waits = tokio::spawn(async move {
+            with_timeout(&other, Duration::from_secs(1), pending::<()>())
+                .await
+                .is_none()
+        });
+        clock.run_for(Duration::from_secs(1)).await;
         assert!(waits.await.unwrap());
     }
 }

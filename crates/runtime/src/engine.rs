@@ -8,27 +8,30 @@ use serde::de::DeserializeOwned;
 use crate::Plan;
 
 /// What a part of a plan must be: plain data, so that it can be compared, kept, shown and explored.
-pub trait Data:
+pub trait PlainData:
     Clone + Debug + PartialEq + Eq + Serialize + DeserializeOwned + Send + Sync + 'static
 {
 }
 
-impl<T: Clone + Debug + PartialEq + Eq + Serialize + DeserializeOwned + Send + Sync + 'static> Data for T {}
+impl<T: Clone + Debug + PartialEq + Eq + Serialize + DeserializeOwned + Send + Sync + 'static>
+    PlainData for T
+{
+}
 
 /// The knowledge of how to run one kind of application.
 pub trait Engine: 'static {
     /// All that is known, what is *not* known, and the time.
-    type Facts: Data;
+    type Facts: PlainData;
     /// Something that must never exist twice.
-    type Create: Data;
+    type Create: PlainData;
     /// Something that should exist as described, whatever was there.
-    type Apply: Data;
+    type Apply: PlainData;
     /// A change that disturbs nobody.
-    type Mark: Data;
+    type Patch: PlainData;
     /// A change that may disturb.
-    type Step: Data;
+    type Disruption: PlainData;
     /// What people are told.
-    type Status: Data;
+    type Status: PlainData;
 
     /// What is to be done now, from the facts alone: no clock, no randomness, no I/O.
     fn decide(facts: &Self::Facts) -> Plan<Self>;

@@ -12,44 +12,44 @@ use std::hash::Hash;
 use std::rc::Rc;
 
 /// A world in which a decision is explored: what there is, and what can happen next.
-pub trait World: Clone + Eq + Hash {
+pub trait Model: Clone + Eq + Hash {
     /// Something that happens.
     type Event: Clone + Display;
 
     /// What happens by itself when nothing goes wrong, the first first. Nothing when all is at rest.
-    fn by_itself(&self) -> Vec<Self::Event>;
+    fn enabled(&self) -> Vec<Self::Event>;
 
     /// What may go wrong, as far as there is a budget for it left.
-    fn wrong(&self) -> Vec<Self::Event>;
+    fn faults(&self) -> Vec<Self::Event>;
 
     /// Has something happen; says which rule is broken by that.
-    fn happen(&mut self, event: &Self::Event) -> Result<(), String>;
+    fn apply(&mut self, event: &Self::Event) -> Result<(), String>;
 
     /// Says what is amiss in a world in which nothing happens by itself any more.
-    fn rests_well(&self) -> Result<(), String>;
+    fn check_quiescent(&self) -> Result<(), String>;
 }
 
 /// What an exploration found.
 #[derive(Debug)]
-pub struct Report<E> {
+pub struct SearchReport<E> {
     /// How many states there are.
     pub states: usize,
     /// How many ways lead from one to another.
     pub transitions: usize,
     /// How a rule came to be broken, if one was.
-    pub story: Option<Story<E>>,
+    pub story: Option<Trace<E>>,
 }
 
 /// How a rule came to be broken, in as few events as possible.
 #[derive(Debug)]
-pub struct Story<E> {
+pub struct Trace<E> {
     /// What happened, in order.
     pub events: Vec<E>,
     /// The rule.
     pub broken: String,
 }
 
-impl<E: Display> Display for Story<E> {
+impl<E: Display> Display for Trace<E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (number, event) in self.events.iter().enumerate() {
             writeln!(f, "{:>3}. {event}", number + 1)?;
@@ -59,20 +59,28 @@ impl<E: Display> Display for Story<E> {
 }
 
 /// Visits every state that can be reached from here.
-pub fn explore<W: World>(start: &W) -> Report<W::Event> {
-    let mut search = Search { numbers: HashMap::new(), visits: Vec::new(), transitions: 0 };
+pub fn explore<W: Model>(start: &W) -> SearchReport<W::Event> {
+    let mut search = Search {
+        numbers: HashMap::new(),
+        visits: Vec::new(),
+        transitions: 0,
+    };
     search.reach(start.clone(), None);
     let story = search.run();
-    Report { states: search.visits.len(), transitions: search.transitions, story }
+    SearchReport {
+        states: search.visits.len(),
+        transitions: search.transitions,
+        story,
+    }
 }
 
-struct Search<W: World> {
+struct Search<W: Model> {
     numbers: HashMap<Rc<W>, usize>,
     visits: Vec<Visit<W>>,
     transitions: usize,
 }
 
-struct Visit<W: World> {
+struct Visit<W: Model> {
     world: Rc<W>,
     /// From where it was reached first, and by what.
     from: Option<(usize, W::Event)>,
@@ -80,8 +88,8 @@ struct Visit<W: World> {
     next: Option<usize>,
 }
 
-impl<W: World> Search<W> {
-    fn run(&mut self) -> Option<Story<W::Event>> {
+impl<W: Model> Search<W> {
+    fn run(&mut self) -> Option<Trace<W::Event>> {
         let mut at = 0;
         // Whoever is reached is added at the end.
         while at < self.visits.len() {
@@ -95,17 +103,21 @@ impl<W: World> Search<W> {
 
     fn visit(&mut self, at: usize) -> Result<(), (Option<W::Event>, String)> {
         let world = Rc::clone(&self.visits[at].world);
-        let mut events = world.by_itself();
+        let mut events = world.enabled();
         let rests = events.is_empty();
         if rests {
-            world.rests_well().map_err(|amiss| (None, format!("it comes to rest although {amiss}")))?;
+            world
+                .check_quiescent()
+                .map_err(|amiss| (None, format!("it comes to rest although {amiss}")))?;
             self.visits[at].next = None;
         }
-        events.extend(world.wrong());
+        events.extend(world.faults());
         for (number, event) in events.into_iter().enumerate() {
             self.transitions += 1;
             let mut after = W::clone(&world);
-            after.happen(&event).map_err(|broken| (Some(event.clone()), broken))?;
+            after
+                .apply(&event)
+                .map_err(|broken| (Some(event.clone()), broken))?;
             let there = self.reach(after, Some((at, event)));
             if number == 0 && !rests {
                 self.visits[at].next = Some(there);
@@ -120,12 +132,16 @@ impl<W: World> Search<W> {
         }
         let (world, number) = (Rc::new(world), self.visits.len());
         self.numbers.insert(Rc::clone(&world), number);
-        self.visits.push(Visit { world, from, next: Some(number) });
+        self.visits.push(Visit {
+            world,
+            from,
+            next: Some(number),
+        });
         number
     }
 
     /// The story of the first state from which nothing ever comes to rest.
-    fn circle(&self) -> Option<Story<W::Event>> {
+    fn circle(&self) -> Option<Trace<W::Event>> {
         let mut good = vec![None; self.visits.len()];
         for begin in 0..self.visits.len() {
             let (mut path, mut at) = (Vec::new(), Some(begin));
@@ -139,15 +155,18 @@ impl<W: World> Search<W> {
                 path.push(here);
                 at = self.visits[here].next;
             };
-            path.into_iter().for_each(|here| good[here] = Some(ends_well));
+            path.into_iter()
+                .for_each(|here| good[here] = Some(ends_well));
         }
         let first = good.iter().position(|good| *good == Some(false))?;
         let broken = "it never comes to rest, although nothing goes wrong any more".to_owned();
         let mut story = self.story(first, None, broken);
         let mut world = W::clone(&self.visits[first].world);
         for _ in 0..ONWARD {
-            let Some(event) = world.by_itself().into_iter().next() else { break };
-            if world.happen(&event).is_err() {
+            let Some(event) = world.enabled().into_iter().next() else {
+                break;
+            };
+            if world.apply(&event).is_err() {
                 break;
             }
             story.events.push(event);
@@ -155,7 +174,7 @@ impl<W: World> Search<W> {
         Some(story)
     }
 
-    fn story(&self, at: usize, last: Option<W::Event>, broken: String) -> Story<W::Event> {
+    fn story(&self, at: usize, last: Option<W::Event>, broken: String) -> Trace<W::Event> {
         let mut events: Vec<_> = last.into_iter().collect();
         let mut visit = &self.visits[at];
         while let Some((from, event)) = &visit.from {
@@ -163,7 +182,7 @@ impl<W: World> Search<W> {
             visit = &self.visits[*from];
         }
         events.reverse();
-        Story { events, broken }
+        Trace { events, broken }
     }
 }
 
@@ -186,20 +205,20 @@ mod tests {
         restless: u8,
     }
 
-    impl World for Lift {
+    impl Model for Lift {
         type Event = String;
 
-        fn by_itself(&self) -> Vec<String> {
+        fn enabled(&self) -> Vec<String> {
             let moves = self.floor != self.called || self.floor == self.restless;
             moves.then(|| "move".to_owned()).into_iter().collect()
         }
 
-        fn wrong(&self) -> Vec<String> {
+        fn faults(&self) -> Vec<String> {
             let floors = if self.calls > 0 { 0..4 } else { 0..0 };
             floors.map(|floor| format!("call {floor}")).collect()
         }
 
-        fn happen(&mut self, event: &String) -> Result<(), String> {
+        fn apply(&mut self, event: &String) -> Result<(), String> {
             match event.strip_prefix("call ") {
                 Some(floor) => {
                     self.called = floor.parse().unwrap();
@@ -208,15 +227,29 @@ mod tests {
                 None if self.floor < self.called => self.floor += 1,
                 None => self.floor = self.floor.saturating_sub(1),
             }
-            if self.floor == self.rotten { Err("it falls".to_owned()) } else { Ok(()) }
+            if self.floor == self.rotten {
+                Err("it falls".to_owned())
+            } else {
+                Ok(())
+            }
         }
 
-        fn rests_well(&self) -> Result<(), String> {
-            if self.floor == 3 && self.rotten == 4 { Err("it is too high".to_owned()) } else { Ok(()) }
+        fn check_quiescent(&self) -> Result<(), String> {
+            if self.floor == 3 && self.rotten == 4 {
+                Err("it is too high".to_owned())
+            } else {
+                Ok(())
+            }
         }
     }
 
-    const LIFT: Lift = Lift { floor: 0, called: 0, calls: 2, rotten: 9, restless: 9 };
+    const LIFT: Lift = Lift {
+        floor: 0,
+        called: 0,
+        calls: 2,
+        rotten: 9,
+        restless: 9,
+    };
 
     #[test]
     fn all_that_can_be_reached_is_visited_once() {
@@ -229,7 +262,10 @@ mod tests {
     #[test]
     fn the_shortest_story_of_a_broken_rule_is_told() {
         let story = explore(&Lift { rotten: 2, ..LIFT }).story.unwrap();
-        assert_eq!(story.to_string(), "  1. call 2\n  2. move\n  3. move\n  => it falls");
+        assert_eq!(
+            story.to_string(),
+            "  1. call 2\n  2. move\n  3. move\n  => it falls"
+        );
     }
 
     #[test]
@@ -237,8 +273,16 @@ mod tests {
         let story = explore(&Lift { rotten: 4, ..LIFT }).story.unwrap();
         assert_eq!(story.broken, "it comes to rest although it is too high");
         assert_eq!(story.events.len(), 4);
-        let story = explore(&Lift { restless: 1, ..LIFT }).story.unwrap();
-        assert!(story.broken.starts_with("it never comes to rest"), "{story}");
+        let story = explore(&Lift {
+            restless: 1,
+            ..LIFT
+        })
+        .story
+        .unwrap();
+        assert!(
+            story.broken.starts_with("it never comes to rest"),
+            "{story}"
+        );
         assert_eq!(story.events[..2], ["call 1", "move"].map(str::to_owned));
     }
 }

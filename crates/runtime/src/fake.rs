@@ -41,7 +41,10 @@ where
             let body = body.collect_bytes().await.unwrap();
             let body = serde_json::from_slice(&body).unwrap_or(Value::Null);
             let (status, body) = answer(head, body).await;
-            Ok(Response::builder().status(status).body(Body::from(lines(&body))).unwrap())
+            Ok(Response::builder()
+                .status(status)
+                .body(Body::from(lines(&body)))
+                .unwrap())
         }
     })
 }
@@ -49,9 +52,11 @@ where
 /// One document, or the lines of a watch.
 fn lines(body: &Value) -> Vec<u8> {
     match body {
-        Value::Array(events) => {
-            events.iter().map(|event| format!("{event}\n")).collect::<String>().into_bytes()
-        }
+        Value::Array(events) => events
+            .iter()
+            .map(|event| format!("{event}\n"))
+            .collect::<String>()
+            .into_bytes(),
         one => one.to_string().into_bytes(),
     }
 }
@@ -65,5 +70,8 @@ pub(crate) fn failure(code: u16, message: &str) -> (u16, Value) {
         410 => "Expired",
         _ => "InternalError",
     };
-    (code, json!({"kind": "Status", "status": "Failure", "code": code, "reason": reason, "message": message}))
+    (
+        code,
+        json!({"kind": "Status", "status": "Failure", "code": code, "reason": reason, "message": message}),
+    )
 }

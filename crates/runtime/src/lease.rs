@@ -15,7 +15,7 @@ use tokio::sync::Mutex;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use crate::clock::{SharedClock, within};
+use crate::clock::{SharedClock, with_timeout};
 
 /// Who competes for which lease, and how fast.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,7 +56,7 @@ impl LeaseSettings {
 
 /// What the lease says.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Record {
+pub struct LeaseRecord {
     /// Who holds it, if anybody.
     pub holder: Option<String>,
     /// For how long after each renewal, as its holder promised.
@@ -65,7 +65,7 @@ pub struct Record {
 
 /// What to do about the lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Judgement {
+pub enum LeaseEvaluation {
     /// It is free, or its holder has not been heard of for too long.
     Take,
     /// Somebody else holds it, until this uptime at least.
@@ -75,13 +75,18 @@ pub enum Judgement {
 }
 
 /// What to do about a lease that says `record` and was seen to change last at the uptime `observed`.
-pub fn judge(record: &Record, observed: Duration, now: Duration, me: &str) -> Judgement {
+pub fn evaluate(
+    record: &LeaseRecord,
+    observed: Duration,
+    now: Duration,
+    me: &str,
+) -> LeaseEvaluation {
     let until = observed.saturating_add(record.duration);
     match record.holder.as_deref() {
-        None | Some("") => Judgement::Take,
-        Some(holder) if holder == me => Judgement::Renew,
-        Some(_) if now >= until => Judgement::Take,
-        Some(_) => Judgement::Wait(until),
+        None | Some("") => LeaseEvaluation::Take,
+        Some(holder) if holder == me => LeaseEvaluation::Renew,
+        Some(_) if now >= until => LeaseEvaluation::Take,
+        Some(_) => LeaseEvaluation::Wait(until),
     }
 }
 
@@ -103,7 +108,7 @@ pub struct Leadership {
 struct Renewing {
     task: JoinHandle<()>,
     stop: CancellationToken,
-    record: Arc<Desk>,
+    record: Arc<LeaseClient>,
 }
 
 impl Leadership {
@@ -117,7 +122,7 @@ impl Leadership {
     }
 
     /// A leadership that nobody disputes: for tests, and for commands that a person runs.
-    pub fn undisputed(clock: SharedClock) -> Self {
+    pub fn always(clock: SharedClock) -> Self {
         let leadership = Self::awaited(clock);
         leadership.deadline.store(u64::MAX, Ordering::Release);
         leadership
@@ -125,7 +130,7 @@ impl Leadership {
 
     /// Whether the lease is held at this very moment, by the clock that also counts suspended time. Ask right before
     /// each change, with nothing awaited in between.
-    pub fn holds(&self) -> bool {
+    pub fn is_leader(&self) -> bool {
         nanos(self.clock.uptime()) < self.deadline.load(Ordering::Acquire)
     }
 
@@ -136,9 +141,11 @@ impl Leadership {
 
     /// Gives the lease back, so that a successor takes over at once. Call it when nothing is being changed any more.
     pub async fn release(&self) {
-        let held = self.holds();
+        let held = self.is_leader();
         self.end();
-        let Some(Renewing { task, stop, record }) = self.renewing.lock().await.take() else { return };
+        let Some(Renewing { task, stop, record }) = self.renewing.lock().await.take() else {
+            return;
+        };
         stop.cancel();
         if let Err(error) = task.await {
             tracing::error!(%error, "the renewal of the lease did not end well");
@@ -151,7 +158,9 @@ impl Leadership {
     fn extend(&self, until: Duration) {
         let renew = |deadline| (deadline != OVER).then_some(nanos(until));
         // Refused only when it is over, and then it stays so.
-        let _ = self.deadline.fetch_update(Ordering::AcqRel, Ordering::Acquire, renew);
+        let _ = self
+            .deadline
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, renew);
     }
 
     fn end(&self) {
@@ -166,16 +175,23 @@ fn nanos(uptime: Duration) -> u64 {
 
 /// One who wants the lease, once. A process that lost it starts anew with another candidate, or ends.
 #[derive(Debug)]
-pub struct Candidate {
-    desk: Arc<Desk>,
+pub struct LeaderElector {
+    desk: Arc<LeaseClient>,
     leadership: Leadership,
 }
 
-impl Candidate {
+impl LeaderElector {
     /// Wants the lease that the settings name.
     pub fn new(client: Client, settings: LeaseSettings, clock: SharedClock) -> Self {
         let api = Api::namespaced(client, &settings.namespace);
-        Self { leadership: Leadership::awaited(clock.clone()), desk: Arc::new(Desk { api, settings, clock }) }
+        Self {
+            leadership: Leadership::awaited(clock.clone()),
+            desk: Arc::new(LeaseClient {
+                api,
+                settings,
+                clock,
+            }),
+        }
     }
 
     /// The leadership that [`Candidate::acquire`] will bring; until then it does not hold.
@@ -186,29 +202,41 @@ impl Candidate {
     /// Waits until the lease is ours, and keeps it renewed from then on. Errors are logged and tried again.
     pub async fn acquire(self) -> Leadership {
         let Self { desk, leadership } = self;
-        let mut term =
-            Term { desk: desk.clone(), leadership: leadership.clone(), last: None, complaint: None };
+        let mut term = Election {
+            desk: desk.clone(),
+            leadership: leadership.clone(),
+            last: None,
+            complaint: None,
+        };
         while !term.pursue().await {
             desk.clock.sleep(desk.settings.retry).await;
         }
-        tracing::info!(lease = desk.settings.name, identity = desk.settings.identity, "leading");
+        tracing::info!(
+            lease = desk.settings.name,
+            identity = desk.settings.identity,
+            "leading"
+        );
         let stop = CancellationToken::new();
         let task = tokio::spawn(term.keep(stop.clone()));
-        *leadership.renewing.lock().await = Some(Renewing { task, stop, record: desk });
+        *leadership.renewing.lock().await = Some(Renewing {
+            task,
+            stop,
+            record: desk,
+        });
         leadership
     }
 }
 
 /// The candidacy and the term that may follow: what was last seen, and what was last complained of.
-struct Term {
-    desk: Arc<Desk>,
+struct Election {
+    desk: Arc<LeaseClient>,
     leadership: Leadership,
-    last: Option<Sighting>,
+    last: Option<ObservedLease>,
     complaint: Option<String>,
 }
 
 /// The lease as last seen or written, and when it was first seen so.
-struct Sighting {
+struct ObservedLease {
     lease: Lease,
     since: Duration,
 }
@@ -220,7 +248,7 @@ enum Attempt {
     Failed,
 }
 
-impl Term {
+impl Election {
     /// One attempt to get the lease; whether it is ours now.
     async fn pursue(&mut self) -> bool {
         if let Err(error) = self.look().await {
@@ -242,15 +270,20 @@ impl Term {
             let left = self.left();
             let attempt = tokio::select! {
                 () = stop.cancelled() => return,
-                attempt = within(&*clock, left, self.renew()) => attempt,
+                attempt = with_timeout(&*clock, left, self.renew()) => attempt,
             };
             pause = match attempt {
                 Some(Attempt::Ours) => self.desk.settings.renew,
-                Some(Attempt::Failed) if self.leadership.holds() => self.desk.settings.retry.min(self.left()),
+                Some(Attempt::Failed) if self.leadership.is_leader() => {
+                    self.desk.settings.retry.min(self.left())
+                }
                 Some(Attempt::Theirs | Attempt::Failed) | None => break,
             };
         }
-        tracing::error!(lease = self.desk.settings.name, "lost the lease: nothing is changed from here on");
+        tracing::error!(
+            lease = self.desk.settings.name,
+            "lost the lease: nothing is changed from here on"
+        );
         self.leadership.end();
     }
 
@@ -277,11 +310,17 @@ impl Term {
         let since = self.desk.clock.uptime();
         self.last = match (self.last.take(), found) {
             (Some(last), Some(lease)) if last.lease == lease => Some(last),
-            (_, Some(lease)) => Some(Sighting { lease, since }),
+            (_, Some(lease)) => Some(ObservedLease { lease, since }),
             // Deleted under its holder, who relies on it until it would have run out: so do we.
-            (Some(Sighting { mut lease, since: _ }), None) if lease.resource_version().is_some() => {
+            (
+                Some(ObservedLease {
+                    mut lease,
+                    since: _,
+                }),
+                None,
+            ) if lease.resource_version().is_some() => {
                 lease.metadata = self.desk.name();
-                Some(Sighting { lease, since })
+                Some(ObservedLease { lease, since })
             }
             (last, None) => last,
         };
@@ -293,21 +332,32 @@ impl Term {
         let settings = &self.desk.settings;
         let now = self.desk.clock.uptime();
         let judgement = match &self.last {
-            None => Judgement::Take,
-            Some(last) => judge(&record(&last.lease, settings), last.since, now, &settings.identity),
+            None => LeaseEvaluation::Take,
+            Some(last) => evaluate(
+                &record(&last.lease, settings),
+                last.since,
+                now,
+                &settings.identity,
+            ),
         };
-        if let Judgement::Wait(_) = judgement {
+        if let LeaseEvaluation::Wait(_) = judgement {
             return Attempt::Theirs;
         }
         // Counted from before the request leaves: whoever sees what it wrote sees it later than this.
         let sent = self.desk.clock.uptime();
-        let wanted = self.desk.claim(self.last.as_ref().map(|last| &last.lease), judgement);
+        let wanted = self
+            .desk
+            .claim(self.last.as_ref().map(|last| &last.lease), judgement);
         match self.desk.write(wanted).await {
             Ok(Some(lease)) => {
-                self.leadership.extend(sent + settings.duration.saturating_sub(settings.margin()));
-                self.last = Some(Sighting { lease, since: sent });
+                self.leadership
+                    .extend(sent + settings.duration.saturating_sub(settings.margin()));
+                self.last = Some(ObservedLease { lease, since: sent });
                 if self.complaint.take().is_some() {
-                    tracing::info!(lease = self.desk.settings.name, "the lease can be written again");
+                    tracing::info!(
+                        lease = self.desk.settings.name,
+                        "the lease can be written again"
+                    );
                 }
                 Attempt::Ours
             }
@@ -317,7 +367,7 @@ impl Term {
                 if let Err(error) = failed {
                     self.complain(&error);
                 }
-                if judgement == Judgement::Renew {
+                if judgement == LeaseEvaluation::Renew {
                     self.last = None;
                 }
                 Attempt::Failed
@@ -328,38 +378,51 @@ impl Term {
     /// Logs what went wrong, once for as long as it is the same.
     fn complain(&mut self, error: &str) {
         if self.complaint.as_deref() != Some(error) {
-            tracing::warn!(lease = self.desk.settings.name, error, "cannot use the lease");
+            tracing::warn!(
+                lease = self.desk.settings.name,
+                error,
+                "cannot use the lease"
+            );
             self.complaint = Some(error.to_owned());
         }
     }
 }
 
-fn record(lease: &Lease, settings: &LeaseSettings) -> Record {
+fn record(lease: &Lease, settings: &LeaseSettings) -> LeaseRecord {
     let spec = lease.spec.as_ref();
-    let promised =
-        spec.and_then(|spec| spec.lease_duration_seconds).and_then(|seconds| u64::try_from(seconds).ok());
-    Record {
+    let promised = spec
+        .and_then(|spec| spec.lease_duration_seconds)
+        .and_then(|seconds| u64::try_from(seconds).ok());
+    LeaseRecord {
         holder: spec.and_then(|spec| spec.holder_identity.clone()),
         duration: promised.map_or(settings.duration, Duration::from_secs),
     }
 }
 
 /// Where the lease is read and written: every request with a timeout.
-struct Desk {
+struct LeaseClient {
     api: Api<Lease>,
     settings: LeaseSettings,
     clock: SharedClock,
 }
 
-impl std::fmt::Debug for Desk {
+impl std::fmt::Debug for LeaseClient {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Desk").field("settings", &self.settings).finish_non_exhaustive()
+        f.debug_struct("Desk")
+            .field("settings", &self.settings)
+            .finish_non_exhaustive()
     }
 }
 
-impl Desk {
+impl LeaseClient {
     async fn read(&self) -> Result<Option<Lease>, String> {
-        match within(&*self.clock, self.settings.renew, self.api.get_opt(&self.settings.name)).await {
+        match with_timeout(
+            &*self.clock,
+            self.settings.renew,
+            self.api.get_opt(&self.settings.name),
+        )
+        .await
+        {
             Some(answer) => answer.map_err(|error| format!("reading it failed: {error}")),
             None => Err("reading it took too long".into()),
         }
@@ -375,7 +438,7 @@ impl Desk {
                 self.api.create(&params, &lease).await
             }
         };
-        match within(&*self.clock, self.settings.renew, request).await {
+        match with_timeout(&*self.clock, self.settings.renew, request).await {
             Some(Ok(lease)) => Ok(Some(lease)),
             // 404: it was deleted since we saw it, and will be created anew.
             Some(Err(kube::Error::Api(status))) if matches!(status.code, 404 | 409) => Ok(None),
@@ -385,20 +448,35 @@ impl Desk {
     }
 
     fn name(&self) -> ObjectMeta {
-        ObjectMeta { name: Some(self.settings.name.clone()), ..ObjectMeta::default() }
+        ObjectMeta {
+            name: Some(self.settings.name.clone()),
+            ..ObjectMeta::default()
+        }
     }
 
     /// The lease as it will say that it is ours.
-    fn claim(&self, seen: Option<&Lease>, judgement: Judgement) -> Lease {
-        let now = Timestamp::from_second(self.clock.now().0).ok().map(MicroTime);
-        let mut lease = seen.cloned().unwrap_or_else(|| Lease { metadata: self.name(), spec: None });
+    fn claim(&self, seen: Option<&Lease>, judgement: LeaseEvaluation) -> Lease {
+        let now = Timestamp::from_second(self.clock.now().0)
+            .ok()
+            .map(MicroTime);
+        let mut lease = seen.cloned().unwrap_or_else(|| Lease {
+            metadata: self.name(),
+            spec: None,
+        });
         let was = lease.spec.take().unwrap_or_default();
-        let renewed = judgement == Judgement::Renew;
+        let renewed = judgement == LeaseEvaluation::Renew;
         lease.spec = Some(LeaseSpec {
             holder_identity: Some(self.settings.identity.clone()),
             // Rounded up: others may believe it to be longer than we do, never shorter.
-            lease_duration_seconds: i32::try_from(self.settings.duration.as_millis().div_ceil(1000)).ok(),
-            acquire_time: if renewed { was.acquire_time } else { now.clone() },
+            lease_duration_seconds: i32::try_from(
+                self.settings.duration.as_millis().div_ceil(1000),
+            )
+            .ok(),
+            acquire_time: if renewed {
+                was.acquire_time
+            } else {
+                now.clone()
+            },
             renew_time: now,
             lease_transitions: Some(was.lease_transitions.unwrap_or(0) + i32::from(!renewed)),
             ..was
@@ -409,7 +487,9 @@ impl Desk {
     /// Empties the holder if it is still us. If that fails the lease runs out by itself.
     async fn clear(&self) {
         for _ in 0..2 {
-            let Ok(Some(mut lease)) = self.read().await else { break };
+            let Ok(Some(mut lease)) = self.read().await else {
+                break;
+            };
             match &mut lease.spec {
                 Some(spec) if spec.holder_identity.as_ref() == Some(&self.settings.identity) => {
                     spec.holder_identity = None;
@@ -421,7 +501,10 @@ impl Desk {
                 return;
             }
         }
-        tracing::warn!(lease = self.settings.name, "could not release the lease; it runs out by itself");
+        tracing::warn!(
+            lease = self.settings.name,
+            "could not release the lease; it runs out by itself"
+        );
     }
 }
 

@@ -54,26 +54,58 @@ impl Metrics {
     /// All at nothing.
     pub fn new() -> Self {
         let mut registry = Registry::with_prefix("evenkeel");
-        let (reconciles, actions, requests, probes) =
-            (Family::default(), Family::default(), Family::default(), Family::default());
+        let (reconciles, actions, requests, probes) = (
+            Family::default(),
+            Family::default(),
+            Family::default(),
+            Family::default(),
+        );
         let (watch_errors, undecodable, lease_held) =
             (Family::default(), Family::default(), Gauge::default());
         // 5 ms to 80 s: from a look that finds nothing to do, to one that waited for every timeout.
         let durations: Family<ByKind, Histogram> =
             Family::new_with_constructor(|| Histogram::new(exponential_buckets(0.005, 2.0, 15)));
 
-        registry.register("reconciles", "Reconciles, by their outcome", reconciles.clone());
-        registry.register("reconcile_seconds", "How long reconciles took", durations.clone());
-        registry.register("actions", "Changes made, by what they were", actions.clone());
-        registry.register("lease_held", "1 while this process holds the lease", lease_held.clone());
-        registry.register("watch_errors", "Errors of watches, each retried", watch_errors.clone());
+        registry.register(
+            "reconciles",
+            "Reconciles, by their outcome",
+            reconciles.clone(),
+        );
+        registry.register(
+            "reconcile_seconds",
+            "How long reconciles took",
+            durations.clone(),
+        );
+        registry.register(
+            "actions",
+            "Changes made, by what they were",
+            actions.clone(),
+        );
+        registry.register(
+            "lease_held",
+            "1 while this process holds the lease",
+            lease_held.clone(),
+        );
+        registry.register(
+            "watch_errors",
+            "Errors of watches, each retried",
+            watch_errors.clone(),
+        );
         registry.register(
             "undecodable",
             "Objects skipped because they could not be read",
             undecodable.clone(),
         );
-        registry.register("requests", "Requests to the Kubernetes API", requests.clone());
-        registry.register("probes", "Questions to the application, by their outcome", probes.clone());
+        registry.register(
+            "requests",
+            "Requests to the Kubernetes API",
+            requests.clone(),
+        );
+        registry.register(
+            "probes",
+            "Questions to the application, by their outcome",
+            probes.clone(),
+        );
         let registry = Arc::new(registry);
         Self {
             registry,
@@ -90,13 +122,25 @@ impl Metrics {
 
     /// A resource of this kind was reconciled, and how it went (`done`, `waiting`, `failed`…).
     pub fn reconciled(&self, kind: &str, outcome: &str, took: Duration) {
-        self.reconciles.get_or_create(&ByOutcome { kind: kind.into(), outcome: outcome.into() }).inc();
-        self.durations.get_or_create(&ByKind { kind: kind.into() }).observe(took.as_secs_f64());
+        self.reconciles
+            .get_or_create(&ByOutcome {
+                kind: kind.into(),
+                outcome: outcome.into(),
+            })
+            .inc();
+        self.durations
+            .get_or_create(&ByKind { kind: kind.into() })
+            .observe(took.as_secs_f64());
     }
 
     /// Something was changed for a resource of this kind (`create`, `apply`, or the name of a step).
     pub fn acted(&self, kind: &str, action: &str) {
-        self.actions.get_or_create(&ByAction { kind: kind.into(), action: action.into() }).inc();
+        self.actions
+            .get_or_create(&ByAction {
+                kind: kind.into(),
+                action: action.into(),
+            })
+            .inc();
     }
 
     /// The lease is held, or is not.
@@ -106,23 +150,36 @@ impl Metrics {
 
     /// A watch of this kind failed, and will be retried.
     pub fn watch_failed(&self, kind: &str) {
-        self.watch_errors.get_or_create(&ByKind { kind: kind.into() }).inc();
+        self.watch_errors
+            .get_or_create(&ByKind { kind: kind.into() })
+            .inc();
     }
 
     /// An object of this kind could not be read, and was skipped.
     pub fn skipped(&self, kind: &str) {
-        self.undecodable.get_or_create(&ByKind { kind: kind.into() }).inc();
+        self.undecodable
+            .get_or_create(&ByKind { kind: kind.into() })
+            .inc();
     }
 
     /// A request was answered with this status, or with none.
     pub fn requested(&self, verb: &str, resource: &str, status: &str) {
-        let labels = ByRequest { verb: verb.into(), resource: resource.into(), status: status.into() };
+        let labels = ByRequest {
+            verb: verb.into(),
+            resource: resource.into(),
+            status: status.into(),
+        };
         self.requests.get_or_create(&labels).inc();
     }
 
     /// An application of this kind was asked how it is, and whether it answered (`answered`, `silent`).
     pub fn probed(&self, kind: &str, outcome: &str) {
-        self.probes.get_or_create(&ByOutcome { kind: kind.into(), outcome: outcome.into() }).inc();
+        self.probes
+            .get_or_create(&ByOutcome {
+                kind: kind.into(),
+                outcome: outcome.into(),
+            })
+            .inc();
     }
 
     /// All of it, as Prometheus reads it.
@@ -161,7 +218,10 @@ mod tests {
             r#"evenkeel_requests_total{verb="get",resource="pods",status="200"} 1"#,
             r#"evenkeel_reconcile_seconds_count{kind="EtcdCluster"} 1"#,
         ] {
-            assert!(text.lines().any(|have| have == line), "{line} is missing in\n{text}");
+            assert!(
+                text.lines().any(|have| have == line),
+                "{line} is missing in\n{text}"
+            );
         }
     }
 }

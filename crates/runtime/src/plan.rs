@@ -4,7 +4,7 @@ use std::fmt::{self, Debug};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Engine, Time};
+use crate::{Engine, UnixTime};
 
 /// What `decide` returns: what to create, mark and apply, at most one step, and when to look again.
 #[derive(Serialize, Deserialize)]
@@ -13,50 +13,74 @@ pub struct Plan<E: Engine + ?Sized> {
     /// What must never exist twice: created, and "already there" means look again.
     pub create: Vec<E::Create>,
     /// Changes that disturb nobody, each pinned to the object it was decided on.
-    pub mark: Vec<E::Mark>,
+    pub patch: Vec<E::Patch>,
     /// What should exist as described. Comes before the step: a step may rest on it.
     pub apply: Vec<E::Apply>,
     /// At most one thing that may disturb, pinned likewise.
-    pub step: Option<E::Step>,
+    pub disruption: Option<E::Disruption>,
     /// What to tell people.
     pub status: E::Status,
     /// When to look again.
-    pub wake: Wake,
+    pub requeue: Requeue,
 }
 
 impl<E: Engine + ?Sized> Plan<E> {
     /// Nothing is to be done, and people are told this.
-    pub fn nothing(status: E::Status) -> Self {
-        let (create, mark, apply, wake) = (Vec::new(), Vec::new(), Vec::new(), Wake::OnChange);
-        Self { create, mark, apply, step: None, status, wake }
+    pub fn noop(status: E::Status) -> Self {
+        let (create, mark, apply, wake) = (Vec::new(), Vec::new(), Vec::new(), Requeue::OnChange);
+        Self {
+            create,
+            patch: mark,
+            apply,
+            disruption: None,
+            status,
+            requeue: wake,
+        }
     }
 
     /// Whether carrying it out changes anything; a converged application's plan does not.
-    pub fn is_quiet(&self) -> bool {
-        self.create.is_empty() && self.mark.is_empty() && self.apply.is_empty() && self.step.is_none()
+    pub fn is_noop(&self) -> bool {
+        self.create.is_empty()
+            && self.patch.is_empty()
+            && self.apply.is_empty()
+            && self.disruption.is_none()
     }
 
     /// Whether carrying it out does what carrying out the other does.
-    pub fn does_as(&self, other: &Self) -> bool {
+    pub fn same_actions(&self, other: &Self) -> bool {
         self.create == other.create
-            && self.mark == other.mark
+            && self.patch == other.patch
             && self.apply == other.apply
-            && self.step == other.step
+            && self.disruption == other.disruption
     }
 }
 
 // Written out, because derived they would ask the same of the engine, which is no data.
 impl<E: Engine + ?Sized> Clone for Plan<E> {
     fn clone(&self) -> Self {
-        let Self { create, mark, apply, step, status, wake } = self;
+        let Self {
+            create,
+            patch: mark,
+            apply,
+            disruption: step,
+            status,
+            requeue: wake,
+        } = self;
         let (create, mark, apply) = (create.clone(), mark.clone(), apply.clone());
-        Self { create, mark, apply, step: step.clone(), status: status.clone(), wake: *wake }
+        Self {
+            create,
+            patch: mark,
+            apply,
+            disruption: step.clone(),
+            status: status.clone(),
+            requeue: *wake,
+        }
     }
 }
 
 impl<E: Engine + ?Sized> PartialEq for Plan<E> {
     fn eq(&self, other: &Self) -> bool {
-        self.does_as(other) && self.status == other.status && self.wake == other.wake
+        self.same_actions(other) && self.status == other.status && self.requeue == other.requeue
     }
 }
 
@@ -64,7 +88,14 @@ impl<E: Engine + ?Sized> Eq for Plan<E> {}
 
 impl<E: Engine + ?Sized> Debug for Plan<E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { create, mark, apply, step, status, wake } = self;
+        let Self {
+            create,
+            patch: mark,
+            apply,
+            disruption: step,
+            status,
+            requeue: wake,
+        } = self;
         f.debug_struct("Plan")
             .field("create", create)
             .field("mark", mark)
@@ -78,21 +109,21 @@ impl<E: Engine + ?Sized> Debug for Plan<E> {
 
 /// What ends the wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub enum Wake {
+pub enum Requeue {
     /// Something changes.
     OnChange,
     /// Something changes, or this time comes.
-    At(Time),
+    At(UnixTime),
     /// The application is about to change by itself, which Kubernetes does not tell: it is asked at short intervals.
-    Soon,
+    Poll,
 }
 
-impl Wake {
+impl Requeue {
     /// Whichever comes first.
     #[must_use]
     pub fn or(self, other: Self) -> Self {
         match (self, other) {
-            (Self::Soon, _) | (_, Self::Soon) => Self::Soon,
+            (Self::Poll, _) | (_, Self::Poll) => Self::Poll,
             (Self::At(one), Self::At(other)) => Self::At(one.min(other)),
             (Self::At(time), Self::OnChange) | (Self::OnChange, Self::At(time)) => Self::At(time),
             (Self::OnChange, Self::OnChange) => Self::OnChange,
@@ -106,10 +137,10 @@ mod tests {
 
     #[test]
     fn of_two_times_the_earlier_wakes_and_a_time_beats_none() {
-        let (early, late) = (Wake::At(Time(1)), Wake::At(Time(2)));
+        let (early, late) = (Requeue::At(UnixTime(1)), Requeue::At(UnixTime(2)));
         assert_eq!(late.or(early), early);
-        assert_eq!(Wake::OnChange.or(late), late);
-        assert_eq!(Wake::OnChange.or(Wake::OnChange), Wake::OnChange);
-        assert_eq!(early.or(Wake::Soon), Wake::Soon);
+        assert_eq!(Requeue::OnChange.or(late), late);
+        assert_eq!(Requeue::OnChange.or(Requeue::OnChange), Requeue::OnChange);
+        assert_eq!(early.or(Requeue::Poll), Requeue::Poll);
     }
 }

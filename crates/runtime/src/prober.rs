@@ -12,33 +12,33 @@ use futures::future::BoxFuture;
 use tokio::sync::{Notify, Semaphore};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use crate::clock::{SharedClock, within};
+use crate::clock::{SharedClock, with_timeout};
 use crate::metrics::Metrics;
 use crate::random::{SharedRandom, jitter};
 
 /// How often to ask, and how patiently.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Rhythm {
+pub struct ProbeIntervals {
     /// How often, as a rule.
-    pub every: Duration,
+    pub interval: Duration,
     /// How often while a change is expected.
-    pub soon: Duration,
+    pub fast_interval: Duration,
     /// For how long a change stays expected.
-    pub soon_for: Duration,
+    pub fast_for: Duration,
     /// How long a question may take.
-    pub deadline: Duration,
+    pub timeout: Duration,
     /// How many questions at a time.
-    pub at_once: usize,
+    pub max_concurrent: usize,
 }
 
-impl Default for Rhythm {
+impl Default for ProbeIntervals {
     fn default() -> Self {
         Self {
-            every: Duration::from_secs(10),
-            soon: Duration::from_millis(250),
-            soon_for: Duration::from_secs(120),
-            deadline: Duration::from_secs(5),
-            at_once: 16,
+            interval: Duration::from_secs(10),
+            fast_interval: Duration::from_millis(250),
+            fast_for: Duration::from_secs(120),
+            timeout: Duration::from_secs(5),
+            max_concurrent: 16,
         }
     }
 }
@@ -54,11 +54,11 @@ pub struct ProberParts<K, V> {
     /// How to ask.
     pub probe: Probe<K, V>,
     /// The verdict on who does not answer in time.
-    pub silence: V,
+    pub timeout_result: V,
     /// Whether to ask at all: whether the lease is held.
     pub enabled: Box<dyn Fn() -> bool + Send + Sync>,
     /// How often.
-    pub rhythm: Rhythm,
+    pub intervals: ProbeIntervals,
     /// Time.
     pub clock: SharedClock,
     /// Chance, so that not all are asked at once.
@@ -69,17 +69,20 @@ pub struct ProberParts<K, V> {
 
 /// Asks and remembers. Clones share it; with the last of them the asking ends.
 pub struct Prober<K, V> {
-    asking: Arc<Asking<K, V>>,
+    inner: Arc<ProberInner<K, V>>,
     _stop: Arc<DropGuard>,
 }
 
 impl<K, V> Clone for Prober<K, V> {
     fn clone(&self) -> Self {
-        Self { asking: self.asking.clone(), _stop: self._stop.clone() }
+        Self {
+            inner: self.inner.clone(),
+            _stop: self._stop.clone(),
+        }
     }
 }
 
-struct Asking<K, V> {
+struct ProberInner<K, V> {
     parts: ProberParts<K, V>,
     slots: Semaphore,
     stop: CancellationToken,
@@ -108,38 +111,57 @@ where
     /// Asks nobody yet.
     pub fn new(parts: ProberParts<K, V>) -> Self {
         let stop = CancellationToken::new();
-        let slots = Semaphore::new(parts.rhythm.at_once);
-        let state = Mutex::new(State { subjects: HashMap::new(), listeners: Vec::new() });
-        let asking = Arc::new(Asking { parts, slots, stop: stop.clone(), state });
-        Self { asking, _stop: Arc::new(stop.drop_guard()) }
+        let slots = Semaphore::new(parts.intervals.max_concurrent);
+        let state = Mutex::new(State {
+            subjects: HashMap::new(),
+            listeners: Vec::new(),
+        });
+        let asking = Arc::new(ProberInner {
+            parts,
+            slots,
+            stop: stop.clone(),
+            state,
+        });
+        Self {
+            inner: asking,
+            _stop: Arc::new(stop.drop_guard()),
+        }
     }
 
     /// Asks this one from now on, first at once. Nothing changes if it is asked already.
     pub fn watch(&self, key: &K) {
-        let mut state = self.asking.state();
+        let mut state = self.inner.state();
         if state.subjects.contains_key(key) {
             return;
         }
-        let (nudge, stop) = (Arc::new(Notify::new()), self.asking.stop.child_token());
-        let subject = Subject { verdict: None, soon_since: None, nudge: nudge.clone(), stop: stop.clone() };
+        let (nudge, stop) = (Arc::new(Notify::new()), self.inner.stop.child_token());
+        let subject = Subject {
+            verdict: None,
+            soon_since: None,
+            nudge: nudge.clone(),
+            stop: stop.clone(),
+        };
         state.subjects.insert(key.clone(), subject);
         drop(state);
-        let (asking, key) = (self.asking.clone(), key.clone());
-        tokio::spawn(async move { stop.run_until_cancelled(asking.ask_again_and_again(key, nudge)).await });
+        let (asking, key) = (self.inner.clone(), key.clone());
+        tokio::spawn(async move {
+            stop.run_until_cancelled(asking.ask_again_and_again(key, nudge))
+                .await
+        });
     }
 
     /// Asks this one no more, and forgets what it said.
     pub fn forget(&self, key: &K) {
-        if let Some(subject) = self.asking.state().subjects.remove(key) {
+        if let Some(subject) = self.inner.state().subjects.remove(key) {
             subject.stop.cancel();
         }
     }
 
     /// A change is expected: ask at short intervals, until it is settled or nothing has changed for two minutes, however
     /// often that is said meanwhile. Nothing happens for one that is not watched.
-    pub fn soon(&self, key: &K) {
-        let now = self.asking.parts.clock.uptime();
-        if let Some(subject) = self.asking.state().subjects.get_mut(key)
+    pub fn expect_change(&self, key: &K) {
+        let now = self.inner.parts.clock.uptime();
+        if let Some(subject) = self.inner.state().subjects.get_mut(key)
             && subject.soon_since.is_none()
         {
             subject.soon_since = Some(now);
@@ -148,34 +170,34 @@ where
     }
 
     /// The change has come, or is not expected any more.
-    pub fn settle(&self, key: &K) {
-        if let Some(subject) = self.asking.state().subjects.get_mut(key) {
+    pub fn settled(&self, key: &K) {
+        if let Some(subject) = self.inner.state().subjects.get_mut(key) {
             subject.soon_since = None;
         }
     }
 
     /// The last verdict, and how old it is.
     pub fn last(&self, key: &K) -> Option<(V, Duration)> {
-        let now = self.asking.parts.clock.uptime();
-        let (verdict, at) = self.asking.state().subjects.get(key)?.verdict.clone()?;
+        let now = self.inner.parts.clock.uptime();
+        let (verdict, at) = self.inner.state().subjects.get(key)?.verdict.clone()?;
         Some((verdict, now.saturating_sub(at)))
     }
 
     /// A verdict learnt otherwise, for one that is watched. If it is another one than before, that counts as a change.
-    pub fn tell(&self, key: &K, verdict: V) {
-        let now = self.asking.parts.clock.uptime();
-        self.asking.learn(key, verdict, now);
+    pub fn record(&self, key: &K, verdict: V) {
+        let now = self.inner.parts.clock.uptime();
+        self.inner.learn(key, verdict, now);
     }
 
     /// The keys whose verdict changed, from now on.
     pub fn changes(&self) -> impl Stream<Item = K> + Send + use<K, V> {
         let (listener, changes) = mpsc::unbounded();
-        self.asking.state().listeners.push(listener);
+        self.inner.state().listeners.push(listener);
         changes
     }
 }
 
-impl<K, V> Asking<K, V>
+impl<K, V> ProberInner<K, V>
 where
     K: Clone + Eq + Hash + Send + Sync + 'static,
     V: Clone + PartialEq + Send + Sync + 'static,
@@ -191,7 +213,7 @@ where
                 self.pause(&key)
             } else {
                 // Standing by. Not for long: the first look of a new leader should find verdicts.
-                self.parts.rhythm.every.min(Duration::from_secs(1))
+                self.parts.intervals.interval.min(Duration::from_secs(1))
             };
             tokio::select! {
                 () = self.parts.clock.sleep(pause) => {}
@@ -202,21 +224,27 @@ where
 
     async fn ask(&self, key: &K) {
         // Never closed.
-        let Ok(_slot) = self.slots.acquire().await else { return };
+        let Ok(_slot) = self.slots.acquire().await else {
+            return;
+        };
         // The wait for a slot may have outlasted the lease.
         if !(self.parts.enabled)() {
             return;
         }
         let asked = self.parts.clock.uptime();
-        let answer =
-            within(&*self.parts.clock, self.parts.rhythm.deadline, (self.parts.probe)(key.clone())).await;
+        let answer = with_timeout(
+            &*self.parts.clock,
+            self.parts.intervals.timeout,
+            (self.parts.probe)(key.clone()),
+        )
+        .await;
         let (outcome, verdict) = match answer {
             Some(Some(verdict)) => ("answered", verdict),
             Some(None) => {
                 self.parts.metrics.probed(&self.parts.kind, "not asked");
                 return;
             }
-            None => ("silent", self.parts.silence.clone()),
+            None => ("silent", self.parts.timeout_result.clone()),
         };
         self.parts.metrics.probed(&self.parts.kind, outcome);
         self.learn(key, verdict, asked);
@@ -226,24 +254,42 @@ where
     fn learn(&self, key: &K, verdict: V, asked: Duration) {
         let now = self.parts.clock.uptime();
         let mut state = self.state();
-        let Some(subject) = state.subjects.get_mut(key) else { return };
+        let Some(subject) = state.subjects.get_mut(key) else {
+            return;
+        };
         if subject.verdict.as_ref().is_some_and(|(_, at)| *at > asked) {
             return;
         }
-        let changed = subject.verdict.as_ref().is_none_or(|(last, _)| *last != verdict);
+        let changed = subject
+            .verdict
+            .as_ref()
+            .is_none_or(|(last, _)| *last != verdict);
         subject.verdict = Some((verdict, now));
         if changed {
             subject.soon_since = subject.soon_since.map(|_| now);
-            state.listeners.retain(|listener| listener.unbounded_send(key.clone()).is_ok());
+            state
+                .listeners
+                .retain(|listener| listener.unbounded_send(key.clone()).is_ok());
         }
     }
 
     fn pause(&self, key: &K) -> Duration {
         let now = self.parts.clock.uptime();
-        let rhythm = &self.parts.rhythm;
-        let since = self.state().subjects.get(key).and_then(|subject| subject.soon_since);
-        let soon = since.is_some_and(|since| now.saturating_sub(since) < rhythm.soon_for);
-        jitter(if soon { rhythm.soon } else { rhythm.every }, &*self.parts.random)
+        let rhythm = &self.parts.intervals;
+        let since = self
+            .state()
+            .subjects
+            .get(key)
+            .and_then(|subject| subject.soon_since);
+        let soon = since.is_some_and(|since| now.saturating_sub(since) < rhythm.fast_for);
+        jitter(
+            if soon {
+                rhythm.fast_interval
+            } else {
+                rhythm.interval
+            },
+            &*self.parts.random,
+        )
     }
 }
 

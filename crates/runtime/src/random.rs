@@ -47,7 +47,9 @@ pub struct TestRandom {
 impl TestRandom {
     /// The numbers that follow from `seed`.
     pub fn new(seed: u64) -> Self {
-        Self { state: AtomicU64::new(seed) }
+        Self {
+            state: AtomicU64::new(seed),
+        }
     }
 
     /// The numbers that follow from `seed`, to hand around.
@@ -60,7 +62,10 @@ impl Random for TestRandom {
     fn u64(&self) -> u64 {
         // SplitMix64: a counter, well stirred.
         const STRIDE: u64 = 0x9e37_79b9_7f4a_7c15;
-        let mut z = self.state.fetch_add(STRIDE, Ordering::Relaxed).wrapping_add(STRIDE);
+        let mut z = self
+            .state
+            .fetch_add(STRIDE, Ordering::Relaxed)
+            .wrapping_add(STRIDE);
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         z ^ (z >> 31)
@@ -84,7 +89,10 @@ mod tests {
         let draw = |random: &dyn Random| [random.u64(), random.u64(), random.u64()];
         assert_eq!(draw(&TestRandom::new(7)), draw(&TestRandom::new(7)));
         assert_ne!(draw(&TestRandom::new(7)), draw(&TestRandom::new(8)));
-        assert_ne!(draw(&SystemRandom::default()), draw(&SystemRandom::default()));
+        assert_ne!(
+            draw(&SystemRandom::default()),
+            draw(&SystemRandom::default())
+        );
     }
 
     #[test]
@@ -92,7 +100,11 @@ mod tests {
         let random = TestRandom::new(1);
         let minute = Duration::from_secs(60);
         let drawn: Vec<_> = (0..1000).map(|_| jitter(minute, &random)).collect();
-        assert!(drawn.iter().all(|d| (54.0..=66.0).contains(&d.as_secs_f64())));
+        assert!(
+            drawn
+                .iter()
+                .all(|d| (54.0..=66.0).contains(&d.as_secs_f64()))
+        );
         assert!(drawn.iter().any(|d| *d < minute) && drawn.iter().any(|d| *d > minute));
     }
 }

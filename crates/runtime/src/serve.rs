@@ -17,8 +17,8 @@ use futures::future::BoxFuture;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
+use crate::client::ClientLayer;
 use crate::metrics::Metrics;
-use crate::requests::Requests;
 
 /// A watch is asked anew after 295 s at the latest, even when nothing happens and the connection is dead.
 const STALLED: Duration = Duration::from_secs(360);
@@ -39,17 +39,20 @@ pub enum Stage {
 #[derive(Clone, Debug)]
 pub struct Health {
     stage: Arc<AtomicU8>,
-    requests: Requests,
+    requests: ClientLayer,
 }
 
 impl Health {
     /// Starting; alive for as long as the watches that go through `requests` make progress.
-    pub fn new(requests: Requests) -> Self {
-        Self { stage: Arc::new(AtomicU8::new(Stage::Starting as u8)), requests }
+    pub fn new(requests: ClientLayer) -> Self {
+        Self {
+            stage: Arc::new(AtomicU8::new(Stage::Starting as u8)),
+            requests,
+        }
     }
 
     /// It has come this far.
-    pub fn reached(&self, stage: Stage) {
+    pub fn set_stage(&self, stage: Stage) {
         self.stage.store(stage as u8, Ordering::Release);
     }
 
@@ -59,9 +62,12 @@ impl Health {
     }
 
     /// Why it should be started anew; nothing when all is well.
-    pub fn ailments(&self) -> Vec<String> {
+    pub fn problems(&self) -> Vec<String> {
         let stalled = self.requests.stalled(STALLED);
-        stalled.into_iter().map(|watch| format!("no progress in watching {watch}")).collect()
+        stalled
+            .into_iter()
+            .map(|watch| format!("no progress in watching {watch}"))
+            .collect()
     }
 }
 
@@ -86,18 +92,31 @@ pub async fn serve(
 }
 
 async fn livez(State(health): State<Health>) -> (StatusCode, String) {
-    match health.ailments() {
+    match health.problems() {
         well if well.is_empty() => (StatusCode::OK, "ok\n".into()),
-        ailments => (StatusCode::INTERNAL_SERVER_ERROR, ailments.join("\n") + "\n"),
+        ailments => (
+            StatusCode::INTERNAL_SERVER_ERROR,
+            ailments.join("\n") + "\n",
+        ),
     }
 }
 
 async fn readyz(State(health): State<Health>) -> (StatusCode, &'static str) {
-    if health.is_ready() { (StatusCode::OK, "ok\n") } else { (StatusCode::SERVICE_UNAVAILABLE, "starting\n") }
+    if health.is_ready() {
+        (StatusCode::OK, "ok\n")
+    } else {
+        (StatusCode::SERVICE_UNAVAILABLE, "starting\n")
+    }
 }
 
 async fn show(State(metrics): State<Metrics>) -> impl IntoResponse {
-    ([(header::CONTENT_TYPE, "application/openmetrics-text; version=1.0.0; charset=utf-8")], metrics.encode())
+    (
+        [(
+            header::CONTENT_TYPE,
+            "application/openmetrics-text; version=1.0.0; charset=utf-8",
+        )],
+        metrics.encode(),
+    )
 }
 
 #[cfg(test)]

@@ -8,7 +8,10 @@ use tokio_util::sync::CancellationToken;
 
 /// A token that is cancelled when the process is asked to end. Call it once, inside the runtime.
 pub fn shutdown() -> io::Result<CancellationToken> {
-    let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    let (mut terminate, mut interrupt) = (
+        signal(SignalKind::terminate())?,
+        signal(SignalKind::interrupt())?,
+    );
     let token = CancellationToken::new();
     let end = token.clone();
     tokio::spawn(async move {

@@ -6,9 +6,9 @@ use serde::{Deserialize, Serialize};
 
 /// Seconds since 1970.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct Time(pub i64);
+pub struct UnixTime(pub i64);
 
-impl Time {
+impl UnixTime {
     /// How long ago `earlier` was; nothing for what lies ahead (clocks differ).
     pub fn since(self, earlier: Self) -> Duration {
         Duration::from_secs(u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0))
@@ -17,7 +17,10 @@ impl Time {
     /// This much later.
     #[must_use]
     pub fn after(self, wait: Duration) -> Self {
-        Self(self.0.saturating_add(i64::try_from(wait.as_secs()).unwrap_or(i64::MAX)))
+        Self(
+            self.0
+                .saturating_add(i64::try_from(wait.as_secs()).unwrap_or(i64::MAX)),
+        )
     }
 }
 
@@ -27,7 +30,7 @@ mod tests {
 
     #[test]
     fn a_timestamp_from_the_future_is_no_time_ago() {
-        assert_eq!(Time(10).since(Time(20)), Duration::ZERO);
-        assert_eq!(Time(20).since(Time(10)), Duration::from_secs(10));
+        assert_eq!(UnixTime(10).since(UnixTime(20)), Duration::ZERO);
+        assert_eq!(UnixTime(20).since(UnixTime(10)), Duration::from_secs(10));
     }
 }

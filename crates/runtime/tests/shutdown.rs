@@ -4,7 +4,7 @@ use nix::sys::signal::{Signal, raise};
 
 #[tokio::test]
 async fn a_signal_cancels_the_token() {
-    let token = evenkeel::shutdown().unwrap();
+    let token = evenkeel_runtime::shutdown().unwrap();
     assert!(!token.is_cancelled());
     raise(Signal::SIGTERM).unwrap();
     token.cancelled().await;

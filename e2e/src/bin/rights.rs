@@ -31,12 +31,16 @@ fn main() -> ExitCode {
 
 fn compare(dir: &Path, manifest: &Path) -> Result<(usize, Vec<String>), String> {
     let used = noted(dir).map_err(|why| format!("{}: {why}", dir.display()))?;
-    let text = std::fs::read_to_string(manifest).map_err(|why| format!("{}: {why}", manifest.display()))?;
+    let text = std::fs::read_to_string(manifest)
+        .map_err(|why| format!("{}: {why}", manifest.display()))?;
     let mut objects: Vec<Value> = Vec::new();
     for document in text.split("\n---\n") {
         let object = serde_saphyr::from_str::<Option<Value>>(document);
         objects.extend(object.map_err(|why| format!("{}: {why}", manifest.display()))?);
     }
     let granted = granted(&objects);
-    Ok((used.len(), granted.difference(&used).map(ToString::to_string).collect()))
+    Ok((
+        used.len(),
+        granted.difference(&used).map(ToString::to_string).collect(),
+    ))
 }

@@ -17,7 +17,10 @@ const AROUND: Duration = Duration::from_secs(3);
 
 fn main() {
     let mut args = std::env::args().skip(1);
-    let (namespace, name) = (args.next().unwrap_or("default".into()), args.next().unwrap_or("orders".into()));
+    let (namespace, name) = (
+        args.next().unwrap_or("default".into()),
+        args.next().unwrap_or("orders".into()),
+    );
     let story = Story::visit(&namespace);
     let cluster = Cluster::named(&story, &name);
     if let Some(why) = unfit(&cluster) {
@@ -27,14 +30,19 @@ fn main() {
     println!("Clients write to {name}: some know all members, some go through the Service.");
     let workload = cluster.workload_with(eager());
     std::thread::sleep(AROUND);
-    let leader = cluster.status()["leader"].as_str().unwrap_or_default().to_owned();
+    let leader = cluster.status()["leader"]
+        .as_str()
+        .unwrap_or_default()
+        .to_owned();
     let (before, members) = (cluster.pod(&leader), cluster.pods().len());
     println!("Now the pod of {leader} is deleted, which leads.");
     let (since, began) = (workload.now(), Instant::now());
     story.kubectl(&["delete", "pod", &leader, "--wait=false"]);
     story.within(LONG, "it is healed", || {
         let pods = cluster.pods();
-        let back = pods.iter().any(|pod| pod.name == leader && pod.uid != before.uid);
+        let back = pods
+            .iter()
+            .any(|pod| pod.name == leader && pod.uid != before.uid);
         back && pods.len() == members
             && pods.iter().all(|pod| pod.ready)
             && cluster.status()["phrase"] == "Healthy"
@@ -42,16 +50,29 @@ fn main() {
     let healed = began.elapsed();
     std::thread::sleep(AROUND);
     let stats = workload.stats(since);
-    let gap = |kind| stats.gaps.get(&kind).copied().unwrap_or_default().as_secs_f64();
+    let gap = |kind| {
+        stats
+            .gaps
+            .get(&kind)
+            .copied()
+            .unwrap_or_default()
+            .as_secs_f64()
+    };
     // Fails, and says why, if anything that was acknowledged is lost.
     workload.finish();
     println!();
-    println!("  all members are back after   {:.1} s", healed.as_secs_f64());
+    println!(
+        "  all members are back after   {:.1} s",
+        healed.as_secs_f64()
+    );
     println!(
         "  longest gap between writes   {:.2} s for clients that know all members",
         gap(Kind::Everywhere)
     );
-    println!("                               {:.2} s through the Service", gap(Kind::Service));
+    println!(
+        "                               {:.2} s through the Service",
+        gap(Kind::Service)
+    );
     println!("  acknowledged writes lost     0");
 }
 

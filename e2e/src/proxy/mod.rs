@@ -88,11 +88,17 @@ impl Proxy {
             .enable_all()
             .build()
             .expect("a thread for the proxy");
-        let listener =
-            runtime.block_on(tokio::net::TcpListener::bind(("127.0.0.1", 0))).expect("a free port");
+        let listener = runtime
+            .block_on(tokio::net::TcpListener::bind(("127.0.0.1", 0)))
+            .expect("a free port");
         let address = listener.local_addr().expect("a listener has an address");
         runtime.spawn(serve::accept(listener, Arc::clone(&shared)));
-        Self { address, shared, stops: Mutex::new(stops), runtime: Some(runtime) }
+        Self {
+            address,
+            shared,
+            stops: Mutex::new(stops),
+            runtime: Some(runtime),
+        }
     }
 
     /// Where it listens, as a kubeconfig's `server`.
@@ -106,7 +112,11 @@ impl Proxy {
     }
 
     /// From now on this becomes of the first write of the kind, and all others pass.
-    pub fn once(&self, verdict: Verdict, of_the_kind: impl Fn(&Write) -> bool + Send + Sync + 'static) {
+    pub fn once(
+        &self,
+        verdict: Verdict,
+        of_the_kind: impl Fn(&Write) -> bool + Send + Sync + 'static,
+    ) {
         let done = AtomicBool::new(false);
         self.rule(move |write| {
             let it = of_the_kind(write) && !done.swap(true, Ordering::SeqCst);
@@ -124,7 +134,11 @@ impl Proxy {
         match lock(&self.stops).recv_timeout(limit) {
             Ok(stopped) => stopped,
             Err(_) => {
-                panic!("no write was stopped within {} s; there were:\n{}", limit.as_secs(), self.told())
+                panic!(
+                    "no write was stopped within {} s; there were:\n{}",
+                    limit.as_secs(),
+                    self.told()
+                )
             }
         }
     }
@@ -204,7 +218,11 @@ impl Proxy {
     /// The last writes, a line each.
     fn told(&self) -> String {
         let writes = self.writes();
-        shown(writes.get(writes.len().saturating_sub(40)..).unwrap_or_default())
+        shown(
+            writes
+                .get(writes.len().saturating_sub(40)..)
+                .unwrap_or_default(),
+        )
     }
 }
 
@@ -221,7 +239,10 @@ fn is_lease(write: &Write) -> bool {
 }
 
 fn shown(writes: &[Written]) -> String {
-    writes.iter().map(|written| format!("  {written}\n")).collect()
+    writes
+        .iter()
+        .map(|written| format!("  {written}\n"))
+        .collect()
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

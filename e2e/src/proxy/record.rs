@@ -35,7 +35,9 @@ impl Write {
 
     /// The object's name, by the path or, for one that is created, by the body.
     pub fn name(&self) -> Option<&str> {
-        Parts::of(&self.path).name.or_else(|| self.body.pointer("/metadata/name")?.as_str())
+        Parts::of(&self.path)
+            .name
+            .or_else(|| self.body.pointer("/metadata/name")?.as_str())
     }
 }
 
@@ -69,9 +71,16 @@ impl Written {
 
 impl std::fmt::Display for Written {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Write { number, verb, path, .. } = &self.write;
+        let Write {
+            number, verb, path, ..
+        } = &self.write;
         let code = |code: Option<u16>| code.map_or("nothing".to_owned(), |code| code.to_string());
-        write!(f, "{number}. {verb} {path}: answered {}, told {}", code(self.answered), code(self.told))
+        write!(
+            f,
+            "{number}. {verb} {path}: answered {}, told {}",
+            code(self.answered),
+            code(self.told)
+        )
     }
 }
 
@@ -88,9 +97,13 @@ pub(super) struct Record {
 impl Record {
     pub(super) fn request(&mut self, verb: &str, path: &str) {
         let (verb, parts) = (verb_of(verb, path), Parts::of(path));
-        *self.requests.entry((verb.to_owned(), pattern(path))).or_default() += 1;
+        *self
+            .requests
+            .entry((verb.to_owned(), pattern(path)))
+            .or_default() += 1;
         if let ("GET", Some(name)) = (verb, parts.name) {
-            self.reads.insert((parts.resource.to_owned(), name.to_owned()), Instant::now());
+            self.reads
+                .insert((parts.resource.to_owned(), name.to_owned()), Instant::now());
         }
     }
 
@@ -100,7 +113,13 @@ impl Record {
         let by_the_clock = matches!(parts.resource, "leases" | "events");
         self.deeds += u64::from(!by_the_clock);
         let deed = (!by_the_clock).then_some(self.deeds);
-        let write = Write { verb: verb.to_owned(), path: path.to_owned(), body, number, deed };
+        let write = Write {
+            verb: verb.to_owned(),
+            path: path.to_owned(),
+            body,
+            number,
+            deed,
+        };
         self.writes.push(Written {
             write: write.clone(),
             at: Instant::now(),
@@ -115,7 +134,9 @@ impl Record {
         if let Some(written) = self.nth(number) {
             written.answered = Some(code);
             let answer: Option<Value> = serde_json::from_slice(answer).ok();
-            let name = answer.as_ref().and_then(|answer| answer.pointer("/metadata/name")?.as_str());
+            let name = answer
+                .as_ref()
+                .and_then(|answer| answer.pointer("/metadata/name")?.as_str());
             written.named = name.map(str::to_owned);
         }
     }
@@ -127,7 +148,8 @@ impl Record {
     }
 
     fn nth(&mut self, number: u64) -> Option<&mut Written> {
-        self.writes.get_mut(usize::try_from(number).ok()?.checked_sub(1)?)
+        self.writes
+            .get_mut(usize::try_from(number).ok()?.checked_sub(1)?)
     }
 
     pub(super) fn requests(&self) -> BTreeMap<(String, String), usize> {
@@ -135,7 +157,10 @@ impl Record {
     }
 
     pub(super) fn read_since(&self, resource: &str, time: Instant) -> BTreeSet<String> {
-        let since = self.reads.iter().filter(|((of, _), at)| of == resource && **at >= time);
+        let since = self
+            .reads
+            .iter()
+            .filter(|((of, _), at)| of == resource && **at >= time);
         since.map(|((_, name), _)| name.clone()).collect()
     }
 
@@ -175,26 +200,43 @@ pub fn lives(writes: &[Written]) -> BTreeMap<String, Lives> {
 }
 
 /// The writes since a time, in order, `ignoring` some.
-pub(super) fn since(writes: Vec<Written>, time: Instant, ignoring: impl Fn(&Write) -> bool) -> Vec<Written> {
-    writes.into_iter().filter(|written| written.at >= time && !ignoring(&written.write)).collect()
+pub(super) fn since(
+    writes: Vec<Written>,
+    time: Instant,
+    ignoring: impl Fn(&Write) -> bool,
+) -> Vec<Written> {
+    writes
+        .into_iter()
+        .filter(|written| written.at >= time && !ignoring(&written.write))
+        .collect()
 }
 
 /// For how long there was no write at the end, among those that count.
-pub(super) fn quiet(writes: &[Written], began: Instant, ignoring: impl Fn(&Write) -> bool) -> Duration {
+pub(super) fn quiet(
+    writes: &[Written],
+    began: Instant,
+    ignoring: impl Fn(&Write) -> bool,
+) -> Duration {
     let counts = writes.iter().filter(|written| !ignoring(&written.write));
-    counts.map(|written| written.at).max().map_or(began, |last| last.max(began)).elapsed()
+    counts
+        .map(|written| written.at)
+        .max()
+        .map_or(began, |last| last.max(began))
+        .elapsed()
 }
 
 /// Whether a request changes something: questions that are asked by POST do not.
 pub(super) fn changes(verb: &str, path: &str) -> bool {
-    let review =
-        path.starts_with("/apis/authorization.k8s.io/") || path.starts_with("/apis/authentication.k8s.io/");
+    let review = path.starts_with("/apis/authorization.k8s.io/")
+        || path.starts_with("/apis/authentication.k8s.io/");
     matches!(verb, "POST" | "PUT" | "PATCH" | "DELETE") && !review
 }
 
 fn verb_of<'a>(verb: &'a str, path: &str) -> &'a str {
     let query = path.split_once('?').map_or("", |(_, query)| query);
-    let watches = query.split('&').any(|pair| matches!(pair, "watch=true" | "watch=1"));
+    let watches = query
+        .split('&')
+        .any(|pair| matches!(pair, "watch=true" | "watch=1"));
     if watches { "WATCH" } else { verb }
 }
 
@@ -240,11 +282,18 @@ impl<'a> Parts<'a> {
             _ => return Self::default(),
         };
         // The slash after the group and version: the third of `/api/v1/…`, the fourth of `/apis/apps/v1/…`.
-        let Some((slash, _)) = bare.match_indices('/').nth(depth - 1) else { return Self::default() };
+        let Some((slash, _)) = bare.match_indices('/').nth(depth - 1) else {
+            return Self::default();
+        };
         let (group, rest) = bare.split_at(slash);
         let mut words = rest.split('/').skip(1).filter(|word| !word.is_empty());
-        let mut parts = Self { group, ..Self::default() };
-        let (Some(first), second, third) = (words.next(), words.next(), words.next()) else { return parts };
+        let mut parts = Self {
+            group,
+            ..Self::default()
+        };
+        let (Some(first), second, third) = (words.next(), words.next(), words.next()) else {
+            return parts;
+        };
         match (first, second, third) {
             // `namespaces/x/status` and `namespaces/x/finalize` are of the namespace itself.
             ("namespaces", Some(_), Some(third)) if !matches!(third, "status" | "finalize") => {

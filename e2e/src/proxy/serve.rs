@@ -7,7 +7,8 @@ use evenkeel_lab::Lab;
 use http_body_util::{BodyExt, Either, Full};
 use hyper::body::{Bytes, Incoming};
 use hyper::header::{
-    AUTHORIZATION, CONNECTION, CONTENT_TYPE, HOST, HeaderMap, HeaderValue, TRANSFER_ENCODING, UPGRADE,
+    AUTHORIZATION, CONNECTION, CONTENT_TYPE, HOST, HeaderMap, HeaderValue, TRANSFER_ENCODING,
+    UPGRADE,
 };
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -48,8 +49,11 @@ impl Shared {
             stops,
             client: access.anonymous(),
             server: access.server,
-            stand_in: token
-                .map(|token| format!("Bearer {token}").parse().expect("a token fits into a header")),
+            stand_in: token.map(|token| {
+                format!("Bearer {token}")
+                    .parse()
+                    .expect("a token fits into a header")
+            }),
         }
     }
 
@@ -84,7 +88,11 @@ impl Shared {
     async fn hold(&self, write: &Write, answered: Option<StatusCode>) -> Result<(), Unanswered> {
         let (go_on, word) = oneshot::channel();
         let answered = answered.map(|code| code.as_u16());
-        self.stops.send(Stopped { write: write.clone(), answered, go_on })?;
+        self.stops.send(Stopped {
+            write: write.clone(),
+            answered,
+            go_on,
+        })?;
         Ok(word.await?)
     }
 
@@ -121,7 +129,9 @@ impl Shared {
 /// Takes connections for as long as the proxy lives.
 pub(super) async fn accept(listener: TcpListener, shared: Arc<Shared>) {
     loop {
-        let Ok((stream, _)) = listener.accept().await else { continue };
+        let Ok((stream, _)) = listener.accept().await else {
+            continue;
+        };
         let mut open = shared.open.subscribe();
         if !*open.borrow_and_update() {
             continue;
@@ -143,7 +153,11 @@ pub(super) async fn accept(listener: TcpListener, shared: Arc<Shared>) {
 
 async fn answer(shared: Arc<Shared>, request: Request<Incoming>) -> Result<Answer, Unanswered> {
     let verb = request.method().as_str().to_owned();
-    let path = request.uri().path_and_query().map_or("/", |path| path.as_str()).to_owned();
+    let path = request
+        .uri()
+        .path_and_query()
+        .map_or("/", |path| path.as_str())
+        .to_owned();
     lock(&shared.record).request(&verb, &path);
     let (head, body) = request.into_parts();
     let body = body.collect().await?.to_bytes();
@@ -195,6 +209,8 @@ fn failure(write: &Write, code: u16) -> Result<Response<Bytes>, Unanswered> {
         "message": format!("the story answers {} {} with {code}", write.verb, write.path),
         "reason": reason, "code": code,
     });
-    let answer = Response::builder().status(code).header(CONTENT_TYPE, "application/json");
+    let answer = Response::builder()
+        .status(code)
+        .header(CONTENT_TYPE, "application/json");
     Ok(answer.body(Bytes::from(status.to_string()))?)
 }

@@ -2,7 +2,12 @@
 //! must be what is seen. A page has a namespace of its own, and runs beside the others unless it hurts nodes.
 //!
 //! `make screens` runs the same with `EVENKEEL_SCREENS=write`, which puts what is seen into the pages.
-#![expect(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "stories fail by panicking")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "stories fail by panicking"
+)]
 
 mod run;
 mod shell;
@@ -62,7 +67,11 @@ pages! {
 fn every_page_with_commands_has_its_story_and_what_is_not_run_says_why() {
     let mut with_commands = Vec::new();
     for path in files::for_users(checkout()).unwrap() {
-        let page = Page::read(&path, &std::fs::read_to_string(checkout().join(&path)).unwrap()).unwrap();
+        let page = Page::read(
+            &path,
+            &std::fs::read_to_string(checkout().join(&path)).unwrap(),
+        )
+        .unwrap();
         for (line, why) in &page.left {
             println!("left out: {path}:{line}: {why}");
         }
@@ -72,5 +81,8 @@ fn every_page_with_commands_has_its_story_and_what_is_not_run_says_why() {
     }
     let mut listed = PAGES.to_vec();
     listed.sort_unstable();
-    assert_eq!(listed, with_commands, "each page is listed in e2e/tests/docs/main.rs");
+    assert_eq!(
+        listed, with_commands,
+        "each page is listed in e2e/tests/docs/main.rs"
+    );
 }

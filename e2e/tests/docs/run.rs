@@ -29,16 +29,27 @@ pub(crate) fn page(path: &str) {
     let text = std::fs::read_to_string(&file).unwrap();
     let page = Page::read(path, &text).unwrap_or_else(|why| panic!("{why}"));
     assert!(!page.blocks.is_empty(), "{path} has nothing to run");
-    let name = path.trim_start_matches("docs/").trim_end_matches(".md").to_lowercase().replace('/', "-");
+    let name = path
+        .trim_start_matches("docs/")
+        .trim_end_matches(".md")
+        .to_lowercase()
+        .replace('/', "-");
     let name = format!("docs-{name}");
-    let story = if page.how.apart { Story::apart(&name) } else { Story::begin(&name) };
+    let story = if page.how.apart {
+        Story::apart(&name)
+    } else {
+        Story::begin(&name)
+    };
     let began = Instant::now();
     let _healed = page.how.apart.then(|| Healed(&story));
     let _bare = page.how.bare.then(|| Bare::make(&story));
     if text.contains(IMAGE.split(':').next().unwrap_or(IMAGE)) {
         images::load_program(story.lab(), IMAGE, &built()).unwrap();
     }
-    let operator = page.how.operator.then(|| Operator::with(&story, as_in_a_cluster()));
+    let operator = page
+        .how
+        .operator
+        .then(|| Operator::with(&story, as_in_a_cluster()));
     let dir = tempfile::tempdir().unwrap();
     let environment = environment(&story, dir.path(), operator.as_ref().map(Operator::pid));
     let mut shell = Shell::new(dir.path().to_owned(), environment);
@@ -47,7 +58,10 @@ pub(crate) fn page(path: &str) {
     let writes = std::env::var("EVENKEEL_SCREENS").is_ok_and(|it| it == "write");
     for block in &page.blocks {
         let printed = run(&mut shell, &page, block, story.namespace(), writes);
-        let screen = block.shows.as_ref().and_then(|shows| Some((shows, shows.screen.as_ref()?)));
+        let screen = block
+            .shows
+            .as_ref()
+            .and_then(|shows| Some((shows, shows.screen.as_ref()?)));
         if let Some((shows, screen)) = screen.filter(|_| writes) {
             let seen = cut(&printed, screen.upto.as_deref());
             // What differs by chance alone is left as it is.
@@ -59,13 +73,23 @@ pub(crate) fn page(path: &str) {
     if !captured.is_empty() {
         std::fs::write(&file, Page::with_screens(&text, captured)).unwrap();
     }
-    println!("{path}: {} blocks in {:.0} s", page.blocks.len(), began.elapsed().as_secs_f64());
+    println!(
+        "{path}: {} blocks in {:.0} s",
+        page.blocks.len(),
+        began.elapsed().as_secs_f64()
+    );
 }
 
 /// An operator that is called as one in a pod is.
 fn as_in_a_cluster() -> Options {
-    let name = ("POD_NAME".to_owned(), "evenkeel-operator-6c9d7b4f5d-x2k4q".to_owned());
-    Options { env: vec![name], ..Options::default() }
+    let name = (
+        "POD_NAME".to_owned(),
+        "evenkeel-operator-6c9d7b4f5d-x2k4q".to_owned(),
+    );
+    Options {
+        env: vec![name],
+        ..Options::default()
+    }
 }
 
 /// Runs one block, which must end as it should and show what the page shows; says what it printed.
@@ -86,10 +110,17 @@ fn run(shell: &mut Shell, page: &Page, block: &Block, namespace: &str, writes: b
             _ => None,
         };
         let Some(amiss) = amiss else { return printed };
-        let patient = block.shows.is_some() && block.only_looks() && began.elapsed() < block.timeout;
+        let patient =
+            block.shows.is_some() && block.only_looks() && began.elapsed() < block.timeout;
         if !patient || did.code.is_none() {
-            let seen: String = printed.lines().map(|line| format!("    | {line}\n")).collect();
-            panic!("{}:{}: {amiss}\n{}\n{seen}", page.path, block.line, block.script);
+            let seen: String = printed
+                .lines()
+                .map(|line| format!("    | {line}\n"))
+                .collect();
+            panic!(
+                "{}:{}: {amiss}\n{}\n{seen}",
+                page.path, block.line, block.script
+            );
         }
         std::thread::sleep(AGAIN);
     }
@@ -109,8 +140,13 @@ fn differs(shows: &Shown, printed: &str, writes: bool) -> Option<String> {
 
 /// What is captured: all, or all before a line.
 fn cut(printed: &str, upto: Option<&str>) -> String {
-    let Some(upto) = upto else { return printed.trim_end().to_owned() };
-    let lines: Vec<_> = printed.lines().take_while(|line| !line.starts_with(upto)).collect();
+    let Some(upto) = upto else {
+        return printed.trim_end().to_owned();
+    };
+    let lines: Vec<_> = printed
+        .lines()
+        .take_while(|line| !line.starts_with(upto))
+        .collect();
     lines.join("\n").trim_end().to_owned()
 }
 
@@ -119,15 +155,17 @@ fn environment(story: &Story, dir: &Path, operator: Option<u32>) -> Vec<(String,
     let shown = |path: &Path| path.to_string_lossy().into_owned();
     let programs = dir.join("bin");
     std::fs::create_dir(&programs).unwrap();
-    for (name, program) in
-        [("kubectl-evenkeel", built_beside("kubectl-evenkeel")), ("helm", helm::get().unwrap())]
-    {
+    for (name, program) in [
+        ("kubectl-evenkeel", built_beside("kubectl-evenkeel")),
+        ("helm", helm::get().unwrap()),
+    ] {
         std::os::unix::fs::symlink(program.canonicalize().unwrap(), programs.join(name)).unwrap();
     }
     // What it starts outlives the page, and must not inherit a place for its files that goes with the page.
     let home = std::env::var("HOME").unwrap_or_default();
     let lab = shown(&checkout().join("bin/lab").canonicalize().unwrap());
-    let script = format!("#!/bin/sh\nexec env -u TMPDIR -u KUBECONFIG 'HOME={home}' '{lab}' \"$@\"\n");
+    let script =
+        format!("#!/bin/sh\nexec env -u TMPDIR -u KUBECONFIG 'HOME={home}' '{lab}' \"$@\"\n");
     std::fs::write(programs.join("lab"), script).unwrap();
     std::fs::set_permissions(programs.join("lab"), std::fs::Permissions::from_mode(0o755)).unwrap();
     let kubeconfig = dir.join("kubeconfig");
@@ -138,7 +176,14 @@ fn environment(story: &Story, dir: &Path, operator: Option<u32>) -> Vec<(String,
     std::fs::write(&kubeconfig, config.to_string()).unwrap();
     let path = std::env::var("PATH").unwrap_or_default();
     let mut env = vec![
-        ("PATH".to_owned(), format!("{}:{}:{path}", shown(&programs), shown(&story.lab().programs()))),
+        (
+            "PATH".to_owned(),
+            format!(
+                "{}:{}:{path}",
+                shown(&programs),
+                shown(&story.lab().programs())
+            ),
+        ),
         ("KUBECONFIG".to_owned(), shown(&kubeconfig)),
         ("LAB".to_owned(), story.lab().name().to_string()),
         ("HOME".to_owned(), shown(dir)),
@@ -159,7 +204,13 @@ fn set_up(shell: &mut Shell, how: &How) {
     let script = format!(
         "kubectl apply -f - <<'END'\n{cluster}\nEND\nkubectl wait --for=jsonpath='{{.status.phrase}}'=Healthy etcd/orders --timeout=240s"
     );
-    let block = Block { line: 0, script, exit: 0, timeout: Duration::from_secs(250), shows: None };
+    let block = Block {
+        line: 0,
+        script,
+        exit: 0,
+        timeout: Duration::from_secs(250),
+        shows: None,
+    };
     let did = shell.run(&block, block.timeout);
     assert_eq!(did.code, Some(0), "no cluster comes up: {}", did.printed);
 }
@@ -193,15 +244,25 @@ impl<'s> Bare<'s> {
     fn take_away(&self) {
         let all = ["clusterroles", "clusterrolebindings"];
         for kind in all {
-            let ours =
-                self.0.kubectl(&["get", kind, "--selector=app.kubernetes.io/name=evenkeel", "-o=name"]);
+            let ours = self.0.kubectl(&[
+                "get",
+                kind,
+                "--selector=app.kubernetes.io/name=evenkeel",
+                "-o=name",
+            ]);
             let ours: Vec<_> = ours.lines().collect();
             if !ours.is_empty() {
-                self.0.kubectl(&[&["delete", "--ignore-not-found"], &ours[..]].concat());
+                self.0
+                    .kubectl(&[&["delete", "--ignore-not-found"], &ours[..]].concat());
             }
         }
-        for kind in ["crd/etcdclusters.evenkeel.dev", "namespace/evenkeel-system", "namespace/shop"] {
-            self.0.kubectl(&["delete", kind, "--ignore-not-found", "--timeout=120s"]);
+        for kind in [
+            "crd/etcdclusters.evenkeel.dev",
+            "namespace/evenkeel-system",
+            "namespace/shop",
+        ] {
+            self.0
+                .kubectl(&["delete", kind, "--ignore-not-found", "--timeout=120s"]);
         }
     }
 }
@@ -214,11 +275,28 @@ impl Drop for Bare<'_> {
         } else {
             self.take_away();
         }
-        let crds = checkout().join("deploy/crds").to_string_lossy().into_owned();
-        let apply = ["apply", "--server-side", "--force-conflicts", "--filename", &crds];
-        let wait = ["wait", "--for=condition=Established", "--timeout=90s", "--filename", &crds];
-        let put_back: Result<Vec<_>, _> =
-            [&apply[..], &wait].into_iter().map(|args| Cmd::run(self.0.lab().kubectl().args(args))).collect();
+        let crds = checkout()
+            .join("deploy/crds")
+            .to_string_lossy()
+            .into_owned();
+        let apply = [
+            "apply",
+            "--server-side",
+            "--force-conflicts",
+            "--filename",
+            &crds,
+        ];
+        let wait = [
+            "wait",
+            "--for=condition=Established",
+            "--timeout=90s",
+            "--filename",
+            &crds,
+        ];
+        let put_back: Result<Vec<_>, _> = [&apply[..], &wait]
+            .into_iter()
+            .map(|args| Cmd::run(self.0.lab().kubectl().args(args)))
+            .collect();
         if !std::thread::panicking() {
             put_back.unwrap();
         }

@@ -36,12 +36,18 @@ pub(crate) struct Shell {
 
 impl Shell {
     pub(crate) fn new(dir: PathBuf, env: Vec<(String, String)>) -> Self {
-        Self { dir, env, variables: BTreeSet::new(), running: Vec::new() }
+        Self {
+            dir,
+            env,
+            variables: BTreeSet::new(),
+            running: Vec::new(),
+        }
     }
 
     /// Runs a block, for at most so long.
     pub(crate) fn run(&mut self, block: &Block, limit: Duration) -> Did {
-        self.variables.extend(block.script.lines().filter_map(assigned));
+        self.variables
+            .extend(block.script.lines().filter_map(assigned));
         let (script, state) = (self.dir.join("block"), self.dir.join("state"));
         let keep: Vec<_> = self.variables.iter().map(String::as_str).collect();
         let text = format!(
@@ -52,17 +58,29 @@ impl Shell {
             state = state.display(),
         );
         std::fs::write(&script, text).expect("the commands can be written");
-        let size = Winsize { ws_row: 50, ws_col: 80, ws_xpixel: 0, ws_ypixel: 0 };
+        let size = Winsize {
+            ws_row: 50,
+            ws_col: 80,
+            ws_xpixel: 0,
+            ws_ypixel: 0,
+        };
         let terminal = openpty(&size, None).expect("there is a pseudo-terminal");
         let (master, mut slave) = (File::from(terminal.master), File::from(terminal.slave));
-        let (out, err) = (slave.try_clone().expect("it has two"), slave.try_clone().expect("and three"));
+        let (out, err) = (
+            slave.try_clone().expect("it has two"),
+            slave.try_clone().expect("and three"),
+        );
         let mut command = Cmd::new("bash").arg(&script).dir(evenkeel_e2e::checkout());
         for (key, value) in &self.env {
             command = command.env(key, value);
         }
         // A group of its own: whatever it starts can be ended.
         let started = command.spawn(|command| {
-            command.process_group(0).stdin(Stdio::null()).stdout(out).stderr(err);
+            command
+                .process_group(0)
+                .stdin(Stdio::null())
+                .stdout(out)
+                .stderr(err);
         });
         let mut child = started.unwrap_or_else(|error| panic!("{error:#}"));
         let group = Pid::from_raw(i32::try_from(child.id()).expect("a process has a number"));
@@ -85,7 +103,10 @@ impl Shell {
             self.running.push(group);
         }
         slave.write_all(&[END]).expect("the terminal is ours");
-        Did { code, printed: plain(&told.recv().expect("it is read to the end")) }
+        Did {
+            code,
+            printed: plain(&told.recv().expect("it is read to the end")),
+        }
     }
 }
 
@@ -101,8 +122,14 @@ impl Drop for Shell {
 /// The name of the variable that a line gives a value to.
 fn assigned(line: &str) -> Option<String> {
     let line = line.trim();
-    let (name, _) = line.strip_prefix("export ").unwrap_or(line).split_once('=')?;
-    let is_name = !name.is_empty() && name.chars().all(|it| it.is_ascii_alphanumeric() || it == '_');
+    let (name, _) = line
+        .strip_prefix("export ")
+        .unwrap_or(line)
+        .split_once('=')?;
+    let is_name = !name.is_empty()
+        && name
+            .chars()
+            .all(|it| it.is_ascii_alphanumeric() || it == '_');
     is_name.then(|| name.to_owned())
 }
 
@@ -126,7 +153,9 @@ fn plain(printed: &[u8]) -> String {
     let first = parts.next().unwrap_or_default().to_owned();
     // An escape ends with its first letter.
     parts.fold(first, |all, part| {
-        let end = part.find(|it: char| it.is_ascii_alphabetic()).map_or(part.len(), |at| at + 1);
+        let end = part
+            .find(|it: char| it.is_ascii_alphabetic())
+            .map_or(part.len(), |at| at + 1);
         all + &part[end..]
     })
 }
@@ -137,23 +166,45 @@ mod tests {
 
     fn block(script: &str) -> Block {
         let timeout = Duration::from_secs(20);
-        Block { line: 1, script: script.to_owned(), exit: 0, timeout, shows: None }
+        Block {
+            line: 1,
+            script: script.to_owned(),
+            exit: 0,
+            timeout,
+            shows: None,
+        }
     }
 
     #[test]
     fn a_shell_is_a_terminal_of_80_columns_and_remembers_its_variables() {
         let dir = tempfile::tempdir().unwrap();
-        let mut shell = Shell::new(dir.path().to_owned(), vec![("OURS".to_owned(), "here".to_owned())]);
-        let mut run = |script: &str, limit: u64| shell.run(&block(script), Duration::from_secs(limit));
-        let did = run("name='two words'\n[ -t 1 ] && stty size <&1\necho $OURS\necho done >&2", 20);
-        assert_eq!((did.code, did.printed.as_str()), (Some(0), "50 80\nhere\ndone\n"));
-        assert_eq!(run("echo \"$name\"; printf '\\e[1mbold\\e[0m\\n'", 20).printed, "two words\nbold\n");
+        let mut shell = Shell::new(
+            dir.path().to_owned(),
+            vec![("OURS".to_owned(), "here".to_owned())],
+        );
+        let mut run =
+            |script: &str, limit: u64| shell.run(&block(script), Duration::from_secs(limit));
+        let did = run(
+            "name='two words'\n[ -t 1 ] && stty size <&1\necho $OURS\necho done >&2",
+            20,
+        );
+        assert_eq!(
+            (did.code, did.printed.as_str()),
+            (Some(0), "50 80\nhere\ndone\n")
+        );
+        assert_eq!(
+            run("echo \"$name\"; printf '\\e[1mbold\\e[0m\\n'", 20).printed,
+            "two words\nbold\n"
+        );
         let did = run("false\necho not reached", 20);
         assert_eq!((did.code, did.printed.as_str()), (Some(1), ""));
         assert_eq!(run("exit 3", 20).code, Some(3));
         assert_eq!(run("echo begun; sleep 60", 1).code, None);
         let began = Instant::now();
         assert_eq!(run("sleep 30 &\necho on", 20).printed, "on\n");
-        assert!(began.elapsed() < Duration::from_secs(20), "what runs on is not waited for");
+        assert!(
+            began.elapsed() < Duration::from_secs(20),
+            "what runs on is not waited for"
+        );
     }
 }

@@ -32,7 +32,13 @@ impl<'s> Deployed<'s> {
     }
 
     fn kubectl(&self, args: &[&str]) -> String {
-        self.0.lab().kubectl().args(["--namespace", "evenkeel-system"]).args(args).run().unwrap()
+        self.0
+            .lab()
+            .kubectl()
+            .args(["--namespace", "evenkeel-system"])
+            .args(args)
+            .run()
+            .unwrap()
     }
 
     /// The replica that holds the lease.
@@ -40,18 +46,27 @@ impl<'s> Deployed<'s> {
         let path = "-o=jsonpath={.spec.holderIdentity}";
         let holder = self.kubectl(&["get", "lease", "evenkeel-operator", path]);
         let pods = self.kubectl(&["get", "pods", "-o=jsonpath={.items[*].metadata.name}"]);
-        pods.split_whitespace().find(|pod| holder.starts_with(*pod)).map(str::to_owned)
+        pods.split_whitespace()
+            .find(|pod| holder.starts_with(*pod))
+            .map(str::to_owned)
     }
 
     fn address(&self, pod: &str) -> String {
-        format!("{}:8080", self.kubectl(&["get", "pod", pod, "-o=jsonpath={.status.podIP}"]).trim())
+        format!(
+            "{}:8080",
+            self.kubectl(&["get", "pod", pod, "-o=jsonpath={.status.podIP}"])
+                .trim()
+        )
     }
 }
 
 impl Drop for Deployed<'_> {
     fn drop(&mut self) {
         // Best effort: the lab itself goes after the stories. The definition stays: other stories use it.
-        let manifests = checkout().join("deploy/operator").to_string_lossy().into_owned();
+        let manifests = checkout()
+            .join("deploy/operator")
+            .to_string_lossy()
+            .into_owned();
         let args = ["delete", "--ignore-not-found", "--filename", &manifests];
         let _ = self.0.lab().kubectl().args(args).run();
     }
@@ -66,10 +81,14 @@ fn deployed_by_make_it_runs_in_the_cluster_and_its_second_replica_takes_over() {
     cluster.wait_ready(LIMIT);
     let workload = cluster.workload();
 
-    let leader = deployed.leader().expect("one of the replicas holds the lease");
+    let leader = deployed
+        .leader()
+        .expect("one of the replicas holds the lease");
     let address = deployed.address(&leader);
     for page in ["/livez", "/readyz"] {
-        story.eventually(&format!("{page} is ok"), || http_get(&address, page).as_deref() == Some("ok"));
+        story.eventually(&format!("{page} is ok"), || {
+            http_get(&address, page).as_deref() == Some("ok")
+        });
     }
     let mut metrics = None;
     story.eventually("metrics are served", || {
@@ -78,16 +97,24 @@ fn deployed_by_make_it_runs_in_the_cluster_and_its_second_replica_takes_over() {
     });
     let metrics = metrics.unwrap();
     assert!(metrics.contains("evenkeel_lease_held 1"), "{metrics}");
-    assert!(metrics.contains(r#"evenkeel_actions_total{kind="EtcdCluster",action="seal"} 1"#), "{metrics}");
+    assert!(
+        metrics.contains(r#"evenkeel_actions_total{kind="EtcdCluster",action="seal"} 1"#),
+        "{metrics}"
+    );
 
     // A replica that ends gives its lease back: the other one acts at once, and heals.
     deployed.kubectl(&["delete", "pod", &leader, "--wait=false"]);
     let lost = cluster.pods()[0].clone();
     story.kubectl(&["delete", "pod", &lost.name, "--wait=false"]);
     story.within(LIMIT, "the member is back", || {
-        cluster.pods().iter().any(|pod| pod.name == lost.name && pod.uid != lost.uid && pod.ready)
+        cluster
+            .pods()
+            .iter()
+            .any(|pod| pod.name == lost.name && pod.uid != lost.uid && pod.ready)
     });
-    let successor = deployed.leader().expect("the other replica holds the lease");
+    let successor = deployed
+        .leader()
+        .expect("the other replica holds the lease");
     assert_ne!(successor, leader);
     cluster.wait_ready(LIMIT);
     workload.finish();
@@ -96,10 +123,18 @@ fn deployed_by_make_it_runs_in_the_cluster_and_its_second_replica_takes_over() {
     // Deployed again, nothing of the cluster is touched.
     let before: Vec<_> = cluster.pods().iter().map(|pod| pod.uid.clone()).collect();
     deployed.kubectl(&["rollout", "restart", "deployment/evenkeel-operator"]);
-    deployed.kubectl(&["rollout", "status", "deployment/evenkeel-operator", "--timeout=120s"]);
+    deployed.kubectl(&[
+        "rollout",
+        "status",
+        "deployment/evenkeel-operator",
+        "--timeout=120s",
+    ]);
     cluster.wait_ready(LIMIT);
     let after: Vec<_> = cluster.pods().iter().map(|pod| pod.uid.clone()).collect();
-    assert_eq!(after, before, "an operator that is replaced restarts no member");
+    assert_eq!(
+        after, before,
+        "an operator that is replaced restarts no member"
+    );
 }
 
 /// Opens a node for pods again, whatever becomes of the story.
@@ -116,23 +151,43 @@ impl Drop for Uncordon<'_> {
 fn draining_each_node_in_turn_costs_no_quorum_and_a_power_cut_of_everything_no_data() {
     let story = Story::apart("drained");
     let operator = Operator::start(&story);
-    let cluster = Cluster::apply(&story, "orders", "version: 3.6.16\nmembers: 3\nstorage: {ephemeral: true}");
+    let cluster = Cluster::apply(
+        &story,
+        "orders",
+        "version: 3.6.16\nmembers: 3\nstorage: {ephemeral: true}",
+    );
     let kept = Cluster::apply(&story, "kept", "version: 3.6.16\nmembers: 3");
     for cluster in [&cluster, &kept] {
         cluster.wait_ready(LIMIT);
         until_whole(&story, cluster, 3);
     }
     let workload = cluster.workload();
-    let nodes: Vec<String> = story.lab().nodes().iter().map(|node| node.name.clone()).collect();
+    let nodes: Vec<String> = story
+        .lab()
+        .nodes()
+        .iter()
+        .map(|node| node.name.clone())
+        .collect();
     for node in &nodes {
         let _open = Uncordon(&story, node.clone());
         let since = workload.now();
         // Members on volumes stay where their disks are.
         let mine = "--pod-selector=evenkeel.dev/cluster=orders";
-        let drain = ["drain", node, "--ignore-daemonsets", "--delete-emptydir-data", "--timeout=180s", mine];
+        let drain = [
+            "drain",
+            node,
+            "--ignore-daemonsets",
+            "--delete-emptydir-data",
+            "--timeout=180s",
+            mine,
+        ];
         story.kubectl(&drain);
         until_whole(&story, &cluster, 3);
-        assert!(cluster.pods().iter().all(|pod| pod.node != *node), "{:?}", cluster.pods());
+        assert!(
+            cluster.pods().iter().all(|pod| pod.node != *node),
+            "{:?}",
+            cluster.pods()
+        );
         println!("drained {node}: {}", told("orders", &workload.stats(since)));
     }
     workload.finish();
@@ -144,7 +199,11 @@ fn draining_each_node_in_turn_costs_no_quorum_and_a_power_cut_of_everything_no_d
     story.lab().power_cycle().unwrap();
     let _operator = Operator::start(&story);
     until_whole(&story, &kept, 3);
-    assert_eq!(kept.member_list(), members, "they are the members they were");
+    assert_eq!(
+        kept.member_list(),
+        members,
+        "they are the members they were"
+    );
     workload.finish();
     kept.holds_the_same_everywhere();
 }

@@ -17,7 +17,12 @@ use tls::{Caller, secret};
 /// Puts a key through the Service and gets it back, as the first thing that a user tries.
 fn is_of_use(cluster: &Cluster<'_>) {
     cluster.etcdctl(&["put", "greeting", "hello"]);
-    assert_eq!(cluster.etcdctl(&["get", "greeting", "--print-value-only"]).trim(), "hello");
+    assert_eq!(
+        cluster
+            .etcdctl(&["get", "greeting", "--print-value-only"])
+            .trim(),
+        "hello"
+    );
 }
 
 /// How many members are on each node.
@@ -46,10 +51,18 @@ fn the_smallest_manifest_gives_three_members_secured_spread_out_and_guarded() {
 
     if nodes_were_well_since(&story, &lab) {
         let nodes = by_node(&cluster);
-        assert_eq!(nodes.len(), 3, "each member is on a node of its own: {nodes:?}");
+        assert_eq!(
+            nodes.len(),
+            3,
+            "each member is on a node of its own: {nodes:?}"
+        );
     }
     let resource = story.get(&["etcd/orders"]);
-    assert_eq!(resource["metadata"]["finalizers"], Value::Null, "nothing can hang its deletion");
+    assert_eq!(
+        resource["metadata"]["finalizers"],
+        Value::Null,
+        "nothing can hang its deletion"
+    );
     for pod in cluster.pods() {
         is_a_pod_as_promised(&story.get(&["pod", &pod.name]), &pod.claim);
     }
@@ -57,7 +70,12 @@ fn the_smallest_manifest_gives_three_members_secured_spread_out_and_guarded() {
     is_shown_and_explained(&story);
     one_may_be_evicted_and_not_a_second(&story, &mut operator, &cluster);
     until_whole(&story, &cluster, 3);
-    assert_eq!(cluster.etcdctl(&["get", "greeting", "--print-value-only"]).trim(), "hello");
+    assert_eq!(
+        cluster
+            .etcdctl(&["get", "greeting", "--print-value-only"])
+            .trim(),
+        "hello"
+    );
 }
 
 /// Labels as Kubernetes recommends them, a claim of its own, no token. That it is restricted the namespace itself has
@@ -84,7 +102,11 @@ fn is_a_pod_as_promised(pod: &Value, claim: &str) {
     );
     let spec = &pod["spec"];
     assert_eq!(spec["automountServiceAccountToken"], false, "{name}");
-    assert!(!spec["volumes"].to_string().contains("serviceAccountToken"), "{}", spec["volumes"]);
+    assert!(
+        !spec["volumes"].to_string().contains("serviceAccountToken"),
+        "{}",
+        spec["volumes"]
+    );
     let mounts = spec["containers"][0]["volumeMounts"].to_string();
     assert!(!mounts.contains("/var/run/secrets"), "{mounts}");
     assert_eq!(
@@ -97,27 +119,61 @@ fn is_a_pod_as_promised(pod: &Value, claim: &str) {
 /// Each refusal has its counterpart that is let in, so that none is refused for another reason than it should.
 fn nobody_gets_in_without_the_right_certificate(cluster: &Cluster<'_>, story: &Story) {
     let pod = cluster.pods().remove(0);
-    let (clients, peers) = (secret(story, "orders-client-tls"), secret(story, "orders-peer-tls"));
-    assert_eq!(clients.keys().map(String::as_str).collect::<Vec<_>>(), ["ca.crt", "tls.crt", "tls.key"]);
+    let (clients, peers) = (
+        secret(story, "orders-client-tls"),
+        secret(story, "orders-peer-tls"),
+    );
+    assert_eq!(
+        clients.keys().map(String::as_str).collect::<Vec<_>>(),
+        ["ca.crt", "tls.crt", "tls.key"]
+    );
     assert_ne!(clients["ca.crt"], peers["ca.crt"], "two authorities");
     for ip in [&cluster.service_ip(), &pod.ip] {
-        let caller = Caller { ip, port: 2379, name: &cluster.host(), trusts: &clients["ca.crt"] };
+        let caller = Caller {
+            ip,
+            port: 2379,
+            name: &cluster.host(),
+            trusts: &clients["ca.crt"],
+        };
         let version = caller.asks(Some(&clients)).unwrap();
         assert!(version.contains("3.6.16"), "{version}");
-        assert_eq!(http_get(&format!("{ip}:2379"), "/version"), None, "plain text is refused");
-        let said = caller.asks(None).expect_err("nobody is let in without a certificate");
+        assert_eq!(
+            http_get(&format!("{ip}:2379"), "/version"),
+            None,
+            "plain text is refused"
+        );
+        let said = caller
+            .asks(None)
+            .expect_err("nobody is let in without a certificate");
         assert!(said.contains("CertificateRequired"), "{said}");
-        let said = caller.asks(Some(&peers)).expect_err("nor with one of the members'");
+        let said = caller
+            .asks(Some(&peers))
+            .expect_err("nor with one of the members'");
         assert!(said.contains("UnknownCA"), "{said}");
     }
     let name = format!("{}.orders-peer.{}.svc", pod.name, story.namespace());
-    let caller = Caller { ip: &pod.ip, port: 2380, name: &name, trusts: &peers["ca.crt"] };
-    assert!(caller.asks(Some(&peers)).unwrap().contains("3.6.16"), "members reach each other");
-    assert_eq!(http_get(&format!("{}:2380", pod.ip), "/version"), None, "plain text is refused");
-    let said = caller.asks(None).expect_err("the members' port takes no nameless caller");
+    let caller = Caller {
+        ip: &pod.ip,
+        port: 2380,
+        name: &name,
+        trusts: &peers["ca.crt"],
+    };
+    assert!(
+        caller.asks(Some(&peers)).unwrap().contains("3.6.16"),
+        "members reach each other"
+    );
+    assert_eq!(
+        http_get(&format!("{}:2380", pod.ip), "/version"),
+        None,
+        "plain text is refused"
+    );
+    let said = caller
+        .asks(None)
+        .expect_err("the members' port takes no nameless caller");
     assert!(said.contains("CertificateRequired"), "{said}");
-    let said =
-        caller.asks(Some(&clients)).expect_err("a client's certificate does not open the members' port");
+    let said = caller
+        .asks(Some(&clients))
+        .expect_err("a client's certificate does not open the members' port");
     assert!(said.contains("UnknownCA"), "{said}");
 }
 
@@ -125,16 +181,34 @@ fn is_shown_and_explained(story: &Story) {
     // Whole it has been; but a member that is silent for a moment is told, too.
     until_right("it is shown as it is", || {
         let shown = story.kubectl(&["get", "etcd"]);
-        let lines: Vec<Vec<_>> = shown.lines().map(|line| line.split_whitespace().collect()).collect();
-        assert_eq!(lines[0], ["NAME", "VERSION", "MEMBERS", "STATUS", "AGE"], "{shown}");
-        if lines[1].starts_with(&["orders", "3.6.16", "3/3", "Healthy"]) { Ok(()) } else { Err(shown) }
+        let lines: Vec<Vec<_>> = shown
+            .lines()
+            .map(|line| line.split_whitespace().collect())
+            .collect();
+        assert_eq!(
+            lines[0],
+            ["NAME", "VERSION", "MEMBERS", "STATUS", "AGE"],
+            "{shown}"
+        );
+        if lines[1].starts_with(&["orders", "3.6.16", "3/3", "Healthy"]) {
+            Ok(())
+        } else {
+            Err(shown)
+        }
     });
     let explained = story.kubectl(&["explain", "etcdcluster.spec.version"]);
-    assert!(explained.contains("The exact version of etcd, such as 3.6.16"), "{explained}");
+    assert!(
+        explained.contains("The exact version of etcd, such as 3.6.16"),
+        "{explained}"
+    );
 }
 
 /// As `kubectl drain` does it.
-fn one_may_be_evicted_and_not_a_second(story: &Story, operator: &mut Operator, cluster: &Cluster<'_>) {
+fn one_may_be_evicted_and_not_a_second(
+    story: &Story,
+    operator: &mut Operator,
+    cluster: &Cluster<'_>,
+) {
     assert_eq!(budget(story, cluster), "2", "the quorum of three");
     story.eventually("the budget allows one", || {
         story.field(&["pdb", "orders"], ".status.disruptionsAllowed") == "1"
@@ -145,11 +219,21 @@ fn one_may_be_evicted_and_not_a_second(story: &Story, operator: &mut Operator, c
         operator.stands_still_while(|| (story.evict(&pods[0].name), story.evict(&pods[1].name)));
     first.expect("one may go");
     let said = second.expect_err("a second may not");
-    assert!(said.contains("TooManyRequests") && said.contains("disruption budget"), "{said}");
+    assert!(
+        said.contains("TooManyRequests") && said.contains("disruption budget"),
+        "{said}"
+    );
     story.eventually("the first one is another pod now", || {
-        cluster.pods().iter().any(|pod| pod.name == pods[0].name && pod.uid != pods[0].uid)
+        cluster
+            .pods()
+            .iter()
+            .any(|pod| pod.name == pods[0].name && pod.uid != pods[0].uid)
     });
-    assert_eq!(cluster.pod(&pods[1].name).uid, pods[1].uid, "the second was left alone");
+    assert_eq!(
+        cluster.pod(&pods[1].name).uid,
+        pods[1].uid,
+        "the second was left alone"
+    );
 }
 
 /// Clusters of all sizes but three, on the storage that `storage` says, all at once.
@@ -171,14 +255,25 @@ fn every_size(story: &Story, storage: &str) {
         cluster.holds_the_same_everywhere();
         // The default is to prefer a spread: of more members than nodes some share one, but never a majority.
         let (nodes, quorum) = (by_node(&cluster), size / 2 + 1);
-        assert_eq!(budget(story, &cluster), quorum.to_string(), "the quorum of {size}");
+        assert_eq!(
+            budget(story, &cluster),
+            quorum.to_string(),
+            "the quorum of {size}"
+        );
         if nodes_were_well_since(story, &lab) {
             assert_eq!(nodes.len(), size.min(3), "{size} are spread out: {nodes:?}");
             let most = *nodes.values().max().unwrap();
-            assert!(size < 3 || size - most >= quorum, "one node less, and {size} have no quorum: {nodes:?}");
+            assert!(
+                size < 3 || size - most >= quorum,
+                "one node less, and {size} have no quorum: {nodes:?}"
+            );
         }
         let claims: BTreeSet<_> = cluster.pods().into_iter().map(|pod| pod.claim).collect();
-        let expected = if storage.contains("ephemeral") { 1 } else { size };
+        let expected = if storage.contains("ephemeral") {
+            1
+        } else {
+            size
+        };
         assert!(
             claims.len() == expected && claims.contains("") == storage.contains("ephemeral"),
             "{claims:?}"
@@ -213,6 +308,9 @@ fn the_oldest_and_the_newest_minor_version_come_to_be_too() {
         until_whole(&story, &cluster, 3);
         cluster.holds_the_same_everywhere();
         let told: Vec<_> = cluster.status()["memberList"].as_array().unwrap().clone();
-        assert!(told.iter().all(|member| member["version"] == version), "{told:?}");
+        assert!(
+            told.iter().all(|member| member["version"] == version),
+            "{told:?}"
+        );
     }
 }

@@ -46,7 +46,11 @@ fn the_charts_are_sound_and_the_plain_manifests_are_made_from_them() {
     }
     // `make generate` writes them anew.
     let dir = tempfile::tempdir().unwrap();
-    Cmd::new(checkout().join("hack/generate")).args(["manifests"]).arg(dir.path()).run().unwrap();
+    Cmd::new(checkout().join("hack/generate"))
+        .args(["manifests"])
+        .arg(dir.path())
+        .run()
+        .unwrap();
     let made = [
         "operator/namespace",
         "operator/rbac",
@@ -55,16 +59,33 @@ fn the_charts_are_sound_and_the_plain_manifests_are_made_from_them() {
         "operator/operator",
         "install",
     ];
-    for file in made.into_iter().chain(["helm/evenkeel/files/crds/etcdclusters.evenkeel.dev"]) {
-        let read = |root: &Path| std::fs::read_to_string(root.join(format!("{file}.yaml"))).unwrap();
-        assert!(read(dir.path()) == read(&checkout().join("deploy")), "{file} is old: make generate");
+    for file in made
+        .into_iter()
+        .chain(["helm/evenkeel/files/crds/etcdclusters.evenkeel.dev"])
+    {
+        let read =
+            |root: &Path| std::fs::read_to_string(root.join(format!("{file}.yaml"))).unwrap();
+        assert!(
+            read(dir.path()) == read(&checkout().join("deploy")),
+            "{file} is old: make generate"
+        );
     }
     // Everything that is shipped is accepted as it is.
     let whole = std::fs::read_to_string(checkout().join("deploy/install.yaml")).unwrap();
     let here = whole.replace("evenkeel-system", story.namespace());
-    let apply = ["apply", "--server-side", "--force-conflicts", "--dry-run=server", "-f", "-"];
+    let apply = [
+        "apply",
+        "--server-side",
+        "--force-conflicts",
+        "--dry-run=server",
+        "-f",
+        "-",
+    ];
     let said = story.lab().kubectl().args(apply).input(here).run().unwrap();
-    assert!(said.contains("deployment.apps/evenkeel-operator") && said.contains("clusterrole"), "{said}");
+    assert!(
+        said.contains("deployment.apps/evenkeel-operator") && said.contains("clusterrole"),
+        "{said}"
+    );
     for sample in std::fs::read_dir(checkout().join("deploy/samples")).unwrap() {
         let sample = shown(&sample.unwrap().path());
         story.kubectl(&["apply", "--dry-run=server", "-f", &sample]);
@@ -85,35 +106,90 @@ fn values_that_make_no_sense_are_refused_with_their_names() {
         ("etcd-cluster", "nameOverride=9lives", "nameOverride"),
     ];
     for (name, value, named) in wrong {
-        let said = helm(&story, &["template", "it", KUBE, &shown(&chart(name)), "--set", value]).unwrap_err();
+        let said = helm(
+            &story,
+            &["template", "it", KUBE, &shown(&chart(name)), "--set", value],
+        )
+        .unwrap_err();
         assert!(said.contains(named), "{value}: {said}");
     }
-    let values =
-        ["--set", "image.digest=sha256:0000000000000000000000000000000000000000000000000000000000000000"];
-    let said =
-        helm(&story, &[&["template", "it", KUBE, &shown(&chart("evenkeel"))], &values[..]].concat()).unwrap();
-    assert!(said.contains("evenkeel-operator@sha256:0000"), "a digest replaces the tag");
-    let said =
-        helm(&story, &["template", "it", KUBE, &shown(&chart("evenkeel")), "--set", "crds.keep=false"])
-            .unwrap();
-    assert!(!said.contains("helm.sh/resource-policy"), "the definitions may go with the release");
-    let said =
-        helm(&story, &["template", "it", KUBE, &shown(&chart("evenkeel")), "--set", "crds.install=false"])
-            .unwrap();
-    assert!(!said.contains("kind: CustomResourceDefinition"), "or be somebody else's");
+    let values = [
+        "--set",
+        "image.digest=sha256:0000000000000000000000000000000000000000000000000000000000000000",
+    ];
+    let said = helm(
+        &story,
+        &[
+            &["template", "it", KUBE, &shown(&chart("evenkeel"))],
+            &values[..],
+        ]
+        .concat(),
+    )
+    .unwrap();
+    assert!(
+        said.contains("evenkeel-operator@sha256:0000"),
+        "a digest replaces the tag"
+    );
+    let said = helm(
+        &story,
+        &[
+            "template",
+            "it",
+            KUBE,
+            &shown(&chart("evenkeel")),
+            "--set",
+            "crds.keep=false",
+        ],
+    )
+    .unwrap();
+    assert!(
+        !said.contains("helm.sh/resource-policy"),
+        "the definitions may go with the release"
+    );
+    let said = helm(
+        &story,
+        &[
+            "template",
+            "it",
+            KUBE,
+            &shown(&chart("evenkeel")),
+            "--set",
+            "crds.install=false",
+        ],
+    )
+    .unwrap();
+    assert!(
+        !said.contains("kind: CustomResourceDefinition"),
+        "or be somebody else's"
+    );
     assert!(
         said.contains("kind: ClusterRoleBinding") && said.contains("name: it-evenkeel-operator"),
         "{said}"
     );
-    let namespaced = ["--set", "namespaces={a,b}", "--show-only", "templates/bindings.yaml"];
-    let said =
-        helm(&story, &[&["template", "it", KUBE, &shown(&chart("evenkeel"))], &namespaced[..]].concat())
-            .unwrap();
-    assert!(!said.contains("ClusterRoleBinding") && said.matches("kind: RoleBinding").count() == 2, "{said}");
+    let namespaced = [
+        "--set",
+        "namespaces={a,b}",
+        "--show-only",
+        "templates/bindings.yaml",
+    ];
+    let said = helm(
+        &story,
+        &[
+            &["template", "it", KUBE, &shown(&chart("evenkeel"))],
+            &namespaced[..],
+        ]
+        .concat(),
+    )
+    .unwrap();
+    assert!(
+        !said.contains("ClusterRoleBinding") && said.matches("kind: RoleBinding").count() == 2,
+        "{said}"
+    );
 }
 
 #[test]
-fn installed_from_the_chart_it_runs_clusters_and_leaves_them_in_peace_when_it_is_upgraded_or_uninstalled() {
+fn installed_from_the_chart_it_runs_clusters_and_leaves_them_in_peace_when_it_is_upgraded_or_uninstalled()
+ {
     let story = Story::begin("chart");
     images::load_program(story.lab(), IMAGE, &built()).unwrap();
     install(&story);
@@ -138,8 +214,16 @@ fn installed_from_the_chart_it_runs_clusters_and_leaves_them_in_peace_when_it_is
     assert!(said.contains("looks after the namespaces"), "{said}");
     let make = |members: &str| {
         let members = format!("spec.members={members}");
-        let args =
-            ["upgrade", "--install", "orders", &cluster, "--set", &members, "--set", "spec.storage.size=1Gi"];
+        let args = [
+            "upgrade",
+            "--install",
+            "orders",
+            &cluster,
+            "--set",
+            &members,
+            "--set",
+            "spec.storage.size=1Gi",
+        ];
         helm(&story, &args).unwrap()
     };
     assert!(make("1").contains("orders-client"));
@@ -148,7 +232,9 @@ fn installed_from_the_chart_it_runs_clusters_and_leaves_them_in_peace_when_it_is
     until_whole(&story, &orders, 1);
     make("3");
     until_whole(&story, &orders, 3);
-    story.eventually("it is told as well", || evenkeel(&story, &["status"]).code == 0);
+    story.eventually("it is told as well", || {
+        evenkeel(&story, &["status"]).code == 0
+    });
 
     // Another build, or other settings, of the operator restart nothing of the cluster's.
     let workload = orders.workload();
@@ -161,7 +247,9 @@ fn installed_from_the_chart_it_runs_clusters_and_leaves_them_in_peace_when_it_is
     // Back again, it takes up what is there.
     deploy(&[]);
     story.kubectl(&["delete", "pod", &orders.pods().remove(0).name]);
-    story.within(LONG, "it is looked after again", || orders.pods().len() == 3);
+    story.within(LONG, "it is looked after again", || {
+        orders.pods().len() == 3
+    });
     until_whole(&story, &orders, 3);
     helm(&story, &["uninstall", "orders"]).unwrap();
     story.within(LONG, "the cluster is gone", || orders.pods().is_empty());
@@ -174,20 +262,45 @@ fn whoever_may_edit_a_namespace_may_have_clusters_there_and_whoever_may_view_it_
     let story = Story::begin("roles");
     install(&story);
     let users = shown(&checkout().join("deploy/operator/users.yaml"));
-    story.lab().kubectl().args(["apply", "-f", &users]).run().unwrap();
+    story
+        .lab()
+        .kubectl()
+        .args(["apply", "-f", &users])
+        .run()
+        .unwrap();
     for role in ["view", "edit"] {
         story.kubectl(&["create", "serviceaccount", role]);
         let account = format!("--serviceaccount={}:{role}", story.namespace());
-        story.kubectl(&["create", "rolebinding", role, &format!("--clusterrole={role}"), &account]);
+        story.kubectl(&[
+            "create",
+            "rolebinding",
+            role,
+            &format!("--clusterrole={role}"),
+            &account,
+        ]);
     }
     let may = |role: &str, verb: &str, part: &str| {
         let who = format!("--as=system:serviceaccount:{}:{role}", story.namespace());
         let part = format!("--subresource={part}");
-        let asked = story.try_kubectl(&["auth", "can-i", verb, "etcdclusters.evenkeel.dev", &part, &who]);
+        let asked = story.try_kubectl(&[
+            "auth",
+            "can-i",
+            verb,
+            "etcdclusters.evenkeel.dev",
+            &part,
+            &who,
+        ]);
         asked.is_ok_and(|said| said.trim() == "yes")
     };
-    story.eventually("the roles are aggregated", || may("view", "list", "") && may("edit", "create", ""));
-    assert!(may("edit", "update", "scale") && may("edit", "get", "") && may("view", "get", "status"));
-    assert!(!may("view", "create", "") && !may("view", "update", "scale"), "whoever may look may not change");
+    story.eventually("the roles are aggregated", || {
+        may("view", "list", "") && may("edit", "create", "")
+    });
+    assert!(
+        may("edit", "update", "scale") && may("edit", "get", "") && may("view", "get", "status")
+    );
+    assert!(
+        !may("view", "create", "") && !may("view", "update", "scale"),
+        "whoever may look may not change"
+    );
     assert!(!may("edit", "update", "status"), "that is the operator's");
 }

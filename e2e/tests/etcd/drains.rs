@@ -23,9 +23,13 @@ struct Uncordon<'s>(&'s Story);
 impl Uncordon<'_> {
     fn all(&self) {
         let nodes = self.0.lab().nodes().iter();
-        let refused: Vec<_> =
-            nodes.filter_map(|node| self.0.try_kubectl(&["uncordon", &node.name]).err()).collect();
-        assert!(refused.is_empty() || std::thread::panicking(), "{refused:?}");
+        let refused: Vec<_> = nodes
+            .filter_map(|node| self.0.try_kubectl(&["uncordon", &node.name]).err())
+            .collect();
+        assert!(
+            refused.is_empty() || std::thread::panicking(),
+            "{refused:?}"
+        );
     }
 }
 
@@ -39,22 +43,37 @@ impl Drop for Uncordon<'_> {
 fn drain(story: &Story, cluster: &Cluster<'_>, node: &str, seconds: u32) -> Result<String, String> {
     let mine = format!("--pod-selector=evenkeel.dev/cluster={}", cluster.name());
     let limit = format!("--timeout={seconds}s");
-    story.try_kubectl(&["drain", node, "--ignore-daemonsets", "--delete-emptydir-data", &mine, &limit])
+    story.try_kubectl(&[
+        "drain",
+        node,
+        "--ignore-daemonsets",
+        "--delete-emptydir-data",
+        &mine,
+        &limit,
+    ])
 }
 
 /// That a drain gets nowhere, because of the disruption budget, and nobody is harmed by it.
 fn is_held_up(story: &Story, cluster: &Cluster<'_>, node: &str) {
     let before = uids(cluster);
     let said = drain(story, cluster, node, 12).expect_err("there is nobody to spare");
-    assert!(said.contains("violate the pod's disruption budget"), "{said}");
+    assert!(
+        said.contains("violate the pod's disruption budget"),
+        "{said}"
+    );
     assert_eq!(uids(cluster), before, "nobody was evicted");
 }
 
 /// That the same drain goes through, and the members that were there are elsewhere.
 fn goes_through(story: &Story, cluster: &Cluster<'_>, node: &str, members: usize) {
-    drain(story, cluster, node, 240).unwrap_or_else(|said| panic!("{said}\n{:#}", cluster.status()));
+    drain(story, cluster, node, 240)
+        .unwrap_or_else(|said| panic!("{said}\n{:#}", cluster.status()));
     until_whole(story, cluster, members);
-    assert!(cluster.pods().iter().all(|pod| pod.node != node), "{node}: {:?}", cluster.pods());
+    assert!(
+        cluster.pods().iter().all(|pod| pod.node != node),
+        "{node}: {:?}",
+        cluster.pods()
+    );
 }
 
 fn uids(cluster: &Cluster<'_>) -> BTreeSet<String> {
@@ -63,12 +82,18 @@ fn uids(cluster: &Cluster<'_>) -> BTreeSet<String> {
 
 /// Waits until Kubernetes has counted: this many may be evicted.
 fn until_allowed(story: &Story, cluster: &Cluster<'_>, evictions: u32) {
-    story.eventually(&format!("{evictions} of {} may be evicted", cluster.name()), || {
-        let budget = story.read("/apis/policy/v1", &format!("poddisruptionbudgets/{}", cluster.name()));
-        let budget = budget.unwrap_or_default();
-        budget["status"]["disruptionsAllowed"] == evictions
-            && budget["status"]["observedGeneration"] == budget["metadata"]["generation"]
-    });
+    story.eventually(
+        &format!("{evictions} of {} may be evicted", cluster.name()),
+        || {
+            let budget = story.read(
+                "/apis/policy/v1",
+                &format!("poddisruptionbudgets/{}", cluster.name()),
+            );
+            let budget = budget.unwrap_or_default();
+            budget["status"]["disruptionsAllowed"] == evictions
+                && budget["status"]["observedGeneration"] == budget["metadata"]["generation"]
+        },
+    );
 }
 
 fn ephemeral<'s>(story: &'s Story, name: &str, members: usize) -> Cluster<'s> {
@@ -112,8 +137,13 @@ fn a_drain_under_one_or_two_members_waits_and_goes_through_once_there_are_three(
 
 /// The node of somebody else than this one.
 fn node_of_another(cluster: &Cluster<'_>, lost: &MemberPod) -> String {
-    let other = cluster.pods().into_iter().find(|pod| pod.name != lost.name && pod.node != lost.node);
-    other.unwrap_or_else(|| panic!("all are on {}", lost.node)).node
+    let other = cluster
+        .pods()
+        .into_iter()
+        .find(|pod| pod.name != lost.name && pod.node != lost.node);
+    other
+        .unwrap_or_else(|| panic!("all are on {}", lost.node))
+        .node
 }
 
 #[test]
@@ -158,25 +188,37 @@ fn drains_while_three_become_five_and_three_again_wait_for_a_vote_that_is_about_
     let voters = uids(&cluster);
 
     // Of four three must agree: the budget is raised before the fourth has its vote, and nobody can be spared until then.
-    let intent = dies_noting(&mut operator, &cluster, "Promote", || cluster.patch(&json!({"members": 5})));
+    let intent = dies_noting(&mut operator, &cluster, "Promote", || {
+        cluster.patch(&json!({"members": 5}))
+    });
     assert_eq!(intent.voters, 3);
     assert_eq!(story.field(&["pdb", "orders"], ".spec.minAvailable"), "3");
     until_allowed(&story, &cluster, 0);
     // The newcomer has no vote, and may be evicted: it is not to be on the node that is drained.
     let pods = cluster.pods();
-    let newcomers: BTreeSet<_> =
-        pods.iter().filter(|pod| !voters.contains(&pod.uid)).map(|pod| pod.node.clone()).collect();
+    let newcomers: BTreeSet<_> = pods
+        .iter()
+        .filter(|pod| !voters.contains(&pod.uid))
+        .map(|pod| pod.node.clone())
+        .collect();
     let leads = leader(&story, &cluster).name;
-    let mut followers = pods.iter().filter(|pod| voters.contains(&pod.uid) && pod.name != leads);
-    let node =
-        followers.find(|pod| !newcomers.contains(&pod.node)).expect("there is one newcomer").node.clone();
+    let mut followers = pods
+        .iter()
+        .filter(|pod| voters.contains(&pod.uid) && pod.name != leads);
+    let node = followers
+        .find(|pod| !newcomers.contains(&pod.node))
+        .expect("there is one newcomer")
+        .node
+        .clone();
     is_held_up(&story, &cluster, &node);
     lives_again(&story, &mut operator);
     goes_through(&story, &cluster, &node, 5);
     nodes.all();
 
     // With one of five about to go the quorum is that of five until it has gone.
-    let intent = dies_noting(&mut operator, &cluster, "Remove", || cluster.patch(&json!({"members": 3})));
+    let intent = dies_noting(&mut operator, &cluster, "Remove", || {
+        cluster.patch(&json!({"members": 3}))
+    });
     assert_eq!(intent.voters, 5);
     assert_eq!(story.field(&["pdb", "orders"], ".spec.minAvailable"), "3");
     let node = follower(&story, &cluster).node;

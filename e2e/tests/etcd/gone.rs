@@ -21,15 +21,30 @@ fn deploy_inside(story: &Story) {
     images::load_program(story.lab(), IMAGE, &built()).unwrap();
     install(story);
     grant(story);
-    let manifest = std::fs::read_to_string(checkout().join("deploy/operator/operator.yaml")).unwrap();
+    let manifest =
+        std::fs::read_to_string(checkout().join("deploy/operator/operator.yaml")).unwrap();
     let (all, only) = ("value: \"\"", format!("value: {}", story.namespace()));
-    assert!(manifest.contains(all), "where the namespaces are said has moved");
+    assert!(
+        manifest.contains(all),
+        "where the namespaces are said has moved"
+    );
     let manifest = manifest
-        .replace("namespace: evenkeel-system", &format!("namespace: {}", story.namespace()))
-        .replace("serviceAccountName: evenkeel-operator", &format!("serviceAccountName: {ACCOUNT}"))
+        .replace(
+            "namespace: evenkeel-system",
+            &format!("namespace: {}", story.namespace()),
+        )
+        .replace(
+            "serviceAccountName: evenkeel-operator",
+            &format!("serviceAccountName: {ACCOUNT}"),
+        )
         .replace(all, &only);
     story.apply(&manifest);
-    story.kubectl(&["rollout", "status", "deployment/evenkeel-operator", "--timeout=180s"]);
+    story.kubectl(&[
+        "rollout",
+        "status",
+        "deployment/evenkeel-operator",
+        "--timeout=180s",
+    ]);
 }
 
 #[test]
@@ -38,7 +53,8 @@ fn a_namespace_is_gone_within_a_minute_though_the_operator_is_in_it_and_a_change
     deploy_inside(&story);
     let policies = [("kept", "Keep"), ("dropped", "Delete")];
     let clusters = policies.map(|(name, policy)| {
-        let spec = format!("version: 3.6.16\nmembers: 1\nstorage: {{size: 1Gi, onDelete: {policy}}}");
+        let spec =
+            format!("version: 3.6.16\nmembers: 1\nstorage: {{size: 1Gi, onDelete: {policy}}}");
         Cluster::apply(&story, name, &spec)
     });
     for cluster in &clusters {
@@ -55,9 +71,17 @@ fn a_namespace_is_gone_within_a_minute_though_the_operator_is_in_it_and_a_change
     let began = Instant::now();
     story.kubectl(&["delete", "namespace", story.namespace(), "--wait=false"]);
     story.within(Duration::from_secs(60), "the namespace is gone", || {
-        story.field(&["namespace", story.namespace(), "--ignore-not-found"], ".metadata.name").is_empty()
+        story
+            .field(
+                &["namespace", story.namespace(), "--ignore-not-found"],
+                ".metadata.name",
+            )
+            .is_empty()
     });
-    println!("the namespace was gone after {:.0} s", began.elapsed().as_secs_f64());
+    println!(
+        "the namespace was gone after {:.0} s",
+        began.elapsed().as_secs_f64()
+    );
 }
 
 /// The API server runs again when the story is over, whatever becomes of it.
@@ -79,8 +103,13 @@ const AWAY: Duration = Duration::from_secs(60);
 fn lives(story: &Story) -> BTreeMap<String, u64> {
     let pods = story.get(&["pods", "--selector", "evenkeel.dev/cluster=orders"]);
     let life = |pod: &serde_json::Value| {
-        let restarts = pod["status"]["containerStatuses"][0]["restartCount"].as_u64().unwrap();
-        (pod["metadata"]["uid"].as_str().unwrap().to_owned(), restarts)
+        let restarts = pod["status"]["containerStatuses"][0]["restartCount"]
+            .as_u64()
+            .unwrap();
+        (
+            pod["metadata"]["uid"].as_str().unwrap().to_owned(),
+            restarts,
+        )
     };
     pods["items"].as_array().unwrap().iter().map(life).collect()
 }
@@ -115,13 +144,19 @@ fn an_api_server_that_is_away_for_a_minute_costs_clients_nothing_and_no_member_i
     story.within(LONG, "all nodes are well", || are_well(&nodes(&story)));
     story.within(LONG, "nobody is being sent away", || {
         let pods = story.get(&["pods", "--selector", "evenkeel.dev/cluster=orders"]);
-        pods["items"].as_array().unwrap().iter().all(|pod| pod["metadata"]["deletionTimestamp"].is_null())
+        pods["items"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .all(|pod| pod["metadata"]["deletionTimestamp"].is_null())
     });
     until_whole(&story, &cluster, 3);
     // Kubernetes itself may have taken a node for lost that was slow to come back, and sent its pod away.
     let deleted = operator.proxy().writes_since(began);
-    let deleted: Vec<_> =
-        deleted.iter().filter(|one| one.write.verb == "DELETE" && one.write.is_to("pods")).collect();
+    let deleted: Vec<_> = deleted
+        .iter()
+        .filter(|one| one.write.verb == "DELETE" && one.write.is_to("pods"))
+        .collect();
     assert!(deleted.is_empty(), "the operator deleted pods: {deleted:?}");
     assert_eq!(ids(&cluster), before, "nobody was replaced");
     let pods = lives(&story);
@@ -133,21 +168,31 @@ fn an_api_server_that_is_away_for_a_minute_costs_clients_nothing_and_no_member_i
     assert_eq!(ids(&cluster), before, "the same members");
     let now = lives(&story);
     let mut others = pods.iter().filter(|(uid, _)| **uid != victim.uid);
-    assert!(others.all(|(uid, restarts)| now.get(uid) == Some(restarts)), "{pods:?} became {now:?}");
+    assert!(
+        others.all(|(uid, restarts)| now.get(uid) == Some(restarts)),
+        "{pods:?} became {now:?}"
+    );
     let lost = follower(&story, &cluster);
-    dies_once_noting(&story, &mut operator, &cluster, "Remove", || take_pod_and_claim(&story, &lost.name));
+    dies_once_noting(&story, &mut operator, &cluster, "Remove", || {
+        take_pod_and_claim(&story, &lost.name)
+    });
     ends_well(&story, &cluster, 3);
-    println!("{}", told("an API server away for a minute", &clients.stats(since)));
+    println!(
+        "{}",
+        told("an API server away for a minute", &clients.stats(since))
+    );
     clients.finish();
     cluster.holds_the_same_everywhere();
 }
 
 #[test]
-fn a_cluster_that_lost_its_quorum_in_the_middle_of_a_change_can_be_deleted_with_its_volumes_or_without() {
+fn a_cluster_that_lost_its_quorum_in_the_middle_of_a_change_can_be_deleted_with_its_volumes_or_without()
+ {
     let story = Story::begin("quorumless");
     let mut operator = Operator::start(&story);
     let clusters = [("kept", "Keep"), ("dropped", "Delete")].map(|(name, policy)| {
-        let spec = format!("version: 3.6.16\nmembers: 3\nstorage: {{size: 1Gi, onDelete: {policy}}}");
+        let spec =
+            format!("version: 3.6.16\nmembers: 3\nstorage: {{size: 1Gi, onDelete: {policy}}}");
         Cluster::apply(&story, name, &spec)
     });
     for cluster in &clusters {
@@ -155,10 +200,14 @@ fn a_cluster_that_lost_its_quorum_in_the_middle_of_a_change_can_be_deleted_with_
         until_whole(&story, cluster, 3);
         // One is lost for good, and its removal begun; before it is done another one is.
         let lost = follower(&story, cluster);
-        dies_noting(&mut operator, cluster, "Remove", || take_pod_and_claim(&story, &lost.name));
+        dies_noting(&mut operator, cluster, "Remove", || {
+            take_pod_and_claim(&story, &lost.name)
+        });
         take_pod_and_claim(&story, &cluster.pods().remove(0).name);
         story.eventually("its pod and its claim are gone", || {
-            ["pods", "pvc"].iter().all(|sort| names(&story, cluster.name(), sort).len() == 1)
+            ["pods", "pvc"]
+                .iter()
+                .all(|sort| names(&story, cluster.name(), sort).len() == 1)
         });
         lives_again(&story, &mut operator);
         story.within(LONG, "it says that the quorum is lost", || {
@@ -167,20 +216,36 @@ fn a_cluster_that_lost_its_quorum_in_the_middle_of_a_change_can_be_deleted_with_
     }
     let [kept, dropped] = &clusters;
     let volumes = names(&story, "kept", "pvc");
-    assert_eq!(volumes.len(), 1, "that of the member that is left: {volumes:?}");
+    assert_eq!(
+        volumes.len(),
+        1,
+        "that of the member that is left: {volumes:?}"
+    );
     for cluster in &clusters {
         story.kubectl(&["delete", "etcd", cluster.name(), "--timeout=60s"]);
     }
     for cluster in &clusters {
         let mine = format!("evenkeel.dev/cluster={}", cluster.name());
         story.within(LONG, &format!("{} is gone", cluster.name()), || {
-            let left = ["get", "pods,services,secrets,poddisruptionbudgets", "--selector", &mine, "-o=name"];
+            let left = [
+                "get",
+                "pods,services,secrets,poddisruptionbudgets",
+                "--selector",
+                &mine,
+                "-o=name",
+            ];
             story.kubectl(&left).trim().is_empty()
         });
     }
     story.within(LONG, "volumes go that were to go", || {
-        ["pvc", "configmaps"].iter().all(|sort| names(&story, dropped.name(), sort).is_empty())
+        ["pvc", "configmaps"]
+            .iter()
+            .all(|sort| names(&story, dropped.name(), sort).is_empty())
     });
     assert_eq!(names(&story, kept.name(), "pvc"), volumes);
-    assert_eq!(names(&story, kept.name(), "configmaps").len(), 1, "the identity stays with the volumes");
+    assert_eq!(
+        names(&story, kept.name(), "configmaps").len(),
+        1,
+        "the identity stays with the volumes"
+    );
 }

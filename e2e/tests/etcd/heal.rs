@@ -18,7 +18,12 @@ fn all_pods_deleted_at_once_come_back_as_the_members_they_were() {
     let by_force = ["--grace-period=0", "--force", "--wait=false"];
     for how in [&["--wait=false"][..], &by_force] {
         let old: BTreeSet<_> = cluster.pods().into_iter().map(|pod| pod.uid).collect();
-        let command = story.command(&["delete", "pods", "--selector", "evenkeel.dev/cluster=orders"]);
+        let command = story.command(&[
+            "delete",
+            "pods",
+            "--selector",
+            "evenkeel.dev/cluster=orders",
+        ]);
         command.args(how.iter().copied()).run().unwrap();
         // Until then they may still be called Ready.
         story.within(LONG, "all of them are gone", || {
@@ -36,34 +41,74 @@ fn all_pods_deleted_at_once_come_back_as_the_members_they_were() {
 fn when_all_data_is_gone_that_is_said_and_no_empty_cluster_is_made() {
     let story = Story::begin("lost");
     let operator = Operator::start(&story);
-    let cluster = formed(&story, "version: 3.6.16\nmembers: 3\nstorage: {ephemeral: true}", 3);
+    let cluster = formed(
+        &story,
+        "version: 3.6.16\nmembers: 3\nstorage: {ephemeral: true}",
+        3,
+    );
     let before = identity(&story, "orders");
     // First they fall silent: while two of them answer, the replacement of one that is gone is begun, as it should be.
     for pod in cluster.pods() {
-        story.lab().pod(story.namespace(), &pod.name).unwrap().freeze(None, None).unwrap();
+        story
+            .lab()
+            .pod(story.namespace(), &pod.name)
+            .unwrap()
+            .freeze(None, None)
+            .unwrap();
     }
-    story.within(LONG, "it has seen that nobody answers", || cluster.condition("Degraded").1 == "QuorumLost");
-    let mine = ["--selector", "evenkeel.dev/cluster=orders", "--grace-period=0", "--force"];
+    story.within(LONG, "it has seen that nobody answers", || {
+        cluster.condition("Degraded").1 == "QuorumLost"
+    });
+    let mine = [
+        "--selector",
+        "evenkeel.dev/cluster=orders",
+        "--grace-period=0",
+        "--force",
+    ];
     story.command(&["delete", "pods"]).args(mine).run().unwrap();
     story.within(LONG, "it says that all data is gone", || {
         cluster.condition("Degraded") == ("True".to_owned(), "DataLost".to_owned())
     });
     let status = cluster.status();
-    assert_eq!(status["phrase"], "All pods and volumes are gone", "{status:#}");
+    assert_eq!(
+        status["phrase"], "All pods and volumes are gone",
+        "{status:#}"
+    );
     assert!(
-        status["waitingFor"].to_string().contains("delete the resource"),
+        status["waitingFor"]
+            .to_string()
+            .contains("delete the resource"),
         "it says how to go on: {status:#}"
     );
-    assert_eq!(status["memberList"].as_array().map(Vec::len), Some(3), "{status:#}");
-    story.eventually("it is not Ready", || cluster.condition("Ready").0 == "False");
+    assert_eq!(
+        status["memberList"].as_array().map(Vec::len),
+        Some(3),
+        "{status:#}"
+    );
+    story.eventually("it is not Ready", || {
+        cluster.condition("Ready").0 == "False"
+    });
     comes_to_rest(&operator);
-    assert_eq!(names(&story, "orders", "pods"), BTreeSet::new(), "no empty member is started");
+    assert_eq!(
+        names(&story, "orders", "pods"),
+        BTreeSet::new(),
+        "no empty member is started"
+    );
     assert_eq!(identity(&story, "orders"), before);
 
     // As it says.
     story.kubectl(&["delete", "etcd", "orders"]);
-    story.kubectl(&["delete", "configmap", "orders-identity", "--ignore-not-found"]);
-    let anew = Cluster::apply(&story, "orders", "version: 3.6.16\nmembers: 1\nstorage: {ephemeral: true}");
+    story.kubectl(&[
+        "delete",
+        "configmap",
+        "orders-identity",
+        "--ignore-not-found",
+    ]);
+    let anew = Cluster::apply(
+        &story,
+        "orders",
+        "version: 3.6.16\nmembers: 1\nstorage: {ephemeral: true}",
+    );
     anew.wait_ready(LONG);
     until_whole(&story, &anew, 1);
 }
@@ -72,22 +117,35 @@ fn when_all_data_is_gone_that_is_said_and_no_empty_cluster_is_made() {
 fn a_deleted_cluster_goes_with_its_volumes_or_without_as_was_said_and_nothing_else_goes() {
     let story = Story::begin("deleted");
     let _operator = Operator::start(&story);
-    let clusters = [("kept", "Keep"), ("dropped", "Delete"), ("other", "Keep")].map(|(name, policy)| {
-        let spec = format!("version: 3.6.16\nmembers: 1\nstorage: {{size: 1Gi, onDelete: {policy}}}");
-        Cluster::apply(&story, name, &spec)
-    });
+    let clusters =
+        [("kept", "Keep"), ("dropped", "Delete"), ("other", "Keep")].map(|(name, policy)| {
+            let spec =
+                format!("version: 3.6.16\nmembers: 1\nstorage: {{size: 1Gi, onDelete: {policy}}}");
+            Cluster::apply(&story, name, &spec)
+        });
     clusters.iter().for_each(|cluster| cluster.wait_ready(LONG));
     let [kept, dropped, other] = &clusters;
     let workload = other.workload();
     let volumes = |cluster: &Cluster<'_>| names(&story, cluster.name(), "pvc").len();
     // Broken etcd holds nothing up.
     let pod = dropped.pods().remove(0);
-    story.lab().pod(story.namespace(), &pod.name).unwrap().freeze(Some("etcd"), None).unwrap();
+    story
+        .lab()
+        .pod(story.namespace(), &pod.name)
+        .unwrap()
+        .freeze(Some("etcd"), None)
+        .unwrap();
     for cluster in [kept, dropped] {
         story.kubectl(&["delete", "etcd", cluster.name()]);
         let mine = format!("evenkeel.dev/cluster={}", cluster.name());
         story.within(LONG, &format!("{} is gone", cluster.name()), || {
-            let left = ["get", "pods,services,secrets,poddisruptionbudgets", "--selector", &mine, "-o=name"];
+            let left = [
+                "get",
+                "pods,services,secrets,poddisruptionbudgets",
+                "--selector",
+                &mine,
+                "-o=name",
+            ];
             story.kubectl(&left).trim().is_empty()
         });
     }
@@ -95,7 +153,11 @@ fn a_deleted_cluster_goes_with_its_volumes_or_without_as_was_said_and_nothing_el
         volumes(dropped) == 0 && names(&story, "dropped", "configmaps").is_empty()
     });
     assert_eq!((volumes(kept), volumes(other)), (1, 1));
-    assert_eq!(names(&story, "kept", "configmaps").len(), 1, "the identity stays with the volumes");
+    assert_eq!(
+        names(&story, "kept", "configmaps").len(),
+        1,
+        "the identity stays with the volumes"
+    );
     until_whole(&story, other, 1);
     workload.finish();
 }

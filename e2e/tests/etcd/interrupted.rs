@@ -13,7 +13,9 @@ use serde_json::json;
 
 use crate::look::{LONG, formed, ids, leader, says, until_right};
 use crate::lost::{Healed, until_lost};
-use crate::middle::{Stops, comes_to_rest, ends_well, intent_in, kill_and_restart, until_whole_through};
+use crate::middle::{
+    Stops, comes_to_rest, ends_well, intent_in, kill_and_restart, until_whole_through,
+};
 use crate::plugin::evenkeel;
 use crate::rolls::{asked, changed, how_many_ask, memory, never_happens, pods_lives, whose_turn};
 use crate::upgrade::{claims, runs, spec, uids};
@@ -31,11 +33,19 @@ enum Stage {
 
 /// The next member whose turn it is, while everybody is well. Held up here, the operator cannot know what was deleted meanwhile: what
 /// it had decided before that is not let through so late, and it decides anew.
-fn next_turn(stops: &Stops<'_>, cluster: &Cluster<'_>, deleted: &BTreeSet<String>) -> (MemberPod, Stopped) {
+fn next_turn(
+    stops: &Stops<'_>,
+    cluster: &Cluster<'_>,
+    deleted: &BTreeSet<String>,
+) -> (MemberPod, Stopped) {
     loop {
         let (name, stopped) = stops.next();
         let pods = cluster.pods();
-        if pods.len() == 3 && pods.iter().all(|pod| pod.ready && !deleted.contains(&pod.uid)) {
+        if pods.len() == 3
+            && pods
+                .iter()
+                .all(|pod| pod.ready && !deleted.contains(&pod.uid))
+        {
             return (cluster.pod(&name), stopped);
         }
     }
@@ -60,7 +70,10 @@ fn deletes(
     story.within(LONG, &format!("{} is there again", turn.name), || {
         let is_new = |pod: &MemberPod| pod.name == turn.name && pod.uid != turn.uid;
         let far_enough = |pod: &MemberPod| pod.ready || stage == Stage::Coming;
-        new = cluster.pods().into_iter().find(|pod| is_new(pod) && far_enough(pod));
+        new = cluster
+            .pods()
+            .into_iter()
+            .find(|pod| is_new(pod) && far_enough(pod));
         new.is_some()
     });
     delete();
@@ -88,8 +101,14 @@ fn is_disturbed_at_each_turn(story: &Story, stage: Stage) {
     assert_eq!(turns.len(), 3, "each had its turn once: {turns:?}");
     until_right("all were restarted, and are there", || {
         let now = uids(&cluster);
-        let anew = now.iter().all(|(name, uid)| before.get(name) != Some(uid) && !deleted.contains(uid));
-        if now.len() == 3 && anew { Ok(()) } else { Err(format!("{now:?}")) }
+        let anew = now
+            .iter()
+            .all(|(name, uid)| before.get(name) != Some(uid) && !deleted.contains(uid));
+        if now.len() == 3 && anew {
+            Ok(())
+        } else {
+            Err(format!("{now:?}"))
+        }
     });
     operator.proxy().pass();
     ends_well(story, &cluster, 3);
@@ -98,12 +117,24 @@ fn is_disturbed_at_each_turn(story: &Story, stage: Stage) {
     comes_to_rest(&operator);
     // Whoever comes back from somebody else's hand comes as is wanted, and need not go again.
     let by_us = match stage {
-        Stage::Before => Lives { created: 1, deleted: 0 },
-        Stage::Coming | Stage::Back => Lives { created: 2, deleted: 1 },
+        Stage::Before => Lives {
+            created: 1,
+            deleted: 0,
+        },
+        Stage::Coming | Stage::Back => Lives {
+            created: 2,
+            deleted: 1,
+        },
     };
     let lives = pods_lives(&operator.proxy().writes_since(began));
-    assert!(lives.len() == 3 && lives.values().all(|lives| *lives == by_us), "{stage:?}: {lives:?}");
-    println!("{}", told(&format!("deleted {stage:?}"), &workload.stats(since)));
+    assert!(
+        lives.len() == 3 && lives.values().all(|lives| *lives == by_us),
+        "{stage:?}: {lives:?}"
+    );
+    println!(
+        "{}",
+        told(&format!("deleted {stage:?}"), &workload.stats(since))
+    );
     workload.finish();
     cluster.holds_the_same_everywhere();
 }
@@ -129,7 +160,11 @@ fn pods_deleted_when_they_are_back_are_waited_for_at_each_turn() {
 /// What members run, by their own word.
 fn versions(cluster: &Cluster<'_>) -> Vec<String> {
     let version = |pod: &MemberPod| says(cluster, pod)?["version"].as_str().map(str::to_owned);
-    cluster.pods().iter().map(|pod| version(pod).unwrap_or_default()).collect()
+    cluster
+        .pods()
+        .iter()
+        .map(|pod| version(pod).unwrap_or_default())
+        .collect()
 }
 
 /// An upgrade to the next minor that is taken back when so many members run it. etcd lets them go back for as long as one has not
@@ -149,23 +184,43 @@ fn is_taken_back_after(story: &Story, restarted: usize) {
     // The next one has its turn only when all those are back.
     let (next, stopped) = stops.next();
     let run = versions(&cluster);
-    assert_eq!(run.iter().filter(|version| *version == "3.6.16").count(), restarted, "{run:?}");
-    assert_eq!(run.iter().filter(|version| *version == "3.5.35").count(), 3 - restarted, "{run:?}");
+    assert_eq!(
+        run.iter().filter(|version| *version == "3.6.16").count(),
+        restarted,
+        "{run:?}"
+    );
+    assert_eq!(
+        run.iter().filter(|version| *version == "3.5.35").count(),
+        3 - restarted,
+        "{run:?}"
+    );
     let moved = changed(&cluster, &before);
     cluster.patch(&json!({ "version": "3.5.35" }));
     never_happens(&operator, stopped);
     until_right("all run what they ran", || {
         // Asked themselves only when the status says so: a look is three processes.
-        let run = if runs(&cluster, "3.5.35") { versions(&cluster) } else { Vec::new() };
+        let run = if runs(&cluster, "3.5.35") {
+            versions(&cluster)
+        } else {
+            Vec::new()
+        };
         let back = run.len() == 3 && run.iter().all(|version| version == "3.5.35");
-        if back { Ok(()) } else { Err(format!("{run:?}: {:#}", cluster.status())) }
+        if back {
+            Ok(())
+        } else {
+            Err(format!("{run:?}: {:#}", cluster.status()))
+        }
     });
     ends_well(story, &cluster, 3);
     assert_eq!(cluster.status()["version"], "3.5.35");
     assert_eq!(ids(&cluster), members, "they are the same members");
     assert_eq!(claims(&cluster), volumes, "on the same volumes");
     assert!(!moved.contains(&next), "it was not its turn yet");
-    assert_eq!(changed(&cluster, &before), moved, "nobody else was restarted");
+    assert_eq!(
+        changed(&cluster, &before),
+        moved,
+        "nobody else was restarted"
+    );
     comes_to_rest(&operator);
     workload.finish();
     cluster.holds_the_same_everywhere();
@@ -187,20 +242,33 @@ fn an_upgrade_that_is_taken_back_after_two_of_three_ends_where_it_began() {
 fn members_in_memory_are_replaced_one_by_one_though_the_operator_dies_after_each_intent() {
     let story = Story::begin("roll-killed");
     let mut operator = Operator::start(&story);
-    let cluster = formed(&story, &spec("3.6.16", 3).replace("{size: 1Gi}", "{ephemeral: true}"), 3);
+    let cluster = formed(
+        &story,
+        &spec("3.6.16", 3).replace("{size: 1Gi}", "{ephemeral: true}"),
+        3,
+    );
     let (workload, before) = (cluster.workload(), ids(&cluster));
     comes_to_rest(&operator);
     let heard = |operator: &Operator| operator.log().matches("intent noted").count();
     let (began, heard_before) = (Instant::now(), heard(&operator));
-    operator.proxy().rule(|write| match intent_in(write, "orders") {
-        Some(_) => Verdict::StopAfter,
-        None => Verdict::Pass,
-    });
+    operator
+        .proxy()
+        .rule(|write| match intent_in(write, "orders") {
+            Some(_) => Verdict::StopAfter,
+            None => Verdict::Pass,
+        });
     cluster.patch(&memory("96Mi"));
     let mut intents = Vec::new();
     // It is whole for as long as nobody has told of the edit, too.
-    while cluster.pods().iter().any(|pod| before.contains_key(&pod.name)) {
-        assert!(began.elapsed() < 5 * LONG, "not all are replaced, after {intents:?}");
+    while cluster
+        .pods()
+        .iter()
+        .any(|pod| before.contains_key(&pod.name))
+    {
+        assert!(
+            began.elapsed() < 5 * LONG,
+            "not all are replaced, after {intents:?}"
+        );
         until_whole_through(&mut operator, &cluster, 3, |operator, stopped| {
             let intent = intent_in(&stopped.write, "orders").unwrap();
             assert_eq!(stopped.answered, Some(200), "{intent:?} is noted");
@@ -211,13 +279,24 @@ fn members_in_memory_are_replaced_one_by_one_though_the_operator_dies_after_each
     }
     operator.proxy().pass();
     ends_well(&story, &cluster, 3);
-    assert_eq!(intents, ["Add", "Promote", "Remove"].repeat(3), "one joins before one goes, each time");
-    assert_eq!(heard(&operator), heard_before, "it never lived to hear that an intent was noted");
+    assert_eq!(
+        intents,
+        ["Add", "Promote", "Remove"].repeat(3),
+        "one joins before one goes, each time"
+    );
+    assert_eq!(
+        heard(&operator),
+        heard_before,
+        "it never lived to hear that an intent was noted"
+    );
     assert_eq!(how_many_ask(&story, "96Mi"), 3);
     comes_to_rest(&operator);
     let lives = pods_lives(&operator.proxy().writes_since(began));
     let once = |lives: &Lives| lives.created + lives.deleted == 1;
-    assert!(lives.len() == 6 && lives.values().all(once), "three came and three went: {lives:?}");
+    assert!(
+        lives.len() == 6 && lives.values().all(once),
+        "three came and three went: {lives:?}"
+    );
     workload.finish();
     cluster.holds_the_same_everywhere();
 }
@@ -234,7 +313,11 @@ enum Loses {
 /// A roll of three in which a node is lost. Its member is replaced when it was waited for long enough, and the roll goes on.
 fn loses_a_node(story: &Story, loses: Loses) {
     let operator = Operator::start(story);
-    let cluster = formed(story, &format!("{}\nheal: {{replaceAfter: 30s}}", spec("3.6.16", 3)), 3);
+    let cluster = formed(
+        story,
+        &format!("{}\nheal: {{replaceAfter: 30s}}", spec("3.6.16", 3)),
+        3,
+    );
     let (workload, before) = (cluster.workload(), ids(&cluster));
     let leads = leader(story, &cluster).name;
     let since = workload.now();
@@ -245,7 +328,11 @@ fn loses_a_node(story: &Story, loses: Loses) {
         Loses::WhoGoes => pod.name == turn,
         Loses::WhoWaits => pod.name != turn && pod.name != leads,
     };
-    let lost = cluster.pods().into_iter().find(is_lost).expect("of three, one goes and one leads");
+    let lost = cluster
+        .pods()
+        .into_iter()
+        .find(is_lost)
+        .expect("of three, one goes and one leads");
 
     let healed = Healed(story);
     story.lab().cut(&lost.node).unwrap();
@@ -259,14 +346,32 @@ fn loses_a_node(story: &Story, loses: Loses) {
             let has = asked.get(&one.name).is_some_and(|amount| amount == "96Mi");
             has && !one.learner && one.name != lost.name
         });
-        if listed.len() == 3 && all { Ok(()) } else { Err(format!("{listed:?}: {asked:?}")) }
+        if listed.len() == 3 && all {
+            Ok(())
+        } else {
+            Err(format!("{listed:?}: {asked:?}"))
+        }
     });
-    println!("{}", told(&format!("a node lost in a roll: {loses:?}"), &workload.stats(since)));
+    println!(
+        "{}",
+        told(
+            &format!("a node lost in a roll: {loses:?}"),
+            &workload.stats(since)
+        )
+    );
     drop(healed);
     ends_well(story, &cluster, 3);
     let after = ids(&cluster);
-    let stayed: BTreeSet<_> = before.iter().filter(|(name, id)| after.get(*name) == Some(*id)).collect();
-    assert_eq!(stayed.len(), 2, "only {} was replaced: {before:?} became {after:?}", lost.name);
+    let stayed: BTreeSet<_> = before
+        .iter()
+        .filter(|(name, id)| after.get(*name) == Some(*id))
+        .collect();
+    assert_eq!(
+        stayed.len(),
+        2,
+        "only {} was replaced: {before:?} became {after:?}",
+        lost.name
+    );
     assert_eq!(how_many_ask(story, "96Mi"), 3);
     comes_to_rest(&operator);
     workload.finish();

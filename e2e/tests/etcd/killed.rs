@@ -11,20 +11,31 @@ use evenkeel_e2e::proxy::Verdict;
 use serde_json::json;
 
 use crate::middle::{
-    Intent, comes_to_rest, ends_well, intent_in, kill_and_restart, member_pod, spec, until_whole_through,
+    Intent, comes_to_rest, ends_well, intent_in, kill_and_restart, member_pod, spec,
+    until_whole_through,
 };
 
 /// The members, by the word of whoever serves. Before the seal nobody can be asked through the Service.
 fn membership(cluster: &Cluster<'_>) -> Option<Vec<Member>> {
-    let ask = |ip: &str| cluster.etcdctl_at(ip, &["member", "list", "--write-out=json"]).ok();
+    let ask = |ip: &str| {
+        cluster
+            .etcdctl_at(ip, &["member", "list", "--write-out=json"])
+            .ok()
+    };
     let pods = cluster.pods();
-    pods.iter().filter(|pod| pod.ready).find_map(|pod| ask(&pod.ip)).map(|printed| members(&printed))
+    pods.iter()
+        .filter(|pod| pod.ready)
+        .find_map(|pod| ask(&pod.ip))
+        .map(|printed| members(&printed))
 }
 
 /// That what was noted has not been done: the intent is there, and etcd has not heard of it.
 fn is_not_done(story: &Story, cluster: &Cluster<'_>, intent: &Intent, listed: &[Member]) {
     let voters = listed.iter().filter(|member| !member.learner).count();
-    assert_eq!(voters, intent.voters, "{intent:?} is done already: {listed:?}");
+    assert_eq!(
+        voters, intent.voters,
+        "{intent:?} is done already: {listed:?}"
+    );
     if intent.kind == "Add" {
         // By their peer URLs, since who has not started yet has no name in the list. All others have their pods; the one that
         // is to be added has one already while the cluster begins, and later gets it when it was added.
@@ -33,10 +44,15 @@ fn is_not_done(story: &Story, cluster: &Cluster<'_>, intent: &Intent, listed: &[
         let mut others = cluster.pods();
         others.retain(|pod| added.is_none_or(|added| *added != pod.name));
         let is_of = |member: &Member, pod: &MemberPod| {
-            member.peer_urls.iter().any(|url| url.contains(&format!("//{}.", pod.name)))
+            member
+                .peer_urls
+                .iter()
+                .any(|url| url.contains(&format!("//{}.", pod.name)))
         };
         assert!(
-            listed.iter().all(|member| others.iter().any(|pod| is_of(member, pod))),
+            listed
+                .iter()
+                .all(|member| others.iter().any(|pod| is_of(member, pod))),
             "{intent:?} is done already: {listed:?}"
         );
     }
@@ -52,17 +68,22 @@ fn killed_after_each_intent(
     begin: impl FnOnce(),
 ) -> Vec<Intent> {
     let name = cluster.name().to_owned();
-    operator.proxy().rule(move |write| match intent_in(write, &name) {
-        Some(_) => Verdict::StopAfter,
-        None => Verdict::Pass,
-    });
+    operator
+        .proxy()
+        .rule(move |write| match intent_in(write, &name) {
+            Some(_) => Verdict::StopAfter,
+            None => Verdict::Pass,
+        });
     let mut intents = Vec::new();
     begin();
     until_whole_through(operator, cluster, members, |operator, stopped| {
         let intent = intent_in(&stopped.write, cluster.name()).unwrap();
         assert_eq!(stopped.answered, Some(200), "{intent:?} is noted");
         let change = format!("{}(Serial({}))", intent.kind, intent.serial);
-        assert!(operator.log_has(&format!("change: {change}")), "its log has no word of {change}");
+        assert!(
+            operator.log_has(&format!("change: {change}")),
+            "its log has no word of {change}"
+        );
         let mut before = None;
         story.eventually("somebody serves", || {
             before = membership(cluster);
@@ -74,7 +95,10 @@ fn killed_after_each_intent(
         intents.push(intent);
     });
     operator.proxy().pass();
-    assert!(!operator.log_has("intent noted"), "it never lived to hear that an intent was noted");
+    assert!(
+        !operator.log_has("intent noted"),
+        "it never lived to hear that an intent was noted"
+    );
     intents
 }
 
@@ -101,11 +125,16 @@ fn of_storage(name: &str, storage: &str, take: impl Fn(&Story, &str)) {
     let replacement = killed_after_each_intent(&story, &mut operator, &cluster, 3, || {
         take(&story, &taken.name);
         // Else it would be whole before anybody has noticed.
-        story.eventually("its pod is gone", || cluster.pods().iter().all(|pod| pod.uid != taken.uid));
+        story.eventually("its pod is gone", || {
+            cluster.pods().iter().all(|pod| pod.uid != taken.uid)
+        });
     });
     assert_eq!(kinds(&replacement), ["Remove", "Add", "Promote"]);
     assert_eq!(ends_well(&story, &cluster, 3), formed);
-    assert!(cluster.pods().iter().all(|pod| pod.name != taken.name), "a name is never used again");
+    assert!(
+        cluster.pods().iter().all(|pod| pod.name != taken.name),
+        "a name is never used again"
+    );
     workload.finish();
     comes_to_rest(&operator);
     cluster.holds_the_same_everywhere();
@@ -114,7 +143,12 @@ fn of_storage(name: &str, storage: &str, take: impl Fn(&Story, &str)) {
 #[test]
 fn three_on_volumes_are_bootstrapped_and_one_replaced_though_the_operator_dies_after_each_intent() {
     of_storage("killed-volumes", "{size: 1Gi}", |story, name| {
-        story.kubectl(&["delete", &format!("pod/{name}"), &format!("pvc/{name}"), "--wait=false"]);
+        story.kubectl(&[
+            "delete",
+            &format!("pod/{name}"),
+            &format!("pvc/{name}"),
+            "--wait=false",
+        ]);
     });
 }
 

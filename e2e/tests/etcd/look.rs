@@ -42,7 +42,11 @@ pub(crate) fn until_whole(story: &Story, cluster: &Cluster<'_>, members: usize) 
 pub(crate) fn until_right(what: &str, mut look: impl FnMut() -> Result<(), String>) {
     let began = std::time::Instant::now();
     while let Err(amiss) = look() {
-        assert!(began.elapsed() < LONG, "waited {} s in vain until {what}: {amiss}", LONG.as_secs());
+        assert!(
+            began.elapsed() < LONG,
+            "waited {} s in vain until {what}: {amiss}",
+            LONG.as_secs()
+        );
         std::thread::sleep(Duration::from_millis(300));
     }
 }
@@ -52,16 +56,33 @@ pub(crate) fn until_right(what: &str, mut look: impl FnMut() -> Result<(), Strin
 pub(crate) fn what_is_amiss(cluster: &Cluster<'_>, members: usize) -> Option<String> {
     let pods = cluster.pods();
     if pods.len() != members || pods.iter().any(|pod| !pod.ready) {
-        let seen: Vec<_> = pods.iter().map(|pod| (pod.name.as_str(), pod.ready)).collect();
+        let seen: Vec<_> = pods
+            .iter()
+            .map(|pod| (pod.name.as_str(), pod.ready))
+            .collect();
         return Some(format!("its pods are {seen:?}"));
     }
     let (status, told) = (cluster.status(), |kind: &str| cluster.condition(kind));
-    let wanted = [("Ready", "True"), ("Progressing", "False"), ("Degraded", "False")];
-    if let Some((kind, _)) = wanted.into_iter().find(|(kind, holds)| told(kind).0 != *holds) {
-        return Some(format!("{kind} is {:?}, and the phrase {}", told(kind), status["phrase"]));
+    let wanted = [
+        ("Ready", "True"),
+        ("Progressing", "False"),
+        ("Degraded", "False"),
+    ];
+    if let Some((kind, _)) = wanted
+        .into_iter()
+        .find(|(kind, holds)| told(kind).0 != *holds)
+    {
+        return Some(format!(
+            "{kind} is {:?}, and the phrase {}",
+            told(kind),
+            status["phrase"]
+        ));
     }
     if status["ready"] != format!("{members}/{members}") || status["phrase"] != "Healthy" {
-        return Some(format!("the status says {} {}", status["ready"], status["phrase"]));
+        return Some(format!(
+            "the status says {} {}",
+            status["ready"], status["phrase"]
+        ));
     }
     let listed = match cluster.try_etcdctl(&["member", "list", "--write-out=json"]) {
         Ok(printed) => evenkeel_e2e::etcd::members(&printed),
@@ -77,14 +98,20 @@ pub(crate) fn what_is_amiss(cluster: &Cluster<'_>, members: usize) -> Option<Str
 
 /// What a member says of itself when it is asked: `endpoint status` of etcdctl.
 pub(crate) fn says(cluster: &Cluster<'_>, pod: &MemberPod) -> Option<Value> {
-    let said = cluster.etcdctl_at(&pod.ip, &["endpoint", "status", "--write-out=json"]).ok()?;
+    let said = cluster
+        .etcdctl_at(&pod.ip, &["endpoint", "status", "--write-out=json"])
+        .ok()?;
     let said: Value = serde_json::from_str(&said).ok()?;
     said.pointer("/0/Status").cloned()
 }
 
 /// What etcd calls each member.
 pub(crate) fn ids(cluster: &Cluster<'_>) -> BTreeMap<String, u64> {
-    cluster.member_list().into_iter().map(|member| (member.name, member.id)).collect()
+    cluster
+        .member_list()
+        .into_iter()
+        .map(|member| (member.name, member.id))
+        .collect()
 }
 
 /// The pod of the member that leads, by its own word.
@@ -92,8 +119,9 @@ pub(crate) fn leader(story: &Story, cluster: &Cluster<'_>) -> MemberPod {
     let mut found = None;
     story.eventually(&format!("{} has a leader", cluster.name()), || {
         found = cluster.pods().into_iter().find(|pod| {
-            says(cluster, pod)
-                .is_some_and(|said| said["leader"].is_u64() && said["leader"] == said["header"]["member_id"])
+            says(cluster, pod).is_some_and(|said| {
+                said["leader"].is_u64() && said["leader"] == said["header"]["member_id"]
+            })
         });
         found.is_some()
     });
@@ -103,7 +131,10 @@ pub(crate) fn leader(story: &Story, cluster: &Cluster<'_>) -> MemberPod {
 /// The pod of a member that follows: one that serves, for a newcomer has a pod long before it is anybody.
 pub(crate) fn follower(story: &Story, cluster: &Cluster<'_>) -> MemberPod {
     let leader = leader(story, cluster);
-    let other = cluster.pods().into_iter().find(|pod| pod.ready && pod.name != leader.name);
+    let other = cluster
+        .pods()
+        .into_iter()
+        .find(|pod| pod.ready && pod.name != leader.name);
     other.unwrap_or_else(|| panic!("{} has none but its leader", cluster.name()))
 }
 
@@ -114,12 +145,19 @@ pub(crate) fn nodes(story: &Story) -> String {
     let each = format!(
         "{{.metadata.name}} {{{ready}.status}} {{{ready}.lastTransitionTime}} {{.spec.taints[*].key}}"
     );
-    story.kubectl(&["get", "nodes", &format!("-o=jsonpath={{range .items[*]}}{each}{{\"\\n\"}}{{end}}")])
+    story.kubectl(&[
+        "get",
+        "nodes",
+        &format!("-o=jsonpath={{range .items[*]}}{each}{{\"\\n\"}}{{end}}"),
+    ])
 }
 
 /// Whether all nodes are Ready, and nothing keeps pods away from them, by what [`nodes`] says.
 pub(crate) fn are_well(nodes: &str) -> bool {
-    let each: Vec<Vec<&str>> = nodes.lines().map(|node| node.split_whitespace().collect()).collect();
+    let each: Vec<Vec<&str>> = nodes
+        .lines()
+        .map(|node| node.split_whitespace().collect())
+        .collect();
     each.iter().all(|node| node.len() == 3 && node[1] == "True")
 }
 
@@ -139,9 +177,13 @@ pub(crate) fn nodes_were_well_since(story: &Story, before: &str) -> bool {
 
 /// What was told about a cluster's resource in events: reason and note, as many times as it was told.
 pub(crate) fn events(story: &Story, cluster: &Cluster<'_>) -> Vec<(String, String)> {
-    let about = format!("regarding.kind=EtcdCluster,regarding.name={}", cluster.name());
+    let about = format!(
+        "regarding.kind=EtcdCluster,regarding.name={}",
+        cluster.name()
+    );
     let list = story.get(&["events.events.k8s.io", "--field-selector", &about]);
     let text = |event: &Value, field: &str| event[field].as_str().unwrap_or_default().to_owned();
     let all = list["items"].as_array().into_iter().flatten();
-    all.map(|event| (text(event, "reason"), text(event, "note"))).collect()
+    all.map(|event| (text(event, "reason"), text(event, "note")))
+        .collect()
 }

@@ -1,5 +1,10 @@
 //! Stories of etcd clusters: a real operator, real Kubernetes, real etcd, and clients whose history is checked throughout.
-#![expect(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "stories fail by panicking")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "stories fail by panicking"
+)]
 
 mod alone;
 mod begin;

@@ -16,7 +16,9 @@ fn pods(cluster: &Cluster<'_>) -> BTreeSet<String> {
 }
 
 fn has_event(story: &Story, cluster: &Cluster<'_>, reason: &str) -> bool {
-    events(story, cluster).iter().any(|(told, _)| told == reason)
+    events(story, cluster)
+        .iter()
+        .any(|(told, _)| told == reason)
 }
 
 #[test]
@@ -29,21 +31,37 @@ fn what_is_deleted_or_edited_is_as_it_was_again_and_no_member_notices() {
 
     story.kubectl(&["delete", "configmap", "orders-identity"]);
     story.eventually("the identity is rebuilt", || {
-        story.try_kubectl(&["get", "configmap", "orders-identity"]).is_ok()
+        story
+            .try_kubectl(&["get", "configmap", "orders-identity"])
+            .is_ok()
     });
     let now = identity(&story, "orders");
     for field in ["lineage", "epoch", "cluster", "resource", "sealed"] {
         assert_eq!(now[field], was[field], "{field} of {now}");
     }
-    assert!(now["next"].as_u64() >= was["next"].as_u64(), "no name is used again: {now}");
-    story.eventually("that is told", || has_event(&story, &cluster, "IdentityRebuilt"));
+    assert!(
+        now["next"].as_u64() >= was["next"].as_u64(),
+        "no name is used again: {now}"
+    );
+    story.eventually("that is told", || {
+        has_event(&story, &cluster, "IdentityRebuilt")
+    });
 
     // One that somebody kept from before clients were let in has nothing deleted.
     let mut kept = now.clone();
     (kept["sealed"], kept["next"]) = (json!(false), json!(3));
     let older = json!({ "data": { "identity": kept.to_string() } }).to_string();
-    story.kubectl(&["patch", "configmap", "orders-identity", "--type=merge", "-p", &older]);
-    story.eventually("it is brought up to date", || identity(&story, "orders")["sealed"] == true);
+    story.kubectl(&[
+        "patch",
+        "configmap",
+        "orders-identity",
+        "--type=merge",
+        "-p",
+        &older,
+    ]);
+    story.eventually("it is brought up to date", || {
+        identity(&story, "orders")["sealed"] == true
+    });
     assert_eq!(identity(&story, "orders")["epoch"], was["epoch"]);
 
     let selector = || story.get(&["service", "orders-client"])["spec"]["selector"].clone();
@@ -56,8 +74,14 @@ fn what_is_deleted_or_edited_is_as_it_was_again_and_no_member_notices() {
         "-p",
         r#"{"spec":{"selector":{"evenkeel.dev/role":"nobody"}}}"#,
     ]);
-    story.eventually("clients are led to the members again", || selector() == selected);
-    for object in ["poddisruptionbudget/orders", "service/orders-peer", "secret/orders-client-tls"] {
+    story.eventually("clients are led to the members again", || {
+        selector() == selected
+    });
+    for object in [
+        "poddisruptionbudget/orders",
+        "service/orders-peer",
+        "secret/orders-client-tls",
+    ] {
         let uid = story.field(&[object], ".metadata.uid");
         story.kubectl(&["delete", object]);
         // Secrets are not watched: they are looked at when anything else changes.
@@ -65,7 +89,8 @@ fn what_is_deleted_or_edited_is_as_it_was_again_and_no_member_notices() {
             story.kubectl(&["label", "service", "orders-client", "touched=by-a-story"]);
         }
         story.eventually(&format!("{object} is there again"), || {
-            story.try_kubectl(&["get", object]).is_ok() && story.field(&[object], ".metadata.uid") != uid
+            story.try_kubectl(&["get", object]).is_ok()
+                && story.field(&[object], ".metadata.uid") != uid
         });
     }
 
@@ -79,9 +104,20 @@ fn what_is_deleted_or_edited_is_as_it_was_again_and_no_member_notices() {
     let authority = "secret/orders-peer-ca";
     let kept = without_its_place(story.get(&[authority]));
     story.kubectl(&["delete", authority]);
-    story.kubectl(&["label", "service", "orders-client", "touched=again-by-a-story", "--overwrite"]);
-    story.eventually("its loss is told", || cluster.condition("Degraded").1 == "AuthorityLost");
-    assert!(story.try_kubectl(&["get", authority]).is_err(), "no other is made");
+    story.kubectl(&[
+        "label",
+        "service",
+        "orders-client",
+        "touched=again-by-a-story",
+        "--overwrite",
+    ]);
+    story.eventually("its loss is told", || {
+        cluster.condition("Degraded").1 == "AuthorityLost"
+    });
+    assert!(
+        story.try_kubectl(&["get", authority]).is_err(),
+        "no other is made"
+    );
     story.apply(&kept.to_string());
     until_whole(&story, &cluster, 3);
     assert_eq!(pods(&cluster), before, "no member was restarted");
@@ -91,7 +127,12 @@ fn what_is_deleted_or_edited_is_as_it_was_again_and_no_member_notices() {
 
 /// An object as somebody keeps it who wants to put it back.
 pub(crate) fn without_its_place(mut object: Value) -> Value {
-    for field in ["uid", "resourceVersion", "creationTimestamp", "managedFields"] {
+    for field in [
+        "uid",
+        "resourceVersion",
+        "creationTimestamp",
+        "managedFields",
+    ] {
         object["metadata"].as_object_mut().unwrap().remove(field);
     }
     object
@@ -127,7 +168,15 @@ fn a_status_that_was_wiped_is_told_again() {
     let cluster = formed(&story, &spec(1), 1);
     let before = cluster.status();
     let wiped = json!([{"op": "replace", "path": "/status", "value": {}}]).to_string();
-    story.kubectl(&["patch", "etcd", "orders", "--subresource=status", "--type=json", "-p", &wiped]);
+    story.kubectl(&[
+        "patch",
+        "etcd",
+        "orders",
+        "--subresource=status",
+        "--type=json",
+        "-p",
+        &wiped,
+    ]);
     until_whole(&story, &cluster, 1);
     let now = cluster.status();
     for field in ["clusterId", "leader", "memberList", "phrase", "ready"] {

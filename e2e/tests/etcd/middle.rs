@@ -34,7 +34,11 @@ pub(crate) struct Intent {
 pub(crate) fn identity_in(write: &Write, cluster: &str) -> Option<Value> {
     let it = write.verb == "PUT" && write.is_to("configmaps");
     let it = it && write.name()?.strip_suffix("-identity") == Some(cluster);
-    let text = write.body.pointer("/data/identity").filter(|_| it)?.as_str()?;
+    let text = write
+        .body
+        .pointer("/data/identity")
+        .filter(|_| it)?
+        .as_str()?;
     serde_json::from_str(text).ok()
 }
 
@@ -44,7 +48,11 @@ pub(crate) fn intent_in(write: &Write, cluster: &str) -> Option<Intent> {
     let intent = identity.get("intent").filter(|intent| intent.is_object())?;
     let (kind, serial) = intent["change"].as_object()?.iter().next()?;
     let voters = intent["voters"].as_array()?.len();
-    Some(Intent { kind: kind.clone(), serial: serial.as_u64()?, voters })
+    Some(Intent {
+        kind: kind.clone(),
+        serial: serial.as_u64()?,
+        voters,
+    })
 }
 
 /// Whether a write notes such an intent about this member.
@@ -57,7 +65,12 @@ pub(crate) fn creates_pod_of(write: &Write, cluster: &str) -> Option<u64> {
     let it = write.verb == "POST" && write.is_to("pods") && write.subresource().is_none();
     let metadata = write.body.get("metadata").filter(|_| it)?;
     let ours = metadata.pointer("/labels/evenkeel.dev~1cluster")? == cluster;
-    metadata.pointer("/annotations/evenkeel.dev~1serial").filter(|_| ours)?.as_str()?.parse().ok()
+    metadata
+        .pointer("/annotations/evenkeel.dev~1serial")
+        .filter(|_| ours)?
+        .as_str()?
+        .parse()
+        .ok()
 }
 
 /// The identity of a cluster, as it is.
@@ -67,38 +80,70 @@ pub(crate) fn identity(story: &Story, cluster: &str) -> Value {
 
 /// The ConfigMap with a cluster's identity, and the identity.
 fn identity_object(story: &Story, cluster: &str) -> (Value, Value) {
-    let object = story.read("/api/v1", &format!("configmaps/{cluster}-identity")).unwrap_or_default();
-    let text = object["data"]["identity"].as_str().expect("there is an identity");
+    let object = story
+        .read("/api/v1", &format!("configmaps/{cluster}-identity"))
+        .unwrap_or_default();
+    let text = object["data"]["identity"]
+        .as_str()
+        .expect("there is an identity");
     let identity = serde_json::from_str(text).expect("an identity is JSON");
     (object, identity)
 }
 
 /// The pod of a cluster's member, if there is one.
 pub(crate) fn member_pod(story: &Story, cluster: &str, serial: u64) -> Option<Value> {
-    let pods = story.read("/api/v1", &format!("pods?labelSelector=evenkeel.dev%2Fcluster%3D{cluster}"));
+    let pods = story.read(
+        "/api/v1",
+        &format!("pods?labelSelector=evenkeel.dev%2Fcluster%3D{cluster}"),
+    );
     let pods = pods.unwrap_or_default();
     let serial = serial.to_string();
-    let has = |pod: &&Value| pod["metadata"]["annotations"]["evenkeel.dev/serial"] == serial.as_str();
-    pods["items"].as_array().into_iter().flatten().find(has).cloned()
+    let has =
+        |pod: &&Value| pod["metadata"]["annotations"]["evenkeel.dev/serial"] == serial.as_str();
+    pods["items"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .find(has)
+        .cloned()
 }
 
 /// The name of the pod of a cluster's member.
 pub(crate) fn pod_of(story: &Story, cluster: &str, serial: u64) -> String {
     let pod = member_pod(story, cluster, serial);
-    let name = pod.as_ref().and_then(|pod| pod["metadata"]["name"].as_str());
-    name.unwrap_or_else(|| panic!("{cluster} has no pod of member {serial}")).to_owned()
+    let name = pod
+        .as_ref()
+        .and_then(|pod| pod["metadata"]["name"].as_str());
+    name.unwrap_or_else(|| panic!("{cluster} has no pod of member {serial}"))
+        .to_owned()
 }
 
 /// The names of a cluster's objects of a sort; volumes that former members left, and that are kept for a while, apart.
 pub(crate) fn names(story: &Story, cluster: &str, sort: &str) -> BTreeSet<String> {
-    let plural = if sort == "pvc" { "persistentvolumeclaims" } else { sort };
-    let list = story.read("/api/v1", &format!("{plural}?labelSelector=evenkeel.dev%2Fcluster%3D{cluster}"));
+    let plural = if sort == "pvc" {
+        "persistentvolumeclaims"
+    } else {
+        sort
+    };
+    let list = story.read(
+        "/api/v1",
+        &format!("{plural}?labelSelector=evenkeel.dev%2Fcluster%3D{cluster}"),
+    );
     let list = list.unwrap_or_else(|| panic!("there are no {plural}"));
-    let is_kept =
-        |object: &&Value| object["metadata"]["annotations"].get("evenkeel.dev/removed-at").is_some();
-    let all = list["items"].as_array().into_iter().flatten().filter(|object| !is_kept(object));
+    let is_kept = |object: &&Value| {
+        object["metadata"]["annotations"]
+            .get("evenkeel.dev/removed-at")
+            .is_some()
+    };
+    let all = list["items"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter(|object| !is_kept(object));
     let names = all.map(|object| &object["metadata"]["name"]);
-    names.filter_map(|name| name.as_str().map(str::to_owned)).collect()
+    names
+        .filter_map(|name| name.as_str().map(str::to_owned))
+        .collect()
 }
 
 /// A cluster on volumes as small as they may be: the lab's disks are one disk.
@@ -120,7 +165,12 @@ impl<'p> Stops<'p> {
         let gone: Arc<Mutex<BTreeSet<String>>> = Arc::default();
         let let_go = Arc::clone(&gone);
         proxy.rule(move |write| match of(write) {
-            Some(kind) if !let_go.lock().unwrap_or_else(PoisonError::into_inner).contains(&kind) => {
+            Some(kind)
+                if !let_go
+                    .lock()
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .contains(&kind) =>
+            {
                 Verdict::StopBefore
             }
             _ => Verdict::Pass,
@@ -132,8 +182,14 @@ impl<'p> Stops<'p> {
     pub(crate) fn next(&self) -> (String, Stopped) {
         loop {
             let stopped = self.proxy.stopped(LONG);
-            let kind = (self.of)(&stopped.write).expect("only those are stopped that it has a word for");
-            if !self.gone.lock().unwrap_or_else(PoisonError::into_inner).contains(&kind) {
+            let kind =
+                (self.of)(&stopped.write).expect("only those are stopped that it has a word for");
+            if !self
+                .gone
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .contains(&kind)
+            {
                 return (kind, stopped);
             }
         }
@@ -141,7 +197,10 @@ impl<'p> Stops<'p> {
 
     /// From now on this kind passes.
     pub(crate) fn let_go(&self, kind: &str) {
-        self.gone.lock().unwrap_or_else(PoisonError::into_inner).insert(kind.to_owned());
+        self.gone
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(kind.to_owned());
     }
 }
 
@@ -179,8 +238,15 @@ pub(crate) fn until_whole_through(
             at(operator, stopped);
             began = Instant::now();
         } else if looked.elapsed() > LOOK {
-            let Some(amiss) = what_is_amiss(cluster, members) else { return };
-            assert!(began.elapsed() < LONG, "{} ends never: {amiss}\n{:#}", cluster.name(), cluster.status());
+            let Some(amiss) = what_is_amiss(cluster, members) else {
+                return;
+            };
+            assert!(
+                began.elapsed() < LONG,
+                "{} ends never: {amiss}\n{:#}",
+                cluster.name(),
+                cluster.status()
+            );
             looked = Instant::now();
         }
         std::thread::sleep(Duration::from_millis(20));
@@ -196,21 +262,34 @@ pub(crate) fn ends_well(story: &Story, cluster: &Cluster<'_>, members: usize) ->
     let pods = cluster.pods();
     tell_if_unsealed(story, name);
     // Whole it may be a moment before the last intent is settled.
-    story.eventually("the last intent is settled, and the identity sealed", || {
-        let identity = identity(story, name);
-        identity["intent"].is_null() && identity["sealed"] == true
-    });
+    story.eventually(
+        "the last intent is settled, and the identity sealed",
+        || {
+            let identity = identity(story, name);
+            identity["intent"].is_null() && identity["sealed"] == true
+        },
+    );
     let identity = identity(story, name);
-    let known = identity["cluster"].as_u64().expect("a sealed identity knows its cluster");
+    let known = identity["cluster"]
+        .as_u64()
+        .expect("a sealed identity knows its cluster");
     for pod in &pods {
         let mut said = Value::Null;
         story.eventually(&format!("{} says how it is", pod.name), || {
             said = says(cluster, pod).unwrap_or_default();
             !said.is_null()
         });
-        assert_eq!(said["header"]["cluster_id"], known, "{} is in another cluster: {said}", pod.name);
+        assert_eq!(
+            said["header"]["cluster_id"], known,
+            "{} is in another cluster: {said}",
+            pod.name
+        );
     }
-    let claimed = pods.iter().filter(|pod| !pod.claim.is_empty()).map(|pod| pod.claim.clone()).collect();
+    let claimed = pods
+        .iter()
+        .filter(|pod| !pod.claim.is_empty())
+        .map(|pod| pod.claim.clone())
+        .collect();
     story.eventually(&format!("nothing is left over of {name}"), || {
         let running: BTreeSet<_> = pods.iter().map(|pod| pod.name.clone()).collect();
         names(story, name, "pods") == running && names(story, name, "pvc") == claimed

@@ -54,9 +54,12 @@ impl Blow {
 /// The claims of the namespace: name and uid.
 fn claims(story: &Story) -> BTreeMap<String, String> {
     let list = story.get(&["pvc"]);
-    let text = |claim: &serde_json::Value, field: &str| claim["metadata"][field].as_str().unwrap().to_owned();
+    let text = |claim: &serde_json::Value, field: &str| {
+        claim["metadata"][field].as_str().unwrap().to_owned()
+    };
     let all = list["items"].as_array().unwrap().iter();
-    all.map(|claim| (text(claim, "name"), text(claim, "uid"))).collect()
+    all.map(|claim| (text(claim, "name"), text(claim, "uid")))
+        .collect()
 }
 
 /// Clients that know all members went on: a figure for the log, and a limit.
@@ -64,13 +67,19 @@ fn clients_went_on(what: &str, clients: &Watched, since: evenkeel_history::Time)
     let stats = clients.stats(since);
     println!("{}", told(what, &stats));
     let gap = stats.gaps[&Kind::Everywhere];
-    assert!(gap < UNAVAILABLE, "{what}: no write for {gap:?}, though one member of three was missing");
+    assert!(
+        gap < UNAVAILABLE,
+        "{what}: no write for {gap:?}, though one member of three was missing"
+    );
 }
 
 /// A cluster of three on this storage, whole.
 fn of_three<'s>(story: &'s Story, storage: &str) -> Cluster<'s> {
-    let cluster =
-        Cluster::apply(story, "orders", &format!("version: 3.6.16\nmembers: 3\nstorage: {storage}"));
+    let cluster = Cluster::apply(
+        story,
+        "orders",
+        &format!("version: 3.6.16\nmembers: 3\nstorage: {storage}"),
+    );
     cluster.wait_ready(LONG);
     until_whole(story, &cluster, 3);
     cluster
@@ -88,7 +97,11 @@ fn a_deleted_pod_comes_back_as_the_same_member_on_the_same_claim() {
         let since = clients.now();
         blow.strike(&story, &cluster, &victim);
         until_whole(&story, &cluster, 3);
-        assert_ne!(cluster.pod(&victim.name).uid, victim.uid, "{blow:?}: another pod");
+        assert_ne!(
+            cluster.pod(&victim.name).uid,
+            victim.uid,
+            "{blow:?}: another pod"
+        );
         assert_eq!(ids(&cluster), members, "{blow:?}: the same members");
         assert_eq!(claims(&story), volumes, "{blow:?}: the same claims");
         clients_went_on(&format!("on volumes, {blow:?}"), &clients, since);
@@ -125,13 +138,24 @@ fn is_replaced(
     names: &mut BTreeSet<String>,
 ) {
     let now = ids(cluster);
-    assert!(!now.contains_key(&victim.name), "{} is listed still: {now:?}", victim.name);
+    assert!(
+        !now.contains_key(&victim.name),
+        "{} is listed still: {now:?}",
+        victim.name
+    );
     for (name, id) in before.iter().filter(|(name, _)| **name != victim.name) {
         assert_eq!(now.get(name), Some(id), "{name} was left alone");
     }
-    let fresh: Vec<_> = now.keys().filter(|name| !before.contains_key(*name)).collect();
+    let fresh: Vec<_> = now
+        .keys()
+        .filter(|name| !before.contains_key(*name))
+        .collect();
     assert_eq!(fresh.len(), 1, "{now:?}");
-    assert!(names.insert(fresh[0].clone()), "{} was used before: {names:?}", fresh[0]);
+    assert!(
+        names.insert(fresh[0].clone()),
+        "{} was used before: {names:?}",
+        fresh[0]
+    );
 }
 
 #[test]
@@ -141,7 +165,10 @@ fn a_pod_deleted_together_with_its_claim_is_replaced_by_a_member_on_a_new_one() 
     let cluster = of_three(&story, "{size: 1Gi}");
     let mut names: BTreeSet<String> = ids(&cluster).into_keys().collect();
     let (clients, mut removed) = (cluster.workload(), BTreeSet::new());
-    for (order, blow) in [(["pvc", "pod"], Blow::Follower), (["pod", "pvc"], Blow::Leader)] {
+    for (order, blow) in [
+        (["pvc", "pod"], Blow::Follower),
+        (["pod", "pvc"], Blow::Leader),
+    ] {
         let victim = blow.victim(&story, &cluster);
         let (before, volumes) = (ids(&cluster), claims(&story));
         let since = clients.now();
@@ -157,15 +184,25 @@ fn a_pod_deleted_together_with_its_claim_is_replaced_by_a_member_on_a_new_one() 
             members,
             "each member has its claim, and no more"
         );
-        assert!(now.values().all(|uid| *uid != volumes[&victim.name]), "the old claim is gone: {now:?}");
-        clients_went_on(&format!("together with its claim, {blow:?}"), &clients, since);
+        assert!(
+            now.values().all(|uid| *uid != volumes[&victim.name]),
+            "the old claim is gone: {now:?}"
+        );
+        clients_went_on(
+            &format!("together with its claim, {blow:?}"),
+            &clients,
+            since,
+        );
         // The list of members has told that it was removed. When etcd answers too late that is no event; but nobody else is
         // said to be removed, and nobody twice.
         removed.insert(format!("removed {} from the cluster", victim.name));
         let mut told = events(&story, &cluster);
         told.retain(|(reason, _)| reason == "MemberRemoved");
         let notes: BTreeSet<_> = told.iter().map(|(_, note)| note.clone()).collect();
-        assert!(notes.is_subset(&removed) && notes.len() == told.len(), "{told:?}");
+        assert!(
+            notes.is_subset(&removed) && notes.len() == told.len(),
+            "{told:?}"
+        );
     }
     clients.finish();
     cluster.holds_the_same_everywhere();

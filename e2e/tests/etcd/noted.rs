@@ -44,5 +44,10 @@ pub(crate) fn dies_once_noting(
 
 /// Deletes a member's pod together with its claim, so that it must be replaced. Both may be gone later.
 pub(crate) fn take_pod_and_claim(story: &Story, member: &str) {
-    story.kubectl(&["delete", &format!("pod/{member}"), &format!("pvc/{member}"), "--wait=false"]);
+    story.kubectl(&[
+        "delete",
+        &format!("pod/{member}"),
+        &format!("pvc/{member}"),
+        "--wait=false",
+    ]);
 }

@@ -16,7 +16,14 @@ use crate::look::LONG;
 /// What nobody may change of an object that is not the operator's. Its status is Kubernetes' own business.
 fn substance(mut object: Value) -> Value {
     let mut kept = serde_json::Map::new();
-    for field in ["uid", "labels", "annotations", "ownerReferences", "finalizers", "deletionTimestamp"] {
+    for field in [
+        "uid",
+        "labels",
+        "annotations",
+        "ownerReferences",
+        "finalizers",
+        "deletionTimestamp",
+    ] {
         kept.insert(field.to_owned(), object["metadata"][field].take());
     }
     for field in ["spec", "data", "type"] {
@@ -32,10 +39,16 @@ fn until_replaced(story: &Story, cluster: &Cluster<'_>, wanted: usize, lost: &Me
         let pods = cluster.pods();
         let listed = cluster.try_etcdctl(&["member", "list", "--write-out=json"]);
         let listed = listed.map(|printed| members(&printed)).unwrap_or_default();
-        let voting = |name: &str| listed.iter().any(|member| member.name == name && !member.learner);
+        let voting = |name: &str| {
+            listed
+                .iter()
+                .any(|member| member.name == name && !member.learner)
+        };
         pods.len() == wanted
             && listed.len() == wanted
-            && pods.iter().all(|pod| pod.ready && pod.name != lost.name && voting(&pod.name))
+            && pods
+                .iter()
+                .all(|pod| pod.ready && pod.name != lost.name && voting(&pod.name))
     });
 }
 
@@ -43,7 +56,14 @@ fn until_replaced(story: &Story, cluster: &Cluster<'_>, wanted: usize, lost: &Me
 fn complaint(cluster: &Cluster<'_>) -> String {
     let status = cluster.status();
     let conditions = status["conditions"].as_array().cloned().unwrap_or_default();
-    let degraded = conditions.into_iter().find(|condition| condition["type"] == "Degraded");
-    let degraded = degraded.filter(|condition| condition["status"] == "True").unwrap_or_default();
-    format!("{}: {} {}", degraded["reason"], degraded["message"], status["waitingFor"])
+    let degraded = conditions
+        .into_iter()
+        .find(|condition| condition["type"] == "Degraded");
+    let degraded = degraded
+        .filter(|condition| condition["status"] == "True")
+        .unwrap_or_default();
+    format!(
+        "{}: {} {}",
+        degraded["reason"], degraded["message"], status["waitingFor"]
+    )
 }

@@ -27,11 +27,20 @@ fn lay_over(under: &mut Value, over: &Value) {
 pub(crate) fn done(story: &Story, cluster: &str) -> Vec<String> {
     let log = story.get(&["configmap", &format!("{cluster}-decisions")]);
     let mut done: Vec<String> = Vec::new();
-    for page in log["data"].as_object().into_iter().flatten().map(|(_, page)| page) {
+    for page in log["data"]
+        .as_object()
+        .into_iter()
+        .flatten()
+        .map(|(_, page)| page)
+    {
         let decision: Value = serde_json::from_str(page.as_str().unwrap()).unwrap();
         for what in decision["does"].as_array().into_iter().flatten() {
             let what = what.as_str().unwrap().to_owned();
-            let notes = ["noting ", "closing a change of the membership", "keeping the volume of "];
+            let notes = [
+                "noting ",
+                "closing a change of the membership",
+                "keeping the volume of ",
+            ];
             if !notes.iter().any(|note| what.starts_with(note)) && done.last() != Some(&what) {
                 done.push(what);
             }
@@ -43,7 +52,9 @@ pub(crate) fn done(story: &Story, cluster: &str) -> Vec<String> {
 /// What it has decided since this had been done. The oldest decisions are forgotten as new ones come.
 pub(crate) fn done_since(story: &Story, cluster: &str, before: &[String]) -> Vec<String> {
     let all = done(story, cluster);
-    let kept = (0..=before.len()).find(|from| all.starts_with(&before[*from..])).unwrap_or(before.len());
+    let kept = (0..=before.len())
+        .find(|from| all.starts_with(&before[*from..]))
+        .unwrap_or(before.len());
     all[before.len() - kept..].to_vec()
 }
 
@@ -82,8 +93,9 @@ fn happens_as_planned(story: &Story, cluster: &Cluster<'_>, edit: &Value) -> Vec
     assert!(!plan["edits"].as_array().unwrap().is_empty(), "{plan:#}");
     let steps = plan["steps"].as_array().unwrap();
     let does = |step: &Value| step["does"].as_str().unwrap().to_owned();
-    let (later, soon): (Vec<&Value>, Vec<_>) =
-        steps.iter().partition(|step| step["after"].as_i64() > Some(3600));
+    let (later, soon): (Vec<&Value>, Vec<_>) = steps
+        .iter()
+        .partition(|step| step["after"].as_i64() > Some(3600));
     let planned: Vec<String> = soon.into_iter().map(does).collect();
 
     let before = done(story, cluster.name());
@@ -96,12 +108,18 @@ fn happens_as_planned(story: &Story, cluster: &Cluster<'_>, edit: &Value) -> Vec
         if is_as(&done, &planned) && is_seen && status["phrase"] == plan["ends"] {
             return Ok(());
         }
-        Err(format!("planned: {planned:#?}\ndone:    {done:#?}\n{}", status["phrase"]))
+        Err(format!(
+            "planned: {planned:#?}\ndone:    {done:#?}\n{}",
+            status["phrase"]
+        ))
     });
     // And that was all.
     std::thread::sleep(Duration::from_secs(3));
     let done = since();
-    assert!(is_as(&done, &planned), "planned: {planned:#?}\ndone:    {done:#?}");
+    assert!(
+        is_as(&done, &planned),
+        "planned: {planned:#?}\ndone:    {done:#?}"
+    );
     later.into_iter().map(does).collect()
 }
 
@@ -118,7 +136,11 @@ fn what_is_planned_for_an_edit_is_what_happens_step_for_step() {
     let clients = cluster.workload();
     let annotations = json!({ "service": { "annotations": { "example.com/zone": "a" } } });
     happens_as_planned(&story, &cluster, &annotations);
-    happens_as_planned(&story, &cluster, &json!({ "storage": { "onDelete": "Delete" } }));
+    happens_as_planned(
+        &story,
+        &cluster,
+        &json!({ "storage": { "onDelete": "Delete" } }),
+    );
     happens_as_planned(
         &story,
         &cluster,
@@ -127,8 +149,12 @@ fn what_is_planned_for_an_edit_is_what_happens_step_for_step() {
     happens_as_planned(&story, &cluster, &json!({ "members": 5 }));
     until_whole(&story, &cluster, 5);
     // Who leads is spared, whoever that is by now.
-    let newest =
-        cluster.pods().into_iter().map(|pod| pod.name).max_by_key(|name| age_of(&story, name)).unwrap();
+    let newest = cluster
+        .pods()
+        .into_iter()
+        .map(|pod| pod.name)
+        .max_by_key(|name| age_of(&story, name))
+        .unwrap();
     story.eventually("it leads, and that is told", || {
         let leads = cluster.status()["leader"] == newest.as_str();
         leads || {
@@ -138,9 +164,17 @@ fn what_is_planned_for_an_edit_is_what_happens_step_for_step() {
     });
     let later = happens_as_planned(&story, &cluster, &json!({ "members": 3 }));
     assert!(cluster.member_list().iter().any(|one| one.name == newest));
-    assert_eq!(later.len(), 2, "their volumes are deleted tomorrow: {later:?}");
+    assert_eq!(
+        later.len(),
+        2,
+        "their volumes are deleted tomorrow: {later:?}"
+    );
     until_whole(&story, &cluster, 3);
-    happens_as_planned(&story, &cluster, &json!({ "storage": { "keepRemovedFor": "0" } }));
+    happens_as_planned(
+        &story,
+        &cluster,
+        &json!({ "storage": { "keepRemovedFor": "0" } }),
+    );
     happens_as_planned(&story, &cluster, &json!({ "paused": true, "members": 1 }));
     happens_as_planned(&story, &cluster, &json!({ "paused": false }));
     until_whole(&story, &cluster, 1);
@@ -156,14 +190,22 @@ fn what_is_planned_for_a_cluster_that_is_not_well_is_what_happens_step_for_step(
     let cluster = formed(&story, spec, 3);
     let falls_silent = || {
         let victim = follower(&story, &cluster).name;
-        story.lab().pod(story.namespace(), &victim).unwrap().cut().unwrap();
+        story
+            .lab()
+            .pod(story.namespace(), &victim)
+            .unwrap()
+            .cut()
+            .unwrap();
         let is_told = |status: &Value| {
             let mut members = status["memberList"].as_array().unwrap().iter();
             members.any(|one| one["name"] == victim.as_str() && one["healthy"] == false)
         };
         let given_up = format!("{victim} is replaced");
-        let is_given_up =
-            |status: &Value| status["next"].as_str().is_some_and(|next| next.contains(&given_up));
+        let is_given_up = |status: &Value| {
+            status["next"]
+                .as_str()
+                .is_some_and(|next| next.contains(&given_up))
+        };
         story.eventually("it is missed", || {
             let status = cluster.status();
             is_told(&status) && is_given_up(&status) && !cluster.pod(&victim).ready
@@ -173,10 +215,22 @@ fn what_is_planned_for_a_cluster_that_is_not_well_is_what_happens_step_for_step(
     // More members than can be added while one is down; it is given up sooner with the same edit.
     let victim = falls_silent();
     let said = evenkeel(&story, &["plan"]);
-    assert!(said.out.contains(&victim) && said.out.contains("Edit:     nothing is changed"), "{}", said.out);
-    happens_as_planned(&story, &cluster, &json!({ "members": 4, "heal": { "replaceAfter": "30s" } }));
+    assert!(
+        said.out.contains(&victim) && said.out.contains("Edit:     nothing is changed"),
+        "{}",
+        said.out
+    );
+    happens_as_planned(
+        &story,
+        &cluster,
+        &json!({ "members": 4, "heal": { "replaceAfter": "30s" } }),
+    );
     until_whole(&story, &cluster, 4);
-    happens_as_planned(&story, &cluster, &json!({ "heal": { "replaceAfter": "1h" } }));
+    happens_as_planned(
+        &story,
+        &cluster,
+        &json!({ "heal": { "replaceAfter": "1h" } }),
+    );
     // Fewer, of whom one is down: it is the one to go.
     let victim = falls_silent();
     happens_as_planned(&story, &cluster, &json!({ "members": 3 }));
@@ -199,23 +253,53 @@ fn what_would_be_refused_is_refused_before_it_is_applied_and_a_new_cluster_is_pl
         evenkeel(&story, &["plan", "-f", file.to_str().unwrap()])
     };
     let said = plan("9", "3.6.16");
-    assert!(said.code == 1 && said.err.contains("spec.members"), "{}", said.err);
+    assert!(
+        said.code == 1 && said.err.contains("spec.members"),
+        "{}",
+        said.err
+    );
     let said = plan("3, frobnicate: 1", "3.6.16");
     assert!(
-        said.code == 1 && said.err.contains("not be accepted: unknown field \"spec.frobnicate\""),
+        said.code == 1
+            && said
+                .err
+                .contains("not be accepted: unknown field \"spec.frobnicate\""),
         "{}",
         said.err
     );
     let said = plan("3", "3.6.16");
-    assert!(said.code == 0 && said.out.contains("orders is created"), "{}", said.out);
-    assert_eq!(said.out.matches("creating the pod of").count(), 3, "{}", said.out);
+    assert!(
+        said.code == 0 && said.out.contains("orders is created"),
+        "{}",
+        said.out
+    );
+    assert_eq!(
+        said.out.matches("creating the pod of").count(),
+        3,
+        "{}",
+        said.out
+    );
     assert!(said.out.contains("Ends:     Healthy"), "{}", said.out);
-    assert!(said.out.lines().all(|line| line.chars().count() <= 80), "{}", said.out);
-    assert!(story.try_kubectl(&["get", "etcd", "orders"]).is_err(), "nothing was changed");
+    assert!(
+        said.out.lines().all(|line| line.chars().count() <= 80),
+        "{}",
+        said.out
+    );
+    assert!(
+        story.try_kubectl(&["get", "etcd", "orders"]).is_err(),
+        "nothing was changed"
+    );
 
     let cluster = formed(&story, &crate::middle::spec(1), 1);
     let said = plan("1", "3.6.2");
-    assert!(said.code == 1 && said.err.contains("known to be bad"), "{}{}", said.out, said.err);
+    assert!(
+        said.code == 1 && said.err.contains("known to be bad"),
+        "{}{}",
+        said.out,
+        said.err
+    );
     assert_eq!(evenkeel(&story, &["plan", "-f", "/nowhere"]).code, 1);
-    story.within(LONG, "it is as it was", || cluster.status()["phrase"] == "Healthy");
+    story.within(LONG, "it is as it was", || {
+        cluster.status()["phrase"] == "Healthy"
+    });
 }

@@ -22,7 +22,10 @@ pub(crate) fn evenkeel(story: &Story, args: &[&str]) -> Said {
     evenkeel_as(story, &kubeconfig, args)
 }
 
-#[expect(clippy::disallowed_methods, reason = "its exit code is what is looked at")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "its exit code is what is looked at"
+)]
 fn evenkeel_as(story: &Story, kubeconfig: &str, args: &[&str]) -> Said {
     let programs = story.lab().programs().to_string_lossy().into_owned();
     let path = format!("{programs}:{}", std::env::var("PATH").unwrap_or_default());
@@ -56,7 +59,11 @@ fn the_plugin_tells_how_a_cluster_is_and_why_and_does_what_it_is_told() {
     let _operator = Operator::start(&story);
     let said = evenkeel(&story, &["status"]);
     assert_eq!(said.code, 5, "there is none yet");
-    assert!(said.err.contains("no etcdcluster in the namespace"), "{}", said.err);
+    assert!(
+        said.err.contains("no etcdcluster in the namespace"),
+        "{}",
+        said.err
+    );
 
     let cluster = formed(&story, &spec(3), 3);
     let mut said = evenkeel(&story, &["status"]);
@@ -64,32 +71,87 @@ fn the_plugin_tells_how_a_cluster_is_and_why_and_does_what_it_is_told() {
         said = evenkeel(&story, &["status"]);
         said.code == 0
     });
-    assert!(said.out.starts_with("orders: writable, survives 1 more failure\n"), "{}", said.out);
-    assert!(said.out.lines().all(|line| line.chars().count() <= 80), "{}", said.out);
+    assert!(
+        said.out
+            .starts_with("orders: writable, survives 1 more failure\n"),
+        "{}",
+        said.out
+    );
+    assert!(
+        said.out.lines().all(|line| line.chars().count() <= 80),
+        "{}",
+        said.out
+    );
     assert_eq!(said.out.matches("  serves  ").count(), 3, "{}", said.out);
     assert!(said.out.contains("Certs:    good;"), "{}", said.out);
-    assert!(!said.out.contains('\u{1b}'), "no colours where nobody sees them");
+    assert!(
+        !said.out.contains('\u{1b}'),
+        "no colours where nobody sees them"
+    );
     let told: Value =
         serde_json::from_str(&evenkeel(&story, &["status", "orders", "-o", "json"]).out).unwrap();
-    assert_eq!((&told["writable"], &told["survives"]), (&Value::from(true), &Value::from(1)), "{told:#}");
-    assert!(
-        told["members"].as_array().unwrap().iter().all(|one| one["size"].as_u64() > Some(1000)),
+    assert_eq!(
+        (&told["writable"], &told["survives"]),
+        (&Value::from(true), &Value::from(1)),
         "{told:#}"
     );
-    assert!(evenkeel(&story, &["status", "-o", "yaml"]).out.contains("writable: true"));
+    assert!(
+        told["members"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .all(|one| one["size"].as_u64() > Some(1000)),
+        "{told:#}"
+    );
+    assert!(
+        evenkeel(&story, &["status", "-o", "yaml"])
+            .out
+            .contains("writable: true")
+    );
     let said = evenkeel(&story, &["status", "order"]);
-    assert!(said.code == 5 && said.err.contains("there are orders"), "{}", said.err);
-    assert!(evenkeel(&story, &["status", "-A"]).out.contains(story.namespace()));
-    assert!(evenkeel(&story, &["__complete", "status", "or"]).out.starts_with("orders\n"));
+    assert!(
+        said.code == 5 && said.err.contains("there are orders"),
+        "{}",
+        said.err
+    );
+    assert!(
+        evenkeel(&story, &["status", "-A"])
+            .out
+            .contains(story.namespace())
+    );
+    assert!(
+        evenkeel(&story, &["__complete", "status", "or"])
+            .out
+            .starts_with("orders\n")
+    );
 
     let said = evenkeel(&story, &["etcdctl", "orders", "put", "greeting", "hello"]);
     assert_eq!((said.code, said.out.trim()), (0, "OK"));
-    let said = evenkeel(&story, &["etcdctl", "orders", "--", "get", "greeting", "--print-value-only"]);
+    let said = evenkeel(
+        &story,
+        &[
+            "etcdctl",
+            "orders",
+            "--",
+            "get",
+            "greeting",
+            "--print-value-only",
+        ],
+    );
     assert_eq!(said.out.trim(), "hello");
-    assert_ne!(evenkeel(&story, &["etcdctl", "orders", "frobnicate"]).code, 0, "etcdctl's own code");
+    assert_ne!(
+        evenkeel(&story, &["etcdctl", "orders", "frobnicate"]).code,
+        0,
+        "etcdctl's own code"
+    );
 
     let said = evenkeel(&story, &["logs", "--tail", "1"]);
-    assert_eq!(said.out.lines().count(), 3, "a line of each member: {}", said.out);
+    assert_eq!(
+        said.out.lines().count(),
+        3,
+        "a line of each member: {}",
+        said.out
+    );
     let before = leader(&story, &cluster).name;
     let said = evenkeel(&story, &["move-leader"]);
     assert_eq!(said.code, 0);
@@ -98,7 +160,10 @@ fn the_plugin_tells_how_a_cluster_is_and_why_and_does_what_it_is_told() {
     let leads = |line: &str| line.starts_with(&after) && line.contains("  leader  ");
     assert!(shown.lines().any(leads), "it is seen at once: {shown}");
     assert!(
-        after != before && said.out.contains(&format!("{after} leads now; {before} did")),
+        after != before
+            && said
+                .out
+                .contains(&format!("{after} leads now; {before} did")),
         "{}",
         said.out
     );
@@ -108,12 +173,20 @@ fn the_plugin_tells_how_a_cluster_is_and_why_and_does_what_it_is_told() {
     story.eventually("it is paused", || cluster.status()["phrase"] == "Paused");
     let victim = follower(&story, &cluster);
     story.kubectl(&["delete", "pod", &victim.name]);
-    let is_told = |said: &Said| said.out.contains("it is paused") && said.out.contains("no further failure");
+    let is_told =
+        |said: &Said| said.out.contains("it is paused") && said.out.contains("no further failure");
     story.eventually("one is missed", || is_told(&evenkeel(&story, &["status"])));
-    assert!(cluster.pods().iter().all(|pod| pod.name != victim.name), "nothing is healed");
+    assert!(
+        cluster.pods().iter().all(|pod| pod.name != victim.name),
+        "nothing is healed"
+    );
     assert_eq!(evenkeel(&story, &["resume"]).code, 0);
-    story
-        .within(LONG, "it is back", || cluster.pods().iter().any(|pod| pod.name == victim.name && pod.ready));
+    story.within(LONG, "it is back", || {
+        cluster
+            .pods()
+            .iter()
+            .any(|pod| pod.name == victim.name && pod.ready)
+    });
     until_whole(&story, &cluster, 3);
     let said = evenkeel(&story, &["why", "--last", "40"]);
     let words = [
@@ -122,15 +195,22 @@ fn the_plugin_tells_how_a_cluster_is_and_why_and_does_what_it_is_told() {
         format!("the pod of {} is gone", victim.name),
         "spec.paused is set".to_owned(),
         "letting clients in".to_owned(),
-        format!("{}: a voter, no pod, its own data, did not answer", victim.name),
+        format!(
+            "{}: a voter, no pod, its own data, did not answer",
+            victim.name
+        ),
     ];
     let told = said.out.split_whitespace().collect::<Vec<_>>().join(" ");
     for word in words {
         assert!(told.contains(&word), "{word} is not in {}", said.out);
     }
     // And what it rested on is there in full: the very facts that would be decided on again.
-    let told: Value = serde_json::from_str(&evenkeel(&story, &["why", "--facts", "-o", "json"]).out).unwrap();
-    assert!(told["decisions"][0]["facts"]["cluster"]["members"] == 3, "{told:#}");
+    let told: Value =
+        serde_json::from_str(&evenkeel(&story, &["why", "--facts", "-o", "json"]).out).unwrap();
+    assert!(
+        told["decisions"][0]["facts"]["cluster"]["members"] == 3,
+        "{told:#}"
+    );
 }
 
 #[test]
@@ -148,14 +228,35 @@ fn the_plugin_says_what_to_do_where_it_is_not_allowed_or_nobody_answers() {
         std::fs::write(&file, config.to_string()).unwrap();
         file.to_string_lossy().into_owned()
     };
-    let server = story.kubectl(&["config", "view", "--minify", "-o=jsonpath={.clusters[0].cluster.server}"]);
+    let server = story.kubectl(&[
+        "config",
+        "view",
+        "--minify",
+        "-o=jsonpath={.clusters[0].cluster.server}",
+    ]);
     let token = story.kubectl(&["create", "token", "default"]);
     let said = evenkeel_as(&story, &with(server.trim(), token.trim()), &["status"]);
-    assert!(said.code == 6 && said.err.contains("ClusterRole `view`"), "{}", said.err);
+    assert!(
+        said.code == 6 && said.err.contains("ClusterRole `view`"),
+        "{}",
+        said.err
+    );
     let said = evenkeel_as(&story, &with(server.trim(), "nonsense"), &["status"]);
-    assert!(said.code == 6 && said.err.contains("log in again"), "{}", said.err);
-    let said = evenkeel_as(&story, &with("https://127.0.0.1:9", "nonsense"), &["status"]);
-    assert!(said.code == 7 && said.err.contains("does not answer"), "{}", said.err);
+    assert!(
+        said.code == 6 && said.err.contains("log in again"),
+        "{}",
+        said.err
+    );
+    let said = evenkeel_as(
+        &story,
+        &with("https://127.0.0.1:9", "nonsense"),
+        &["status"],
+    );
+    assert!(
+        said.code == 7 && said.err.contains("does not answer"),
+        "{}",
+        said.err
+    );
     let said = evenkeel_as(&story, "/nowhere", &["status"]);
     assert_eq!(said.code, 7, "{}", said.err);
     assert_eq!(evenkeel(&story, &["stattus"]).code, 2);
@@ -165,8 +266,14 @@ fn the_plugin_says_what_to_do_where_it_is_not_allowed_or_nobody_answers() {
 fn a_cluster_that_takes_no_writes_for_want_of_space_is_not_called_writable() {
     let story = Story::begin("plugin-full");
     let _operator = Operator::start(&story);
-    let cluster = formed(&story, "version: 3.6.16\nmembers: 1\nstorage: {size: 1Gi}\netcd: {quota: 16Mi}", 1);
-    story.eventually("it is told as well", || evenkeel(&story, &["status"]).code == 0);
+    let cluster = formed(
+        &story,
+        "version: 3.6.16\nmembers: 1\nstorage: {size: 1Gi}\netcd: {quota: 16Mi}",
+        1,
+    );
+    story.eventually("it is told as well", || {
+        evenkeel(&story, &["status"]).code == 0
+    });
     let large = "x".repeat(100_000);
     let full = (0..400).any(|key| {
         let said = cluster.try_etcdctl(&["put", &format!("key-{key}"), &large]);
@@ -174,10 +281,18 @@ fn a_cluster_that_takes_no_writes_for_want_of_space_is_not_called_writable() {
     });
     assert!(full, "it has an end");
     let said = evenkeel(&story, &["status"]);
-    assert!(said.code == 4 && said.out.starts_with("orders: NOT writable"), "{}", said.out);
+    assert!(
+        said.code == 4 && said.out.starts_with("orders: NOT writable"),
+        "{}",
+        said.out
+    );
     assert!(said.out.contains("NOSPACE"), "{}", said.out);
     let said = evenkeel(&story, &["why"]);
-    assert!(said.out.contains("NOSPACE") && !said.out.contains("nothing needs you"), "{}", said.out);
+    assert!(
+        said.out.contains("NOSPACE") && !said.out.contains("nothing needs you"),
+        "{}",
+        said.out
+    );
 }
 
 #[test]
@@ -194,11 +309,15 @@ fn a_member_that_does_not_listen_keeps_nobody_waiting() {
     let said = evenkeel(&story, &["status"]);
     assert!(said.out.contains(&victim.name), "{}", said.out);
     assert!(
-        said.out.starts_with("orders: writable, survives no further failure"),
+        said.out
+            .starts_with("orders: writable, survives no further failure"),
         "by the members' own word: {}",
         said.out
     );
     println!("told after {:.1} s", began.elapsed().as_secs_f64());
-    assert!(began.elapsed() < std::time::Duration::from_secs(60), "nobody waits for minutes");
+    assert!(
+        began.elapsed() < std::time::Duration::from_secs(60),
+        "nobody waits for minutes"
+    );
     pod.thaw(Some("etcd"), None).unwrap();
 }

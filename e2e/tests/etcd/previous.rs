@@ -29,21 +29,40 @@ fn earlier() -> PathBuf {
 fn earlier_operator(story: &Story) -> Operator {
     let within = |path: &str| -> &'static str {
         // A story's manifests are known for as long as it runs, and there are two.
-        Box::leak(earlier().join(path).to_string_lossy().into_owned().into_boxed_str())
+        Box::leak(
+            earlier()
+                .join(path)
+                .to_string_lossy()
+                .into_owned()
+                .into_boxed_str(),
+        )
     };
-    let manifests =
-        Manifests { definitions: within("deploy/crds"), rights: within("deploy/operator/rbac.yaml") };
+    let manifests = Manifests {
+        definitions: within("deploy/crds"),
+        rights: within("deploy/operator/rbac.yaml"),
+    };
     let program = Some(earlier().join("bin/evenkeel-operator"));
     Operator::with(
         story,
-        Options { name: "earlier".to_owned(), program, manifests: Some(manifests), ..Options::default() },
+        Options {
+            name: "earlier".to_owned(),
+            program,
+            manifests: Some(manifests),
+            ..Options::default()
+        },
     )
 }
 
 /// The schema of a checkout, in force.
 fn apply_schema(story: &Story, checkout: &std::path::Path) -> Result<String, String> {
     let crds = checkout.join("deploy/crds").to_string_lossy().into_owned();
-    story.try_kubectl(&["apply", "--server-side", "--force-conflicts", "--filename", &crds])
+    story.try_kubectl(&[
+        "apply",
+        "--server-side",
+        "--force-conflicts",
+        "--filename",
+        &crds,
+    ])
 }
 
 /// Puts the schema of now back, whatever becomes of the story.
@@ -76,7 +95,13 @@ fn upgrades_the_operator(story: &Story, first: First) {
     let before: BTreeMap<String, String> = uids(&cluster);
     let next = |old: &mut Operator| {
         old.stop();
-        Operator::with(story, Options { name: "next".to_owned(), ..Options::default() })
+        Operator::with(
+            story,
+            Options {
+                name: "next".to_owned(),
+                ..Options::default()
+            },
+        )
     };
     let now = match first {
         First::Schema => {
@@ -94,12 +119,18 @@ fn upgrades_the_operator(story: &Story, first: First) {
     };
     nobody_is_touched(&cluster, SETTLED);
     ends_well(story, &cluster, 3);
-    assert_eq!(uids(&cluster), before, "no pod was restarted for the operator");
+    assert_eq!(
+        uids(&cluster),
+        before,
+        "no pod was restarted for the operator"
+    );
     comes_to_rest(&now);
     let began = Instant::now();
     story.eventually("the schema takes edits", || {
         let patch = serde_json::json!({ "spec": memory("96Mi") }).to_string();
-        story.try_kubectl(&["patch", "etcd/orders", "--type=merge", "--patch", &patch]).is_ok()
+        story
+            .try_kubectl(&["patch", "etcd/orders", "--type=merge", "--patch", &patch])
+            .is_ok()
     });
     until_all_ask(story, "96Mi", 3);
     ends_well(story, &cluster, 3);

@@ -22,27 +22,45 @@ pub(crate) fn memory(amount: &str) -> Value {
 
 /// The pods of `orders`, as Kubernetes has them.
 pub(crate) fn pods(story: &Story) -> Vec<Value> {
-    let list = story.read("/api/v1", "pods?labelSelector=evenkeel.dev%2Fcluster%3Dorders");
-    list.unwrap_or_default()["items"].as_array().cloned().unwrap_or_default()
+    let list = story.read(
+        "/api/v1",
+        "pods?labelSelector=evenkeel.dev%2Fcluster%3Dorders",
+    );
+    list.unwrap_or_default()["items"]
+        .as_array()
+        .cloned()
+        .unwrap_or_default()
 }
 
 /// The name of an object.
 pub(crate) fn name_of(object: &Value) -> String {
-    object["metadata"]["name"].as_str().unwrap_or_default().to_owned()
+    object["metadata"]["name"]
+        .as_str()
+        .unwrap_or_default()
+        .to_owned()
 }
 
 /// How much memory each pod of `orders` asks for.
 pub(crate) fn asked(story: &Story) -> BTreeMap<String, String> {
     let amount = |pod: &Value| {
         let amount = pod.pointer("/spec/containers/0/resources/requests/memory");
-        amount.and_then(Value::as_str).unwrap_or_default().to_owned()
+        amount
+            .and_then(Value::as_str)
+            .unwrap_or_default()
+            .to_owned()
     };
-    pods(story).iter().map(|pod| (name_of(pod), amount(pod))).collect()
+    pods(story)
+        .iter()
+        .map(|pod| (name_of(pod), amount(pod)))
+        .collect()
 }
 
 /// How many pods of `orders` ask for so much memory.
 pub(crate) fn how_many_ask(story: &Story, amount: &str) -> usize {
-    asked(story).values().filter(|asked| *asked == amount).count()
+    asked(story)
+        .values()
+        .filter(|asked| *asked == amount)
+        .count()
 }
 
 /// Waits until so many pods ask for so much memory, and no others are there.
@@ -50,7 +68,11 @@ pub(crate) fn until_all_ask(story: &Story, amount: &str, members: usize) {
     until_right(&format!("all ask for {amount}"), || {
         let asked = asked(story);
         let all = asked.len() == members && asked.values().all(|asked| asked == amount);
-        if all { Ok(()) } else { Err(format!("{asked:?}")) }
+        if all {
+            Ok(())
+        } else {
+            Err(format!("{asked:?}"))
+        }
     });
 }
 
@@ -72,26 +94,43 @@ pub(crate) fn nobody_is_touched(cluster: &Cluster<'_>, time: Duration) {
     let (before, began) = (uids(cluster), Instant::now());
     while began.elapsed() < time {
         let after = began.elapsed().as_secs_f64();
-        assert_eq!(uids(cluster), before, "somebody was touched after {after:.1} s: {:#}", cluster.status());
+        assert_eq!(
+            uids(cluster),
+            before,
+            "somebody was touched after {after:.1} s: {:#}",
+            cluster.status()
+        );
         std::thread::sleep(Duration::from_millis(500));
     }
 }
 
 /// The pods that are others than before, by name.
-pub(crate) fn changed(cluster: &Cluster<'_>, before: &BTreeMap<String, String>) -> BTreeSet<String> {
+pub(crate) fn changed(
+    cluster: &Cluster<'_>,
+    before: &BTreeMap<String, String>,
+) -> BTreeSet<String> {
     let now = uids(cluster).into_iter();
-    now.filter(|(name, uid)| before.get(name) != Some(uid)).map(|(name, _)| name).collect()
+    now.filter(|(name, uid)| before.get(name) != Some(uid))
+        .map(|(name, _)| name)
+        .collect()
 }
 
 /// How often an operator has created and evicted each pod in these writes.
 pub(crate) fn pods_lives(writes: &[Written]) -> BTreeMap<String, Lives> {
     let all = lives(writes).into_iter();
-    all.filter_map(|(object, lives)| Some((object.strip_prefix("pods/")?.to_owned(), lives))).collect()
+    all.filter_map(|(object, lives)| Some((object.strip_prefix("pods/")?.to_owned(), lives)))
+        .collect()
 }
 
 /// That in these writes each of so many members was restarted, once, and nobody else was touched.
 pub(crate) fn each_was_restarted_once(writes: &[Written], members: usize) {
     let lives = pods_lives(writes);
-    let once = Lives { created: 1, deleted: 1 };
-    assert!(lives.len() == members && lives.values().all(|lives| *lives == once), "{lives:?}");
+    let once = Lives {
+        created: 1,
+        deleted: 1,
+    };
+    assert!(
+        lives.len() == members && lives.values().all(|lives| *lives == once),
+        "{lives:?}"
+    );
 }

@@ -11,8 +11,7 @@ use crate::look::{LONG, formed, leader, says, until_whole};
 use crate::middle::{comes_to_rest, ends_well, identity};
 
 /// Little of everything: five members beside all other stories.
-const SPEC: &str =
-    "version: 3.6.16\nmembers: 1\nstorage: {size: 1Gi}\nresources: {requests: {cpu: 10m, memory: 64Mi}}";
+const SPEC: &str = "version: 3.6.16\nmembers: 1\nstorage: {size: 1Gi}\nresources: {requests: {cpu: 10m, memory: 64Mi}}";
 
 #[test]
 fn one_becomes_three_and_five_and_three_and_one_again_and_clients_hardly_notice() {
@@ -31,10 +30,17 @@ fn one_becomes_three_and_five_and_three_and_one_again_and_clients_hardly_notice(
         }
         until_whole(&story, &cluster, members);
         let stats = workload.stats(since);
-        println!("scaled to {members}: {}", evenkeel_e2e::watched::told("orders", &stats));
+        println!(
+            "scaled to {members}: {}",
+            evenkeel_e2e::watched::told("orders", &stats)
+        );
     }
     ends_well(&story, &cluster, 1);
-    assert_eq!(identity(&story, "orders")["cluster"], began["cluster"], "it is the same cluster");
+    assert_eq!(
+        identity(&story, "orders")["cluster"],
+        began["cluster"],
+        "it is the same cluster"
+    );
     comes_to_rest(&operator);
     workload.finish();
     cluster.holds_the_same_everywhere();
@@ -43,10 +49,22 @@ fn one_becomes_three_and_five_and_three_and_one_again_and_clients_hardly_notice(
 /// Has the newest member lead, who would be the first to go if it did not.
 fn newest_leads(story: &Story, cluster: &Cluster<'_>) -> MemberPod {
     let serial = |pod: &str| {
-        story.field(&["pod", pod], r".metadata.annotations.evenkeel\.dev/serial").parse::<u64>().unwrap()
+        story
+            .field(&["pod", pod], r".metadata.annotations.evenkeel\.dev/serial")
+            .parse::<u64>()
+            .unwrap()
     };
-    let newest = cluster.pods().into_iter().max_by_key(|pod| serial(&pod.name)).unwrap();
-    let id = cluster.member_list().into_iter().find(|member| member.name == newest.name).unwrap().id;
+    let newest = cluster
+        .pods()
+        .into_iter()
+        .max_by_key(|pod| serial(&pod.name))
+        .unwrap();
+    let id = cluster
+        .member_list()
+        .into_iter()
+        .find(|member| member.name == newest.name)
+        .unwrap()
+        .id;
     let id = format!("{id:x}");
     story.eventually("the newest leads", || {
         let leads = leader(story, cluster);
@@ -89,7 +107,11 @@ fn whoever_leads_stays_when_there_are_others_to_go() {
         if left.name == newest.name {
             return true;
         }
-        assert_ne!(after, before, "{} led all the time, and was removed", newest.name);
+        assert_ne!(
+            after, before,
+            "{} led all the time, and was removed",
+            newest.name
+        );
         println!(
             "round {round}: {} led in term {before}, and {} is left in term {after}",
             newest.name, left.name

@@ -26,8 +26,16 @@ fn of_claims(story: &Story, pointer: &str) -> BTreeMap<String, String> {
     let path = "persistentvolumeclaims?labelSelector=evenkeel.dev%2Fcluster%3Dorders";
     let list = story.read("/api/v1", path).unwrap_or_default();
     let all = list["items"].as_array().cloned().unwrap_or_default();
-    let text = |claim: &Value| claim.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned();
-    all.iter().map(|claim| (name_of(claim), text(claim))).collect()
+    let text = |claim: &Value| {
+        claim
+            .pointer(pointer)
+            .and_then(Value::as_str)
+            .unwrap_or_default()
+            .to_owned()
+    };
+    all.iter()
+        .map(|claim| (name_of(claim), text(claim)))
+        .collect()
 }
 
 fn until_all_claims(story: &Story, pointer: &str, value: &str, members: usize) {
@@ -58,7 +66,11 @@ fn volumes_grow_while_members_run_on_them_and_never_shrink() {
     until_all_claims(&story, CAPACITY, "2Gi", 3);
     until_right("the status says so", || {
         let status = cluster.status();
-        if status["volumeSize"] == "2Gi" { Ok(()) } else { Err(format!("{status:#}")) }
+        if status["volumeSize"] == "2Gi" {
+            Ok(())
+        } else {
+            Err(format!("{status:#}"))
+        }
     });
     let said = refused(&story, &json!({ "storage": { "size": "1Gi" } }));
     assert!(said.contains("volumes never shrink"), "{said}");
@@ -69,10 +81,18 @@ fn volumes_grow_while_members_run_on_them_and_never_shrink() {
     cluster.patch(&json!({ "etcd": { "quota": null } }));
     let flag = format!("--quota-backend-bytes={}", (2_u64 << 30) / 4 * 3);
     until_right("all have the larger quota", || {
-        let args = |pod: &Value| pod.pointer("/spec/containers/0/args").cloned().unwrap_or_default();
+        let args = |pod: &Value| {
+            pod.pointer("/spec/containers/0/args")
+                .cloned()
+                .unwrap_or_default()
+        };
         let pods = pods(&story);
         let all = pods.len() == 3 && pods.iter().all(|pod| args(pod).to_string().contains(&flag));
-        if all { Ok(()) } else { Err(format!("{:#}", cluster.status())) }
+        if all {
+            Ok(())
+        } else {
+            Err(format!("{:#}", cluster.status()))
+        }
     });
     ends_well(&story, &cluster, 3);
     comes_to_rest(&operator);
@@ -89,8 +109,14 @@ fn where_volumes_cannot_grow_that_is_refused_with_the_reason_and_can_be_taken_ba
     cluster.patch(&json!({ "storage": { "size": "2Gi" } }));
     until_right("it is refused", || {
         let (degraded, status) = (cluster.condition("Degraded"), cluster.status());
-        let named = status.to_string().contains("the StorageClass lab-disk-fixed does not let volumes grow");
-        if degraded.1 == "SpecRefused" && named { Ok(()) } else { Err(format!("{degraded:?}: {status:#}")) }
+        let named = status
+            .to_string()
+            .contains("the StorageClass lab-disk-fixed does not let volumes grow");
+        if degraded.1 == "SpecRefused" && named {
+            Ok(())
+        } else {
+            Err(format!("{degraded:?}: {status:#}"))
+        }
     });
     until_all_claims(&story, "/spec/resources/requests/storage", "1Gi", 1);
     cluster.patch(&json!({ "storage": { "size": "1Gi" } }));
@@ -102,8 +128,15 @@ fn where_volumes_cannot_grow_that_is_refused_with_the_reason_and_can_be_taken_ba
 /// Waits until every member is another than before.
 fn until_moved(cluster: &Cluster<'_>, before: &BTreeMap<String, u64>) {
     until_right("all members are others", || {
-        let left: Vec<_> = uids(cluster).into_keys().filter(|name| before.contains_key(name)).collect();
-        if left.is_empty() { Ok(()) } else { Err(format!("{left:?}: {:#}", cluster.status())) }
+        let left: Vec<_> = uids(cluster)
+            .into_keys()
+            .filter(|name| before.contains_key(name))
+            .collect();
+        if left.is_empty() {
+            Ok(())
+        } else {
+            Err(format!("{left:?}: {:#}", cluster.status()))
+        }
     });
 }
 
@@ -134,7 +167,11 @@ fn a_class_or_size_that_cannot_be_had_is_told_and_can_be_put_right_before_there_
     let cluster = Cluster::apply(&story, "orders", &spec(3, "lab-dsik"));
     until_right("it is told", || {
         let status = cluster.status().to_string();
-        if status.contains("there is no StorageClass lab-dsik") { Ok(()) } else { Err(status) }
+        if status.contains("there is no StorageClass lab-dsik") {
+            Ok(())
+        } else {
+            Err(status)
+        }
     });
     // More than any disk has, which takes as long to be found out.
     cluster.patch(&json!({ "storage": { "class": "lab-disk", "size": "900Ti" } }));
@@ -152,14 +189,21 @@ fn to_another_zone_a_member_moves_that_its_volume_cannot_follow_to() {
     let operator = Operator::start(&story);
     let cluster = formed(&story, &spec(1, "lab-disk"), 1);
     cluster.etcdctl(&["put", "kept", "yes"]);
-    let node =
-        |name: &str| json!({ "scheduling": { "nodeSelector": { "topology.kubernetes.io/zone": name } } });
+    let node = |name: &str| json!({ "scheduling": { "nodeSelector": { "topology.kubernetes.io/zone": name } } });
     let zone = |story: &Story| {
-        let of = |pod: &Value| pod["spec"]["nodeName"].as_str().unwrap_or_default().replace("node", "zone");
+        let of = |pod: &Value| {
+            pod["spec"]["nodeName"]
+                .as_str()
+                .unwrap_or_default()
+                .replace("node", "zone")
+        };
         pods(story).iter().map(of).collect::<Vec<_>>()
     };
     let there = zone(&story);
-    let other = ["zone-1", "zone-2", "zone-3"].into_iter().find(|name| there != [*name]).unwrap();
+    let other = ["zone-1", "zone-2", "zone-3"]
+        .into_iter()
+        .find(|name| there != [*name])
+        .unwrap();
     let before = ids(&cluster);
     cluster.patch(&node(other));
     until_moved(&cluster, &before);

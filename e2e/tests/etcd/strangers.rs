@@ -19,14 +19,21 @@ fn add(story: &Story, cluster: &Cluster<'_>, name: &str, url: &str) {
     // etcd refuses for five seconds after the last change.
     story.eventually(&format!("etcd takes {name}"), || {
         is_listed(cluster, url) == Some(true)
-            || cluster.try_etcdctl(&["member", "add", name, &format!("--peer-urls={url}")]).is_ok()
+            || cluster
+                .try_etcdctl(&["member", "add", name, &format!("--peer-urls={url}")])
+                .is_ok()
     });
 }
 
 fn is_listed(cluster: &Cluster<'_>, url: &str) -> Option<bool> {
-    let list = cluster.try_etcdctl(&["member", "list", "--write-out=json"]).ok()?;
+    let list = cluster
+        .try_etcdctl(&["member", "list", "--write-out=json"])
+        .ok()?;
     let list = evenkeel_e2e::etcd::members(&list);
-    Some(list.iter().any(|member| member.peer_urls.contains(&url.to_owned())))
+    Some(
+        list.iter()
+            .any(|member| member.peer_urls.contains(&url.to_owned())),
+    )
 }
 
 #[test]
@@ -37,13 +44,20 @@ fn a_stranger_that_never_starts_goes_after_a_while_and_healing_goes_on_meanwhile
     let workload = cluster.workload();
     let (members, url) = (ids(&cluster), "https://ghost.example:2380");
     add(&story, &cluster, "ghost", url);
-    story.within(LONG, "it is told", || cluster.condition("Degraded").1 == "UnknownMember");
+    story.within(LONG, "it is told", || {
+        cluster.condition("Degraded").1 == "UnknownMember"
+    });
     let victim = follower(&story, &cluster);
     story.kubectl(&["delete", "pod", &victim.name, "--wait=false"]);
     story.within(LONG, "the member is back", || {
-        cluster.pods().iter().any(|pod| pod.name == victim.name && pod.uid != victim.uid && pod.ready)
+        cluster
+            .pods()
+            .iter()
+            .any(|pod| pod.name == victim.name && pod.uid != victim.uid && pod.ready)
     });
-    story.within(LONG, "the stranger is gone", || is_listed(&cluster, url) == Some(false));
+    story.within(LONG, "the stranger is gone", || {
+        is_listed(&cluster, url) == Some(false)
+    });
     until_whole(&story, &cluster, 3);
     assert_eq!(ids(&cluster), members, "and nobody else");
     comes_to_rest(&operator);
@@ -56,8 +70,12 @@ fn guest(story: &Story, list: &str, max_learners: &str) -> Value {
     let host = format!("guest.orders-peer.{}.svc", story.namespace());
     let secret = |name: &str, secret: &str| json!({"name": name, "secret": {"secretName": secret, "defaultMode": 0o444}});
     let tls = |prefix: &str, dir: &str| {
-        [("trusted-ca-file", "ca.crt"), ("cert-file", "tls.crt"), ("key-file", "tls.key")]
-            .map(|(flag, file)| format!("--{prefix}{flag}=/{dir}/{file}"))
+        [
+            ("trusted-ca-file", "ca.crt"),
+            ("cert-file", "tls.crt"),
+            ("key-file", "tls.key"),
+        ]
+        .map(|(flag, file)| format!("--{prefix}{flag}=/{dir}/{file}"))
     };
     let mut args = vec![
         "--name=guest".to_owned(),
@@ -116,7 +134,10 @@ fn name_it(story: &Story) {
 fn stays_up(story: &Story) {
     let (mut run, mut since) = (String::new(), Instant::now());
     let mut is_up = || {
-        let now = story.field(&["pod", "guest"], ".status.containerStatuses[0].state.running.startedAt");
+        let now = story.field(
+            &["pod", "guest"],
+            ".status.containerStatuses[0].state.running.startedAt",
+        );
         if now != run {
             (run, since) = (now, Instant::now());
         }
@@ -124,9 +145,16 @@ fn stays_up(story: &Story) {
     };
     let began = Instant::now();
     while !is_up() {
-        let logs =
-            || story.try_kubectl(&["logs", "guest", "--previous", "--tail=20"]).unwrap_or_else(|said| said);
-        assert!(began.elapsed() < LONG, "the guest does not stay up:\n{}", logs());
+        let logs = || {
+            story
+                .try_kubectl(&["logs", "guest", "--previous", "--tail=20"])
+                .unwrap_or_else(|said| said)
+        };
+        assert!(
+            began.elapsed() < LONG,
+            "the guest does not stay up:\n{}",
+            logs()
+        );
         std::thread::sleep(Duration::from_millis(500));
     }
 }
@@ -138,16 +166,22 @@ fn a_stranger_that_has_started_is_told_and_left_alone_and_healing_goes_on() {
     // Time enough to start: one that has not is sent away, as it should be.
     let cluster = formed(&story, &SPEC.replace("30s", "10m"), 3);
     let url = format!("https://guest.orders-peer.{}.svc:2380", story.namespace());
-    let entry = |member: &evenkeel_e2e::etcd::Member| format!("{}={}", member.name, member.peer_urls[0]);
+    let entry =
+        |member: &evenkeel_e2e::etcd::Member| format!("{}={}", member.name, member.peer_urls[0]);
     let list: Vec<_> = cluster.member_list().iter().map(entry).collect();
     // A member first: an etcd that is none yet ends, and is started again later and later.
     add(&story, &cluster, "guest", &url);
     let flags = story.field(&["pod", &cluster.pods()[0].name], ".spec.containers[0]");
-    let flag = flags.split('"').find(|text| text.starts_with("--max-learners=")).expect("it has the flag");
+    let flag = flags
+        .split('"')
+        .find(|text| text.starts_with("--max-learners="))
+        .expect("it has the flag");
     story.apply(&guest(&story, &list.join(","), flag).to_string());
     name_it(&story);
     story.within(LONG, "the guest has joined", || {
-        cluster.try_etcdctl(&["member", "list"]).is_ok_and(|list| list.contains(", started, guest,"))
+        cluster
+            .try_etcdctl(&["member", "list"])
+            .is_ok_and(|list| list.contains(", started, guest,"))
     });
     stays_up(&story);
     cluster.patch(&json!({"heal": {"replaceAfter": "30s"}}));
@@ -161,19 +195,34 @@ fn a_stranger_that_has_started_is_told_and_left_alone_and_healing_goes_on() {
 
     // A pod comes back, and whose data is gone is removed; nobody can join who does not know the guest.
     let victim = follower(&story, &cluster);
-    let taken = [format!("pod/{}", victim.name), format!("pvc/{}", victim.name)];
+    let taken = [
+        format!("pod/{}", victim.name),
+        format!("pvc/{}", victim.name),
+    ];
     story.kubectl(&["delete", &taken[0], &taken[1], "--wait=false"]);
     story.within(LONG, "it is removed", || {
         let list = cluster.try_etcdctl(&["member", "list", "--write-out=json"]);
-        list.is_ok_and(|list| evenkeel_e2e::etcd::members(&list).iter().all(|one| one.name != victim.name))
+        list.is_ok_and(|list| {
+            evenkeel_e2e::etcd::members(&list)
+                .iter()
+                .all(|one| one.name != victim.name)
+        })
     });
     // Longer than one that never started is given.
     std::thread::sleep(Duration::from_secs(45));
-    assert_eq!(is_listed(&cluster, &url), Some(true), "it holds data, and is nobody's to remove");
+    assert_eq!(
+        is_listed(&cluster, &url),
+        Some(true),
+        "it holds data, and is nobody's to remove"
+    );
     comes_to_rest(&operator);
 
     // As it says.
-    let guest = cluster.member_list().into_iter().find(|member| member.name == "guest").unwrap();
+    let guest = cluster
+        .member_list()
+        .into_iter()
+        .find(|member| member.name == "guest")
+        .unwrap();
     let id = format!("{:x}", guest.id);
     story.eventually("etcd removes the guest", || {
         let _ = cluster.try_etcdctl(&["member", "remove", &id]);
@@ -195,7 +244,8 @@ fn empty_one(story: &Story, cluster: &Cluster<'_>) -> String {
 
 #[test]
 #[ignore = "it takes long: make test-hurt"]
-fn members_whose_volumes_were_emptied_are_replaced_when_their_time_is_over_but_not_many_within_an_hour() {
+fn members_whose_volumes_were_emptied_are_replaced_when_their_time_is_over_but_not_many_within_an_hour()
+ {
     let story = Story::begin("emptied");
     let mut operator = Operator::start(&story);
     let cluster = formed(&story, SPEC, 3);
@@ -211,8 +261,14 @@ fn members_whose_volumes_were_emptied_are_replaced_when_their_time_is_over_but_n
         replaced.push(victim);
     }
     let told = events(&story, &cluster);
-    let mut notes = told.iter().filter(|(reason, _)| reason == "MemberReplaced").map(|(_, note)| note);
-    assert!(notes.all(|note| replaced.iter().any(|victim| note.contains(victim))), "{told:?}");
+    let mut notes = told
+        .iter()
+        .filter(|(reason, _)| reason == "MemberReplaced")
+        .map(|(_, note)| note);
+    assert!(
+        notes.all(|note| replaced.iter().any(|victim| note.contains(victim))),
+        "{told:?}"
+    );
 
     // Whatever does that is not mended by one more, and the others would be next.
     let victim = empty_one(&story, &cluster);
@@ -221,7 +277,13 @@ fn members_whose_volumes_were_emptied_are_replaced_when_their_time_is_over_but_n
             cluster.condition("Degraded").1 == "TooManyReplacements"
                 && cluster.status()["waitingFor"].to_string().contains(&victim)
         });
-        assert!(cluster.member_list().iter().any(|member| member.name == victim), "it is still a member");
+        assert!(
+            cluster
+                .member_list()
+                .iter()
+                .any(|member| member.name == victim),
+            "it is still a member"
+        );
     };
     stays();
     // Another operator knows of them, too.
@@ -249,7 +311,11 @@ fn a_claim_that_was_put_back_from_something_older_is_not_started_on() {
         .retain(|key, _| key.starts_with("evenkeel.dev/"));
     claim["spec"].as_object_mut().unwrap().remove("volumeName");
     claim.as_object_mut().unwrap().remove("status");
-    story.kubectl(&["delete", &format!("pod/{}", victim.name), &format!("pvc/{}", victim.claim)]);
+    story.kubectl(&[
+        "delete",
+        &format!("pod/{}", victim.name),
+        &format!("pvc/{}", victim.claim),
+    ]);
     story.apply(&claim.to_string());
     lives_again(&story, &mut operator);
     story.within(LONG, "somebody else is in its place", || {
@@ -257,7 +323,10 @@ fn a_claim_that_was_put_back_from_something_older_is_not_started_on() {
         names.len() == 3 && !names.contains(&victim.name)
     });
     until_whole(&story, &cluster, 3);
-    assert!(!ids(&cluster).values().any(|other| *other == id), "the member never came back");
+    assert!(
+        !ids(&cluster).values().any(|other| *other == id),
+        "the member never came back"
+    );
     comes_to_rest(&operator);
     workload.finish();
     cluster.holds_the_same_everywhere();

@@ -25,7 +25,10 @@ use followed::Followed;
 fn are_told(events: &[(String, String)], expected: &[(&str, RangeInclusive<usize>)]) {
     for (reason, often) in expected {
         let told = events.iter().filter(|(told, _)| told == reason).count();
-        assert!(often.contains(&told), "{reason} was told {told} times and not {often:?}: {events:#?}");
+        assert!(
+            often.contains(&told),
+            "{reason} was told {told} times and not {often:?}: {events:#?}"
+        );
     }
 }
 
@@ -34,7 +37,11 @@ fn status_and_events_tell_who_is_who_what_is_done_and_what_is_waited_for() {
     let story = Story::begin("told");
     let _operator = Operator::start(&story);
     let followed = Followed::begin(&story);
-    let cluster = formed(&story, "version: 3.6.16\nmembers: 3\nstorage: {size: 1Gi}", 3);
+    let cluster = formed(
+        &story,
+        "version: 3.6.16\nmembers: 3\nstorage: {size: 1Gi}",
+        3,
+    );
     members_are_named_as_they_are(&story, &cluster);
     let expected = [
         ("ClaimCreated", 3..=3),
@@ -49,7 +56,12 @@ fn status_and_events_tell_who_is_who_what_is_done_and_what_is_waited_for() {
 
     let clients = cluster.workload();
     let victim = follower(&story, &cluster).name;
-    story.kubectl(&["delete", &format!("pvc/{victim}"), &format!("pod/{victim}"), "--timeout=120s"]);
+    story.kubectl(&[
+        "delete",
+        &format!("pvc/{victim}"),
+        &format!("pod/{victim}"),
+        "--timeout=120s",
+    ]);
     until_whole(&story, &cluster, 3);
     members_are_named_as_they_are(&story, &cluster);
     clients.finish();
@@ -63,26 +75,44 @@ fn status_and_events_tell_who_is_who_what_is_done_and_what_is_waited_for() {
         ("ClientsRouted", 4..=4),
     ];
     are_told(&events(&story, &cluster), &expected);
-    assert!(cluster.member_list().iter().all(|member| member.name != victim), "{victim} is listed still");
+    assert!(
+        cluster
+            .member_list()
+            .iter()
+            .all(|member| member.name != victim),
+        "{victim} is listed still"
+    );
     told_while_it_happened(&followed.end(), &victim);
 }
 
 /// The status against etcd's own word and the pods. Both may change at any time, by an election say, and the status follows.
 fn members_are_named_as_they_are(story: &Story, cluster: &Cluster<'_>) {
-    until_right("the status names members as they are", || named_as_they_are(story, cluster));
+    until_right("the status names members as they are", || {
+        named_as_they_are(story, cluster)
+    });
 }
 
 fn named_as_they_are(story: &Story, cluster: &Cluster<'_>) -> Result<(), String> {
     let (leads, status, pods) = (leader(story, cluster), cluster.status(), cluster.pods());
     let is = |what: &str, told: &Value, so: Value| {
-        if *told == so { Ok(()) } else { Err(format!("{what} is told as {told} and is {so}: {status:#}")) }
+        if *told == so {
+            Ok(())
+        } else {
+            Err(format!("{what} is told as {told} and is {so}: {status:#}"))
+        }
     };
     let listed = members(&cluster.try_etcdctl(&["member", "list", "--write-out=json"])?);
     is("the leader", &status["leader"], json!(leads.name))?;
-    is("the number of members", &json!(status["memberList"].as_array().map(Vec::len)), json!(pods.len()))?;
+    is(
+        "the number of members",
+        &json!(status["memberList"].as_array().map(Vec::len)),
+        json!(pods.len()),
+    )?;
     for pod in &pods {
         let mut told = status["memberList"].as_array().into_iter().flatten();
-        let told = told.find(|told| told["name"] == pod.name).ok_or(format!("{} is not told", pod.name))?;
+        let told = told
+            .find(|told| told["name"] == pod.name)
+            .ok_or(format!("{} is not told", pod.name))?;
         let entry = listed.iter().find(|entry| entry.name == pod.name);
         let entry = entry.ok_or(format!("etcd does not list {}", pod.name))?;
         let said = says(cluster, pod).ok_or(format!("{} does not answer", pod.name))?;
@@ -98,8 +128,14 @@ fn named_as_they_are(story: &Story, cluster: &Cluster<'_>) -> Result<(), String>
         for (field, so) in so {
             is(&format!("{} of {}", field, pod.name), &told[field], so)?;
         }
-        let cluster_id = said["header"]["cluster_id"].as_u64().ok_or("a member knows its cluster")?;
-        is("the cluster's ID", &status["clusterId"], json!(format!("{cluster_id:x}")))?;
+        let cluster_id = said["header"]["cluster_id"]
+            .as_u64()
+            .ok_or("a member knows its cluster")?;
+        is(
+            "the cluster's ID",
+            &status["clusterId"],
+            json!(format!("{cluster_id:x}")),
+        )?;
     }
     for idle in ["doing", "waitingFor"] {
         is(idle, &status[idle], Value::Null)?;
@@ -112,40 +148,66 @@ fn named_as_they_are(story: &Story, cluster: &Cluster<'_>) -> Result<(), String>
 fn told_while_it_happened(statuses: &[Value], replaced: &str) {
     let condition = |status: &Value, kind: &str| {
         let all = status["conditions"].as_array().cloned().unwrap_or_default();
-        all.into_iter().find(|it| it["type"] == kind).unwrap_or_default()
+        all.into_iter()
+            .find(|it| it["type"] == kind)
+            .unwrap_or_default()
     };
-    let phrases: Vec<_> = statuses.iter().map(|it| it["phrase"].as_str().unwrap_or_default()).collect();
+    let phrases: Vec<_> = statuses
+        .iter()
+        .map(|it| it["phrase"].as_str().unwrap_or_default())
+        .collect();
     for status in statuses {
-        let busy = [&status["doing"], &status["waitingFor"][0]].map(|it| it.as_str().unwrap_or("-"));
+        let busy =
+            [&status["doing"], &status["waitingFor"][0]].map(|it| it.as_str().unwrap_or("-"));
         println!(
             "told: {} | {} | doing: {} | waiting: {}",
             status["ready"], status["phrase"], busy[0], busy[1]
         );
         let (ready, progressing) = (condition(status, "Ready"), condition(status, "Progressing"));
-        if status["phrase"].as_str().unwrap().starts_with("Bootstrapping") {
+        if status["phrase"]
+            .as_str()
+            .unwrap()
+            .starts_with("Bootstrapping")
+        {
             assert_eq!(
                 (&ready["status"], &ready["reason"]),
                 (&"False".into(), &"Bootstrapping".into()),
                 "{status:#}"
             );
         }
-        let says_what = ["doing", "waitingFor"].iter().any(|field| !status[field].is_null());
+        let says_what = ["doing", "waitingFor"]
+            .iter()
+            .any(|field| !status[field].is_null());
         assert!(
             progressing["status"] == "False" || says_what,
             "it is busy and does not say with what: {status:#}"
         );
         let all_are_well = status["ready"] == "3/3";
-        assert!(progressing["reason"] != "Converged" || all_are_well, "it is not over yet: {status:#}");
+        assert!(
+            progressing["reason"] != "Converged" || all_are_well,
+            "it is not over yet: {status:#}"
+        );
         // Kubernetes' complaint about a pod that waits, as it should, is nobody's business.
         assert!(!status.to_string().contains("absolute path"), "{status:#}");
     }
-    assert!(phrases.iter().any(|phrase| phrase.starts_with("Bootstrapping")), "{phrases:#?}");
-    let healing: Vec<_> = phrases.iter().skip_while(|phrase| **phrase != "Healthy").collect();
+    assert!(
+        phrases
+            .iter()
+            .any(|phrase| phrase.starts_with("Bootstrapping")),
+        "{phrases:#?}"
+    );
+    let healing: Vec<_> = phrases
+        .iter()
+        .skip_while(|phrase| **phrase != "Healthy")
+        .collect();
     assert!(
         healing.iter().any(|phrase| phrase.contains(replaced)),
         "nothing was said of {replaced}: {phrases:#?}"
     );
-    assert!(healing.iter().any(|phrase| phrase.starts_with("Joining")), "{phrases:#?}");
+    assert!(
+        healing.iter().any(|phrase| phrase.starts_with("Joining")),
+        "{phrases:#?}"
+    );
 }
 
 /// Requests by verb and path that came in a time, watches and the Lease apart.
@@ -178,8 +240,13 @@ fn asked_in_quiet(proxy: &Proxy) -> Result<BTreeMap<(String, String), usize>, St
     let few = asked.values().sum::<usize>() as u64 <= 2 * WINDOW.as_secs() / 60;
     match writes.as_slice() {
         [] if few => Ok(asked),
-        [] => Err(format!("more was asked than once a minute and cluster: {asked:?}")),
-        [first, ..] => Err(format!("after {:.0} s was written {first}", began.elapsed().as_secs_f64())),
+        [] => Err(format!(
+            "more was asked than once a minute and cluster: {asked:?}"
+        )),
+        [first, ..] => Err(format!(
+            "after {:.0} s was written {first}",
+            began.elapsed().as_secs_f64()
+        )),
     }
 }
 
@@ -187,14 +254,23 @@ fn asked_in_quiet(proxy: &Proxy) -> Result<BTreeMap<(String, String), usize>, St
 fn once_all_is_well_nothing_is_written_for_two_minutes_and_next_to_nothing_asked() {
     let story = Story::begin("quiet");
     let operator = Operator::start(&story);
-    let kept = Cluster::apply(&story, "kept", "version: 3.6.16\nmembers: 3\nstorage: {size: 1Gi}");
-    let ephemeral =
-        Cluster::apply(&story, "ephemeral", "version: 3.6.16\nmembers: 3\nstorage: {ephemeral: true}");
+    let kept = Cluster::apply(
+        &story,
+        "kept",
+        "version: 3.6.16\nmembers: 3\nstorage: {size: 1Gi}",
+    );
+    let ephemeral = Cluster::apply(
+        &story,
+        "ephemeral",
+        "version: 3.6.16\nmembers: 3\nstorage: {ephemeral: true}",
+    );
     for cluster in [&kept, &ephemeral] {
         cluster.wait_ready(LONG);
         until_whole(&story, cluster, 3);
     }
-    operator.proxy().becomes_quiet(Duration::from_secs(10), Duration::from_secs(90));
+    operator
+        .proxy()
+        .becomes_quiet(Duration::from_secs(10), Duration::from_secs(90));
     // Something does happen now and then on a busy machine: an election, an answer that takes too long, a kubelet that has
     // news of a pod. So not the first two minutes have to be quiet, but some two minutes.
     let (began, mut disturbed) = (Instant::now(), Vec::new());
@@ -203,10 +279,16 @@ fn once_all_is_well_nothing_is_written_for_two_minutes_and_next_to_nothing_asked
             Ok(asked) => break asked,
             Err(by) => disturbed.push(by),
         }
-        assert!(began.elapsed() + WINDOW < TRIES, "it was never quiet: {disturbed:#?}");
+        assert!(
+            began.elapsed() + WINDOW < TRIES,
+            "it was never quiet: {disturbed:#?}"
+        );
         println!("not quiet: {:?}", disturbed.last());
     };
-    println!("in {} quiet s the API server was asked, for two clusters: {asked:?}", WINDOW.as_secs());
+    println!(
+        "in {} quiet s the API server was asked, for two clusters: {asked:?}",
+        WINDOW.as_secs()
+    );
     for cluster in [&kept, &ephemeral] {
         until_whole(&story, cluster, 3);
     }

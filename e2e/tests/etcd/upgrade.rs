@@ -49,24 +49,45 @@ fn upgraded(story: &Story, cluster: &Cluster<'_>, version: &str) {
         if phrases.last() != Some(&phrase) {
             phrases.push(phrase);
         }
-        if runs(cluster, version) { Ok(()) } else { Err(format!("{status:#}")) }
+        if runs(cluster, version) {
+            Ok(())
+        } else {
+            Err(format!("{status:#}"))
+        }
     });
     until_whole(story, cluster, members.len());
     println!("{}: {version}: {phrases:?}", story.namespace());
-    assert!(phrases.iter().any(|phrase| phrase.starts_with("Upgrading ")), "{phrases:?}");
-    assert!(phrases.iter().any(|phrase| phrase.ends_with(", leader last")), "{phrases:?}");
+    assert!(
+        phrases
+            .iter()
+            .any(|phrase| phrase.starts_with("Upgrading ")),
+        "{phrases:?}"
+    );
+    assert!(
+        phrases
+            .iter()
+            .any(|phrase| phrase.ends_with(", leader last")),
+        "{phrases:?}"
+    );
     assert_eq!(ids(cluster), members, "they are the same members");
     assert_eq!(self::claims(cluster), claims, "on the same volumes");
     let restarts = restarts(story, &before);
     assert_eq!(restarts.len(), 3, "each once: {restarts:?}");
     let hands_over = |what: &&String| what.contains(", which hands the lead to ");
-    assert!(!restarts[..2].iter().any(|what| hands_over(&what)), "whoever leads is last: {restarts:?}");
+    assert!(
+        !restarts[..2].iter().any(|what| hands_over(&what)),
+        "whoever leads is last: {restarts:?}"
+    );
     assert_eq!(cluster.status()["version"], version);
 }
 
 /// The claims of the pods, by the pods' names.
 pub(crate) fn claims(cluster: &Cluster<'_>) -> BTreeMap<String, String> {
-    cluster.pods().into_iter().map(|pod| (pod.name, pod.claim)).collect()
+    cluster
+        .pods()
+        .into_iter()
+        .map(|pod| (pod.name, pod.claim))
+        .collect()
 }
 
 #[test]
@@ -78,7 +99,10 @@ fn three_members_go_from_3_5_to_3_6_and_on_to_3_7_and_clients_hardly_notice() {
     for version in ["3.6.16", "3.7.3"] {
         let since = workload.now();
         upgraded(&story, &cluster, version);
-        println!("to {version}: {}", evenkeel_e2e::watched::told("orders", &workload.stats(since)));
+        println!(
+            "to {version}: {}",
+            evenkeel_e2e::watched::told("orders", &workload.stats(since))
+        );
     }
     let refused = |version: &str, says: &str| {
         let patch = json!({ "spec": { "version": version } }).to_string();
@@ -95,7 +119,11 @@ fn three_members_go_from_3_5_to_3_6_and_on_to_3_7_and_clients_hardly_notice() {
 
 /// The pods of a cluster, by name, each with its uid.
 pub(crate) fn uids(cluster: &Cluster<'_>) -> BTreeMap<String, String> {
-    cluster.pods().into_iter().map(|pod| (pod.name, pod.uid)).collect()
+    cluster
+        .pods()
+        .into_iter()
+        .map(|pod| (pod.name, pod.uid))
+        .collect()
 }
 
 /// An image that nobody has stops the roll at its first member; taken back, all is as it was.
@@ -106,14 +134,27 @@ fn stops_at_a_bad_image(story: &Story, members: usize) {
     let before = uids(&cluster);
     let image = cluster_image(story);
     cluster.patch(&json!({ "image": { "repository": "nowhere.invalid/etcd" } }));
-    let reason = if members > 2 { "RolloutStopped" } else { "QuorumLost" };
+    let reason = if members > 2 {
+        "RolloutStopped"
+    } else {
+        "QuorumLost"
+    };
     until_right("it is told that it stopped", || {
         let (degraded, status) = (cluster.condition("Degraded"), cluster.status());
         let told = degraded.1 == reason;
-        let named = status.to_string().contains("the image nowhere.invalid/etcd:v3.6.16 cannot be pulled");
-        if told && named { Ok(()) } else { Err(format!("{degraded:?}: {status:#}")) }
+        let named = status
+            .to_string()
+            .contains("the image nowhere.invalid/etcd:v3.6.16 cannot be pulled");
+        if told && named {
+            Ok(())
+        } else {
+            Err(format!("{degraded:?}: {status:#}"))
+        }
     });
-    let touched = uids(&cluster).iter().filter(|(name, uid)| before.get(*name) != Some(*uid)).count();
+    let touched = uids(&cluster)
+        .iter()
+        .filter(|(name, uid)| before.get(*name) != Some(*uid))
+        .count();
     assert_eq!(touched, 1, "one was tried, and no other touched");
     let since = workload.as_ref().map(evenkeel_e2e::watched::Watched::now);
     std::thread::sleep(Duration::from_secs(5));
@@ -122,7 +163,10 @@ fn stops_at_a_bad_image(story: &Story, members: usize) {
     }
     cluster.patch(&json!({ "image": { "repository": image } }));
     ends_well(story, &cluster, members);
-    let touched = uids(&cluster).iter().filter(|(name, uid)| before.get(*name) != Some(*uid)).count();
+    let touched = uids(&cluster)
+        .iter()
+        .filter(|(name, uid)| before.get(*name) != Some(*uid))
+        .count();
     assert_eq!(touched, 1, "nobody else was restarted");
     comes_to_rest(&operator);
     if let Some(workload) = workload {
@@ -169,10 +213,20 @@ fn a_restart_is_asked_for_and_survives_an_operator_that_dies_at_each_member() {
     let (members, before) = (ids(&cluster), uids(&cluster));
     let leads = leader(&story, &cluster).name;
     let workload = cluster.workload();
-    operator.proxy().rule(|write| if evicts(write) { Verdict::StopAfter } else { Verdict::Pass });
+    operator.proxy().rule(|write| {
+        if evicts(write) {
+            Verdict::StopAfter
+        } else {
+            Verdict::Pass
+        }
+    });
     let said = evenkeel(&story, &["restart", "orders"]);
     assert_eq!(said.code, 0, "{}", said.err);
-    assert!(said.out.contains("one by one, whoever leads last"), "{}", said.out);
+    assert!(
+        said.out.contains("one by one, whoever leads last"),
+        "{}",
+        said.out
+    );
     let mut died = Vec::new();
     story.within(LONG, "its first member is evicted", || {
         if let Some(stopped) = operator.proxy().try_stopped() {
@@ -183,8 +237,15 @@ fn a_restart_is_asked_for_and_survives_an_operator_that_dies_at_each_member() {
     });
     // Between two restarts all is whole, too.
     let deadline = Instant::now() + 2 * LONG;
-    while uids(&cluster).iter().any(|(name, uid)| before.get(name) == Some(uid)) {
-        assert!(Instant::now() < deadline, "not all are restarted: {:#}", cluster.status());
+    while uids(&cluster)
+        .iter()
+        .any(|(name, uid)| before.get(name) == Some(uid))
+    {
+        assert!(
+            Instant::now() < deadline,
+            "not all are restarted: {:#}",
+            cluster.status()
+        );
         until_whole_through(&mut operator, &cluster, 3, |operator, stopped| {
             died.push(stopped.write.name().unwrap_or_default().to_owned());
             kill_and_restart(&story, operator, stopped);
@@ -198,8 +259,10 @@ fn a_restart_is_asked_for_and_survives_an_operator_that_dies_at_each_member() {
     println!("{}: {leads} led; died at {died:?}", story.namespace());
     ends_well(&story, &cluster, 3);
     assert_eq!(ids(&cluster), members, "they are the same members");
-    let same: Vec<_> =
-        uids(&cluster).into_iter().filter(|(name, uid)| before.get(name) == Some(uid)).collect();
+    let same: Vec<_> = uids(&cluster)
+        .into_iter()
+        .filter(|(name, uid)| before.get(name) == Some(uid))
+        .collect();
     assert!(same.is_empty(), "not restarted: {same:?}");
     died.sort();
     died.dedup();
@@ -218,12 +281,23 @@ fn one_and_two_members_are_restarted_all_the_same_and_that_is_told() {
         evenkeel(&story, &["restart", "orders"]);
         until_right("all were restarted", || {
             let now = uids(&cluster);
-            let same = now.iter().filter(|(name, uid)| before.get(*name) == Some(*uid)).count();
-            if same == 0 && now.len() == members { Ok(()) } else { Err(format!("{now:?}")) }
+            let same = now
+                .iter()
+                .filter(|(name, uid)| before.get(*name) == Some(*uid))
+                .count();
+            if same == 0 && now.len() == members {
+                Ok(())
+            } else {
+                Err(format!("{now:?}"))
+            }
         });
         until_whole(&story, &cluster, members);
         let told = events(&story, &cluster);
-        assert!(told.iter().any(|(reason, _)| reason == "RestartWithoutRedundancy"), "{told:?}");
+        assert!(
+            told.iter()
+                .any(|(reason, _)| reason == "RestartWithoutRedundancy"),
+            "{told:?}"
+        );
         if members == 1 {
             story.kubectl(&["scale", "etcd/orders", "--replicas=2"]);
             until_whole(&story, &cluster, 2);
@@ -240,11 +314,18 @@ fn members_whose_data_is_in_their_pods_are_replaced_one_by_one_when_the_spec_cha
     let (workload, before) = (cluster.workload(), ids(&cluster));
     cluster.patch(&json!({ "version": "3.6.16" }));
     until_right("all run the new version", || {
-        if runs(&cluster, "3.6.16") { Ok(()) } else { Err(format!("{:#}", cluster.status())) }
+        if runs(&cluster, "3.6.16") {
+            Ok(())
+        } else {
+            Err(format!("{:#}", cluster.status()))
+        }
     });
     ends_well(&story, &cluster, 3);
     let after = ids(&cluster);
-    assert!(after.keys().all(|name| !before.contains_key(name)), "all are new: {before:?}, {after:?}");
+    assert!(
+        after.keys().all(|name| !before.contains_key(name)),
+        "all are new: {before:?}, {after:?}"
+    );
     comes_to_rest(&operator);
     workload.finish();
     cluster.holds_the_same_everywhere();
@@ -256,11 +337,14 @@ fn an_edit_in_the_middle_of_a_roll_is_the_target_at_once() {
     let operator = Operator::start(&story);
     let cluster = formed(&story, &spec("3.6.16", 3), 3);
     let (workload, before) = (cluster.workload(), ids(&cluster));
-    let memory = |amount: &str| json!({ "resources": { "requests": { "cpu": "10m", "memory": amount } } });
+    let memory =
+        |amount: &str| json!({ "resources": { "requests": { "cpu": "10m", "memory": amount } } });
     // A pod that was listed may be gone when it is asked about.
     let asks = |pod: &str| {
         let path = "-o=jsonpath={.spec.containers[0].resources.requests.memory}";
-        story.try_kubectl(&["get", "pod", pod, path]).unwrap_or_default()
+        story
+            .try_kubectl(&["get", "pod", pod, path])
+            .unwrap_or_default()
     };
     cluster.patch(&memory("96Mi"));
     story.within(LONG, "one has what was wanted first", || {

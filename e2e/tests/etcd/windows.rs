@@ -13,27 +13,33 @@ use serde_json::{Value, json};
 use crate::look::{follower, formed, ids, until_right};
 use crate::middle::{Stops, comes_to_rest, ends_well};
 use crate::rolls::{
-    STILL, changed, how_many_ask, memory, never_happens, nobody_is_touched, until_all_ask, whose_turn,
+    STILL, changed, how_many_ask, memory, never_happens, nobody_is_touched, until_all_ask,
+    whose_turn,
 };
 use crate::upgrade::{spec, uids};
 
 /// Seconds since 1970, to the full minute: windows begin with one.
 fn this_minute() -> u64 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
+    let now = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap()
+        .as_secs();
     now / 60 * 60
 }
 
 /// A time in UTC, as `date` writes it.
 fn written(at: u64, format: &str) -> String {
     let (at, format) = (format!("@{at}"), format!("+{format}"));
-    let said = Cmd::new("date").env("LC_ALL", "C").args(["--utc", "--date", &at, &format]).run();
+    let said = Cmd::new("date")
+        .env("LC_ALL", "C")
+        .args(["--utc", "--date", &at, &format])
+        .run();
     said.unwrap().trim().to_owned()
 }
 
 /// A window of three hours, once a week.
 fn window(opens: u64) -> Value {
-    let window =
-        json!({ "days": [written(opens, "%a")], "start": written(opens, "%H:%M"), "duration": "3h" });
+    let window = json!({ "days": [written(opens, "%a")], "start": written(opens, "%H:%M"), "duration": "3h" });
     json!({ "maintenance": { "windows": [window] } })
 }
 
@@ -57,12 +63,18 @@ fn is_told(cluster: &Cluster<'_>, opens: &str) -> Result<(), String> {
         one["type"] == "Progressing"
             && one["status"] == "False"
             && one["reason"] == "Waiting"
-            && one["message"].as_str().is_some_and(|message| message.contains(&until))
+            && one["message"]
+                .as_str()
+                .is_some_and(|message| message.contains(&until))
     };
     let told = status["waitingFor"].to_string().contains(&until) && conditions.iter().any(says_so);
     // Nobody is worse off for it.
     let well = cluster.condition("Ready").0 == "True" && cluster.condition("Degraded").0 == "False";
-    if told && well { Ok(()) } else { Err(format!("it is to say {until:?}: {status:#}")) }
+    if told && well {
+        Ok(())
+    } else {
+        Err(format!("it is to say {until:?}: {status:#}"))
+    }
 }
 
 /// An edit that comes while no window is open waits for it; a pod that is lost meanwhile does not, and is made as is wanted now.
@@ -70,20 +82,34 @@ fn waits_and_heals(story: &Story, cluster: &Cluster<'_>) {
     let (closed, opens) = closed();
     cluster.patch(&closed);
     cluster.patch(&memory("96Mi"));
-    until_right("it is told until when it waits", || is_told(cluster, &opens));
+    until_right("it is told until when it waits", || {
+        is_told(cluster, &opens)
+    });
     nobody_is_touched(cluster, STILL);
-    assert_eq!(how_many_ask(story, "64Mi"), 3, "nobody has what was wanted outside of a window");
+    assert_eq!(
+        how_many_ask(story, "64Mi"),
+        3,
+        "nobody has what was wanted outside of a window"
+    );
 
     let lost = follower(story, cluster);
     story.kubectl(&["delete", "pod", &lost.name]);
     until_right("somebody is in its place", || {
         let (pods, status) = (cluster.pods(), cluster.status());
         let there = pods.len() == 3 && pods.iter().all(|pod| pod.ready && pod.uid != lost.uid);
-        if there && status["ready"] == "3/3" { Ok(()) } else { Err(format!("{pods:?}: {status:#}")) }
+        if there && status["ready"] == "3/3" {
+            Ok(())
+        } else {
+            Err(format!("{pods:?}: {status:#}"))
+        }
     });
     until_right("the others wait on", || is_told(cluster, &opens));
     nobody_is_touched(cluster, STILL / 2);
-    assert_eq!(how_many_ask(story, "96Mi"), 1, "only who had to be made good is as wanted");
+    assert_eq!(
+        how_many_ask(story, "96Mi"),
+        1,
+        "only who had to be made good is as wanted"
+    );
 }
 
 #[test]
@@ -106,7 +132,9 @@ fn a_roll_waits_for_its_window_and_stops_when_that_closes_and_healing_waits_for_
     let (closed, opens) = closed();
     cluster.patch(&closed);
     never_happens(&operator, stopped);
-    until_right("it is told until when the last one waits", || is_told(&cluster, &opens));
+    until_right("it is told until when the last one waits", || {
+        is_told(&cluster, &opens)
+    });
     nobody_is_touched(&cluster, STILL);
     assert_eq!(how_many_ask(&story, "64Mi"), 1, "{last} is as it was");
 
@@ -116,7 +144,11 @@ fn a_roll_waits_for_its_window_and_stops_when_that_closes_and_healing_waits_for_
     ends_well(&story, &cluster, 3);
     assert_eq!(ids(&cluster), members, "they are the same members");
     let restarted = changed(&cluster, &healed);
-    assert_eq!(restarted, BTreeSet::from([first, last]), "who was made good was not restarted once more");
+    assert_eq!(
+        restarted,
+        BTreeSet::from([first, last]),
+        "who was made good was not restarted once more"
+    );
     comes_to_rest(&operator);
     workload.finish();
     cluster.holds_the_same_everywhere();
@@ -127,16 +159,26 @@ fn a_roll_waits_for_its_window_and_stops_when_that_closes_and_healing_waits_for_
 fn members_in_memory_are_replaced_in_a_window_only_and_one_that_is_lost_at_any_time() {
     let story = Story::begin("windows-memory");
     let operator = Operator::start(&story);
-    let cluster = formed(&story, &spec("3.6.16", 3).replace("{size: 1Gi}", "{ephemeral: true}"), 3);
+    let cluster = formed(
+        &story,
+        &spec("3.6.16", 3).replace("{size: 1Gi}", "{ephemeral: true}"),
+        3,
+    );
     let (workload, members) = (cluster.workload(), ids(&cluster));
     waits_and_heals(&story, &cluster);
-    let stayed = ids(&cluster).into_keys().filter(|name| members.contains_key(name)).count();
+    let stayed = ids(&cluster)
+        .into_keys()
+        .filter(|name| members.contains_key(name))
+        .count();
     assert_eq!(stayed, 2, "the one that was lost is another one now");
 
     cluster.patch(&open());
     until_all_ask(&story, "96Mi", 3);
     ends_well(&story, &cluster, 3);
-    assert!(ids(&cluster).keys().all(|name| !members.contains_key(name)), "all have been replaced");
+    assert!(
+        ids(&cluster).keys().all(|name| !members.contains_key(name)),
+        "all have been replaced"
+    );
     comes_to_rest(&operator);
     workload.finish();
     cluster.holds_the_same_everywhere();

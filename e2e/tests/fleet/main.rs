@@ -1,7 +1,11 @@
 //! What the operator costs with many clusters, how soon it acts on what happens to one of them, and how soon after its start it
 //! has seen them all: measured on a lab that does nothing else, for `make bench`. Not a story: nothing here fails for being
 //! slow, and `cargo test` leaves it out.
-#![expect(clippy::unwrap_used, clippy::expect_used, reason = "what cannot be measured ends the measuring")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "what cannot be measured ends the measuring"
+)]
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -72,7 +76,10 @@ fn fleet(story: &Story, wanted: usize) -> Vec<String> {
         let items: Vec<Value> = batch.iter().map(|name| small(name)).collect();
         story.apply(&json!({"apiVersion": "v1", "kind": "List", "items": items}).to_string());
         if !become_healthy(story, carried.len() + batch.len()) {
-            println!("not all of {batch:?} are healthy after {} s: they go", BATCH_LIMIT.as_secs());
+            println!(
+                "not all of {batch:?} are healthy after {} s: they go",
+                BATCH_LIMIT.as_secs()
+            );
             let them: Vec<&str> = batch.iter().map(String::as_str).collect();
             story.kubectl(&[&["delete", "etcd"], them.as_slice()].concat());
             break;
@@ -81,7 +88,10 @@ fn fleet(story: &Story, wanted: usize) -> Vec<String> {
         println!("{} clusters are healthy", carried.len());
     }
     assert!(!carried.is_empty(), "there is no cluster to measure with");
-    assert!(become_healthy(story, carried.len()), "those that were healthy are not so any more");
+    assert!(
+        become_healthy(story, carried.len()),
+        "those that were healthy are not so any more"
+    );
     carried
 }
 
@@ -96,14 +106,26 @@ struct Idle {
 /// All that it has asked of Kubernetes, beside its lease.
 fn requests(operator: &Operator) -> usize {
     let all = operator.proxy().requests();
-    all.into_iter().filter(|((_, path), _)| !path.contains("leases")).map(|(_, count)| count).sum()
+    all.into_iter()
+        .filter(|((_, path), _)| !path.contains("leases"))
+        .map(|(_, count)| count)
+        .sum()
 }
 
 fn idle(operator: &Operator) -> Idle {
     operator.proxy().becomes_quiet(AT_REST, LIMIT);
-    let (pid, asked, cpu, since) = (operator.pid(), requests(operator), operator.cpu(), Instant::now());
+    let (pid, asked, cpu, since) = (
+        operator.pid(),
+        requests(operator),
+        operator.cpu(),
+        Instant::now(),
+    );
     std::thread::sleep(IDLE);
-    assert_eq!(operator.pid(), pid, "it was started anew in between, and has cost nothing yet");
+    assert_eq!(
+        operator.pid(),
+        pid,
+        "it was started anew in between, and has cost nothing yet"
+    );
     Idle {
         cpu: operator.cpu() - cpu,
         memory: operator.rss(),
@@ -127,19 +149,28 @@ fn first_action(story: &Story, operator: &Operator, cluster: &str) -> Duration {
     });
     let began = Instant::now();
     story.send("DELETE", CORE, &path, None);
-    let acted = told.recv_timeout(LIMIT).expect("the operator makes the Service anew");
+    let acted = told
+        .recv_timeout(LIMIT)
+        .expect("the operator makes the Service anew");
     operator.proxy().pass();
     operator.proxy().becomes_quiet(BETWEEN, LIMIT);
     acted - began
 }
 
 /// Does that to clusters that chance chooses, one after the other; the same in every run. The shortest time first.
-fn first_actions(story: &Story, operator: &Operator, clusters: &[String], samples: usize) -> Vec<Duration> {
+fn first_actions(
+    story: &Story,
+    operator: &Operator,
+    clusters: &[String],
+    samples: usize,
+) -> Vec<Duration> {
     let mut chance: u64 = 1;
     let mut times: Vec<Duration> = Vec::new();
     for _ in 0..samples {
         // Knuth's numbers; their upper bits are the better ones.
-        chance = chance.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        chance = chance
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
         let chosen = &clusters[(chance >> 33) as usize % clusters.len()];
         times.push(first_action(story, operator, chosen));
     }
@@ -150,11 +181,20 @@ fn first_actions(story: &Story, operator: &Operator, clusters: &[String], sample
 /// How many reconciles this life of the operator has done, by its own count.
 fn reconciled(operator: &Operator) -> usize {
     let log = operator.log();
-    let serving = log.lines().rev().find(|line| line.contains("serving /livez"));
-    let serving: Value = serving.and_then(|line| serde_json::from_str(line).ok()).unwrap_or_default();
-    let page = serving["address"].as_str().and_then(|address| http_get(address, "/metrics"));
+    let serving = log
+        .lines()
+        .rev()
+        .find(|line| line.contains("serving /livez"));
+    let serving: Value = serving
+        .and_then(|line| serde_json::from_str(line).ok())
+        .unwrap_or_default();
+    let page = serving["address"]
+        .as_str()
+        .and_then(|address| http_get(address, "/metrics"));
     let page = page.unwrap_or_default();
-    page.lines().find_map(|line| line.strip_prefix(RECONCILED)?.trim().parse().ok()).unwrap_or(0)
+    page.lines()
+        .find_map(|line| line.strip_prefix(RECONCILED)?.trim().parse().ok())
+        .unwrap_or(0)
 }
 
 /// How long the operator takes from its start, after one that ended in order and gave its lease back.
@@ -177,11 +217,13 @@ impl Starts {
         let began = Instant::now();
         operator.restart();
         let now: &Operator = operator;
-        let listed =
-            until("all watches have brought everything", || now.log().matches(LISTED).count() > before);
+        let listed = until("all watches have brought everything", || {
+            now.log().matches(LISTED).count() > before
+        });
         // Its first look at a cluster is live, and reads the resource by its name. Reconciles alone do not tell whose they were.
         let looked = until("every cluster has been looked at", || {
-            now.proxy().read_since("etcdclusters", began).len() >= clusters && reconciled(now) >= clusters
+            now.proxy().read_since("etcdclusters", began).len() >= clusters
+                && reconciled(now) >= clusters
         });
         self.listed.push(listed - began);
         self.looked.push(looked - began);
@@ -207,7 +249,9 @@ impl Starts {
         operator.restart();
         let mut last = began;
         while !left.is_empty() {
-            let (name, at) = told.recv_timeout(LIMIT).expect("the operator makes every Service anew");
+            let (name, at) = told
+                .recv_timeout(LIMIT)
+                .expect("the operator makes every Service anew");
             if left.remove(&name) {
                 last = at;
             }
@@ -217,7 +261,13 @@ impl Starts {
     }
 }
 
-fn page(wanted: usize, clusters: usize, idle: &Idle, actions: &[Duration], starts: &Starts) -> String {
+fn page(
+    wanted: usize,
+    clusters: usize,
+    idle: &Idle,
+    actions: &[Duration],
+    starts: &Starts,
+) -> String {
     let carried = if clusters < wanted {
         format!(" ({wanted} were wanted; the machine carried no more)")
     } else {
@@ -233,21 +283,45 @@ fn page(wanted: usize, clusters: usize, idle: &Idle, actions: &[Duration], start
     );
     let cpu = idle.cpu.as_secs_f64();
     for (what, figure) in [
-        ("memory of the operator (resident)", format!("{} MiB", idle.memory >> 20)),
+        (
+            "memory of the operator (resident)",
+            format!("{} MiB", idle.memory >> 20),
+        ),
         (
             "processor in an idle minute",
-            format!("{cpu:.2} s ({:.1} % of a core)", 100.0 * cpu / IDLE.as_secs_f64()),
+            format!(
+                "{cpu:.2} s ({:.1} % of a core)",
+                100.0 * cpu / IDLE.as_secs_f64()
+            ),
         ),
-        ("requests in an idle minute, beside its lease", idle.requests.to_string()),
-        ("writes in an idle minute, beside its lease", idle.writes.to_string()),
-        ("from an event to the first action, p50", shown(percentile(actions, 50))),
-        ("from an event to the first action, p99", shown(percentile(actions, 99))),
-        ("from an event to the first action, worst", shown(percentile(actions, 100))),
+        (
+            "requests in an idle minute, beside its lease",
+            idle.requests.to_string(),
+        ),
+        (
+            "writes in an idle minute, beside its lease",
+            idle.writes.to_string(),
+        ),
+        (
+            "from an event to the first action, p50",
+            shown(percentile(actions, 50)),
+        ),
+        (
+            "from an event to the first action, p99",
+            shown(percentile(actions, 99)),
+        ),
+        (
+            "from an event to the first action, worst",
+            shown(percentile(actions, 100)),
+        ),
         (
             "from the operator's start until all watches have brought everything",
             seconds(median(&starts.listed)),
         ),
-        ("… until every cluster has been looked at", seconds(median(&starts.looked))),
+        (
+            "… until every cluster has been looked at",
+            seconds(median(&starts.looked)),
+        ),
         (
             "… until all have been acted for, when each has lost its Service meanwhile",
             seconds(median(&starts.acted)),
@@ -281,11 +355,21 @@ fn many_clusters_and_one_operator() {
     let story = Story::alone("fleet");
     // As it is installed: the stories have it log more.
     let env = vec![("EVENKEEL_LOG".to_owned(), "info".to_owned())];
-    let mut operator = Operator::with(&story, Options { env, ..Options::default() });
+    let mut operator = Operator::with(
+        &story,
+        Options {
+            env,
+            ..Options::default()
+        },
+    );
     let wanted = number("FLEET", 50);
     let clusters = fleet(&story, wanted);
     let idle = idle(&operator);
-    println!("{} MiB, {:?} of processor in an idle minute", idle.memory >> 20, idle.cpu);
+    println!(
+        "{} MiB, {:?} of processor in an idle minute",
+        idle.memory >> 20,
+        idle.cpu
+    );
     let actions = first_actions(&story, &operator, &clusters, number("SAMPLES", 100));
     println!("first actions after ms: {}", milliseconds(&actions));
     let mut starts = Starts::default();

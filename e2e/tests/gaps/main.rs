@@ -23,8 +23,13 @@ use serde_json::{Value, json};
 const ROUNDS: usize = 5;
 
 fn says(cluster: &Cluster<'_>, pod: &MemberPod) -> Option<Value> {
-    let said = cluster.etcdctl_at(&pod.ip, &["endpoint", "status", "--write-out=json"]).ok()?;
-    serde_json::from_str::<Value>(&said).ok()?.pointer("/0/Status").cloned()
+    let said = cluster
+        .etcdctl_at(&pod.ip, &["endpoint", "status", "--write-out=json"])
+        .ok()?;
+    serde_json::from_str::<Value>(&said)
+        .ok()?
+        .pointer("/0/Status")
+        .cloned()
 }
 
 fn is_leader(cluster: &Cluster<'_>, pod: &MemberPod) -> bool {
@@ -33,14 +38,19 @@ fn is_leader(cluster: &Cluster<'_>, pod: &MemberPod) -> bool {
 
 fn find(cluster: &Cluster<'_>, leads: bool) -> MemberPod {
     let mut pods = cluster.pods().into_iter();
-    pods.find(|pod| is_leader(cluster, pod) == leads).expect("there is such a member")
+    pods.find(|pod| is_leader(cluster, pod) == leads)
+        .expect("there is such a member")
 }
 
 /// What is done, and what it is called in the table.
 type Deed = (&'static str, &'static str, fn(&Story, &Cluster<'_>));
 
 fn delete(story: &Story, pod: &MemberPod, how: &[&str]) {
-    story.command(&["delete", "pod", &pod.name, "--wait=false"]).args(how.iter().copied()).run().unwrap();
+    story
+        .command(&["delete", "pod", &pod.name, "--wait=false"])
+        .args(how.iter().copied())
+        .run()
+        .unwrap();
     story.within(LIMIT, "it is gone", || {
         story
             .read("/api/v1", &format!("pods/{}", pod.name))
@@ -53,11 +63,17 @@ fn evict(story: &Story, pod: &MemberPod) {
 }
 
 const DEEDS: [Deed; 7] = [
-    ("a follower's pod is deleted", "0.3 s", |story, cluster| delete(story, &find(cluster, false), &[])),
-    ("the leader's pod is deleted", "0.3 s", |story, cluster| delete(story, &find(cluster, true), &[])),
-    ("the leader's pod is evicted, as by a drain", "0.3 s", |story, cluster| {
-        evict(story, &find(cluster, true))
+    ("a follower's pod is deleted", "0.3 s", |story, cluster| {
+        delete(story, &find(cluster, false), &[])
     }),
+    ("the leader's pod is deleted", "0.3 s", |story, cluster| {
+        delete(story, &find(cluster, true), &[])
+    }),
+    (
+        "the leader's pod is evicted, as by a drain",
+        "0.3 s",
+        |story, cluster| evict(story, &find(cluster, true)),
+    ),
     ("scaled from 3 to 5", "0.3 s", |story, cluster| {
         cluster.patch(&json!({"members": 5}));
         settle(story, cluster, 5);
@@ -66,19 +82,32 @@ const DEEDS: [Deed; 7] = [
         cluster.patch(&json!({"members": 5}));
         settle(story, cluster, 5);
     }),
-    ("a member's pod and claim are deleted", "–", |story, cluster| {
-        let pod = find(cluster, false);
-        let both = [format!("pod/{}", pod.name), format!("pvc/{}", pod.name)];
-        story.kubectl(&["delete", &both[0], &both[1], "--wait=false"]);
-        story.within(LIMIT, "another is in its place", || {
-            cluster.pods().iter().all(|other| other.name != pod.name)
-        });
-    }),
-    ("the leader is killed, with no time to hand over", "3 s", |story, cluster| {
-        let leader = find(cluster, true);
-        story.lab().pod(story.namespace(), &leader.name).unwrap().kill(Some("etcd"), None).unwrap();
-        delete(story, &leader, &["--grace-period=0", "--force"]);
-    }),
+    (
+        "a member's pod and claim are deleted",
+        "–",
+        |story, cluster| {
+            let pod = find(cluster, false);
+            let both = [format!("pod/{}", pod.name), format!("pvc/{}", pod.name)];
+            story.kubectl(&["delete", &both[0], &both[1], "--wait=false"]);
+            story.within(LIMIT, "another is in its place", || {
+                cluster.pods().iter().all(|other| other.name != pod.name)
+            });
+        },
+    ),
+    (
+        "the leader is killed, with no time to hand over",
+        "3 s",
+        |story, cluster| {
+            let leader = find(cluster, true);
+            story
+                .lab()
+                .pod(story.namespace(), &leader.name)
+                .unwrap()
+                .kill(Some("etcd"), None)
+                .unwrap();
+            delete(story, &leader, &["--grace-period=0", "--force"]);
+        },
+    ),
 ];
 
 /// The worst gaps of some rounds, by kind of client.
@@ -116,15 +145,31 @@ fn measure(story: &Story, cluster: &Cluster<'_>, deed: &Deed) -> BTreeMap<Kind, 
 /// What the operator costs with ten clusters: memory, and what it asks of Kubernetes when nothing happens.
 fn costs(story: &Story, operator: &Operator) -> (u64, usize, usize) {
     let spec = "version: 3.6.16\nmembers: 1\nresources: {requests: {cpu: 10m, memory: 64Mi}}";
-    let clusters: Vec<_> = (0..9).map(|n| Cluster::apply(story, &format!("small-{n}"), spec)).collect();
-    clusters.iter().for_each(|cluster| cluster.wait_ready(LIMIT));
-    operator.proxy().becomes_quiet(Duration::from_secs(20), LIMIT);
+    let clusters: Vec<_> = (0..9)
+        .map(|n| Cluster::apply(story, &format!("small-{n}"), spec))
+        .collect();
+    clusters
+        .iter()
+        .for_each(|cluster| cluster.wait_ready(LIMIT));
+    operator
+        .proxy()
+        .becomes_quiet(Duration::from_secs(20), LIMIT);
     let is_own = |(_, path): &(String, String)| path.contains("leases");
-    let all = || operator.proxy().requests().into_iter().filter(|(what, _)| !is_own(what));
+    let all = || {
+        operator
+            .proxy()
+            .requests()
+            .into_iter()
+            .filter(|(what, _)| !is_own(what))
+    };
     let count = || all().map(|(_, count)| count).sum::<usize>();
     let (before, since) = (count(), Instant::now());
     std::thread::sleep(Duration::from_secs(120));
-    (operator.rss(), count() - before, operator.proxy().writes_since(since).len())
+    (
+        operator.rss(),
+        count() - before,
+        operator.proxy().writes_since(since).len(),
+    )
 }
 
 #[test]
@@ -160,8 +205,18 @@ fn gaps_and_costs() {
         PATIENCE.as_millis()
     );
     for ((what, most, _), gaps) in &measured {
-        let of = |kind: Kind| gaps.get(&kind).map(|gaps| median_and_worst(gaps)).unwrap_or_default();
-        writeln!(page, "| {what} | {} | {} | {most} |", of(Kind::Everywhere), of(Kind::Service)).unwrap();
+        let of = |kind: Kind| {
+            gaps.get(&kind)
+                .map(|gaps| median_and_worst(gaps))
+                .unwrap_or_default()
+        };
+        writeln!(
+            page,
+            "| {what} | {} | {} | {most} |",
+            of(Kind::Everywhere),
+            of(Kind::Service)
+        )
+        .unwrap();
     }
     writeln!(
         page,

@@ -25,9 +25,16 @@ fn surroundings(story: &Story) {
     let pki = Pki::at(dir.path());
     let authority = pki.authority("clients").unwrap();
     let names = vec![format!("orders-client.{}.svc", story.namespace())];
-    let server = Holder { name: "server", group: None, names, addresses: Vec::new() };
+    let server = Holder {
+        name: "server",
+        group: None,
+        names,
+        addresses: Vec::new(),
+    };
     let server = pki.issue("clients", "server", &server).unwrap();
-    let client = pki.issue("clients", "client", &Holder::client("client", None)).unwrap();
+    let client = pki
+        .issue("clients", "client", &Holder::client("client", None))
+        .unwrap();
     story.apply(&secret("orders-server-tls", &authority, &server));
     story.apply(&secret("orders-client-tls", &authority, &client));
     story.apply(
@@ -74,17 +81,35 @@ fn clients_follow_a_member_to_its_new_address_and_their_history_is_proved() {
     surroundings(&story);
     story.apply(&member());
     let cluster = Cluster::named(&story, "orders");
-    story.eventually("the member is ready", || cluster.pods().iter().any(|pod| pod.ready));
+    story.eventually("the member is ready", || {
+        cluster.pods().iter().any(|pod| pod.ready)
+    });
     let first = cluster.pod("orders-1");
-    assert_eq!((first.claim.as_str(), first.node.is_empty()), ("orders-1", false), "{first:?}");
-    story
-        .eventually("the Service leads to it", || cluster.try_etcdctl(&["put", "greeting", "hello"]).is_ok());
-    assert_eq!(cluster.etcdctl(&["get", "greeting", "--print-value-only"]).trim(), "hello");
+    assert_eq!(
+        (first.claim.as_str(), first.node.is_empty()),
+        ("orders-1", false),
+        "{first:?}"
+    );
+    story.eventually("the Service leads to it", || {
+        cluster.try_etcdctl(&["put", "greeting", "hello"]).is_ok()
+    });
+    assert_eq!(
+        cluster
+            .etcdctl(&["get", "greeting", "--print-value-only"])
+            .trim(),
+        "hello"
+    );
     let members = cluster.member_list();
     assert_eq!(members.len(), 1);
-    assert!(members[0].name == "orders-1" && !members[0].learner, "{members:?}");
+    assert!(
+        members[0].name == "orders-1" && !members[0].learner,
+        "{members:?}"
+    );
     let stranger = cluster.etcdctl_at("127.0.0.1", &["get", "greeting", "--command-timeout=1s"]);
-    assert!(stranger.is_err(), "it asks at the address it was told, and nowhere else");
+    assert!(
+        stranger.is_err(),
+        "it asks at the address it was told, and nowhere else"
+    );
 
     let workload = cluster.workload();
     std::thread::sleep(Duration::from_secs(4));
@@ -92,15 +117,25 @@ fn clients_follow_a_member_to_its_new_address_and_their_history_is_proved() {
     story.kubectl(&["delete", "pod", "orders-1"]);
     story.apply(&member());
     story.eventually("a new pod has come", || {
-        cluster.pods().iter().any(|pod| pod.ready && pod.uid != first.uid && pod.ip != first.ip)
+        cluster
+            .pods()
+            .iter()
+            .any(|pod| pod.ready && pod.uid != first.uid && pod.ip != first.ip)
     });
     story.eventually("pinned clients write again", || {
         let recent = workload.now();
         std::thread::sleep(Duration::from_secs(2));
-        workload.stats(recent).gaps.get(&Kind::Pinned).is_some_and(|gap| *gap < Duration::from_secs(2))
+        workload
+            .stats(recent)
+            .gaps
+            .get(&Kind::Pinned)
+            .is_some_and(|gap| *gap < Duration::from_secs(2))
     });
     let gap = workload.stats(killed).gap;
-    assert!(gap > Duration::from_millis(100), "nobody can have written while there was no etcd: {gap:?}");
+    assert!(
+        gap > Duration::from_millis(100),
+        "nobody can have written while there was no etcd: {gap:?}"
+    );
     std::thread::sleep(Duration::from_secs(3));
     let history = workload.finish();
     assert!(history.ops.len() > 500, "{} operations", history.ops.len());
@@ -118,7 +153,10 @@ fn a_cluster_is_applied_changed_and_waited_for_by_its_resource() {
     assert_eq!(members(), "5");
     cluster.patch(&json!({"paused": true}));
     assert_eq!(
-        (members().as_str(), story.field(&["etcd", "orders"], ".spec.paused").as_str()),
+        (
+            members().as_str(),
+            story.field(&["etcd", "orders"], ".spec.paused").as_str()
+        ),
         ("5", "true")
     );
     assert!(cluster.pods().is_empty(), "there is no operator");
@@ -128,11 +166,24 @@ fn a_cluster_is_applied_changed_and_waited_for_by_its_resource() {
     let patch = json!({"status": {"conditions": [ready]}}).to_string();
     std::thread::scope(|scope| {
         let waiting = scope.spawn(|| cluster.wait_ready(Duration::from_secs(60)));
-        story.kubectl(&["patch", "etcd/orders", "--subresource=status", "--type=merge", "--patch", &patch]);
+        story.kubectl(&[
+            "patch",
+            "etcd/orders",
+            "--subresource=status",
+            "--type=merge",
+            "--patch",
+            &patch,
+        ]);
         waiting.join().unwrap();
     });
-    assert_eq!(cluster.condition("Ready"), ("True".to_owned(), "Serving".to_owned()));
-    assert_eq!(cluster.condition("Degraded"), (String::new(), String::new()));
+    assert_eq!(
+        cluster.condition("Ready"),
+        ("True".to_owned(), "Serving".to_owned())
+    );
+    assert_eq!(
+        cluster.condition("Degraded"),
+        (String::new(), String::new())
+    );
 }
 
 #[test]
@@ -140,7 +191,10 @@ fn a_manifest_has_what_the_readme_types_and_no_more() {
     let expected = json!({"apiVersion": "evenkeel.dev/v1alpha1", "kind": "EtcdCluster", "metadata": {"name": "orders"},
         "spec": {"version": "3.6.16", "members": 3}});
     assert_eq!(manifest("orders", 3, "3.6.16", None), expected);
-    assert_eq!(manifest("orders", 5, "3.6.16", Some("2Gi"))["spec"]["storage"], json!({"size": "2Gi"}));
+    assert_eq!(
+        manifest("orders", 5, "3.6.16", Some("2Gi"))["spec"]["storage"],
+        json!({"size": "2Gi"})
+    );
 }
 
 #[test]

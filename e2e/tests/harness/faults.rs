@@ -14,7 +14,10 @@ fn a_create_stopped_before_the_api_server_saw_it_never_happened_when_it_is_dropp
     through.proxy.once(Verdict::StopBefore, creates("never"));
     let mut sender = through.creating("never");
     let stopped = through.proxy.stopped(PATIENCE);
-    assert_eq!((stopped.write.name(), stopped.answered), (Some("never"), None));
+    assert_eq!(
+        (stopped.write.name(), stopped.answered),
+        (Some("never"), None)
+    );
     assert!(sender.0.try_wait().unwrap().is_none(), "the sender waits");
     assert!(!through.exists("never"));
     drop(stopped);
@@ -47,11 +50,18 @@ fn a_create_stopped_after_it_was_applied_is_there_and_its_killed_sender_never_kn
     let sender = through.creating("done");
     let stopped = through.proxy.stopped(PATIENCE);
     assert_eq!(stopped.answered, Some(201));
-    assert!(through.exists("done"), "at the very moment that the story is told");
+    assert!(
+        through.exists("done"),
+        "at the very moment that the story is told"
+    );
     drop(sender);
     drop(stopped);
     let written = &through.proxy.writes()[0];
-    assert_eq!((written.answered, written.told), (Some(201), None), "{written}");
+    assert_eq!(
+        (written.answered, written.told),
+        (Some(201), None),
+        "{written}"
+    );
     assert!(through.proxy.try_stopped().is_none(), "once is once");
 }
 
@@ -78,7 +88,9 @@ fn an_error_is_told_without_or_with_the_write_being_done() {
     assert!(said.contains("AlreadyExists"), "{said}");
     assert!(!through.exists("refused"));
 
-    through.proxy.once(Verdict::FailAfter(500), creates("applied"));
+    through
+        .proxy
+        .once(Verdict::FailAfter(500), creates("applied"));
     let said = told("applied");
     assert!(said.contains("InternalError"), "{said}");
     assert!(through.exists("applied"));
@@ -86,7 +98,13 @@ fn an_error_is_told_without_or_with_the_write_being_done() {
     let codes: Vec<_> = writes.iter().map(|it| (it.answered, it.told)).collect();
     assert_eq!(codes, [(None, Some(409)), (Some(201), Some(500))]);
 
-    through.proxy.rule(|write| if write.deed == Some(4) { Verdict::Fail(503) } else { Verdict::Pass });
+    through.proxy.rule(|write| {
+        if write.deed == Some(4) {
+            Verdict::Fail(503)
+        } else {
+            Verdict::Pass
+        }
+    });
     through.create("third").unwrap();
     let said = told("fourth");
     assert!(said.contains("ServiceUnavailable"), "{said}");

@@ -9,7 +9,10 @@ use evenkeel_e2e::{PATIENCE, Story, checkout};
 use serde_json::json;
 
 fn stand_in() -> Options {
-    Options { program: Some(checkout().join("e2e/tests/harness/stand-in")), ..Options::default() }
+    Options {
+        program: Some(checkout().join("e2e/tests/harness/stand-in")),
+        ..Options::default()
+    }
 }
 
 #[test]
@@ -17,12 +20,21 @@ fn it_is_started_with_its_namespace_and_ended_in_peace() {
     let story = Story::begin("operator-start");
     let mut operator = Operator::with(&story, stand_in());
     let namespace = story.namespace();
-    let expected =
-        format!("started with --namespaces {namespace} --lease-namespace {namespace} --listen 127.0.0.1:0\n");
+    let expected = format!(
+        "started with --namespaces {namespace} --lease-namespace {namespace} --listen 127.0.0.1:0\n"
+    );
     story.eventually("it says how it was started", || operator.log() == expected);
     assert!(operator.is_running());
-    assert!((10_000..100_000_000).contains(&operator.rss()), "{} bytes", operator.rss());
-    assert!(operator.cpu() < Duration::from_secs(5), "{:?} for next to nothing", operator.cpu());
+    assert!(
+        (10_000..100_000_000).contains(&operator.rss()),
+        "{} bytes",
+        operator.rss()
+    );
+    assert!(
+        operator.cpu() < Duration::from_secs(5),
+        "{:?} for next to nothing",
+        operator.cpu()
+    );
     operator.stop();
     assert!(!operator.is_running() && operator.log_has("ending"));
 }
@@ -40,11 +52,15 @@ fn it_is_frozen_thawed_killed_and_started_again() {
     assert!(!operator.is_running() && !std::path::Path::new(&format!("/proc/{first}")).exists());
     operator.restart();
     assert_ne!(operator.pid(), first);
-    story.eventually("it has begun twice", || operator.log().matches("started").count() == 2);
+    story.eventually("it has begun twice", || {
+        operator.log().matches("started").count() == 2
+    });
     // A frozen one can be killed too, and one that is started again need not have ended.
     operator.freeze();
     operator.restart();
-    story.eventually("it has begun three times", || operator.log().matches("started").count() == 3);
+    story.eventually("it has begun three times", || {
+        operator.log().matches("started").count() == 3
+    });
 }
 
 #[test]
@@ -55,7 +71,8 @@ fn one_that_lost_its_lease_is_started_again_and_one_that_ended_otherwise_or_was_
         Operator::with(&story, Options { env, ..stand_in() })
     };
     let lives = |operator: &Operator| operator.log().matches("started").count();
-    let mut loses = giving_up("the lease is lost: another replica acts now, and this one starts anew");
+    let mut loses =
+        giving_up("the lease is lost: another replica acts now, and this one starts anew");
     let breaks = giving_up("something is wrong");
     story.eventually("it has begun three times", || lives(&loses) > 2);
     loses.kill();
@@ -67,8 +84,12 @@ fn one_that_lost_its_lease_is_started_again_and_one_that_ended_otherwise_or_was_
 #[test]
 fn it_outlives_the_thread_that_started_it() {
     let story = Story::begin("operator-thread");
-    let mut operator =
-        std::thread::scope(|scope| scope.spawn(|| Operator::with(&story, stand_in())).join().unwrap());
+    let mut operator = std::thread::scope(|scope| {
+        scope
+            .spawn(|| Operator::with(&story, stand_in()))
+            .join()
+            .unwrap()
+    });
     let began = Instant::now();
     while began.elapsed() < Duration::from_millis(500) {
         assert!(operator.is_running());
@@ -87,7 +108,8 @@ fn an_end_in_anger_fails_the_story() {
 }
 
 #[test]
-fn it_has_the_rights_of_the_manifests_and_no_other_and_what_is_outside_the_namespace_goes_with_it() {
+fn it_has_the_rights_of_the_manifests_and_no_other_and_what_is_outside_the_namespace_goes_with_it()
+{
     let story = Story::begin("operator-rights");
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("rbac.yaml");
@@ -125,7 +147,10 @@ subjects: [{kind: ServiceAccount, name: evenkeel, namespace: evenkeel-system}]
     grant_from(&story, &path);
     let who = format!("--as=system:serviceaccount:{}:evenkeel", story.namespace());
     let may = |verb: &str, what: &str| {
-        let asked = story.command(&["auth", "can-i", verb, what, &who]).attempt().unwrap();
+        let asked = story
+            .command(&["auth", "can-i", verb, what, &who])
+            .attempt()
+            .unwrap();
         asked.0
     };
     // The API server takes a moment to know of rights that were just given.
@@ -133,9 +158,19 @@ subjects: [{kind: ServiceAccount, name: evenkeel, namespace: evenkeel-system}]
         may("create", "configmaps") && may("list", "nodes")
     });
     assert!(!may("create", "secrets") && !may("delete", "configmaps") && !may("delete", "nodes"));
-    let elsewhere =
-        story.lab().kubectl().args(["auth", "can-i", "create", "configmaps", "-n", "default", &who]);
-    assert!(!elsewhere.attempt().unwrap().0, "in its own namespace alone");
+    let elsewhere = story.lab().kubectl().args([
+        "auth",
+        "can-i",
+        "create",
+        "configmaps",
+        "-n",
+        "default",
+        &who,
+    ]);
+    assert!(
+        !elsewhere.attempt().unwrap().0,
+        "in its own namespace alone"
+    );
 
     story.kubectl(&["delete", "namespace", story.namespace(), "--wait=false"]);
     let outside = format!("evenkeel-nodes-{}", story.namespace());
@@ -153,17 +188,34 @@ fn it_is_killed_between_an_intent_and_its_effect_and_does_the_rest_in_its_next_l
     // kubectl sends no token over plain HTTP, as the operator does.
     let proxy = Arc::new(Proxy::start_as(story.lab(), &token(&story)));
     let dir = tempfile::tempdir().unwrap();
-    let object = |name: &str| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}});
+    let object =
+        |name: &str| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}});
     let objects = dir.path().join("objects.json");
-    let list = json!({"apiVersion": "v1", "kind": "List", "items": [object("intent"), object("effect")]});
+    let list =
+        json!({"apiVersion": "v1", "kind": "List", "items": [object("intent"), object("effect")]});
     std::fs::write(&objects, list.to_string()).unwrap();
     let env = vec![
         ("ACT".to_owned(), objects.to_string_lossy().into_owned()),
-        ("KUBECTL".to_owned(), story.lab().programs().join("kubectl").to_string_lossy().into_owned()),
+        (
+            "KUBECTL".to_owned(),
+            story
+                .lab()
+                .programs()
+                .join("kubectl")
+                .to_string_lossy()
+                .into_owned(),
+        ),
         ("HOME".to_owned(), dir.path().to_string_lossy().into_owned()),
     ];
     proxy.once(Verdict::StopBefore, |write| write.deed == Some(2));
-    let mut operator = Operator::with(&story, Options { env, proxy: Some(Arc::clone(&proxy)), ..stand_in() });
+    let mut operator = Operator::with(
+        &story,
+        Options {
+            env,
+            proxy: Some(Arc::clone(&proxy)),
+            ..stand_in()
+        },
+    );
     let stopped = proxy.stopped(PATIENCE);
     assert_eq!(stopped.write.name(), Some("effect"));
     operator.kill();
@@ -175,6 +227,18 @@ fn it_is_killed_between_an_intent_and_its_effect_and_does_the_rest_in_its_next_l
     let ended = operator.ends_within(PATIENCE).expect("it has acted");
     assert!(!ended.success(), "the intent was there already");
     let lives = proxy.lives();
-    assert_eq!(lives["configmaps/intent"], Lives { created: 1, deleted: 0 });
-    assert_eq!(lives["configmaps/effect"], Lives { created: 1, deleted: 0 });
+    assert_eq!(
+        lives["configmaps/intent"],
+        Lives {
+            created: 1,
+            deleted: 0
+        }
+    );
+    assert_eq!(
+        lives["configmaps/effect"],
+        Lives {
+            created: 1,
+            deleted: 0
+        }
+    );
 }

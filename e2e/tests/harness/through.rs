@@ -20,12 +20,22 @@ impl<'a> Through<'a> {
     pub(crate) fn new(story: &'a Story) -> Self {
         grant(story);
         // What these stories need beyond what the operator may.
-        story.kubectl(&["create", "role", "more", "--verb=delete", "--resource=configmaps"]);
+        story.kubectl(&[
+            "create",
+            "role",
+            "more",
+            "--verb=delete",
+            "--resource=configmaps",
+        ]);
         let account = format!("--serviceaccount={}:{ACCOUNT}", story.namespace());
         story.kubectl(&["create", "rolebinding", "more", "--role=more", &account]);
         let who = format!("--as=system:serviceaccount:{}:{ACCOUNT}", story.namespace());
         story.eventually("the API server knows of these rights", || {
-            let may = |verb: &str| story.try_kubectl(&["auth", "can-i", verb, "configmaps", &who]).is_ok();
+            let may = |verb: &str| {
+                story
+                    .try_kubectl(&["auth", "can-i", verb, "configmaps", &who])
+                    .is_ok()
+            };
             may("create") && may("delete")
         });
         let token = token(story);
@@ -39,22 +49,36 @@ impl<'a> Through<'a> {
     pub(crate) fn command(&self, args: &[&str]) -> Cmd {
         let command = Cmd::new(self.story.lab().programs().join("kubectl")).args(args);
         let command = command.env("KUBECONFIG", self.dir.path().join("config"));
-        command.arg("--cache-dir").arg(self.dir.path().join("cache"))
+        command
+            .arg("--cache-dir")
+            .arg(self.dir.path().join("cache"))
     }
 
     /// Runs it to its end.
     pub(crate) fn kubectl(&self, args: &[&str]) -> Result<String, String> {
-        self.command(args).run().map_err(|error| format!("{error:#}"))
+        self.command(args)
+            .run()
+            .map_err(|error| format!("{error:#}"))
     }
 
     /// Creates a ConfigMap. From a file, as what it is: `kubectl create configmap` speaks protobuf.
     pub(crate) fn create(&self, name: &str) -> Result<String, String> {
-        self.kubectl(&["create", "--validate=false", "--filename", &self.manifest(name)])
+        self.kubectl(&[
+            "create",
+            "--validate=false",
+            "--filename",
+            &self.manifest(name),
+        ])
     }
 
     /// Starts creating a ConfigMap.
     pub(crate) fn creating(&self, name: &str) -> Running {
-        self.running(&["create", "--validate=false", "--filename", &self.manifest(name)])
+        self.running(&[
+            "create",
+            "--validate=false",
+            "--filename",
+            &self.manifest(name),
+        ])
     }
 
     fn manifest(&self, name: &str) -> String {
@@ -66,7 +90,10 @@ impl<'a> Through<'a> {
 
     pub(crate) fn running(&self, args: &[&str]) -> Running {
         let quiet = |command: &mut std::process::Command| {
-            _ = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+            _ = command
+                .stdin(Stdio::null())
+                .stdout(Stdio::piped())
+                .stderr(Stdio::null());
         };
         Running(self.command(args).spawn(quiet).unwrap())
     }

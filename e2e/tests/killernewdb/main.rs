@@ -1,6 +1,10 @@
 //! Stories of the made-up database: the example's operator and members, real, on a real Kubernetes, with a client whose every
 //! acknowledged write must be there in the end.
-#![expect(clippy::unwrap_used, clippy::expect_used, reason = "stories fail by panicking")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "stories fail by panicking"
+)]
 
 mod database;
 
@@ -27,13 +31,29 @@ fn one_member_becomes_three_and_two_and_keeps_what_was_written() {
     client.finish();
     let left = story.get(&["pvc"])["items"].as_array().map(Vec::len);
     assert_eq!(left, Some(2), "the volume of who left is gone");
-    operator.proxy().becomes_quiet(Duration::from_secs(4), evenkeel_e2e::PATIENCE);
+    operator
+        .proxy()
+        .becomes_quiet(Duration::from_secs(4), evenkeel_e2e::PATIENCE);
     // What it did, on which facts, can be read afterwards.
     let decisions = story.get(&["configmap", &format!("{NAME}-decisions")]);
-    let texts: Vec<&str> =
-        decisions["data"].as_object().unwrap().values().filter_map(Value::as_str).collect();
-    assert!(texts.iter().any(|text| text.contains("have shop-0 found the database")), "{texts:?}");
-    assert!(texts.iter().any(|text| text.contains("delete the claim shop-2")), "{texts:?}");
+    let texts: Vec<&str> = decisions["data"]
+        .as_object()
+        .unwrap()
+        .values()
+        .filter_map(Value::as_str)
+        .collect();
+    assert!(
+        texts
+            .iter()
+            .any(|text| text.contains("have shop-0 found the database")),
+        "{texts:?}"
+    );
+    assert!(
+        texts
+            .iter()
+            .any(|text| text.contains("delete the claim shop-2")),
+        "{texts:?}"
+    );
 }
 
 #[test]
@@ -47,18 +67,32 @@ fn a_pod_comes_back_with_its_data_and_a_lost_volume_is_rebuilt_from_the_others()
         story.kubectl(&["delete", "pod", pod]);
         story.eventually("it is back", || {
             let path = format!("pods/{pod}");
-            story.read("/api/v1", &path).is_some_and(|pod| pod["metadata"]["uid"] != uid.as_str())
+            story
+                .read("/api/v1", &path)
+                .is_some_and(|pod| pod["metadata"]["uid"] != uid.as_str())
         });
         database.until_healthy(3);
-        assert_eq!(database.members(), ["shop-0", "shop-1", "shop-2"], "they are the same members");
+        assert_eq!(
+            database.members(),
+            ["shop-0", "shop-1", "shop-2"],
+            "they are the same members"
+        );
     }
     // The volume of a member, and then that of the primary.
-    for (lost, then) in
-        [("shop-1", ["shop-0", "shop-2", "shop-3"]), ("shop-0", ["shop-2", "shop-3", "shop-4"])]
-    {
+    for (lost, then) in [
+        ("shop-1", ["shop-0", "shop-2", "shop-3"]),
+        ("shop-0", ["shop-2", "shop-3", "shop-4"]),
+    ] {
         client.writes_some();
-        story.kubectl(&["delete", &format!("pod/{lost}"), &format!("pvc/{lost}"), "--wait=false"]);
-        story.eventually("somebody else is in its place", || database.members() == then);
+        story.kubectl(&[
+            "delete",
+            &format!("pod/{lost}"),
+            &format!("pvc/{lost}"),
+            "--wait=false",
+        ]);
+        story.eventually("somebody else is in its place", || {
+            database.members() == then
+        });
         database.until_healthy(3);
     }
     client.finish();
@@ -83,8 +117,10 @@ fn an_operator_killed_between_what_it_intends_and_what_it_does_finishes_that_in_
     let database = Database::create(&story, 1);
     let client = database.client();
     // A name is reserved, and nothing is done about it; a pod that is about to be deleted, when its member has left.
-    let moments: [(u8, Moment, Verdict); 2] =
-        [(2, notes, Verdict::StopAfter), (1, deletes_a_pod, Verdict::StopBefore)];
+    let moments: [(u8, Moment, Verdict); 2] = [
+        (2, notes, Verdict::StopAfter),
+        (1, deletes_a_pod, Verdict::StopBefore),
+    ];
     for (members, moment, verdict) in moments {
         operator.proxy().once(verdict, moment);
         story.kubectl(&["scale", "kndb", NAME, &format!("--replicas={members}")]);
@@ -100,7 +136,12 @@ fn an_operator_killed_between_what_it_intends_and_what_it_does_finishes_that_in_
 
 /// Starts a dead operator. How long a successor waits for its lease is for other stories.
 fn lives_again(story: &Story, operator: &mut Operator) {
-    story.kubectl(&["delete", "lease", "killernewdb-operator", "--ignore-not-found"]);
+    story.kubectl(&[
+        "delete",
+        "lease",
+        "killernewdb-operator",
+        "--ignore-not-found",
+    ]);
     operator.restart();
 }
 
@@ -115,25 +156,54 @@ fn installed_from_its_manifests_it_runs_a_database() {
     let place = story.namespace();
     for file in ["rbac.yaml", "operator.yaml"] {
         let text =
-            std::fs::read_to_string(checkout().join("examples/killernewdb/deploy").join(file)).unwrap();
+            std::fs::read_to_string(checkout().join("examples/killernewdb/deploy").join(file))
+                .unwrap();
         let text = text
             .replace("kind: ClusterRoleBinding", "kind: RoleBinding")
             .replace("kind: ClusterRole\n", "kind: Role\n")
             .replace("kind: ClusterRole,", "kind: Role,")
-            .replace("namespace: killernewdb-system", &format!("namespace: {place}"))
-            .replace("EVENKEEL_NAMESPACES, value: \"\"", &format!("EVENKEEL_NAMESPACES, value: {place}"));
+            .replace(
+                "namespace: killernewdb-system",
+                &format!("namespace: {place}"),
+            )
+            .replace(
+                "EVENKEEL_NAMESPACES, value: \"\"",
+                &format!("EVENKEEL_NAMESPACES, value: {place}"),
+            );
         story.apply(&text);
     }
-    story.kubectl(&["rollout", "status", "deployment/killernewdb-operator", "--timeout=90s"]);
-    let sample = std::fs::read_to_string(checkout().join("examples/killernewdb/deploy/sample.yaml")).unwrap();
+    story.kubectl(&[
+        "rollout",
+        "status",
+        "deployment/killernewdb-operator",
+        "--timeout=90s",
+    ]);
+    let sample =
+        std::fs::read_to_string(checkout().join("examples/killernewdb/deploy/sample.yaml"))
+            .unwrap();
     story.apply(&sample);
     let database = Database::named(&story);
     database.until_healthy(3);
     database.client().finish();
-    let said = story.kubectl(&["exec", "shop-1", "--", "/usr/local/bin/killernewdb", "ask", "get", "1"]);
+    let said = story.kubectl(&[
+        "exec",
+        "shop-1",
+        "--",
+        "/usr/local/bin/killernewdb",
+        "ask",
+        "get",
+        "1",
+    ]);
     assert_eq!(said.trim(), "written");
     story.kubectl(&["delete", "kndb", NAME]);
     story.eventually("all of it goes with its resource", || {
-        story.kubectl(&["get", "pods,pvc", "--selector=killernewdb.example/database", "-o=name"]).is_empty()
+        story
+            .kubectl(&[
+                "get",
+                "pods,pvc",
+                "--selector=killernewdb.example/database",
+                "-o=name",
+            ])
+            .is_empty()
     });
 }

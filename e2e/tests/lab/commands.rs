@@ -10,7 +10,9 @@ use crate::volumes::{KEEPER, inside, keep};
 /// Runs `lab` on the stories' lab, which must succeed; what it printed.
 fn lab(story: &Story, args: &[&str]) -> String {
     let name = story.lab().name().to_string();
-    let command = Cmd::new(checkout().join("bin/lab")).args(["--name", &name]).args(args);
+    let command = Cmd::new(checkout().join("bin/lab"))
+        .args(["--name", &name])
+        .args(args);
     command.run().unwrap_or_else(|error| panic!("{error:#}"))
 }
 
@@ -20,7 +22,10 @@ fn what_is_done_to_a_pod_or_its_volume_can_be_typed() {
     story.apply(&pods::server("web", ""));
     keep(&story, "lab-disk");
     pods::wait_for(&story, &["web"]);
-    let (address, pod) = (pods::address(&story, "web", 8080), format!("{}/web", story.namespace()));
+    let (address, pod) = (
+        pods::address(&story, "web", 8080),
+        format!("{}/web", story.namespace()),
+    );
     let answers = || http_get(&address, "/").is_some();
     story.eventually("it answers", answers);
 
@@ -33,11 +38,15 @@ fn what_is_done_to_a_pod_or_its_volume_can_be_typed() {
     lab(&story, &["pod", "thaw", &pod, "--container", "main"]);
     story.eventually("it answers again", answers);
     lab(&story, &["pod", "kill", &pod]);
-    story.eventually("it was started again", || pods::restarts(&story, "web") == 1 && answers());
+    story.eventually("it was started again", || {
+        pods::restarts(&story, "web") == 1 && answers()
+    });
 
     let keeper = format!("{}/{KEEPER}", story.namespace());
     lab(&story, &["volume", "fill", &keeper]);
-    let full = story.shell(KEEPER, "dd if=/dev/zero of=/data/some bs=4k count=1").unwrap_err();
+    let full = story
+        .shell(KEEPER, "dd if=/dev/zero of=/data/some bs=4k count=1")
+        .unwrap_err();
     assert!(full.contains("No space left on device"), "{full}");
     lab(&story, &["volume", "free", &keeper]);
     inside(&story, "echo kept > /data/note");
@@ -50,11 +59,17 @@ fn what_is_done_to_nodes_and_the_api_server_can_be_typed() {
     let story = Story::alone("typed-node");
     let added = lab(&story, &["node", "add"]).trim().to_owned();
     assert!(nodes(&story).contains(&added), "{added} is not there");
-    let kubelet = format!("{}:10250", story.field(&["node", &added], ".status.addresses[0].address"));
+    let kubelet = format!(
+        "{}:10250",
+        story.field(&["node", &added], ".status.addresses[0].address")
+    );
     assert!(accepts(&kubelet));
 
     lab(&story, &["node", "cut", &added]);
-    assert!(!accepts(&kubelet), "its kubelet is reached although its cable is pulled");
+    assert!(
+        !accepts(&kubelet),
+        "its kubelet is reached although its cable is pulled"
+    );
     lab(&story, &["node", "mend", &added]);
     story.eventually("its kubelet is reached again", || accepts(&kubelet));
     lab(&story, &["node", "freeze", &added]);
@@ -63,7 +78,12 @@ fn what_is_done_to_nodes_and_the_api_server_can_be_typed() {
     story.eventually("it is Ready again", || ready(&story, &added) == "True");
 
     lab(&story, &["api", "stop"]);
-    assert!(story.try_kubectl(&["get", "nodes", "--request-timeout=5s"]).is_err(), "the API server answers");
+    assert!(
+        story
+            .try_kubectl(&["get", "nodes", "--request-timeout=5s"])
+            .is_err(),
+        "the API server answers"
+    );
     lab(&story, &["api", "start"]);
     lab(&story, &["node", "delete", &added]);
     assert!(!nodes(&story).contains(&added), "{added} is still there");

@@ -23,11 +23,22 @@ pub(crate) struct Process {
 impl Process {
     fn read(pid: u32) -> Option<Self> {
         let words = fs::read(format!("/proc/{pid}/cmdline")).ok()?;
-        let words = String::from_utf8_lossy(&words).split_terminator('\0').map(str::to_owned).collect();
+        let words = String::from_utf8_lossy(&words)
+            .split_terminator('\0')
+            .map(str::to_owned)
+            .collect();
         let cgroups = fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?;
-        let cgroup = cgroups.lines().filter_map(|line| line.splitn(3, ':').nth(2)).find(|path| *path != "/");
+        let cgroup = cgroups
+            .lines()
+            .filter_map(|line| line.splitn(3, ':').nth(2))
+            .find(|path| *path != "/");
         let cgroup = cgroup.unwrap_or("/").to_owned();
-        Some(Self { pid, started: started(pid)?, words, cgroup })
+        Some(Self {
+            pid,
+            started: started(pid)?,
+            words,
+            cgroup,
+        })
     }
 
     /// Whether it still lives; a corpse that nobody buried yet does not.
@@ -37,20 +48,30 @@ impl Process {
 
     /// The file name of its program.
     pub(crate) fn program(&self) -> &str {
-        self.words.first().and_then(|word| word.rsplit('/').next()).unwrap_or_default()
+        self.words
+            .first()
+            .and_then(|word| word.rsplit('/').next())
+            .unwrap_or_default()
     }
 
     /// Whether it was forked and has not become a program of its own yet: its parent is the very same program.
     pub(crate) fn is_a_fork(&self) -> bool {
         let stat = fs::read_to_string(format!("/proc/{}/stat", self.pid)).unwrap_or_default();
-        let parent = stat.rsplit_once(')').and_then(|(_, rest)| rest.split_whitespace().nth(1)?.parse().ok());
-        parent.and_then(Self::read).is_some_and(|parent| parent.words == self.words)
+        let parent = stat
+            .rsplit_once(')')
+            .and_then(|(_, rest)| rest.split_whitespace().nth(1)?.parse().ok());
+        parent
+            .and_then(Self::read)
+            .is_some_and(|parent| parent.words == self.words)
     }
 
     /// Ends it as `kill -9` does.
     pub(crate) fn kill(&self) {
         assert!(self.lives(), "{self:?} is gone already");
-        Cmd::new("kill").args(["-9", &self.pid.to_string()]).run().unwrap();
+        Cmd::new("kill")
+            .args(["-9", &self.pid.to_string()])
+            .run()
+            .unwrap();
     }
 }
 
@@ -59,38 +80,58 @@ fn started(pid: u32) -> Option<u64> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     // The name, in brackets, may hold anything: what follows the last one is plain words, the first the state.
     let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
-    if matches!(*fields.first()?, "Z" | "X") { None } else { fields.get(19)?.parse().ok() }
+    if matches!(*fields.first()?, "Z" | "X") {
+        None
+    } else {
+        fields.get(19)?.parse().ok()
+    }
 }
 
 /// Every process of this machine.
 pub(crate) fn processes() -> Vec<Process> {
-    let numbers =
-        fs::read_dir("/proc").unwrap().filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+    let numbers = fs::read_dir("/proc")
+        .unwrap()
+        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
     numbers.filter_map(Process::read).collect()
 }
 
 /// The processes whose command line holds this word.
 pub(crate) fn marked(word: &str) -> Vec<Process> {
-    processes().into_iter().filter(|process| process.words.iter().any(|one| one.contains(word))).collect()
+    processes()
+        .into_iter()
+        .filter(|process| process.words.iter().any(|one| one.contains(word)))
+        .collect()
 }
 
 /// The processes of a lab, or of one of its machines, by the cgroup that each of them says it is in.
 pub(crate) fn processes_of(lab: &str, machine: Option<&str>) -> Vec<Process> {
-    let below = format!("/evenkeel-lab/{lab}/{}", machine.map(|name| format!("{name}/")).unwrap_or_default());
-    processes().into_iter().filter(|process| format!("{}/", process.cgroup).contains(&below)).collect()
+    let below = format!(
+        "/evenkeel-lab/{lab}/{}",
+        machine.map(|name| format!("{name}/")).unwrap_or_default()
+    );
+    processes()
+        .into_iter()
+        .filter(|process| format!("{}/", process.cgroup).contains(&below))
+        .collect()
 }
 
 /// The one process of a machine that runs this program from the lab's own directory.
 pub(crate) fn service(lab: &str, machine: &str, program: &str) -> Option<Process> {
     let path = format!("/labs/{lab}/programs/{program}");
     let mut all = processes_of(lab, Some(machine)).into_iter();
-    all.find(|process| process.words.first().is_some_and(|word| word.ends_with(&path)))
+    all.find(|process| {
+        process
+            .words
+            .first()
+            .is_some_and(|word| word.ends_with(&path))
+    })
 }
 
 /// The files behind this machine's loop devices.
 pub(crate) fn loop_files() -> Vec<String> {
     let devices = fs::read_dir("/sys/block").unwrap().filter_map(Result::ok);
-    let files = devices.filter_map(|device| fs::read_to_string(device.path().join("loop/backing_file")).ok());
+    let files = devices
+        .filter_map(|device| fs::read_to_string(device.path().join("loop/backing_file")).ok());
     files.map(|file| file.trim().to_owned()).collect()
 }
 
@@ -157,7 +198,10 @@ pub(crate) fn serving(story: &Story, pod: &str) -> Served {
         // The server forks to answer: for as long as a probe is answered, there are two.
         let found = marked(&marker(story, pod));
         if let ([process], true) = (found.as_slice(), answers) {
-            served = Some(Served { address, process: process.clone() });
+            served = Some(Served {
+                address,
+                process: process.clone(),
+            });
         }
         served.is_some()
     });
@@ -167,29 +211,45 @@ pub(crate) fn serving(story: &Story, pod: &str) -> Served {
 /// The names of the nodes that Kubernetes knows, oldest number first.
 pub(crate) fn nodes(story: &Story) -> Vec<String> {
     let names = story.kubectl(&["get", "nodes", "-o", "name"]);
-    let mut names: Vec<String> =
-        names.lines().map(|line| line.trim_start_matches("node/").to_owned()).collect();
-    names.sort_by_key(|name| name.rsplit('-').next().and_then(|number| number.parse::<u32>().ok()));
+    let mut names: Vec<String> = names
+        .lines()
+        .map(|line| line.trim_start_matches("node/").to_owned())
+        .collect();
+    names.sort_by_key(|name| {
+        name.rsplit('-')
+            .next()
+            .and_then(|number| number.parse::<u32>().ok())
+    });
     names
 }
 
 /// Where a node's kubelet listens.
 pub(crate) fn kubelet(story: &Story, node: &str) -> String {
-    let address = story.field(&["node", node], ".status.addresses[?(@.type==\"InternalIP\")].address");
+    let address = story.field(
+        &["node", node],
+        ".status.addresses[?(@.type==\"InternalIP\")].address",
+    );
     format!("{address}:10250")
 }
 
 /// What Kubernetes says of a node: `True` where it is Ready, `False` or `Unknown` where it is not.
 pub(crate) fn ready(story: &Story, node: &str) -> String {
-    story.field(&["node", node], ".status.conditions[?(@.type==\"Ready\")].status")
+    story.field(
+        &["node", node],
+        ".status.conditions[?(@.type==\"Ready\")].status",
+    )
 }
 
 /// Waits until Kubernetes takes a node for lost.
 pub(crate) fn until_lost(story: &Story, node: &str) {
-    story.eventually(&format!("Kubernetes takes {node} for lost"), || ready(story, node) == "Unknown");
+    story.eventually(&format!("Kubernetes takes {node} for lost"), || {
+        ready(story, node) == "Unknown"
+    });
 }
 
 /// Waits until Kubernetes takes a node for well.
 pub(crate) fn until_ready(story: &Story, node: &str) {
-    story.eventually(&format!("Kubernetes takes {node} for well"), || ready(story, node) == "True");
+    story.eventually(&format!("Kubernetes takes {node} for well"), || {
+        ready(story, node) == "True"
+    });
 }

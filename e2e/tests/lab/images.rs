@@ -18,7 +18,10 @@ fn names(version: &str) -> [String; 3] {
 
 /// A pod of an image that must be on the node already; `spec` and `container` as for [`pods::pod`].
 fn pod(name: &str, image: &str, spec: &str, container: &str) -> String {
-    let (spec, container) = (spec.replace('\n', "\n  "), container.replace('\n', "\n      "));
+    let (spec, container) = (
+        spec.replace('\n', "\n  "),
+        container.replace('\n', "\n      "),
+    );
     format!(
         "apiVersion: v1
 kind: Pod
@@ -45,13 +48,21 @@ struct Once<'a> {
 
 impl<'a> Once<'a> {
     fn new(story: &'a Story) -> Self {
-        Self { story, pods: Vec::new() }
+        Self {
+            story,
+            pods: Vec::new(),
+        }
     }
 
     fn run(&mut self, node: &str, image: &str, command: &[&str], says: &str) {
         let name = format!("once-{}", self.pods.len());
         let spec = format!("restartPolicy: Never\n{}", pods::on(node));
-        self.story.apply(&pod(&name, image, &spec, &format!("command: {}", json!(command))));
+        self.story.apply(&pod(
+            &name,
+            image,
+            &spec,
+            &format!("command: {}", json!(command)),
+        ));
         self.pods.push((name, says.to_owned()));
     }
 
@@ -62,7 +73,10 @@ impl<'a> Once<'a> {
                 self.story.field(&["pod", &name], ".status.phase") == "Succeeded"
             });
             let said = self.story.kubectl(&["logs", &name]);
-            assert!(said.contains(&says), "{name} should say {says:?} and says {said:?}");
+            assert!(
+                said.contains(&says),
+                "{name} should say {says:?} and says {said:?}"
+            );
         }
     }
 }
@@ -73,7 +87,12 @@ fn every_node_has_etcd_under_each_name_that_people_pull() {
     let mut once = Once::new(&story);
     for node in story.lab().nodes() {
         for name in names("3.6.16") {
-            once.run(&node.name, &name, &["/usr/local/bin/etcd", "--version"], "etcd Version: 3.6.16\n");
+            once.run(
+                &node.name,
+                &name,
+                &["/usr/local/bin/etcd", "--version"],
+                "etcd Version: 3.6.16\n",
+            );
         }
     }
     assert_eq!(once.pods.len(), 3 * story.lab().nodes().len());
@@ -84,8 +103,10 @@ fn every_node_has_etcd_under_each_name_that_people_pull() {
 fn etcd(image: &str) -> String {
     let spec = "securityContext: {fsGroup: 2000}\nvolumes: [{name: data, emptyDir: {}}]";
     let mounts = "volumeMounts: [{name: data, mountPath: /var/lib/etcd}]";
-    pod("etcd", image, spec, mounts)
-        .replace("securityContext: {allow", "securityContext: {readOnlyRootFilesystem: true, allow")
+    pod("etcd", image, spec, mounts).replace(
+        "securityContext: {allow",
+        "securityContext: {readOnlyRootFilesystem: true, allow",
+    )
 }
 
 #[test]
@@ -94,12 +115,25 @@ fn etcd_runs_by_the_images_own_command_as_a_restricted_pod_and_stores_what_it_is
     story.apply(&etcd(&names("3.6.16")[2]));
     pods::wait_for(&story, &["etcd"]);
     let context = story.get(&["pod", "etcd"])["spec"]["containers"][0]["securityContext"].clone();
-    assert_eq!((&context["readOnlyRootFilesystem"], &context["runAsNonRoot"]), (&json!(true), &json!(true)));
+    assert_eq!(
+        (&context["readOnlyRootFilesystem"], &context["runAsNonRoot"]),
+        (&json!(true), &json!(true))
+    );
     story.eventually("etcd is healthy", || {
-        story.try_kubectl(&["exec", "etcd", "--", "etcdctl", "endpoint", "health"]).is_ok()
+        story
+            .try_kubectl(&["exec", "etcd", "--", "etcdctl", "endpoint", "health"])
+            .is_ok()
     });
     story.kubectl(&["exec", "etcd", "--", "etcdctl", "put", "/keel", "even"]);
-    let got = story.kubectl(&["exec", "etcd", "--", "etcdctl", "get", "/keel", "--print-value-only"]);
+    let got = story.kubectl(&[
+        "exec",
+        "etcd",
+        "--",
+        "etcdctl",
+        "get",
+        "/keel",
+        "--print-value-only",
+    ]);
     assert_eq!(got.trim(), "even");
     let leader = story.kubectl(&["exec", "etcd", "--", "etcdctl", "endpoint", "status"]);
     assert!(leader.contains("3.6.16"), "{leader}");
@@ -118,8 +152,16 @@ fn the_image_has_its_three_programs_and_no_shell() {
     };
     for (program, argument, says) in [
         ("/usr/local/bin/etcd", "--version", "etcd Version: 3.6.16"),
-        ("/usr/local/bin/etcdctl", "version", "etcdctl version: 3.6.16"),
-        ("/usr/local/bin/etcdutl", "version", "etcdutl version: 3.6.16"),
+        (
+            "/usr/local/bin/etcdctl",
+            "version",
+            "etcdctl version: 3.6.16",
+        ),
+        (
+            "/usr/local/bin/etcdutl",
+            "version",
+            "etcdutl version: 3.6.16",
+        ),
     ] {
         let said = exec(&[program, argument]).unwrap();
         assert!(said.contains(says), "{said}");
@@ -154,11 +196,26 @@ fn every_other_version_can_be_made_and_says_what_it_is() {
         }
         let node = &story.lab().nodes()[0].name;
         for name in names(text) {
-            once.run(node, &name, &["/usr/local/bin/etcd", "--version"], &format!("etcd Version: {text}\n"));
+            once.run(
+                node,
+                &name,
+                &["/usr/local/bin/etcd", "--version"],
+                &format!("etcd Version: {text}\n"),
+            );
         }
         let name = &names(text)[0];
-        once.run(node, name, &["/usr/local/bin/etcdctl", "version"], &format!("etcdctl version: {text}\n"));
-        once.run(node, name, &["/usr/local/bin/etcdutl", "version"], &format!("etcdutl version: {text}\n"));
+        once.run(
+            node,
+            name,
+            &["/usr/local/bin/etcdctl", "version"],
+            &format!("etcdctl version: {text}\n"),
+        );
+        once.run(
+            node,
+            name,
+            &["/usr/local/bin/etcdutl", "version"],
+            &format!("etcdutl version: {text}\n"),
+        );
     }
     once.check();
 }

@@ -20,13 +20,24 @@ struct Forward {
 impl Forward {
     fn to(story: &Story, what: &str, port: u16) -> Self {
         let command = story.command(&["port-forward", what, &format!(":{port}")]);
-        let mut child = command.spawn(|command| _ = command.stdout(Stdio::piped())).unwrap();
+        let mut child = command
+            .spawn(|command| _ = command.stdout(Stdio::piped()))
+            .unwrap();
         let (said, heard) = mpsc::channel();
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        std::thread::spawn(move || lines.map_while(Result::ok).try_for_each(|line| said.send(line)));
-        let line = heard.recv_timeout(PATIENCE).expect("port-forward says where it listens");
-        let address =
-            line.split_whitespace().find(|word| word.starts_with("127.0.0.1:")).expect(&line).to_owned();
+        std::thread::spawn(move || {
+            lines
+                .map_while(Result::ok)
+                .try_for_each(|line| said.send(line))
+        });
+        let line = heard
+            .recv_timeout(PATIENCE)
+            .expect("port-forward says where it listens");
+        let address = line
+            .split_whitespace()
+            .find(|word| word.starts_with("127.0.0.1:"))
+            .expect(&line)
+            .to_owned();
         // Later lines tell of connections: somebody must take them.
         std::thread::spawn(move || heard.iter().for_each(drop));
         Self { child, address }
@@ -58,20 +69,37 @@ fn logs_are_shown_whole_followed_to_their_end_and_kept_from_the_container_before
     story.apply(&pods::pod("twice", twice, "", ""));
     pods::wait_for(&story, &["twice"]);
     story.eventually("it counts", || {
-        story.try_kubectl(&["logs", "counter"]).is_ok_and(|said| said.contains("line 1"))
+        story
+            .try_kubectl(&["logs", "counter"])
+            .is_ok_and(|said| said.contains("line 1"))
     });
     let all = "line 1\nline 2\nline 3\nline 4\nline 5\nline 6\n";
-    assert_eq!(story.kubectl(&["logs", "--follow", "counter"]), all, "followed until the pod ended");
-    assert_eq!(story.kubectl(&["logs", "--tail=2", "counter"]), "line 5\nline 6\n");
+    assert_eq!(
+        story.kubectl(&["logs", "--follow", "counter"]),
+        all,
+        "followed until the pod ended"
+    );
+    assert_eq!(
+        story.kubectl(&["logs", "--tail=2", "counter"]),
+        "line 5\nline 6\n"
+    );
 
-    assert!(story.try_kubectl(&["logs", "--previous", "twice"]).is_err(), "there was no container before");
+    assert!(
+        story.try_kubectl(&["logs", "--previous", "twice"]).is_err(),
+        "there was no container before"
+    );
     story.shell("twice", "touch /tmp/end").unwrap();
     story.eventually("it lives again", || {
         pods::restarts(&story, "twice") == 1 && pods::is_ready(&story, "twice")
     });
-    assert_eq!(story.kubectl(&["logs", "--previous", "twice"]), "life\nend\n");
+    assert_eq!(
+        story.kubectl(&["logs", "--previous", "twice"]),
+        "life\nend\n"
+    );
     // Without a probe a container counts as ready before it has done anything.
-    story.eventually("the second life speaks, too", || story.kubectl(&["logs", "twice"]) == "life\n");
+    story.eventually("the second life speaks, too", || {
+        story.kubectl(&["logs", "twice"]) == "life\n"
+    });
 }
 
 #[test]
@@ -80,10 +108,24 @@ fn exec_passes_input_output_and_the_exit_status() {
     story.apply(&pods::idle("box", ""));
     pods::wait_for(&story, &["box"]);
     let input = "some text\n".repeat(20_000);
-    let echoed = story.command(&["exec", "-i", "box", "--", "cat"]).input(input.clone()).run().unwrap();
-    assert!(echoed == input, "{} of {} bytes came back", echoed.len(), input.len());
-    let failed = story.try_kubectl(&["exec", "box", "--", "sh", "-c", "echo woe >&2; exit 7"]).unwrap_err();
-    assert!(failed.contains("woe") && failed.contains("exit code 7"), "{failed}");
+    let echoed = story
+        .command(&["exec", "-i", "box", "--", "cat"])
+        .input(input.clone())
+        .run()
+        .unwrap();
+    assert!(
+        echoed == input,
+        "{} of {} bytes came back",
+        echoed.len(),
+        input.len()
+    );
+    let failed = story
+        .try_kubectl(&["exec", "box", "--", "sh", "-c", "echo woe >&2; exit 7"])
+        .unwrap_err();
+    assert!(
+        failed.contains("woe") && failed.contains("exit code 7"),
+        "{failed}"
+    );
 }
 
 #[test]
@@ -100,10 +142,17 @@ fn files_are_copied_into_a_pod_and_out_of_it() {
     run("box:/tmp/kept/file", "back");
     let back = std::fs::read(dir.join("back")).unwrap();
     let sum = story.shell("box", "sha256sum < /tmp/kept/file").unwrap();
-    let local = Cmd::new("sha256sum").arg(dir.join("there/file")).run().unwrap();
+    let local = Cmd::new("sha256sum")
+        .arg(dir.join("there/file"))
+        .run()
+        .unwrap();
     std::fs::remove_dir_all(&dir).unwrap();
     assert!(back == bytes, "{} bytes came back", back.len());
-    assert_eq!(sum.split_whitespace().next(), local.split_whitespace().next(), "and inside it is the same");
+    assert_eq!(
+        sum.split_whitespace().next(),
+        local.split_whitespace().next(),
+        "and inside it is the same"
+    );
 }
 
 #[test]
@@ -132,23 +181,46 @@ fn a_pod_can_be_run_talked_to_and_attached_to() {
     let mut overrides: serde_json::Value = serde_json::from_str(&restricted()).unwrap();
     overrides["spec"]["containers"] = json!([{"name": "once", "securityContext": secure}]);
     let overrides = format!("--overrides={overrides}");
-    let run =
-        ["run", "once", "--rm", "-i", "--restart=Never", "--override-type=strategic", &image, &overrides];
+    let run = [
+        "run",
+        "once",
+        "--rm",
+        "-i",
+        "--restart=Never",
+        "--override-type=strategic",
+        &image,
+        &overrides,
+    ];
     let mut args = run.to_vec();
     args.extend(["--command", "--", "sh", "-c", "read word; echo heard $word"]);
     let said = story.command(&args).input("hello\n").run().unwrap();
     assert!(said.contains("heard hello"), "{said}");
-    assert!(story.try_kubectl(&["get", "pod", "once"]).is_err(), "--rm has removed it");
+    assert!(
+        story.try_kubectl(&["get", "pod", "once"]).is_err(),
+        "--rm has removed it"
+    );
 
     let listens = "read word; echo heard $word; exec sleep 1000000";
-    story.apply(&pods::pod("listener", listens, "", "stdin: true\nstdinOnce: true"));
+    story.apply(&pods::pod(
+        "listener",
+        listens,
+        "",
+        "stdin: true\nstdinOnce: true",
+    ));
     pods::wait_for(&story, &["listener"]);
-    let mut attached = story.command(&["attach", "-i", "listener"]).spawn(|command| {
-        command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
-    });
+    let mut attached = story
+        .command(&["attach", "-i", "listener"])
+        .spawn(|command| {
+            command
+                .stdin(Stdio::piped())
+                .stdout(Stdio::null())
+                .stderr(Stdio::null());
+        });
     let attached = attached.as_mut().unwrap();
     std::io::Write::write_all(&mut attached.stdin.take().unwrap(), b"attached\n").unwrap();
-    story.eventually("it has heard", || story.kubectl(&["logs", "listener"]) == "heard attached\n");
+    story.eventually("it has heard", || {
+        story.kubectl(&["logs", "listener"]) == "heard attached\n"
+    });
     let _ = attached.kill();
     let _ = attached.wait();
 }
@@ -163,8 +235,15 @@ fn a_debugging_container_looks_into_a_running_pod() {
         http_get(&pods::address(&story, "server", 8080), "/").as_deref() == Some("server")
     });
     let custom = std::env::temp_dir().join(format!("{}.json", story.namespace()));
-    std::fs::write(&custom, json!({"securityContext": {"runAsUser": 1000}}).to_string()).unwrap();
-    let (image, custom_flag) = (format!("--image={BUSYBOX_IMAGE}"), format!("--custom={}", custom.display()));
+    std::fs::write(
+        &custom,
+        json!({"securityContext": {"runAsUser": 1000}}).to_string(),
+    )
+    .unwrap();
+    let (image, custom_flag) = (
+        format!("--image={BUSYBOX_IMAGE}"),
+        format!("--custom={}", custom.display()),
+    );
     let debug = [
         "debug",
         "server",
@@ -183,10 +262,15 @@ fn a_debugging_container_looks_into_a_running_pod() {
     debugged.unwrap();
     let mut said = String::new();
     story.eventually("it has looked", || {
-        said = story.try_kubectl(&["logs", "server", "-c", "look"]).unwrap_or_default();
+        said = story
+            .try_kubectl(&["logs", "server", "-c", "look"])
+            .unwrap_or_default();
         said.ends_with("done\n")
     });
-    assert!(said.starts_with("server\n"), "it shares the pod's network: {said}");
+    assert!(
+        said.starts_with("server\n"),
+        "it shares the pod's network: {said}"
+    );
     assert!(said.contains("httpd\n"), "and sees its processes: {said}");
 }
 
@@ -195,22 +279,50 @@ fn a_deployment_is_rolled_out_waited_for_and_rolled_back() {
     let story = Story::begin("kubectl-rollout");
     story.apply(&web(2));
     story.kubectl(&["rollout", "status", "deployment/web", "--timeout=90s"]);
-    story.kubectl(&["wait", "--for=condition=Available", "deployment/web", "--timeout=90s"]);
+    story.kubectl(&[
+        "wait",
+        "--for=condition=Available",
+        "deployment/web",
+        "--timeout=90s",
+    ]);
     story.kubectl(&["set", "env", "deployment/web", "COLOUR=blue"]);
     story.kubectl(&["rollout", "status", "deployment/web", "--timeout=90s"]);
-    let colour =
-        || story.kubectl(&["exec", "deployment/web", "--", "sh", "-c", "echo $COLOUR"]).trim().to_owned();
+    let colour = || {
+        story
+            .kubectl(&["exec", "deployment/web", "--", "sh", "-c", "echo $COLOUR"])
+            .trim()
+            .to_owned()
+    };
     story.eventually("the new ones alone are there", || {
-        story.get(&["pods", "-l", "app=web"])["items"].as_array().unwrap().len() == 2
+        story.get(&["pods", "-l", "app=web"])["items"]
+            .as_array()
+            .unwrap()
+            .len()
+            == 2
     });
     assert_eq!(colour(), "blue");
     let history = story.kubectl(&["rollout", "history", "deployment/web"]);
-    assert!(history.contains("\n1 ") && history.contains("\n2 "), "{history}");
+    assert!(
+        history.contains("\n1 ") && history.contains("\n2 "),
+        "{history}"
+    );
     story.kubectl(&["rollout", "undo", "deployment/web"]);
     story.kubectl(&["rollout", "status", "deployment/web", "--timeout=90s"]);
-    assert_eq!(story.field(&["deployment", "web"], ".spec.template.spec.containers[0].env"), "");
-    let never =
-        story.try_kubectl(&["wait", "--for=condition=Never", "deployment/web", "--timeout=1s"]).unwrap_err();
+    assert_eq!(
+        story.field(
+            &["deployment", "web"],
+            ".spec.template.spec.containers[0].env"
+        ),
+        ""
+    );
+    let never = story
+        .try_kubectl(&[
+            "wait",
+            "--for=condition=Never",
+            "deployment/web",
+            "--timeout=1s",
+        ])
+        .unwrap_err();
     assert!(never.contains("timed out waiting"), "{never}");
 }
 
@@ -226,7 +338,10 @@ fn objects_are_explained_applied_by_owners_and_rights_are_told() {
     };
     let apply = |who: &str, value: &str| {
         let by = format!("--field-manager={who}");
-        story.command(&["apply", "--server-side", &by, "-f", "-"]).input(object(value)).run()
+        story
+            .command(&["apply", "--server-side", &by, "-f", "-"])
+            .input(object(value))
+            .run()
     };
     apply("one", "first").unwrap();
     let conflict = format!("{:#}", apply("two", "second").unwrap_err());
@@ -234,8 +349,14 @@ fn objects_are_explained_applied_by_owners_and_rights_are_told() {
     assert_eq!(story.field(&["configmap", "owned"], ".data.key"), "first");
 
     let anybody = format!("--as=system:serviceaccount:{}:default", story.namespace());
-    assert_eq!(story.kubectl(&["auth", "can-i", "delete", "pods"]).trim(), "yes");
-    let cannot = story.command(&["auth", "can-i", "delete", "pods", &anybody]).attempt().unwrap();
+    assert_eq!(
+        story.kubectl(&["auth", "can-i", "delete", "pods"]).trim(),
+        "yes"
+    );
+    let cannot = story
+        .command(&["auth", "can-i", "delete", "pods", &anybody])
+        .attempt()
+        .unwrap();
     assert_eq!((cannot.0, cannot.1.trim()), (false, "no"));
     // Known and said so: there is no metrics server.
     let top = story.try_kubectl(&["top", "nodes"]).unwrap_err();
@@ -272,8 +393,18 @@ spec: {{minAvailable: {least}, selector: {{matchLabels: {{app: web}}}}}}
     };
     story.kubectl(&["rollout", "status", "deployment/web", "--timeout=90s"]);
     budget(2);
-    let pods = || story.get(&["pods", "-l", "app=web"])["items"].as_array().unwrap().clone();
-    let names = || pods().iter().map(|pod| pod["metadata"]["name"].to_string()).collect::<Vec<_>>();
+    let pods = || {
+        story.get(&["pods", "-l", "app=web"])["items"]
+            .as_array()
+            .unwrap()
+            .clone()
+    };
+    let names = || {
+        pods()
+            .iter()
+            .map(|pod| pod["metadata"]["name"].to_string())
+            .collect::<Vec<_>>()
+    };
     let node = pods()[0]["spec"]["nodeName"].as_str().unwrap().to_owned();
     let drain = |limit: &str| {
         let limit = format!("--timeout={limit}");
@@ -290,13 +421,21 @@ spec: {{minAvailable: {least}, selector: {{matchLabels: {{app: web}}}}}}
     let _opened = Uncordon(&story, &node);
     let before = names();
     let refused = drain("8s").unwrap_err();
-    assert!(refused.contains("violate the pod's disruption budget"), "{refused}");
+    assert!(
+        refused.contains("violate the pod's disruption budget"),
+        "{refused}"
+    );
     assert_eq!(names(), before, "nobody was evicted");
     assert_eq!(story.field(&["node", &node], ".spec.unschedulable"), "true");
 
     budget(1);
     drain("90s").unwrap();
-    assert!(pods().iter().all(|pod| pod["spec"]["nodeName"] != node.as_str()), "{node} is empty");
+    assert!(
+        pods()
+            .iter()
+            .all(|pod| pod["spec"]["nodeName"] != node.as_str()),
+        "{node} is empty"
+    );
     story.kubectl(&["rollout", "status", "deployment/web", "--timeout=90s"]);
 
     story.kubectl(&["uncordon", &node]);

@@ -32,7 +32,10 @@ struct Counted {
 impl Counters {
     fn begin(story: &Story) -> Self {
         let table = format!("evenkeel_e2e_{}", story.lab().number());
-        let (all, inside) = (story.lab().addresses().unwrap().all(), format!("ek{}", story.lab().number()));
+        let (all, inside) = (
+            story.lab().addresses().unwrap().all(),
+            format!("ek{}", story.lab().number()),
+        );
         // The guard's own priority is -5.
         let rules = format!(
             "table inet {table} {{}}
@@ -55,18 +58,28 @@ table inet {table} {{
 }}
 "
         );
-        Cmd::new("nft").args(["-f", "-"]).input(rules).run().unwrap();
+        Cmd::new("nft")
+            .args(["-f", "-"])
+            .input(rules)
+            .run()
+            .unwrap();
         Self { table }
     }
 
     fn read(&self) -> Counted {
-        let said =
-            Cmd::new("nft").args(["-j", "list", "counters", "table", "inet", &self.table]).run().unwrap();
+        let said = Cmd::new("nft")
+            .args(["-j", "list", "counters", "table", "inet", &self.table])
+            .run()
+            .unwrap();
         let said: Value = serde_json::from_str(&said).unwrap();
         let packets = |name: &str| {
             let all = said["nftables"].as_array().unwrap().iter();
-            let named = all.map(|entry| &entry["counter"]).find(|counter| counter["name"] == name);
-            named.and_then(|counter| counter["packets"].as_u64()).unwrap()
+            let named = all
+                .map(|entry| &entry["counter"])
+                .find(|counter| counter["name"] == name);
+            named
+                .and_then(|counter| counter["packets"].as_u64())
+                .unwrap()
         };
         Counted {
             into_lab: packets("into_lab"),
@@ -79,7 +92,9 @@ table inet {table} {{
 
 impl Drop for Counters {
     fn drop(&mut self) {
-        let _ = Cmd::new("nft").args(["delete", "table", "inet", &self.table]).attempt();
+        let _ = Cmd::new("nft")
+            .args(["delete", "table", "inet", &self.table])
+            .attempt();
     }
 }
 
@@ -93,7 +108,9 @@ struct WayOut {
 
 impl WayOut {
     fn to(story: &Story, address: &str) -> Self {
-        let way = Self { name: format!("ekt{}", story.lab().number()) };
+        let way = Self {
+            name: format!("ekt{}", story.lab().number()),
+        };
         let name = &way.name;
         for command in [
             format!("netns add {name}"),
@@ -140,7 +157,13 @@ fn knocks(addresses: &[String], with: &str) -> String {
 
 /// Everything that may be sent to: live, dead and never given, of pods and of services.
 fn targets(story: &Story) -> Vec<String> {
-    let prefix = story.lab().addresses().unwrap().all().to_string().replace(".0.0/16", "");
+    let prefix = story
+        .lab()
+        .addresses()
+        .unwrap()
+        .all()
+        .to_string()
+        .replace(".0.0/16", "");
     let node = story.lab().nodes()[0].number;
     vec![
         story.field(&["pod", "live"], ".status.podIP"),
@@ -176,42 +199,76 @@ fn no_packet_for_an_address_of_the_lab_leaves_the_machine() {
     story.shell("live", &knocks(&targets, "nc")).unwrap();
     for node in story.lab().nodes() {
         let netns = format!("--net=/run/netns/ek-{}-{}", story.lab().name(), node.name);
-        Cmd::new("nsenter").args([&netns, "bash", "-c", &knocks(&targets, "bash")]).run().unwrap();
+        Cmd::new("nsenter")
+            .args([&netns, "bash", "-c", &knocks(&targets, "bash")])
+            .run()
+            .unwrap();
     }
-    story.eventually("the live pod answers", || http_get(&format!("{}:8080", targets[0]), "/").is_some());
+    story.eventually("the live pod answers", || {
+        http_get(&format!("{}:8080", targets[0]), "/").is_some()
+    });
     let counted = counters.read();
-    assert!(counted.into_lab > 4, "what went into the lab was counted: {counted:?}");
-    assert_eq!((counted.astray, counted.left), (0, 0), "nothing even tried to leave: {counted:?}");
+    assert!(
+        counted.into_lab > 4,
+        "what went into the lab was counted: {counted:?}"
+    );
+    assert_eq!(
+        (counted.astray, counted.left),
+        (0, 0),
+        "nothing even tried to leave: {counted:?}"
+    );
 }
 
 #[test]
 fn the_guard_stops_what_a_wrong_route_would_let_out() {
     let story = Story::alone("network-guard");
-    let astray = story.lab().addresses().unwrap().all().to_string().replace(".0.0/16", ".200.1");
+    let astray = story
+        .lab()
+        .addresses()
+        .unwrap()
+        .all()
+        .to_string()
+        .replace(".0.0/16", ".200.1");
     let counters = Counters::begin(&story);
     let _way = WayOut::to(&story, &astray);
     knock(&astray);
     knock(ELSEWHERE);
     let counted = counters.read();
-    assert!(counted.astray >= 2, "the wrong route was taken: {counted:?}");
+    assert!(
+        counted.astray >= 2,
+        "the wrong route was taken: {counted:?}"
+    );
     assert!(counted.elsewhere >= 2, "that way leads out: {counted:?}");
-    assert_eq!(counted.left, 0, "and the guard has let nothing of the lab's pass: {counted:?}");
+    assert_eq!(
+        counted.left, 0,
+        "and the guard has let nothing of the lab's pass: {counted:?}"
+    );
 }
 
 #[test]
 fn pods_reach_each_other_across_nodes() {
     let story = Story::begin("network-pods");
-    let nodes: Vec<_> = story.lab().nodes().iter().map(|node| node.name.clone()).collect();
+    let nodes: Vec<_> = story
+        .lab()
+        .nodes()
+        .iter()
+        .map(|node| node.name.clone())
+        .collect();
     let servers: Vec<_> = nodes.iter().map(|node| format!("on-{node}")).collect();
     for (server, node) in servers.iter().zip(&nodes) {
         story.apply(&pods::server(server, &pods::on(node)));
     }
-    pods::wait_for(&story, &servers.iter().map(String::as_str).collect::<Vec<_>>());
+    pods::wait_for(
+        &story,
+        &servers.iter().map(String::as_str).collect::<Vec<_>>(),
+    );
     for from in &servers {
         for to in &servers {
             let page = format!("http://{}/", pods::address(&story, to, 8080));
             story.eventually(&format!("{from} reaches {to}"), || {
-                story.shell(from, &format!("timeout 3 wget -qO- {page}")).is_ok_and(|said| said.trim() == to)
+                story
+                    .shell(from, &format!("timeout 3 wget -qO- {page}"))
+                    .is_ok_and(|said| said.trim() == to)
             });
         }
     }
@@ -251,7 +308,10 @@ spec: {clusterIP: None, selector: {app: member}, ports: [{port: 8080}]}
     });
     for outside in ["example.com", "no-such-service.default.svc.cluster.local"] {
         story.eventually(&format!("{outside} is denied at once"), || {
-            let said = story.shell("member", &format!("timeout 4 nslookup {outside}; echo ended $?"));
+            let said = story.shell(
+                "member",
+                &format!("timeout 4 nslookup {outside}; echo ended $?"),
+            );
             said.is_ok_and(|said| said.contains("NXDOMAIN") && said.ends_with("ended 1\n"))
         });
     }

@@ -6,7 +6,8 @@ use evenkeel_e2e::{BUSYBOX_IMAGE, RESTRICTED, Story, accepts, http_get};
 use evenkeel_lab::up;
 
 use crate::host::{
-    Afterwards, kubelet, loop_files, marked, marker, nodes, ready, serve, serving, until_lost, until_ready,
+    Afterwards, kubelet, loop_files, marked, marker, nodes, ready, serve, serving, until_lost,
+    until_ready,
 };
 use crate::pods;
 
@@ -17,17 +18,29 @@ fn a_node_without_power_has_no_process_left_and_runs_its_pods_again_when_powered
     let kubelet = kubelet(&story, &node);
     let before = serve(&story, "web", &node);
     let _on_again = Afterwards(|| drop(story.lab().power_on(&node)));
-    assert!(accepts(&kubelet), "else that it is silent later says nothing");
+    assert!(
+        accepts(&kubelet),
+        "else that it is silent later says nothing"
+    );
 
     story.lab().power_off(&node).unwrap();
-    assert_eq!(marked(&marker(&story, "web")), [], "its containers die with it");
-    assert!(!before.process.lives() && !accepts(&kubelet) && http_get(&before.address, "/").is_none());
+    assert_eq!(
+        marked(&marker(&story, "web")),
+        [],
+        "its containers die with it"
+    );
+    assert!(
+        !before.process.lives() && !accepts(&kubelet) && http_get(&before.address, "/").is_none()
+    );
     until_lost(&story, &node);
 
     story.lab().power_on(&node).unwrap();
     until_ready(&story, &node);
     let after = serving(&story, "web");
-    assert_ne!(after.process, before.process, "a process that died is not the one that runs");
+    assert_ne!(
+        after.process, before.process,
+        "a process that died is not the one that runs"
+    );
     assert_ne!(pods::restarts(&story, "web"), 0);
     serve(&story, "newcomer", &node);
 }
@@ -41,17 +54,27 @@ fn a_frozen_node_takes_connections_and_answers_none_and_goes_on_where_it_was_whe
     let _thawed = Afterwards(|| drop(story.lab().thaw(&node)));
 
     story.lab().freeze(&node).unwrap();
-    assert_eq!(http_get(&web.address, "/"), None, "the pod answers though its node is frozen");
+    assert_eq!(
+        http_get(&web.address, "/"),
+        None,
+        "the pod answers though its node is frozen"
+    );
     assert!(
         accepts(&web.address) && accepts(&kubelet),
         "its kernel still takes connections: it hangs, it is not gone"
     );
     until_lost(&story, &node);
-    assert_eq!(http_get(&web.address, "/"), None, "the pod answers though its node is still frozen");
+    assert_eq!(
+        http_get(&web.address, "/"),
+        None,
+        "the pod answers though its node is still frozen"
+    );
     assert!(web.process.lives());
 
     story.lab().thaw(&node).unwrap();
-    story.eventually("the pod answers again", || http_get(&web.address, "/").is_some());
+    story.eventually("the pod answers again", || {
+        http_get(&web.address, "/").is_some()
+    });
     until_ready(&story, &node);
     assert!(web.process.lives(), "the same process goes on");
     assert_eq!(pods::restarts(&story, "web"), 0);
@@ -64,17 +87,31 @@ fn a_node_that_is_cut_off_cannot_be_reached_while_its_containers_run_on_and_can_
     let kubelet = kubelet(&story, &node);
     let web = serve(&story, "web", &node);
     let _mended = Afterwards(|| drop(story.lab().mend(&node)));
-    assert!(accepts(&kubelet), "else that it cannot be reached later says nothing");
+    assert!(
+        accepts(&kubelet),
+        "else that it cannot be reached later says nothing"
+    );
 
     story.lab().cut(&node).unwrap();
-    assert!(!accepts(&kubelet) && !accepts(&web.address), "packets reach a node without a cable");
+    assert!(
+        !accepts(&kubelet) && !accepts(&web.address),
+        "packets reach a node without a cable"
+    );
     until_lost(&story, &node);
-    assert!(!accepts(&kubelet) && web.process.lives(), "it is cut off, not dead");
+    assert!(
+        !accepts(&kubelet) && web.process.lives(),
+        "it is cut off, not dead"
+    );
 
     story.lab().mend(&node).unwrap();
     until_ready(&story, &node);
-    story.eventually("the pod answers again", || http_get(&web.address, "/").is_some());
-    assert!(accepts(&kubelet) && web.process.lives(), "the same process runs on");
+    story.eventually("the pod answers again", || {
+        http_get(&web.address, "/").is_some()
+    });
+    assert!(
+        accepts(&kubelet) && web.process.lives(),
+        "the same process runs on"
+    );
     assert_eq!(pods::restarts(&story, "web"), 0);
 }
 
@@ -133,17 +170,37 @@ fn a_deleted_node_is_gone_with_its_disks_and_a_new_one_of_another_name_takes_its
     let kubelet = kubelet(&story, first);
     let doomed = serve(&story, "doomed", first);
     story.apply(&with_disk(first));
-    story.kubectl(&["wait", "--for=condition=Ready", "--timeout=90s", "pod/keeper"]);
+    story.kubectl(&[
+        "wait",
+        "--for=condition=Ready",
+        "--timeout=90s",
+        "pod/keeper",
+    ]);
     let volume = story.field(&["pvc", "disk"], ".spec.volumeName");
-    let disks = || loop_files().into_iter().filter(|file| file.contains(&volume)).count();
-    let files =
-        Path::new("/var/lib/evenkeel/labs").join(std::env::var("LAB").unwrap()).join("machines").join(first);
-    assert!(disks() == 1 && files.is_dir(), "else that they are gone later says nothing");
+    let disks = || {
+        loop_files()
+            .into_iter()
+            .filter(|file| file.contains(&volume))
+            .count()
+    };
+    let files = Path::new("/var/lib/evenkeel/labs")
+        .join(std::env::var("LAB").unwrap())
+        .join("machines")
+        .join(first);
+    assert!(
+        disks() == 1 && files.is_dir(),
+        "else that they are gone later says nothing"
+    );
     serve(&story, "web", last);
     let old_service = served_as(&story, "old", "web");
 
     up::delete_node(story.lab().name(), first).unwrap();
-    assert!(story.try_kubectl(&["get", "node", first]).unwrap_err().contains("NotFound"));
+    assert!(
+        story
+            .try_kubectl(&["get", "node", first])
+            .unwrap_err()
+            .contains("NotFound")
+    );
     assert!(!doomed.process.lives() && !accepts(&kubelet));
     story.eventually("its disk is free", || disks() == 0);
     assert!(!files.exists(), "its files are still there");
@@ -153,13 +210,29 @@ fn a_deleted_node_is_gone_with_its_disks_and_a_new_one_of_another_name_takes_its
     });
 
     let added = up::add_node(story.lab().name()).unwrap().name;
-    assert!(!before.contains(&added), "the new node has an old one's name");
+    assert!(
+        !before.contains(&added),
+        "the new node has an old one's name"
+    );
     assert_eq!(nodes(&story).len(), before.len());
     assert_eq!(ready(&story, &added), "True");
     serve(&story, "newcomer", &added);
 
     // Nobody is left to take the lost disk's volume away.
     story.kubectl(&["delete", "pod,pvc", "--all", "--force", "--wait=false"]);
-    story.kubectl(&["patch", "pv", &volume, "--type=merge", "-p", r#"{"metadata":{"finalizers":null}}"#]);
-    story.kubectl(&["delete", "pv", &volume, "--ignore-not-found", "--wait=false"]);
+    story.kubectl(&[
+        "patch",
+        "pv",
+        &volume,
+        "--type=merge",
+        "-p",
+        r#"{"metadata":{"finalizers":null}}"#,
+    ]);
+    story.kubectl(&[
+        "delete",
+        "pv",
+        &volume,
+        "--ignore-not-found",
+        "--wait=false",
+    ]);
 }

@@ -17,9 +17,14 @@ fn answers(story: &Story, pod: &str) -> bool {
 /// How a process of the pod's only container fares, by its name: one letter of the kernel's, `T` for stopped.
 fn states(story: &Story, pod: &str, process: &str) -> Vec<String> {
     // A process may end while it is looked at.
-    let all = story.shell(pod, "cat /proc/[0-9]*/stat 2>/dev/null; true").unwrap();
+    let all = story
+        .shell(pod, "cat /proc/[0-9]*/stat 2>/dev/null; true")
+        .unwrap();
     let name = format!("({process}) ");
-    all.lines().filter_map(|line| line.split_once(&name)).map(|(_, rest)| rest[..1].to_owned()).collect()
+    all.lines()
+        .filter_map(|line| line.split_once(&name))
+        .map(|(_, rest)| rest[..1].to_owned())
+        .collect()
 }
 
 #[test]
@@ -28,27 +33,55 @@ fn a_pod_that_is_cut_off_answers_nobody_while_its_neighbours_do_until_it_is_mend
     let here = pods::on(&story.lab().nodes()[0].name);
     let there = pods::on(&story.lab().nodes()[1].name);
     story.apply(
-        &(pods::server("victim", &here) + &pods::server("neighbour", &here) + &pods::idle("asker", &there)),
+        &(pods::server("victim", &here)
+            + &pods::server("neighbour", &here)
+            + &pods::idle("asker", &there)),
     );
     pods::wait_for(&story, &["victim", "neighbour", "asker"]);
     let victim = pods::address(&story, "victim", 8080);
     let from_pod = || story.shell("asker", &format!("timeout 3 wget -qO- http://{victim}/"));
-    story.eventually("both answer", || answers(&story, "victim") && answers(&story, "neighbour"));
-    story.eventually("a pod reaches it", || from_pod().is_ok_and(|said| said.trim() == "victim"));
-
-    story.lab().pod(story.namespace(), "victim").unwrap().cut().unwrap();
-    assert!(!accepts(&victim), "the victim is cut off from this machine");
-    assert!(from_pod().is_err(), "and from pods of other nodes");
-    let outwards = format!("timeout 3 wget -qO- http://{}/", pods::address(&story, "neighbour", 8080));
-    assert!(story.shell("victim", &outwards).is_err(), "and reaches not even its neighbour");
-    story.eventually("the neighbour is well", || answers(&story, "neighbour"));
-    story.eventually("and so is the victim, in itself", || {
-        story.shell("victim", "timeout 3 wget -qO- http://127.0.0.1:8080/").is_ok()
+    story.eventually("both answer", || {
+        answers(&story, "victim") && answers(&story, "neighbour")
+    });
+    story.eventually("a pod reaches it", || {
+        from_pod().is_ok_and(|said| said.trim() == "victim")
     });
 
-    story.lab().pod(story.namespace(), "victim").unwrap().mend().unwrap();
-    story.eventually("the victim answers again", || answers(&story, "victim") && from_pod().is_ok());
-    story.eventually("and reaches others again", || story.shell("victim", &outwards).is_ok());
+    story
+        .lab()
+        .pod(story.namespace(), "victim")
+        .unwrap()
+        .cut()
+        .unwrap();
+    assert!(!accepts(&victim), "the victim is cut off from this machine");
+    assert!(from_pod().is_err(), "and from pods of other nodes");
+    let outwards = format!(
+        "timeout 3 wget -qO- http://{}/",
+        pods::address(&story, "neighbour", 8080)
+    );
+    assert!(
+        story.shell("victim", &outwards).is_err(),
+        "and reaches not even its neighbour"
+    );
+    story.eventually("the neighbour is well", || answers(&story, "neighbour"));
+    story.eventually("and so is the victim, in itself", || {
+        story
+            .shell("victim", "timeout 3 wget -qO- http://127.0.0.1:8080/")
+            .is_ok()
+    });
+
+    story
+        .lab()
+        .pod(story.namespace(), "victim")
+        .unwrap()
+        .mend()
+        .unwrap();
+    story.eventually("the victim answers again", || {
+        answers(&story, "victim") && from_pod().is_ok()
+    });
+    story.eventually("and reaches others again", || {
+        story.shell("victim", &outwards).is_ok()
+    });
     assert_eq!(pods::restarts(&story, "victim"), 0);
 }
 
@@ -58,10 +91,21 @@ fn a_pod_whose_processes_are_killed_is_started_again_and_serves() {
     story.apply(&pods::server("victim", ""));
     pods::wait_for(&story, &["victim"]);
     story.eventually("it answers", || answers(&story, "victim"));
-    story.lab().pod(story.namespace(), "victim").unwrap().kill(None, None).unwrap();
-    story.eventually("Kubernetes has counted a restart", || pods::restarts(&story, "victim") == 1);
+    story
+        .lab()
+        .pod(story.namespace(), "victim")
+        .unwrap()
+        .kill(None, None)
+        .unwrap();
+    story.eventually("Kubernetes has counted a restart", || {
+        pods::restarts(&story, "victim") == 1
+    });
     let how = ".status.containerStatuses[0].lastState.terminated.exitCode";
-    assert_eq!(story.field(&["pod", "victim"], how), "137", "it died of SIGKILL");
+    assert_eq!(
+        story.field(&["pod", "victim"], how),
+        "137",
+        "it died of SIGKILL"
+    );
     story.eventually("it answers again", || answers(&story, "victim"));
 }
 
@@ -78,7 +122,12 @@ fn only_the_container_that_is_named_is_killed() {
     pod["spec"]["containers"].as_array_mut().unwrap().push(twin);
     story.apply(&pod.to_string());
     pods::wait_for(&story, &["victim"]);
-    story.lab().pod(story.namespace(), "victim").unwrap().kill(Some("second"), None).unwrap();
+    story
+        .lab()
+        .pod(story.namespace(), "victim")
+        .unwrap()
+        .kill(Some("second"), None)
+        .unwrap();
     let restarts = |name: &str| {
         let path = format!(".status.containerStatuses[?(@.name==\"{name}\")].restartCount");
         story.field(&["pod", "victim"], &path)
@@ -86,7 +135,9 @@ fn only_the_container_that_is_named_is_killed() {
     story.eventually("the second was started again", || restarts("second") == "1");
     assert_eq!(restarts("main"), "0");
     assert_eq!(
-        story.shell("victim", "cat /tmp/falls 2>/dev/null; true").unwrap(),
+        story
+            .shell("victim", "cat /tmp/falls 2>/dev/null; true")
+            .unwrap(),
         "",
         "the web server never fell"
     );
@@ -98,12 +149,25 @@ fn a_process_that_is_killed_by_name_takes_no_other_with_it() {
     story.apply(&pods::server("victim", ""));
     pods::wait_for(&story, &["victim"]);
     story.eventually("it answers", || answers(&story, "victim"));
-    story.lab().pod(story.namespace(), "victim").unwrap().kill(None, Some("httpd")).unwrap();
+    story
+        .lab()
+        .pod(story.namespace(), "victim")
+        .unwrap()
+        .kill(None, Some("httpd"))
+        .unwrap();
     story.eventually("the shell has seen its web server fall", || {
-        story.shell("victim", "cat /tmp/falls").is_ok_and(|falls| falls == "fell\n")
+        story
+            .shell("victim", "cat /tmp/falls")
+            .is_ok_and(|falls| falls == "fell\n")
     });
-    story.eventually("it has started another, which answers", || answers(&story, "victim"));
-    assert_eq!(pods::restarts(&story, "victim"), 0, "the container lived on");
+    story.eventually("it has started another, which answers", || {
+        answers(&story, "victim")
+    });
+    assert_eq!(
+        pods::restarts(&story, "victim"),
+        0,
+        "the container lived on"
+    );
 }
 
 #[test]
@@ -114,19 +178,41 @@ fn a_frozen_process_takes_connections_but_answers_only_when_thawed() {
     story.eventually("it answers", || answers(&story, "victim"));
     let address = pods::address(&story, "victim", 8080);
 
-    story.lab().pod(story.namespace(), "victim").unwrap().freeze(None, Some("httpd")).unwrap();
-    assert!(accepts(&address), "the kernel still takes connections for it");
+    story
+        .lab()
+        .pod(story.namespace(), "victim")
+        .unwrap()
+        .freeze(None, Some("httpd"))
+        .unwrap();
+    assert!(
+        accepts(&address),
+        "the kernel still takes connections for it"
+    );
     assert_eq!(answer(&story, "victim"), None);
     // One more of them, if it was about to answer somebody.
     let frozen = states(&story, "victim", "httpd");
-    assert!(!frozen.is_empty() && frozen.iter().all(|state| state == "T"), "{frozen:?}");
-    assert_ne!(states(&story, "victim", "sh")[0], "T", "the shell beside it goes on");
+    assert!(
+        !frozen.is_empty() && frozen.iter().all(|state| state == "T"),
+        "{frozen:?}"
+    );
+    assert_ne!(
+        states(&story, "victim", "sh")[0],
+        "T",
+        "the shell beside it goes on"
+    );
 
-    story.lab().pod(story.namespace(), "victim").unwrap().thaw(None, Some("httpd")).unwrap();
+    story
+        .lab()
+        .pod(story.namespace(), "victim")
+        .unwrap()
+        .thaw(None, Some("httpd"))
+        .unwrap();
     story.eventually("it answers again", || answers(&story, "victim"));
     assert_eq!(pods::restarts(&story, "victim"), 0);
     assert_eq!(
-        story.shell("victim", "cat /tmp/falls 2>/dev/null; true").unwrap(),
+        story
+            .shell("victim", "cat /tmp/falls 2>/dev/null; true")
+            .unwrap(),
         "",
         "it is the same process"
     );
@@ -138,13 +224,26 @@ fn a_container_that_is_frozen_whole_is_still_there_when_thawed() {
     story.apply(&pods::server("victim", ""));
     pods::wait_for(&story, &["victim"]);
     story.eventually("it answers", || answers(&story, "victim"));
-    story.lab().pod(story.namespace(), "victim").unwrap().freeze(Some("main"), None).unwrap();
+    story
+        .lab()
+        .pod(story.namespace(), "victim")
+        .unwrap()
+        .freeze(Some("main"), None)
+        .unwrap();
     assert_eq!(answer(&story, "victim"), None);
     assert_eq!(
-        (states(&story, "victim", "sh")[0].as_str(), states(&story, "victim", "httpd")[0].as_str()),
+        (
+            states(&story, "victim", "sh")[0].as_str(),
+            states(&story, "victim", "httpd")[0].as_str()
+        ),
         ("T", "T")
     );
-    story.lab().pod(story.namespace(), "victim").unwrap().thaw(Some("main"), None).unwrap();
+    story
+        .lab()
+        .pod(story.namespace(), "victim")
+        .unwrap()
+        .thaw(Some("main"), None)
+        .unwrap();
     story.eventually("it answers again", || answers(&story, "victim"));
     assert_eq!(pods::restarts(&story, "victim"), 0);
 }
@@ -153,15 +252,24 @@ fn a_container_that_is_frozen_whole_is_still_there_when_thawed() {
 fn what_is_not_there_is_named_together_with_what_is() {
     let story = Story::begin("pod-errors");
     keep(&story, "lab-disk");
-    let nobody = format!("{:#}", story.lab().pod(story.namespace(), "nobody").unwrap_err());
+    let nobody = format!(
+        "{:#}",
+        story.lab().pod(story.namespace(), "nobody").unwrap_err()
+    );
     assert!(nobody.contains("pods \"nobody\" not found"), "{nobody}");
 
     let pod = story.lab().pod(story.namespace(), KEEPER).unwrap();
     let shown = format!("{}/{KEEPER}", story.namespace());
     let container = pod.kill(Some("nope"), None).unwrap_err().to_string();
-    assert_eq!(container, format!("{shown} has no running container nope; it has: main"));
+    assert_eq!(
+        container,
+        format!("{shown} has no running container nope; it has: main")
+    );
     let process = pod.freeze(None, Some("nope")).unwrap_err().to_string();
-    assert_eq!(process, format!("container main of {shown} has no process called nope"));
+    assert_eq!(
+        process,
+        format!("container main of {shown} has no process called nope")
+    );
     let claim = pod.fill_volume(Some("nope")).unwrap_err().to_string();
     assert_eq!(claim, format!("{shown} has no claim nope; it has: {CLAIM}"));
     assert_eq!(pods::restarts(&story, KEEPER), 0, "nothing was done");

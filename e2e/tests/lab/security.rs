@@ -14,13 +14,21 @@ use crate::pods;
 
 /// `kubectl` as somebody else than the administrator.
 fn kubectl_as(lab: &Lab, kubeconfig: &Path) -> Cmd {
-    Cmd::new(lab.programs().join("kubectl")).arg("--kubeconfig").arg(kubeconfig)
+    Cmd::new(lab.programs().join("kubectl"))
+        .arg("--kubeconfig")
+        .arg(kubeconfig)
 }
 
 /// `kubectl` as nobody. The password is a formality without which it would ask for one: the server knows no passwords.
 fn kubectl_as_nobody(lab: &Lab, server: &str) -> Cmd {
     kubectl_as(lab, Path::new("/dev/null"))
-        .args(["--server", server, "--username=nobody", "--password=none", "--certificate-authority"])
+        .args([
+            "--server",
+            server,
+            "--username=nobody",
+            "--password=none",
+            "--certificate-authority",
+        ])
         .arg(lab.pki().join("kubernetes-ca.crt"))
 }
 
@@ -38,12 +46,24 @@ fn an_ordinary_service_account_may_not_read_secrets_unless_it_is_granted() {
     let list = || story.command(&["get", "secrets", &account]);
     let said = refused(list());
     assert!(said.contains("cannot list resource \"secrets\""), "{said}");
-    story.kubectl(&["create", "role", "reader", "--verb=list", "--resource=secrets"]);
+    story.kubectl(&[
+        "create",
+        "role",
+        "reader",
+        "--verb=list",
+        "--resource=secrets",
+    ]);
     let who = format!("--serviceaccount={}:default", story.namespace());
     story.kubectl(&["create", "rolebinding", "reader", "--role=reader", &who]);
     story.eventually("it may now", || list().attempt().unwrap().0);
-    let elsewhere = story.lab().kubectl().args(["get", "secrets", "-n", "kube-system", &account]);
-    assert!(refused(elsewhere).contains("cannot list resource \"secrets\""), "but here alone");
+    let elsewhere = story
+        .lab()
+        .kubectl()
+        .args(["get", "secrets", "-n", "kube-system", &account]);
+    assert!(
+        refused(elsewhere).contains("cannot list resource \"secrets\""),
+        "but here alone"
+    );
 }
 
 #[test]
@@ -53,7 +73,9 @@ fn a_restricted_namespace_refuses_a_pod_with_privileges_and_says_why() {
     assert!(!pod.contains("securityContext"));
     let said = refused(story.command(&["apply", "-f", "-"]).input(pod.clone()));
     assert!(
-        said.contains("violates PodSecurity \"restricted:latest\": host namespaces (hostNetwork=true)"),
+        said.contains(
+            "violates PodSecurity \"restricted:latest\": host namespaces (hostNetwork=true)"
+        ),
         "{said}"
     );
     assert!(
@@ -61,10 +83,23 @@ fn a_restricted_namespace_refuses_a_pod_with_privileges_and_says_why() {
         "{said}"
     );
     // It is the namespace that forbids it, not the cluster.
-    let elsewhere = ["apply", "--namespace=default", "--dry-run=server", "-f", "-"];
-    story.lab().kubectl().args(elsewhere).input(pod).run().unwrap();
+    let elsewhere = [
+        "apply",
+        "--namespace=default",
+        "--dry-run=server",
+        "-f",
+        "-",
+    ];
+    story
+        .lab()
+        .kubectl()
+        .args(elsewhere)
+        .input(pod)
+        .run()
+        .unwrap();
 
-    let privileged = pods::idle("mighty", "").replace(RESTRICTED, "securityContext: {privileged: true}");
+    let privileged =
+        pods::idle("mighty", "").replace(RESTRICTED, "securityContext: {privileged: true}");
     let said = refused(story.command(&["apply", "-f", "-"]).input(privileged));
     assert!(said.contains("privileged"), "{said}");
     assert!(story.try_kubectl(&["get", "pod", "mighty"]).is_err());
@@ -76,7 +111,9 @@ fn a_node_may_change_itself_and_no_other_and_reads_only_its_own_pods_secrets() {
     let (own, other) = (&story.lab().nodes()[0].name, &story.lab().nodes()[1].name);
     let kubeconfig = story.lab().pki().join(format!("{own}.kubeconfig"));
     let node = |args: &[&str]| {
-        kubectl_as(story.lab(), &kubeconfig).args(["--namespace", story.namespace()]).args(args)
+        kubectl_as(story.lab(), &kubeconfig)
+            .args(["--namespace", story.namespace()])
+            .args(args)
     };
     let note = format!("lab.evenkeel.dev/{}=true", story.namespace());
     let forget = format!("lab.evenkeel.dev/{}-", story.namespace());
@@ -87,19 +124,40 @@ fn a_node_may_change_itself_and_no_other_and_reads_only_its_own_pods_secrets() {
     object["metadata"]["labels"]["lab.evenkeel.dev/mine"] = "true".into();
     let path = format!("/api/v1/nodes/{other}");
     let said = refused(node(&["replace", "--raw", &path, "-f", "-"]).input(object.to_string()));
-    assert!(said.contains(&format!("node \"{own}\" is not allowed to modify node \"{other}\"")), "{said}");
-    let said = refused(node(&["label", "node", own, "node-restriction.kubernetes.io/x=true"]));
+    assert!(
+        said.contains(&format!(
+            "node \"{own}\" is not allowed to modify node \"{other}\""
+        )),
+        "{said}"
+    );
+    let said = refused(node(&[
+        "label",
+        "node",
+        own,
+        "node-restriction.kubernetes.io/x=true",
+    ]));
     assert!(said.contains("is not allowed to modify labels"), "{said}");
 
     for secret in ["used", "unused"] {
-        story.kubectl(&["create", "secret", "generic", secret, "--from-literal=word=hush"]);
+        story.kubectl(&[
+            "create",
+            "secret",
+            "generic",
+            secret,
+            "--from-literal=word=hush",
+        ]);
     }
     let volume = "volumes: [{name: secret, secret: {secretName: used}}]";
     story.apply(&pods::idle("user", &format!("{}\n{volume}", pods::on(own))));
     pods::wait_for(&story, &["user"]);
-    story.eventually("it reads what its pod uses", || node(&["get", "secret", "used"]).attempt().unwrap().0);
+    story.eventually("it reads what its pod uses", || {
+        node(&["get", "secret", "used"]).attempt().unwrap().0
+    });
     let said = refused(node(&["get", "secret", "unused"]));
-    assert!(said.contains("no relationship found between node"), "{said}");
+    assert!(
+        said.contains("no relationship found between node"),
+        "{said}"
+    );
     refused(node(&["get", "secrets"]));
 }
 
@@ -115,27 +173,49 @@ fn who_shows_no_credentials_is_refused_by_the_api_server_and_by_kubelets() {
     ];
     for (server, path) in known {
         let said = refused(kubectl_as_nobody(story.lab(), &server).args(["get", "--raw", path]));
-        assert!(said.contains("Unauthorized") || said.contains("must be logged in"), "{server}: {said}");
+        assert!(
+            said.contains("Unauthorized") || said.contains("must be logged in"),
+            "{server}: {said}"
+        );
     }
     let datastore = || {
         Cmd::new(story.lab().programs().join("etcdctl"))
-            .args(["--endpoints", &format!("https://{}:2379", addresses.control()), "--cacert"])
+            .args([
+                "--endpoints",
+                &format!("https://{}:2379", addresses.control()),
+                "--cacert",
+            ])
             .arg(story.lab().pki().join("datastore-ca.crt"))
-            .args(["--command-timeout=5s", "get", "/registry/namespaces/default", "--keys-only"])
+            .args([
+                "--command-timeout=5s",
+                "get",
+                "/registry/namespaces/default",
+                "--keys-only",
+            ])
     };
     let said = refused(datastore());
     assert!(!said.contains("/registry/"), "{said}");
     let client = story.lab().pki().join("apiserver-to-datastore");
     let known = datastore().arg("--cert").arg(client.with_extension("crt"));
-    let shown = known.arg("--key").arg(client.with_extension("key")).run().unwrap();
-    assert_eq!(shown.trim(), "/registry/namespaces/default", "the API server itself is not refused");
+    let shown = known
+        .arg("--key")
+        .arg(client.with_extension("key"))
+        .run()
+        .unwrap();
+    assert_eq!(
+        shown.trim(),
+        "/registry/namespaces/default",
+        "the API server itself is not refused"
+    );
 }
 
 #[test]
 fn nobody_but_the_administrator_is_a_master() {
     let story = Story::begin("security-masters");
-    let (server, ca) =
-        (evenkeel_lab::control::server(story.lab()).unwrap(), story.lab().pki().join("kubernetes-ca.crt"));
+    let (server, ca) = (
+        evenkeel_lab::control::server(story.lab()).unwrap(),
+        story.lab().pki().join("kubernetes-ca.crt"),
+    );
     let mut masters = Vec::new();
     let mut known = Vec::new();
     for entry in std::fs::read_dir(story.lab().pki()).unwrap() {
@@ -144,13 +224,22 @@ fn nobody_but_the_administrator_is_a_master() {
             continue;
         }
         let ask = kubectl_as(story.lab(), Path::new("/dev/null")).args(["--server", &server]);
-        let ask = ask.arg("--certificate-authority").arg(&ca).arg("--client-certificate").arg(&cert);
-        let ask =
-            ask.arg("--client-key").arg(cert.with_extension("key")).args(["auth", "whoami", "-o", "json"]);
+        let ask = ask
+            .arg("--certificate-authority")
+            .arg(&ca)
+            .arg("--client-certificate")
+            .arg(&cert);
+        let ask = ask
+            .arg("--client-key")
+            .arg(cert.with_extension("key"))
+            .args(["auth", "whoami", "-o", "json"]);
         let (admitted, said) = ask.attempt().unwrap();
         let name = cert.file_stem().unwrap().to_string_lossy().into_owned();
         if !admitted {
-            assert!(said.contains("Unauthorized") || said.contains("must be logged in"), "{name}: {said}");
+            assert!(
+                said.contains("Unauthorized") || said.contains("must be logged in"),
+                "{name}: {said}"
+            );
             continue;
         }
         let whoami: Value = serde_json::from_str(&said).unwrap();
@@ -163,7 +252,14 @@ fn nobody_but_the_administrator_is_a_master() {
     assert_eq!(masters, ["admin"]);
     let node = story.lab().nodes()[0].name.clone();
     let driver = format!("csi-{node}");
-    for component in ["controller-manager", "scheduler", "proxy", "dns", &node, &driver] {
+    for component in [
+        "controller-manager",
+        "scheduler",
+        "proxy",
+        "dns",
+        &node,
+        &driver,
+    ] {
         assert!(
             known.iter().any(|name| name == component),
             "{component} is not among those asked: {known:?}"
@@ -183,7 +279,9 @@ fn a_pod_reaches_the_api_by_its_name_with_the_token_and_the_authority_it_was_giv
     let story = Story::begin("security-in-pod");
     let node = &story.lab().nodes()[0];
     let mut image = Image::new(&["/kubectl", "version"], "/");
-    image.program("kubectl", &story.lab().programs().join("kubectl")).unwrap();
+    image
+        .program("kubectl", &story.lab().programs().join("kubectl"))
+        .unwrap();
     let archive = Archive {
         names: vec![KUBECTL_IMAGE.to_owned()],
         path: std::env::temp_dir().join(format!("{}.tar", story.namespace())),
@@ -229,7 +327,13 @@ spec:
     // By name with a configuration of its own; and as client libraries find it by themselves; and where it may not.
     run(
         "by-name",
-        &["--kubeconfig=/config/config", "auth", "whoami", "-o", "jsonpath={.status.userInfo.username}"],
+        &[
+            "--kubeconfig=/config/config",
+            "auth",
+            "whoami",
+            "-o",
+            "jsonpath={.status.userInfo.username}",
+        ],
     );
     run("by-itself", &["get", "--raw", "/version"]);
     run("too-curious", &["get", "secrets", "--all-namespaces"]);
@@ -239,7 +343,10 @@ spec:
         });
         story.kubectl(&["logs", pod])
     };
-    assert_eq!(ended("by-name", "Succeeded"), format!("system:serviceaccount:{}:default", story.namespace()));
+    assert_eq!(
+        ended("by-name", "Succeeded"),
+        format!("system:serviceaccount:{}:default", story.namespace())
+    );
     assert!(ended("by-itself", "Succeeded").contains("\"gitVersion\": \"v1."));
     let said = ended("too-curious", "Failed");
     assert!(said.contains("cannot list resource \"secrets\""), "{said}");

@@ -45,12 +45,20 @@ fn ready_on(story: &Story) -> BTreeMap<String, String> {
     let items = pods["items"].as_array().cloned().unwrap_or_default();
     let ready = items.iter().filter(|pod| {
         pod["metadata"]["deletionTimestamp"].is_null()
-            && pod["status"]["conditions"]
-                .as_array()
-                .is_some_and(|all| all.iter().any(|one| one["type"] == "Ready" && one["status"] == "True"))
+            && pod["status"]["conditions"].as_array().is_some_and(|all| {
+                all.iter()
+                    .any(|one| one["type"] == "Ready" && one["status"] == "True")
+            })
     });
     let text = |field: &serde_json::Value| field.as_str().unwrap_or_default().to_owned();
-    ready.map(|pod| (text(&pod["metadata"]["name"]), text(&pod["spec"]["nodeName"]))).collect()
+    ready
+        .map(|pod| {
+            (
+                text(&pod["metadata"]["name"]),
+                text(&pod["spec"]["nodeName"]),
+            )
+        })
+        .collect()
 }
 
 #[test]
@@ -73,11 +81,17 @@ fn a_web_server_is_scaled_and_a_deleted_pod_is_replaced_and_every_replica_answer
     let asker = all.first().unwrap();
     let name = format!("http://web.{}.svc.cluster.local/", story.namespace());
     let mut answered = BTreeSet::new();
-    story.eventually("every replica has answered through the service's name", || {
-        let answer = story.shell(asker, &format!("for i in 1 2 3 4 5 6; do wget -qO- {name}; done"));
-        answered.extend(answer.unwrap_or_default().lines().map(str::to_owned));
-        all.is_subset(&answered)
-    });
+    story.eventually(
+        "every replica has answered through the service's name",
+        || {
+            let answer = story.shell(
+                asker,
+                &format!("for i in 1 2 3 4 5 6; do wget -qO- {name}; done"),
+            );
+            answered.extend(answer.unwrap_or_default().lines().map(str::to_owned));
+            all.is_subset(&answered)
+        },
+    );
 }
 
 #[test]
@@ -113,6 +127,7 @@ fn the_pods_of_a_node_without_power_come_back_elsewhere() {
     });
     story.lab().power_on(&node).unwrap();
     story.lab().wait_until_ready(&node).unwrap();
-    story
-        .eventually("the lost pod is gone for good", || story.try_kubectl(&["get", "pod", &victim]).is_err());
+    story.eventually("the lost pod is gone for good", || {
+        story.try_kubectl(&["get", "pod", &victim]).is_err()
+    });
 }

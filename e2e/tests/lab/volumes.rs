@@ -56,7 +56,12 @@ pub(crate) fn user(name: &str, claim: &str, read_only: bool) -> String {
         "securityContext: {{fsGroup: 2000}}
 volumes: [{{name: data, persistentVolumeClaim: {{claimName: {claim}, readOnly: {read_only}}}}}]"
     );
-    pods::pod(name, "exec sleep 1000000", &spec, "volumeMounts: [{name: data, mountPath: /data}]")
+    pods::pod(
+        name,
+        "exec sleep 1000000",
+        &spec,
+        "volumeMounts: [{name: data, mountPath: /data}]",
+    )
 }
 
 /// Begins with a keeper that is ready.
@@ -89,10 +94,13 @@ pub(crate) fn size_seen(story: &Story) -> Option<u64> {
 /// The files on this machine that are behind a volume, on whichever node.
 pub(crate) fn backing_files(story: &Story, volume: &str) -> Vec<PathBuf> {
     let machines = std::fs::read_dir(story.lab().dir().join("machines")).unwrap();
-    let files =
-        machines.flatten().filter_map(|machine| std::fs::read_dir(machine.path().join("volumes")).ok());
+    let files = machines
+        .flatten()
+        .filter_map(|machine| std::fs::read_dir(machine.path().join("volumes")).ok());
     let files = files.flatten().flatten().map(|file| file.path());
-    files.filter(|file| file.to_string_lossy().contains(volume)).collect()
+    files
+        .filter(|file| file.to_string_lossy().contains(volume))
+        .collect()
 }
 
 #[test]
@@ -115,7 +123,10 @@ fn a_restricted_pod_that_is_not_root_can_write_and_its_files_have_the_group_of_t
     assert_eq!(inside(&story, "id -u"), "1000");
     assert_eq!(inside(&story, "stat -c %g /data"), "2000");
     inside(&story, "mkdir /data/dir && echo mine > /data/dir/file");
-    assert_eq!(inside(&story, "stat -c '%u %g' /data/dir/file"), "1000 2000");
+    assert_eq!(
+        inside(&story, "stat -c '%u %g' /data/dir/file"),
+        "1000 2000"
+    );
 }
 
 #[test]
@@ -123,15 +134,24 @@ fn a_volume_has_the_size_that_was_asked_for() {
     let story = Story::begin("volume-size");
     keep(&story, "lab-disk");
     let size = size_inside(&story);
-    assert!((300 << 10..=400 << 10).contains(&size), "400 MiB were asked for, the pod has {size} KiB");
-    assert_eq!(story.field(&["pvc", CLAIM], ".status.capacity.storage"), "400Mi");
+    assert!(
+        (300 << 10..=400 << 10).contains(&size),
+        "400 MiB were asked for, the pod has {size} KiB"
+    );
+    assert_eq!(
+        story.field(&["pvc", CLAIM], ".status.capacity.storage"),
+        "400Mi"
+    );
 }
 
 #[test]
 fn growing_the_claim_grows_the_file_system_under_the_running_pod() {
     let story = Story::begin("volume-grows");
     keep(&story, "lab-disk");
-    let (before, uid) = (size_inside(&story), story.field(&["pod", KEEPER], ".metadata.uid"));
+    let (before, uid) = (
+        size_inside(&story),
+        story.field(&["pod", KEEPER], ".metadata.uid"),
+    );
     inside(&story, "echo precious > /data/note");
     let more = r#"{"spec": {"resources": {"requests": {"storage": "900Mi"}}}}"#;
     story.kubectl(&["patch", "pvc", CLAIM, "--patch", more]);
@@ -142,9 +162,16 @@ fn growing_the_claim_grows_the_file_system_under_the_running_pod() {
     story.eventually("the claim says so", || {
         story.field(&["pvc", CLAIM], ".status.capacity.storage") == "900Mi"
     });
-    inside(&story, "dd if=/dev/zero of=/data/large bs=1M count=600 && rm /data/large");
+    inside(
+        &story,
+        "dd if=/dev/zero of=/data/large bs=1M count=600 && rm /data/large",
+    );
     assert_eq!(inside(&story, "cat /data/note"), "precious");
-    assert_eq!(story.field(&["pod", KEEPER], ".metadata.uid"), uid, "it is the same pod");
+    assert_eq!(
+        story.field(&["pod", KEEPER], ".metadata.uid"),
+        uid,
+        "it is the same pod"
+    );
     assert_eq!(pods::restarts(&story, KEEPER), 0);
 }
 
@@ -153,19 +180,29 @@ fn a_claim_of_the_fixed_class_cannot_be_grown() {
     let story = Story::begin("volume-fixed");
     keep(&story, "lab-disk-fixed");
     let more = r#"{"spec": {"resources": {"requests": {"storage": "900Mi"}}}}"#;
-    let refused = story.try_kubectl(&["patch", "pvc", CLAIM, "--patch", more]).unwrap_err();
+    let refused = story
+        .try_kubectl(&["patch", "pvc", CLAIM, "--patch", more])
+        .unwrap_err();
     assert!(refused.contains("must support resize"), "{refused}");
-    assert_eq!(story.field(&["pvc", CLAIM], ".spec.resources.requests.storage"), "400Mi");
+    assert_eq!(
+        story.field(&["pvc", CLAIM], ".spec.resources.requests.storage"),
+        "400Mi"
+    );
 }
 
 #[test]
 fn a_pod_that_fills_its_volume_is_told_that_no_space_is_left() {
     let story = Story::begin("volume-full");
     keep(&story, "lab-disk");
-    let full = story.shell(KEEPER, "dd if=/dev/zero of=/data/large bs=1M count=500").unwrap_err();
+    let full = story
+        .shell(KEEPER, "dd if=/dev/zero of=/data/large bs=1M count=500")
+        .unwrap_err();
     assert!(full.contains("No space left on device"), "{full}");
     let written: u64 = inside(&story, "stat -c %s /data/large").parse().unwrap();
-    assert!((250 << 20..400 << 20).contains(&written), "full after {written} bytes");
+    assert!(
+        (250 << 20..400 << 20).contains(&written),
+        "full after {written} bytes"
+    );
     inside(&story, "rm /data/large && echo again > /data/note && sync");
     assert_eq!(inside(&story, "cat /data/note"), "again");
 }
@@ -177,10 +214,20 @@ fn a_volume_that_is_filled_from_outside_has_no_space_left_until_it_is_freed() {
     let write = "dd if=/dev/zero of=/data/some bs=4k count=1";
     inside(&story, write);
     inside(&story, "rm /data/some");
-    story.lab().pod(story.namespace(), KEEPER).unwrap().fill_volume(None).unwrap();
+    story
+        .lab()
+        .pod(story.namespace(), KEEPER)
+        .unwrap()
+        .fill_volume(None)
+        .unwrap();
     let full = story.shell(KEEPER, write).unwrap_err();
     assert!(full.contains("No space left on device"), "{full}");
-    story.lab().pod(story.namespace(), KEEPER).unwrap().free_volume(None).unwrap();
+    story
+        .lab()
+        .pod(story.namespace(), KEEPER)
+        .unwrap()
+        .free_volume(None)
+        .unwrap();
     inside(&story, "dd if=/dev/zero of=/data/some bs=1M count=200");
 }
 
@@ -188,13 +235,21 @@ fn a_volume_that_is_filled_from_outside_has_no_space_left_until_it_is_freed() {
 fn a_wiped_volume_is_empty_and_can_still_be_used() {
     let story = Story::begin("volume-wiped");
     keep(&story, "lab-disk");
-    inside(&story, "mkdir -p /data/dir/below && touch /data/dir/below/file /data/.hidden");
+    inside(
+        &story,
+        "mkdir -p /data/dir/below && touch /data/dir/below/file /data/.hidden",
+    );
     // A link that would lead out of the volume, seen from this machine.
     let outside = std::env::temp_dir().join(story.namespace());
     std::fs::create_dir(&outside).unwrap();
     std::fs::write(outside.join("file"), "not of the volume").unwrap();
     inside(&story, &format!("ln -s {} /data/link", outside.display()));
-    story.lab().pod(story.namespace(), KEEPER).unwrap().wipe_volume(Some(CLAIM)).unwrap();
+    story
+        .lab()
+        .pod(story.namespace(), KEEPER)
+        .unwrap()
+        .wipe_volume(Some(CLAIM))
+        .unwrap();
     let survived = std::fs::read_to_string(outside.join("file"));
     std::fs::remove_dir_all(&outside).unwrap();
     assert_eq!(survived.unwrap(), "not of the volume");
@@ -209,11 +264,17 @@ fn deleting_the_claim_removes_its_volume_and_the_file_behind_it() {
     let story = Story::begin("volume-deleted");
     keep(&story, "lab-disk");
     let volume = story.field(&["pvc", CLAIM], ".spec.volumeName");
-    assert_eq!(backing_files(&story, &volume).len(), 1, "one file is behind {volume}");
+    assert_eq!(
+        backing_files(&story, &volume).len(),
+        1,
+        "one file is behind {volume}"
+    );
     story.kubectl(&["delete", "statefulset", "keeper"]);
     story.kubectl(&["delete", "pvc", CLAIM]);
     story.eventually("the volume is gone", || {
-        story.kubectl(&["get", "pv", &volume, "--ignore-not-found", "-o", "name"]).is_empty()
+        story
+            .kubectl(&["get", "pv", &volume, "--ignore-not-found", "-o", "name"])
+            .is_empty()
     });
     assert_eq!(backing_files(&story, &volume), Vec::<PathBuf>::new());
 }
@@ -230,15 +291,30 @@ fn pods_of_one_node_share_a_claim_and_one_that_mounts_it_to_read_cannot_write() 
     pods::wait_for(&story, &["other", "reader"]);
     let node = story.field(&["pod", "writer"], ".spec.nodeName");
     for one in ["other", "reader"] {
-        assert_eq!(story.field(&["pod", one], ".spec.nodeName"), node, "{one} is where the volume is");
+        assert_eq!(
+            story.field(&["pod", one], ".spec.nodeName"),
+            node,
+            "{one} is where the volume is"
+        );
     }
 
-    story.shell("writer", "echo from the writer > /data/note").unwrap();
+    story
+        .shell("writer", "echo from the writer > /data/note")
+        .unwrap();
     for one in ["other", "reader"] {
-        assert_eq!(story.shell(one, "cat /data/note").unwrap().trim(), "from the writer", "seen by {one}");
+        assert_eq!(
+            story.shell(one, "cat /data/note").unwrap().trim(),
+            "from the writer",
+            "seen by {one}"
+        );
     }
     let refused = story.shell("reader", "echo no > /data/note").unwrap_err();
     assert!(refused.contains("Read-only file system"), "{refused}");
-    story.shell("other", "echo from the other > /data/note").unwrap();
-    assert_eq!(story.shell("reader", "cat /data/note").unwrap().trim(), "from the other");
+    story
+        .shell("other", "echo from the other > /data/note")
+        .unwrap();
+    assert_eq!(
+        story.shell("reader", "cat /data/note").unwrap().trim(),
+        "from the other"
+    );
 }

@@ -1,7 +1,10 @@
 //! How long a rolling upgrade of three members takes, against three restarts of a bare pod in the same run, and for how long
 //! clients cannot write meanwhile: measured on a lab that does nothing else, for `make bench`. Not a story: nothing here fails
 //! for being slow, and `cargo test` leaves it out.
-#![expect(clippy::unwrap_used, reason = "what cannot be measured ends the measuring")]
+#![expect(
+    clippy::unwrap_used,
+    reason = "what cannot be measured ends the measuring"
+)]
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -9,8 +12,8 @@ use std::time::{Duration, Instant};
 
 use evenkeel_e2e::etcd::Cluster;
 use evenkeel_e2e::measured::{
-    LIMIT, PATIENCE, eager, is_whole, machine, median, median_and_worst, milliseconds, number, seconds,
-    settle, today, until,
+    LIMIT, PATIENCE, eager, is_whole, machine, median, median_and_worst, milliseconds, number,
+    seconds, settle, today, until,
 };
 use evenkeel_e2e::operator::Operator;
 use evenkeel_e2e::{Story, checkout};
@@ -79,21 +82,28 @@ fn is_ready(pod: &Value) -> bool {
 }
 
 fn bare_is_ready(story: &Story) -> bool {
-    story.read(CORE, "pods/bare").is_some_and(|pod| is_ready(&pod))
+    story
+        .read(CORE, "pods/bare")
+        .is_some_and(|pod| is_ready(&pod))
 }
 
 /// How long the bare pod is away: deleted, created again as soon as it is gone, until its etcd says that it is ready.
 fn restart(story: &Story) -> Duration {
     let began = Instant::now();
     story.send("DELETE", CORE, "pods/bare", None);
-    until("the bare pod is gone", || story.read(CORE, "pods/bare").is_none());
+    until("the bare pod is gone", || {
+        story.read(CORE, "pods/bare").is_none()
+    });
     story.send("POST", CORE, "pods", Some(&bare()));
     until("the bare pod is Ready", || bare_is_ready(story)) - began
 }
 
 /// Whether Kubernetes says that all members run this version and are Ready.
 fn all_ready_on(story: &Story, cluster: &Cluster<'_>, version: &str) -> bool {
-    let query = format!("pods?labelSelector=evenkeel.dev%2Fcluster%3D{}", cluster.name());
+    let query = format!(
+        "pods?labelSelector=evenkeel.dev%2Fcluster%3D{}",
+        cluster.name()
+    );
     let list = story.read(CORE, &query).unwrap_or_default();
     let pods: Vec<&Value> = list["items"].as_array().into_iter().flatten().collect();
     let wanted = image(version);
@@ -148,10 +158,18 @@ impl Measured {
     fn roll(&mut self, story: &Story, cluster: &Cluster<'_>) {
         let began = Instant::now();
         let edit = json!({"spec": {"version": TO}});
-        story.send("PATCH", GROUP, &format!("etcdclusters/{}", cluster.name()), Some(&edit));
-        let ready = until("all members are Ready on the new version", || all_ready_on(story, cluster, TO));
-        let told =
-            until("the status says so", || is_whole(cluster, MEMBERS) && cluster.status()["version"] == TO);
+        story.send(
+            "PATCH",
+            GROUP,
+            &format!("etcdclusters/{}", cluster.name()),
+            Some(&edit),
+        );
+        let ready = until("all members are Ready on the new version", || {
+            all_ready_on(story, cluster, TO)
+        });
+        let told = until("the status says so", || {
+            is_whole(cluster, MEMBERS) && cluster.status()["version"] == TO
+        });
         self.rolls.push(ready - began);
         self.told.push(told - began);
     }
@@ -163,7 +181,12 @@ impl Measured {
     }
 
     fn page(&self, rounds: usize) -> String {
-        let gap = |kind: Kind| self.gaps.get(&kind).map(|gaps| median_and_worst(gaps)).unwrap_or_default();
+        let gap = |kind: Kind| {
+            self.gaps
+                .get(&kind)
+                .map(|gaps| median_and_worst(gaps))
+                .unwrap_or_default()
+        };
         let mut page = format!(
             "# How long a rolling upgrade takes\n\n`make bench`, {}, on {}: medians of {rounds} upgrades of three members on \
              volumes from {FROM} to {TO}, each of a new cluster, and of {} restarts of a bare pod in between. The bare pod is \
@@ -179,15 +202,39 @@ impl Measured {
         );
         for (what, figure, most) in [
             ("a bare pod's restart", seconds(median(&self.restarts)), "–"),
-            ("three members upgraded: from the edit until all are Ready", median_and_worst(&self.rolls), "–"),
-            ("… ÷ three restarts of the bare pod", format!("{:.2}", self.ratio()), "2"),
-            ("… until the status says so, too", median_and_worst(&self.told), "–"),
-            ("longest gap of a client that knows all members", gap(Kind::Everywhere), "0.3 s"),
-            ("longest gap of a client that goes through the Service", gap(Kind::Service), "–"),
+            (
+                "three members upgraded: from the edit until all are Ready",
+                median_and_worst(&self.rolls),
+                "–",
+            ),
+            (
+                "… ÷ three restarts of the bare pod",
+                format!("{:.2}", self.ratio()),
+                "2",
+            ),
+            (
+                "… until the status says so, too",
+                median_and_worst(&self.told),
+                "–",
+            ),
+            (
+                "longest gap of a client that knows all members",
+                gap(Kind::Everywhere),
+                "0.3 s",
+            ),
+            (
+                "longest gap of a client that goes through the Service",
+                gap(Kind::Service),
+                "–",
+            ),
         ] {
             writeln!(page, "| {what} | {figure} | {most} |").unwrap();
         }
-        let everywhere = self.gaps.get(&Kind::Everywhere).map(|gaps| milliseconds(gaps)).unwrap_or_default();
+        let everywhere = self
+            .gaps
+            .get(&Kind::Everywhere)
+            .map(|gaps| milliseconds(gaps))
+            .unwrap_or_default();
         writeln!(
             page,
             "\nAll rounds in ms: restarts {}; upgrades {}; gaps knowing all members {everywhere}.",

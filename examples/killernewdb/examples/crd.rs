@@ -9,7 +9,9 @@ use kube::core::CustomResourceExt;
 /// The definition, as it is committed.
 pub fn text() -> Result<String, Box<dyn Error>> {
     let definition = serde_saphyr::to_string(&KillerNewDb::crd())?;
-    Ok(format!("# Generated from examples/killernewdb: run make generate.\n{definition}"))
+    Ok(format!(
+        "# Generated from examples/killernewdb: run make generate.\n{definition}"
+    ))
 }
 
 fn main() -> Result<(), Box<dyn Error>> {

@@ -29,5 +29,7 @@ pub async fn ask(
         BufReader::new(stream).read_line(&mut reply).await?;
         Ok(serde_json::from_str(&reply)?)
     };
-    tokio::time::timeout(patience, asked).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
+    tokio::time::timeout(patience, asked)
+        .await
+        .unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
 }

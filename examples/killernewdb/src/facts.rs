@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::fmt::{self, Display};
 
-use evenkeel::{Seen, Thing};
+use evenkeel_runtime::{Observed, Presence};
 use serde::{Deserialize, Serialize};
 
 use crate::member::List;
@@ -24,13 +24,13 @@ pub struct Ledger {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Member {
     /// Its claim.
-    pub claim: Thing,
+    pub claim: Presence,
     /// Its pod.
-    pub pod: Thing,
+    pub pod: Presence,
     /// Whether its pod has ended for good, and is in the way of another.
     pub finished: bool,
     /// The list that it has: absent where it says that it has no data, unknown where it says nothing.
-    pub list: Seen<List>,
+    pub list: Observed<List>,
 }
 
 /// All that is known.
@@ -90,13 +90,26 @@ impl Display for Deed {
             Self::Ledger(_) => write!(f, "open the ledger"),
             Self::Claim(name) => write!(f, "create the claim {name}"),
             Self::Pod(name) => write!(f, "create the pod {name}"),
-            Self::Swap { to: Ledger { joining: Some(name), .. }, .. } => write!(f, "reserve the name {name}"),
+            Self::Swap {
+                to:
+                    Ledger {
+                        joining: Some(name),
+                        ..
+                    },
+                ..
+            } => write!(f, "reserve the name {name}"),
             Self::Swap { .. } => write!(f, "note that the new member is there"),
             Self::DeletePod(name) => write!(f, "delete the pod {name}"),
             Self::DeleteClaim(name) => write!(f, "delete the claim {name}"),
             Self::Found(name) => write!(f, "have {name} found the database"),
-            Self::Change { version, members, .. } => {
-                write!(f, "have list {version} be followed by one of {}", members.join(", "))
+            Self::Change {
+                version, members, ..
+            } => {
+                write!(
+                    f,
+                    "have list {version} be followed by one of {}",
+                    members.join(", ")
+                )
             }
         }
     }

@@ -2,11 +2,14 @@
 
 use std::process::ExitCode;
 
-use evenkeel::Keeper;
-use evenkeel::program::Name;
+use evenkeel_runtime::SimpleReconciler;
+use evenkeel_runtime::program::ProgramInfo;
 use killernewdb::operator::Operator;
 
 fn main() -> ExitCode {
-    let name = Name { program: "killernewdb-operator", version: env!("CARGO_PKG_VERSION") };
-    Keeper::main(name, || Operator)
+    let name = ProgramInfo {
+        program: "killernewdb-operator",
+        version: env!("CARGO_PKG_VERSION"),
+    };
+    SimpleReconciler::main(name, || Operator)
 }

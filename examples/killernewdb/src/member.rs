@@ -126,9 +126,14 @@ impl Member {
             (Request::Found, Some(_)) => Ok(Reply::Done),
             (Request::Status, Some(state)) => Ok(Reply::Status(state.list)),
             (Request::State, Some(state)) => Ok(Reply::State(state)),
-            (Request::Change { version, members, lost }, Some(state)) => {
-                self.change(state, version, members, &lost, around)
-            }
+            (
+                Request::Change {
+                    version,
+                    members,
+                    lost,
+                },
+                Some(state),
+            ) => self.change(state, version, members, &lost, around),
             (Request::Get(key), Some(state)) => match elsewhere(&self.name, &state) {
                 Some(primary) => Ok(Reply::Elsewhere(primary)),
                 None => Ok(Reply::Value(state.data.get(&key).cloned())),
@@ -148,14 +153,26 @@ impl Member {
     }
 
     fn found(&mut self, around: &mut impl Around) -> Answer {
-        let list = List { version: 1, members: vec![self.name.clone()], settled: true, former: Vec::new() };
-        let founded = State { list, ..State::default() };
+        let list = List {
+            version: 1,
+            members: vec![self.name.clone()],
+            settled: true,
+            former: Vec::new(),
+        };
+        let founded = State {
+            list,
+            ..State::default()
+        };
         self.store(founded, around)?;
         Ok(Reply::Done)
     }
 
     fn copy(&mut self, copy: State, around: &mut impl Around) -> Answer {
-        if self.state.as_ref().is_some_and(|own| own.position() > copy.position()) {
+        if self
+            .state
+            .as_ref()
+            .is_some_and(|own| own.position() > copy.position())
+        {
             return Err("I have something later".to_owned());
         }
         self.store(copy, around)?;
@@ -171,8 +188,14 @@ impl Member {
         state.data.insert(key, value);
         self.store(state.clone(), around)?;
         let copy = Request::Copy(state.clone());
-        let others = state.list.members.iter().filter(|other| **other != self.name);
-        let have = 1 + others.filter(|other| around.ask(other, &copy) == Some(Reply::Done)).count();
+        let others = state
+            .list
+            .members
+            .iter()
+            .filter(|other| **other != self.name);
+        let have = 1 + others
+            .filter(|other| around.ask(other, &copy) == Some(Reply::Done))
+            .count();
         if have < majority(state.list.members.len()) {
             return Err(format!(
                 "only {have} of {} have it: it may or may not last",
@@ -201,7 +224,10 @@ impl Member {
             return Err(format!("the list is of version {}", state.list.version));
         }
         let copy = Request::Copy(state.clone());
-        for newcomer in members.iter().filter(|name| !state.list.members.contains(name)) {
+        for newcomer in members
+            .iter()
+            .filter(|name| !state.list.members.contains(name))
+        {
             if around.ask(newcomer, &copy) != Some(Reply::Done) {
                 return Err(format!("{newcomer} did not take the data"));
             }
@@ -209,18 +235,25 @@ impl Member {
         let before = state.list.members.iter().chain(&state.list.former);
         let former = before.filter(|name| !members.contains(name) && !lost.contains(name));
         state.list.former = former.cloned().collect();
-        (state.list.version, state.list.members, state.list.settled) = (version + 1, members, false);
+        (state.list.version, state.list.members, state.list.settled) =
+            (version + 1, members, false);
         self.store(state, around)?;
         self.settled(around).map(|_| Reply::Done)
     }
 
     /// What it has, once everybody has the list.
     fn settled(&mut self, around: &mut impl Around) -> Result<State, String> {
-        let Some(mut state) = self.state.clone() else { return Err("I have no data".to_owned()) };
+        let Some(mut state) = self.state.clone() else {
+            return Err("I have no data".to_owned());
+        };
         if !state.list.settled {
             let copy = Request::Copy(state.clone());
-            for other in
-                state.list.members.iter().chain(&state.list.former).filter(|other| **other != self.name)
+            for other in state
+                .list
+                .members
+                .iter()
+                .chain(&state.list.former)
+                .filter(|other| **other != self.name)
             {
                 if around.ask(other, &copy) != Some(Reply::Done) {
                     return Err(format!("{other} does not have the list yet"));
@@ -234,11 +267,18 @@ impl Member {
 
     /// The latest that anybody has, when the primary is gone for good. Of every majority there must be one among those asked:
     /// asked + majority > members.
-    fn gathered(&self, own: State, lost: &[String], around: &mut impl Around) -> Result<State, String> {
+    fn gathered(
+        &self,
+        own: State,
+        lost: &[String],
+        around: &mut impl Around,
+    ) -> Result<State, String> {
         let (mut latest, mut have) = (own, BTreeMap::new());
         loop {
-            let (version, mut asked) =
-                (latest.list.version, usize::from(latest.list.members.contains(&self.name)));
+            let (version, mut asked) = (
+                latest.list.version,
+                usize::from(latest.list.members.contains(&self.name)),
+            );
             for other in latest.list.members.clone() {
                 if other == self.name || lost.contains(&other) {
                     continue;
@@ -259,7 +299,12 @@ impl Member {
                 // Its list may name others.
                 continue;
             }
-            if !latest.list.members.first().is_some_and(|primary| lost.contains(primary)) {
+            if !latest
+                .list
+                .members
+                .first()
+                .is_some_and(|primary| lost.contains(primary))
+            {
                 return Err("the primary is not gone".to_owned());
             }
             return if asked + majority(of) > of {

@@ -1,6 +1,6 @@
 //! The objects of a database, as descriptions.
 
-use evenkeel::Objects;
+use evenkeel_runtime::OwnedObjects;
 use kube::ResourceExt;
 use serde_json::{Value, json};
 
@@ -12,8 +12,8 @@ use crate::facts::Ledger;
 pub const LEDGER: &str = "ledger";
 
 /// Members find each other by it, ready or not.
-pub fn service(objects: &Objects<KillerNewDb>) -> Value {
-    let metadata = objects.own(&objects.resource.name_any());
+pub fn service(objects: &OwnedObjects<KillerNewDb>) -> Value {
+    let metadata = objects.owned_metadata(&objects.resource.name_any());
     json!({ "metadata": metadata, "spec": {
         "clusterIP": "None", "publishNotReadyAddresses": true, "selector": metadata.labels,
         "ports": [{ "name": "database", "port": PORT }],
@@ -21,8 +21,8 @@ pub fn service(objects: &Objects<KillerNewDb>) -> Value {
 }
 
 /// The config map that holds the ledger.
-pub fn ledger(objects: &Objects<KillerNewDb>, ledger: &Ledger) -> Value {
-    json!({ "metadata": objects.own(&objects.resource.name_any()), "data": noted(ledger) })
+pub fn ledger(objects: &OwnedObjects<KillerNewDb>, ledger: &Ledger) -> Value {
+    json!({ "metadata": objects.owned_metadata(&objects.resource.name_any()), "data": noted(ledger) })
 }
 
 /// A ledger as its config map has it.
@@ -31,16 +31,16 @@ pub fn noted(ledger: &Ledger) -> Value {
 }
 
 /// A member's claim.
-pub fn claim(objects: &Objects<KillerNewDb>, name: &str) -> Value {
-    json!({ "metadata": objects.own(name), "spec": {
+pub fn claim(objects: &OwnedObjects<KillerNewDb>, name: &str) -> Value {
+    json!({ "metadata": objects.owned_metadata(name), "spec": {
         "accessModes": ["ReadWriteOnce"],
         "resources": { "requests": { "storage": objects.resource.spec.size } },
     } })
 }
 
 /// A member's pod. It need not be asked politely to end: whatever it has acknowledged is on disk.
-pub fn pod(objects: &Objects<KillerNewDb>, name: &str) -> Value {
-    let (database, metadata) = (objects.resource.name_any(), objects.own(name));
+pub fn pod(objects: &OwnedObjects<KillerNewDb>, name: &str) -> Value {
+    let (database, metadata) = (objects.resource.name_any(), objects.owned_metadata(name));
     let spread = json!({ "labelSelector": { "matchLabels": metadata.labels },
         "topologyKey": "kubernetes.io/hostname", "maxSkew": 1, "whenUnsatisfiable": "ScheduleAnyway" });
     json!({ "metadata": metadata, "spec": {

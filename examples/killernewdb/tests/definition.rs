@@ -1,5 +1,10 @@
 //! The manifests, the documentation and the size of the example are what they are said to be.
-#![expect(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests fail by panicking")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "tests fail by panicking"
+)]
 
 use std::path::Path;
 use std::{env, fs};
@@ -8,7 +13,9 @@ use killernewdb::KillerNewDb;
 use kube::core::CustomResourceExt;
 
 fn read(path: &str) -> String {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path);
+    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../..")
+        .join(path);
     fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
@@ -23,7 +30,10 @@ mod crd;
 #[test]
 fn the_committed_definition_is_that_of_the_type() {
     let committed = read("examples/killernewdb/deploy/crd.yaml");
-    assert!(committed == crd::text().unwrap(), "examples/killernewdb/deploy/crd.yaml: run make generate");
+    assert!(
+        committed == crd::text().unwrap(),
+        "examples/killernewdb/deploy/crd.yaml: run make generate"
+    );
 }
 
 #[test]
@@ -53,7 +63,10 @@ fn every_piece_of_code_in_the_tutorial_is_in_the_file_that_it_names() {
         let whole = read(&file);
         // Where something is left out there is a line that says so.
         for part in code.split("\n// …\n") {
-            assert!(whole.contains(part), "docs/write-an-operator.md says that {file} has this:\n{part}");
+            assert!(
+                whole.contains(part),
+                "docs/write-an-operator.md says that {file} has this:\n{part}"
+            );
         }
     }
 }
@@ -82,7 +95,10 @@ fn lines(file: &str) -> usize {
 
 #[test]
 fn the_operators_own_logic_is_under_200_lines() {
-    let logic: usize = ["decide.rs", "operator.rs", "main.rs"].map(lines).into_iter().sum();
+    let logic: usize = ["decide.rs", "operator.rs", "main.rs"]
+        .map(lines)
+        .into_iter()
+        .sum();
     println!("{logic} lines");
     assert!(logic < 200, "{logic} lines");
 }

@@ -28,10 +28,24 @@ impl Running {
     fn start(name: &str, data: &Path) -> Self {
         let listen = format!("127.0.0.1:{name}");
         let command = Cmd::new(env!("CARGO_BIN_EXE_killernewdb"))
-            .args(["serve", "--name", name, "--listen", &listen, "--peers", "127.0.0.1:{}", "--data"])
+            .args([
+                "serve",
+                "--name",
+                name,
+                "--listen",
+                &listen,
+                "--peers",
+                "127.0.0.1:{}",
+                "--data",
+            ])
             .arg(data);
-        let child = command.spawn(|command| _ = command.stdin(Stdio::null())).unwrap();
-        Self { name: name.to_owned(), child }
+        let child = command
+            .spawn(|command| _ = command.stdin(Stdio::null()))
+            .unwrap();
+        Self {
+            name: name.to_owned(),
+            child,
+        }
     }
 
     /// Asks it, as soon as it listens.
@@ -41,7 +55,11 @@ impl Running {
             match ask(&address, &request, Duration::from_secs(5), &|| true).await {
                 Ok(reply) => return reply,
                 Err(error) => {
-                    assert!(began.elapsed() < Duration::from_secs(20), "{} says {error}", self.name)
+                    assert!(
+                        began.elapsed() < Duration::from_secs(20),
+                        "{} says {error}",
+                        self.name
+                    )
                 }
             }
             tokio::time::sleep(Duration::from_millis(50)).await;
@@ -51,7 +69,12 @@ impl Running {
 
 /// A port that nobody has.
 fn port() -> String {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port().to_string()
+    TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap()
+        .port()
+        .to_string()
 }
 
 fn put(key: &str) -> Request {
@@ -60,7 +83,11 @@ fn put(key: &str) -> Request {
 
 fn change(version: u64, members: &[&Running], lost: &[&str]) -> Request {
     let members = members.iter().map(|member| member.name.clone()).collect();
-    Request::Change { version, members, lost: lost.iter().map(ToString::to_string).collect() }
+    Request::Change {
+        version,
+        members,
+        lost: lost.iter().map(ToString::to_string).collect(),
+    }
 }
 
 fn value() -> Reply {
@@ -73,12 +100,18 @@ async fn members_over_tcp_and_on_disk_keep_what_a_majority_has() {
     let [a, b, c] = [0, 1, 2].map(|one: usize| Running::start(&port(), dirs[one].path()));
     assert_eq!(a.ask(Request::Status).await, Reply::Empty);
     assert_eq!(a.ask(Request::Found).await, Reply::Done);
-    assert!(matches!(a.ask(put("early")).await, Reply::Refused(_)), "a founder's list takes no writes");
+    assert!(
+        matches!(a.ask(put("early")).await, Reply::Refused(_)),
+        "a founder's list takes no writes"
+    );
     assert_eq!(a.ask(change(1, &[&a], &[])).await, Reply::Done);
     assert_eq!(a.ask(put("one")).await, Reply::Done);
     assert_eq!(a.ask(change(2, &[&a, &b], &[])).await, Reply::Done);
     assert_eq!(a.ask(change(3, &[&a, &b, &c], &[])).await, Reply::Done);
-    assert!(matches!(a.ask(change(3, &[&a, &b], &[])).await, Reply::Refused(_)), "the list has moved on");
+    assert!(
+        matches!(a.ask(change(3, &[&a, &b], &[])).await, Reply::Refused(_)),
+        "the list has moved on"
+    );
     assert_eq!(b.ask(put("two")).await, Reply::Elsewhere(a.name.clone()));
 
     // Two of three are a majority, one is not; and a member goes on from its disk.

@@ -23,7 +23,10 @@ impl Lab {
         let machine = Machine::of(self, &node.name)?;
         // Killed alone, a file system would still be unmounted in good order, as no power cut ever does.
         for mount in volume_mounts(&machine)? {
-            let _ = Cmd::new("xfs_io").args(["-x", "-c", "shutdown"]).arg(mount).attempt()?;
+            let _ = Cmd::new("xfs_io")
+                .args(["-x", "-c", "shutdown"])
+                .arg(mount)
+                .attempt()?;
         }
         machine.kill()
     }
@@ -40,12 +43,16 @@ impl Lab {
 
     /// Stops everything on a node where it is, containers included, as a machine that hangs.
     pub fn freeze(&self, node: &str) -> Result<()> {
-        Machine::of(self, &self.node(node)?.name)?.cgroup().freeze(true)
+        Machine::of(self, &self.node(node)?.name)?
+            .cgroup()
+            .freeze(true)
     }
 
     /// Lets a frozen node go on.
     pub fn thaw(&self, node: &str) -> Result<()> {
-        Machine::of(self, &self.node(node)?.name)?.cgroup().freeze(false)
+        Machine::of(self, &self.node(node)?.name)?
+            .cgroup()
+            .freeze(false)
     }
 
     /// Pulls a node's network cable.
@@ -98,7 +105,12 @@ impl Lab {
 
     /// Takes back what was done to machines that run: freezes, cuts, stopped services.
     pub fn heal(&self) -> Result<()> {
-        for name in self.nodes().iter().map(|node| node.name.as_str()).chain([CONTROL]) {
+        for name in self
+            .nodes()
+            .iter()
+            .map(|node| node.name.as_str())
+            .chain([CONTROL])
+        {
             let machine = Machine::of(self, name)?;
             if machine.init_pid().is_none() {
                 continue;
@@ -127,7 +139,9 @@ impl Lab {
 
 /// Where the volumes of a machine's pods are mounted, as seen from outside.
 fn volume_mounts(machine: &Machine<'_>) -> Result<Vec<PathBuf>> {
-    let Some(init) = machine.init_pid() else { return Ok(Vec::new()) };
+    let Some(init) = machine.init_pid() else {
+        return Ok(Vec::new());
+    };
     let mounts = fs::read_to_string(format!("/proc/{init}/mountinfo"))
         .with_context(|| format!("cannot read the mounts of process {init}"))?;
     let paths = mounts.lines().filter_map(|line| {

@@ -40,24 +40,47 @@ struct Container {
 
 impl<'a> PodFaults<'a> {
     pub(super) fn find(lab: &'a Lab, namespace: &str, name: &str) -> Result<Self> {
-        let text = lab.kubectl().args(["get", "pod", "-o", "json", "-n", namespace, name]).run()?;
+        let text = lab
+            .kubectl()
+            .args(["get", "pod", "-o", "json", "-n", namespace, name])
+            .run()?;
         let pod: Value = serde_json::from_str(&text).context("kubectl printed no JSON")?;
-        let words = |pointer: &str| pod.pointer(pointer).and_then(Value::as_str).map(str::to_owned);
-        let node =
-            words("/spec/nodeName").with_context(|| format!("{namespace}/{name} is on no node yet"))?;
-        let list =
-            |pointer: &str| pod.pointer(pointer).and_then(Value::as_array).cloned().unwrap_or_default();
+        let words = |pointer: &str| {
+            pod.pointer(pointer)
+                .and_then(Value::as_str)
+                .map(str::to_owned)
+        };
+        let node = words("/spec/nodeName")
+            .with_context(|| format!("{namespace}/{name} is on no node yet"))?;
+        let list = |pointer: &str| {
+            pod.pointer(pointer)
+                .and_then(Value::as_array)
+                .cloned()
+                .unwrap_or_default()
+        };
         let statuses = list("/status/containerStatuses");
         // In the order of the specification: statuses are sorted by name.
         let specified = list("/spec/containers");
         let containers = specified.iter().filter_map(|container| {
-            let status = statuses.iter().find(|status| status["name"] == container["name"])?;
-            let id = status["containerID"].as_str()?.rsplit('/').next()?.to_owned();
-            Some(Container { name: container["name"].as_str()?.to_owned(), id })
+            let status = statuses
+                .iter()
+                .find(|status| status["name"] == container["name"])?;
+            let id = status["containerID"]
+                .as_str()?
+                .rsplit('/')
+                .next()?
+                .to_owned();
+            Some(Container {
+                name: container["name"].as_str()?.to_owned(),
+                id,
+            })
         });
         let volumes = list("/spec/volumes");
         let claims = volumes.iter().filter_map(|volume| {
-            volume.pointer("/persistentVolumeClaim/claimName").and_then(Value::as_str).map(str::to_owned)
+            volume
+                .pointer("/persistentVolumeClaim/claimName")
+                .and_then(Value::as_str)
+                .map(str::to_owned)
         });
         Ok(Self {
             lab,
@@ -67,7 +90,10 @@ impl<'a> PodFaults<'a> {
             uid: words("/metadata/uid").context("a pod without a uid")?,
             containers: containers.collect(),
             claims: claims.collect(),
-            on_node_network: pod.pointer("/spec/hostNetwork").and_then(Value::as_bool).unwrap_or(false),
+            on_node_network: pod
+                .pointer("/spec/hostNetwork")
+                .and_then(Value::as_bool)
+                .unwrap_or(false),
         })
     }
 
@@ -77,9 +103,16 @@ impl<'a> PodFaults<'a> {
 
     /// The processes of a container (the first, unless named), or those of them called `process`; numbers are the host's.
     pub fn processes(&self, container: Option<&str>, process: Option<&str>) -> Result<Vec<Pid>> {
-        let found = self.containers.iter().find(|one| container.is_none_or(|name| one.name == name));
+        let found = self
+            .containers
+            .iter()
+            .find(|one| container.is_none_or(|name| one.name == name));
         let found = found.with_context(|| {
-            let names: Vec<_> = self.containers.iter().map(|one| one.name.as_str()).collect();
+            let names: Vec<_> = self
+                .containers
+                .iter()
+                .map(|one| one.name.as_str())
+                .collect();
             format!(
                 "{} has no running container {}; it has: {}",
                 self.shown(),
@@ -88,12 +121,18 @@ impl<'a> PodFaults<'a> {
             )
         })?;
         let machine = Machine::of(self.lab, &self.node)?;
-        let cgroup = find_below(&machine.cgroup().freezer_dir(), &found.id)
-            .with_context(|| format!("container {} of {} does not run now", found.name, self.shown()))?;
+        let cgroup = find_below(&machine.cgroup().freezer_dir(), &found.id).with_context(|| {
+            format!(
+                "container {} of {} does not run now",
+                found.name,
+                self.shown()
+            )
+        })?;
         let mut pids = processes_below(&cgroup);
         if let Some(process) = process {
             pids.retain(|pid| {
-                fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|comm| comm.trim() == process)
+                fs::read_to_string(format!("/proc/{pid}/comm"))
+                    .is_ok_and(|comm| comm.trim() == process)
             });
         }
         if pids.is_empty() {
@@ -112,8 +151,9 @@ impl<'a> PodFaults<'a> {
             match kill(pid, signal) {
                 Ok(()) | Err(Errno::ESRCH) => {}
                 Err(error) => {
-                    return Err(error)
-                        .with_context(|| format!("cannot send {signal} to {pid} of {}", self.shown()));
+                    return Err(error).with_context(|| {
+                        format!("cannot send {signal} to {pid} of {}", self.shown())
+                    });
                 }
             }
         }
@@ -148,7 +188,10 @@ impl<'a> PodFaults<'a> {
     /// The node's end of the pod's cable is switched. At the pod's end its routes would be lost.
     fn set_link(&self, state: &str) -> Result<()> {
         if self.on_node_network {
-            bail!("{} is on its node's own network: cut the node", self.shown());
+            bail!(
+                "{} is on its node's own network: cut the node",
+                self.shown()
+            );
         }
         // Any process of the pod will do: its first container, which does nothing, is there as long as the cable is.
         let machine = Machine::of(self.lab, &self.node)?;
@@ -156,17 +199,24 @@ impl<'a> PodFaults<'a> {
         let pid = pod.and_then(|pod| processes_below(&pod).into_iter().next());
         let pid = pid.with_context(|| format!("nothing of {} runs now", self.shown()))?;
         let netns = format!("--net=/proc/{pid}/ns/net");
-        let inside = Cmd::new("nsenter").arg(netns).args(["ip", "-j", "link", "show", "eth0"]).run()?;
+        let inside = Cmd::new("nsenter")
+            .arg(netns)
+            .args(["ip", "-j", "link", "show", "eth0"])
+            .run()?;
         let links: Value = serde_json::from_str(&inside)?;
         let peer = links[0]["link_index"]
             .as_u64()
             .with_context(|| format!("{} has no cable to its node", self.shown()))?;
         let node = net::netns(self.lab.name(), &self.node);
-        let outside: Value = serde_json::from_str(&Cmd::new("ip").args(["-n", &node, "-j", "link"]).run()?)?;
+        let outside: Value =
+            serde_json::from_str(&Cmd::new("ip").args(["-n", &node, "-j", "link"]).run()?)?;
         let links = outside.as_array().context("ip printed no list")?;
-        let port = links.iter().find(|link| link["ifindex"].as_u64() == Some(peer));
-        let port =
-            port.and_then(|link| link["ifname"].as_str()).context("the node's end of the cable is gone")?;
+        let port = links
+            .iter()
+            .find(|link| link["ifindex"].as_u64() == Some(peer));
+        let port = port
+            .and_then(|link| link["ifname"].as_str())
+            .context("the node's end of the cable is gone")?;
         net::batch(Some(&node), &format!("link set {port} {state}\n"))
     }
 
@@ -177,9 +227,17 @@ impl<'a> PodFaults<'a> {
             (None, [only]) => only,
             (_, []) => bail!("{} has no volume with a claim", self.shown()),
             (Some(claim), claims) => {
-                bail!("{} has no claim {claim}; it has: {}", self.shown(), claims.join(", "))
+                bail!(
+                    "{} has no claim {claim}; it has: {}",
+                    self.shown(),
+                    claims.join(", ")
+                )
             }
-            (None, claims) => bail!("name one of the claims of {}: {}", self.shown(), claims.join(", ")),
+            (None, claims) => bail!(
+                "name one of the claims of {}: {}",
+                self.shown(),
+                claims.join(", ")
+            ),
         };
         let get = self.lab.kubectl().args([
             "get",
@@ -192,10 +250,16 @@ impl<'a> PodFaults<'a> {
         ]);
         let volume = get.run()?;
         let machine = Machine::of(self.lab, &self.node)?;
-        let inside = format!("/var/lib/kubelet/pods/{}/volumes/kubernetes.io~csi/{volume}/mount", self.uid);
+        let inside = format!(
+            "/var/lib/kubelet/pods/{}/volumes/kubernetes.io~csi/{volume}/mount",
+            self.uid
+        );
         let path = machine.path_inside(&inside)?;
         if !path.is_dir() {
-            bail!("the volume of claim {claim} is not mounted for {}", self.shown());
+            bail!(
+                "the volume of claim {claim} is not mounted for {}",
+                self.shown()
+            );
         }
         Ok(path)
     }
@@ -221,8 +285,11 @@ impl<'a> PodFaults<'a> {
 
 /// Takes all space there is: in large pieces that cost nothing to reserve, then in ever smaller ones.
 fn fill(path: &Path) -> Result<()> {
-    let mut file =
-        fs::OpenOptions::new().create(true).append(true).open(path).context("cannot make the filler")?;
+    let mut file = fs::OpenOptions::new()
+        .create(true)
+        .append(true)
+        .open(path)
+        .context("cannot make the filler")?;
     let mut piece: i64 = 1 << 30;
     let mut end = i64::try_from(file.metadata()?.len())?;
     while piece >= 4096 {

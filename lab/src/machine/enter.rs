@@ -15,8 +15,11 @@ pub fn enter(path: &Path) -> Result<()> {
     let blueprint = Blueprint::read(path)?;
     Cgroup::of(&blueprint.lab_name()?, &blueprint.machine)?.enter()?;
     // Only now: what is root of the cgroup namespace is decided when it is made.
-    setns(net::open_netns(&blueprint.netns()?)?, CloneFlags::CLONE_NEWNET)
-        .context("cannot enter the machine's network namespace")?;
+    setns(
+        net::open_netns(&blueprint.netns()?)?,
+        CloneFlags::CLONE_NEWNET,
+    )
+    .context("cannot enter the machine's network namespace")?;
     unshare(
         CloneFlags::CLONE_NEWPID
             | CloneFlags::CLONE_NEWNS
@@ -28,5 +31,8 @@ pub fn enter(path: &Path) -> Result<()> {
     let program = std::env::current_exe().context("cannot find this program")?;
     // The first child is process 1 of the new pid namespace. It is not waited for: it outlives this process.
     let init = Cmd::new(program).arg(INIT).arg(path).spawn(|_| {})?;
-    files::write(&blueprint.machine_dir.join("init.pid"), &init.id().to_string())
+    files::write(
+        &blueprint.machine_dir.join("init.pid"),
+        &init.id().to_string(),
+    )
 }

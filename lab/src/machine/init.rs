@@ -53,10 +53,18 @@ fn lay_out(blueprint: &Blueprint, layout: &Layout) -> Result<()> {
     // Nothing mounted here may appear on the host; but what the host unmounts must not stay busy here.
     remount("/", MsFlags::MS_REC | MsFlags::MS_SLAVE)?;
     let plain = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
-    mount(Some("proc"), "/proc", Some("proc"), plain, None::<&str>).context("cannot mount /proc")?;
+    mount(Some("proc"), "/proc", Some("proc"), plain, None::<&str>)
+        .context("cannot mount /proc")?;
     cgroup::mount_inside(layout)?;
     let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV;
-    mount(Some("tmpfs"), "/run", Some("tmpfs"), flags, Some("mode=755")).context("cannot mount /run")?;
+    mount(
+        Some("tmpfs"),
+        "/run",
+        Some("tmpfs"),
+        flags,
+        Some("mode=755"),
+    )
+    .context("cannot mount /run")?;
     fs::create_dir_all("/run/lock")?;
     own_var(blueprint)?;
     if !blueprint.is_control() {
@@ -70,7 +78,14 @@ fn lay_out(blueprint: &Blueprint, layout: &Layout) -> Result<()> {
 /// Gives the machine a `/var` of its own, in which the lab's directory stays where it was.
 fn own_var(blueprint: &Blueprint) -> Result<()> {
     let var = blueprint.machine_dir.join("var");
-    for dir in ["lib/kubelet", "lib/containerd", "lib/cni", "log", "tmp", "cache"] {
+    for dir in [
+        "lib/kubelet",
+        "lib/containerd",
+        "lib/cni",
+        "log",
+        "tmp",
+        "cache",
+    ] {
         fs::create_dir_all(var.join(dir))?;
     }
     if !var.join("run").is_symlink() {
@@ -102,8 +117,14 @@ fn own_settings(blueprint: &Blueprint) -> Result<()> {
 }
 
 fn bind(from: &Path, to: &Path) -> Result<()> {
-    mount(Some(from), to, None::<&str>, MsFlags::MS_BIND | MsFlags::MS_REC, None::<&str>)
-        .with_context(|| format!("cannot bind {} to {}", from.display(), to.display()))
+    mount(
+        Some(from),
+        to,
+        None::<&str>,
+        MsFlags::MS_BIND | MsFlags::MS_REC,
+        None::<&str>,
+    )
+    .with_context(|| format!("cannot bind {} to {}", from.display(), to.display()))
 }
 
 fn remount(path: &str, flags: MsFlags) -> Result<()> {

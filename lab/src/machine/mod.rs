@@ -64,7 +64,11 @@ pub struct Machine<'a> {
 impl<'a> Machine<'a> {
     /// The machine of this name: a node's, or [`state::CONTROL`].
     pub fn of(lab: &'a Lab, name: &str) -> Result<Self> {
-        Ok(Self { lab, name: name.to_owned(), cgroup: Cgroup::of(lab.name(), name)? })
+        Ok(Self {
+            lab,
+            name: name.to_owned(),
+            cgroup: Cgroup::of(lab.name(), name)?,
+        })
     }
 
     fn dir(&self) -> PathBuf {
@@ -101,7 +105,11 @@ impl<'a> Machine<'a> {
             .arg(&path)
             .spawn(|command| {
                 // A process group of its own: Ctrl-C at the terminal must not reach a machine that is being started.
-                command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log).process_group(0);
+                command
+                    .stdin(Stdio::null())
+                    .stdout(Stdio::null())
+                    .stderr(log)
+                    .process_group(0);
             })?
             .wait()?;
         // The services' first note says that the inside is laid out.
@@ -121,13 +129,24 @@ impl<'a> Machine<'a> {
         let text = fs::read_to_string(self.dir().join("init.pid")).ok()?;
         let pid: i32 = text.trim().parse().ok()?;
         // The number may be anybody's by now: it counts only while that process is in the machine's cgroup.
-        self.cgroup.processes().into_iter().find(|candidate| candidate.as_raw() == pid)
+        self.cgroup
+            .processes()
+            .into_iter()
+            .find(|candidate| candidate.as_raw() == pid)
     }
 
     /// When it was last powered on, in seconds since 1970.
     pub fn powered_on(&self) -> Option<u64> {
-        let started = fs::metadata(self.dir().join("init.pid")).ok()?.modified().ok()?;
-        Some(started.duration_since(std::time::UNIX_EPOCH).ok()?.as_secs())
+        let started = fs::metadata(self.dir().join("init.pid"))
+            .ok()?
+            .modified()
+            .ok()?;
+        Some(
+            started
+                .duration_since(std::time::UNIX_EPOCH)
+                .ok()?
+                .as_secs(),
+        )
     }
 
     /// Cuts its power: every process it has is gone when this returns.
@@ -148,10 +167,16 @@ impl<'a> Machine<'a> {
         } else {
             files::remove(&mark)?
         }
-        let init = self.init_pid().with_context(|| format!("the machine {} is off", self.name))?;
-        kill(init, Signal::SIGHUP).with_context(|| format!("cannot signal the machine {}", self.name))?;
-        let what =
-            format!("{service} on {} to be {}", self.name, if stopped { "stopped" } else { "started" });
+        let init = self
+            .init_pid()
+            .with_context(|| format!("the machine {} is off", self.name))?;
+        kill(init, Signal::SIGHUP)
+            .with_context(|| format!("cannot signal the machine {}", self.name))?;
+        let what = format!(
+            "{service} on {} to be {}",
+            self.name,
+            if stopped { "stopped" } else { "started" }
+        );
         wait_for(Duration::from_secs(90), &what, || {
             Ok(self
                 .services()
@@ -174,7 +199,9 @@ impl<'a> Machine<'a> {
 
     /// A path as this machine sees it, for use from outside while it runs.
     pub fn path_inside(&self, path: &str) -> Result<PathBuf> {
-        let init = self.init_pid().with_context(|| format!("the machine {} is off", self.name))?;
+        let init = self
+            .init_pid()
+            .with_context(|| format!("the machine {} is off", self.name))?;
         Ok(PathBuf::from(format!("/proc/{init}/root{path}")))
     }
 }
@@ -196,8 +223,10 @@ pub struct ServiceState {
 
 impl Blueprint {
     fn read(path: &Path) -> Result<Self> {
-        let text = fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
-        serde_json::from_str(&text).with_context(|| format!("{} is not a blueprint", path.display()))
+        let text =
+            fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+        serde_json::from_str(&text)
+            .with_context(|| format!("{} is not a blueprint", path.display()))
     }
 
     fn lab_name(&self) -> Result<LabName> {

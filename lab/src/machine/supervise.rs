@@ -45,8 +45,11 @@ pub(super) fn run(blueprint: &Blueprint) -> Result<()> {
     signals.thread_block().context("cannot block signals")?;
     let events = SignalFd::with_flags(&signals, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)?;
     let now = Instant::now();
-    let mut watched: Vec<Watched<'_>> =
-        blueprint.services.iter().map(|service| Watched::new(service, now)).collect();
+    let mut watched: Vec<Watched<'_>> = blueprint
+        .services
+        .iter()
+        .map(|service| Watched::new(service, now))
+        .collect();
     let mut noted = String::new();
     loop {
         for one in &mut watched {
@@ -64,7 +67,10 @@ pub(super) fn run(blueprint: &Blueprint) -> Result<()> {
         let timeout = timeout.map_or(PollTimeout::NONE, |wait| {
             PollTimeout::try_from(wait.max(Duration::from_millis(1))).unwrap_or(PollTimeout::MAX)
         });
-        match poll(&mut [PollFd::new(events.as_fd(), PollFlags::POLLIN)], timeout) {
+        match poll(
+            &mut [PollFd::new(events.as_fd(), PollFlags::POLLIN)],
+            timeout,
+        ) {
             Ok(_) | Err(Errno::EINTR) => {}
             Err(error) => return Err(error).context("cannot wait for signals"),
         }
@@ -108,25 +114,45 @@ impl<'a> Watched<'a> {
     fn start(&mut self, blueprint: &Blueprint) -> Result<()> {
         let log = log_file(&blueprint.machine_dir, &self.service.name)?;
         let programs = blueprint.lab_dir.join("programs");
-        let path =
-            format!("{}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", programs.display());
-        let (program, args) = self.service.argv.split_first().context("a service without a program")?;
-        let command = Cmd::new(program).args(args).env("PATH", path).env("HOME", "/run");
+        let path = format!(
+            "{}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+            programs.display()
+        );
+        let (program, args) = self
+            .service
+            .argv
+            .split_first()
+            .context("a service without a program")?;
+        let command = Cmd::new(program)
+            .args(args)
+            .env("PATH", path)
+            .env("HOME", "/run");
         let both = log.try_clone()?;
         let child = command.spawn(|command| {
             command.stdin(Stdio::null()).stdout(log).stderr(both);
         })?;
         self.pid = Some(Pid::from_raw(i32::try_from(child.id())?));
         self.started = Instant::now();
-        self.since = std::time::UNIX_EPOCH.elapsed().map_or(0, |now| now.as_secs());
+        self.since = std::time::UNIX_EPOCH
+            .elapsed()
+            .map_or(0, |now| now.as_secs());
         self.starts += 1;
         Ok(())
     }
 
     fn ended(&mut self) {
         let ran = self.started.elapsed();
-        self.delay = if ran > WELL_AFTER { FIRST_DELAY } else { (self.delay * 2).min(LONGEST_DELAY) };
-        self.next_start = Instant::now() + if self.stopped { Duration::ZERO } else { self.delay };
+        self.delay = if ran > WELL_AFTER {
+            FIRST_DELAY
+        } else {
+            (self.delay * 2).min(LONGEST_DELAY)
+        };
+        self.next_start = Instant::now()
+            + if self.stopped {
+                Duration::ZERO
+            } else {
+                self.delay
+            };
         self.pid = None;
         // It was well for a while, or ended because it was told to: no sign of trouble.
         if ran > WELL_AFTER || self.stopped {
@@ -138,8 +164,11 @@ impl<'a> Watched<'a> {
 
 /// Collects every process that ended: our services, and orphans that fell to us.
 fn bury(watched: &mut [Watched<'_>]) {
-    let mut by_pid: HashMap<Pid, usize> =
-        watched.iter().enumerate().filter_map(|(index, one)| Some((one.pid?, index))).collect();
+    let mut by_pid: HashMap<Pid, usize> = watched
+        .iter()
+        .enumerate()
+        .filter_map(|(index, one)| Some((one.pid?, index)))
+        .collect();
     loop {
         let pid = match waitpid(None, Some(WaitPidFlag::WNOHANG)) {
             Ok(WaitStatus::Exited(pid, _) | WaitStatus::Signaled(pid, _, _)) => pid,

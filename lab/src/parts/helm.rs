@@ -17,7 +17,15 @@ pub fn get() -> Result<PathBuf> {
         let go = Go::get()?;
         let stage = Stage::begin("Helm", "built from source, about 2 minutes the first time");
         let package = "helm.sh/helm/v3/cmd/helm";
-        go.build(&Build { module: &module, package, linker: "", output: &dir.join("helm") }, &stage)?;
+        go.build(
+            &Build {
+                module: &module,
+                package,
+                linker: "",
+                output: &dir.join("helm"),
+            },
+            &stage,
+        )?;
         stage.done();
         Ok(())
     })?;

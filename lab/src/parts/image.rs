@@ -24,7 +24,10 @@ impl Image {
             "WorkingDir": dir,
             "Env": ["PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"],
         });
-        Self { layer: Builder::new(Vec::new()), config }
+        Self {
+            layer: Builder::new(Vec::new()),
+            config,
+        }
     }
 
     /// Sets what is run whatever the command.
@@ -34,7 +37,10 @@ impl Image {
 
     /// Declares ports, as `2379/tcp`.
     pub fn ports(&mut self, ports: &[&str]) {
-        let ports: serde_json::Map<_, _> = ports.iter().map(|port| ((*port).to_owned(), json!({}))).collect();
+        let ports: serde_json::Map<_, _> = ports
+            .iter()
+            .map(|port| ((*port).to_owned(), json!({})))
+            .collect();
         self.config["ExposedPorts"] = ports.into();
     }
 
@@ -50,29 +56,55 @@ impl Image {
 
     /// Adds a file with this text.
     pub fn text(&mut self, path: &str, text: &str) -> Result<()> {
-        self.entry(path, EntryType::Regular, 0o644, text.len() as u64, text.as_bytes())
+        self.entry(
+            path,
+            EntryType::Regular,
+            0o644,
+            text.len() as u64,
+            text.as_bytes(),
+        )
     }
 
     /// Adds a program of this machine.
     pub fn program(&mut self, path: &str, from: &Path) -> Result<()> {
         let bytes = fs::read(from).with_context(|| format!("cannot read {}", from.display()))?;
-        self.entry(path, EntryType::Regular, 0o755, bytes.len() as u64, Cursor::new(bytes))
+        self.entry(
+            path,
+            EntryType::Regular,
+            0o755,
+            bytes.len() as u64,
+            Cursor::new(bytes),
+        )
     }
 
     /// Adds a symbolic link.
     pub fn symlink(&mut self, path: &str, target: &str) -> Result<()> {
         let mut header = header(EntryType::Symlink, 0o777, 0);
-        self.layer.append_link(&mut header, path, target).with_context(|| format!("cannot add {path}"))
+        self.layer
+            .append_link(&mut header, path, target)
+            .with_context(|| format!("cannot add {path}"))
     }
 
-    fn entry(&mut self, path: &str, kind: EntryType, mode: u32, size: u64, data: impl Read) -> Result<()> {
+    fn entry(
+        &mut self,
+        path: &str,
+        kind: EntryType,
+        mode: u32,
+        size: u64,
+        data: impl Read,
+    ) -> Result<()> {
         let mut header = header(kind, mode, size);
-        self.layer.append_data(&mut header, path, data).with_context(|| format!("cannot add {path}"))
+        self.layer
+            .append_data(&mut header, path, data)
+            .with_context(|| format!("cannot add {path}"))
     }
 
     /// Writes the image as an archive under these names.
     pub fn write(self, names: &[String], to: &Path) -> Result<()> {
-        let layer = self.layer.into_inner().context("cannot finish the image's layer")?;
+        let layer = self
+            .layer
+            .into_inner()
+            .context("cannot finish the image's layer")?;
         let config = json!({
             "architecture": if cfg!(target_arch = "aarch64") { "arm64" } else { "amd64" },
             "os": "linux",
@@ -83,8 +115,9 @@ impl Image {
         let config = serde_json::to_vec(&config)?;
         let config_name = format!("{}.json", sha256(&config));
         let manifest = json!([{"Config": config_name, "RepoTags": names, "Layers": ["layer.tar"]}]);
-        let mut archive =
-            Builder::new(File::create(to).with_context(|| format!("cannot write {}", to.display()))?);
+        let mut archive = Builder::new(
+            File::create(to).with_context(|| format!("cannot write {}", to.display()))?,
+        );
         for (name, bytes) in [
             (config_name.as_str(), config),
             ("layer.tar", layer),
@@ -93,7 +126,10 @@ impl Image {
             let mut header = header(EntryType::Regular, 0o644, bytes.len() as u64);
             archive.append_data(&mut header, name, Cursor::new(bytes))?;
         }
-        archive.into_inner()?.sync_all().context("cannot write the image to disk")
+        archive
+            .into_inner()?
+            .sync_all()
+            .context("cannot write the image to disk")
     }
 }
 
@@ -119,7 +155,9 @@ mod tests {
         image.dir("tmp", 0o1777).unwrap();
         image.text("etc/passwd", "root:x:0:0::/:\n").unwrap();
         image.symlink("bin/sh", "busybox").unwrap();
-        image.write(&["example/one:1".to_owned()], &dir.path().join("image.tar")).unwrap();
+        image
+            .write(&["example/one:1".to_owned()], &dir.path().join("image.tar"))
+            .unwrap();
         fs::read(dir.path().join("image.tar")).unwrap()
     }
 

@@ -43,13 +43,22 @@ pub fn etcd_image(version: Version) -> Result<Archive> {
         format!("registry.k8s.io/etcd:{version}-0"),
     ];
     let programs = etcd::get(version)?;
-    let key = Key::default().text(RECIPE).text(&programs.display().to_string());
+    let key = Key::default()
+        .text(RECIPE)
+        .text(&programs.display().to_string());
     make(&format!("image-etcd-{version}"), key, names, |names, to| {
         let mut image = Image::new(&["/usr/local/bin/etcd"], "/var/lib/etcd/");
         image.ports(&["2379/tcp", "2380/tcp"]);
         distroless(&mut image)?;
-        for dir in ["usr/", "usr/local/", "usr/local/bin/", "var/", "var/etcd/", "var/lib/", "var/lib/etcd/"]
-        {
+        for dir in [
+            "usr/",
+            "usr/local/",
+            "usr/local/bin/",
+            "var/",
+            "var/etcd/",
+            "var/lib/",
+            "var/lib/etcd/",
+        ] {
             image.dir(dir, 0o755)?;
         }
         let mut libraries = Vec::new();
@@ -70,7 +79,10 @@ pub fn etcd_image(version: Version) -> Result<Archive> {
 /// An image of one program of this machine, with the libraries it needs and nothing else. It runs as an ordinary user. Not
 /// kept in the cache: programs under development change all the time.
 pub fn program_image(name: &str, program: &Path, to: &Path) -> Result<Archive> {
-    let file = program.file_name().and_then(|name| name.to_str()).context("a program has a name")?;
+    let file = program
+        .file_name()
+        .and_then(|name| name.to_str())
+        .context("a program has a name")?;
     let inside = format!("usr/local/bin/{file}");
     let mut image = Image::new(&[], "/");
     image.entrypoint(&[&format!("/{inside}")]);
@@ -86,7 +98,10 @@ pub fn program_image(name: &str, program: &Path, to: &Path) -> Result<Archive> {
     }
     let names = vec![qualified(name)];
     image.write(&names, to)?;
-    Ok(Archive { names, path: to.to_owned() })
+    Ok(Archive {
+        names,
+        path: to.to_owned(),
+    })
 }
 
 /// Makes an image of a program, and loads it into every node, in the place of one of the same name.
@@ -95,10 +110,14 @@ pub fn load_program(lab: &Lab, name: &str, program: &Path) -> Result<()> {
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
     let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     let stage = Stage::begin(&format!("{name} into the nodes"), "");
-    let made = lab.dir().join(format!("program-{}.tar", std::process::id()));
+    let made = lab
+        .dir()
+        .join(format!("program-{}.tar", std::process::id()));
     let loaded = program_image(name, program, &made).and_then(|archive| {
         keep(lab, &archive)?;
-        lab.nodes().iter().try_for_each(|node| import(lab, node, &archive))
+        lab.nodes()
+            .iter()
+            .try_for_each(|node| import(lab, node, &archive))
     });
     // Best effort: it goes with the lab at the latest.
     let _ = std::fs::remove_file(made);
@@ -131,7 +150,10 @@ pub fn of(lab: &Lab) -> Result<Vec<Archive>> {
     for path in kept.into_iter().map(|entry| entry.path()) {
         if path.extension().is_some_and(|extension| extension == "tar") {
             let names = std::fs::read_to_string(path.with_extension("names"))?;
-            archives.push(Archive { names: names.lines().map(str::to_owned).collect(), path });
+            archives.push(Archive {
+                names: names.lines().map(str::to_owned).collect(),
+                path,
+            });
         }
     }
     Ok(archives)
@@ -147,7 +169,8 @@ fn keep(lab: &Lab, archive: &Archive) -> Result<()> {
     let _ = std::fs::remove_file(&kept);
     // A link where that is possible; a cleaned cache takes nothing from it.
     if std::fs::hard_link(&archive.path, &kept).is_err() {
-        std::fs::copy(&archive.path, &kept).with_context(|| format!("cannot keep {}", kept.display()))?;
+        std::fs::copy(&archive.path, &kept)
+            .with_context(|| format!("cannot keep {}", kept.display()))?;
     }
     Ok(())
 }
@@ -167,40 +190,61 @@ fn qualified(name: &str) -> String {
 
 fn busybox() -> Result<Archive> {
     let program = debian::runtime()?.join("bin/busybox");
-    let program = if program.exists() { program } else { debian::runtime()?.join("usr/bin/busybox") };
-    let key = Key::default().text(RECIPE).text(&program.display().to_string());
-    make("image-busybox", key, vec![BUSYBOX_IMAGE.to_owned()], |names, to| {
-        let mut image = Image::new(&["sh"], "/");
-        distroless(&mut image)?;
-        image.dir("bin/", 0o755)?;
-        image.program("bin/busybox", &program)?;
-        for applet in Cmd::new(&program).arg("--list").run()?.lines().filter(|applet| *applet != "busybox") {
-            image.symlink(&format!("bin/{applet}"), "busybox")?;
-        }
-        image.write(names, to)
-    })
+    let program = if program.exists() {
+        program
+    } else {
+        debian::runtime()?.join("usr/bin/busybox")
+    };
+    let key = Key::default()
+        .text(RECIPE)
+        .text(&program.display().to_string());
+    make(
+        "image-busybox",
+        key,
+        vec![BUSYBOX_IMAGE.to_owned()],
+        |names, to| {
+            let mut image = Image::new(&["sh"], "/");
+            distroless(&mut image)?;
+            image.dir("bin/", 0o755)?;
+            image.program("bin/busybox", &program)?;
+            for applet in Cmd::new(&program)
+                .arg("--list")
+                .run()?
+                .lines()
+                .filter(|applet| *applet != "busybox")
+            {
+                image.symlink(&format!("bin/{applet}"), "busybox")?;
+            }
+            image.write(names, to)
+        },
+    )
 }
 
 /// The genuine one, compiled from the source that Kubernetes' module carries.
 fn pause() -> Result<Archive> {
     let key = Key::default().text(RECIPE).text(kube::VERSION);
-    make("image-pause", key, vec![PAUSE_IMAGE.to_owned()], |names, to| {
-        let source = kube::source("build/pause/linux/pause.c")?;
-        let program = to.with_extension("program");
-        Cmd::new("cc")
-            .args(["-Os", "-Wall", "-static", "-s"])
-            .arg(format!("-DVERSION={}", kube::VERSION))
-            .arg("-o")
-            .arg(&program)
-            .arg(source)
-            .run()?;
-        let mut image = Image::new(&[], "/");
-        image.entrypoint(&["/pause"]);
-        image.user("65535:65535");
-        image.program("pause", &program)?;
-        std::fs::remove_file(program)?;
-        image.write(names, to)
-    })
+    make(
+        "image-pause",
+        key,
+        vec![PAUSE_IMAGE.to_owned()],
+        |names, to| {
+            let source = kube::source("build/pause/linux/pause.c")?;
+            let program = to.with_extension("program");
+            Cmd::new("cc")
+                .args(["-Os", "-Wall", "-static", "-s"])
+                .arg(format!("-DVERSION={}", kube::VERSION))
+                .arg("-o")
+                .arg(&program)
+                .arg(source)
+                .run()?;
+            let mut image = Image::new(&[], "/");
+            image.entrypoint(&["/pause"]);
+            image.user("65535:65535");
+            image.program("pause", &program)?;
+            std::fs::remove_file(program)?;
+            image.write(names, to)
+        },
+    )
 }
 
 /// What a distroless image has beside its programs.
@@ -212,7 +256,10 @@ fn distroless(image: &mut Image) -> Result<()> {
     let passwd = "root:x:0:0:root:/root:/sbin/nologin\nnobody:x:65534:65534:nobody:/nonexistent:/sbin/nologin\n\
                   nonroot:x:65532:65532:nonroot:/home/nonroot:/sbin/nologin\n";
     image.text("etc/passwd", passwd)?;
-    image.text("etc/group", "root:x:0:\nnobody:x:65534:\nnonroot:x:65532:\n")?;
+    image.text(
+        "etc/group",
+        "root:x:0:\nnobody:x:65534:\nnonroot:x:65532:\n",
+    )?;
     image.text("etc/nsswitch.conf", "hosts: files dns\n")
 }
 
@@ -224,14 +271,21 @@ fn make(
 ) -> Result<Archive> {
     let key = key.text(&names.join(" "));
     let dir = cache::get(name, key, |dir| write(&names, &dir.join("image.tar")))?;
-    Ok(Archive { names, path: dir.join("image.tar") })
+    Ok(Archive {
+        names,
+        path: dir.join("image.tar"),
+    })
 }
 
 /// Loads images into a node, those it lacks only: importing takes a second or two each.
 pub fn load(lab: &Lab, node: &Node, archives: &[Archive]) -> Result<()> {
     let present = ctr(lab, node)?.args(["images", "list", "-q"]).run()?;
     for archive in archives {
-        if !archive.names.iter().all(|name| present.lines().any(|line| line == name)) {
+        if !archive
+            .names
+            .iter()
+            .all(|name| present.lines().any(|line| line == name))
+        {
             import(lab, node, archive)?;
             name_by_digest(lab, node, archive)?;
         }
@@ -245,7 +299,13 @@ pub fn import(lab: &Lab, node: &Node, archive: &Archive) -> Result<()> {
         .args(["images", "import", "--no-unpack=false"])
         .arg(&archive.path)
         .run()
-        .with_context(|| format!("cannot load {} into {}", archive.names.join(", "), node.name))?;
+        .with_context(|| {
+            format!(
+                "cannot load {} into {}",
+                archive.names.join(", "),
+                node.name
+            )
+        })?;
     Ok(())
 }
 
@@ -253,11 +313,18 @@ pub fn import(lab: &Lab, node: &Node, archive: &Archive) -> Result<()> {
 /// name alone: kubelets tell of five names at most.
 fn name_by_digest(lab: &Lab, node: &Node, archive: &Archive) -> Result<()> {
     let name = archive.names.first().context("an image has a name")?;
-    let listed = ctr(lab, node)?.args(["images", "list", &format!("name=={name}")]).run()?;
-    let digest = listed.split_whitespace().find(|word| word.starts_with("sha256:"));
-    let digest = digest.with_context(|| format!("{} does not tell the digest of {name}", node.name))?;
+    let listed = ctr(lab, node)?
+        .args(["images", "list", &format!("name=={name}")])
+        .run()?;
+    let digest = listed
+        .split_whitespace()
+        .find(|word| word.starts_with("sha256:"));
+    let digest =
+        digest.with_context(|| format!("{} does not tell the digest of {name}", node.name))?;
     let named = format!("{}@{digest}", untagged(name));
-    ctr(lab, node)?.args(["images", "tag", "--force", name, &named]).run()?;
+    ctr(lab, node)?
+        .args(["images", "tag", "--force", name, &named])
+        .run()?;
     Ok(())
 }
 
@@ -271,7 +338,10 @@ fn untagged(name: &str) -> &str {
 
 fn ctr(lab: &Lab, node: &Node) -> Result<Cmd> {
     let socket = Machine::of(lab, &node.name)?.path_inside(node::CONTAINERD_SOCKET)?;
-    Ok(Cmd::new(lab.programs().join("ctr")).arg("--address").arg(&socket).args(["--namespace", "k8s.io"]))
+    Ok(Cmd::new(lab.programs().join("ctr"))
+        .arg("--address")
+        .arg(&socket)
+        .args(["--namespace", "k8s.io"]))
 }
 
 #[cfg(test)]
@@ -280,14 +350,20 @@ mod tests {
 
     #[test]
     fn short_names_are_those_of_the_library() {
-        assert_eq!(qualified("evenkeel-operator:1"), "docker.io/library/evenkeel-operator:1");
+        assert_eq!(
+            qualified("evenkeel-operator:1"),
+            "docker.io/library/evenkeel-operator:1"
+        );
         assert_eq!(qualified("someone/thing:1"), "docker.io/someone/thing:1");
         assert_eq!(qualified("localhost:5000/thing"), "localhost:5000/thing");
     }
 
     #[test]
     fn a_tag_is_left_out_and_a_port_is_not() {
-        assert_eq!(untagged("gcr.io/etcd-development/etcd:v3.6.16"), "gcr.io/etcd-development/etcd");
+        assert_eq!(
+            untagged("gcr.io/etcd-development/etcd:v3.6.16"),
+            "gcr.io/etcd-development/etcd"
+        );
         assert_eq!(untagged("localhost:5000/thing"), "localhost:5000/thing");
         assert_eq!(untagged("localhost:5000/thing:1"), "localhost:5000/thing");
     }

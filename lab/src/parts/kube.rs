@@ -44,7 +44,12 @@ pub fn get() -> Result<PathBuf> {
             &format!("Kubernetes {VERSION}"),
             "built from source, about 6 minutes the first time",
         );
-        let build = Build { module: &module, package: ".", linker: &linker, output: &dir.join("kube") };
+        let build = Build {
+            module: &module,
+            package: ".",
+            linker: &linker,
+            output: &dir.join("kube"),
+        };
         go.build(&build, &stage)?;
         std::os::unix::fs::symlink("kube", dir.join("kubectl"))?;
         stage.done();
@@ -56,5 +61,9 @@ pub fn get() -> Result<PathBuf> {
 pub fn test() -> Result<ExitCode> {
     debian::install_tools()?;
     let passed = Go::get()?.test(&sources().join("kube"), "./csi/...")?;
-    Ok(if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(if passed {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
 }

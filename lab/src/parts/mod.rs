@@ -45,17 +45,26 @@ impl Programs {
         std::fs::create_dir_all(dir.join("cni"))?;
         let own = std::env::current_exe()?;
         let mut pairs = vec![(own, "lab".to_owned())];
-        pairs.extend(kube::COMPONENTS.iter().map(|name| (self.kube.join("kube"), (*name).to_owned())));
-        pairs.extend(etcd::PROGRAMS.iter().map(|name| (self.etcd.join(name), (*name).to_owned())));
+        pairs.extend(
+            kube::COMPONENTS
+                .iter()
+                .map(|name| (self.kube.join("kube"), (*name).to_owned())),
+        );
+        pairs.extend(
+            etcd::PROGRAMS
+                .iter()
+                .map(|name| (self.etcd.join(name), (*name).to_owned())),
+        );
         pairs.extend(debian::PROGRAMS.iter().map(|path| {
             let name = path.rsplit('/').next().unwrap_or(path);
             (self.debian.join(path), name.to_owned())
         }));
-        pairs.extend(
-            debian::CNI
-                .iter()
-                .map(|name| (self.debian.join("usr/lib/cni").join(name), format!("cni/{name}"))),
-        );
+        pairs.extend(debian::CNI.iter().map(|name| {
+            (
+                self.debian.join("usr/lib/cni").join(name),
+                format!("cni/{name}"),
+            )
+        }));
         for (from, name) in pairs {
             files::link(&from, &dir.join(name))?;
         }

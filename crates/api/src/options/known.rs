@@ -40,7 +40,11 @@ pub(crate) struct Elsewhere {
 const YES_OR_NO: Value = Value::Word(&["true", "false"]);
 
 /// Not in 3.5.
-const NOT_IN_3_5: &[Elsewhere] = &[Elsewhere { minor: Minor(3, 5), name: None, since: 0 }];
+const NOT_IN_3_5: &[Elsewhere] = &[Elsewhere {
+    minor: Minor(3, 5),
+    name: None,
+    since: 0,
+}];
 
 /// Called otherwise in 3.5.
 macro_rules! in_3_5 {
@@ -48,7 +52,11 @@ macro_rules! in_3_5 {
         in_3_5!($name, 0)
     };
     ($name:literal, $since:literal) => {
-        &[Elsewhere { minor: Minor(3, 5), name: Some($name), since: $since }]
+        &[Elsewhere {
+            minor: Minor(3, 5),
+            name: Some($name),
+            since: $since,
+        }]
     };
 }
 
@@ -57,21 +65,42 @@ macro_rules! known {
         known!($name, $value, $default, $about, &[])
     };
     ($name:literal, $value:expr, $default:literal, $about:literal, $elsewhere:expr) => {
-        Known { name: $name, value: $value, default: $default, about: $about, elsewhere: $elsewhere }
+        Known {
+            name: $name,
+            value: $value,
+            default: $default,
+            about: $about,
+            elsewhere: $elsewhere,
+        }
     };
 }
 
 /// Every flag that users may set. Bounds are etcd's own, or where it has none, what is hardly a slip.
 pub(crate) const KNOWN: &[Known] = &[
-    known!("auth-token-ttl", Value::Number(1, 86_400), "300", "seconds for which a token of a user is good"),
+    known!(
+        "auth-token-ttl",
+        Value::Number(1, 86_400),
+        "300",
+        "seconds for which a token of a user is good"
+    ),
     known!(
         "backend-batch-interval",
         Value::Duration("1ms", "10s"),
         "100ms",
         "how long writes are gathered before they are committed to the database"
     ),
-    known!("backend-batch-limit", Value::Number(1, 1_000_000), "10000", "how many are gathered at most"),
-    known!("backend-bbolt-freelist-type", Value::Word(&["array", "map"]), "map", "how free pages are kept"),
+    known!(
+        "backend-batch-limit",
+        Value::Number(1, 1_000_000),
+        "10000",
+        "how many are gathered at most"
+    ),
+    known!(
+        "backend-bbolt-freelist-type",
+        Value::Word(&["array", "map"]),
+        "map",
+        "how free pages are kept"
+    ),
     // The bounds are bcrypt's from below, and those of patience.
     known!(
         "bcrypt-cost",
@@ -116,7 +145,12 @@ pub(crate) const KNOWN: &[Known] = &[
         "1000",
         "milliseconds without a heartbeat after which a new leader is elected"
     ),
-    known!("enable-grpc-gateway", YES_OR_NO, "true", "whether there is an API in JSON"),
+    known!(
+        "enable-grpc-gateway",
+        YES_OR_NO,
+        "true",
+        "whether there is an API in JSON"
+    ),
     known!(
         "grpc-keepalive-interval",
         Value::Duration("0s", "24h"),
@@ -130,7 +164,12 @@ pub(crate) const KNOWN: &[Known] = &[
         "5s",
         "how often clients may ping; who does more often is cut off"
     ),
-    known!("grpc-keepalive-timeout", Value::Duration("1s", "1h"), "20s", "how long a ping is waited for"),
+    known!(
+        "grpc-keepalive-timeout",
+        Value::Duration("1s", "1h"),
+        "20s",
+        "how long a ping is waited for"
+    ),
     known!(
         "heartbeat-interval",
         Value::Number(10, LONGEST_ELECTION / HEARTBEATS),
@@ -150,11 +189,31 @@ pub(crate) const KNOWN: &[Known] = &[
         "how many each client may open"
     ),
     // etcd warns of more than 10 MiB.
-    known!("max-request-bytes", Value::Number(1024, 10_485_760), "1572864", "how large a request may be"),
+    known!(
+        "max-request-bytes",
+        Value::Number(1024, 10_485_760),
+        "1572864",
+        "how large a request may be"
+    ),
     // Nought would be without end, and fill the volume.
-    known!("max-snapshots", Value::Number(1, 100), "5", "how many snapshots are kept beside the data"),
-    known!("max-txn-ops", Value::Number(1, 65_536), "128", "how many operations a transaction may have"),
-    known!("max-wals", Value::Number(1, 100), "5", "how many files of the log are kept"),
+    known!(
+        "max-snapshots",
+        Value::Number(1, 100),
+        "5",
+        "how many snapshots are kept beside the data"
+    ),
+    known!(
+        "max-txn-ops",
+        Value::Number(1, 65_536),
+        "128",
+        "how many operations a transaction may have"
+    ),
+    known!(
+        "max-wals",
+        Value::Number(1, 100),
+        "5",
+        "how many files of the log are kept"
+    ),
     known!(
         "metrics",
         Value::Word(&["basic", "extensive"]),
@@ -168,7 +227,12 @@ pub(crate) const KNOWN: &[Known] = &[
         "after how many writes the log is cut"
     ),
     // CHANGELOG-3.5: it came with 3.5.8.
-    known!("tls-min-version", Value::Word(&["TLS1.2", "TLS1.3"]), "TLS1.2", "the oldest TLS that is spoken"),
+    known!(
+        "tls-min-version",
+        Value::Word(&["TLS1.2", "TLS1.3"]),
+        "TLS1.2",
+        "the oldest TLS that is spoken"
+    ),
     known!(
         "warning-apply-duration",
         Value::Duration("1ms", "1h"),
@@ -202,15 +266,27 @@ pub(crate) struct Refused {
 
 /// Every flag that etcd has and users may not set, as far as there is more to say than that.
 pub(crate) const REFUSED: &[Refused] = &[
-    Refused { names: &[], prefixes: &["-"], why: "leave out the dashes" },
+    Refused {
+        names: &[],
+        prefixes: &["-"],
+        why: "leave out the dashes",
+    },
     Refused {
         names: &[],
         prefixes: &["experimental-"],
         why: "leave out experimental-: write what the newest etcd calls it, and each version gets it by the name that \
               it knows",
     },
-    Refused { names: &["quota-backend-bytes"], prefixes: &[], why: "use spec.etcd.quota" },
-    Refused { names: &[], prefixes: &["auto-compaction-"], why: "use spec.etcd.autoCompaction" },
+    Refused {
+        names: &["quota-backend-bytes"],
+        prefixes: &[],
+        why: "use spec.etcd.quota",
+    },
+    Refused {
+        names: &[],
+        prefixes: &["auto-compaction-"],
+        why: "use spec.etcd.autoCompaction",
+    },
     Refused {
         names: &["force-new-cluster"],
         prefixes: &[],
@@ -227,7 +303,13 @@ pub(crate) const REFUSED: &[Refused] = &[
         why: "Evenkeel sees to members' names, addresses and data",
     },
     Refused {
-        names: &["cert-file", "key-file", "trusted-ca-file", "auto-tls", "self-signed-cert-validity"],
+        names: &[
+            "cert-file",
+            "key-file",
+            "trusted-ca-file",
+            "auto-tls",
+            "self-signed-cert-validity",
+        ],
         prefixes: &["client-", "peer-"],
         why: "Evenkeel sees to certificates, and members trust no others: see spec.tls",
     },
@@ -243,11 +325,21 @@ pub(crate) const REFUSED: &[Refused] = &[
         why: "Evenkeel counts on what it is",
     },
     Refused {
-        names: &["logger", "log-outputs", "log-format", "enable-log-rotation", "log-rotation-config-json"],
+        names: &[
+            "logger",
+            "log-outputs",
+            "log-format",
+            "enable-log-rotation",
+            "log-rotation-config-json",
+        ],
         prefixes: &[],
         why: "the log goes where kubectl logs finds it, as it is",
     },
-    Refused { names: &["config-file"], prefixes: &[], why: "all that is configured stands in this resource" },
+    Refused {
+        names: &["config-file"],
+        prefixes: &[],
+        why: "all that is configured stands in this resource",
+    },
     Refused {
         names: &["auth-token"],
         prefixes: &[],

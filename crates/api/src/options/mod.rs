@@ -11,7 +11,9 @@ use std::time::Duration;
 
 use crate::releases::Minor;
 use crate::version::Version;
-use known::{ELECTION, Elsewhere, HEARTBEAT, HEARTBEATS, KNOWN, Known, REFUSED, Refused, UNKNOWN, Value};
+use known::{
+    ELECTION, Elsewhere, HEARTBEAT, HEARTBEATS, KNOWN, Known, REFUSED, Refused, UNKNOWN, Value,
+};
 
 /// Further flags of etcd that were checked.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -24,7 +26,9 @@ impl Options {
             let told = |why: String| format!("{name}: {why}");
             let Some(known) = KNOWN.iter().find(|known| known.name == name) else {
                 let refused = REFUSED.iter().find(|refused| refused.fits(name));
-                return Err(told(refused.map_or(UNKNOWN, |refused| refused.why).to_owned()));
+                return Err(told(
+                    refused.map_or(UNKNOWN, |refused| refused.why).to_owned(),
+                ));
             };
             if !known.value.takes(value) {
                 return Err(known.wrong());
@@ -42,7 +46,10 @@ impl Options {
 
     /// The value of an option that is a number, or its default.
     fn number(&self, (name, default): (&str, u64)) -> u64 {
-        self.0.get(name).and_then(|value| value.parse().ok()).unwrap_or(default)
+        self.0
+            .get(name)
+            .and_then(|value| value.parse().ok())
+            .unwrap_or(default)
     }
 
     /// Whether members with these get along with members that have others already, while they are restarted one by one: one whose
@@ -65,22 +72,41 @@ impl Options {
 /// The options as etcd's arguments, by the names that a version knows them by.
 pub fn flags(version: Version, options: &Options) -> Vec<String> {
     let flag = |name: &str| KNOWN.iter().find(|known| known.name == name)?.flag(version);
-    options.0.iter().filter_map(|(name, value)| Some(format!("--{}={value}", flag(name)?))).collect()
+    options
+        .0
+        .iter()
+        .filter_map(|(name, value)| Some(format!("--{}={value}", flag(name)?)))
+        .collect()
 }
 
 /// Every flag that an option can become in a version, without dashes.
 pub fn possible(version: Version) -> Vec<&'static str> {
-    KNOWN.iter().filter_map(|known| known.flag(version)).collect()
+    KNOWN
+        .iter()
+        .filter_map(|known| known.flag(version))
+        .collect()
 }
 
 /// The options as the rows of a table in the docs.
 pub fn table() -> String {
     let row = |known: &Known| {
-        let Known { name, value, default, about, elsewhere } = known;
+        let Known {
+            name,
+            value,
+            default,
+            about,
+            elsewhere,
+        } = known;
         let lacks: Vec<_> = elsewhere.iter().filter_map(Elsewhere::lacks).collect();
-        let lacks =
-            if lacks.is_empty() { String::new() } else { format!(" (not in {})", lacks.join(" and ")) };
-        format!("| `{name}` | {} | {default} | {about}{lacks} |\n", value.words())
+        let lacks = if lacks.is_empty() {
+            String::new()
+        } else {
+            format!(" (not in {})", lacks.join(" and "))
+        };
+        format!(
+            "| `{name}` | {} | {default} | {about}{lacks} |\n",
+            value.words()
+        )
     };
     KNOWN.iter().map(row).collect()
 }
@@ -88,7 +114,11 @@ pub fn table() -> String {
 impl Known {
     /// What a version calls it, if it has it.
     fn flag(&self, version: Version) -> Option<&'static str> {
-        match self.elsewhere.iter().find(|elsewhere| elsewhere.minor == Minor::of(version)) {
+        match self
+            .elsewhere
+            .iter()
+            .find(|elsewhere| elsewhere.minor == Minor::of(version))
+        {
             None => Some(self.name),
             Some(elsewhere) if version.patch < elsewhere.since => None,
             Some(elsewhere) => elsewhere.name,
@@ -129,9 +159,8 @@ impl Value {
             Self::Number(least, most) => {
                 number(text).is_some_and(|number| (*least..=*most).contains(&number))
             }
-            Self::Duration(least, most) => {
-                duration(text).is_some_and(|it| duration(least) <= Some(it) && Some(it) <= duration(most))
-            }
+            Self::Duration(least, most) => duration(text)
+                .is_some_and(|it| duration(least) <= Some(it) && Some(it) <= duration(most)),
             Self::Word(words) => words.contains(&text),
         }
     }
@@ -155,7 +184,11 @@ impl Value {
 /// A number as there is one way to write it.
 fn number(text: &str) -> Option<u64> {
     let plain = (1..=10).contains(&text.len()) && text.bytes().all(|it| it.is_ascii_digit());
-    if plain && (text == "0" || !text.starts_with('0')) { text.parse().ok() } else { None }
+    if plain && (text == "0" || !text.starts_with('0')) {
+        text.parse().ok()
+    } else {
+        None
+    }
 }
 
 /// A number and one unit.
@@ -191,21 +224,33 @@ mod tests {
     use crate::releases::RELEASES;
 
     fn checked(options: &[(&str, &str)], version: &str) -> Result<Vec<String>, String> {
-        let options = options.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        let options = options
+            .iter()
+            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+            .collect();
         let version = version.parse().unwrap();
         Options::checked(&options, version).map(|options| flags(version, &options))
     }
 
     #[test]
     fn each_version_gets_an_option_by_the_name_that_it_knows() {
-        let options = [("compaction-batch-limit", "500"), ("heartbeat-interval", "200")];
+        let options = [
+            ("compaction-batch-limit", "500"),
+            ("heartbeat-interval", "200"),
+        ];
         let flags = |version| checked(&options, version).unwrap();
         assert_eq!(
             flags("3.5.35"),
-            ["--experimental-compaction-batch-limit=500", "--heartbeat-interval=200"]
+            [
+                "--experimental-compaction-batch-limit=500",
+                "--heartbeat-interval=200"
+            ]
         );
         for version in ["3.6.16", "3.7.3"] {
-            assert_eq!(flags(version), ["--compaction-batch-limit=500", "--heartbeat-interval=200"]);
+            assert_eq!(
+                flags(version),
+                ["--compaction-batch-limit=500", "--heartbeat-interval=200"]
+            );
         }
     }
 
@@ -227,7 +272,10 @@ mod tests {
             ("quota-backend-bytes", "use spec.etcd.quota"),
             ("auto-compaction-mode", "use spec.etcd.autoCompaction"),
             ("--heartbeat-interval", "leave out the dashes"),
-            ("experimental-warning-apply-duration", "leave out experimental-"),
+            (
+                "experimental-warning-apply-duration",
+                "leave out experimental-",
+            ),
             ("initial-cluster-state", "names, addresses and data"),
             ("peer-trusted-ca-file", "spec.tls"),
             ("force-new-cluster", "two clusters"),
@@ -268,8 +316,17 @@ mod tests {
             (&[("heartbeat-interval", "201")], false),
             (&[("election-timeout", "500")], true),
             (&[("election-timeout", "499")], false),
-            (&[("heartbeat-interval", "10000"), ("election-timeout", "50000")], true),
-            (&[("heartbeat-interval", "300"), ("election-timeout", "1499")], false),
+            (
+                &[
+                    ("heartbeat-interval", "10000"),
+                    ("election-timeout", "50000"),
+                ],
+                true,
+            ),
+            (
+                &[("heartbeat-interval", "300"), ("election-timeout", "1499")],
+                false,
+            ),
         ] {
             assert_eq!(checked(options, "3.6.16").is_ok(), good, "{options:?}");
         }
@@ -278,31 +335,57 @@ mod tests {
     #[test]
     fn what_members_have_one_after_the_other_must_get_along() {
         let options = |heartbeat: &str, election: &str| {
-            let options = [("heartbeat-interval", heartbeat), ("election-timeout", election)];
-            let options = options.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+            let options = [
+                ("heartbeat-interval", heartbeat),
+                ("election-timeout", election),
+            ];
+            let options = options
+                .iter()
+                .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
             Options::checked(&options.collect(), Version::new(3, 6, 16)).unwrap()
         };
-        let (slow, fast, between) =
-            (options("2000", "20000"), options("100", "1000"), options("200", "10000"));
+        let (slow, fast, between) = (
+            options("2000", "20000"),
+            options("100", "1000"),
+            options("200", "10000"),
+        );
         assert!(slow.may_become(&fast).unwrap_err().contains("go in steps"));
         assert!(fast.may_become(&slow).is_err());
-        assert_eq!(slow.may_become(&between).and_then(|()| between.may_become(&fast)), Ok(()));
-        assert_eq!(Options::default().may_become(&fast), Ok(()), "these are the defaults");
+        assert_eq!(
+            slow.may_become(&between)
+                .and_then(|()| between.may_become(&fast)),
+            Ok(())
+        );
+        assert_eq!(
+            Options::default().may_become(&fast),
+            Ok(()),
+            "these are the defaults"
+        );
     }
 
     #[test]
     fn the_data_hold_together() {
         for known in KNOWN {
             let Known { name, value, .. } = known;
-            assert!(!REFUSED.iter().any(|refused| refused.fits(name)), "{name} is refused as well");
-            assert_eq!(KNOWN.iter().filter(|other| other.name == *name).count(), 1, "{name}");
+            assert!(
+                !REFUSED.iter().any(|refused| refused.fits(name)),
+                "{name} is refused as well"
+            );
+            assert_eq!(
+                KNOWN.iter().filter(|other| other.name == *name).count(),
+                1,
+                "{name}"
+            );
             if let Value::Duration(least, most) = value {
                 assert!(value.takes(least) && value.takes(most), "{name}");
             }
             for release in RELEASES {
                 let version = |patch| Version::new(release.minor.0, release.minor.1, patch);
                 let late = known.flag(version(9999));
-                assert!(late.is_none_or(|flag| flag.trim_start_matches("experimental-") == *name), "{name}");
+                assert!(
+                    late.is_none_or(|flag| flag.trim_start_matches("experimental-") == *name),
+                    "{name}"
+                );
             }
         }
         assert!(KNOWN.is_sorted_by_key(|known| known.name));
@@ -312,6 +395,9 @@ mod tests {
     fn the_docs_list_what_there_is() {
         let page = include_str!("../../../../docs/tasks/options.md");
         let table = table();
-        assert!(page.contains(&table), "docs/tasks/options.md should have\n{table}");
+        assert!(
+            page.contains(&table),
+            "docs/tasks/options.md should have\n{table}"
+        );
     }
 }

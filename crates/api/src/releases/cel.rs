@@ -15,8 +15,9 @@ const RUN: &str = "oldSelf.status.version";
 
 /// For `spec.version`: a v in front is answered with what to write.
 pub(crate) fn without_v() -> Rule {
-    Rule::new("!self.startsWith('v')")
-        .message(Message::Expression("'write ' + self.substring(1) + ', without the v'".to_owned()))
+    Rule::new("!self.startsWith('v')").message(Message::Expression(
+        "'write ' + self.substring(1) + ', without the v'".to_owned(),
+    ))
 }
 
 /// For `spec.version`: it is exact.
@@ -29,41 +30,69 @@ pub(crate) fn exact() -> Rule {
 
 /// For `spec.version`: its minor is not one of the past.
 pub(crate) fn not_retired() -> Rule {
-    let cases: Vec<_> =
-        RETIRED.iter().map(|(minor, why)| (is_of("self", *minor), (*why).to_owned())).collect();
+    let cases: Vec<_> = RETIRED
+        .iter()
+        .map(|(minor, why)| (is_of("self", *minor), (*why).to_owned()))
+        .collect();
     refuses("", &cases)
 }
 
 /// For `spec.version`: its minor is known.
 pub(crate) fn known_minor() -> Rule {
-    let minors = RELEASES.iter().map(|release| release.minor).chain(RETIRED.iter().map(|(minor, _)| *minor));
+    let minors = RELEASES
+        .iter()
+        .map(|release| release.minor)
+        .chain(RETIRED.iter().map(|(minor, _)| *minor));
     let known: Vec<_> = minors.map(|minor| is_of("self", minor)).collect();
-    Rule::new(format!("!self.matches('{EXACT}') || {}", known.join(" || "))).message(&*unknown())
+    Rule::new(format!(
+        "!self.matches('{EXACT}') || {}",
+        known.join(" || ")
+    ))
+    .message(&*unknown())
 }
 
 /// For `spec.version`: its patch is not too old.
 pub(crate) fn recent_enough() -> Rule {
-    let old = RELEASES.iter().filter(|release| release.lowest.0 > 0).map(|release| {
-        let older = format!("{} && {} < {}", is_of("self", release.minor), patch("self"), release.lowest.0);
-        (older, too_old(release))
-    });
-    refuses(&format!("!self.matches('{EXACT}') || "), &old.collect::<Vec<_>>())
+    let old = RELEASES
+        .iter()
+        .filter(|release| release.lowest.0 > 0)
+        .map(|release| {
+            let older = format!(
+                "{} && {} < {}",
+                is_of("self", release.minor),
+                patch("self"),
+                release.lowest.0
+            );
+            (older, too_old(release))
+        });
+    refuses(
+        &format!("!self.matches('{EXACT}') || "),
+        &old.collect::<Vec<_>>(),
+    )
 }
 
 /// For the resource: the version is not known to be bad, unless members run it.
 pub(crate) fn not_bad() -> Rule {
-    let bad = RELEASES.iter().flat_map(|release| release.bad.iter().map(move |bad| (release, bad)));
+    let bad = RELEASES
+        .iter()
+        .flat_map(|release| release.bad.iter().map(move |bad| (release, bad)));
     let bad = bad.map(|(release, bad)| {
         let (minor, patch) = (is_of(WANTED, release.minor), patch(WANTED));
-        let within = format!("{minor} && {patch} >= {} && {patch} <= {}", bad.first, bad.last);
+        let within = format!(
+            "{minor} && {patch} >= {} && {patch} <= {}",
+            bad.first, bad.last
+        );
         (within, known_bad(release, bad))
     });
     let stays = "oldSelf.hasValue() && (oldSelf.value().spec.version == self.spec.version || \
         has(oldSelf.value().status) && has(oldSelf.value().status.version) && \
         oldSelf.value().status.version == self.spec.version)";
-    refuses(&format!("!{WANTED}.matches('{EXACT}') || {stays} || "), &bad.collect::<Vec<_>>())
-        .field_path(".spec.version")
-        .optional_old_self(true)
+    refuses(
+        &format!("!{WANTED}.matches('{EXACT}') || {stays} || "),
+        &bad.collect::<Vec<_>>(),
+    )
+    .field_path(".spec.version")
+    .optional_old_self(true)
 }
 
 /// For the resource: no minor is skipped.
@@ -78,11 +107,16 @@ pub(crate) fn no_downgrade() -> Rule {
 
 /// For the resource: the next minor is entered from a patch that is late enough.
 pub(crate) fn late_enough() -> Rule {
-    let rows = RELEASES.iter().filter_map(|release| Some((release, release.leaves_from?.0)));
+    let rows = RELEASES
+        .iter()
+        .filter_map(|release| Some((release, release.leaves_from?.0)));
     let cases = rows.map(|(release, least)| {
         let (from, to) = (release.minor, release.minor.next());
         let early = format!("{} && {} < {least}", goes(from, to), patch(RUN));
-        (early, format!("{RUN} + {}", quoted(&too_early("", to, release))))
+        (
+            early,
+            format!("{RUN} + {}", quoted(&too_early("", to, release))),
+        )
     });
     unless_it_stays(&cases.collect::<Vec<_>>())
 }
@@ -103,7 +137,9 @@ fn goes(from: Minor, to: Minor) -> String {
 
 /// Refuses an edit that goes from one minor to another as these do.
 fn of_an_edit(pairs: &[(Minor, Minor)], words: fn(Minor, Minor) -> String) -> Rule {
-    let cases = pairs.iter().map(|(from, to)| (goes(*from, *to), quoted(&words(*from, *to))));
+    let cases = pairs
+        .iter()
+        .map(|(from, to)| (goes(*from, *to), quoted(&words(*from, *to))));
     unless_it_stays(&cases.collect::<Vec<_>>())
 }
 

@@ -69,7 +69,10 @@ pub(crate) const RELEASES: &[Release] = &[
         lowest: (0, ""),
         // etcd's guide to the upgrade wants 3.6.11, without saying more; it takes a new member while another is down
         // (#21667).
-        leaves_from: Some((11, "etcd's authors do not vouch for a roll from earlier ones")),
+        leaves_from: Some((
+            11,
+            "etcd's authors do not vouch for a roll from earlier ones",
+        )),
         wants_renewed_log: false,
         bad: &[Bad {
             first: 0,
@@ -94,8 +97,10 @@ pub(crate) const RELEASES: &[Release] = &[
 ];
 
 /// Minor releases that were run once, and why they are not run any more.
-pub(crate) const RETIRED: &[(Minor, &str)] =
-    &[(Minor(3, 4), "3.4 is at its end of life and gets no more fixes: use 3.5 or later")];
+pub(crate) const RETIRED: &[(Minor, &str)] = &[(
+    Minor(3, 4),
+    "3.4 is at its end of life and gets no more fixes: use 3.5 or later",
+)];
 
 impl Minor {
     pub(crate) fn of(version: Version) -> Self {
@@ -146,7 +151,10 @@ pub fn may_follow(lowest: Version, highest: Version, target: Version) -> Result<
         return Err(downgrade(from, to));
     }
     if Minor::of(highest) > from && to > Minor::of(highest) {
-        return Err(format!("members still run {lowest}: it follows once all run {}", Minor::of(highest)));
+        return Err(format!(
+            "members still run {lowest}: it follows once all run {}",
+            Minor::of(highest)
+        ));
     }
     if to > from.next() {
         return Err(skips(from, to));
@@ -166,32 +174,52 @@ pub fn may_follow(lowest: Version, highest: Version, target: Version) -> Result<
 /// Whether members that run `from` must have renewed their logs before `target` is entered.
 pub fn wants_renewed_log(from: Version, target: Version) -> bool {
     let (from, to) = (Minor::of(from), Minor::of(target));
-    to > from && to.release().is_some_and(|release| release.wants_renewed_log)
+    to > from
+        && to
+            .release()
+            .is_some_and(|release| release.wants_renewed_log)
 }
 
 /// Why no cluster should be brought to a version, if that is known.
 pub fn bad(version: Version) -> Option<String> {
     let release = Minor::of(version).release()?;
-    let bad = release.bad.iter().find(|bad| (bad.first..=bad.last).contains(&version.patch))?;
+    let bad = release
+        .bad
+        .iter()
+        .find(|bad| (bad.first..=bad.last).contains(&version.patch))?;
     Some(known_bad(release, bad))
 }
 
 // What is said, here and in the schema alike.
 
 pub(crate) fn unknown() -> String {
-    let known: Vec<_> = RELEASES.iter().map(|release| release.minor.to_string()).collect();
-    let (last, others) = known.split_last().map_or(("", &[][..]), |(last, others)| (last, others));
-    format!("not known to this release of Evenkeel, which runs {} and {last}", others.join(", "))
+    let known: Vec<_> = RELEASES
+        .iter()
+        .map(|release| release.minor.to_string())
+        .collect();
+    let (last, others) = known
+        .split_last()
+        .map_or(("", &[][..]), |(last, others)| (last, others));
+    format!(
+        "not known to this release of Evenkeel, which runs {} and {last}",
+        others.join(", ")
+    )
 }
 
 pub(crate) fn too_old(release: &Release) -> String {
-    format!("too old: {}. Use the newest {}", release.lowest.1, release.minor)
+    format!(
+        "too old: {}. Use the newest {}",
+        release.lowest.1, release.minor
+    )
 }
 
 pub(crate) fn known_bad(release: &Release, bad: &Bad) -> String {
     let Release { minor, .. } = release;
     let Bad { first, last, why } = bad;
-    format!("{minor}.{first} to {minor}.{last} are known to be bad: {why}. Use {minor}.{} or later", last + 1)
+    format!(
+        "{minor}.{first} to {minor}.{last} are known to be bad: {why}. Use {minor}.{} or later",
+        last + 1
+    )
 }
 
 pub(crate) fn downgrade(from: Minor, to: Minor) -> String {
@@ -202,13 +230,19 @@ pub(crate) fn downgrade(from: Minor, to: Minor) -> String {
 }
 
 pub(crate) fn skips(from: Minor, to: Minor) -> String {
-    format!("{from} cannot become {to} at once: go to {} first", from.next())
+    format!(
+        "{from} cannot become {to} at once: go to {} first",
+        from.next()
+    )
 }
 
 /// After the version that is left.
 pub(crate) fn too_early(lowest: &str, to: Minor, release: &Release) -> String {
     let (least, why) = release.leaves_from.unwrap_or_default();
-    format!("{lowest} cannot become {to}: go to {}.{least} or later first; {why}", release.minor)
+    format!(
+        "{lowest} cannot become {to}: go to {}.{least} or later first; {why}",
+        release.minor
+    )
 }
 
 #[cfg(test)]
@@ -229,7 +263,9 @@ mod tests {
     #[test]
     fn what_cannot_be_run_says_why_and_what_to_use() {
         let why = |text: &str| runnable(of(text)).unwrap_err();
-        assert!(why("3.4.37").contains("end of life") && why("3.4.37").contains("use 3.5 or later"));
+        assert!(
+            why("3.4.37").contains("end of life") && why("3.4.37").contains("use 3.5 or later")
+        );
         assert!(why("3.5.10").contains("3.5.11") && why("3.5.10").contains("Use the newest 3.5"));
         for text in ["3.3.27", "3.8.0", "2.3.8", "4.0.0", "3.50.1", "4.5.35"] {
             assert_eq!(
@@ -261,9 +297,21 @@ mod tests {
     #[test]
     fn what_may_not_follow_says_why_and_what_to_do() {
         for (from, to, why) in [
-            ("3.5.35", "3.7.3", "3.5 cannot become 3.7 at once: go to 3.6 first"),
-            ("3.5.30", "3.6.16", "3.5.30 cannot become 3.6: go to 3.5.32 or later first"),
-            ("3.6.10", "3.7.3", "3.6.10 cannot become 3.7: go to 3.6.11 or later first"),
+            (
+                "3.5.35",
+                "3.7.3",
+                "3.5 cannot become 3.7 at once: go to 3.6 first",
+            ),
+            (
+                "3.5.30",
+                "3.6.16",
+                "3.5.30 cannot become 3.6: go to 3.5.32 or later first",
+            ),
+            (
+                "3.6.10",
+                "3.7.3",
+                "3.6.10 cannot become 3.7: go to 3.6.11 or later first",
+            ),
             ("3.6.16", "3.5.35", "3.6 cannot become 3.5 again"),
             ("3.7.3", "3.5.35", "3.7 cannot become 3.5 again"),
             ("3.5.35", "3.6.3", "3.6.0 to 3.6.3 are known to be bad"),
@@ -284,7 +332,10 @@ mod tests {
         for to in ["3.5.35", "3.5.34", "3.6.16", "3.6.15", "3.6.17"] {
             assert_eq!(middle(to), Ok(()), "{to}");
         }
-        assert_eq!(middle("3.7.3").unwrap_err(), "members still run 3.5.35: it follows once all run 3.6");
+        assert_eq!(
+            middle("3.7.3").unwrap_err(),
+            "members still run 3.5.35: it follows once all run 3.6"
+        );
         assert!(middle("3.6.1").unwrap_err().contains("known to be bad"));
     }
 
@@ -301,16 +352,36 @@ mod tests {
     fn the_data_hold_together() {
         for (earlier, later) in RELEASES.iter().zip(&RELEASES[1..]) {
             assert_eq!(earlier.minor.next(), later.minor, "none is left out");
-            assert!(earlier.leaves_from.is_some(), "{}: from which patch is it left?", earlier.minor);
+            assert!(
+                earlier.leaves_from.is_some(),
+                "{}: from which patch is it left?",
+                earlier.minor
+            );
         }
         for release in RELEASES {
             for bad in release.bad {
-                assert!(bad.first <= bad.last && release.lowest.0 <= bad.first, "{}", release.minor);
-                let version = |patch| Version { major: release.minor.0, minor: release.minor.1, patch };
+                assert!(
+                    bad.first <= bad.last && release.lowest.0 <= bad.first,
+                    "{}",
+                    release.minor
+                );
+                let version = |patch| Version {
+                    major: release.minor.0,
+                    minor: release.minor.1,
+                    patch,
+                };
                 assert!(super::bad(version(bad.last)).is_some());
-                assert!(super::bad(version(bad.last + 1)).is_none(), "what is told to use is good");
+                assert!(
+                    super::bad(version(bad.last + 1)).is_none(),
+                    "what is told to use is good"
+                );
             }
-            assert_eq!(release.lowest.0 > 0, !release.lowest.1.is_empty(), "{}", release.minor);
+            assert_eq!(
+                release.lowest.0 > 0,
+                !release.lowest.1.is_empty(),
+                "{}",
+                release.minor
+            );
         }
     }
 

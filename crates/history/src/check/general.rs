@@ -21,7 +21,12 @@ pub fn check(history: &History) -> (usize, Violations) {
     for op in &history.ops {
         keys.entry(op.key).or_default().push(op);
     }
-    for key in history.start.state.keys().chain(history.end.iter().flat_map(|end| end.state.keys())) {
+    for key in history
+        .start
+        .state
+        .keys()
+        .chain(history.end.iter().flat_map(|end| end.state.keys()))
+    {
         keys.entry(*key).or_default();
     }
     let mut violations = Violations::default();
@@ -42,7 +47,10 @@ pub fn check_key(history: &History, key: Key) -> Violations {
 fn judge(history: &History, key: Key, ops: &[&Op], violations: &mut Violations) {
     let value = |state: Option<&Versioned>| state.map(|state| state.value);
     let start = value(history.start.state.get(&key));
-    let at_end = history.end.as_ref().and_then(|end| Some((end.state.get(&key)?.value, end.ended)));
+    let at_end = history
+        .end
+        .as_ref()
+        .and_then(|end| Some((end.state.get(&key)?.value, end.ended)));
     let mut steps = steps(ops, at_end);
     if let Some(end) = &history.end {
         let seen = value(end.state.get(&key));
@@ -57,16 +65,22 @@ fn judge(history: &History, key: Key, ops: &[&Op], violations: &mut Violations) 
     }
     if steps.len() > MOST_OPS {
         let count = steps.len();
-        violations.add(Fault::Undecided, || format!("{key} has {count} operations, more than {MOST_OPS}"));
+        violations.add(Fault::Undecided, || {
+            format!("{key} has {count} operations, more than {MOST_OPS}")
+        });
         return;
     }
     match search(&steps, start) {
         Found::Order => {}
-        Found::GaveUp => violations
-            .add(Fault::Undecided, || format!("{key}: no answer after {MOST_STATES} states of the search")),
+        Found::GaveUp => violations.add(Fault::Undecided, || {
+            format!("{key}: no answer after {MOST_STATES} states of the search")
+        }),
         Found::Stuck { at, state } => violations.add(Fault::NotLinearizable, || {
             let held = state.map_or_else(|| "nothing".to_owned(), |value: Value| value.to_string());
-            let this = steps.get(at).map(|step| told(ops, step)).unwrap_or_default();
+            let this = steps
+                .get(at)
+                .map(|step| told(ops, step))
+                .unwrap_or_default();
             let around = around(ops, &steps, at);
             format!("{key}: no order explains this, with {held} there: {this}; around it: {around}")
         }),
@@ -81,7 +95,9 @@ fn told(ops: &[&Op], step: &Step) -> String {
 
 /// The operations that overlap with one, and the last to end before it.
 fn around(ops: &[&Op], steps: &[Step], at: usize) -> String {
-    let Some(this) = steps.get(at) else { return String::new() };
+    let Some(this) = steps.get(at) else {
+        return String::new();
+    };
     let mut near: Vec<&Step> = steps
         .iter()
         .filter(|step| step.op != this.op && step.begin <= this.end && step.end >= this.begin)
@@ -90,7 +106,11 @@ fn around(ops: &[&Op], steps: &[Step], at: usize) -> String {
     before.sort_unstable_by_key(|step| std::cmp::Reverse(step.end));
     near.extend(before.into_iter().take(4));
     near.sort_unstable_by_key(|step| step.begin);
-    near.into_iter().take(12).map(|step| told(ops, step)).collect::<Vec<_>>().join("; ")
+    near.into_iter()
+        .take(12)
+        .map(|step| told(ops, step))
+        .collect::<Vec<_>>()
+        .join("; ")
 }
 
 /// An operation as the search sees it: what it needs to find, and what it leaves.
@@ -111,8 +131,18 @@ fn steps(ops: &[&Op], at_end: Option<(Value, Time)>) -> Vec<Step> {
     let mut found: Vec<(Value, Time)> = at_end.into_iter().collect();
     let mut swapped: HashMap<Value, Value> = HashMap::new();
     for op in ops {
-        found.extend(op.answer().and_then(Answer::seen).flatten().map(|seen| (seen.value, op.ended)));
-        if let Call::Cas { expect: Some((old, _)), value, .. } = op.call {
+        found.extend(
+            op.answer()
+                .and_then(Answer::seen)
+                .flatten()
+                .map(|seen| (seen.value, op.ended)),
+        );
+        if let Call::Cas {
+            expect: Some((old, _)),
+            value,
+            ..
+        } = op.call
+        {
             swapped.insert(value, old);
             if op.written().is_some() {
                 found.push((old, op.ended));
@@ -127,7 +157,10 @@ fn steps(ops: &[&Op], at_end: Option<(Value, Time)>) -> Vec<Step> {
         // A swap that has happened has seen what it replaced.
         found.extend(swapped.get(&value).map(|&old| (old, time)));
     }
-    ops.iter().enumerate().filter_map(|(index, op)| step(index, op, &shown)).collect()
+    ops.iter()
+        .enumerate()
+        .filter_map(|(index, op)| step(index, op, &shown))
+        .collect()
 }
 
 fn step(index: usize, op: &Op, shown: &HashMap<Value, Time>) -> Option<Step> {
@@ -138,9 +171,15 @@ fn step(index: usize, op: &Op, shown: &HashMap<Value, Time>) -> Option<Step> {
         (Outcome::Ok(Answer::Refused(_, seen)), Call::Cas { by, expect, .. }) => {
             // By revision or by value is the same, since no value is written twice.
             let (By::Revision | By::Value) = by;
-            (Some(seen.map(|seen| seen.value)), Some(expected(expect)), None)
+            (
+                Some(seen.map(|seen| seen.value)),
+                Some(expected(expect)),
+                None,
+            )
         }
-        (Outcome::Ok(Answer::Refused(_, seen)), _) => (Some(seen.map(|seen| seen.value)), None, None),
+        (Outcome::Ok(Answer::Refused(_, seen)), _) => {
+            (Some(seen.map(|seen| seen.value)), None, None)
+        }
         (_, Call::Cas { expect, value, .. }) => (Some(expected(expect)), None, Some(value)),
         (_, Call::Put(value)) => (None, None, Some(value)),
         (Outcome::Ok(Answer::Written(_)), Call::Read) => return None,
@@ -149,7 +188,14 @@ fn step(index: usize, op: &Op, shown: &HashMap<Value, Time>) -> Option<Step> {
         (Outcome::Unknown(_), Some(value)) => *shown.get(&value)?,
         _ => op.ended,
     };
-    Some(Step { begin: op.invoked, end, needs, unlike, leaves, op: Some(index) })
+    Some(Step {
+        begin: op.invoked,
+        end,
+        needs,
+        unlike,
+        leaves,
+        op: Some(index),
+    })
 }
 
 enum Found {
@@ -164,7 +210,11 @@ fn search(steps: &[Step], start: Option<Value>) -> Found {
     let mut by_begin: Vec<usize> = (0..steps.len()).collect();
     by_begin.sort_unstable_by_key(|&index| steps.get(index).map(|step| step.begin));
     let mut been: HashSet<(Vec<u64>, Option<Value>)> = HashSet::new();
-    let mut taken = Taken { set: vec![0; steps.len().div_ceil(64)], count: 0, first_open: 0 };
+    let mut taken = Taken {
+        set: vec![0; steps.len().div_ceil(64)],
+        count: 0,
+        first_open: 0,
+    };
     let mut path: Vec<(usize, Option<Value>, usize)> = Vec::new();
     let mut state = start;
     let mut from = 0;
@@ -196,7 +246,10 @@ fn search(steps: &[Step], start: Option<Value>) -> Found {
             }
             None => {
                 let Some((position, earlier, first_open)) = path.pop() else {
-                    return Found::Stuck { at: deepest.1, state: deepest.2 };
+                    return Found::Stuck {
+                        at: deepest.1,
+                        state: deepest.2,
+                    };
                 };
                 if let Some(&index) = by_begin.get(position) {
                     taken.flip(index);
@@ -220,7 +273,9 @@ fn candidate(
     let mut due: Option<(Time, usize)> = None;
     let mut found = None;
     for (position, &index) in by_begin.iter().enumerate().skip(taken.first_open) {
-        let Some(step) = steps.get(index) else { continue };
+        let Some(step) = steps.get(index) else {
+            continue;
+        };
         if taken.has(index) {
             continue;
         }
@@ -231,8 +286,8 @@ fn candidate(
         if due.is_none_or(|(end, _)| step.end < end) {
             due = Some((step.end, index));
         }
-        let fits =
-            step.needs.is_none_or(|needs| needs == state) && step.unlike.is_none_or(|unlike| unlike != state);
+        let fits = step.needs.is_none_or(|needs| needs == state)
+            && step.unlike.is_none_or(|unlike| unlike != state);
         if fits && found.is_none() && position >= from {
             found = Some((position, index));
         }
@@ -249,7 +304,9 @@ struct Taken {
 
 impl Taken {
     fn has(&self, index: usize) -> bool {
-        self.set.get(index / 64).is_some_and(|word| word >> (index % 64) & 1 == 1)
+        self.set
+            .get(index / 64)
+            .is_some_and(|word| word >> (index % 64) & 1 == 1)
     }
 
     fn flip(&mut self, index: usize) {
@@ -261,7 +318,10 @@ impl Taken {
     }
 
     fn skip(&mut self, by_begin: &[usize]) {
-        while by_begin.get(self.first_open).is_some_and(|&index| self.has(index)) {
+        while by_begin
+            .get(self.first_open)
+            .is_some_and(|&index| self.has(index))
+        {
             self.first_open += 1;
         }
     }

@@ -45,7 +45,10 @@ pub struct Violation {
 
 impl Violation {
     pub(crate) fn new(fault: Fault, text: impl Into<String>) -> Self {
-        Self { fault, text: text.into() }
+        Self {
+            fault,
+            text: text.into(),
+        }
     }
 }
 
@@ -116,7 +119,11 @@ impl Verdict {
 
 impl fmt::Display for Verdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} operations, {} writes, {} keys: ", self.ops, self.writes, self.keys)?;
+        write!(
+            f,
+            "{} operations, {} writes, {} keys: ",
+            self.ops, self.writes, self.keys
+        )?;
         if self.is_ok() {
             return f.write_str("linearizable, nothing lost, nothing invented");
         }
@@ -133,7 +140,12 @@ pub fn check(history: &History) -> Verdict {
     let mut violations = ordered::check(history);
     let (keys, found) = general::check(history);
     violations.extend(found);
-    Verdict { ops: history.ops.len(), writes: history.log.len(), keys, violations }
+    Verdict {
+        ops: history.ops.len(),
+        writes: history.log.len(),
+        keys,
+        violations,
+    }
 }
 
 /// Judges what a restore brought back: exactly what had been there at the snapshot's revision. `after` is the
@@ -142,7 +154,8 @@ pub fn check_restore(before: &History, at_revision: i64, after: &History) -> Vio
     let wanted = before.prefix(at_revision);
     let found = &after.start.state;
     let mut violations = Violations::default();
-    let keys: std::collections::BTreeSet<Key> = wanted.keys().chain(found.keys()).copied().collect();
+    let keys: std::collections::BTreeSet<Key> =
+        wanted.keys().chain(found.keys()).copied().collect();
     for key in keys {
         let (wanted, found) = (wanted.get(&key).copied(), found.get(&key).copied());
         let fault = match (wanted, found) {
@@ -172,7 +185,12 @@ pub struct Proof {
 
 impl fmt::Display for Proof {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}; forged and found by both checkers: {}", self.verdict, self.found.join(", "))
+        write!(
+            f,
+            "{}; forged and found by both checkers: {}",
+            self.verdict,
+            self.found.join(", ")
+        )
     }
 }
 
@@ -188,7 +206,9 @@ pub enum NotProven {
     )]
     TooSmall(&'static str, usize),
     /// A checker is blind.
-    #[error("the {checker} checker did not find {forged} that was forged into the history of {key}")]
+    #[error(
+        "the {checker} checker did not find {forged} that was forged into the history of {key}"
+    )]
     Missed {
         /// Which one.
         checker: &'static str,
@@ -208,13 +228,24 @@ pub fn check_and_prove(history: &History) -> Result<Proof, NotProven> {
     }
     let mut found = Vec::new();
     for (name, forge) in forge::ALL {
-        let Forgery { history: forged, key, fault } =
-            forge(history).ok_or(NotProven::TooSmall(name, history.ops.len()))?;
+        let Forgery {
+            history: forged,
+            key,
+            fault,
+        } = forge(history).ok_or(NotProven::TooSmall(name, history.ops.len()))?;
         if !ordered::check(&forged).has(fault) {
-            return Err(NotProven::Missed { checker: "revision-ordered", forged: name, key });
+            return Err(NotProven::Missed {
+                checker: "revision-ordered",
+                forged: name,
+                key,
+            });
         }
         if !general::check_key(&forged, key).has(Fault::NotLinearizable) {
-            return Err(NotProven::Missed { checker: "general", forged: name, key });
+            return Err(NotProven::Missed {
+                checker: "general",
+                forged: name,
+                key,
+            });
         }
         found.push(name);
     }

@@ -10,9 +10,15 @@ use crate::reach::Reached;
 use crate::trouble::{FORBIDDEN, NO_ANSWER, Trouble};
 
 /// What `kubectl apply` would make of the file, defaults and all.
-pub(super) fn applied(reached: &Reached, file: &Path, named: Option<&str>) -> Result<EtcdCluster, Trouble> {
+pub(super) fn applied(
+    reached: &Reached,
+    file: &Path,
+    named: Option<&str>,
+) -> Result<EtcdCluster, Trouble> {
     let mut kubectl = reached.kubectl();
-    kubectl.args(["apply", "--dry-run=server", "--output=json", "--filename"]).arg(file);
+    kubectl
+        .args(["apply", "--dry-run=server", "--output=json", "--filename"])
+        .arg(file);
     kubectl.stdin(std::process::Stdio::inherit());
     let said = kubectl.output().map_err(|why| {
         Trouble::new(format!("kubectl cannot be run: {why}"))
@@ -23,7 +29,8 @@ pub(super) fn applied(reached: &Reached, file: &Path, named: Option<&str>) -> Re
         return Err(not_applied(&why));
     }
     let read = serde_json::from_slice(&said.stdout);
-    let all: Value = read.map_err(|why| Trouble::new(format!("what kubectl says cannot be read: {why}")))?;
+    let all: Value =
+        read.map_err(|why| Trouble::new(format!("what kubectl says cannot be read: {why}")))?;
     chosen(&all, named)
 }
 
@@ -51,8 +58,12 @@ fn pointedly(why: &str) -> &str {
 
 /// The cluster among what was applied; by its name, if there are several.
 fn chosen(all: &Value, named: Option<&str>) -> Result<EtcdCluster, Trouble> {
-    let items = all["items"].as_array().map_or_else(|| vec![all], |items| items.iter().collect());
-    let clusters = items.into_iter().filter(|item| item["kind"] == "EtcdCluster");
+    let items = all["items"]
+        .as_array()
+        .map_or_else(|| vec![all], |items| items.iter().collect());
+    let clusters = items
+        .into_iter()
+        .filter(|item| item["kind"] == "EtcdCluster");
     let mut clusters: Vec<EtcdCluster> = clusters
         .map(|item| serde_json::from_value(item.clone()))
         .collect::<Result<_, _>>()
@@ -62,20 +73,26 @@ fn chosen(all: &Value, named: Option<&str>) -> Result<EtcdCluster, Trouble> {
     }
     match (clusters.len(), named) {
         (1, _) => Ok(clusters.remove(0)),
-        (0, Some(name)) => Err(Trouble::new(format!("there is no EtcdCluster {name} in the file"))),
+        (0, Some(name)) => Err(Trouble::new(format!(
+            "there is no EtcdCluster {name} in the file"
+        ))),
         (0, None) => Err(Trouble::new("there is no EtcdCluster in the file")),
         _ => {
             let names: Vec<_> = clusters.iter().map(|cluster| cluster.name_any()).collect();
-            Err(Trouble::new(format!("which one? The file has {}", names.join(", ")))
-                .help("name one of them"))
+            Err(
+                Trouble::new(format!("which one? The file has {}", names.join(", ")))
+                    .help("name one of them"),
+            )
         }
     }
 }
 
 /// The fields of the spec that change, each with both values.
 pub(super) fn changes(before: &EtcdCluster, after: &EtcdCluster) -> Vec<String> {
-    let (Ok(before), Ok(after)) = (serde_json::to_value(&before.spec), serde_json::to_value(&after.spec))
-    else {
+    let (Ok(before), Ok(after)) = (
+        serde_json::to_value(&before.spec),
+        serde_json::to_value(&after.spec),
+    ) else {
         return Vec::new();
     };
     let mut all = Vec::new();
@@ -122,23 +139,43 @@ mod tests {
     #[test]
     fn the_fields_that_change_are_told_with_both_values() {
         let before = cluster("a", &json!({ "version": "3.6.16", "members": 3 }));
-        let after =
-            cluster("a", &json!({ "version": "3.6.16", "members": 5, "storage": { "class": "fast" } }));
-        let [before, after] = [before, after].map(|one| serde_json::from_value::<EtcdCluster>(one).unwrap());
-        assert_eq!(changes(&before, &after), ["spec.members: 3 → 5", "spec.storage.class: (not set) → fast"]);
+        let after = cluster(
+            "a",
+            &json!({ "version": "3.6.16", "members": 5, "storage": { "class": "fast" } }),
+        );
+        let [before, after] =
+            [before, after].map(|one| serde_json::from_value::<EtcdCluster>(one).unwrap());
+        assert_eq!(
+            changes(&before, &after),
+            [
+                "spec.members: 3 → 5",
+                "spec.storage.class: (not set) → fast"
+            ]
+        );
         assert!(changes(&before, &before).is_empty());
     }
 
     #[test]
     fn of_several_clusters_in_a_file_one_must_be_named() {
         let spec = json!({ "version": "3.6.16" });
-        let others = json!({ "kind": "ConfigMap", "apiVersion": "v1", "metadata": { "name": "c" } });
+        let others =
+            json!({ "kind": "ConfigMap", "apiVersion": "v1", "metadata": { "name": "c" } });
         let one = json!({ "kind": "List", "items": [others, cluster("a", &spec)] });
         assert_eq!(chosen(&one, None).unwrap().name_any(), "a");
         let two = json!({ "kind": "List", "items": [cluster("a", &spec), cluster("b", &spec)] });
         assert!(chosen(&two, None).unwrap_err().what.contains("a, b"));
         assert_eq!(chosen(&two, Some("b")).unwrap().name_any(), "b");
-        assert!(chosen(&two, Some("c")).unwrap_err().what.contains("no EtcdCluster c"));
-        assert!(chosen(&others, None).unwrap_err().what.contains("no EtcdCluster in the file"));
+        assert!(
+            chosen(&two, Some("c"))
+                .unwrap_err()
+                .what
+                .contains("no EtcdCluster c")
+        );
+        assert!(
+            chosen(&others, None)
+                .unwrap_err()
+                .what
+                .contains("no EtcdCluster in the file")
+        );
     }
 }

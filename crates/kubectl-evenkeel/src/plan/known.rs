@@ -3,15 +3,17 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use evenkeel::{Decision, Seen, Time};
 use evenkeel_api::{EtcdCluster, MemberStatus, Refusal};
-use evenkeel_etcd::facts::{Amiss, Facts, Membership, Object, Reach, Voice};
+use evenkeel_etcd::desired::DesiredCluster;
+use evenkeel_etcd::facts::{
+    Drift, EtcdFacts, MemberHealth, Membership, OwnedObject, VolumeTopology,
+};
 use evenkeel_etcd::names::{Lineage, Serial};
-use evenkeel_etcd::observe::ask::Answers;
-use evenkeel_etcd::observe::find::{self, Objects};
-use evenkeel_etcd::observe::secrets::Judged;
-use evenkeel_etcd::observe::{Beside, Found, Register};
-use evenkeel_etcd::wanted::Wanted;
+use evenkeel_etcd::observe::etcd::EtcdState;
+use evenkeel_etcd::observe::objects::{self, ClusterObjects};
+use evenkeel_etcd::observe::secrets::TlsState;
+use evenkeel_etcd::observe::{ClusterExtras, MemberIndex, ObservedCluster};
+use evenkeel_runtime::{Decision, Observed, UnixTime};
 use jiff::Timestamp;
 
 use crate::trouble::Trouble;
@@ -20,7 +22,7 @@ use crate::trouble::Trouble;
 #[derive(Debug, Default)]
 pub(super) struct Known {
     /// The facts of the last decision.
-    pub(super) facts: Option<Facts>,
+    pub(super) facts: Option<EtcdFacts>,
     /// When that was.
     pub(super) at: Option<Timestamp>,
     /// Who the members were when etcd last told.
@@ -30,39 +32,60 @@ pub(super) struct Known {
 impl Known {
     /// From the log. Facts that cannot be read are of another release, and older ones would mislead.
     pub(super) fn of(decisions: &[Decision]) -> Result<Self, Trouble> {
-        let mut noted =
-            decisions.iter().rev().filter_map(|decision| Some((decision, decision.facts.as_ref()?)));
-        let Some((last, text)) = noted.next() else { return Ok(Self::default()) };
-        let facts: Facts = serde_json::from_str(text).map_err(|why| {
+        let mut noted = decisions
+            .iter()
+            .rev()
+            .filter_map(|decision| Some((decision, decision.facts.as_ref()?)));
+        let Some((last, text)) = noted.next() else {
+            return Ok(Self::default());
+        };
+        let facts: EtcdFacts = serde_json::from_str(text).map_err(|why| {
             Trouble::new(format!("what the operator wrote down cannot be read: {why}")).help(
                 "the plugin and the operator may be of different releases of Evenkeel: bring both up to date",
             )
         })?;
-        let earlier = noted.filter_map(|(_, text)| serde_json::from_str::<Facts>(text).ok());
+        let earlier = noted.filter_map(|(_, text)| serde_json::from_str::<EtcdFacts>(text).ok());
         let mut earlier = earlier.filter_map(|facts| facts.membership.present().cloned());
-        let membership = facts.membership.present().cloned().or_else(|| earlier.next());
-        Ok(Self { facts: Some(facts), at: last.at.parse().ok(), membership })
+        let membership = facts
+            .membership
+            .present()
+            .cloned()
+            .or_else(|| earlier.next());
+        Ok(Self {
+            facts: Some(facts),
+            at: last.at.parse().ok(),
+            membership,
+        })
     }
 
     /// Whether what was written down is what is there. In the middle of a change it may not be yet.
-    pub(super) fn is_of_now(&self, objects: &Objects) -> bool {
-        let noted = self.facts.as_ref().and_then(|facts| facts.identity.present());
-        let there = objects.identity.clone().and_then(|object| find::identity(object).ok());
+    pub(super) fn is_of_now(&self, objects: &ClusterObjects) -> bool {
+        let noted = self
+            .facts
+            .as_ref()
+            .and_then(|facts| facts.identity.present());
+        let there = objects
+            .identity
+            .clone()
+            .and_then(|object| objects::parse_identity(object).ok());
         !matches!((noted, there), (Some(noted), Some((_, there))) if *noted != there)
     }
 
     /// What would be found, and known, with the resource as it is to be.
     pub(super) fn applied_to(
         &self,
-        objects: Objects,
-        (wanted, refused): (Wanted, Option<Refusal>),
+        objects: ClusterObjects,
+        (wanted, refused): (DesiredCluster, Option<Refusal>),
         now: Timestamp,
-    ) -> Result<(Found, Facts), Trouble> {
-        let now = Time(now.as_second());
+    ) -> Result<(ObservedCluster, EtcdFacts), Trouble> {
+        let now = UnixTime(now.as_second());
         let lineage = Lineage(0);
-        let tls = Judged { amiss: self.certificates(&objects, &wanted), ..Judged::default() };
+        let tls = TlsState {
+            drift: self.certificates(&objects, &wanted),
+            ..TlsState::default()
+        };
         let resource = objects.resource.clone();
-        let beside = Beside {
+        let beside = ClusterExtras {
             places: BTreeMap::new(),
             misplaced: BTreeSet::new(),
             missing_class: None,
@@ -71,9 +94,9 @@ impl Known {
             now,
             lineage,
         };
-        let found =
-            Found::of(objects, (wanted, refused), beside).map_err(|error| Trouble::new(error.to_string()))?;
-        let answers = self.answers(&resource, found.register().as_ref());
+        let found = ObservedCluster::of(objects, (wanted, refused), beside)
+            .map_err(|error| Trouble::new(error.to_string()))?;
+        let answers = self.answers(&resource, found.member_index().as_ref());
         let mut facts = found.facts(&answers);
         self.remember_places(&mut facts);
         Ok((found, facts))
@@ -81,86 +104,142 @@ impl Known {
 
     /// Which certificates are to be made: those that were amiss, all of them for a new cluster, and the members' own when it is to
     /// have other names.
-    fn certificates(&self, objects: &Objects, wanted: &Wanted) -> BTreeMap<Object, Amiss> {
-        const ALL: [Object; 6] = [
-            Object::PeerCa,
-            Object::ClientCa,
-            Object::PeerTls,
-            Object::ServerTls,
-            Object::OperatorTls,
-            Object::ClientTls,
+    fn certificates(
+        &self,
+        objects: &ClusterObjects,
+        wanted: &DesiredCluster,
+    ) -> BTreeMap<OwnedObject, Drift> {
+        const ALL: [OwnedObject; 6] = [
+            OwnedObject::PeerCa,
+            OwnedObject::ClientCa,
+            OwnedObject::PeerTls,
+            OwnedObject::ServerTls,
+            OwnedObject::OperatorTls,
+            OwnedObject::ClientTls,
         ];
-        let Some(facts) = &self.facts else { return ALL.map(|object| (object, Amiss::Missing)).into() };
-        let known = facts.amiss.iter().filter(|(object, _)| ALL.contains(object));
+        let Some(facts) = &self.facts else {
+            return ALL.map(|object| (object, Drift::Missing)).into();
+        };
+        let known = facts
+            .drift
+            .iter()
+            .filter(|(object, _)| ALL.contains(object));
         let mut amiss: BTreeMap<_, _> = known.map(|(object, how)| (*object, *how)).collect();
-        let noted = objects.identity.as_ref().and_then(evenkeel_etcd::accept::noted_spec);
+        let noted = objects
+            .identity
+            .as_ref()
+            .and_then(evenkeel_etcd::effective_spec::recorded_spec);
         let before = noted.and_then(|text| serde_json::from_str::<serde_json::Value>(text).ok());
         let after = serde_json::from_str::<serde_json::Value>(&wanted.spec).ok();
         if let (Some(before), Some(after)) = (before, after)
             && before["tls"] != after["tls"]
         {
-            amiss.entry(Object::ServerTls).or_insert(Amiss::Differs);
+            amiss
+                .entry(OwnedObject::ServerTls)
+                .or_insert(Drift::Differs);
         }
         amiss
     }
 
     /// What etcd said, as far as the status since does not say otherwise.
-    fn answers(&self, resource: &EtcdCluster, register: Option<&Register>) -> Answers {
-        let Some(facts) = &self.facts else { return Answers::default() };
-        let mut answers = Answers::of(facts);
+    fn answers(&self, resource: &EtcdCluster, register: Option<&MemberIndex>) -> EtcdState {
+        let Some(facts) = &self.facts else {
+            return EtcdState::default();
+        };
+        let mut answers = EtcdState::from_facts(facts);
         let status = resource.status.clone().unwrap_or_default();
         for member in &status.member_list {
-            let Some(serial) = register.and_then(|register| register.named(&member.name)) else { continue };
+            let Some(serial) = register.and_then(|register| register.by_name(&member.name)) else {
+                continue;
+            };
             self.heed(&mut answers, (member, serial), member.name == status.leader);
             // Whom nobody hears is told to be replaced in time; everybody else is waited for.
-            if status.next.contains(&format!("{} is replaced", member.name)) {
-                answers.silent.entry(serial).or_insert(Time(0));
+            if status
+                .next
+                .contains(&format!("{} is replaced", member.name))
+            {
+                answers
+                    .unreachable_since
+                    .entry(serial)
+                    .or_insert(UnixTime(0));
             }
         }
         answers
     }
 
-    fn heed(&self, answers: &mut Answers, (member, serial): (&MemberStatus, Serial), leads: bool) {
+    fn heed(
+        &self,
+        answers: &mut EtcdState,
+        (member, serial): (&MemberStatus, Serial),
+        leads: bool,
+    ) {
         // Who leads changes without a decision, and is not written down then.
-        if let Some(Seen::Present(voice)) = answers.voices.get_mut(&serial) {
-            voice.leads = leads;
+        if let Some(Observed::Present(voice)) = answers.health.get_mut(&serial) {
+            voice.is_leader = leads;
             voice.version = member.version.parse().ok().or(voice.version);
             if leads {
-                answers.leader = Some(voice.id);
+                answers.leader = Some(voice.member_id);
             }
         }
-        let serves = |voice: &Seen<Voice>| voice.present().is_some_and(|voice| voice.serves);
-        let said = answers.voices.get(&serial).is_some_and(serves);
+        let serves =
+            |voice: &Observed<MemberHealth>| voice.present().is_some_and(|voice| voice.is_serving);
+        let said = answers.health.get(&serial).is_some_and(serves);
         if !member.healthy && said {
-            answers.voices.insert(serial, Seen::Unknown);
+            answers.health.insert(serial, Observed::Unknown);
         }
         if member.healthy && !said {
-            let told = self.membership.as_ref().into_iter().flat_map(|told| &told.members);
-            let id = told.filter(|one| one.serial == serial).map(|one| one.id).next();
-            let cluster = self.facts.as_ref().and_then(|facts| facts.identity.present()?.cluster);
+            let told = self
+                .membership
+                .as_ref()
+                .into_iter()
+                .flat_map(|told| &told.members);
+            let id = told
+                .filter(|one| one.serial == serial)
+                .map(|one| one.id)
+                .next();
+            let cluster = self
+                .facts
+                .as_ref()
+                .and_then(|facts| facts.identity.present()?.cluster_id);
             if let (Some(id), Some(cluster)) = (id, cluster) {
                 let version = member.version.parse().ok();
-                let voice = Voice { cluster, id, serves: true, caught_up: true, leads, version, size: 0 };
-                answers.voices.insert(serial, Seen::Present(voice));
-                answers.silent.remove(&serial);
+                let voice = MemberHealth {
+                    cluster_id: cluster,
+                    member_id: id,
+                    is_serving: true,
+                    is_caught_up: true,
+                    is_leader: leads,
+                    version,
+                    db_size: 0,
+                };
+                answers.health.insert(serial, Observed::Present(voice));
+                answers.unreachable_since.remove(&serial);
             }
         }
     }
 
     /// Where volumes and pods are, which only the operator may be allowed to see.
-    fn remember_places(&self, facts: &mut Facts) {
+    fn remember_places(&self, facts: &mut EtcdFacts) {
         let Some(known) = &self.facts else { return };
-        let claims = known.claims.present().map(Vec::as_slice).unwrap_or_default();
+        let claims = known
+            .claims
+            .present()
+            .map(Vec::as_slice)
+            .unwrap_or_default();
         for claim in facts.claims.present_mut().into_iter().flatten() {
             if let Some(before) = claims.iter().find(|before| before.uid == claim.uid)
-                && claim.reach == Reach::Unknown
+                && claim.topology == VolumeTopology::Unknown
             {
-                (claim.reach, claim.lost) = (before.reach, claim.lost || before.lost);
+                (claim.topology, claim.is_lost) =
+                    (before.topology, claim.is_lost || before.is_lost);
             }
         }
         let pods = known.pods.present().map(Vec::as_slice).unwrap_or_default();
         for pod in facts.pods.present_mut().into_iter().flatten() {
-            let before = pods.iter().find(|before| before.uid == pod.uid).and_then(|before| before.node);
+            let before = pods
+                .iter()
+                .find(|before| before.uid == pod.uid)
+                .and_then(|before| before.node);
             pod.node = before.or(pod.node);
         }
     }

@@ -7,11 +7,11 @@ mod known;
 use std::path::Path;
 use std::time::Duration;
 
-use evenkeel::{Decision, Key};
 use evenkeel_api::EtcdCluster;
-use evenkeel_etcd::accept::{Before, in_force};
-use evenkeel_etcd::foresee::{Foreseen, foresee};
-use evenkeel_etcd::observe::find::{self, Objects};
+use evenkeel_etcd::effective_spec::{ClusterHistory, effective_spec};
+use evenkeel_etcd::observe::objects::{self, ClusterObjects};
+use evenkeel_etcd::preview::{Preview, preview};
+use evenkeel_runtime::{Decision, ResourceKey};
 use jiff::Timestamp;
 use kube::ResourceExt;
 use serde::Serialize;
@@ -76,8 +76,13 @@ pub(crate) async fn run(
         Some(file) => edit::applied(reached, file, which.cluster.as_deref())?,
         None => reached.cluster(which.cluster.as_deref()).await?,
     };
-    let namespace = after.namespace().unwrap_or_else(|| reached.namespace.clone());
-    let key = Key { namespace, name: after.name_any() };
+    let namespace = after
+        .namespace()
+        .unwrap_or_else(|| reached.namespace.clone());
+    let key = ResourceKey {
+        namespace,
+        name: after.name_any(),
+    };
     let answer = in_time(reached, &key, &after, asked.all).await?;
     print(output, &answer, || text(&answer, screen))?;
     Ok(if answer.refused.is_some() { FAILED } else { 0 })
@@ -89,60 +94,95 @@ const LOOKS: u32 = 20;
 const SHORTLY: Duration = Duration::from_millis(500);
 
 /// Plans as soon as what was written down is of now.
-async fn in_time(reached: &Reached, key: &Key, after: &EtcdCluster, all: bool) -> Result<Answer, Trouble> {
+async fn in_time(
+    reached: &Reached,
+    key: &ResourceKey,
+    after: &EtcdCluster,
+    all: bool,
+) -> Result<Answer, Trouble> {
     for _ in 0..LOOKS {
         let api = reached.api_in(&key.namespace);
         let before = asked_for("read the etcdcluster", api.get_opt(&key.name)).await?;
-        let beside = find::live_beside(&reached.client, key).await.map_err(unread)?;
+        let beside = objects::read_live_related(&reached.client, key)
+            .await
+            .map_err(unread)?;
         if let Some(answer) = planned(reached, before, beside(after.clone()), all).await? {
             return Ok(answer);
         }
         tokio::time::sleep(SHORTLY).await;
     }
-    Err(Trouble::new("the operator is at work, and has not written down yet what it knows now")
-        .help("ask again in a moment; `kubectl evenkeel status` shows what it does"))
+    Err(
+        Trouble::new("the operator is at work, and has not written down yet what it knows now")
+            .help("ask again in a moment; `kubectl evenkeel status` shows what it does"),
+    )
 }
 
 async fn planned(
     reached: &Reached,
     before: Option<EtcdCluster>,
-    objects: Objects,
+    objects: ClusterObjects,
     all: bool,
 ) -> Result<Option<Answer>, Trouble> {
     let after = objects.resource.clone();
     let decisions = match &before {
-        Some(cluster) => log_of(reached, cluster).await.0.as_ref().map(Decision::read).unwrap_or_default(),
+        Some(cluster) => log_of(reached, cluster)
+            .await
+            .0
+            .as_ref()
+            .map(Decision::read)
+            .unwrap_or_default(),
         None => Vec::new(),
     };
     let known = Known::of(&decisions)?;
     if !known.is_of_now(&objects) {
         return Ok(None);
     }
-    if before.as_ref().is_some_and(|cluster| cluster.status.is_some()) && known.facts.is_none() {
+    if before
+        .as_ref()
+        .is_some_and(|cluster| cluster.status.is_some())
+        && known.facts.is_none()
+    {
         return Err(Trouble::new("the operator has not written down what it knows of this cluster").help(
             "`kubectl evenkeel why` shows its log of decisions: it is written by every operator of this release, and may need the \
              right to read ConfigMaps",
         ));
     }
-    let (wanted, refused) = in_force(&after, &Before::of(&objects)).map_err(refusal)?;
+    let (wanted, refused) =
+        effective_spec(&after, &ClusterHistory::of(&objects)).map_err(refusal)?;
     let now = Timestamp::now();
     let (found, facts) = known.applied_to(objects, (wanted, refused), now)?;
-    let refused = found.refused.as_ref().map(ToString::to_string);
-    let foreseen = foresee(&found, facts, known.membership.clone());
-    let edits = before.as_ref().map(|before| edit::changes(before, &after)).unwrap_or_default();
+    let refused = found.rejection.as_ref().map(ToString::to_string);
+    let foreseen = preview(&found, facts, known.membership.clone());
+    let edits = before
+        .as_ref()
+        .map(|before| edit::changes(before, &after))
+        .unwrap_or_default();
     let asked = known.at.map(|at| now.as_second() - at.as_second());
-    Ok(Some(answer((&after, before.is_some()), (edits, refused), foreseen, asked, all)))
+    Ok(Some(answer(
+        (&after, before.is_some()),
+        (edits, refused),
+        foreseen,
+        asked,
+        all,
+    )))
 }
 
 fn answer(
     (cluster, exists): (&EtcdCluster, bool),
     (edits, refused): (Vec<String>, Option<String>),
-    foreseen: Foreseen,
+    foreseen: Preview,
     asked_seconds_ago: Option<i64>,
     all: bool,
 ) -> Answer {
-    let steps = foreseen.steps.into_iter().filter(|step| all || !step.is_note);
-    let steps = steps.map(|step| Step { after: step.after, does: step.does, because: step.because });
+    let steps = foreseen
+        .steps
+        .into_iter()
+        .filter(|step| all || !step.is_note);
+    let steps = steps.map(|step| Step {
+        after: step.after,
+        does: step.does,
+        because: step.because,
+    });
     Answer {
         cluster: cluster.name_any(),
         exists,
@@ -156,12 +196,11 @@ fn answer(
     }
 }
 
-fn unread(error: evenkeel::Error) -> Trouble {
+fn unread(error: evenkeel_runtime::Error) -> Trouble {
     match error {
-        evenkeel::Error::Kubernetes { doing, why } => Trouble::kubernetes(&doing, &why),
-        other @ (evenkeel::Error::Other { .. } | evenkeel::Error::Declined { .. }) => {
-            Trouble::new(other.to_string())
-        }
+        evenkeel_runtime::Error::Kubernetes { doing, why } => Trouble::kubernetes(&doing, &why),
+        other @ (evenkeel_runtime::Error::Other { .. }
+        | evenkeel_runtime::Error::RetriesExhausted { .. }) => Trouble::new(other.to_string()),
     }
 }
 
@@ -173,9 +212,13 @@ fn refusal(why: evenkeel_api::Refusal) -> Trouble {
 fn text(answer: &Answer, screen: Screen) -> String {
     let mut all = String::new();
     match (&answer.edits[..], answer.exists) {
-        (_, false) => all.push_str(&screen.labelled("Edit", &format!("{} is created", answer.cluster))),
+        (_, false) => {
+            all.push_str(&screen.labelled("Edit", &format!("{} is created", answer.cluster)))
+        }
         ([], true) => all.push_str(&screen.labelled("Edit", "nothing is changed")),
-        (edits, true) => edits.iter().for_each(|edit| all.push_str(&screen.labelled("Edit", edit))),
+        (edits, true) => edits
+            .iter()
+            .for_each(|edit| all.push_str(&screen.labelled("Edit", edit))),
     }
     if let Some(refused) = &answer.refused {
         let refused = format!("{refused}. It stays as it was");
@@ -191,13 +234,22 @@ fn text(answer: &Answer, screen: Screen) -> String {
         }
         if step.after != after {
             after = step.after;
-            all.push_str(&format!("  {}\n", screen.bold(&format!("{} from now:", span(after)))));
+            all.push_str(&format!(
+                "  {}\n",
+                screen.bold(&format!("{} from now:", span(after)))
+            ));
         }
         all.push_str(&numbered(number + 1, step));
     }
     all.push_str(&screen.labelled("Ends", &answer.ends));
-    answer.waits_for.iter().for_each(|wait| all.push_str(&screen.labelled("Waits for", wait)));
-    answer.assumes.iter().for_each(|said| all.push_str(&screen.labelled("Assumes", said)));
+    answer
+        .waits_for
+        .iter()
+        .for_each(|wait| all.push_str(&screen.labelled("Waits for", wait)));
+    answer
+        .assumes
+        .iter()
+        .for_each(|said| all.push_str(&screen.labelled("Assumes", said)));
     let facts = answer.asked_seconds_ago.map_or_else(
         || "objects as they are now; nothing was noted of etcd".to_owned(),
         |ago| {
@@ -214,7 +266,11 @@ fn text(answer: &Answer, screen: Screen) -> String {
 fn numbered(number: usize, step: &Step) -> String {
     let mut all = String::new();
     for (line, text) in wrapped(&step.does, WIDTH - 6).into_iter().enumerate() {
-        let label = if line == 0 { format!("{number:>3}.") } else { String::new() };
+        let label = if line == 0 {
+            format!("{number:>3}.")
+        } else {
+            String::new()
+        };
         all.push_str(&format!("{label:<4}  {text}\n"));
     }
     if !step.because.is_empty() {

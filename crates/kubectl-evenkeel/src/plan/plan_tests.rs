@@ -1,6 +1,6 @@
 //! What `plan` tells, and what it makes of what is known.
 
-use evenkeel_etcd::foresee::Foretold;
+use evenkeel_etcd::preview::PreviewStep;
 use serde_json::json;
 
 use super::*;
@@ -15,8 +15,8 @@ fn cluster() -> EtcdCluster {
 }
 
 /// A cluster of which there is nothing yet.
-fn nothing_yet() -> Objects {
-    Objects {
+fn nothing_yet() -> ClusterObjects {
+    ClusterObjects {
         resource: cluster(),
         identity: None,
         pods: Vec::new(),
@@ -27,12 +27,17 @@ fn nothing_yet() -> Objects {
     }
 }
 
-fn step(after: i64, does: &str, is_note: bool) -> Foretold {
-    Foretold { after, does: does.to_owned(), because: "it is so".to_owned(), is_note }
+fn step(after: i64, does: &str, is_note: bool) -> PreviewStep {
+    PreviewStep {
+        after,
+        does: does.to_owned(),
+        because: "it is so".to_owned(),
+        is_note,
+    }
 }
 
-fn foreseen() -> Foreseen {
-    Foreseen {
+fn foreseen() -> Preview {
+    Preview {
         steps: vec![
             step(0, "removing orders-b", false),
             step(0, "noting it", true),
@@ -47,7 +52,15 @@ fn foreseen() -> Foreseen {
 #[test]
 fn steps_are_numbered_and_what_is_only_written_down_is_left_out_unless_asked_for() {
     let edits = vec!["spec.members: 3 → 2".to_owned()];
-    let told = |all| answer((&cluster(), true), (edits.clone(), None), foreseen(), Some(90), all);
+    let told = |all| {
+        answer(
+            (&cluster(), true),
+            (edits.clone(), None),
+            foreseen(),
+            Some(90),
+            all,
+        )
+    };
     let short = text(&told(false), Screen::new(Colour::Never));
     let expected = "\
 Edit:     spec.members: 3 → 2
@@ -68,50 +81,76 @@ Facts:    objects as they are now; etcd as the operator noted it 90s ago, and
 
 #[test]
 fn a_cluster_that_is_yet_to_be_is_planned_from_nothing() {
-    let (wanted, refused) = in_force(&cluster(), &Before::default()).unwrap();
+    let (wanted, refused) = effective_spec(&cluster(), &ClusterHistory::default()).unwrap();
     let now = "2026-11-16T12:00:00Z".parse().unwrap();
-    let (found, facts) = Known::default().applied_to(nothing_yet(), (wanted, refused), now).unwrap();
-    let foreseen = foresee(&found, facts, None);
+    let (found, facts) = Known::default()
+        .applied_to(nothing_yet(), (wanted, refused), now)
+        .unwrap();
+    let foreseen = preview(&found, facts, None);
     assert_eq!(foreseen.ends, "Healthy");
     let first = foreseen.steps.iter().find(|step| !step.is_note).unwrap();
     assert_eq!(first.does, "giving the cluster its identity");
     assert!(
-        foreseen.steps.iter().any(|step| step.does.contains("Secret orders-server-tls")),
+        foreseen
+            .steps
+            .iter()
+            .any(|step| step.does.contains("Secret orders-server-tls")),
         "{foreseen:#?}"
     );
 }
 
 #[test]
 fn of_decisions_the_last_facts_count_and_of_members_the_last_list() {
-    let (wanted, refused) = in_force(&cluster(), &Before::default()).unwrap();
+    let (wanted, refused) = effective_spec(&cluster(), &ClusterHistory::default()).unwrap();
     let now: Timestamp = "2026-11-16T12:00:00Z".parse().unwrap();
-    let (_, mut facts) = Known::default().applied_to(nothing_yet(), (wanted, refused), now).unwrap();
-    let decision = |facts: &evenkeel_etcd::facts::Facts, at: &str| Decision {
+    let (_, mut facts) = Known::default()
+        .applied_to(nothing_yet(), (wanted, refused), now)
+        .unwrap();
+    let decision = |facts: &evenkeel_etcd::facts::EtcdFacts, at: &str| Decision {
         at: at.to_owned(),
         facts: serde_json::to_string(facts).ok(),
         ..Decision::default()
     };
     let list = json!({ "told_by": 0, "members": [], "strangers": [] });
-    facts.membership = evenkeel::Seen::Present(serde_json::from_value(list).unwrap());
+    facts.membership = evenkeel_runtime::Observed::Present(serde_json::from_value(list).unwrap());
     let older = decision(&facts, "2026-11-16T11:00:00Z");
-    facts.membership = evenkeel::Seen::Unknown;
+    facts.membership = evenkeel_runtime::Observed::Unknown;
     facts.cluster.members = 5;
     let newer = decision(&facts, "2026-11-16T11:30:00Z");
-    let unread = Decision { facts: Some("{}".to_owned()), ..Decision::default() };
+    let unread = Decision {
+        facts: Some("{}".to_owned()),
+        ..Decision::default()
+    };
     let refused = Known::of(&[older.clone(), newer.clone(), unread]).unwrap_err();
-    assert!(refused.what.contains("cannot be read"), "older ones would mislead: {refused}");
+    assert!(
+        refused.what.contains("cannot be read"),
+        "older ones would mislead: {refused}"
+    );
     let known = Known::of(&[older, newer]).unwrap();
     assert_eq!(known.facts.unwrap().cluster.members, 5);
     assert_eq!(known.at, "2026-11-16T11:30:00Z".parse().ok());
-    assert!(known.membership.is_some(), "though etcd did not tell any more");
+    assert!(
+        known.membership.is_some(),
+        "though etcd did not tell any more"
+    );
 }
 
 #[test]
 fn what_kubectl_says_no_to_has_the_code_that_fits() {
     let code = |why: &str| edit::not_applied(why).code;
-    assert_eq!(code("Error from server (Forbidden): etcdclusters is forbidden"), crate::trouble::FORBIDDEN);
-    assert_eq!(code("Unable to connect to the server: dial tcp: refused"), crate::trouble::NO_ANSWER);
+    assert_eq!(
+        code("Error from server (Forbidden): etcdclusters is forbidden"),
+        crate::trouble::FORBIDDEN
+    );
+    assert_eq!(
+        code("Unable to connect to the server: dial tcp: refused"),
+        crate::trouble::NO_ANSWER
+    );
     assert_eq!(code("error: the path \"/nowhere\" does not exist"), FAILED);
-    let told = edit::not_applied("patch: {\"a\":1}: strict decoding error: unknown field \"spec.x\"");
-    assert_eq!(told.what, "it would not be accepted: unknown field \"spec.x\"");
+    let told =
+        edit::not_applied("patch: {\"a\":1}: strict decoding error: unknown field \"spec.x\"");
+    assert_eq!(
+        told.what,
+        "it would not be accepted: unknown field \"spec.x\""
+    );
 }

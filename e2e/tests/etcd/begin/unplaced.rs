@@ -14,7 +14,9 @@ use evenkeel_lab::node::CONTAINERD_SOCKET;
 use serde_json::Value;
 
 use crate::look::{LONG, until_right};
-use crate::middle::{Stops, comes_to_rest, creates_pod_of, ends_well, identity, member_pod, pod_of, spec};
+use crate::middle::{
+    Stops, comes_to_rest, creates_pod_of, ends_well, identity, member_pod, pod_of, spec,
+};
 
 /// A label of a story's own, on nodes. It goes with the story.
 struct Label<'a> {
@@ -24,7 +26,10 @@ struct Label<'a> {
 
 impl<'a> Label<'a> {
     fn of(story: &'a Story) -> Self {
-        Self { story, key: format!("story.evenkeel.dev/{}", story.namespace()) }
+        Self {
+            story,
+            key: format!("story.evenkeel.dev/{}", story.namespace()),
+        }
     }
 
     /// As a spec's node selector.
@@ -33,37 +38,52 @@ impl<'a> Label<'a> {
     }
 
     fn put(&self, node: &str) {
-        self.story.kubectl(&["label", "node", node, &format!("{}=here", self.key)]);
+        self.story
+            .kubectl(&["label", "node", node, &format!("{}=here", self.key)]);
     }
 
     fn take(&self, node: &str) {
-        self.story.kubectl(&["label", "node", node, &format!("{}-", self.key)]);
+        self.story
+            .kubectl(&["label", "node", node, &format!("{}-", self.key)]);
     }
 }
 
 impl Drop for Label<'_> {
     fn drop(&mut self) {
         // Best effort: a label that nobody selects by harms nobody.
-        let _ = self.story.try_kubectl(&["label", "nodes", "--all", &format!("{}-", self.key)]);
+        let _ = self
+            .story
+            .try_kubectl(&["label", "nodes", "--all", &format!("{}-", self.key)]);
     }
 }
 
 fn nodes(story: &Story) -> Vec<String> {
-    story.lab().nodes().iter().map(|node| node.name.clone()).collect()
+    story
+        .lab()
+        .nodes()
+        .iter()
+        .map(|node| node.name.clone())
+        .collect()
 }
 
 /// What the status says of a member.
 fn told_of(cluster: &Cluster<'_>, member: &str) -> Value {
     let status = cluster.status();
     let mut all = status["memberList"].as_array().into_iter().flatten();
-    all.find(|told| told["name"] == member).cloned().unwrap_or_default()
+    all.find(|told| told["name"] == member)
+        .cloned()
+        .unwrap_or_default()
 }
 
 /// The names of the voters, as etcd tells; none while it does not answer.
 fn voters(cluster: &Cluster<'_>) -> Vec<String> {
     let listed = cluster.try_etcdctl(&["member", "list", "--write-out=json"]);
     let listed = listed.map(|printed| members(&printed)).unwrap_or_default();
-    listed.into_iter().filter(|member| !member.learner).map(|member| member.name).collect()
+    listed
+        .into_iter()
+        .filter(|member| !member.learner)
+        .map(|member| member.name)
+        .collect()
 }
 
 #[test]
@@ -71,14 +91,23 @@ fn the_third_that_no_node_takes_does_not_hold_the_others_up_and_joins_when_one_d
     let story = Story::begin("unplaced");
     let operator = Operator::start(&story);
     let (label, nodes) = (Label::of(&story), nodes(&story));
-    let [first, second, third] = nodes.as_slice() else { panic!("three nodes, and not {nodes:?}") };
+    let [first, second, third] = nodes.as_slice() else {
+        panic!("three nodes, and not {nodes:?}")
+    };
     label.put(first);
     label.put(second);
-    let scheduling = format!("scheduling: {{{}, spread: {{require: true}}}}", label.selector());
+    let scheduling = format!(
+        "scheduling: {{{}, spread: {{require: true}}}}",
+        label.selector()
+    );
     let began = Instant::now();
     let cluster = Cluster::apply(&story, "a", &format!("{}\n{scheduling}", spec(3)));
     cluster.wait_ready(LONG);
-    println!("{}: Ready after {:.0} s without the third", story.namespace(), began.elapsed().as_secs_f64());
+    println!(
+        "{}: Ready after {:.0} s without the third",
+        story.namespace(),
+        began.elapsed().as_secs_f64()
+    );
 
     assert_eq!(identity(&story, "a")["sealed"], true);
     // It is Ready with one voter, too, when the second took longer than the operator is patient; and then there may be another
@@ -87,11 +116,17 @@ fn the_third_that_no_node_takes_does_not_hold_the_others_up_and_joins_when_one_d
     // It is said who is held up and why, in Kubernetes' own words.
     until_right("its trouble is told", || {
         let (degraded, told) = (cluster.condition("Degraded"), told_of(&cluster, &unlucky));
-        let said = told["message"].as_str().is_some_and(|why| why.contains("nodes are available"));
+        let said = told["message"]
+            .as_str()
+            .is_some_and(|why| why.contains("nodes are available"));
         let conditions = cluster.status()["conditions"].to_string();
         let who = conditions.contains(&format!("no node takes {unlucky}"));
         let right = degraded == ("True".to_owned(), "Unschedulable".to_owned()) && said && who;
-        if right { Ok(()) } else { Err(format!("{told}, {conditions}")) }
+        if right {
+            Ok(())
+        } else {
+            Err(format!("{told}, {conditions}"))
+        }
     });
     comes_to_rest(&operator);
 
@@ -112,7 +147,10 @@ fn until_all_but_one_vote(story: &Story, cluster: &Cluster<'_>) -> String {
     story.within(LONG, "two vote, and the third is on no node", || {
         let (mut pods, voting) = (cluster.pods(), voters(cluster));
         pods.retain(|pod| pod.node.is_empty());
-        unlucky = pods.first().map(|pod| pod.name.clone()).filter(|name| !voting.contains(name));
+        unlucky = pods
+            .first()
+            .map(|pod| pod.name.clone())
+            .filter(|name| !voting.contains(name));
         pods.len() == 1 && unlucky.is_some() && voting.len() == 2
     });
     unlucky.expect("else the wait had not ended")
@@ -120,10 +158,19 @@ fn until_all_but_one_vote(story: &Story, cluster: &Cluster<'_>) -> String {
 
 /// The image of etcd under a name of the story's own, on one node.
 fn give_image(story: &Story, node: &str) {
-    let socket = Machine::of(story.lab(), node).and_then(|it| it.path_inside(CONTAINERD_SOCKET)).unwrap();
-    let ctr = Cmd::new(story.lab().programs().join("ctr")).arg("--address").arg(socket);
-    let (from, to) = ("gcr.io/etcd-development/etcd:v3.6.16", format!("{}:v3.6.16", repository(story)));
-    ctr.args(["--namespace", "k8s.io", "images", "tag", from, &to]).run().unwrap();
+    let socket = Machine::of(story.lab(), node)
+        .and_then(|it| it.path_inside(CONTAINERD_SOCKET))
+        .unwrap();
+    let ctr = Cmd::new(story.lab().programs().join("ctr"))
+        .arg("--address")
+        .arg(socket);
+    let (from, to) = (
+        "gcr.io/etcd-development/etcd:v3.6.16",
+        format!("{}:v3.6.16", repository(story)),
+    );
+    ctr.args(["--namespace", "k8s.io", "images", "tag", from, &to])
+        .run()
+        .unwrap();
 }
 
 fn repository(story: &Story) -> String {
@@ -136,12 +183,16 @@ fn the_second_whose_node_lacks_the_image_does_not_hold_up_the_third() {
     let story = Story::begin("imageless");
     let operator = Operator::start(&story);
     let (label, nodes) = (Label::of(&story), nodes(&story));
-    let [first, second, third] = nodes.as_slice() else { panic!("three nodes, and not {nodes:?}") };
+    let [first, second, third] = nodes.as_slice() else {
+        panic!("three nodes, and not {nodes:?}")
+    };
     give_image(&story, first);
     give_image(&story, third);
     // Each is created when there is one node only that it can go to.
     let stops = Stops::before(operator.proxy(), |write| {
-        creates_pod_of(write, "a").filter(|serial| *serial > 0).map(|serial| serial.to_string())
+        creates_pod_of(write, "a")
+            .filter(|serial| *serial > 0)
+            .map(|serial| serial.to_string())
     });
     let goes_to = |serial: u64, node: &str| {
         story.eventually(&format!("member {serial} is on {node}"), || {
@@ -173,13 +224,19 @@ fn the_second_whose_node_lacks_the_image_does_not_hold_up_the_third() {
 
     // A third that took longer than the operator is patient follows after the seal, maybe as another member.
     let unlucky = pod_of(&story, "a", 1);
-    story.within(LONG, "whoever is on the third node votes, and the second does not", || {
-        let (mut pods, voting) = (cluster.pods(), voters(&cluster));
-        pods.retain(|pod| pod.node == *third);
-        pods.iter().any(|pod| voting.contains(&pod.name)) && !voting.contains(&unlucky)
-    });
+    story.within(
+        LONG,
+        "whoever is on the third node votes, and the second does not",
+        || {
+            let (mut pods, voting) = (cluster.pods(), voters(&cluster));
+            pods.retain(|pod| pod.node == *third);
+            pods.iter().any(|pod| voting.contains(&pod.name)) && !voting.contains(&unlucky)
+        },
+    );
     story.eventually("its trouble is told", || {
-        told_of(&cluster, &unlucky)["message"].as_str().is_some_and(|why| why.contains("cannot be pulled"))
+        told_of(&cluster, &unlucky)["message"]
+            .as_str()
+            .is_some_and(|why| why.contains("cannot be pulled"))
     });
 
     let workload = cluster.workload();

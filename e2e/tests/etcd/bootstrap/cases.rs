@@ -12,8 +12,11 @@ fn wrong(story: &Story, path: &Path) -> Option<String> {
     let (expected, documents) = text.split_once('\n').unwrap();
     let refused = expected.strip_prefix("# refused: ");
     let apply = |document: &str, args: &[&str]| {
-        let applied =
-            story.command(&["apply", "--filename=-"]).args(args.iter().copied()).input(document).run();
+        let applied = story
+            .command(&["apply", "--filename=-"])
+            .args(args.iter().copied())
+            .input(document)
+            .run();
         applied.map_err(|error| format!("{error:#}"))
     };
     let documents: Vec<_> = documents.split("---\n").collect();
@@ -36,19 +39,31 @@ fn the_api_server_accepts_and_refuses_what_each_case_says() {
     // No operator: nothing is to come of the ones that are accepted.
     install(&story);
     let directory = checkout().join("crates/api/tests/cases");
-    let cases: Vec<PathBuf> =
-        std::fs::read_dir(directory).unwrap().map(|file| file.unwrap().path()).collect();
+    let cases: Vec<PathBuf> = std::fs::read_dir(directory)
+        .unwrap()
+        .map(|file| file.unwrap().path())
+        .collect();
     assert!(cases.len() >= 90, "only {} cases were found", cases.len());
     // A few at a time: nearly all of it is waiting.
     let told: Vec<String> = std::thread::scope(|scope| {
         let shares = cases.chunks(cases.len().div_ceil(4));
         let threads: Vec<_> = shares
             .map(|share| {
-                let told = |path: &PathBuf| Some(format!("{}: {}", path.display(), wrong(&story, path)?));
+                let told =
+                    |path: &PathBuf| Some(format!("{}: {}", path.display(), wrong(&story, path)?));
                 scope.spawn(move || share.iter().filter_map(told).collect::<Vec<_>>())
             })
             .collect();
-        threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
+        threads
+            .into_iter()
+            .flat_map(|thread| thread.join().unwrap())
+            .collect()
     });
-    assert!(told.is_empty(), "{} of {} cases:\n{}", told.len(), cases.len(), told.join("\n"));
+    assert!(
+        told.is_empty(),
+        "{} of {} cases:\n{}",
+        told.len(),
+        cases.len(),
+        told.join("\n")
+    );
 }

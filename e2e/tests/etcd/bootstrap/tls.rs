@@ -19,7 +19,13 @@ const SOON: Duration = Duration::from_secs(10);
 pub(super) fn secret(story: &Story, name: &str) -> BTreeMap<String, Vec<u8>> {
     let secret = story.get(&["secret", name]);
     let data = secret["data"].as_object().unwrap().iter();
-    data.map(|(key, value)| (key.clone(), STANDARD.decode(value.as_str().unwrap()).unwrap())).collect()
+    data.map(|(key, value)| {
+        (
+            key.clone(),
+            STANDARD.decode(value.as_str().unwrap()).unwrap(),
+        )
+    })
+    .collect()
 }
 
 /// Whom it calls, and whom it trusts.
@@ -38,13 +44,16 @@ impl Caller<'_> {
             roots.add(certificate.unwrap()).unwrap();
         }
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-        let config =
-            ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
+        let config = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .unwrap();
         let config = config.with_root_certificates(roots);
         let config = match with {
             None => config.with_no_client_auth(),
             Some(pair) => {
-                let chain = CertificateDer::pem_slice_iter(&pair["tls.crt"]).map(Result::unwrap).collect();
+                let chain = CertificateDer::pem_slice_iter(&pair["tls.crt"])
+                    .map(Result::unwrap)
+                    .collect();
                 let key = PrivateKeyDer::from_pem_slice(&pair["tls.key"]).unwrap();
                 config.with_client_auth_cert(chain, key).unwrap()
             }
@@ -57,7 +66,9 @@ impl Caller<'_> {
         let mut stream = StreamOwned::new(connection, stream);
         let asked = format!("GET /version HTTP/1.0\r\nHost: {}\r\n\r\n", self.name);
         let mut answer = String::new();
-        let said = stream.write_all(asked.as_bytes()).and_then(|()| stream.read_to_string(&mut answer));
+        let said = stream
+            .write_all(asked.as_bytes())
+            .and_then(|()| stream.read_to_string(&mut answer));
         match said {
             _ if answer.contains(" 200 OK") => Ok(answer),
             Ok(_) => Err(answer),

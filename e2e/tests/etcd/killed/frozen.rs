@@ -17,22 +17,31 @@ const AWAKE: Duration = PATIENCE;
 /// What became of a write that was held.
 fn held(operator: &Operator, number: u64) -> Written {
     let mut writes = operator.proxy().writes().into_iter();
-    writes.find(|written| written.write.number == number).expect("it was seen to be held")
+    writes
+        .find(|written| written.write.number == number)
+        .expect("it was seen to be held")
 }
 
 /// A member of three loses its data; the leading operator freezes as it notes that the member is to be removed, `before`
 /// or after the note has landed.
 fn leader_freezes(name: &str, verdict: Verdict) {
     let story = Story::begin(name);
-    let named = |name: &str| Options { name: name.to_owned(), ..Options::default() };
+    let named = |name: &str| Options {
+        name: name.to_owned(),
+        ..Options::default()
+    };
     let mut sleeper = Operator::with(&story, named("sleeper"));
     let cluster = Cluster::apply(&story, "a", &spec(3));
     let formed = ends_well(&story, &cluster, 3);
     let successor = Operator::with(&story, named("successor"));
-    story.eventually("the successor stands by", || successor.log_has("waiting for the lease"));
+    story.eventually("the successor stands by", || {
+        successor.log_has("waiting for the lease")
+    });
     let workload = cluster.workload();
 
-    sleeper.proxy().once(verdict, |write| intent_in(write, "a").is_some());
+    sleeper
+        .proxy()
+        .once(verdict, |write| intent_in(write, "a").is_some());
     let taken = cluster.pods().remove(1);
     story.kubectl(&[
         "delete",
@@ -43,10 +52,19 @@ fn leader_freezes(name: &str, verdict: Verdict) {
     let stopped = sleeper.proxy().stopped(LONG);
     let noted = intent_in(&stopped.write, "a").unwrap();
     assert_eq!(noted.kind, "Remove", "{noted:?}");
-    assert!(successor.proxy().writes_since(Instant::now() - LONG).is_empty(), "it only stood by so far");
+    assert!(
+        successor
+            .proxy()
+            .writes_since(Instant::now() - LONG)
+            .is_empty(),
+        "it only stood by so far"
+    );
     sleeper.freeze();
     ends_well(&story, &cluster, 3);
-    assert!(successor.log_has("\"leading\""), "who else has finished it?");
+    assert!(
+        successor.log_has("\"leading\""),
+        "who else has finished it?"
+    );
     comes_to_rest(&successor);
     let members = cluster.member_list();
 
@@ -54,22 +72,38 @@ fn leader_freezes(name: &str, verdict: Verdict) {
     let number = stopped.write.number;
     stopped.go_on();
     sleeper.thaw();
-    let ended = sleeper.ends_within(AWAKE).expect("it ends when it sees that it leads no more");
-    assert!(!ended.success(), "whoever runs it is to start it anew: {ended}");
+    let ended = sleeper
+        .ends_within(AWAKE)
+        .expect("it ends when it sees that it leads no more");
+    assert!(
+        !ended.success(),
+        "whoever runs it is to start it anew: {ended}"
+    );
     assert!(sleeper.log_has("the lease is lost"), "it says why it ended");
-    story.eventually("what was held has been answered", || held(&sleeper, number).answered.is_some());
+    story.eventually("what was held has been answered", || {
+        held(&sleeper, number).answered.is_some()
+    });
     match verdict {
         // It was on its way all the time, and comes too late.
         Verdict::StopBefore => assert_eq!(held(&sleeper, number).answered, Some(409)),
         _ => assert_eq!(held(&sleeper, number).answered, Some(200)),
     }
-    let late: Vec<_> = sleeper.proxy().writes_since(woken).into_iter().filter(|it| it.is_applied()).collect();
+    let late: Vec<_> = sleeper
+        .proxy()
+        .writes_since(woken)
+        .into_iter()
+        .filter(|it| it.is_applied())
+        .collect();
     assert!(late.is_empty(), "it wrote though it led no more: {late:?}");
     assert!(
         !sleeper.log_has("change=Remove") && !sleeper.log_has("\"change\":\"Remove"),
         "nor asked it etcd"
     );
-    assert_eq!(cluster.member_list(), members, "nothing has become of what it was about to do");
+    assert_eq!(
+        cluster.member_list(),
+        members,
+        "nothing has become of what it was about to do"
+    );
     assert_eq!(ends_well(&story, &cluster, 3), formed);
     workload.finish();
     comes_to_rest(&successor);

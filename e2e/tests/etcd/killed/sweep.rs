@@ -32,14 +32,19 @@ fn is_status(write: &Write) -> bool {
 fn is_for(write: &Write, cluster: &str) -> bool {
     let deed = write.deed.is_some();
     let name = write.name().unwrap_or_default();
-    deed && name.strip_prefix(cluster).is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
+    deed && name
+        .strip_prefix(cluster)
+        .is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
 }
 
 /// Whatever was disturbed, nothing was made twice, and nothing deleted twice.
 fn nothing_was_made_twice(writes: &[Written]) {
     for (object, lives) in lives(writes) {
         let by_the_clock = object.starts_with("leases/") || object.starts_with("events/");
-        assert!(by_the_clock || (lives.created <= 1 && lives.deleted <= 1), "{object}: {lives:?}");
+        assert!(
+            by_the_clock || (lives.created <= 1 && lives.deleted <= 1),
+            "{object}: {lives:?}"
+        );
     }
 }
 
@@ -59,7 +64,11 @@ fn dies_at_each_write(
         if !is_for(write, &name) || spared {
             return Verdict::Pass;
         }
-        if turn.load(Ordering::SeqCst).is_multiple_of(2) { Verdict::StopBefore } else { Verdict::StopAfter }
+        if turn.load(Ordering::SeqCst).is_multiple_of(2) {
+            Verdict::StopBefore
+        } else {
+            Verdict::StopAfter
+        }
     });
     begin();
     until_whole_through(operator, cluster, members, |operator, stopped| {
@@ -74,7 +83,9 @@ fn dies_at_each_write(
 fn take_away(story: &Story, cluster: &Cluster<'_>, taken: &MemberPod) {
     let (pod, claim) = (format!("pod/{}", taken.name), format!("pvc/{}", taken.name));
     story.kubectl(&["delete", &pod, &claim, "--wait=false"]);
-    story.eventually("its pod is gone", || cluster.pods().iter().all(|pod| pod.uid != taken.uid));
+    story.eventually("its pod is gone", || {
+        cluster.pods().iter().all(|pod| pod.uid != taken.uid)
+    });
 }
 
 #[test]
@@ -87,12 +98,18 @@ fn a_bootstrap_of_one_ends_well_though_the_operator_dies_at_every_write() {
     });
     println!("chain: {deaths} deaths in a bootstrap of one");
     // Identity, services, certificates, claim, pod and what is written on them: each twice.
-    assert!(deaths >= 30, "{deaths} deaths are too few to have been at every write");
+    assert!(
+        deaths >= 30,
+        "{deaths} deaths are too few to have been at every write"
+    );
     ends_well(&story, &cluster, 1);
     comes_to_rest(&operator);
     let writes = operator.proxy().writes();
     nothing_was_made_twice(&writes);
-    assert!(lives(&writes).values().all(|lives| lives.deleted == 0), "nothing was to be deleted");
+    assert!(
+        lives(&writes).values().all(|lives| lives.deleted == 0),
+        "nothing was to be deleted"
+    );
     let workload = cluster.workload();
     std::thread::sleep(Duration::from_secs(3));
     workload.finish();
@@ -107,12 +124,19 @@ fn a_member_whose_claim_was_deleted_is_replaced_though_the_operator_dies_at_ever
     comes_to_rest(&operator);
     let workload = cluster.workload();
     let (taken, since) = (cluster.pods().remove(1), Instant::now());
-    let deaths =
-        dies_at_each_write(&story, &mut operator, &cluster, 3, || take_away(&story, &cluster, &taken));
+    let deaths = dies_at_each_write(&story, &mut operator, &cluster, 3, || {
+        take_away(&story, &cluster, &taken)
+    });
     println!("chain: {deaths} deaths in the replacement of a member");
-    assert!(deaths >= 14, "{deaths} deaths are too few to have been at every write");
+    assert!(
+        deaths >= 14,
+        "{deaths} deaths are too few to have been at every write"
+    );
     assert_eq!(ends_well(&story, &cluster, 3), formed);
-    assert!(cluster.pods().iter().all(|pod| pod.name != taken.name), "a name is never used again");
+    assert!(
+        cluster.pods().iter().all(|pod| pod.name != taken.name),
+        "a name is never used again"
+    );
     nothing_was_made_twice(&operator.proxy().writes_since(since));
     workload.finish();
     comes_to_rest(&operator);
@@ -121,8 +145,9 @@ fn a_member_whose_claim_was_deleted_is_replaced_though_the_operator_dies_at_ever
 
 /// Where a single death may be: at the nth write to the cluster, before it is applied or after.
 fn points(writes: u64) -> Vec<(u64, Verdict)> {
-    let all: Vec<_> =
-        (1..=writes).flat_map(|n| [(n, Verdict::StopBefore), (n, Verdict::StopAfter)]).collect();
+    let all: Vec<_> = (1..=writes)
+        .flat_map(|n| [(n, Verdict::StopBefore), (n, Verdict::StopAfter)])
+        .collect();
     // In leaps, so that however many are tried, they are from all over.
     let mut leap = (all.len() * 5 / 13).max(1);
     while gcd(leap, all.len()) != 1 {
@@ -147,9 +172,15 @@ fn sweeps(what: &str, writes: u64, mut run: impl FnMut(u64, Verdict) -> bool) {
         tried += 1;
         let dead = run(*n, *verdict);
         died += u32::from(dead);
-        println!("sweep: {what}: {verdict:?} {n}{}", if dead { "" } else { ", which never came" });
+        println!(
+            "sweep: {what}: {verdict:?} {n}{}",
+            if dead { "" } else { ", which never came" }
+        );
     }
-    println!("sweep: {what}: {died} deaths at {tried} of {} points", points.len());
+    println!(
+        "sweep: {what}: {died} deaths at {tried} of {} points",
+        points.len()
+    );
     // Status is not written equally often each time, so the last writes may not come.
     assert!(died * 2 > tried, "of {tried} deaths only {died} came to be");
 }
@@ -180,8 +211,12 @@ fn dies_once(
 
 /// How many writes to a cluster there were since a time.
 fn writes_for(operator: &Operator, cluster: &str, since: Instant) -> u64 {
-    operator.proxy().writes_since(since).iter().filter(|written| is_for(&written.write, cluster)).count()
-        as u64
+    operator
+        .proxy()
+        .writes_since(since)
+        .iter()
+        .filter(|written| is_for(&written.write, cluster))
+        .count() as u64
 }
 
 #[test]
@@ -197,8 +232,13 @@ fn a_bootstrap_of_one_ends_well_whichever_write_the_operator_dies_at() {
     story.kubectl(&["delete", "etcd", "k0"]);
     sweeps("a bootstrap of one", writes, |nth, verdict| {
         number += 1;
-        let (cluster, since) = (Cluster::named(&story, &format!("k{number}")), Instant::now());
-        let died = dies_once(&story, &mut operator, &cluster, (nth, verdict), 1, || cluster.set(spec));
+        let (cluster, since) = (
+            Cluster::named(&story, &format!("k{number}")),
+            Instant::now(),
+        );
+        let died = dies_once(&story, &mut operator, &cluster, (nth, verdict), 1, || {
+            cluster.set(spec)
+        });
         ends_well(&story, &cluster, 1);
         nothing_was_made_twice(&operator.proxy().writes_since(since));
         story.kubectl(&["delete", "etcd", cluster.name()]);
@@ -225,7 +265,10 @@ fn a_member_whose_claim_was_deleted_is_replaced_whichever_write_the_operator_die
             take_away(&story, &cluster, &taken);
         });
         assert_eq!(ends_well(&story, &cluster, 3), formed);
-        assert!(cluster.pods().iter().all(|pod| pod.name != taken.name), "a name is never used again");
+        assert!(
+            cluster.pods().iter().all(|pod| pod.name != taken.name),
+            "a name is never used again"
+        );
         nothing_was_made_twice(&operator.proxy().writes_since(since));
         died
     });
@@ -250,7 +293,9 @@ fn errors_in_place_of_answers_delay_and_change_nothing() {
     let count = Arc::new(AtomicU64::new(0));
     let failed = Arc::clone(&count);
     operator.proxy().rule(move |write| {
-        let Some(deed) = write.deed.filter(|deed| deed.is_multiple_of(3)) else { return Verdict::Pass };
+        let Some(deed) = write.deed.filter(|deed| deed.is_multiple_of(3)) else {
+            return Verdict::Pass;
+        };
         failed.fetch_add(1, Ordering::SeqCst);
         usize::try_from(deed / 3).map_or(Verdict::Pass, |nth| errors[nth % errors.len()])
     });
@@ -259,11 +304,17 @@ fn errors_in_place_of_answers_delay_and_change_nothing() {
     let workload = cluster.workload();
     take_away(&story, &cluster, &cluster.pods().remove(1));
     assert_eq!(ends_well(&story, &cluster, 3), formed);
-    println!("errors: {} writes were answered with one", count.load(Ordering::SeqCst));
+    println!(
+        "errors: {} writes were answered with one",
+        count.load(Ordering::SeqCst)
+    );
     // One more may be prepared than is needed, and is then taken away: see the story of an intent that is noted and not done.
     for (object, lives) in lives(&operator.proxy().writes()) {
         let by_the_clock = object.starts_with("leases/") || object.starts_with("events/");
-        assert!(by_the_clock || lives.created <= 1 + lives.deleted, "{object}: {lives:?}");
+        assert!(
+            by_the_clock || lives.created <= 1 + lives.deleted,
+            "{object}: {lives:?}"
+        );
     }
     workload.finish();
     operator.proxy().pass();
@@ -277,15 +328,25 @@ fn a_status_that_was_refused_is_written_again_though_nobody_has_changed_anything
     let operator = Operator::start(&story);
     // The last that there is to write: nothing happens after it that would bring the operator back to it.
     operator.proxy().once(Verdict::Fail(409), |write| {
-        let told = write.body.pointer("/status/conditions").and_then(Value::as_array);
+        let told = write
+            .body
+            .pointer("/status/conditions")
+            .and_then(Value::as_array);
         let ready = |it: &Value| it["type"] == "Ready" && it["status"] == "True";
         is_status(write) && told.is_some_and(|all| all.iter().any(ready))
     });
     let cluster = Cluster::apply(&story, "a", &spec(1));
     ends_well(&story, &cluster, 1);
-    let refused =
-        operator.proxy().writes().into_iter().filter(|it| it.told == Some(409) && it.answered.is_none());
-    assert_eq!(refused.count(), 1, "else nothing was refused without reason");
+    let refused = operator
+        .proxy()
+        .writes()
+        .into_iter()
+        .filter(|it| it.told == Some(409) && it.answered.is_none());
+    assert_eq!(
+        refused.count(),
+        1,
+        "else nothing was refused without reason"
+    );
 }
 
 #[test]
@@ -302,10 +363,14 @@ fn an_operator_that_is_started_again_writes_nothing_to_a_cluster_at_rest() {
         if writes.is_empty() {
             return true;
         }
-        let only_tells = writes.iter().all(|it| is_status(&it.write) || it.write.is_to("events"));
+        let only_tells = writes
+            .iter()
+            .all(|it| is_status(&it.write) || it.write.is_to("events"));
         assert!(only_tells, "it found something to write: {writes:#?}");
         println!("round {round}: it found something to say: {writes:#?}");
-        story.eventually("the status is as it was", || without_times(cluster.status()) == before);
+        story.eventually("the status is as it was", || {
+            without_times(cluster.status()) == before
+        });
         comes_to_rest(&operator);
         false
     });
@@ -334,7 +399,8 @@ fn without_times(mut status: Value) -> Value {
 /// How often an operator has looked at a resource itself, which is the first thing that it does.
 fn looks(operator: &Operator) -> usize {
     let requests = operator.proxy().requests();
-    let looks =
-        requests.iter().filter(|((verb, path), _)| verb == "GET" && path.ends_with("/etcdclusters/{name}"));
+    let looks = requests
+        .iter()
+        .filter(|((verb, path), _)| verb == "GET" && path.ends_with("/etcdclusters/{name}"));
     looks.map(|(_, count)| count).sum()
 }

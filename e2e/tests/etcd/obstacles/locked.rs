@@ -23,7 +23,9 @@ fn enable_auth(cluster: &Cluster<'_>) {
 }
 
 pub(super) fn has_auth(cluster: &Cluster<'_>) -> bool {
-    cluster.etcdctl(&["auth", "status"]).contains("Authentication Status: true")
+    cluster
+        .etcdctl(&["auth", "status"])
+        .contains("Authentication Status: true")
 }
 
 /// A cluster of three, whole, whose door is shut.

@@ -14,17 +14,20 @@ use crate::noted::{dies_once_noting, take_pod_and_claim};
 fn two_pods_only(story: &Story) {
     let two = ["create", "quota", "two", "--hard=pods=2"];
     story.kubectl(&two);
-    story.eventually("the quota counts", || story.field(&["quota", "two"], ".status.used.pods") == "3");
+    story.eventually("the quota counts", || {
+        story.field(&["quota", "two"], ".status.used.pods") == "3"
+    });
 }
 
 /// Waits until an event tells that the quota has refused a pod of such a name.
 fn is_told(story: &Story, cluster: &Cluster<'_>, of_name: impl Fn(&str) -> bool) {
     story.within(LONG, "the refusal is told", || {
         let told = events(story, cluster);
-        let refused = told
-            .iter()
-            .filter(|(reason, note)| reason == "WriteRefused" && note.contains("exceeded quota: two"));
-        let mut names = refused.filter_map(|(_, note)| note.split("the Pod ").nth(1)?.split(':').next());
+        let refused = told.iter().filter(|(reason, note)| {
+            reason == "WriteRefused" && note.contains("exceeded quota: two")
+        });
+        let mut names =
+            refused.filter_map(|(_, note)| note.split("the Pod ").nth(1)?.split(':').next());
         names.any(|name| of_name(name.trim()))
     });
 }
@@ -44,8 +47,12 @@ fn a_quota_that_refuses_a_members_pod_is_told_and_when_it_goes_the_member_is_bac
     let uid = story.field(&["pdb", "orders"], ".metadata.uid");
     story.kubectl(&["delete", "pdb", "orders"]);
     story.eventually("the budget is there again", || {
-        let there = story.read("/apis/policy/v1", "poddisruptionbudgets/orders").unwrap_or_default();
-        there["metadata"]["uid"].as_str().is_some_and(|now| now != uid)
+        let there = story
+            .read("/apis/policy/v1", "poddisruptionbudgets/orders")
+            .unwrap_or_default();
+        there["metadata"]["uid"]
+            .as_str()
+            .is_some_and(|now| now != uid)
     });
     story.kubectl(&["delete", "quota", "two"]);
     until_whole(&story, &cluster, 3);
@@ -54,7 +61,9 @@ fn a_quota_that_refuses_a_members_pod_is_told_and_when_it_goes_the_member_is_bac
     // The same for a newcomer, which the one that is lost must make way for first.
     two_pods_only(&story);
     let lost = follower(&story, &cluster);
-    dies_once_noting(&story, &mut operator, &cluster, "Remove", || take_pod_and_claim(&story, &lost.name));
+    dies_once_noting(&story, &mut operator, &cluster, "Remove", || {
+        take_pod_and_claim(&story, &lost.name)
+    });
     is_told(&story, &cluster, |name| !before.contains_key(name));
     story.kubectl(&["delete", "quota", "two"]);
     until_whole(&story, &cluster, 3);
@@ -89,7 +98,13 @@ struct NoDefault<'s>(&'s Story);
 impl<'s> NoDefault<'s> {
     fn begin(story: &'s Story) -> Self {
         let this = Self(story);
-        story.kubectl(&["annotate", "storageclass", "lab-disk", &format!("{DEFAULT}=false"), "--overwrite"]);
+        story.kubectl(&[
+            "annotate",
+            "storageclass",
+            "lab-disk",
+            &format!("{DEFAULT}=false"),
+            "--overwrite",
+        ]);
         this
     }
 }
@@ -97,7 +112,9 @@ impl<'s> NoDefault<'s> {
 impl Drop for NoDefault<'_> {
     fn drop(&mut self) {
         let back = format!("{DEFAULT}=true");
-        let put = self.0.try_kubectl(&["annotate", "storageclass", "lab-disk", &back, "--overwrite"]);
+        let put =
+            self.0
+                .try_kubectl(&["annotate", "storageclass", "lab-disk", &back, "--overwrite"]);
         if !std::thread::panicking() {
             put.unwrap();
         }
@@ -106,7 +123,8 @@ impl Drop for NoDefault<'_> {
 
 #[test]
 #[ignore = "it hurts nodes: make test-hurt"]
-fn without_a_default_storage_class_that_is_told_pods_come_back_and_newcomers_follow_when_there_is_one() {
+fn without_a_default_storage_class_that_is_told_pods_come_back_and_newcomers_follow_when_there_is_one()
+ {
     let story = Story::apart("classless");
     let mut operator = Operator::start(&story);
     let cluster = formed(&story, &spec(3), 3);
@@ -120,15 +138,21 @@ fn without_a_default_storage_class_that_is_told_pods_come_back_and_newcomers_fol
 
     let fresh = Cluster::apply(&story, "fresh", &spec(1));
     let lost = follower(&story, &cluster);
-    dies_once_noting(&story, &mut operator, &cluster, "Add", || take_pod_and_claim(&story, &lost.name));
+    dies_once_noting(&story, &mut operator, &cluster, "Add", || {
+        take_pod_and_claim(&story, &lost.name)
+    });
     for cluster in [&cluster, &fresh] {
-        story.within(LONG, &format!("{} says what it lacks", cluster.name()), || {
-            complaint(cluster).contains("StorageClass")
-        });
+        story.within(
+            LONG,
+            &format!("{} says what it lacks", cluster.name()),
+            || complaint(cluster).contains("StorageClass"),
+        );
         println!("{}: {}", cluster.name(), complaint(cluster));
         assert_eq!(cluster.condition("Degraded").0, "True");
     }
-    story.eventually("two of three serve", || cluster.condition("Ready").0 == "True");
+    story.eventually("two of three serve", || {
+        cluster.condition("Ready").0 == "True"
+    });
 
     drop(lacking);
     until_whole(&story, &cluster, 3);

@@ -36,11 +36,15 @@ fn claim(of: &str) -> String {
 }
 
 fn config_map(of: &str) -> String {
-    format!("apiVersion: v1\nkind: ConfigMap\nmetadata: {}\ndata: {{identity: nonsense}}\n", metadata(of))
+    format!(
+        "apiVersion: v1\nkind: ConfigMap\nmetadata: {}\ndata: {{identity: nonsense}}\n",
+        metadata(of)
+    )
 }
 
 #[test]
-fn nonsense_with_a_clusters_label_is_left_alone_and_members_are_brought_back_and_replaced_beside_it() {
+fn nonsense_with_a_clusters_label_is_left_alone_and_members_are_brought_back_and_replaced_beside_it()
+ {
     let story = Story::begin("strays");
     let mut operator = Operator::start(&story);
     let clusters = [("orders", 3), ("other", 1)].map(|(name, members)| {
@@ -57,7 +61,12 @@ fn nonsense_with_a_clusters_label_is_left_alone_and_members_are_brought_back_and
         story.apply(&object);
     }
     let strays = ["pod/stray", "pvc/stray", "configmap/stray"];
-    story.kubectl(&["wait", "--for=condition=Ready", "pod/stray", "--timeout=120s"]);
+    story.kubectl(&[
+        "wait",
+        "--for=condition=Ready",
+        "pod/stray",
+        "--timeout=120s",
+    ]);
     let before = strays.map(|path| substance(story.get(&[path])));
     // The stray is a pod like the others to whoever looks by the label.
     let members = |cluster: &Cluster<'_>| {
@@ -79,9 +88,14 @@ fn nonsense_with_a_clusters_label_is_left_alone_and_members_are_brought_back_and
     story.kubectl(&["delete", "pod", "stray", "--grace-period=1"]);
 
     let lost = follower(&story, orders);
-    dies_once_noting(&story, &mut operator, orders, "Remove", || take_pod_and_claim(&story, &lost.name));
+    dies_once_noting(&story, &mut operator, orders, "Remove", || {
+        take_pod_and_claim(&story, &lost.name)
+    });
     until_whole(&story, orders, 3);
-    assert!(orders.pods().iter().all(|pod| pod.name != lost.name), "it was replaced");
+    assert!(
+        orders.pods().iter().all(|pod| pod.name != lost.name),
+        "it was replaced"
+    );
     until_whole(&story, other, 1);
     for (path, before) in strays.into_iter().zip(before).skip(1) {
         assert_eq!(substance(story.get(&[path])), before, "nobody's business");
@@ -97,10 +111,19 @@ fn a_claim_that_says_it_is_of_a_cluster_yet_to_begin_is_told_and_without_the_lab
     story.apply(&claim("orders"));
     let before = substance(story.get(&["pvc/stray"]));
     let cluster = Cluster::apply(&story, "orders", &spec(1));
-    story.eventually("it is told", || cluster.condition("Degraded").1 == "VolumesFound");
+    story.eventually("it is told", || {
+        cluster.condition("Degraded").1 == "VolumesFound"
+    });
     let said = complaint(&cluster);
-    assert!(said.contains("take the label off those that are not its own"), "{said}");
-    assert_eq!(cluster.pods(), [], "nothing is begun beside what may be somebody's data");
+    assert!(
+        said.contains("take the label off those that are not its own"),
+        "{said}"
+    );
+    assert_eq!(
+        cluster.pods(),
+        [],
+        "nothing is begun beside what may be somebody's data"
+    );
     assert_eq!(substance(story.get(&["pvc/stray"])), before);
     story.kubectl(&["label", "pvc", "stray", "evenkeel.dev/cluster-"]);
     ends_well(&story, &cluster, 1);
@@ -120,14 +143,29 @@ fn an_identity_that_became_nonsense_is_told_and_others_are_healed_and_put_back_i
     let text = story.field(&["configmap", "broken-identity"], ".data.identity");
     let edit = |text: &str| {
         let patch = json!({"data": {"identity": text}}).to_string();
-        story.kubectl(&["patch", "configmap", "broken-identity", "--type=merge", "--patch", &patch]);
+        story.kubectl(&[
+            "patch",
+            "configmap",
+            "broken-identity",
+            "--type=merge",
+            "--patch",
+            &patch,
+        ]);
     };
     edit("{nonsense");
-    story.eventually("it is told", || complaint(&broken).contains("broken-identity"));
-    assert_eq!(story.field(&["configmap", "broken-identity"], ".data.identity"), "{nonsense", "it is let be");
+    story.eventually("it is told", || {
+        complaint(&broken).contains("broken-identity")
+    });
+    assert_eq!(
+        story.field(&["configmap", "broken-identity"], ".data.identity"),
+        "{nonsense",
+        "it is let be"
+    );
 
     let lost = follower(&story, &orders);
-    dies_once_noting(&story, &mut operator, &orders, "Remove", || take_pod_and_claim(&story, &lost.name));
+    dies_once_noting(&story, &mut operator, &orders, "Remove", || {
+        take_pod_and_claim(&story, &lost.name)
+    });
     until_whole(&story, &orders, 3);
 
     edit(&text);

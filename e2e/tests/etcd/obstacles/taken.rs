@@ -15,7 +15,10 @@ fn foreign() -> Vec<(&'static str, &'static str, Value)> {
     let object = |kind: &str, name: &str, rest: Value| {
         let mut object = json!({"apiVersion": "v1", "kind": kind,
             "metadata": {"name": name, "labels": {"app": "somebody-elses"}}});
-        object.as_object_mut().unwrap().extend(rest.as_object().unwrap().clone());
+        object
+            .as_object_mut()
+            .unwrap()
+            .extend(rest.as_object().unwrap().clone());
         object
     };
     let port = json!({"spec": {"selector": {"app": "somebody-elses"}, "ports": [{"port": 80}]}});
@@ -28,23 +31,37 @@ fn foreign() -> Vec<(&'static str, &'static str, Value)> {
             "the Service orders-client",
             object("Service", "orders-client", port.clone()),
         ),
-        ("service/orders-peer", "the Service orders-peer", object("Service", "orders-peer", port)),
+        (
+            "service/orders-peer",
+            "the Service orders-peer",
+            object("Service", "orders-peer", port),
+        ),
         (
             "secret/orders-client-tls",
             "the Secret orders-client-tls",
             object("Secret", "orders-client-tls", secret),
         ),
-        ("pdb/orders", "the PodDisruptionBudget orders", object("PodDisruptionBudget", "orders", budget)),
+        (
+            "pdb/orders",
+            "the PodDisruptionBudget orders",
+            object("PodDisruptionBudget", "orders", budget),
+        ),
     ]
 }
 
 #[test]
-fn an_object_in_the_way_of_a_new_cluster_is_told_and_left_alone_and_once_gone_the_cluster_comes_up() {
+fn an_object_in_the_way_of_a_new_cluster_is_told_and_left_alone_and_once_gone_the_cluster_comes_up()
+{
     let story = Story::begin("taken-new");
     let operator = Operator::start(&story);
     let mut objects = foreign();
-    objects.iter().for_each(|(_, _, object)| story.apply(&object.to_string()));
-    let was: Vec<Value> = objects.iter().map(|(path, ..)| substance(story.get(&[path]))).collect();
+    objects
+        .iter()
+        .for_each(|(_, _, object)| story.apply(&object.to_string()));
+    let was: Vec<Value> = objects
+        .iter()
+        .map(|(path, ..)| substance(story.get(&[path])))
+        .collect();
     let mut was: Vec<_> = objects.iter().map(|(path, ..)| *path).zip(was).collect();
     let cluster = Cluster::apply(&story, "orders", &spec(1));
     while !objects.is_empty() {
@@ -52,17 +69,32 @@ fn an_object_in_the_way_of_a_new_cluster_is_told_and_left_alone_and_once_gone_th
         let mut told = None;
         story.within(LONG, "the next one is told", || {
             let said = complaint(&cluster);
-            let one =
-                |(_, words, _): &(_, &str, _)| said.contains(&format!("{words} exists and is not this"));
-            told = objects.iter().position(one).filter(|_| said.contains("NameTaken"));
+            let one = |(_, words, _): &(_, &str, _)| {
+                said.contains(&format!("{words} exists and is not this"))
+            };
+            told = objects
+                .iter()
+                .position(one)
+                .filter(|_| said.contains("NameTaken"));
             told.is_some()
         });
         for (path, before) in &was {
-            assert_eq!(substance(story.get(&[path])), *before, "{path} is somebody else's");
+            assert_eq!(
+                substance(story.get(&[path])),
+                *before,
+                "{path} is somebody else's"
+            );
         }
-        assert_eq!(cluster.pods(), [], "nobody is started on what is not the cluster's");
+        assert_eq!(
+            cluster.pods(),
+            [],
+            "nobody is started on what is not the cluster's"
+        );
         let said = complaint(&cluster);
-        assert!(said.contains("delete or rename it, or give the cluster another name"), "{said}");
+        assert!(
+            said.contains("delete or rename it, or give the cluster another name"),
+            "{said}"
+        );
         let (path, ..) = objects.remove(told.unwrap());
         was.retain(|(other, _)| *other != path);
         story.kubectl(&["delete", path]);
@@ -85,7 +117,8 @@ fn copied(mut object: Value) -> Value {
 }
 
 #[test]
-fn objects_in_the_way_of_a_running_cluster_are_told_and_left_alone_and_members_are_replaced_meanwhile() {
+fn objects_in_the_way_of_a_running_cluster_are_told_and_left_alone_and_members_are_replaced_meanwhile()
+ {
     let story = Story::begin("taken-running");
     let mut operator = Operator::start(&story);
     let cluster = formed(&story, &spec(3), 3);
@@ -102,18 +135,32 @@ fn objects_in_the_way_of_a_running_cluster_are_told_and_left_alone_and_members_a
     });
     lives_again(&story, &mut operator);
     let lost = follower(&story, &cluster);
-    dies_once_noting(&story, &mut operator, &cluster, "Remove", || take_pod_and_claim(&story, &lost.name));
+    dies_once_noting(&story, &mut operator, &cluster, "Remove", || {
+        take_pod_and_claim(&story, &lost.name)
+    });
     until_replaced(&story, &cluster, 3, &lost);
-    story.eventually("it is told", || cluster.condition("Degraded").1 == "NameTaken");
+    story.eventually("it is told", || {
+        cluster.condition("Degraded").1 == "NameTaken"
+    });
     story.eventually("also as an event", || {
-        events(&story, &cluster).iter().any(|(reason, _)| reason == "NameTaken")
+        events(&story, &cluster)
+            .iter()
+            .any(|(reason, _)| reason == "NameTaken")
     });
     for (path, before) in paths.into_iter().zip(before) {
-        assert_eq!(substance(story.get(&[path])), before, "{path} is somebody else's");
+        assert_eq!(
+            substance(story.get(&[path])),
+            before,
+            "{path} is somebody else's"
+        );
         story.kubectl(&["delete", path]);
     }
     until_whole(&story, &cluster, 3);
-    assert_eq!(story.field(&["pdb", "orders"], ".spec.minAvailable"), "2", "guarded again");
+    assert_eq!(
+        story.field(&["pdb", "orders"], ".spec.minAvailable"),
+        "2",
+        "guarded again"
+    );
     comes_to_rest(&operator);
     clients.finish();
     cluster.holds_the_same_everywhere();

@@ -22,7 +22,10 @@ fn with_authentication_switched_on_members_are_replaced_whoever_leads() {
     let cluster = locked(&story);
     let clients = cluster.workload();
     let mut lost = follower(&story, &cluster).name;
-    let stay: BTreeMap<_, _> = ids(&cluster).into_iter().filter(|(name, _)| *name != lost).collect();
+    let stay: BTreeMap<_, _> = ids(&cluster)
+        .into_iter()
+        .filter(|(name, _)| *name != lost)
+        .collect();
     // The same two stay, and each leads once: a member that does not lead passes on what it is asked, and not in the name of
     // who asked.
     for (name, id) in &stay {
@@ -34,11 +37,16 @@ fn with_authentication_switched_on_members_are_replaced_whoever_leads() {
             }
             leads.name == *name
         });
-        dies_once_noting(&story, &mut operator, &cluster, "Remove", || take_pod_and_claim(&story, &lost));
+        dies_once_noting(&story, &mut operator, &cluster, "Remove", || {
+            take_pod_and_claim(&story, &lost)
+        });
         until_whole(&story, &cluster, 3);
         let now = ids(&cluster);
         assert!(!now.contains_key(&lost), "{lost} is listed still: {now:?}");
-        lost = now.into_keys().find(|other| !stay.contains_key(other)).unwrap();
+        lost = now
+            .into_keys()
+            .find(|other| !stay.contains_key(other))
+            .unwrap();
     }
     assert!(has_auth(&cluster));
     clients.finish();
@@ -46,16 +54,30 @@ fn with_authentication_switched_on_members_are_replaced_whoever_leads() {
 }
 
 #[test]
-fn a_config_map_in_the_place_of_the_identity_is_told_and_left_alone_and_once_gone_the_cluster_comes_up() {
+fn a_config_map_in_the_place_of_the_identity_is_told_and_left_alone_and_once_gone_the_cluster_comes_up()
+ {
     let story = Story::begin("taken-identity");
     let _operator = Operator::start(&story);
-    story.kubectl(&["create", "configmap", "orders-identity", "--from-literal=who=somebody-else"]);
+    story.kubectl(&[
+        "create",
+        "configmap",
+        "orders-identity",
+        "--from-literal=who=somebody-else",
+    ]);
     let before = substance(story.get(&["configmap", "orders-identity"]));
     let cluster = Cluster::apply(&story, "orders", &spec(1));
-    story.eventually("it is told", || complaint(&cluster).contains("the ConfigMap orders-identity"));
+    story.eventually("it is told", || {
+        complaint(&cluster).contains("the ConfigMap orders-identity")
+    });
     let said = complaint(&cluster);
-    assert!(said.contains("NameTaken") && said.contains("delete or rename it"), "{said}");
-    assert_eq!(substance(story.get(&["configmap", "orders-identity"])), before);
+    assert!(
+        said.contains("NameTaken") && said.contains("delete or rename it"),
+        "{said}"
+    );
+    assert_eq!(
+        substance(story.get(&["configmap", "orders-identity"])),
+        before
+    );
     story.kubectl(&["delete", "configmap", "orders-identity"]);
     until_whole(&story, &cluster, 1);
 }
@@ -67,36 +89,54 @@ fn what_a_quota_refuses_is_said_in_the_status_where_people_look_first_and_can_be
     let _operator = Operator::start(&story);
     let cluster = formed(&story, "version: 3.6.16\nmembers: 1", 1);
     story.kubectl(&["create", "quota", "none", "--hard=pods=0"]);
-    story.eventually("the quota counts", || story.field(&["quota", "none"], ".status.used.pods") == "1");
+    story.eventually("the quota counts", || {
+        story.field(&["quota", "none"], ".status.used.pods") == "1"
+    });
     story.kubectl(&["scale", "etcd", "orders", "--replicas=2"]);
-    story.eventually("the status says so", || complaint(&cluster).contains("exceeded quota: none"));
+    story.eventually("the status says so", || {
+        complaint(&cluster).contains("exceeded quota: none")
+    });
     story.kubectl(&["scale", "etcd", "orders", "--replicas=1"]);
     until_whole(&story, &cluster, 1);
     story.kubectl(&["delete", "pod", &cluster.pods().remove(0).name]);
-    story.eventually("the status says so", || complaint(&cluster).contains("exceeded quota: none"));
+    story.eventually("the status says so", || {
+        complaint(&cluster).contains("exceeded quota: none")
+    });
     story.kubectl(&["delete", "quota", "none"]);
     until_whole(&story, &cluster, 1);
 }
 
 #[test]
-fn a_secret_in_the_place_of_an_authority_is_told_and_left_alone_and_once_gone_the_cluster_comes_up() {
+fn a_secret_in_the_place_of_an_authority_is_told_and_left_alone_and_once_gone_the_cluster_comes_up()
+{
     let story = Story::begin("taken-authority");
     let _operator = Operator::start(&story);
     let secret = "secret/orders-peer-ca";
-    story.kubectl(&["create", "secret", "generic", "orders-peer-ca", "--from-literal=password=secret"]);
+    story.kubectl(&[
+        "create",
+        "secret",
+        "generic",
+        "orders-peer-ca",
+        "--from-literal=password=secret",
+    ]);
     let before = substance(story.get(&[secret]));
     let cluster = Cluster::apply(&story, "orders", &spec(1));
     story.eventually("it is told", || {
         complaint(&cluster).contains("the Secret orders-peer-ca exists and is not")
     });
-    assert_eq!(substance(story.get(&[secret])), before, "it is somebody else's");
+    assert_eq!(
+        substance(story.get(&[secret])),
+        before,
+        "it is somebody else's"
+    );
     story.kubectl(&["delete", secret]);
     until_whole(&story, &cluster, 1);
 }
 
 // What it would have to sign cannot be made; that must hold up nothing that comes after it in a plan.
 #[test]
-fn a_secret_in_the_place_of_an_authority_keeps_no_member_of_a_running_cluster_from_being_replaced() {
+fn a_secret_in_the_place_of_an_authority_keeps_no_member_of_a_running_cluster_from_being_replaced()
+{
     let story = Story::begin("taken-signed");
     let mut operator = Operator::start(&story);
     let cluster = formed(&story, &spec(3), 3);
@@ -105,12 +145,22 @@ fn a_secret_in_the_place_of_an_authority_keeps_no_member_of_a_running_cluster_fr
     let secret = "secret/orders-peer-ca";
     let mut own = story.get(&[secret]);
     story.kubectl(&["delete", secret]);
-    story.kubectl(&["create", "secret", "generic", "orders-peer-ca", "--from-literal=password=secret"]);
+    story.kubectl(&[
+        "create",
+        "secret",
+        "generic",
+        "orders-peer-ca",
+        "--from-literal=password=secret",
+    ]);
     lives_again(&story, &mut operator);
     let lost = follower(&story, &cluster);
-    dies_once_noting(&story, &mut operator, &cluster, "Remove", || take_pod_and_claim(&story, &lost.name));
+    dies_once_noting(&story, &mut operator, &cluster, "Remove", || {
+        take_pod_and_claim(&story, &lost.name)
+    });
     until_replaced(&story, &cluster, 3, &lost);
-    story.eventually("it is told", || cluster.condition("Degraded").1 == "NameTaken");
+    story.eventually("it is told", || {
+        cluster.condition("Degraded").1 == "NameTaken"
+    });
 
     // With its label, as it was.
     story.kubectl(&["delete", secret]);

@@ -17,19 +17,27 @@ impl Followed {
     pub(super) fn begin(story: &Story) -> Self {
         let command = story.command(&["get", "etcd", "--watch", "--output=json"]);
         let quiet = |command: &mut std::process::Command| {
-            _ = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+            _ = command
+                .stdin(Stdio::null())
+                .stdout(Stdio::piped())
+                .stderr(Stdio::null());
         };
         let mut watch = command.spawn(quiet).unwrap();
         let printed = watch.stdout.take().unwrap();
         let reader = std::thread::spawn(move || {
             let objects = serde_json::Deserializer::from_reader(printed).into_iter::<Value>();
             // It ends in the middle of an object, maybe, when it is killed.
-            let statuses = objects.map_while(Result::ok).map(|object| object["status"].clone());
+            let statuses = objects
+                .map_while(Result::ok)
+                .map(|object| object["status"].clone());
             let mut statuses: Vec<Value> = statuses.filter(|status| !status.is_null()).collect();
             statuses.dedup();
             statuses
         });
-        Self { watch, reader: Some(reader) }
+        Self {
+            watch,
+            reader: Some(reader),
+        }
     }
 
     /// The statuses in their order; each once, however long it stood.

@@ -12,7 +12,11 @@ fn write_as_soon_as_it_is_ready(cluster: &Cluster<'_>) {
     cluster.wait_ready(LONG);
     let written = cluster.try_etcdctl(&["put", "first", "word", "--command-timeout=30s"]);
     if let Err(said) = written {
-        panic!("{} was Ready, and a client could not write: {said}\n{:#}", cluster.name(), cluster.status());
+        panic!(
+            "{} was Ready, and a client could not write: {said}\n{:#}",
+            cluster.name(),
+            cluster.status()
+        );
     }
 }
 
@@ -45,13 +49,34 @@ fn routes(write: &Write) -> bool {
 fn a_healthy_cluster_that_no_client_is_led_to_is_not_ready() {
     let story = Story::begin("ready-routed");
     let operator = Operator::start(&story);
-    operator.proxy().rule(|write| if routes(write) { Verdict::Fail(503) } else { Verdict::Pass });
+    operator.proxy().rule(|write| {
+        if routes(write) {
+            Verdict::Fail(503)
+        } else {
+            Verdict::Pass
+        }
+    });
     let cluster = Cluster::apply(&story, "orders", "version: 3.6.16\nmembers: 1");
-    let tries = || operator.proxy().writes().iter().filter(|written| routes(&written.write)).count();
-    story.within(LONG, "it has tried three times to let clients in", || tries() >= 3);
+    let tries = || {
+        operator
+            .proxy()
+            .writes()
+            .iter()
+            .filter(|written| routes(&written.write))
+            .count()
+    };
+    story.within(LONG, "it has tried three times to let clients in", || {
+        tries() >= 3
+    });
     let pod = cluster.pods().remove(0);
-    cluster.etcdctl_at(&pod.ip, &["get", "anything"]).expect("etcd itself serves");
-    assert!(!is_ready(&cluster), "nobody is led to it yet: {:#}", cluster.status());
+    cluster
+        .etcdctl_at(&pod.ip, &["get", "anything"])
+        .expect("etcd itself serves");
+    assert!(
+        !is_ready(&cluster),
+        "nobody is led to it yet: {:#}",
+        cluster.status()
+    );
     operator.proxy().pass();
     write_as_soon_as_it_is_ready(&cluster);
     until_whole(&story, &cluster, 1);
@@ -59,15 +84,23 @@ fn a_healthy_cluster_that_no_client_is_led_to_is_not_ready() {
     // Behind the operator's back, and while it keeps its hands off: the member is as well as before.
     let clients = cluster.workload();
     cluster.patch(&serde_json::json!({"paused": true}));
-    story.eventually("it is paused", || cluster.condition("Progressing").1 == "Paused");
+    story.eventually("it is paused", || {
+        cluster.condition("Progressing").1 == "Paused"
+    });
     story.kubectl(&["label", "pod", &pod.name, "evenkeel.dev/role-"]);
     until_right("it is not ready, and its member is well", || {
         let status = cluster.status();
         let well = status["memberList"][0]["healthy"] == true;
         let unserved = cluster.condition("Ready") == ("False".to_owned(), "NotServing".to_owned());
-        if unserved && well { Ok(()) } else { Err(format!("{status:#}")) }
+        if unserved && well {
+            Ok(())
+        } else {
+            Err(format!("{status:#}"))
+        }
     });
-    cluster.etcdctl_at(&pod.ip, &["get", "anything"]).expect("etcd itself serves");
+    cluster
+        .etcdctl_at(&pod.ip, &["get", "anything"])
+        .expect("etcd itself serves");
     cluster.patch(&serde_json::json!({"paused": false}));
     write_as_soon_as_it_is_ready(&cluster);
     until_whole(&story, &cluster, 1);
@@ -112,7 +145,11 @@ fn without_a_quorum_it_is_not_ready_until_there_is_one_again() {
     for silence in [Silence::Frozen, Silence::Cut] {
         // With the leader among them, so that an election is due, too.
         let first = leader(&story, &cluster);
-        let second = cluster.pods().into_iter().find(|pod| pod.name != first.name).unwrap();
+        let second = cluster
+            .pods()
+            .into_iter()
+            .find(|pod| pod.name != first.name)
+            .unwrap();
         let silenced = [first, second];
         let since = clients.now();
         silenced.iter().for_each(|pod| silence.begin(&story, pod));
@@ -124,14 +161,22 @@ fn without_a_quorum_it_is_not_ready_until_there_is_one_again() {
             let waits = status["waitingFor"].to_string();
             let named = silenced.iter().all(|pod| waits.contains(&pod.name));
             let told = lost && named && status["phrase"] == "No quorum: 1 of 3 answer";
-            if told && !is_ready(&cluster) { Ok(()) } else { Err(format!("{silence:?}: {status:#}")) }
+            if told && !is_ready(&cluster) {
+                Ok(())
+            } else {
+                Err(format!("{silence:?}: {status:#}"))
+            }
         });
         silenced.iter().for_each(|pod| silence.end(&story, pod));
         write_as_soon_as_it_is_ready(&cluster);
         println!("{silence:?}: {}", clients.stats(since));
         until_whole(&story, &cluster, 3);
     }
-    assert_eq!(cluster.member_list(), before, "nobody was replaced for being silent for a while");
+    assert_eq!(
+        cluster.member_list(),
+        before,
+        "nobody was replaced for being silent for a while"
+    );
     assert_eq!(uids(cluster.pods()), pods, "and no pod was touched");
     clients.finish();
     cluster.holds_the_same_everywhere();

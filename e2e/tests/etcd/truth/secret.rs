@@ -15,21 +15,40 @@ use crate::look::{follower, formed, until_whole};
 fn pieces(story: &Story, cluster: &Cluster<'_>) -> BTreeMap<String, Vec<String>> {
     let about = format!("evenkeel.dev/cluster={}", cluster.name());
     let list = story.get(&["secrets", "--selector", &about]);
-    let keys = list["items"].as_array().unwrap().iter().filter_map(|secret| {
-        let encoded = secret["data"]["tls.key"].as_str()?;
-        let pem = String::from_utf8(STANDARD.decode(encoded).unwrap()).unwrap();
-        let body: String = pem.lines().filter(|line| !line.starts_with("-----")).collect();
-        let middle = body.get(body.len() / 3..body.len() / 3 + 40).unwrap().to_owned();
-        let as_data = encoded.get(encoded.len() / 3..encoded.len() / 3 + 40).unwrap().to_owned();
-        Some((secret["metadata"]["name"].as_str().unwrap().to_owned(), vec![middle, as_data]))
-    });
+    let keys = list["items"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter_map(|secret| {
+            let encoded = secret["data"]["tls.key"].as_str()?;
+            let pem = String::from_utf8(STANDARD.decode(encoded).unwrap()).unwrap();
+            let body: String = pem
+                .lines()
+                .filter(|line| !line.starts_with("-----"))
+                .collect();
+            let middle = body
+                .get(body.len() / 3..body.len() / 3 + 40)
+                .unwrap()
+                .to_owned();
+            let as_data = encoded
+                .get(encoded.len() / 3..encoded.len() / 3 + 40)
+                .unwrap()
+                .to_owned();
+            Some((
+                secret["metadata"]["name"].as_str().unwrap().to_owned(),
+                vec![middle, as_data],
+            ))
+        });
     keys.collect()
 }
 
 /// Which keys are in a text.
 fn told<'k>(text: &str, keys: &'k BTreeMap<String, Vec<String>>) -> Vec<&'k str> {
     let told = |(name, pieces): (&'k String, &'k Vec<String>)| {
-        pieces.iter().any(|piece| text.contains(piece)).then_some(name.as_str())
+        pieces
+            .iter()
+            .any(|piece| text.contains(piece))
+            .then_some(name.as_str())
     };
     keys.iter().filter_map(told).collect()
 }
@@ -38,10 +57,25 @@ fn told<'k>(text: &str, keys: &'k BTreeMap<String, Vec<String>>) -> Vec<&'k str>
 fn no_private_key_is_in_the_log_at_its_loudest_nor_in_what_people_are_shown() {
     let story = Story::begin("secret");
     let env = vec![("EVENKEEL_LOG".to_owned(), "trace".to_owned())];
-    let operator = Operator::with(&story, Options { env, ..Options::default() });
-    let cluster = formed(&story, "version: 3.6.16\nmembers: 3\nstorage: {ephemeral: true}", 3);
+    let operator = Operator::with(
+        &story,
+        Options {
+            env,
+            ..Options::default()
+        },
+    );
+    let cluster = formed(
+        &story,
+        "version: 3.6.16\nmembers: 3\nstorage: {ephemeral: true}",
+        3,
+    );
     let clients = cluster.workload();
-    story.kubectl(&["delete", "pod", &follower(&story, &cluster).name, "--wait=false"]);
+    story.kubectl(&[
+        "delete",
+        "pod",
+        &follower(&story, &cluster).name,
+        "--wait=false",
+    ]);
     story.eventually("it is being healed", || {
         cluster.pods().len() != 3 || cluster.pods().iter().any(|pod| !pod.ready)
     });
@@ -50,8 +84,19 @@ fn no_private_key_is_in_the_log_at_its_loudest_nor_in_what_people_are_shown() {
 
     let keys = pieces(&story, &cluster);
     let names: Vec<_> = keys.keys().map(String::as_str).collect();
-    let all = ["client-ca", "client-tls", "operator-tls", "peer-ca", "peer-tls", "server-tls"];
-    assert_eq!(names, all.map(|name| format!("orders-{name}")), "each has a key of its own to look for");
+    let all = [
+        "client-ca",
+        "client-tls",
+        "operator-tls",
+        "peer-ca",
+        "peer-tls",
+        "server-tls",
+    ];
+    assert_eq!(
+        names,
+        all.map(|name| format!("orders-{name}")),
+        "each has a key of its own to look for"
+    );
     let log = operator.log();
     assert!(
         log.contains("TRACE") && log.contains("secrets"),
@@ -62,12 +107,25 @@ fn no_private_key_is_in_the_log_at_its_loudest_nor_in_what_people_are_shown() {
     assert_eq!(told(&where_they_are, &keys), names);
     let shown = [
         ("the log", log),
-        ("events", story.kubectl(&["get", "events.events.k8s.io", "--output=json"])),
-        ("the resource", story.kubectl(&["get", "etcd", "--output=json"])),
-        ("pods and the identity", story.kubectl(&["get", "pods,configmaps", "--output=json"])),
+        (
+            "events",
+            story.kubectl(&["get", "events.events.k8s.io", "--output=json"]),
+        ),
+        (
+            "the resource",
+            story.kubectl(&["get", "etcd", "--output=json"]),
+        ),
+        (
+            "pods and the identity",
+            story.kubectl(&["get", "pods,configmaps", "--output=json"]),
+        ),
     ];
     for (what, text) in shown {
-        assert_eq!(told(&text, &keys), Vec::<&str>::new(), "private keys are in {what}");
+        assert_eq!(
+            told(&text, &keys),
+            Vec::<&str>::new(),
+            "private keys are in {what}"
+        );
         assert!(!text.contains("PRIVATE KEY"), "a private key is in {what}");
     }
 }

@@ -19,7 +19,9 @@ fn a_second_up_restarts_nothing_and_status_tells_a_lab_that_is_well_from_one_who
     let services = || -> BTreeSet<_> {
         let all = processes_of(&own.name, None).into_iter();
         all.filter(|one| {
-            one.words.first().is_some_and(|word| word.contains("/programs/"))
+            one.words
+                .first()
+                .is_some_and(|word| word.contains("/programs/"))
                 && !one.program().contains("shim")
                 && !one.is_a_fork()
         })
@@ -27,10 +29,13 @@ fn a_second_up_restarts_nothing_and_status_tells_a_lab_that_is_well_from_one_who
         .collect()
     };
     let mut before = BTreeSet::new();
-    eventually("two inits run, six programs of the control plane, and four of the node", || {
-        before = services();
-        before.len() == 12
-    });
+    eventually(
+        "two inits run, six programs of the control plane, and four of the node",
+        || {
+            before = services();
+            before.len() == 12
+        },
+    );
     own.up();
     eventually("the same run, and no other", || services() == before);
 
@@ -48,7 +53,10 @@ fn a_second_up_restarts_nothing_and_status_tells_a_lab_that_is_well_from_one_who
     own.lab(&["node", "off", "node-1"]);
     let (code, said) = own.try_lab(&["status"]);
     assert_eq!(code, 1, "{said}");
-    assert!(said.contains("✗ node-1 is off") && !said.contains("all is well"), "{said}");
+    assert!(
+        said.contains("✗ node-1 is off") && !said.contains("all is well"),
+        "{said}"
+    );
 
     own.lab(&["node", "on", "node-1"]);
     eventually("all is well again", is_well);
@@ -56,9 +64,13 @@ fn a_second_up_restarts_nothing_and_status_tells_a_lab_that_is_well_from_one_who
 
 #[test]
 fn a_lab_that_is_not_there_and_a_name_that_cannot_be_are_said_clearly() {
-    for verb in
-        [&["status"][..], &["kubeconfig"], &["node", "off", "node-1"], &["api", "stop"], &["power-cycle"]]
-    {
+    for verb in [
+        &["status"][..],
+        &["kubeconfig"],
+        &["node", "off", "node-1"],
+        &["api", "stop"],
+        &["power-cycle"],
+    ] {
         let mut args = vec!["--name", "nowhere-to-be-found"];
         args.extend(verb);
         let (code, said) = lab(&args);
@@ -67,13 +79,26 @@ fn a_lab_that_is_not_there_and_a_name_that_cannot_be_are_said_clearly() {
             "{verb:?}: {code}: {said}"
         );
     }
-    for name in ["", "Upper", "../up", "a_b", "-x", "a-name-far-too-long-for-any-lab"] {
+    for name in [
+        "",
+        "Upper",
+        "../up",
+        "a_b",
+        "-x",
+        "a-name-far-too-long-for-any-lab",
+    ] {
         let (code, said) = lab(&["up", &format!("--name={name}")]);
-        assert!(code != 0 && said.contains("cannot name a lab"), "{name:?}: {code}: {said}");
+        assert!(
+            code != 0 && said.contains("cannot name a lab"),
+            "{name:?}: {code}: {said}"
+        );
     }
     let own = std::env::var("LAB").unwrap();
     let (code, said) = lab(&["--name", &own, "node", "off", "node-99"]);
-    assert!(code != 0 && said.contains("has no node `node-99`"), "{code}: {said}");
+    assert!(
+        code != 0 && said.contains("has no node `node-99`"),
+        "{code}: {said}"
+    );
 }
 
 #[test]
@@ -85,22 +110,40 @@ fn without_privileges_up_names_every_operation_that_is_refused_and_makes_nothing
     fs::copy(program(), &copy).unwrap();
     let name = format!("{}-refused", std::env::var("LAB").unwrap());
     let up = |privileges: &[&str]| {
-        let command = Cmd::new("timeout").args(["--signal=KILL", "60", "setpriv"]).args(privileges);
+        let command = Cmd::new("timeout")
+            .args(["--signal=KILL", "60", "setpriv"])
+            .args(privileges);
         run(command.arg(&copy).args(["--name", &name, "up"]))
     };
 
     let (code, said) = up(&["--reuid=65534", "--regid=65534", "--clear-groups"]);
     assert_eq!(code, 1, "{said}");
-    for what in ["root", "namespaces", "mounts", "a network of its own", "cgroups", "loop devices"] {
-        assert!(said.contains(&format!("✗ {what}: ")), "{what} is not named:\n{said}");
+    for what in [
+        "root",
+        "namespaces",
+        "mounts",
+        "a network of its own",
+        "cgroups",
+        "loop devices",
+    ] {
+        assert!(
+            said.contains(&format!("✗ {what}: ")),
+            "{what} is not named:\n{said}"
+        );
     }
 
     let (code, said) = up(&["--bounding-set=-sys_admin", "--inh-caps=-sys_admin"]);
     assert_eq!(code, 1, "{said}");
     for what in ["namespaces", "mounts", "a network of its own"] {
-        assert!(said.contains(&format!("✗ {what}: ")), "{what} is not named:\n{said}");
+        assert!(
+            said.contains(&format!("✗ {what}: ")),
+            "{what} is not named:\n{said}"
+        );
     }
-    assert!(said.contains("CAP_SYS_ADMIN") && !said.contains("✗ root"), "{said}");
+    assert!(
+        said.contains("CAP_SYS_ADMIN") && !said.contains("✗ root"),
+        "{said}"
+    );
 
     let (_, labs) = lab(&["list"]);
     assert!(!labs.contains(&name), "a lab was made: {labs}");

@@ -19,17 +19,26 @@ fn program() -> PathBuf {
 
 /// Runs `lab` to its end; its exit code, and all it printed. One that does not end is killed, and its code is 137.
 fn lab(args: &[&str]) -> (i32, String) {
-    run(Cmd::new("timeout").args(["--foreground", "--signal=KILL", "300"]).arg(program()).args(args))
+    run(Cmd::new("timeout")
+        .args(["--foreground", "--signal=KILL", "300"])
+        .arg(program())
+        .args(args))
 }
 
 /// Runs a command to its end; its exit code, and all it printed.
 fn run(command: Cmd) -> (i32, String) {
     let piped = |command: &mut std::process::Command| {
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
     };
     let output = command.spawn(piped).unwrap().wait_with_output().unwrap();
-    let said =
-        format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    let said = format!(
+        "{}{}",
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    );
     (output.status.code().unwrap_or(-1), said)
 }
 
@@ -37,7 +46,11 @@ fn run(command: Cmd) -> (i32, String) {
 fn eventually(what: &str, mut so: impl FnMut() -> bool) {
     let began = Instant::now();
     while !so() {
-        assert!(began.elapsed() < PATIENCE, "waited {} s in vain until {what}", PATIENCE.as_secs());
+        assert!(
+            began.elapsed() < PATIENCE,
+            "waited {} s in vain until {what}",
+            PATIENCE.as_secs()
+        );
         std::thread::sleep(Duration::from_millis(200));
     }
 }
@@ -50,7 +63,9 @@ struct OwnLab {
 
 impl OwnLab {
     fn new(suffix: &str) -> Self {
-        let own = Self { name: format!("{}-{suffix}", std::env::var("LAB").unwrap()) };
+        let own = Self {
+            name: format!("{}-{suffix}", std::env::var("LAB").unwrap()),
+        };
         own.lab(&["down"]);
         own
     }
@@ -79,19 +94,33 @@ impl OwnLab {
 
     fn try_kubectl(&self, args: &[&str]) -> Result<String, String> {
         let kubeconfig = self.dir().join("kubeconfig");
-        let command = Cmd::new(self.dir().join("programs/kubectl")).arg("--kubeconfig").arg(kubeconfig);
-        let command = command.arg("--cache-dir").arg(self.dir().join("kubectl-cache")).args(args);
+        let command = Cmd::new(self.dir().join("programs/kubectl"))
+            .arg("--kubeconfig")
+            .arg(kubeconfig);
+        let command = command
+            .arg("--cache-dir")
+            .arg(self.dir().join("kubectl-cache"))
+            .args(args);
         command.run().map_err(|error| format!("{error:#}"))
     }
 
     fn kubectl(&self, args: &[&str]) -> String {
-        self.try_kubectl(args).unwrap_or_else(|said| panic!("{said}"))
+        self.try_kubectl(args)
+            .unwrap_or_else(|said| panic!("{said}"))
     }
 
     /// The first two numbers of all its addresses, such as `10.203`.
     fn range(&self) -> String {
-        let server = self.kubectl(&["config", "view", "-o=jsonpath={.clusters[0].cluster.server}"]);
-        let numbers: Vec<&str> = server.trim_start_matches("https://").split('.').take(2).collect();
+        let server = self.kubectl(&[
+            "config",
+            "view",
+            "-o=jsonpath={.clusters[0].cluster.server}",
+        ]);
+        let numbers: Vec<&str> = server
+            .trim_start_matches("https://")
+            .split('.')
+            .take(2)
+            .collect();
         numbers.join(".")
     }
 
@@ -99,8 +128,10 @@ impl OwnLab {
     fn interface(&self) -> String {
         let own = format!(" {}.0.1/24 ", self.range());
         let all = Cmd::new("ip").args(["-4", "-o", "addr"]).run().unwrap();
-        let line =
-            all.lines().find(|line| line.contains(&own)).unwrap_or_else(|| panic!("no interface has {own}"));
+        let line = all
+            .lines()
+            .find(|line| line.contains(&own))
+            .unwrap_or_else(|| panic!("no interface has {own}"));
         line.split_whitespace().nth(1).unwrap().to_owned()
     }
 
@@ -109,8 +140,10 @@ impl OwnLab {
         eventually("every process of the lab is dead", || {
             let left = crate::host::processes_of(&self.name, None);
             // One that ended meanwhile is what was wanted.
-            let _ =
-                Cmd::new("kill").arg("-9").args(left.iter().map(|process| process.pid.to_string())).attempt();
+            let _ = Cmd::new("kill")
+                .arg("-9")
+                .args(left.iter().map(|process| process.pid.to_string()))
+                .attempt();
             left.is_empty()
         });
     }

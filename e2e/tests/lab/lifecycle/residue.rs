@@ -19,25 +19,46 @@ fn machine() -> BTreeSet<(&'static str, String)> {
     let mut items = BTreeSet::new();
     let mut add = |kind, some: Vec<String>| items.extend(some.into_iter().map(|item| (kind, item)));
     let read = |path: &str| {
-        fs::read_to_string(path).unwrap_or_default().lines().map(str::to_owned).collect::<Vec<_>>()
+        fs::read_to_string(path)
+            .unwrap_or_default()
+            .lines()
+            .map(str::to_owned)
+            .collect::<Vec<_>>()
     };
     let said = |program: &str, args: &[&str]| {
         let text = Cmd::new(program).args(args).run().unwrap();
-        text.lines().map(|line| format!("{} ", line.trim())).collect::<Vec<_>>()
+        text.lines()
+            .map(|line| format!("{} ", line.trim()))
+            .collect::<Vec<_>>()
     };
     add("mount", read("/proc/self/mountinfo"));
     add("loop device", loop_files());
     add("network namespace", below("/run/netns"));
     add("interface", said("ip", &["-br", "addr"]));
-    add("route", said("ip", &["-4", "route", "show", "table", "all"]));
+    add(
+        "route",
+        said("ip", &["-4", "route", "show", "table", "all"]),
+    );
     add("routing rule", said("ip", &["rule"]));
     add("nftables table", said("nft", &["list", "tables"]));
-    let homes = ["/opt", "/run", "/etc", "/etc/cni", "/usr/libexec", "/var/lib", "/var/log", "/var/cache"];
+    let homes = [
+        "/opt",
+        "/run",
+        "/etc",
+        "/etc/cni",
+        "/usr/libexec",
+        "/var/lib",
+        "/var/log",
+        "/var/cache",
+    ];
     for dir in homes.into_iter().chain(["/var/lib/evenkeel/labs"]) {
         add("file", below(dir));
     }
     // One tree per controller in version 1; the one of version 2 is passed through here, too.
-    for tree in below("/sys/fs/cgroup").into_iter().chain(["/sys/fs/cgroup".to_owned()]) {
+    for tree in below("/sys/fs/cgroup")
+        .into_iter()
+        .chain(["/sys/fs/cgroup".to_owned()])
+    {
         add("cgroup", directories(&tree));
         add("cgroup", directories(&format!("{tree}/evenkeel-lab")));
     }
@@ -51,26 +72,40 @@ fn machine() -> BTreeSet<(&'static str, String)> {
     for setting in settings {
         add(
             "setting",
-            read(&format!("/proc/sys/{setting}")).iter().map(|value| format!("{setting} {value}")).collect(),
+            read(&format!("/proc/sys/{setting}"))
+                .iter()
+                .map(|value| format!("{setting} {value}"))
+                .collect(),
         );
     }
     items
 }
 
 fn below(dir: &str) -> Vec<String> {
-    let Ok(entries) = fs::read_dir(dir) else { return Vec::new() };
-    entries.flatten().map(|entry| entry.path().display().to_string()).collect()
+    let Ok(entries) = fs::read_dir(dir) else {
+        return Vec::new();
+    };
+    entries
+        .flatten()
+        .map(|entry| entry.path().display().to_string())
+        .collect()
 }
 
 fn directories(dir: &str) -> Vec<String> {
-    below(dir).into_iter().filter(|path| Path::new(path).is_dir()).collect()
+    below(dir)
+        .into_iter()
+        .filter(|path| Path::new(path).is_dir())
+        .collect()
 }
 
 /// The machine without any lab: labs of others may come and go while the story runs.
 fn without_labs() -> BTreeSet<(&'static str, String)> {
-    let lab_addresses = |item: &str| (200..240).any(|second| item.contains(&format!("10.{second}.")));
+    let lab_addresses =
+        |item: &str| (200..240).any(|second| item.contains(&format!("10.{second}.")));
     let mut items = machine();
-    items.retain(|(_, item)| !item.contains("evenkeel") && !item.contains("/ek-") && !lab_addresses(item));
+    items.retain(|(_, item)| {
+        !item.contains("evenkeel") && !item.contains("/ek-") && !lab_addresses(item)
+    });
     items
 }
 
@@ -94,7 +129,11 @@ fn traces(name: &str, range: &str, interface: &str) -> BTreeSet<(&'static str, S
     let at_home = format!("/labs/{name}/");
     let mut kept = processes();
     kept.retain(|one| one.words.iter().any(|word| word.contains(&at_home)) || of_process(one.pid));
-    items.extend(kept.into_iter().chain(processes_of(name, None)).map(|one| ("process", format!("{one:?}"))));
+    items.extend(
+        kept.into_iter()
+            .chain(processes_of(name, None))
+            .map(|one| ("process", format!("{one:?}"))),
+    );
     items
 }
 
@@ -109,7 +148,11 @@ impl Neighbour {
         let dir = tempfile::tempdir().unwrap();
         let at = |name: &str| dir.path().join(name).display().to_string();
         let (program, config, log) = (at("containerd"), at("config.toml"), at("log"));
-        fs::copy(format!("/var/lib/evenkeel/labs/{lab}/programs/containerd"), &program).unwrap();
+        fs::copy(
+            format!("/var/lib/evenkeel/labs/{lab}/programs/containerd"),
+            &program,
+        )
+        .unwrap();
         let settings = format!(
             "version = 2\nroot = \"{}\"\nstate = \"{}\"\ndisabled_plugins = [\"io.containerd.grpc.v1.cri\"]\n\
              [grpc]\naddress = \"{}\"\n[plugins.\"io.containerd.internal.v1.opt\"]\npath = \"{}\"\n",
@@ -120,10 +163,18 @@ impl Neighbour {
         );
         fs::write(&config, settings).unwrap();
         let log = fs::File::create(log).unwrap();
-        let child = Cmd::new(program).args(["--config", &config]).spawn(|command| {
-            command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
-        });
-        let mut own = Self { child: child.unwrap(), dir };
+        let child = Cmd::new(program)
+            .args(["--config", &config])
+            .spawn(|command| {
+                command
+                    .stdin(Stdio::null())
+                    .stdout(Stdio::null())
+                    .stderr(log);
+            });
+        let mut own = Self {
+            child: child.unwrap(),
+            dir,
+        };
         eventually("a containerd of its own listens", || own.is_well());
         own
     }
@@ -142,7 +193,8 @@ impl Drop for Neighbour {
 }
 
 #[test]
-fn down_leaves_nothing_of_the_lab_and_harms_neither_another_lab_nor_a_containerd_that_was_there_before() {
+fn down_leaves_nothing_of_the_lab_and_harms_neither_another_lab_nor_a_containerd_that_was_there_before()
+ {
     // Alone: other stories change what this one compares.
     let story = Story::alone("residue");
     let beside = std::env::var("LAB").unwrap();
@@ -155,14 +207,24 @@ fn down_leaves_nothing_of_the_lab_and_harms_neither_another_lab_nor_a_containerd
 
     own.up();
     let (range, interface) = (own.range(), own.interface());
-    eventually("pods are admitted", || own.try_kubectl(&["get", "serviceaccount", "default"]).is_ok());
+    eventually("pods are admitted", || {
+        own.try_kubectl(&["get", "serviceaccount", "default"])
+            .is_ok()
+    });
     let file = own.dir().join("disk.yaml");
     fs::write(&file, with_disk("node-1")).unwrap();
     own.kubectl(&["apply", "-f", &file.display().to_string()]);
-    own.kubectl(&["wait", "--for=condition=Ready", "--timeout=90s", "pod/keeper"]);
+    own.kubectl(&[
+        "wait",
+        "--for=condition=Ready",
+        "--timeout=90s",
+        "pod/keeper",
+    ]);
     let lived: Vec<_> = processes_of(&own.name, None);
-    let kinds: BTreeSet<_> =
-        traces(&own.name, &range, &interface).into_iter().map(|(kind, _)| kind).collect();
+    let kinds: BTreeSet<_> = traces(&own.name, &range, &interface)
+        .into_iter()
+        .map(|(kind, _)| kind)
+        .collect();
     let all = [
         "cgroup",
         "file",
@@ -189,8 +251,16 @@ fn down_leaves_nothing_of_the_lab_and_harms_neither_another_lab_nor_a_containerd
     assert!(code != 0 && said.contains("there is no lab"), "{said}");
     own.lab(&["down"]);
 
-    assert!(neighbour.is_well(), "the containerd that was there before went with the lab");
-    assert!(api_server.lives() && web.process.lives(), "the other lab suffered");
-    eventually("the other lab's pod answers", || http_get(&web.address, "/").as_deref() == Some("web"));
+    assert!(
+        neighbour.is_well(),
+        "the containerd that was there before went with the lab"
+    );
+    assert!(
+        api_server.lives() && web.process.lives(),
+        "the other lab suffered"
+    );
+    eventually("the other lab's pod answers", || {
+        http_get(&web.address, "/").as_deref() == Some("web")
+    });
     assert_eq!(pods::restarts(&story, "web"), 0);
 }

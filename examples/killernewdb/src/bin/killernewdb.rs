@@ -50,7 +50,12 @@ enum Command {
 
 fn main() -> ExitCode {
     let went = match Command::parse() {
-        Command::Serve { name, data, peers, listen } => serve(name, data, peers, &listen),
+        Command::Serve {
+            name,
+            data,
+            peers,
+            listen,
+        } => serve(name, data, peers, &listen),
         Command::Ask { at, peers, words } => ask_as_client(at, &peers, &words),
     };
     match went {
@@ -95,7 +100,8 @@ impl Real {
 
 impl Around for Real {
     fn store(&mut self, state: &State) -> Result<(), String> {
-        self.write(state).map_err(|error| format!("cannot write: {error}"))
+        self.write(state)
+            .map_err(|error| format!("cannot write: {error}"))
     }
 
     fn ask(&mut self, member: &str, request: &Request) -> Option<Reply> {
@@ -105,7 +111,10 @@ impl Around for Real {
 
 fn serve(name: String, data: PathBuf, peers: String, listen: &str) -> io::Result<()> {
     let real = Real { data, peers };
-    let member = Member { name, state: real.load()? };
+    let member = Member {
+        name,
+        state: real.load()?,
+    };
     let listener = TcpListener::bind(listen)?;
     let member = Arc::new(Mutex::new((member, real)));
     for stream in listener.incoming() {
@@ -132,7 +141,10 @@ fn say(mut stream: &TcpStream, text: &str) -> io::Result<()> {
 }
 
 fn ask(address: &str, request: &Request, patience: Duration) -> io::Result<Reply> {
-    let address = address.to_socket_addrs()?.next().ok_or(io::ErrorKind::NotFound)?;
+    let address = address
+        .to_socket_addrs()?
+        .next()
+        .ok_or(io::ErrorKind::NotFound)?;
     let stream = TcpStream::connect_timeout(&address, patience)?;
     stream.set_read_timeout(Some(patience))?;
     say(&stream, &serde_json::to_string(request)?)?;
@@ -160,7 +172,12 @@ fn ask_as_client(mut at: String, peers: &str, words: &[String]) -> io::Result<()
             Reply::Done => "done".to_owned(),
             Reply::Value(None) => return Err(io::Error::other("there is no such key")),
             Reply::Value(Some(value)) => value,
-            Reply::Status(List { version, settled, members, .. }) => {
+            Reply::Status(List {
+                version,
+                settled,
+                members,
+                ..
+            }) => {
                 format!("list {version} (settled: {settled}): {}", members.join(" "))
             }
             Reply::State(_) => return Err(io::Error::other("not for clients")),

@@ -1,6 +1,6 @@
 //! Deliberate bugs, each of which the explorer must find: an explorer that finds nothing proves nothing.
 
-use evenkeel::{Keeper, Plan, Seen, Thing};
+use evenkeel_runtime::{Observed, Plan, Presence, SimpleReconciler};
 use killernewdb::facts::{Deed, Facts};
 use killernewdb::operator::Operator;
 
@@ -19,42 +19,59 @@ pub(crate) enum Bug {
     FoundsAgain,
 }
 
-type Decided = Plan<Keeper<Operator>>;
+type Decided = Plan<SimpleReconciler<Operator>>;
 
 impl Bug {
     /// What an operator with this bug decides.
     pub(crate) fn tamper(self, facts: &Facts, decide: fn(&Facts) -> Decided) -> Decided {
         let mut seen = facts.clone();
-        let latest = facts.members.values().filter_map(|member| member.list.present());
+        let latest = facts
+            .members
+            .values()
+            .filter_map(|member| member.list.present());
         let latest = latest.max_by_key(|list| list.version);
         match self {
             Self::None | Self::VolumeGoesFirst => {}
             Self::SilenceIsLoss => {
-                for member in seen.members.values_mut().filter(|member| member.list.is_unknown()) {
-                    member.list = Seen::Absent;
+                for member in seen
+                    .members
+                    .values_mut()
+                    .filter(|member| member.list.is_unknown())
+                {
+                    member.list = Observed::Absent;
                 }
             }
             Self::SweepsNewcomers => {
                 let settled = latest.is_some_and(|list| list.settled);
-                if let Some(ledger) = seen.ledger.as_mut().filter(|ledger| ledger.founded && settled) {
+                if let Some(ledger) = seen
+                    .ledger
+                    .as_mut()
+                    .filter(|ledger| ledger.founded && settled)
+                {
                     ledger.joining = None;
                 }
             }
             Self::FoundsAgain => {
                 if let Some(ledger) = seen.ledger.as_mut().filter(|_| latest.is_none()) {
                     ledger.founded = false;
-                    ledger.joining = ledger.joining.take().or_else(|| Some(format!("{}-0", facts.name)));
+                    ledger.joining = ledger
+                        .joining
+                        .take()
+                        .or_else(|| Some(format!("{}-0", facts.name)));
                 }
             }
         }
         let mut plan = decide(&seen);
         if self == Self::VolumeGoesFirst
-            && let Some(Deed::Change { members, .. }) = &plan.step
+            && let Some(Deed::Change { members, .. }) = &plan.disruption
             && let Some(goes) =
                 latest.and_then(|list| list.members.iter().find(|name| !members.contains(name)))
-            && facts.members.get(goes).is_some_and(|member| member.claim == Thing::There)
+            && facts
+                .members
+                .get(goes)
+                .is_some_and(|member| member.claim == Presence::Present)
         {
-            plan.step = Some(Deed::DeleteClaim(goes.clone()));
+            plan.disruption = Some(Deed::DeleteClaim(goes.clone()));
         }
         plan
     }

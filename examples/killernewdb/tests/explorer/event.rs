@@ -24,7 +24,9 @@ impl fmt::Display for Event {
         match self {
             Self::Start(name) => write!(f, "{name} starts"),
             Self::Decide(None) => write!(f, "the operator looks, and decides"),
-            Self::Decide(Some(name)) => write!(f, "the operator looks while {name} is silent, and decides"),
+            Self::Decide(Some(name)) => {
+                write!(f, "the operator looks while {name} is silent, and decides")
+            }
             Self::Act(None) => write!(f, "the operator does the next thing that it decided"),
             Self::Act(Some(asks)) => {
                 write!(
@@ -38,7 +40,10 @@ impl fmt::Display for Event {
             Self::Edit(members) => write!(f, "{members} members are wanted"),
             Self::Write(name, None) => write!(f, "a client writes to {name}"),
             Self::Write(name, Some(asks)) => {
-                write!(f, "a client writes to {name}, whose network is cut after {asks} requests")
+                write!(
+                    f,
+                    "a client writes to {name}, whose network is cut after {asks} requests"
+                )
             }
             Self::DeletePod(name) => write!(f, "somebody deletes the pod {name}"),
             Self::DeleteClaim(name) => write!(f, "somebody deletes the claim {name}"),

@@ -3,8 +3,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use evenkeel::explore::World as Explored;
-use evenkeel::{Keeper, Plan, Seen, Thing};
+use evenkeel_runtime::explore::Model as Explored;
+use evenkeel_runtime::{Observed, Plan, Presence, SimpleReconciler};
 use killernewdb::decide::decide;
 use killernewdb::facts::{Deed, Facts, Ledger, Member as Known};
 use killernewdb::member::{Around, List, Member, Reply, Request, State, majority};
@@ -80,7 +80,11 @@ struct Network<'w> {
 
 impl Around for Network<'_> {
     fn store(&mut self, state: &State) -> Result<(), String> {
-        let claim = self.world.claims.get_mut(&self.me).ok_or("the disk is gone")?;
+        let claim = self
+            .world
+            .claims
+            .get_mut(&self.me)
+            .ok_or("the disk is gone")?;
         claim.disk = Some(state.clone());
         Ok(())
     }
@@ -126,8 +130,8 @@ impl World {
 
     /// The same after all that happens by itself, with this much trouble ahead.
     pub(crate) fn settled(mut self, budget: Budget) -> Self {
-        while let Some(event) = self.by_itself().first().cloned() {
-            self.happen(&event).unwrap();
+        while let Some(event) = self.enabled().first().cloned() {
+            self.apply(&event).unwrap();
         }
         Self { budget, ..self }
     }
@@ -136,8 +140,18 @@ impl World {
     fn request(&mut self, name: &str, request: Request, cut: Option<usize>) -> Option<Reply> {
         self.pods.get(name).filter(|pod| pod.up)?;
         let state = self.claims.get(name)?.disk.clone();
-        let mut member = Member { name: name.to_owned(), state };
-        let reply = member.answer(request, &mut Network { world: self, me: name.to_owned(), left: cut });
+        let mut member = Member {
+            name: name.to_owned(),
+            state,
+        };
+        let reply = member.answer(
+            request,
+            &mut Network {
+                world: self,
+                me: name.to_owned(),
+                left: cut,
+            },
+        );
         // One that is cut off cannot answer either.
         cut.is_none().then_some(reply)
     }
@@ -151,27 +165,40 @@ impl World {
             members: BTreeMap::new(),
         };
         for (name, claim) in &self.claims {
-            let thing = if claim.ending { Thing::Ending } else { Thing::There };
+            let thing = if claim.ending {
+                Presence::Terminating
+            } else {
+                Presence::Present
+            };
             facts.members.entry(name.clone()).or_default().claim = thing;
         }
         for (name, pod) in &self.pods {
-            let disk = self.claims.get(name).map(|claim| claim.disk.as_ref().map(|disk| disk.list.clone()));
+            let disk = self
+                .claims
+                .get(name)
+                .map(|claim| claim.disk.as_ref().map(|disk| disk.list.clone()));
             let says = disk.filter(|_| pod.up && silent != Some(name));
-            let list = says.map_or(Seen::Unknown, Seen::from);
+            let list = says.map_or(Observed::Unknown, Observed::from);
             let member = facts.members.entry(name.clone()).or_default();
-            *member = Known { pod: Thing::There, list, ..member.clone() };
+            *member = Known {
+                pod: Presence::Present,
+                list,
+                ..member.clone()
+            };
         }
         facts
     }
 
-    fn decide(&self, silent: Option<&String>) -> Plan<Keeper<Operator>> {
+    fn decide(&self, silent: Option<&String>) -> Plan<SimpleReconciler<Operator>> {
         self.bug.tamper(&self.observe(silent), decide)
     }
 
     /// The latest list on any disk.
     fn latest(&self) -> Option<&List> {
         let disks = self.claims.values().filter_map(|claim| claim.disk.as_ref());
-        disks.map(|state| &state.list).max_by_key(|list| list.version)
+        disks
+            .map(|state| &state.list)
+            .max_by_key(|list| list.version)
     }
 
     fn uid(&mut self) -> u8 {
@@ -182,7 +209,9 @@ impl World {
     fn pinned(&self, deed: Deed) -> Pinned {
         let uid = match &deed {
             Deed::DeletePod(name) | Deed::Found(name) => self.pods.get(name).map(|pod| pod.uid),
-            Deed::Change { members, .. } => members.first().and_then(|name| Some(self.pods.get(name)?.uid)),
+            Deed::Change { members, .. } => members
+                .first()
+                .and_then(|name| Some(self.pods.get(name)?.uid)),
             Deed::DeleteClaim(name) => self.claims.get(name).map(|claim| claim.uid),
             _ => None,
         };
@@ -196,11 +225,18 @@ impl World {
             Deed::Service => !std::mem::replace(&mut self.service, true),
             Deed::Ledger(ledger) => self.ledger.is_none() && self.ledger.replace(ledger).is_none(),
             Deed::Claim(name) => {
-                let claim = Claim { uid: self.uid(), ending: false, disk: None };
+                let claim = Claim {
+                    uid: self.uid(),
+                    ending: false,
+                    disk: None,
+                };
                 !self.claims.contains_key(&name) && self.claims.insert(name, claim).is_none()
             }
             Deed::Pod(name) => {
-                let pod = Pod { uid: self.uid(), up: false };
+                let pod = Pod {
+                    uid: self.uid(),
+                    up: false,
+                };
                 !self.pods.contains_key(&name) && self.pods.insert(name, pod).is_none()
             }
             Deed::Swap { from, to } => {
@@ -211,12 +247,22 @@ impl World {
             Deed::DeletePod(name) => self.has_pod(&name, uid) && self.drop_pod(&name),
             Deed::DeleteClaim(name) => self.delete_claim(&name, uid)?,
             Deed::Found(name) => {
-                self.has_pod(&name, uid) && self.request(&name, Request::Found, cut) == Some(Reply::Done)
+                self.has_pod(&name, uid)
+                    && self.request(&name, Request::Found, cut) == Some(Reply::Done)
             }
-            Deed::Change { version, members, lost } => {
+            Deed::Change {
+                version,
+                members,
+                lost,
+            } => {
                 let primary = members.first().cloned().unwrap_or_default();
-                let request = Request::Change { version, members, lost };
-                self.has_pod(&primary, uid) && self.request(&primary, request, cut) == Some(Reply::Done)
+                let request = Request::Change {
+                    version,
+                    members,
+                    lost,
+                };
+                self.has_pod(&primary, uid)
+                    && self.request(&primary, request, cut) == Some(Reply::Done)
             }
         };
         Ok(if done { plan } else { Vec::new() })
@@ -237,9 +283,13 @@ impl World {
         let Some(claim) = self.claims.get(name).filter(|claim| Some(claim.uid) == uid) else {
             return Ok(false);
         };
-        let listed = self.latest().is_some_and(|list| list.members.iter().any(|member| member == name));
+        let listed = self
+            .latest()
+            .is_some_and(|list| list.members.iter().any(|member| member == name));
         if claim.disk.is_some() && listed {
-            return Err(format!("the operator deletes the volume of {name}, which is a member"));
+            return Err(format!(
+                "the operator deletes the volume of {name}, which is a member"
+            ));
         }
         self.end_claim(name);
         Ok(true)
@@ -247,7 +297,9 @@ impl World {
 
     fn end_claim(&mut self, name: &str) {
         if self.pods.contains_key(name) {
-            self.claims.entry(name.to_owned()).and_modify(|claim| claim.ending = true);
+            self.claims
+                .entry(name.to_owned())
+                .and_modify(|claim| claim.ending = true);
         } else {
             self.claims.remove(name);
         }
@@ -265,12 +317,17 @@ impl World {
     /// Somebody has taken data away. Once nobody is left of some majority of the latest list that is left, nobody can know
     /// what there was.
     fn lost(&mut self) {
-        let has = |name: &&String| self.claims.get(*name).is_some_and(|claim| claim.disk.is_some());
+        let has = |name: &&String| {
+            self.claims
+                .get(*name)
+                .is_some_and(|claim| claim.disk.is_some())
+        };
         let enough = self.latest().is_some_and(|list| {
             let (of, left) = (list.members.len(), list.members.iter().filter(has).count());
             left + majority(of) > of
         });
-        let is_noted = |pinned: &Pinned| matches!(&pinned.deed, Deed::Swap { to, .. } if to.founded);
+        let is_noted =
+            |pinned: &Pinned| matches!(&pinned.deed, Deed::Swap { to, .. } if to.founded);
         // Or is about to be noted: that nothing was written yet is then for nobody to know.
         let founded = self.ledger.as_ref().is_some_and(|ledger| ledger.founded)
             || self.pending.iter().chain(&self.late).any(is_noted);
@@ -291,11 +348,18 @@ impl World {
         if let [(one, _), (other, _), ..] = serve[..] {
             return Err(format!("both {one} and {other} take writes"));
         }
-        let lost = |state: &State| self.acknowledged.iter().find(|key| !state.data.contains_key(*key));
-        match serve.first().and_then(|(name, state)| Some((name, lost(state)?))) {
-            Some((name, write)) => {
-                Err(format!("{name} serves without write {write}, which was acknowledged"))
-            }
+        let lost = |state: &State| {
+            self.acknowledged
+                .iter()
+                .find(|key| !state.data.contains_key(*key))
+        };
+        match serve
+            .first()
+            .and_then(|(name, state)| Some((name, lost(state)?)))
+        {
+            Some((name, write)) => Err(format!(
+                "{name} serves without write {write}, which was acknowledged"
+            )),
             None => Ok(()),
         }
     }
@@ -304,12 +368,15 @@ impl World {
 impl Explored for World {
     type Event = Event;
 
-    fn by_itself(&self) -> Vec<Event> {
-        let asleep = self.pods.iter().filter(|(name, pod)| !pod.up && self.claims.contains_key(*name));
+    fn enabled(&self) -> Vec<Event> {
+        let asleep = self
+            .pods
+            .iter()
+            .filter(|(name, pod)| !pod.up && self.claims.contains_key(*name));
         let starts = asleep.map(|(name, _)| Event::Start(name.clone()));
         let operator = if !self.pending.is_empty() {
             Some(Event::Act(None))
-        } else if !self.decide(None).is_quiet() {
+        } else if !self.decide(None).is_noop() {
             Some(Event::Decide(None))
         } else {
             None
@@ -317,7 +384,7 @@ impl Explored for World {
         starts.chain(operator).collect()
     }
 
-    fn wrong(&self) -> Vec<Event> {
+    fn faults(&self) -> Vec<Event> {
         let (budget, pods) = (&self.budget, || self.pods.keys().cloned());
         let mut events = Vec::new();
         if !self.late.is_empty() {
@@ -325,14 +392,22 @@ impl Explored for World {
         }
         if budget.faults > 0 {
             events.extend(pods().map(Event::DeletePod));
-            let claims =
-                || self.claims.iter().filter(|(_, claim)| !claim.ending).map(|(name, _)| name.clone());
+            let claims = || {
+                self.claims
+                    .iter()
+                    .filter(|(_, claim)| !claim.ending)
+                    .map(|(name, _)| name.clone())
+            };
             events.extend(claims().map(Event::DeleteClaim));
             events.extend(claims().map(Event::LoseVolume));
             events.extend(claims().map(Event::Wipe));
         }
         if budget.edits > 0 {
-            events.extend((1..=3).filter(|members| *members != self.wanted).map(Event::Edit));
+            events.extend(
+                (1..=3)
+                    .filter(|members| *members != self.wanted)
+                    .map(Event::Edit),
+            );
         }
         let primary = |name: &String| {
             let disk = self.claims.get(name).and_then(|claim| claim.disk.as_ref());
@@ -344,10 +419,15 @@ impl Explored for World {
         }
         let calls = |pinned: &Pinned| matches!(pinned.deed, Deed::Found(_) | Deed::Change { .. });
         if budget.cuts > 0 {
-            let asks = if self.pending.first().is_some_and(calls) { 0..4 } else { 0..0 };
+            let asks = if self.pending.first().is_some_and(calls) {
+                0..4
+            } else {
+                0..0
+            };
             events.extend(asks.map(|asks| Event::Act(Some(asks))));
             if budget.writes > 0 {
-                let cut = |name: String| (0..2).map(move |asks| Event::Write(name.clone(), Some(asks)));
+                let cut =
+                    |name: String| (0..2).map(move |asks| Event::Write(name.clone(), Some(asks)));
                 events.extend(primaries().flat_map(cut));
             }
         }
@@ -360,15 +440,22 @@ impl Explored for World {
         events
     }
 
-    fn happen(&mut self, event: &Event) -> Result<(), String> {
+    fn apply(&mut self, event: &Event) -> Result<(), String> {
         match event {
             Event::Start(name) => {
-                self.pods.entry(name.clone()).and_modify(|pod| pod.up = true);
+                self.pods
+                    .entry(name.clone())
+                    .and_modify(|pod| pod.up = true);
             }
             Event::Decide(silent) => {
                 self.budget.blinks -= u8::from(silent.is_some());
                 let plan = self.decide(silent.as_ref());
-                let deeds = plan.create.iter().chain(&plan.mark).chain(&plan.apply).chain(&plan.step);
+                let deeds = plan
+                    .create
+                    .iter()
+                    .chain(&plan.patch)
+                    .chain(&plan.apply)
+                    .chain(&plan.disruption);
                 self.pending = deeds.map(|deed| self.pinned(deed.clone())).collect();
             }
             Event::Act(cut) => {
@@ -415,23 +502,32 @@ impl Explored for World {
             }
             Event::Wipe(name) => {
                 self.budget.faults -= 1;
-                self.claims.entry(name.clone()).and_modify(|claim| claim.disk = None);
-                self.pods.entry(name.clone()).and_modify(|pod| pod.up = false);
+                self.claims
+                    .entry(name.clone())
+                    .and_modify(|claim| claim.disk = None);
+                self.pods
+                    .entry(name.clone())
+                    .and_modify(|pod| pod.up = false);
                 self.lost();
             }
         }
         self.check()
     }
 
-    fn rests_well(&self) -> Result<(), String> {
+    fn check_quiescent(&self) -> Result<(), String> {
         if self.ruined {
             return Ok(());
         }
         let bad = |what: &str| {
             let waits = self.decide(None).status.waiting_for;
-            Err(format!("{what}; it waits for {}", waits.unwrap_or_else(|| "nothing".to_owned())))
+            Err(format!(
+                "{what}; it waits for {}",
+                waits.unwrap_or_else(|| "nothing".to_owned())
+            ))
         };
-        let Some(list) = self.latest() else { return bad("there is no database") };
+        let Some(list) = self.latest() else {
+            return bad("there is no database");
+        };
         if list.members.len() != usize::from(self.wanted) {
             return bad("there are more or fewer members than wanted");
         }
@@ -443,14 +539,21 @@ impl Explored for World {
         if !list.members.iter().all(well) {
             return bad("not every member has the list, and answers");
         }
-        let primary = list.members.first().and_then(|name| self.claims.get(name)?.disk.as_ref());
+        let primary = list
+            .members
+            .first()
+            .and_then(|name| self.claims.get(name)?.disk.as_ref());
         if !primary.is_some_and(|state| state.list.settled && state.list.version > 1) {
             return bad("no write would be taken");
         }
         if self.pods.len() != list.members.len() || self.claims.len() != list.members.len() {
             return bad("something is left over");
         }
-        if self.ledger.as_ref().is_none_or(|ledger| ledger.joining.is_some()) {
+        if self
+            .ledger
+            .as_ref()
+            .is_none_or(|ledger| ledger.joining.is_some())
+        {
             return bad("somebody is said to be joining");
         }
         Ok(())

@@ -1,0 +1,544 @@
+//! What must hold for every object that is built, whatever else is in it.
+
+use std::collections::BTreeSet;
+
+use k8s_openapi::api::core::v1::{Container, PodSpec};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+
+use super::claim::{claim, joined_on, read_joined_on};
+use super::pod::{CONTAINER, PodParams, pod};
+use super::*;
+use crate::facts::StartMode;
+use crate::identity::Uid;
+use crate::names::cluster_token;
+use crate::testing::{LINEAGE, RESOURCE, Scene, change, claim_uid, desired, member, name};
+
+fn kept() -> DesiredCluster {
+    desired(json!({}))
+}
+
+fn ephemeral() -> DesiredCluster {
+    desired(json!({ "storage": { "ephemeral": true, "size": "2Gi" } }))
+}
+
+fn made(
+    desired: &DesiredCluster,
+    start: StartMode,
+    seed: bool,
+) -> (ObjectMeta, PodSpec, Container) {
+    let pod = pod(
+        desired,
+        &PodParams {
+            member: member(1),
+            start,
+            seed,
+        },
+    )
+    .unwrap();
+    let spec = pod.spec.unwrap();
+    let container = spec.containers[0].clone();
+    (pod.metadata, spec, container)
+}
+
+fn arguments(container: &Container, flag: &str) -> Vec<String> {
+    let flag = format!("--{flag}=");
+    let args = container.args.iter().flatten();
+    args.filter_map(|arg| arg.strip_prefix(&flag))
+        .map(str::to_owned)
+        .collect()
+}
+
+#[test]
+fn a_pod_passes_the_restricted_profile_and_has_no_token() {
+    for desired in [kept(), ephemeral()] {
+        let (_, spec, container) = made(&desired, StartMode::Held, true);
+        assert_eq!(spec.automount_service_account_token, Some(false));
+        assert_eq!(
+            (spec.host_network, spec.host_pid, spec.host_ipc),
+            (None, None, None)
+        );
+        let pod = spec.security_context.unwrap();
+        assert_eq!(pod.run_as_non_root, Some(true));
+        assert!(
+            pod.run_as_user > Some(0) && pod.fs_group == pod.run_as_user,
+            "who may write to the volume"
+        );
+        assert_eq!(pod.seccomp_profile.unwrap().type_, "RuntimeDefault");
+        assert_eq!(spec.containers.len(), 1);
+        let own = container.security_context.unwrap();
+        assert_eq!(own.allow_privilege_escalation, Some(false));
+        assert_eq!(own.read_only_root_filesystem, Some(true));
+        let capabilities = own.capabilities.unwrap();
+        assert_eq!(
+            (capabilities.drop, capabilities.add),
+            (Some(vec!["ALL".to_owned()]), None)
+        );
+        assert!(
+            container
+                .ports
+                .iter()
+                .flatten()
+                .all(|port| port.host_port.is_none())
+        );
+        let volumes = spec.volumes.unwrap();
+        let allowed = |volume: &k8s_openapi::api::core::v1::Volume| {
+            volume.secret.is_some()
+                || volume.empty_dir.is_some()
+                || volume.persistent_volume_claim.is_some()
+        };
+        assert!(volumes.iter().all(allowed), "no paths of the node");
+    }
+}
+
+#[test]
+fn a_pod_is_found_by_its_label_goes_with_the_resource_and_gets_no_clients_yet() {
+    let (metadata, spec, _) = made(&kept(), StartMode::Held, false);
+    let labels = metadata.labels.unwrap();
+    assert_eq!(labels[labels::CLUSTER], "orders");
+    assert_eq!(labels[labels::APP_VERSION], "3.6.16");
+    assert!(
+        !labels.contains_key(labels::ROLE),
+        "clients are let in later, by this label"
+    );
+    let owners = metadata.owner_references.unwrap();
+    assert_eq!(
+        (owners[0].uid.as_str(), owners[0].controller),
+        (&*RESOURCE.to_string(), Some(true))
+    );
+    assert_eq!(
+        owners[0].block_owner_deletion, None,
+        "that would need a right on the resource's finalizers"
+    );
+    assert_eq!(metadata.finalizers, None);
+    assert_eq!(metadata.name, Some(name(1)));
+    assert_eq!(
+        spec.hostname,
+        Some(name(1)),
+        "and so its host name is that of its peer URL"
+    );
+    assert_eq!(spec.subdomain.as_deref(), Some("orders-peer"));
+    assert_eq!(
+        MemberRef::read(&metadata.annotations.unwrap()),
+        Some(member(1))
+    );
+}
+
+#[test]
+fn a_pod_is_not_ready_before_it_has_joined() {
+    let (_, spec, container) = made(&kept(), StartMode::Held, false);
+    let gates: Vec<_> = spec
+        .readiness_gates
+        .unwrap()
+        .into_iter()
+        .map(|gate| gate.condition_type)
+        .collect();
+    assert_eq!(gates, [labels::GATE_JOINED]);
+    let ask = |probe: Option<k8s_openapi::api::core::v1::Probe>| {
+        probe.unwrap().http_get.unwrap().path.unwrap()
+    };
+    assert!(ask(container.readiness_probe).starts_with("/readyz"));
+    // A liveness probe that wants a quorum kills a cluster that is recovering.
+    assert_eq!(ask(container.liveness_probe), "/livez");
+}
+
+#[test]
+fn only_a_seed_can_be_told_to_found_a_cluster() {
+    let (_, _, seed) = made(&kept(), StartMode::Held, true);
+    assert_eq!(
+        arguments(&seed, "initial-cluster-state"),
+        ["$(INITIAL_CLUSTER_STATE)"]
+    );
+    for start in [
+        StartMode::Held,
+        StartMode::Bootstrap,
+        StartMode::ExistingData,
+        StartMode::Join([Serial(0), Serial(1)].into()),
+    ] {
+        let (_, _, other) = made(&kept(), start, false);
+        assert_eq!(
+            arguments(&other, "initial-cluster-state"),
+            ["existing"],
+            "literally"
+        );
+        let variables: Vec<_> = other
+            .env
+            .into_iter()
+            .flatten()
+            .map(|one| one.name)
+            .collect();
+        assert_eq!(variables, ["DATA", "INITIAL_CLUSTER"]);
+    }
+}
+
+#[test]
+fn etcd_takes_nothing_from_the_environment_but_what_its_arguments_name() {
+    let (_, spec, container) = made(&kept(), StartMode::Held, true);
+    let env = container.env.clone().unwrap();
+    assert!(
+        env.iter().all(|one| !one.name.starts_with("ETCD_")),
+        "an empty one makes etcd found a cluster"
+    );
+    assert_eq!(
+        spec.enable_service_links,
+        Some(false),
+        "a Service called etcd would make some"
+    );
+    assert!(container.env_from.is_none());
+    for variable in env {
+        let path = variable.value_from.unwrap().field_ref.unwrap().field_path;
+        assert!(
+            path.starts_with("metadata.annotations['evenkeel.dev/"),
+            "{path}"
+        );
+    }
+}
+
+#[test]
+fn a_member_has_its_own_name_urls_and_the_token_of_its_epoch() {
+    let (_, _, etcd) = made(&kept(), StartMode::Held, false);
+    assert_eq!(etcd.name, CONTAINER);
+    let host = format!("{}.orders-peer.shop.svc", name(1));
+    assert_eq!(arguments(&etcd, "name"), [name(1)]);
+    assert_eq!(
+        arguments(&etcd, "initial-advertise-peer-urls"),
+        [format!("https://{host}:2380")]
+    );
+    assert_eq!(
+        arguments(&etcd, "advertise-client-urls"),
+        [format!("https://{host}:2379")]
+    );
+    assert_eq!(
+        arguments(&etcd, "initial-cluster-token"),
+        [cluster_token("orders", LINEAGE, Epoch::FIRST)]
+    );
+    for flag in ["client-cert-auth", "peer-client-cert-auth"] {
+        assert_eq!(arguments(&etcd, flag), ["true"], "{flag}");
+    }
+    let (peers, clients) = (
+        arguments(&etcd, "peer-trusted-ca-file"),
+        arguments(&etcd, "trusted-ca-file"),
+    );
+    assert!(
+        peers != clients,
+        "with one authority every client could speak as a member"
+    );
+    assert!(
+        etcd.args
+            .iter()
+            .flatten()
+            .all(|arg| !arg.contains("force-new-cluster"))
+    );
+}
+
+#[test]
+fn options_reach_etcd_by_the_name_that_its_version_knows() {
+    let options =
+        json!({ "etcd": { "options": { "compaction-batch-limit": "500" } }, "version": "3.5.35" });
+    let (_, _, etcd) = made(&desired(options), StartMode::Held, false);
+    assert_eq!(
+        arguments(&etcd, "experimental-compaction-batch-limit"),
+        ["500"]
+    );
+    assert_eq!(arguments(&etcd, "compaction-batch-limit"), [""; 0]);
+}
+
+#[test]
+fn no_option_repeats_a_flag_that_we_set() {
+    for version in ["3.5.11", "3.5.35", "3.6.0", "3.6.16", "3.7.0", "3.7.3"] {
+        let (_, _, etcd) = made(
+            &desired(json!({ "version": version })),
+            StartMode::Held,
+            true,
+        );
+        let flag = |arg: &str| {
+            arg.trim_start_matches("--")
+                .split('=')
+                .next()
+                .map(str::to_owned)
+        };
+        let ours: BTreeSet<_> = etcd
+            .args
+            .iter()
+            .flatten()
+            .filter_map(|arg| flag(arg))
+            .collect();
+        assert!(ours.len() > 15, "{version}: {ours:?}");
+        let theirs = evenkeel_api::options::possible(version.parse().unwrap());
+        assert!(theirs.len() > 20, "{version}: {theirs:?}");
+        let both: Vec<_> = theirs.iter().filter(|flag| ours.contains(**flag)).collect();
+        assert!(both.is_empty(), "{version}: {both:?}");
+    }
+}
+
+#[test]
+fn every_way_to_start_is_read_as_it_was_written() {
+    let desired = kept();
+    let register = Scene::converged(3).observed.member_index().unwrap();
+    let ways = [
+        StartMode::Held,
+        StartMode::Bootstrap,
+        StartMode::ExistingData,
+        StartMode::Join([0, 1].map(Serial).into()),
+        StartMode::Join([0, 1, 2].map(Serial).into()),
+    ];
+    for way in ways {
+        let built = pod(
+            &desired,
+            &PodParams {
+                member: member(1),
+                start: way.clone(),
+                seed: true,
+            },
+        )
+        .unwrap();
+        assert_eq!(
+            start_mode::read(&built, Serial(1), |name| register.by_name(name)),
+            way
+        );
+    }
+}
+
+#[test]
+fn a_pod_that_was_tampered_with_is_never_read_as_a_founder_or_a_joiner() {
+    let mut built = pod(
+        &kept(),
+        &PodParams {
+            member: member(1),
+            start: StartMode::ExistingData,
+            seed: false,
+        },
+    )
+    .unwrap();
+    let read = |pod: &k8s_openapi::api::core::v1::Pod| start_mode::read(pod, Serial(1), |_| None);
+    change(
+        &mut built,
+        json!({ "metadata": { "annotations": { labels::INITIAL_CLUSTER: "who=knows" } } }),
+    );
+    assert_eq!(
+        read(&built),
+        StartMode::ExistingData,
+        "etcd refuses a list without itself on an empty directory"
+    );
+    change(
+        &mut built,
+        json!({ "metadata": { "annotations": { labels::DATA: "elsewhere" } } }),
+    );
+    assert_eq!(read(&built), StartMode::Held);
+    built.metadata.annotations = None;
+    assert_eq!(read(&built), StartMode::Held);
+}
+
+#[test]
+fn a_pod_that_waits_cannot_mount_its_data() {
+    let (held, _, container) = made(&kept(), StartMode::Held, false);
+    let data = |metadata: ObjectMeta| metadata.annotations.unwrap()[labels::DATA].clone();
+    let mounts = container.volume_mounts.unwrap();
+    let mount = mounts.iter().find(|mount| mount.name == "data").unwrap();
+    assert_eq!(mount.sub_path_expr.as_deref(), Some("$(DATA)"));
+    let nowhere = data(held);
+    assert!(
+        nowhere.starts_with('/'),
+        "the kubelet refuses an absolute path: {nowhere}"
+    );
+    assert!(start_mode::is_held_message(&format!(
+        "subPath: {nowhere} must be a relative path"
+    )));
+    assert!(!data(made(&kept(), StartMode::Bootstrap, true).0).starts_with('/'));
+}
+
+#[test]
+fn data_is_on_a_claim_of_the_members_name_or_in_the_pod() {
+    let data = |desired: &DesiredCluster| {
+        let (_, spec, _) = made(desired, StartMode::Held, false);
+        spec.volumes
+            .unwrap()
+            .into_iter()
+            .find(|volume| volume.name == "data")
+            .unwrap()
+    };
+    assert_eq!(
+        data(&kept()).persistent_volume_claim.unwrap().claim_name,
+        name(1)
+    );
+    let limit = data(&ephemeral()).empty_dir.unwrap().size_limit.unwrap();
+    assert_eq!(limit.0, "2Gi");
+    assert!(claim(&ephemeral(), member(1)).unwrap().is_none());
+}
+
+#[test]
+fn members_that_must_be_spread_count_on_a_node_each() {
+    let spread = |spec| {
+        let (_, spec, _) = made(&desired(spec), StartMode::Held, false);
+        let spread = spec.topology_spread_constraints.unwrap().remove(0);
+        (
+            spread.topology_key,
+            spread.when_unsatisfiable,
+            spread.min_domains,
+        )
+    };
+    let (key, when, least) =
+        spread(json!({ "scheduling": { "spread": { "require": true } }, "members": 5 }));
+    assert_eq!(
+        (&*key, &*when, least),
+        ("kubernetes.io/hostname", "DoNotSchedule", Some(5))
+    );
+    let across = json!({ "scheduling": { "spread": { "require": false, "across": "Zone" } } });
+    let (key, when, least) = spread(across);
+    assert_eq!(
+        (&*key, &*when, least),
+        ("topology.kubernetes.io/zone", "ScheduleAnyway", None)
+    );
+}
+
+#[test]
+fn a_claim_and_the_identity_go_with_the_resource_only_if_the_user_said_so() {
+    let identity = Scene::converged(1).observed.identity.unwrap().1;
+    for (on_delete, owners) in [("Keep", 0), ("Delete", 1)] {
+        let desired = desired(
+            json!({ "storage": { "onDelete": on_delete, "class": "fast", "size": "20Gi" } }),
+        );
+        let claim = claim(&desired, member(1)).unwrap().unwrap();
+        assert_eq!(
+            claim.metadata.owner_references.unwrap_or_default().len(),
+            owners,
+            "{on_delete}"
+        );
+        assert_eq!(
+            MemberRef::read(&claim.metadata.annotations.unwrap()),
+            Some(member(1))
+        );
+        let spec = claim.spec.unwrap();
+        assert_eq!(spec.storage_class_name.as_deref(), Some("fast"));
+        assert_eq!(spec.access_modes, Some(vec!["ReadWriteOnce".to_owned()]));
+        assert_eq!(
+            spec.resources.unwrap().requests.unwrap()["storage"].0,
+            "20Gi"
+        );
+        let kept = super::identity(&desired, &identity).unwrap();
+        assert_eq!(
+            kept.metadata.owner_references.unwrap_or_default().len(),
+            owners,
+            "{on_delete}"
+        );
+    }
+    let claim = claim(&kept(), member(1)).unwrap().unwrap();
+    assert_eq!(
+        claim.spec.unwrap().storage_class_name,
+        None,
+        "the default class: an empty name would be none"
+    );
+}
+
+#[test]
+fn what_a_member_joined_on_is_read_as_it_was_written() {
+    let mut built = claim(&kept(), member(1)).unwrap().unwrap();
+    assert_eq!(read_joined_on(&built), None);
+    let on = joined_on(claim_uid(1), "pv-1");
+    change(
+        &mut built,
+        json!({ "metadata": { "annotations": { labels::JOINED_ON: on } } }),
+    );
+    assert_eq!(
+        read_joined_on(&built),
+        Some((claim_uid(1), Uid::of_name("pv-1")))
+    );
+}
+
+#[test]
+fn an_identity_is_read_as_it_was_written() {
+    let identity = Scene::converged(1).observed.identity.unwrap().1;
+    let object = super::identity(&kept(), &identity).unwrap();
+    assert_eq!(object.metadata.name.as_deref(), Some("orders-identity"));
+    assert_eq!(
+        crate::observe::objects::parse_identity(object).unwrap().1,
+        identity
+    );
+}
+
+#[test]
+fn members_have_names_before_they_are_ready_and_clients_reach_voters_only() {
+    let desired =
+        desired(json!({ "service": { "type": "LoadBalancer", "annotations": { "a": "b" } } }));
+    let peer = service::peer(&desired).unwrap().spec.unwrap();
+    assert_eq!(peer.cluster_ip.as_deref(), Some("None"));
+    assert_eq!(peer.publish_not_ready_addresses, Some(true));
+    assert_eq!(
+        peer.selector.unwrap().keys().collect::<Vec<_>>(),
+        [labels::CLUSTER]
+    );
+
+    let client = service::client(&desired).unwrap();
+    assert_eq!(client.metadata.annotations.unwrap()["a"], "b");
+    let client = client.spec.unwrap();
+    assert_eq!(client.type_.as_deref(), Some("LoadBalancer"));
+    assert_eq!(client.publish_not_ready_addresses, None);
+    let chosen = client.selector.unwrap();
+    assert_eq!(chosen[labels::ROLE], labels::ROLE_VOTER);
+    assert_eq!(chosen[labels::CLUSTER], "orders");
+    let ports: Vec<_> = client
+        .ports
+        .unwrap()
+        .into_iter()
+        .map(|port| port.port)
+        .collect();
+    assert_eq!(ports, [2379], "the members' port is nobody else's business");
+}
+
+#[test]
+fn a_budget_guards_voters_by_number_and_no_pod_that_is_not_ready() {
+    let spec = pod_disruption_budget(&kept(), 2).unwrap().spec.unwrap();
+    let min = spec.min_available.unwrap();
+    // In percent, or as maxUnavailable, it would be counted by the wanted members.
+    assert_eq!(serde_json::to_value(min).unwrap(), json!(2));
+    assert_eq!(spec.max_unavailable, None);
+    assert_eq!(
+        spec.unhealthy_pod_eviction_policy.as_deref(),
+        Some("AlwaysAllow")
+    );
+    let chosen = spec.selector.unwrap().match_labels.unwrap();
+    assert_eq!(chosen[labels::ROLE], labels::ROLE_VOTER);
+    assert_eq!(chosen[labels::CLUSTER], "orders");
+}
+
+#[test]
+fn certificates_are_of_two_authorities_and_root_is_the_operators_alone() {
+    let desired = desired(json!({ "tls": { "client": { "extraNames": ["etcd.corp.example"] } } }));
+    let leaves = tls::SECRETS
+        .iter()
+        .filter_map(|object| Some((*object, tls::leaf(&desired, *object)?)));
+    let names: BTreeSet<_> = tls::SECRETS
+        .iter()
+        .filter_map(|it| tls::secret_name(&desired, *it))
+        .collect();
+    assert_eq!(
+        names.len(),
+        tls::SECRETS.len(),
+        "each in a Secret of its own"
+    );
+    for (object, leaf) in leaves {
+        use crate::facts::OwnedObject::{ClientCa, OperatorTls, PeerCa, PeerTls, ServerTls};
+        assert_eq!(
+            leaf.signed_by,
+            if object == PeerTls { PeerCa } else { ClientCa },
+            "{object:?}"
+        );
+        assert_eq!(
+            leaf.common_name == "root",
+            object == OperatorTls,
+            "{object:?}"
+        );
+        let is_server = object == ServerTls;
+        assert_eq!(
+            leaf.names.contains(&"etcd.corp.example".to_owned()),
+            is_server,
+            "{object:?}"
+        );
+        assert_eq!(
+            leaf.names.contains(&"orders-client.shop.svc".to_owned()),
+            is_server,
+            "{object:?}"
+        );
+        let of_members = leaf.names.contains(&"*.orders-peer.shop.svc".to_owned());
+        assert_eq!(of_members, is_server || object == PeerTls, "{object:?}");
+    }
+}

@@ -1,0 +1,28 @@
+//! What an etcd SRE knows. Deciding and building are pure: facts in, plan out. `observe` and `act` are thin.
+
+pub mod build;
+pub mod certificates;
+pub mod desired;
+pub mod effective_spec;
+mod execute;
+pub mod facts;
+pub mod identity;
+pub mod names;
+pub mod observe;
+pub mod plan;
+pub mod preview;
+mod reconciler;
+pub mod status;
+pub mod versions;
+pub mod view;
+mod watches;
+
+mod decide;
+#[cfg(test)]
+mod fake;
+#[cfg(test)]
+mod testing;
+
+pub use decide::{Etcd, EtcdWaits};
+pub use reconciler::EtcdReconciler;
+pub use watches::watch;

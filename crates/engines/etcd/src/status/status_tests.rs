@@ -1,0 +1,689 @@
+//! The status in every situation that people meet, decided and told from what was found.
+
+use evenkeel_api::conditions::ConditionType::{Degraded, Progressing, Ready};
+use serde_json::json;
+
+use super::*;
+use crate::desired::DesiredCluster;
+use crate::facts::{Drift, OwnedObject, StartMode};
+use crate::identity::{Intent, MembershipChange, Uid};
+use crate::names::Serial;
+use crate::testing::{NOW, Scene, change, claim_uid, condition, name, pod_uid};
+
+/// A status in one line: the phrase, how many are ready, and the three conditions.
+pub(super) fn line(status: &EtcdClusterStatus) -> String {
+    let conditions = [Ready, Progressing, Degraded].map(|about| {
+        let (holds, reason, _) = condition(status, about);
+        format!("{holds} {reason}")
+    });
+    format!(
+        "{} | {} | {}",
+        status.phrase,
+        status.ready,
+        conditions.join(" | ")
+    )
+}
+
+/// What people are told of a scene, after a look at whether a tired person would understand all of it.
+pub(super) fn told(scene: &Scene) -> EtcdClusterStatus {
+    let status = scene.status();
+    reads_well(&status);
+    status
+}
+
+pub(super) fn is_plain(text: &str) {
+    for debris in [
+        "Some(", "None", "Serial", "MemberId", "Uid", "Intent", "::", "{ ", "\\", "  ", ": :", "()",
+    ] {
+        assert!(!text.contains(debris), "`{debris}` reached people: {text}");
+    }
+    let mut words = text.split(|it: char| !it.is_ascii_alphanumeric());
+    let decimal = words.any(|word| word.len() > 8 && word.chars().all(|it| it.is_ascii_digit()));
+    assert!(!decimal, "a number that nobody can read: {text}");
+    let ends = text.ends_with([' ', ':', ',', ';']) || text.starts_with([' ', ':', ',']);
+    assert!(!ends && !text.is_empty(), "half a sentence: `{text}`");
+}
+
+pub(super) fn reads_well(status: &EtcdClusterStatus) {
+    let conditions = status.conditions.iter().map(|condition| &condition.message);
+    let mut texts: Vec<_> = conditions
+        .chain(&status.waiting_for)
+        .chain([&status.phrase])
+        .collect();
+    texts.extend(
+        [&status.doing, &status.next]
+            .into_iter()
+            .filter(|text| !text.is_empty()),
+    );
+    texts.extend(
+        status
+            .member_list
+            .iter()
+            .map(|one| &one.message)
+            .filter(|text| !text.is_empty()),
+    );
+    texts.into_iter().for_each(|text| is_plain(text));
+    assert!(
+        status.phrase.starts_with(char::is_uppercase),
+        "{}",
+        status.phrase
+    );
+    assert!(
+        status.phrase.chars().count() <= 160,
+        "too long for a column: {}",
+        status.phrase
+    );
+    let says_what = !status.doing.is_empty() || !status.waiting_for.is_empty();
+    let busy = condition(status, Progressing).0 == "True";
+    assert!(
+        !busy || says_what,
+        "it is busy and does not say with what: {status:#?}"
+    );
+    for about in [Progressing, Degraded] {
+        let (holds, _, message) = condition(status, about);
+        let all_is_well = ["everything is as the spec says", "nothing is amiss"].contains(&message);
+        assert!(holds == "False" || !all_is_well, "{about}: {message}");
+    }
+}
+
+/// A cluster of three of which the first has just formed it.
+fn bootstrapping() -> Scene {
+    let mut scene = Scene::with(1, json!({ "members": 3 }));
+    scene.is_unsealed();
+    scene.state.client_read = Observed::Unknown;
+    scene
+}
+
+/// A cluster of three, the third of which is a learner on its way.
+pub(super) fn joining() -> Scene {
+    let mut scene = Scene::with(2, json!({ "members": 3 }));
+    scene.turn(|identity| identity.next_serial = Serial(3));
+    scene.is_listed(2, true, false);
+    scene.has_claim(2, false);
+    scene.has_pod(2, &StartMode::Join([0, 1, 2].map(Serial).into()));
+    scene
+}
+
+fn waits_for_its_image(scene: &mut Scene, serial: u16) {
+    let state = json!({ "waiting": { "reason": "ImagePullBackOff" } });
+    let container = json!([{ "name": "etcd", "state": state, "restartCount": 0, "image": "", "imageID": "", "ready": false }]);
+    change(
+        scene.pod(serial),
+        json!({ "status": { "containerStatuses": container } }),
+    );
+}
+
+pub(super) fn finds_no_node(scene: &mut Scene, serial: u16) {
+    let message = "0/3 nodes are available: 1 node(s) had untolerated taint {node.kubernetes.io/unreachable: }, 2 Insufficient cpu. \
+        preemption: 0/3 nodes are available: 3 No preemption victims found for incoming pod.";
+    let condition = json!({ "type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message });
+    change(
+        scene.pod(serial),
+        json!({ "spec": { "nodeName": null }, "status": { "phase": "Pending", "conditions": [condition] } }),
+    );
+}
+
+#[test]
+fn a_new_resource_is_told_to_be_on_its_way() {
+    let status = told(&Scene::nothing(json!({})));
+    assert_eq!(
+        line(&status),
+        "Beginning | 0/3 | False Bootstrapping | True Bootstrapping | False AsExpected"
+    );
+    assert_eq!(status.doing, "giving the cluster its identity");
+}
+
+#[test]
+fn a_bootstrap_counts_its_members_and_says_who_is_held_up() {
+    let status = told(&bootstrapping());
+    assert_eq!(
+        line(&status),
+        "Bootstrapping 1 of 3 | 1/3 | False Bootstrapping | True Bootstrapping | False AsExpected"
+    );
+    assert_eq!(status.doing, format!("adding {} as a learner", name(1)));
+
+    let mut scene = bootstrapping();
+    scene.has_claim(1, false);
+    scene.has_pod(1, &StartMode::Held);
+    waits_for_its_image(&mut scene, 1);
+    let status = told(&scene);
+    let image = "the image gcr.io/etcd-development/etcd:v3.6.16 cannot be pulled";
+    assert_eq!(
+        status.phrase,
+        format!("Bootstrapping 1 of 3: {}: {image}", name(1))
+    );
+}
+
+#[test]
+fn a_member_whose_adding_was_begun_is_joining_and_not_leaving() {
+    let mut scene = bootstrapping();
+    scene.has_claim(1, false);
+    scene.has_pod(1, &StartMode::Held);
+    assert_eq!(
+        told(&scene).member_list[1].role,
+        MemberRole::Joining,
+        "prepared"
+    );
+    let intent = Intent::new(MembershipChange::Add(Serial(1)), [Serial(0)].into(), NOW);
+    scene.turn(|identity| *identity = identity.with_intent(&intent));
+    assert_eq!(
+        told(&scene).member_list[1].role,
+        MemberRole::Joining,
+        "its serial is used up, etcd lists it soon"
+    );
+}
+
+#[test]
+fn a_converged_cluster_is_healthy_and_there_is_nothing_to_say() {
+    let status = told(&Scene::converged(3));
+    assert_eq!(
+        line(&status),
+        "Healthy | 3/3 | True Serving | False Converged | False AsExpected"
+    );
+    assert_eq!(
+        (
+            status.doing.as_str(),
+            status.next.as_str(),
+            status.waiting_for.len()
+        ),
+        ("", "", 0)
+    );
+    assert_eq!(
+        (status.members, status.selector.as_str()),
+        (3, "evenkeel.dev/cluster=orders")
+    );
+    assert_eq!(
+        (status.leader, status.cluster_id.as_str()),
+        (name(0), "cafe000000000001")
+    );
+    let first = &status.member_list[0];
+    assert_eq!(
+        (&first.name, first.role, first.healthy),
+        (&name(0), MemberRole::Voter, true)
+    );
+    assert_eq!(
+        (first.id.as_str(), first.node.as_str()),
+        ("8e9e05c521646900", "node-0"),
+        "as etcdctl writes it"
+    );
+    assert_eq!(
+        (first.version.as_str(), first.message.as_str()),
+        ("3.6.16", "")
+    );
+}
+
+#[test]
+fn the_status_of_a_converged_cluster_is_the_same_to_the_byte_ever_after() {
+    let mut scene = Scene::converged(3);
+    let first = serde_json::to_string(&scene.status()).unwrap();
+    for seconds in [1, 86_400, 864_000] {
+        scene.was_told(serde_json::from_str(&first).unwrap());
+        scene.observed.now = evenkeel_runtime::UnixTime(NOW.0 + seconds);
+        assert_eq!(serde_json::to_string(&scene.status()).unwrap(), first);
+    }
+}
+
+#[test]
+fn no_status_changes_by_itself() {
+    let broken = |how: fn(&mut Scene)| {
+        let mut scene = Scene::converged(3);
+        how(&mut scene);
+        scene
+    };
+    let scenes = [
+        broken(|scene| scene.stops_answering(1)),
+        broken(|scene| scene.loses_its_quorum(&[0, 1])),
+        broken(|scene| scene.observed.client_service = None),
+        broken(|scene| scene.observed.identity = None),
+        broken(|scene| finds_no_node(scene, 2)),
+        bootstrapping(),
+        joining(),
+    ];
+    for mut scene in scenes {
+        let first = scene.status();
+        scene.was_told(first.clone());
+        scene.observed.now = evenkeel_runtime::UnixTime(NOW.0 + 1);
+        assert_eq!(scene.status(), first);
+    }
+}
+
+#[test]
+fn an_operator_that_was_started_anew_does_not_doubt_what_was_ready() {
+    let mut scene = Scene::converged(3);
+    scene.was_told(scene.status());
+    scene.state.client_read = Observed::Unknown;
+    assert_eq!(
+        line(&told(&scene)),
+        "Healthy | 3/3 | True Serving | False Converged | False AsExpected"
+    );
+    scene.loses_its_quorum(&[0, 1]);
+    scene.state.client_read = Observed::Unknown;
+    assert_eq!(
+        condition(&told(&scene), Ready).0,
+        "False",
+        "there is something to be said at once"
+    );
+}
+
+#[test]
+fn one_member_down_is_named_and_clients_are_served() {
+    let mut scene = Scene::converged(3);
+    scene.stops_answering(1);
+    let status = told(&scene);
+    let phrase = format!("Bringing back {}", name(1));
+    assert_eq!(
+        line(&status),
+        format!("{phrase} | 2/3 | True Serving | False Waiting | True MemberDown")
+    );
+    assert_eq!(
+        condition(&status, Degraded).2,
+        format!("{} does not serve", name(1))
+    );
+    assert_eq!(
+        condition(&status, Progressing).2,
+        format!("{} does not serve", name(1))
+    );
+    assert_eq!(status.member_list[1].message, "etcd does not answer");
+    assert!(!status.member_list[1].healthy && status.member_list[1].role == MemberRole::Voter);
+}
+
+#[test]
+fn a_pod_that_goes_or_has_ended_is_said_to() {
+    let mut scene = Scene::converged(3);
+    change(
+        scene.pod(1),
+        json!({ "metadata": { "deletionTimestamp": "2027-01-15T07:59:00Z" } }),
+    );
+    let status = told(&scene);
+    assert_eq!(condition(&status, Progressing).1, "Healing");
+    assert_eq!(
+        status.waiting_for,
+        [format!("the pod of {} must be gone", name(1))]
+    );
+    assert_eq!(status.member_list[1].message, "its pod is going");
+
+    let mut scene = Scene::converged(3);
+    change(scene.pod(1), json!({ "status": { "phase": "Failed" } }));
+    scene.stops_answering(1);
+    let status = told(&scene);
+    assert_eq!(
+        status.doing,
+        format!(
+            "deleting the pod of {}: it has ended, and is created again",
+            name(1)
+        )
+    );
+    assert_eq!(status.member_list[1].message, "its pod has ended");
+}
+
+#[test]
+fn a_member_whose_data_is_gone_is_being_replaced() {
+    let mut scene = Scene::converged(3);
+    scene.observed.claims.remove(&claim_uid(1));
+    scene.observed.pods.remove(&pod_uid(1));
+    scene.stops_answering(1);
+    let status = told(&scene);
+    let phrase = format!("Replacing {}: its data is gone", name(1));
+    assert_eq!(
+        line(&status),
+        format!("{phrase} | 2/3 | True Serving | True Healing | True MemberDown")
+    );
+    assert_eq!(status.doing, format!("removing {}", name(1)));
+    assert_eq!(status.member_list[1].role, MemberRole::Leaving);
+    assert_eq!(
+        status.member_list[1].message,
+        "its data is gone; it is being replaced"
+    );
+}
+
+#[test]
+fn scaling_says_how_far_it_is() {
+    let up = told(&Scene::with(3, json!({ "members": 5 })));
+    assert_eq!(
+        line(&up),
+        "Adding a member: 3 of 5 | 3/5 | True Serving | True Scaling | False AsExpected"
+    );
+    assert_eq!(up.doing, format!("adding {} as a learner", name(3)));
+    let down = told(&Scene::with(5, json!({ "members": 3 })));
+    assert_eq!(
+        line(&down),
+        "Removing a member: 5 there, 3 wanted | 5/3 | True Serving | True Scaling | False AsExpected"
+    );
+    assert_eq!(
+        down.doing,
+        format!("leading clients away from {}, which goes", name(4))
+    );
+}
+
+#[test]
+fn members_that_are_well_and_do_not_serve_clients_are_not_healthy() {
+    let mut scene = Scene::converged(3);
+    scene.state.client_read = Observed::Absent;
+    let status = told(&scene);
+    assert_eq!(
+        line(&status),
+        "Not serving | 3/3 | False NotServing | False Converged | False AsExpected"
+    );
+    assert!(
+        condition(&status, Degraded)
+            .2
+            .contains("look at the client Service"),
+        "not that nothing is amiss"
+    );
+    scene.state.client_read = Observed::Unknown;
+    let status = told(&scene);
+    assert_eq!(
+        status.phrase,
+        "All members are up: not asked as clients do yet"
+    );
+    assert_eq!(condition(&status, Ready).0, "Unknown");
+}
+
+#[test]
+fn a_name_that_is_taken_is_told_with_what_to_do() {
+    let mut scene = Scene::converged(3);
+    change(
+        scene.observed.client_service.as_mut().unwrap(),
+        json!({ "metadata": { "labels": null } }),
+    );
+    let status = told(&scene);
+    let phrase = "Name taken: the Service orders-client";
+    assert_eq!(
+        line(&status),
+        format!("{phrase} | 3/3 | True Serving | False Waiting | True NameTaken")
+    );
+    assert!(
+        condition(&status, Degraded)
+            .2
+            .contains("delete or rename it")
+    );
+    scene
+        .observed
+        .tls
+        .drift
+        .insert(OwnedObject::ServerTls, Drift::NotOwned);
+    scene.observed.client_service =
+        Some(crate::build::service::client(&scene.observed.desired).unwrap());
+    assert_eq!(
+        told(&scene).phrase,
+        "Name taken: the Secret orders-server-tls"
+    );
+}
+
+#[test]
+fn an_authority_that_is_gone_is_named_with_what_to_do() {
+    let mut scene = Scene::converged(3);
+    scene
+        .observed
+        .tls
+        .drift
+        .insert(OwnedObject::ClientCa, Drift::Missing);
+    let status = told(&scene);
+    let phrase = "Gone or of no use: the Secret orders-client-ca";
+    assert_eq!(
+        line(&status),
+        format!("{phrase} | 3/3 | True Serving | False Waiting | True AuthorityLost")
+    );
+    assert!(condition(&status, Degraded).2.contains("put it back"));
+}
+
+#[test]
+fn a_paused_cluster_says_so_and_goes_on_being_watched() {
+    let mut scene = Scene::with(3, json!({ "paused": true }));
+    let status = told(&scene);
+    assert_eq!(
+        line(&status),
+        "Paused | 3/3 | True Serving | False Paused | False AsExpected"
+    );
+    scene.stops_answering(1);
+    assert_eq!(
+        line(&told(&scene)),
+        "Paused | 2/3 | True Serving | False Paused | True MemberDown"
+    );
+}
+
+#[test]
+fn without_its_identity_nothing_is_claimed_of_a_cluster() {
+    let mut scene = Scene::converged(3);
+    scene.was_told(scene.status());
+    scene.observed.identity = None;
+    scene.state = crate::observe::etcd::EtcdState::default();
+    let rebuilding =
+        "Rebuilding its identity | 0/3 | Unknown NotAsked | True Healing | False AsExpected";
+    assert_eq!(line(&told(&scene)), rebuilding);
+    // One of them is another cluster's.
+    let foreign = json!({ "metadata": { "annotations": { labels::LINEAGE: "00000bad" } } });
+    change(scene.claim(1), foreign);
+    let status = told(&scene);
+    let phrase = "Volumes and pods contradict each other";
+    assert_eq!(
+        line(&status),
+        format!("{phrase} | 0/3 | Unknown NotAsked | False Waiting | True VolumesFound")
+    );
+    assert!(
+        condition(&status, Degraded)
+            .2
+            .contains("put the ConfigMap orders-identity back")
+    );
+    assert_eq!(
+        status.member_list.len(),
+        3,
+        "an empty list would read as an empty cluster"
+    );
+    assert!(
+        status
+            .member_list
+            .iter()
+            .all(|one| !one.healthy && one.message == "it cannot be asked")
+    );
+    assert_eq!(
+        status.cluster_id, "cafe000000000001",
+        "or an empty one would be made in its place"
+    );
+}
+
+#[test]
+fn a_cluster_of_which_nothing_is_left_is_told_how_to_begin_anew() {
+    let mut scene = Scene::converged(3);
+    let before = scene.status();
+    scene = Scene::nothing(json!({}));
+    scene.was_told(before);
+    let status = told(&scene);
+    let phrase = "All data is gone";
+    assert_eq!(
+        line(&status),
+        format!("{phrase} | 0/3 | False NotServing | False Waiting | True DataLost")
+    );
+    assert!(
+        condition(&status, Degraded)
+            .2
+            .contains("etcd cluster cafe000000000001 has lost all its data")
+    );
+    assert_eq!(status.cluster_id, "cafe000000000001");
+}
+
+#[test]
+fn a_cluster_that_lost_all_pods_and_volumes_has_no_member_that_is_well() {
+    let mut scene = Scene::converged(3);
+    scene.was_told(scene.status());
+    scene.observed.pods.clear();
+    scene.observed.claims.clear();
+    scene.state = crate::observe::etcd::EtcdState {
+        client_read: Observed::Absent,
+        ..Default::default()
+    };
+    let status = told(&scene);
+    let phrase = "All pods and volumes are gone";
+    assert_eq!(
+        line(&status),
+        format!("{phrase} | 0/3 | False QuorumLost | False Waiting | True DataLost")
+    );
+    assert!(
+        status.waiting_for[0].contains("delete the resource and the ConfigMap orders-identity")
+    );
+    assert_eq!(status.member_list.len(), 3);
+}
+
+#[test]
+fn a_resource_that_is_being_deleted_is_not_told_to_be_as_the_spec_says() {
+    let mut scene = Scene::converged(3);
+    change(
+        &mut scene.observed.resource,
+        json!({ "metadata": { "deletionTimestamp": "2027-01-15T07:59:00Z" } }),
+    );
+    scene.observed.desired = DesiredCluster::of(&scene.observed.resource).unwrap();
+    scene.stops_answering(1);
+    let status = told(&scene);
+    assert_eq!(
+        line(&status),
+        "Being deleted | 2/3 | True Serving | True Deleting | False AsExpected"
+    );
+    assert!(
+        warning_events(&scene.observed, &scene.facts(), &scene.plan()).is_empty(),
+        "its members go, as they should"
+    );
+}
+
+#[test]
+fn a_cluster_that_could_not_be_looked_at_keeps_what_was_known_and_says_why() {
+    let mut scene = joining();
+    scene.was_told(scene.status());
+    let resource = &scene.observed.resource;
+    let forbidden = kube::core::Status::failure(
+        "pods is forbidden: User \"x\" cannot list pods",
+        "Forbidden",
+    );
+    let why = kube::Error::Api(forbidden.with_code(403).boxed());
+    let why = Error::kubernetes("list pods")(why);
+    let status = observe_error_status(resource, NOW, &why);
+    reads_well(&status);
+    let expected =
+        "Cannot read its objects | 2/3 | Unknown NotAsked | False Waiting | True CannotRead";
+    assert_eq!(line(&status), expected);
+    let said = "cannot list pods: pods is forbidden: User \"x\" cannot list pods";
+    assert_eq!(condition(&status, Degraded).2, said);
+    assert_eq!(status.waiting_for, [said]);
+    assert_eq!(
+        (status.doing.as_str(), status.next.as_str()),
+        ("", ""),
+        "nothing is being done"
+    );
+    assert_eq!(status.member_list, scene.status().member_list);
+}
+
+#[test]
+fn a_spec_that_cannot_be_accepted_is_told_apart_from_what_cannot_be_read() {
+    let scene = Scene::converged(3);
+    let mut refused = scene.observed.resource.clone();
+    refused.spec.version = "2.3".to_owned();
+    let why = DesiredCluster::of(&refused).unwrap_err();
+    let status = observe_error_status(&refused, NOW, &Error::other("accept its spec", why));
+    reads_well(&status);
+    assert_eq!(
+        (status.phrase.as_str(), condition(&status, Degraded).1),
+        ("Cannot be run as it is", "SpecRefused")
+    );
+    assert!(condition(&status, Degraded).2.contains("spec.version"));
+
+    let mut object = scene.observed.identity.clone().unwrap().0;
+    change(&mut object, json!({ "data": { "identity": "{" } }));
+    let why = crate::observe::objects::parse_identity(object).unwrap_err();
+    let status = observe_error_status(&scene.observed.resource, NOW, &why);
+    assert_eq!(
+        condition(&status, Degraded).1,
+        "CannotRead",
+        "the spec is fine: {}",
+        status.phrase
+    );
+    assert!(
+        status.waiting_for[0].contains("orders-identity"),
+        "{:?}",
+        status.waiting_for
+    );
+}
+
+#[test]
+fn clusters_that_block_drains_say_how_to_proceed() {
+    for (members, says) in [(1, true), (2, true), (3, false)] {
+        let status = Scene::converged(members).status();
+        assert_eq!(
+            condition(&status, Progressing)
+                .2
+                .contains("Scale it to 3 members first"),
+            says,
+            "{members}"
+        );
+    }
+}
+
+#[test]
+fn what_is_in_the_place_of_the_identity_is_told_and_nothing_is_begun() {
+    let mut scene = Scene::nothing(json!({}));
+    scene.observed.identity_taken = true;
+    assert!(scene.plan().is_noop(), "{:?}", scene.plan());
+    let status = scene.status();
+    assert_eq!(condition(&status, Degraded).1, "NameTaken");
+    assert!(
+        status.waiting_for[0].contains("the ConfigMap orders-identity exists"),
+        "{:?}",
+        status.waiting_for
+    );
+}
+
+#[test]
+fn a_volume_without_a_class_is_told_with_what_to_do() {
+    let mut scene = Scene::converged(3);
+    scene.stops_answering(2);
+    change(
+        scene.claim(2),
+        json!({ "spec": { "volumeName": null, "storageClassName": null } }),
+    );
+    let facts = scene.facts();
+    let trouble = facts.details[&Serial(2)].pod_problem.clone().unwrap();
+    assert!(
+        trouble.contains("no StorageClass") && trouble.contains("spec.storage.class"),
+        "{trouble}"
+    );
+    change(
+        scene.claim(2),
+        json!({ "spec": { "storageClassName": "fsat" } }),
+    );
+    scene.observed.missing_class = Some("fsat".to_owned());
+    let trouble = scene.facts().details[&Serial(2)]
+        .pod_problem
+        .clone()
+        .unwrap();
+    assert!(
+        trouble.contains("no StorageClass fsat") && trouble.contains("spec.storage.class"),
+        "{trouble}"
+    );
+}
+
+#[test]
+fn of_a_cluster_that_goes_with_a_former_resource_nothing_is_said_as_if_it_were_this_ones() {
+    let mut scene = Scene::with(3, json!({ "storage": { "onDelete": "Delete" } }));
+    scene.observed.desired.uid = Uid(99);
+    scene.observed.desired.created = NOW;
+    let status = scene.status();
+    reads_well(&status);
+    let expected = "Waiting until the former cluster is gone | 0/3 | False Bootstrapping | False Waiting | False AsExpected";
+    assert_eq!(line(&status), expected, "though it still serves");
+    assert!(
+        status.cluster_id.is_empty() && status.member_list.is_empty(),
+        "{status:?}"
+    );
+    assert!(
+        status.waiting_for[0].contains(&name(0)),
+        "what is left is named: {:?}",
+        status.waiting_for
+    );
+
+    scene.observed.desired.created = evenkeel_runtime::UnixTime(NOW.0 - 61);
+    let status = scene.status();
+    assert_eq!(condition(&status, Degraded).1, "BootstrapWaiting");
+    assert!(
+        status.waiting_for[0].contains("--force"),
+        "and what to do: {:?}",
+        status.waiting_for
+    );
+}

@@ -1,0 +1,276 @@
+//! Decisions in situations that the explored world does not bring about, and the plainest ones as examples.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use evenkeel_api::Version;
+use evenkeel_etcd::Etcd;
+use evenkeel_etcd::facts::{
+    ClaimFacts, ClusterFacts, DisruptionWindow, EtcdFacts, OwnedBy, StorageKind,
+};
+use evenkeel_etcd::identity::{ClusterId, Identity, Uid};
+use evenkeel_etcd::names::{Epoch, Lineage, Serial};
+use evenkeel_etcd::plan::{EtcdCreate, EtcdWait, UnreadableObjects};
+use evenkeel_runtime::{Engine, Observed, Plan, Requeue, UnixTime};
+
+const VERSION: Version = Version::new(3, 6, 16);
+
+/// A resource that was just created, seen for the first time.
+fn new_cluster() -> EtcdFacts {
+    EtcdFacts {
+        now: UnixTime(1_000),
+        new_lineage: Lineage(7),
+        cluster: ClusterFacts {
+            resource_uid: Uid(1),
+            members: 3,
+            storage: StorageKind::Persistent,
+            is_deleted: false,
+            created_at: UnixTime(990),
+            is_paused: false,
+            status_cluster_id: None,
+            max_learners: 2,
+            bootstrap_timeout: Duration::from_secs(60),
+            replace_after: Duration::from_secs(300),
+            keep_removed_for: Duration::ZERO,
+            owns_data: false,
+            disruption: DisruptionWindow::Allowed,
+            version: VERSION,
+            next_version: None,
+            pod_template_hash: Uid(0),
+            restart_request: None,
+            volume_size: 0,
+        },
+        identity: Observed::Absent,
+        claims: Observed::Present(Vec::new()),
+        lineages: BTreeSet::new(),
+        pods: Observed::Present(Vec::new()),
+        membership: Observed::Unknown,
+        health: BTreeMap::new(),
+        unreachable_since: BTreeMap::new(),
+        drift: BTreeMap::new(),
+        recheck_secrets_at: None,
+        pdb_min_available: Observed::Absent,
+        identity_owner: OwnedBy::Nobody,
+        spec_recorded: true,
+        client_read: Observed::Unknown,
+        details: BTreeMap::new(),
+    }
+}
+
+fn waits(plan: &Plan<Etcd>) -> &[EtcdWait] {
+    assert!(plan.is_noop(), "it waits and yet does something: {plan:?}");
+    &plan.status.waits
+}
+
+#[test]
+fn a_new_resource_gets_an_identity_before_anything_else() {
+    let plan = Etcd::decide(&new_cluster());
+    let [EtcdCreate::Identity(identity)] = plan.create.as_slice() else {
+        panic!("{plan:?}")
+    };
+    assert!(
+        !identity.bootstrapped && identity.seed == Serial(0) && identity.next_serial == Serial(1)
+    );
+    assert_eq!(identity.epoch, Epoch::FIRST);
+    assert!(plan.disruption.is_none() && plan.patch.is_empty());
+}
+
+#[test]
+fn what_could_not_be_read_is_not_taken_for_absent() {
+    let facts = EtcdFacts {
+        identity: Observed::Unknown,
+        ..new_cluster()
+    };
+    assert_eq!(
+        waits(&Etcd::decide(&facts)),
+        [EtcdWait::Unreadable(UnreadableObjects::Identity)]
+    );
+    let facts = EtcdFacts {
+        claims: Observed::Unknown,
+        ..new_cluster()
+    };
+    let plan = Etcd::decide(&facts);
+    assert_eq!(
+        waits(&plan),
+        [EtcdWait::Unreadable(UnreadableObjects::Objects)]
+    );
+    assert!(
+        matches!(plan.requeue, Requeue::At(at) if at > facts.now),
+        "somebody must look again"
+    );
+}
+
+fn claim(serial: u16, epoch: Epoch, joined: bool) -> ClaimFacts {
+    let (uid, volume) = (Uid(u128::from(serial) + 9), Uid(u128::from(serial) + 90));
+    ClaimFacts {
+        serial: Serial(serial),
+        epoch,
+        uid,
+        volume: Some(volume),
+        joined_on: joined.then_some((uid, volume)),
+        is_terminating: false,
+        topology: evenkeel_etcd::facts::VolumeTopology::Unknown,
+        is_lost: false,
+        removed_at: None,
+        last_version: Some(VERSION),
+        is_owned: false,
+        requested_size: 0,
+        resize_pending: false,
+        has_wrong_class: false,
+        is_misplaced: false,
+    }
+}
+
+/// A cluster of which claims are left, and no identity.
+fn without_an_identity(claims: Vec<ClaimFacts>) -> EtcdFacts {
+    let written = BTreeSet::from([Some(Lineage(5))]);
+    EtcdFacts {
+        claims: Observed::Present(claims),
+        lineages: written,
+        ..new_cluster()
+    }
+}
+
+fn rebuilt(facts: &EtcdFacts) -> Identity {
+    let plan = Etcd::decide(facts);
+    assert!(
+        plan.disruption.is_none() && plan.patch.is_empty() && plan.apply.is_empty(),
+        "{plan:?}"
+    );
+    match plan.create.as_slice() {
+        [EtcdCreate::Identity(identity)] => identity.clone(),
+        _ => unreachable!("it is not rebuilt: {plan:?}"),
+    }
+}
+
+#[test]
+fn an_identity_that_was_deleted_is_rebuilt_from_what_is_left() {
+    let later = Epoch::FIRST.next();
+    let mut facts = without_an_identity(vec![
+        claim(2, Epoch::FIRST, true),
+        claim(4, later, true),
+        claim(6, later, false),
+    ]);
+    facts.cluster.status_cluster_id = Some(ClusterId(5));
+    let identity = rebuilt(&facts);
+    assert!(
+        identity.bootstrapped,
+        "somebody has joined, so there may be data"
+    );
+    assert_eq!((identity.lineage, identity.epoch), (Lineage(5), later));
+    assert_eq!(identity.cluster_id, Some(ClusterId(5)));
+    assert!(identity.next_serial > Serial(6), "no serial is used again");
+}
+
+#[test]
+fn what_nobody_ever_joined_begins_again_under_new_names() {
+    let identity = rebuilt(&without_an_identity(vec![claim(2, Epoch::FIRST, false)]));
+    assert!(
+        !identity.bootstrapped
+            && identity.epoch == Epoch::FIRST.next()
+            && identity.seed > Serial(2)
+    );
+}
+
+#[test]
+fn what_contradicts_itself_is_left_alone() {
+    let mut facts = without_an_identity(vec![claim(2, Epoch::FIRST, true)]);
+    facts.lineages.insert(Some(Lineage(6)));
+    assert_eq!(
+        waits(&Etcd::decide(&facts)),
+        [EtcdWait::InconsistentObjects]
+    );
+    facts.lineages = BTreeSet::from([None]);
+    assert_eq!(
+        waits(&Etcd::decide(&facts)),
+        [EtcdWait::InconsistentObjects],
+        "what cannot be read"
+    );
+    // The status knows of a cluster, and nobody of having joined it.
+    let mut facts = without_an_identity(vec![claim(2, Epoch::FIRST, false)]);
+    facts.cluster.status_cluster_id = Some(ClusterId(5));
+    assert_eq!(
+        waits(&Etcd::decide(&facts)),
+        [EtcdWait::InconsistentObjects]
+    );
+}
+
+#[test]
+fn a_cluster_of_which_nothing_is_left_is_not_made_anew_empty() {
+    let mut facts = new_cluster();
+    facts.cluster.status_cluster_id = Some(ClusterId(5));
+    assert_eq!(
+        waits(&Etcd::decide(&facts)),
+        [EtcdWait::DataLost(ClusterId(5))]
+    );
+}
+
+#[test]
+fn a_paused_cluster_is_left_alone_and_a_deleted_one_goes_by_itself() {
+    let mut facts = new_cluster();
+    facts.cluster.is_paused = true;
+    assert_eq!(waits(&Etcd::decide(&facts)), [EtcdWait::Paused]);
+    facts.cluster.is_deleted = true;
+    assert_eq!(waits(&Etcd::decide(&facts)), []);
+}
+
+#[test]
+fn facts_and_plans_are_plain_data() {
+    let facts = new_cluster();
+    let plan = Etcd::decide(&facts);
+    let kept = serde_json::to_string(&(&facts, &plan)).unwrap();
+    let (facts_again, plan_again): (EtcdFacts, Plan<Etcd>) = serde_json::from_str(&kept).unwrap();
+    assert_eq!((facts_again, plan_again), (facts, plan));
+}
+
+#[test]
+fn what_went_with_a_former_resource_is_waited_for_and_never_taken_up() {
+    let first = Etcd::decide(&new_cluster()).create;
+    let [EtcdCreate::Identity(identity)] = first.as_slice() else {
+        panic!("{first:?}")
+    };
+    for sealed in [false, true] {
+        let identity = Observed::Present(Identity {
+            bootstrapped: sealed,
+            resource_uid: Uid(99),
+            ..identity.clone()
+        });
+        let facts = EtcdFacts {
+            identity,
+            identity_owner: OwnedBy::PreviousResource,
+            ..new_cluster()
+        };
+        let plan = Etcd::decide(&facts);
+        assert_eq!(
+            waits(&plan),
+            [EtcdWait::PreviousResourceDeletion(UnixTime(1_050))]
+        );
+        assert_eq!(
+            plan.requeue,
+            Requeue::At(UnixTime(1_050)),
+            "by then it should be gone"
+        );
+    }
+    // Its members had joined: what is rebuilt of such claims would be a sealed cluster, and they are gone in a moment.
+    let going = |serial| ClaimFacts {
+        is_terminating: true,
+        ..claim(serial, Epoch::FIRST, true)
+    };
+    let with = |claims: Vec<ClaimFacts>| {
+        let written = BTreeSet::from([Some(Lineage(7))]);
+        Etcd::decide(&EtcdFacts {
+            claims: Observed::Present(claims),
+            lineages: written,
+            ..new_cluster()
+        })
+    };
+    assert_eq!(
+        waits(&with(vec![going(0), going(1)])),
+        [EtcdWait::PreviousResourceDeletion(UnixTime(1_050))]
+    );
+    let plan = with(vec![going(0), claim(1, Epoch::FIRST, true)]);
+    assert!(
+        matches!(plan.create.as_slice(), [EtcdCreate::Identity(identity)] if identity.bootstrapped),
+        "{plan:?}"
+    );
+}
