@@ -166,14 +166,14 @@ impl<'a> Cluster<'a> {
 
     /// The name that clients use, and that servers' certificates have.
     pub fn host(&self) -> String {
-        format!("{}-client.{}.svc", self.name, self.story.namespace())
+        format!("{}-etcd-client.{}.svc", self.name, self.story.namespace())
     }
 
     /// The Service's address.
     pub fn service_ip(&self) -> String {
         let service = self
             .story
-            .read("/api/v1", &format!("services/{}-client", self.name));
+            .read("/api/v1", &format!("services/{}-etcd-client", self.name));
         text(&service.unwrap_or_default(), "/spec/clusterIP")
     }
 
@@ -181,11 +181,11 @@ impl<'a> Cluster<'a> {
     pub fn client_tls(&self) -> Tls {
         let secret = self
             .story
-            .read("/api/v1", &format!("secrets/{}-client-tls", self.name));
+            .read("/api/v1", &format!("secrets/{}-etcd-client-tls", self.name));
         let secret = secret.unwrap_or_default();
         let part = |key: &str| {
             let text = secret["data"][key].as_str();
-            let text = text.unwrap_or_else(|| panic!("{}-client-tls has no {key}", self.name));
+            let text = text.unwrap_or_else(|| panic!("{}-etcd-client-tls has no {key}", self.name));
             STANDARD.decode(text).expect("a Secret's data is base64")
         };
         Tls {

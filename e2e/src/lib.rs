@@ -259,7 +259,7 @@ impl Story {
             .unwrap_or_default();
         let logs = [
             "logs",
-            "--selector=evenkeel.dev/cluster",
+            "--selector=etcd.evenkeel.dev/cluster",
             "--tail=6",
             "--prefix",
             "--max-log-requests=30",

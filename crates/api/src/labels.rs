@@ -2,7 +2,7 @@
 //! changes its meaning.
 
 /// Which cluster an object belongs to.
-pub const CLUSTER: &str = "evenkeel.dev/cluster";
+pub const CLUSTER: &str = "etcd.evenkeel.dev/cluster";
 /// What part a pod has. The client Service and the disruption budget select by it, so only a pod that has it gets
 /// traffic.
 pub const ROLE: &str = "evenkeel.dev/role";
@@ -33,7 +33,7 @@ pub const INITIAL_CLUSTER: &str = "evenkeel.dev/initial-cluster";
 /// On pods: whether etcd starts a new cluster or joins an existing one.
 pub const INITIAL_CLUSTER_STATE: &str = "evenkeel.dev/initial-cluster-state";
 /// On pods: what etcd's data is mounted from, within its volume; something that cannot be mounted while it must not start.
-pub const DATA: &str = "evenkeel.dev/data";
+pub const DATA_SUB_PATH: &str = "evenkeel.dev/data-sub-path";
 /// On claims and pods: the random mark of the cluster's history.
 pub const LINEAGE: &str = "evenkeel.dev/lineage";
 /// On claims and pods: which bootstrap or restore of the cluster it belongs to.
@@ -41,18 +41,18 @@ pub const EPOCH: &str = "evenkeel.dev/epoch";
 /// On claims and pods: the number of the member within its lineage.
 pub const SERIAL: &str = "evenkeel.dev/serial";
 /// On claims: the claim's uid and volume when its member joined. Anything else under the same name is not its data.
-pub const JOINED_ON: &str = "evenkeel.dev/joined-on";
+pub const JOINED_VOLUME: &str = "evenkeel.dev/joined-volume";
 /// On claims: the StorageClass that was asked for. Something in between may have put another one into the claim.
-pub const CLASS: &str = "evenkeel.dev/class";
+pub const STORAGE_CLASS: &str = "evenkeel.dev/storage-class";
 
 /// On pods: the version of etcd. On claims: the one that its member was last seen to run.
 pub const VERSION: &str = "evenkeel.dev/version";
 /// On pods: what stands for all that it was built from and that users have a say in.
-pub const INPUTS: &str = "evenkeel.dev/inputs";
+pub const POD_TEMPLATE_HASH: &str = "evenkeel.dev/pod-template-hash";
 /// On the client Service: which of its annotations are the spec's, so that those that it no longer has are taken off.
-pub const ANNOTATIONS: &str = "evenkeel.dev/annotations";
+pub const SERVICE_ANNOTATIONS: &str = "evenkeel.dev/service-annotations";
 /// On clusters, any text: when it changes, members are restarted one by one. On pods: what it was when they were built.
-pub const RESTART: &str = "evenkeel.dev/restart";
+pub const RESTARTED_AT: &str = "evenkeel.dev/restarted-at";
 
 /// On claims: when its member was found to be removed. It is kept for a while, and then deleted.
 pub const REMOVED_AT: &str = "evenkeel.dev/removed-at";

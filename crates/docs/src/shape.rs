@@ -221,7 +221,7 @@ mod tests {
         orders-k7f2x  leader  serves  0    20 KiB  3.6.16   node-1\n\
         orders-b2b2b  voter   serves  0    20 KiB  3.6.16   node-2\n\n\
         Doing:    nothing\nBecause:  orders-k7f2x is gone, and that is a long sentence that goes\n          on below, for 5m\n\
-        Certs:    good; the first to expire is orders-client-tls, in 364d\n";
+        Certs:    good; the first to expire is orders-etcd-client-tls, in 364d\n";
 
     #[test]
     fn names_ages_sizes_nodes_wraps_and_who_leads_may_differ() {
@@ -230,7 +230,7 @@ mod tests {
             orders-94b9x  voter   serves  2    1.5 MiB  3.6.16   node-3\n\
             orders-zzzzz  leader  serves  -    20 KiB   3.6.16   node-1\n\n\
             Doing:    nothing\nBecause:  orders-zzzzz is gone, and that\n          is a long sentence that goes on below, for 11m\n\
-            Certs:    good; the first to expire is orders-client-tls, in 2h\n";
+            Certs:    good; the first to expire is orders-etcd-client-tls, in 2h\n";
         assert_eq!(difference(SHOWN, seen), None);
     }
 
@@ -276,11 +276,11 @@ mod tests {
                 "Doing:    nothing\nWaits:    a majority\n",
             ),
             (
-                "Certs:    good; the first to expire is orders-client-tls, in 364d\n",
+                "Certs:    good; the first to expire is orders-etcd-client-tls, in 364d\n",
                 "",
             ),
             ("is a long", "is no long"),
-            ("orders-client-tls", "orders-peer-tls"),
+            ("orders-etcd-client-tls", "orders-etcd-peer-tls"),
         ];
         for (true_, lie) in lies {
             assert!(SHOWN.contains(true_));
@@ -317,10 +317,10 @@ mod tests {
     fn words_that_differ_each_time_are_known() {
         let words = [
             ("pod/orders-k7f2x", "pod/orders-NAME"),
-            ("orders-client", "orders-client"),
+            ("orders-etcd-client", "orders-etcd-client"),
             (
-                "orders-k7f2x.orders-peer.shop.svc",
-                "orders-NAME.orders-peer.shop.svc",
+                "orders-k7f2x.orders-etcd-peer.shop.svc",
+                "orders-NAME.orders-etcd-peer.shop.svc",
             ),
             ("(2m5s", "(AGE"),
             ("2026-11-16T10:00:00.123Z,", "TIME,"),

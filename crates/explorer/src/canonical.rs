@@ -404,7 +404,9 @@ fn walk_effect(effect: &mut Effect, visitor: &mut dyn Visitor) {
         }) => {
             visitor.uid(pod);
             visitor.serial(serial);
-            transfer_to.iter_mut().for_each(|transfer_to| visitor.serial(transfer_to));
+            transfer_to
+                .iter_mut()
+                .for_each(|transfer_to| visitor.serial(transfer_to));
         }
         Effect::Delete(_) => {}
     }

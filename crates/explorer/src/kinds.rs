@@ -92,7 +92,7 @@ pub fn kinds(plan: &Plan<Etcd>) -> Vec<&'static str> {
         EtcdPatch::RecordSpec => "mark as accepted",
         EtcdPatch::RecordRemoval { .. } => "mark as removed",
     });
-    let waits = plan.status.waits.iter().map(wait);
+    let waits = plan.waits.iter().map(wait);
     let applied = plan.apply.iter().map(|apply| match apply {
         EtcdApply::Object(_) => "apply an object",
         EtcdApply::PodDisruptionBudget { .. } => "apply the budget",
@@ -118,7 +118,11 @@ fn step(step: &EtcdDisruption) -> &'static str {
             IdentityChange::Adopt => "turn: adopt",
             IdentityChange::Repair => "turn: pass over",
         },
-        EtcdDisruption::ChangeMembership { intent, transfer_to, .. } => match intent.change {
+        EtcdDisruption::ChangeMembership {
+            intent,
+            transfer_to,
+            ..
+        } => match intent.change {
             MembershipChange::Add(_) => "call: add",
             MembershipChange::Promote(_) => "call: promote",
             MembershipChange::RemoveUnknown(_) => "call: expel",
@@ -128,7 +132,10 @@ fn step(step: &EtcdDisruption) -> &'static str {
         },
         EtcdDisruption::ForceSnapshot { .. } => "renew the logs",
         EtcdDisruption::RestartMember { spared: false, .. } => "restart: delete",
-        EtcdDisruption::RestartMember { transfer_to: Some(_), .. } => "restart: hand over and evict",
+        EtcdDisruption::RestartMember {
+            transfer_to: Some(_),
+            ..
+        } => "restart: hand over and evict",
         EtcdDisruption::RestartMember { .. } => "restart: evict",
         EtcdDisruption::DeletePod { why, .. } => match why {
             DeleteReason::OldEpoch => "delete a pod: old epoch",

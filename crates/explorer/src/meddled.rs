@@ -69,7 +69,7 @@ impl Meddled {
         let mut meddled = facts.clone();
         meddled.cluster.is_paused = true;
         self.ask("paused", &meddled, |plan| {
-            plan.is_noop() && plan.status.waits == [EtcdWait::Paused]
+            plan.is_noop() && plan.waits == [EtcdWait::Paused]
         });
         meddled.cluster.is_deleted = true;
         self.ask("deleted", &meddled, Plan::is_noop);
@@ -87,7 +87,7 @@ impl Meddled {
                 lineages: BTreeSet::new(),
                 ..blank(&meddled)
             },
-            |plan| plan.is_noop() && matches!(plan.status.waits[..], [EtcdWait::DataLost(_)]),
+            |plan| plan.is_noop() && matches!(plan.waits[..], [EtcdWait::DataLost(_)]),
         );
         // An identity that is made of what is left is of a sealed epoch, or of one that is later than all that is left.
         let later = |epoch| {
@@ -371,7 +371,7 @@ impl Meddled {
                     .drift
                     .extend(signed.map(|signed| (signed, Drift::Missing)));
                 self.ask("an authority is gone", &meddled, |plan| {
-                    let lost = plan.status.waits.contains(&EtcdWait::CaMissing(object));
+                    let lost = plan.waits.contains(&EtcdWait::CaMissing(object));
                     lost && plan.apply == untouched.apply && plan.create == untouched.create
                 });
             } else {

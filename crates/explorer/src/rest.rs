@@ -85,7 +85,7 @@ pub fn never_rests() -> Violation {
 
 /// A bad end, with what the operator has to say about it.
 fn explained(violation: &Violation, world: &World, decider: &dyn Decider) -> Violation {
-    let waits = decider.decide(&observe(world, Sight::Clear)).status.waits;
+    let waits = decider.decide(&observe(world, Sight::Clear)).waits;
     Violation(format!("{}; it waits for {waits:?}", violation.0))
 }
 

@@ -25,7 +25,7 @@ pub(crate) fn about(reason: &str, cluster: &str) -> Option<String> {
                 .to_owned()
         }
         Reason::VolumesFound => {
-            "decide which of them are this cluster's: put its identity back, or take the label evenkeel.dev/cluster off \
+            "decide which of them are this cluster's: put its identity back, or take the label etcd.evenkeel.dev/cluster off \
              the others"
                 .to_owned()
         }

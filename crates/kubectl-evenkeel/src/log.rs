@@ -1,6 +1,7 @@
 //! The log of decisions, as far as the user may read it.
 
 use evenkeel_api::EtcdCluster;
+use evenkeel_etcd::names::ObjectNames;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{Api, ResourceExt};
 
@@ -13,9 +14,7 @@ pub(crate) async fn log_of(
 ) -> (Option<ConfigMap>, Option<String>) {
     let namespace = cluster.namespace().unwrap_or_default();
     let api: Api<ConfigMap> = Api::namespaced(reached.client.clone(), &namespace);
-    let name = evenkeel_runtime::decision_log_meta(cluster)
-        .name
-        .unwrap_or_default();
+    let name = ObjectNames(&cluster.name_any()).decision_log();
     let owned = |log: &ConfigMap| {
         log.owner_references()
             .iter()

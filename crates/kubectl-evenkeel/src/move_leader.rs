@@ -33,7 +33,10 @@ pub(crate) async fn run(reached: &Reached, which: &Which, to: Option<&str>) -> R
 }
 
 /// Who gets it.
-fn transfer_to<'s>(status: &'s EtcdClusterStatus, to: Option<&str>) -> Result<&'s MemberStatus, Trouble> {
+fn transfer_to<'s>(
+    status: &'s EtcdClusterStatus,
+    to: Option<&str>,
+) -> Result<&'s MemberStatus, Trouble> {
     if status.leader.is_empty() {
         return Err(Trouble::new("nobody leads, or nobody knows who")
             .help("`kubectl evenkeel why` tells more"));
@@ -95,8 +98,14 @@ mod tests {
         let all = ["a", "b", "c"];
         assert_eq!(transfer_to(&status("a", &all), None).unwrap().name, "b");
         assert_eq!(transfer_to(&status("c", &all), None).unwrap().name, "a");
-        assert_eq!(transfer_to(&status("a", &["a", "c"]), None).unwrap().name, "c");
-        assert_eq!(transfer_to(&status("a", &all), Some("c")).unwrap().name, "c");
+        assert_eq!(
+            transfer_to(&status("a", &["a", "c"]), None).unwrap().name,
+            "c"
+        );
+        assert_eq!(
+            transfer_to(&status("a", &all), Some("c")).unwrap().name,
+            "c"
+        );
         assert!(transfer_to(&status("a", &["a"]), None).is_err());
         let told = transfer_to(&status("a", &["a", "c"]), Some("b"))
             .unwrap_err()

@@ -35,7 +35,7 @@ pub(crate) fn cluster(ready: &str, degraded: bool, members: &[(&str, &str, bool)
         "status": {
             "phrase": "Healthy", "ready": "3/3", "leader": "orders-a", "observedGeneration": 1, "memberList": told,
             "conditions": [condition_of("Ready", ready, "Serving"), condition_of("Degraded", held, reason)],
-            "certificates": [{ "secret": "orders-client-tls", "expires": "2027-11-16T12:00:00Z" }],
+            "certificates": [{ "secret": "orders-etcd-client-tls", "expires": "2027-11-16T12:00:00Z" }],
         },
     }))
     .unwrap()
@@ -130,13 +130,13 @@ fn certificates_are_told_by_the_first_that_ends() {
     let mut cluster = cluster("True", false, &[]);
     assert_eq!(
         report(&cluster).certs(),
-        "good; the first to expire is orders-client-tls, in 365d"
+        "good; the first to expire is orders-etcd-client-tls, in 365d"
     );
     let status = cluster.status.as_mut().unwrap();
     status.certificates[0].expires.0 = "2026-11-18T12:00:00Z".parse().unwrap();
     assert_eq!(
         report(&cluster).certs(),
-        "orders-client-tls expires in 2d, on 2026-11-18"
+        "orders-etcd-client-tls expires in 2d, on 2026-11-18"
     );
     cluster.status.as_mut().unwrap().certificates[0].expires.0 =
         "2026-11-15T12:00:00Z".parse().unwrap();

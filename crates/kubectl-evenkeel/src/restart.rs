@@ -15,7 +15,8 @@ pub(crate) async fn run(reached: &Reached, which: &Which) -> Result<u8, Trouble>
     let cluster = reached.cluster(which.cluster.as_deref()).await?;
     let name = cluster.name_any();
     let asked = Timestamp::now().to_string();
-    let patch = Patch::Merge(json!({ "metadata": { "annotations": { labels::RESTART: asked } } }));
+    let patch =
+        Patch::Merge(json!({ "metadata": { "annotations": { labels::RESTARTED_AT: asked } } }));
     let patched = reached
         .api()
         .patch(&name, &PatchParams::default(), &patch)

@@ -34,7 +34,7 @@ impl Engine for Obedient {
     type Apply = String;
     type Patch = String;
     type Disruption = String;
-    type Status = bool;
+    type Wait = ();
 
     fn decide(facts: &Told) -> Plan<Self> {
         let Told {
@@ -49,7 +49,7 @@ impl Engine for Obedient {
             patch: mark,
             apply,
             disruption: step,
-            status: doubtful,
+            waits: if doubtful { vec![()] } else { Vec::new() },
             requeue: Requeue::OnChange,
         }
     }
@@ -161,7 +161,7 @@ impl Reconciler for Hands {
     }
 
     fn confirm_live(plan: &Plan<Obedient>) -> bool {
-        plan.status
+        !plan.waits.is_empty()
     }
 
     fn status(

@@ -104,7 +104,11 @@ impl Decision {
 /// The name and the owner of a resource's log.
 pub fn decision_log_meta<R: Resource<DynamicType = ()>>(resource: &R) -> ObjectMeta {
     ObjectMeta {
-        name: Some(format!("{}-decisions", resource.name_any())),
+        name: Some(format!(
+            "{}-{}-decisions",
+            resource.name_any(),
+            R::kind(&()).to_lowercase()
+        )),
         namespace: resource.namespace(),
         owner_references: resource.controller_owner_ref(&()).map(|owner| vec![owner]),
         ..ObjectMeta::default()

@@ -148,7 +148,7 @@ fn key() -> ResourceKey {
 
 fn meta(owner: &str) -> ObjectMeta {
     serde_json::from_value(
-        json!({ "name": "orders-decisions", "namespace": "shop", "ownerReferences": [
+        json!({ "name": "orders-etcd-decisions", "namespace": "shop", "ownerReferences": [
         { "apiVersion": "v1", "kind": "Thing", "name": "orders", "uid": owner, "controller": true },
     ] }),
     )
@@ -240,7 +240,7 @@ async fn what_cannot_be_written_is_tried_again_later_and_nothing_is_lost_meanwhi
 #[tokio::test]
 async fn somebody_elses_is_never_touched() {
     let scene = Scene::new();
-    let theirs = json!({ "metadata": { "name": "orders-decisions", "uid": "theirs", "resourceVersion": "9" }, "data": { "a": "b" } });
+    let theirs = json!({ "metadata": { "name": "orders-etcd-decisions", "uid": "theirs", "resourceVersion": "9" }, "data": { "a": "b" } });
     lock(&scene.shared).object = Some(theirs.clone());
     scene.note("one");
     scene.flush().await;

@@ -30,8 +30,8 @@ pub trait Engine: 'static {
     type Patch: PlainData;
     /// A change that may disturb.
     type Disruption: PlainData;
-    /// What people are told.
-    type Status: PlainData;
+    /// A reason why a plan does less than the spec asks for.
+    type Wait: PlainData;
 
     /// What is to be done now, from the facts alone: no clock, no randomness, no I/O.
     fn decide(facts: &Self::Facts) -> Plan<Self>;

@@ -1,4 +1,4 @@
-//! What is to be done, as plain data.
+//! The plan: what is to be done, as plain data.
 
 use std::fmt::{self, Debug};
 
@@ -6,39 +6,40 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Engine, UnixTime};
 
-/// What `decide` returns: what to create, mark and apply, at most one step, and when to look again.
+/// The result of `decide`: what to create, patch and apply, at most one disruption, the waits, and when to reconcile again.
 #[derive(Serialize, Deserialize)]
 #[serde(bound = "")]
 pub struct Plan<E: Engine + ?Sized> {
-    /// What must never exist twice: created, and "already there" means look again.
+    /// Objects that must never exist twice. "Already exists" means: observe again.
     pub create: Vec<E::Create>,
-    /// Changes that disturb nobody, each pinned to the object it was decided on.
+    /// Changes that disturb nothing, each with preconditions on the object that it was decided on.
     pub patch: Vec<E::Patch>,
-    /// What should exist as described. Comes before the step: a step may rest on it.
+    /// Objects that should exist as described. They come before the disruption, which may depend on them.
     pub apply: Vec<E::Apply>,
-    /// At most one thing that may disturb, pinned likewise.
+    /// At most one action that may disturb clients, with the same preconditions.
     pub disruption: Option<E::Disruption>,
-    /// What to tell people.
-    pub status: E::Status,
-    /// When to look again.
+    /// The reasons why the plan does less than the spec asks for, most important first.
+    pub waits: Vec<E::Wait>,
+    /// When to reconcile again.
     pub requeue: Requeue,
 }
 
-impl<E: Engine + ?Sized> Plan<E> {
-    /// Nothing is to be done, and people are told this.
-    pub fn noop(status: E::Status) -> Self {
-        let (create, mark, apply, wake) = (Vec::new(), Vec::new(), Vec::new(), Requeue::OnChange);
+// Written by hand: derived impls would require the same traits of the engine, which is not data.
+impl<E: Engine + ?Sized> Default for Plan<E> {
+    fn default() -> Self {
         Self {
-            create,
-            patch: mark,
-            apply,
+            create: Vec::new(),
+            patch: Vec::new(),
+            apply: Vec::new(),
             disruption: None,
-            status,
-            requeue: wake,
+            waits: Vec::new(),
+            requeue: Requeue::OnChange,
         }
     }
+}
 
-    /// Whether carrying it out changes anything; a converged application's plan does not.
+impl<E: Engine + ?Sized> Plan<E> {
+    /// Returns true if executing the plan changes nothing. The plan of a converged application is a no-op.
     pub fn is_noop(&self) -> bool {
         self.create.is_empty()
             && self.patch.is_empty()
@@ -46,7 +47,7 @@ impl<E: Engine + ?Sized> Plan<E> {
             && self.disruption.is_none()
     }
 
-    /// Whether carrying it out does what carrying out the other does.
+    /// Returns true if both plans have the same actions, whatever their waits are.
     pub fn same_actions(&self, other: &Self) -> bool {
         self.create == other.create
             && self.patch == other.patch
@@ -55,32 +56,22 @@ impl<E: Engine + ?Sized> Plan<E> {
     }
 }
 
-// Written out, because derived they would ask the same of the engine, which is no data.
 impl<E: Engine + ?Sized> Clone for Plan<E> {
     fn clone(&self) -> Self {
-        let Self {
-            create,
-            patch: mark,
-            apply,
-            disruption: step,
-            status,
-            requeue: wake,
-        } = self;
-        let (create, mark, apply) = (create.clone(), mark.clone(), apply.clone());
         Self {
-            create,
-            patch: mark,
-            apply,
-            disruption: step.clone(),
-            status: status.clone(),
-            requeue: *wake,
+            create: self.create.clone(),
+            patch: self.patch.clone(),
+            apply: self.apply.clone(),
+            disruption: self.disruption.clone(),
+            waits: self.waits.clone(),
+            requeue: self.requeue,
         }
     }
 }
 
 impl<E: Engine + ?Sized> PartialEq for Plan<E> {
     fn eq(&self, other: &Self) -> bool {
-        self.same_actions(other) && self.status == other.status && self.requeue == other.requeue
+        self.same_actions(other) && self.waits == other.waits && self.requeue == other.requeue
     }
 }
 
@@ -88,21 +79,13 @@ impl<E: Engine + ?Sized> Eq for Plan<E> {}
 
 impl<E: Engine + ?Sized> Debug for Plan<E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            create,
-            patch: mark,
-            apply,
-            disruption: step,
-            status,
-            requeue: wake,
-        } = self;
         f.debug_struct("Plan")
-            .field("create", create)
-            .field("mark", mark)
-            .field("apply", apply)
-            .field("step", step)
-            .field("status", status)
-            .field("wake", wake)
+            .field("create", &self.create)
+            .field("patch", &self.patch)
+            .field("apply", &self.apply)
+            .field("disruption", &self.disruption)
+            .field("waits", &self.waits)
+            .field("requeue", &self.requeue)
             .finish()
     }
 }

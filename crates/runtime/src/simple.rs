@@ -46,9 +46,10 @@ pub trait SimpleEngine: Send + Sync + Sized + 'static {
     type Facts: PlainData;
     /// One thing that can be done, as a sentence for people: "create the pod orders-1".
     type Action: PlainData + Display;
-    /// The resource's status, complete. Nothing in it may change by itself. What its field `waitingFor` says, a sentence or
-    /// several, goes into the log of decisions.
-    type Status: PlainData;
+    /// A reason to wait, as a phrase for people: "orders-1 to answer".
+    type Wait: PlainData + Display;
+    /// The resource's status.
+    type Status: Serialize;
 
     /// Asks the application. It must not take long: a second, say, for those that do not answer.
     fn probe(
@@ -63,6 +64,9 @@ pub trait SimpleEngine: Send + Sync + Sized + 'static {
 
     /// What is to be done now, from the facts alone: no clock, no chance, no I/O.
     fn decide(facts: &Self::Facts) -> Plan<SimpleReconciler<Self>>;
+
+    /// Returns the complete status of the resource, or `None` to leave it alone. Nothing in it may change by itself.
+    fn status(facts: &Self::Facts, plan: &Plan<SimpleReconciler<Self>>) -> Option<Self::Status>;
 
     /// Does one thing. What cannot be pinned asks `holds` last, with nothing awaited between.
     fn execute(
@@ -286,23 +290,10 @@ impl<A: SimpleEngine> Engine for SimpleReconciler<A> {
     type Apply = A::Action;
     type Patch = A::Action;
     type Disruption = A::Action;
-    type Status = A::Status;
+    type Wait = A::Wait;
 
     fn decide(facts: &A::Facts) -> Plan<Self> {
         A::decide(facts)
-    }
-}
-
-/// What a status says is waited for.
-fn waits(status: &impl Serialize) -> Vec<String> {
-    let status = serde_json::to_value(status).unwrap_or_default();
-    match &status["waitingFor"] {
-        Value::String(one) => vec![one.clone()],
-        Value::Array(all) => all
-            .iter()
-            .filter_map(|one| Some(one.as_str()?.to_owned()))
-            .collect(),
-        _ => Vec::new(),
     }
 }
 
@@ -392,13 +383,11 @@ impl<A: SimpleEngine> Reconciler for SimpleReconciler<A> {
 
     fn status(
         &self,
-        _sight: &Observation<Self>,
+        observation: &Observation<Self>,
         plan: &Plan<Self>,
-        _refused: Option<&Error>,
+        _rejected: Option<&Error>,
     ) -> Option<Value> {
-        serde_json::to_value(&plan.status)
-            .ok()
-            .filter(Value::is_object)
+        serde_json::to_value(A::status(&observation.facts, plan)?).ok()
     }
 
     fn resource<'s>(&self, sight: &'s Observation<Self>) -> &'s A::Resource {
@@ -434,7 +423,7 @@ impl<A: SimpleEngine> Reconciler for SimpleReconciler<A> {
         Explanation {
             actions: does,
             reasons: Vec::new(),
-            waits: waits(&plan.status),
+            waits: plan.waits.iter().map(ToString::to_string).collect(),
         }
     }
 

@@ -32,6 +32,7 @@ impl SimpleEngine for Greeter {
     type ProbeResult = u8;
     type Facts = Vec<String>;
     type Action = Greet;
+    type Wait = String;
     type Status = Value;
 
     async fn probe(&self, _objects: &OwnedObjects<Service>) -> u8 {
@@ -50,8 +51,13 @@ impl SimpleEngine for Greeter {
     fn decide(facts: &Vec<String>) -> Plan<SimpleReconciler<Self>> {
         Plan {
             disruption: Some(Greet(facts.join(" and "))),
-            ..Plan::noop(json!({ "waitingFor": facts }))
+            waits: facts.clone(),
+            ..Plan::default()
         }
+    }
+
+    fn status(facts: &Vec<String>, _plan: &Plan<SimpleReconciler<Self>>) -> Option<Value> {
+        Some(json!({ "waitingFor": facts }))
     }
 
     async fn execute(

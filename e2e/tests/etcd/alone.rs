@@ -172,7 +172,7 @@ fn draining_each_node_in_turn_costs_no_quorum_and_a_power_cut_of_everything_no_d
         let _open = Uncordon(&story, node.clone());
         let since = workload.now();
         // Members on volumes stay where their disks are.
-        let mine = "--pod-selector=evenkeel.dev/cluster=orders";
+        let mine = "--pod-selector=etcd.evenkeel.dev/cluster=orders";
         let drain = [
             "drain",
             node,

@@ -89,7 +89,7 @@ fn is_a_pod_as_promised(pod: &Value, claim: &str) {
         ("app.kubernetes.io/component", "database"),
         ("app.kubernetes.io/part-of", "orders"),
         ("app.kubernetes.io/managed-by", "evenkeel"),
-        ("evenkeel.dev/cluster", "orders"),
+        ("etcd.evenkeel.dev/cluster", "orders"),
     ];
     for (key, value) in labels {
         assert_eq!(pod["metadata"]["labels"][key], value, "{name}: {key}");
@@ -120,8 +120,8 @@ fn is_a_pod_as_promised(pod: &Value, claim: &str) {
 fn nobody_gets_in_without_the_right_certificate(cluster: &Cluster<'_>, story: &Story) {
     let pod = cluster.pods().remove(0);
     let (clients, peers) = (
-        secret(story, "orders-client-tls"),
-        secret(story, "orders-peer-tls"),
+        secret(story, "orders-etcd-client-tls"),
+        secret(story, "orders-etcd-peer-tls"),
     );
     assert_eq!(
         clients.keys().map(String::as_str).collect::<Vec<_>>(),
@@ -151,7 +151,7 @@ fn nobody_gets_in_without_the_right_certificate(cluster: &Cluster<'_>, story: &S
             .expect_err("nor with one of the members'");
         assert!(said.contains("UnknownCA"), "{said}");
     }
-    let name = format!("{}.orders-peer.{}.svc", pod.name, story.namespace());
+    let name = format!("{}.orders-etcd-peer.{}.svc", pod.name, story.namespace());
     let caller = Caller {
         ip: &pod.ip,
         port: 2380,

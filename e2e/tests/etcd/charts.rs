@@ -226,7 +226,7 @@ fn installed_from_the_chart_it_runs_clusters_and_leaves_them_in_peace_when_it_is
         ];
         helm(&story, &args).unwrap()
     };
-    assert!(make("1").contains("orders-client"));
+    assert!(make("1").contains("orders-etcd-client"));
     let orders = Cluster::named(&story, "orders");
     orders.wait_ready(LONG);
     until_whole(&story, &orders, 1);

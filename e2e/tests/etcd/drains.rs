@@ -41,7 +41,10 @@ impl Drop for Uncordon<'_> {
 
 /// Drains a node of a cluster's members, for at most so many seconds.
 fn drain(story: &Story, cluster: &Cluster<'_>, node: &str, seconds: u32) -> Result<String, String> {
-    let mine = format!("--pod-selector=evenkeel.dev/cluster={}", cluster.name());
+    let mine = format!(
+        "--pod-selector=etcd.evenkeel.dev/cluster={}",
+        cluster.name()
+    );
     let limit = format!("--timeout={seconds}s");
     story.try_kubectl(&[
         "drain",

@@ -19,14 +19,14 @@ use crate::upgrade::{claims, spec, uids};
 /// The Service for clients.
 fn service(story: &Story) -> Value {
     story
-        .read("/api/v1", "services/orders-client")
+        .read("/api/v1", "services/orders-etcd-client")
         .expect("clients have a Service")
 }
 
 /// Whether the members' certificate has a name: in it names stand as they are.
 fn is_certified(story: &Story, name: &str) -> bool {
     let secret = story
-        .read("/api/v1", "secrets/orders-server-tls")
+        .read("/api/v1", "secrets/orders-etcd-server-tls")
         .unwrap_or_default();
     let certificate = secret["data"]["tls.crt"].as_str().unwrap_or_default();
     let certificate = String::from_utf8(STANDARD.decode(certificate).unwrap()).unwrap();
@@ -112,7 +112,7 @@ fn what_is_beside_the_members_is_changed_at_once_and_back_and_nobody_is_restarte
     comes_to_rest(&operator);
     let (began, since) = (Instant::now(), workload.now());
     assert!(
-        is_certified(&story, "orders-client"),
+        is_certified(&story, "orders-etcd-client"),
         "names are looked for where they are"
     );
     for Beside {

@@ -101,7 +101,7 @@ const AWAY: Duration = Duration::from_secs(60);
 
 /// Each member's pod, and how often its etcd was started.
 fn lives(story: &Story) -> BTreeMap<String, u64> {
-    let pods = story.get(&["pods", "--selector", "evenkeel.dev/cluster=orders"]);
+    let pods = story.get(&["pods", "--selector", "etcd.evenkeel.dev/cluster=orders"]);
     let life = |pod: &serde_json::Value| {
         let restarts = pod["status"]["containerStatuses"][0]["restartCount"]
             .as_u64()
@@ -143,7 +143,7 @@ fn an_api_server_that_is_away_for_a_minute_costs_clients_nothing_and_no_member_i
     // As long as Kubernetes takes a node that was slow to come back for lost, it sends pods away from there.
     story.within(LONG, "all nodes are well", || are_well(&nodes(&story)));
     story.within(LONG, "nobody is being sent away", || {
-        let pods = story.get(&["pods", "--selector", "evenkeel.dev/cluster=orders"]);
+        let pods = story.get(&["pods", "--selector", "etcd.evenkeel.dev/cluster=orders"]);
         pods["items"]
             .as_array()
             .unwrap()
@@ -225,7 +225,7 @@ fn a_cluster_that_lost_its_quorum_in_the_middle_of_a_change_can_be_deleted_with_
         story.kubectl(&["delete", "etcd", cluster.name(), "--timeout=60s"]);
     }
     for cluster in &clusters {
-        let mine = format!("evenkeel.dev/cluster={}", cluster.name());
+        let mine = format!("etcd.evenkeel.dev/cluster={}", cluster.name());
         story.within(LONG, &format!("{} is gone", cluster.name()), || {
             let left = [
                 "get",

@@ -22,7 +22,7 @@ fn all_pods_deleted_at_once_come_back_as_the_members_they_were() {
             "delete",
             "pods",
             "--selector",
-            "evenkeel.dev/cluster=orders",
+            "etcd.evenkeel.dev/cluster=orders",
         ]);
         command.args(how.iter().copied()).run().unwrap();
         // Until then they may still be called Ready.
@@ -61,7 +61,7 @@ fn when_all_data_is_gone_that_is_said_and_no_empty_cluster_is_made() {
     });
     let mine = [
         "--selector",
-        "evenkeel.dev/cluster=orders",
+        "etcd.evenkeel.dev/cluster=orders",
         "--grace-period=0",
         "--force",
     ];
@@ -101,7 +101,7 @@ fn when_all_data_is_gone_that_is_said_and_no_empty_cluster_is_made() {
     story.kubectl(&[
         "delete",
         "configmap",
-        "orders-identity",
+        "orders-etcd-identity",
         "--ignore-not-found",
     ]);
     let anew = Cluster::apply(
@@ -137,7 +137,7 @@ fn a_deleted_cluster_goes_with_its_volumes_or_without_as_was_said_and_nothing_el
         .unwrap();
     for cluster in [kept, dropped] {
         story.kubectl(&["delete", "etcd", cluster.name()]);
-        let mine = format!("evenkeel.dev/cluster={}", cluster.name());
+        let mine = format!("etcd.evenkeel.dev/cluster={}", cluster.name());
         story.within(LONG, &format!("{} is gone", cluster.name()), || {
             let left = [
                 "get",

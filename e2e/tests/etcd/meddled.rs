@@ -29,10 +29,10 @@ fn what_is_deleted_or_edited_is_as_it_was_again_and_no_member_notices() {
     let (before, was) = (pods(&cluster), identity(&story, "orders"));
     let workload = cluster.workload();
 
-    story.kubectl(&["delete", "configmap", "orders-identity"]);
+    story.kubectl(&["delete", "configmap", "orders-etcd-identity"]);
     story.eventually("the identity is rebuilt", || {
         story
-            .try_kubectl(&["get", "configmap", "orders-identity"])
+            .try_kubectl(&["get", "configmap", "orders-etcd-identity"])
             .is_ok()
     });
     let now = identity(&story, "orders");
@@ -54,7 +54,7 @@ fn what_is_deleted_or_edited_is_as_it_was_again_and_no_member_notices() {
     story.kubectl(&[
         "patch",
         "configmap",
-        "orders-identity",
+        "orders-etcd-identity",
         "--type=merge",
         "-p",
         &older,
@@ -64,12 +64,12 @@ fn what_is_deleted_or_edited_is_as_it_was_again_and_no_member_notices() {
     });
     assert_eq!(identity(&story, "orders")["epoch"], was["epoch"]);
 
-    let selector = || story.get(&["service", "orders-client"])["spec"]["selector"].clone();
+    let selector = || story.get(&["service", "orders-etcd-client"])["spec"]["selector"].clone();
     let selected = selector();
     story.kubectl(&[
         "patch",
         "service",
-        "orders-client",
+        "orders-etcd-client",
         "--type=merge",
         "-p",
         r#"{"spec":{"selector":{"evenkeel.dev/role":"nobody"}}}"#,
@@ -79,14 +79,19 @@ fn what_is_deleted_or_edited_is_as_it_was_again_and_no_member_notices() {
     });
     for object in [
         "poddisruptionbudget/orders",
-        "service/orders-peer",
-        "secret/orders-client-tls",
+        "service/orders-etcd-peer",
+        "secret/orders-etcd-client-tls",
     ] {
         let uid = story.field(&[object], ".metadata.uid");
         story.kubectl(&["delete", object]);
         // Secrets are not watched: they are looked at when anything else changes.
         if object.starts_with("secret") {
-            story.kubectl(&["label", "service", "orders-client", "touched=by-a-story"]);
+            story.kubectl(&[
+                "label",
+                "service",
+                "orders-etcd-client",
+                "touched=by-a-story",
+            ]);
         }
         story.eventually(&format!("{object} is there again"), || {
             story.try_kubectl(&["get", object]).is_ok()
@@ -95,19 +100,19 @@ fn what_is_deleted_or_edited_is_as_it_was_again_and_no_member_notices() {
     }
 
     let victim = follower(&story, &cluster).name;
-    story.kubectl(&["label", "pod", &victim, "evenkeel.dev/cluster-"]);
+    story.kubectl(&["label", "pod", &victim, "etcd.evenkeel.dev/cluster-"]);
     story.eventually("it has the label by which it is found again", || {
         story.field(&["pod", &victim], ".metadata.labels.evenkeel\\.dev/cluster") == "orders"
     });
 
     // An authority cannot be made again without parting those who run from those who start.
-    let authority = "secret/orders-peer-ca";
+    let authority = "secret/orders-etcd-peer-ca";
     let kept = without_its_place(story.get(&[authority]));
     story.kubectl(&["delete", authority]);
     story.kubectl(&[
         "label",
         "service",
-        "orders-client",
+        "orders-etcd-client",
         "touched=again-by-a-story",
         "--overwrite",
     ]);

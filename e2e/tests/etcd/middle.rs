@@ -81,7 +81,7 @@ pub(crate) fn identity(story: &Story, cluster: &str) -> Value {
 /// The ConfigMap with a cluster's identity, and the identity.
 fn identity_object(story: &Story, cluster: &str) -> (Value, Value) {
     let object = story
-        .read("/api/v1", &format!("configmaps/{cluster}-identity"))
+        .read("/api/v1", &format!("configmaps/{cluster}-etcd-identity"))
         .unwrap_or_default();
     let text = object["data"]["identity"]
         .as_str()

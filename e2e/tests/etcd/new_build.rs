@@ -18,7 +18,7 @@ use crate::upgrade::{claims, spec};
 const SETTLED: Duration = Duration::from_secs(15);
 
 /// What pods did not have before some build: what they were made from, and of which version.
-const LATER: [&str; 2] = ["evenkeel.dev/inputs", "evenkeel.dev/version"];
+const LATER: [&str; 2] = ["evenkeel.dev/pod-template-hash", "evenkeel.dev/version"];
 
 /// Ends an operator in peace, as a Deployment does it, and starts the next one: a process and a proxy of its own.
 fn replaced(story: &Story, old: &mut Operator, name: &str) -> Operator {
@@ -70,7 +70,7 @@ fn all_as_it_is(story: &Story) -> BTreeMap<String, Value> {
         );
     }
     let identity = story
-        .read("/api/v1", "configmaps/orders-identity")
+        .read("/api/v1", "configmaps/orders-etcd-identity")
         .unwrap_or_default();
     all.insert(
         "identity".to_owned(),
@@ -103,7 +103,7 @@ fn stays(story: &Story, as_it_is: &BTreeMap<String, Value>, time: Duration) {
 
 /// Whether a write is to what must not be touched.
 fn touches(write: &Write) -> bool {
-    let identity = write.is_to("configmaps") && write.name() == Some("orders-identity");
+    let identity = write.is_to("configmaps") && write.name() == Some("orders-etcd-identity");
     identity || write.is_to("pods") || write.is_to("persistentvolumeclaims")
 }
 

@@ -25,7 +25,7 @@ fn lay_over(under: &mut Value, over: &Value) {
 /// What the operator has decided to do so far, in order, without what it only writes down. What was declined and done again counts
 /// once.
 pub(crate) fn done(story: &Story, cluster: &str) -> Vec<String> {
-    let log = story.get(&["configmap", &format!("{cluster}-decisions")]);
+    let log = story.get(&["configmap", &format!("{cluster}-etcd-decisions")]);
     let mut done: Vec<String> = Vec::new();
     for page in log["data"]
         .as_object()

@@ -165,7 +165,7 @@ fn a_spec_that_only_the_operator_refuses_is_told_and_the_one_before_stays_in_for
         assert!(image.ends_with("v3.6.16"), "{image}");
 
         // What could be accepted of the same edit is in force.
-        let noted = story.field(&["configmap", "orders-identity"], ".data.spec");
+        let noted = story.field(&["configmap", "orders-etcd-identity"], ".data.spec");
         assert!(noted.contains("4m") && noted.contains("3.6.16"), "{noted}");
 
         // Field by field: what is mended is told no more.

@@ -67,7 +67,7 @@ fn a_stranger_that_never_starts_goes_after_a_while_and_healing_goes_on_meanwhile
 
 /// An etcd of somebody else's that joins the cluster, under a name of the cluster's own peers.
 fn guest(story: &Story, list: &str, max_learners: &str) -> Value {
-    let host = format!("guest.orders-peer.{}.svc", story.namespace());
+    let host = format!("guest.orders-etcd-peer.{}.svc", story.namespace());
     let secret = |name: &str, secret: &str| json!({"name": name, "secret": {"secretName": secret, "defaultMode": 0o444}});
     let tls = |prefix: &str, dir: &str| {
         [
@@ -97,11 +97,11 @@ fn guest(story: &Story, list: &str, max_learners: &str) -> Value {
     json!({
         "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "guest"},
         "spec": {
-            "hostname": "guest", "subdomain": "orders-peer", "terminationGracePeriodSeconds": 1,
+            "hostname": "guest", "subdomain": "orders-etcd-peer", "terminationGracePeriodSeconds": 1,
             "securityContext": {"runAsNonRoot": true, "runAsUser": 65532, "fsGroup": 65532,
                 "seccompProfile": {"type": "RuntimeDefault"}},
-            "volumes": [{"name": "data", "emptyDir": {}}, secret("peer", "orders-peer-tls"),
-                secret("server", "orders-server-tls")],
+            "volumes": [{"name": "data", "emptyDir": {}}, secret("peer", "orders-etcd-peer-tls"),
+                secret("server", "orders-etcd-server-tls")],
             "containers": [{
                 "name": "etcd", "image": "gcr.io/etcd-development/etcd:v3.6.16", "command": ["/usr/local/bin/etcd"],
                 "args": args,
@@ -122,7 +122,7 @@ fn name_it(story: &Story) {
     });
     let slice = json!({
         "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "addressType": "IPv4",
-        "metadata": {"name": "guest", "labels": {"kubernetes.io/service-name": "orders-peer"}},
+        "metadata": {"name": "guest", "labels": {"kubernetes.io/service-name": "orders-etcd-peer"}},
         "endpoints": [{"addresses": [address], "hostname": "guest", "conditions": {"ready": true}}],
         "ports": [{"name": "peer", "port": 2380, "protocol": "TCP"}],
     });
@@ -165,7 +165,10 @@ fn a_stranger_that_has_started_is_told_and_left_alone_and_healing_goes_on() {
     let operator = Operator::start(&story);
     // Time enough to start: one that has not is sent away, as it should be.
     let cluster = formed(&story, &SPEC.replace("30s", "10m"), 3);
-    let url = format!("https://guest.orders-peer.{}.svc:2380", story.namespace());
+    let url = format!(
+        "https://guest.orders-etcd-peer.{}.svc:2380",
+        story.namespace()
+    );
     let entry =
         |member: &evenkeel_e2e::etcd::Member| format!("{}={}", member.name, member.peer_urls[0]);
     let list: Vec<_> = cluster.member_list().iter().map(entry).collect();

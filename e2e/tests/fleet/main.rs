@@ -49,7 +49,7 @@ fn small(name: &str) -> Value {
 
 /// The Service for its clients.
 fn service(cluster: &str) -> String {
-    format!("{cluster}-client")
+    format!("{cluster}-etcd-client")
 }
 
 fn healthy(story: &Story) -> usize {

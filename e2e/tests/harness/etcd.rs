@@ -24,7 +24,7 @@ fn surroundings(story: &Story) {
     let dir = tempfile::tempdir().unwrap();
     let pki = Pki::at(dir.path());
     let authority = pki.authority("clients").unwrap();
-    let names = vec![format!("orders-client.{}.svc", story.namespace())];
+    let names = vec![format!("orders-etcd-client.{}.svc", story.namespace())];
     let server = Holder {
         name: "server",
         group: None,
@@ -35,13 +35,13 @@ fn surroundings(story: &Story) {
     let client = pki
         .issue("clients", "client", &Holder::client("client", None))
         .unwrap();
-    story.apply(&secret("orders-server-tls", &authority, &server));
-    story.apply(&secret("orders-client-tls", &authority, &client));
+    story.apply(&secret("orders-etcd-server-tls", &authority, &server));
+    story.apply(&secret("orders-etcd-client-tls", &authority, &client));
     story.apply(
         "apiVersion: v1
 kind: Service
-metadata: {name: orders-client}
-spec: {selector: {evenkeel.dev/cluster: orders}, ports: [{port: 2379}]}
+metadata: {name: orders-etcd-client}
+spec: {selector: {etcd.evenkeel.dev/cluster: orders}, ports: [{port: 2379}]}
 ---
 apiVersion: v1
 kind: PersistentVolumeClaim
@@ -55,7 +55,7 @@ fn member() -> String {
     format!(
         "apiVersion: v1
 kind: Pod
-metadata: {{name: orders-1, labels: {{evenkeel.dev/cluster: orders}}}}
+metadata: {{name: orders-1, labels: {{etcd.evenkeel.dev/cluster: orders}}}}
 spec:
   terminationGracePeriodSeconds: 1
   securityContext: {{fsGroup: 1000}}
@@ -63,14 +63,14 @@ spec:
   - name: etcd
     image: gcr.io/etcd-development/etcd:v3.6.16
     command: [/usr/local/bin/etcd, --name=orders-1, --data-dir=/var/lib/etcd/data,
-      '--listen-client-urls=https://0.0.0.0:2379', '--advertise-client-urls=https://orders-client:2379',
+      '--listen-client-urls=https://0.0.0.0:2379', '--advertise-client-urls=https://orders-etcd-client:2379',
       --cert-file=/tls/tls.crt, --key-file=/tls/tls.key, --client-cert-auth, --trusted-ca-file=/tls/ca.crt]
     {RESTRICTED}
     volumeMounts: [{{name: data, mountPath: /var/lib/etcd}}, {{name: tls, mountPath: /tls}}]
     readinessProbe: {{tcpSocket: {{port: 2379}}, periodSeconds: 1}}
   volumes:
   - {{name: data, persistentVolumeClaim: {{claimName: orders-1}}}}
-  - {{name: tls, secret: {{secretName: orders-server-tls}}}}
+  - {{name: tls, secret: {{secretName: orders-etcd-server-tls}}}}
 "
     )
 }

@@ -32,6 +32,7 @@ impl SimpleEngine for Greeter {
     type ProbeResult = ();
     type Facts = (String, Option<String>);
     type Action = String;
+    type Wait = String;
     type Status = ();
 
     fn facts(objects: &OwnedObjects<Greeting>, _answers: &()) -> Self::Facts {
@@ -50,8 +51,12 @@ impl SimpleEngine for Greeter {
         };
         Plan {
             apply,
-            ..Plan::noop(())
+            ..Plan::default()
         }
+    }
+
+    fn status(_facts: &Self::Facts, _plan: &Plan<SimpleReconciler<Self>>) -> Option<()> {
+        None
     }
 
     async fn execute(

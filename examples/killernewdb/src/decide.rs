@@ -10,22 +10,11 @@ use crate::resource::Status;
 /// What a rule comes to: something to do, nothing, or what it waits for.
 type Next = Result<Option<Deed>, String>;
 
-/// What is to be done now.
+/// Decides what to do now.
 pub fn decide(facts: &Facts) -> Plan<SimpleReconciler<Operator>> {
-    let next = next(facts);
-    let listed = facts.latest().map_or(&[][..], |list| &list.members);
-    let ready = listed.iter().filter(|name| facts.answers(name)).count();
-    let phrase = match &next {
-        Ok(Some(deed)) => format!("About to {deed}"),
-        Ok(None) => "Healthy".to_owned(),
-        Err(wait) => format!("Waiting for {wait}"),
-    };
-    let ready = format!("{ready}/{}", facts.wanted);
-    let status = Status {
-        members: listed.len(),
-        ready,
-        phrase,
-        waiting_for: next.clone().err(),
+    let (disruption, waits) = match next(facts) {
+        Ok(action) => (action, Vec::new()),
+        Err(wait) => (None, vec![wait]),
     };
     Plan {
         create: creates(facts),
@@ -33,14 +22,32 @@ pub fn decide(facts: &Facts) -> Plan<SimpleReconciler<Operator>> {
             .then_some(Deed::Service)
             .into_iter()
             .collect(),
-        // Members start, and hear of lists, by themselves.
-        requeue: if next.is_err() {
-            Requeue::Poll
-        } else {
+        // Members start, and learn of lists, without an event in Kubernetes.
+        requeue: if waits.is_empty() {
             Requeue::OnChange
+        } else {
+            Requeue::Poll
         },
-        disruption: next.ok().flatten(),
-        ..Plan::noop(status)
+        disruption,
+        waits,
+        ..Plan::default()
+    }
+}
+
+/// Returns the status that users see.
+pub fn status(facts: &Facts, plan: &Plan<SimpleReconciler<Operator>>) -> Status {
+    let listed = facts.latest().map_or(&[][..], |list| &list.members);
+    let ready = listed.iter().filter(|name| facts.answers(name)).count();
+    let phrase = match (&plan.disruption, plan.waits.first()) {
+        (Some(action), _) => format!("About to {action}"),
+        (None, Some(wait)) => format!("Waiting for {wait}"),
+        (None, None) => "Healthy".to_owned(),
+    };
+    Status {
+        members: listed.len(),
+        ready: format!("{ready}/{}", facts.wanted),
+        phrase,
+        waiting_for: plan.waits.first().cloned(),
     }
 }
 

@@ -14,7 +14,7 @@ use kube::ResourceExt;
 use serde_json::json;
 
 use crate::client::{PORT, ask};
-use crate::decide::decide;
+use crate::decide::{decide, status};
 use crate::facts::{Deed, Facts, Member};
 use crate::member::{List, Reply, Request};
 use crate::resource::Status;
@@ -36,6 +36,7 @@ impl SimpleEngine for Operator {
     type ProbeResult = BTreeMap<String, Observed<List>>;
     type Facts = Facts;
     type Action = Deed;
+    type Wait = String;
     type Status = Status;
 
     async fn probe(&self, objects: &OwnedObjects<KillerNewDb>) -> Self::ProbeResult {
@@ -91,6 +92,10 @@ impl SimpleEngine for Operator {
 
     fn decide(facts: &Facts) -> Plan<SimpleReconciler<Self>> {
         decide(facts)
+    }
+
+    fn status(facts: &Facts, plan: &Plan<SimpleReconciler<Self>>) -> Option<Status> {
+        Some(status(facts, plan))
     }
 
     async fn execute(

@@ -201,15 +201,19 @@ mod tests {
     fn a_certificate_says_what_it_was_made_for() {
         let by = generate_ca("clients of orders", NOW).unwrap();
         let desired = leaf(&[
-            "orders-client.shop.svc",
-            "*.orders-peer.shop.svc",
+            "orders-etcd-client.shop.svc",
+            "*.orders-etcd-peer.shop.svc",
             "127.0.0.1",
             "::1",
         ]);
         let pair = sign_leaf(&desired, &by, NOW).unwrap();
         assert!(is_valid_leaf(&desired, &pair.certificate, NOW));
         assert!(
-            !is_valid_leaf(&leaf(&["orders-client.shop.svc"]), &pair.certificate, NOW),
+            !is_valid_leaf(
+                &leaf(&["orders-etcd-client.shop.svc"]),
+                &pair.certificate,
+                NOW
+            ),
             "a name too many"
         );
         assert!(!is_valid_leaf(&desired, "no certificate", NOW));

@@ -190,7 +190,7 @@ impl DesiredCluster {
             replace_after,
             windows,
             inputs: pod_template_hash(spec, &resources, quota, auto_compaction),
-            restart: resource.annotations().get(labels::RESTART).cloned(),
+            restart: resource.annotations().get(labels::RESTARTED_AT).cloned(),
             spec: serde_json::to_string(spec).unwrap_or_default(),
             name,
         })

@@ -88,8 +88,9 @@ impl ClusterHistory {
             pod.metadata.deletion_timestamp.is_some()
                 || matches!(phase, Some("Succeeded" | "Failed"))
         };
-        let unmarked =
-            |pod: &Pod| ours(pod) && !ended(pod) && !has_annotation(&pod.metadata, labels::INPUTS);
+        let unmarked = |pod: &Pod| {
+            ours(pod) && !ended(pod) && !has_annotation(&pod.metadata, labels::POD_TEMPLATE_HASH)
+        };
         Self {
             accepted: noted,
             started_versions: started,
@@ -335,7 +336,7 @@ pub fn started_versions<'o>(
 ) -> Option<(Version, Version)> {
     let of = |metadata: &ObjectMeta| version(metadata).or(noted);
     let joined = |claim: &&PersistentVolumeClaim| {
-        has_annotation(&claim.metadata, labels::JOINED_ON)
+        has_annotation(&claim.metadata, labels::JOINED_VOLUME)
             && !has_annotation(&claim.metadata, labels::REMOVED_AT)
     };
     let mut claims = claims.peekable();

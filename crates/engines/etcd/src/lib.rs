@@ -23,6 +23,6 @@ mod fake;
 #[cfg(test)]
 mod testing;
 
-pub use decide::{Etcd, EtcdWaits};
+pub use decide::Etcd;
 pub use reconciler::EtcdReconciler;
 pub use watches::watch;

@@ -56,7 +56,7 @@ pub fn member_name(cluster: &str, lineage: Lineage, serial: Serial) -> String {
 
 /// The host name of a member, which never changes. No cluster domain in it: clusters name theirs differently.
 pub fn peer_host(cluster: &str, namespace: &str, member: &str) -> String {
-    format!("{member}.{cluster}-peer.{namespace}.svc")
+    format!("{member}.{cluster}-etcd-peer.{namespace}.svc")
 }
 
 /// The peer URL of a member, which never changes.
@@ -69,49 +69,59 @@ pub fn peer_url(cluster: &str, namespace: &str, member: &str) -> String {
 pub struct ObjectNames<'c>(pub &'c str);
 
 impl ObjectNames<'_> {
+    /// The PodDisruptionBudget.
+    pub fn pod_disruption_budget(self) -> String {
+        format!("{}-etcd", self.0)
+    }
+
+    /// The ConfigMap of the decision log.
+    pub fn decision_log(self) -> String {
+        format!("{}-etcd-decisions", self.0)
+    }
+
     /// The identity.
     pub fn identity(self) -> String {
-        format!("{}-identity", self.0)
+        format!("{}-etcd-identity", self.0)
     }
 
     /// The service that gives members their names.
     pub fn peer_service(self) -> String {
-        format!("{}-peer", self.0)
+        format!("{}-etcd-peer", self.0)
     }
 
     /// The service for clients.
     pub fn client_service(self) -> String {
-        format!("{}-client", self.0)
+        format!("{}-etcd-client", self.0)
     }
 
     /// The secret of the members' authority.
     pub fn peer_ca(self) -> String {
-        format!("{}-peer-ca", self.0)
+        format!("{}-etcd-peer-ca", self.0)
     }
 
     /// The secret of the clients' authority.
     pub fn client_ca(self) -> String {
-        format!("{}-client-ca", self.0)
+        format!("{}-etcd-client-ca", self.0)
     }
 
     /// The secret of the members' certificate among themselves.
     pub fn peer_tls(self) -> String {
-        format!("{}-peer-tls", self.0)
+        format!("{}-etcd-peer-tls", self.0)
     }
 
     /// The secret of the members' certificate towards clients.
     pub fn server_tls(self) -> String {
-        format!("{}-server-tls", self.0)
+        format!("{}-etcd-server-tls", self.0)
     }
 
     /// The secret of the operator's certificate.
     pub fn operator_tls(self) -> String {
-        format!("{}-operator-tls", self.0)
+        format!("{}-etcd-operator-tls", self.0)
     }
 
     /// The secret of the certificate for the user's clients.
     pub fn client_tls(self) -> String {
-        format!("{}-client-tls", self.0)
+        format!("{}-etcd-client-tls", self.0)
     }
 }
 
@@ -143,7 +153,7 @@ mod tests {
         assert_eq!(member_name("orders", Lineage(7), Serial(1)), "orders-9nvkt");
         assert_eq!(
             peer_url("orders", "shop", "orders-kbbbb"),
-            "https://orders-kbbbb.orders-peer.shop.svc:2380"
+            "https://orders-kbbbb.orders-etcd-peer.shop.svc:2380"
         );
         assert_eq!(
             cluster_token("orders", Lineage(7), Epoch::FIRST),

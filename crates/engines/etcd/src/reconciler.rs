@@ -18,7 +18,7 @@ use crate::decide::Etcd;
 use crate::desired::DesiredCluster;
 use crate::effective_spec::{ClusterHistory, effective_spec};
 use crate::execute::snapshot::SnapshotProgress;
-use crate::names::{Lineage, member_name, peer_host};
+use crate::names::{Lineage, ObjectNames, member_name, peer_host};
 use crate::observe::etcd::{self, Endpoint, EtcdState, MemberTarget, SharedConnections};
 use crate::observe::objects::{self, Caches, ClusterObjects};
 use crate::observe::secrets::TlsSecrets;
@@ -339,7 +339,7 @@ impl Reconciler for EtcdReconciler {
                 EtcdWait::InconsistentObjects | EtcdWait::DataLost(_) | EtcdWait::NoQuorum
             )
         };
-        plan.status.waits.iter().any(absent)
+        plan.waits.iter().any(absent)
     }
 
     fn status_on_observe_error(
@@ -395,6 +395,7 @@ impl Reconciler for EtcdReconciler {
             .map(|(key, value)| (key.to_owned(), value.to_owned()))
             .into();
         Some(ObjectMeta {
+            name: Some(ObjectNames(&resource.name_any()).decision_log()),
             labels: Some(labels),
             ..decision_log_meta(resource)
         })

@@ -245,7 +245,7 @@ impl Scene {
         if joined {
             let on = build::claim::joined_on(uid, &volume);
             let version = &self.observed.desired.version;
-            let written = json!({ labels::JOINED_ON: on, labels::VERSION: version });
+            let written = json!({ labels::JOINED_VOLUME: on, labels::VERSION: version });
             change(
                 &mut claim,
                 json!({ "metadata": { "annotations": written } }),

@@ -59,7 +59,7 @@ fn new_cluster() -> EtcdFacts {
 
 fn waits(plan: &Plan<Etcd>) -> &[EtcdWait] {
     assert!(plan.is_noop(), "it waits and yet does something: {plan:?}");
-    &plan.status.waits
+    &plan.waits
 }
 
 #[test]

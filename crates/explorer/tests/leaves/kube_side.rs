@@ -304,7 +304,10 @@ impl Kube {
         let volume = format!("pv-{}", fact.uid);
         let mut claim = self.claims[&fact.uid].clone();
         if fact.joined_on.is_some() {
-            let on = (labels::JOINED_ON.to_owned(), joined_on(fact.uid, &volume));
+            let on = (
+                labels::JOINED_VOLUME.to_owned(),
+                joined_on(fact.uid, &volume),
+            );
             claim
                 .metadata
                 .annotations

@@ -5,6 +5,7 @@ use std::fmt;
 
 use evenkeel_api::quantity::bytes;
 use evenkeel_api::{EtcdCluster, EtcdClusterStatus, labels};
+use evenkeel_etcd::Etcd;
 use evenkeel_etcd::desired::DesiredCluster;
 use evenkeel_etcd::facts::{EtcdFacts, StorageKind};
 use evenkeel_etcd::identity::Uid;
@@ -12,7 +13,6 @@ use evenkeel_etcd::names::{Serial, member_name};
 use evenkeel_etcd::observe::ObservedCluster;
 use evenkeel_etcd::plan::{EtcdApply, EtcdCreate};
 use evenkeel_etcd::status;
-use evenkeel_etcd::{Etcd, EtcdWaits};
 use evenkeel_explorer::Decider;
 use evenkeel_explorer::event::Event;
 use evenkeel_explorer::observe::{Sight, observe};
@@ -180,7 +180,7 @@ impl Lived {
     /// The resource was deleted and created again, and with it went all but what is kept.
     pub(crate) fn is_created_again(&mut self, resource: EtcdCluster) {
         self.world.budget.edits = 1;
-        let nothing = Plan::noop(EtcdWaits::default());
+        let nothing = Plan::default();
         Event::Recreated
             .happen(&mut self.world, &Eyes(&nothing))
             .unwrap();
@@ -217,7 +217,7 @@ impl Lived {
             let plan = if idle {
                 self.kube.plan(&told)?
             } else {
-                Plan::noop(EtcdWaits::default())
+                Plan::default()
             };
             let next = Event::by_itself(&self.world, &Eyes(&plan))
                 .into_iter()
@@ -301,7 +301,7 @@ impl Lived {
         let waits = self
             .kube
             .plan(&self.told())
-            .map(|plan| plan.status.waits)
+            .map(|plan| plan.waits)
             .unwrap_or_default();
         if !identity.bootstrapped || identity.intent.is_some() {
             return Some("the identity is not settled".to_owned());
@@ -369,7 +369,7 @@ impl Lived {
         for pod in whole["pods"].as_array_mut().into_iter().flatten() {
             pod["metadata"]["annotations"]
                 .as_object_mut()
-                .and_then(|all| all.remove(labels::INPUTS));
+                .and_then(|all| all.remove(labels::POD_TEMPLATE_HASH));
         }
         whole
     }
@@ -388,7 +388,7 @@ impl Lived {
             ("/metadata", "uid"),
             ("/metadata", "creationTimestamp"),
             ("/metadata/annotations", labels::SERIAL),
-            ("/metadata/annotations", labels::JOINED_ON),
+            ("/metadata/annotations", labels::JOINED_VOLUME),
             ("/spec", "nodeName"),
             ("/spec", "volumeName"),
             ("", "status"),

@@ -94,7 +94,7 @@ fn a_cluster_that_is_yet_to_be_is_planned_from_nothing() {
         foreseen
             .steps
             .iter()
-            .any(|step| step.does.contains("Secret orders-server-tls")),
+            .any(|step| step.does.contains("Secret orders-etcd-server-tls")),
         "{foreseen:#?}"
     );
 }

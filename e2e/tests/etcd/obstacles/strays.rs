@@ -14,7 +14,7 @@ use crate::noted::{dies_once_noting, take_pod_and_claim};
 /// Metadata that says whose it is, and about all else nonsense.
 fn metadata(of: &str) -> String {
     format!(
-        "{{name: stray, labels: {{evenkeel.dev/cluster: {of}}}, annotations: {{evenkeel.dev/lineage: nonsense, \
+        "{{name: stray, labels: {{etcd.evenkeel.dev/cluster: {of}}}, annotations: {{evenkeel.dev/lineage: nonsense, \
          evenkeel.dev/epoch: \"-1\", evenkeel.dev/serial: many, evenkeel.dev/initial-cluster: \"=,=\"}}}}"
     )
 }
@@ -125,7 +125,7 @@ fn a_claim_that_says_it_is_of_a_cluster_yet_to_begin_is_told_and_without_the_lab
         "nothing is begun beside what may be somebody's data"
     );
     assert_eq!(substance(story.get(&["pvc/stray"])), before);
-    story.kubectl(&["label", "pvc", "stray", "evenkeel.dev/cluster-"]);
+    story.kubectl(&["label", "pvc", "stray", "etcd.evenkeel.dev/cluster-"]);
     ends_well(&story, &cluster, 1);
 }
 
@@ -140,13 +140,13 @@ fn an_identity_that_became_nonsense_is_told_and_others_are_healed_and_put_back_i
         cluster
     });
     let clients = [&broken, &orders].map(Cluster::workload);
-    let text = story.field(&["configmap", "broken-identity"], ".data.identity");
+    let text = story.field(&["configmap", "broken-etcd-identity"], ".data.identity");
     let edit = |text: &str| {
         let patch = json!({"data": {"identity": text}}).to_string();
         story.kubectl(&[
             "patch",
             "configmap",
-            "broken-identity",
+            "broken-etcd-identity",
             "--type=merge",
             "--patch",
             &patch,
@@ -154,10 +154,10 @@ fn an_identity_that_became_nonsense_is_told_and_others_are_healed_and_put_back_i
     };
     edit("{nonsense");
     story.eventually("it is told", || {
-        complaint(&broken).contains("broken-identity")
+        complaint(&broken).contains("broken-etcd-identity")
     });
     assert_eq!(
-        story.field(&["configmap", "broken-identity"], ".data.identity"),
+        story.field(&["configmap", "broken-etcd-identity"], ".data.identity"),
         "{nonsense",
         "it is let be"
     );

@@ -27,22 +27,22 @@ fn foreign() -> Vec<(&'static str, &'static str, Value)> {
         "spec": {"maxUnavailable": 1, "selector": {"matchLabels": {"app": "somebody-elses"}}}});
     vec![
         (
-            "service/orders-client",
-            "the Service orders-client",
-            object("Service", "orders-client", port.clone()),
+            "service/orders-etcd-client",
+            "the Service orders-etcd-client",
+            object("Service", "orders-etcd-client", port.clone()),
         ),
         (
-            "service/orders-peer",
-            "the Service orders-peer",
-            object("Service", "orders-peer", port),
+            "service/orders-etcd-peer",
+            "the Service orders-etcd-peer",
+            object("Service", "orders-etcd-peer", port),
         ),
         (
-            "secret/orders-client-tls",
-            "the Secret orders-client-tls",
-            object("Secret", "orders-client-tls", secret),
+            "secret/orders-etcd-client-tls",
+            "the Secret orders-etcd-client-tls",
+            object("Secret", "orders-etcd-client-tls", secret),
         ),
         (
-            "pdb/orders",
+            "pdb/orders-etcd",
             "the PodDisruptionBudget orders",
             object("PodDisruptionBudget", "orders", budget),
         ),
@@ -126,7 +126,7 @@ fn objects_in_the_way_of_a_running_cluster_are_told_and_left_alone_and_members_a
 
     // While nobody is there to put the cluster's own back at once.
     operator.kill();
-    let paths = ["pdb/orders", "secret/orders-client-tls"];
+    let paths = ["pdb/orders-etcd", "secret/orders-etcd-client-tls"];
     let before = paths.map(|path| {
         let copy = copied(story.get(&[path]));
         story.kubectl(&["delete", path]);

@@ -56,18 +56,18 @@ fn with_authentication_switched_on_members_are_replaced_whoever_leads() {
 #[test]
 fn a_config_map_in_the_place_of_the_identity_is_told_and_left_alone_and_once_gone_the_cluster_comes_up()
  {
-    let story = Story::begin("taken-identity");
+    let story = Story::begin("taken-etcd-identity");
     let _operator = Operator::start(&story);
     story.kubectl(&[
         "create",
         "configmap",
-        "orders-identity",
+        "orders-etcd-identity",
         "--from-literal=who=somebody-else",
     ]);
-    let before = substance(story.get(&["configmap", "orders-identity"]));
+    let before = substance(story.get(&["configmap", "orders-etcd-identity"]));
     let cluster = Cluster::apply(&story, "orders", &spec(1));
     story.eventually("it is told", || {
-        complaint(&cluster).contains("the ConfigMap orders-identity")
+        complaint(&cluster).contains("the ConfigMap orders-etcd-identity")
     });
     let said = complaint(&cluster);
     assert!(
@@ -75,10 +75,10 @@ fn a_config_map_in_the_place_of_the_identity_is_told_and_left_alone_and_once_gon
         "{said}"
     );
     assert_eq!(
-        substance(story.get(&["configmap", "orders-identity"])),
+        substance(story.get(&["configmap", "orders-etcd-identity"])),
         before
     );
-    story.kubectl(&["delete", "configmap", "orders-identity"]);
+    story.kubectl(&["delete", "configmap", "orders-etcd-identity"]);
     until_whole(&story, &cluster, 1);
 }
 
@@ -111,18 +111,18 @@ fn a_secret_in_the_place_of_an_authority_is_told_and_left_alone_and_once_gone_th
 {
     let story = Story::begin("taken-authority");
     let _operator = Operator::start(&story);
-    let secret = "secret/orders-peer-ca";
+    let secret = "secret/orders-etcd-peer-ca";
     story.kubectl(&[
         "create",
         "secret",
         "generic",
-        "orders-peer-ca",
+        "orders-etcd-peer-ca",
         "--from-literal=password=secret",
     ]);
     let before = substance(story.get(&[secret]));
     let cluster = Cluster::apply(&story, "orders", &spec(1));
     story.eventually("it is told", || {
-        complaint(&cluster).contains("the Secret orders-peer-ca exists and is not")
+        complaint(&cluster).contains("the Secret orders-etcd-peer-ca exists and is not")
     });
     assert_eq!(
         substance(story.get(&[secret])),
@@ -142,14 +142,14 @@ fn a_secret_in_the_place_of_an_authority_keeps_no_member_of_a_running_cluster_fr
     let cluster = formed(&story, &spec(3), 3);
     let clients = cluster.workload();
     operator.kill();
-    let secret = "secret/orders-peer-ca";
+    let secret = "secret/orders-etcd-peer-ca";
     let mut own = story.get(&[secret]);
     story.kubectl(&["delete", secret]);
     story.kubectl(&[
         "create",
         "secret",
         "generic",
-        "orders-peer-ca",
+        "orders-etcd-peer-ca",
         "--from-literal=password=secret",
     ]);
     lives_again(&story, &mut operator);

@@ -13,7 +13,7 @@ use crate::look::{follower, formed, until_whole};
 /// Pieces of every private key of a cluster, in the forms in which it could be told: a line of its PEM, and the same
 /// stretch as a Secret carries it.
 fn pieces(story: &Story, cluster: &Cluster<'_>) -> BTreeMap<String, Vec<String>> {
-    let about = format!("evenkeel.dev/cluster={}", cluster.name());
+    let about = format!("etcd.evenkeel.dev/cluster={}", cluster.name());
     let list = story.get(&["secrets", "--selector", &about]);
     let keys = list["items"]
         .as_array()

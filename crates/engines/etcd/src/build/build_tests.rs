@@ -116,7 +116,7 @@ fn a_pod_is_found_by_its_label_goes_with_the_resource_and_gets_no_clients_yet() 
         Some(name(1)),
         "and so its host name is that of its peer URL"
     );
-    assert_eq!(spec.subdomain.as_deref(), Some("orders-peer"));
+    assert_eq!(spec.subdomain.as_deref(), Some("orders-etcd-peer"));
     assert_eq!(
         MemberRef::read(&metadata.annotations.unwrap()),
         Some(member(1))
@@ -197,7 +197,7 @@ fn etcd_takes_nothing_from_the_environment_but_what_its_arguments_name() {
 fn a_member_has_its_own_name_urls_and_the_token_of_its_epoch() {
     let (_, _, etcd) = made(&kept(), StartMode::Held, false);
     assert_eq!(etcd.name, CONTAINER);
-    let host = format!("{}.orders-peer.shop.svc", name(1));
+    let host = format!("{}.orders-etcd-peer.shop.svc", name(1));
     assert_eq!(arguments(&etcd, "name"), [name(1)]);
     assert_eq!(
         arguments(&etcd, "initial-advertise-peer-urls"),
@@ -321,7 +321,7 @@ fn a_pod_that_was_tampered_with_is_never_read_as_a_founder_or_a_joiner() {
     );
     change(
         &mut built,
-        json!({ "metadata": { "annotations": { labels::DATA: "elsewhere" } } }),
+        json!({ "metadata": { "annotations": { labels::DATA_SUB_PATH: "elsewhere" } } }),
     );
     assert_eq!(read(&built), StartMode::Held);
     built.metadata.annotations = None;
@@ -331,7 +331,7 @@ fn a_pod_that_was_tampered_with_is_never_read_as_a_founder_or_a_joiner() {
 #[test]
 fn a_pod_that_waits_cannot_mount_its_data() {
     let (held, _, container) = made(&kept(), StartMode::Held, false);
-    let data = |metadata: ObjectMeta| metadata.annotations.unwrap()[labels::DATA].clone();
+    let data = |metadata: ObjectMeta| metadata.annotations.unwrap()[labels::DATA_SUB_PATH].clone();
     let mounts = container.volume_mounts.unwrap();
     let mount = mounts.iter().find(|mount| mount.name == "data").unwrap();
     assert_eq!(mount.sub_path_expr.as_deref(), Some("$(DATA)"));
@@ -436,7 +436,7 @@ fn what_a_member_joined_on_is_read_as_it_was_written() {
     let on = joined_on(claim_uid(1), "pv-1");
     change(
         &mut built,
-        json!({ "metadata": { "annotations": { labels::JOINED_ON: on } } }),
+        json!({ "metadata": { "annotations": { labels::JOINED_VOLUME: on } } }),
     );
     assert_eq!(
         read_joined_on(&built),
@@ -448,7 +448,10 @@ fn what_a_member_joined_on_is_read_as_it_was_written() {
 fn an_identity_is_read_as_it_was_written() {
     let identity = Scene::converged(1).observed.identity.unwrap().1;
     let object = super::identity(&kept(), &identity).unwrap();
-    assert_eq!(object.metadata.name.as_deref(), Some("orders-identity"));
+    assert_eq!(
+        object.metadata.name.as_deref(),
+        Some("orders-etcd-identity")
+    );
     assert_eq!(
         crate::observe::objects::parse_identity(object).unwrap().1,
         identity
@@ -534,11 +537,14 @@ fn certificates_are_of_two_authorities_and_root_is_the_operators_alone() {
             "{object:?}"
         );
         assert_eq!(
-            leaf.names.contains(&"orders-client.shop.svc".to_owned()),
+            leaf.names
+                .contains(&"orders-etcd-client.shop.svc".to_owned()),
             is_server,
             "{object:?}"
         );
-        let of_members = leaf.names.contains(&"*.orders-peer.shop.svc".to_owned());
+        let of_members = leaf
+            .names
+            .contains(&"*.orders-etcd-peer.shop.svc".to_owned());
         assert_eq!(of_members, is_server || object == PeerTls, "{object:?}");
     }
 }

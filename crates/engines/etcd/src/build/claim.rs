@@ -31,7 +31,7 @@ pub fn claim(
     let mut annotations = member.annotations();
     if let Some(class) = class {
         spec["storageClassName"] = json!(class);
-        annotations[labels::CLASS] = json!(class);
+        annotations[labels::STORAGE_CLASS] = json!(class);
     }
     let object = json!({
         "apiVersion": "v1",
@@ -59,7 +59,7 @@ pub fn read_joined_on(claim: &PersistentVolumeClaim) -> Option<(Uid, Uid)> {
         .metadata
         .annotations
         .as_ref()?
-        .get(labels::JOINED_ON)?;
+        .get(labels::JOINED_VOLUME)?;
     match text
         .split_once('/')
         .and_then(|(uid, volume)| Some((uid.parse().ok()?, Uid::of_name(volume))))

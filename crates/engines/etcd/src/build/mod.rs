@@ -137,7 +137,7 @@ pub fn pod_disruption_budget(
     let object = json!({
         "apiVersion": "policy/v1",
         "kind": "PodDisruptionBudget",
-        "metadata": owned_metadata(desired, &desired.name),
+        "metadata": owned_metadata(desired, &desired.names().pod_disruption_budget()),
         "spec": {
             "minAvailable": min,
             "selector": { "matchLabels": chosen },

@@ -43,9 +43,9 @@ pub fn pod(desired: &DesiredCluster, made: &PodParams) -> Result<Pod, BuildError
         annotations[key] = json!(value);
     }
     annotations[labels::VERSION] = json!(desired.version);
-    annotations[labels::INPUTS] = json!(desired.inputs);
+    annotations[labels::POD_TEMPLATE_HASH] = json!(desired.inputs);
     if let Some(restart) = &desired.restart {
-        annotations[labels::RESTART] = json!(restart);
+        annotations[labels::RESTARTED_AT] = json!(restart);
     }
     let mut labels = common_labels(desired);
     labels["app.kubernetes.io/version"] = json!(desired.version.to_string());
@@ -135,7 +135,7 @@ fn container(desired: &DesiredCluster, made: &PodParams, name: &str) -> Value {
         json!({ "name": variable, "valueFrom": { "fieldRef": { "fieldPath": path } } })
     };
     let mut env = vec![
-        from_annotation("DATA", labels::DATA),
+        from_annotation("DATA", labels::DATA_SUB_PATH),
         from_annotation("INITIAL_CLUSTER", labels::INITIAL_CLUSTER),
     ];
     if made.seed {

@@ -48,7 +48,7 @@ pub fn client(desired: &DesiredCluster) -> Result<Service, BuildError> {
             .map(String::as_str)
             .collect();
         metadata["annotations"] = json!(desired.service_annotations);
-        metadata["annotations"][labels::ANNOTATIONS] = json!(keys.join(","));
+        metadata["annotations"][labels::SERVICE_ANNOTATIONS] = json!(keys.join(","));
     }
     let object = json!({
         "apiVersion": "v1",
@@ -68,18 +68,18 @@ pub fn client(desired: &DesiredCluster) -> Result<Service, BuildError> {
 /// A change that takes off annotations that the spec had once, and no longer has; nothing if there are none.
 pub fn stale_annotations(there: &ObjectMeta, desired: &ObjectMeta) -> Option<Value> {
     let of = |metadata: &ObjectMeta, key: &str| metadata.annotations.as_ref()?.get(key).cloned();
-    let ours = of(there, labels::ANNOTATIONS)?;
+    let ours = of(there, labels::SERVICE_ANNOTATIONS)?;
     let gone = ours
         .split(',')
         .filter(|key| of(there, key).is_some() && of(desired, key).is_none());
     let mut without: serde_json::Map<String, Value> =
         gone.map(|key| (key.to_owned(), Value::Null)).collect();
-    if without.is_empty() && of(desired, labels::ANNOTATIONS).is_some() {
+    if without.is_empty() && of(desired, labels::SERVICE_ANNOTATIONS).is_some() {
         return None;
     }
     without.insert(
-        labels::ANNOTATIONS.to_owned(),
-        json!(of(desired, labels::ANNOTATIONS)),
+        labels::SERVICE_ANNOTATIONS.to_owned(),
+        json!(of(desired, labels::SERVICE_ANNOTATIONS)),
     );
     Some(Value::Object(without))
 }

@@ -55,7 +55,7 @@ pub fn annotations(
     BTreeMap::from([
         (labels::INITIAL_CLUSTER.to_owned(), list),
         (labels::INITIAL_CLUSTER_STATE.to_owned(), state.to_owned()),
-        (labels::DATA.to_owned(), mounted.to_owned()),
+        (labels::DATA_SUB_PATH.to_owned(), mounted.to_owned()),
     ])
 }
 
@@ -68,7 +68,7 @@ pub fn read(pod: &Pod, serial: Serial, serial_of: impl Fn(&str) -> Option<Serial
             .and_then(|all| all.get(key))
             .cloned()
     };
-    if written(labels::DATA).as_deref() != Some(DATA_SUB_PATH) {
+    if written(labels::DATA_SUB_PATH).as_deref() != Some(DATA_SUB_PATH) {
         return StartMode::Held;
     }
     if written(labels::INITIAL_CLUSTER_STATE).as_deref() == Some("new") {

@@ -232,7 +232,7 @@ fn a_bootstrap_that_an_earlier_operator_has_begun_again_goes_on() {
     scene.was_told(told());
     let plan = scene.plan();
     assert!(
-        !plan.status.waits.contains(&EtcdWait::InconsistentObjects),
+        !plan.waits.contains(&EtcdWait::InconsistentObjects),
         "{plan:?}"
     );
 }

@@ -36,13 +36,6 @@ use crate::view::ClusterView;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Etcd;
 
-/// What people are told.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct EtcdWaits {
-    /// What is waited for, most important first.
-    pub waits: Vec<EtcdWait>,
-}
-
 /// What a rule says.
 #[derive(Debug)]
 pub(crate) enum RuleResult {
@@ -179,7 +172,7 @@ impl Engine for Etcd {
     type Apply = EtcdApply;
     type Patch = EtcdPatch;
     type Disruption = EtcdDisruption;
-    type Status = EtcdWaits;
+    type Wait = EtcdWait;
 
     fn decide(facts: &EtcdFacts) -> Plan<Self> {
         let mut draft = PlanBuilder::default();
@@ -306,7 +299,7 @@ impl PlanBuilder {
             patch: mark,
             apply,
             disruption: step,
-            status: EtcdWaits { waits: self.waits },
+            waits: self.waits,
             requeue: wake,
         }
     }
@@ -325,7 +318,7 @@ pub(crate) fn next_deadline(facts: &EtcdFacts, plan: &Plan<Etcd>) -> Option<Unix
                 | EtcdWait::PreviousResourceDeletion(_)
         )
     };
-    let waits = plan.status.waits.iter().filter(|wait| !by_hand(wait));
+    let waits = plan.waits.iter().filter(|wait| !by_hand(wait));
     let waits = waits.filter_map(|wait| match wait.requeue(facts) {
         Requeue::At(time) => Some(time),
         Requeue::OnChange | Requeue::Poll => None,

@@ -81,7 +81,7 @@ fn nobody_is_replaced_who_is_needed_for_the_quorum() {
     scene.stops_answering(3);
     scene.stops_answering(2);
     assert!(scene.asked().is_none(), "two of four do not agree");
-    assert!(scene.plan().status.waits.contains(&EtcdWait::NoQuorum));
+    assert!(scene.plan().waits.contains(&EtcdWait::NoQuorum));
 }
 
 #[test]
@@ -95,8 +95,7 @@ fn a_fourth_replacement_within_an_hour_waits_until_the_first_is_an_hour_old() {
     let plan = scene.plan();
     assert!(plan.is_noop(), "{plan:?}");
     assert!(
-        plan.status
-            .waits
+        plan.waits
             .contains(&EtcdWait::ReplacementLimit(Serial(2), UnixTime(NOW.0 + 60))),
         "{plan:?}"
     );
@@ -135,7 +134,7 @@ fn one_that_crashes_is_replaced_only_if_others_run_on_the_same() {
     scene.crashes(2, 300);
     assert!(replaces(&scene, 2));
     // The others were built from something else, and so would be its successor, from what nobody runs on yet.
-    let other = json!({ "metadata": { "annotations": { labels::INPUTS: Uid(9) } } });
+    let other = json!({ "metadata": { "annotations": { labels::POD_TEMPLATE_HASH: Uid(9) } } });
     for serial in [0, 1] {
         change(scene.pod(serial), other.clone());
     }
@@ -155,7 +154,6 @@ fn nobody_is_replaced_while_a_successor_does_not_start() {
     assert!(
         scene
             .plan()
-            .status
             .waits
             .contains(&EtcdWait::ReplacementJoin(Serial(3))),
         "{:?}",
@@ -220,10 +218,7 @@ fn a_stranger_that_has_started_stays_and_healing_goes_on_beside_it() {
     scene.observed.now = UnixTime(NOW.0 + 9999);
     let plan = scene.plan();
     assert!(plan.disruption.is_none(), "{plan:?}");
-    assert!(matches!(
-        plan.status.waits[..],
-        [EtcdWait::UnknownMembers(_)]
-    ));
+    assert!(matches!(plan.waits[..], [EtcdWait::UnknownMembers(_)]));
     // A pod that is gone comes back.
     scene.observed.pods.remove(&pod_uid(2));
     scene.stops_answering(2);
@@ -261,7 +256,7 @@ fn nobody_is_added_beside_a_stranger() {
     scene.has_stranger(0xabc, true);
     let plan = scene.plan();
     assert!(
-        plan.disruption.is_none() && plan.status.waits.contains(&EtcdWait::UnsafeToAdd),
+        plan.disruption.is_none() && plan.waits.contains(&EtcdWait::UnsafeToAdd),
         "{plan:?}"
     );
 }
@@ -400,8 +395,7 @@ fn a_member_that_came_back_is_not_removed_though_that_was_begun() {
         "{plan:?}"
     );
     assert!(
-        plan.status
-            .waits
+        plan.waits
             .iter()
             .any(|wait| matches!(wait, EtcdWait::OpenIntent(_))),
         "{plan:?}"
@@ -534,7 +528,7 @@ fn what_says_that_it_is_of_a_later_bootstrap_costs_a_sealed_cluster_nothing() {
     );
     let plan = scene.plan();
     assert!(
-        plan.is_noop() && plan.status.waits == [EtcdWait::InconsistentObjects],
+        plan.is_noop() && plan.waits == [EtcdWait::InconsistentObjects],
         "{plan:?}"
     );
 }
@@ -567,7 +561,7 @@ fn where_nothing_is_left_an_older_identity_begins_nothing() {
     });
     let plan = scene.plan();
     assert!(
-        plan.is_noop() && matches!(plan.status.waits[..], [EtcdWait::DataLost(_)]),
+        plan.is_noop() && matches!(plan.waits[..], [EtcdWait::DataLost(_)]),
         "{plan:?}"
     );
 }

@@ -46,7 +46,7 @@ fn followers_are_restarted_one_by_one_and_whoever_leads_comes_last_and_hands_ove
     assert_eq!(scene.plan().disruption, restart(0, Some(1), true));
     scene.is_rebuilt(0);
     assert!(
-        scene.plan().disruption.is_none() && scene.plan().status.waits.is_empty(),
+        scene.plan().disruption.is_none() && scene.plan().waits.is_empty(),
         "{:?}",
         scene.plan()
     );
@@ -62,11 +62,7 @@ fn nobody_is_restarted_before_everybody_else_is_well_in_everybodys_eyes() {
         change(scene.pod(2), how);
         let plan = scene.plan();
         assert!(
-            plan.disruption.is_none()
-                && plan
-                    .status
-                    .waits
-                    .contains(&EtcdWait::UnhealthyMember(Serial(2))),
+            plan.disruption.is_none() && plan.waits.contains(&EtcdWait::UnhealthyMember(Serial(2))),
             "{plan:?}"
         );
     }
@@ -90,7 +86,7 @@ fn a_strangers_vote_is_not_counted_on() {
     scene.has_stranger(99, true);
     let plan = scene.plan();
     assert!(
-        plan.disruption.is_none() && plan.status.waits.contains(&EtcdWait::TooFewVoters),
+        plan.disruption.is_none() && plan.waits.contains(&EtcdWait::TooFewVoters),
         "{plan:?}"
     );
 }
@@ -126,9 +122,7 @@ fn one_that_does_not_start_ends_it_and_is_waited_for_however_long_that_takes() {
         "nobody is replaced for what the spec says: {plan:?}"
     );
     assert!(
-        plan.status
-            .waits
-            .contains(&EtcdWait::UnhealthyMember(Serial(1))),
+        plan.waits.contains(&EtcdWait::UnhealthyMember(Serial(1))),
         "{plan:?}"
     );
     // Where others run on the very same it is this one's own trouble.
@@ -247,7 +241,7 @@ fn a_cluster_of_three_that_has_two_left_is_not_restarted_into_the_loss_of_its_qu
     change(scene.pod(2), json!({ "spec": { "nodeName": null } }));
     let plan = scene.plan();
     assert!(
-        plan.disruption.is_none() && plan.status.waits.contains(&EtcdWait::TooFewVoters),
+        plan.disruption.is_none() && plan.waits.contains(&EtcdWait::TooFewVoters),
         "{plan:?}"
     );
 }
@@ -258,7 +252,7 @@ fn pods_that_do_not_say_from_what_they_were_built_are_not_restarted_but_marked()
     for serial in 0..3 {
         change(
             scene.pod(serial),
-            json!({ "metadata": { "annotations": { labels::INPUTS: null } } }),
+            json!({ "metadata": { "annotations": { labels::POD_TEMPLATE_HASH: null } } }),
         );
     }
     let plan = scene.plan();
@@ -319,7 +313,6 @@ fn an_image_with_another_etcd_in_it_than_the_spec_says_stops_the_roll_at_its_fir
     assert!(
         plan.disruption.is_none()
             && plan
-                .status
                 .waits
                 .contains(&EtcdWait::VersionMismatch(Serial(1), says)),
         "{plan:?}"
@@ -354,11 +347,7 @@ fn logs_are_renewed_when_all_are_well_before_a_version_that_reads_no_old_ones() 
     scene.stops_answering(2);
     let plan = scene.plan();
     assert!(
-        plan.disruption.is_none()
-            && plan
-                .status
-                .waits
-                .contains(&EtcdWait::SnapshotBlocked(Serial(2))),
+        plan.disruption.is_none() && plan.waits.contains(&EtcdWait::SnapshotBlocked(Serial(2))),
         "{plan:?}"
     );
     let mut scene = Scene::converged(3);
@@ -369,7 +358,6 @@ fn logs_are_renewed_when_all_are_well_before_a_version_that_reads_no_old_ones() 
     assert!(
         scene
             .plan()
-            .status
             .waits
             .contains(&EtcdWait::SnapshotBlocked(Serial(1))),
         "it still writes what is not read"
@@ -383,7 +371,6 @@ fn a_renewal_waits_for_a_newcomer_only_if_some_node_takes_it() {
     assert!(
         scene
             .plan()
-            .status
             .waits
             .contains(&EtcdWait::SnapshotBlocked(Serial(3))),
         "{:?}",
@@ -418,11 +405,7 @@ fn nobody_is_restarted_for_a_larger_quota_before_all_volumes_have_grown() {
     scene.is_edited(json!({ "storage": { "size": "8Gi" } }));
     let plan = scene.plan();
     assert!(
-        plan.disruption.is_none()
-            && plan
-                .status
-                .waits
-                .contains(&EtcdWait::VolumeResize(Serial(0))),
+        plan.disruption.is_none() && plan.waits.contains(&EtcdWait::VolumeResize(Serial(0))),
         "{plan:?}"
     );
     for serial in 0..3 {
@@ -599,7 +582,6 @@ fn growth_that_was_asked_for_and_taken_back_is_not_waited_for() {
     assert!(
         scene
             .plan()
-            .status
             .waits
             .contains(&EtcdWait::VolumeResize(Serial(0))),
         "{:?}",
@@ -627,8 +609,7 @@ fn who_came_in_a_move_and_is_down_gets_its_time_and_nobody_who_is_well_goes_mean
         "{plan:?}"
     );
     assert_eq!(
-        plan.status
-            .waits
+        plan.waits
             .iter()
             .filter(|wait| **wait == EtcdWait::UnhealthyMember(Serial(3)))
             .count(),

@@ -268,7 +268,7 @@ async fn an_identity_is_swapped_only_for_the_one_it_was_decided_on() {
         (method, path.as_str()),
         (
             &Method::PUT,
-            "/api/v1/namespaces/shop/configmaps/orders-identity"
+            "/api/v1/namespaces/shop/configmaps/orders-etcd-identity"
         )
     );
     assert_eq!(body["metadata"]["resourceVersion"], "20");

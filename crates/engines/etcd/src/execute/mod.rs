@@ -238,7 +238,7 @@ async fn patch(
                 writer
                     .patch(
                         claim,
-                        json!({ "metadata": { "annotations": { labels::JOINED_ON: text } } }),
+                        json!({ "metadata": { "annotations": { labels::JOINED_VOLUME: text } } }),
                     )
                     .await
             }
@@ -296,7 +296,7 @@ async fn patch(
             inputs,
             version,
         } => {
-            let written = json!({ labels::INPUTS: inputs, labels::VERSION: version });
+            let written = json!({ labels::POD_TEMPLATE_HASH: inputs, labels::VERSION: version });
             writer
                 .patch_if_observed(
                     observed.pods.get(pod),

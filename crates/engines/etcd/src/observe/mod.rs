@@ -358,7 +358,7 @@ impl ObservedCluster {
         let spec = claim.spec.as_ref();
         let class = spec.and_then(|spec| spec.storage_class_name.as_deref());
         let volume = spec.and_then(|spec| spec.volume_name.as_ref());
-        let asked = written(&claim.metadata, labels::CLASS);
+        let asked = written(&claim.metadata, labels::STORAGE_CLASS);
         match &self.desired.data {
             desired::DesiredStorage::Persistent {
                 class: Some(desired),
@@ -396,7 +396,8 @@ impl ObservedCluster {
                 Some(there) => {
                     // What others have put there is theirs; what the spec had and no longer has goes.
                     let ours = |service: &Service| {
-                        written(&service.metadata, labels::ANNOTATIONS).map(ToOwned::to_owned)
+                        written(&service.metadata, labels::SERVICE_ANNOTATIONS)
+                            .map(ToOwned::to_owned)
                     };
                     let same = is_as_built(there, &desired) && ours(there) == ours(&desired);
                     (!same).then_some(Drift::Differs)

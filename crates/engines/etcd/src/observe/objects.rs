@@ -107,7 +107,7 @@ impl Caches {
                 .map(|object| (*object).clone()),
             budget: self
                 .budgets
-                .get(key, &key.name)
+                .get(key, &names.pod_disruption_budget())
                 .map(|object| (*object).clone()),
         })
     }
@@ -163,10 +163,11 @@ pub async fn read_live_related(
     key: &ResourceKey,
 ) -> Result<impl FnOnce(EtcdCluster) -> ClusterObjects, Error> {
     let names = ObjectNames(&key.name);
-    let (identity, peer, service) = (
+    let (identity, peer, service, pdb) = (
         names.identity(),
         names.peer_service(),
         names.client_service(),
+        names.pod_disruption_budget(),
     );
     let (identity, pods, claims, peer_service, client_service, budget) = tokio::try_join!(
         cache::read::<ConfigMap>(client, key, &identity),
@@ -174,7 +175,7 @@ pub async fn read_live_related(
         cache::list::<PersistentVolumeClaim>(client, key, labels::CLUSTER),
         cache::read::<Service>(client, key, &peer),
         cache::read::<Service>(client, key, &service),
-        cache::read::<PodDisruptionBudget>(client, key, &key.name),
+        cache::read::<PodDisruptionBudget>(client, key, &pdb),
     )?;
     Ok(move |resource| ClusterObjects {
         resource,

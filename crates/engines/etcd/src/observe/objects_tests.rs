@@ -18,7 +18,7 @@ fn an_identity_that_cannot_be_read_is_an_error_and_not_absent() {
         garbled.data = serde_json::from_value(data).unwrap();
         let said = parse_identity(garbled).unwrap_err().to_string();
         assert!(
-            said.starts_with("cannot read the identity in the ConfigMap orders-identity: "),
+            said.starts_with("cannot read the identity in the ConfigMap orders-etcd-identity: "),
             "{said}"
         );
     }

@@ -45,7 +45,7 @@ fn waiting(reason: &str, message: &str) -> Value {
 fn a_converged_cluster_is_seen_as_such_and_nothing_is_done_about_it() {
     for spec in [json!({}), json!({ "storage": { "onDelete": "Delete" } })] {
         let plan: Plan<Etcd> = Etcd::decide(&Scene::with(3, spec).facts());
-        assert!(plan.is_noop() && plan.status.waits.is_empty(), "{plan:?}");
+        assert!(plan.is_noop() && plan.waits.is_empty(), "{plan:?}");
     }
 }
 
@@ -168,8 +168,9 @@ fn a_claim_on_anything_but_what_its_member_joined_on_is_not_its_own() {
         !claim_with(json!({ "spec": { "volumeName": "" } })).is_joined_volume(),
         "not bound"
     );
-    let joined =
-        |on: Value| claim_with(json!({ "metadata": { "annotations": { labels::JOINED_ON: on } } }));
+    let joined = |on: Value| {
+        claim_with(json!({ "metadata": { "annotations": { labels::JOINED_VOLUME: on } } }))
+    };
     let restored = joined(json!(format!("{}/pv-0", Uid(99))));
     assert!(
         restored.joined_on.is_some() && !restored.is_joined_volume(),
@@ -302,11 +303,11 @@ fn what_holds_a_pod_up_is_told_in_words_that_do_not_change_by_themselves() {
 
     let said = trouble_with(waiting(
         "CreateContainerConfigError",
-        "secret \"orders-peer-tls\" not found",
+        "secret \"orders-etcd-peer-tls\" not found",
     ));
     assert_eq!(
         said.as_deref(),
-        Some("CreateContainerConfigError: secret \"orders-peer-tls\" not found")
+        Some("CreateContainerConfigError: secret \"orders-etcd-peer-tls\" not found")
     );
     for ordinary in ["ContainerCreating", "PodInitializing"] {
         assert_eq!(trouble_with(waiting(ordinary, "")), None, "{ordinary}");
@@ -318,7 +319,7 @@ fn what_holds_a_pod_up_is_told_in_words_that_do_not_change_by_themselves() {
 fn a_pod_that_waits_as_it_should_has_no_trouble() {
     let mut scene = Scene::converged(1);
     scene.has_pod(0, &StartMode::Held);
-    let data = scene.pod(0).metadata.annotations.as_ref().unwrap()[labels::DATA].clone();
+    let data = scene.pod(0).metadata.annotations.as_ref().unwrap()[labels::DATA_SUB_PATH].clone();
     let complaint = format!(
         "failed to prepare subPath for volumeMount \"data\": {data} must be a relative path"
     );
@@ -333,7 +334,7 @@ fn a_pod_that_waits_as_it_should_has_no_trouble() {
 
 fn metadata(with: Value) -> ObjectMeta {
     let mut metadata = serde_json::from_value(
-        json!({ "name": "orders-peer", "labels": { labels::CLUSTER: "orders" } }),
+        json!({ "name": "orders-etcd-peer", "labels": { labels::CLUSTER: "orders" } }),
     )
     .unwrap();
     change(&mut metadata, with);

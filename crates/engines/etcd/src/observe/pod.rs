@@ -52,10 +52,10 @@ pub(super) fn fact(
                 .map_or(now, |time| UnixTime(time.0.as_second()))
         }),
         // What cannot be read is something else than what is wanted; what was never written may be the same.
-        template_hash: written(&pod.metadata, labels::INPUTS)
+        template_hash: written(&pod.metadata, labels::POD_TEMPLATE_HASH)
             .map(|text| text.parse().unwrap_or(Uid(0))),
         scheduling_hash: placing(pod),
-        restart_request: written(&pod.metadata, labels::RESTART).map(Uid::of_name),
+        restart_request: written(&pod.metadata, labels::RESTARTED_AT).map(Uid::of_name),
         version: version(&pod.metadata),
         is_idle: is_idle(pod),
         crashing_since: crashing(pod, now),

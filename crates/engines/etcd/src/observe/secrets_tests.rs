@@ -357,6 +357,6 @@ async fn what_could_not_be_read_is_an_error_and_not_missing() {
     let said = judged.unwrap_err().to_string();
     assert_eq!(
         said,
-        "cannot read the secret orders-peer-ca: secrets are forbidden"
+        "cannot read the secret orders-etcd-peer-ca: secrets are forbidden"
     );
 }

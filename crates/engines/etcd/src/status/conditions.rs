@@ -115,7 +115,7 @@ pub(super) fn progressing(
             )
         }
         Some(view) if view.voters().any(is_going) => (Holds::True, Reason::Healing),
-        _ if plan.is_noop() && plan.status.waits.is_empty() => match view {
+        _ if plan.is_noop() && plan.waits.is_empty() => match view {
             // Nothing is done about a member that is silent for a while; and yet not all is as it should be.
             Some(view) if !view.listed().all(MemberView::is_serving) => {
                 (Holds::False, Reason::Waiting)

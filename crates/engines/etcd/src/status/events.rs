@@ -231,7 +231,7 @@ pub fn warning_events(
     plan: &Plan<Etcd>,
 ) -> Vec<EventSpec> {
     let (words, view) = (Messages::of(observed, facts), view(facts));
-    let waits = plan.status.waits.iter().filter_map(|wait| {
+    let waits = plan.waits.iter().filter_map(|wait| {
         let reason = degraded(wait, facts, view.as_ref())?;
         let note = words.wait(facts, view.as_ref(), wait);
         Some(EventSpec::warning(reason.as_str(), "Reconcile", note))

@@ -231,7 +231,7 @@ fn troubles_are_warnings_and_what_mends_itself_is_none() {
     let mut scene = Scene::converged(3);
     let told = |scene: &Scene, waits: Vec<EtcdWait>| {
         let mut plan = scene.plan();
-        plan.status.waits = waits;
+        plan.waits = waits;
         warning_events(&scene.observed, &scene.facts(), &plan)
     };
     assert_eq!(told(&scene, vec![]), []);

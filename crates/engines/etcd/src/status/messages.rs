@@ -77,7 +77,7 @@ impl<'f> Messages<'f> {
         if facts.cluster.is_deleted {
             return "Being deleted".to_owned();
         }
-        let first = plan.status.waits.first();
+        let first = plan.waits.first();
         match (view, first) {
             (_, Some(EtcdWait::Paused)) => "Paused".to_owned(),
             (_, Some(EtcdWait::Unreadable(_))) => "Cannot read its objects".to_owned(),
@@ -416,7 +416,10 @@ impl<'f> Messages<'f> {
             OwnedObject::PeerService => format!("the Service {}", names.peer_service()),
             OwnedObject::ClientService => format!("the Service {}", names.client_service()),
             OwnedObject::PodDisruptionBudget => {
-                format!("the PodDisruptionBudget {}", self.observed.desired.name)
+                format!(
+                    "the PodDisruptionBudget {}",
+                    self.observed.desired.names().pod_disruption_budget()
+                )
             }
             secret => {
                 let name = crate::build::tls::secret_name(&self.observed.desired, secret)

@@ -155,7 +155,7 @@ fn unknown(id: u64) -> UnknownMember {
 fn of_several_waits_the_trouble_is_told_with_its_own_words() {
     let scene = Scene::converged(3);
     let mut plan = scene.plan();
-    plan.status.waits = vec![
+    plan.waits = vec![
         EtcdWait::UnsafeToAdd,
         EtcdWait::UnknownMembers(vec![unknown(1)]),
     ];
@@ -232,7 +232,7 @@ fn every_wait_is_a_sentence_and_says_what_comes_next_in_another() {
     ];
     for wait in waits {
         let mut plan = scene.plan();
-        plan.status.waits = vec![wait.clone()];
+        plan.waits = vec![wait.clone()];
         let status = status(&scene.observed, &scene.facts(), &plan, None);
         reads_well(&status);
         assert!(

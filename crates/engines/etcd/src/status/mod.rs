@@ -339,7 +339,7 @@ impl Summary {
         view: Option<&ClusterView<'_>>,
         plan: &Plan<Etcd>,
     ) -> Self {
-        let waits = &plan.status.waits;
+        let waits = &plan.waits;
         let mut waiting_for: Vec<String> = waits
             .iter()
             .map(|wait| words.wait(facts, view, wait))

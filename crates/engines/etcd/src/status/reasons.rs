@@ -22,7 +22,7 @@ pub fn explain(observed: &ObservedCluster, facts: &EtcdFacts, plan: &Plan<Etcd>)
             reasons.push(why);
         }
     }
-    let waits = plan.status.waits.iter();
+    let waits = plan.waits.iter();
     Explanation {
         actions: plan.actions().map(|action| words.action(&action)).collect(),
         reasons,
@@ -57,7 +57,6 @@ pub fn at_rest(
 ) -> (String, Vec<String>) {
     let (words, view) = (Messages::of(observed, facts), view(facts));
     let waits = plan
-        .status
         .waits
         .iter()
         .map(|wait| words.wait(facts, view.as_ref(), wait));

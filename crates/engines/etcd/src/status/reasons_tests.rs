@@ -114,7 +114,10 @@ fn an_object_is_made_because_it_is_missing() {
         .tls
         .drift
         .insert(OwnedObject::ClientTls, Drift::Missing);
-    assert_eq!(told(&scene).1, "the Secret orders-client-tls is missing");
+    assert_eq!(
+        told(&scene).1,
+        "the Secret orders-etcd-client-tls is missing"
+    );
 }
 
 #[test]
@@ -149,7 +152,7 @@ fn certificates_are_told_by_their_secrets() {
         .insert(OwnedObject::ServerTls, UnixTime(NOW.0 + 60));
     let told = scene.status().certificates;
     let secrets: BTreeSet<_> = told.iter().map(|one| one.secret.as_str()).collect();
-    assert_eq!(secrets, BTreeSet::from(["orders-server-tls"]));
+    assert_eq!(secrets, BTreeSet::from(["orders-etcd-server-tls"]));
     assert_eq!(told[0].expires.0.as_second(), NOW.0 + 60);
     assert_eq!(
         scene.plan(),

@@ -190,7 +190,7 @@ fn a_converged_cluster_is_healthy_and_there_is_nothing_to_say() {
     );
     assert_eq!(
         (status.members, status.selector.as_str()),
-        (3, "evenkeel.dev/cluster=orders")
+        (3, "etcd.evenkeel.dev/cluster=orders")
     );
     assert_eq!(
         (status.leader, status.cluster_id.as_str()),
@@ -387,7 +387,7 @@ fn a_name_that_is_taken_is_told_with_what_to_do() {
         json!({ "metadata": { "labels": null } }),
     );
     let status = told(&scene);
-    let phrase = "Name taken: the Service orders-client";
+    let phrase = "Name taken: the Service orders-etcd-client";
     assert_eq!(
         line(&status),
         format!("{phrase} | 3/3 | True Serving | False Waiting | True NameTaken")
@@ -406,7 +406,7 @@ fn a_name_that_is_taken_is_told_with_what_to_do() {
         Some(crate::build::service::client(&scene.observed.desired).unwrap());
     assert_eq!(
         told(&scene).phrase,
-        "Name taken: the Secret orders-server-tls"
+        "Name taken: the Secret orders-etcd-server-tls"
     );
 }
 
@@ -419,7 +419,7 @@ fn an_authority_that_is_gone_is_named_with_what_to_do() {
         .drift
         .insert(OwnedObject::ClientCa, Drift::Missing);
     let status = told(&scene);
-    let phrase = "Gone or of no use: the Secret orders-client-ca";
+    let phrase = "Gone or of no use: the Secret orders-etcd-client-ca";
     assert_eq!(
         line(&status),
         format!("{phrase} | 3/3 | True Serving | False Waiting | True AuthorityLost")
@@ -463,7 +463,7 @@ fn without_its_identity_nothing_is_claimed_of_a_cluster() {
     assert!(
         condition(&status, Degraded)
             .2
-            .contains("put the ConfigMap orders-identity back")
+            .contains("put the ConfigMap orders-etcd-identity back")
     );
     assert_eq!(
         status.member_list.len(),
@@ -519,7 +519,8 @@ fn a_cluster_that_lost_all_pods_and_volumes_has_no_member_that_is_well() {
         format!("{phrase} | 0/3 | False QuorumLost | False Waiting | True DataLost")
     );
     assert!(
-        status.waiting_for[0].contains("delete the resource and the ConfigMap orders-identity")
+        status.waiting_for[0]
+            .contains("delete the resource and the ConfigMap orders-etcd-identity")
     );
     assert_eq!(status.member_list.len(), 3);
 }
@@ -596,7 +597,7 @@ fn a_spec_that_cannot_be_accepted_is_told_apart_from_what_cannot_be_read() {
         status.phrase
     );
     assert!(
-        status.waiting_for[0].contains("orders-identity"),
+        status.waiting_for[0].contains("orders-etcd-identity"),
         "{:?}",
         status.waiting_for
     );
@@ -624,7 +625,7 @@ fn what_is_in_the_place_of_the_identity_is_told_and_nothing_is_begun() {
     let status = scene.status();
     assert_eq!(condition(&status, Degraded).1, "NameTaken");
     assert!(
-        status.waiting_for[0].contains("the ConfigMap orders-identity exists"),
+        status.waiting_for[0].contains("the ConfigMap orders-etcd-identity exists"),
         "{:?}",
         status.waiting_for
     );
