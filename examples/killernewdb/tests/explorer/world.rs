@@ -518,13 +518,7 @@ impl Explored for World {
         if self.ruined {
             return Ok(());
         }
-        let bad = |what: &str| {
-            let waits = self.decide(None).status.waiting_for;
-            Err(format!(
-                "{what}; it waits for {}",
-                waits.unwrap_or_else(|| "nothing".to_owned())
-            ))
-        };
+        let bad = |what: &str| Err(format!("{what}; waits: {:?}", self.decide(None).waits));
         let Some(list) = self.latest() else {
             return bad("there is no database");
         };

@@ -157,7 +157,7 @@ fn nobody_is_replaced_while_a_successor_does_not_start() {
             .waits
             .contains(&EtcdWait::ReplacementJoin(Serial(3))),
         "{:?}",
-        scene.plan().status
+        scene.plan().waits
     );
 }
 
