@@ -127,12 +127,10 @@ struct Failed {
 /// What the API server has at this path; nothing where it has nothing. One that cannot answer at the moment is asked again:
 /// two cores carry it and everything else, and that it is always quick is no story's business.
 pub(crate) fn get(lab: &Lab, path: &str) -> Result<Option<Value>, String> {
-    let began = Instant::now();
+    let (began, limit) = (Instant::now(), lab.patience().times(PATIENCE));
     loop {
         match ask(lab, "GET", path, None) {
-            Err(failed) if failed.passing && began.elapsed() < PATIENCE => {
-                std::thread::sleep(AGAIN)
-            }
+            Err(failed) if failed.passing && began.elapsed() < limit => std::thread::sleep(AGAIN),
             read => return read.map_err(|failed| failed.said),
         }
     }
@@ -173,7 +171,7 @@ fn reader(lab: &Lab) -> Arc<Reader> {
 }
 
 fn ask(lab: &Lab, verb: &str, path: &str, body: Option<&Value>) -> Result<Option<Value>, Failed> {
-    let reader = reader(lab);
+    let (reader, limit) = (reader(lab), lab.patience().times(LIMIT));
     let kind = if verb == "PATCH" {
         "application/merge-patch+json"
     } else {
@@ -213,11 +211,11 @@ fn ask(lab: &Lab, verb: &str, path: &str, body: Option<&Value>) -> Result<Option
         }
     };
     reader.runtime.block_on(async {
-        match tokio::time::timeout(LIMIT, read).await {
+        match tokio::time::timeout(limit, read).await {
             Ok(read) => read,
             Err(_) => Err(failed(
                 true,
-                format!("no answer within {} s", LIMIT.as_secs()),
+                format!("no answer within {} s", limit.as_secs()),
             )),
         }
     })

@@ -11,13 +11,10 @@ use evenkeel_lab::command::Cmd;
 use serde_json::{Value, json};
 
 use crate::watched::Watched;
-use crate::{PATIENCE, Story, api};
+use crate::{Story, api};
 
 /// Where etcd listens for clients.
 const PORT: u16 = 2379;
-
-/// How long a workload waits for its first answer: the address of a Service takes a moment to lead to the pods.
-const FIRST_ANSWER: Duration = PATIENCE;
 
 /// The manifest of a cluster; `storage` is a size (`1Gi`), the default where there is none.
 pub fn manifest(name: &str, members: u32, version: &str, storage: Option<&str>) -> Value {
@@ -227,7 +224,13 @@ impl<'a> Cluster<'a> {
                 &api::get_once(&lab, &path).ok()?.unwrap_or_default(),
             )))
         };
-        Watched::start(&self.name, config, self.target(), FIRST_ANSWER, members)
+        Watched::start(
+            &self.name,
+            config,
+            self.target(),
+            self.story.lab().patience(),
+            members,
+        )
     }
 
     /// Runs `etcdctl` through the Service, with a client's certificate; it must succeed.

@@ -139,14 +139,12 @@ impl Story {
     /// Runs `kubectl` in the story's namespace, which must succeed. What only reads is tried again while the API server
     /// cannot answer; where that is gone on purpose, use [`Story::try_kubectl`].
     pub fn kubectl(&self, args: &[&str]) -> String {
-        let (began, reads) = (
-            Instant::now(),
-            matches!(args.first(), Some(&("get" | "logs"))),
-        );
+        let (began, limit) = (Instant::now(), self.lab.patience().times(PATIENCE));
+        let reads = matches!(args.first(), Some(&("get" | "logs")));
         loop {
             match self.try_kubectl(args) {
                 Ok(said) => return said,
-                Err(said) if reads && is_passing(&said) && began.elapsed() < PATIENCE => {
+                Err(said) if reads && is_passing(&said) && began.elapsed() < limit => {
                     std::thread::sleep(Duration::from_millis(500));
                 }
                 Err(said) => panic!("{said}"),
@@ -228,8 +226,9 @@ impl Story {
         self.within(PATIENCE, what, so);
     }
 
-    /// Waits until it is so, for as long as stated.
+    /// Waits until it is so, for as long as stated, times the patience of the lab (`lab up --patience`).
     pub fn within(&self, limit: Duration, what: &str, mut so: impl FnMut() -> bool) {
+        let limit = self.lab.patience().times(limit);
         let began = Instant::now();
         while !so() {
             if began.elapsed() > limit {
@@ -297,6 +296,7 @@ impl Story {
             nodes: now.last_node(),
             links: None,
             overcommit: None,
+            patience: None,
         })?;
         let (had, has) = (self.lab.nodes().len(), now.nodes().len());
         for added in now.nodes().iter().skip(had) {

@@ -6,6 +6,10 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use evenkeel_history::{Config, History, Kind, Stats, Target, Time, Workload, check_and_prove};
+use evenkeel_lab::patience::Patience;
+
+/// How long a workload waits for its first answer: the address of a Service takes a moment to lead to the pods.
+const FIRST_ANSWER: Duration = crate::PATIENCE;
 
 /// How often it looks for other members: pods take longer than that to come.
 const LOOK: Duration = Duration::from_secs(1);
@@ -23,19 +27,21 @@ pub struct Watched {
     workload: Arc<Workload>,
     ended: Arc<AtomicBool>,
     follower: Option<JoinHandle<()>>,
+    patience: Patience,
 }
 
 impl Watched {
-    /// Sets clients to work. `members` tells where the members are now, or nothing while that cannot be known.
+    /// Sets clients to work. `members` tells where the members are now, or nothing while that cannot be known. All time
+    /// limits are multiplied by `patience`.
     pub fn start(
         name: &str,
         config: Config,
         target: Target,
-        patience: Duration,
+        patience: Patience,
         members: impl Fn() -> Option<Vec<String>> + Send + 'static,
     ) -> Self {
         let mut known = target.members.clone();
-        let workload = Workload::start(config, target, patience);
+        let workload = Workload::start(config, target, patience.times(FIRST_ANSWER));
         let workload = Arc::new(workload.unwrap_or_else(|error| panic!("{name}: {error}")));
         let ended = Arc::new(AtomicBool::new(false));
         let follower = {
@@ -59,6 +65,7 @@ impl Watched {
             workload,
             ended,
             follower: Some(follower.expect("a thread")),
+            patience,
         }
     }
 
@@ -77,16 +84,18 @@ impl Watched {
     pub fn finish(mut self) -> History {
         // Into a history of nothing much nothing can be forged: on a busy machine clients may hardly have begun.
         let began = Instant::now();
-        while self.stats(Time::default()).written < ENOUGH && began.elapsed() < AT_MOST {
+        while self.stats(Time::default()).written < ENOUGH
+            && began.elapsed() < self.patience.times(AT_MOST)
+        {
             std::thread::sleep(Duration::from_millis(100));
         }
         self.leave();
-        let name = std::mem::take(&mut self.name);
+        let (name, end) = (std::mem::take(&mut self.name), self.patience.times(END));
         let workload = Arc::clone(&self.workload);
         drop(self);
         let workload = Arc::into_inner(workload).expect("the follower has ended");
         let history = workload
-            .finish(END)
+            .finish(end)
             .unwrap_or_else(|unfinished| panic!("{name}: {unfinished}"));
         println!("{}", told(&name, &history.stats(..)));
         match check_and_prove(&history) {

@@ -1,8 +1,7 @@
 //! The cgroups of a lab's machines. A machine's cgroup is the root of all it sees, holds every process it has, and
 //! so is also how the machine is frozen and how its processes are found from outside.
 //!
-//! Version 1 has one tree per controller, and a machine has a directory in each. Version 2 has a single tree; it is
-//! written with care and untested, because no machine with it was at hand.
+//! Version 1 has one tree per controller, and a machine has a directory in each. Version 2 has a single tree.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,6 +11,8 @@ use anyhow::{Context, Result, bail};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
+use crate::patience::Patience;
+use crate::progress::human;
 use crate::state::{Lab, LabName};
 
 const ROOT: &str = "/sys/fs/cgroup";
@@ -100,6 +101,7 @@ impl Layout {
 pub struct Cgroup {
     layout: Layout,
     path: PathBuf,
+    patience: Patience,
 }
 
 impl Cgroup {
@@ -109,6 +111,7 @@ impl Cgroup {
         Ok(Self {
             layout: Layout::here()?,
             path,
+            patience: Patience::of(lab),
         })
     }
 
@@ -143,7 +146,7 @@ impl Cgroup {
         if self.layout == Layout::Unified {
             let mut dir = PathBuf::from(ROOT);
             for part in &self.path {
-                delegate(&dir)?;
+                delegate(&dir, self.patience)?;
                 dir.push(part);
             }
         }
@@ -166,7 +169,12 @@ impl Cgroup {
 
     /// Stops every process where it is, or lets them go on; returns when that is so.
     pub fn freeze(&self, frozen: bool) -> Result<()> {
-        set_frozen(&self.freezer_dir(), self.layout == Layout::Unified, frozen)
+        set_frozen(
+            &self.freezer_dir(),
+            self.layout == Layout::Unified,
+            frozen,
+            self.patience,
+        )
     }
 
     /// Whether it is frozen now.
@@ -184,7 +192,7 @@ impl Cgroup {
 
     /// Kills every process in it and returns when none is left.
     pub fn kill(&self) -> Result<()> {
-        let deadline = Instant::now() + Duration::from_secs(30);
+        let deadline = Instant::now() + self.patience.times(Duration::from_secs(30));
         loop {
             let left = self.processes();
             if left.is_empty() {
@@ -192,9 +200,10 @@ impl Cgroup {
             }
             if Instant::now() > deadline {
                 bail!(
-                    "{} processes of {} do not die: {left:?}",
+                    "{} processes of {} do not die: {left:?}; {}",
                     left.len(),
-                    self.path.display()
+                    self.path.display(),
+                    self.patience.advice()
                 );
             }
             for pid in left {
@@ -211,7 +220,7 @@ impl Cgroup {
     /// Removes it and all below it. Only empty cgroups can be removed: kill first.
     pub fn remove(&self) -> Result<()> {
         for dir in self.dirs() {
-            remove_tree(&dir)?;
+            remove_tree(&dir, self.patience)?;
         }
         Ok(())
     }
@@ -220,7 +229,7 @@ impl Cgroup {
     pub fn remove_lab(lab: &LabName) -> Result<()> {
         let _one_at_a_time = Lab::hold_shared()?;
         for root in Layout::here()?.roots() {
-            remove_tree(&root.join(PARENT).join(lab.to_string()))?;
+            remove_tree(&root.join(PARENT).join(lab.to_string()), Patience::of(lab))?;
             // Another lab's cgroup in it keeps it, as it should.
             let _ = fs::remove_dir(root.join(PARENT));
         }
@@ -228,9 +237,10 @@ impl Cgroup {
     }
 }
 
-/// Inside a machine: makes its cgroup the root of what it sees, where a kubelet expects it.
-pub fn mount_inside(layout: &Layout) -> Result<()> {
-    use nix::mount::{MsFlags, mount};
+/// Inside a machine: makes its cgroup the root of what it sees, where a kubelet expects it. The mount namespace must
+/// be the machine's own and must not pass changes on to the host's.
+pub fn mount_inside(layout: &Layout, patience: Patience) -> Result<()> {
+    use nix::mount::{MntFlags, MsFlags, mount, umount2};
     let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
     match layout {
         Layout::Separate(trees) => {
@@ -252,6 +262,10 @@ pub fn mount_inside(layout: &Layout) -> Result<()> {
             }
         }
         Layout::Unified => {
+            // Version 2 has one superblock, and the kernel refuses to mount a file system over itself (EBUSY): the
+            // host's view goes first. verified: Linux 6.1 of Debian 12.
+            umount2(ROOT, MntFlags::MNT_DETACH)
+                .context("cannot unmount the host's view of the cgroups")?;
             mount(Some("cgroup2"), ROOT, Some("cgroup2"), flags, None::<&str>)
                 .context("cannot mount the cgroups")?;
             // A cgroup with processes of its own cannot hand controllers down: the init moves one below.
@@ -259,14 +273,14 @@ pub fn mount_inside(layout: &Layout) -> Result<()> {
             fs::create_dir_all(&own)?;
             fs::write(own.join("cgroup.procs"), "0")
                 .context("cannot move init into its own cgroup")?;
-            delegate(Path::new(ROOT))?;
+            delegate(Path::new(ROOT), patience)?;
         }
     }
     Ok(())
 }
 
 /// Freezes or thaws one cgroup given by its directory.
-fn set_frozen(dir: &Path, unified: bool, frozen: bool) -> Result<()> {
+fn set_frozen(dir: &Path, unified: bool, frozen: bool, patience: Patience) -> Result<()> {
     let (file, word, state) = match (unified, frozen) {
         (true, true) => ("cgroup.freeze", "1", "frozen 1"),
         (true, false) => ("cgroup.freeze", "0", "frozen 0"),
@@ -274,7 +288,8 @@ fn set_frozen(dir: &Path, unified: bool, frozen: bool) -> Result<()> {
         (false, false) => ("freezer.state", "THAWED", "THAWED"),
     };
     let seen = dir.join(if unified { "cgroup.events" } else { file });
-    let deadline = Instant::now() + Duration::from_secs(10);
+    let limit = patience.times(Duration::from_secs(10));
+    let deadline = Instant::now() + limit;
     loop {
         // Version 1 forgets a request while processes are being born: it is repeated until it holds.
         fs::write(dir.join(file), word)
@@ -286,7 +301,12 @@ fn set_frozen(dir: &Path, unified: bool, frozen: bool) -> Result<()> {
             return Ok(());
         }
         if Instant::now() > deadline {
-            bail!("{} did not become {state} within 10 s", dir.display());
+            bail!(
+                "{} did not become {state} within {}; {}",
+                dir.display(),
+                human(limit),
+                patience.advice()
+            );
         }
         std::thread::sleep(Duration::from_millis(20));
     }
@@ -345,19 +365,32 @@ fn inherit_cpuset(parent: &Path, dir: &Path) -> Result<()> {
 }
 
 /// Hands the controllers that a kubelet needs of a version 2 cgroup down to its children.
-fn delegate(dir: &Path) -> Result<()> {
+fn delegate(dir: &Path, patience: Patience) -> Result<()> {
     let known = fs::read_to_string(dir.join("cgroup.controllers"))?;
-    for controller in ["cpu", "cpuset", "io", "memory", "pids"] {
-        if known.split_whitespace().any(|one| one == controller) {
-            hand_down(dir, controller)?;
-        }
+    for controller in to_hand_down(&known).with_context(|| format!("in {}", dir.display()))? {
+        hand_down(dir, controller, patience)?;
     }
     Ok(())
 }
 
+/// Returns the controllers of `known` that a kubelet uses; fails where one is missing that the limits of pods need.
+fn to_hand_down(known: &str) -> Result<Vec<&'static str>> {
+    let has = |controller: &&str| known.split_whitespace().any(|one| one == *controller);
+    if let Some(missing) = ["cpu", "memory", "pids"].iter().find(|one| !has(one)) {
+        bail!(
+            "the cgroup controller {missing} is missing: the kernel has it switched off (its command line takes \
+             cgroup_enable={missing}), or this machine is a container that was not given it"
+        );
+    }
+    Ok(["cpu", "cpuset", "io", "memory", "pids"]
+        .into_iter()
+        .filter(has)
+        .collect())
+}
+
 /// A cgroup with processes of its own refuses. In a machine's that passes: the process that made it is about to end.
-fn hand_down(dir: &Path, controller: &str) -> Result<()> {
-    let deadline = Instant::now() + Duration::from_secs(3);
+fn hand_down(dir: &Path, controller: &str, patience: Patience) -> Result<()> {
+    let deadline = Instant::now() + patience.times(Duration::from_secs(3));
     loop {
         match fs::write(dir.join("cgroup.subtree_control"), format!("+{controller}")) {
             Ok(()) => return Ok(()),
@@ -375,14 +408,14 @@ fn hand_down(dir: &Path, controller: &str) -> Result<()> {
 }
 
 /// Removes a cgroup depth first. The kernel lets go of an emptied one a moment after its last process.
-fn remove_tree(dir: &Path) -> Result<()> {
+fn remove_tree(dir: &Path, patience: Patience) -> Result<()> {
     if !dir.exists() {
         return Ok(());
     }
     for child in children(dir) {
-        remove_tree(&child)?;
+        remove_tree(&child, patience)?;
     }
-    let deadline = Instant::now() + Duration::from_secs(10);
+    let deadline = Instant::now() + patience.times(Duration::from_secs(10));
     loop {
         match fs::remove_dir(dir) {
             Ok(()) => return Ok(()),
@@ -417,5 +450,17 @@ mod tests {
         let v2 = "30 24 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw,nsdelegate\n";
         assert_eq!(Layout::of(v2).unwrap(), Layout::Unified);
         assert!(Layout::of("").is_err());
+    }
+
+    #[test]
+    fn controllers_that_the_limits_of_pods_need_are_named() {
+        let all = to_hand_down("cpuset cpu io memory hugetlb pids rdma misc\n").unwrap();
+        assert_eq!(all, ["cpu", "cpuset", "io", "memory", "pids"]);
+        assert_eq!(to_hand_down("cpuset cpu memory pids").unwrap().len(), 4);
+        let why = to_hand_down("cpuset cpu io pids").unwrap_err().to_string();
+        assert!(
+            why.contains("memory") && why.contains("cgroup_enable=memory"),
+            "{why}"
+        );
     }
 }

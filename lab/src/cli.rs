@@ -6,9 +6,10 @@ use std::process::ExitCode;
 use anyhow::{Result, bail};
 use clap::{Args, CommandFactory, Parser, Subcommand};
 
-use evenkeel_lab::machine::{self, ENTER, INIT};
+use evenkeel_lab::machine::{self, ENTER, INIT, MOUNT_CGROUPS};
 use evenkeel_lab::parts::etcd::Version;
-use evenkeel_lab::parts::{helm, images, kube};
+use evenkeel_lab::parts::{Programs, helm, images, kube};
+use evenkeel_lab::patience::{self, Patience};
 use evenkeel_lab::preflight::preflight;
 use evenkeel_lab::up::{self, Wanted};
 use evenkeel_lab::{Lab, LabName, down, status};
@@ -39,6 +40,9 @@ enum Verb {
         /// Promise the machine's free space to volumes this many times; for many volumes that nobody fills
         #[arg(long, value_name = "TIMES", value_parser = clap::value_parser!(u8).range(1..))]
         overcommit: Option<u8>,
+        /// Multiply all time limits of the lab by this number, 1 to 100; for a slow machine. Remembered
+        #[arg(long, value_name = "TIMES", env = patience::VARIABLE, hide_env_values = true)]
+        patience: Option<Patience>,
     },
     /// Take the lab down and leave nothing behind
     Down,
@@ -48,6 +52,10 @@ enum Verb {
     List,
     /// Print the path of the lab's kubeconfig
     Kubeconfig,
+    /// Print the factor of the lab's time limits
+    Patience,
+    /// Make all that a lab is made of, and bring no lab up
+    Parts,
     /// Find out whether a lab can run here, by trying
     Preflight,
     /// Make etcd images and load them into every node
@@ -89,6 +97,8 @@ enum Verb {
     Enter { blueprint: PathBuf },
     #[command(name = INIT, hide = true)]
     Init { blueprint: PathBuf },
+    #[command(name = MOUNT_CGROUPS, hide = true)]
+    MountCgroups { lab: LabName },
 }
 
 #[derive(Subcommand)]
@@ -192,6 +202,7 @@ pub(crate) fn run() -> Result<ExitCode> {
             nodes,
             links,
             overcommit,
+            patience,
         } => {
             check(Lab::find(&name)?.is_none())?;
             let wanted = Wanted {
@@ -199,6 +210,7 @@ pub(crate) fn run() -> Result<ExitCode> {
                 nodes,
                 links: links.as_deref(),
                 overcommit,
+                patience,
             };
             let lab = up::up(&wanted)?;
             eprintln!("  {}", up::how_to_use(&lab));
@@ -219,6 +231,8 @@ pub(crate) fn run() -> Result<ExitCode> {
             }
         }
         Verb::Kubeconfig => println!("{}", Lab::open(&name)?.kubeconfig().display()),
+        Verb::Patience => println!("{}", Lab::open(&name)?.patience()),
+        Verb::Parts => make_parts()?,
         Verb::Preflight => check(true)?,
         Verb::Etcd { versions } => load_etcd(&name, &versions)?,
         Verb::Helm => println!("{}", helm::get()?.display()),
@@ -233,8 +247,15 @@ pub(crate) fn run() -> Result<ExitCode> {
         Verb::Reference => print!("{}", reference::markdown(command())),
         Verb::Enter { blueprint } => machine::enter(&blueprint)?,
         Verb::Init { blueprint } => machine::init(&blueprint)?,
+        Verb::MountCgroups { lab } => machine::mount_cgroups(&lab)?,
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn make_parts() -> Result<()> {
+    Programs::get()?;
+    images::basic()?;
+    Ok(())
 }
 
 fn check(new: bool) -> Result<()> {

@@ -13,6 +13,8 @@ use crate::{files, net};
 
 /// The authority that signs everything of Kubernetes.
 pub const KUBERNETES_CA: &str = "kubernetes-ca";
+/// Seconds without a sign of life after which a node is taken for lost; multiplied by the lab's patience.
+pub const NODE_LEASE_SECONDS: u64 = 12;
 const FRONT_PROXY_CA: &str = "front-proxy-ca";
 const DATASTORE_CA: &str = "datastore-ca";
 
@@ -139,6 +141,7 @@ fn api_server(lab: &Lab, pki: &Pki) -> Result<Service> {
         &Holder::client("front-proxy-client", None),
     )?;
     let tokens = pki.token_keys()?;
+    let toleration = lab.patience().seconds(10);
     let args = vec![
         flag("advertise-address", own),
         flag("bind-address", own),
@@ -177,8 +180,8 @@ fn api_server(lab: &Lab, pki: &Pki) -> Result<Service> {
         flag("service-account-key-file", tokens.cert.display()),
         flag("service-account-signing-key-file", tokens.key.display()),
         // A pod leaves a lost node after ten seconds rather than five minutes: tests wait for it.
-        flag("default-not-ready-toleration-seconds", 10),
-        flag("default-unreachable-toleration-seconds", 10),
+        flag("default-not-ready-toleration-seconds", toleration),
+        flag("default-unreachable-toleration-seconds", toleration),
         flag("profiling", false),
     ];
     Ok(service(lab, "kube-apiserver", args))
@@ -210,8 +213,14 @@ fn controller_manager(lab: &Lab, pki: &Pki) -> Result<Service> {
         // Would be made in the host's /usr/libexec.
         flag("flex-volume-plugin-dir", "/var/lib/kubelet/volume-plugins"),
         flag("leader-elect", false),
-        flag("node-monitor-period", "2s"),
-        flag("node-monitor-grace-period", "12s"),
+        flag(
+            "node-monitor-period",
+            format!("{}s", lab.patience().seconds(2)),
+        ),
+        flag(
+            "node-monitor-grace-period",
+            format!("{}s", lab.patience().seconds(NODE_LEASE_SECONDS)),
+        ),
         flag("profiling", false),
     ];
     Ok(service(lab, "kube-controller-manager", args))

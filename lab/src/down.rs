@@ -8,8 +8,8 @@ use anyhow::Result;
 
 use crate::cgroup::{Cgroup, Layout, PARENT};
 use crate::command::Cmd;
+use crate::patience::Patience;
 use crate::state::{Lab, LabName};
-use crate::up::wait_for;
 use crate::{net, watches};
 
 /// Removes every trace of a lab; a lab that is not there is fine.
@@ -65,7 +65,7 @@ fn release_disks(name: &LabName) -> Result<()> {
             .filter_map(|line| line.split(' ').next().map(str::to_owned))
             .collect())
     };
-    wait_for(
+    Patience::of(name).wait_for(
         Duration::from_secs(90),
         "the loop devices to be free",
         || {

@@ -18,6 +18,7 @@ pub mod machine;
 pub mod net;
 pub mod node;
 pub mod parts;
+pub mod patience;
 pub mod pki;
 pub mod preflight;
 pub mod progress;

@@ -149,8 +149,8 @@ fn kubelet(lab: &Lab, pki: &Pki, node: &Node) -> Result<Service> {
         "evictionHard": {"memory.available": "100Mi", "nodefs.available": "1%", "nodefs.inodesFree": "1%", "imagefs.available": "1%"},
         "imageGCHighThresholdPercent": 100,
         "imageMaximumGCAge": "0s",
-        // Renewed every 3 s, since the control plane takes a node for lost after 12 s.
-        "nodeLeaseDurationSeconds": 12,
+        // Renewed at each quarter of it, since the control plane takes a node for lost after as long.
+        "nodeLeaseDurationSeconds": lab.patience().seconds(control::NODE_LEASE_SECONDS),
         // Would be made in the host's /usr/libexec.
         "volumePluginDir": "/var/lib/kubelet/volume-plugins",
         "healthzBindAddress": "127.0.0.1",

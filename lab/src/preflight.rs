@@ -2,11 +2,9 @@
 
 use std::path::Path;
 
-use anyhow::Result;
-
 use crate::cache;
-use crate::cgroup::{Layout, PARENT};
 use crate::command::Cmd;
+use crate::machine::rehearse_cgroups;
 use crate::parts::debian::on_path;
 
 /// Disk that the parts and a small lab take.
@@ -63,7 +61,7 @@ pub fn preflight(new: bool) -> Vec<Need> {
     needs.push(need(
         "cgroups",
         "CAP_SYS_ADMIN and cgroups mounted for writing",
-        cgroups().map_err(|e| format!("{e:#}")),
+        rehearse_cgroups().map_err(|e| format!("{e:#}")),
     ));
     needs.push(need(
         "loop devices",
@@ -118,15 +116,6 @@ fn network(unshare: &impl Fn(&[&str], &str) -> Result<(), String>) -> Result<(),
     } else {
         Ok(())
     }
-}
-
-fn cgroups() -> Result<()> {
-    for root in Layout::here()?.roots() {
-        let dir = root.join(format!("{PARENT}-preflight-{}", std::process::id()));
-        std::fs::create_dir(&dir)?;
-        std::fs::remove_dir(&dir)?;
-    }
-    Ok(())
 }
 
 fn loops() -> Result<(), String> {

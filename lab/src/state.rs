@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use crate::addresses::{Addresses, LABS};
 use crate::command::Cmd;
 use crate::files;
+use crate::patience::Patience;
 
 const HOME: &str = "/var/lib/evenkeel/labs";
 /// The name that the control plane's machine has beside the nodes.
@@ -107,6 +108,9 @@ pub struct Record {
     /// How many times the free space of this machine may be promised to volumes.
     #[serde(default = "once")]
     pub overcommit: u8,
+    /// The factor of the lab's time limits.
+    #[serde(default)]
+    pub patience: Patience,
 }
 
 fn once() -> u8 {
@@ -181,6 +185,7 @@ impl Lab {
             last_node: 0,
             nodes: Vec::new(),
             overcommit: once(),
+            patience: Patience::default(),
         };
         let lab = Self {
             name: name.clone(),
@@ -280,6 +285,12 @@ impl Lab {
         self.save()
     }
 
+    /// Records the factor of the time limits. Commands follow it at once, machines that run when they next start.
+    pub(crate) fn record_patience(&mut self, patience: Patience) -> Result<()> {
+        self.record.patience = patience;
+        self.save()
+    }
+
     fn save(&self) -> Result<()> {
         files::write(
             &self.dir.join("lab.json"),
@@ -311,6 +322,11 @@ impl Lab {
     /// How many times the free space of this machine may be promised to volumes.
     pub fn overcommit(&self) -> u8 {
         self.record.overcommit
+    }
+
+    /// The factor of its time limits.
+    pub fn patience(&self) -> Patience {
+        self.record.patience
     }
 
     /// Its nodes.
@@ -407,6 +423,16 @@ mod tests {
                 .parse::<LabName>()
                 .is_ok()
         );
+    }
+
+    #[test]
+    fn a_record_of_before_patience_was_settable_is_read() {
+        let old = r#"{"number": 3, "last_node": 1, "nodes": [{"name": "node-1", "number": 1}], "overcommit": 20}"#;
+        let mut record: Record = serde_json::from_str(old).unwrap();
+        assert_eq!(record.patience, Patience::default());
+        record.patience = "5".parse().unwrap();
+        let again: Record = serde_json::from_str(&serde_json::to_string(&record).unwrap()).unwrap();
+        assert_eq!(again, record);
     }
 
     #[test]

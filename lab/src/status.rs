@@ -90,9 +90,10 @@ impl Status {
     }
 
     fn api(&mut self, lab: &Lab) -> Result<()> {
+        let timeout = format!("--request-timeout={}s", lab.patience().seconds(5));
         let get = lab
             .kubectl()
-            .args(["get", "nodes", "--no-headers", "--request-timeout=5s"]);
+            .args(["get", "nodes", "--no-headers", &timeout]);
         let said = match get.run() {
             Ok(said) => said,
             Err(error) => {

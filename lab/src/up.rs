@@ -4,12 +4,13 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 
 use crate::command::Cmd;
 use crate::machine::Machine;
 use crate::parts::images::{self, Archive};
 use crate::parts::{Programs, kube};
+use crate::patience::Patience;
 use crate::progress::{Stage, human};
 use crate::state::{CONTROL, Lab, LabName, Node};
 use crate::{control, net, node, watches};
@@ -25,6 +26,8 @@ pub struct Wanted<'a> {
     pub links: Option<&'a Path>,
     /// How many times free space may be promised to volumes; as before where nothing is said.
     pub overcommit: Option<u8>,
+    /// The factor of its time limits; as before where nothing is said.
+    pub patience: Option<Patience>,
 }
 
 /// Brings a lab up, from whatever state it is in.
@@ -39,6 +42,9 @@ pub fn up(wanted: &Wanted<'_>) -> Result<Lab> {
     let mut lab = Lab::find_or_create(wanted.name)?;
     if let Some(times) = wanted.overcommit {
         lab.record_overcommit(times)?;
+    }
+    if let Some(patience) = wanted.patience {
+        lab.record_patience(patience)?;
     }
     watches::allow()?;
     if Machine::of(&lab, CONTROL)?.init_pid().is_none() {
@@ -83,12 +89,13 @@ pub(crate) fn start_control(lab: &Lab) -> Result<()> {
 
 /// Waits until the API server answers; `say` hears its last words meanwhile.
 pub(crate) fn wait_for_api(lab: &Lab, say: impl Fn(&str)) -> Result<()> {
-    wait_for(Duration::from_secs(120), "the API server to answer", || {
-        let (ready, said) = lab.kubectl().args(["get", "--raw", "/readyz"]).attempt()?;
-        say(said.lines().last().unwrap_or_default());
-        Ok(ready)
-    })
-    .with_context(|| format!("its log is {}", log_of(lab, CONTROL, "kube-apiserver")))
+    lab.patience()
+        .wait_for(Duration::from_secs(120), "the API server to answer", || {
+            let (ready, said) = lab.kubectl().args(["get", "--raw", "/readyz"]).attempt()?;
+            say(said.lines().last().unwrap_or_default());
+            Ok(ready)
+        })
+        .with_context(|| format!("its log is {}", log_of(lab, CONTROL, "kube-apiserver")))
 }
 
 fn apply_addons(lab: &Lab) -> Result<()> {
@@ -98,19 +105,20 @@ fn apply_addons(lab: &Lab) -> Result<()> {
         .replace("@CONTROL@", &addresses.control().to_string());
     // The very first seconds of a new cluster refuse some of it: kube-system is not there yet, say.
     let mut said = String::new();
-    wait_for(
-        Duration::from_secs(30),
-        "the lab's own objects to be accepted",
-        || {
-            let apply =
-                lab.kubectl()
-                    .args(["apply", "--server-side", "--force-conflicts", "-f", "-"]);
-            let (accepted, answer) = apply.input(objects.clone()).attempt()?;
-            said = answer;
-            Ok(accepted)
-        },
-    )
-    .with_context(|| said.clone())
+    lab.patience()
+        .wait_for(
+            Duration::from_secs(30),
+            "the lab's own objects to be accepted",
+            || {
+                let apply =
+                    lab.kubectl()
+                        .args(["apply", "--server-side", "--force-conflicts", "-f", "-"]);
+                let (accepted, answer) = apply.input(objects.clone()).attempt()?;
+                said = answer;
+                Ok(accepted)
+            },
+        )
+        .with_context(|| said.clone())
 }
 
 /// Powers nodes on, side by side, and waits until each is Ready with its images.
@@ -133,10 +141,9 @@ pub(crate) fn start_nodes(lab: &Lab, nodes: &[Node], archives: &[Archive]) -> Re
 
 fn prepare_node(lab: &Lab, node: &Node, archives: &[Archive]) -> Result<()> {
     let mut last = None;
-    wait_for(
-        Duration::from_secs(90),
-        &format!("containerd of {} to take images", node.name),
-        || {
+    let what = format!("containerd of {} to take images", node.name);
+    lab.patience()
+        .wait_for(Duration::from_secs(90), &what, || {
             Ok(match images::load(lab, node, archives) {
                 Ok(()) => true,
                 Err(error) => {
@@ -144,14 +151,13 @@ fn prepare_node(lab: &Lab, node: &Node, archives: &[Archive]) -> Result<()> {
                     false
                 }
             })
-        },
-    )
-    .with_context(|| {
-        format!(
-            "{last:?}; its log is {}",
-            log_of(lab, &node.name, "containerd")
-        )
-    })?;
+        })
+        .with_context(|| {
+            format!(
+                "{last:?}; its log is {}",
+                log_of(lab, &node.name, "containerd")
+            )
+        })?;
     wait_until_ready(lab, node)
 }
 
@@ -160,30 +166,31 @@ fn prepare_node(lab: &Lab, node: &Node, archives: &[Archive]) -> Result<()> {
 pub(crate) fn wait_until_ready(lab: &Lab, node: &Node) -> Result<()> {
     let machine = Machine::of(lab, &node.name)?;
     let ready = "jsonpath={range .status.conditions[?(@.type==\"Ready\")]}{.status} {.lastHeartbeatTime}{end}";
-    wait_for(
-        Duration::from_secs(120),
-        &format!("{} to be Ready", node.name),
-        || {
-            let registered = machine
-                .path_inside("/run/lab-csi-registered")
-                .is_ok_and(|mark| mark.exists());
-            let (_, said) = lab
-                .kubectl()
-                .args(["get", "node", &node.name, "-o", ready])
-                .attempt()?;
-            let heartbeat = said.trim().strip_prefix("True ").and_then(seconds);
-            Ok(registered
-                && heartbeat
-                    .zip(machine.powered_on())
-                    .is_some_and(|(beat, on)| beat >= on))
-        },
-    )
-    .with_context(|| {
-        format!(
-            "its kubelet's log is {}",
-            log_of(lab, &node.name, "kubelet")
+    lab.patience()
+        .wait_for(
+            Duration::from_secs(120),
+            &format!("{} to be Ready", node.name),
+            || {
+                let registered = machine
+                    .path_inside("/run/lab-csi-registered")
+                    .is_ok_and(|mark| mark.exists());
+                let (_, said) = lab
+                    .kubectl()
+                    .args(["get", "node", &node.name, "-o", ready])
+                    .attempt()?;
+                let heartbeat = said.trim().strip_prefix("True ").and_then(seconds);
+                Ok(registered
+                    && heartbeat
+                        .zip(machine.powered_on())
+                        .is_some_and(|(beat, on)| beat >= on))
+            },
         )
-    })
+        .with_context(|| {
+            format!(
+                "its kubelet's log is {}",
+                log_of(lab, &node.name, "kubelet")
+            )
+        })
 }
 
 /// Adds a node to a lab that runs.
@@ -231,16 +238,4 @@ pub fn log_of(lab: &Lab, machine: &str, service: &str) -> String {
         .join(format!("{service}.log"))
         .display()
         .to_string()
-}
-
-/// Asks again and again until the answer is yes.
-pub fn wait_for(limit: Duration, what: &str, mut ask: impl FnMut() -> Result<bool>) -> Result<()> {
-    let deadline = Instant::now() + limit;
-    while !ask()? {
-        if Instant::now() > deadline {
-            bail!("waited {} for {what}, in vain", human(limit));
-        }
-        std::thread::sleep(Duration::from_millis(200));
-    }
-    Ok(())
 }

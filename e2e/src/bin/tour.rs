@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use evenkeel_e2e::Story;
 use evenkeel_e2e::etcd::Cluster;
 use evenkeel_e2e::measured::eager;
-use evenkeel_history::Kind;
+use evenkeel_history::{Config, Kind};
 
 /// How long healing may take on a slow machine.
 const LONG: Duration = Duration::from_secs(180);
@@ -23,12 +23,19 @@ fn main() {
     );
     let story = Story::visit(&namespace);
     let cluster = Cluster::named(&story, &name);
-    if let Some(why) = unfit(&cluster) {
+    if let Some(why) = unfit(&cluster, story.lab().patience().times(SETTLE)) {
         println!("The tour is left out: {name} {why}.");
         return;
     }
     println!("Clients write to {name}: some know all members, some go through the Service.");
-    let workload = cluster.workload_with(eager());
+    // On a slow machine clients ask less often and wait longer, or no write would be acknowledged in time.
+    let (patience, eager) = (story.lab().patience(), eager());
+    let rate = eager.rate / f64::from(u8::from(patience));
+    let workload = cluster.workload_with(Config {
+        rate,
+        timeout: patience.times(eager.timeout),
+        ..eager
+    });
     std::thread::sleep(AROUND);
     let leader = cluster.status()["leader"]
         .as_str()
@@ -77,7 +84,7 @@ fn main() {
 }
 
 /// Why this is not the moment to break it, if it is not: only what is well is broken for show.
-fn unfit(cluster: &Cluster<'_>) -> Option<String> {
+fn unfit(cluster: &Cluster<'_>, settle: Duration) -> Option<String> {
     let began = Instant::now();
     loop {
         let status = cluster.status();
@@ -86,7 +93,7 @@ fn unfit(cluster: &Cluster<'_>) -> Option<String> {
         if well {
             return None;
         }
-        if began.elapsed() > SETTLE {
+        if began.elapsed() > settle {
             return Some(format!(
                 "is {} with {serve} members, and only one of three or more that is Healthy is broken for show",
                 status["phrase"]

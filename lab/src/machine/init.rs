@@ -5,6 +5,7 @@
 
 use std::fs;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use nix::mount::{MsFlags, mount, umount};
@@ -12,6 +13,7 @@ use nix::unistd::{sethostname, setsid};
 
 use super::{Blueprint, supervise};
 use crate::cgroup::{self, Layout};
+use crate::patience::Patience;
 
 /// Settings of the kernel that a kubelet would write for the whole host. It finds them as it wants them, in files of
 /// the lab's own, and so leaves the real ones alone.
@@ -27,35 +29,40 @@ const KUBELET_WANTS: [(&str, &str); 6] = [
 /// Is the init of the machine that the blueprint describes. Returns only when it cannot go on.
 pub fn init(path: &Path) -> Result<()> {
     let blueprint = Blueprint::read(path)?;
-    wait_until_noted(&blueprint)?;
+    let patience = Patience::of(&blueprint.lab_name()?);
+    wait_until_noted(&blueprint, patience)?;
     let layout = Layout::here()?;
     // A session of its own, so that no terminal's end reaches the machine.
     setsid().context("cannot begin a session")?;
     sethostname(&blueprint.machine).context("cannot set the host name")?;
-    lay_out(&blueprint, &layout)?;
+    lay_out(&blueprint, &layout, patience)?;
     supervise::run(&blueprint)
 }
 
 /// Waits until whoever started this has noted its number. It is in the same mount namespace: once `/var` is the machine's own,
 /// the file would be looked for in vain.
-fn wait_until_noted(blueprint: &Blueprint) -> Result<()> {
+fn wait_until_noted(blueprint: &Blueprint, patience: Patience) -> Result<()> {
     let noted = blueprint.machine_dir.join("init.pid");
-    for _ in 0..2_000 {
-        if noted.exists() {
-            return Ok(());
+    let deadline = Instant::now() + patience.times(Duration::from_secs(10));
+    while !noted.exists() {
+        if Instant::now() > deadline {
+            anyhow::bail!(
+                "nobody has noted {} in time; {}",
+                noted.display(),
+                patience.advice()
+            );
         }
-        std::thread::sleep(std::time::Duration::from_millis(5));
+        std::thread::sleep(Duration::from_millis(5));
     }
-    anyhow::bail!("nobody has noted {} for ten seconds", noted.display())
+    Ok(())
 }
 
-fn lay_out(blueprint: &Blueprint, layout: &Layout) -> Result<()> {
-    // Nothing mounted here may appear on the host; but what the host unmounts must not stay busy here.
-    remount("/", MsFlags::MS_REC | MsFlags::MS_SLAVE)?;
+fn lay_out(blueprint: &Blueprint, layout: &Layout, patience: Patience) -> Result<()> {
+    detach_from_host()?;
     let plain = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
     mount(Some("proc"), "/proc", Some("proc"), plain, None::<&str>)
         .context("cannot mount /proc")?;
-    cgroup::mount_inside(layout)?;
+    cgroup::mount_inside(layout, patience)?;
     let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV;
     mount(
         Some("tmpfs"),
@@ -100,6 +107,12 @@ fn own_var(blueprint: &Blueprint) -> Result<()> {
     umount(aside).context("cannot unmount /run/lab")?;
     fs::remove_dir(aside)?;
     Ok(())
+}
+
+/// Lets no mount of this namespace appear on the host. The other way stays open: what the host unmounts must not stay
+/// busy here.
+pub(super) fn detach_from_host() -> Result<()> {
+    remount("/", MsFlags::MS_REC | MsFlags::MS_SLAVE)
 }
 
 fn own_settings(blueprint: &Blueprint) -> Result<()> {

@@ -2,10 +2,12 @@
 //! mount, uts, ipc, cgroup), whose first process is an init of ours that keeps the machine's services running. So
 //! killing one process is a power cut, and one cgroup holds all that the machine is.
 //!
-//! `enter` builds the namespaces from outside, `init` lays the inside out, `supervise` keeps the services running.
+//! `enter` builds the namespaces from outside, `init` lays the inside out, `supervise` keeps the services running;
+//! `rehearse` tries the part of it that hosts refuse.
 
 mod enter;
 mod init;
+mod rehearse;
 mod supervise;
 
 use std::fs;
@@ -23,11 +25,11 @@ use crate::cgroup::Cgroup;
 use crate::command::Cmd;
 use crate::net;
 use crate::state::{Lab, LabName};
-use crate::up::wait_for;
 use crate::{files, state};
 
 pub use enter::enter;
 pub use init::init;
+pub use rehearse::{MOUNT_CGROUPS, mount_cgroups, rehearse_cgroups};
 
 /// The word by which the `lab` program is asked to [`enter`]; not for people.
 pub const ENTER: &str = "__enter";
@@ -177,12 +179,13 @@ impl<'a> Machine<'a> {
             self.name,
             if stopped { "stopped" } else { "started" }
         );
-        wait_for(Duration::from_secs(90), &what, || {
-            Ok(self
-                .services()
-                .iter()
-                .any(|one| one.name == service && one.stopped == stopped && one.running != stopped))
-        })
+        self.lab
+            .patience()
+            .wait_for(Duration::from_secs(90), &what, || {
+                Ok(self.services().iter().any(|one| {
+                    one.name == service && one.stopped == stopped && one.running != stopped
+                }))
+            })
     }
 
     /// Ends one of its services, and starts it again.
