@@ -35,27 +35,20 @@ kubeconfig: ## Print the path of the lab's kubeconfig: export KUBECONFIG=$(make 
 	bin/lab kubeconfig --name $(LAB_UP)
 
 .PHONY: test
-test: ## Run all tests, those on a real Kubernetes included (E2E=skip leaves these out)
-	@hack/test unit e2e
+test: ## Run the tests that each change must pass, stories on a real Kubernetes included (E2E=skip leaves these out)
+	@hack/test test
 
 .PHONY: test-unit
-test-unit: ## Run the tests that need no Kubernetes
+test-unit: ## Run those of them that need no Kubernetes
 	@hack/test unit
 
 .PHONY: test-e2e
-test-e2e: ## Run the stories on a real Kubernetes (STORY=word runs those whose name has the word)
+test-e2e: ## Run the stories of `make test`, or those of all tiers whose name has a word (STORY=word)
 	@hack/test e2e
 
-.PHONY: test-hurt
-test-hurt: ## Run the stories that drain, cut off and lose nodes, each alone, and those that take long (half an hour)
-	@HURT=1 hack/test e2e
-
 .PHONY: test-all
-test-all: test test-hurt sweep soak explore ## Run all tests, and then what is too long for `make test`
-
-.PHONY: sweep
-sweep: ## Kill the operator before and after every single write of two stories (ten minutes or so)
-	@EVENKEEL_SWEEP=all STORY=sweep hack/test e2e
+test-all: ## Run everything: all stories, node faults, larger explorations, soak (hours; writes bench/results/test-all.md)
+	@hack/test all
 
 .PHONY: soak
 soak: bin/lab ## Ten pods on each of three nodes for ten minutes, no restart (writes bench/results/soak.md)

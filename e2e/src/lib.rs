@@ -1,15 +1,12 @@
 //! What every story needs: the lab, a namespace of its own, `kubectl`, and patience with an end.
 //!
-//! Stories run side by side, each in its own namespace. One that hurts nodes or the control plane runs [apart], on a lab
-//! that such stories take in turns, or, where even another lab would be in its way, [alone]: it waits until no other runs, and
-//! the others wait for it.
+//! Each story is a process, started by `cargo nextest`, and several run side by side, each in its own namespace
+//! (`.config/nextest.toml` says how many). A story that hurts nodes or the control plane is in a module `alone` and begins with
+//! [`Story::alone`]: nextest then runs no other beside it.
 //!
 //! A story of the operator runs it as a process of its own ([`operator`]) through a [`proxy`] that stops it at chosen
 //! writes, and works on an [`etcd`] cluster the way users do, with [`watched`] clients. What the
 //! measurements of `make bench` share beside that is in [`measured`].
-//!
-//! [apart]: Story::apart
-//! [alone]: Story::alone
 #![expect(
     clippy::panic,
     clippy::expect_used,
@@ -18,12 +15,13 @@
 
 mod api;
 pub mod etcd;
-mod failed;
 pub mod measured;
+mod once;
 pub mod operator;
 pub mod proxy;
+pub mod report;
 pub mod rights;
-mod turns;
+mod scene;
 pub mod watched;
 
 use std::sync::OnceLock;
@@ -33,9 +31,9 @@ use evenkeel_lab::Lab;
 use evenkeel_lab::command::Cmd;
 use evenkeel_lab::up::{Wanted, add_node, delete_node, up};
 use serde_json::Value;
-use turns::Turn;
 
 pub use evenkeel_lab::parts::images::BUSYBOX_IMAGE;
+pub use once::once_per_run;
 
 /// How long a story waits for something that should happen within seconds: generous, because two cores carry all of
 /// Kubernetes and every other story, and a wait that succeeds early costs nothing.
@@ -45,73 +43,58 @@ pub const PATIENCE: Duration = Duration::from_secs(90);
 pub struct Story {
     lab: Lab,
     namespace: String,
-    turn: Turn,
+    /// Whether it hurts the lab, which is then made good when it fails.
+    hurts: bool,
     /// Whether the namespace was there before, and stays.
     visits: bool,
-    began: Instant,
-}
-
-/// A turn beside other stories, for one that needs no namespace of its own.
-pub fn beside_others() -> impl Sized {
-    Turn::beside_others()
 }
 
 /// The lab that the stories run on, named by the variable `LAB`.
 pub fn lab() -> Lab {
-    named("LAB").expect("LAB names no lab: run the stories with `make test-e2e`")
-}
-
-/// The lab that a variable names.
-fn named(variable: &str) -> Option<Lab> {
-    let name = std::env::var(variable).ok()?;
-    Some(Lab::open(&name.parse().expect("the variable names a lab")).expect("the lab is up"))
+    let name =
+        std::env::var("LAB").expect("LAB names no lab: run the stories with `make test-e2e`");
+    Lab::open(&name.parse().expect("LAB names a lab")).expect("the lab is up")
 }
 
 impl Story {
     /// A story that harms nobody else.
     pub fn begin(name: &str) -> Self {
-        Self::new(name, Turn::beside_others(), lab())
+        Self::new(name, false)
     }
 
-    /// A story that hurts what others stand on, and does not mind what happens elsewhere: it runs on the lab that `LAB_APART`
-    /// names. Where there is none, it runs alone.
-    pub fn apart(name: &str) -> Self {
-        if std::env::var_os("LAB_APART").is_none() {
-            return Self::alone(name);
-        }
-        let turn = Turn::apart();
-        Self::new(name, turn, named("LAB_APART").expect("the variable is set"))
-    }
-
-    /// A story that hurts what others stand on, and compares what others change.
+    /// A story that hurts what others stand on, or that others would disturb. It must be in a module `alone`, by which nextest
+    /// knows to run no other test beside it.
     pub fn alone(name: &str) -> Self {
-        Self::new(name, Turn::alone(), lab())
+        if let Ok(test) = std::env::var("NEXTEST_TEST_NAME") {
+            assert!(
+                test.split("::").any(|module| module == "alone"),
+                "{test} must be in a module `alone`"
+            );
+        }
+        Self::new(name, true)
     }
 
     /// In a namespace that is there, and stays.
     pub fn visit(namespace: &str) -> Self {
-        let turn = Turn::beside_others();
         Self {
             lab: lab(),
             namespace: namespace.to_owned(),
-            turn,
+            hurts: false,
             visits: true,
-            began: Instant::now(),
         }
     }
 
-    fn new(name: &str, turn: Turn, lab: Lab) -> Self {
-        failed::remember();
+    fn new(name: &str, hurts: bool) -> Self {
+        scene::remember();
         let nanos = SystemTime::now()
             .duration_since(SystemTime::UNIX_EPOCH)
             .map_or(0, |now| now.subsec_nanos());
         let namespace = format!("{name}-{:04x}", nanos % 0x1_0000);
         let story = Self {
-            lab,
+            lab: lab(),
             namespace,
-            turn,
+            hurts,
             visits: false,
-            began: Instant::now(),
         };
         let labels = json_labels(&["enforce", "warn"]);
         let object = serde_json::json!({"apiVersion": "v1", "kind": "Namespace",
@@ -232,11 +215,7 @@ impl Story {
         let began = Instant::now();
         while !so() {
             if began.elapsed() > limit {
-                panic!(
-                    "waited {} s in vain until {what}\n{}",
-                    limit.as_secs(),
-                    self.scene()
-                );
+                panic!("waited {} s in vain until {what}", limit.as_secs());
             }
             // What takes long is looked at more seldom: most looks start a program.
             std::thread::sleep(
@@ -246,8 +225,8 @@ impl Story {
         }
     }
 
-    /// What a person would look at first.
-    fn scene(&self) -> String {
+    /// What a person would look at first, for the output; the file of the scene has the rest.
+    fn glance(&self) -> String {
         let look = |args: &[&str]| self.try_kubectl(args).unwrap_or_else(|error| error);
         let events = look(&["get", "events", "--sort-by=.lastTimestamp"]);
         let events: Vec<_> = events.lines().rev().take(15).collect();
@@ -271,15 +250,15 @@ impl Story {
             events
                 .into_iter()
                 .rev()
-                .map(failed::shortened)
+                .map(scene::shortened)
                 .collect::<Vec<_>>()
                 .join("\n"),
             told.lines()
-                .map(failed::shortened)
+                .map(scene::shortened)
                 .collect::<Vec<_>>()
                 .join("\n"),
             logs.lines()
-                .map(failed::shortened)
+                .map(scene::shortened)
                 .collect::<Vec<_>>()
                 .join("\n"),
         )
@@ -327,8 +306,10 @@ fn is_passing(said: &str) -> bool {
 impl Drop for Story {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            eprintln!("--- the scene in {}\n{}", self.namespace, self.scene());
-            if self.turn.hurts()
+            let file = scene::file_of(&self.namespace);
+            scene::write(self, &file);
+            eprintln!("--- the scene in {}\n{}", self.namespace, self.glance());
+            if self.hurts
                 && let Err(error) = self.make_good()
             {
                 eprintln!(
@@ -336,20 +317,17 @@ impl Drop for Story {
                     self.namespace
                 );
             }
-            // Once more, where whoever reads the end finds it.
-            eprintln!("--- why {} failed: {}", self.namespace, failed::why());
+            // The reason once more, at the end of the output, where it is found.
+            eprintln!(
+                "--- {} failed; its scene is in {}\n{}",
+                self.namespace,
+                file.display(),
+                scene::reason()
+            );
         }
         if std::env::var_os("KEEP").is_none() && !self.visits {
             // Best effort: the lab itself goes after the stories.
             let _ = self.try_kubectl(&["delete", "namespace", &self.namespace, "--wait=false"]);
-        }
-        if !self.visits {
-            // hack/test tells the longest.
-            println!(
-                "story {} took {} s",
-                self.namespace,
-                self.began.elapsed().as_secs()
-            );
         }
     }
 }

@@ -3,7 +3,6 @@
 //!
 //! This machine reaches the pods and services of the lab, so the operator works as it does in a pod.
 
-use std::collections::BTreeSet;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ExitStatus, Stdio};
@@ -11,13 +10,15 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak, mpsc};
 use std::time::{Duration, Instant};
 
 use evenkeel_lab::command::Cmd;
+use evenkeel_lab::parts::images;
 use nix::sys::signal::{self, Signal};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::failed::plain;
+use crate::once::once_per_run;
 use crate::proxy::Proxy;
+use crate::scene::{self, plain, shortened};
 use crate::{PATIENCE, Story, checkout};
 
 /// Whose token the operator has: the service account of its manifests.
@@ -29,8 +30,8 @@ const END: Duration = PATIENCE;
 /// For how long it may stand still and be sure of its lease: it relies on it for 12 s, and may have renewed it 5 s ago.
 const STILL: Duration = Duration::from_secs(5);
 
-/// How many lines of its log a failed story shows.
-const TAIL: usize = 80;
+/// How many lines of its log the output of a failed story shows; the file of the scene has them all.
+const TAIL: usize = 40;
 
 /// How an operator runs, where it differs from the usual.
 #[derive(Default)]
@@ -73,6 +74,8 @@ pub struct Operator {
     life: Arc<Mutex<Life>>,
     /// Whether it is the etcd operator, whose rights are looked at.
     is_ours: bool,
+    /// Where its log goes when the story fails.
+    scene: PathBuf,
 }
 
 /// How it is started, and its process.
@@ -207,6 +210,7 @@ impl Operator {
             dir,
             life,
             is_ours,
+            scene: scene::file_of(story.namespace()),
         }
     }
 
@@ -380,11 +384,21 @@ impl Drop for Operator {
         }
         if std::thread::panicking() {
             let log = self.log();
-            let lines: Vec<_> = log.lines().collect();
+            let lines: Vec<_> = log.lines().map(plain).collect();
+            scene::append(
+                &self.scene,
+                &format!("log of {}", self.name),
+                &lines.join("\n"),
+            );
+            scene::append(
+                &self.scene,
+                &format!("the last writes of {}", self.name),
+                &self.proxy.told(),
+            );
             let tail = lines
                 .get(lines.len().saturating_sub(TAIL)..)
                 .unwrap_or_default();
-            let tail: Vec<_> = tail.iter().copied().map(plain).collect();
+            let tail: Vec<_> = tail.iter().map(|line| shortened(line)).collect();
             eprintln!("--- the last of {}'s log\n{}", self.name, tail.join("\n"));
         }
     }
@@ -392,6 +406,14 @@ impl Drop for Operator {
 
 fn log_in(dir: &TempDir) -> PathBuf {
     dir.path().join("log")
+}
+
+/// Makes an image of a program of this machine, and loads it into every node, once per run.
+pub fn load_image(story: &Story, name: &str, program: &Path) {
+    once_per_run(&format!("load {name} into {}", story.lab().name()), || {
+        let loaded = images::load_program(story.lab(), name, program);
+        loaded.unwrap_or_else(|error| panic!("{error:#}"));
+    });
 }
 
 /// The operator that was built beside the stories.
@@ -433,30 +455,29 @@ pub fn token(story: &Story) -> String {
         .to_owned()
 }
 
-/// Makes the resources known to the lab, once for all stories of this run.
+/// Makes the resources known to the lab, once per run.
 pub fn install(story: &Story) {
     define(story, ETCD.definitions);
 }
 
-/// Makes these definitions known to the lab, once for all stories of this run.
+/// Makes these definitions known to the lab, once per run.
 pub fn define(story: &Story, definitions: &'static str) {
-    static INSTALLED: Mutex<BTreeSet<(String, &str)>> = Mutex::new(BTreeSet::new());
-    let mut installed = INSTALLED.lock().unwrap_or_else(PoisonError::into_inner);
-    let lab = (story.lab().name().to_string(), definitions);
-    if !installed.contains(&lab) {
-        let manifests = checkout().join(definitions).to_string_lossy().into_owned();
-        let manifests = ["--filename", &manifests];
-        let run = |args: &[&str]| {
-            story
-                .command(args)
-                .args(manifests)
-                .run()
-                .unwrap_or_else(|error| panic!("{error:#}"))
-        };
-        run(&["apply", "--server-side", "--force-conflicts"]);
-        run(&["wait", "--for=condition=Established", "--timeout=90s"]);
-        installed.insert(lab);
-    }
+    once_per_run(
+        &format!("define {definitions} in {}", story.lab().name()),
+        || {
+            let manifests = checkout().join(definitions).to_string_lossy().into_owned();
+            let manifests = ["--filename", &manifests];
+            let run = |args: &[&str]| {
+                story
+                    .command(args)
+                    .args(manifests)
+                    .run()
+                    .unwrap_or_else(|error| panic!("{error:#}"))
+            };
+            run(&["apply", "--server-side", "--force-conflicts"]);
+            run(&["wait", "--for=condition=Established", "--timeout=90s"]);
+        },
+    );
 }
 
 /// Gives the operator's account in the story's namespace the rights that its manifests give it.

@@ -59,34 +59,36 @@ fn cited(page: &str) -> (Vec<Cited>, Vec<String>) {
     (found, without_file)
 }
 
-/// Whether a test of this name hurts nodes; nothing if there is none. Stories of pages are listed with their page.
-fn hurts(source: &str, name: &str) -> Option<bool> {
+/// Whether a file has a test of this name. Stories of pages are listed with their page.
+fn has_test(source: &str, name: &str) -> bool {
     let (function, of_page) = (format!("fn {name}("), format!("{name}: \"docs/"));
     let lines: Vec<&str> = source.lines().map(str::trim).collect();
     if source.contains("pages! {") && lines.iter().any(|line| line.starts_with(&of_page)) {
-        return Some(false);
+        return true;
     }
     let begins = |line: &&str| {
         line.strip_prefix("async ")
             .unwrap_or(line)
             .starts_with(&function)
     };
-    let at = lines.iter().position(begins)?;
+    let Some(at) = lines.iter().position(begins) else {
+        return false;
+    };
     // Its attributes and comments, up to what is before it.
-    let above: Vec<_> = lines
+    let mut above = lines
         .iter()
         .take(at)
         .rev()
-        .take_while(|line| !line.is_empty())
-        .collect();
-    let is_test = above
+        .take_while(|line| !line.is_empty());
+    above.any(|line| *line == "#[test]" || line.starts_with("#[tokio::test"))
+}
+
+/// Whether the tests of a file hurt nodes: they are in a module `alone`, and so run alone (`.config/nextest.toml`).
+fn hurts(file: &str) -> bool {
+    Path::new(file)
+        .with_extension("")
         .iter()
-        .any(|line| **line == "#[test]" || line.starts_with("#[tokio::test"));
-    is_test.then(|| {
-        above
-            .iter()
-            .any(|line| line.starts_with("#[ignore = \"it hurts nodes"))
-    })
+        .any(|module| module == "alone")
 }
 
 /// What is wrong with what is cited, by what is in its file.
@@ -94,12 +96,12 @@ fn trouble(cited: &Cited, source: Option<&str>) -> Option<String> {
     let Cited {
         line, file, name, ..
     } = cited;
-    let why = match source.map(|source| hurts(source, name)) {
+    let why = match source.map(|source| has_test(source, name)) {
         None => "there is no such file",
-        Some(None) => "there is no such test",
-        Some(Some(true)) if !cited.hurts => "it hurts nodes, and the page does not say so",
-        Some(Some(false)) if cited.hurts => "it hurts no nodes, and the page says so",
-        Some(Some(_)) => return None,
+        Some(false) => "there is no such test",
+        Some(true) if hurts(file) && !cited.hurts => "it hurts nodes, and the page does not say so",
+        Some(true) if !hurts(file) && cited.hurts => "it hurts no nodes, and the page says so",
+        Some(true) => return None,
     };
     Some(format!("{PAGE}:{line}: {file}: {name}: {why}"))
 }
@@ -145,30 +147,38 @@ fn what_is_cited_is_read_from_tables_that_say_what_they_show() {
 
 #[test]
 fn what_is_not_there_or_is_no_test_or_hurts_otherwise_than_said_is_found() {
-    let source = "fn helper() {}\n\n#[test]\nfn plain() {}\n\n/// Why.\n#[test]\n#[ignore = \"it hurts nodes\"]\nfn painful() {}\n";
-    let judged = |name: &str, hurts: bool, source: Option<&str>| {
+    let source = "fn helper() {}\n\n/// Why.\n#[test]\nfn plain() {}\n";
+    let judged = |file: &str, name: &str, hurts: bool, source: Option<&str>| {
         let one = Cited {
             line: 1,
-            file: "x.rs".to_owned(),
+            file: file.to_owned(),
             name: name.to_owned(),
             hurts,
         };
         trouble(&one, source)
     };
-    for (name, hurts) in [("plain", false), ("painful", true)] {
-        assert_eq!(judged(name, hurts, Some(source)), None);
+    for (file, hurts) in [
+        ("x.rs", false),
+        ("alones.rs", false),
+        ("x/alone.rs", true),
+        ("alone/x.rs", true),
+    ] {
+        assert_eq!(judged(file, "plain", hurts, Some(source)), None);
         assert!(
-            judged(name, !hurts, Some(source)).is_some(),
-            "{name} is told otherwise"
+            judged(file, "plain", !hurts, Some(source)).is_some(),
+            "{file} is told otherwise"
         );
-        assert!(judged(name, hurts, None).is_some(), "{name} has no file");
+        assert!(
+            judged(file, "plain", hurts, None).is_some(),
+            "{file} is not there"
+        );
     }
     for name in ["helper", "pla", "plain_and_more"] {
         assert!(
-            judged(name, false, Some(source)).is_some(),
+            judged("x.rs", name, false, Some(source)).is_some(),
             "{name} is no test"
         );
     }
     let pages = "pages! {\n    it_is_as_told: \"docs/it.md\",\n}\n";
-    assert_eq!(judged("it_is_as_told", false, Some(pages)), None);
+    assert_eq!(judged("x.rs", "it_is_as_told", false, Some(pages)), None);
 }

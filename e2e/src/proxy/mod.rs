@@ -216,7 +216,7 @@ impl Proxy {
     }
 
     /// The last writes, a line each.
-    fn told(&self) -> String {
+    pub(crate) fn told(&self) -> String {
         let writes = self.writes();
         shown(
             writes

@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 
 use evenkeel_docs::page::{How, Page, Shown};
 use evenkeel_docs::{Block, shape};
-use evenkeel_e2e::operator::{Operator, Options, built, built_beside, install};
+use evenkeel_e2e::operator::{Operator, Options, built, built_beside, install, load_image};
 use evenkeel_e2e::{Story, checkout};
 use evenkeel_lab::command::Cmd;
-use evenkeel_lab::parts::{helm, images};
+use evenkeel_lab::parts::helm;
 use serde_json::json;
 
 use crate::shell::Shell;
@@ -36,7 +36,7 @@ pub(crate) fn page(path: &str) {
         .replace('/', "-");
     let name = format!("docs-{name}");
     let story = if page.how.apart {
-        Story::apart(&name)
+        Story::alone(&name)
     } else {
         Story::begin(&name)
     };
@@ -44,7 +44,7 @@ pub(crate) fn page(path: &str) {
     let _healed = page.how.apart.then(|| Healed(&story));
     let _bare = page.how.bare.then(|| Bare::make(&story));
     if text.contains(IMAGE.split(':').next().unwrap_or(IMAGE)) {
-        images::load_program(story.lab(), IMAGE, &built()).unwrap();
+        load_image(&story, IMAGE, &built());
     }
     let operator = page
         .how

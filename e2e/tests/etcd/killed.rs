@@ -2,6 +2,7 @@
 //! intent, settles it, and all ends as if nothing had happened.
 
 mod frozen;
+mod full;
 mod sweep;
 
 use evenkeel_e2e::Story;
@@ -150,32 +151,4 @@ fn three_on_volumes_are_bootstrapped_and_one_replaced_though_the_operator_dies_a
             "--wait=false",
         ]);
     });
-}
-
-#[test]
-fn three_in_memory_are_bootstrapped_and_one_replaced_though_the_operator_dies_after_each_intent() {
-    of_storage("killed-memory", "{ephemeral: true}", |story, name| {
-        story.kubectl(&["delete", "pod", name, "--wait=false"]);
-    });
-}
-
-#[test]
-fn one_becomes_three_and_one_again_though_the_operator_dies_after_each_intent() {
-    let story = Story::begin("killed-edited");
-    let mut operator = Operator::start(&story);
-    let cluster = Cluster::apply(&story, "a", &spec(1));
-    let formed = ends_well(&story, &cluster, 1);
-    let workload = cluster.workload();
-    let more = killed_after_each_intent(&story, &mut operator, &cluster, 3, || {
-        cluster.patch(&json!({"members": 3}));
-    });
-    assert_eq!(kinds(&more), ["Add", "Promote", "Add", "Promote"]);
-    assert_eq!(ends_well(&story, &cluster, 3), formed);
-    let fewer = killed_after_each_intent(&story, &mut operator, &cluster, 1, || {
-        cluster.patch(&json!({"members": 1}));
-    });
-    assert_eq!(kinds(&fewer), ["Remove", "Remove"]);
-    assert_eq!(ends_well(&story, &cluster, 1), formed);
-    workload.finish();
-    comes_to_rest(&operator);
 }

@@ -6,31 +6,38 @@
     reason = "stories fail by panicking"
 )]
 
-mod alone;
+/// Stories that hurt nodes or the control plane: each runs alone, in `make test-all`.
+mod alone {
+    mod drains;
+    mod installed;
+    pub(crate) mod previous;
+}
 mod begin;
 mod bootstrap;
 mod charts;
-mod digest;
-mod drains;
 mod edits;
+/// Topics that only `make test-all` has.
+mod full {
+    mod digest;
+    mod interrupted;
+    mod lost;
+    mod newcomer;
+    mod paused;
+}
 mod gone;
 mod grow;
 mod heal;
-mod interrupted;
 mod killed;
 mod look;
-mod lost;
 mod meddled;
 mod middle;
 mod missing;
 mod new_build;
-mod newcomer;
 mod noted;
 mod obstacles;
-mod paused;
 mod plan;
 mod plugin;
-mod previous;
+mod read;
 mod refused;
 mod rolls;
 mod scale;

@@ -2,7 +2,9 @@
 //! alone, everything that can be healed meanwhile is, and once the obstacle has gone the rest follows by itself.
 
 mod locked;
-mod nowhere;
+mod full {
+    mod nowhere;
+}
 mod strays;
 mod taken;
 mod told;

@@ -1,6 +1,8 @@
 //! Maintenance windows: what disturbs members waits for one, and the status says until when; what heals them never waits. A window
 //! that closes in the middle leaves the others as they are.
 
+mod full;
+
 use std::collections::BTreeSet;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -148,36 +150,6 @@ fn a_roll_waits_for_its_window_and_stops_when_that_closes_and_healing_waits_for_
         restarted,
         BTreeSet::from([first, last]),
         "who was made good was not restarted once more"
-    );
-    comes_to_rest(&operator);
-    workload.finish();
-    cluster.holds_the_same_everywhere();
-}
-
-#[test]
-#[ignore = "it takes long: make test-hurt"]
-fn members_in_memory_are_replaced_in_a_window_only_and_one_that_is_lost_at_any_time() {
-    let story = Story::begin("windows-memory");
-    let operator = Operator::start(&story);
-    let cluster = formed(
-        &story,
-        &spec("3.6.16", 3).replace("{size: 1Gi}", "{ephemeral: true}"),
-        3,
-    );
-    let (workload, members) = (cluster.workload(), ids(&cluster));
-    waits_and_heals(&story, &cluster);
-    let stayed = ids(&cluster)
-        .into_keys()
-        .filter(|name| members.contains_key(name))
-        .count();
-    assert_eq!(stayed, 2, "the one that was lost is another one now");
-
-    cluster.patch(&open());
-    until_all_ask(&story, "96Mi", 3);
-    ends_well(&story, &cluster, 3);
-    assert!(
-        ids(&cluster).keys().all(|name| !members.contains_key(name)),
-        "all have been replaced"
     );
     comes_to_rest(&operator);
     workload.finish();

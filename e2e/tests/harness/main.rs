@@ -6,4 +6,5 @@ mod etcd;
 mod faults;
 mod operator;
 mod proxy;
+mod report;
 mod through;

@@ -2,15 +2,14 @@
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use evenkeel_e2e::operator::{Manifests, Operator, Options, built_beside};
+use evenkeel_e2e::operator::{Manifests, Operator, Options, built_beside, load_image};
 use evenkeel_e2e::{PATIENCE, Story};
 use evenkeel_lab::Lab;
-use evenkeel_lab::parts::images::load_program;
 use serde_json::{Value, json};
 
 /// What the database is called.
@@ -38,13 +37,7 @@ pub(crate) fn operator(story: &Story) -> Operator {
 
 /// Puts the database's image into the nodes, once.
 pub(crate) fn images(story: &Story) {
-    static LOADED: Mutex<bool> = Mutex::new(false);
-    let mut loaded = LOADED.lock().unwrap();
-    if !*loaded {
-        let program = built_beside("killernewdb");
-        load_program(story.lab(), "killernewdb:0.1.0", &program).expect("the image is made");
-        *loaded = true;
-    }
+    load_image(story, "killernewdb:0.1.0", &built_beside("killernewdb"));
 }
 
 /// A database in a story's namespace.

@@ -7,17 +7,23 @@
     reason = "stories fail by panicking"
 )]
 
-mod commands;
-mod control_faults;
+/// Stories that hurt nodes or the control plane: each runs alone, in `make test-all`.
+mod alone {
+    mod control_faults;
+    pub(crate) mod node_faults;
+    mod volumes_lost;
+}
+/// Topics that only `make test-all` has.
+mod full {
+    mod commands;
+    mod images;
+    mod kubectl;
+    mod security;
+}
 mod host;
-mod images;
-mod kubectl;
 mod lifecycle;
 mod network;
-mod node_faults;
 mod pod_faults;
 mod pods;
-mod security;
 mod stateless;
 mod volumes;
-mod volumes_lost;

@@ -1,5 +1,8 @@
 //! The stateless story, which Kubernetes tells by itself: a web server is scaled, loses a pod, loses a node.
 
+mod alone;
+mod full;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use evenkeel_e2e::{BUSYBOX_IMAGE, RESTRICTED, Story, http_get};
@@ -59,75 +62,4 @@ fn ready_on(story: &Story) -> BTreeMap<String, String> {
             )
         })
         .collect()
-}
-
-#[test]
-fn a_web_server_is_scaled_and_a_deleted_pod_is_replaced_and_every_replica_answers_by_name() {
-    let story = Story::begin("stateless");
-    story.apply(&web(1));
-    story.eventually("one replica is ready", || ready_pods(&story).len() == 1);
-    story.kubectl(&["scale", "deployment/web", "--replicas=3"]);
-    story.eventually("three replicas are ready", || ready_pods(&story).len() == 3);
-
-    let before = ready_pods(&story);
-    let victim = before.first().unwrap();
-    story.kubectl(&["delete", "pod", victim]);
-    story.eventually("a new pod has replaced the deleted one", || {
-        let now = ready_pods(&story);
-        now.len() == 3 && !now.contains(victim)
-    });
-
-    let all = ready_pods(&story);
-    let asker = all.first().unwrap();
-    let name = format!("http://web.{}.svc.cluster.local/", story.namespace());
-    let mut answered = BTreeSet::new();
-    story.eventually(
-        "every replica has answered through the service's name",
-        || {
-            let answer = story.shell(
-                asker,
-                &format!("for i in 1 2 3 4 5 6; do wget -qO- {name}; done"),
-            );
-            answered.extend(answer.unwrap_or_default().lines().map(str::to_owned));
-            all.is_subset(&answered)
-        },
-    );
-}
-
-#[test]
-fn cluster_and_pod_addresses_answer_from_the_machine_itself() {
-    let story = Story::begin("from-host");
-    story.apply(&web(2));
-    story.eventually("two replicas are ready", || ready_pods(&story).len() == 2);
-    let service = story.field(&["service", "web"], ".spec.clusterIP");
-    let mut answered = BTreeSet::new();
-    story.eventually("both replicas have answered at the cluster address", || {
-        answered.extend(http_get(&format!("{service}:80"), "/"));
-        answered.len() == 2
-    });
-    for pod in ready_pods(&story) {
-        let address = story.field(&["pod", &pod], ".status.podIP");
-        story.eventually(&format!("{pod} answers at its own address"), || {
-            http_get(&format!("{address}:8080"), "/").as_ref() == Some(&pod)
-        });
-    }
-}
-
-#[test]
-fn the_pods_of_a_node_without_power_come_back_elsewhere() {
-    let story = Story::alone("node-lost");
-    story.apply(&web(3));
-    story.eventually("three replicas are ready", || ready_pods(&story).len() == 3);
-    let (victim, node) = ready_on(&story).into_iter().next().unwrap();
-
-    story.lab().power_off(&node).unwrap();
-    story.eventually("three replicas are ready on the other nodes", || {
-        let now = ready_on(&story);
-        now.len() == 3 && now.values().all(|on| *on != node)
-    });
-    story.lab().power_on(&node).unwrap();
-    story.lab().wait_until_ready(&node).unwrap();
-    story.eventually("the lost pod is gone for good", || {
-        story.try_kubectl(&["get", "pod", &victim]).is_err()
-    });
 }

@@ -10,7 +10,6 @@ use anyhow::{Context, Result, ensure};
 use evenkeel_etcd::facts::StartMode;
 use evenkeel_etcd::identity::MembershipChange;
 use evenkeel_etcd::names::Serial;
-use evenkeel_lab::cache;
 use evenkeel_lab::parts::etcd::Version;
 
 use crate::imagined::Imagined;
@@ -23,7 +22,7 @@ const C: Serial = Serial(2);
 const D: Serial = Serial(3);
 
 type Scene = (Act, Then);
-type Story = fn() -> Result<()>;
+type Story = fn(Versions) -> Result<()>;
 
 fn founds(serial: Serial) -> Act {
     Act::Starts(serial, StartMode::Bootstrap)
@@ -79,34 +78,33 @@ fn three_voters() -> Vec<Scene> {
     ]
 }
 
-/// The versions that are there already; the lab's own is made where it is missing.
-fn versions() -> Result<Vec<Version>> {
-    let built: Vec<String> = std::fs::read_dir(cache::dir()?)
-        .map(|entries| {
-            entries
-                .flatten()
-                .map(|one| one.file_name().to_string_lossy().into_owned())
-                .collect()
-        })
-        .unwrap_or_default();
-    let wanted = ["3.5.35", "3.6.16", "3.7.3"].map(str::parse::<Version>);
-    let mut versions = wanted.into_iter().collect::<Result<Vec<_>>>()?;
-    let is_built = |version: &Version| {
-        built
-            .iter()
-            .any(|name| name.starts_with(&format!("etcd-{version}-")))
-    };
-    versions.retain(|version| *version == Version::DEFAULT || is_built(version));
-    Ok(versions)
+/// On which versions of etcd a story is played; one that is missing is built first.
+#[derive(Clone, Copy)]
+enum Versions {
+    /// The newest.
+    Newest,
+    /// All others.
+    Others,
 }
 
-/// Plays a story on the world, and then on every version of etcd at once.
-fn play(max_learners: u8, scenes: &[Scene]) -> Result<()> {
-    play_and(max_learners, scenes, |_| Ok(()))
+impl Versions {
+    fn get(self) -> Result<Vec<Version>> {
+        let versions: &[&str] = match self {
+            Self::Newest => &["3.7.3"],
+            Self::Others => &["3.5.35", "3.6.16"],
+        };
+        versions.iter().map(|version| version.parse()).collect()
+    }
+}
+
+/// Plays a story on the world, and then on all these versions of etcd at once.
+fn play(on: Versions, max_learners: u8, scenes: &[Scene]) -> Result<()> {
+    play_and(on, max_learners, scenes, |_| Ok(()))
 }
 
 /// The same, and then what only real processes can show.
 fn play_and(
+    on: Versions,
     max_learners: u8,
     scenes: &[Scene],
     then: impl Fn(&mut Real) -> Result<()> + Sync,
@@ -121,7 +119,7 @@ fn play_and(
         );
         looks.push(look);
     }
-    on_each_version(max_learners, |real| {
+    on_each_version(on, max_learners, |real| {
         for ((act, then), look) in scenes.iter().zip(&looks) {
             real.play(act, *then, look)?;
         }
@@ -129,8 +127,12 @@ fn play_and(
     })
 }
 
-fn on_each_version(max_learners: u8, story: impl Fn(&mut Real) -> Result<()> + Sync) -> Result<()> {
-    let mut versions = versions()?;
+fn on_each_version(
+    on: Versions,
+    max_learners: u8,
+    story: impl Fn(&mut Real) -> Result<()> + Sync,
+) -> Result<()> {
+    let mut versions = on.get()?;
     // 3.5 has no such flag.
     versions.retain(|version| max_learners == 1 || !version.as_str().starts_with("3.5"));
     let one = |version| {
@@ -149,16 +151,31 @@ fn on_each_version(max_learners: u8, story: impl Fn(&mut Real) -> Result<()> + S
     })
 }
 
-/// Plays stories side by side: most of their time is spent waiting.
-macro_rules! together {
-    ($($story:ident),*) => { play_together(&[$((stringify!($story), $story as Story)),*]) };
+/// Declares a test for each list of stories, which play side by side: most of their time is spent waiting. They play on the
+/// newest version of etcd, and in `full` on the others.
+macro_rules! tests {
+    ($($name:ident: [$($story:ident,)*],)*) => {
+        $(#[test]
+        fn $name() -> Result<()> {
+            play_together(Versions::Newest, &[$((stringify!($story), $story as Story)),*])
+        })*
+
+        mod full {
+            use super::*;
+
+            $(#[test]
+            fn $name() -> Result<()> {
+                play_together(Versions::Others, &[$((stringify!($story), $story as Story)),*])
+            })*
+        }
+    };
 }
 
-fn play_together(stories: &[(&str, Story)]) -> Result<()> {
+fn play_together(on: Versions, stories: &[(&str, Story)]) -> Result<()> {
     std::thread::scope(|scope| {
         let players: Vec<_> = stories
             .iter()
-            .map(|(name, story)| (name, scope.spawn(story)))
+            .map(|(name, story)| (name, scope.spawn(move || story(on))))
             .collect();
         let ends = players.into_iter().map(|(name, player)| {
             let end = player.join().map_err(|_| anyhow::anyhow!("it panicked"))?;
@@ -168,72 +185,50 @@ fn play_together(stories: &[(&str, Story)]) -> Result<()> {
     })
 }
 
-#[test]
-fn etcd_and_the_world_agree_on_reconfiguring() -> Result<()> {
-    together!(
+tests! {
+    etcd_and_the_world_agree_on_reconfiguring: [
         while_a_voter_is_down_nobody_is_added_and_the_dead_are_removed_but_not_the_living_nor_the_last,
-        a_removal_that_costs_the_quorum_is_made_by_a_leader_that_has_not_noticed
-    )
-}
-
-#[test]
-fn etcd_and_the_world_agree_on_losing_the_quorum() -> Result<()> {
-    together!(
+        a_removal_that_costs_the_quorum_is_made_by_a_leader_that_has_not_noticed,
+    ],
+    etcd_and_the_world_agree_on_losing_the_quorum: [
         without_a_quorum_nothing_is_read_or_changed_but_members_that_were_up_still_speak,
         a_call_that_timed_out_as_the_quorum_was_lost_is_made_when_that_is_back,
-        a_member_that_starts_without_a_quorum_says_nothing_until_there_is_one
-    )
-}
-
-#[test]
-fn etcd_and_the_world_agree_on_leaving() -> Result<()> {
-    together!(
+        a_member_that_starts_without_a_quorum_says_nothing_until_there_is_one,
+    ],
+    etcd_and_the_world_agree_on_leaving: [
         a_removed_member_exits_and_never_comes_back,
-        a_member_that_was_down_when_it_was_removed_finds_out
-    )
-}
-
-#[test]
-fn etcd_and_the_world_agree_on_forgetting() -> Result<()> {
-    together!(
+        a_member_that_was_down_when_it_was_removed_finds_out,
+    ],
+    etcd_and_the_world_agree_on_forgetting: [
         a_learner_that_lost_its_data_crashes_at_every_start_until_there_is_another_leader,
-        a_learner_rolled_back_crashes_at_every_start_until_there_is_another_leader
-    )
-}
-
-#[test]
-fn etcd_and_the_world_agree_on_joining() -> Result<()> {
-    together!(
+        a_learner_rolled_back_crashes_at_every_start_until_there_is_another_leader,
+    ],
+    etcd_and_the_world_agree_on_joining: [
         a_learner_joins_with_a_true_list_and_with_no_other,
         a_joiner_that_finds_members_but_no_quorum_waits_for_it,
-        a_joiner_that_finds_nobody_ends
-    )
-}
-
-#[test]
-fn etcd_and_the_world_agree_on_learning() -> Result<()> {
-    together!(
+        a_joiner_that_finds_nobody_ends,
+    ],
+    etcd_and_the_world_agree_on_learning: [
         one_learner_at_a_time_unless_told_otherwise,
         as_many_learners_as_it_was_told,
-        a_dead_learner_is_promoted_and_costs_the_quorum_until_it_is_back
-    )
-}
-
-#[test]
-fn etcd_and_the_world_agree_on_starting() -> Result<()> {
-    together!(
+        a_dead_learner_is_promoted_and_costs_the_quorum_until_it_is_back,
+    ],
+    etcd_and_the_world_agree_on_starting: [
         a_seed_founds_alone_and_founded_again_has_the_same_ids,
         flags_do_not_matter_to_a_member_with_data,
         with_itself_alone_in_the_list_a_member_refuses_an_empty_directory,
-        an_empty_list_is_refused_as_an_argument
-    )
+        an_empty_list_is_refused_as_an_argument,
+    ],
+    a_leader_that_is_wrong_for_good_is_passed_over: [
+        a_leader_that_gave_up_a_message_late_declines_additions_for_good_and_a_follower_makes_them,
+    ],
 }
 
 /// What `act::call` of the etcd engine rests on: a leader can be wrong for good, and then another member can be asked.
-#[test]
-fn a_leader_that_gave_up_a_message_late_declines_additions_for_good_and_a_follower_makes_them()
--> Result<()> {
-    play_and(1, &voters([B, C]), |real| {
+fn a_leader_that_gave_up_a_message_late_declines_additions_for_good_and_a_follower_makes_them(
+    on: Versions,
+) -> Result<()> {
+    play_and(on, 1, &voters([B, C]), |real| {
         let messages = real.dies_and_is_held_in_touch(C)?;
         real.restarts_and_serves(C)?;
         held::give_up(messages);
@@ -253,8 +248,9 @@ fn a_leader_that_gave_up_a_message_late_declines_additions_for_good_and_a_follow
     })
 }
 
-fn a_seed_founds_alone_and_founded_again_has_the_same_ids() -> Result<()> {
+fn a_seed_founds_alone_and_founded_again_has_the_same_ids(on: Versions) -> Result<()> {
     play(
+        on,
         1,
         &[
             (founds(A), Then::Serves),
@@ -265,8 +261,9 @@ fn a_seed_founds_alone_and_founded_again_has_the_same_ids() -> Result<()> {
     )
 }
 
-fn flags_do_not_matter_to_a_member_with_data() -> Result<()> {
+fn flags_do_not_matter_to_a_member_with_data(on: Versions) -> Result<()> {
     play(
+        on,
         1,
         &[
             (founds(A), Then::Serves),
@@ -280,8 +277,9 @@ fn flags_do_not_matter_to_a_member_with_data() -> Result<()> {
     )
 }
 
-fn with_itself_alone_in_the_list_a_member_refuses_an_empty_directory() -> Result<()> {
+fn with_itself_alone_in_the_list_a_member_refuses_an_empty_directory(on: Versions) -> Result<()> {
     play(
+        on,
         1,
         &[
             (restarts(A), Then::Silent),
@@ -298,8 +296,9 @@ fn with_itself_alone_in_the_list_a_member_refuses_an_empty_directory() -> Result
     )
 }
 
-fn a_learner_joins_with_a_true_list_and_with_no_other() -> Result<()> {
+fn a_learner_joins_with_a_true_list_and_with_no_other(on: Versions) -> Result<()> {
     play(
+        on,
         1,
         &[
             (founds(A), Then::Serves),
@@ -316,7 +315,7 @@ fn a_learner_joins_with_a_true_list_and_with_no_other() -> Result<()> {
     )
 }
 
-fn a_removed_member_exits_and_never_comes_back() -> Result<()> {
+fn a_removed_member_exits_and_never_comes_back(on: Versions) -> Result<()> {
     let mut scenes = voters([B]);
     scenes.extend([
         (removes(B), Then::Done),
@@ -325,10 +324,10 @@ fn a_removed_member_exits_and_never_comes_back() -> Result<()> {
         (Act::Wiped(B), Then::Whatever),
         (joins(B, [A, B]), Then::Silent),
     ]);
-    play(1, &scenes)
+    play(on, 1, &scenes)
 }
 
-fn a_member_that_was_down_when_it_was_removed_finds_out() -> Result<()> {
+fn a_member_that_was_down_when_it_was_removed_finds_out(on: Versions) -> Result<()> {
     let mut scenes = three_voters();
     scenes.extend([
         dies(C),
@@ -339,11 +338,12 @@ fn a_member_that_was_down_when_it_was_removed_finds_out() -> Result<()> {
         (restarts(C), Then::Silent),
         (restarts(A), Then::Silent),
     ]);
-    play(2, &scenes)
+    play(on, 2, &scenes)
 }
 
-fn without_a_quorum_nothing_is_read_or_changed_but_members_that_were_up_still_speak() -> Result<()>
-{
+fn without_a_quorum_nothing_is_read_or_changed_but_members_that_were_up_still_speak(
+    on: Versions,
+) -> Result<()> {
     let mut scenes = voters([B]);
     scenes.extend([
         dies(B),
@@ -355,10 +355,12 @@ fn without_a_quorum_nothing_is_read_or_changed_but_members_that_were_up_still_sp
         (promotes(C), Then::Refused),
         (removes(C), Then::Refused),
     ]);
-    play(1, &scenes)
+    play(on, 1, &scenes)
 }
 
-fn a_call_that_timed_out_as_the_quorum_was_lost_is_made_when_that_is_back() -> Result<()> {
+fn a_call_that_timed_out_as_the_quorum_was_lost_is_made_when_that_is_back(
+    on: Versions,
+) -> Result<()> {
     let mut scenes = voters([B]);
     scenes.extend([
         (
@@ -367,10 +369,12 @@ fn a_call_that_timed_out_as_the_quorum_was_lost_is_made_when_that_is_back() -> R
         ),
         (restarts(B), Then::Silent),
     ]);
-    play(1, &scenes)
+    play(on, 1, &scenes)
 }
 
-fn a_removal_that_costs_the_quorum_is_made_by_a_leader_that_has_not_noticed() -> Result<()> {
+fn a_removal_that_costs_the_quorum_is_made_by_a_leader_that_has_not_noticed(
+    on: Versions,
+) -> Result<()> {
     let mut scenes = three_voters();
     scenes.extend([
         (
@@ -379,10 +383,10 @@ fn a_removal_that_costs_the_quorum_is_made_by_a_leader_that_has_not_noticed() ->
         ),
         (restarts(C), Then::Serves),
     ]);
-    play(2, &scenes)
+    play(on, 2, &scenes)
 }
 
-fn a_joiner_that_finds_members_but_no_quorum_waits_for_it() -> Result<()> {
+fn a_joiner_that_finds_members_but_no_quorum_waits_for_it(on: Versions) -> Result<()> {
     let mut scenes = voters([B]);
     scenes.extend([
         (adds(C), Then::Done),
@@ -390,11 +394,12 @@ fn a_joiner_that_finds_members_but_no_quorum_waits_for_it() -> Result<()> {
         (joins(C, [A, B, C]), Then::Silent),
         (restarts(B), Then::Serves),
     ]);
-    play(1, &scenes)
+    play(on, 1, &scenes)
 }
 
-fn a_joiner_that_finds_nobody_ends() -> Result<()> {
+fn a_joiner_that_finds_nobody_ends(on: Versions) -> Result<()> {
     play(
+        on,
         1,
         &[
             (founds(A), Then::Serves),
@@ -405,7 +410,9 @@ fn a_joiner_that_finds_nobody_ends() -> Result<()> {
     )
 }
 
-fn a_member_that_starts_without_a_quorum_says_nothing_until_there_is_one() -> Result<()> {
+fn a_member_that_starts_without_a_quorum_says_nothing_until_there_is_one(
+    on: Versions,
+) -> Result<()> {
     let mut scenes = voters([B]);
     scenes.extend([
         dies(A),
@@ -413,11 +420,12 @@ fn a_member_that_starts_without_a_quorum_says_nothing_until_there_is_one() -> Re
         (restarts(A), Then::Silent),
         (restarts(B), Then::Serves),
     ]);
-    play(1, &scenes)
+    play(on, 1, &scenes)
 }
 
-fn a_dead_learner_is_promoted_and_costs_the_quorum_until_it_is_back() -> Result<()> {
+fn a_dead_learner_is_promoted_and_costs_the_quorum_until_it_is_back(on: Versions) -> Result<()> {
     play(
+        on,
         1,
         &[
             (founds(A), Then::Serves),
@@ -431,8 +439,9 @@ fn a_dead_learner_is_promoted_and_costs_the_quorum_until_it_is_back() -> Result<
     )
 }
 
-fn one_learner_at_a_time_unless_told_otherwise() -> Result<()> {
+fn one_learner_at_a_time_unless_told_otherwise(on: Versions) -> Result<()> {
     play(
+        on,
         1,
         &[
             (founds(A), Then::Serves),
@@ -444,8 +453,9 @@ fn one_learner_at_a_time_unless_told_otherwise() -> Result<()> {
     )
 }
 
-fn as_many_learners_as_it_was_told() -> Result<()> {
+fn as_many_learners_as_it_was_told(on: Versions) -> Result<()> {
     play(
+        on,
         2,
         &[
             (founds(A), Then::Serves),
@@ -461,9 +471,11 @@ fn as_many_learners_as_it_was_told() -> Result<()> {
     )
 }
 
-fn a_learner_that_lost_its_data_crashes_at_every_start_until_there_is_another_leader() -> Result<()>
-{
+fn a_learner_that_lost_its_data_crashes_at_every_start_until_there_is_another_leader(
+    on: Versions,
+) -> Result<()> {
     play(
+        on,
         1,
         &[
             (founds(A), Then::Serves),
@@ -481,8 +493,11 @@ fn a_learner_that_lost_its_data_crashes_at_every_start_until_there_is_another_le
     )
 }
 
-fn a_learner_rolled_back_crashes_at_every_start_until_there_is_another_leader() -> Result<()> {
+fn a_learner_rolled_back_crashes_at_every_start_until_there_is_another_leader(
+    on: Versions,
+) -> Result<()> {
     play(
+        on,
         2,
         &[
             (founds(A), Then::Serves),
@@ -504,8 +519,9 @@ fn a_learner_rolled_back_crashes_at_every_start_until_there_is_another_leader() 
     )
 }
 
-fn while_a_voter_is_down_nobody_is_added_and_the_dead_are_removed_but_not_the_living_nor_the_last()
--> Result<()> {
+fn while_a_voter_is_down_nobody_is_added_and_the_dead_are_removed_but_not_the_living_nor_the_last(
+    on: Versions,
+) -> Result<()> {
     let mut scenes = voters([B, C]);
     scenes.extend([
         dies(C),
@@ -517,11 +533,11 @@ fn while_a_voter_is_down_nobody_is_added_and_the_dead_are_removed_but_not_the_li
         (removes(B), Then::Done),
         (removes(A), Then::Refused),
     ]);
-    play(1, &scenes)
+    play(on, 1, &scenes)
 }
 
-fn an_empty_list_is_refused_as_an_argument() -> Result<()> {
-    on_each_version(1, |real| {
+fn an_empty_list_is_refused_as_an_argument(on: Versions) -> Result<()> {
+    on_each_version(on, 1, |real| {
         for state in ["new", "existing"] {
             real.spawn(A, "", state)?;
             let until = std::time::Instant::now() + std::time::Duration::from_secs(10);

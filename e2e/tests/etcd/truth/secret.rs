@@ -1,5 +1,7 @@
 //! Private keys are in Secrets and nowhere else: not in the log, however much is logged, nor in what people are shown.
 
+mod full;
+
 use std::collections::BTreeMap;
 
 use base64::Engine;
@@ -53,36 +55,22 @@ fn told<'k>(text: &str, keys: &'k BTreeMap<String, Vec<String>>) -> Vec<&'k str>
     keys.iter().filter_map(told).collect()
 }
 
-#[test]
-fn no_private_key_is_in_the_log_at_its_loudest_nor_in_what_people_are_shown() {
-    let story = Story::begin("secret");
+/// An operator that logs as much as it can.
+pub(crate) fn loud(story: &Story) -> Operator {
     let env = vec![("EVENKEEL_LOG".to_owned(), "trace".to_owned())];
-    let operator = Operator::with(
-        &story,
+    Operator::with(
+        story,
         Options {
             env,
             ..Options::default()
         },
-    );
-    let cluster = formed(
-        &story,
-        "version: 3.6.16\nmembers: 3\nstorage: {ephemeral: true}",
-        3,
-    );
-    let clients = cluster.workload();
-    story.kubectl(&[
-        "delete",
-        "pod",
-        &follower(&story, &cluster).name,
-        "--wait=false",
-    ]);
-    story.eventually("it is being healed", || {
-        cluster.pods().len() != 3 || cluster.pods().iter().any(|pod| !pod.ready)
-    });
-    until_whole(&story, &cluster, 3);
-    clients.finish();
+    )
+}
 
-    let keys = pieces(&story, &cluster);
+/// That each private key is in its Secret, and neither in the operator's log, which must be as loud as it gets, nor in what people
+/// are shown.
+pub(crate) fn are_told_nowhere(story: &Story, cluster: &Cluster<'_>, operator: &Operator) {
+    let keys = pieces(story, cluster);
     let names: Vec<_> = keys.keys().map(String::as_str).collect();
     let all = [
         "client-ca",

@@ -1,9 +1,13 @@
 //! The life of a lab, told by labs of the stories' own through the program `lab`: they come up from whatever state
 //! they are in, harm nobody, and leave nothing.
 
+mod alone {
+    mod residue;
+}
 mod command;
-mod recovery;
-mod residue;
+mod full {
+    mod recovery;
+}
 
 use std::path::PathBuf;
 use std::process::Stdio;

@@ -1,0 +1,301 @@
+//! What came of a run of tests, from the files that the runners wrote: JUnit files of nextest, the output of `go test -v`, and the
+//! list of steps of `hack/test`.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+/// A test that ran.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Test {
+    /// The program that has it, as nextest names it: `evenkeel-e2e::etcd`.
+    pub suite: String,
+    /// Its name with its modules.
+    pub name: String,
+    /// When it began, in seconds since midnight.
+    pub began: f64,
+    /// How long it took, in seconds.
+    pub took: f64,
+    /// Why it failed, where it did.
+    pub failed: Option<String>,
+    /// What it says that it did not run, and why.
+    pub not_run: Option<String>,
+}
+
+/// A step of a run, such as a build.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Step {
+    /// Its name.
+    pub name: String,
+    /// How long it took, in seconds.
+    pub took: u64,
+    /// Whether it failed.
+    pub failed: bool,
+}
+
+/// The tests in a JUnit file of nextest.
+pub fn junit(xml: &str) -> Vec<Test> {
+    // What tests print is escaped, so that no tag in it looks like this one.
+    xml.split("<testcase ").skip(1).map(test).collect()
+}
+
+fn test(case: &str) -> Test {
+    let (head, body) = case.split_once('>').unwrap_or((case, ""));
+    let body = unescaped(body.split("</testcase>").next().unwrap_or_default());
+    let failed = ["<failure", "<error"]
+        .iter()
+        .find_map(|tag| case.split_once(*tag));
+    let said = |begins: &str| {
+        body.lines()
+            .find_map(|line| line.strip_prefix(begins))
+            .map(str::to_owned)
+    };
+    let reason = || {
+        let panicked = body
+            .lines()
+            .skip_while(|line| !line.contains(" panicked at "))
+            .take(3);
+        let mut reason: Vec<_> = panicked
+            .map(|line| line.chars().take(400).collect::<String>())
+            .collect();
+        reason.extend(said("--- ").filter(|line| line.contains("its scene is in")));
+        reason.extend(
+            body.lines()
+                .filter(|line| line.contains("; its scene is in "))
+                .map(str::to_owned)
+                .take(1),
+        );
+        reason.dedup();
+        reason.join("\n")
+    };
+    Test {
+        suite: attribute(head, "classname"),
+        name: attribute(head, "name"),
+        began: seconds_of_day(&attribute(head, "timestamp")),
+        took: attribute(head, "time").parse().unwrap_or(0.0),
+        failed: failed.map(|_| reason()),
+        not_run: said("NOT RUN "),
+    }
+}
+
+fn attribute(head: &str, name: &str) -> String {
+    let begins = format!("{name}=\"");
+    // `name` is the end of `classname` too.
+    let at = head
+        .match_indices(&begins)
+        .map(|(at, _)| at)
+        .find(|at| *at == 0 || head[..*at].ends_with(' '));
+    let value = at.and_then(|at| head[at + begins.len()..].split('"').next());
+    unescaped(value.unwrap_or_default())
+}
+
+fn unescaped(text: &str) -> String {
+    let pairs = [
+        ("&lt;", "<"),
+        ("&gt;", ">"),
+        ("&quot;", "\""),
+        ("&apos;", "'"),
+        ("&#xA;", "\n"),
+        ("&amp;", "&"),
+    ];
+    pairs
+        .iter()
+        .fold(text.to_owned(), |text, (code, is)| text.replace(code, is))
+}
+
+/// Of a time such as `2026-11-17T18:52:16.123+00:00`.
+fn seconds_of_day(timestamp: &str) -> f64 {
+    let time = timestamp.split_once('T').map_or("", |(_, time)| time);
+    let time = time.split(['+', '-', 'Z']).next().unwrap_or_default();
+    time.split(':').fold(0.0, |sum, part| {
+        sum * 60.0 + part.parse::<f64>().unwrap_or(0.0)
+    })
+}
+
+/// The tests in what `go test -v` printed.
+pub fn go(printed: &str) -> Vec<Test> {
+    let test = |line: &str| {
+        let (result, rest) = line.strip_prefix("--- ")?.split_once(": ")?;
+        let (name, took) = rest.split_once(" (")?;
+        Some(Test {
+            suite: "CSI driver (Go)".to_owned(),
+            name: name.to_owned(),
+            began: 0.0,
+            took: took.trim_end_matches("s)").parse().unwrap_or(0.0),
+            failed: (result == "FAIL").then(|| "see above".to_owned()),
+            not_run: (result == "SKIP").then(|| format!("{name}: it needs CAP_SYS_ADMIN")),
+        })
+    };
+    printed.lines().filter_map(test).collect()
+}
+
+/// The steps in a list of lines: name, seconds, and `failed` or nothing, between tabulators.
+pub fn steps(list: &str) -> Vec<Step> {
+    let step = |line: &str| {
+        let mut words = line.split('\t');
+        let (name, took) = (words.next()?.to_owned(), words.next()?.parse().ok()?);
+        Some(Step {
+            name,
+            took,
+            failed: words.next() == Some("failed"),
+        })
+    };
+    list.lines().filter_map(step).collect()
+}
+
+/// What came of a suite.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Suite {
+    /// How many passed, failed, and did not run.
+    pub passed: usize,
+    /// How many failed.
+    pub failed: usize,
+    /// How many said that they did not run.
+    pub not_run: usize,
+    /// From the first test's begin to the last one's end, in seconds.
+    pub took: f64,
+}
+
+/// What came of all tests, and of those of each suite.
+pub fn suites(tests: &[Test]) -> (Suite, BTreeMap<String, Suite>) {
+    let mut suites: BTreeMap<String, Vec<&Test>> = BTreeMap::new();
+    for test in tests {
+        suites.entry(test.suite.clone()).or_default().push(test);
+    }
+    let of = |tests: &[&Test]| {
+        let failed = tests.iter().filter(|test| test.failed.is_some()).count();
+        let not_run = tests
+            .iter()
+            .filter(|test| test.failed.is_none() && test.not_run.is_some())
+            .count();
+        let begin = tests.iter().map(|test| test.began).fold(f64::MAX, f64::min);
+        let end = tests
+            .iter()
+            .map(|test| test.began + test.took)
+            .fold(0.0, f64::max);
+        Suite {
+            passed: tests.len() - failed - not_run,
+            failed,
+            not_run,
+            took: end - begin,
+        }
+    };
+    let all = of(&tests.iter().collect::<Vec<_>>());
+    (
+        all,
+        suites
+            .into_iter()
+            .map(|(name, tests)| (name, of(&tests)))
+            .collect(),
+    )
+}
+
+/// What `make test` prints at its end; `not_run` has a line for each suite that was left out. The last line is the one that CI
+/// reads.
+pub fn told(steps: &[Step], tests: &[Test], not_run: &str, logs: &str) -> String {
+    let (all, suites) = suites(tests);
+    let mut out = String::from("\ntime of each step\n");
+    for step in steps {
+        let _ = writeln!(
+            out,
+            "{:>7} s  {}{}",
+            step.took,
+            step.name,
+            if step.failed { ": FAILED" } else { "" }
+        );
+    }
+    out.push_str("\ntime of each suite\n");
+    for (name, suite) in &suites {
+        let Suite {
+            passed,
+            failed,
+            took,
+            ..
+        } = suite;
+        let _ = writeln!(
+            out,
+            "{took:>7.0} s  {name}: {passed} passed, {failed} failed"
+        );
+    }
+    out.push_str("\nten slowest tests\n");
+    let mut slowest: Vec<_> = tests.iter().collect();
+    slowest.sort_by(|one, other| other.took.total_cmp(&one.took));
+    for test in slowest.iter().take(10) {
+        let _ = writeln!(out, "{:>7.0} s  {} {}", test.took, test.suite, test.name);
+    }
+    out.push('\n');
+    for line in not_run.lines() {
+        let _ = writeln!(out, "NOT RUN: {line}");
+    }
+    for test in tests {
+        if let Some(why) = &test.not_run {
+            let _ = writeln!(out, "NOT RUN: {} {}: {why}", test.suite, test.name);
+        }
+    }
+    for test in tests {
+        if let Some(why) = &test.failed {
+            let _ = writeln!(
+                out,
+                "FAILED: {} {}\n    {}",
+                test.suite,
+                test.name,
+                why.replace('\n', "\n    ")
+            );
+        }
+    }
+    for step in steps.iter().filter(|step| step.failed) {
+        let _ = writeln!(out, "FAILED: {}", step.name);
+    }
+    let _ = writeln!(out, "All output is kept in {logs}.");
+    let skipped = if all.not_run > 0 {
+        format!(", {} skipped", all.not_run)
+    } else {
+        String::new()
+    };
+    let _ = writeln!(out, "{} passed, {} failed{skipped}", all.passed, all.failed);
+    out
+}
+
+/// The result of a run of all tests, for `bench/results/test-all.md`.
+pub fn recorded(steps: &[Step], tests: &[Test], when: &str) -> String {
+    let (all, suites) = suites(tests);
+    let mut out = format!("# The last full run of `make test-all`\n\n{when}\n\n");
+    out.push_str("| suite | passed | failed | not run | time |\n|---|---|---|---|---|\n");
+    let mut row = |name: &str, suite: &Suite, took: String| {
+        let Suite {
+            passed,
+            failed,
+            not_run,
+            ..
+        } = suite;
+        let _ = writeln!(out, "| {name} | {passed} | {failed} | {not_run} | {took} |");
+    };
+    for (name, suite) in &suites {
+        row(name, suite, format!("{:.0} s", suite.took));
+    }
+    let took: u64 = steps.iter().map(|step| step.took).sum();
+    row("all", &all, format!("{} min {} s", took / 60, took % 60));
+    out.push_str("\nThe time of a suite is from its first test's begin to its last one's end; that of all is the whole run's.\n");
+    out.push_str("\n| step | time | result |\n|---|---|---|\n");
+    for step in steps {
+        let _ = writeln!(
+            out,
+            "| {} | {} s | {} |",
+            step.name,
+            step.took,
+            if step.failed { "failed" } else { "done" }
+        );
+    }
+    let failed: Vec<_> = tests.iter().filter(|test| test.failed.is_some()).collect();
+    if !failed.is_empty() {
+        out.push_str("\nFailed:\n\n");
+        for test in failed {
+            let _ = writeln!(out, "- `{}` `{}`", test.suite, test.name);
+        }
+    }
+    for test in tests {
+        if let Some(why) = &test.not_run {
+            let _ = writeln!(out, "\nNot run: `{}`: {why}", test.name);
+        }
+    }
+    out
+}

@@ -1,0 +1,26 @@
+//! The pages that `make test-all` runs.
+
+pages! {
+    the_plugin_is_as_told: "docs/kubectl-evenkeel.md",
+    a_cluster_is_scaled_as_told: "docs/tasks/scale.md",
+    a_running_cluster_is_changed_as_told: "docs/tasks/edit.md",
+    a_stopped_rollout_looks_as_told: "docs/failures/rollout-stopped.md",
+    a_cluster_is_paused_as_told: "docs/tasks/pause.md",
+    the_lead_is_moved_as_told: "docs/tasks/move-leader.md",
+    clusters_are_deleted_and_recreated_as_told: "docs/tasks/delete.md",
+    an_operator_for_one_namespace_is_installed_as_told: "docs/tasks/one-namespace.md",
+    argo_cd_is_told_as_told: "docs/tasks/argocd.md",
+    a_failure_is_asked_about_as_told: "docs/failures/README.md",
+    a_lost_volume_looks_as_told: "docs/failures/volume-lost.md",
+    lost_data_looks_as_told: "docs/failures/data-lost.md",
+    a_crashing_member_looks_as_told: "docs/failures/crash-loop.md",
+    an_unknown_member_looks_as_told: "docs/failures/unknown-member.md",
+    a_taken_name_looks_as_told: "docs/failures/name-taken.md",
+    a_refused_spec_looks_as_told: "docs/failures/spec-refused.md",
+    a_member_without_a_node_looks_as_told: "docs/failures/unschedulable.md",
+    a_blocked_drain_looks_as_told: "docs/failures/drain-blocked.md",
+    a_lost_authority_looks_as_told: "docs/failures/authority-lost.md",
+    an_operator_that_is_down_looks_as_told: "docs/failures/operator-down.md",
+    want_of_space_looks_as_told: "docs/failures/no-space.md",
+    a_refused_write_looks_as_told: "docs/failures/write-refused.md",
+}
