@@ -58,6 +58,10 @@ soak: bin/lab ## Ten pods on each of three nodes for ten minutes, no restart (wr
 explore: prepared ## Explore two faults, a crash and an edit in any order (half an hour; writes bench/results/explore.md)
 	@hack/explore
 
+.PHONY: vm
+vm: ## Run `make up`, the tour and the lab's tests in a stock Debian with cgroup v2, under qemu (hack/vm --help)
+	@hack/vm all
+
 .PHONY: break
 break: prepared ## Explore with a deliberate bug and tell the story of its harm (BUG=name; none lists them)
 	@cargo run --locked --quiet --package evenkeel-explorer --example break -- $(BUG)
