@@ -218,10 +218,9 @@ impl Story {
                 panic!("waited {} s in vain until {what}", limit.as_secs());
             }
             // What takes long is looked at more seldom: most looks start a program.
-            std::thread::sleep(
-                (began.elapsed() / 20)
-                    .clamp(Duration::from_millis(200), Duration::from_millis(500)),
-            );
+            let pause = (began.elapsed() / 20)
+                .clamp(Duration::from_millis(200), Duration::from_millis(500));
+            std::thread::sleep(self.lab.patience().times(pause));
         }
     }
 

@@ -14,7 +14,8 @@ use crate::state::{Lab, LabName};
 pub const VARIABLE: &str = "LAB_PATIENCE";
 /// A lost node would go unnoticed for twenty minutes with more.
 const MOST: u8 = 100;
-/// Pause between two looks at a condition.
+/// Pause between two looks at a condition, multiplied like the limits: most looks start a program, and a slow machine
+/// would do little else.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(200);
 
 /// The factor by which a lab's time limits are multiplied: 1 on an ordinary machine, more on a slow one.
@@ -60,7 +61,7 @@ impl Patience {
                     self.advice()
                 );
             }
-            std::thread::sleep(BETWEEN_LOOKS);
+            std::thread::sleep(self.times(BETWEEN_LOOKS));
         }
         Ok(())
     }

@@ -92,10 +92,20 @@ pub(crate) fn wait_for_api(lab: &Lab, say: impl Fn(&str)) -> Result<()> {
     lab.patience()
         .wait_for(Duration::from_secs(120), "the API server to answer", || {
             let (ready, said) = lab.kubectl().args(["get", "--raw", "/readyz"]).attempt()?;
-            say(said.lines().last().unwrap_or_default());
+            say(&first_words(&said));
             Ok(ready)
         })
         .with_context(|| format!("its log is {}", log_of(lab, CONTROL, "kube-apiserver")))
+}
+
+/// The last line of an answer, cut to fit a line of progress: a server that is not ready lists all its checks.
+fn first_words(said: &str) -> String {
+    said.lines()
+        .last()
+        .unwrap_or_default()
+        .chars()
+        .take(100)
+        .collect()
 }
 
 fn apply_addons(lab: &Lab) -> Result<()> {
