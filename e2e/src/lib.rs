@@ -173,10 +173,22 @@ impl Story {
     /// Has the API server do something in the story's namespace, which must succeed: `POST`, `DELETE`, or `PATCH` with a merge
     /// patch. For what is measured: `kubectl` takes a tenth of a second to start.
     pub fn send(&self, verb: &str, group: &str, rest: &str, body: Option<&Value>) -> Value {
+        self.try_send(verb, group, rest, body)
+            .unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    /// The same; says what the API server has against it.
+    pub fn try_send(
+        &self,
+        verb: &str,
+        group: &str,
+        rest: &str,
+        body: Option<&Value>,
+    ) -> Result<Value, String> {
         let path = format!("{group}/namespaces/{}/{rest}", self.namespace);
-        let answer = api::send(&self.lab, verb, &path, body)
-            .unwrap_or_else(|error| panic!("{verb} {error}"));
-        answer.unwrap_or_else(|| panic!("{verb} {path}: there is no such object"))
+        let answer =
+            api::send(&self.lab, verb, &path, body).map_err(|error| format!("{verb} {error}"))?;
+        answer.ok_or_else(|| format!("{verb} {path}: there is no such object"))
     }
 
     /// One field of an object, by `kubectl`'s jsonpath; empty where there is none.

@@ -40,7 +40,9 @@ pub fn junit(xml: &str) -> Vec<Test> {
 
 fn test(case: &str) -> Test {
     let (head, body) = case.split_once('>').unwrap_or((case, ""));
-    let body = unescaped(body.split("</testcase>").next().unwrap_or_default());
+    let body = unescaped(&without_tags(
+        body.split("</testcase>").next().unwrap_or_default(),
+    ));
     let failed = ["<failure", "<error"]
         .iter()
         .find_map(|tag| case.split_once(*tag));
@@ -52,20 +54,18 @@ fn test(case: &str) -> Test {
     let reason = || {
         let panicked = body
             .lines()
-            .skip_while(|line| !line.contains(" panicked at "))
-            .take(3);
-        let mut reason: Vec<_> = panicked
-            .map(|line| line.chars().take(400).collect::<String>())
-            .collect();
-        reason.extend(said("--- ").filter(|line| line.contains("its scene is in")));
-        reason.extend(
-            body.lines()
-                .filter(|line| line.contains("; its scene is in "))
-                .map(str::to_owned)
-                .take(1),
-        );
-        reason.dedup();
-        reason.join("\n")
+            .skip_while(|line| !line.contains(" panicked at "));
+        let panicked = panicked
+            .take_while(|line| !line.starts_with("stack backtrace:"))
+            .take(4);
+        let scene = body
+            .lines()
+            .filter(|line| line.contains("; its scene is in "))
+            .take(1);
+        let lines = panicked
+            .chain(scene)
+            .map(|line| line.chars().take(400).collect::<String>());
+        lines.collect::<Vec<_>>().join("\n")
     };
     Test {
         suite: attribute(head, "classname"),
@@ -75,6 +75,16 @@ fn test(case: &str) -> Test {
         failed: failed.map(|_| reason()),
         not_run: said("NOT RUN "),
     }
+}
+
+/// The text between tags; what tests print has its angle brackets escaped.
+fn without_tags(xml: &str) -> String {
+    let text = |part: &str| {
+        part.split_once('>')
+            .map_or(part, |(_, text)| text)
+            .to_owned()
+    };
+    xml.split('<').map(text).collect::<Vec<_>>().join("\n")
 }
 
 fn attribute(head: &str, name: &str) -> String {

@@ -1,6 +1,9 @@
 //! The pages that `make test-all` runs.
 
 pages! {
+    a_lost_quorum_looks_as_told: "docs/failures/quorum-lost.md",
+    etcd_is_upgraded_as_told: "docs/tasks/upgrade.md",
+    it_can_be_tried_as_told: "docs/try-it.md",
     the_plugin_is_as_told: "docs/kubectl-evenkeel.md",
     a_cluster_is_scaled_as_told: "docs/tasks/scale.md",
     a_running_cluster_is_changed_as_told: "docs/tasks/edit.md",

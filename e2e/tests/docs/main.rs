@@ -22,12 +22,9 @@ use evenkeel_e2e::checkout;
 
 pages! {
     what_the_readme_says_is_so: "README.md",
-    it_can_be_tried_as_told: "docs/try-it.md",
     a_cluster_is_created_as_told: "docs/tasks/create.md",
     applications_connect_as_told: "docs/tasks/connect.md",
-    etcd_is_upgraded_as_told: "docs/tasks/upgrade.md",
     a_lost_pod_looks_as_told: "docs/failures/pod-lost.md",
-    a_lost_quorum_looks_as_told: "docs/failures/quorum-lost.md",
 }
 
 #[test]

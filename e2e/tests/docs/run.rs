@@ -51,7 +51,12 @@ pub(crate) fn page(path: &str) {
         .operator
         .then(|| Operator::with(&story, as_in_a_cluster()));
     let dir = tempfile::tempdir().unwrap();
-    let environment = environment(&story, dir.path(), operator.as_ref().map(Operator::pid));
+    let environment = environment(
+        &story,
+        &text,
+        dir.path(),
+        operator.as_ref().map(Operator::pid),
+    );
     let mut shell = Shell::new(dir.path().to_owned(), environment);
     set_up(&mut shell, &page.how);
     let mut captured = Vec::new();
@@ -150,15 +155,22 @@ fn cut(printed: &str, upto: Option<&str>) -> String {
     lines.join("\n").trim_end().to_owned()
 }
 
-/// What a reader has: `kubectl` with the plugin, `helm`, `lab`, and the page's namespace as the current one.
-fn environment(story: &Story, dir: &Path, operator: Option<u32>) -> Vec<(String, String)> {
+/// What a reader of the page has: `kubectl` with the plugin, `helm` where the page uses it, `lab`, and the page's namespace as the current one.
+fn environment(
+    story: &Story,
+    page: &str,
+    dir: &Path,
+    operator: Option<u32>,
+) -> Vec<(String, String)> {
     let shown = |path: &Path| path.to_string_lossy().into_owned();
     let programs = dir.join("bin");
     std::fs::create_dir(&programs).unwrap();
-    for (name, program) in [
-        ("kubectl-evenkeel", built_beside("kubectl-evenkeel")),
-        ("helm", helm::get().unwrap()),
-    ] {
+    let mut links = vec![("kubectl-evenkeel", built_beside("kubectl-evenkeel"))];
+    // It takes minutes to build where it is missing, and few pages use it.
+    if page.contains("helm ") {
+        links.push(("helm", helm::get().unwrap()));
+    }
+    for (name, program) in links {
         std::os::unix::fs::symlink(program.canonicalize().unwrap(), programs.join(name)).unwrap();
     }
     // What it starts outlives the page, and must not inherit a place for its files that goes with the page.

@@ -45,39 +45,3 @@ fn has_begun_again(
     let now = names(story, cluster.name(), "pods");
     assert!(now.is_disjoint(before), "{now:?} has a name of {before:?}");
 }
-
-#[test]
-fn a_seed_whose_claim_is_lost_in_the_middle_makes_way_for_a_new_epoch_and_nothing_of_the_old_is_left()
- {
-    let story = Story::begin("seed-lost");
-    let operator = Operator::start(&story);
-    // One before anybody else is a member, the other with a learner that has joined.
-    let stops = Stops::before(operator.proxy(), |write| {
-        let at = [("early", 1), ("late", 2)]
-            .into_iter()
-            .find(|(name, nth)| notes(write, name, "Add", *nth))?;
-        Some(at.0.to_owned())
-    });
-    let clusters = ["early", "late"].map(|name| Cluster::apply(&story, name, &spec(3)));
-    let mut before = BTreeSet::new();
-    for _ in &clusters {
-        let (name, stopped) = stops.next();
-        before.extend(names(&story, &name, "pods"));
-        let seed = pod_of(&story, &name, 0);
-        // Pods and claims are called alike.
-        story.kubectl(&["delete", &format!("pod/{seed}"), &format!("pvc/{seed}")]);
-        stops.let_go(&name);
-        if name == "early" {
-            // It never lands.
-            drop(stopped);
-        } else {
-            // It lands, and the call that it announces finds nobody.
-            stopped.go_on();
-        }
-    }
-    for cluster in &clusters {
-        has_begun_again(&story, cluster, 3, &before);
-    }
-    comes_to_rest(&operator);
-    serve_clients(&clusters);
-}

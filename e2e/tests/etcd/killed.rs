@@ -1,7 +1,6 @@
 //! An operator that dies, or is overtaken, between what it noted and what it was about to do. Its successor finds the
 //! intent, settles it, and all ends as if nothing had happened.
 
-mod frozen;
 mod full;
 mod sweep;
 

@@ -14,18 +14,19 @@ mod alone {
 }
 mod begin;
 mod bootstrap;
-mod charts;
-mod edits;
 /// Topics that only `make test-all` has.
 mod full {
+    mod charts;
     mod digest;
+    mod edits;
+    mod grow;
     mod interrupted;
     mod lost;
     mod newcomer;
     mod paused;
+    mod strangers;
 }
 mod gone;
-mod grow;
 mod heal;
 mod killed;
 mod look;
@@ -42,7 +43,6 @@ mod refused;
 mod rolls;
 mod scale;
 mod storage;
-mod strangers;
 mod truth;
 mod upgrade;
 mod windows;

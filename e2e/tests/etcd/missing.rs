@@ -1,6 +1,8 @@
 //! The missing member: a pod is deleted, gently or by force, alone or together with its claim. Clients go on meanwhile,
 //! and nothing they were promised is lost.
 
+mod full;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -105,26 +107,6 @@ fn a_deleted_pod_comes_back_as_the_same_member_on_the_same_claim() {
         assert_eq!(ids(&cluster), members, "{blow:?}: the same members");
         assert_eq!(claims(&story), volumes, "{blow:?}: the same claims");
         clients_went_on(&format!("on volumes, {blow:?}"), &clients, since);
-    }
-    clients.finish();
-    cluster.holds_the_same_everywhere();
-}
-
-#[test]
-fn a_member_whose_data_went_with_its_pod_is_replaced_under_a_new_name() {
-    let story = Story::begin("missing-lost");
-    let _operator = Operator::start(&story);
-    let cluster = of_three(&story, "{ephemeral: true}");
-    let mut names: BTreeSet<String> = ids(&cluster).into_keys().collect();
-    let clients = cluster.workload();
-    for blow in Blow::ALL {
-        let victim = blow.victim(&story, &cluster);
-        let before = ids(&cluster);
-        let since = clients.now();
-        blow.strike(&story, &cluster, &victim);
-        until_whole(&story, &cluster, 3);
-        is_replaced(&cluster, &before, &victim, &mut names);
-        clients_went_on(&format!("without volumes, {blow:?}"), &clients, since);
     }
     clients.finish();
     cluster.holds_the_same_everywhere();

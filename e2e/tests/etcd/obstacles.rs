@@ -4,8 +4,8 @@
 mod locked;
 mod full {
     mod nowhere;
+    mod strays;
 }
-mod strays;
 mod taken;
 mod told;
 

@@ -1,5 +1,7 @@
 //! Every state within these bounds: no rule of the design is broken, and all ways lead to rest.
 
+mod full;
+
 use std::collections::BTreeSet;
 
 use evenkeel_etcd::facts::StorageKind;
@@ -60,6 +62,7 @@ fn a_single_member_survives_two_faults_and_a_crash() {
 }
 
 #[test]
+<<<<<<< ours
 fn a_single_member_survives_two_faults_a_crash_and_an_edit() {
     // For three members that takes a quarter of an hour: `make explore`.
     explored(
@@ -88,6 +91,8 @@ fn a_single_member_survives_two_faults_an_edit_and_a_delay() {
 }
 
 #[test]
+=======
+>>>>>>> theirs
 fn a_single_member_survives_a_fault_and_an_edit() {
     for storage in [StorageKind::Persistent, StorageKind::Ephemeral] {
         explored(
@@ -120,6 +125,7 @@ fn three_members_survive_a_fault_and_a_crash() {
 }
 
 #[test]
+<<<<<<< ours
 fn two_members_survive_two_faults_and_a_crash_and_a_fault_an_edit_and_a_delay() {
     for storage in [StorageKind::Persistent, StorageKind::Ephemeral] {
         explored(
@@ -188,6 +194,8 @@ fn three_members_survive_two_faults() {
 }
 
 #[test]
+=======
+>>>>>>> theirs
 fn three_members_that_take_one_learner_at_a_time_survive_a_fault() {
     // As etcd 3.5 does.
     for storage in [StorageKind::Persistent, StorageKind::Ephemeral] {
@@ -223,6 +231,7 @@ fn clusters_survive_the_loss_of_their_identity_and_members_that_somebody_adds() 
     }
 }
 
+<<<<<<< ours
 #[test]
 fn clusters_that_go_with_their_resource_are_begun_anew_when_all_of_the_former_is_gone() {
     let one = Budget {
@@ -242,12 +251,15 @@ fn clusters_that_go_with_their_resource_are_begun_anew_when_all_of_the_former_is
     reported(&World::new(3, StorageKind::Persistent, 2, three).owned());
 }
 
+=======
+>>>>>>> theirs
 /// From a cluster that is there, whose pods are to be built from something else, that or what does not even start.
 fn rolled(members: u8, storage: StorageKind, budget: Budget) -> Report {
     reported(&settled(&World::new(members, storage, 2, budget).rolling()))
 }
 
 #[test]
+<<<<<<< ours
 fn three_members_are_brought_up_to_date_through_a_fault_and_a_crash() {
     rolled(
         3,
@@ -361,6 +373,8 @@ fn a_bootstrap_on_volumes_that_are_to_be_others_begins_again_through_a_fault_and
 }
 
 #[test]
+=======
+>>>>>>> theirs
 fn what_members_are_built_from_is_changed_and_changed_again_or_taken_back() {
     for members in [1, 2] {
         rolled(
@@ -405,6 +419,7 @@ fn what_members_are_built_from_is_changed_and_changed_again_or_taken_back() {
         },
     );
 }
+<<<<<<< ours
 
 #[test]
 fn one_and_two_members_are_brought_up_to_date_through_faults_and_a_crash() {
@@ -570,3 +585,5 @@ fn everything_that_can_be_decided_is_decided_somewhere() {
         "decided, and not foreseen: {unforeseen:?}"
     );
 }
+=======
+>>>>>>> theirs

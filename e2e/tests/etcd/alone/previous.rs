@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use evenkeel_e2e::operator::{Manifests, Operator, Options, define};
 use evenkeel_e2e::{Story, checkout};
+use evenkeel_lab::command::Cmd;
 
 use crate::look::{formed, ids};
 use crate::middle::{comes_to_rest, ends_well, spec};
@@ -21,8 +22,13 @@ const SETTLED: Duration = Duration::from_secs(15);
 
 /// The checkout of the earlier build, with its operator built.
 fn earlier() -> PathBuf {
-    let named = std::env::var_os("EVENKEEL_PREVIOUS");
-    PathBuf::from(named.expect("EVENKEEL_PREVIOUS names the earlier checkout: run make test-all"))
+    if let Some(named) = std::env::var_os("EVENKEEL_PREVIOUS") {
+        return named.into();
+    }
+    let made = Cmd::new(checkout().join("hack/previous")).run();
+    made.unwrap_or_else(|error| panic!("{error:#}"))
+        .trim()
+        .into()
 }
 
 /// The earlier operator, with its own schema and rights.

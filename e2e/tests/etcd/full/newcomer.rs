@@ -8,7 +8,7 @@ use evenkeel_e2e::Story;
 use evenkeel_e2e::operator::{built, install, load_image};
 use serde_json::Value;
 
-use crate::charts::{IMAGE, chart, helm, shown};
+use crate::full::charts::{IMAGE, chart, helm, shown};
 use crate::look::LONG;
 use crate::plugin::{Said, evenkeel};
 

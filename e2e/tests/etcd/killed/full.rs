@@ -1,5 +1,7 @@
 //! The stories of this topic that `make test-all` runs.
 
+mod frozen;
+
 use super::*;
 
 #[test]

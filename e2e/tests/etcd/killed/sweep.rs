@@ -23,33 +23,6 @@ fn is_status(write: &Write) -> bool {
 }
 
 #[test]
-fn a_status_that_was_refused_is_written_again_though_nobody_has_changed_anything() {
-    let story = Story::begin("refused");
-    let operator = Operator::start(&story);
-    // The last that there is to write: nothing happens after it that would bring the operator back to it.
-    operator.proxy().once(Verdict::Fail(409), |write| {
-        let told = write
-            .body
-            .pointer("/status/conditions")
-            .and_then(Value::as_array);
-        let ready = |it: &Value| it["type"] == "Ready" && it["status"] == "True";
-        is_status(write) && told.is_some_and(|all| all.iter().any(ready))
-    });
-    let cluster = Cluster::apply(&story, "a", &spec(1));
-    ends_well(&story, &cluster, 1);
-    let refused = operator
-        .proxy()
-        .writes()
-        .into_iter()
-        .filter(|it| it.told == Some(409) && it.answered.is_none());
-    assert_eq!(
-        refused.count(),
-        1,
-        "else nothing was refused without reason"
-    );
-}
-
-#[test]
 fn an_operator_that_is_started_again_writes_nothing_to_a_cluster_at_rest() {
     let story = Story::begin("again");
     let mut operator = Operator::start(&story);

@@ -92,3 +92,61 @@ fn what_would_be_refused_is_refused_before_it_is_applied_and_a_new_cluster_is_pl
         cluster.status()["phrase"] == "Healthy"
     });
 }
+
+/// When a pod was created, as text that sorts.
+fn age_of(story: &Story, pod: &str) -> String {
+    story.field(&["pod", pod], ".metadata.creationTimestamp")
+}
+
+#[test]
+fn what_is_planned_for_an_edit_is_what_happens_step_for_step() {
+    let story = Story::begin("plan");
+    let _operator = Operator::start(&story);
+    let cluster = formed(&story, &crate::middle::spec(3), 3);
+    let clients = cluster.workload();
+    let annotations = json!({ "service": { "annotations": { "example.com/zone": "a" } } });
+    happens_as_planned(&story, &cluster, &annotations);
+    happens_as_planned(
+        &story,
+        &cluster,
+        &json!({ "storage": { "onDelete": "Delete" } }),
+    );
+    happens_as_planned(
+        &story,
+        &cluster,
+        &json!({ "tls": { "client": { "extraNames": ["etcd.example.com"] } } }),
+    );
+    happens_as_planned(&story, &cluster, &json!({ "members": 5 }));
+    until_whole(&story, &cluster, 5);
+    // Who leads is spared, whoever that is by now.
+    let newest = cluster
+        .pods()
+        .into_iter()
+        .map(|pod| pod.name)
+        .max_by_key(|name| age_of(&story, name))
+        .unwrap();
+    story.eventually("it leads, and that is told", || {
+        let leads = cluster.status()["leader"] == newest.as_str();
+        leads || {
+            evenkeel(&story, &["move-leader", "--to", &newest]);
+            false
+        }
+    });
+    let later = happens_as_planned(&story, &cluster, &json!({ "members": 3 }));
+    assert!(cluster.member_list().iter().any(|one| one.name == newest));
+    assert_eq!(
+        later.len(),
+        2,
+        "their volumes are deleted tomorrow: {later:?}"
+    );
+    until_whole(&story, &cluster, 3);
+    happens_as_planned(
+        &story,
+        &cluster,
+        &json!({ "storage": { "keepRemovedFor": "0" } }),
+    );
+    happens_as_planned(&story, &cluster, &json!({ "paused": true, "members": 1 }));
+    happens_as_planned(&story, &cluster, &json!({ "paused": false }));
+    until_whole(&story, &cluster, 1);
+    clients.finish();
+}

@@ -1,8 +1,6 @@
 //! Two operators with one lease. The one that leads freezes in the middle of a write, for longer than its lease; the other
 //! takes over and finishes; the first wakes up, and nothing that it does late has an effect.
 
-mod full;
-
 use std::time::{Duration, Instant};
 
 use evenkeel_e2e::etcd::Cluster;
@@ -12,6 +10,11 @@ use evenkeel_e2e::{PATIENCE, Story};
 
 use crate::look::LONG;
 use crate::middle::{comes_to_rest, ends_well, intent_in, spec};
+
+#[test]
+fn a_leader_frozen_before_its_intent_landed_wakes_up_too_late_for_it() {
+    leader_freezes("frozen-before", Verdict::StopBefore);
+}
 
 /// How long a sleeper that wakes may take to see that it leads no more.
 const AWAKE: Duration = PATIENCE;
