@@ -232,7 +232,7 @@ impl Story {
             // What takes long is looked at more seldom: most looks start a program.
             let pause = (began.elapsed() / 20)
                 .clamp(Duration::from_millis(200), Duration::from_millis(500));
-            std::thread::sleep(self.lab.patience().times(pause));
+            std::thread::sleep(self.lab.patience().times(pause).min(Duration::from_secs(5)));
         }
     }
 

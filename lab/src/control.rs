@@ -15,6 +15,14 @@ use crate::{files, net};
 pub const KUBERNETES_CA: &str = "kubernetes-ca";
 /// Seconds without a sign of life after which a node is taken for lost; multiplied by the lab's patience.
 pub const NODE_LEASE_SECONDS: u64 = 12;
+/// The services that do nothing but retry until the API server answers. On a slow machine they would take the processor
+/// that its start needs: its own requests to etcd have fixed limits, and it ends when it misses them.
+const CLIENTS: [&str; 4] = [
+    "kube-controller-manager",
+    "kube-scheduler",
+    "kube-proxy",
+    "coredns",
+];
 const FRONT_PROXY_CA: &str = "front-proxy-ca";
 const DATASTORE_CA: &str = "datastore-ca";
 
@@ -43,7 +51,25 @@ pub fn start(lab: &Lab) -> Result<()> {
         "lab-admin",
         &admin,
     )?;
-    Machine::of(lab, CONTROL)?.start(services)
+    let held: &[&str] = if lab.patience().is_slow() {
+        &CLIENTS
+    } else {
+        &[]
+    };
+    Machine::of(lab, CONTROL)?.start(services, held)
+}
+
+/// Starts the services that a slow machine holds back until the API server answers.
+pub fn start_clients(lab: &Lab) -> Result<()> {
+    let machine = Machine::of(lab, CONTROL)?;
+    for service in machine
+        .services()
+        .iter()
+        .filter(|one| one.stopped && CLIENTS.contains(&one.name.as_str()))
+    {
+        machine.set_stopped(&service.name, false)?;
+    }
+    Ok(())
 }
 
 /// The API server's address.

@@ -27,7 +27,7 @@ pub fn start(lab: &Lab, node: &Node) -> Result<()> {
         kubelet(lab, &pki, node)?,
         control::proxy(lab, &pki, &node.name)?,
     ];
-    Machine::of(lab, &node.name)?.start(services)
+    Machine::of(lab, &node.name)?.start(services, &[])
 }
 
 /// Where the files behind a node's volumes are.

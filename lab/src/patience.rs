@@ -14,9 +14,8 @@ use crate::state::{Lab, LabName};
 pub const VARIABLE: &str = "LAB_PATIENCE";
 /// A lost node would go unnoticed for twenty minutes with more.
 const MOST: u8 = 100;
-/// Pause between two looks at a condition, multiplied like the limits: most looks start a program, and a slow machine
-/// would do little else.
-const BETWEEN_LOOKS: Duration = Duration::from_millis(200);
+/// Shortest and longest pause between two looks at a condition.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(10));
 
 /// The factor by which a lab's time limits are multiplied: 1 on an ordinary machine, more on a slow one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -32,6 +31,11 @@ impl Patience {
             .flatten()
             .map(|lab| lab.patience())
             .unwrap_or_default()
+    }
+
+    /// Returns whether the machine is slow: what is quicker side by side is then done one by one.
+    pub fn is_slow(self) -> bool {
+        self.0 > 1
     }
 
     /// Multiplies a limit.
@@ -53,7 +57,11 @@ impl Patience {
     ) -> Result<()> {
         let limit = self.times(limit);
         let deadline = Instant::now() + limit;
-        while !ask()? {
+        loop {
+            let began = Instant::now();
+            if ask()? {
+                return Ok(());
+            }
             if Instant::now() > deadline {
                 bail!(
                     "waited {} for {what}, in vain; {}",
@@ -61,9 +69,9 @@ impl Patience {
                     self.advice()
                 );
             }
-            std::thread::sleep(self.times(BETWEEN_LOOKS));
+            // Most looks start a program: on a slow machine they would keep what they wait for from happening.
+            std::thread::sleep((2 * began.elapsed()).clamp(PAUSES.0, PAUSES.1));
         }
-        Ok(())
     }
 
     /// Says how a slow machine gets longer limits. Part of every error that a limit causes.

@@ -82,6 +82,7 @@ pub(crate) fn start_control(lab: &Lab) -> Result<()> {
     let stage = Stage::begin("Control plane", "starting");
     control::start(lab)?;
     wait_for_api(lab, |said| stage.say(said))?;
+    control::start_clients(lab)?;
     apply_addons(lab)?;
     stage.done();
     Ok(())
@@ -131,8 +132,19 @@ fn apply_addons(lab: &Lab) -> Result<()> {
         .with_context(|| said.clone())
 }
 
-/// Powers nodes on, side by side, and waits until each is Ready with its images.
+/// Powers nodes on, side by side, or one by one on a slow machine, and waits until each is Ready with its images.
 pub(crate) fn start_nodes(lab: &Lab, nodes: &[Node], archives: &[Archive]) -> Result<()> {
+    let at_once = if lab.patience().is_slow() {
+        1
+    } else {
+        nodes.len().max(1)
+    };
+    nodes
+        .chunks(at_once)
+        .try_for_each(|nodes| start_side_by_side(lab, nodes, archives))
+}
+
+fn start_side_by_side(lab: &Lab, nodes: &[Node], archives: &[Archive]) -> Result<()> {
     for node in nodes {
         node::start(lab, node)?;
     }

@@ -82,8 +82,9 @@ impl<'a> Machine<'a> {
         &self.cgroup
     }
 
-    /// Powers it on with these services, unless it runs already.
-    pub fn start(&self, services: Vec<Service>) -> Result<()> {
+    /// Powers it on with these services, unless it runs already. Those in `held` stay stopped until
+    /// [`set_stopped`](Self::set_stopped) releases them.
+    pub fn start(&self, services: Vec<Service>, held: &[&str]) -> Result<()> {
         if self.init_pid().is_some() {
             return Ok(());
         }
@@ -91,6 +92,9 @@ impl<'a> Machine<'a> {
         self.cgroup.make()?;
         for stale in ["stopped", "services.json", "init.pid", "logs/init.log"] {
             files::remove(&self.dir().join(stale))?;
+        }
+        for service in held {
+            files::write(&stop_mark(&self.dir(), service), "")?;
         }
         let blueprint = Blueprint {
             lab: self.lab.name().to_string(),
