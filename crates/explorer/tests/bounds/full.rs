@@ -7,7 +7,7 @@ fn a_single_member_survives_two_faults_a_crash_and_an_edit() {
     // For three members that takes a quarter of an hour: `make explore`.
     explored(
         1,
-        Storage::Ephemeral,
+        StorageKind::Ephemeral,
         Budget {
             faults: 2,
             crashes: 1,
@@ -27,12 +27,12 @@ fn a_single_member_survives_two_faults_an_edit_and_a_delay() {
         edits: 1,
         delays: 1,
     };
-    reported(&settled(&World::new(1, Storage::Persistent, 2, budget)));
+    reported(&settled(&World::new(1, StorageKind::Persistent, 2, budget)));
 }
 
 #[test]
 fn two_members_survive_two_faults_and_a_crash_and_a_fault_an_edit_and_a_delay() {
-    for storage in [Storage::Persistent, Storage::Ephemeral] {
+    for storage in [StorageKind::Persistent, StorageKind::Ephemeral] {
         explored(
             2,
             storage,
@@ -56,10 +56,10 @@ fn two_members_survive_two_faults_and_a_crash_and_a_fault_an_edit_and_a_delay() 
 
 #[test]
 fn five_members_survive_a_fault_and_a_crash() {
-    explored(5, Storage::Ephemeral, ONE_FAULT);
+    explored(5, StorageKind::Ephemeral, ONE_FAULT);
     explored(
         5,
-        Storage::Persistent,
+        StorageKind::Persistent,
         Budget {
             crashes: 1,
             ..ONE_FAULT
@@ -69,7 +69,7 @@ fn five_members_survive_a_fault_and_a_crash() {
 
 #[test]
 fn three_members_survive_an_edit_and_a_delay() {
-    for storage in [Storage::Persistent, Storage::Ephemeral] {
+    for storage in [StorageKind::Persistent, StorageKind::Ephemeral] {
         explored(
             3,
             storage,
@@ -88,7 +88,7 @@ fn three_members_survive_two_faults() {
     // On volumes, see below.
     explored(
         3,
-        Storage::Ephemeral,
+        StorageKind::Ephemeral,
         Budget {
             faults: 2,
             crashes: 0,
@@ -106,22 +106,22 @@ fn clusters_that_go_with_their_resource_are_begun_anew_when_all_of_the_former_is
         edits: 1,
         delays: 0,
     };
-    reported(&World::new(1, Storage::Persistent, 2, one).owned());
-    reported(&World::new(1, Storage::Ephemeral, 2, one));
+    reported(&World::new(1, StorageKind::Persistent, 2, one).owned());
+    reported(&World::new(1, StorageKind::Ephemeral, 2, one));
     let three = Budget {
         faults: 0,
         crashes: 1,
         edits: 1,
         delays: 0,
     };
-    reported(&World::new(3, Storage::Persistent, 2, three).owned());
+    reported(&World::new(3, StorageKind::Persistent, 2, three).owned());
 }
 
 #[test]
 fn three_members_are_brought_up_to_date_through_a_fault_and_a_crash() {
     rolled(
         3,
-        Storage::Persistent,
+        StorageKind::Persistent,
         Budget {
             faults: 1,
             crashes: 1,
@@ -131,7 +131,7 @@ fn three_members_are_brought_up_to_date_through_a_fault_and_a_crash() {
     );
     rolled(
         3,
-        Storage::Ephemeral,
+        StorageKind::Ephemeral,
         Budget {
             faults: 1,
             crashes: 0,
@@ -145,7 +145,7 @@ fn three_members_are_brought_up_to_date_through_a_fault_and_a_crash() {
 fn members_on_volumes_that_are_to_be_others_are_replaced_one_by_one_through_a_fault_and_a_crash() {
     let moved = |members, budget| {
         reported(&settled(
-            &World::new(members, Storage::Persistent, 2, budget).moving(),
+            &World::new(members, StorageKind::Persistent, 2, budget).moving(),
         ));
     };
     moved(
@@ -188,8 +188,9 @@ fn members_on_volumes_that_are_to_be_others_are_replaced_one_by_one_through_a_fa
 
 #[test]
 fn a_bootstrap_on_volumes_that_are_to_be_others_begins_again_through_a_fault_and_a_crash() {
-    let begun =
-        |members, budget| reported(&World::new(members, Storage::Persistent, 2, budget).moving());
+    let begun = |members, budget| {
+        reported(&World::new(members, StorageKind::Persistent, 2, budget).moving())
+    };
     begun(
         1,
         Budget {
@@ -234,7 +235,7 @@ fn one_and_two_members_are_brought_up_to_date_through_faults_and_a_crash() {
     for members in [1, 2] {
         rolled(
             members,
-            Storage::Persistent,
+            StorageKind::Persistent,
             Budget {
                 faults: 1,
                 crashes: 1,
@@ -245,7 +246,7 @@ fn one_and_two_members_are_brought_up_to_date_through_faults_and_a_crash() {
     }
     rolled(
         1,
-        Storage::Persistent,
+        StorageKind::Persistent,
         Budget {
             faults: 2,
             crashes: 0,
@@ -280,7 +281,7 @@ fn meddled_with() -> BTreeSet<&'static str> {
     ];
     for ((members, budget), storage) in bounds
         .into_iter()
-        .zip([Storage::Ephemeral, Storage::Persistent])
+        .zip([StorageKind::Ephemeral, StorageKind::Persistent])
     {
         let report = explore(&World::new(members, storage, 2, budget), &decider);
         println!(
@@ -336,14 +337,15 @@ fn everything_that_can_be_decided_is_decided_somewhere() {
             },
         ),
     ];
-    let reports = bounds.map(|(members, budget)| explored(members, Storage::Persistent, budget));
+    let reports =
+        bounds.map(|(members, budget)| explored(members, StorageKind::Persistent, budget));
     let mut decided: BTreeSet<&str> = reports
         .into_iter()
         .flat_map(|report| report.decided.into_keys())
         .collect();
     let stranger = World::new(
         3,
-        Storage::Persistent,
+        StorageKind::Persistent,
         2,
         Budget {
             delays: 1,
@@ -369,7 +371,7 @@ fn everything_that_can_be_decided_is_decided_somewhere() {
         ),
     ] {
         decided.extend(
-            rolled(members, Storage::Persistent, budget)
+            rolled(members, StorageKind::Persistent, budget)
                 .decided
                 .into_keys(),
         );
@@ -381,7 +383,7 @@ fn everything_that_can_be_decided_is_decided_somewhere() {
         edits: 2,
         delays: 1,
     };
-    let moved = reported(&World::new(1, Storage::Persistent, 2, moved).moving());
+    let moved = reported(&World::new(1, StorageKind::Persistent, 2, moved).moving());
     decided.extend(moved.decided.into_keys());
     let all: BTreeSet<&str> = ALL.into_iter().collect();
     let missing: Vec<_> = all.difference(&decided).collect();
