@@ -1,6 +1,6 @@
-//! Every kubelet, containerd and API server watches files, and the kernel lets a user have only so many watchers (128
-//! by default; a lab of three nodes takes 40). A kubelet that gets none runs on and never sees its volumes' driver.
-//! So the first lab raises the limit, and the last one puts it back.
+//! The inotify limit of the machine. Every kubelet, containerd and API server creates inotify instances, and the kernel
+//! limits them per user (128 by default; a lab with three nodes uses 40). A kubelet that gets none keeps running but
+//! never sees the socket of the CSI driver. The first lab therefore raises the limit, and the last lab restores it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,43 +10,47 @@ use anyhow::{Context, Result};
 use crate::files;
 use crate::state::Lab;
 
-const LIMIT: &str = "/proc/sys/fs/inotify/max_user_instances";
-const ENOUGH: u32 = 4096;
+/// The kernel setting that limits the inotify instances of a user.
+const LIMIT_FILE: &str = "/proc/sys/fs/inotify/max_user_instances";
+/// The number of inotify instances that suffices for many labs.
+const RAISED_LIMIT: u32 = 4096;
 
-/// Where the limit that the machine had is written down.
-fn note() -> PathBuf {
-    Lab::home().join(".watchers")
+/// Returns the path of the file that holds the original limit of the machine.
+fn original_limit_file() -> PathBuf {
+    Lab::labs_dir().join(".watchers")
 }
 
 fn read(path: &Path) -> Option<u32> {
     fs::read_to_string(path).ok()?.trim().parse().ok()
 }
 
-/// Lets there be enough watchers for many labs.
-pub(crate) fn allow() -> Result<()> {
-    let _one_at_a_time = Lab::hold_shared()?;
-    let Some(limit) = read(Path::new(LIMIT)).filter(|limit| *limit < ENOUGH) else {
+/// Raises the limit and records the original value.
+pub(crate) fn raise_limit() -> Result<()> {
+    let _shared_lock = Lab::lock_shared()?;
+    let Some(limit) = read(Path::new(LIMIT_FILE)).filter(|limit| *limit < RAISED_LIMIT) else {
         return Ok(());
     };
-    files::write(&note(), &limit.to_string())?;
-    if let Err(error) = fs::write(LIMIT, ENOUGH.to_string()) {
-        // It may suffice.
+    files::write(&original_limit_file(), &limit.to_string())?;
+    if let Err(error) = fs::write(LIMIT_FILE, RAISED_LIMIT.to_string()) {
+        // Not fatal: the current limit suffices for a small lab.
         eprintln!(
-            "  only {limit} file watchers are allowed here ({LIMIT}), and it cannot be raised: {error}"
+            "  cannot raise {LIMIT_FILE} from {limit} to {RAISED_LIMIT}: {error}; a lab with many nodes may fail to start"
         );
     }
     Ok(())
 }
 
-/// Puts the limit back when no lab is left, unless somebody else has changed it.
-pub(crate) fn restore() -> Result<()> {
-    let _one_at_a_time = Lab::hold_shared()?;
-    let Some(before) = read(&note()).filter(|_| Lab::all().is_ok_and(|labs| labs.is_empty()))
+/// Restores the original limit when no lab is left, unless another program has changed the limit since.
+pub(crate) fn restore_limit() -> Result<()> {
+    let _shared_lock = Lab::lock_shared()?;
+    let Some(original) =
+        read(&original_limit_file()).filter(|_| Lab::all().is_ok_and(|labs| labs.is_empty()))
     else {
         return Ok(());
     };
-    if read(Path::new(LIMIT)) == Some(ENOUGH) {
-        fs::write(LIMIT, before.to_string()).with_context(|| format!("cannot write {LIMIT}"))?;
+    if read(Path::new(LIMIT_FILE)) == Some(RAISED_LIMIT) {
+        fs::write(LIMIT_FILE, original.to_string())
+            .with_context(|| format!("cannot write {LIMIT_FILE}"))?;
     }
-    files::remove(&note())
+    files::remove(&original_limit_file())
 }
