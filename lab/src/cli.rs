@@ -29,7 +29,7 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum LabCommand {
-    /// Bring the lab up: create it, or repair and restart what is broken or off
+    /// Bring the lab up: create it, or start and repair its machines
     Up {
         /// The number of nodes; deleted nodes count
         #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u8).range(1..=20))]
