@@ -29,7 +29,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use evenkeel_lab::Lab;
 use evenkeel_lab::command::Cmd;
-use evenkeel_lab::up::{Wanted, add_node, delete_node, up};
+use evenkeel_lab::up::{UpOptions, add_node, delete_node, up};
 use serde_json::Value;
 
 pub use evenkeel_lab::parts::images::BUSYBOX_IMAGE;
@@ -281,7 +281,7 @@ impl Story {
         let name = self.lab.name();
         // As it is now: ours is from the beginning, and a node that was deleted since would come to life again.
         let now = Lab::open(name)?;
-        up(&Wanted {
+        up(&UpOptions {
             name,
             nodes: now.last_node(),
             links: None,

@@ -3,7 +3,7 @@ package main
 import (
 	"github.com/coredns/coredns/coremain"
 
-	// Only what a cluster's DNS needs: the full list doubles the build.
+	// Only the plugins that a cluster needs: the default list doubles the build time.
 	_ "github.com/coredns/coredns/plugin/cache"
 	_ "github.com/coredns/coredns/plugin/errors"
 	_ "github.com/coredns/coredns/plugin/health"

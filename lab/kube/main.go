@@ -1,5 +1,5 @@
-// Command kube is every Kubernetes program of the lab in one binary: it acts as the component it is named after
-// (kube-apiserver, kubelet, kubectl, coredns, …), so that the libraries they share are compiled and linked once.
+// Command kube contains all Kubernetes programs of the lab in one binary. The name under which it is started selects the
+// component (kube-apiserver, kubelet, kubectl, coredns, …), so shared libraries are compiled and linked once.
 package main
 
 import (
@@ -28,7 +28,7 @@ import (
 	"evenkeel.dev/lab/kube/csi"
 )
 
-// components maps the name a program is started under to what it then is.
+// components maps the program name to the function that runs the component.
 var components = map[string]func(){
 	"kube-apiserver":          command(func() *cobra.Command { return apiserver.NewAPIServerCommand() }),
 	"kube-controller-manager": command(func() *cobra.Command { return controllermanager.NewControllerManagerCommand() }),
@@ -49,7 +49,7 @@ func main() {
 			names = append(names, known)
 		}
 		sort.Strings(names)
-		fmt.Fprintf(os.Stderr, "%s: start this program under one of these names: %s\n", name, strings.Join(names, ", "))
+		fmt.Fprintf(os.Stderr, "%s: unknown component: start this program under one of the names %s\n", name, strings.Join(names, ", "))
 		os.Exit(2)
 	}
 	run()
@@ -60,7 +60,7 @@ func command(build func() *cobra.Command) func() {
 }
 
 func runKubectl() {
-	// kubectl reads its verbosity before its flags are parsed; a bad value is reported by the parser later.
+	// kubectl reads the verbosity before it parses the flags; the parser reports an invalid value later.
 	_, _ = logs.GlogSetter(kubectl.GetLogVerbosity(os.Args))
 	if err := cli.RunNoErrOutput(kubectl.NewDefaultKubectlCommand()); err != nil {
 		kubectlutil.CheckErr(err)

@@ -1,5 +1,5 @@
-//! What was built is kept outside the source tree, under a key made of all that it was built from: a second run, or
-//! another checkout, builds nothing again, and a change builds anew.
+//! The cache of built programs and images, outside the source tree. The key of an entry is a hash of all its inputs, so
+//! a second run or another checkout reuses the entry, and a changed input creates a new one.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -10,12 +10,12 @@ use sha2::{Digest, Sha256};
 use crate::command::Cmd;
 use crate::files;
 
-/// What a thing in the cache was made of.
+/// The key of a cache entry: a hash of the inputs of its build.
 #[derive(Debug, Default)]
-pub struct Key(Sha256);
+pub struct CacheKey(Sha256);
 
-impl Key {
-    /// Takes a piece of text into the key.
+impl CacheKey {
+    /// Adds a text to the key.
     #[must_use]
     pub fn text(mut self, text: &str) -> Self {
         self.0.update((text.len() as u64).to_le_bytes());
@@ -23,7 +23,7 @@ impl Key {
         self
     }
 
-    /// Takes every file below a directory into the key, names and contents; Go's tests apart, which change nothing.
+    /// Adds the names and contents of all files below a directory to the key, except `*_test.go`, which is not built.
     pub fn tree(self, dir: &Path) -> Result<Self> {
         let mut entries: Vec<_> = fs::read_dir(dir)
             .with_context(|| format!("cannot read {}", dir.display()))?
@@ -55,7 +55,7 @@ impl Key {
     }
 }
 
-/// The SHA-256 of some bytes, in hexadecimal.
+/// Returns the SHA-256 of the bytes in hexadecimal.
 pub fn sha256(bytes: &[u8]) -> String {
     hex(&Sha256::digest(bytes))
 }
@@ -64,7 +64,7 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// The directory of what is built: `EVENKEEL_CACHE`, else below the user's cache.
+/// Returns the directory of the cache: `EVENKEEL_CACHE`, or `evenkeel` in the cache directory of the user.
 pub fn dir() -> Result<PathBuf> {
     let from = |variable: &str| {
         std::env::var_os(variable)
@@ -74,32 +74,37 @@ pub fn dir() -> Result<PathBuf> {
     from("EVENKEEL_CACHE")
         .or_else(|| from("XDG_CACHE_HOME").map(|dir| dir.join("evenkeel")))
         .or_else(|| from("HOME").map(|dir| dir.join(".cache/evenkeel")))
-        .context("neither HOME nor EVENKEEL_CACHE says where to keep what is built")
+        .context("cannot determine the cache directory: set HOME or EVENKEEL_CACHE")
 }
 
-/// The directory of the thing `name` made of `key`; where it is missing, `make` fills it. It is there whole or not at
-/// all, whoever is interrupted, and two processes do not make it twice.
-pub fn get(name: &str, key: Key, make: impl FnOnce(&Path) -> Result<()>) -> Result<PathBuf> {
+/// Returns the directory of the cache entry `name` with this key; calls `build` to fill it when it is missing. An
+/// interrupted build leaves no entry, and two processes do not build the same entry at the same time.
+pub fn get_or_build(
+    name: &str,
+    key: CacheKey,
+    build: impl FnOnce(&Path) -> Result<()>,
+) -> Result<PathBuf> {
     let (root, entry) = (dir()?, format!("{name}-{}", key.finish()));
     let finished = root.join(&entry);
     if finished.is_dir() {
         return Ok(finished);
     }
-    fs::create_dir_all(&root).with_context(|| format!("cannot make {}", root.display()))?;
+    fs::create_dir_all(&root)
+        .with_context(|| format!("cannot create directory {}", root.display()))?;
     let lock = File::create(root.join(format!(".{entry}.lock")))?;
     lock.lock()
-        .with_context(|| format!("cannot lock {entry} in the cache"))?;
+        .with_context(|| format!("cannot lock cache entry {entry}"))?;
     if finished.is_dir() {
         return Ok(finished);
     }
     let temporary = root.join(format!(".{entry}.making"));
     files::remove(&temporary)?;
     fs::create_dir_all(&temporary)?;
-    make(&temporary)?;
-    // A power cut must not leave an empty program under a finished name.
+    build(&temporary)?;
+    // Without the sync, a power cut could leave an entry with empty files.
     Cmd::new("sync").arg("-f").arg(&temporary).run()?;
     fs::rename(&temporary, &finished)
-        .with_context(|| format!("cannot keep {}", finished.display()))?;
+        .with_context(|| format!("cannot write cache entry {}", finished.display()))?;
     Ok(finished)
 }
 
@@ -108,11 +113,11 @@ mod tests {
     use super::*;
 
     fn key_of(dir: &Path) -> String {
-        Key::default().tree(dir).unwrap().finish()
+        CacheKey::default().tree(dir).unwrap().finish()
     }
 
     #[test]
-    fn a_key_changes_with_every_name_and_every_byte_and_with_nothing_else() {
+    fn a_key_depends_on_file_names_and_contents() {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join("a"), "one").unwrap();
         let first = key_of(dir.path());
@@ -125,10 +130,10 @@ mod tests {
     }
 
     #[test]
-    fn pieces_of_text_do_not_run_into_each_other() {
+    fn a_key_separates_its_texts() {
         assert_ne!(
-            Key::default().text("ab").text("c").finish(),
-            Key::default().text("a").text("bc").finish()
+            CacheKey::default().text("ab").text("c").finish(),
+            CacheKey::default().text("a").text("bc").finish()
         );
     }
 }

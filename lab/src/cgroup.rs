@@ -1,7 +1,7 @@
-//! The cgroups of a lab's machines. A machine's cgroup is the root of all it sees, holds every process it has, and
-//! so is also how the machine is frozen and how its processes are found from outside.
+//! The cgroups of the machines of a lab. The cgroup of a machine holds all its processes and is the root of its cgroup
+//! namespace. The lab uses it to freeze and kill a machine and to find its processes from the host.
 //!
-//! Version 1 has one tree per controller, and a machine has a directory in each. Version 2 has a single tree.
+//! cgroup v1 has one hierarchy per controller, and a machine has a directory in each. cgroup v2 has one hierarchy.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,43 +12,53 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use crate::patience::Patience;
-use crate::progress::human;
+use crate::progress::format_duration;
 use crate::state::{Lab, LabName};
 
-const ROOT: &str = "/sys/fs/cgroup";
-/// All labs' cgroups are below this one.
-pub const PARENT: &str = "evenkeel-lab";
+const CGROUP_ROOT: &str = "/sys/fs/cgroup";
+/// Time limit for killing the processes of a machine.
+const KILL_TIMEOUT: Duration = Duration::from_secs(30);
+/// Time limit for freezing or thawing a cgroup.
+const FREEZE_TIMEOUT: Duration = Duration::from_secs(10);
+/// Time limit for enabling a controller.
+const ENABLE_CONTROLLER_TIMEOUT: Duration = Duration::from_secs(3);
+/// Time limit for removing an empty cgroup.
+const REMOVE_TIMEOUT: Duration = Duration::from_secs(10);
+/// Pause between two attempts of an operation on a cgroup.
+const RETRY_INTERVAL: Duration = Duration::from_millis(20);
+/// The cgroup that contains the cgroups of all labs.
+pub const LABS_CGROUP: &str = "evenkeel-lab";
 
-/// How this machine's cgroups are arranged.
+/// The cgroup layout of the host.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Layout {
-    /// One tree per controller (each a directory below `/sys/fs/cgroup`); possibly an empty unified one beside them.
-    Separate(Vec<Tree>),
-    /// One tree for all.
+pub enum CgroupLayout {
+    /// cgroup v1: one hierarchy per controller, each mounted below `/sys/fs/cgroup`; a v2 hierarchy may exist as well.
+    Separate(Vec<CgroupHierarchy>),
+    /// cgroup v2: one hierarchy for all controllers.
     Unified,
 }
 
-/// One mounted hierarchy of version 1 (or the unified one that may stand beside them).
+/// A mounted hierarchy of a v1 layout.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Tree {
-    /// Where it is mounted.
+pub struct CgroupHierarchy {
+    /// The mount point.
     pub mount: PathBuf,
-    /// The file system's type: `cgroup` or `cgroup2`.
+    /// The file system type: `cgroup` or `cgroup2`.
     pub kind: String,
-    /// Its mount options that name controllers.
+    /// The mount options that name controllers, separated by commas.
     pub controllers: String,
 }
 
-impl Layout {
-    /// Reads it off this process' mounts.
-    pub fn here() -> Result<Self> {
+impl CgroupLayout {
+    /// Reads the layout from the mounts of this process.
+    pub fn detect() -> Result<Self> {
         let mounts = fs::read_to_string("/proc/self/mountinfo")
             .context("cannot read /proc/self/mountinfo")?;
-        Self::of(&mounts)
+        Self::from_mountinfo(&mounts)
     }
 
-    fn of(mountinfo: &str) -> Result<Self> {
-        let mut trees = Vec::new();
+    fn from_mountinfo(mountinfo: &str) -> Result<Self> {
+        let mut hierarchies = Vec::new();
         for line in mountinfo.lines() {
             let Some((before, after)) = line.split_once(" - ") else {
                 continue;
@@ -59,7 +69,7 @@ impl Layout {
                 continue;
             }
             let mount = before.split(' ').nth(4).unwrap_or_default();
-            if kind == "cgroup2" && mount == ROOT {
+            if kind == "cgroup2" && mount == CGROUP_ROOT {
                 return Ok(Self::Unified);
             }
             let controllers = after
@@ -67,49 +77,52 @@ impl Layout {
                 .unwrap_or_default()
                 .split(',')
                 .filter(|o| !matches!(*o, "rw" | "ro"));
-            trees.push(Tree {
+            hierarchies.push(CgroupHierarchy {
                 mount: mount.into(),
                 kind: kind.to_owned(),
                 controllers: controllers.collect::<Vec<_>>().join(","),
             });
         }
-        if trees.is_empty() {
-            bail!("no cgroups are mounted below {ROOT}");
+        if hierarchies.is_empty() {
+            bail!("no cgroup file system is mounted below {CGROUP_ROOT}");
         }
-        Ok(Self::Separate(trees))
+        Ok(Self::Separate(hierarchies))
     }
 
-    /// Where each tree begins.
+    /// Returns the mount point of each hierarchy.
     pub fn roots(&self) -> Vec<PathBuf> {
         match self {
-            Self::Separate(trees) => trees.iter().map(|tree| tree.mount.clone()).collect(),
-            Self::Unified => vec![PathBuf::from(ROOT)],
+            Self::Separate(hierarchies) => hierarchies
+                .iter()
+                .map(|hierarchy| hierarchy.mount.clone())
+                .collect(),
+            Self::Unified => vec![PathBuf::from(CGROUP_ROOT)],
         }
     }
 
-    /// The tree in which processes are frozen and looked up.
+    /// Returns the mount point of the hierarchy that freezes and lists processes.
     fn freezer(&self) -> PathBuf {
         match self {
-            Self::Separate(_) => Path::new(ROOT).join("freezer"),
-            Self::Unified => PathBuf::from(ROOT),
+            Self::Separate(_) => Path::new(CGROUP_ROOT).join("freezer"),
+            Self::Unified => PathBuf::from(CGROUP_ROOT),
         }
     }
 }
 
-/// The cgroup of one machine, in every tree.
+/// The cgroup of one machine, in every hierarchy.
 #[derive(Clone, Debug)]
 pub struct Cgroup {
-    layout: Layout,
+    layout: CgroupLayout,
     path: PathBuf,
     patience: Patience,
 }
 
 impl Cgroup {
-    /// The cgroup of a machine of a lab.
+    /// Returns the cgroup of a machine, which may not exist yet.
     pub fn of(lab: &LabName, machine: &str) -> Result<Self> {
-        let path = Path::new(PARENT).join(lab.to_string()).join(machine);
+        let path = Path::new(LABS_CGROUP).join(lab.to_string()).join(machine);
         Ok(Self {
-            layout: Layout::here()?,
+            layout: CgroupLayout::detect()?,
             path,
             patience: Patience::of(lab),
         })
@@ -123,76 +136,77 @@ impl Cgroup {
             .collect()
     }
 
-    /// Where a pod's or container's cgroups are found by their names.
+    /// Returns the directory below which pods and containers have their cgroups.
     pub fn freezer_dir(&self) -> PathBuf {
         self.layout.freezer().join(&self.path)
     }
 
-    /// Makes the cgroup, anew: what a dead machine left below it would delay its kubelet by more than a minute.
-    pub fn make(&self) -> Result<()> {
+    /// Creates an empty cgroup. Removes an existing one first: cgroups of dead pods delay the kubelet by more than a
+    /// minute.
+    pub fn create(&self) -> Result<()> {
         self.remove()?;
-        // Another lab's end must not take the common parent away between two of these.
-        let _one_at_a_time = Lab::hold_shared()?;
+        // The lock prevents another `lab down` from removing the common parent meanwhile.
+        let _shared_lock = Lab::lock_shared()?;
         for root in self.layout.roots() {
             let mut dir = root;
             for part in &self.path {
                 let parent = dir.clone();
                 dir.push(part);
                 fs::create_dir_all(&dir)
-                    .with_context(|| format!("cannot make the cgroup {}", dir.display()))?;
+                    .with_context(|| format!("cannot create cgroup {}", dir.display()))?;
                 inherit_cpuset(&parent, &dir)?;
             }
         }
-        if self.layout == Layout::Unified {
-            let mut dir = PathBuf::from(ROOT);
+        if self.layout == CgroupLayout::Unified {
+            let mut dir = PathBuf::from(CGROUP_ROOT);
             for part in &self.path {
-                delegate(&dir, self.patience)?;
+                delegate_controllers(&dir, self.patience)?;
                 dir.push(part);
             }
         }
         Ok(())
     }
 
-    /// Moves the calling process into it.
+    /// Moves the calling process into the cgroup.
     pub fn enter(&self) -> Result<()> {
         for dir in self.dirs() {
             fs::write(dir.join("cgroup.procs"), std::process::id().to_string())
-                .with_context(|| format!("cannot enter the cgroup {}", dir.display()))?;
+                .with_context(|| format!("cannot enter cgroup {}", dir.display()))?;
         }
         Ok(())
     }
 
-    /// Every process in it, or below it.
+    /// Returns all processes in the cgroup and its descendants.
     pub fn processes(&self) -> Vec<Pid> {
         processes_below(&self.freezer_dir())
     }
 
-    /// Stops every process where it is, or lets them go on; returns when that is so.
+    /// Freezes or thaws all processes and waits until the kernel confirms the state.
     pub fn freeze(&self, frozen: bool) -> Result<()> {
         set_frozen(
             &self.freezer_dir(),
-            self.layout == Layout::Unified,
+            self.layout == CgroupLayout::Unified,
             frozen,
             self.patience,
         )
     }
 
-    /// Whether it is frozen now.
+    /// Returns whether the cgroup is frozen or being frozen.
     pub fn is_frozen(&self) -> bool {
         let dir = self.freezer_dir();
         match self.layout {
-            Layout::Separate(_) => {
+            CgroupLayout::Separate(_) => {
                 fs::read_to_string(dir.join("freezer.state")).is_ok_and(|s| s.trim() != "THAWED")
             }
-            Layout::Unified => {
+            CgroupLayout::Unified => {
                 fs::read_to_string(dir.join("cgroup.freeze")).is_ok_and(|s| s.trim() == "1")
             }
         }
     }
 
-    /// Kills every process in it and returns when none is left.
+    /// Kills all processes and waits until none is left.
     pub fn kill(&self) -> Result<()> {
-        let deadline = Instant::now() + self.patience.times(Duration::from_secs(30));
+        let deadline = Instant::now() + self.patience.times(KILL_TIMEOUT);
         loop {
             let left = self.processes();
             if left.is_empty() {
@@ -200,24 +214,24 @@ impl Cgroup {
             }
             if Instant::now() > deadline {
                 bail!(
-                    "{} processes of {} do not die: {left:?}; {}",
+                    "{} processes in cgroup {} are still alive after SIGKILL: {left:?}; {}",
                     left.len(),
                     self.path.display(),
                     self.patience.advice()
                 );
             }
             for pid in left {
-                // One that ended meanwhile is what was wanted.
+                // An error means that the process has ended meanwhile.
                 let _ = kill(pid, Signal::SIGKILL);
             }
             if self.is_frozen() {
                 self.freeze(false)?;
             }
-            std::thread::sleep(Duration::from_millis(20));
+            std::thread::sleep(RETRY_INTERVAL);
         }
     }
 
-    /// Removes it and all below it. Only empty cgroups can be removed: kill first.
+    /// Removes the cgroup and its descendants, which must have no processes; call [`Cgroup::kill`] first.
     pub fn remove(&self) -> Result<()> {
         for dir in self.dirs() {
             remove_tree(&dir, self.patience)?;
@@ -225,76 +239,94 @@ impl Cgroup {
         Ok(())
     }
 
-    /// Removes the lab's own cgroup, and the one of all labs when this was the last.
+    /// Removes the cgroup of a lab, and the common parent when this was the last lab.
     pub fn remove_lab(lab: &LabName) -> Result<()> {
-        let _one_at_a_time = Lab::hold_shared()?;
-        for root in Layout::here()?.roots() {
-            remove_tree(&root.join(PARENT).join(lab.to_string()), Patience::of(lab))?;
-            // Another lab's cgroup in it keeps it, as it should.
-            let _ = fs::remove_dir(root.join(PARENT));
+        let _shared_lock = Lab::lock_shared()?;
+        for root in CgroupLayout::detect()?.roots() {
+            remove_tree(
+                &root.join(LABS_CGROUP).join(lab.to_string()),
+                Patience::of(lab),
+            )?;
+            // This fails while another lab has a cgroup in it.
+            let _ = fs::remove_dir(root.join(LABS_CGROUP));
         }
         Ok(())
     }
 }
 
-/// Inside a machine: makes its cgroup the root of what it sees, where a kubelet expects it. The mount namespace must
-/// be the machine's own and must not pass changes on to the host's.
-pub fn mount_inside(layout: &Layout, patience: Patience) -> Result<()> {
+/// Mounts the cgroup of a machine at `/sys/fs/cgroup`, where the kubelet expects it. The caller must be in the mount
+/// and cgroup namespaces of the machine, and its mounts must not propagate to the host.
+pub fn mount_inside(layout: &CgroupLayout, patience: Patience) -> Result<()> {
     use nix::mount::{MntFlags, MsFlags, mount, umount2};
     let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
     match layout {
-        Layout::Separate(trees) => {
-            mount(Some("tmpfs"), ROOT, Some("tmpfs"), flags, Some("mode=755"))
-                .context("cannot cover the cgroups")?;
-            for tree in trees {
-                fs::create_dir_all(&tree.mount)?;
-                let data = (tree.kind == "cgroup").then_some(tree.controllers.as_str());
+        CgroupLayout::Separate(hierarchies) => {
+            mount(
+                Some("tmpfs"),
+                CGROUP_ROOT,
+                Some("tmpfs"),
+                flags,
+                Some("mode=755"),
+            )
+            .context("cannot mount a tmpfs over /sys/fs/cgroup")?;
+            for hierarchy in hierarchies {
+                fs::create_dir_all(&hierarchy.mount)?;
+                let data = (hierarchy.kind == "cgroup").then_some(hierarchy.controllers.as_str());
                 mount(
                     Some("cgroup"),
-                    &tree.mount,
-                    Some(tree.kind.as_str()),
+                    &hierarchy.mount,
+                    Some(hierarchy.kind.as_str()),
                     flags,
                     data,
                 )
                 .with_context(|| {
-                    format!("cannot mount the cgroup tree {}", tree.mount.display())
+                    format!(
+                        "cannot mount the cgroup hierarchy {}",
+                        hierarchy.mount.display()
+                    )
                 })?;
             }
         }
-        Layout::Unified => {
-            // Version 2 has one superblock, and the kernel refuses to mount a file system over itself (EBUSY): the
-            // host's view goes first. verified: Linux 6.1 of Debian 12.
-            umount2(ROOT, MntFlags::MNT_DETACH)
-                .context("cannot unmount the host's view of the cgroups")?;
-            mount(Some("cgroup2"), ROOT, Some("cgroup2"), flags, None::<&str>)
-                .context("cannot mount the cgroups")?;
-            // A cgroup with processes of its own cannot hand controllers down: the init moves one below.
-            let own = Path::new(ROOT).join("init");
-            fs::create_dir_all(&own)?;
-            fs::write(own.join("cgroup.procs"), "0")
-                .context("cannot move init into its own cgroup")?;
-            delegate(Path::new(ROOT), patience)?;
+        CgroupLayout::Unified => {
+            // cgroup v2 has one superblock, and the kernel rejects a mount of a file system over itself (EBUSY), so
+            // the mount of the host is unmounted first. verified: Linux 6.1 of Debian 12.
+            umount2(CGROUP_ROOT, MntFlags::MNT_DETACH)
+                .context("cannot unmount the cgroup file system of the host")?;
+            mount(
+                Some("cgroup2"),
+                CGROUP_ROOT,
+                Some("cgroup2"),
+                flags,
+                None::<&str>,
+            )
+            .context("cannot mount the cgroup file system")?;
+            // A cgroup with processes of its own cannot delegate controllers, so init moves into a child cgroup.
+            let init = Path::new(CGROUP_ROOT).join("init");
+            fs::create_dir_all(&init)?;
+            fs::write(init.join("cgroup.procs"), "0")
+                .context("cannot move init into a child cgroup")?;
+            delegate_controllers(Path::new(CGROUP_ROOT), patience)?;
         }
     }
     Ok(())
 }
 
-/// Freezes or thaws one cgroup given by its directory.
+/// Freezes or thaws the cgroup at `dir` and waits until the kernel confirms the state.
 fn set_frozen(dir: &Path, unified: bool, frozen: bool, patience: Patience) -> Result<()> {
-    let (file, word, state) = match (unified, frozen) {
+    let (file, value, state) = match (unified, frozen) {
         (true, true) => ("cgroup.freeze", "1", "frozen 1"),
         (true, false) => ("cgroup.freeze", "0", "frozen 0"),
         (false, true) => ("freezer.state", "FROZEN", "FROZEN"),
         (false, false) => ("freezer.state", "THAWED", "THAWED"),
     };
-    let seen = dir.join(if unified { "cgroup.events" } else { file });
-    let limit = patience.times(Duration::from_secs(10));
+    let state_file = dir.join(if unified { "cgroup.events" } else { file });
+    let limit = patience.times(FREEZE_TIMEOUT);
     let deadline = Instant::now() + limit;
     loop {
-        // Version 1 forgets a request while processes are being born: it is repeated until it holds.
-        fs::write(dir.join(file), word)
-            .with_context(|| format!("cannot write {word} to {}", dir.join(file).display()))?;
-        if fs::read_to_string(&seen)?
+        // cgroup v1 drops the request when a process forks at the same time, so the request is repeated.
+        fs::write(dir.join(file), value)
+            .with_context(|| format!("cannot write {value} to {}", dir.join(file).display()))?;
+        if fs::read_to_string(&state_file)?
             .lines()
             .any(|line| line.trim() == state)
         {
@@ -302,39 +334,39 @@ fn set_frozen(dir: &Path, unified: bool, frozen: bool, patience: Patience) -> Re
         }
         if Instant::now() > deadline {
             bail!(
-                "{} did not become {state} within {}; {}",
+                "cgroup {} did not reach state {state} within {}; {}",
                 dir.display(),
-                human(limit),
+                format_duration(limit),
                 patience.advice()
             );
         }
-        std::thread::sleep(Duration::from_millis(20));
+        std::thread::sleep(RETRY_INTERVAL);
     }
 }
 
-/// Every process in this cgroup directory or below it.
+/// Returns all processes in the cgroup at `dir` and its descendants.
 pub fn processes_below(dir: &Path) -> Vec<Pid> {
-    let mut found: Vec<Pid> = fs::read_to_string(dir.join("cgroup.procs"))
+    let mut pids: Vec<Pid> = fs::read_to_string(dir.join("cgroup.procs"))
         .unwrap_or_default()
         .lines()
         .filter_map(|line| line.parse().ok().map(Pid::from_raw))
         .collect();
     for child in children(dir) {
-        found.extend(processes_below(&child));
+        pids.extend(processes_below(&child));
     }
-    found
+    pids
 }
 
-/// The directory below `dir` whose name contains `part`, as cgroups of pods and containers do with their ids.
-pub fn find_below(dir: &Path, part: &str) -> Option<PathBuf> {
+/// Returns the cgroup below `dir` whose name contains `id`, the uid of a pod or the id of a container.
+pub fn find_cgroup(dir: &Path, id: &str) -> Option<PathBuf> {
     for child in children(dir) {
         if child
             .file_name()
-            .is_some_and(|name| name.to_string_lossy().contains(part))
+            .is_some_and(|name| name.to_string_lossy().contains(id))
         {
             return Some(child);
         }
-        if let Some(found) = find_below(&child, part) {
+        if let Some(found) = find_cgroup(&child, id) {
             return Some(found);
         }
     }
@@ -352,7 +384,7 @@ fn children(dir: &Path) -> Vec<PathBuf> {
         .collect()
 }
 
-/// A cpuset begins empty in version 1, and admits nobody until it has processors and memory.
+/// Copies the cpuset of the parent. A new v1 cpuset is empty and rejects processes until it has CPUs and memory nodes.
 fn inherit_cpuset(parent: &Path, dir: &Path) -> Result<()> {
     for file in ["cpuset.cpus", "cpuset.mems"] {
         let (from, to) = (parent.join(file), dir.join(file));
@@ -364,22 +396,25 @@ fn inherit_cpuset(parent: &Path, dir: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Hands the controllers that a kubelet needs of a version 2 cgroup down to its children.
-fn delegate(dir: &Path, patience: Patience) -> Result<()> {
-    let known = fs::read_to_string(dir.join("cgroup.controllers"))?;
-    for controller in to_hand_down(&known).with_context(|| format!("in {}", dir.display()))? {
-        hand_down(dir, controller, patience)?;
+/// Enables the controllers that a kubelet needs for the children of a v2 cgroup.
+fn delegate_controllers(dir: &Path, patience: Patience) -> Result<()> {
+    let available = fs::read_to_string(dir.join("cgroup.controllers"))?;
+    for controller in
+        delegated_controllers(&available).with_context(|| format!("in {}", dir.display()))?
+    {
+        enable_controller(dir, controller, patience)?;
     }
     Ok(())
 }
 
-/// Returns the controllers of `known` that a kubelet uses; fails where one is missing that the limits of pods need.
-fn to_hand_down(known: &str) -> Result<Vec<&'static str>> {
-    let has = |controller: &&str| known.split_whitespace().any(|one| one == *controller);
-    if let Some(missing) = ["cpu", "memory", "pids"].iter().find(|one| !has(one)) {
+/// Returns the available controllers that a kubelet uses; fails when a controller for the resource limits of pods is
+/// missing.
+fn delegated_controllers(available: &str) -> Result<Vec<&'static str>> {
+    let has = |controller: &&str| available.split_whitespace().any(|name| name == *controller);
+    if let Some(missing) = ["cpu", "memory", "pids"].iter().find(|name| !has(name)) {
         bail!(
-            "the cgroup controller {missing} is missing: the kernel has it switched off (its command line takes \
-             cgroup_enable={missing}), or this machine is a container that was not given it"
+            "the cgroup controller {missing} is missing: enable it with cgroup_enable={missing} on the kernel command \
+             line, or, in a container, delegate it to the container"
         );
     }
     Ok(["cpu", "cpuset", "io", "memory", "pids"]
@@ -388,26 +423,27 @@ fn to_hand_down(known: &str) -> Result<Vec<&'static str>> {
         .collect())
 }
 
-/// A cgroup with processes of its own refuses. In a machine's that passes: the process that made it is about to end.
-fn hand_down(dir: &Path, controller: &str, patience: Patience) -> Result<()> {
-    let deadline = Instant::now() + patience.times(Duration::from_secs(3));
+/// Enables a controller for the children of a cgroup. The kernel rejects this while the cgroup has processes of its
+/// own; in the cgroup of a machine, the process that created it ends soon, so the write is retried.
+fn enable_controller(dir: &Path, controller: &str, patience: Patience) -> Result<()> {
+    let deadline = Instant::now() + patience.times(ENABLE_CONTROLLER_TIMEOUT);
     loop {
         match fs::write(dir.join("cgroup.subtree_control"), format!("+{controller}")) {
             Ok(()) => return Ok(()),
             Err(error) if Instant::now() > deadline => {
                 return Err(error).with_context(|| {
                     format!(
-                        "cannot hand the controller {controller} of {} down",
+                        "cannot enable controller {controller} for the children of cgroup {}",
                         dir.display()
                     )
                 });
             }
-            Err(_) => std::thread::sleep(Duration::from_millis(20)),
+            Err(_) => std::thread::sleep(RETRY_INTERVAL),
         }
     }
 }
 
-/// Removes a cgroup depth first. The kernel lets go of an emptied one a moment after its last process.
+/// Removes a cgroup and its descendants. Retries, since the kernel releases a cgroup shortly after its last process.
 fn remove_tree(dir: &Path, patience: Patience) -> Result<()> {
     if !dir.exists() {
         return Ok(());
@@ -415,16 +451,16 @@ fn remove_tree(dir: &Path, patience: Patience) -> Result<()> {
     for child in children(dir) {
         remove_tree(&child, patience)?;
     }
-    let deadline = Instant::now() + patience.times(Duration::from_secs(10));
+    let deadline = Instant::now() + patience.times(REMOVE_TIMEOUT);
     loop {
         match fs::remove_dir(dir) {
             Ok(()) => return Ok(()),
             Err(_) if !dir.exists() => return Ok(()),
             Err(error) if Instant::now() > deadline => {
                 return Err(error)
-                    .with_context(|| format!("cannot remove the cgroup {}", dir.display()));
+                    .with_context(|| format!("cannot remove cgroup {}", dir.display()));
             }
-            Err(_) => std::thread::sleep(Duration::from_millis(20)),
+            Err(_) => std::thread::sleep(RETRY_INTERVAL),
         }
     }
 }
@@ -434,33 +470,46 @@ mod tests {
     use super::*;
 
     #[test]
-    fn separate_trees_are_told_from_a_unified_one() {
+    fn cgroup_v1_and_v2_are_distinguished() {
         let v1 = "30 24 0:26 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu\n\
                   31 24 0:27 / /sys/fs/cgroup/systemd rw - cgroup cgroup rw,xattr,name=systemd\n\
                   32 24 0:28 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n";
-        let Layout::Separate(trees) = Layout::of(v1).unwrap() else {
-            panic!("taken for unified")
+        let CgroupLayout::Separate(hierarchies) = CgroupLayout::from_mountinfo(v1).unwrap() else {
+            panic!("the v1 layout was parsed as unified")
         };
-        assert_eq!(trees.len(), 3);
+        assert_eq!(hierarchies.len(), 3);
         assert_eq!(
-            (trees[0].kind.as_str(), trees[0].controllers.as_str()),
+            (
+                hierarchies[0].kind.as_str(),
+                hierarchies[0].controllers.as_str()
+            ),
             ("cgroup", "cpu")
         );
-        assert_eq!(trees[1].controllers, "xattr,name=systemd");
+        assert_eq!(hierarchies[1].controllers, "xattr,name=systemd");
         let v2 = "30 24 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw,nsdelegate\n";
-        assert_eq!(Layout::of(v2).unwrap(), Layout::Unified);
-        assert!(Layout::of("").is_err());
+        assert_eq!(
+            CgroupLayout::from_mountinfo(v2).unwrap(),
+            CgroupLayout::Unified
+        );
+        assert!(CgroupLayout::from_mountinfo("").is_err());
     }
 
     #[test]
-    fn controllers_that_the_limits_of_pods_need_are_named() {
-        let all = to_hand_down("cpuset cpu io memory hugetlb pids rdma misc\n").unwrap();
+    fn a_missing_controller_is_named() {
+        let all = delegated_controllers("cpuset cpu io memory hugetlb pids rdma misc\n").unwrap();
         assert_eq!(all, ["cpu", "cpuset", "io", "memory", "pids"]);
-        assert_eq!(to_hand_down("cpuset cpu memory pids").unwrap().len(), 4);
-        let why = to_hand_down("cpuset cpu io pids").unwrap_err().to_string();
+        assert_eq!(
+            delegated_controllers("cpuset cpu memory pids")
+                .unwrap()
+                .len(),
+            4
+        );
+        let error = delegated_controllers("cpuset cpu io pids")
+            .unwrap_err()
+            .to_string();
         assert!(
-            why.contains("memory") && why.contains("cgroup_enable=memory"),
-            "{why}"
+            error.contains("memory") && error.contains("cgroup_enable=memory"),
+            "{error}"
         );
     }
 }

@@ -1,4 +1,4 @@
-//! What people can ask `lab` for.
+//! The command line of `lab`.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -6,221 +6,222 @@ use std::process::ExitCode;
 use anyhow::{Result, bail};
 use clap::{Args, CommandFactory, Parser, Subcommand};
 
-use evenkeel_lab::machine::{self, ENTER, INIT, MOUNT_CGROUPS};
-use evenkeel_lab::parts::etcd::Version;
+use evenkeel_lab::machine::{self, ENTER_COMMAND, INIT_COMMAND, MOUNT_CGROUPS_COMMAND};
+use evenkeel_lab::parts::etcd::EtcdVersion;
 use evenkeel_lab::parts::{Programs, helm, images, kube};
 use evenkeel_lab::patience::{self, Patience};
 use evenkeel_lab::preflight::preflight;
-use evenkeel_lab::up::{self, Wanted};
+use evenkeel_lab::up::{self, UpOptions};
 use evenkeel_lab::{Lab, LabName, down, status};
 
 use crate::reference;
 
-/// A real Kubernetes on this machine, and its faults.
+/// Run Kubernetes clusters on this machine and inject faults into them
 #[derive(Parser)]
 #[command(name = "lab", version, max_term_width = 110)]
 struct Cli {
-    /// The lab's name; labs of different names do not touch each other. Each checkout has a default of its own
+    /// The name of the lab; labs with different names are independent. The default depends on the checkout
     #[arg(long, global = true, env = "LAB", default_value_t = LabName::of_checkout(), hide_default_value = true, hide_env_values = true)]
     name: LabName,
     #[command(subcommand)]
-    verb: Verb,
+    command: LabCommand,
 }
 
 #[derive(Subcommand)]
-enum Verb {
-    /// Bring the lab up, from whatever state it is in
+enum LabCommand {
+    /// Bring the lab up: create it, or start and repair its machines
     Up {
-        /// How many nodes it has
+        /// The number of nodes; deleted nodes count
         #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u8).range(1..=20))]
         nodes: u8,
-        /// Put links to lab, kubectl and etcdctl into this directory
+        /// Create links to lab, kubectl, etcdctl and etcdutl in this directory
         #[arg(long, value_name = "DIR")]
         links: Option<PathBuf>,
-        /// Promise the machine's free space to volumes this many times; for many volumes that nobody fills
+        /// Let the sizes of all volumes add up to this many times the free disk space
         #[arg(long, value_name = "TIMES", value_parser = clap::value_parser!(u8).range(1..))]
         overcommit: Option<u8>,
-        /// Multiply all time limits of the lab by this number, 1 to 100; for a slow machine. Remembered
-        #[arg(long, value_name = "TIMES", env = patience::VARIABLE, hide_env_values = true)]
+        /// Multiply all time limits of the lab by this number, 1 to 100, for a slow machine. The lab keeps the value
+        #[arg(long, value_name = "TIMES", env = patience::PATIENCE_VARIABLE, hide_env_values = true)]
         patience: Option<Patience>,
     },
-    /// Take the lab down and leave nothing behind
+    /// Take the lab down and remove everything that belongs to it
     Down,
-    /// Tell what runs and what is wrong; fails when something is
+    /// Show the state of the lab and its problems; fails when there is a problem
     Status,
     /// List the labs on this machine
     List,
-    /// Print the path of the lab's kubeconfig
+    /// Print the path of the kubeconfig
     Kubeconfig,
-    /// Print the factor of the lab's time limits
+    /// Print the factor of the time limits
     Patience,
-    /// Make all that a lab is made of, and bring no lab up
+    /// Build the programs and images of a lab without bringing a lab up
     Parts,
-    /// Find out whether a lab can run here, by trying
+    /// Check whether a lab can run on this machine
     Preflight,
-    /// Make etcd images and load them into every node
+    /// Build etcd images and import them into every node
     Etcd {
-        /// Versions, such as 3.5.35
+        /// Versions, for example 3.5.35
         #[arg(required = true)]
-        versions: Vec<Version>,
+        versions: Vec<EtcdVersion>,
     },
-    /// Make an image of a program of this machine and load it into every node
+    /// Build an image of a program and import it into every node
     Image {
-        /// What it is called, such as evenkeel-operator:0.1.0
+        /// The name of the image, for example evenkeel-operator:0.1.0
         image: String,
-        /// The program; the libraries it needs come along
+        /// The path of the program; the image includes its shared libraries
         program: PathBuf,
     },
-    /// Make Helm, and print the path of the program
+    /// Build Helm and print the path of the program
     Helm,
-    /// Do something to a node
+    /// Add or delete a node, or inject a fault into it
     #[command(subcommand)]
-    Node(NodeVerb),
-    /// Do something to a pod
+    Node(NodeCommand),
+    /// Inject a fault into a pod
     #[command(subcommand)]
-    Pod(PodVerb),
-    /// Do something to a pod's volume
+    Pod(PodCommand),
+    /// Inject a fault into a volume of a pod
     #[command(subcommand)]
-    Volume(VolumeVerb),
+    Volume(VolumeCommand),
     /// Stop or start the API server
     #[command(subcommand)]
-    Api(ApiVerb),
-    /// Cut everything's power at once, and bring it back
+    Api(ApiCommand),
+    /// Cut the power of all machines at once and start them again
     PowerCycle,
-    /// Run the tests of the lab's own Go code
+    /// Run the tests of the CSI driver
     #[command(hide = true)]
     GoTest,
-    /// Print this command's reference as Markdown
+    /// Print the reference of this command as Markdown
     #[command(hide = true)]
     Reference,
-    #[command(name = ENTER, hide = true)]
+    #[command(name = ENTER_COMMAND, hide = true)]
     Enter { blueprint: PathBuf },
-    #[command(name = INIT, hide = true)]
+    #[command(name = INIT_COMMAND, hide = true)]
     Init { blueprint: PathBuf },
-    #[command(name = MOUNT_CGROUPS, hide = true)]
+    #[command(name = MOUNT_CGROUPS_COMMAND, hide = true)]
     MountCgroups { lab: LabName },
 }
 
 #[derive(Subcommand)]
-enum NodeVerb {
+enum NodeCommand {
     /// Add a node
     Add,
-    /// Remove a node for good, with its disks
+    /// Delete a node permanently, with its disks
     Delete { node: String },
-    /// Cut its power: its containers die with it
+    /// Cut the power of a node: kills all its processes, including containers
     Off { node: String },
-    /// Power it on and wait until it is Ready
+    /// Start a node and wait until it is Ready
     On { node: String },
-    /// Stop everything on it where it is
+    /// Freeze all processes of a node, including containers
     Freeze { node: String },
-    /// Let everything on it go on
+    /// Thaw a frozen node
     Thaw { node: String },
-    /// Pull its network cable
+    /// Disconnect a node from the network
     Cut { node: String },
-    /// Put its network cable back
+    /// Connect a node to the network again
     Mend { node: String },
-    /// Stop its kubelet: lost for Kubernetes, while its containers run on
+    /// Stop the kubelet of a node: the node becomes NotReady, while its containers keep running
     Deafen { node: String },
-    /// Start its kubelet again
+    /// Start the kubelet of a node again
     Undeafen { node: String },
 }
 
 #[derive(Args)]
-struct Pod {
-    /// The pod, as NAMESPACE/NAME or NAME (in the namespace `default`)
+struct PodArgs {
+    /// The pod: NAMESPACE/NAME, or NAME for the namespace `default`
     pod: String,
 }
 
 #[derive(Args)]
-struct Process {
+struct ProcessArgs {
     #[command(flatten)]
-    pod: Pod,
-    /// The container; the first if not given
+    pod: PodArgs,
+    /// The container; the default is the first one
     #[arg(long)]
     container: Option<String>,
-    /// Only processes of this name; all of the container's if not given
+    /// The name of the processes; the default is all processes of the container
     #[arg(long)]
     process: Option<String>,
 }
 
 #[derive(Args)]
-struct Volume {
+struct VolumeArgs {
     #[command(flatten)]
-    pod: Pod,
-    /// The claim, where the pod has several
+    pod: PodArgs,
+    /// The PersistentVolumeClaim; required when the pod has several
     #[arg(long)]
     claim: Option<String>,
 }
 
 #[derive(Subcommand)]
-enum PodVerb {
-    /// Cut it off the network
-    Cut(Pod),
-    /// Put it back on the network
-    Mend(Pod),
-    /// Kill processes in it (SIGKILL)
-    Kill(Process),
-    /// Stop processes in it where they are
-    Freeze(Process),
-    /// Let stopped processes in it go on
-    Thaw(Process),
+enum PodCommand {
+    /// Disconnect a pod from the network
+    Cut(PodArgs),
+    /// Connect a pod to the network again
+    Mend(PodArgs),
+    /// Kill processes of a pod (SIGKILL)
+    Kill(ProcessArgs),
+    /// Stop processes of a pod (SIGSTOP)
+    Freeze(ProcessArgs),
+    /// Continue stopped processes of a pod (SIGCONT)
+    Thaw(ProcessArgs),
 }
 
 #[derive(Subcommand)]
-enum VolumeVerb {
-    /// Remove everything on it
-    Wipe(Volume),
-    /// Fill it to the last block
-    Fill(Volume),
-    /// Take away what filled it
-    Free(Volume),
+enum VolumeCommand {
+    /// Remove all files on the volume
+    Wipe(VolumeArgs),
+    /// Fill the volume to the last block
+    Fill(VolumeArgs),
+    /// Remove the file that `fill` has created
+    Free(VolumeArgs),
 }
 
 #[derive(Subcommand)]
-enum ApiVerb {
-    /// Stop it until it is started again
+enum ApiCommand {
+    /// Stop the API server until `lab api start`
     Stop,
-    /// Start it again
+    /// Start the API server again
     Start,
 }
 
-impl Pod {
-    fn parts(&self) -> (&str, &str) {
+impl PodArgs {
+    /// Returns the namespace and the name.
+    fn namespace_and_name(&self) -> (&str, &str) {
         self.pod.split_once('/').unwrap_or(("default", &self.pod))
     }
 }
 
-/// The whole command line, for its reference.
-pub(crate) fn command() -> clap::Command {
+/// Returns the definition of the command line, for the reference.
+pub(crate) fn definition() -> clap::Command {
     Cli::command()
 }
 
 pub(crate) fn run() -> Result<ExitCode> {
-    let Cli { name, verb } = Cli::parse();
-    match verb {
-        Verb::Up {
+    let Cli { name, command } = Cli::parse();
+    match command {
+        LabCommand::Up {
             nodes,
             links,
             overcommit,
             patience,
         } => {
-            check(Lab::find(&name)?.is_none())?;
-            let wanted = Wanted {
+            check_requirements(Lab::find(&name)?.is_none())?;
+            let options = UpOptions {
                 name: &name,
                 nodes,
                 links: links.as_deref(),
                 overcommit,
                 patience,
             };
-            let lab = up::up(&wanted)?;
+            let lab = up::up(&options)?;
             eprintln!("  {}", up::how_to_use(&lab));
         }
-        Verb::Down => {
+        LabCommand::Down => {
             down::down(&name)?;
-            eprintln!("✓ lab {name} is gone");
+            eprintln!("✓ lab {name} is down");
         }
-        Verb::Status => return show_status(&name),
-        Verb::List => {
+        LabCommand::Status => return show_status(&name),
+        LabCommand::List => {
             for lab in Lab::all()? {
                 println!(
                     "{}\t{}\t{} nodes",
@@ -230,53 +231,53 @@ pub(crate) fn run() -> Result<ExitCode> {
                 );
             }
         }
-        Verb::Kubeconfig => println!("{}", Lab::open(&name)?.kubeconfig().display()),
-        Verb::Patience => println!("{}", Lab::open(&name)?.patience()),
-        Verb::Parts => make_parts()?,
-        Verb::Preflight => check(true)?,
-        Verb::Etcd { versions } => load_etcd(&name, &versions)?,
-        Verb::Helm => println!("{}", helm::get()?.display()),
-        Verb::Image { image, program } => load_program(&name, &image, &program)?,
-        Verb::Node(verb) => on_node(&name, &verb)?,
-        Verb::Pod(verb) => on_pod(&name, &verb)?,
-        Verb::Volume(verb) => on_volume(&name, &verb)?,
-        Verb::Api(ApiVerb::Stop) => Lab::open(&name)?.stop_api()?,
-        Verb::Api(ApiVerb::Start) => Lab::open(&name)?.start_api()?,
-        Verb::PowerCycle => Lab::open(&name)?.power_cycle()?,
-        Verb::GoTest => return kube::test(),
-        Verb::Reference => print!("{}", reference::markdown(command())),
-        Verb::Enter { blueprint } => machine::enter(&blueprint)?,
-        Verb::Init { blueprint } => machine::init(&blueprint)?,
-        Verb::MountCgroups { lab } => machine::mount_cgroups(&lab)?,
+        LabCommand::Kubeconfig => println!("{}", Lab::open(&name)?.kubeconfig().display()),
+        LabCommand::Patience => println!("{}", Lab::open(&name)?.patience()),
+        LabCommand::Parts => build_parts()?,
+        LabCommand::Preflight => check_requirements(true)?,
+        LabCommand::Etcd { versions } => load_etcd(&name, &versions)?,
+        LabCommand::Helm => println!("{}", helm::get()?.display()),
+        LabCommand::Image { image, program } => load_program(&name, &image, &program)?,
+        LabCommand::Node(command) => on_node(&name, &command)?,
+        LabCommand::Pod(command) => on_pod(&name, &command)?,
+        LabCommand::Volume(command) => on_volume(&name, &command)?,
+        LabCommand::Api(ApiCommand::Stop) => Lab::open(&name)?.stop_api()?,
+        LabCommand::Api(ApiCommand::Start) => Lab::open(&name)?.start_api()?,
+        LabCommand::PowerCycle => Lab::open(&name)?.power_cycle()?,
+        LabCommand::GoTest => return kube::test(),
+        LabCommand::Reference => print!("{}", reference::markdown(definition())),
+        LabCommand::Enter { blueprint } => machine::enter(&blueprint)?,
+        LabCommand::Init { blueprint } => machine::init(&blueprint)?,
+        LabCommand::MountCgroups { lab } => machine::mount_cgroups(&lab)?,
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn make_parts() -> Result<()> {
+fn build_parts() -> Result<()> {
     Programs::get()?;
-    images::basic()?;
+    images::default_archives()?;
     Ok(())
 }
 
-fn check(new: bool) -> Result<()> {
-    let refused: Vec<_> = preflight(new)
+fn check_requirements(is_new_lab: bool) -> Result<()> {
+    let failed: Vec<_> = preflight(is_new_lab)
         .into_iter()
-        .filter(|need| need.refused.is_some())
+        .filter(|requirement| requirement.failure.is_some())
         .collect();
-    for need in &refused {
+    for requirement in &failed {
         eprintln!(
             "✗ {}: {} (needs {})",
-            need.what,
-            need.refused.as_deref().unwrap_or_default(),
-            need.needs
+            requirement.name,
+            requirement.failure.as_deref().unwrap_or_default(),
+            requirement.provided_by
         );
     }
-    if refused.is_empty() {
+    if failed.is_empty() {
         return Ok(());
     }
     bail!(
-        "a lab cannot run here: {} of what it needs cannot be had",
-        refused.len()
+        "a lab cannot run on this machine: {} requirements are not met",
+        failed.len()
     )
 }
 
@@ -285,21 +286,21 @@ fn show_status(name: &LabName) -> Result<ExitCode> {
     for line in &status.lines {
         println!("{line}");
     }
-    for trouble in &status.troubles {
-        println!("✗ {trouble}");
+    for problem in &status.problems {
+        println!("✗ {problem}");
     }
-    if status.troubles.is_empty() {
+    if status.problems.is_empty() {
         println!("✓ all is well");
         return Ok(ExitCode::SUCCESS);
     }
     Ok(ExitCode::FAILURE)
 }
 
-fn load_etcd(name: &LabName, versions: &[Version]) -> Result<()> {
+fn load_etcd(name: &LabName, versions: &[EtcdVersion]) -> Result<()> {
     let lab = Lab::open(name)?;
     for version in versions {
         let archive = images::load_etcd(&lab, *version)?;
-        eprintln!("  as {}", archive.names.join(", "));
+        eprintln!("  names of the image: {}", archive.names.join(", "));
     }
     Ok(())
 }
@@ -309,51 +310,54 @@ fn load_program(name: &LabName, image: &str, program: &std::path::Path) -> Resul
     images::load_program(&lab, image, program)
 }
 
-fn on_node(name: &LabName, verb: &NodeVerb) -> Result<()> {
+fn on_node(name: &LabName, command: &NodeCommand) -> Result<()> {
     let lab = Lab::open(name)?;
-    match verb {
-        NodeVerb::Add => println!("{}", up::add_node(name)?.name),
-        NodeVerb::Delete { node } => up::delete_node(name, node)?,
-        NodeVerb::Off { node } => lab.power_off(node)?,
-        NodeVerb::On { node } => {
+    match command {
+        NodeCommand::Add => println!("{}", up::add_node(name)?.name),
+        NodeCommand::Delete { node } => up::delete_node(name, node)?,
+        NodeCommand::Off { node } => lab.power_off(node)?,
+        NodeCommand::On { node } => {
             lab.power_on(node)?;
             lab.wait_until_ready(node)?;
         }
-        NodeVerb::Freeze { node } => lab.freeze(node)?,
-        NodeVerb::Thaw { node } => lab.thaw(node)?,
-        NodeVerb::Cut { node } => lab.cut(node)?,
-        NodeVerb::Mend { node } => lab.mend(node)?,
-        NodeVerb::Deafen { node } => lab.deafen(node)?,
-        NodeVerb::Undeafen { node } => lab.undeafen(node)?,
+        NodeCommand::Freeze { node } => lab.freeze(node)?,
+        NodeCommand::Thaw { node } => lab.thaw(node)?,
+        NodeCommand::Cut { node } => lab.cut(node)?,
+        NodeCommand::Mend { node } => lab.mend(node)?,
+        NodeCommand::Deafen { node } => lab.deafen(node)?,
+        NodeCommand::Undeafen { node } => lab.undeafen(node)?,
     }
     Ok(())
 }
 
-fn on_pod(name: &LabName, verb: &PodVerb) -> Result<()> {
+fn on_pod(name: &LabName, command: &PodCommand) -> Result<()> {
     let lab = Lab::open(name)?;
-    let pod = match verb {
-        PodVerb::Cut(pod) | PodVerb::Mend(pod) => pod,
-        PodVerb::Kill(process) | PodVerb::Freeze(process) | PodVerb::Thaw(process) => &process.pod,
+    let pod = match command {
+        PodCommand::Cut(pod) | PodCommand::Mend(pod) => pod,
+        PodCommand::Kill(process) | PodCommand::Freeze(process) | PodCommand::Thaw(process) => {
+            &process.pod
+        }
     };
-    let (namespace, pod) = pod.parts();
+    let (namespace, pod) = pod.namespace_and_name();
     let faults = lab.pod(namespace, pod)?;
-    match verb {
-        PodVerb::Cut(_) => faults.cut(),
-        PodVerb::Mend(_) => faults.mend(),
-        PodVerb::Kill(p) => faults.kill(p.container.as_deref(), p.process.as_deref()),
-        PodVerb::Freeze(p) => faults.freeze(p.container.as_deref(), p.process.as_deref()),
-        PodVerb::Thaw(p) => faults.thaw(p.container.as_deref(), p.process.as_deref()),
+    match command {
+        PodCommand::Cut(_) => faults.cut(),
+        PodCommand::Mend(_) => faults.mend(),
+        PodCommand::Kill(p) => faults.kill(p.container.as_deref(), p.process.as_deref()),
+        PodCommand::Freeze(p) => faults.freeze(p.container.as_deref(), p.process.as_deref()),
+        PodCommand::Thaw(p) => faults.thaw(p.container.as_deref(), p.process.as_deref()),
     }
 }
 
-fn on_volume(name: &LabName, verb: &VolumeVerb) -> Result<()> {
+fn on_volume(name: &LabName, command: &VolumeCommand) -> Result<()> {
     let lab = Lab::open(name)?;
-    let (VolumeVerb::Wipe(volume) | VolumeVerb::Fill(volume) | VolumeVerb::Free(volume)) = verb;
-    let (namespace, pod) = volume.pod.parts();
+    let (VolumeCommand::Wipe(volume) | VolumeCommand::Fill(volume) | VolumeCommand::Free(volume)) =
+        command;
+    let (namespace, pod) = volume.pod.namespace_and_name();
     let (faults, claim) = (lab.pod(namespace, pod)?, volume.claim.as_deref());
-    match verb {
-        VolumeVerb::Wipe(_) => faults.wipe_volume(claim),
-        VolumeVerb::Fill(_) => faults.fill_volume(claim),
-        VolumeVerb::Free(_) => faults.free_volume(claim),
+    match command {
+        VolumeCommand::Wipe(_) => faults.wipe_volume(claim),
+        VolumeCommand::Fill(_) => faults.fill_volume(claim),
+        VolumeCommand::Free(_) => faults.free_volume(claim),
     }
 }

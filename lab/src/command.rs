@@ -1,4 +1,4 @@
-//! Running other programs: one builder whose errors say which command failed and what it printed.
+//! Runs other programs. Errors name the command and quote the last lines of its output.
 
 use std::ffi::{OsStr, OsString};
 use std::io::Write;
@@ -7,7 +7,7 @@ use std::process::{Child, Command, Output, Stdio};
 
 use anyhow::{Context, Result, bail};
 
-/// A program to run to its end, its output captured.
+/// A command to run, with captured output.
 #[derive(Debug)]
 pub struct Cmd {
     command: Command,
@@ -15,14 +15,11 @@ pub struct Cmd {
 }
 
 impl Cmd {
-    /// Names the program; it is looked up in `PATH` unless it is a path.
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "this is the one place that starts programs"
-    )]
+    /// Creates a command for a program, given by its path or by a name to look up in `PATH`.
+    #[expect(clippy::disallowed_methods, reason = "all programs are started here")]
     pub fn new(program: impl AsRef<OsStr>) -> Self {
         let mut command = Command::new(program);
-        // A plain `su` leaves the administrator's programs off the path.
+        // After a plain `su`, `PATH` lacks the sbin directories.
         let path = std::env::var("PATH").unwrap_or_default();
         command.env("PATH", format!("{path}:/usr/local/sbin:/usr/sbin:/sbin"));
         Self {
@@ -45,38 +42,38 @@ impl Cmd {
         self
     }
 
-    /// Sets a variable of the environment.
+    /// Sets an environment variable.
     #[must_use]
     pub fn env(mut self, key: impl AsRef<OsStr>, value: impl AsRef<OsStr>) -> Self {
         self.command.env(key, value);
         self
     }
 
-    /// Runs it in this directory.
+    /// Sets the working directory.
     #[must_use]
     pub fn dir(mut self, dir: impl AsRef<Path>) -> Self {
         self.command.current_dir(dir);
         self
     }
 
-    /// Feeds it this text.
+    /// Sets the standard input.
     #[must_use]
     pub fn input(mut self, text: impl Into<Vec<u8>>) -> Self {
         self.input = Some(text.into());
         self
     }
 
-    /// Runs it and returns what it printed; an exit other than 0 is an error that quotes its last words.
+    /// Runs the command and returns its standard output. A non-zero exit status is an error that quotes the output.
     pub fn run(self) -> Result<String> {
-        let shown = self.shown();
+        let line = self.line();
         let output = self.output()?;
         if !output.status.success() {
-            bail!("`{shown}` failed ({}){}", output.status, quoted(&output));
+            bail!("`{line}` failed ({}){}", output.status, last_lines(&output));
         }
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     }
 
-    /// Runs it and tells whether it succeeded, and what it printed on both streams.
+    /// Runs the command; returns whether it succeeded, and its standard output and standard error as one text.
     pub fn attempt(self) -> Result<(bool, String)> {
         let output = self.output()?;
         let mut text = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -84,17 +81,17 @@ impl Cmd {
         Ok((output.status.success(), text))
     }
 
-    /// Starts it without waiting. Output goes where this process' own goes unless `configure` says otherwise.
+    /// Starts the command without waiting. It inherits the standard streams unless `configure` redirects them.
     pub fn spawn(mut self, configure: impl FnOnce(&mut Command)) -> Result<Child> {
-        let shown = self.shown();
+        let line = self.line();
         configure(&mut self.command);
         self.command
             .spawn()
-            .with_context(|| format!("cannot start `{shown}`"))
+            .with_context(|| format!("cannot start `{line}`"))
     }
 
     fn output(mut self) -> Result<Output> {
-        let shown = self.shown();
+        let line = self.line();
         self.command.stdout(Stdio::piped()).stderr(Stdio::piped());
         self.command.stdin(if self.input.is_some() {
             Stdio::piped()
@@ -104,28 +101,30 @@ impl Cmd {
         let mut child = self
             .command
             .spawn()
-            .with_context(|| format!("cannot start `{shown}`"))?;
-        // Written from a thread of its own: a program that prints before it has read everything would block us both.
+            .with_context(|| format!("cannot start `{line}`"))?;
+        // A separate thread writes the input: otherwise a program that prints before it has read all of it would
+        // block this process and itself.
         let writer = self
             .input
             .take()
             .zip(child.stdin.take())
             .map(|(input, mut pipe)| {
                 std::thread::spawn(move || {
-                    // A program that stops reading early says why by its exit status.
+                    // When the program stops reading early, its exit status gives the reason.
                     let _ = pipe.write_all(&input);
                 })
             });
         let output = child
             .wait_with_output()
-            .with_context(|| format!("`{shown}` was lost"))?;
+            .with_context(|| format!("cannot wait for `{line}`"))?;
         if let Some(writer) = writer {
             let _ = writer.join();
         }
         Ok(output)
     }
 
-    fn shown(&self) -> String {
+    /// Returns the command line for messages.
+    fn line(&self) -> String {
         let mut words: Vec<OsString> = vec![self.command.get_program().to_owned()];
         words.extend(self.command.get_args().map(OsStr::to_owned));
         let words: Vec<_> = words.iter().map(|word| word.to_string_lossy()).collect();
@@ -133,14 +132,15 @@ impl Cmd {
     }
 }
 
-fn quoted(output: &Output) -> String {
+/// Returns the last 15 lines of the output, preferably of standard error, for an error message.
+fn last_lines(output: &Output) -> String {
     let stderr = String::from_utf8_lossy(&output.stderr);
-    let said = if stderr.trim().is_empty() {
+    let text = if stderr.trim().is_empty() {
         String::from_utf8_lossy(&output.stdout)
     } else {
         stderr
     };
-    let lines: Vec<&str> = said.trim().lines().collect();
+    let lines: Vec<&str> = text.trim().lines().collect();
     let last = lines
         .iter()
         .skip(lines.len().saturating_sub(15))
@@ -159,14 +159,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_failed_command_is_named_with_its_last_words() {
+    fn an_error_has_the_command_line_and_its_output() {
         let error = Cmd::new("sh")
-            .args(["-c", "echo no such luck >&2; exit 3"])
+            .args(["-c", "echo disk is full >&2; exit 3"])
             .run()
             .unwrap_err()
             .to_string();
         assert!(
-            error.contains("sh -c") && error.contains("no such luck") && error.contains('3'),
+            error.contains("sh -c") && error.contains("disk is full") && error.contains('3'),
             "{error}"
         );
     }
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_does_not_exist_is_named() {
+    fn an_error_names_a_program_that_does_not_exist() {
         let error = Cmd::new("no-such-program-here")
             .run()
             .unwrap_err()

@@ -1,56 +1,60 @@
-//! Taking a lab down: processes, mounts, loop devices, namespaces, interfaces, routes, cgroups, rules and files. It
-//! works from the lab's name alone, so that it also removes what a killed or half-made lab left behind.
+//! Takes a lab down: processes, mounts, loop devices, namespaces, interfaces, routes, cgroups, firewall rules and files.
+//! It needs only the name of the lab, so it also removes the remains of a lab that was killed or only partly created.
 
 use std::fs;
 use std::time::Duration;
 
 use anyhow::Result;
 
-use crate::cgroup::{Cgroup, Layout, PARENT};
+use crate::cgroup::{Cgroup, CgroupLayout, LABS_CGROUP};
 use crate::command::Cmd;
 use crate::patience::Patience;
 use crate::state::{Lab, LabName};
-use crate::{net, watches};
+use crate::{inotify, net};
 
-/// Removes every trace of a lab; a lab that is not there is fine.
+/// Time limit for the loop devices of a lab to detach.
+const LOOP_DETACH_TIMEOUT: Duration = Duration::from_secs(90);
+
+/// Removes everything that belongs to a lab; does nothing when the lab does not exist.
 pub fn down(name: &LabName) -> Result<()> {
-    let held = Lab::hold(name)?;
+    let lock = Lab::lock(name)?;
     for machine in machines(name)? {
         let cgroup = Cgroup::of(name, &machine)?;
         cgroup.kill()?;
         cgroup.remove()?;
     }
     Cgroup::remove_lab(name)?;
-    release_disks(name)?;
+    detach_loop_devices(name)?;
     let number = Lab::find(name).ok().flatten().map(|lab| lab.number());
     net::remove(name, number)?;
-    Lab::remove_files(name, held)?;
-    watches::restore()
+    Lab::remove_files(name, lock)?;
+    inotify::restore_limit()
 }
 
-/// The machines that have a cgroup, whatever the record says.
+/// Returns the machines that have a cgroup, including those missing in the record of the lab.
 fn machines(name: &LabName) -> Result<Vec<String>> {
-    let layout = Layout::here()?;
-    let mut found = Vec::new();
+    let layout = CgroupLayout::detect()?;
+    let mut machines = Vec::new();
     for root in layout.roots() {
-        let Ok(entries) = fs::read_dir(root.join(PARENT).join(name.to_string())) else {
+        let Ok(entries) = fs::read_dir(root.join(LABS_CGROUP).join(name.to_string())) else {
             continue;
         };
         for entry in entries.flatten().filter(|entry| entry.path().is_dir()) {
-            found.push(entry.file_name().to_string_lossy().into_owned());
+            machines.push(entry.file_name().to_string_lossy().into_owned());
         }
     }
-    found.sort();
-    found.dedup();
-    Ok(found)
+    machines.sort();
+    machines.dedup();
+    Ok(machines)
 }
 
-/// The mounts went with their namespaces, and the loop devices with their mounts, a moment later. One that was
-/// attached by hand, or whose mount was caught half-way, is detached here.
-fn release_disks(name: &LabName) -> Result<()> {
+/// Waits until the loop devices of the lab are detached. The kernel removes mounts with their namespace and clears a
+/// loop device shortly after its last unmount. A device that was attached manually, or whose mount was interrupted,
+/// is detached here.
+fn detach_loop_devices(name: &LabName) -> Result<()> {
     let dir = format!("{}/", Lab::dir_of(name).display());
-    let ours = || -> Result<Vec<String>> {
-        let listed = Cmd::new("losetup")
+    let attached = || -> Result<Vec<String>> {
+        let output = Cmd::new("losetup")
             .args([
                 "--list",
                 "--noheadings",
@@ -59,22 +63,22 @@ fn release_disks(name: &LabName) -> Result<()> {
                 "NAME,BACK-FILE",
             ])
             .run()?;
-        Ok(listed
+        Ok(output
             .lines()
             .filter(|line| line.contains(&dir))
             .filter_map(|line| line.split(' ').next().map(str::to_owned))
             .collect())
     };
     Patience::of(name).wait_for(
-        Duration::from_secs(90),
-        "the loop devices to be free",
+        LOOP_DETACH_TIMEOUT,
+        "the loop devices of the lab to be detached",
         || {
-            let left = ours()?;
-            for device in &left {
-                // It may be gone by now; the next look tells.
+            let devices = attached()?;
+            for device in &devices {
+                // A failure is checked by the next poll: the kernel may have cleared the device meanwhile.
                 let _ = Cmd::new("losetup").args(["--detach", device]).attempt()?;
             }
-            Ok(left.is_empty())
+            Ok(devices.is_empty())
         },
     )
 }

@@ -1,4 +1,4 @@
-//! Writing files so that a crash leaves the old or the new one, never half of one.
+//! File operations that leave either the old or the new file after a crash, never a partial file.
 
 use std::fs;
 use std::io::Write;
@@ -7,13 +7,14 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
-/// Writes a file for its owner alone, whole or not at all, making the directories above it.
+/// Writes a file atomically, readable by its owner only, and creates missing parent directories.
 pub fn write(path: &Path, text: &str) -> Result<()> {
     let dir = path
         .parent()
-        .with_context(|| format!("{} has no directory", path.display()))?;
-    fs::create_dir_all(dir).with_context(|| format!("cannot make {}", dir.display()))?;
-    let temporary = beside(path);
+        .with_context(|| format!("{} has no parent directory", path.display()))?;
+    fs::create_dir_all(dir)
+        .with_context(|| format!("cannot create directory {}", dir.display()))?;
+    let temporary = temporary_path(path);
     let mut file = fs::OpenOptions::new()
         .create(true)
         .truncate(true)
@@ -27,8 +28,8 @@ pub fn write(path: &Path, text: &str) -> Result<()> {
     fs::rename(&temporary, path).with_context(|| format!("cannot write {}", path.display()))
 }
 
-/// A name of this process' own for what will replace a file.
-fn beside(path: &Path) -> PathBuf {
+/// Returns a path in the same directory that no other process or thread uses.
+fn temporary_path(path: &Path) -> PathBuf {
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(format!(
         ".{}-{:?}",
@@ -38,7 +39,7 @@ fn beside(path: &Path) -> PathBuf {
     path.with_file_name(name)
 }
 
-/// Removes a file or a whole directory; one that is not there is fine.
+/// Removes a file or a directory tree; does nothing when the path does not exist.
 pub fn remove(path: &Path) -> Result<()> {
     let result = if path.is_dir() && !path.is_symlink() {
         fs::remove_dir_all(path)
@@ -53,15 +54,15 @@ pub fn remove(path: &Path) -> Result<()> {
     }
 }
 
-/// Makes `to` hold what `from` holds: a hard link where both are on one file system, else a copy.
+/// Links `to` to the file `from`; copies the file when both paths are on different file systems.
 pub fn link(from: &Path, to: &Path) -> Result<()> {
-    let temporary = beside(to);
+    let temporary = temporary_path(to);
     remove(&temporary)?;
     if fs::hard_link(from, &temporary).is_err() {
         fs::copy(from, &temporary)
             .with_context(|| format!("cannot copy {} to {}", from.display(), to.display()))?;
     }
-    // Renaming one hard link onto another of the same file does nothing and leaves both names.
+    // rename(2) does nothing when both paths are hard links to the same file, so `to` is removed first.
     remove(to)?;
     fs::rename(&temporary, to).with_context(|| format!("cannot write {}", to.display()))
 }

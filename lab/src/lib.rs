@@ -1,10 +1,10 @@
-//! A real Kubernetes on one machine, for tests and for people: genuine control plane, kubelets, containerd, volumes
-//! of true size, and every fault on demand. No container registry, no Docker engine, no virtual machine.
+//! A real Kubernetes cluster on one machine, for tests and for interactive use: control plane, kubelets, containerd,
+//! volumes with an enforced size, and fault injection. It needs no container registry, Docker engine or virtual machine.
 //!
-//! A [`Lab`] is found by its name; the program `lab` brings it [up](up::up) and takes it [down](down::down). The
-//! faults are methods of [`Lab`] (see [`faults`]).
+//! A [`Lab`] is identified by its name. The program `lab` brings it [up](up::up) and takes it [down](down::down).
+//! Faults are methods of [`Lab`] (see [`faults`]).
 //!
-//! Sub-directories `kube` and `etcd` hold the Go modules that Kubernetes and etcd are built from.
+//! The directories `kube`, `etcd` and `helm` hold the Go modules from which Kubernetes, etcd and Helm are built.
 
 pub mod addresses;
 pub mod cache;
@@ -14,6 +14,7 @@ pub mod control;
 pub mod down;
 pub mod faults;
 pub mod files;
+mod inotify;
 pub mod machine;
 pub mod net;
 pub mod node;
@@ -25,6 +26,5 @@ pub mod progress;
 pub mod state;
 pub mod status;
 pub mod up;
-mod watches;
 
 pub use state::{Lab, LabName};

@@ -1,4 +1,4 @@
-//! The command `lab`: a real Kubernetes on this machine, and its faults.
+//! The program `lab`: manages Kubernetes clusters on this machine and injects faults into them.
 
 mod cli;
 mod reference;

@@ -1,69 +1,72 @@
-//! The fabric that joins a lab's machines: a bridge in the control plane's own network namespace with a port per
-//! node, and one interface of the host's. Everything is made only where it is missing, so making it twice is fine.
+//! The network of a lab (the fabric): a bridge in the network namespace of the control plane with a port per node, and
+//! an interface on the host. The functions create only missing parts, so they can be called repeatedly.
 //!
-//! Nothing may leave the machine: a guard drops the lab's addresses on every other interface. It is raised before
-//! the first route and lowered after the last.
+//! No packet of a lab may leave the host: a firewall table (the guard) drops packets with addresses of the lab on all
+//! other interfaces. The guard is installed before the first route is created and removed after the last one.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
-use crate::addresses::NODES;
+use crate::addresses::MAX_NODES;
 use crate::command::Cmd;
-use crate::state::{CONTROL, Lab, LabName, Node};
+use crate::state::{CONTROL_PLANE, Lab, LabName, Node};
 
+/// The name of the bridge in the network namespace of the control plane.
 const BRIDGE: &str = "fabric";
 
-/// The name of a machine's network namespace, as `ip netns` shows it.
+/// Returns the name of the network namespace of a machine, as `ip netns` shows it.
 pub fn netns(lab: &LabName, machine: &str) -> String {
     format!("ek-{lab}-{machine}")
 }
 
-/// The file that stands for a machine's network namespace.
+/// Returns the path of the file that represents the network namespace of a machine.
 pub fn netns_path(lab: &LabName, machine: &str) -> PathBuf {
     Path::new("/run/netns").join(netns(lab, machine))
 }
 
-/// The host's interface into the lab.
+/// Returns the name of the interface that connects the host to the lab.
 fn host_interface(lab: &Lab) -> String {
     format!("ek{}", lab.number())
 }
 
+/// Returns the name of the nftables table of the guard.
 fn guard_table(lab: &LabName) -> String {
     format!("evenkeel_lab_{}", lab.to_string().replace('-', "_"))
 }
 
-/// Raises the guard and joins the host and the control plane's namespace.
-pub fn make_fabric(lab: &Lab) -> Result<()> {
-    raise_guard(lab)?;
+/// Installs the guard and connects the host with the network namespace of the control plane.
+pub fn create_fabric(lab: &Lab) -> Result<()> {
+    install_guard(lab)?;
     let (addresses, ns, host) = (
         lab.addresses()?,
-        netns(lab.name(), CONTROL),
+        netns(lab.name(), CONTROL_PLANE),
         host_interface(lab),
     );
-    add_netns(lab, CONTROL)?;
-    let inside = format!(
+    add_netns(lab, CONTROL_PLANE)?;
+    let bridge_commands = format!(
         "link add {BRIDGE} type bridge\naddr add {}/24 dev {BRIDGE}\nlink set {BRIDGE} up\n",
         addresses.control()
     );
-    // Each is up only when it was made to its end: one that a kill caught half-way is made anew.
+    // Bringing an interface up is the last command of its setup, so an interface that is down is incomplete and is
+    // recreated.
     if !is_up(Some(&ns), BRIDGE)? {
         remove_interface(Some(&ns), BRIDGE)?;
-        batch(Some(&ns), &inside)?;
+        ip_batch(Some(&ns), &bridge_commands)?;
     }
     if !is_up(None, &host)? {
         remove_interface(None, &host)?;
         let port = format!("{host}-port");
-        batch(
+        ip_batch(
             None,
             &format!("link add {host} type veth peer name {port} netns {ns}\n"),
         )?;
-        batch(
+        ip_batch(
             Some(&ns),
             &format!("link set {port} master {BRIDGE}\nlink set {port} up\n"),
         )?;
-        batch(
+        ip_batch(
             None,
             &format!(
                 "addr add {}/24 dev {host}\nlink set {host} up\n",
@@ -72,7 +75,7 @@ pub fn make_fabric(lab: &Lab) -> Result<()> {
         )?;
     }
     let control = addresses.control();
-    batch(
+    ip_batch(
         None,
         &format!(
             "route replace {} via {control} dev {host}\nroute replace unreachable {} metric 4000\n",
@@ -80,28 +83,28 @@ pub fn make_fabric(lab: &Lab) -> Result<()> {
             addresses.all()
         ),
     )?;
-    batch(Some(&ns), &routes_inside(lab, BRIDGE, None)?)?;
-    forward(&ns)
+    ip_batch(Some(&ns), &machine_routes(lab, BRIDGE, None)?)?;
+    enable_forwarding(&ns)
 }
 
-/// Gives a node its namespace, its port on the fabric and its routes.
+/// Creates the network namespace of a node, its port on the bridge and its routes.
 pub fn attach(lab: &Lab, node: &Node) -> Result<()> {
-    let (addresses, control) = (lab.addresses()?, netns(lab.name(), CONTROL));
+    let (addresses, control) = (lab.addresses()?, netns(lab.name(), CONTROL_PLANE));
     let ns = netns(lab.name(), &node.name);
     add_netns(lab, &node.name)?;
     if !is_up(Some(&ns), "eth0")? {
-        let port = port(node);
+        let port = port_name(node);
         remove_interface(Some(&ns), "eth0")?;
         remove_interface(Some(&control), &port)?;
-        batch(
+        ip_batch(
             Some(&control),
             &format!("link add {port} type veth peer name eth0 netns {ns}\n"),
         )?;
-        batch(
+        ip_batch(
             Some(&control),
             &format!("link set {port} master {BRIDGE}\nlink set {port} up\n"),
         )?;
-        batch(
+        ip_batch(
             Some(&ns),
             &format!(
                 "addr add {}/24 dev eth0\nlink set eth0 up\n",
@@ -109,55 +112,57 @@ pub fn attach(lab: &Lab, node: &Node) -> Result<()> {
             ),
         )?;
     }
-    batch(Some(&ns), &routes_inside(lab, "eth0", Some(node.number))?)?;
+    ip_batch(Some(&ns), &machine_routes(lab, "eth0", Some(node.number))?)?;
     let route = format!(
         "route replace {} via {} dev {}\n",
         addresses.node_pods(node.number),
         addresses.node(node.number),
         host_interface(lab)
     );
-    batch(None, &route)?;
-    forward(&ns)
+    ip_batch(None, &route)?;
+    enable_forwarding(&ns)
 }
 
-/// Takes a node's namespace and port away.
+/// Removes the network namespace and the port of a node.
 pub fn detach(lab: &Lab, node: &Node) -> Result<()> {
     let route = lab.addresses()?.node_pods(node.number).to_string();
-    // Where the interface is gone already, so is the route.
+    // An error means that the interface was removed, and its routes with it.
     let _ = Cmd::new("ip")
         .args(["route", "del", &route, "dev", &host_interface(lab)])
         .attempt()?;
-    // The namespace may outlive its name for a moment; its port would then still be there for a node of its number.
-    let control = netns(lab.name(), CONTROL);
-    remove_interface(Some(&control), &port(node))?;
+    // The kernel may destroy the namespace after its name is removed. The port is removed explicitly, so that its name
+    // is free at once.
+    let control = netns(lab.name(), CONTROL_PLANE);
+    remove_interface(Some(&control), &port_name(node))?;
     delete_netns(&netns(lab.name(), &node.name))
 }
 
-/// Takes a node's port down, or up again: as pulling its cable and putting it back.
-pub fn cut(lab: &Lab, node: &Node, cut: bool) -> Result<()> {
-    let state = if cut { "down" } else { "up" };
-    batch(
-        Some(&netns(lab.name(), CONTROL)),
-        &format!("link set {} {state}\n", port(node)),
+/// Disconnects a node from the network or connects it again, by setting its port down or up.
+pub fn set_cut(lab: &Lab, node: &Node, is_cut: bool) -> Result<()> {
+    let state = if is_cut { "down" } else { "up" };
+    ip_batch(
+        Some(&netns(lab.name(), CONTROL_PLANE)),
+        &format!("link set {} {state}\n", port_name(node)),
     )
 }
 
-/// Whether a node's cable is pulled.
+/// Returns whether a node is disconnected from the network.
 pub fn is_cut(lab: &Lab, node: &Node) -> Result<bool> {
-    let shown = Cmd::new("ip")
+    let link = Cmd::new("ip")
         .args([
             "-n",
-            &netns(lab.name(), CONTROL),
+            &netns(lab.name(), CONTROL_PLANE),
             "-br",
             "link",
             "show",
-            &port(node),
+            &port_name(node),
         ])
         .run()?;
-    Ok(!shown.split(['<', '>', ',']).any(|word| word.trim() == "UP"))
+    Ok(!link.split(['<', '>', ',']).any(|word| word.trim() == "UP"))
 }
 
-/// Takes everything away that [`make_fabric`] and [`attach`] made, for any lab of this name, recorded or not.
+/// Removes everything that [`create_fabric`] and [`attach`] create. Does not need the record of the lab: without
+/// `number`, the number is read from the guard.
 pub fn remove(name: &LabName, number: Option<u8>) -> Result<()> {
     if let Some(number) = number.or_else(|| number_in_guard(name)) {
         remove_interface(None, &format!("ek{number}"))?;
@@ -171,9 +176,9 @@ pub fn remove(name: &LabName, number: Option<u8>) -> Result<()> {
     let prefix = netns(name, "");
     for line in Cmd::new("ip").args(["netns", "list"]).run()?.lines() {
         let ns = line.split_whitespace().next().unwrap_or_default();
-        // `dev` must not take `dev-2` down: what follows the prefix is a machine's name.
+        // The rest must be the name of a machine: the lab `dev` must not remove namespaces of the lab `dev-2`.
         let machine = ns.strip_prefix(&prefix).unwrap_or_default();
-        if machine == CONTROL
+        if machine == CONTROL_PLANE
             || machine
                 .strip_prefix("node-")
                 .is_some_and(|n| n.parse::<u8>().is_ok())
@@ -181,47 +186,48 @@ pub fn remove(name: &LabName, number: Option<u8>) -> Result<()> {
             delete_netns(ns)?;
         }
     }
-    release_netns_dir()?;
-    lower_guard(name)
+    remove_netns_dir()?;
+    remove_guard(name)
 }
 
-/// Runs `ip` commands, one a line, inside a network namespace or outside.
-pub fn batch(netns: Option<&str>, lines: &str) -> Result<()> {
+/// Runs `ip` commands, one per line, in a network namespace or on the host.
+pub fn ip_batch(netns: Option<&str>, lines: &str) -> Result<()> {
     ip(netns)
         .args(["-batch", "-"])
         .input(lines)
         .run()
-        .with_context(|| format!("in {lines}"))
+        .with_context(|| format!("cannot run the ip commands: {lines}"))
         .map(drop)
 }
 
-/// `ip` inside a network namespace or outside.
+/// Returns an `ip` command for a network namespace or for the host.
 fn ip(netns: Option<&str>) -> Cmd {
     Cmd::new("ip").args(netns.into_iter().flat_map(|ns| ["-n", ns]))
 }
 
-fn port(node: &Node) -> String {
+/// Returns the name of the bridge port of a node.
+fn port_name(node: &Node) -> String {
     format!("port-{}", node.name)
 }
 
-/// Routes to every node there may ever be, so that a node that comes later needs no change on the others. A service
-/// address is translated before it would be used, but routing comes first, so the range needs a way, too.
-fn routes_inside(lab: &Lab, device: &str, own: Option<u8>) -> Result<String> {
+/// Returns `ip` commands for the routes of a machine. They cover every possible node, so that a new node needs no change
+/// on the others. The service range needs a route as well: the kernel routes a packet before it translates its address.
+fn machine_routes(lab: &Lab, device: &str, own_number: Option<u8>) -> Result<String> {
     let addresses = lab.addresses()?;
     let mut lines = format!(
         "link set lo up\nroute replace {} dev {device}\nroute replace unreachable {} metric 4000\n",
         addresses.services(),
         addresses.all()
     );
-    for number in (1..=NODES).filter(|number| Some(*number) != own) {
+    for number in (1..=MAX_NODES).filter(|number| Some(*number) != own_number) {
         let (pods, node) = (addresses.node_pods(number), addresses.node(number));
         lines.push_str(&format!("route replace {pods} via {node} dev {device}\n"));
     }
     Ok(lines)
 }
 
-/// Lets a namespace pass packets on: to its pods, or from the host to a service.
-fn forward(ns: &str) -> Result<()> {
+/// Enables IPv4 forwarding in a namespace: to its pods, and from the host to services.
+fn enable_forwarding(ns: &str) -> Result<()> {
     let settings = "net.ipv4.ip_forward=1 net.ipv4.conf.all.send_redirects=0 net.ipv4.conf.default.send_redirects=0";
     let mut command = Cmd::new("nsenter")
         .arg(format!("--net=/run/netns/{ns}"))
@@ -237,22 +243,22 @@ fn has_interface(netns: Option<&str>, name: &str) -> Result<bool> {
 }
 
 fn is_up(netns: Option<&str>, name: &str) -> Result<bool> {
-    let (exists, shown) = ip(netns)
+    let (exists, link) = ip(netns)
         .args(["link", "show", "up", "dev", name])
         .attempt()?;
-    Ok(exists && !shown.trim().is_empty())
+    Ok(exists && !link.trim().is_empty())
 }
 
 fn remove_interface(netns: Option<&str>, name: &str) -> Result<()> {
     if has_interface(netns, name)? {
-        batch(netns, &format!("link del {name}\n"))
+        ip_batch(netns, &format!("link del {name}\n"))
     } else {
         Ok(())
     }
 }
 
 fn add_netns(lab: &Lab, machine: &str) -> Result<()> {
-    // After a crash a file may be left that stands for nothing: opening it as a namespace is the test.
+    // After a crash, the file may exist without a namespace. The file is valid when `ip` can enter the namespace.
     let (name, path) = (netns(lab.name(), machine), netns_path(lab.name(), machine));
     if path.exists()
         && Cmd::new("ip")
@@ -264,9 +270,9 @@ fn add_netns(lab: &Lab, machine: &str) -> Result<()> {
     }
     if path.exists() {
         std::fs::remove_file(&path)
-            .with_context(|| format!("cannot remove the stale {}", path.display()))?;
+            .with_context(|| format!("cannot remove the stale file {}", path.display()))?;
     }
-    let _one_at_a_time = Lab::hold_shared()?;
+    let _shared_lock = Lab::lock_shared()?;
     Cmd::new("ip").args(["netns", "add", &name]).run().map(drop)
 }
 
@@ -275,19 +281,19 @@ fn delete_netns(name: &str) -> Result<()> {
     if !path.exists() {
         return Ok(());
     }
-    // A frozen or half-made one may refuse: the plain file left by an unclean end is removed like the rest.
+    // `ip netns del` fails for a file without a namespace, which a crash may leave; the file is removed directly.
     if !Cmd::new("ip").args(["netns", "del", name]).attempt()?.0 && path.exists() {
         std::fs::remove_file(&path).with_context(|| format!("cannot remove {}", path.display()))?;
     }
     Ok(())
 }
 
-/// `ip netns add` mounts its directory onto itself, once for all; with the last namespace that goes, too.
-fn release_netns_dir() -> Result<()> {
-    let _one_at_a_time = Lab::hold_shared()?;
+/// Removes the directory of the namespaces when it is empty. `ip netns add` bind-mounts the directory on itself.
+fn remove_netns_dir() -> Result<()> {
+    let _shared_lock = Lab::lock_shared()?;
     let dir = Path::new("/run/netns");
     if std::fs::read_dir(dir).is_ok_and(|mut entries| entries.next().is_none()) {
-        // Where it is no mount of its own, it is not ours.
+        // A directory that is not a mount point was not created by `ip netns add` and is kept.
         if nix::mount::umount(dir).is_ok() {
             let _ = std::fs::remove_dir(dir);
         }
@@ -295,13 +301,13 @@ fn release_netns_dir() -> Result<()> {
     Ok(())
 }
 
-/// Opens a machine's network namespace, to enter it.
+/// Opens the network namespace of a machine for `setns`.
 pub fn open_netns(path: &Path) -> Result<File> {
     File::open(path)
         .with_context(|| format!("cannot open the network namespace {}", path.display()))
 }
 
-/// The number of a lab whose record is gone: its guard lets packets through on the lab's interface only.
+/// Returns the number of a lab without a record, read from the interface name in its guard.
 fn number_in_guard(name: &LabName) -> Option<u8> {
     let rules = Cmd::new("nft")
         .args(["list", "table", "inet", &guard_table(name)])
@@ -312,14 +318,14 @@ fn number_in_guard(name: &LabName) -> Option<u8> {
         .find_map(|word| word.strip_prefix("ek")?.parse().ok())
 }
 
-fn raise_guard(lab: &Lab) -> Result<()> {
+fn install_guard(lab: &Lab) -> Result<()> {
     let (table, all, interface) = (
         guard_table(lab.name()),
         lab.addresses()?.all(),
         host_interface(lab),
     );
-    // Whatever leaves the machine, sent or forwarded, passes here. The table is declared first so that deleting it
-    // cannot fail: it is always replaced whole.
+    // All packets that leave the host, sent or forwarded, pass the postrouting hook. The empty declaration comes first,
+    // so that deleting a missing table does not fail and the table is replaced in one transaction.
     let rules = format!(
         "table inet {table} {{}}
 delete table inet {table}
@@ -339,7 +345,7 @@ table inet {table} {{
         .map(drop)
 }
 
-fn lower_guard(name: &LabName) -> Result<()> {
+fn remove_guard(name: &LabName) -> Result<()> {
     let table = guard_table(name);
     let rules = format!("table inet {table} {{}}\ndelete table inet {table}\n");
     Cmd::new("nft")

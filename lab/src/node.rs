@@ -1,4 +1,4 @@
-//! A node's machine: containerd, the CSI driver, the kubelet and kube-proxy, with their ordinary paths inside it.
+//! The machine of a node: containerd, the CSI driver, the kubelet and kube-proxy, with their default paths.
 
 use std::path::Path;
 
@@ -7,17 +7,17 @@ use serde_json::json;
 
 use crate::control::{self, KUBERNETES_CA, component_kubeconfig, flag, service};
 use crate::files;
-use crate::machine::{Machine, Service};
+use crate::machine::{Machine, MachineService};
 use crate::net;
 use crate::pki::{Holder, Pki};
 use crate::state::{Lab, Node};
 
-/// The image of every pod's first container.
+/// The image of the pause container, which holds the namespaces of a pod.
 pub const PAUSE_IMAGE: &str = "registry.k8s.io/pause:3.10.1";
-/// Where containerd listens, as its machine sees it.
+/// The socket of containerd, as a path inside the machine.
 pub const CONTAINERD_SOCKET: &str = "/run/containerd/containerd.sock";
 
-/// Writes the node's configuration and powers it on, unless it runs.
+/// Writes the configuration files of a node and starts its machine; does not restart a running machine.
 pub fn start(lab: &Lab, node: &Node) -> Result<()> {
     net::attach(lab, node)?;
     let pki = Pki::at(&lab.pki());
@@ -25,20 +25,20 @@ pub fn start(lab: &Lab, node: &Node) -> Result<()> {
         containerd(lab, node)?,
         csi(lab, &pki, node)?,
         kubelet(lab, &pki, node)?,
-        control::proxy(lab, &pki, &node.name)?,
+        control::kube_proxy(lab, &pki, &node.name)?,
     ];
     Machine::of(lab, &node.name)?.start(services, &[])
 }
 
-/// Where the files behind a node's volumes are.
+/// Returns the directory of the files that back the volumes of a node.
 pub fn volumes_dir(lab: &Lab, node: &str) -> std::path::PathBuf {
     lab.machine_dir(node).join("volumes")
 }
 
-fn containerd(lab: &Lab, node: &Node) -> Result<Service> {
+fn containerd(lab: &Lab, node: &Node) -> Result<MachineService> {
     let programs = lab.programs();
     let programs = programs.display();
-    let snapshotter = if overlays_work(&lab.machine_dir(&node.name))? {
+    let snapshotter = if supports_overlayfs(&lab.machine_dir(&node.name))? {
         "overlayfs"
     } else {
         "native"
@@ -49,12 +49,12 @@ root = \"/var/lib/containerd\"
 state = \"/run/containerd\"
 [grpc]
   address = \"{CONTAINERD_SOCKET}\"
-# Would be made in the host's /opt.
+# The default is in /opt of the host.
 [plugins.\"io.containerd.internal.v1.opt\"]
   path = \"/var/lib/containerd/opt\"
 [plugins.\"io.containerd.grpc.v1.cri\"]
   sandbox_image = \"{PAUSE_IMAGE}\"
-  # Without CAP_SYS_RESOURCE a container cannot be given a lower score than containerd has.
+  # Without CAP_SYS_RESOURCE, a container cannot get a lower OOM score than containerd.
   restrict_oom_score_adj = true
   disable_apparmor = true
   [plugins.\"io.containerd.grpc.v1.cri\".cni]
@@ -94,7 +94,7 @@ state = \"/run/containerd\"
     ))
 }
 
-fn csi(lab: &Lab, pki: &Pki, node: &Node) -> Result<Service> {
+fn csi(lab: &Lab, pki: &Pki, node: &Node) -> Result<MachineService> {
     let user = format!("lab-csi:{}", node.name);
     let holder = Holder::client(&user, Some("lab-csi"));
     let kubeconfig = component_kubeconfig(lab, pki, &format!("csi-{}", node.name), &holder)?;
@@ -107,7 +107,7 @@ fn csi(lab: &Lab, pki: &Pki, node: &Node) -> Result<Service> {
     Ok(service(lab, "lab-csi", args))
 }
 
-fn kubelet(lab: &Lab, pki: &Pki, node: &Node) -> Result<Service> {
+fn kubelet(lab: &Lab, pki: &Pki, node: &Node) -> Result<MachineService> {
     let addresses = lab.addresses()?;
     let address = addresses.node(node.number);
     let user = format!("system:node:{}", node.name);
@@ -132,7 +132,7 @@ fn kubelet(lab: &Lab, pki: &Pki, node: &Node) -> Result<Service> {
         "authentication": {
             "anonymous": {"enabled": false},
             "webhook": {"enabled": true},
-            "x509": {"clientCAFile": pki.authority(KUBERNETES_CA)?.cert},
+            "x509": {"clientCAFile": pki.ca(KUBERNETES_CA)?.cert},
         },
         "authorization": {"mode": "Webhook"},
         "tlsCertFile": serving.cert,
@@ -145,13 +145,14 @@ fn kubelet(lab: &Lab, pki: &Pki, node: &Node) -> Result<Service> {
         "clusterDNS": [addresses.dns()],
         "clusterDomain": "cluster.local",
         "resolvConf": dir.join("resolv.conf"),
-        // The disk is the host's: a lab must neither evict for it nor collect the images it cannot fetch again.
+        // The disk belongs to the host: low disk space must neither evict pods nor remove images, which the node cannot
+        // pull again.
         "evictionHard": {"memory.available": "100Mi", "nodefs.available": "1%", "nodefs.inodesFree": "1%", "imagefs.available": "1%"},
         "imageGCHighThresholdPercent": 100,
         "imageMaximumGCAge": "0s",
-        // Renewed at each quarter of it, since the control plane takes a node for lost after as long.
+        // The kubelet renews the lease at each quarter of this duration.
         "nodeLeaseDurationSeconds": lab.patience().seconds(control::NODE_LEASE_SECONDS),
-        // Would be made in the host's /usr/libexec.
+        // The default is in /usr/libexec of the host.
         "volumePluginDir": "/var/lib/kubelet/volume-plugins",
         "healthzBindAddress": "127.0.0.1",
     });
@@ -175,8 +176,8 @@ fn kubelet(lab: &Lab, pki: &Pki, node: &Node) -> Result<Service> {
     Ok(service(lab, "kubelet", args))
 }
 
-/// Whether the lab's file system can carry overlays; one that is an overlay itself cannot.
-fn overlays_work(dir: &Path) -> Result<bool> {
+/// Returns whether overlayfs works on the file system of the lab; it does not work on top of another overlayfs.
+fn supports_overlayfs(dir: &Path) -> Result<bool> {
     use nix::sys::statfs::{OVERLAYFS_SUPER_MAGIC, statfs};
     std::fs::create_dir_all(dir)?;
     Ok(statfs(dir)?.filesystem_type() != OVERLAYFS_SUPER_MAGIC)

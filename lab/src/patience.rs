@@ -1,5 +1,5 @@
-//! How long the lab waits on a slow machine. Every time limit of the lab is written for an ordinary machine and is
-//! multiplied by the lab's patience, which `lab up --patience` records.
+//! The time limits of a lab on a slow machine. Every time limit is chosen for an ordinary machine and is multiplied by
+//! the patience of the lab, which `lab up --patience` records.
 
 use std::str::FromStr;
 use std::time::{Duration, Instant};
@@ -7,15 +7,17 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 
-use crate::progress::human;
+use crate::progress::format_duration;
 use crate::state::{Lab, LabName};
 
-/// Names the environment variable that sets the patience of a lab.
-pub const VARIABLE: &str = "LAB_PATIENCE";
-/// A lost node would go unnoticed for twenty minutes with more.
-const MOST: u8 = 100;
-/// Shortest and longest pause between two looks at a condition.
-const PAUSES: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(10));
+/// The environment variable that sets the patience of a lab.
+pub const PATIENCE_VARIABLE: &str = "LAB_PATIENCE";
+/// The largest patience. With this value Kubernetes takes twenty minutes to mark a lost node NotReady.
+const MAX_PATIENCE: u8 = 100;
+/// Shortest pause between two checks of a condition.
+const MIN_POLL_INTERVAL: Duration = Duration::from_millis(200);
+/// Longest pause between two checks of a condition.
+const MAX_POLL_INTERVAL: Duration = Duration::from_secs(10);
 
 /// The factor by which a lab's time limits are multiplied: 1 on an ordinary machine, more on a slow one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -23,8 +25,8 @@ const PAUSES: (Duration, Duration) = (Duration::from_millis(200), Duration::from
 pub struct Patience(u8);
 
 impl Patience {
-    /// Returns the patience of the lab `name`. A lab without a readable record has the default: `lab down` works
-    /// from the name alone.
+    /// Returns the patience of the lab `name`, or the default when its record cannot be read: `lab down` needs only
+    /// the name.
     pub fn of(name: &LabName) -> Self {
         Lab::find(name)
             .ok()
@@ -33,55 +35,55 @@ impl Patience {
             .unwrap_or_default()
     }
 
-    /// Returns whether the machine is slow: what is quicker side by side is then done one by one.
+    /// Returns whether the machine is slow. The lab then starts its parts one after the other.
     pub fn is_slow(self) -> bool {
         self.0 > 1
     }
 
-    /// Multiplies a limit.
+    /// Multiplies a time limit.
     pub fn times(self, limit: Duration) -> Duration {
         limit * u32::from(self.0)
     }
 
-    /// Multiplies a number of seconds, as flags and files of Kubernetes have it.
+    /// Multiplies a number of seconds, for flags and configuration files of Kubernetes.
     pub fn seconds(self, seconds: u64) -> u64 {
         seconds * u64::from(self.0)
     }
 
-    /// Asks until the answer is yes; fails when `limit` times the patience has passed, and says what can be set.
+    /// Polls until `is_met` returns true. Fails after `limit` times the patience; the error names the setting.
     pub fn wait_for(
         self,
         limit: Duration,
-        what: &str,
-        mut ask: impl FnMut() -> Result<bool>,
+        condition: &str,
+        mut is_met: impl FnMut() -> Result<bool>,
     ) -> Result<()> {
         let limit = self.times(limit);
         let deadline = Instant::now() + limit;
         loop {
             let began = Instant::now();
-            if ask()? {
+            if is_met()? {
                 return Ok(());
             }
             if Instant::now() > deadline {
                 bail!(
-                    "waited {} for {what}, in vain; {}",
-                    human(limit),
+                    "timed out after {} while waiting for {condition}; {}",
+                    format_duration(limit),
                     self.advice()
                 );
             }
-            // Most looks start a program: on a slow machine they would keep what they wait for from happening.
-            std::thread::sleep((2 * began.elapsed()).clamp(PAUSES.0, PAUSES.1));
+            // Most checks start a program: on a slow machine frequent checks would delay the condition itself.
+            std::thread::sleep((2 * began.elapsed()).clamp(MIN_POLL_INTERVAL, MAX_POLL_INTERVAL));
         }
     }
 
-    /// Says how a slow machine gets longer limits. Part of every error that a limit causes.
+    /// Returns a hint how to raise the time limits; part of every timeout error.
     pub fn advice(self) -> String {
-        let more = self.0.saturating_mul(3).min(MOST);
-        if self.0 >= MOST {
+        let suggested = self.0.saturating_mul(3).min(MAX_PATIENCE);
+        if self.0 >= MAX_PATIENCE {
             return format!("the time limits are already multiplied by {}", self.0);
         }
         format!(
-            "if this machine is slow, `lab up --patience {more}` ({VARIABLE}={more}) multiplies all time limits by {more} (now {})",
+            "if this machine is slow, `lab up --patience {suggested}` ({PATIENCE_VARIABLE}={suggested}) multiplies all time limits by {suggested} (now {})",
             self.0
         )
     }
@@ -97,8 +99,8 @@ impl TryFrom<u8> for Patience {
     type Error = anyhow::Error;
 
     fn try_from(times: u8) -> Result<Self> {
-        if !(1..=MOST).contains(&times) {
-            bail!("the patience is a whole number from 1 to {MOST}, not {times}");
+        if !(1..=MAX_PATIENCE).contains(&times) {
+            bail!("the patience is a whole number from 1 to {MAX_PATIENCE}, not {times}");
         }
         Ok(Self(times))
     }
@@ -115,7 +117,7 @@ impl FromStr for Patience {
 
     fn from_str(text: &str) -> Result<Self> {
         let times: u8 = text.trim().parse().with_context(|| {
-            format!("the patience is a whole number from 1 to {MOST}, not `{text}`")
+            format!("the patience is a whole number from 1 to {MAX_PATIENCE}, not `{text}`")
         })?;
         Self::try_from(times)
     }
@@ -132,7 +134,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn all_limits_are_multiplied() {
+    fn time_limits_are_multiplied() {
         let patience: Patience = "3".parse().unwrap();
         assert_eq!(
             patience.times(Duration::from_secs(120)),
@@ -143,12 +145,12 @@ mod tests {
     }
 
     #[test]
-    fn only_whole_numbers_from_1_to_100_are_taken() {
+    fn only_integers_from_1_to_100_are_accepted() {
         for bad in ["", "0", "101", "256", "-1", "1.5", "x"] {
-            assert!(bad.parse::<Patience>().is_err(), "{bad:?} was taken");
+            assert!(bad.parse::<Patience>().is_err(), "{bad:?} was parsed");
             assert!(
                 serde_json::from_str::<Patience>(bad).is_err(),
-                "{bad:?} was read"
+                "{bad:?} was deserialized"
             );
         }
         assert_eq!(
@@ -158,31 +160,31 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_that_is_met_names_the_setting() {
-        let never = Patience::default()
-            .wait_for(Duration::ZERO, "the moon", || Ok(false))
+    fn a_timeout_error_names_the_setting() {
+        let error = Patience::default()
+            .wait_for(Duration::ZERO, "the disk", || Ok(false))
             .unwrap_err()
             .to_string();
         assert!(
-            never.contains("for the moon") && never.contains("LAB_PATIENCE=3"),
-            "{never}"
+            error.contains("for the disk") && error.contains("LAB_PATIENCE=3"),
+            "{error}"
         );
-        let most = Patience(MOST).advice();
+        let advice = Patience(MAX_PATIENCE).advice();
         assert!(
-            most.contains("already") && !most.contains("lab up"),
-            "{most}"
+            advice.contains("already") && !advice.contains("lab up"),
+            "{advice}"
         );
     }
 
     #[test]
-    fn a_wait_ends_with_the_first_yes() {
-        let mut looks = 0;
+    fn a_wait_ends_when_the_condition_is_met() {
+        let mut checks = 0;
         Patience::default()
-            .wait_for(Duration::from_secs(60), "the second look", || {
-                looks += 1;
-                Ok(looks == 2)
+            .wait_for(Duration::from_secs(60), "the second check", || {
+                checks += 1;
+                Ok(checks == 2)
             })
             .unwrap();
-        assert_eq!(looks, 2);
+        assert_eq!(checks, 2);
     }
 }

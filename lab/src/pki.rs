@@ -1,8 +1,8 @@
-//! The lab's own certificate authorities, and the certificate of everybody who speaks in it.
+//! The CAs of a lab and the certificates of its components.
 //!
-//! Three authorities, as on a good cluster: one for Kubernetes, one for the aggregation layer's front proxy (whoever
-//! holds that one may claim to be anybody) and one for the datastore. A key that exists is kept, so that `lab up`
-//! twice changes nobody's identity.
+//! A lab has three CAs: one for Kubernetes, one for the front proxy of the aggregation layer (a client with a
+//! certificate of this CA can impersonate any user) and one for the datastore. Existing keys are kept, so a second
+//! `lab up` changes no certificate.
 
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr};
@@ -16,27 +16,27 @@ use rcgen::{
 
 use crate::files;
 
-/// The lab's keys and certificates on disk.
+/// A directory of keys and certificates.
 #[derive(Debug)]
 pub struct Pki {
     dir: PathBuf,
 }
 
-/// What a certificate says about its holder.
+/// The subject of a certificate.
 #[derive(Debug)]
 pub struct Holder<'a> {
     /// The common name: a Kubernetes user.
     pub name: &'a str,
-    /// The organisation: a Kubernetes group.
+    /// The organization: a Kubernetes group.
     pub group: Option<&'a str>,
-    /// The names under which it serves, if it does.
+    /// The DNS names of a server certificate.
     pub names: Vec<String>,
-    /// The addresses at which it serves, if it does.
+    /// The IP addresses of a server certificate.
     pub addresses: Vec<Ipv4Addr>,
 }
 
 impl<'a> Holder<'a> {
-    /// One that only calls others.
+    /// Returns the subject of a client certificate.
     pub fn client(name: &'a str, group: Option<&'a str>) -> Self {
         Self {
             name,
@@ -47,54 +47,59 @@ impl<'a> Holder<'a> {
     }
 }
 
-/// Where a certificate and its key are.
+/// The paths of a certificate and its key.
 #[derive(Clone, Debug)]
-pub struct Files {
-    /// The certificate.
+pub struct CertificateFiles {
+    /// The path of the certificate.
     pub cert: PathBuf,
-    /// Its key.
+    /// The path of the private key.
     pub key: PathBuf,
 }
 
 impl Pki {
-    /// The keys and certificates in this directory.
+    /// Uses the keys and certificates in this directory.
     pub fn at(dir: &Path) -> Self {
         Self {
             dir: dir.to_owned(),
         }
     }
 
-    fn files(&self, name: &str) -> Files {
-        Files {
+    fn files(&self, name: &str) -> CertificateFiles {
+        CertificateFiles {
             cert: self.dir.join(format!("{name}.crt")),
             key: self.dir.join(format!("{name}.key")),
         }
     }
 
-    /// The authority of this name, made where it is missing.
-    pub fn authority(&self, name: &str) -> Result<Files> {
+    /// Returns the CA with this name; creates it when it is missing.
+    pub fn ca(&self, name: &str) -> Result<CertificateFiles> {
         let files = self.files(name);
         if !(files.cert.exists() && files.key.exists()) {
             let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)?;
-            let cert = authority_params(name).self_signed(&key)?;
-            // The certificate last: where it exists, so does its key.
+            let cert = ca_params(name).self_signed(&key)?;
+            // The certificate is written last, so a certificate never exists without its key.
             files::write(&files.key, &key.serialize_pem())?;
             files::write(&files.cert, &cert.pem())?;
         }
         Ok(files)
     }
 
-    /// The certificate in the files `file`, signed by the authority `by`, made where it is missing.
-    pub fn issue(&self, by: &str, file: &str, holder: &Holder<'_>) -> Result<Files> {
+    /// Returns the certificate with the file name `file`; issues it with the CA `ca_name` when it is missing.
+    pub fn issue(
+        &self,
+        ca_name: &str,
+        file: &str,
+        holder: &Holder<'_>,
+    ) -> Result<CertificateFiles> {
         let files = self.files(file);
         if files.cert.exists() && files.key.exists() {
             return Ok(files);
         }
-        let authority = self.authority(by)?;
-        let key = KeyPair::from_pem(&fs::read_to_string(&authority.key)?)
-            .with_context(|| format!("{} is damaged", authority.key.display()))?;
-        let authority = authority_params(by);
-        let issuer = Issuer::from_params(&authority, key);
+        let ca = self.ca(ca_name)?;
+        let key = KeyPair::from_pem(&fs::read_to_string(&ca.key)?)
+            .with_context(|| format!("cannot parse {}", ca.key.display()))?;
+        let ca_params = ca_params(ca_name);
+        let issuer = Issuer::from_params(&ca_params, key);
         let mut params = params(holder.name);
         if let Some(group) = holder.group {
             params
@@ -119,16 +124,16 @@ impl Pki {
                 .extended_key_usages
                 .push(ExtendedKeyUsagePurpose::ServerAuth);
         }
-        let own = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)?;
-        let cert = params.signed_by(&own, &issuer)?;
-        files::write(&files.key, &own.serialize_pem())?;
+        let leaf_key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)?;
+        let cert = params.signed_by(&leaf_key, &issuer)?;
+        files::write(&files.key, &leaf_key.serialize_pem())?;
         files::write(&files.cert, &cert.pem())?;
         Ok(files)
     }
 
-    /// The key pair that signs service account tokens, made where it is missing.
-    pub fn token_keys(&self) -> Result<Files> {
-        let files = Files {
+    /// Returns the key pair that signs service account tokens; creates it when it is missing.
+    pub fn token_keys(&self) -> Result<CertificateFiles> {
+        let files = CertificateFiles {
             cert: self.dir.join("tokens.pub"),
             key: self.dir.join("tokens.key"),
         };
@@ -141,7 +146,7 @@ impl Pki {
     }
 }
 
-fn authority_params(name: &str) -> CertificateParams {
+fn ca_params(name: &str) -> CertificateParams {
     let mut params = params(&format!("evenkeel lab {name}"));
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     params.key_usages = vec![
@@ -158,19 +163,19 @@ fn params(common_name: &str) -> CertificateParams {
     params
         .distinguished_name
         .push(DnType::CommonName, common_name);
-    // A lab does not live for ten years, and its clock may be off by days.
+    // Fixed dates: no lab exists that long, and a wrong clock of the machine does not invalidate a certificate.
     params.not_before = date_time_ymd(2024, 1, 1);
     params.not_after = date_time_ymd(2040, 1, 1);
     params
 }
 
-/// Writes a kubeconfig that names files rather than holding keys.
+/// Writes a kubeconfig that refers to the certificate and key files by path.
 pub fn write_kubeconfig(
     path: &Path,
     server: &str,
     ca: &Path,
     user: &str,
-    client: &Files,
+    client: &CertificateFiles,
 ) -> Result<()> {
     let config = serde_json::json!({
         "apiVersion": "v1",

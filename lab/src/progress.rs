@@ -1,5 +1,5 @@
-//! What a person sees while long work goes on: stages with a bar on a terminal, plain lines elsewhere, and never ten
-//! seconds without a changed line.
+//! Progress output of long operations: a progress bar on a terminal, plain lines elsewhere. Plain output has a new line
+//! at least every ten seconds.
 
 use std::io::IsTerminal;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -9,54 +9,55 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-const EVERY: Duration = Duration::from_secs(8);
+/// Interval between two lines of plain output.
+const LINE_INTERVAL: Duration = Duration::from_secs(8);
 
-/// One piece of long work that is shown while it goes on.
+/// The progress of a long operation. Dropping it ends the output without a success line.
 #[derive(Debug)]
-pub struct Stage {
+pub struct Progress {
     title: String,
-    began: Instant,
-    shown: Shown,
+    started: Instant,
+    output: ProgressOutput,
 }
 
 #[derive(Debug)]
-enum Shown {
+enum ProgressOutput {
     Bar(ProgressBar),
     Lines {
-        state: Arc<Lines>,
+        state: Arc<LineState>,
         ticker: Option<JoinHandle<()>>,
     },
 }
 
 #[derive(Debug, Default)]
-struct Lines {
+struct LineState {
     done: AtomicU64,
     total: AtomicU64,
-    note: Mutex<String>,
-    over: AtomicBool,
+    message: Mutex<String>,
+    is_finished: AtomicBool,
 }
 
-impl Stage {
-    /// Begins a stage; `hint` says what it takes, such as "about 6 minutes the first time".
-    pub fn begin(title: &str, hint: &str) -> Self {
-        let began = Instant::now();
-        let shown = if std::io::stderr().is_terminal() {
+impl Progress {
+    /// Starts the output; `hint` describes the operation, for example "about 6 minutes the first time".
+    pub fn start(title: &str, hint: &str) -> Self {
+        let started = Instant::now();
+        let output = if std::io::stderr().is_terminal() {
             bar(title, hint)
         } else {
-            lines(title, hint, began)
+            lines(title, hint, started)
         };
         Self {
             title: title.to_owned(),
-            began,
-            shown,
+            started,
+            output,
         }
     }
 
-    /// Shows how much of it is done.
-    pub fn at(&self, done: u64, total: u64) {
-        match &self.shown {
-            Shown::Bar(bar) => {
-                // Only now is there something to measure by.
+    /// Shows how many units are done.
+    pub fn set_position(&self, done: u64, total: u64) {
+        match &self.output {
+            ProgressOutput::Bar(bar) => {
+                // The first position switches from the spinner to a bar.
                 if bar.length() != Some(total) {
                     style(
                         bar,
@@ -66,36 +67,40 @@ impl Stage {
                 bar.set_length(total);
                 bar.set_position(done);
             }
-            Shown::Lines { state, .. } => {
+            ProgressOutput::Lines { state, .. } => {
                 state.done.store(done, Ordering::Relaxed);
                 state.total.store(total, Ordering::Relaxed);
             }
         }
     }
 
-    /// Shows what it is at.
-    pub fn say(&self, note: &str) {
-        match &self.shown {
-            Shown::Bar(bar) => bar.set_message(note.to_owned()),
-            Shown::Lines { state, .. } => note.clone_into(&mut lock(&state.note)),
+    /// Shows the current step of the operation.
+    pub fn set_message(&self, message: &str) {
+        match &self.output {
+            ProgressOutput::Bar(bar) => bar.set_message(message.to_owned()),
+            ProgressOutput::Lines { state, .. } => message.clone_into(&mut lock(&state.message)),
         }
     }
 
-    /// Ends it well.
-    pub fn done(mut self) {
-        let line = format!("✓ {} ({})", self.title, human(self.began.elapsed()));
+    /// Ends the output with a success line.
+    pub fn finish(mut self) {
+        let line = format!(
+            "✓ {} ({})",
+            self.title,
+            format_duration(self.started.elapsed())
+        );
         self.end();
         eprintln!("{line}");
     }
 
     fn end(&mut self) {
-        match &mut self.shown {
-            Shown::Bar(bar) => bar.finish_and_clear(),
-            Shown::Lines { state, ticker } => {
-                state.over.store(true, Ordering::Relaxed);
+        match &mut self.output {
+            ProgressOutput::Bar(bar) => bar.finish_and_clear(),
+            ProgressOutput::Lines { state, ticker } => {
+                state.is_finished.store(true, Ordering::Relaxed);
                 if let Some(ticker) = ticker.take() {
                     ticker.thread().unpark();
-                    // It only prints: should it have failed, nothing is lost.
+                    // The thread only prints, so a panic in it is ignored.
                     let _ = ticker.join();
                 }
             }
@@ -103,42 +108,42 @@ impl Stage {
     }
 }
 
-/// A stage that ends without being done has failed; the error itself is told by whoever reports it.
-impl Drop for Stage {
+/// Ends the output of a failed operation; the caller reports the error.
+impl Drop for Progress {
     fn drop(&mut self) {
         self.end();
     }
 }
 
-fn bar(title: &str, hint: &str) -> Shown {
+fn bar(title: &str, hint: &str) -> ProgressOutput {
     let bar = ProgressBar::new(0);
     style(&bar, "{spinner} {prefix}  {elapsed}  {wide_msg}");
     bar.set_prefix(title.to_owned());
     bar.set_message(hint.to_owned());
     bar.enable_steady_tick(Duration::from_millis(120));
-    Shown::Bar(bar)
+    ProgressOutput::Bar(bar)
 }
 
-/// Templates are ours and right; should one not be, the plain style serves as well.
+/// Sets the template; keeps the default style when the template is invalid.
 fn style(bar: &ProgressBar, template: &str) {
     if let Ok(style) = ProgressStyle::with_template(template) {
         bar.set_style(style);
     }
 }
 
-fn lines(title: &str, hint: &str, began: Instant) -> Shown {
+fn lines(title: &str, hint: &str, started: Instant) -> ProgressOutput {
     eprintln!("… {title}{}{hint}", if hint.is_empty() { "" } else { ": " });
-    let state = Arc::new(Lines::default());
-    let (watched, title) = (Arc::clone(&state), title.to_owned());
+    let state = Arc::new(LineState::default());
+    let (shared, title) = (Arc::clone(&state), title.to_owned());
     let ticker = std::thread::spawn(move || {
-        let mut next = Instant::now() + EVERY;
-        while !watched.over.load(Ordering::Relaxed) {
+        let mut next = Instant::now() + LINE_INTERVAL;
+        while !shared.is_finished.load(Ordering::Relaxed) {
             std::thread::park_timeout(next.saturating_duration_since(Instant::now()));
-            if Instant::now() >= next && !watched.over.load(Ordering::Relaxed) {
-                next += EVERY;
+            if Instant::now() >= next && !shared.is_finished.load(Ordering::Relaxed) {
+                next += LINE_INTERVAL;
                 let (done, total) = (
-                    watched.done.load(Ordering::Relaxed),
-                    watched.total.load(Ordering::Relaxed),
+                    shared.done.load(Ordering::Relaxed),
+                    shared.total.load(Ordering::Relaxed),
                 );
                 let count = if total > 0 {
                     format!(" {done}/{total}")
@@ -147,24 +152,24 @@ fn lines(title: &str, hint: &str, began: Instant) -> Shown {
                 };
                 eprintln!(
                     "  {title}{count} {} {}",
-                    human(began.elapsed()),
-                    lock(&watched.note)
+                    format_duration(started.elapsed()),
+                    lock(&shared.message)
                 );
             }
         }
     });
-    Shown::Lines {
+    ProgressOutput::Lines {
         state,
         ticker: Some(ticker),
     }
 }
 
-fn lock(note: &Mutex<String>) -> std::sync::MutexGuard<'_, String> {
-    note.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock(message: &Mutex<String>) -> std::sync::MutexGuard<'_, String> {
+    message.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A duration as people say it.
-pub fn human(duration: Duration) -> String {
+/// Formats a duration for messages: seconds, or minutes and seconds from one minute on.
+pub fn format_duration(duration: Duration) -> String {
     let seconds = duration.as_secs();
     if seconds >= 60 {
         format!("{} min {} s", seconds / 60, seconds % 60)
@@ -178,9 +183,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn durations_are_said_in_minutes_from_one_minute_on() {
-        assert_eq!(human(Duration::from_millis(1250)), "1.2 s");
-        assert_eq!(human(Duration::from_secs(59)), "59.0 s");
-        assert_eq!(human(Duration::from_secs(61)), "1 min 1 s");
+    fn durations_have_minutes_from_one_minute_on() {
+        assert_eq!(format_duration(Duration::from_millis(1250)), "1.2 s");
+        assert_eq!(format_duration(Duration::from_secs(59)), "59.0 s");
+        assert_eq!(format_duration(Duration::from_secs(61)), "1 min 1 s");
     }
 }

@@ -1,7 +1,7 @@
-//! What a lab is, on disk: its record (number and nodes) and where each of its files lies.
+//! The state of a lab on disk: its record (number, nodes and settings) and the paths of its files.
 //!
-//! `/var/lib/evenkeel/labs/<name>` holds everything a lab writes; removing it removes the lab. Programs are hard
-//! links or copies of what the cache holds, so that a lab runs on when the cache is cleaned.
+//! A lab writes only below `/var/lib/evenkeel/labs/<name>`; removing that directory removes the lab. Its programs are
+//! hard links to files of the cache or copies of them, so a running lab survives the removal of the cache.
 
 use std::fs::{self, File};
 use std::io::ErrorKind;
@@ -11,26 +11,28 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 
-use crate::addresses::{Addresses, LABS};
+use crate::addresses::{Addresses, MAX_LABS};
 use crate::command::Cmd;
 use crate::files;
 use crate::patience::Patience;
 
-const HOME: &str = "/var/lib/evenkeel/labs";
-/// The name that the control plane's machine has beside the nodes.
-pub const CONTROL: &str = "control";
+/// The directory that holds the files of all labs.
+const LABS_DIR: &str = "/var/lib/evenkeel/labs";
+/// The name of the machine that runs the control plane.
+pub const CONTROL_PLANE: &str = "control";
 
-/// The name of a lab: it becomes part of names of namespaces, cgroups and rules.
+/// The name of a lab. It is part of the names of namespaces, cgroups and firewall tables.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LabName(String);
 
 impl LabName {
-    /// The name that a checkout's own lab has, made of where the checkout is: two checkouts do not share a lab.
+    /// Returns the default name in this checkout. It depends on the path of the checkout, so two checkouts use
+    /// different labs.
     pub fn of_checkout() -> Self {
         let checkout = Path::new(env!("CARGO_MANIFEST_DIR"))
             .parent()
             .unwrap_or(Path::new("/"));
-        // The sum that cksum(1) prints, so that the Makefile comes to the same name.
+        // The Makefile derives the same name with cksum(1).
         Self(format!(
             "dev-{:04x}",
             cksum(checkout.as_os_str().as_encoded_bytes()) % 0x1_0000
@@ -38,10 +40,10 @@ impl LabName {
     }
 }
 
-/// POSIX' cksum: a CRC of the bytes and then of their number.
+/// Computes the POSIX cksum: a CRC over the bytes followed by their count.
 fn cksum(bytes: &[u8]) -> u32 {
     let mut length = bytes.len();
-    let number = std::iter::from_fn(|| {
+    let length_bytes = std::iter::from_fn(|| {
         let byte = u8::try_from(length & 0xff).ok().filter(|_| length > 0);
         length >>= 8;
         byte
@@ -49,7 +51,7 @@ fn cksum(bytes: &[u8]) -> u32 {
     let crc = bytes
         .iter()
         .copied()
-        .chain(number)
+        .chain(length_bytes)
         .fold(0_u32, |crc, byte| {
             (0..8).fold(crc ^ (u32::from(byte) << 24), |crc, _| {
                 if crc & 0x8000_0000 == 0 {
@@ -66,15 +68,15 @@ impl std::str::FromStr for LabName {
     type Err = anyhow::Error;
 
     fn from_str(text: &str) -> Result<Self> {
-        let fits = (1..=24).contains(&text.len())
+        let is_valid = (1..=24).contains(&text.len())
             && text.starts_with(|c: char| c.is_ascii_lowercase())
             && text
                 .chars()
                 .all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-')
             && !text.ends_with('-');
-        if !fits {
+        if !is_valid {
             bail!(
-                "`{text}` cannot name a lab: use up to 24 of a-z, 0-9 and -, beginning with a letter"
+                "`{text}` cannot name a lab: use 1 to 24 characters of a-z, 0-9 and -, begin with a letter and do not end with -"
             );
         }
         Ok(Self(text.to_owned()))
@@ -87,33 +89,33 @@ impl std::fmt::Display for LabName {
     }
 }
 
-/// One node of the record. Its number gives its addresses and is never used again.
+/// One node of a lab, as recorded. Its number determines its addresses and is never reused.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Node {
-    /// `node-1` and so on.
+    /// The name of the node: `node-1`, `node-2`, ….
     pub name: String,
-    /// What its addresses follow from.
+    /// The number that determines the addresses of the node.
     pub number: u8,
 }
 
-/// What is written down about a lab.
+/// The record of a lab, stored as `lab.json`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Record {
-    /// What the lab's addresses follow from.
+pub struct LabRecord {
+    /// The number that determines the addresses of the lab.
     pub number: u8,
-    /// The number of the newest node that ever was.
+    /// The highest node number ever used.
     pub last_node: u8,
-    /// The nodes that are.
+    /// The current nodes.
     pub nodes: Vec<Node>,
-    /// How many times the free space of this machine may be promised to volumes.
-    #[serde(default = "once")]
+    /// The factor by which volumes may overcommit the free disk space.
+    #[serde(default = "default_overcommit")]
     pub overcommit: u8,
-    /// The factor of the lab's time limits.
+    /// The factor of the time limits.
     #[serde(default)]
     pub patience: Patience,
 }
 
-fn once() -> u8 {
+fn default_overcommit() -> u8 {
     1
 }
 
@@ -122,17 +124,17 @@ fn once() -> u8 {
 pub struct Lab {
     name: LabName,
     dir: PathBuf,
-    record: Record,
+    record: LabRecord,
 }
 
-/// The lock of a lab, held while it is changed; closing the file gives it up.
+/// The lock of a lab, held while the lab is changed. Dropping the value releases the lock.
 #[derive(Debug)]
-pub struct Held(#[expect(dead_code, reason = "held for its lock, never read")] File);
+pub struct LabLock(#[expect(dead_code, reason = "held for its lock, never read")] File);
 
 impl Lab {
-    /// The lab of this name, if it was ever brought up and not taken down since.
+    /// Returns the lab with this name, or `None` when no such lab exists.
     pub fn find(name: &LabName) -> Result<Option<Self>> {
-        let dir = Path::new(HOME).join(&name.0);
+        let dir = Path::new(LABS_DIR).join(&name.0);
         let path = dir.join("lab.json");
         let text = match fs::read_to_string(&path) {
             Ok(text) => text,
@@ -143,7 +145,7 @@ impl Lab {
         };
         let record = serde_json::from_str(&text).with_context(|| {
             format!(
-                "{} is damaged; `lab down --name {name}` removes what is left of that lab",
+                "cannot parse {}; `lab down --name {name}` removes this lab",
                 path.display()
             )
         })?;
@@ -154,17 +156,17 @@ impl Lab {
         }))
     }
 
-    /// The lab of this name, which must exist.
+    /// Returns the lab with this name; fails when it does not exist.
     pub fn open(name: &LabName) -> Result<Self> {
         Self::find(name)?.with_context(|| {
-            format!("there is no lab `{name}` here; `lab up --name {name}` makes it")
+            format!("there is no lab `{name}` on this machine; `lab up --name {name}` creates it")
         })
     }
 
-    /// The lab of this name; where there is none, one is recorded under a number that no other lab and no route of
-    /// this machine uses.
+    /// Returns the lab with this name. Creates the record of a new lab when it does not exist, with a number that no
+    /// other lab and no route of this machine uses.
     pub fn find_or_create(name: &LabName) -> Result<Self> {
-        let _one_at_a_time = Self::hold_shared()?;
+        let _shared_lock = Self::lock_shared()?;
         if let Some(lab) = Self::find(name)? {
             return Ok(lab);
         }
@@ -172,19 +174,19 @@ impl Lab {
         let routes = Cmd::new("ip")
             .args(["-4", "route", "show", "table", "all"])
             .run()?;
-        let number = (0..LABS)
+        let number = (0..MAX_LABS)
             .find(|n| {
                 !taken.contains(n) && !routes.contains(&format!("10.{}.", 200 + u16::from(*n)))
             })
             .with_context(|| {
-                format!("all {LABS} address ranges for labs are in use; take one down (`lab list`)")
+                format!("all {MAX_LABS} address ranges are in use; take a lab down (`lab list` lists them)")
             })?;
-        let dir = Path::new(HOME).join(&name.0);
-        let record = Record {
+        let dir = Path::new(LABS_DIR).join(&name.0);
+        let record = LabRecord {
             number,
             last_node: 0,
             nodes: Vec::new(),
-            overcommit: once(),
+            overcommit: default_overcommit(),
             patience: Patience::default(),
         };
         let lab = Self {
@@ -193,19 +195,19 @@ impl Lab {
             record,
         };
         fs::create_dir_all(&lab.dir)?;
-        // Everybody's keys are in it.
+        // The directory holds private keys.
         fs::set_permissions(&lab.dir, fs::Permissions::from_mode(0o700))?;
         lab.save()?;
         Ok(lab)
     }
 
-    /// All labs recorded on this machine. One whose record is damaged is passed over: it cannot be used anyway.
+    /// Returns all labs of this machine, sorted by name. Omits a lab whose record cannot be parsed.
     pub fn all() -> Result<Vec<Self>> {
         let mut labs = Vec::new();
-        let entries = match fs::read_dir(HOME) {
+        let entries = match fs::read_dir(LABS_DIR) {
             Ok(entries) => entries,
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(labs),
-            Err(error) => return Err(error).with_context(|| format!("cannot list {HOME}")),
+            Err(error) => return Err(error).with_context(|| format!("cannot list {LABS_DIR}")),
         };
         for entry in entries {
             let name = entry?.file_name().to_string_lossy().into_owned();
@@ -221,43 +223,45 @@ impl Lab {
         Ok(labs)
     }
 
-    /// Holds the lab for changes; waits for whoever holds it now.
-    pub fn hold(name: &LabName) -> Result<Held> {
-        fs::create_dir_all(HOME).with_context(|| format!("cannot make {HOME}"))?;
-        lock(&Self::lock_of(name))
+    /// Locks the lab for changes; waits until other `lab` commands release the lock.
+    pub fn lock(name: &LabName) -> Result<LabLock> {
+        fs::create_dir_all(LABS_DIR)
+            .with_context(|| format!("cannot create directory {LABS_DIR}"))?;
+        lock_file(&Self::lock_path(name))
     }
 
-    /// Where all labs' files are.
-    pub(crate) fn home() -> &'static Path {
-        Path::new(HOME)
+    /// Returns the directory that holds the files of all labs.
+    pub(crate) fn labs_dir() -> &'static Path {
+        Path::new(LABS_DIR)
     }
 
-    fn lock_of(name: &LabName) -> PathBuf {
-        Path::new(HOME).join(format!(".{name}.lock"))
+    fn lock_path(name: &LabName) -> PathBuf {
+        Path::new(LABS_DIR).join(format!(".{name}.lock"))
     }
 
-    /// Removes every file of a lab that is held; its lock last.
-    pub(crate) fn remove_files(name: &LabName, _held: Held) -> Result<()> {
+    /// Removes every file of a locked lab; the lock file last.
+    pub(crate) fn remove_files(name: &LabName, _lock: LabLock) -> Result<()> {
         files::remove(&Self::dir_of(name))?;
-        files::remove(&Self::lock_of(name))
+        files::remove(&Self::lock_path(name))
     }
 
-    /// Held while something is changed that all labs share.
-    pub(crate) fn hold_shared() -> Result<Held> {
-        fs::create_dir_all(HOME).with_context(|| format!("cannot make {HOME}"))?;
-        lock(&Path::new(HOME).join(".numbers.lock"))
+    /// Locks the state that all labs share.
+    pub(crate) fn lock_shared() -> Result<LabLock> {
+        fs::create_dir_all(LABS_DIR)
+            .with_context(|| format!("cannot create directory {LABS_DIR}"))?;
+        lock_file(&Path::new(LABS_DIR).join(".numbers.lock"))
     }
 
-    /// Where the labs' files are, whether or not the lab's record can be read.
+    /// Returns the directory of a lab; does not need its record.
     pub fn dir_of(name: &LabName) -> PathBuf {
-        Path::new(HOME).join(&name.0)
+        Path::new(LABS_DIR).join(&name.0)
     }
 
-    /// Records a new node under a number that was never used.
+    /// Adds a node to the record, with a number that was never used before.
     pub(crate) fn record_node(&mut self) -> Result<Node> {
-        if self.record.last_node == crate::addresses::NODES {
+        if self.record.last_node == crate::addresses::MAX_NODES {
             bail!(
-                "lab {} has had {} nodes; take it down and up again to have more",
+                "lab {} has used all {} node numbers; take it down and bring it up again",
                 self.name,
                 self.record.last_node
             );
@@ -273,19 +277,19 @@ impl Lab {
         Ok(node)
     }
 
-    /// Strikes a node from the record.
-    pub(crate) fn forget_node(&mut self, name: &str) -> Result<()> {
+    /// Removes a node from the record.
+    pub(crate) fn remove_node(&mut self, name: &str) -> Result<()> {
         self.record.nodes.retain(|node| node.name != name);
         self.save()
     }
 
-    /// Records how often free space may be promised; nodes that run learn of it when they next start.
-    pub(crate) fn record_overcommit(&mut self, times: u8) -> Result<()> {
-        self.record.overcommit = times;
+    /// Records the overcommit factor; a running node uses the new factor after its next start.
+    pub(crate) fn record_overcommit(&mut self, factor: u8) -> Result<()> {
+        self.record.overcommit = factor;
         self.save()
     }
 
-    /// Records the factor of the time limits. Commands follow it at once, machines that run when they next start.
+    /// Records the factor of the time limits. Commands use it at once, running machines after their next start.
     pub(crate) fn record_patience(&mut self, patience: Patience) -> Result<()> {
         self.record.patience = patience;
         self.save()
@@ -298,43 +302,43 @@ impl Lab {
         )
     }
 
-    /// Its name.
+    /// Returns the name of the lab.
     pub fn name(&self) -> &LabName {
         &self.name
     }
 
-    /// Its addresses.
+    /// Returns the addresses of the lab.
     pub fn addresses(&self) -> Result<Addresses> {
         Addresses::of(self.record.number)
-            .with_context(|| format!("lab {} has an impossible number", self.name))
+            .with_context(|| format!("lab {} has an invalid number in its record", self.name))
     }
 
-    /// The number its addresses follow from.
+    /// Returns the number that determines the addresses of the lab.
     pub fn number(&self) -> u8 {
         self.record.number
     }
 
-    /// The number of the newest node it ever had.
+    /// Returns the highest node number ever used.
     pub fn last_node(&self) -> u8 {
         self.record.last_node
     }
 
-    /// How many times the free space of this machine may be promised to volumes.
+    /// Returns the factor by which volumes may overcommit the free disk space.
     pub fn overcommit(&self) -> u8 {
         self.record.overcommit
     }
 
-    /// The factor of its time limits.
+    /// Returns the factor of the time limits.
     pub fn patience(&self) -> Patience {
         self.record.patience
     }
 
-    /// Its nodes.
+    /// Returns the current nodes.
     pub fn nodes(&self) -> &[Node] {
         &self.record.nodes
     }
 
-    /// The node of this name.
+    /// Returns the node with this name; the error lists the existing nodes.
     pub fn node(&self, name: &str) -> Result<&Node> {
         self.record
             .nodes
@@ -355,56 +359,59 @@ impl Lab {
             })
     }
 
-    /// Everything it writes is below this directory.
+    /// Returns the directory that holds all files of the lab.
     pub fn dir(&self) -> &Path {
         &self.dir
     }
 
-    /// The administrator's kubeconfig.
+    /// Returns the path of the kubeconfig of the administrator.
     pub fn kubeconfig(&self) -> PathBuf {
         self.dir.join("kubeconfig")
     }
 
-    /// The programs it runs.
+    /// Returns the directory of the programs that the lab runs.
     pub fn programs(&self) -> PathBuf {
         self.dir.join("programs")
     }
 
-    /// Keys and certificates.
+    /// Returns the directory of the keys and certificates.
     pub fn pki(&self) -> PathBuf {
         self.dir.join("pki")
     }
 
-    /// The directory of one of its machines: a node, or [`CONTROL`].
+    /// Returns the directory of a machine: a node or [`CONTROL_PLANE`].
     pub fn machine_dir(&self, machine: &str) -> PathBuf {
         self.dir.join("machines").join(machine)
     }
 
-    /// The administrator's `kubectl` on this lab.
+    /// Returns a `kubectl` command that acts as the administrator of this lab.
     pub fn kubectl(&self) -> Cmd {
         let command = Cmd::new(self.programs().join("kubectl"))
             .arg("--kubeconfig")
             .arg(self.kubeconfig());
-        // Not in the user's ~/.kube: it would outlive the lab, and be another lab's of the same address.
+        // A cache in ~/.kube would outlive the lab and would be used for another lab with the same address.
         command
             .arg("--cache-dir")
             .arg(self.dir.join("kubectl-cache"))
     }
 }
 
-fn lock(path: &Path) -> Result<Held> {
+fn lock_file(path: &Path) -> Result<LabLock> {
     loop {
         let file =
             File::create(path).with_context(|| format!("cannot write {}", path.display()))?;
         if file.try_lock().is_err() {
-            eprintln!("  another `lab` command is at work on this; waiting for it to end");
+            eprintln!(
+                "  waiting for another `lab` command to release {}",
+                path.display()
+            );
             file.lock()
                 .with_context(|| format!("cannot lock {}", path.display()))?;
         }
-        // `lab down` removes the file it held: a lock on a file that nobody else finds any more is none.
-        let own = file.metadata()?.ino();
-        if fs::metadata(path).is_ok_and(|there| there.ino() == own) {
-            return Ok(Held(file));
+        // `lab down` removes the lock file while it holds the lock. A lock on a removed file excludes no other command.
+        let locked_inode = file.metadata()?.ino();
+        if fs::metadata(path).is_ok_and(|current| current.ino() == locked_inode) {
+            return Ok(LabLock(file));
         }
     }
 }
@@ -414,7 +421,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_checkout_names_its_lab_as_the_makefile_does() {
+    fn the_default_name_is_the_same_as_in_the_makefile() {
         // printf %s /a/checkout | cksum
         assert_eq!(cksum(b"/a/checkout"), 336_819_178);
         assert!(
@@ -426,17 +433,18 @@ mod tests {
     }
 
     #[test]
-    fn a_record_of_before_patience_was_settable_is_read() {
+    fn a_record_without_patience_is_read() {
         let old = r#"{"number": 3, "last_node": 1, "nodes": [{"name": "node-1", "number": 1}], "overcommit": 20}"#;
-        let mut record: Record = serde_json::from_str(old).unwrap();
+        let mut record: LabRecord = serde_json::from_str(old).unwrap();
         assert_eq!(record.patience, Patience::default());
         record.patience = "5".parse().unwrap();
-        let again: Record = serde_json::from_str(&serde_json::to_string(&record).unwrap()).unwrap();
-        assert_eq!(again, record);
+        let reread: LabRecord =
+            serde_json::from_str(&serde_json::to_string(&record).unwrap()).unwrap();
+        assert_eq!(reread, record);
     }
 
     #[test]
-    fn names_that_would_break_a_namespace_or_a_path_are_refused() {
+    fn a_name_that_is_unsafe_in_a_path_is_rejected() {
         for bad in [
             "",
             "A",
@@ -447,7 +455,7 @@ mod tests {
             "a-",
             "abcdefghijklmnopqrstuvwxyz",
         ] {
-            assert!(bad.parse::<LabName>().is_err(), "{bad:?} was taken");
+            assert!(bad.parse::<LabName>().is_err(), "{bad:?} was accepted");
         }
         for good in ["a", "dev-1f3a", "test2"] {
             assert_eq!(good.parse::<LabName>().unwrap().to_string(), good);

@@ -10,7 +10,7 @@ use anyhow::{Context, Result, bail, ensure};
 use evenkeel_history::check::Fault;
 use evenkeel_history::{Config, History, Kind, Target, Time, Tls, Workload, check};
 use evenkeel_lab::command::Cmd;
-use evenkeel_lab::parts::etcd::{Version, get};
+use evenkeel_lab::parts::etcd::{EtcdVersion, get};
 use evenkeel_lab::pki::{Holder, Pki};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -122,7 +122,7 @@ struct Cluster {
 
 impl Cluster {
     fn start(size: usize, with_tls: bool) -> Result<Self> {
-        let programs = get(Version::DEFAULT)?;
+        let programs = get(EtcdVersion::DEFAULT)?;
         let dir = tempfile::tempdir()?;
         let (tls, flags) = if with_tls {
             certificates(dir.path())?
@@ -198,7 +198,7 @@ impl Cluster {
 /// What a client needs, and the flags of a server whose certificate has a name but no address.
 fn certificates(dir: &Path) -> Result<(Option<Tls>, Vec<String>)> {
     let pki = Pki::at(&dir.join("pki"));
-    let ca = pki.authority("ca")?;
+    let ca = pki.ca("ca")?;
     let names = vec!["orders-client".to_owned()];
     let server = pki.issue(
         "ca",

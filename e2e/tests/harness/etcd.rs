@@ -10,7 +10,7 @@ use evenkeel_e2e::etcd::{Cluster, manifest, members};
 use evenkeel_e2e::operator::install;
 use evenkeel_e2e::{RESTRICTED, Story};
 use evenkeel_history::Kind;
-use evenkeel_lab::pki::{Files, Holder, Pki};
+use evenkeel_lab::pki::{CertificateFiles, Holder, Pki};
 use serde_json::{Value, json};
 
 #[test]

@@ -1,7 +1,7 @@
 package csi
 
-// The loop over claims and volumes: it learns of changes from caches, queues what may concern this node, and repeats
-// what failed, more slowly each time.
+// The reconcile loop for PersistentVolumeClaims and PersistentVolumes: informers queue the objects that may concern this
+// node, and failed items are retried with exponential backoff.
 
 import (
 	"context"
@@ -25,52 +25,52 @@ import (
 )
 
 const (
-	workers      = 4
-	resync       = 10 * time.Minute
-	firstRetry   = 100 * time.Millisecond
-	slowestRetry = 20 * time.Second
-	workPatience = time.Minute
+	workers          = 4
+	resyncInterval   = 10 * time.Minute
+	minRetryDelay    = 100 * time.Millisecond
+	maxRetryDelay    = 20 * time.Second
+	reconcileTimeout = time.Minute
 )
 
-// subject is what the loop works on, one at a time: a claim if it has a namespace, else a volume. The uid keeps a claim
-// apart from a later one of the same name.
-type subject struct {
+// workItem identifies a claim (with a namespace) or a volume (without one). The uid distinguishes a claim from a later one
+// with the same name.
+type workItem struct {
 	namespace, name string
 	uid             types.UID
 }
 
-// Claims makes, grows and deletes the volumes of one node.
+// Claims is the reconcile loop of one node: it creates, expands and deletes volumes.
 type Claims struct {
 	client  kubernetes.Interface
 	disks   *Disks
 	node    string
 	events  record.EventRecorder
-	queue   workqueue.TypedRateLimitingInterface[subject]
+	queue   workqueue.TypedRateLimitingInterface[workItem]
 	claims  corelist.PersistentVolumeClaimLister
 	volumes corelist.PersistentVolumeLister
 
-	// unannounced are the claims whose file this process has made and whose volume it may not have created: if such a
-	// claim goes away, its file must. Files that an earlier process left are not touched, they may be retained data.
-	unannounced sync.Map
+	// pendingFiles holds the uids of claims whose file this process has created and whose PersistentVolume may not exist
+	// yet. When such a claim is deleted, its file is removed. Files of an earlier process are kept: they may be retained data.
+	pendingFiles sync.Map
 }
 
-// NewClaims prepares the loop.
+// NewClaims creates the loop.
 func NewClaims(client kubernetes.Interface, disks *Disks, node string) *Claims {
 	return &Claims{
 		client: client, disks: disks, node: node,
 		queue: workqueue.NewTypedRateLimitingQueue(
-			workqueue.NewTypedItemExponentialFailureRateLimiter[subject](firstRetry, slowestRetry)),
+			workqueue.NewTypedItemExponentialFailureRateLimiter[workItem](minRetryDelay, maxRetryDelay)),
 	}
 }
 
-// Run works until the context ends.
+// Run runs the loop until the context ends.
 func (c *Claims) Run(ctx context.Context) error {
 	broadcaster := record.NewBroadcaster(record.WithContext(ctx))
 	defer broadcaster.Shutdown()
 	broadcaster.StartRecordingToSink(&corerest.EventSinkImpl{Interface: c.client.CoreV1().Events("")})
 	c.events = broadcaster.NewRecorder(scheme.Scheme, core.EventSource{Component: Driver, Host: c.node})
 
-	factory := informers.NewSharedInformerFactoryWithOptions(c.client, resync, informers.WithTransform(slim))
+	factory := informers.NewSharedInformerFactoryWithOptions(c.client, resyncInterval, informers.WithTransform(dropManagedFields))
 	c.claims = factory.Core().V1().PersistentVolumeClaims().Lister()
 	c.volumes = factory.Core().V1().PersistentVolumes().Lister()
 	for informer, handle := range map[cache.SharedIndexInformer]func(any){
@@ -87,21 +87,21 @@ func (c *Claims) Run(ctx context.Context) error {
 	defer factory.Shutdown()
 	factory.WaitForCacheSync(ctx.Done())
 
-	var working sync.WaitGroup
+	var running sync.WaitGroup
 	for range workers {
-		working.Go(func() {
-			for c.next(ctx) {
+		running.Go(func() {
+			for c.processNext(ctx) {
 			}
 		})
 	}
 	<-ctx.Done()
 	c.queue.ShutDown()
-	working.Wait()
+	running.Wait()
 	return nil
 }
 
-// slim drops what the loop never reads, so that every node can afford a cache of all claims.
-func slim(object any) (any, error) {
+// dropManagedFields reduces the memory of the cache, since every node caches all claims.
+func dropManagedFields(object any) (any, error) {
 	if accessor, err := meta.Accessor(object); err == nil {
 		accessor.SetManagedFields(nil)
 	}
@@ -113,56 +113,56 @@ func (c *Claims) queueClaim(object any) {
 		object = gone.Obj
 	}
 	if claim, ok := object.(*core.PersistentVolumeClaim); ok {
-		c.queue.Add(subject{claim.Namespace, claim.Name, claim.UID})
+		c.queue.Add(workItem{claim.Namespace, claim.Name, claim.UID})
 	}
 }
 
-// queueVolume queues the claim, too: what it waits for may be its volume's going.
+// queueVolume also queues the claim of the volume, which may wait for the deletion of the volume.
 func (c *Claims) queueVolume(object any) {
 	if gone, ok := object.(cache.DeletedFinalStateUnknown); ok {
 		object = gone.Obj
 	}
 	volume, ok := object.(*core.PersistentVolume)
-	if !ok || !isHere(volume, c.node) {
+	if !ok || !isOnNode(volume, c.node) {
 		return
 	}
-	c.queue.Add(subject{name: volume.Name})
+	c.queue.Add(workItem{name: volume.Name})
 	if claim := volume.Spec.ClaimRef; claim != nil {
-		c.queue.Add(subject{claim.Namespace, claim.Name, claim.UID})
+		c.queue.Add(workItem{claim.Namespace, claim.Name, claim.UID})
 	}
 }
 
-// wasOutrun: somebody else changed the object first, which is no failure but a reason to look again.
-func wasOutrun(err error) bool {
+// isConflict reports whether another client changed or created the object first. Conflicts are retried without a warning.
+func isConflict(err error) bool {
 	return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err)
 }
 
-// complain tells whoever looks at the object why it is not as it should be.
-func (c *Claims) complain(about runtime.Object, reason string, err error) {
-	if !wasOutrun(err) {
-		c.events.Event(about, core.EventTypeWarning, reason, err.Error())
+// recordWarning records a warning event on the object.
+func (c *Claims) recordWarning(object runtime.Object, reason string, err error) {
+	if !isConflict(err) {
+		c.events.Event(object, core.EventTypeWarning, reason, err.Error())
 	}
 }
 
-func (c *Claims) next(ctx context.Context) bool {
-	which, stopped := c.queue.Get()
+func (c *Claims) processNext(ctx context.Context) bool {
+	item, stopped := c.queue.Get()
 	if stopped {
 		return false
 	}
-	defer c.queue.Done(which)
-	bounded, cancel := context.WithTimeout(ctx, workPatience)
+	defer c.queue.Done(item)
+	bounded, cancel := context.WithTimeout(ctx, reconcileTimeout)
 	defer cancel()
-	settle := c.settleVolume
-	if which.namespace != "" {
-		settle = c.settleClaim
+	reconcile := c.reconcileVolume
+	if item.namespace != "" {
+		reconcile = c.reconcileClaim
 	}
-	if err := settle(bounded, which); err != nil {
-		if ctx.Err() == nil && !wasOutrun(err) {
-			klog.ErrorS(err, "Will be tried again", "namespace", which.namespace, "name", which.name)
+	if err := reconcile(bounded, item); err != nil {
+		if ctx.Err() == nil && !isConflict(err) {
+			klog.ErrorS(err, "reconcile failed, will retry", "namespace", item.namespace, "name", item.name)
 		}
-		c.queue.AddRateLimited(which)
+		c.queue.AddRateLimited(item)
 		return true
 	}
-	c.queue.Forget(which)
+	c.queue.Forget(item)
 	return true
 }

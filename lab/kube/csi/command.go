@@ -1,6 +1,6 @@
 package csi
 
-// Running the system's own tools (mkfs.xfs, mount, losetup, …): bounded in time, and with their words in the error.
+// Runs system tools (mkfs.xfs, mount, losetup, …) with a time limit. Errors contain the command line and standard error.
 
 import (
 	"bytes"
@@ -13,20 +13,20 @@ import (
 )
 
 const (
-	commandPatience = 30 * time.Second
-	// A process that waits for a frozen disk cannot be killed: after this long it is left behind.
-	killPatience = 2 * time.Second
+	commandTimeout = 30 * time.Second
+	// A process that waits for a frozen disk cannot be killed. After this time, run returns without it.
+	killTimeout = 2 * time.Second
 )
 
-// run returns what the command printed. Its error has the command line and everything the command complained about.
+// run executes a command and returns its standard output.
 func run(ctx context.Context, name string, arguments ...string) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, commandPatience)
+	ctx, cancel := context.WithTimeout(ctx, commandTimeout)
 	defer cancel()
 	line := strings.Join(append([]string{name}, arguments...), " ")
 	command := exec.Command(name, arguments...)
 	command.Env = append(os.Environ(), "LC_ALL=C")
-	var printed, complaint bytes.Buffer
-	command.Stdout, command.Stderr = &printed, &complaint
+	var stdout, stderr bytes.Buffer
+	command.Stdout, command.Stderr = &stdout, &stderr
 	if err := command.Start(); err != nil {
 		return "", fmt.Errorf("%s: %w", line, err)
 	}
@@ -36,17 +36,17 @@ func run(ctx context.Context, name string, arguments ...string) (string, error) 
 	select {
 	case err := <-ended:
 		if err != nil {
-			return "", fmt.Errorf("%s: %w: %s", line, err, strings.TrimSpace(complaint.String()))
+			return "", fmt.Errorf("%s: %w: %s", line, err, strings.TrimSpace(stderr.String()))
 		}
-		return printed.String(), nil
+		return stdout.String(), nil
 	case <-ctx.Done():
 	}
 	_ = command.Process.Kill()
 	select {
 	case <-ended:
-		return "", fmt.Errorf("%s: killed (%w): %s", line, ctx.Err(), strings.TrimSpace(complaint.String()))
-	case <-time.After(killPatience):
-		// Its output is not read: the process is alive and may still write to it.
-		return "", fmt.Errorf("%s: neither ends nor dies (%w): is the disk frozen?", line, ctx.Err())
+		return "", fmt.Errorf("%s: killed (%w): %s", line, ctx.Err(), strings.TrimSpace(stderr.String()))
+	case <-time.After(killTimeout):
+		// The buffers are not read: the process is alive and may still write to them.
+		return "", fmt.Errorf("%s: cannot be killed (%w): check whether the disk is frozen", line, ctx.Err())
 	}
 }

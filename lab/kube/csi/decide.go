@@ -1,6 +1,6 @@
 package csi
 
-// What should happen to a claim or a volume: decisions without side effects, on objects as they were read.
+// The decisions about claims and volumes: functions without side effects on objects from the API server.
 
 import (
 	"fmt"
@@ -15,44 +15,44 @@ import (
 const (
 	selectedNode  = "volume.kubernetes.io/selected-node"
 	provisionedBy = "pv.kubernetes.io/provisioned-by"
-	// Finalizer keeps a volume's object until its node has dealt with the file, however long the node is off.
+	// Finalizer keeps a PersistentVolume until the driver on its node has handled the file, even when the node is off.
 	Finalizer = Driver + "/file"
 )
 
-// wholeSize rounds what was asked for up to what a disk can be: whole mebibytes, and no less than XFS accepts.
-func wholeSize(asked int64) int64 {
-	return max((asked+mebibyte-1)/mebibyte*mebibyte, SmallestDisk)
+// roundUpSize rounds a size in bytes up to whole mebibytes and to the minimum size of XFS.
+func roundUpSize(requested int64) int64 {
+	return max((requested+mebibyte-1)/mebibyte*mebibyte, MinDiskSize)
 }
 
-func sizeOf(claim *core.PersistentVolumeClaim) int64 {
-	return wholeSize(claim.Spec.Resources.Requests.Storage().Value())
+func requestedSize(claim *core.PersistentVolumeClaim) int64 {
+	return roundUpSize(claim.Spec.Resources.Requests.Storage().Value())
 }
 
-// volumeName is the name of the volume that is made for a claim.
+// volumeName returns the name of the volume for a claim.
 func volumeName(claim *core.PersistentVolumeClaim) string { return "pvc-" + string(claim.UID) }
 
-// awaitsVolume: the claim is unbound and the scheduler has chosen this node for it.
-func awaitsVolume(claim *core.PersistentVolumeClaim, node string) bool {
+// needsVolume reports whether the claim is unbound and the scheduler has selected this node for it.
+func needsVolume(claim *core.PersistentVolumeClaim, node string) bool {
 	return claim.Spec.VolumeName == "" && claim.Annotations[selectedNode] == node && claim.DeletionTimestamp == nil
 }
 
-// whyNotProvision names what this driver cannot do for a claim, or is empty.
-func whyNotProvision(claim *core.PersistentVolumeClaim) string {
+// unsupportedReason returns why the driver cannot provision a claim, or an empty string.
+func unsupportedReason(claim *core.PersistentVolumeClaim) string {
 	if mode := claim.Spec.VolumeMode; mode != nil && *mode != core.PersistentVolumeFilesystem {
-		return fmt.Sprintf("volumes of %s have a file system, volumeMode %s cannot be had", Driver, *mode)
+		return fmt.Sprintf("driver %s supports volumeMode Filesystem only, not %s", Driver, *mode)
 	}
 	if claim.Spec.DataSource != nil || claim.Spec.DataSourceRef != nil {
-		return fmt.Sprintf("volumes of %s start empty, a data source cannot be had", Driver)
+		return fmt.Sprintf("driver %s does not support spec.dataSource", Driver)
 	}
 	return ""
 }
 
-// volumeFor is the volume that fulfils a claim, on this node only.
+// volumeFor returns the PersistentVolume for a claim, restricted to this node.
 func volumeFor(claim *core.PersistentVolumeClaim, class *storage.StorageClass, node string) *core.PersistentVolume {
-	// The API's own default for classes.
-	reclaim := core.PersistentVolumeReclaimDelete
+	// The default of the API for a StorageClass.
+	reclaimPolicy := core.PersistentVolumeReclaimDelete
 	if class.ReclaimPolicy != nil {
-		reclaim = *class.ReclaimPolicy
+		reclaimPolicy = *class.ReclaimPolicy
 	}
 	mode := core.PersistentVolumeFilesystem
 	name := volumeName(claim)
@@ -63,7 +63,7 @@ func volumeFor(claim *core.PersistentVolumeClaim, class *storage.StorageClass, n
 			Finalizers:  []string{Finalizer},
 		},
 		Spec: core.PersistentVolumeSpec{
-			Capacity:    core.ResourceList{core.ResourceStorage: *resource.NewQuantity(sizeOf(claim), resource.BinarySI)},
+			Capacity:    core.ResourceList{core.ResourceStorage: *resource.NewQuantity(requestedSize(claim), resource.BinarySI)},
 			AccessModes: claim.Spec.AccessModes,
 			PersistentVolumeSource: core.PersistentVolumeSource{
 				CSI: &core.CSIPersistentVolumeSource{Driver: Driver, VolumeHandle: name, FSType: "xfs"},
@@ -72,16 +72,16 @@ func volumeFor(claim *core.PersistentVolumeClaim, class *storage.StorageClass, n
 				APIVersion: "v1", Kind: "PersistentVolumeClaim",
 				Namespace: claim.Namespace, Name: claim.Name, UID: claim.UID,
 			},
-			PersistentVolumeReclaimPolicy: reclaim,
+			PersistentVolumeReclaimPolicy: reclaimPolicy,
 			StorageClassName:              class.Name,
 			MountOptions:                  class.MountOptions,
 			VolumeMode:                    &mode,
-			NodeAffinity:                  onlyOn(node),
+			NodeAffinity:                  nodeAffinity(node),
 		},
 	}
 }
 
-func onlyOn(node string) *core.VolumeNodeAffinity {
+func nodeAffinity(node string) *core.VolumeNodeAffinity {
 	return &core.VolumeNodeAffinity{Required: &core.NodeSelector{NodeSelectorTerms: []core.NodeSelectorTerm{{
 		MatchExpressions: []core.NodeSelectorRequirement{{
 			Key: core.LabelHostname, Operator: core.NodeSelectorOpIn, Values: []string{node},
@@ -89,8 +89,8 @@ func onlyOn(node string) *core.VolumeNodeAffinity {
 	}}}}
 }
 
-// isHere: the volume is one of this driver's, with its file on this node and no other.
-func isHere(volume *core.PersistentVolume, node string) bool {
+// isOnNode reports whether the volume belongs to this driver and is restricted to this node.
+func isOnNode(volume *core.PersistentVolume, node string) bool {
 	if volume.Spec.CSI == nil || volume.Spec.CSI.Driver != Driver {
 		return false
 	}
@@ -103,48 +103,49 @@ func isHere(volume *core.PersistentVolume, node string) bool {
 	})
 }
 
-// Fate is what becomes of a volume.
-type Fate string
+// VolumeAction is the action for a volume.
+type VolumeAction string
 
 const (
-	// Keep leaves volume and file alone.
-	Keep Fate = "keep"
-	// Destroy deletes the file, then the volume's object.
-	Destroy Fate = "destroy"
-	// LetGo lets the object go and keeps the file.
-	LetGo Fate = "let go"
+	// KeepVolume changes nothing.
+	KeepVolume VolumeAction = "keep"
+	// DeleteFileAndVolume deletes the file, then the PersistentVolume.
+	DeleteFileAndVolume VolumeAction = "delete"
+	// ReleaseVolume removes the finalizer and keeps the file.
+	ReleaseVolume VolumeAction = "release"
 )
 
-// mayNeedWork is what a cache can tell: whether it is worth reading a volume and its claim from the API server.
-func mayNeedWork(volume *core.PersistentVolume, node string) bool {
+// mayNeedAction reports, for a volume from the cache, whether the loop must read it and its claim from the API server.
+func mayNeedAction(volume *core.PersistentVolume, node string) bool {
 	released := volume.Status.Phase == core.VolumeReleased || volume.Status.Phase == core.VolumeFailed
-	return isHere(volume, node) && (volume.DeletionTimestamp != nil || released)
+	return isOnNode(volume, node) && (volume.DeletionTimestamp != nil || released)
 }
 
-// fateOf decides over a volume, given the claim that its claimRef names (nil: there is none, or another of that name).
-func fateOf(volume *core.PersistentVolume, claim *core.PersistentVolumeClaim, node string) Fate {
-	if !mayNeedWork(volume, node) {
-		return Keep
+// volumeAction returns the action for a volume. The claim is the one in its claimRef; nil when it does not exist or has
+// another uid.
+func volumeAction(volume *core.PersistentVolume, claim *core.PersistentVolumeClaim, node string) VolumeAction {
+	if !mayNeedAction(volume, node) {
+		return KeepVolume
 	}
-	goes := volume.DeletionTimestamp != nil
-	if claim != nil && (claim.Spec.VolumeName == volume.Name || !goes) {
-		return Keep
+	isTerminating := volume.DeletionTimestamp != nil
+	if claim != nil && (claim.Spec.VolumeName == volume.Name || !isTerminating) {
+		return KeepVolume
 	}
 	switch {
-	case goes && !slices.Contains(volume.Finalizers, Finalizer):
-		// Dealt with before, or never ours to hold: others' finalizers may keep it for a while.
-		return Keep
+	case isTerminating && !slices.Contains(volume.Finalizers, Finalizer):
+		// This driver has handled it before; finalizers of other controllers may still keep it.
+		return KeepVolume
 	case volume.Spec.PersistentVolumeReclaimPolicy == core.PersistentVolumeReclaimDelete:
-		return Destroy
-	case goes:
-		return LetGo
+		return DeleteFileAndVolume
+	case isTerminating:
+		return ReleaseVolume
 	default:
-		return Keep
+		return KeepVolume
 	}
 }
 
-// claimOf keeps the claim only if it is the very one the volume was made for.
-func claimOf(volume *core.PersistentVolume, named *core.PersistentVolumeClaim) *core.PersistentVolumeClaim {
+// matchingClaim returns the claim if the volume was created for it, and nil otherwise.
+func matchingClaim(volume *core.PersistentVolume, named *core.PersistentVolumeClaim) *core.PersistentVolumeClaim {
 	reference := volume.Spec.ClaimRef
 	if named == nil || reference == nil || (reference.UID != "" && reference.UID != named.UID) {
 		return nil
@@ -152,36 +153,36 @@ func claimOf(volume *core.PersistentVolume, named *core.PersistentVolumeClaim) *
 	return named
 }
 
-// Growth is what is left to do for a claim that asks for more than it has.
-type Growth string
+// Expansion is the next operation for a claim that requests more than its capacity.
+type Expansion string
 
 const (
-	// NoGrowth: it has what it asks for.
-	NoGrowth Growth = "none"
-	// GrowDisk: the disk has to grow.
-	GrowDisk Growth = "grow the disk"
-	// TellClaim: the disk has grown, the claim's status does not say so yet.
-	TellClaim Growth = "tell the claim"
+	// NoExpansion means that the claim has the requested capacity.
+	NoExpansion Expansion = "none"
+	// ExpandDisk means that the disk must be expanded.
+	ExpandDisk Expansion = "expand disk"
+	// UpdateClaimStatus means that the disk is expanded and the status of the claim is outdated.
+	UpdateClaimStatus Expansion = "update claim status"
 )
 
-// growthOf compares a bound claim with its volume.
-func growthOf(claim *core.PersistentVolumeClaim, volume *core.PersistentVolume, node string) Growth {
-	if !isHere(volume, node) || claim.Spec.VolumeName != volume.Name || claimOf(volume, claim) == nil ||
+// expansionFor compares a bound claim with its volume.
+func expansionFor(claim *core.PersistentVolumeClaim, volume *core.PersistentVolume, node string) Expansion {
+	if !isOnNode(volume, node) || claim.Spec.VolumeName != volume.Name || matchingClaim(volume, claim) == nil ||
 		claim.Status.Phase != core.ClaimBound || claim.DeletionTimestamp != nil || volume.DeletionTimestamp != nil {
-		return NoGrowth
+		return NoExpansion
 	}
 	capacity := volume.Spec.Capacity.Storage()
 	switch {
 	case claim.Spec.Resources.Requests.Storage().Cmp(*capacity) > 0:
-		return GrowDisk
+		return ExpandDisk
 	case claim.Status.Capacity.Storage().Cmp(*capacity) < 0:
-		return TellClaim
+		return UpdateClaimStatus
 	default:
-		return NoGrowth
+		return NoExpansion
 	}
 }
 
-// allowsGrowth: a class that says nothing forbids it.
-func allowsGrowth(class *storage.StorageClass) bool {
+// allowsExpansion reports whether a StorageClass allows expansion; the default is no.
+func allowsExpansion(class *storage.StorageClass) bool {
 	return class.AllowVolumeExpansion != nil && *class.AllowVolumeExpansion
 }

@@ -1,7 +1,7 @@
 package csi
 
-// The disks themselves: sparse files with XFS, made under a temporary name so that a file under its own name is whole.
-// This file and mount.go are the only ones that run programs or touch the node's file systems.
+// The disks: sparse files with XFS. A file is created under a temporary name, so a file with its final name is complete.
+// Only this file and mount.go run programs or change file systems of the node.
 
 import (
 	"context"
@@ -18,28 +18,28 @@ import (
 
 const (
 	mebibyte = int64(1) << 20
-	// SmallestDisk is the least that mkfs.xfs accepts.
-	SmallestDisk = 300 * mebibyte
+	// MinDiskSize is the minimum size in bytes that mkfs.xfs accepts.
+	MinDiskSize = 300 * mebibyte
 
 	fileSuffix       = ".xfs"
 	unfinishedSuffix = ".unfinished"
 )
 
-// ErrNoDisk: the volume has no file on this node.
+// ErrNoDisk reports that the volume has no file on this node.
 var ErrNoDisk = errors.New("no such volume on this node")
 
-// NoRoomError: the volumes' file system could not keep what it would promise.
-type NoRoomError struct {
-	Dir         string
-	Asked, Room int64
+// NoSpaceError reports that the file system of the volumes lacks space for the requested size.
+type NoSpaceError struct {
+	Dir                  string
+	Requested, Available int64
 }
 
-func (e *NoRoomError) Error() string {
-	return fmt.Sprintf("%s has %d MiB that are neither used nor promised to other volumes, %d MiB are asked for: free some space or ask for less",
-		e.Dir, e.Room/mebibyte, e.Asked/mebibyte)
+func (e *NoSpaceError) Error() string {
+	return fmt.Sprintf("%s has %d MiB that are neither used nor reserved for other volumes, but %d MiB are requested: free some space or request less",
+		e.Dir, e.Available/mebibyte, e.Requested/mebibyte)
 }
 
-// InUseError: a loop device still reads and writes the file.
+// InUseError reports that a loop device still uses the file.
 type InUseError struct {
 	File  string
 	Loops []loopDevice
@@ -50,21 +50,21 @@ func (e *InUseError) Error() string {
 	for _, loop := range e.Loops {
 		names = append(names, loop.path)
 	}
-	return fmt.Sprintf("%s is still in use by %s: it can go when that is unmounted (or detached with losetup -d)",
+	return fmt.Sprintf("%s is still in use by %s: unmount the volume, or detach the device with losetup -d",
 		e.File, strings.Join(names, ", "))
 }
 
-// Disks is the directory of one node's volumes.
+// Disks is the directory with the volumes of one node.
 type Disks struct {
-	dir   string
-	turns turns
-	// overcommit is how many times the free space may be promised: volumes that nobody means to fill need not have theirs.
+	dir         string
+	volumeLocks volumeLocks
+	// overcommit is the factor by which volumes may exceed the free space.
 	overcommit int64
-	// room makes checking for space and taking it one step.
-	room sync.Mutex
+	// reserveLock makes the check for free space and the reservation atomic.
+	reserveLock sync.Mutex
 }
 
-// OpenDisks prepares the directory and clears away what an interrupted mkfs has left.
+// OpenDisks creates the directory and removes files of an interrupted mkfs.
 func OpenDisks(dir string, overcommit int64) (*Disks, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
@@ -85,22 +85,23 @@ func OpenDisks(dir string, overcommit int64) (*Disks, error) {
 	return &Disks{dir: dir, overcommit: overcommit}, nil
 }
 
-// Disk is one volume: a file that may or may not exist yet.
+// Disk is the file of one volume, which may not exist yet.
 type Disk struct {
 	disks *Disks
 	name  string
 	file  string
 }
 
-// Disk names a volume. The name comes over a socket, so it must not lead out of the directory.
+// Disk returns the disk of a volume. It rejects a name that would lead out of the directory, since the name comes from a
+// client of the socket.
 func (d *Disks) Disk(name string) (*Disk, error) {
 	if name == "" || strings.HasPrefix(name, ".") || strings.ContainsAny(name, "/\x00") {
-		return nil, fmt.Errorf("%q is no name of a volume", name)
+		return nil, fmt.Errorf("%q is not a valid volume name", name)
 	}
 	return &Disk{disks: d, name: name, file: filepath.Join(d.dir, name+fileSuffix)}, nil
 }
 
-// Size is the size of the file, or ErrNoDisk.
+// Size returns the size of the file in bytes, or ErrNoDisk.
 func (k *Disk) Size() (int64, error) {
 	info, err := os.Stat(k.file)
 	if errors.Is(err, os.ErrNotExist) {
@@ -112,9 +113,9 @@ func (k *Disk) Size() (int64, error) {
 	return info.Size(), nil
 }
 
-// Create makes the file with an empty file system in it. A file that exists is left as it is, but for its size.
+// Create creates the file with an empty file system. It keeps the contents of an existing file and only expands it.
 func (k *Disk) Create(ctx context.Context, size int64) error {
-	release, err := k.disks.turns.take(ctx, k.name)
+	release, err := k.disks.volumeLocks.acquire(ctx, k.name)
 	if err != nil {
 		return err
 	}
@@ -137,9 +138,9 @@ func (k *Disk) Create(ctx context.Context, size int64) error {
 	return err
 }
 
-// format makes the file system and gives the file its true name once everything is on the disk.
+// format creates the file system and renames the file to its final name after it is synced.
 func format(ctx context.Context, unfinished, file string) error {
-	// -K: a sparse file has nothing to discard.
+	// -K skips the discard, which a sparse file does not need.
 	if _, err := run(ctx, "mkfs.xfs", "-q", "-K", unfinished); err != nil {
 		return err
 	}
@@ -152,10 +153,10 @@ func format(ctx context.Context, unfinished, file string) error {
 	return syncPath(filepath.Dir(file))
 }
 
-// Grow makes the disk at least this large, in use or not. A disk that is not mounted here gets its larger file now and
-// its larger file system when it is next mounted.
+// Grow expands the disk to at least this size, mounted or not. The file of an unmounted disk grows now, its file system at
+// the next mount.
 func (k *Disk) Grow(ctx context.Context, size int64) error {
-	release, err := k.disks.turns.take(ctx, k.name)
+	release, err := k.disks.volumeLocks.acquire(ctx, k.name)
 	if err != nil {
 		return err
 	}
@@ -164,11 +165,11 @@ func (k *Disk) Grow(ctx context.Context, size int64) error {
 }
 
 func (k *Disk) grow(ctx context.Context, size int64) error {
-	now, err := k.Size()
+	current, err := k.Size()
 	if err != nil {
 		return err
 	}
-	if now < size {
+	if current < size {
 		if err := k.disks.reserve(k.file, size); err != nil {
 			return err
 		}
@@ -178,7 +179,7 @@ func (k *Disk) grow(ctx context.Context, size int64) error {
 		return err
 	}
 	for _, loop := range loops {
-		// Repeated even when the file had its size already: an earlier attempt may have ended in between.
+		// This also runs when the file has its size already: an earlier attempt may have been interrupted.
 		if _, err := run(ctx, "losetup", "-c", loop.path); err != nil {
 			return err
 		}
@@ -189,9 +190,9 @@ func (k *Disk) grow(ctx context.Context, size int64) error {
 	return nil
 }
 
-// Remove deletes the file, unless a loop device still uses it. A file that is gone already is fine.
+// Remove deletes the file. It fails while a loop device uses the file, and does nothing when the file does not exist.
 func (k *Disk) Remove(ctx context.Context) error {
-	release, err := k.disks.turns.take(ctx, k.name)
+	release, err := k.disks.volumeLocks.acquire(ctx, k.name)
 	if err != nil {
 		return err
 	}
@@ -212,11 +213,11 @@ func (k *Disk) Remove(ctx context.Context) error {
 	return syncPath(k.disks.dir)
 }
 
-// reserve makes the file that large if the directory can keep the promise: sparse files whose backing store is full
-// lose, in writeback, data that their pods believe written.
+// reserve sets the size of the file if the file system has space for all volumes. On a full file system, writeback to a
+// sparse file fails, and pods lose data that they have already written.
 func (d *Disks) reserve(file string, size int64) error {
-	d.room.Lock()
-	defer d.room.Unlock()
+	d.reserveLock.Lock()
+	defer d.reserveLock.Unlock()
 	handle, err := os.OpenFile(file, os.O_RDWR, 0)
 	if err != nil {
 		return err
@@ -226,12 +227,12 @@ func (d *Disks) reserve(file string, size int64) error {
 	if err != nil {
 		return err
 	}
-	room, err := d.unpromised()
+	available, err := d.unreservedSpace()
 	if err != nil {
 		return err
 	}
-	if more := size - info.Size(); more > room {
-		return &NoRoomError{Dir: d.dir, Asked: more, Room: max(room, 0)}
+	if additional := size - info.Size(); additional > available {
+		return &NoSpaceError{Dir: d.dir, Requested: additional, Available: max(available, 0)}
 	}
 	if err := handle.Truncate(size); err != nil {
 		return err
@@ -239,15 +240,15 @@ func (d *Disks) reserve(file string, size int64) error {
 	return handle.Sync()
 }
 
-// unpromised is the free space of the file system, as often as it may be promised, less what its volumes may still come to
-// fill.
-func (d *Disks) unpromised() (int64, error) {
+// unreservedSpace returns the free space of the file system times the overcommit factor, minus the unwritten parts of all
+// volumes.
+func (d *Disks) unreservedSpace() (int64, error) {
 	var store unix.Statfs_t
 	if err := unix.Statfs(d.dir, &store); err != nil {
-		return 0, fmt.Errorf("free space of %s: %w", d.dir, err)
+		return 0, fmt.Errorf("failed to read the free space of %s: %w", d.dir, err)
 	}
-	room := int64(store.Bavail) * store.Bsize * d.overcommit
-	// The lab's other nodes keep their volumes beside ours, on the same disk.
+	available := int64(store.Bavail) * store.Bsize * d.overcommit
+	// The volumes of the other nodes are on the same file system.
 	volumes, err := filepath.Glob(filepath.Join(d.dir, "..", "..", "*", filepath.Base(d.dir), "*"))
 	if err != nil {
 		return 0, err
@@ -261,26 +262,27 @@ func (d *Disks) unpromised() (int64, error) {
 		if err != nil {
 			return 0, err
 		}
-		// Blocks are counted in 512 bytes whatever the file system's own block size.
-		room -= max(file.Size-file.Blocks*512, 0)
+		// st_blocks counts units of 512 bytes, independent of the block size of the file system.
+		available -= max(file.Size-file.Blocks*512, 0)
 	}
-	return room, nil
+	return available, nil
 }
 
-// fileSystemSize reads XFS's superblock in the file. While mounted it may lag behind, but never runs ahead.
+// fileSystemSize reads the size from the XFS superblock in the file. While the disk is mounted, the value may be outdated
+// (too small).
 func (k *Disk) fileSystemSize() (int64, error) {
 	file, err := os.Open(k.file)
 	if err != nil {
 		return 0, err
 	}
 	defer file.Close()
-	// Magic, block size, and number of data blocks, big-endian.
+	// The magic number, the block size and the number of data blocks, big-endian.
 	head := make([]byte, 16)
 	if _, err := file.ReadAt(head, 0); err != nil {
-		return 0, fmt.Errorf("superblock of %s: %w", k.file, err)
+		return 0, fmt.Errorf("failed to read the superblock of %s: %w", k.file, err)
 	}
 	if string(head[:4]) != "XFSB" {
-		return 0, fmt.Errorf("%s holds no XFS", k.file)
+		return 0, fmt.Errorf("%s does not contain an XFS file system", k.file)
 	}
 	return int64(binary.BigEndian.Uint32(head[4:])) * int64(binary.BigEndian.Uint64(head[8:])), nil
 }

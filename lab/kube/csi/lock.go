@@ -6,14 +6,14 @@ import (
 	"sync"
 )
 
-// turns lets one at a time work on a volume: the kubelet's calls and the claims loop share the volumes.
-type turns struct {
+// volumeLocks holds one lock per volume: the calls of the kubelet and the reconcile loop work on the same volumes.
+type volumeLocks struct {
 	mutex sync.Mutex
 	taken map[string]chan struct{}
 }
 
-// take waits for the volume's turn, no longer than the context allows, and returns how to give it back.
-func (t *turns) take(ctx context.Context, volume string) (func(), error) {
+// acquire locks a volume, waiting no longer than the context allows, and returns a function that unlocks it.
+func (t *volumeLocks) acquire(ctx context.Context, volume string) (func(), error) {
 	for {
 		t.mutex.Lock()
 		freed, busy := t.taken[volume]
@@ -35,7 +35,7 @@ func (t *turns) take(ctx context.Context, volume string) (func(), error) {
 		select {
 		case <-freed:
 		case <-ctx.Done():
-			return nil, fmt.Errorf("volume %s is busy with something else: %w", volume, ctx.Err())
+			return nil, fmt.Errorf("volume %s is locked by another operation: %w", volume, ctx.Err())
 		}
 	}
 }

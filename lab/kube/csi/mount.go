@@ -1,7 +1,7 @@
 package csi
 
-// Disks in use: loop devices, found by the inode of their file, and mounts, believed only as /proc/self/mountinfo
-// tells them.
+// Loop devices and mounts of disks. Loop devices are looked up by the inode of their file; mounts are read from
+// /proc/self/mountinfo only.
 
 import (
 	"context"
@@ -16,37 +16,40 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// WrongMountError: what is mounted at the target is not what was asked for.
+// WrongMountError reports that the mount at the target differs from the requested one.
 type WrongMountError struct {
-	Target, Why string
+	Target, Reason string
 }
 
-func (e *WrongMountError) Error() string { return fmt.Sprintf("mount at %s: %s", e.Target, e.Why) }
+func (e *WrongMountError) Error() string {
+	return fmt.Sprintf("wrong mount at %s: %s", e.Target, e.Reason)
+}
 
-// loopDevice is a block device (device: "major:minor") whose blocks are those of a file.
+// loopDevice is a loop device; device is "major:minor".
 type loopDevice struct {
 	path   string
 	device string
 }
 
-// loops asks by inode: after a node's death the same file may be known by another path.
+// loops returns the loop devices of the file. losetup compares inodes: after a restart of the node the file may have
+// another path.
 func (k *Disk) loops(ctx context.Context) ([]loopDevice, error) {
-	listed, err := run(ctx, "losetup", "--associated", k.file, "--noheadings", "--output", "NAME")
+	output, err := run(ctx, "losetup", "--associated", k.file, "--noheadings", "--output", "NAME")
 	if err != nil {
 		return nil, err
 	}
 	var loops []loopDevice
-	for _, path := range strings.Fields(listed) {
+	for _, path := range strings.Fields(output) {
 		var node unix.Stat_t
 		if err := unix.Stat(path, &node); err != nil {
-			return nil, fmt.Errorf("loop device %s of %s: %w", path, k.file, err)
+			return nil, fmt.Errorf("failed to stat loop device %s of %s: %w", path, k.file, err)
 		}
 		loops = append(loops, loopDevice{path: path, device: fmt.Sprintf("%d:%d", unix.Major(node.Rdev), unix.Minor(node.Rdev))})
 	}
 	return loops, nil
 }
 
-// mountPoint is a line of mountinfo.
+// mountPoint is one line of mountinfo.
 type mountPoint struct {
 	device   string
 	root     string
@@ -60,20 +63,20 @@ func mountPoints() ([]mountPoint, error) {
 	if err != nil {
 		return nil, err
 	}
-	return mountPointsFrom(string(text)), nil
+	return parseMountinfo(string(text)), nil
 }
 
-func mountPointsFrom(mountinfo string) []mountPoint {
+func parseMountinfo(mountinfo string) []mountPoint {
 	unescape := strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`)
-	var found []mountPoint
+	var mounts []mountPoint
 	for line := range strings.Lines(mountinfo) {
 		fields := strings.Fields(line)
-		// id parent device root path options [tags…] - type source superblock's-options
+		// id parent device root path options [tags…] - type source superblock-options
 		dash := slices.Index(fields, "-")
 		if dash < 6 || len(fields) < dash+4 {
 			continue
 		}
-		found = append(found, mountPoint{
+		mounts = append(mounts, mountPoint{
 			device: fields[2],
 			root:   unescape.Replace(fields[3]),
 			path:   unescape.Replace(fields[4]),
@@ -82,10 +85,10 @@ func mountPointsFrom(mountinfo string) []mountPoint {
 			shared: slices.ContainsFunc(fields[6:dash], func(tag string) bool { return strings.HasPrefix(tag, "shared:") }),
 		})
 	}
-	return found
+	return mounts
 }
 
-// mountedAt is the mount that is seen at a path: of several, the last.
+// mountedAt returns the visible mount at a path: the last of several.
 func mountedAt(path string) (mountPoint, bool, error) {
 	mounts, err := mountPoints()
 	if err != nil {
@@ -99,7 +102,8 @@ func mountedAt(path string) (mountPoint, bool, error) {
 	return mountPoint{}, false, nil
 }
 
-// realPath resolves links above the target, but does not look at the target: a broken disk may be mounted there.
+// realPath resolves symbolic links in the parent of the target. It does not access the target, where a broken disk may be
+// mounted.
 func realPath(target string) (string, error) {
 	parent, err := filepath.EvalSymlinks(filepath.Dir(filepath.Clean(target)))
 	if err != nil {
@@ -108,9 +112,9 @@ func realPath(target string) (string, error) {
 	return filepath.Join(parent, filepath.Base(target)), nil
 }
 
-// Mount mounts the disk at the target, or finds that it is mounted there already.
+// Mount mounts the disk at the target; it accepts an existing mount of the disk.
 func (k *Disk) Mount(ctx context.Context, target string, readOnly bool, options []string) error {
-	release, err := k.disks.turns.take(ctx, k.name)
+	release, err := k.disks.volumeLocks.acquire(ctx, k.name)
 	if err != nil {
 		return err
 	}
@@ -127,25 +131,25 @@ func (k *Disk) Mount(ctx context.Context, target string, readOnly bool, options 
 		return err
 	}
 	if mounted {
-		return k.settle(ctx, path, readOnly)
+		return k.ensureMount(ctx, path, readOnly)
 	}
 	if err := os.Mkdir(path, 0o750); err != nil && !errors.Is(err, os.ErrExist) {
 		return err
 	}
 	if err = k.attach(ctx, path, options); err == nil {
-		err = k.settle(ctx, path, readOnly)
+		err = k.ensureMount(ctx, path, readOnly)
 	}
 	if err != nil {
-		// A mount that is not as it should be must not be left for a pod to find.
+		// A wrong mount is removed, so that no pod uses it.
 		return errors.Join(err, detach(context.WithoutCancel(ctx), path))
 	}
 	return nil
 }
 
-// attach mounts the file, through the loop device it has or else one that the kernel clears after the last unmount.
-// Two loop devices on one file would corrupt it. "nouuid" is left out on purpose: XFS's refusal to mount the same
-// identity twice is the last guard against just that. It is mounted for writing even for a reader: the superblock is
-// shared by all pods of the node, and a log may have to be replayed.
+// attach mounts the file through its existing loop device, or through a new one that the kernel clears after the last
+// unmount. Two loop devices for one file would corrupt it; for that reason the mount option "nouuid" is not used, so that
+// XFS rejects a second mount of the same UUID. The file system is always mounted read-write, also for a read-only target:
+// all pods of the node share the superblock, and XFS may have to replay its log.
 func (k *Disk) attach(ctx context.Context, path string, options []string) error {
 	const attempts = 3
 	for attempt := 1; ; attempt++ {
@@ -153,20 +157,20 @@ func (k *Disk) attach(ctx context.Context, path string, options []string) error 
 		if err != nil {
 			return err
 		}
-		source, wanted := k.file, append([]string{"loop"}, options...)
+		source, mountOptions := k.file, append([]string{"loop"}, options...)
 		switch len(loops) {
 		case 0:
 		case 1:
-			source, wanted = loops[0].path, options
+			source, mountOptions = loops[0].path, options
 		default:
-			return fmt.Errorf("%s has %d loop devices at once, mounting it would corrupt it: %w", k.file, len(loops), &InUseError{k.file, loops})
+			return fmt.Errorf("%s has %d loop devices, a mount would corrupt it: %w", k.file, len(loops), &InUseError{k.file, loops})
 		}
 		arguments := []string{"-t", "xfs"}
-		if len(wanted) > 0 {
-			arguments = append(arguments, "-o", strings.Join(wanted, ","))
+		if len(mountOptions) > 0 {
+			arguments = append(arguments, "-o", strings.Join(mountOptions, ","))
 		}
 		_, err = run(ctx, "mount", append(arguments, source, path)...)
-		// A loop device that was just being cleared fails: the next attempt makes a new one.
+		// The mount fails while the kernel clears the loop device; the next attempt uses a new one.
 		if err == nil || attempt == attempts || len(loops) == 0 {
 			return err
 		}
@@ -174,53 +178,53 @@ func (k *Disk) attach(ctx context.Context, path string, options []string) error 
 	}
 }
 
-// settle brings a mount to what was asked for and proves it, whether it is new or of an attempt that was interrupted.
-func (k *Disk) settle(ctx context.Context, path string, readOnly bool) error {
+// ensureMount verifies a new mount, or one of an interrupted attempt, and completes its setup.
+func (k *Disk) ensureMount(ctx context.Context, path string, readOnly bool) error {
 	mount, found, err := mountedAt(path)
 	if err != nil {
 		return err
 	}
 	if !found {
-		return &WrongMountError{path, "there is none after mounting"}
+		return &WrongMountError{path, "nothing is mounted there after mount(8)"}
 	}
-	if err := k.owns(ctx, mount); err != nil {
+	if err := k.verifySource(ctx, mount); err != nil {
 		return err
 	}
 	if !mount.shared {
-		return &WrongMountError{path, "it is not shared, so the kubelet's pods would write to the node's own disk: make the node's / rshared"}
+		return &WrongMountError{path, "the mount is not shared, so pods would write to the disk of the node: make / of the node rshared"}
 	}
 	if mount.readOnly && !readOnly {
-		return &WrongMountError{path, "it is read-only, asked for is a writable one"}
+		return &WrongMountError{path, "the mount is read-only, but a writable one is requested"}
 	}
 	if !mount.readOnly {
-		if err := k.fill(ctx, mount); err != nil {
+		if err := k.growFileSystem(ctx, mount); err != nil {
 			return err
 		}
 	}
 	if readOnly && !mount.readOnly {
-		// Of this mount only, not of the superblock.
+		// This changes only this mount, not the superblock.
 		attributes := unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY}
 		if err := unix.MountSetattr(unix.AT_FDCWD, path, 0, &attributes); err != nil {
-			return fmt.Errorf("making %s read-only: %w", path, err)
+			return fmt.Errorf("failed to make %s read-only: %w", path, err)
 		}
 	}
 	return nil
 }
 
-// owns proves that a mount shows this disk: its device is a loop device of this file. A loop device can be cleared and
-// given to another file between being found and being mounted.
-func (k *Disk) owns(ctx context.Context, mount mountPoint) error {
+// verifySource checks that a mount shows this disk, i.e. that its device is a loop device of this file. The kernel may
+// clear a loop device and reuse it for another file between the lookup and the mount.
+func (k *Disk) verifySource(ctx context.Context, mount mountPoint) error {
 	loops, err := k.loops(ctx)
 	if err != nil {
 		return err
 	}
 	if mount.root != "/" || !slices.ContainsFunc(loops, func(loop loopDevice) bool { return loop.device == mount.device }) {
-		return &WrongMountError{mount.path, fmt.Sprintf("it shows device %s (%s), which is not %s", mount.device, mount.root, k.file)}
+		return &WrongMountError{mount.path, fmt.Sprintf("it shows device %s (root %s), which does not belong to %s", mount.device, mount.root, k.file)}
 	}
 	return nil
 }
 
-// growMounted lets the file systems on a loop device fill it, if this node has mounted it.
+// growMounted expands the file system on a loop device to the size of the device, if it is mounted.
 func (k *Disk) growMounted(ctx context.Context, loop loopDevice) error {
 	mounts, err := mountPoints()
 	if err != nil {
@@ -232,27 +236,27 @@ func (k *Disk) growMounted(ctx context.Context, loop loopDevice) error {
 	}
 	writable := slices.IndexFunc(mounts, func(mount mountPoint) bool { return !mount.readOnly })
 	if writable < 0 {
-		return &WrongMountError{mounts[0].path, "its file system cannot grow while all mounts of it are read-only"}
+		return &WrongMountError{mounts[0].path, "the file system cannot be expanded while all its mounts are read-only"}
 	}
-	return k.fill(ctx, mounts[writable])
+	return k.growFileSystem(ctx, mounts[writable])
 }
 
-// fill grows a mounted file system to the size of its file, if it is smaller.
-func (k *Disk) fill(ctx context.Context, mount mountPoint) error {
+// growFileSystem expands a mounted file system to the size of its file.
+func (k *Disk) growFileSystem(ctx context.Context, mount mountPoint) error {
 	size, err := k.Size()
 	if err != nil {
 		return err
 	}
-	if filled, err := k.fileSystemSize(); err != nil || filled >= size {
+	if current, err := k.fileSystemSize(); err != nil || current >= size {
 		return err
 	}
 	_, err = run(ctx, "xfs_growfs", mount.path)
 	return err
 }
 
-// Unmount unmounts the target and removes its directory. A target that is gone already is fine.
+// Unmount unmounts the target and removes its directory. It does nothing when the target does not exist.
 func (k *Disk) Unmount(ctx context.Context, target string) error {
-	release, err := k.disks.turns.take(ctx, k.name)
+	release, err := k.disks.volumeLocks.acquire(ctx, k.name)
 	if err != nil {
 		return err
 	}
@@ -267,7 +271,7 @@ func (k *Disk) Unmount(ctx context.Context, target string) error {
 	return detach(ctx, path)
 }
 
-// detach never removes anything but an empty directory: what lies in it may be somebody's data.
+// detach unmounts the path and removes the directory only if it is empty: files in it may be data.
 func detach(ctx context.Context, path string) error {
 	for {
 		_, mounted, err := mountedAt(path)
@@ -282,17 +286,18 @@ func detach(ctx context.Context, path string) error {
 		}
 	}
 	if err := unix.Rmdir(path); err != nil && !errors.Is(err, unix.ENOENT) {
-		return fmt.Errorf("removing %s: %w", path, err)
+		return fmt.Errorf("failed to remove %s: %w", path, err)
 	}
 	return nil
 }
 
-// Usage is what statfs says of a mounted disk.
+// Usage is the usage of a mounted disk, from statfs.
 type Usage struct {
 	Bytes, BytesFree, Inodes, InodesFree int64
 }
 
-// Usage measures the disk at a path, after proving that it is the disk: else it would tell of the node's own.
+// Usage returns the usage of the disk at a path. It verifies the mount first; otherwise it could return the usage of the
+// disk of the node.
 func (k *Disk) Usage(ctx context.Context, target string) (Usage, error) {
 	if _, err := k.Size(); err != nil {
 		return Usage{}, err
@@ -308,12 +313,12 @@ func (k *Disk) Usage(ctx context.Context, target string) (Usage, error) {
 	if !found {
 		return Usage{}, fmt.Errorf("%w: nothing is mounted at %s", ErrNoDisk, path)
 	}
-	if err := k.owns(ctx, mount); err != nil {
+	if err := k.verifySource(ctx, mount); err != nil {
 		return Usage{}, err
 	}
 	var disk unix.Statfs_t
 	if err := unix.Statfs(path, &disk); err != nil {
-		return Usage{}, fmt.Errorf("statfs %s: %w", path, err)
+		return Usage{}, fmt.Errorf("failed to read the usage of %s: %w", path, err)
 	}
 	return Usage{
 		Bytes: int64(disk.Blocks) * disk.Bsize, BytesFree: int64(disk.Bavail) * disk.Bsize,

@@ -1,7 +1,7 @@
 package csi
 
-// What the loop does about its decisions. Caches only say where to look: everything is read again from the API server
-// before something is made, promised or destroyed, and every step may be repeated.
+// The actions of the reconcile loop. The cache only selects candidates: every object is read again from the API server
+// before a file or object is created, changed or deleted. Every action can be repeated.
 
 import (
 	"context"
@@ -18,18 +18,18 @@ import (
 	"k8s.io/klog/v2"
 )
 
-func (c *Claims) settleClaim(ctx context.Context, which subject) error {
-	claim, err := c.claims.PersistentVolumeClaims(which.namespace).Get(which.name)
+func (c *Claims) reconcileClaim(ctx context.Context, item workItem) error {
+	claim, err := c.claims.PersistentVolumeClaims(item.namespace).Get(item.name)
 	if err != nil && !apierrors.IsNotFound(err) {
 		return err
 	}
-	if claim == nil || claim.UID != which.uid || !awaitsVolume(claim, c.node) {
-		if err := c.clearUnannounced(ctx, which); err != nil {
+	if claim == nil || claim.UID != item.uid || !needsVolume(claim, c.node) {
+		if err := c.removePendingFile(ctx, item); err != nil {
 			return err
 		}
 	}
 	switch {
-	case claim == nil || claim.UID != which.uid:
+	case claim == nil || claim.UID != item.uid:
 		return nil
 	case claim.Spec.VolumeName == "":
 		return c.provision(ctx, claim)
@@ -38,75 +38,75 @@ func (c *Claims) settleClaim(ctx context.Context, which subject) error {
 	}
 }
 
-// provision gives a claim its volume: first the file, then the object that promises it.
+// provision creates the volume of a claim: first the file, then the PersistentVolume.
 func (c *Claims) provision(ctx context.Context, claim *core.PersistentVolumeClaim) error {
-	if !awaitsVolume(claim, c.node) {
+	if !needsVolume(claim, c.node) {
 		return nil
 	}
-	class, err := c.classOf(ctx, claim)
+	class, err := c.storageClass(ctx, claim)
 	if err != nil || class == nil {
 		return err
 	}
 	claim, err = c.liveClaim(ctx, claim.Namespace, claim.Name, claim.UID)
-	if err != nil || claim == nil || !awaitsVolume(claim, c.node) {
+	if err != nil || claim == nil || !needsVolume(claim, c.node) {
 		return err
 	}
 	name := volumeName(claim)
 	if volume, err := c.liveVolume(ctx, name); err != nil || volume != nil {
-		// Made already; who binds it is the controller manager.
+		// The PersistentVolume exists already; the controller manager binds it.
 		return err
 	}
-	if why := whyNotProvision(claim); why != "" {
-		c.events.Event(claim, core.EventTypeWarning, "ProvisioningFailed", why)
-		klog.InfoS("Refused", "claim", klog.KObj(claim), "why", why)
+	if reason := unsupportedReason(claim); reason != "" {
+		c.events.Event(claim, core.EventTypeWarning, "ProvisioningFailed", reason)
+		klog.InfoS("claim rejected", "claim", klog.KObj(claim), "reason", reason)
 		return nil
 	}
 	disk, err := c.disks.Disk(name)
 	if err != nil {
 		return err
 	}
-	c.unannounced.Store(claim.UID, true)
-	if err := disk.Create(ctx, sizeOf(claim)); err != nil {
-		c.complain(claim, "ProvisioningFailed", err)
+	c.pendingFiles.Store(claim.UID, true)
+	if err := disk.Create(ctx, requestedSize(claim)); err != nil {
+		c.recordWarning(claim, "ProvisioningFailed", err)
 		return err
 	}
-	return c.announce(ctx, claim, volumeFor(claim, class, c.node))
+	return c.createVolume(ctx, claim, volumeFor(claim, class, c.node))
 }
 
-func (c *Claims) announce(ctx context.Context, claim *core.PersistentVolumeClaim, volume *core.PersistentVolume) error {
+func (c *Claims) createVolume(ctx context.Context, claim *core.PersistentVolumeClaim, volume *core.PersistentVolume) error {
 	_, err := c.client.CoreV1().PersistentVolumes().Create(ctx, volume, meta.CreateOptions{})
 	if apierrors.IsAlreadyExists(err) {
-		// Ours from an attempt whose answer was lost, or another node's: both are told apart when tried again.
-		return fmt.Errorf("volume %s was made meanwhile: %w", volume.Name, err)
+		// Either an earlier attempt of this driver created it, or another node did. The retry reads it and decides.
+		return fmt.Errorf("volume %s exists already: %w", volume.Name, err)
 	}
 	if err != nil {
-		c.complain(claim, "ProvisioningFailed", err)
-		return fmt.Errorf("volume %s: %w", volume.Name, err)
+		c.recordWarning(claim, "ProvisioningFailed", err)
+		return fmt.Errorf("failed to create volume %s: %w", volume.Name, err)
 	}
-	c.unannounced.Delete(claim.UID)
-	c.events.Eventf(claim, core.EventTypeNormal, "ProvisioningSucceeded", "made volume %s", volume.Name)
-	klog.InfoS("Provisioned", "claim", klog.KObj(claim), "volume", volume.Name, "capacity", volume.Spec.Capacity.Storage())
+	c.pendingFiles.Delete(claim.UID)
+	c.events.Eventf(claim, core.EventTypeNormal, "ProvisioningSucceeded", "created volume %s", volume.Name)
+	klog.InfoS("volume created", "claim", klog.KObj(claim), "volume", volume.Name, "capacity", volume.Spec.Capacity.Storage())
 	return nil
 }
 
-// clearUnannounced removes a file that was made for a claim which then went away or to another node.
-func (c *Claims) clearUnannounced(ctx context.Context, which subject) error {
-	if _, made := c.unannounced.Load(which.uid); !made {
+// removePendingFile removes the file of a claim that was deleted or moved to another node before its volume was created.
+func (c *Claims) removePendingFile(ctx context.Context, item workItem) error {
+	if _, pending := c.pendingFiles.Load(item.uid); !pending {
 		return nil
 	}
-	claim, err := c.liveClaim(ctx, which.namespace, which.name, which.uid)
+	claim, err := c.liveClaim(ctx, item.namespace, item.name, item.uid)
 	if err != nil {
 		return err
 	}
-	if claim != nil && awaitsVolume(claim, c.node) {
-		return fmt.Errorf("claim %s/%s still awaits its volume here, the cache is behind", which.namespace, which.name)
+	if claim != nil && needsVolume(claim, c.node) {
+		return fmt.Errorf("claim %s/%s still needs a volume on this node, the cache is outdated", item.namespace, item.name)
 	}
-	name := "pvc-" + string(which.uid)
+	name := "pvc-" + string(item.uid)
 	volume, err := c.liveVolume(ctx, name)
 	if err != nil {
 		return err
 	}
-	if volume == nil || !isHere(volume, c.node) {
+	if volume == nil || !isOnNode(volume, c.node) {
 		disk, err := c.disks.Disk(name)
 		if err != nil {
 			return err
@@ -114,13 +114,13 @@ func (c *Claims) clearUnannounced(ctx context.Context, which subject) error {
 		if err := disk.Remove(ctx); err != nil {
 			return err
 		}
-		klog.InfoS("Removed a file whose claim went away", "volume", name)
+		klog.InfoS("file of a deleted claim removed", "volume", name)
 	}
-	c.unannounced.Delete(which.uid)
+	c.pendingFiles.Delete(item.uid)
 	return nil
 }
 
-// grow gives a bound claim the size it asks for.
+// grow expands the volume of a bound claim to the requested size.
 func (c *Claims) grow(ctx context.Context, claim *core.PersistentVolumeClaim) error {
 	volume, err := c.volumes.Get(claim.Spec.VolumeName)
 	if apierrors.IsNotFound(err) {
@@ -129,7 +129,7 @@ func (c *Claims) grow(ctx context.Context, claim *core.PersistentVolumeClaim) er
 	if err != nil {
 		return err
 	}
-	if growthOf(claim, volume, c.node) == NoGrowth {
+	if expansionFor(claim, volume, c.node) == NoExpansion {
 		return nil
 	}
 	claim, err = c.liveClaim(ctx, claim.Namespace, claim.Name, claim.UID)
@@ -141,29 +141,30 @@ func (c *Claims) grow(ctx context.Context, claim *core.PersistentVolumeClaim) er
 		return err
 	}
 	size := volume.Spec.Capacity.Storage().Value()
-	switch growthOf(claim, volume, c.node) {
-	case NoGrowth:
+	switch expansionFor(claim, volume, c.node) {
+	case NoExpansion:
 		return nil
-	case GrowDisk:
-		class, err := c.classOf(ctx, claim)
+	case ExpandDisk:
+		class, err := c.storageClass(ctx, claim)
 		if err != nil {
 			return err
 		}
-		if class == nil || !allowsGrowth(class) {
-			c.events.Event(claim, core.EventTypeWarning, "VolumeResizeFailed", "the claim's storage class does not allow expansion")
+		if class == nil || !allowsExpansion(class) {
+			c.events.Event(claim, core.EventTypeWarning, "VolumeResizeFailed", "the StorageClass of the claim does not allow volume expansion")
 			return nil
 		}
-		size = sizeOf(claim)
+		size = requestedSize(claim)
 	}
 	if err := c.growTo(ctx, claim, volume, size); err != nil {
-		c.complain(claim, "VolumeResizeFailed", err)
+		c.recordWarning(claim, "VolumeResizeFailed", err)
 		return err
 	}
 	return nil
 }
 
-// growTo keeps to an order. The disk first: nothing is said before it is true. The claim's status right after the
-// volume's capacity, and never a pending resize: a kubelet that sees the volume ahead of the claim asks without pause.
+// growTo expands the disk first, then updates the capacity of the volume and the status of the claim, so that no object
+// reports a size before the disk has it. The two updates follow directly and without a pending resize condition: a kubelet
+// that sees a larger capacity in the volume than in the claim calls NodeExpandVolume in a tight loop.
 func (c *Claims) growTo(ctx context.Context, claim *core.PersistentVolumeClaim, volume *core.PersistentVolume, size int64) error {
 	disk, err := c.disks.Disk(volume.Spec.CSI.VolumeHandle)
 	if err != nil {
@@ -174,29 +175,30 @@ func (c *Claims) growTo(ctx context.Context, claim *core.PersistentVolumeClaim, 
 	}
 	capacity := core.ResourceList{core.ResourceStorage: *resource.NewQuantity(size, resource.BinarySI)}
 	if volume.Spec.Capacity.Storage().Value() < size {
-		change, err := changeOf(volume.ResourceVersion, "spec", map[string]any{"capacity": capacity})
+		change, err := mergePatch(volume.ResourceVersion, "spec", map[string]any{"capacity": capacity})
 		if err != nil {
 			return err
 		}
 		if _, err := c.client.CoreV1().PersistentVolumes().Patch(ctx, volume.Name, types.MergePatchType, change, meta.PatchOptions{}); err != nil {
-			return fmt.Errorf("capacity of volume %s: %w", volume.Name, err)
+			return fmt.Errorf("failed to update the capacity of volume %s: %w", volume.Name, err)
 		}
 	}
-	change, err := changeOf("", "status", map[string]any{"capacity": capacity, "allocatedResources": capacity})
+	change, err := mergePatch("", "status", map[string]any{"capacity": capacity, "allocatedResources": capacity})
 	if err != nil {
 		return err
 	}
 	if _, err := c.client.CoreV1().PersistentVolumeClaims(claim.Namespace).
 		Patch(ctx, claim.Name, types.MergePatchType, change, meta.PatchOptions{}, "status"); err != nil {
-		return fmt.Errorf("status of claim %s/%s: %w", claim.Namespace, claim.Name, err)
+		return fmt.Errorf("failed to update the status of claim %s/%s: %w", claim.Namespace, claim.Name, err)
 	}
-	c.events.Eventf(claim, core.EventTypeNormal, "VolumeResizeSuccessful", "volume %s has %s", volume.Name, capacity.Storage())
-	klog.InfoS("Grew", "claim", klog.KObj(claim), "volume", volume.Name, "capacity", capacity.Storage())
+	c.events.Eventf(claim, core.EventTypeNormal, "VolumeResizeSuccessful", "volume %s has %s now", volume.Name, capacity.Storage())
+	klog.InfoS("volume expanded", "claim", klog.KObj(claim), "volume", volume.Name, "capacity", capacity.Storage())
 	return nil
 }
 
-// changeOf is a merge patch of one part of an object; with a resource version, only of the object that was read.
-func changeOf(version, part string, fields map[string]any) ([]byte, error) {
+// mergePatch returns a merge patch for one part of an object. With a resource version, the API server rejects the patch
+// when the object has changed since it was read.
+func mergePatch(version, part string, fields map[string]any) ([]byte, error) {
 	change := map[string]any{part: fields}
 	if version != "" {
 		change["metadata"] = map[string]any{"resourceVersion": version}
@@ -204,15 +206,15 @@ func changeOf(version, part string, fields map[string]any) ([]byte, error) {
 	return json.Marshal(change)
 }
 
-func (c *Claims) settleVolume(ctx context.Context, which subject) error {
-	cached, err := c.volumes.Get(which.name)
+func (c *Claims) reconcileVolume(ctx context.Context, item workItem) error {
+	cached, err := c.volumes.Get(item.name)
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
-	if err != nil || !mayNeedWork(cached, c.node) {
+	if err != nil || !mayNeedAction(cached, c.node) {
 		return err
 	}
-	volume, err := c.liveVolume(ctx, which.name)
+	volume, err := c.liveVolume(ctx, item.name)
 	if err != nil || volume == nil {
 		return err
 	}
@@ -222,26 +224,26 @@ func (c *Claims) settleVolume(ctx context.Context, which subject) error {
 		if err != nil {
 			return err
 		}
-		claim = claimOf(volume, named)
+		claim = matchingClaim(volume, named)
 	}
-	switch fateOf(volume, claim, c.node) {
-	case Destroy:
-		if err := c.destroy(ctx, volume); err != nil {
-			c.complain(volume, "VolumeFailedDelete", err)
+	switch volumeAction(volume, claim, c.node) {
+	case DeleteFileAndVolume:
+		if err := c.deleteFileAndVolume(ctx, volume); err != nil {
+			c.recordWarning(volume, "VolumeFailedDelete", err)
 			return err
 		}
-	case LetGo:
+	case ReleaseVolume:
 		if err := c.dropFinalizer(ctx, volume); err != nil {
 			return err
 		}
-		klog.InfoS("Let a retained volume go, its file is kept", "volume", volume.Name, "handle", volume.Spec.CSI.VolumeHandle)
+		klog.InfoS("retained volume released, file kept", "volume", volume.Name, "handle", volume.Spec.CSI.VolumeHandle)
 	}
 	return nil
 }
 
-// destroy deletes the file before the object: an object without a file is dealt with again, a file without an object
-// would be forgotten.
-func (c *Claims) destroy(ctx context.Context, volume *core.PersistentVolume) error {
+// deleteFileAndVolume deletes the file before the object: an object without a file is reconciled again, while a file
+// without an object would stay forever.
+func (c *Claims) deleteFileAndVolume(ctx context.Context, volume *core.PersistentVolume) error {
 	disk, err := c.disks.Disk(volume.Spec.CSI.VolumeHandle)
 	if err != nil {
 		return err
@@ -253,22 +255,22 @@ func (c *Claims) destroy(ctx context.Context, volume *core.PersistentVolume) err
 		uid := meta.Preconditions{UID: &volume.UID}
 		err := c.client.CoreV1().PersistentVolumes().Delete(ctx, volume.Name, meta.DeleteOptions{Preconditions: &uid})
 		if err != nil && !apierrors.IsNotFound(err) {
-			return fmt.Errorf("deleting volume %s: %w", volume.Name, err)
+			return fmt.Errorf("failed to delete volume %s: %w", volume.Name, err)
 		}
-		again, err := c.liveVolume(ctx, volume.Name)
+		current, err := c.liveVolume(ctx, volume.Name)
 		if err != nil {
 			return err
 		}
-		if again == nil || again.UID != volume.UID {
-			klog.InfoS("Deleted", "volume", volume.Name)
+		if current == nil || current.UID != volume.UID {
+			klog.InfoS("volume deleted", "volume", volume.Name)
 			return nil
 		}
-		volume = again
+		volume = current
 	}
 	if err := c.dropFinalizer(ctx, volume); err != nil {
 		return err
 	}
-	klog.InfoS("Deleted", "volume", volume.Name)
+	klog.InfoS("volume deleted", "volume", volume.Name)
 	return nil
 }
 
@@ -276,18 +278,18 @@ func (c *Claims) dropFinalizer(ctx context.Context, volume *core.PersistentVolum
 	if !slices.Contains(volume.Finalizers, Finalizer) {
 		return nil
 	}
-	// A copy with its resource version: if somebody changed the volume meanwhile, this fails and is decided anew.
+	// The copy keeps the resource version: if the volume has changed meanwhile, the update fails and the loop retries.
 	volume = volume.DeepCopy()
 	volume.Finalizers = slices.DeleteFunc(volume.Finalizers, func(name string) bool { return name == Finalizer })
 	_, err := c.client.CoreV1().PersistentVolumes().Update(ctx, volume, meta.UpdateOptions{})
 	if err != nil && !apierrors.IsNotFound(err) {
-		return fmt.Errorf("finalizer of volume %s: %w", volume.Name, err)
+		return fmt.Errorf("failed to remove the finalizer of volume %s: %w", volume.Name, err)
 	}
 	return nil
 }
 
-// classOf is the claim's storage class, or nil if that is gone or not this driver's.
-func (c *Claims) classOf(ctx context.Context, claim *core.PersistentVolumeClaim) (*storage.StorageClass, error) {
+// storageClass returns the StorageClass of a claim, or nil when it does not exist or belongs to another driver.
+func (c *Claims) storageClass(ctx context.Context, claim *core.PersistentVolumeClaim) (*storage.StorageClass, error) {
 	if claim.Spec.StorageClassName == nil || *claim.Spec.StorageClassName == "" {
 		return nil, nil
 	}
@@ -296,7 +298,7 @@ func (c *Claims) classOf(ctx context.Context, claim *core.PersistentVolumeClaim)
 		return nil, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("storage class %s: %w", *claim.Spec.StorageClassName, err)
+		return nil, fmt.Errorf("failed to read StorageClass %s: %w", *claim.Spec.StorageClassName, err)
 	}
 	if class.Provisioner != Driver {
 		return nil, nil
@@ -304,14 +306,15 @@ func (c *Claims) classOf(ctx context.Context, claim *core.PersistentVolumeClaim)
 	return class, nil
 }
 
-// liveClaim reads past the cache; nil: there is none, or another of that name. Without a uid, any of that name will do.
+// liveClaim reads a claim from the API server. It returns nil when the claim does not exist or has another uid; an empty
+// uid matches any claim.
 func (c *Claims) liveClaim(ctx context.Context, namespace, name string, uid types.UID) (*core.PersistentVolumeClaim, error) {
 	claim, err := c.client.CoreV1().PersistentVolumeClaims(namespace).Get(ctx, name, meta.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("claim %s/%s: %w", namespace, name, err)
+		return nil, fmt.Errorf("failed to read claim %s/%s: %w", namespace, name, err)
 	}
 	if uid != "" && claim.UID != uid {
 		return nil, nil
@@ -319,14 +322,14 @@ func (c *Claims) liveClaim(ctx context.Context, namespace, name string, uid type
 	return claim, nil
 }
 
-// liveVolume reads past the cache; nil: there is none.
+// liveVolume reads a volume from the API server; nil when it does not exist.
 func (c *Claims) liveVolume(ctx context.Context, name string) (*core.PersistentVolume, error) {
 	volume, err := c.client.CoreV1().PersistentVolumes().Get(ctx, name, meta.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("volume %s: %w", name, err)
+		return nil, fmt.Errorf("failed to read volume %s: %w", name, err)
 	}
 	return volume, nil
 }

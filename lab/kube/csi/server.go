@@ -1,6 +1,6 @@
 package csi
 
-// The CSI services that the kubelet calls: who the driver is, and what it does with the node's mounts.
+// The CSI identity and node services that the kubelet calls.
 
 import (
 	"context"
@@ -14,10 +14,10 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// driverVersion is told to whoever asks; nothing depends on it.
+// driverVersion is the reported version; no component depends on its value.
 const driverVersion = "1.0.0"
 
-// Node answers for one node.
+// Node implements the CSI services of one node.
 type Node struct {
 	spec.UnimplementedIdentityServer
 	spec.UnimplementedNodeServer
@@ -25,15 +25,15 @@ type Node struct {
 	disks *Disks
 }
 
-// NewNode serves a node's disks.
+// NewNode creates the services for the disks of a node.
 func NewNode(name string, disks *Disks) *Node { return &Node{name: name, disks: disks} }
 
-// GetPluginInfo tells the driver's name.
+// GetPluginInfo returns the name of the driver.
 func (n *Node) GetPluginInfo(context.Context, *spec.GetPluginInfoRequest) (*spec.GetPluginInfoResponse, error) {
 	return &spec.GetPluginInfoResponse{Name: Driver, VendorVersion: driverVersion}, nil
 }
 
-// GetPluginCapabilities tells that volumes grow while in use; there is no controller service to announce.
+// GetPluginCapabilities reports online expansion. The driver has no controller service.
 func (n *Node) GetPluginCapabilities(context.Context, *spec.GetPluginCapabilitiesRequest) (*spec.GetPluginCapabilitiesResponse, error) {
 	online := &spec.PluginCapability{Type: &spec.PluginCapability_VolumeExpansion_{
 		VolumeExpansion: &spec.PluginCapability_VolumeExpansion{Type: spec.PluginCapability_VolumeExpansion_ONLINE},
@@ -41,31 +41,31 @@ func (n *Node) GetPluginCapabilities(context.Context, *spec.GetPluginCapabilitie
 	return &spec.GetPluginCapabilitiesResponse{Capabilities: []*spec.PluginCapability{online}}, nil
 }
 
-// Probe is answered by answering.
+// Probe reports that the driver is ready.
 func (n *Node) Probe(context.Context, *spec.ProbeRequest) (*spec.ProbeResponse, error) {
 	return &spec.ProbeResponse{}, nil
 }
 
-// NodeGetInfo names the node. No topology: volumes carry their node's host name in their affinity.
+// NodeGetInfo returns the node name. It reports no topology: volumes have a node affinity with the host name.
 func (n *Node) NodeGetInfo(context.Context, *spec.NodeGetInfoRequest) (*spec.NodeGetInfoResponse, error) {
 	return &spec.NodeGetInfoResponse{NodeId: n.name}, nil
 }
 
-// NodeGetCapabilities announces statistics and growth; no staging.
+// NodeGetCapabilities reports volume statistics and expansion; the driver does not stage volumes.
 func (n *Node) NodeGetCapabilities(context.Context, *spec.NodeGetCapabilitiesRequest) (*spec.NodeGetCapabilitiesResponse, error) {
-	answer := &spec.NodeGetCapabilitiesResponse{}
-	for _, able := range []spec.NodeServiceCapability_RPC_Type{
+	response := &spec.NodeGetCapabilitiesResponse{}
+	for _, capability := range []spec.NodeServiceCapability_RPC_Type{
 		spec.NodeServiceCapability_RPC_GET_VOLUME_STATS,
 		spec.NodeServiceCapability_RPC_EXPAND_VOLUME,
 	} {
-		answer.Capabilities = append(answer.Capabilities, &spec.NodeServiceCapability{
-			Type: &spec.NodeServiceCapability_Rpc{Rpc: &spec.NodeServiceCapability_RPC{Type: able}},
+		response.Capabilities = append(response.Capabilities, &spec.NodeServiceCapability{
+			Type: &spec.NodeServiceCapability_Rpc{Rpc: &spec.NodeServiceCapability_RPC{Type: capability}},
 		})
 	}
-	return answer, nil
+	return response, nil
 }
 
-// NodePublishVolume mounts a volume where a pod will find it.
+// NodePublishVolume mounts a volume at the target path.
 func (n *Node) NodePublishVolume(ctx context.Context, request *spec.NodePublishVolumeRequest) (*spec.NodePublishVolumeResponse, error) {
 	disk, err := n.disk(request.GetVolumeId(), request.GetTargetPath())
 	if err != nil {
@@ -73,35 +73,35 @@ func (n *Node) NodePublishVolume(ctx context.Context, request *spec.NodePublishV
 	}
 	mount := request.GetVolumeCapability().GetMount()
 	if mount == nil {
-		return nil, status.Error(codes.InvalidArgument, "only volumes with a file system can be published, not block devices")
+		return nil, status.Error(codes.InvalidArgument, "block volumes are not supported")
 	}
 	if kind := mount.GetFsType(); kind != "" && kind != "xfs" {
-		return nil, status.Errorf(codes.InvalidArgument, "the file system can only be xfs, not %s", kind)
+		return nil, status.Errorf(codes.InvalidArgument, "file system %s is not supported, use xfs", kind)
 	}
-	// "ro" as an option would be of the superblock, and so of every other pod on the volume.
+	// The mount option "ro" would apply to the superblock, which all pods with this volume share.
 	readOnly := request.GetReadonly() || slices.Contains(mount.GetMountFlags(), "ro")
 	options := slices.DeleteFunc(slices.Clone(mount.GetMountFlags()), func(option string) bool { return option == "ro" || option == "" })
 	if err := disk.Mount(ctx, request.GetTargetPath(), readOnly, options); err != nil {
-		return nil, refused("publish", request.GetVolumeId(), err)
+		return nil, grpcError("publish", request.GetVolumeId(), err)
 	}
-	klog.InfoS("Published", "volume", request.GetVolumeId(), "target", request.GetTargetPath(), "readOnly", readOnly)
+	klog.InfoS("volume published", "volume", request.GetVolumeId(), "target", request.GetTargetPath(), "readOnly", readOnly)
 	return &spec.NodePublishVolumeResponse{}, nil
 }
 
-// NodeUnpublishVolume unmounts it again.
+// NodeUnpublishVolume unmounts a volume from the target path.
 func (n *Node) NodeUnpublishVolume(ctx context.Context, request *spec.NodeUnpublishVolumeRequest) (*spec.NodeUnpublishVolumeResponse, error) {
 	disk, err := n.disk(request.GetVolumeId(), request.GetTargetPath())
 	if err != nil {
 		return nil, err
 	}
 	if err := disk.Unmount(ctx, request.GetTargetPath()); err != nil {
-		return nil, refused("unpublish", request.GetVolumeId(), err)
+		return nil, grpcError("unpublish", request.GetVolumeId(), err)
 	}
-	klog.InfoS("Unpublished", "volume", request.GetVolumeId(), "target", request.GetTargetPath())
+	klog.InfoS("volume unpublished", "volume", request.GetVolumeId(), "target", request.GetTargetPath())
 	return &spec.NodeUnpublishVolumeResponse{}, nil
 }
 
-// NodeGetVolumeStats measures a published volume.
+// NodeGetVolumeStats returns the usage of a published volume.
 func (n *Node) NodeGetVolumeStats(ctx context.Context, request *spec.NodeGetVolumeStatsRequest) (*spec.NodeGetVolumeStatsResponse, error) {
 	disk, err := n.disk(request.GetVolumeId(), request.GetVolumePath())
 	if err != nil {
@@ -109,7 +109,7 @@ func (n *Node) NodeGetVolumeStats(ctx context.Context, request *spec.NodeGetVolu
 	}
 	usage, err := disk.Usage(ctx, request.GetVolumePath())
 	if err != nil {
-		return nil, refused("measure", request.GetVolumeId(), err)
+		return nil, grpcError("read the usage of", request.GetVolumeId(), err)
 	}
 	return &spec.NodeGetVolumeStatsResponse{Usage: []*spec.VolumeUsage{
 		{Unit: spec.VolumeUsage_BYTES, Total: usage.Bytes, Available: usage.BytesFree, Used: usage.Bytes - usage.BytesFree},
@@ -117,30 +117,30 @@ func (n *Node) NodeGetVolumeStats(ctx context.Context, request *spec.NodeGetVolu
 	}}, nil
 }
 
-// NodeExpandVolume grows a volume to the size asked for. The claims loop has usually done it already.
+// NodeExpandVolume expands a volume to the requested size. The reconcile loop has usually done so already.
 func (n *Node) NodeExpandVolume(ctx context.Context, request *spec.NodeExpandVolumeRequest) (*spec.NodeExpandVolumeResponse, error) {
 	disk, err := n.disk(request.GetVolumeId(), request.GetVolumePath())
 	if err != nil {
 		return nil, err
 	}
-	// No size asked for means: whatever the file has.
+	// Without a requested size, the file system is expanded to the size of the file.
 	size := int64(0)
-	if asked := request.GetCapacityRange().GetRequiredBytes(); asked > 0 {
-		size = wholeSize(asked)
+	if requested := request.GetCapacityRange().GetRequiredBytes(); requested > 0 {
+		size = roundUpSize(requested)
 	}
 	if err := disk.Grow(ctx, size); err != nil {
-		return nil, refused("expand", request.GetVolumeId(), err)
+		return nil, grpcError("expand", request.GetVolumeId(), err)
 	}
-	reached, err := disk.Size()
+	current, err := disk.Size()
 	if err != nil {
-		return nil, refused("expand", request.GetVolumeId(), err)
+		return nil, grpcError("expand", request.GetVolumeId(), err)
 	}
-	return &spec.NodeExpandVolumeResponse{CapacityBytes: reached}, nil
+	return &spec.NodeExpandVolumeResponse{CapacityBytes: current}, nil
 }
 
 func (n *Node) disk(volume, path string) (*Disk, error) {
 	if path == "" {
-		return nil, status.Error(codes.InvalidArgument, "the path is missing")
+		return nil, status.Error(codes.InvalidArgument, "the path is empty")
 	}
 	disk, err := n.disks.Disk(volume)
 	if err != nil {
@@ -149,16 +149,16 @@ func (n *Node) disk(volume, path string) (*Disk, error) {
 	return disk, nil
 }
 
-// refused says it in the log and in gRPC's codes, which the kubelet tells apart.
-func refused(what, volume string, err error) error {
-	klog.ErrorS(err, "Could not "+what, "volume", volume)
+// grpcError logs the error and converts it to a gRPC status with the code that the kubelet expects.
+func grpcError(operation, volume string, err error) error {
+	klog.ErrorS(err, "failed to "+operation+" volume", "volume", volume)
 	code := codes.Internal
-	var noRoom *NoRoomError
+	var noSpace *NoSpaceError
 	var wrong *WrongMountError
 	switch {
 	case errors.Is(err, ErrNoDisk), errors.Is(err, os.ErrNotExist):
 		code = codes.NotFound
-	case errors.As(err, &noRoom):
+	case errors.As(err, &noSpace):
 		code = codes.ResourceExhausted
 	case errors.As(err, &wrong):
 		code = codes.FailedPrecondition

@@ -1,6 +1,6 @@
 package csi
 
-// The sockets by which the kubelet finds the driver: one for CSI, and one that registers it.
+// The sockets for the kubelet: one for CSI and one for the registration of the driver.
 
 import (
 	"context"
@@ -17,18 +17,18 @@ import (
 	registration "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
 )
 
-// sockets are the two servers, in the order in which they were opened.
+// sockets holds the two servers in the order in which they were opened.
 type sockets []*grpc.Server
 
-// Close ends both at once and removes their files.
+// Close stops both servers and removes their socket files.
 func (s sockets) Close() {
 	for i := len(s) - 1; i >= 0; i-- {
 		s[i].Stop()
 	}
 }
 
-// openSockets opens the CSI socket before the kubelet can hear of it. The registration socket has a new name at each
-// start, and no old one is left: a path that once gave no answer is asked again only after up to two minutes.
+// openSockets opens the CSI socket before the registration socket. The registration socket has a new name at each start,
+// and sockets of earlier starts are removed: the kubelet retries a path that failed only after up to two minutes.
 func openSockets(kubelet string, node *Node) (sockets, error) {
 	endpoint := filepath.Join(kubelet, "plugins", Driver, "csi.sock")
 	registry := filepath.Join(kubelet, "plugins_registry")
@@ -65,44 +65,44 @@ func open(socket string, register func(*grpc.Server)) (*grpc.Server, error) {
 	}
 	listener, err := net.Listen("unix", socket)
 	if err != nil {
-		return nil, fmt.Errorf("socket %s: %w", socket, err)
+		return nil, fmt.Errorf("failed to listen on socket %s: %w", socket, err)
 	}
 	server := grpc.NewServer()
 	register(server)
 	go func() {
 		if err := server.Serve(listener); err != nil {
-			klog.ErrorS(err, "A socket stopped serving", "socket", socket)
+			klog.ErrorS(err, "server stopped", "socket", socket)
 		}
 	}()
 	return server, nil
 }
 
-// registrar tells the kubelet where the CSI socket is, and hears whether it was accepted.
-// registeredMark says that this machine's kubelet knows the driver since the machine was powered on.
-const registeredMark = "/run/lab-csi-registered"
+// registeredFile exists when the kubelet has registered the driver since the start of the machine. `lab up` waits for it.
+// It is in /run of the machine, which is empty after each start.
+const registeredFile = "/run/lab-csi-registered"
 
+// registrar is the registration service.
 type registrar struct {
 	registration.UnimplementedRegistrationServer
 	endpoint string
 }
 
-// GetInfo introduces the driver.
+// GetInfo returns the name and the CSI socket of the driver.
 func (r *registrar) GetInfo(context.Context, *registration.InfoRequest) (*registration.PluginInfo, error) {
 	return &registration.PluginInfo{
 		Type: registration.CSIPlugin, Name: Driver, Endpoint: r.endpoint, SupportedVersions: []string{driverVersion},
 	}, nil
 }
 
-// NotifyRegistrationStatus only tells: after a refusal the kubelet tries again by itself. The mark is for whoever waits
-// until pods with volumes can start: it is in the machine's /run, which is empty at each power-on.
-func (r *registrar) NotifyRegistrationStatus(_ context.Context, outcome *registration.RegistrationStatus) (*registration.RegistrationStatusResponse, error) {
-	if outcome.GetPluginRegistered() {
-		klog.InfoS("Registered with the kubelet", "endpoint", r.endpoint)
-		if err := os.WriteFile(registeredMark, nil, 0o600); err != nil {
-			klog.ErrorS(err, "Cannot leave a mark", "path", registeredMark)
+// NotifyRegistrationStatus records the result of the registration. The kubelet retries a failed registration itself.
+func (r *registrar) NotifyRegistrationStatus(_ context.Context, result *registration.RegistrationStatus) (*registration.RegistrationStatusResponse, error) {
+	if result.GetPluginRegistered() {
+		klog.InfoS("registered with the kubelet", "endpoint", r.endpoint)
+		if err := os.WriteFile(registeredFile, nil, 0o600); err != nil {
+			klog.ErrorS(err, "failed to write file", "path", registeredFile)
 		}
 	} else {
-		klog.ErrorS(errors.New(outcome.GetError()), "The kubelet refused the registration", "endpoint", r.endpoint)
+		klog.ErrorS(errors.New(result.GetError()), "registration rejected by the kubelet", "endpoint", r.endpoint)
 	}
 	return &registration.RegistrationStatusResponse{}, nil
 }

@@ -1,5 +1,5 @@
-//! What can go wrong, on demand: to nodes, to pods and their volumes, to the control plane. Every fault works from
-//! outside, on the processes, cables and disks themselves, so that what suffers it cannot tell it from the real thing.
+//! Fault injection for nodes, pods, volumes and the control plane. A fault acts on processes, network links and disks
+//! from the host, so the affected components see the same symptoms as with a real fault.
 
 mod pod;
 
@@ -11,17 +11,17 @@ use anyhow::{Context, Result};
 use crate::command::Cmd;
 use crate::machine::Machine;
 use crate::parts::images;
-use crate::state::{CONTROL, Lab};
+use crate::state::{CONTROL_PLANE, Lab};
 use crate::{net, node, up};
 
 pub use pod::PodFaults;
 
 impl Lab {
-    /// Cuts a node's power: its containers die with it, and what its volumes had not yet written is lost.
+    /// Cuts the power of a node: kills all its processes and discards writes that its volumes have not yet flushed.
     pub fn power_off(&self, node: &str) -> Result<()> {
         let node = self.node(node)?;
         let machine = Machine::of(self, &node.name)?;
-        // Killed alone, a file system would still be unmounted in good order, as no power cut ever does.
+        // Without this, the kernel would flush and unmount the file systems cleanly when the mount namespace ends.
         for mount in volume_mounts(&machine)? {
             let _ = Cmd::new("xfs_io")
                 .args(["-x", "-c", "shutdown"])
@@ -31,85 +31,86 @@ impl Lab {
         machine.kill()
     }
 
-    /// Powers a node on again; [`Lab::wait_until_ready`] tells when it serves.
+    /// Starts a node again; [`Lab::wait_until_ready`] waits until it is Ready.
     pub fn power_on(&self, node: &str) -> Result<()> {
         node::start(self, self.node(node)?)
     }
 
-    /// Waits until Kubernetes says that a node is Ready, its volumes' driver included.
+    /// Waits until a node is Ready and its CSI driver is registered.
     pub fn wait_until_ready(&self, node: &str) -> Result<()> {
         up::wait_until_ready(self, self.node(node)?)
     }
 
-    /// Stops everything on a node where it is, containers included, as a machine that hangs.
+    /// Freezes all processes of a node, including containers, as on a machine that hangs.
     pub fn freeze(&self, node: &str) -> Result<()> {
         Machine::of(self, &self.node(node)?.name)?
             .cgroup()
             .freeze(true)
     }
 
-    /// Lets a frozen node go on.
+    /// Thaws a frozen node.
     pub fn thaw(&self, node: &str) -> Result<()> {
         Machine::of(self, &self.node(node)?.name)?
             .cgroup()
             .freeze(false)
     }
 
-    /// Pulls a node's network cable.
+    /// Disconnects a node from the network.
     pub fn cut(&self, node: &str) -> Result<()> {
-        net::cut(self, self.node(node)?, true)
+        net::set_cut(self, self.node(node)?, true)
     }
 
-    /// Puts a node's network cable back.
+    /// Connects a node to the network again.
     pub fn mend(&self, node: &str) -> Result<()> {
-        net::cut(self, self.node(node)?, false)
+        net::set_cut(self, self.node(node)?, false)
     }
 
-    /// Stops a node's kubelet: for Kubernetes the node is lost, while its containers run on and are reached by each other.
+    /// Stops the kubelet of a node: Kubernetes marks the node NotReady, while its containers keep running and stay
+    /// reachable.
     pub fn deafen(&self, node: &str) -> Result<()> {
         Machine::of(self, &self.node(node)?.name)?.set_stopped("kubelet", true)
     }
 
-    /// Starts a node's kubelet again; [`Lab::wait_until_ready`] tells when Kubernetes has heard of it.
+    /// Starts the kubelet of a node again; [`Lab::wait_until_ready`] waits until the node is Ready.
     pub fn undeafen(&self, node: &str) -> Result<()> {
         Machine::of(self, &self.node(node)?.name)?.set_stopped("kubelet", false)
     }
 
-    /// Stops the API server until it is started again.
+    /// Stops the API server until [`Lab::start_api`].
     pub fn stop_api(&self) -> Result<()> {
-        Machine::of(self, CONTROL)?.set_stopped("kube-apiserver", true)
+        Machine::of(self, CONTROL_PLANE)?.set_stopped("kube-apiserver", true)
     }
 
-    /// Starts the API server again and waits until it answers.
+    /// Starts the API server again and waits until it is ready.
     pub fn start_api(&self) -> Result<()> {
-        let control = Machine::of(self, CONTROL)?;
+        let control = Machine::of(self, CONTROL_PLANE)?;
         control.set_stopped("kube-apiserver", false)?;
         up::wait_for_api(self, |_| {})?;
-        // They ask again after up to a minute. Elsewhere a node is given as long; here it would have been taken for
-        // lost by then, and its pods evicted, though it never missed a thing. Started anew they ask at once.
+        // The running components reconnect only after up to a minute. With the short time limits of the lab, all nodes
+        // would become NotReady and their pods would be evicted before that. A restarted component connects at once.
         for service in ["kube-controller-manager", "kube-scheduler"] {
             control.restart(service)?;
         }
         Ok(())
     }
 
-    /// Cuts the power of everything at once and powers it on again, up to Ready nodes.
+    /// Cuts the power of all machines, starts them again, and waits until the nodes are Ready.
     pub fn power_cycle(&self) -> Result<()> {
         for node in self.nodes() {
             self.power_off(&node.name)?;
         }
-        Machine::of(self, CONTROL)?.kill()?;
+        Machine::of(self, CONTROL_PLANE)?.kill()?;
         up::start_control(self)?;
-        up::start_nodes(self, self.nodes(), &images::basic()?)
+        up::start_nodes(self, self.nodes(), &images::default_archives()?)
     }
 
-    /// Takes back what was done to machines that run: freezes, cuts, stopped services.
+    /// Reverts the faults of running machines: thaws them, starts stopped services, connects the network.
     pub fn heal(&self) -> Result<()> {
         for name in self
             .nodes()
             .iter()
             .map(|node| node.name.as_str())
-            .chain([CONTROL])
+            .chain([CONTROL_PLANE])
         {
             let machine = Machine::of(self, name)?;
             if machine.init_pid().is_none() {
@@ -123,7 +124,7 @@ impl Lab {
             }
         }
         for node in self.nodes() {
-            // One whose cable is not there yet gets a new one.
+            // An error means that the node has no port yet; its start creates one.
             if net::is_cut(self, node).unwrap_or(false) {
                 self.mend(&node.name)?;
             }
@@ -131,13 +132,13 @@ impl Lab {
         Ok(())
     }
 
-    /// The faults of one pod.
+    /// Returns the fault injector for a pod.
     pub fn pod(&self, namespace: &str, name: &str) -> Result<PodFaults<'_>> {
         PodFaults::find(self, namespace, name)
     }
 }
 
-/// Where the volumes of a machine's pods are mounted, as seen from outside.
+/// Returns the mount points of the pod volumes of a machine, as paths on the host.
 fn volume_mounts(machine: &Machine<'_>) -> Result<Vec<PathBuf>> {
     let Some(init) = machine.init_pid() else {
         return Ok(Vec::new());

@@ -1,4 +1,4 @@
-//! Faults of one pod: its processes, its network, its volumes.
+//! Fault injection for one pod: its processes, its network and its volumes.
 
 use std::fs;
 use std::io::{ErrorKind, Write};
@@ -11,15 +11,16 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
 
-use crate::cgroup::{find_below, processes_below};
+use crate::cgroup::{find_cgroup, processes_below};
 use crate::command::Cmd;
 use crate::machine::Machine;
 use crate::net;
 use crate::state::Lab;
 
-const FILLER: &str = ".lab-filler";
+/// The file that fills a volume.
+const FILLER_FILE: &str = ".lab-filler";
 
-/// A pod that runs on a node of the lab.
+/// The fault injector for a pod that runs on a node of the lab.
 #[derive(Debug)]
 pub struct PodFaults<'a> {
     lab: &'a Lab,
@@ -27,13 +28,13 @@ pub struct PodFaults<'a> {
     name: String,
     node: String,
     uid: String,
-    containers: Vec<Container>,
+    containers: Vec<PodContainer>,
     claims: Vec<String>,
-    on_node_network: bool,
+    uses_host_network: bool,
 }
 
 #[derive(Debug)]
-struct Container {
+struct PodContainer {
     name: String,
     id: String,
 }
@@ -44,14 +45,15 @@ impl<'a> PodFaults<'a> {
             .kubectl()
             .args(["get", "pod", "-o", "json", "-n", namespace, name])
             .run()?;
-        let pod: Value = serde_json::from_str(&text).context("kubectl printed no JSON")?;
-        let words = |pointer: &str| {
+        let pod: Value =
+            serde_json::from_str(&text).context("cannot parse the output of kubectl")?;
+        let string = |pointer: &str| {
             pod.pointer(pointer)
                 .and_then(Value::as_str)
                 .map(str::to_owned)
         };
-        let node = words("/spec/nodeName")
-            .with_context(|| format!("{namespace}/{name} is on no node yet"))?;
+        let node = string("/spec/nodeName")
+            .with_context(|| format!("pod {namespace}/{name} is not scheduled to a node yet"))?;
         let list = |pointer: &str| {
             pod.pointer(pointer)
                 .and_then(Value::as_array)
@@ -59,7 +61,7 @@ impl<'a> PodFaults<'a> {
                 .unwrap_or_default()
         };
         let statuses = list("/status/containerStatuses");
-        // In the order of the specification: statuses are sorted by name.
+        // Keeps the order of the spec: the statuses are sorted by name.
         let specified = list("/spec/containers");
         let containers = specified.iter().filter_map(|container| {
             let status = statuses
@@ -70,7 +72,7 @@ impl<'a> PodFaults<'a> {
                 .rsplit('/')
                 .next()?
                 .to_owned();
-            Some(Container {
+            Some(PodContainer {
                 name: container["name"].as_str()?.to_owned(),
                 id,
             })
@@ -87,47 +89,49 @@ impl<'a> PodFaults<'a> {
             namespace: namespace.to_owned(),
             name: name.to_owned(),
             node,
-            uid: words("/metadata/uid").context("a pod without a uid")?,
+            uid: string("/metadata/uid").context("the pod has no uid")?,
             containers: containers.collect(),
             claims: claims.collect(),
-            on_node_network: pod
+            uses_host_network: pod
                 .pointer("/spec/hostNetwork")
                 .and_then(Value::as_bool)
                 .unwrap_or(false),
         })
     }
 
-    fn shown(&self) -> String {
+    fn display_name(&self) -> String {
         format!("{}/{}", self.namespace, self.name)
     }
 
-    /// The processes of a container (the first, unless named), or those of them called `process`; numbers are the host's.
+    /// Returns the host pids of the processes in a container, by default the first one; with `process`, only those with
+    /// that name.
     pub fn processes(&self, container: Option<&str>, process: Option<&str>) -> Result<Vec<Pid>> {
-        let found = self
+        let selected = self
             .containers
             .iter()
-            .find(|one| container.is_none_or(|name| one.name == name));
-        let found = found.with_context(|| {
+            .find(|candidate| container.is_none_or(|name| candidate.name == name));
+        let selected = selected.with_context(|| {
             let names: Vec<_> = self
                 .containers
                 .iter()
-                .map(|one| one.name.as_str())
+                .map(|candidate| candidate.name.as_str())
                 .collect();
             format!(
-                "{} has no running container {}; it has: {}",
-                self.shown(),
-                container.unwrap_or("at all"),
+                "pod {} has no running container{}; its containers are: {}",
+                self.display_name(),
+                container.map(|name| format!(" {name}")).unwrap_or_default(),
                 names.join(", ")
             )
         })?;
         let machine = Machine::of(self.lab, &self.node)?;
-        let cgroup = find_below(&machine.cgroup().freezer_dir(), &found.id).with_context(|| {
-            format!(
-                "container {} of {} does not run now",
-                found.name,
-                self.shown()
-            )
-        })?;
+        let cgroup =
+            find_cgroup(&machine.cgroup().freezer_dir(), &selected.id).with_context(|| {
+                format!(
+                    "container {} of pod {} is not running",
+                    selected.name,
+                    self.display_name()
+                )
+            })?;
         let mut pids = processes_below(&cgroup);
         if let Some(process) = process {
             pids.retain(|pid| {
@@ -137,10 +141,12 @@ impl<'a> PodFaults<'a> {
         }
         if pids.is_empty() {
             bail!(
-                "container {} of {} has no process{}",
-                found.name,
-                self.shown(),
-                process.map(|p| format!(" called {p}")).unwrap_or_default()
+                "container {} of pod {} has no process{}",
+                selected.name,
+                self.display_name(),
+                process
+                    .map(|name| format!(" named {name}"))
+                    .unwrap_or_default()
             );
         }
         Ok(pids)
@@ -152,7 +158,10 @@ impl<'a> PodFaults<'a> {
                 Ok(()) | Err(Errno::ESRCH) => {}
                 Err(error) => {
                     return Err(error).with_context(|| {
-                        format!("cannot send {signal} to {pid} of {}", self.shown())
+                        format!(
+                            "cannot send {signal} to process {pid} of pod {}",
+                            self.display_name()
+                        )
                     });
                 }
             }
@@ -160,82 +169,86 @@ impl<'a> PodFaults<'a> {
         Ok(())
     }
 
-    /// Kills processes with SIGKILL; see [`PodFaults::processes`] for which.
+    /// Kills processes with SIGKILL. The arguments select them as in [`PodFaults::processes`].
     pub fn kill(&self, container: Option<&str>, process: Option<&str>) -> Result<()> {
         self.signal(container, process, Signal::SIGKILL)
     }
 
-    /// Stops processes where they are.
+    /// Stops processes with SIGSTOP. The arguments select them as in [`PodFaults::processes`].
     pub fn freeze(&self, container: Option<&str>, process: Option<&str>) -> Result<()> {
         self.signal(container, process, Signal::SIGSTOP)
     }
 
-    /// Lets stopped processes go on.
+    /// Continues stopped processes with SIGCONT. The arguments select them as in [`PodFaults::processes`].
     pub fn thaw(&self, container: Option<&str>, process: Option<&str>) -> Result<()> {
         self.signal(container, process, Signal::SIGCONT)
     }
 
-    /// Cuts the pod off the network: its node no longer carries its packets.
+    /// Disconnects the pod from the network.
     pub fn cut(&self) -> Result<()> {
         self.set_link("down")
     }
 
-    /// Carries the pod's packets again.
+    /// Connects the pod to the network again.
     pub fn mend(&self) -> Result<()> {
         self.set_link("up")
     }
 
-    /// The node's end of the pod's cable is switched. At the pod's end its routes would be lost.
+    /// Sets the node end of the veth pair of the pod up or down. At the pod end this would delete the routes of the pod.
     fn set_link(&self, state: &str) -> Result<()> {
-        if self.on_node_network {
+        if self.uses_host_network {
             bail!(
-                "{} is on its node's own network: cut the node",
-                self.shown()
+                "pod {} uses the network of its node; cut the node instead",
+                self.display_name()
             );
         }
-        // Any process of the pod will do: its first container, which does nothing, is there as long as the cable is.
+        // Any process of the pod is in its network namespace; the pause container runs as long as the veth pair exists.
         let machine = Machine::of(self.lab, &self.node)?;
-        let pod = find_below(&machine.cgroup().freezer_dir(), &self.uid);
+        let pod = find_cgroup(&machine.cgroup().freezer_dir(), &self.uid);
         let pid = pod.and_then(|pod| processes_below(&pod).into_iter().next());
-        let pid = pid.with_context(|| format!("nothing of {} runs now", self.shown()))?;
+        let pid =
+            pid.with_context(|| format!("pod {} has no running process", self.display_name()))?;
         let netns = format!("--net=/proc/{pid}/ns/net");
-        let inside = Cmd::new("nsenter")
+        let pod_link = Cmd::new("nsenter")
             .arg(netns)
             .args(["ip", "-j", "link", "show", "eth0"])
             .run()?;
-        let links: Value = serde_json::from_str(&inside)?;
-        let peer = links[0]["link_index"]
+        let pod_link: Value = serde_json::from_str(&pod_link)?;
+        let peer_index = pod_link[0]["link_index"]
             .as_u64()
-            .with_context(|| format!("{} has no cable to its node", self.shown()))?;
+            .with_context(|| format!("pod {} has no veth pair to its node", self.display_name()))?;
         let node = net::netns(self.lab.name(), &self.node);
-        let outside: Value =
+        let node_links: Value =
             serde_json::from_str(&Cmd::new("ip").args(["-n", &node, "-j", "link"]).run()?)?;
-        let links = outside.as_array().context("ip printed no list")?;
-        let port = links
+        let node_links = node_links
+            .as_array()
+            .context("cannot parse the output of ip")?;
+        let port = node_links
             .iter()
-            .find(|link| link["ifindex"].as_u64() == Some(peer));
+            .find(|link| link["ifindex"].as_u64() == Some(peer_index));
         let port = port
             .and_then(|link| link["ifname"].as_str())
-            .context("the node's end of the cable is gone")?;
-        net::batch(Some(&node), &format!("link set {port} {state}\n"))
+            .context("the node end of the veth pair is missing")?;
+        net::ip_batch(Some(&node), &format!("link set {port} {state}\n"))
     }
 
-    /// The directory of the pod's volume (the only one, unless the claim is named), as seen from outside.
+    /// Returns the directory of the volume of a claim as a path on the host; `claim` may be `None` when the pod has one
+    /// claim.
     pub fn volume(&self, claim: Option<&str>) -> Result<PathBuf> {
         let claim = match (claim, self.claims.as_slice()) {
-            (Some(claim), claims) if claims.iter().any(|one| one == claim) => claim,
+            (Some(claim), claims) if claims.iter().any(|name| name == claim) => claim,
             (None, [only]) => only,
-            (_, []) => bail!("{} has no volume with a claim", self.shown()),
+            (_, []) => bail!("pod {} has no PersistentVolumeClaim", self.display_name()),
             (Some(claim), claims) => {
                 bail!(
-                    "{} has no claim {claim}; it has: {}",
-                    self.shown(),
+                    "pod {} has no claim {claim}; its claims are: {}",
+                    self.display_name(),
                     claims.join(", ")
                 )
             }
             (None, claims) => bail!(
-                "name one of the claims of {}: {}",
-                self.shown(),
+                "select one of the claims of pod {} with --claim: {}",
+                self.display_name(),
                 claims.join(", ")
             ),
         };
@@ -250,21 +263,21 @@ impl<'a> PodFaults<'a> {
         ]);
         let volume = get.run()?;
         let machine = Machine::of(self.lab, &self.node)?;
-        let inside = format!(
+        let path_in_machine = format!(
             "/var/lib/kubelet/pods/{}/volumes/kubernetes.io~csi/{volume}/mount",
             self.uid
         );
-        let path = machine.path_inside(&inside)?;
+        let path = machine.path_inside(&path_in_machine)?;
         if !path.is_dir() {
             bail!(
-                "the volume of claim {claim} is not mounted for {}",
-                self.shown()
+                "the volume of claim {claim} is not mounted for pod {}",
+                self.display_name()
             );
         }
         Ok(path)
     }
 
-    /// Removes everything on the pod's volume.
+    /// Removes all files on the volume of the pod.
     pub fn wipe_volume(&self, claim: Option<&str>) -> Result<()> {
         for entry in fs::read_dir(self.volume(claim)?)? {
             crate::files::remove(&entry?.path())?;
@@ -272,34 +285,34 @@ impl<'a> PodFaults<'a> {
         Ok(())
     }
 
-    /// Fills the pod's volume to its last block.
+    /// Fills the volume of the pod to its last block.
     pub fn fill_volume(&self, claim: Option<&str>) -> Result<()> {
-        fill(&self.volume(claim)?.join(FILLER))
+        fill(&self.volume(claim)?.join(FILLER_FILE))
     }
 
-    /// Takes away what filled the pod's volume.
+    /// Removes the file that fills the volume of the pod.
     pub fn free_volume(&self, claim: Option<&str>) -> Result<()> {
-        crate::files::remove(&self.volume(claim)?.join(FILLER))
+        crate::files::remove(&self.volume(claim)?.join(FILLER_FILE))
     }
 }
 
-/// Takes all space there is: in large pieces that cost nothing to reserve, then in ever smaller ones.
+/// Extends a file until the file system is full: first with `fallocate` in decreasing sizes, then by writing blocks.
 fn fill(path: &Path) -> Result<()> {
     let mut file = fs::OpenOptions::new()
         .create(true)
         .append(true)
         .open(path)
-        .context("cannot make the filler")?;
-    let mut piece: i64 = 1 << 30;
+        .context("cannot create the filler file")?;
+    let mut size: i64 = 1 << 30;
     let mut end = i64::try_from(file.metadata()?.len())?;
-    while piece >= 4096 {
-        match fallocate(&file, FallocateFlags::empty(), end, piece) {
-            Ok(()) => end += piece,
-            Err(Errno::ENOSPC) => piece /= 2,
+    while size >= 4096 {
+        match fallocate(&file, FallocateFlags::empty(), end, size) {
+            Ok(()) => end += size,
+            Err(Errno::ENOSPC) => size /= 2,
             Err(error) => return Err(error).context("cannot fill the volume"),
         }
     }
-    // The file system keeps some blocks back from reservations; writing gets those.
+    // The file system withholds some blocks from `fallocate`; writing uses them.
     loop {
         match file.write_all(&[0; 4096]) {
             Ok(()) => {}

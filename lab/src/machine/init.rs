@@ -1,7 +1,7 @@
-//! Process 1 of a machine: lays out what the machine sees of the file system, then keeps its services running.
+//! Process 1 of a machine: sets up the mounts of the machine, then supervises its services.
 //!
-//! The host's files are all visible, but a node's `/run` and `/var` are its own, so that a kubelet and a containerd
-//! with their ordinary paths touch nothing of the host's.
+//! A machine sees the files of the host, but has its own `/run` and `/var`, so that the kubelet and containerd use
+//! their default paths without touching files of the host.
 
 use std::fs;
 use std::path::Path;
@@ -12,12 +12,14 @@ use nix::mount::{MsFlags, mount, umount};
 use nix::unistd::{sethostname, setsid};
 
 use super::{Blueprint, supervise};
-use crate::cgroup::{self, Layout};
+use crate::cgroup::{self, CgroupLayout};
 use crate::patience::Patience;
 
-/// Settings of the kernel that a kubelet would write for the whole host. It finds them as it wants them, in files of
-/// the lab's own, and so leaves the real ones alone.
-const KUBELET_WANTS: [(&str, &str); 6] = [
+/// Time limit for the parent process to write the pid file of the init.
+const PID_FILE_TIMEOUT: Duration = Duration::from_secs(10);
+/// Kernel settings that a kubelet sets for the whole host. The machine mounts files with these values over them, so the
+/// kubelet finds nothing to change and the settings of the host stay untouched.
+const KUBELET_SYSCTLS: [(&str, &str); 6] = [
     ("vm/overcommit_memory", "1"),
     ("vm/panic_on_oom", "0"),
     ("kernel/panic", "10"),
@@ -26,29 +28,29 @@ const KUBELET_WANTS: [(&str, &str); 6] = [
     ("kernel/keys/root_maxbytes", "25000000"),
 ];
 
-/// Is the init of the machine that the blueprint describes. Returns only when it cannot go on.
+/// Runs the init of the machine that the blueprint describes. Returns only on an error.
 pub fn init(path: &Path) -> Result<()> {
     let blueprint = Blueprint::read(path)?;
     let patience = Patience::of(&blueprint.lab_name()?);
-    wait_until_noted(&blueprint, patience)?;
-    let layout = Layout::here()?;
-    // A session of its own, so that no terminal's end reaches the machine.
-    setsid().context("cannot begin a session")?;
+    wait_for_pid_file(&blueprint, patience)?;
+    let layout = CgroupLayout::detect()?;
+    // A new session, so that closing the terminal does not end the machine.
+    setsid().context("cannot create a session")?;
     sethostname(&blueprint.machine).context("cannot set the host name")?;
-    lay_out(&blueprint, &layout, patience)?;
+    set_up_mounts(&blueprint, &layout, patience)?;
     supervise::run(&blueprint)
 }
 
-/// Waits until whoever started this has noted its number. It is in the same mount namespace: once `/var` is the machine's own,
-/// the file would be looked for in vain.
-fn wait_until_noted(blueprint: &Blueprint, patience: Patience) -> Result<()> {
-    let noted = blueprint.machine_dir.join("init.pid");
-    let deadline = Instant::now() + patience.times(Duration::from_secs(10));
-    while !noted.exists() {
+/// Waits until the parent process has written the pid file. The parent is in the same mount namespace, so it must write
+/// the file before the machine mounts its own `/var`.
+fn wait_for_pid_file(blueprint: &Blueprint, patience: Patience) -> Result<()> {
+    let pid_file = blueprint.machine_dir.join("init.pid");
+    let deadline = Instant::now() + patience.times(PID_FILE_TIMEOUT);
+    while !pid_file.exists() {
         if Instant::now() > deadline {
             anyhow::bail!(
-                "nobody has noted {} in time; {}",
-                noted.display(),
+                "timed out while waiting for the pid file {}; {}",
+                pid_file.display(),
                 patience.advice()
             );
         }
@@ -57,11 +59,17 @@ fn wait_until_noted(blueprint: &Blueprint, patience: Patience) -> Result<()> {
     Ok(())
 }
 
-fn lay_out(blueprint: &Blueprint, layout: &Layout, patience: Patience) -> Result<()> {
+fn set_up_mounts(blueprint: &Blueprint, layout: &CgroupLayout, patience: Patience) -> Result<()> {
     detach_from_host()?;
-    let plain = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
-    mount(Some("proc"), "/proc", Some("proc"), plain, None::<&str>)
-        .context("cannot mount /proc")?;
+    let proc_flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
+    mount(
+        Some("proc"),
+        "/proc",
+        Some("proc"),
+        proc_flags,
+        None::<&str>,
+    )
+    .context("cannot mount /proc")?;
     cgroup::mount_inside(layout, patience)?;
     let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV;
     mount(
@@ -73,17 +81,17 @@ fn lay_out(blueprint: &Blueprint, layout: &Layout, patience: Patience) -> Result
     )
     .context("cannot mount /run")?;
     fs::create_dir_all("/run/lock")?;
-    own_var(blueprint)?;
-    if !blueprint.is_control() {
-        own_settings(blueprint)?;
+    mount_var(blueprint)?;
+    if !blueprint.is_control_plane() {
+        mount_sysctls(blueprint)?;
     }
-    // From now on mounts are shared among the machine's own namespaces: a volume that the CSI driver mounts must be
-    // seen by containers.
+    // Mounts propagate between the namespaces of the machine from now on: containers must see the volumes that the CSI
+    // driver mounts.
     remount("/", MsFlags::MS_REC | MsFlags::MS_SHARED)
 }
 
-/// Gives the machine a `/var` of its own, in which the lab's directory stays where it was.
-fn own_var(blueprint: &Blueprint) -> Result<()> {
+/// Mounts the `/var` of the machine. The directory of the lab stays at its path below `/var`.
+fn mount_var(blueprint: &Blueprint) -> Result<()> {
     let var = blueprint.machine_dir.join("var");
     for dir in [
         "lib/kubelet",
@@ -98,32 +106,32 @@ fn own_var(blueprint: &Blueprint) -> Result<()> {
     if !var.join("run").is_symlink() {
         std::os::unix::fs::symlink("/run", var.join("run"))?;
     }
-    let aside = Path::new("/run/lab");
-    fs::create_dir_all(aside)?;
-    bind(&blueprint.lab_dir, aside)?;
+    let temporary = Path::new("/run/lab");
+    fs::create_dir_all(temporary)?;
+    bind(&blueprint.lab_dir, temporary)?;
     bind(&var, Path::new("/var"))?;
     fs::create_dir_all(&blueprint.lab_dir)?;
-    bind(aside, &blueprint.lab_dir)?;
-    umount(aside).context("cannot unmount /run/lab")?;
-    fs::remove_dir(aside)?;
+    bind(temporary, &blueprint.lab_dir)?;
+    umount(temporary).context("cannot unmount /run/lab")?;
+    fs::remove_dir(temporary)?;
     Ok(())
 }
 
-/// Lets no mount of this namespace appear on the host. The other way stays open: what the host unmounts must not stay
-/// busy here.
+/// Stops mounts of this namespace from propagating to the host. Mounts of the host still propagate to this namespace, so
+/// that an unmount on the host also takes effect here.
 pub(super) fn detach_from_host() -> Result<()> {
     remount("/", MsFlags::MS_REC | MsFlags::MS_SLAVE)
 }
 
-fn own_settings(blueprint: &Blueprint) -> Result<()> {
+fn mount_sysctls(blueprint: &Blueprint) -> Result<()> {
     let dir = blueprint.machine_dir.join("settings");
     fs::create_dir_all(&dir)?;
-    for (setting, value) in KUBELET_WANTS {
+    for (setting, value) in KUBELET_SYSCTLS {
         let real = Path::new("/proc/sys").join(setting);
         if real.exists() {
-            let own = dir.join(setting.replace('/', "."));
-            fs::write(&own, format!("{value}\n"))?;
-            bind(&own, &real)?;
+            let replacement = dir.join(setting.replace('/', "."));
+            fs::write(&replacement, format!("{value}\n"))?;
+            bind(&replacement, &real)?;
         }
     }
     Ok(())
@@ -137,10 +145,10 @@ fn bind(from: &Path, to: &Path) -> Result<()> {
         MsFlags::MS_BIND | MsFlags::MS_REC,
         None::<&str>,
     )
-    .with_context(|| format!("cannot bind {} to {}", from.display(), to.display()))
+    .with_context(|| format!("cannot bind-mount {} at {}", from.display(), to.display()))
 }
 
 fn remount(path: &str, flags: MsFlags) -> Result<()> {
     mount(None::<&str>, path, None::<&str>, flags, None::<&str>)
-        .with_context(|| format!("cannot change how mounts below {path} spread"))
+        .with_context(|| format!("cannot change the mount propagation of {path}"))
 }

@@ -1,13 +1,13 @@
-//! A machine of the lab: the control plane or a node. It is one process tree in namespaces of its own (network, pid,
-//! mount, uts, ipc, cgroup), whose first process is an init of ours that keeps the machine's services running. So
-//! killing one process is a power cut, and one cgroup holds all that the machine is.
+//! A machine of the lab: the control plane or a node. A machine is a process tree in its own namespaces (network, pid,
+//! mount, uts, ipc, cgroup) and its own cgroup. Its first process is an init that supervises the services of the
+//! machine. Killing the init simulates a power cut.
 //!
-//! `enter` builds the namespaces from outside, `init` lays the inside out, `supervise` keeps the services running;
-//! `rehearse` tries the part of it that hosts refuse.
+//! `enter` creates the namespaces, `init` sets up the mounts, `supervise` keeps the services running, and
+//! `cgroup_check` tries the cgroup operations for `lab preflight`.
 
+mod cgroup_check;
 mod enter;
 mod init;
-mod rehearse;
 mod supervise;
 
 use std::fs;
@@ -27,32 +27,36 @@ use crate::net;
 use crate::state::{Lab, LabName};
 use crate::{files, state};
 
+pub use cgroup_check::{MOUNT_CGROUPS_COMMAND, check_cgroups, mount_cgroups};
 pub use enter::enter;
 pub use init::init;
-pub use rehearse::{MOUNT_CGROUPS, mount_cgroups, rehearse_cgroups};
 
-/// The word by which the `lab` program is asked to [`enter`]; not for people.
-pub const ENTER: &str = "__enter";
-/// The word by which the `lab` program is asked to be a machine's [`init`]; not for people.
-pub const INIT: &str = "__init";
+/// The internal subcommand of `lab` that calls [`enter`].
+pub const ENTER_COMMAND: &str = "__enter";
+/// The internal subcommand of `lab` that calls [`init`].
+pub const INIT_COMMAND: &str = "__init";
+/// Time limit for a service to start or stop.
+const SERVICE_TIMEOUT: Duration = Duration::from_secs(90);
+/// A log that is larger than this is rotated before its service starts.
+const MAX_LOG_BYTES: u64 = 32 << 20;
 
-/// A program that a machine keeps running.
+/// A program that the init of a machine keeps running.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Service {
-    /// Its name, and its log's.
+pub struct MachineService {
+    /// The name of the service and of its log file.
     pub name: String,
-    /// The program, and its arguments.
+    /// The program and its arguments.
     pub argv: Vec<String>,
 }
 
-/// What a machine is to be, handed to its init.
+/// The specification of a machine, stored as `blueprint.json` for its init.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Blueprint {
     lab: String,
     machine: String,
     lab_dir: PathBuf,
     machine_dir: PathBuf,
-    services: Vec<Service>,
+    services: Vec<MachineService>,
 }
 
 /// One machine of a lab, running or not.
@@ -64,7 +68,7 @@ pub struct Machine<'a> {
 }
 
 impl<'a> Machine<'a> {
-    /// The machine of this name: a node's, or [`state::CONTROL`].
+    /// Returns the machine with this name: a node or [`state::CONTROL_PLANE`].
     pub fn of(lab: &'a Lab, name: &str) -> Result<Self> {
         Ok(Self {
             lab,
@@ -77,19 +81,19 @@ impl<'a> Machine<'a> {
         self.lab.machine_dir(&self.name)
     }
 
-    /// Its cgroup.
+    /// Returns the cgroup of the machine.
     pub fn cgroup(&self) -> &Cgroup {
         &self.cgroup
     }
 
-    /// Powers it on with these services, unless it runs already. Those in `held` stay stopped until
-    /// [`set_stopped`](Self::set_stopped) releases them.
-    pub fn start(&self, services: Vec<Service>, held: &[&str]) -> Result<()> {
+    /// Starts the machine with these services; does nothing when it runs already. The services in `held` stay stopped
+    /// until [`set_stopped`](Self::set_stopped) releases them.
+    pub fn start(&self, services: Vec<MachineService>, held: &[&str]) -> Result<()> {
         if self.init_pid().is_some() {
             return Ok(());
         }
         self.cgroup.kill()?;
-        self.cgroup.make()?;
+        self.cgroup.create()?;
         for stale in ["stopped", "services.json", "init.pid", "logs/init.log"] {
             files::remove(&self.dir().join(stale))?;
         }
@@ -105,12 +109,12 @@ impl<'a> Machine<'a> {
         };
         let path = self.dir().join("blueprint.json");
         files::write(&path, &serde_json::to_string_pretty(&blueprint)?)?;
-        let log = log_file(&self.dir(), "init")?;
+        let log = open_log(&self.dir(), "init")?;
         let status = Cmd::new(self.lab.programs().join("lab"))
-            .arg(ENTER)
+            .arg(ENTER_COMMAND)
             .arg(&path)
             .spawn(|command| {
-                // A process group of its own: Ctrl-C at the terminal must not reach a machine that is being started.
+                // A separate process group, so that Ctrl-C at the terminal does not reach the machine.
                 command
                     .stdin(Stdio::null())
                     .stdout(Stdio::null())
@@ -118,30 +122,30 @@ impl<'a> Machine<'a> {
                     .process_group(0);
             })?
             .wait()?;
-        // The services' first note says that the inside is laid out.
-        let noted = self.dir().join("services.json");
-        while status.success() && !noted.exists() && self.init_pid().is_some() {
+        // The init writes this file after it has set up the mounts.
+        let services_file = self.dir().join("services.json");
+        while status.success() && !services_file.exists() && self.init_pid().is_some() {
             std::thread::sleep(Duration::from_millis(5));
         }
-        if !noted.exists() {
-            let said = fs::read_to_string(self.dir().join("logs/init.log")).unwrap_or_default();
-            bail!("cannot start the machine {}: {}", self.name, said.trim());
+        if !services_file.exists() {
+            let log = fs::read_to_string(self.dir().join("logs/init.log")).unwrap_or_default();
+            bail!("failed to start machine {}: {}", self.name, log.trim());
         }
         Ok(())
     }
 
-    /// The process that is this machine's init now.
+    /// Returns the pid of the init, or `None` when the machine is off.
     pub fn init_pid(&self) -> Option<Pid> {
         let text = fs::read_to_string(self.dir().join("init.pid")).ok()?;
         let pid: i32 = text.trim().parse().ok()?;
-        // The number may be anybody's by now: it counts only while that process is in the machine's cgroup.
+        // The kernel may have reused the pid, so the process must be in the cgroup of the machine.
         self.cgroup
             .processes()
             .into_iter()
             .find(|candidate| candidate.as_raw() == pid)
     }
 
-    /// When it was last powered on, in seconds since 1970.
+    /// Returns the time of the last start, in seconds since 1970.
     pub fn powered_on(&self) -> Option<u64> {
         let started = fs::metadata(self.dir().join("init.pid"))
             .ok()?
@@ -155,76 +159,76 @@ impl<'a> Machine<'a> {
         )
     }
 
-    /// Cuts its power: every process it has is gone when this returns.
+    /// Kills all processes of the machine, as a power cut does, and removes its cgroup.
     pub fn kill(&self) -> Result<()> {
         if let Some(init) = self.init_pid() {
-            // With the init the kernel kills the whole pid namespace; should it be gone already, so are they.
+            // The kernel kills all processes of the pid namespace with its init. An error means that it has ended already.
             let _ = kill(init, Signal::SIGKILL);
         }
         self.cgroup.kill()?;
         self.cgroup.remove()
     }
 
-    /// Stops one of its services until it is started again, or lets it run again; returns when that is so.
+    /// Stops a service, or starts it again, and waits until the init has done so. A stopped service stays stopped.
     pub fn set_stopped(&self, service: &str, stopped: bool) -> Result<()> {
-        let mark = stop_mark(&self.dir(), service);
+        let stop_file = stop_file(&self.dir(), service);
         if stopped {
-            files::write(&mark, "")?
+            files::write(&stop_file, "")?
         } else {
-            files::remove(&mark)?
+            files::remove(&stop_file)?
         }
         let init = self
             .init_pid()
-            .with_context(|| format!("the machine {} is off", self.name))?;
+            .with_context(|| format!("machine {} is off", self.name))?;
         kill(init, Signal::SIGHUP)
-            .with_context(|| format!("cannot signal the machine {}", self.name))?;
-        let what = format!(
-            "{service} on {} to be {}",
+            .with_context(|| format!("cannot send SIGHUP to the init of machine {}", self.name))?;
+        let condition = format!(
+            "service {service} on {} to be {}",
             self.name,
             if stopped { "stopped" } else { "started" }
         );
         self.lab
             .patience()
-            .wait_for(Duration::from_secs(90), &what, || {
-                Ok(self.services().iter().any(|one| {
-                    one.name == service && one.stopped == stopped && one.running != stopped
+            .wait_for(SERVICE_TIMEOUT, &condition, || {
+                Ok(self.services().iter().any(|state| {
+                    state.name == service && state.stopped == stopped && state.running != stopped
                 }))
             })
     }
 
-    /// Ends one of its services, and starts it again.
+    /// Restarts a service.
     pub fn restart(&self, service: &str) -> Result<()> {
         self.set_stopped(service, true)?;
         self.set_stopped(service, false)
     }
 
-    /// What its init noted of each service: the process, and how often it was started.
+    /// Returns the states of the services as last written by the init.
     pub fn services(&self) -> Vec<ServiceState> {
         let text = fs::read_to_string(self.dir().join("services.json")).unwrap_or_default();
         serde_json::from_str(&text).unwrap_or_default()
     }
 
-    /// A path as this machine sees it, for use from outside while it runs.
+    /// Translates a path inside the running machine to a path on the host.
     pub fn path_inside(&self, path: &str) -> Result<PathBuf> {
         let init = self
             .init_pid()
-            .with_context(|| format!("the machine {} is off", self.name))?;
+            .with_context(|| format!("machine {} is off", self.name))?;
         Ok(PathBuf::from(format!("/proc/{init}/root{path}")))
     }
 }
 
-/// What a machine's init notes of a service.
+/// The state of a service, written by the init of its machine.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ServiceState {
-    /// Its name.
+    /// The name of the service.
     pub name: String,
-    /// Whether it runs.
+    /// Whether the service has a process.
     pub running: bool,
-    /// How often in a row it had to be started, without running well in between.
+    /// The number of consecutive starts without a stable run in between.
     pub starts: u32,
-    /// When it was last started, in seconds since 1970.
+    /// The time of the last start, in seconds since 1970.
     pub since: u64,
-    /// Whether it was stopped on purpose.
+    /// Whether the service is stopped by [`Machine::set_stopped`].
     pub stopped: bool,
 }
 
@@ -232,16 +236,15 @@ impl Blueprint {
     fn read(path: &Path) -> Result<Self> {
         let text =
             fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
-        serde_json::from_str(&text)
-            .with_context(|| format!("{} is not a blueprint", path.display()))
+        serde_json::from_str(&text).with_context(|| format!("cannot parse {}", path.display()))
     }
 
     fn lab_name(&self) -> Result<LabName> {
         self.lab.parse()
     }
 
-    fn is_control(&self) -> bool {
-        self.machine == state::CONTROL
+    fn is_control_plane(&self) -> bool {
+        self.machine == state::CONTROL_PLANE
     }
 
     fn netns(&self) -> Result<PathBuf> {
@@ -249,17 +252,18 @@ impl Blueprint {
     }
 }
 
-fn stop_mark(machine_dir: &Path, service: &str) -> PathBuf {
+/// Returns the path of the file whose existence keeps a service stopped.
+fn stop_file(machine_dir: &Path, service: &str) -> PathBuf {
     machine_dir.join("stopped").join(service)
 }
 
-/// Opens a log for appending; one that grew large in the service's last life is set aside first.
-fn log_file(machine_dir: &Path, name: &str) -> Result<fs::File> {
-    const LARGE: u64 = 32 << 20;
+/// Opens a log for appending; renames it to `*.log.old` first when it is larger than [`MAX_LOG_BYTES`].
+fn open_log(machine_dir: &Path, name: &str) -> Result<fs::File> {
     let dir = machine_dir.join("logs");
-    fs::create_dir_all(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
+    fs::create_dir_all(&dir)
+        .with_context(|| format!("cannot create directory {}", dir.display()))?;
     let path = dir.join(format!("{name}.log"));
-    if fs::metadata(&path).is_ok_and(|file| file.len() > LARGE) {
+    if fs::metadata(&path).is_ok_and(|file| file.len() > MAX_LOG_BYTES) {
         fs::rename(&path, path.with_extension("log.old"))?;
     }
     fs::OpenOptions::new()

@@ -1,5 +1,5 @@
-//! Keeps a machine's services running: starts them, starts them again when they end, later and later while they
-//! keep failing, and buries every orphan, as process 1 must.
+//! Supervises the services of a machine: starts them, restarts them with exponential backoff when they end, and reaps
+//! orphaned processes, as process 1 must.
 
 use std::collections::HashMap;
 use std::os::fd::AsFd;
@@ -14,18 +14,20 @@ use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 
-use super::{Blueprint, Service, ServiceState, log_file, stop_mark};
+use super::{Blueprint, MachineService, ServiceState, open_log, stop_file};
 use crate::command::Cmd;
 use crate::files;
 
-const FIRST_DELAY: Duration = Duration::from_millis(300);
-const LONGEST_DELAY: Duration = Duration::from_secs(5);
-/// A service that ran this long is taken to be well again.
-const WELL_AFTER: Duration = Duration::from_secs(20);
+/// Delay before the first restart of a service.
+const FIRST_RESTART_DELAY: Duration = Duration::from_millis(300);
+/// Upper limit of the delay before a restart.
+const MAX_RESTART_DELAY: Duration = Duration::from_secs(5);
+/// A service that ran this long counts as stable: its delay and start count are reset.
+const STABLE_AFTER: Duration = Duration::from_secs(20);
 
-/// One service and what became of it.
-struct Watched<'a> {
-    service: &'a Service,
+/// A service and its state.
+struct SupervisedService<'a> {
+    service: &'a MachineService,
     pid: Option<Pid>,
     started: Instant,
     next_start: Instant,
@@ -35,74 +37,81 @@ struct Watched<'a> {
     stopped: bool,
 }
 
-/// Runs the blueprint's services for as long as the machine lives.
+/// Runs the services of the blueprint until the machine is killed.
 pub(super) fn run(blueprint: &Blueprint) -> Result<()> {
     let mut signals = SigSet::empty();
-    // SIGHUP: look again which services are to be stopped.
+    // SIGHUP requests a check of the stop files.
     for signal in [Signal::SIGCHLD, Signal::SIGHUP, Signal::SIGTERM] {
         signals.add(signal);
     }
     signals.thread_block().context("cannot block signals")?;
-    let events = SignalFd::with_flags(&signals, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)?;
+    let signal_fd = SignalFd::with_flags(&signals, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)?;
     let now = Instant::now();
-    let mut watched: Vec<Watched<'_>> = blueprint
+    let mut services: Vec<SupervisedService<'_>> = blueprint
         .services
         .iter()
-        .map(|service| Watched::new(service, now))
+        .map(|service| SupervisedService::new(service, now))
         .collect();
-    let mut noted = String::new();
+    let mut written = String::new();
     loop {
-        for one in &mut watched {
-            one.stopped = stop_mark(&blueprint.machine_dir, &one.service.name).exists();
-            // A full disk, say: the machine lives on and tries again.
-            if let Err(error) = one.step(blueprint) {
-                eprintln!("{}: {error:#}", one.service.name);
-                one.ended();
+        for supervised in &mut services {
+            supervised.stopped =
+                stop_file(&blueprint.machine_dir, &supervised.service.name).exists();
+            // An error, for example a full disk, must not end the init. The start is retried.
+            if let Err(error) = supervised.start_or_stop(blueprint) {
+                eprintln!(
+                    "failed to start service {}: {error:#}",
+                    supervised.service.name
+                );
+                supervised.on_end();
             }
         }
-        if let Err(error) = note(blueprint, &watched, &mut noted) {
-            eprintln!("{error:#}");
+        if let Err(error) = write_states(blueprint, &services, &mut written) {
+            eprintln!("failed to write services.json: {error:#}");
         }
-        let timeout = watched.iter().filter_map(Watched::wait).min();
+        let timeout = services
+            .iter()
+            .filter_map(SupervisedService::time_to_start)
+            .min();
         let timeout = timeout.map_or(PollTimeout::NONE, |wait| {
             PollTimeout::try_from(wait.max(Duration::from_millis(1))).unwrap_or(PollTimeout::MAX)
         });
         match poll(
-            &mut [PollFd::new(events.as_fd(), PollFlags::POLLIN)],
+            &mut [PollFd::new(signal_fd.as_fd(), PollFlags::POLLIN)],
             timeout,
         ) {
             Ok(_) | Err(Errno::EINTR) => {}
             Err(error) => return Err(error).context("cannot wait for signals"),
         }
-        while let Ok(Some(_)) = events.read_signal() {}
-        bury(&mut watched);
+        while let Ok(Some(_)) = signal_fd.read_signal() {}
+        reap(&mut services);
     }
 }
 
-impl<'a> Watched<'a> {
-    fn new(service: &'a Service, now: Instant) -> Self {
+impl<'a> SupervisedService<'a> {
+    fn new(service: &'a MachineService, now: Instant) -> Self {
         Self {
             service,
             pid: None,
             started: now,
             next_start: now,
-            delay: FIRST_DELAY,
+            delay: FIRST_RESTART_DELAY,
             starts: 0,
             since: 0,
             stopped: false,
         }
     }
 
-    /// How long until it wants to be started.
-    fn wait(&self) -> Option<Duration> {
+    /// Returns the time until the next start, or `None` when the service runs or is stopped.
+    fn time_to_start(&self) -> Option<Duration> {
         (self.pid.is_none() && !self.stopped)
             .then(|| self.next_start.saturating_duration_since(Instant::now()))
     }
 
-    fn step(&mut self, blueprint: &Blueprint) -> Result<()> {
+    fn start_or_stop(&mut self, blueprint: &Blueprint) -> Result<()> {
         match self.pid {
             Some(pid) if self.stopped => {
-                // Its end is noticed like any other.
+                // `reap` handles the end of the process.
                 let _ = kill(pid, Signal::SIGKILL);
             }
             None if !self.stopped && Instant::now() >= self.next_start => self.start(blueprint)?,
@@ -112,7 +121,7 @@ impl<'a> Watched<'a> {
     }
 
     fn start(&mut self, blueprint: &Blueprint) -> Result<()> {
-        let log = log_file(&blueprint.machine_dir, &self.service.name)?;
+        let log = open_log(&blueprint.machine_dir, &self.service.name)?;
         let programs = blueprint.lab_dir.join("programs");
         let path = format!(
             "{}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
@@ -122,14 +131,14 @@ impl<'a> Watched<'a> {
             .service
             .argv
             .split_first()
-            .context("a service without a program")?;
+            .context("the service has an empty command line")?;
         let command = Cmd::new(program)
             .args(args)
             .env("PATH", path)
             .env("HOME", "/run");
-        let both = log.try_clone()?;
+        let stderr = log.try_clone()?;
         let child = command.spawn(|command| {
-            command.stdin(Stdio::null()).stdout(log).stderr(both);
+            command.stdin(Stdio::null()).stdout(log).stderr(stderr);
         })?;
         self.pid = Some(Pid::from_raw(i32::try_from(child.id())?));
         self.started = Instant::now();
@@ -140,12 +149,13 @@ impl<'a> Watched<'a> {
         Ok(())
     }
 
-    fn ended(&mut self) {
-        let ran = self.started.elapsed();
-        self.delay = if ran > WELL_AFTER {
-            FIRST_DELAY
+    /// Schedules the next start after the process has ended.
+    fn on_end(&mut self) {
+        let was_stable = self.started.elapsed() > STABLE_AFTER;
+        self.delay = if was_stable {
+            FIRST_RESTART_DELAY
         } else {
-            (self.delay * 2).min(LONGEST_DELAY)
+            (self.delay * 2).min(MAX_RESTART_DELAY)
         };
         self.next_start = Instant::now()
             + if self.stopped {
@@ -154,20 +164,20 @@ impl<'a> Watched<'a> {
                 self.delay
             };
         self.pid = None;
-        // It was well for a while, or ended because it was told to: no sign of trouble.
-        if ran > WELL_AFTER || self.stopped {
+        // An end after a stable run, or after a stop, does not count as a failure.
+        if was_stable || self.stopped {
             self.starts = 0;
-            self.delay = FIRST_DELAY;
+            self.delay = FIRST_RESTART_DELAY;
         }
     }
 }
 
-/// Collects every process that ended: our services, and orphans that fell to us.
-fn bury(watched: &mut [Watched<'_>]) {
-    let mut by_pid: HashMap<Pid, usize> = watched
+/// Reaps all processes that have ended: services and adopted orphans.
+fn reap(services: &mut [SupervisedService<'_>]) {
+    let mut by_pid: HashMap<Pid, usize> = services
         .iter()
         .enumerate()
-        .filter_map(|(index, one)| Some((one.pid?, index)))
+        .filter_map(|(index, supervised)| Some((supervised.pid?, index)))
         .collect();
     loop {
         let pid = match waitpid(None, Some(WaitPidFlag::WNOHANG)) {
@@ -176,28 +186,35 @@ fn bury(watched: &mut [Watched<'_>]) {
             Ok(_) => continue,
             Err(_) => return,
         };
-        if let Some(one) = by_pid.remove(&pid).and_then(|index| watched.get_mut(index)) {
-            one.ended();
+        if let Some(supervised) = by_pid
+            .remove(&pid)
+            .and_then(|index| services.get_mut(index))
+        {
+            supervised.on_end();
         }
     }
 }
 
-/// Writes down how the services are, for `lab status`, whenever that changed.
-fn note(blueprint: &Blueprint, watched: &[Watched<'_>], noted: &mut String) -> Result<()> {
-    let states: Vec<_> = watched
+/// Writes the states of the services for `lab status` when they differ from the text written last.
+fn write_states(
+    blueprint: &Blueprint,
+    services: &[SupervisedService<'_>],
+    written: &mut String,
+) -> Result<()> {
+    let states: Vec<_> = services
         .iter()
-        .map(|one| ServiceState {
-            name: one.service.name.clone(),
-            running: one.pid.is_some(),
-            starts: one.starts,
-            since: one.since,
-            stopped: one.stopped,
+        .map(|supervised| ServiceState {
+            name: supervised.service.name.clone(),
+            running: supervised.pid.is_some(),
+            starts: supervised.starts,
+            since: supervised.since,
+            stopped: supervised.stopped,
         })
         .collect();
     let text = serde_json::to_string(&states)?;
-    if *noted != text {
+    if *written != text {
         files::write(&blueprint.machine_dir.join("services.json"), &text)?;
-        *noted = text;
+        *written = text;
     }
     Ok(())
 }

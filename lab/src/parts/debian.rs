@@ -1,19 +1,19 @@
-//! What comes from Debian's packages. Small tools are installed; the container runtime is unpacked beside the
-//! system, so that a containerd or Docker that is already here is neither replaced nor touched.
+//! Programs from Debian packages. Small tools are installed; the container runtime is unpacked into the cache, so that an
+//! existing containerd or Docker stays untouched.
 //!
-//! apt verifies every package against the checksum in Debian's signed index. Exact versions are not pinned, since
-//! Debian removes a version from its archive when it publishes the next; what was unpacked is noted beside it.
+//! apt verifies every package against the checksum in the signed index of Debian. Versions are not pinned, since Debian
+//! removes a version from its archive when it publishes the next. `packages.txt` records the unpacked versions.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 
-use crate::cache::{self, Key};
+use crate::cache::{self, CacheKey};
 use crate::command::Cmd;
-use crate::progress::Stage;
+use crate::progress::Progress;
 
-/// Programs that must be on the machine, with the package each comes in.
+/// Programs that the lab needs on the host, each with its package.
 const TOOLS: [(&str, &str); 10] = [
     ("ip", "iproute2"),
     ("nft", "nftables"),
@@ -27,32 +27,41 @@ const TOOLS: [(&str, &str); 10] = [
     ("modprobe", "kmod"),
 ];
 
-/// Packages that are unpacked beside the system.
-const RUNTIME: [&str; 4] = [
+/// Packages that are unpacked into the cache.
+const RUNTIME_PACKAGES: [&str; 4] = [
     "containerd",
     "runc",
     "containernetworking-plugins",
     "busybox-static",
 ];
 
-/// Programs of those packages that a lab runs.
+/// Programs of the unpacked packages that a lab runs.
 pub const PROGRAMS: [&str; 4] = [
     "usr/bin/containerd",
     "usr/bin/containerd-shim-runc-v2",
     "usr/bin/ctr",
     "usr/sbin/runc",
 ];
-/// Network plugins of those packages that a lab runs.
-pub const CNI: [&str; 3] = ["bridge", "host-local", "loopback"];
+/// CNI plugins of the unpacked packages that a lab runs.
+pub const CNI_PLUGINS: [&str; 3] = ["bridge", "host-local", "loopback"];
 
-/// Installs the tools that are missing.
+/// A package with the checksum of its file.
+#[derive(Debug)]
+pub struct PinnedPackage {
+    /// The name of the package.
+    pub name: &'static str,
+    /// The SHA-256 of the package file, in hexadecimal.
+    pub sha256: &'static str,
+}
+
+/// Installs missing tools.
 pub fn install_tools() -> Result<()> {
     let mut missing: Vec<&str> = TOOLS
         .iter()
-        .filter(|(program, _)| !on_path(program))
+        .filter(|(program, _)| !is_on_path(program))
         .map(|(_, package)| *package)
         .collect();
-    // A static program needs the static C library; headers and archive come together.
+    // The pause program is linked statically; libc6-dev contains the headers and the static C library.
     if !Path::new("/usr/include/stdio.h").exists() {
         missing.push("libc6-dev");
     }
@@ -64,52 +73,57 @@ pub fn install_tools() -> Result<()> {
     }
 }
 
-/// Installs packages unless `there` says that what they bring is there.
-pub fn ensure(packages: &[&str], there: impl Fn() -> bool) -> Result<()> {
-    if there() {
+/// Installs packages when `is_present` returns false; fails when it still returns false afterwards.
+pub fn ensure(packages: &[&str], is_present: impl Fn() -> bool) -> Result<()> {
+    if is_present() {
         return Ok(());
     }
     install(packages)?;
-    if there() {
+    if is_present() {
         Ok(())
     } else {
-        bail!("installing {} did not help", packages.join(" "))
+        bail!(
+            "the packages {} are installed, but the required program is still missing",
+            packages.join(" ")
+        )
     }
 }
 
-/// The container runtime, unpacked; made on first use.
+/// Returns the directory of the unpacked container runtime; unpacks it when it is missing in the cache.
 pub fn runtime() -> Result<PathBuf> {
-    let key = Key::default().text(&release()).text(&RUNTIME.join(" "));
-    cache::get("debian", key, |dir| {
-        let stage = Stage::begin("Container runtime", "unpacking Debian's packages");
-        Apt::system().fetch(&RUNTIME.map(str::to_owned), dir)?;
-        stage.done();
+    let key = CacheKey::default()
+        .text(&release())
+        .text(&RUNTIME_PACKAGES.join(" "));
+    cache::get_or_build("debian", key, |dir| {
+        let progress = Progress::start("Container runtime", "unpacking Debian packages");
+        Apt::system().fetch(&RUNTIME_PACKAGES.map(str::to_owned), dir)?;
+        progress.finish();
         Ok(())
     })
 }
 
-/// Fetches the given packages, which have the given checksums, of Debian testing, and unpacks them into `dir`.
-pub fn unpack_from_testing(packages: &[(&str, &str)], dir: &Path) -> Result<()> {
+/// Fetches packages of Debian testing, verifies their checksums, and unpacks them into `dir`.
+pub fn unpack_from_testing(packages: &[PinnedPackage], dir: &Path) -> Result<()> {
     let apt = Apt::testing(&dir.join(".apt"))?;
     let names: Vec<String> = packages
         .iter()
-        .map(|(name, _)| (*name).to_owned())
+        .map(|package| package.name.to_owned())
         .collect();
     let fetched = apt.fetch(&names, dir)?;
-    for (name, wanted) in packages {
-        let found = fetched
+    for PinnedPackage { name, sha256 } in packages {
+        let line = fetched
             .iter()
-            .find(|package| package.starts_with(&format!("{name} ")));
-        if !found.is_some_and(|package| package.ends_with(wanted)) {
+            .find(|line| line.starts_with(&format!("{name} ")));
+        if !line.is_some_and(|line| line.ends_with(sha256)) {
             bail!(
-                "Debian testing now has another {name} than the one pinned here ({wanted}): {found:?}"
+                "Debian testing has package {name} with another checksum than {sha256}: {line:?}"
             );
         }
     }
     crate::files::remove(&dir.join(".apt"))
 }
 
-/// An apt with a configuration: the system's, or one of our own beside it.
+/// apt with the configuration of the system or with a separate one.
 struct Apt {
     options: Vec<String>,
 }
@@ -121,22 +135,22 @@ impl Apt {
         }
     }
 
-    /// An apt that knows only Debian testing and keeps all it knows in `dir`.
+    /// Returns apt with Debian testing as its only source and with its state in `dir`.
     fn testing(dir: &Path) -> Result<Self> {
-        for below in ["state/lists/partial", "cache/archives/partial"] {
-            fs::create_dir_all(dir.join(below))?;
+        for subdir in ["state/lists/partial", "cache/archives/partial"] {
+            fs::create_dir_all(dir.join(subdir))?;
         }
-        let archive = archive()?;
+        let archive = archive_url()?;
         let keyring = "/usr/share/keyrings/debian-archive-keyring.gpg";
         fs::write(
             dir.join("sources.list"),
             format!("deb [signed-by={keyring}] {archive} testing main\n"),
         )?;
-        let shown = dir.display();
+        let path = dir.display();
         let options = [
-            format!("Dir::State={shown}/state"),
-            format!("Dir::Cache={shown}/cache"),
-            format!("Dir::Etc::sourcelist={shown}/sources.list"),
+            format!("Dir::State={path}/state"),
+            format!("Dir::Cache={path}/cache"),
+            format!("Dir::Etc::sourcelist={path}/sources.list"),
             "Dir::Etc::sourceparts=/dev/null".to_owned(),
             "Dir::State::status=/dev/null".to_owned(),
         ];
@@ -146,7 +160,7 @@ impl Apt {
         apt.command("apt-get")
             .arg("update")
             .run()
-            .context("cannot read Debian testing's index")?;
+            .context("cannot update the package index of Debian testing")?;
         Ok(apt)
     }
 
@@ -154,7 +168,7 @@ impl Apt {
         let mut command = Cmd::new(program)
             .env("DEBIAN_FRONTEND", "noninteractive")
             .env("LC_ALL", "C");
-        // A fresh machine may be at its daily updates.
+        // Unattended upgrades may hold the lock of dpkg.
         if program == "apt-get" {
             command = command.args(["-o", "DPkg::Lock::Timeout=300"]);
         }
@@ -164,7 +178,8 @@ impl Apt {
         command
     }
 
-    /// Downloads packages and unpacks them; returns, and notes beside them, each one's version and checksum.
+    /// Downloads and unpacks packages. Returns a line with name, version and checksum per package and writes the lines
+    /// to `packages.txt`.
     fn fetch(&self, packages: &[String], dir: &Path) -> Result<Vec<String>> {
         let downloads = dir.join(".debs");
         fs::create_dir_all(&downloads)?;
@@ -174,15 +189,16 @@ impl Apt {
                     .args(["-o", "APT::Sandbox::User=root", "download"]);
             command.args(packages).dir(&downloads).run()
         };
-        // An index that is missing or older than the archive: look again once.
+        // The package index may be missing or outdated: update it and retry once.
         if download().is_err() {
             self.command("apt-get")
                 .arg("update")
                 .run()
-                .context("cannot read Debian's index")?;
-            download().with_context(|| format!("cannot fetch {}", packages.join(", ")))?;
+                .context("cannot update the package index")?;
+            download()
+                .with_context(|| format!("cannot download packages {}", packages.join(", ")))?;
         }
-        let mut noted = Vec::new();
+        let mut lines = Vec::new();
         for entry in fs::read_dir(&downloads)? {
             let path = entry?.path();
             Cmd::new("dpkg").arg("-x").arg(&path).arg(dir).run()?;
@@ -192,20 +208,20 @@ impl Apt {
                 .to_string_lossy()
                 .into_owned();
             let (name, version) = file.split_once('_').unwrap_or((&file, ""));
-            noted.push(format!(
+            lines.push(format!(
                 "{name} {version} {}",
                 cache::sha256(&fs::read(&path)?)
             ));
         }
-        noted.sort();
-        fs::write(dir.join("packages.txt"), noted.join("\n") + "\n")?;
+        lines.sort();
+        fs::write(dir.join("packages.txt"), lines.join("\n") + "\n")?;
         crate::files::remove(&downloads)?;
-        Ok(noted)
+        Ok(lines)
     }
 }
 
 fn install(packages: &[&str]) -> Result<()> {
-    let stage = Stage::begin("Debian packages", &packages.join(" "));
+    let progress = Progress::start("Debian packages", &packages.join(" "));
     let apt = Apt::system();
     let install = || {
         apt.command("apt-get")
@@ -217,22 +233,27 @@ fn install(packages: &[&str]) -> Result<()> {
         apt.command("apt-get")
             .arg("update")
             .run()
-            .context("cannot read Debian's index")?;
-        install().with_context(|| format!("please install {}", packages.join(" ")))?;
+            .context("cannot update the package index")?;
+        install().with_context(|| {
+            format!(
+                "failed to install packages {}; install them manually",
+                packages.join(" ")
+            )
+        })?;
     }
-    stage.done();
+    progress.finish();
     Ok(())
 }
 
-/// Whether a program is on the `PATH`.
-pub fn on_path(program: &str) -> bool {
+/// Returns whether a program is in `PATH` or in an sbin directory.
+pub fn is_on_path(program: &str) -> bool {
     let path = std::env::var("PATH").unwrap_or_default();
     path.split(':')
         .chain(["/usr/sbin", "/sbin"])
         .any(|dir| Path::new(dir).join(program).is_file())
 }
 
-/// Which Debian this is: packages of one release do not always run on another.
+/// Returns the distribution and its release: packages of one release may not run on another.
 fn release() -> String {
     let text = fs::read_to_string("/etc/os-release").unwrap_or_default();
     let value = |key: &str| {
@@ -244,18 +265,18 @@ fn release() -> String {
     format!("{} {}", value("ID="), value("VERSION_ID="))
 }
 
-/// The address of the Debian archive that this machine is set up to use.
-fn archive() -> Result<String> {
-    let listed = Cmd::new("apt-get")
+/// Returns the URL of the Debian archive that this host uses.
+fn archive_url() -> Result<String> {
+    let output = Cmd::new("apt-get")
         .args(["indextargets", "--format", "$(SITE)|$(RELEASE)|$(REPO_URI)"])
         .run()?;
-    let uri = listed.lines().find_map(|line| {
+    let uri = output.lines().find_map(|line| {
         let mut parts = line.split('|').skip(2);
         parts
             .next()
             .filter(|uri| uri.trim_end_matches('/').ends_with("/debian"))
     });
     uri.map(str::to_owned).context(
-        "apt knows no archive of Debian's: the package sources of this machine are unusual",
+        "cannot find a Debian archive in the package sources of apt: add one to /etc/apt/sources.list",
     )
 }

@@ -1,32 +1,32 @@
-//! Helm, built from the Go module in `lab/helm`: the charts are rendered and tried with the real one.
+//! Helm, built from the Go module in `lab/helm`, to render and test the charts.
 
 use std::path::PathBuf;
 
 use anyhow::Result;
 
-use crate::cache::{self, Key};
-use crate::parts::go::{Build, Go};
+use crate::cache::{self, CacheKey};
+use crate::parts::go::{GoBuild, GoToolchain};
 use crate::parts::sources;
-use crate::progress::Stage;
+use crate::progress::Progress;
 
-/// Builds the program, or finds it; returns its path.
+/// Returns the path of `helm`; builds it when it is missing in the cache.
 pub fn get() -> Result<PathBuf> {
     let module = sources().join("helm");
-    let key = Key::default().tree(&module)?;
-    let dir = cache::get("helm", key, |dir| {
-        let go = Go::get()?;
-        let stage = Stage::begin("Helm", "built from source, about 2 minutes the first time");
+    let key = CacheKey::default().tree(&module)?;
+    let dir = cache::get_or_build("helm", key, |dir| {
+        let go = GoToolchain::get()?;
+        let progress = Progress::start("Helm", "built from source, about 2 minutes the first time");
         let package = "helm.sh/helm/v3/cmd/helm";
         go.build(
-            &Build {
+            &GoBuild {
                 module: &module,
                 package,
-                linker: "",
+                linker_flags: "",
                 output: &dir.join("helm"),
             },
-            &stage,
+            &progress,
         )?;
-        stage.done();
+        progress.finish();
         Ok(())
     })?;
     Ok(dir.join("helm"))

@@ -1,4 +1,5 @@
-//! Container images without a registry: one layer, in the archive format that Docker saves and containerd imports.
+//! Builds container images without a registry: one layer, in the archive format of `docker save`, which containerd
+//! imports.
 
 use std::fs::{self, File};
 use std::io::{Cursor, Read};
@@ -10,14 +11,14 @@ use tar::{Builder, EntryType, Header};
 
 use crate::cache::sha256;
 
-/// An image in the making.
-pub struct Image {
+/// A builder of container images.
+pub struct ImageBuilder {
     layer: Builder<Vec<u8>>,
     config: serde_json::Value,
 }
 
-impl Image {
-    /// An image with nothing in it, which runs `command` in `dir` unless told otherwise.
+impl ImageBuilder {
+    /// Creates an empty image with the default command `command` and the working directory `dir`.
     pub fn new(command: &[&str], dir: &str) -> Self {
         let config = json!({
             "Cmd": command,
@@ -30,12 +31,12 @@ impl Image {
         }
     }
 
-    /// Sets what is run whatever the command.
+    /// Sets the entrypoint.
     pub fn entrypoint(&mut self, program: &[&str]) {
         self.config["Entrypoint"] = program.into();
     }
 
-    /// Declares ports, as `2379/tcp`.
+    /// Declares ports, for example `2379/tcp`.
     pub fn ports(&mut self, ports: &[&str]) {
         let ports: serde_json::Map<_, _> = ports
             .iter()
@@ -44,7 +45,7 @@ impl Image {
         self.config["ExposedPorts"] = ports.into();
     }
 
-    /// Sets the user that runs it.
+    /// Sets the user.
     pub fn user(&mut self, user: &str) {
         self.config["User"] = user.into();
     }
@@ -54,7 +55,7 @@ impl Image {
         self.entry(path, EntryType::Directory, mode, 0, std::io::empty())
     }
 
-    /// Adds a file with this text.
+    /// Adds a text file.
     pub fn text(&mut self, path: &str, text: &str) -> Result<()> {
         self.entry(
             path,
@@ -65,7 +66,7 @@ impl Image {
         )
     }
 
-    /// Adds a program of this machine.
+    /// Adds a copy of the executable file `from`.
     pub fn program(&mut self, path: &str, from: &Path) -> Result<()> {
         let bytes = fs::read(from).with_context(|| format!("cannot read {}", from.display()))?;
         self.entry(
@@ -82,7 +83,7 @@ impl Image {
         let mut header = header(EntryType::Symlink, 0o777, 0);
         self.layer
             .append_link(&mut header, path, target)
-            .with_context(|| format!("cannot add {path}"))
+            .with_context(|| format!("cannot add {path} to the image"))
     }
 
     fn entry(
@@ -96,15 +97,15 @@ impl Image {
         let mut header = header(kind, mode, size);
         self.layer
             .append_data(&mut header, path, data)
-            .with_context(|| format!("cannot add {path}"))
+            .with_context(|| format!("cannot add {path} to the image"))
     }
 
-    /// Writes the image as an archive under these names.
+    /// Writes the image with these names as an archive.
     pub fn write(self, names: &[String], to: &Path) -> Result<()> {
         let layer = self
             .layer
             .into_inner()
-            .context("cannot finish the image's layer")?;
+            .context("cannot write the layer of the image")?;
         let config = json!({
             "architecture": if cfg!(target_arch = "aarch64") { "arm64" } else { "amd64" },
             "os": "linux",
@@ -129,11 +130,11 @@ impl Image {
         archive
             .into_inner()?
             .sync_all()
-            .context("cannot write the image to disk")
+            .context("cannot sync the image archive")
     }
 }
 
-/// No times and no owners: the same contents give the same image.
+/// Returns a tar header without times and owners, so that equal contents give equal images.
 fn header(kind: EntryType, mode: u32, size: u64) -> Header {
     let mut header = Header::new_gnu();
     header.set_entry_type(kind);
@@ -151,7 +152,7 @@ mod tests {
 
     fn archive(command: &str) -> Vec<u8> {
         let dir = tempfile::tempdir().unwrap();
-        let mut image = Image::new(&[command], "/");
+        let mut image = ImageBuilder::new(&[command], "/");
         image.dir("tmp", 0o1777).unwrap();
         image.text("etc/passwd", "root:x:0:0::/:\n").unwrap();
         image.symlink("bin/sh", "busybox").unwrap();
@@ -162,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_contents_give_the_same_image_and_others_another() {
+    fn equal_contents_give_equal_images() {
         assert_eq!(archive("/a"), archive("/a"));
         assert_ne!(archive("/a"), archive("/b"));
     }

@@ -1,55 +1,59 @@
-//! The images a lab has: `pause` for every pod, `busybox` for tests, and etcd as upstream ships it: distroless, so no
-//! shell, with its programs in `/usr/local/bin`.
+//! The images of a lab: `pause` for every pod, `busybox` for tests, and etcd in the layout of the upstream image
+//! (distroless, without a shell, programs in `/usr/local/bin`).
 
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context, Result};
 
-use crate::cache::{self, Key};
+use crate::cache::{self, CacheKey};
 use crate::command::Cmd;
 use crate::node::PAUSE_IMAGE;
-use crate::parts::etcd::{self, PROGRAMS, Version};
-use crate::parts::image::Image;
+use crate::parts::etcd::{self, EtcdVersion, PROGRAMS};
+use crate::parts::image::ImageBuilder;
 use crate::parts::{debian, kube};
-use crate::progress::Stage;
+use crate::progress::Progress;
 use crate::state::{Lab, Node};
 use crate::{machine::Machine, node};
 
-/// Bumped when images are made differently.
-const RECIPE: &str = "1";
-/// The image tests and the README's tour run: a shell, a web server and tools.
+/// The version of the image layout, part of the cache keys. Increase it when images are built differently.
+const LAYOUT_VERSION: &str = "1";
+/// The image for tests and for the tour in the README: a shell, a web server and tools.
 pub const BUSYBOX_IMAGE: &str = "docker.io/library/busybox:stable";
 
-/// An image on this machine, to be loaded into nodes.
+/// An image archive on this host.
 #[derive(Clone, Debug)]
-pub struct Archive {
-    /// The names it has.
+pub struct ImageArchive {
+    /// The names of the image.
     pub names: Vec<String>,
-    /// The archive.
+    /// The path of the archive.
     pub path: PathBuf,
 }
 
-/// The images every node has.
-pub fn basic() -> Result<Vec<Archive>> {
-    Ok(vec![pause()?, busybox()?, etcd_image(Version::DEFAULT)?])
+/// Returns the images that every node has.
+pub fn default_archives() -> Result<Vec<ImageArchive>> {
+    Ok(vec![
+        pause()?,
+        busybox()?,
+        etcd_image(EtcdVersion::DEFAULT)?,
+    ])
 }
 
-/// The image of an etcd version, under the names by which people's clusters pull it.
-pub fn etcd_image(version: Version) -> Result<Archive> {
+/// Returns the image of an etcd version with the names of the public registries.
+pub fn etcd_image(version: EtcdVersion) -> Result<ImageArchive> {
     let names = vec![
         format!("gcr.io/etcd-development/etcd:v{version}"),
         format!("quay.io/coreos/etcd:v{version}"),
         format!("registry.k8s.io/etcd:{version}-0"),
     ];
     let programs = etcd::get(version)?;
-    let key = Key::default()
-        .text(RECIPE)
+    let key = CacheKey::default()
+        .text(LAYOUT_VERSION)
         .text(&programs.display().to_string());
-    make(&format!("image-etcd-{version}"), key, names, |names, to| {
-        let mut image = Image::new(&["/usr/local/bin/etcd"], "/var/lib/etcd/");
+    cached_archive(&format!("image-etcd-{version}"), key, names, |names, to| {
+        let mut image = ImageBuilder::new(&["/usr/local/bin/etcd"], "/var/lib/etcd/");
         image.ports(&["2379/tcp", "2380/tcp"]);
-        distroless(&mut image)?;
+        add_base_files(&mut image)?;
         for dir in [
             "usr/",
             "usr/local/",
@@ -69,88 +73,88 @@ pub fn etcd_image(version: Version) -> Result<Archive> {
         libraries.sort();
         libraries.dedup();
         for library in libraries {
-            let inside = library.display().to_string();
-            image.program(inside.trim_start_matches('/'), &library)?;
+            let image_path = library.display().to_string();
+            image.program(image_path.trim_start_matches('/'), &library)?;
         }
         image.write(names, to)
     })
 }
 
-/// An image of one program of this machine, with the libraries it needs and nothing else. It runs as an ordinary user. Not
-/// kept in the cache: programs under development change all the time.
-pub fn program_image(name: &str, program: &Path, to: &Path) -> Result<Archive> {
+/// Builds an image of one program with its shared libraries; it runs as a non-root user. The image is not cached,
+/// because programs under development change often.
+pub fn program_image(name: &str, program: &Path, to: &Path) -> Result<ImageArchive> {
     let file = program
         .file_name()
         .and_then(|name| name.to_str())
-        .context("a program has a name")?;
-    let inside = format!("usr/local/bin/{file}");
-    let mut image = Image::new(&[], "/");
-    image.entrypoint(&[&format!("/{inside}")]);
+        .context("the path of the program has no file name")?;
+    let image_path = format!("usr/local/bin/{file}");
+    let mut image = ImageBuilder::new(&[], "/");
+    image.entrypoint(&[&format!("/{image_path}")]);
     image.user("65532:65532");
-    distroless(&mut image)?;
+    add_base_files(&mut image)?;
     for dir in ["usr/", "usr/local/", "usr/local/bin/"] {
         image.dir(dir, 0o755)?;
     }
-    image.program(&inside, program)?;
+    image.program(&image_path, program)?;
     for library in etcd::libraries(program)? {
-        let inside = library.display().to_string();
-        image.program(inside.trim_start_matches('/'), &library)?;
+        let image_path = library.display().to_string();
+        image.program(image_path.trim_start_matches('/'), &library)?;
     }
-    let names = vec![qualified(name)];
+    let names = vec![qualified_name(name)];
     image.write(&names, to)?;
-    Ok(Archive {
+    Ok(ImageArchive {
         names,
         path: to.to_owned(),
     })
 }
 
-/// Makes an image of a program, and loads it into every node, in the place of one of the same name.
+/// Builds an image of a program and imports it into every node; replaces an image with the same name.
 pub fn load_program(lab: &Lab, name: &str, program: &Path) -> Result<()> {
-    // Stories are threads of one process: they would write, import and remove the same file.
-    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
-    let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
-    let stage = Stage::begin(&format!("{name} into the nodes"), "");
-    let made = lab
+    // Tests are threads of one process and would otherwise use the same archive at the same time.
+    static LOAD_LOCK: Mutex<()> = Mutex::new(());
+    let _load_lock = LOAD_LOCK.lock().unwrap_or_else(PoisonError::into_inner);
+    let progress = Progress::start(&format!("Import {name} into the nodes"), "");
+    let temporary = lab
         .dir()
         .join(format!("program-{}.tar", std::process::id()));
-    let loaded = program_image(name, program, &made).and_then(|archive| {
-        keep(lab, &archive)?;
+    let result = program_image(name, program, &temporary).and_then(|archive| {
+        save(lab, &archive)?;
         lab.nodes()
             .iter()
             .try_for_each(|node| import(lab, node, &archive))
     });
-    // Best effort: it goes with the lab at the latest.
-    let _ = std::fs::remove_file(made);
-    loaded?;
-    stage.done();
+    // Best effort: `lab down` removes the file at the latest.
+    let _ = std::fs::remove_file(temporary);
+    result?;
+    progress.finish();
     Ok(())
 }
 
-/// Loads the image of an etcd version into every node that lacks it.
-pub fn load_etcd(lab: &Lab, version: Version) -> Result<Archive> {
+/// Imports the image of an etcd version into every node that lacks it.
+pub fn load_etcd(lab: &Lab, version: EtcdVersion) -> Result<ImageArchive> {
     let archive = etcd_image(version)?;
-    let stage = Stage::begin(&format!("etcd {version} into the nodes"), "");
-    keep(lab, &archive)?;
+    let progress = Progress::start(&format!("Import etcd {version} into the nodes"), "");
+    save(lab, &archive)?;
     for node in lab.nodes() {
         load(lab, node, std::slice::from_ref(&archive))?;
     }
-    stage.done();
+    progress.finish();
     Ok(archive)
 }
 
-/// The images that nodes of this lab have: those of every lab, and those that were loaded since, for nodes that come later.
-pub fn of(lab: &Lab) -> Result<Vec<Archive>> {
-    let mut archives = basic()?;
-    let dir = kept_in(lab);
-    let kept = if dir.exists() {
+/// Returns the images for a new node of this lab: the default images and those that were loaded into the lab.
+pub fn archives(lab: &Lab) -> Result<Vec<ImageArchive>> {
+    let mut archives = default_archives()?;
+    let dir = archive_dir(lab);
+    let entries = if dir.exists() {
         std::fs::read_dir(&dir)?.collect::<std::io::Result<Vec<_>>>()?
     } else {
         Vec::new()
     };
-    for path in kept.into_iter().map(|entry| entry.path()) {
+    for path in entries.into_iter().map(|entry| entry.path()) {
         if path.extension().is_some_and(|extension| extension == "tar") {
             let names = std::fs::read_to_string(path.with_extension("names"))?;
-            archives.push(Archive {
+            archives.push(ImageArchive {
                 names: names.lines().map(str::to_owned).collect(),
                 path,
             });
@@ -159,28 +163,28 @@ pub fn of(lab: &Lab) -> Result<Vec<Archive>> {
     Ok(archives)
 }
 
-/// Keeps an image with the lab, in the place of one of the same name.
-fn keep(lab: &Lab, archive: &Archive) -> Result<()> {
-    let dir = kept_in(lab);
+/// Saves an image in the directory of the lab, for nodes that are added later; replaces an image with the same name.
+fn save(lab: &Lab, archive: &ImageArchive) -> Result<()> {
+    let dir = archive_dir(lab);
     std::fs::create_dir_all(&dir)?;
-    let name = archive.names.first().context("an image has a name")?;
-    let kept = dir.join(format!("{}.tar", name.replace(['/', ':'], "_")));
-    crate::files::write(&kept.with_extension("names"), &archive.names.join("\n"))?;
-    let _ = std::fs::remove_file(&kept);
-    // A link where that is possible; a cleaned cache takes nothing from it.
-    if std::fs::hard_link(&archive.path, &kept).is_err() {
-        std::fs::copy(&archive.path, &kept)
-            .with_context(|| format!("cannot keep {}", kept.display()))?;
+    let name = archive.names.first().context("the image has no name")?;
+    let saved = dir.join(format!("{}.tar", name.replace(['/', ':'], "_")));
+    crate::files::write(&saved.with_extension("names"), &archive.names.join("\n"))?;
+    let _ = std::fs::remove_file(&saved);
+    // A hard link, or a copy, stays valid when the cache is removed.
+    if std::fs::hard_link(&archive.path, &saved).is_err() {
+        std::fs::copy(&archive.path, &saved)
+            .with_context(|| format!("cannot write {}", saved.display()))?;
     }
     Ok(())
 }
 
-fn kept_in(lab: &Lab) -> PathBuf {
+fn archive_dir(lab: &Lab) -> PathBuf {
     lab.dir().join("images")
 }
 
-/// An image's name as containerd keeps it: `evenkeel-operator:1` is `docker.io/library/evenkeel-operator:1`.
-fn qualified(name: &str) -> String {
+/// Returns the full name of an image: `evenkeel-operator:1` becomes `docker.io/library/evenkeel-operator:1`.
+fn qualified_name(name: &str) -> String {
     match name.split_once('/') {
         Some((host, _)) if host.contains(['.', ':']) || host == "localhost" => name.to_owned(),
         Some(_) => format!("docker.io/{name}"),
@@ -188,23 +192,23 @@ fn qualified(name: &str) -> String {
     }
 }
 
-fn busybox() -> Result<Archive> {
+fn busybox() -> Result<ImageArchive> {
     let program = debian::runtime()?.join("bin/busybox");
     let program = if program.exists() {
         program
     } else {
         debian::runtime()?.join("usr/bin/busybox")
     };
-    let key = Key::default()
-        .text(RECIPE)
+    let key = CacheKey::default()
+        .text(LAYOUT_VERSION)
         .text(&program.display().to_string());
-    make(
+    cached_archive(
         "image-busybox",
         key,
         vec![BUSYBOX_IMAGE.to_owned()],
         |names, to| {
-            let mut image = Image::new(&["sh"], "/");
-            distroless(&mut image)?;
+            let mut image = ImageBuilder::new(&["sh"], "/");
+            add_base_files(&mut image)?;
             image.dir("bin/", 0o755)?;
             image.program("bin/busybox", &program)?;
             for applet in Cmd::new(&program)
@@ -220,10 +224,10 @@ fn busybox() -> Result<Archive> {
     )
 }
 
-/// The genuine one, compiled from the source that Kubernetes' module carries.
-fn pause() -> Result<Archive> {
-    let key = Key::default().text(RECIPE).text(kube::VERSION);
-    make(
+/// Returns the pause image, compiled from `pause.c` in the sources of Kubernetes.
+fn pause() -> Result<ImageArchive> {
+    let key = CacheKey::default().text(LAYOUT_VERSION).text(kube::VERSION);
+    cached_archive(
         "image-pause",
         key,
         vec![PAUSE_IMAGE.to_owned()],
@@ -237,7 +241,7 @@ fn pause() -> Result<Archive> {
                 .arg(&program)
                 .arg(source)
                 .run()?;
-            let mut image = Image::new(&[], "/");
+            let mut image = ImageBuilder::new(&[], "/");
             image.entrypoint(&["/pause"]);
             image.user("65535:65535");
             image.program("pause", &program)?;
@@ -247,8 +251,8 @@ fn pause() -> Result<Archive> {
     )
 }
 
-/// What a distroless image has beside its programs.
-fn distroless(image: &mut Image) -> Result<()> {
+/// Adds the base files of a distroless image.
+fn add_base_files(image: &mut ImageBuilder) -> Result<()> {
     for dir in ["etc/", "home/", "root/"] {
         image.dir(dir, 0o755)?;
     }
@@ -263,22 +267,23 @@ fn distroless(image: &mut Image) -> Result<()> {
     image.text("etc/nsswitch.conf", "hosts: files dns\n")
 }
 
-fn make(
+/// Returns the cached image archive; calls `write` to create it when it is missing.
+fn cached_archive(
     name: &str,
-    key: Key,
+    key: CacheKey,
     names: Vec<String>,
     write: impl FnOnce(&[String], &Path) -> Result<()>,
-) -> Result<Archive> {
+) -> Result<ImageArchive> {
     let key = key.text(&names.join(" "));
-    let dir = cache::get(name, key, |dir| write(&names, &dir.join("image.tar")))?;
-    Ok(Archive {
+    let dir = cache::get_or_build(name, key, |dir| write(&names, &dir.join("image.tar")))?;
+    Ok(ImageArchive {
         names,
         path: dir.join("image.tar"),
     })
 }
 
-/// Loads images into a node, those it lacks only: importing takes a second or two each.
-pub fn load(lab: &Lab, node: &Node, archives: &[Archive]) -> Result<()> {
+/// Imports the images that a node lacks; an import takes one to two seconds.
+pub fn load(lab: &Lab, node: &Node, archives: &[ImageArchive]) -> Result<()> {
     let present = ctr(lab, node)?.args(["images", "list", "-q"]).run()?;
     for archive in archives {
         if !archive
@@ -287,21 +292,21 @@ pub fn load(lab: &Lab, node: &Node, archives: &[Archive]) -> Result<()> {
             .all(|name| present.lines().any(|line| line == name))
         {
             import(lab, node, archive)?;
-            name_by_digest(lab, node, archive)?;
+            tag_with_digest(lab, node, archive)?;
         }
     }
     Ok(())
 }
 
-/// Loads an image into a node, in the place of one of the same name.
-pub fn import(lab: &Lab, node: &Node, archive: &Archive) -> Result<()> {
+/// Imports an image into a node; replaces an image with the same name.
+pub fn import(lab: &Lab, node: &Node, archive: &ImageArchive) -> Result<()> {
     ctr(lab, node)?
         .args(["images", "import", "--no-unpack=false"])
         .arg(&archive.path)
         .run()
         .with_context(|| {
             format!(
-                "cannot load {} into {}",
+                "failed to import image {} into node {}",
                 archive.names.join(", "),
                 node.name
             )
@@ -309,29 +314,29 @@ pub fn import(lab: &Lab, node: &Node, archive: &Archive) -> Result<()> {
     Ok(())
 }
 
-/// Has a node know an image by its digest, too, as it would one that it pulled: `etcd@sha256:…` beside `etcd:v3.6.16`. Under its first
-/// name alone: kubelets tell of five names at most.
-fn name_by_digest(lab: &Lab, node: &Node, archive: &Archive) -> Result<()> {
-    let name = archive.names.first().context("an image has a name")?;
-    let listed = ctr(lab, node)?
+/// Adds the name with the digest to an image, as for a pulled image: `etcd@sha256:…` in addition to `etcd:v3.6.16`. This
+/// uses only the first name, since a kubelet reports at most five names per image.
+fn tag_with_digest(lab: &Lab, node: &Node, archive: &ImageArchive) -> Result<()> {
+    let name = archive.names.first().context("the image has no name")?;
+    let output = ctr(lab, node)?
         .args(["images", "list", &format!("name=={name}")])
         .run()?;
-    let digest = listed
+    let digest = output
         .split_whitespace()
         .find(|word| word.starts_with("sha256:"));
     let digest =
-        digest.with_context(|| format!("{} does not tell the digest of {name}", node.name))?;
-    let named = format!("{}@{digest}", untagged(name));
+        digest.with_context(|| format!("node {} does not list the digest of {name}", node.name))?;
+    let name_with_digest = format!("{}@{digest}", without_tag(name));
     ctr(lab, node)?
-        .args(["images", "tag", "--force", name, &named])
+        .args(["images", "tag", "--force", name, &name_with_digest])
         .run()?;
     Ok(())
 }
 
-/// An image's name without its tag; a port is none.
-fn untagged(name: &str) -> &str {
+/// Returns the name of an image without its tag; keeps the port of a registry.
+fn without_tag(name: &str) -> &str {
     match name.rsplit_once(':') {
-        Some((untagged, tag)) if !tag.contains('/') => untagged,
+        Some((repository, tag)) if !tag.contains('/') => repository,
         _ => name,
     }
 }
@@ -349,22 +354,28 @@ mod tests {
     use super::*;
 
     #[test]
-    fn short_names_are_those_of_the_library() {
+    fn a_short_name_is_completed() {
         assert_eq!(
-            qualified("evenkeel-operator:1"),
+            qualified_name("evenkeel-operator:1"),
             "docker.io/library/evenkeel-operator:1"
         );
-        assert_eq!(qualified("someone/thing:1"), "docker.io/someone/thing:1");
-        assert_eq!(qualified("localhost:5000/thing"), "localhost:5000/thing");
+        assert_eq!(qualified_name("team/app:1"), "docker.io/team/app:1");
+        assert_eq!(
+            qualified_name("localhost:5000/thing"),
+            "localhost:5000/thing"
+        );
     }
 
     #[test]
-    fn a_tag_is_left_out_and_a_port_is_not() {
+    fn a_tag_is_removed_and_a_port_is_kept() {
         assert_eq!(
-            untagged("gcr.io/etcd-development/etcd:v3.6.16"),
+            without_tag("gcr.io/etcd-development/etcd:v3.6.16"),
             "gcr.io/etcd-development/etcd"
         );
-        assert_eq!(untagged("localhost:5000/thing"), "localhost:5000/thing");
-        assert_eq!(untagged("localhost:5000/thing:1"), "localhost:5000/thing");
+        assert_eq!(without_tag("localhost:5000/thing"), "localhost:5000/thing");
+        assert_eq!(
+            without_tag("localhost:5000/thing:1"),
+            "localhost:5000/thing"
+        );
     }
 }

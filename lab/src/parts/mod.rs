@@ -1,5 +1,5 @@
-//! The genuine parts a lab is made of, and where they come from: Go modules pinned by their checksums, and Debian
-//! packages. Each part is made once and kept in the [cache](crate::cache).
+//! The programs and images of a lab. They are built from Go modules with pinned checksums or unpacked from Debian
+//! packages, once, and stored in the [cache](crate::cache).
 
 pub mod debian;
 pub mod etcd;
@@ -16,12 +16,12 @@ use anyhow::Result;
 use crate::files;
 use crate::state::Lab;
 
-/// The directory of the lab's sources in the checkout this program was built from.
+/// Returns the directory `lab` of the checkout from which this program was built.
 pub(crate) fn sources() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// All programs of a lab, in the cache.
+/// The cache entries with the programs of a lab.
 #[derive(Debug)]
 pub struct Programs {
     kube: PathBuf,
@@ -30,48 +30,48 @@ pub struct Programs {
 }
 
 impl Programs {
-    /// Makes, or finds, every program.
+    /// Returns all programs; builds those that are missing in the cache.
     pub fn get() -> Result<Self> {
         debian::install_tools()?;
         let debian = debian::runtime()?;
         let kube = kube::get()?;
-        let etcd = etcd::get(etcd::Version::DEFAULT)?;
+        let etcd = etcd::get(etcd::EtcdVersion::DEFAULT)?;
         Ok(Self { kube, etcd, debian })
     }
 
-    /// Puts them where a lab expects its programs, the program `lab` itself among them.
-    pub fn place(&self, lab: &Lab) -> Result<()> {
+    /// Links the programs, including `lab` itself, into the directory of a lab.
+    pub fn install(&self, lab: &Lab) -> Result<()> {
         let dir = lab.programs();
         std::fs::create_dir_all(dir.join("cni"))?;
-        let own = std::env::current_exe()?;
-        let mut pairs = vec![(own, "lab".to_owned())];
-        pairs.extend(
+        let lab_program = std::env::current_exe()?;
+        let mut programs = vec![(lab_program, "lab".to_owned())];
+        programs.extend(
             kube::COMPONENTS
                 .iter()
                 .map(|name| (self.kube.join("kube"), (*name).to_owned())),
         );
-        pairs.extend(
+        programs.extend(
             etcd::PROGRAMS
                 .iter()
                 .map(|name| (self.etcd.join(name), (*name).to_owned())),
         );
-        pairs.extend(debian::PROGRAMS.iter().map(|path| {
+        programs.extend(debian::PROGRAMS.iter().map(|path| {
             let name = path.rsplit('/').next().unwrap_or(path);
             (self.debian.join(path), name.to_owned())
         }));
-        pairs.extend(debian::CNI.iter().map(|name| {
+        programs.extend(debian::CNI_PLUGINS.iter().map(|name| {
             (
                 self.debian.join("usr/lib/cni").join(name),
                 format!("cni/{name}"),
             )
         }));
-        for (from, name) in pairs {
+        for (from, name) in programs {
             files::link(&from, &dir.join(name))?;
         }
         Ok(())
     }
 
-    /// Puts links to what people use into a directory of theirs.
+    /// Creates symbolic links to `lab`, `kubectl` and the etcd tools in a directory.
     pub fn link(&self, dir: &std::path::Path) -> Result<()> {
         std::fs::create_dir_all(dir)?;
         let links = [
@@ -82,8 +82,8 @@ impl Programs {
         ];
         for (target, name) in links {
             let link = dir.join(name);
-            // This program may be in that directory itself: a link to itself would be the end of it.
-            if std::fs::canonicalize(&link).is_ok_and(|there| there == target) {
+            // When this program is itself in that directory, the link would replace it and point to itself.
+            if std::fs::canonicalize(&link).is_ok_and(|existing| existing == target) {
                 continue;
             }
             files::remove(&link)?;

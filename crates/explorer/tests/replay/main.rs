@@ -10,7 +10,7 @@ use anyhow::{Context, Result, ensure};
 use evenkeel_etcd::facts::StartMode;
 use evenkeel_etcd::identity::MembershipChange;
 use evenkeel_etcd::names::Serial;
-use evenkeel_lab::parts::etcd::Version;
+use evenkeel_lab::parts::etcd::EtcdVersion;
 
 use crate::imagined::Imagined;
 use crate::real::Real;
@@ -88,7 +88,7 @@ enum Versions {
 }
 
 impl Versions {
-    fn get(self) -> Result<Vec<Version>> {
+    fn get(self) -> Result<Vec<EtcdVersion>> {
         let versions: &[&str] = match self {
             Self::Newest => &["3.7.3"],
             Self::Others => &["3.5.35", "3.6.16"],

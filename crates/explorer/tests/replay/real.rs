@@ -17,7 +17,7 @@ use evenkeel_etcd::identity::MembershipChange;
 use evenkeel_etcd::names::Serial;
 use evenkeel_explorer::world::shown;
 use evenkeel_lab::command::Cmd;
-use evenkeel_lab::parts::etcd::{Version, get};
+use evenkeel_lab::parts::etcd::{EtcdVersion, get};
 use serde_json::{Value, json};
 
 use crate::held;
@@ -32,7 +32,7 @@ const TIMEOUT: Duration = Duration::from_millis(800);
 
 /// Processes of one version, and how their IDs are numbered.
 pub(crate) struct Real {
-    version: Version,
+    version: EtcdVersion,
     programs: PathBuf,
     dir: tempfile::TempDir,
     options: Vec<String>,
@@ -112,7 +112,7 @@ impl Member {
 
 impl Real {
     /// Nothing runs yet.
-    pub(crate) fn new(version: Version, max_learners: u8) -> Result<Self> {
+    pub(crate) fn new(version: EtcdVersion, max_learners: u8) -> Result<Self> {
         let options = match max_learners {
             1 => Vec::new(),
             more => vec![format!("--max-learners={more}")],

@@ -2,10 +2,10 @@
 
 use super::*;
 
-fn secret(name: &str, authority: &Files, files: &Files) -> String {
+fn secret(name: &str, ca: &CertificateFiles, files: &CertificateFiles) -> String {
     let text = |path: &std::path::Path| STANDARD.encode(std::fs::read(path).unwrap());
     json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name}, "data": {
-        "ca.crt": text(&authority.cert), "tls.crt": text(&files.cert), "tls.key": text(&files.key),
+        "ca.crt": text(&ca.cert), "tls.crt": text(&files.cert), "tls.key": text(&files.key),
     }})
     .to_string()
 }
@@ -14,7 +14,7 @@ fn secret(name: &str, authority: &Files, files: &Files) -> String {
 fn surroundings(story: &Story) {
     let dir = tempfile::tempdir().unwrap();
     let pki = Pki::at(dir.path());
-    let authority = pki.authority("clients").unwrap();
+    let ca = pki.ca("clients").unwrap();
     let names = vec![format!("orders-etcd-client.{}.svc", story.namespace())];
     let server = Holder {
         name: "server",
@@ -26,8 +26,8 @@ fn surroundings(story: &Story) {
     let client = pki
         .issue("clients", "client", &Holder::client("client", None))
         .unwrap();
-    story.apply(&secret("orders-etcd-server-tls", &authority, &server));
-    story.apply(&secret("orders-etcd-client-tls", &authority, &client));
+    story.apply(&secret("orders-etcd-server-tls", &ca, &server));
+    story.apply(&secret("orders-etcd-client-tls", &ca, &client));
     story.apply(
         "apiVersion: v1
 kind: Service

@@ -1,7 +1,7 @@
 //! The etcd images: there under the names that people's clusters pull, and shaped like upstream's.
 
 use evenkeel_e2e::{RESTRICTED, Story};
-use evenkeel_lab::parts::etcd::Version;
+use evenkeel_lab::parts::etcd::EtcdVersion;
 use evenkeel_lab::parts::images::{etcd_image, load};
 use serde_json::json;
 
@@ -180,7 +180,7 @@ fn every_other_version_can_be_made_and_says_what_it_is() {
     let story = Story::begin("images-versions");
     let mut once = Once::new(&story);
     for text in ["3.5.16", "3.5.30", "3.5.35", "3.7.3"] {
-        let version: Version = text.parse().unwrap();
+        let version: EtcdVersion = text.parse().unwrap();
         let archive = match etcd_image(version) {
             Ok(archive) => archive,
             // The one version that only Debian has: it is gone there on the day Debian packages the next.

@@ -6,8 +6,8 @@ use std::path::Path;
 use evenkeel_e2e::{RESTRICTED, Story};
 use evenkeel_lab::Lab;
 use evenkeel_lab::command::Cmd;
-use evenkeel_lab::parts::image::Image;
-use evenkeel_lab::parts::images::{Archive, load};
+use evenkeel_lab::parts::image::ImageBuilder;
+use evenkeel_lab::parts::images::{ImageArchive, load};
 use serde_json::{Value, json};
 
 use crate::pods;
@@ -278,11 +278,11 @@ fn a_pod_reaches_the_api_by_its_name_with_the_token_and_the_authority_it_was_giv
     const GIVEN: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
     let story = Story::begin("security-in-pod");
     let node = &story.lab().nodes()[0];
-    let mut image = Image::new(&["/kubectl", "version"], "/");
+    let mut image = ImageBuilder::new(&["/kubectl", "version"], "/");
     image
         .program("kubectl", &story.lab().programs().join("kubectl"))
         .unwrap();
-    let archive = Archive {
+    let archive = ImageArchive {
         names: vec![KUBECTL_IMAGE.to_owned()],
         path: std::env::temp_dir().join(format!("{}.tar", story.namespace())),
     };

@@ -190,14 +190,17 @@ fn what_is_not_there_is_named_together_with_what_is() {
     let container = pod.kill(Some("nope"), None).unwrap_err().to_string();
     assert_eq!(
         container,
-        format!("{shown} has no running container nope; it has: main")
+        format!("pod {shown} has no running container nope; its containers are: main")
     );
     let process = pod.freeze(None, Some("nope")).unwrap_err().to_string();
     assert_eq!(
         process,
-        format!("container main of {shown} has no process called nope")
+        format!("container main of pod {shown} has no process named nope")
     );
     let claim = pod.fill_volume(Some("nope")).unwrap_err().to_string();
-    assert_eq!(claim, format!("{shown} has no claim nope; it has: {CLAIM}"));
+    assert_eq!(
+        claim,
+        format!("pod {shown} has no claim nope; its claims are: {CLAIM}")
+    );
     assert_eq!(pods::restarts(&story, KEEPER), 0, "nothing was done");
 }
