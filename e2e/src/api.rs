@@ -205,7 +205,13 @@ fn ask(lab: &Lab, verb: &str, path: &str, body: Option<&Value>) -> Result<Option
                 .map_err(|error| failed(false, error.to_string())),
             404 => Ok(None),
             code => {
-                let said = format!("{status}: {}", String::from_utf8_lossy(&body));
+                // The API server's own words, where the answer is a `Status`.
+                let answer: Option<Value> = serde_json::from_slice(&body).ok();
+                let message = answer
+                    .as_ref()
+                    .and_then(|status| status["message"].as_str());
+                let message = message.map_or_else(|| String::from_utf8_lossy(&body), Into::into);
+                let said = format!("{status}: {message}");
                 Err(failed(code == 429 || status.is_server_error(), said))
             }
         }

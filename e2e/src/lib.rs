@@ -119,6 +119,11 @@ impl Story {
         &self.namespace
     }
 
+    /// The file that it leaves if it fails: objects, decision logs, events, and the logs of its operator and pods.
+    pub fn scene_file(&self) -> std::path::PathBuf {
+        scene::file_of(&self.namespace)
+    }
+
     /// Runs `kubectl` in the story's namespace, which must succeed. What only reads is tried again while the API server
     /// cannot answer; where that is gone on purpose, use [`Story::try_kubectl`].
     pub fn kubectl(&self, args: &[&str]) -> String {
@@ -317,7 +322,7 @@ fn is_passing(said: &str) -> bool {
 impl Drop for Story {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            let file = scene::file_of(&self.namespace);
+            let file = self.scene_file();
             scene::write(self, &file);
             eprintln!("--- the scene in {}\n{}", self.namespace, self.glance());
             if self.hurts

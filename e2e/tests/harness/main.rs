@@ -1,9 +1,16 @@
 //! What the other stories stand on: the proxy, the operator's process and the cluster's clients, tried on the lab with
 //! `kubectl` and a script in the operator's place.
-#![expect(clippy::unwrap_used, reason = "stories fail by panicking")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "stories fail by panicking"
+)]
 
 mod etcd;
 mod faults;
+mod full {
+    mod scene;
+}
 mod operator;
 mod proxy;
 mod report;

@@ -1,7 +1,7 @@
 //! The operator is upgraded from the build that landed before this work, with the schema of that time: schema first, as it should
 //! be, and operator first. No pod is restarted for either, nothing is done twice, and the next edit rolls out as usual.
 //!
-//! Both builds are real: `make test-hurt` builds the earlier one from this repository's own history (`hack/previous`). The schema is
+//! Both builds are real: `make test-all` builds the earlier one from this repository's own history (`hack/previous`). The schema is
 //! everybody's, so these stories run alone.
 
 use std::collections::BTreeMap;
