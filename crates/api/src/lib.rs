@@ -10,43 +10,25 @@
     reason = "KubeSchema copies each struct, with its pub, into a function"
 )]
 
-mod checked;
-mod cluster;
-pub mod conditions;
-mod keys;
-pub mod labels;
-mod maintenance;
-pub mod options;
-pub mod quantity;
-pub mod releases;
-mod resources;
-pub mod retention;
-mod rules;
-mod scheduling;
-mod schema;
-mod status;
-mod storage;
-mod version;
-pub mod windows;
+pub mod common;
+pub mod etcd;
 
-pub use checked::{Checked, Refusal, checked_name};
-pub use cluster::{
+pub use common::duration as retention;
+pub use common::maintenance::{Day, Maintenance, MaintenanceWindow};
+pub use common::resources::{Amounts, Resources, SettledResources};
+pub use common::scheduling::{Across, Scheduling, Spread};
+pub use common::storage::{OnDelete, SHRINKS, Storage, default_quota};
+pub use common::{conditions, labels, quantity, windows};
+pub use etcd::cluster::{
     ClientTls, DEFAULT_REPOSITORY, EtcdCluster, EtcdClusterSpec, EtcdOptions, Heal, Image, Service,
     ServiceType, Tls,
 };
-pub use maintenance::{Day, Maintenance, MaintenanceWindow};
-pub use resources::{Amounts, Resources, SettledResources};
-pub use scheduling::{Across, Scheduling, Spread};
-pub use status::{CertificateStatus, EtcdClusterStatus, MemberRole, MemberStatus};
-pub use storage::{OnDelete, SHRINKS, Storage, default_quota};
-pub use version::{NotAVersion, Version};
+pub use etcd::status::{CertificateStatus, EtcdClusterStatus, MemberRole, MemberStatus};
+pub use etcd::validation::{Checked, Refusal, checked_name};
+pub use etcd::version::{NotAVersion, Version};
+pub use etcd::{options, releases};
 
 /// The group of every resource here.
 pub const GROUP: &str = "evenkeel.dev";
 /// The version of every resource here.
 pub const VERSION: &str = "v1alpha1";
-
-/// Which of a struct's fields are worth writing down: whatever differs from what is assumed anyway.
-fn is_default<T: Default + PartialEq>(value: &T) -> bool {
-    *value == T::default()
-}

@@ -8,18 +8,18 @@ use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::maintenance::Maintenance;
-use crate::options::cel as options_cel;
-use crate::releases::cel::{
+use crate::common::cel::{amount, at_least, duration, duration_or_nought, lasts_at_least};
+use crate::common::maintenance::Maintenance;
+use crate::common::resources::Resources;
+use crate::common::scheduling::Scheduling;
+use crate::common::schema::{as_users_meet_it, bounded_text};
+use crate::common::storage::{Storage, no_shrinking};
+use crate::etcd::options::cel as options_cel;
+use crate::etcd::releases::cel::{
     exact, known_minor, late_enough, no_downgrade, no_skip, not_bad, not_retired, recent_enough,
     without_v,
 };
-use crate::resources::Resources;
-use crate::rules::{amount, at_least, duration, duration_or_nought, lasts_at_least};
-use crate::scheduling::Scheduling;
-use crate::schema::{as_users_meet_it, bounded_text};
-use crate::status::EtcdClusterStatus;
-use crate::storage::{Storage, no_shrinking};
+use crate::etcd::status::EtcdClusterStatus;
 
 /// Where etcd's images come from unless the user says otherwise: their authors.
 pub const DEFAULT_REPOSITORY: &str = "gcr.io/etcd-development/etcd";
@@ -123,7 +123,7 @@ pub struct EtcdClusterSpec {
     #[serde(default)]
     pub heal: Heal,
     /// When changes that disturb members may happen. Without windows, at any time.
-    #[serde(default, skip_serializing_if = "crate::is_default")]
+    #[serde(default, skip_serializing_if = "crate::common::is_default")]
     pub maintenance: Maintenance,
 }
 

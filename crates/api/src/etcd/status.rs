@@ -8,7 +8,7 @@ use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::schema::as_users_meet_it;
+use crate::common::schema::as_users_meet_it;
 
 /// What is to be seen of an etcd cluster.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
@@ -26,7 +26,7 @@ pub struct EtcdClusterStatus {
     #[schemars(with = "i32")]
     pub survives: Option<i32>,
     /// How many members there are, whether or not they serve.
-    #[serde(default, skip_serializing_if = "crate::is_default")]
+    #[serde(default, skip_serializing_if = "crate::common::is_default")]
     pub members: i32,
     /// The lowest version of etcd that members were started with.
     #[serde(default, skip_serializing_if = "String::is_empty")]

@@ -1,7 +1,7 @@
 //! The data: which flags of etcd users may set, and which they may not, with the reason. To allow one more, add a row,
 //! and look into `etcd --help` of each version for what it is called there.
 
-use crate::releases::Minor;
+use crate::etcd::releases::Minor;
 
 /// A flag that users may set.
 pub(crate) struct Known {

@@ -4,14 +4,14 @@
 //! A flag that is wrong would end each member in turn as it is restarted, so what is not known here is refused.
 
 pub(crate) mod cel;
-mod known;
+mod table;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::releases::Minor;
-use crate::version::Version;
-use known::{
+use crate::etcd::releases::Minor;
+use crate::etcd::version::Version;
+use table::{
     ELECTION, Elsewhere, HEARTBEAT, HEARTBEATS, KNOWN, Known, REFUSED, Refused, UNKNOWN, Value,
 };
 
@@ -221,7 +221,7 @@ pub(crate) fn too_few_heartbeats() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::releases::RELEASES;
+    use crate::etcd::releases::RELEASES;
 
     fn checked(options: &[(&str, &str)], version: &str) -> Result<Vec<String>, String> {
         let options = options
@@ -393,7 +393,7 @@ mod tests {
 
     #[test]
     fn the_docs_list_what_there_is() {
-        let page = include_str!("../../../../docs/tasks/options.md");
+        let page = include_str!("../../../../../docs/tasks/options.md");
         let table = table();
         assert!(
             page.contains(&table),

@@ -5,11 +5,11 @@
 use kube::core::{Message, Rule};
 use schemars::Schema;
 
-use super::known::{
+use super::table::{
     ELECTION, HEARTBEAT, HEARTBEATS, KNOWN, Known, REFUSED, Refused, UNKNOWN, Value,
 };
 use super::too_few_heartbeats;
-use crate::rules::{either, none_of, quoted};
+use crate::common::cel::{either, none_of, quoted};
 
 /// A number as there is one way to write it.
 const NUMBER: &str = "^(0|[1-9][0-9]{0,9})$";

@@ -4,7 +4,7 @@
 use kube::core::{Message, Rule};
 
 use super::{Minor, RELEASES, RETIRED, downgrade, known_bad, skips, too_early, too_old, unknown};
-use crate::rules::{either, first_of, none_of, quoted};
+use crate::common::cel::{either, first_of, none_of, quoted};
 
 /// Three numbers with dots between, no zeros in front.
 const EXACT: &str = "^(0|[1-9][0-9]{0,3})[.](0|[1-9][0-9]{0,3})[.](0|[1-9][0-9]{0,3})$";

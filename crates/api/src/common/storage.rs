@@ -6,7 +6,7 @@ use kube::core::Rule;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::rules::{amount, at_least, duration_or_nought};
+use crate::common::cel::{amount, at_least, duration_or_nought};
 
 /// One gibibyte.
 const GI: u64 = 1 << 30;

@@ -1,5 +1,5 @@
 //! When changes that disturb members may happen: what users write of maintenance windows, and their check. What
-//! windows mean for an instant is told by [`windows`](crate::windows).
+//! windows mean for an instant is told by [`windows`](crate::common::windows).
 
 use std::time::Duration;
 
@@ -9,10 +9,10 @@ use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::checked::Refusal;
-use crate::retention;
-use crate::rules::{duration, lasts_at_least, lasts_at_most};
-use crate::windows::{Window, Windows};
+use crate::common::cel::{duration, lasts_at_least, lasts_at_most};
+use crate::common::duration as retention;
+use crate::common::windows::{Window, Windows};
+use crate::etcd::validation::Refusal;
 
 const FIELD: &str = "spec.maintenance.windows";
 const MOST_WINDOWS: usize = 16;

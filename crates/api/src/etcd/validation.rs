@@ -7,17 +7,17 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::Toleration;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
-use crate::cluster::{EtcdClusterSpec, Heal, Image};
-use crate::keys::{is_key, is_subdomain, is_value};
-use crate::options::Options;
-use crate::quantity::bytes;
-use crate::releases::runnable;
-use crate::resources::SettledResources;
-use crate::retention;
-use crate::scheduling::Scheduling;
-use crate::storage::default_quota;
-use crate::version::Version;
-use crate::windows::Windows;
+use crate::common::duration as retention;
+use crate::common::names::{is_key, is_subdomain, is_value};
+use crate::common::quantity::bytes;
+use crate::common::resources::SettledResources;
+use crate::common::scheduling::Scheduling;
+use crate::common::storage::default_quota;
+use crate::common::windows::Windows;
+use crate::etcd::cluster::{EtcdClusterSpec, Heal, Image};
+use crate::etcd::options::Options;
+use crate::etcd::releases::runnable;
+use crate::etcd::version::Version;
 
 /// Names made from a cluster's must fit into 63 characters; the longest suffixes have about 20.
 const LONGEST_NAME: usize = 40;
@@ -39,7 +39,7 @@ pub struct Checked {
     pub quota: u64,
     /// For how long etcd keeps past values; nothing if it never compacts of its own accord.
     pub auto_compaction: Option<Duration>,
-    /// Further flags of etcd, as [`crate::options::flags`] takes them.
+    /// Further flags of etcd, as [`crate::etcd::options::flags`] takes them.
     pub options: Options,
     /// What each member is given, defaults included.
     pub resources: SettledResources,
@@ -325,7 +325,7 @@ fn is_host(name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::maintenance::MaintenanceWindow;
+    use crate::common::maintenance::MaintenanceWindow;
 
     fn spec() -> EtcdClusterSpec {
         EtcdClusterSpec::of_version("3.6.16")

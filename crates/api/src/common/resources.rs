@@ -5,9 +5,9 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use kube::KubeSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::checked::Refusal;
-use crate::quantity::{bytes, millis};
-use crate::rules::{amount, at_least};
+use crate::common::cel::{amount, at_least};
+use crate::common::quantity::{bytes, millis};
+use crate::etcd::validation::Refusal;
 
 /// What each member asks for of its node's CPU, unless the user says otherwise.
 const CPU: &str = "100m";
@@ -28,11 +28,11 @@ const TOO_LITTLE_MEMORY: &str = "at least 32Mi: less is likely a slip. In amount
     .field_path(".limits"))]
 pub struct Resources {
     /// What is set aside for each member on its node. Without it, 100m of CPU and 256Mi of memory.
-    #[serde(default, skip_serializing_if = "crate::is_default")]
+    #[serde(default, skip_serializing_if = "crate::common::is_default")]
     pub requests: Amounts,
     /// What each member may use at most. Without it, 2Gi of memory, or as much as is requested if that is more. There
     /// is no limit on CPU: a throttled leader misses its heartbeats and loses its leadership.
-    #[serde(default, skip_serializing_if = "crate::is_default")]
+    #[serde(default, skip_serializing_if = "crate::common::is_default")]
     #[x_kube(validation = Rule::new("!has(self.cpu)")
         .message("leave out limits.cpu: a throttled leader misses its heartbeats, and each time the cluster stops to \
             elect another. Use requests.cpu to set CPU time aside")

@@ -7,7 +7,7 @@ pub(crate) mod cel;
 
 use std::fmt;
 
-use crate::version::Version;
+use crate::etcd::version::Version;
 
 /// What is known of a minor release.
 pub(crate) struct Release {
