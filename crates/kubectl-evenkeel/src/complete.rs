@@ -5,7 +5,7 @@ use clap::CommandFactory;
 use kube::{Api, ResourceExt};
 
 use crate::args::{Args, Reach};
-use crate::reach::Reached;
+use crate::connection::Reached;
 
 /// Nothing but what is listed: no names of files.
 const NO_FILES: &str = ":4";

@@ -8,8 +8,8 @@ use evenkeel_api::{EtcdCluster, EtcdClusterStatus};
 // The certificates with which a member serves also open its own door.
 use evenkeel_etcd::build::pod::{CONTAINER, SERVER_TLS};
 
-use crate::reach::Reached;
-use crate::trouble::Trouble;
+use crate::connection::Reached;
+use crate::error::Trouble;
 
 /// Becomes etcdctl; returns only if that cannot be.
 pub(crate) async fn run(

@@ -15,9 +15,9 @@ use kube::{Api, ResourceExt};
 use tokio::time::{Instant, sleep_until, timeout_at};
 
 use crate::args::Which;
-use crate::reach::{Reached, asked};
-use crate::screen::{Mood, Screen, clean};
-use crate::trouble::Trouble;
+use crate::connection::{Reached, asked};
+use crate::error::Trouble;
+use crate::terminal::{Mood, Screen, clean};
 
 /// How often it is looked for pods that were created again.
 const AGAIN: Duration = Duration::from_secs(3);

@@ -4,22 +4,22 @@
 mod advice;
 mod args;
 mod complete;
+mod connection;
+mod decision_log;
+mod error;
 mod etcdctl;
-mod live;
-mod log;
 mod logs;
+mod member_metrics;
 mod move_leader;
+mod operator_status;
 mod output;
-mod overseer;
 mod pause;
 mod plan;
-mod reach;
 mod reference;
 mod report;
 mod restart;
-mod screen;
 mod status;
-mod trouble;
+mod terminal;
 mod why;
 
 use std::process::ExitCode;
@@ -27,10 +27,10 @@ use std::process::ExitCode;
 use clap::Parser;
 
 use args::{Args, Verb};
+use connection::Reached;
+use error::Trouble;
 use logs::Lines;
-use reach::Reached;
-use screen::Screen;
-use trouble::Trouble;
+use terminal::Screen;
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {

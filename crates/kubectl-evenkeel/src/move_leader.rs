@@ -4,9 +4,9 @@ use evenkeel_api::{EtcdClusterStatus, MemberRole, MemberStatus};
 use kube::ResourceExt;
 
 use crate::args::Which;
+use crate::connection::Reached;
+use crate::error::Trouble;
 use crate::etcdctl;
-use crate::reach::Reached;
-use crate::trouble::Trouble;
 
 /// Hands the lead over.
 pub(crate) async fn run(reached: &Reached, which: &Which, to: Option<&str>) -> Result<u8, Trouble> {

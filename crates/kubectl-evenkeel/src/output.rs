@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use crate::args::Output;
-use crate::trouble::Trouble;
+use crate::error::Trouble;
 
 /// Prints something for people, or the same for programs.
 pub(crate) fn print<T: Serialize>(

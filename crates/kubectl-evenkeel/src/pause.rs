@@ -5,8 +5,8 @@ use kube::api::{Patch, PatchParams};
 use serde_json::json;
 
 use crate::args::Which;
-use crate::reach::Reached;
-use crate::trouble::Trouble;
+use crate::connection::Reached;
+use crate::error::Trouble;
 
 /// Sets `spec.paused`.
 pub(crate) async fn run(reached: &Reached, which: &Which, paused: bool) -> Result<u8, Trouble> {

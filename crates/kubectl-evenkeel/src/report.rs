@@ -8,11 +8,11 @@ use kube::ResourceExt;
 use serde::Serialize;
 
 use crate::args::Which;
-use crate::live::Live;
-use crate::overseer::Overseer;
-use crate::reach::Reached;
-use crate::screen::{Mood, span};
-use crate::trouble::{AMISS, NOT_WRITABLE, Trouble};
+use crate::connection::Reached;
+use crate::error::{AMISS, NOT_WRITABLE, Trouble};
+use crate::member_metrics::Live;
+use crate::operator_status::Overseer;
+use crate::terminal::{Mood, span};
 
 /// How soon before its end a certificate is worth a word: they are renewed long before.
 const SOON: i64 = 14 * 86_400;

@@ -7,8 +7,8 @@ use kube::api::{Patch, PatchParams};
 use serde_json::json;
 
 use crate::args::Which;
-use crate::reach::Reached;
-use crate::trouble::Trouble;
+use crate::connection::Reached;
+use crate::error::Trouble;
 
 /// Asks for a restart, by an annotation that has not been there before.
 pub(crate) async fn run(reached: &Reached, which: &Which) -> Result<u8, Trouble> {

@@ -5,13 +5,13 @@ use jiff::Timestamp;
 use kube::ResourceExt;
 
 use crate::args::{Output, Which};
-use crate::live::Live;
+use crate::connection::Reached;
+use crate::error::Trouble;
+use crate::member_metrics::Live;
+use crate::operator_status::Overseer;
 use crate::output::print;
-use crate::overseer::Overseer;
-use crate::reach::Reached;
 use crate::report::{MemberReport, Report};
-use crate::screen::{Mood, Screen, bytes, cut};
-use crate::trouble::Trouble;
+use crate::terminal::{Mood, Screen, bytes, cut};
 
 /// Tells how one cluster is, or all of them.
 pub(crate) async fn run(
@@ -67,7 +67,10 @@ pub(crate) fn text(report: &Report, screen: Screen) -> String {
     );
     all.push_str(&format!("{about}\n"));
     if !report.phrase.is_empty() {
-        all.push_str(&format!("{}\n", cut(&report.phrase, crate::screen::WIDTH)));
+        all.push_str(&format!(
+            "{}\n",
+            cut(&report.phrase, crate::terminal::WIDTH)
+        ));
     }
     for note in &report.notes {
         all.push_str(&screen.labelled("Note", note));
@@ -141,9 +144,9 @@ fn members(report: &Report, screen: Screen) -> String {
     let is_news =
         |member: &&MemberReport| !member.message.is_empty() && !below.contains(&member.message);
     for member in report.members.iter().filter(is_news) {
-        for line in crate::screen::wrapped(
+        for line in crate::terminal::wrapped(
             &format!("{}: {}", member.name, member.message),
-            crate::screen::WIDTH - 2,
+            crate::terminal::WIDTH - 2,
         ) {
             all.push_str(&format!("  {line}\n"));
         }

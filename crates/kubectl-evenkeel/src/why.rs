@@ -12,12 +12,12 @@ use serde_json::Value;
 
 use crate::advice;
 use crate::args::{Output, Which};
-use crate::log::log_of;
+use crate::connection::Reached;
+use crate::decision_log::log_of;
+use crate::error::Trouble;
 use crate::output::print;
-use crate::reach::Reached;
 use crate::report::Report;
-use crate::screen::{Screen, WIDTH, span, wrapped};
-use crate::trouble::Trouble;
+use crate::terminal::{Screen, WIDTH, span, wrapped};
 
 /// What `why` tells.
 #[derive(Debug, Serialize)]

@@ -4,8 +4,8 @@ use evenkeel_runtime::Explanation;
 
 use super::*;
 use crate::args::Colour;
-use crate::live::Live;
-use crate::overseer::Overseer;
+use crate::member_metrics::Live;
+use crate::operator_status::Overseer;
 use crate::report::tests::{cluster, now, report};
 
 fn decision(does: &str) -> Decision {

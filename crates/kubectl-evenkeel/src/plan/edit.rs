@@ -6,8 +6,8 @@ use evenkeel_api::EtcdCluster;
 use kube::ResourceExt;
 use serde_json::Value;
 
-use crate::reach::Reached;
-use crate::trouble::{FORBIDDEN, NO_ANSWER, Trouble};
+use crate::connection::Reached;
+use crate::error::{FORBIDDEN, NO_ANSWER, Trouble};
 
 /// What `kubectl apply` would make of the file, defaults and all.
 pub(super) fn applied(

@@ -2,7 +2,7 @@
 //! applied. It says what it takes for granted, and how old what it knows is.
 
 mod edit;
-mod known;
+mod snapshot;
 
 use std::path::Path;
 use std::time::Duration;
@@ -17,12 +17,12 @@ use kube::ResourceExt;
 use serde::Serialize;
 
 use crate::args::{Output, Which};
-use crate::log::log_of;
+use crate::connection::{Reached, asked as asked_for};
+use crate::decision_log::log_of;
+use crate::error::{FAILED, Trouble};
 use crate::output::print;
-use crate::reach::{Reached, asked as asked_for};
-use crate::screen::{Screen, WIDTH, span, wrapped};
-use crate::trouble::{FAILED, Trouble};
-use known::Known;
+use crate::terminal::{Screen, WIDTH, span, wrapped};
+use snapshot::Known;
 
 /// What `plan` tells.
 #[derive(Debug, Serialize)]

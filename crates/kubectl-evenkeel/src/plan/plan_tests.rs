@@ -140,11 +140,11 @@ fn what_kubectl_says_no_to_has_the_code_that_fits() {
     let code = |why: &str| edit::not_applied(why).code;
     assert_eq!(
         code("Error from server (Forbidden): etcdclusters is forbidden"),
-        crate::trouble::FORBIDDEN
+        crate::error::FORBIDDEN
     );
     assert_eq!(
         code("Unable to connect to the server: dial tcp: refused"),
-        crate::trouble::NO_ANSWER
+        crate::error::NO_ANSWER
     );
     assert_eq!(code("error: the path \"/nowhere\" does not exist"), FAILED);
     let told =

@@ -7,7 +7,7 @@ use k8s_openapi::api::coordination::v1::Lease;
 use kube::api::ListParams;
 use kube::{Api, Client, ResourceExt};
 
-use crate::screen::span;
+use crate::terminal::span;
 
 /// What the lease is called unless somebody has called it otherwise.
 const LEASE: &str = "evenkeel-operator";

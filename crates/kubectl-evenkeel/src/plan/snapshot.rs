@@ -16,7 +16,7 @@ use evenkeel_etcd::observe::{ClusterExtras, MemberIndex, ObservedCluster};
 use evenkeel_runtime::{Decision, Observed, UnixTime};
 use jiff::Timestamp;
 
-use crate::trouble::Trouble;
+use crate::error::Trouble;
 
 /// What the log of decisions tells.
 #[derive(Debug, Default)]

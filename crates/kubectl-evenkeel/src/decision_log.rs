@@ -5,7 +5,7 @@ use evenkeel_etcd::names::ObjectNames;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{Api, ResourceExt};
 
-use crate::reach::{Reached, asked};
+use crate::connection::{Reached, asked};
 
 /// The log of a cluster's decisions; or why it cannot be told.
 pub(crate) async fn log_of(

@@ -4,7 +4,7 @@ use std::fmt;
 
 use kube::core::Status;
 
-use crate::screen::clean;
+use crate::terminal::clean;
 
 /// Something could not be done.
 #[derive(Debug, PartialEq, Eq)]

@@ -9,7 +9,7 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Api, Client, Config, ResourceExt};
 
 use crate::args::Reach;
-use crate::trouble::{NO_ANSWER, NOT_THERE, Trouble};
+use crate::error::{NO_ANSWER, NOT_THERE, Trouble};
 
 /// Nobody waits longer than this for one answer.
 const LIMIT: Duration = Duration::from_secs(15);
