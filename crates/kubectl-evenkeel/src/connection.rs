@@ -1,4 +1,4 @@
-//! How Kubernetes is reached, and the clusters in it.
+//! The connection to Kubernetes with the user's kubeconfig, and access to the clusters in it.
 
 use std::process::Command;
 use std::time::Duration;
@@ -8,175 +8,185 @@ use kube::api::{ApiResource, DynamicObject, ListParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Api, Client, Config, ResourceExt};
 
-use crate::args::Reach;
-use crate::error::{NO_ANSWER, NOT_THERE, Trouble};
+use crate::args::ConnectionArgs;
+use crate::error::{CliError, EXIT_NOT_FOUND, EXIT_UNREACHABLE};
 
-/// Nobody waits longer than this for one answer.
-const LIMIT: Duration = Duration::from_secs(15);
+/// How long a request to the API server may take.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// Kubernetes, as the user reaches it.
-pub(crate) struct Reached {
+/// A connection to Kubernetes.
+pub(crate) struct Connection {
     /// The client.
     pub(crate) client: Client,
-    /// The namespace that was asked for, or the context's own.
+    /// The namespace of the flags, or else of the context.
     pub(crate) namespace: String,
-    flags: Reach,
+    args: ConnectionArgs,
 }
 
-impl Reached {
-    /// As the kubeconfig and the flags say.
-    pub(crate) async fn by(flags: &Reach) -> Result<Self, Trouble> {
+impl Connection {
+    /// Creates the client from the kubeconfig and the flags.
+    pub(crate) async fn open(args: &ConnectionArgs) -> Result<Self, CliError> {
         let options = KubeConfigOptions {
-            context: flags.context.clone(),
+            context: args.context.clone(),
             ..KubeConfigOptions::default()
         };
-        let mut config = match &flags.kubeconfig {
+        let mut config = match &args.kubeconfig {
             Some(file) => {
-                let read = Kubeconfig::read_from(file).map_err(|why| unreadable(&why))?;
-                Config::from_custom_kubeconfig(read, &options)
+                let kubeconfig =
+                    Kubeconfig::read_from(file).map_err(|error| kubeconfig_error(&error))?;
+                Config::from_custom_kubeconfig(kubeconfig, &options)
                     .await
-                    .map_err(|why| unreadable(&why))?
+                    .map_err(|error| kubeconfig_error(&error))?
             }
-            None if flags.context.is_some() => Config::from_kubeconfig(&options)
+            None if args.context.is_some() => Config::from_kubeconfig(&options)
                 .await
-                .map_err(|why| unreadable(&why))?,
-            None => Config::infer().await.map_err(|why| {
-                Trouble::new(format!("it is not known which Kubernetes to ask: {why}"))
+                .map_err(|error| kubeconfig_error(&error))?,
+            None => Config::infer().await.map_err(|error| {
+                CliError::new(format!("it is not known which Kubernetes to ask: {error}"))
                     .help("name a kubeconfig with --kubeconfig, or in the variable KUBECONFIG")
-                    .code(NO_ANSWER)
+                    .exit_code(EXIT_UNREACHABLE)
             })?,
         };
-        config.connect_timeout = Some(LIMIT);
-        // A member that does not listen is answered for with 503, which would be asked again for minutes.
+        config.connect_timeout = Some(REQUEST_TIMEOUT);
+        // The API server's proxy responds with 503 for a member that does not listen. The client would retry that for
+        // minutes.
         config.default_retry = false;
-        let namespace = flags
+        let namespace = args
             .namespace
             .clone()
             .unwrap_or_else(|| config.default_namespace.clone());
         let client =
-            Client::try_from(config).map_err(|why| Trouble::kubernetes("connect", &why))?;
+            Client::try_from(config).map_err(|error| CliError::kubernetes("connect", &error))?;
         Ok(Self {
             client,
             namespace,
-            flags: flags.clone(),
+            args: args.clone(),
         })
     }
 
-    /// kubectl, pointed to the same place.
+    /// Returns a kubectl command for the same kubeconfig, context and namespace.
     #[expect(
         clippy::disallowed_methods,
-        reason = "the plugin becomes kubectl, or hands on what it said"
+        reason = "the plugin replaces itself by kubectl, or returns its output"
     )]
     pub(crate) fn kubectl(&self) -> Command {
         let mut kubectl = Command::new("kubectl");
-        if let Some(file) = &self.flags.kubeconfig {
+        if let Some(file) = &self.args.kubeconfig {
             kubectl.arg("--kubeconfig").arg(file);
         }
-        if let Some(context) = &self.flags.context {
+        if let Some(context) = &self.args.context {
             kubectl.args(["--context", context]);
         }
         kubectl.args(["--namespace", &self.namespace]);
         kubectl
     }
 
-    /// The clusters of the namespace, or of all.
-    pub(crate) async fn clusters(&self, everywhere: bool) -> Result<Vec<EtcdCluster>, Trouble> {
+    /// Lists the clusters of the namespace.
+    pub(crate) async fn clusters(&self) -> Result<Vec<EtcdCluster>, CliError> {
         let kind = ApiResource::erase::<EtcdCluster>(&());
-        let api: Api<DynamicObject> = if everywhere {
-            Api::all_with(self.client.clone(), &kind)
-        } else {
-            Api::namespaced_with(self.client.clone(), &self.namespace, &kind)
-        };
-        let list = asked("list etcdclusters", api.list(&ListParams::default())).await?;
-        // One that this plugin cannot read does not hide the others.
-        let read = |object: DynamicObject| {
-            let name = object.name_any();
-            let whole =
-                serde_json::to_value(object).and_then(serde_json::from_value::<EtcdCluster>);
-            whole
-                .map_err(|why| eprintln!("{}", unreadable_cluster(&name, &why)))
-                .ok()
-        };
-        Ok(list.items.into_iter().filter_map(read).collect())
+        list_clusters(Api::namespaced_with(
+            self.client.clone(),
+            &self.namespace,
+            &kind,
+        ))
+        .await
     }
 
-    /// The cluster of this name; or the only one there is.
-    pub(crate) async fn cluster(&self, name: Option<&str>) -> Result<EtcdCluster, Trouble> {
+    /// Lists the clusters of all namespaces.
+    pub(crate) async fn clusters_in_all_namespaces(&self) -> Result<Vec<EtcdCluster>, CliError> {
+        let kind = ApiResource::erase::<EtcdCluster>(&());
+        list_clusters(Api::all_with(self.client.clone(), &kind)).await
+    }
+
+    /// Reads the cluster of this name, or the only one of the namespace.
+    pub(crate) async fn cluster(&self, name: Option<&str>) -> Result<EtcdCluster, CliError> {
         let Some(name) = name else {
-            return self.only().await;
+            return self.only_cluster().await;
         };
-        match asked(
-            &format!("read the etcdcluster {name}"),
-            self.api().get_opt(name),
-        )
-        .await?
-        {
+        let action = format!("read the etcdcluster {name}");
+        match request(&action, self.api().get_opt(name)).await? {
             Some(cluster) => Ok(cluster),
             None => {
-                // The kind may be unknown as well, which is another matter: listing tells.
-                let others = self.clusters(false).await?;
-                Err(self.no_such(name, &others))
+                // A 404 can also mean that the kind is unknown. The list request reports that.
+                let others = self.clusters().await?;
+                Err(self.not_found(name, &others))
             }
         }
     }
 
-    async fn only(&self) -> Result<EtcdCluster, Trouble> {
-        let mut clusters = self.clusters(false).await?;
+    async fn only_cluster(&self) -> Result<EtcdCluster, CliError> {
+        let mut clusters = self.clusters().await?;
         match clusters.len() {
             1 => Ok(clusters.remove(0)),
-            0 => Err(Trouble::new(format!(
+            0 => Err(CliError::new(format!(
                 "there is no etcdcluster in the namespace {}",
                 self.namespace
             ))
             .help("look elsewhere with -n, or everywhere with `kubectl evenkeel status -A`")
-            .code(NOT_THERE)),
+            .exit_code(EXIT_NOT_FOUND)),
             _ => Err(
-                Trouble::new(format!("which one? There are {}", names(&clusters)))
+                CliError::new(format!("which one? There are {}", names(&clusters)))
                     .help("name one of them"),
             ),
         }
     }
 
-    fn no_such(&self, name: &str, others: &[EtcdCluster]) -> Trouble {
+    fn not_found(&self, name: &str, others: &[EtcdCluster]) -> CliError {
         let help = if others.is_empty() {
             "there is none in this namespace: look elsewhere with -n, or everywhere with `kubectl evenkeel status -A`".to_owned()
         } else {
             format!("there are {}", names(others))
         };
-        Trouble::new(format!(
+        CliError::new(format!(
             "there is no etcdcluster {name} in the namespace {}",
             self.namespace
         ))
         .help(help)
-        .code(NOT_THERE)
+        .exit_code(EXIT_NOT_FOUND)
     }
 
-    /// The clusters of the namespace.
+    /// Returns the API of the namespace's clusters.
     pub(crate) fn api(&self) -> Api<EtcdCluster> {
         self.api_in(&self.namespace)
     }
 
-    /// The clusters of a namespace.
+    /// Returns the API of the clusters in a namespace.
     pub(crate) fn api_in(&self, namespace: &str) -> Api<EtcdCluster> {
         Api::namespaced(self.client.clone(), namespace)
     }
 }
 
-/// What Kubernetes answers, within reason.
-pub(crate) async fn asked<T>(
-    doing: &str,
-    question: impl Future<Output = Result<T, kube::Error>>,
-) -> Result<T, Trouble> {
-    match tokio::time::timeout(LIMIT, question).await {
-        Ok(answer) => answer.map_err(|error| Trouble::kubernetes(doing, &error)),
-        Err(_) => Err(Trouble::new(format!("cannot {doing}: Kubernetes does not answer within {} s", LIMIT.as_secs()))
-            .help("is the cluster of this context up, and reachable from here? `kubectl cluster-info` asks the same")
-            .code(NO_ANSWER)),
+/// Lists clusters. Reports clusters that this release of the plugin cannot deserialize, and returns the others.
+async fn list_clusters(api: Api<DynamicObject>) -> Result<Vec<EtcdCluster>, CliError> {
+    let list = request("list etcdclusters", api.list(&ListParams::default())).await?;
+    let deserialize = |object: DynamicObject| {
+        let name = object.name_any();
+        let cluster = serde_json::to_value(object).and_then(serde_json::from_value::<EtcdCluster>);
+        cluster
+            .map_err(|error| eprintln!("{}", invalid_cluster(&name, &error)))
+            .ok()
+    };
+    Ok(list.items.into_iter().filter_map(deserialize).collect())
+}
+
+/// Waits for a request, up to [`REQUEST_TIMEOUT`]. `action` completes "cannot …".
+pub(crate) async fn request<T>(
+    action: &str,
+    response: impl Future<Output = Result<T, kube::Error>>,
+) -> Result<T, CliError> {
+    match tokio::time::timeout(REQUEST_TIMEOUT, response).await {
+        Ok(result) => result.map_err(|error| CliError::kubernetes(action, &error)),
+        Err(_) => Err(CliError::new(format!(
+            "cannot {action}: Kubernetes does not answer within {} s",
+            REQUEST_TIMEOUT.as_secs()
+        ))
+        .help("is the cluster of this context up, and reachable from here? `kubectl cluster-info` asks the same")
+        .exit_code(EXIT_UNREACHABLE)),
     }
 }
 
-fn unreadable_cluster(name: &str, why: &serde_json::Error) -> Trouble {
-    Trouble::new(format!("the etcdcluster {name} cannot be read: {why}")).help(
+fn invalid_cluster(name: &str, error: &serde_json::Error) -> CliError {
+    CliError::new(format!("the etcdcluster {name} cannot be read: {error}")).help(
         "the plugin and the installed CRD may be of different releases of Evenkeel: bring both up to date",
     )
 }
@@ -189,8 +199,8 @@ fn names(clusters: &[EtcdCluster]) -> String {
         .join(", ")
 }
 
-fn unreadable(why: &dyn std::error::Error) -> Trouble {
-    Trouble::new(format!("the kubeconfig cannot be used: {why}"))
+fn kubeconfig_error(error: &dyn std::error::Error) -> CliError {
+    CliError::new(format!("the kubeconfig cannot be used: {error}"))
         .help("`kubectl config view` shows it; --kubeconfig and --context name others")
-        .code(NO_ANSWER)
+        .exit_code(EXIT_UNREACHABLE)
 }

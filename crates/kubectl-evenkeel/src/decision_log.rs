@@ -1,33 +1,36 @@
-//! The log of decisions, as far as the user may read it.
+//! Reads the operator's decision log.
 
 use evenkeel_api::EtcdCluster;
 use evenkeel_etcd::names::ObjectNames;
+use evenkeel_runtime::Decision;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{Api, ResourceExt};
 
-use crate::connection::{Reached, asked};
+use crate::connection::{Connection, request};
 
-/// The log of a cluster's decisions; or why it cannot be told.
-pub(crate) async fn log_of(
-    reached: &Reached,
+/// Reads the decisions about a cluster, oldest first. The error says why the log cannot be shown.
+pub(crate) async fn read_decisions(
+    connection: &Connection,
     cluster: &EtcdCluster,
-) -> (Option<ConfigMap>, Option<String>) {
+) -> Result<Vec<Decision>, String> {
     let namespace = cluster.namespace().unwrap_or_default();
-    let api: Api<ConfigMap> = Api::namespaced(reached.client.clone(), &namespace);
+    let api: Api<ConfigMap> = Api::namespaced(connection.client.clone(), &namespace);
     let name = ObjectNames(&cluster.name_any()).decision_log();
-    let owned = |log: &ConfigMap| {
-        log.owner_references()
-            .iter()
-            .any(|owner| Some(&owner.uid) == cluster.uid().as_ref())
+    let action = format!("read the ConfigMap {name}");
+    let log = request(&action, api.get_opt(&name))
+        .await
+        .map_err(|error| error.message)?;
+    let Some(log) = log else {
+        return Ok(Vec::new());
     };
-    match asked(&format!("read the ConfigMap {name}"), api.get_opt(&name)).await {
-        Ok(Some(log)) if !owned(&log) => (
-            None,
-            Some(format!(
-                "the ConfigMap {name} is not this cluster's: what it tells is not shown"
-            )),
-        ),
-        Ok(log) => (log, None),
-        Err(trouble) => (None, Some(trouble.what)),
+    let is_owned = log
+        .owner_references()
+        .iter()
+        .any(|owner| Some(&owner.uid) == cluster.uid().as_ref());
+    if !is_owned {
+        return Err(format!(
+            "the ConfigMap {name} is not this cluster's: what it tells is not shown"
+        ));
     }
+    Ok(Decision::read(&log))
 }

@@ -1,4 +1,4 @@
-//! What went wrong, as a sentence, with what to do about it and a code for scripts.
+//! The error of a command: a message, a hint, and the exit code.
 
 use std::fmt;
 
@@ -6,41 +6,41 @@ use kube::core::Status;
 
 use crate::terminal::clean;
 
-/// Something could not be done.
+/// A command that failed.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Trouble {
-    /// What, as a sentence.
-    pub(crate) what: String,
-    /// What to do about it.
+pub(crate) struct CliError {
+    /// What failed.
+    pub(crate) message: String,
+    /// What the user can do.
     pub(crate) help: Option<String>,
-    /// The exit code.
-    pub(crate) code: u8,
+    /// The exit code of the process.
+    pub(crate) exit_code: u8,
 }
 
-/// It could not be done.
-pub(crate) const FAILED: u8 = 1;
-/// Clients can write, but something is amiss.
-pub(crate) const AMISS: u8 = 3;
-/// Clients cannot write, or nobody knows.
-pub(crate) const NOT_WRITABLE: u8 = 4;
-/// There is no such cluster, or Evenkeel is not installed.
-pub(crate) const NOT_THERE: u8 = 5;
-/// Not allowed.
-pub(crate) const FORBIDDEN: u8 = 6;
-/// Kubernetes does not answer.
-pub(crate) const NO_ANSWER: u8 = 7;
+/// Exit code: the command failed.
+pub(crate) const EXIT_FAILED: u8 = 1;
+/// Exit code of `status`: clients can write, but the cluster is degraded or no operator is running.
+pub(crate) const EXIT_DEGRADED: u8 = 3;
+/// Exit code of `status`: clients cannot write, or this is unknown.
+pub(crate) const EXIT_NOT_WRITABLE: u8 = 4;
+/// Exit code: the cluster does not exist, or Evenkeel is not installed.
+pub(crate) const EXIT_NOT_FOUND: u8 = 5;
+/// Exit code: permission denied.
+pub(crate) const EXIT_FORBIDDEN: u8 = 6;
+/// Exit code: the Kubernetes API does not respond.
+pub(crate) const EXIT_UNREACHABLE: u8 = 7;
 
-impl Trouble {
-    /// Something that could not be done.
-    pub(crate) fn new(what: impl Into<String>) -> Self {
+impl CliError {
+    /// Creates an error with exit code 1.
+    pub(crate) fn new(message: impl Into<String>) -> Self {
         Self {
-            what: what.into(),
+            message: message.into(),
             help: None,
-            code: FAILED,
+            exit_code: EXIT_FAILED,
         }
     }
 
-    /// With what to do about it.
+    /// Adds what the user can do.
     pub(crate) fn help(self, help: impl Into<String>) -> Self {
         Self {
             help: Some(help.into()),
@@ -48,51 +48,59 @@ impl Trouble {
         }
     }
 
-    /// With this exit code.
-    pub(crate) fn code(self, code: u8) -> Self {
-        Self { code, ..self }
+    /// Sets the exit code.
+    pub(crate) fn exit_code(self, exit_code: u8) -> Self {
+        Self { exit_code, ..self }
     }
 
-    /// What Kubernetes said when it was asked to do this.
-    pub(crate) fn kubernetes(doing: &str, error: &kube::Error) -> Self {
-        match error {
-            kube::Error::Api(status) => Self::refused(doing, status),
-            kube::Error::Auth(why) => Self::new(format!("Kubernetes cannot be asked as you: {why}"))
-                .help("log in again, or look at the user in your kubeconfig")
-                .code(FORBIDDEN),
-            kube::Error::SerdeError(why) => Self::new(format!("cannot {doing}: what Kubernetes has cannot be read: {why}"))
-                .help("the plugin and the installed CRD may be of different releases of Evenkeel: bring both up to date"),
-            other => Self::new(format!("cannot {doing}: Kubernetes does not answer: {}", plainly(other)))
-                .help("is the cluster of this context up, and reachable from here? `kubectl cluster-info` asks the same")
-                .code(NO_ANSWER),
+    /// Prefixes the message with the name of the object that it is about.
+    pub(crate) fn about(self, object: &str) -> Self {
+        Self {
+            message: format!("{object}: {}", self.message),
+            ..self
         }
     }
 
-    fn refused(doing: &str, status: &Status) -> Self {
+    /// Converts the error of a request. `action` completes "cannot …".
+    pub(crate) fn kubernetes(action: &str, error: &kube::Error) -> Self {
+        match error {
+            kube::Error::Api(status) => Self::from_status(action, status),
+            kube::Error::Auth(error) => Self::new(format!("Kubernetes cannot be asked as you: {error}"))
+                .help("log in again, or look at the user in your kubeconfig")
+                .exit_code(EXIT_FORBIDDEN),
+            kube::Error::SerdeError(error) => Self::new(format!("cannot {action}: what Kubernetes has cannot be read: {error}"))
+                .help("the plugin and the installed CRD may be of different releases of Evenkeel: bring both up to date"),
+            other => Self::new(format!("cannot {action}: Kubernetes does not answer: {}", root_cause(other)))
+                .help("is the cluster of this context up, and reachable from here? `kubectl cluster-info` asks the same")
+                .exit_code(EXIT_UNREACHABLE),
+        }
+    }
+
+    fn from_status(action: &str, status: &Status) -> Self {
         match status.code {
             401 => Self::new("Kubernetes does not know you".to_owned())
                 .help("log in again, or look at the user in your kubeconfig")
-                .code(FORBIDDEN),
-            403 => Self::new(format!("you are not allowed to {doing}: {}", status.message))
+                .exit_code(EXIT_FORBIDDEN),
+            403 => Self::new(format!("you are not allowed to {action}: {}", status.message))
                 .help(
                     "ask an administrator for the ClusterRole `view` in this namespace, or `edit` to change things: with \
                      Evenkeel's roles installed (deploy/operator/users.yaml) they include its clusters",
                 )
-                .code(FORBIDDEN),
+                .exit_code(EXIT_FORBIDDEN),
             404 if !names_an_object(status) => Self::not_installed(),
-            _ => Self::new(format!("cannot {doing}: {}", status.message)),
+            _ => Self::new(format!("cannot {action}: {}", status.message)),
         }
     }
 
-    /// Kubernetes knows no such kind of resource.
+    /// The error for a Kubernetes cluster without Evenkeel's CustomResourceDefinitions.
     pub(crate) fn not_installed() -> Self {
         Self::new("this Kubernetes knows no EtcdClusters: Evenkeel is not installed in it")
             .help("install it with `make deploy` or its Helm chart; or choose another context with --context")
-            .code(NOT_THERE)
+            .exit_code(EXIT_NOT_FOUND)
     }
 }
 
-/// Whether it is one object that was not found, and not the kind.
+/// Returns whether a 404 is about one object, and not about its kind.
 fn names_an_object(status: &Status) -> bool {
     status
         .details
@@ -100,8 +108,8 @@ fn names_an_object(status: &Status) -> bool {
         .is_some_and(|details| !details.name.is_empty())
 }
 
-/// The innermost reason: the outer ones say where in a library it happened.
-fn plainly(error: &dyn std::error::Error) -> String {
+/// Returns the message of the innermost error. The outer ones only name the layers of libraries.
+fn root_cause(error: &dyn std::error::Error) -> String {
     let mut innermost = error;
     while let Some(source) = innermost.source() {
         innermost = source;
@@ -109,10 +117,10 @@ fn plainly(error: &dyn std::error::Error) -> String {
     innermost.to_string()
 }
 
-impl fmt::Display for Trouble {
+impl fmt::Display for CliError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // What others have written may hold what a terminal would obey.
-        write!(f, "error: {}", clean(&self.what))?;
+        // Texts from the API server may contain terminal escape sequences.
+        write!(f, "error: {}", clean(&self.message))?;
         match &self.help {
             Some(help) => write!(f, "\n  help: {}", clean(help)),
             None => Ok(()),
@@ -132,22 +140,25 @@ mod tests {
     }
 
     #[test]
-    fn each_trouble_says_what_to_do_and_has_its_code() {
-        let told = Trouble::kubernetes("list clusters", &status(404, "404 page not found", ""));
-        assert_eq!((told.code, told.help.is_some()), (NOT_THERE, true));
-        assert!(told.what.contains("not installed"), "{told}");
-        let told = Trouble::kubernetes(
+    fn errors_of_kubernetes_have_help_and_an_exit_code() {
+        let error = CliError::kubernetes("list clusters", &status(404, "404 page not found", ""));
+        assert_eq!(
+            (error.exit_code, error.help.is_some()),
+            (EXIT_NOT_FOUND, true)
+        );
+        assert!(error.message.contains("not installed"), "{error}");
+        let error = CliError::kubernetes(
             "list clusters",
             &status(403, "etcdclusters is forbidden", ""),
         );
-        assert_eq!(told.code, FORBIDDEN);
-        assert!(told.to_string().contains("ClusterRole `view`"), "{told}");
-        let told = Trouble::kubernetes("read orders", &status(404, "orders not found", "orders"));
+        assert_eq!(error.exit_code, EXIT_FORBIDDEN);
+        assert!(error.to_string().contains("ClusterRole `view`"), "{error}");
+        let error = CliError::kubernetes("read orders", &status(404, "orders not found", "orders"));
         assert_eq!(
-            told.to_string(),
+            error.to_string(),
             "error: cannot read orders: orders not found"
         );
-        let told = Trouble::kubernetes("read orders", &status(401, "", ""));
-        assert_eq!(told.code, FORBIDDEN);
+        let error = CliError::kubernetes("read orders", &status(401, "", ""));
+        assert_eq!(error.exit_code, EXIT_FORBIDDEN);
     }
 }

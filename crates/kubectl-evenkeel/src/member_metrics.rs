@@ -1,5 +1,5 @@
-//! What only the members themselves can tell: how large their data is, and how far behind they are. Asked through the API
-//! server, as far as the user may.
+//! Queries the members for data that the status does not contain: database size, lag, leader and alarms. The requests go
+//! through the API server's proxy, with the permissions of the user.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -10,93 +10,95 @@ use futures::future::join_all;
 use http::Request;
 use kube::{Client, ResourceExt};
 
-/// What a member tells of itself.
+/// The metrics of a member.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Metrics {
-    /// How large its data is, in bytes.
-    pub(crate) size: Option<u64>,
-    /// Up to which entry of the log it has applied.
+pub(crate) struct MemberMetrics {
+    /// The size of the database, in bytes.
+    pub(crate) db_bytes: Option<u64>,
+    /// The index of the last applied log entry.
     pub(crate) applied: Option<u64>,
-    /// Up to which entry it knows that the cluster has agreed.
+    /// The index of the last committed log entry that the member knows.
     pub(crate) committed: Option<u64>,
-    /// Whether it leads: 1 if it does.
-    pub(crate) leads: Option<u64>,
-    /// Whether it knows who leads: 1 if it does.
-    pub(crate) follows: Option<u64>,
+    /// 1 if the member is the leader.
+    pub(crate) is_leader: Option<u64>,
+    /// 1 if the member knows a leader.
+    pub(crate) has_leader: Option<u64>,
 }
 
-/// What the members tell.
+/// The metrics of all members that respond.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Live {
-    members: BTreeMap<String, Metrics>,
-    /// Whether they were asked, and could be.
-    asked: bool,
-    /// An alarm that etcd has raised: it refuses writes.
+pub(crate) struct ClusterMetrics {
+    members: BTreeMap<String, MemberMetrics>,
+    /// Whether the members were queried, with sufficient permissions.
+    was_queried: bool,
+    /// The alarm that etcd has raised, such as NOSPACE. etcd then rejects writes.
     pub(crate) alarm: Option<String>,
-    /// Why they could not be asked, if nobody could.
-    pub(crate) trouble: Option<String>,
+    /// A note for the user if permissions are missing.
+    pub(crate) note: Option<String>,
 }
 
-impl Live {
-    /// Asks all members at once.
-    pub(crate) async fn of(client: &Client, cluster: &EtcdCluster) -> Self {
+impl ClusterMetrics {
+    /// Queries all members concurrently.
+    pub(crate) async fn query(client: &Client, cluster: &EtcdCluster) -> Self {
         let namespace = cluster.namespace().unwrap_or_default();
         let members = cluster
             .status
             .as_ref()
             .map(|status| status.member_list.as_slice())
             .unwrap_or_default();
-        let asked = members
+        let queries = members
             .iter()
-            .map(|member| ask(client, &namespace, &member.name));
-        let answers = join_all(asked).await;
-        let mut live = Self {
-            asked: !members.is_empty(),
+            .map(|member| query_member(client, &namespace, &member.name));
+        let results = join_all(queries).await;
+        let mut metrics = Self {
+            was_queried: !members.is_empty(),
             ..Self::default()
         };
-        for (member, answer) in members.iter().zip(answers) {
-            match answer {
-                Ok((metrics, alarm)) => {
-                    live.members.insert(member.name.clone(), metrics);
-                    live.alarm = live.alarm.or(alarm);
+        for (member, result) in members.iter().zip(results) {
+            match result {
+                Ok(response) => {
+                    metrics
+                        .members
+                        .insert(member.name.clone(), response.metrics);
+                    metrics.alarm = metrics.alarm.or(response.alarm);
                 }
-                Err(NoAnswer::Forbidden) => {
-                    live.asked = false;
-                    let what =
-                        "lag, size and alarms need the right to get pods/proxy in this namespace";
-                    live.trouble = Some(what.to_owned());
+                Err(QueryError::Forbidden) => {
+                    metrics.was_queried = false;
+                    metrics.note = Some(
+                        "lag, size and alarms need the right to get pods/proxy in this namespace"
+                            .to_owned(),
+                    );
                 }
-                Err(NoAnswer::Silent) => {}
+                Err(QueryError::Unreachable) => {}
             }
         }
-        live
+        metrics
     }
 
-    /// Which of these members answer and know who leads; nothing if they could not be asked.
-    pub(crate) fn alive<'n>(&self, members: impl Iterator<Item = &'n str>) -> Option<usize> {
-        let alive = |name: &&str| {
+    /// Returns how many of these members respond and know a leader, or `None` if they could not be queried.
+    pub(crate) fn count_alive<'n>(&self, members: impl Iterator<Item = &'n str>) -> Option<usize> {
+        let is_alive = |name: &&str| {
             self.members
                 .get(*name)
-                .is_some_and(|metrics| metrics.follows == Some(1))
+                .is_some_and(|metrics| metrics.has_leader == Some(1))
         };
-        self.asked.then(|| members.filter(alive).count())
+        self.was_queried.then(|| members.filter(is_alive).count())
     }
 
-    /// What a member tells.
-    pub(crate) fn size(&self, member: &str) -> Option<u64> {
-        self.members.get(member)?.size
+    /// Returns the size of a member's database, in bytes.
+    pub(crate) fn db_bytes(&self, member: &str) -> Option<u64> {
+        self.members.get(member)?.db_bytes
     }
 
-    /// Who leads, if that is known by its own word: the status may be some seconds old.
+    /// Returns the member that reports itself as the leader. The leader in the status may be some seconds old.
     pub(crate) fn leader(&self) -> Option<&str> {
-        let leads = |metrics: &Metrics| metrics.leads == Some(1);
         self.members
             .iter()
-            .find(|(_, metrics)| leads(metrics))
+            .find(|(_, metrics)| metrics.is_leader == Some(1))
             .map(|(name, _)| name.as_str())
     }
 
-    /// By how many entries a member is behind whoever knows most.
+    /// Returns the number of log entries that a member has not applied yet.
     pub(crate) fn lag(&self, member: &str) -> Option<u64> {
         let newest = self
             .members
@@ -107,22 +109,28 @@ impl Live {
     }
 }
 
-/// Why a member tells nothing.
-enum NoAnswer {
-    /// The user may not ask.
-    Forbidden,
-    /// It does not answer, or nobody reaches it.
-    Silent,
+/// The response of a member.
+struct MemberResponse {
+    metrics: MemberMetrics,
+    alarm: Option<String>,
 }
 
-/// Nobody waits longer than this for a member: it is the ones that are down that take long.
-const LIMIT: Duration = Duration::from_secs(4);
+/// Why the query of a member failed.
+enum QueryError {
+    /// The user may not use the proxy of the pod.
+    Forbidden,
+    /// The member does not respond.
+    Unreachable,
+}
 
-async fn ask(
+/// How long the query of a member may take. Only members that are down take long.
+const QUERY_TIMEOUT: Duration = Duration::from_secs(4);
+
+async fn query_member(
     client: &Client,
     namespace: &str,
     pod: &str,
-) -> Result<(Metrics, Option<String>), NoAnswer> {
+) -> Result<MemberResponse, QueryError> {
     let page = |page: &str| {
         get(
             client,
@@ -130,64 +138,65 @@ async fn ask(
         )
     };
     let both = async { futures::join!(page("metrics"), page("health")) };
-    let (metrics, health) = tokio::time::timeout(LIMIT, both)
+    let (metrics, health) = tokio::time::timeout(QUERY_TIMEOUT, both)
         .await
-        .map_err(|_| NoAnswer::Silent)?;
-    Ok((
-        read(&metrics?),
-        health.ok().and_then(|health| alarm(&health)),
-    ))
+        .map_err(|_| QueryError::Unreachable)?;
+    Ok(MemberResponse {
+        metrics: parse_metrics(&metrics?),
+        alarm: health.ok().and_then(|health| parse_alarm(&health)),
+    })
 }
 
-async fn get(client: &Client, path: String) -> Result<String, NoAnswer> {
+async fn get(client: &Client, path: String) -> Result<String, QueryError> {
     let request = Request::get(path)
         .body(Vec::new())
-        .map_err(|_| NoAnswer::Silent)?;
+        .map_err(|_| QueryError::Unreachable)?;
     match client.request_text(request).await {
         Ok(text) => Ok(text),
-        // Whoever is not well says so with an error, and why in its answer, which is then taken for Kubernetes' own.
+        // An unhealthy member responds with an HTTP error and the reason in the body, which the client takes for a
+        // Status of the API server.
         Err(kube::Error::Api(status))
             if format!("{} {}", status.reason, status.message).contains("ALARM") =>
         {
             Ok(format!("{} {}", status.reason, status.message))
         }
-        Err(kube::Error::Api(status)) if status.code == 403 => Err(NoAnswer::Forbidden),
-        Err(_) => Err(NoAnswer::Silent),
+        Err(kube::Error::Api(status)) if status.code == 403 => Err(QueryError::Forbidden),
+        Err(_) => Err(QueryError::Unreachable),
     }
 }
 
-/// The alarm that a member's own judgement of its health names, such as NOSPACE.
-fn alarm(health: &str) -> Option<String> {
-    let (_, named) = health.split_once("ALARM ")?;
-    let name: String = named
+/// Returns the alarm in a response of `/health`, such as NOSPACE.
+fn parse_alarm(health: &str) -> Option<String> {
+    let (_, rest) = health.split_once("ALARM ")?;
+    let name: String = rest
         .chars()
         .take_while(char::is_ascii_alphanumeric)
         .collect();
     (!name.is_empty()).then_some(name)
 }
 
-/// Reads metrics as Prometheus writes them.
-fn read(text: &str) -> Metrics {
-    let mut metrics = Metrics::default();
+/// Parses the metrics in the Prometheus text format.
+fn parse_metrics(text: &str) -> MemberMetrics {
+    let mut metrics = MemberMetrics::default();
     for line in text.lines() {
         let Some((name, value)) = line.split_once(' ') else {
             continue;
         };
-        let place = match name {
-            "etcd_mvcc_db_total_size_in_bytes" => &mut metrics.size,
+        let field = match name {
+            "etcd_mvcc_db_total_size_in_bytes" => &mut metrics.db_bytes,
             "etcd_server_proposals_applied_total" => &mut metrics.applied,
             "etcd_server_proposals_committed_total" => &mut metrics.committed,
-            "etcd_server_is_leader" => &mut metrics.leads,
-            "etcd_server_has_leader" => &mut metrics.follows,
+            "etcd_server_is_leader" => &mut metrics.is_leader,
+            "etcd_server_has_leader" => &mut metrics.has_leader,
             _ => continue,
         };
-        *place = number(value);
+        *field = parse_count(value);
     }
     metrics
 }
 
-/// A count that may be written as 1.234e+06.
-fn number(text: &str) -> Option<u64> {
+/// Parses a count, which may be written as 1.234e+06.
+fn parse_count(text: &str) -> Option<u64> {
     let value: f64 = text.trim().parse().ok()?;
     #[expect(
         clippy::cast_possible_truncation,
@@ -202,45 +211,44 @@ mod tests {
     use super::*;
 
     #[test]
-    fn metrics_are_read_as_etcd_writes_them() {
+    fn metrics_are_parsed_from_etcds_format() {
         let text = "# HELP etcd_mvcc_db_total_size_in_bytes Total size\netcd_mvcc_db_total_size_in_bytes 2.0971520e+07\n\
             etcd_server_proposals_applied_total 41\netcd_server_proposals_committed_total 42\nother{a=\"b c\"} 1\n\
             etcd_server_is_leader 1\n";
-        let read = read(text);
-        let known = Metrics {
-            size: Some(20_971_520),
+        let expected = MemberMetrics {
+            db_bytes: Some(20_971_520),
             applied: Some(41),
             committed: Some(42),
-            leads: Some(1),
-            follows: None,
+            is_leader: Some(1),
+            has_leader: None,
         };
-        assert_eq!(read, known);
+        assert_eq!(parse_metrics(text), expected);
     }
 
     #[test]
-    fn an_alarm_is_found_in_what_a_member_says_of_its_health() {
+    fn an_alarm_is_parsed_from_the_health_response() {
         let full = r#"{"health":"false","reason":"ALARM NOSPACE"}"#;
-        assert_eq!(alarm(full).as_deref(), Some("NOSPACE"));
-        assert_eq!(alarm(r#"{"health":"true","reason":""}"#), None);
+        assert_eq!(parse_alarm(full).as_deref(), Some("NOSPACE"));
+        assert_eq!(parse_alarm(r#"{"health":"true","reason":""}"#), None);
     }
 
     #[test]
-    fn lag_is_counted_from_whoever_knows_most() {
-        let metrics = |applied, committed| Metrics {
+    fn lag_is_relative_to_the_highest_committed_index() {
+        let metrics = |applied, committed| MemberMetrics {
             applied: Some(applied),
             committed: Some(committed),
-            ..Metrics::default()
+            ..MemberMetrics::default()
         };
         let members = [("a", metrics(100, 100)), ("b", metrics(90, 95))];
         let members = members
             .map(|(name, metrics)| (name.to_owned(), metrics))
             .into();
-        let live = Live {
+        let cluster = ClusterMetrics {
             members,
-            ..Live::default()
+            ..ClusterMetrics::default()
         };
         assert_eq!(
-            (live.lag("a"), live.lag("b"), live.lag("c")),
+            (cluster.lag("a"), cluster.lag("b"), cluster.lag("c")),
             (Some(0), Some(10), None)
         );
     }

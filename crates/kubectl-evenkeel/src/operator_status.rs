@@ -1,4 +1,4 @@
-//! Whether an operator looks after the clusters: told by the lease that the one that acts renews.
+//! Whether an operator is running, as the Lease of its leader election shows it.
 
 use std::time::Duration;
 
@@ -7,85 +7,94 @@ use k8s_openapi::api::coordination::v1::Lease;
 use kube::api::ListParams;
 use kube::{Api, Client, ResourceExt};
 
-use crate::terminal::span;
+use crate::terminal::format_duration;
 
-/// What the lease is called unless somebody has called it otherwise.
-const LEASE: &str = "evenkeel-operator";
-/// Clocks differ.
-const MARGIN: i64 = 10;
-/// How long it may take to look.
-const LIMIT: Duration = Duration::from_secs(4);
+/// The default name of the operator's Lease.
+const LEASE_NAME: &str = "evenkeel-operator";
+/// The validity of a Lease that does not state it.
+const DEFAULT_LEASE_SECONDS: i32 = 15;
+/// The tolerated difference between the clocks of the user and the operator.
+const CLOCK_SKEW_SECONDS: i64 = 10;
+/// How long the request for Leases may take. The result only adds a note, so it is not worth a longer wait.
+const LEASE_TIMEOUT: Duration = Duration::from_secs(4);
 
-/// Whether an operator is at work.
+/// Whether an operator is running.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Overseer {
-    /// One is.
-    AtWork,
-    /// None is, and what is known of it.
-    Away(String),
-    /// It cannot be told: the user may not look, or the lease is called otherwise.
+pub(crate) enum OperatorStatus {
+    /// An operator renews its Lease.
+    Running,
+    /// No operator renews its Lease. Contains what is known.
+    NotRunning(String),
+    /// Unknown: the user may not list Leases, or the Lease has another name.
     Unknown,
 }
 
-impl Overseer {
-    /// Looks for the lease in all namespaces. One in the cluster's own namespace is that of an operator for this namespace: then
-    /// no other counts.
-    pub(crate) async fn of(client: &Client, namespace: Option<&str>, now: Timestamp) -> Self {
+impl OperatorStatus {
+    /// Looks up the Lease in all namespaces. If the cluster's own namespace has one, it belongs to a namespaced
+    /// operator, and the others are ignored.
+    pub(crate) async fn query(client: &Client, namespace: Option<&str>, now: Timestamp) -> Self {
         let api: Api<Lease> = Api::all(client.clone());
-        let named = ListParams::default().fields(&format!("metadata.name={LEASE}"));
-        // It is not worth waiting for.
-        match tokio::time::timeout(LIMIT, api.list(&named)).await {
-            Ok(Ok(list)) => Self::told(&list.items, namespace, now),
+        let by_name = ListParams::default().fields(&format!("metadata.name={LEASE_NAME}"));
+        match tokio::time::timeout(LEASE_TIMEOUT, api.list(&by_name)).await {
+            Ok(Ok(list)) => Self::from_leases(&list.items, namespace, now),
             Ok(Err(_)) | Err(_) => Self::Unknown,
         }
     }
 
-    fn told(leases: &[Lease], namespace: Option<&str>, now: Timestamp) -> Self {
-        let own = |lease: &&Lease| namespace.is_some() && lease.namespace().as_deref() == namespace;
-        let one_is_own = leases.iter().any(|lease| own(&lease));
-        let judged: Vec<_> = leases
+    fn from_leases(leases: &[Lease], namespace: Option<&str>, now: Timestamp) -> Self {
+        let is_own =
+            |lease: &Lease| namespace.is_some() && lease.namespace().as_deref() == namespace;
+        let has_own = leases.iter().any(is_own);
+        let states: Vec<_> = leases
             .iter()
-            .filter(|lease| !one_is_own || own(lease))
-            .map(|lease| judge(lease, now))
+            .filter(|lease| !has_own || is_own(lease))
+            .map(|lease| Self::from_lease(lease, now))
             .collect();
-        if judged.contains(&Self::AtWork) {
-            return Self::AtWork;
+        if states.contains(&Self::Running) {
+            return Self::Running;
         }
-        judged.into_iter().next().unwrap_or(Self::Unknown)
+        states.into_iter().next().unwrap_or(Self::Unknown)
     }
 
-    /// What to say of it, if anything.
-    pub(crate) fn trouble(&self) -> Option<String> {
+    fn from_lease(lease: &Lease, now: Timestamp) -> Self {
+        let Some(spec) = &lease.spec else {
+            return Self::Unknown;
+        };
+        let namespace = lease.namespace().unwrap_or_default();
+        let hint = format!("`kubectl -n {namespace} get pods` shows why");
+        if spec.holder_identity.as_ref().is_none_or(String::is_empty) {
+            return Self::NotRunning(format!(
+                "the last one has given its lease back, and none has taken it; {hint}"
+            ));
+        }
+        let Some(renewed) = &spec.renew_time else {
+            return Self::Unknown;
+        };
+        let lease_seconds = spec.lease_duration_seconds.unwrap_or(DEFAULT_LEASE_SECONDS);
+        let seconds_ago = now.as_second() - renewed.0.as_second();
+        if seconds_ago <= i64::from(lease_seconds) + CLOCK_SKEW_SECONDS {
+            Self::Running
+        } else {
+            Self::NotRunning(format!(
+                "the last one was heard {} ago; {hint}",
+                format_duration(seconds_ago)
+            ))
+        }
+    }
+
+    /// Returns a note for the user if no operator is running.
+    pub(crate) fn note(&self) -> Option<String> {
         match self {
-            Self::Away(what) => Some(format!(
-                "no operator is at work: {what}. What is told here is as it was seen last"
+            Self::NotRunning(details) => Some(format!(
+                "no operator is at work: {details}. What is told here is as it was seen last"
             )),
-            Self::AtWork | Self::Unknown => None,
+            Self::Running | Self::Unknown => None,
         }
     }
-}
 
-fn judge(lease: &Lease, now: Timestamp) -> Overseer {
-    let (namespace, Some(spec)) = (lease.namespace().unwrap_or_default(), &lease.spec) else {
-        return Overseer::Unknown;
-    };
-    let look = format!("`kubectl -n {namespace} get pods` shows why");
-    if spec.holder_identity.as_ref().is_none_or(String::is_empty) {
-        return Overseer::Away(format!(
-            "the last one has given its lease back, and none has taken it; {look}"
-        ));
-    }
-    let lasts = i64::from(spec.lease_duration_seconds.unwrap_or(15));
-    match &spec.renew_time {
-        Some(renewed) => {
-            let ago = now.as_second() - renewed.0.as_second();
-            if ago <= lasts + MARGIN {
-                Overseer::AtWork
-            } else {
-                Overseer::Away(format!("the last one was heard {} ago; {look}", span(ago)))
-            }
-        }
-        None => Overseer::Unknown,
+    /// Returns whether it is known that no operator is running.
+    pub(crate) fn is_not_running(&self) -> bool {
+        matches!(self, Self::NotRunning(_))
     }
 }
 
@@ -95,45 +104,51 @@ mod tests {
 
     use super::*;
 
+    const RECENT: &str = "2026-11-16T11:59:50.000000Z";
+    const OLD: &str = "2026-11-16T11:00:00.000000Z";
+
+    fn now() -> Timestamp {
+        "2026-11-16T12:00:00Z".parse().unwrap()
+    }
+
     fn lease(holder: &str, renewed: &str) -> Lease {
-        serde_json::from_value(json!({ "metadata": { "name": LEASE, "namespace": "evenkeel-system" },
+        serde_json::from_value(json!({ "metadata": { "name": LEASE_NAME, "namespace": "evenkeel-system" },
             "spec": { "holderIdentity": holder, "leaseDurationSeconds": 15, "renewTime": renewed } }))
         .unwrap()
     }
 
     #[test]
-    fn a_lease_that_is_renewed_tells_of_an_operator_at_work() {
-        let now: Timestamp = "2026-11-16T12:00:00Z".parse().unwrap();
-        let told = |leases: &[Lease]| Overseer::told(leases, Some("shop"), now);
-        let (fresh, old) = ("2026-11-16T11:59:50.000000Z", "2026-11-16T11:00:00.000000Z");
-        assert_eq!(told(&[lease("a", fresh)]), Overseer::AtWork);
+    fn an_operator_that_renews_its_lease_is_running() {
+        let status = |leases: &[Lease]| OperatorStatus::from_leases(leases, Some("shop"), now());
+        assert_eq!(status(&[lease("a", RECENT)]), OperatorStatus::Running);
         assert_eq!(
-            told(&[lease("a", old), lease("b", fresh)]),
-            Overseer::AtWork
+            status(&[lease("a", OLD), lease("b", RECENT)]),
+            OperatorStatus::Running
         );
-        assert_eq!(told(&[]), Overseer::Unknown);
-        let Overseer::Away(what) = told(&[lease("a", old)]) else {
+        assert_eq!(status(&[]), OperatorStatus::Unknown);
+        let OperatorStatus::NotRunning(details) = status(&[lease("a", OLD)]) else {
             unreachable!()
         };
         assert!(
-            what.contains("60m ago") && what.contains("evenkeel-system"),
-            "{what}"
+            details.contains("60m ago") && details.contains("evenkeel-system"),
+            "{details}"
         );
-        assert!(matches!(told(&[lease("", fresh)]), Overseer::Away(_)));
+        assert!(status(&[lease("", RECENT)]).is_not_running());
     }
 
     #[test]
-    fn the_operator_of_the_clusters_own_namespace_is_the_one_that_counts() {
-        let now: Timestamp = "2026-11-16T12:00:00Z".parse().unwrap();
-        let (fresh, old) = ("2026-11-16T11:59:50.000000Z", "2026-11-16T11:00:00.000000Z");
-        let mut own = lease("a", old);
+    fn a_lease_in_the_clusters_namespace_takes_precedence() {
+        let mut own = lease("a", OLD);
         own.metadata.namespace = Some("shop".to_owned());
-        let leases = [lease("b", fresh), own];
-        assert!(matches!(
-            Overseer::told(&leases, Some("shop"), now),
-            Overseer::Away(_)
-        ));
-        assert_eq!(Overseer::told(&leases, Some("web"), now), Overseer::AtWork);
-        assert_eq!(Overseer::told(&leases, None, now), Overseer::AtWork);
+        let leases = [lease("b", RECENT), own];
+        assert!(OperatorStatus::from_leases(&leases, Some("shop"), now()).is_not_running());
+        assert_eq!(
+            OperatorStatus::from_leases(&leases, Some("web"), now()),
+            OperatorStatus::Running
+        );
+        assert_eq!(
+            OperatorStatus::from_leases(&leases, None, now()),
+            OperatorStatus::Running
+        );
     }
 }

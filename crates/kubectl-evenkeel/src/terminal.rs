@@ -1,82 +1,82 @@
-//! Text for a terminal of 80 columns: colours where they are wanted, tables, and lines that wrap.
+//! Formats text for a terminal of 80 columns: colors, tables and wrapped lines.
 
 use std::io::IsTerminal;
 
-use crate::args::Colour;
+use crate::args::ColorMode;
 
-/// As wide as a terminal surely is.
+/// The width of wrapped text, and the least width that a terminal is assumed to have.
 pub(crate) const WIDTH: usize = 80;
 
-/// How good news is.
+/// The severity of a text, which decides its color.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Mood {
-    /// Nothing special.
-    Plain,
-    /// All is well.
+pub(crate) enum Severity {
+    /// No color.
+    Neutral,
+    /// Green.
     Good,
-    /// To be looked at.
+    /// Yellow.
     Warning,
-    /// Not as it should be.
-    Bad,
+    /// Red.
+    Critical,
 }
 
-/// How to write.
+/// The properties of the terminal.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Screen {
-    colours: bool,
-    /// How wide a table may be: as the terminal is; whatever reads a pipe gets all of it.
+pub(crate) struct Terminal {
+    has_colors: bool,
+    /// The width that tables are cut to. `None` if the output is not a terminal.
     width: Option<usize>,
 }
 
-impl Screen {
-    /// As the user wants it: by default with colours on a terminal alone.
-    pub(crate) fn new(when: Colour) -> Self {
-        let terminal = std::io::stdout().is_terminal();
-        let wanted = terminal && std::env::var_os("NO_COLOR").is_none();
+impl Terminal {
+    /// Detects the properties. By default, colors are used on a terminal only.
+    pub(crate) fn new(mode: ColorMode) -> Self {
+        let is_terminal = std::io::stdout().is_terminal();
+        let allows_colors = is_terminal && std::env::var_os("NO_COLOR").is_none();
         let width = || {
             terminal_size::terminal_size()
                 .map_or(WIDTH, |(width, _)| usize::from(width.0).max(WIDTH))
         };
         Self {
-            colours: when == Colour::Always || (when == Colour::Auto && wanted),
-            width: terminal.then(width),
+            has_colors: mode == ColorMode::Always || (mode == ColorMode::Auto && allows_colors),
+            width: is_terminal.then(width),
         }
     }
 
-    /// Rows under a heading, each column as wide as it must be; the last one is cut to what is left of the line.
+    /// Aligns rows in columns. The last column is cut to the rest of the line.
     pub(crate) fn table(self, rows: &[Vec<String>]) -> Vec<String> {
         table(rows, self.width)
     }
 
-    /// In the colour of its mood.
-    pub(crate) fn paint(self, mood: Mood, text: &str) -> String {
-        let code = match mood {
-            Mood::Good => "32",
-            Mood::Warning => "33",
-            Mood::Bad => "31",
-            Mood::Plain => return text.to_owned(),
+    /// Colors a text by its severity.
+    pub(crate) fn paint(self, severity: Severity, text: &str) -> String {
+        let code = match severity {
+            Severity::Good => "32",
+            Severity::Warning => "33",
+            Severity::Critical => "31",
+            Severity::Neutral => return text.to_owned(),
         };
-        self.coded(code, text)
+        self.with_code(code, text)
     }
 
-    /// Set off from the rest.
+    /// Makes a text bold.
     pub(crate) fn bold(self, text: &str) -> String {
-        self.coded("1", text)
+        self.with_code("1", text)
     }
 
-    fn coded(self, code: &str, text: &str) -> String {
+    fn with_code(self, code: &str, text: &str) -> String {
         let text = clean(text);
-        if self.colours {
+        if self.has_colors {
             format!("\x1b[{code}m{text}\x1b[0m")
         } else {
             text
         }
     }
 
-    /// A line that begins with a word, and wraps below itself.
+    /// Formats a text after a label, with further lines indented.
     pub(crate) fn labelled(self, label: &str, text: &str) -> String {
         const INDENT: usize = 10;
-        let mut lines = wrapped(text, WIDTH - INDENT).into_iter();
+        let mut lines = wrap(text, WIDTH - INDENT).into_iter();
         let first = lines.next().unwrap_or_default();
         let mut all = format!(
             "{}{first}\n",
@@ -89,23 +89,29 @@ impl Screen {
     }
 }
 
-/// A text without what a terminal would obey: what is shown was written by others.
+/// Replaces control characters. Texts come from other systems and could contain terminal escape sequences.
 pub(crate) fn clean(text: &str) -> String {
-    let is_plain = |letter: char| !letter.is_control() || letter == '\n' || letter == '\t';
+    let is_printable = |letter: char| !letter.is_control() || letter == '\n' || letter == '\t';
     text.chars()
-        .map(|letter| if is_plain(letter) { letter } else { '\u{fffd}' })
+        .map(|letter| {
+            if is_printable(letter) {
+                letter
+            } else {
+                '\u{fffd}'
+            }
+        })
         .collect()
 }
 
-/// The lines of a text, none longer than `width` unless a single word is.
-pub(crate) fn wrapped(text: &str, width: usize) -> Vec<String> {
+/// Wraps a text into lines of at most `width` characters, except for longer words.
+pub(crate) fn wrap(text: &str, width: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     for word in clean(text).split_whitespace() {
-        let last = lines
+        let length = lines
             .last_mut()
             .map(|line| line.chars().count())
             .unwrap_or_default();
-        if last > 0 && last + 1 + word.chars().count() > width {
+        if length > 0 && length + 1 + word.chars().count() > width {
             lines.push(String::new());
         }
         if let Some(line) = lines.last_mut() {
@@ -118,8 +124,8 @@ pub(crate) fn wrapped(text: &str, width: usize) -> Vec<String> {
     lines
 }
 
-/// A text that is not longer than `width`.
-pub(crate) fn cut(text: &str, width: usize) -> String {
+/// Truncates a text to `width` characters.
+pub(crate) fn truncate(text: &str, width: usize) -> String {
     if text.chars().count() <= width {
         return text.to_owned();
     }
@@ -135,20 +141,20 @@ fn table(rows: &[Vec<String>], width: Option<usize>) -> Vec<String> {
         .map(|row| row.iter().map(|cell| clean(cell)).collect())
         .collect();
     let columns = rows.iter().map(Vec::len).max().unwrap_or_default();
-    let needed = |column: usize| {
+    let column_width = |column: usize| {
         let cells = rows.iter().filter_map(|row| row.get(column));
         cells
             .map(|cell| cell.chars().count())
             .max()
             .unwrap_or_default()
     };
-    let widths: Vec<usize> = (0..columns).map(needed).collect();
+    let widths: Vec<usize> = (0..columns).map(column_width).collect();
     let line = |row: &Vec<String>| {
         let mut line = String::new();
         for (column, cell) in row.iter().enumerate() {
             if column + 1 == columns {
                 let left = width.map(|width| width.saturating_sub(line.chars().count()).max(8));
-                line.push_str(&left.map_or_else(|| cell.clone(), |left| cut(cell, left)));
+                line.push_str(&left.map_or_else(|| cell.clone(), |left| truncate(cell, left)));
             } else {
                 line.push_str(&format!("{cell:<width$}  ", width = widths[column]));
             }
@@ -158,11 +164,11 @@ fn table(rows: &[Vec<String>], width: Option<usize>) -> Vec<String> {
     rows.iter().map(line).collect()
 }
 
-/// A number of bytes, for people.
-pub(crate) fn bytes(count: u64) -> String {
+/// Formats a number of bytes with a binary unit.
+pub(crate) fn format_bytes(count: u64) -> String {
     const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
     let mut unit = 0;
-    #[expect(clippy::cast_precision_loss, reason = "two digits are shown")]
+    #[expect(clippy::cast_precision_loss, reason = "at most two digits are shown")]
     let mut amount = count as f64;
     while amount >= 1024.0 && unit + 1 < UNITS.len() {
         amount /= 1024.0;
@@ -175,8 +181,8 @@ pub(crate) fn bytes(count: u64) -> String {
     }
 }
 
-/// A length of time, in its largest units.
-pub(crate) fn span(seconds: i64) -> String {
+/// Formats a number of seconds in its largest unit.
+pub(crate) fn format_duration(seconds: i64) -> String {
     let seconds = seconds.max(0);
     match seconds {
         0..120 => format!("{seconds}s"),
@@ -191,10 +197,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_is_wider_than_a_terminal() {
+    fn lines_fit_into_the_terminal() {
         let long = "a word and another ".repeat(20);
         assert!(
-            wrapped(&long, 70)
+            wrap(&long, 70)
                 .iter()
                 .all(|line| line.chars().count() <= 70)
         );
@@ -210,44 +216,56 @@ mod tests {
         assert!(lines[1].ends_with('…'));
         assert!(
             table(&rows, None)[1].len() > WIDTH,
-            "but whatever reads a pipe gets all of it"
+            "without a terminal, nothing is cut"
         );
     }
 
     #[test]
-    fn colours_are_left_out_where_nobody_wants_them() {
-        assert_eq!(Screen::new(Colour::Never).paint(Mood::Bad, "no"), "no");
+    fn colors_can_be_switched_off() {
         assert_eq!(
-            Screen::new(Colour::Always).paint(Mood::Bad, "no"),
+            Terminal::new(ColorMode::Never).paint(Severity::Critical, "no"),
+            "no"
+        );
+        assert_eq!(
+            Terminal::new(ColorMode::Always).paint(Severity::Critical, "no"),
             "\x1b[31mno\x1b[0m"
         );
     }
 
     #[test]
-    fn what_others_have_written_does_not_steer_the_terminal() {
-        let evil = "fine\u{1b}]0;gotcha\u{7}\u{9b}2J";
-        for shown in [
-            clean(evil),
-            wrapped(evil, 80).join(""),
-            table(&[vec![evil.to_owned()]], None).join(""),
+    fn escape_sequences_do_not_reach_the_terminal() {
+        let text = "fine\u{1b}]0;gotcha\u{7}\u{9b}2J";
+        for printed in [
+            clean(text),
+            wrap(text, 80).join(""),
+            table(&[vec![text.to_owned()]], None).join(""),
         ] {
-            assert!(!shown.chars().any(char::is_control), "{shown:?}");
+            assert!(!printed.chars().any(char::is_control), "{printed:?}");
         }
         assert!(
-            !Screen::new(Colour::Never)
-                .paint(Mood::Bad, evil)
+            !Terminal::new(ColorMode::Never)
+                .paint(Severity::Critical, text)
                 .contains('\u{1b}')
         );
     }
 
     #[test]
-    fn amounts_are_short() {
+    fn amounts_have_at_most_two_digits_and_a_unit() {
         assert_eq!(
-            [bytes(900), bytes(20_480), bytes(1_600_000)],
+            [
+                format_bytes(900),
+                format_bytes(20_480),
+                format_bytes(1_600_000)
+            ],
             ["900 B", "20 KiB", "1.5 MiB"]
         );
         assert_eq!(
-            [span(59), span(600), span(100_000), span(900_000)],
+            [
+                format_duration(59),
+                format_duration(600),
+                format_duration(100_000),
+                format_duration(900_000)
+            ],
             ["59s", "10m", "27h", "10d"]
         );
     }

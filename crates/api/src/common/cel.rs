@@ -1,88 +1,108 @@
-//! The CEL rules that several fields share, and what they are written with.
+//! CEL rules that several fields share, and helpers to compose CEL expressions.
 //!
-//! A rule with `oldSelf` on a field runs only where the field was set before and still is, so a field that may be left
-//! out is watched from its parent.
+//! The API server evaluates a rule with `oldSelf` on a field only if the field was set before and still is. A rule about
+//! an optional field is therefore put on its parent.
 
 use kube::core::Rule;
 
-/// A duration, or `0`.
-pub(crate) fn duration_or_nought(nought: &str) -> Rule {
-    Rule::new(format!("self == '0' || ({})", is_duration())).message(&*format!(
-        "write a duration such as 1h, 30m or 1h30m, or \"0\" {nought}"
+/// A condition in CEL that rejects a value, and the message to reject it with.
+pub(crate) struct Case {
+    /// The CEL expression that is true if the value is rejected.
+    pub(crate) condition: String,
+    /// The message: plain text, or a CEL expression where a function says so.
+    pub(crate) message: String,
+}
+
+impl Case {
+    pub(crate) fn new(condition: impl Into<String>, message: impl Into<String>) -> Self {
+        Self {
+            condition: condition.into(),
+            message: message.into(),
+        }
+    }
+}
+
+/// Requires a duration or `0`. The message says what `0` does.
+pub(crate) fn duration_or_zero(effect_of_zero: &str) -> Rule {
+    Rule::new(format!("self == '0' || ({IS_DURATION})")).message(&*format!(
+        "write a duration such as 1h, 30m or 1h30m, or \"0\" {effect_of_zero}"
     ))
 }
 
-/// A duration.
+/// Requires a duration.
 pub(crate) fn duration() -> Rule {
-    Rule::new(is_duration()).message("write a duration such as 5m, 90s or 1h30m")
+    Rule::new(IS_DURATION).message("write a duration such as 5m, 90s or 1h30m")
 }
 
-/// A duration of no less than this. What is none at all is another rule's business.
-pub(crate) fn lasts_at_least(least: &str, message: &str) -> Rule {
-    compared(&format!(">= duration('{least}')"), message)
+/// Requires a duration of at least `minimum`. A text that is not a duration passes, since [`duration`] rejects it.
+pub(crate) fn duration_at_least(minimum: &str, message: &str) -> Rule {
+    compare_duration(&format!(">= duration('{minimum}')"), message)
 }
 
-/// A duration of no more than this.
-pub(crate) fn lasts_at_most(most: &str, message: &str) -> Rule {
-    compared(&format!("<= duration('{most}')"), message)
+/// Requires a duration of at most `maximum`. A text that is not a duration passes, since [`duration`] rejects it.
+pub(crate) fn duration_at_most(maximum: &str, message: &str) -> Rule {
+    compare_duration(&format!("<= duration('{maximum}')"), message)
 }
 
-fn compared(with: &str, message: &str) -> Rule {
+fn compare_duration(comparison: &str, message: &str) -> Rule {
     Rule::new(format!(
-        "!self.matches('^([0-9]+h)?([0-9]+m)?([0-9]+s)?$') || self == '' || duration(self) {with}"
+        "!self.matches('^([0-9]+h)?([0-9]+m)?([0-9]+s)?$') || self == '' || duration(self) {comparison}"
     ))
     .message(message)
 }
 
-fn is_duration() -> &'static str {
-    "self != '' && self.matches('^([1-9][0-9]{0,4}h)?([1-9][0-9]{0,4}m)?([1-9][0-9]{0,4}s)?$')"
-}
+const IS_DURATION: &str =
+    "self != '' && self.matches('^([1-9][0-9]{0,4}h)?([1-9][0-9]{0,4}m)?([1-9][0-9]{0,4}s)?$')";
 
-/// An amount as Kubernetes writes them.
-pub(crate) fn amount() -> Rule {
+/// Requires a quantity.
+pub(crate) fn quantity() -> Rule {
     Rule::new("isQuantity(string(self))").message("write an amount such as 4Gi or 512Mi")
 }
 
-/// No less than this. What is no amount at all is another rule's business.
-pub(crate) fn at_least(least: &str, message: &str) -> Rule {
+/// Requires a quantity of at least `minimum`. A text that is not a quantity passes, since [`quantity`] rejects it.
+pub(crate) fn quantity_at_least(minimum: &str, message: &str) -> Rule {
     Rule::new(format!(
-        "!isQuantity(string(self)) || quantity(string(self)).compareTo(quantity('{least}')) >= 0"
+        "!isQuantity(string(self)) || quantity(string(self)).compareTo(quantity('{minimum}')) >= 0"
     ))
     .message(message)
 }
 
-/// A text as CEL takes it.
+/// Returns a text as a CEL string literal.
 pub(crate) fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\\', "\\\\").replace('\'', "\\'"))
 }
 
-/// That none of these cases holds.
-pub(crate) fn none_of(cases: &[(String, String)]) -> String {
+/// Returns the expression that no case applies.
+pub(crate) fn none_of(cases: &[Case]) -> String {
     if cases.is_empty() {
         return "true".to_owned();
     }
     cases
         .iter()
-        .map(|(case, _)| format!("!({case})"))
+        .map(|case| format!("!({})", case.condition))
         .collect::<Vec<_>>()
         .join(" && ")
 }
 
-/// The words of the first case that holds.
-pub(crate) fn either(cases: &[(String, String)]) -> String {
-    first_of(
-        &cases
-            .iter()
-            .map(|(case, words)| (case.clone(), quoted(words)))
-            .collect::<Vec<_>>(),
-    )
+/// Returns the expression for the message of the first case that applies. The messages are plain text.
+pub(crate) fn first_message(cases: &[Case]) -> String {
+    let quoted_cases: Vec<_> = cases
+        .iter()
+        .map(|case| Case::new(&*case.condition, quoted(&case.message)))
+        .collect();
+    first_message_expression(&quoted_cases)
 }
 
-/// The same of words that are CEL themselves.
-pub(crate) fn first_of(cases: &[(String, String)]) -> String {
+/// Returns the expression for the message of the first case that applies. The messages are CEL expressions.
+pub(crate) fn first_message_expression(cases: &[Case]) -> String {
     match cases {
         [] => "''".to_owned(),
-        [(_, only)] => only.clone(),
-        [(case, words), rest @ ..] => format!("{case} ? {words} : {}", first_of(rest)),
+        [only] => only.message.clone(),
+        [first, rest @ ..] => format!(
+            "{} ? {} : {}",
+            first.condition,
+            first.message,
+            first_message_expression(rest)
+        ),
     }
 }

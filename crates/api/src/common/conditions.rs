@@ -1,243 +1,242 @@
-//! The conditions of a cluster and the reasons they give. People and alerts go by these words, so a reason that was
-//! released keeps its meaning.
-
-use std::fmt;
+//! Conditions of a cluster, and the reasons that they give. Users and alerts match on these words, so a released reason
+//! keeps its meaning.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use strum::{Display, EnumIter, EnumMessage, IntoEnumIterator, IntoStaticStr};
 
-/// What a condition is about.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+/// The type of a condition, in the order in which a status lists them.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Display, EnumIter, IntoStaticStr,
+)]
 pub enum ConditionType {
-    /// Whether clients can read and write: a linearizable read through the client Service succeeds.
+    /// Clients can read and write: a linearizable read through the client Service succeeds.
     Ready,
-    /// Whether something is being changed.
+    /// The operator is changing the cluster.
     Progressing,
-    /// Whether something is amiss that does not mend itself in the time it should take.
+    /// A problem persists for longer than its recovery should take.
     Degraded,
 }
 
-/// Whether a condition holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Holds {
-    /// It does.
+/// The status of a condition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Display, IntoStaticStr)]
+pub enum ConditionStatus {
+    /// The condition holds.
     True,
-    /// It does not.
+    /// The condition does not hold.
     False,
-    /// Nobody knows: at first sight, and when whoever could tell does not answer.
+    /// The operator does not know: before the first probe, and while the cluster cannot be queried.
     Unknown,
 }
 
-/// Declares [`Reason`] so that the word in a status is always the name in the code.
-macro_rules! reasons {
-    ($($(#[doc = $doc:literal])* $name:ident,)*) => {
-        /// Why a condition holds or does not.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        pub enum Reason { $($(#[doc = $doc])* $name,)* }
-
-        impl Reason {
-            /// All of them.
-            pub const ALL: &[Self] = &[$(Self::$name),*];
-
-            /// As it stands in a status.
-            pub fn as_str(self) -> &'static str {
-                match self { $(Self::$name => stringify!($name),)* }
-            }
-
-            /// Which conditions give it, and what it means: `Ready: a read as clients do it succeeded.`
-            pub fn about(self) -> &'static str {
-                match self { $(Self::$name => concat!($($doc),*).trim_ascii(),)* }
-            }
-        }
-    };
-}
-
-reasons! {
-    /// Ready: a read as clients do it succeeded.
+/// The reason of a condition. The doc comments are the meanings on the reference page.
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Display,
+    EnumIter,
+    EnumMessage,
+    IntoStaticStr,
+)]
+pub enum Reason {
+    /// A linearizable read through the client Service succeeded.
     Serving,
-    /// Ready, not: reads as clients do them fail though most members are there.
+    /// Reads through the client Service fail although a quorum of members is healthy.
     NotServing,
-    /// Ready, unknown: nobody has asked yet, or it cannot be asked.
+    /// The cluster has not been probed yet, or cannot be probed.
     NotAsked,
-    /// Ready, not, and Degraded: too few voters answer for a majority.
+    /// Fewer voters than a quorum respond.
     QuorumLost,
-    /// Ready, not, and Progressing: the cluster is being created, and clients are not let in yet.
+    /// The cluster is being created, and clients are not routed to it yet.
     Bootstrapping,
-    /// Ready, not, and Progressing: the resource is being deleted.
+    /// The resource is being deleted.
     Deleting,
-    /// Progressing, not: everything is as the spec says.
+    /// The cluster matches its spec.
     Converged,
-    /// Progressing, not: the spec says that nothing is to be done.
+    /// `spec.paused` is set, so the operator changes nothing.
     Paused,
-    /// Progressing: members are being added or removed to match the spec.
+    /// Members are being added or removed to match `spec.members`.
     Scaling,
-    /// Progressing: a member is being brought back or replaced.
+    /// A member is being recovered or replaced.
     Healing,
-    /// Progressing: members are brought to another version of etcd, one by one.
+    /// Members are being restarted one by one with another version.
     Upgrading,
-    /// Progressing: members are restarted one by one as the spec has them now; or Services, certificates or the disruption budget
-    /// are being brought up to date.
+    /// Members are being restarted one by one with a changed spec, or other objects of the cluster are being updated.
     Updating,
-    /// Progressing, not: something must happen first; the message names it.
+    /// The operator waits for the event that the message names.
     Waiting,
-    /// Degraded, not: nothing is amiss.
+    /// No problem is known.
     AsExpected,
-    /// Degraded: the bootstrap waits for longer than it should.
+    /// The bootstrap takes longer than expected.
     BootstrapWaiting,
-    /// Degraded: a member does not serve.
+    /// A member does not serve.
     MemberDown,
-    /// Degraded: no node takes a member's pod.
+    /// The pod of a member cannot be scheduled.
     Unschedulable,
-    /// Degraded: volumes or pods of this cluster were found that contradict each other, so none is touched.
+    /// PersistentVolumeClaims or pods of the cluster contradict each other, so the operator changes none of them.
     VolumesFound,
-    /// Degraded: the status names an etcd cluster of which nothing is left.
+    /// The status names an etcd cluster of which no data is left.
     DataLost,
-    /// Degraded: etcd lists a member that Evenkeel does not know.
+    /// etcd lists a member that the operator did not add.
     UnknownMember,
-    /// Degraded: a member does not come back as the spec has it now; the others go on as they were.
+    /// A member does not become Ready with the changed spec. The rollout stops, and the other members are not changed.
     RolloutStopped,
-    /// Degraded: so many members were replaced within an hour that the next one waits.
+    /// The limit of replacements per hour is reached, so the next replacement waits.
     TooManyReplacements,
-    /// Degraded: an object of a name that is needed exists and is not this cluster's.
+    /// An object with a name that the cluster needs exists and does not belong to the cluster.
     NameTaken,
-    /// Degraded: an authority is gone while members run on its certificates.
+    /// The Secret of a CA is missing while members use certificates that it issued.
     AuthorityLost,
-    /// Degraded: a field of the spec cannot be accepted; its last accepted value stays in force.
+    /// A field of the spec is invalid. Its last accepted value stays in effect.
     SpecRefused,
-    /// Degraded: Kubernetes or etcd cannot be asked, so nothing is decided.
+    /// The Kubernetes API or etcd cannot be queried, so the operator decides nothing.
     CannotRead,
-    /// Degraded: Kubernetes refused something that Evenkeel wrote.
+    /// The Kubernetes API rejected a write of the operator.
     WriteRefused,
 }
 
-impl fmt::Display for ConditionType {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Ready => "Ready",
-            Self::Progressing => "Progressing",
-            Self::Degraded => "Degraded",
-        })
+impl Reason {
+    /// Returns all reasons in the order of the reference page.
+    pub fn all() -> impl Iterator<Item = Self> {
+        Self::iter()
+    }
+
+    /// Returns the reason as it is written in a status.
+    pub fn as_str(self) -> &'static str {
+        self.into()
+    }
+
+    /// Returns the meaning, for the reference page.
+    pub fn meaning(self) -> &'static str {
+        self.get_documentation().unwrap_or_default()
+    }
+
+    /// Returns the conditions that can have this reason, each with the status that it then has.
+    pub fn conditions(self) -> &'static [(ConditionType, ConditionStatus)] {
+        use ConditionStatus::{False, True, Unknown};
+        use ConditionType::{Degraded, Progressing, Ready};
+        match self {
+            Self::Serving => &[(Ready, True)],
+            Self::NotServing => &[(Ready, False)],
+            Self::NotAsked => &[(Ready, Unknown)],
+            Self::QuorumLost => &[(Ready, False), (Degraded, True)],
+            Self::Bootstrapping | Self::Deleting => &[(Ready, False), (Progressing, True)],
+            Self::Converged | Self::Paused | Self::Waiting => &[(Progressing, False)],
+            Self::Scaling | Self::Healing | Self::Upgrading | Self::Updating => {
+                &[(Progressing, True)]
+            }
+            Self::AsExpected => &[(Degraded, False)],
+            Self::BootstrapWaiting
+            | Self::MemberDown
+            | Self::Unschedulable
+            | Self::VolumesFound
+            | Self::DataLost
+            | Self::UnknownMember
+            | Self::RolloutStopped
+            | Self::TooManyReplacements
+            | Self::NameTaken
+            | Self::AuthorityLost
+            | Self::SpecRefused
+            | Self::CannotRead
+            | Self::WriteRefused => &[(Degraded, True)],
+        }
     }
 }
 
-impl fmt::Display for Holds {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::True => "True",
-            Self::False => "False",
-            Self::Unknown => "Unknown",
-        })
-    }
-}
-
-impl fmt::Display for Reason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
-
-/// What is to be said of a condition now.
+/// The new value of one condition.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Said {
-    /// Which condition.
-    pub about: ConditionType,
-    /// Whether it holds.
-    pub holds: Holds,
-    /// Why.
+pub struct ConditionUpdate {
+    /// The type of the condition.
+    pub condition: ConditionType,
+    /// The status.
+    pub status: ConditionStatus,
+    /// The machine-readable reason.
     pub reason: Reason,
-    /// The same for people, with what they can do.
+    /// The message for users, with the action that they can take.
     pub message: String,
 }
 
-/// The conditions of a status once this was said of the spec of this generation. The time of a condition is when it
-/// last began or ceased to hold, so a new reason or message leaves it. Conditions that nothing was said of stay as
-/// they are; ours come first and in their order, so that the same words give the same status, byte for byte.
+/// Returns the conditions of a status after these updates, for the spec of this generation.
+///
+/// The transition time changes only with the status, not with the reason or message. Conditions without an update are
+/// kept. The operator's own conditions come first and in a fixed order, so that equal updates give an equal status.
 pub fn merge(
     old: &[Condition],
-    said: Vec<Said>,
+    updates: Vec<ConditionUpdate>,
     generation: Option<i64>,
     now: &Time,
 ) -> Vec<Condition> {
     let mut merged = old.to_vec();
-    for Said {
-        about,
-        holds,
-        reason,
-        message,
-    } in said
-    {
-        let (type_, status) = (about.to_string(), holds.to_string());
-        let before = merged
+    for update in updates {
+        let type_ = update.condition.to_string();
+        let status = update.status.to_string();
+        let unchanged = merged
             .iter()
-            .find(|it| it.type_ == type_ && it.status == status);
-        let since = before.map_or(now, |it| &it.last_transition_time).clone();
-        merged.retain(|it| it.type_ != type_);
+            .find(|condition| condition.type_ == type_ && condition.status == status);
+        let since = unchanged
+            .map_or(now, |condition| &condition.last_transition_time)
+            .clone();
+        merged.retain(|condition| condition.type_ != type_);
         merged.push(Condition {
             type_,
             status,
-            reason: reason.to_string(),
-            message,
+            reason: update.reason.to_string(),
+            message: update.message,
             observed_generation: generation,
             last_transition_time: since,
         });
     }
-    merged.sort_by_key(|it| rank(&it.type_));
+    merged.sort_by_key(|condition| rank(&condition.type_));
     merged
 }
 
-/// Ours first; those of others keep their order, since the sort is stable.
+/// Returns the position of a condition. Conditions of other controllers come last and keep their order, since the sort
+/// is stable.
 fn rank(type_: &str) -> usize {
-    let ours = [
-        ConditionType::Ready,
-        ConditionType::Progressing,
-        ConditionType::Degraded,
-    ];
-    ours.iter()
-        .position(|it| it.to_string() == type_)
-        .unwrap_or(ours.len())
+    ConditionType::iter()
+        .position(|own| <&str>::from(own) == type_)
+        .unwrap_or(usize::MAX)
 }
 
 #[cfg(test)]
 mod tests {
+    use super::ConditionStatus::{False, True};
+    use super::ConditionType::{Degraded, Progressing, Ready};
     use super::*;
 
     fn at(second: i64) -> Time {
         Time(jiff::Timestamp::from_second(second).unwrap())
     }
 
-    fn say(about: ConditionType, holds: Holds, reason: Reason, message: &str) -> Said {
-        Said {
-            about,
-            holds,
+    fn update(
+        condition: ConditionType,
+        status: ConditionStatus,
+        reason: Reason,
+        message: &str,
+    ) -> ConditionUpdate {
+        ConditionUpdate {
+            condition,
+            status,
             reason,
             message: message.to_owned(),
         }
     }
 
-    fn serving() -> Vec<Said> {
+    fn serving() -> Vec<ConditionUpdate> {
         vec![
-            say(
-                ConditionType::Degraded,
-                Holds::False,
-                Reason::AsExpected,
-                "",
-            ),
-            say(
-                ConditionType::Ready,
-                Holds::True,
-                Reason::Serving,
-                "a read succeeded",
-            ),
-            say(
-                ConditionType::Progressing,
-                Holds::False,
-                Reason::Converged,
-                "",
-            ),
+            update(Degraded, False, Reason::AsExpected, ""),
+            update(Ready, True, Reason::Serving, "a read succeeded"),
+            update(Progressing, False, Reason::Converged, ""),
         ]
     }
 
     #[test]
-    fn what_is_said_for_the_first_time_holds_from_now_on_and_stands_in_order() {
+    fn new_conditions_are_sorted_and_begin_now() {
         let conditions = merge(&[], serving(), Some(1), &at(10));
         let types: Vec<_> = conditions.iter().map(|it| it.type_.as_str()).collect();
         assert_eq!(types, ["Ready", "Progressing", "Degraded"]);
@@ -258,22 +257,17 @@ mod tests {
     }
 
     #[test]
-    fn saying_the_same_later_changes_nothing() {
+    fn the_same_updates_later_change_nothing() {
         let first = merge(&[], serving(), Some(1), &at(10));
-        let mut said = serving();
-        said.reverse();
-        assert_eq!(merge(&first, said, Some(1), &at(99)), first);
+        let mut updates = serving();
+        updates.reverse();
+        assert_eq!(merge(&first, updates, Some(1), &at(99)), first);
     }
 
     #[test]
-    fn a_new_reason_or_generation_leaves_the_time_and_a_new_verdict_moves_it() {
+    fn only_a_new_status_changes_the_transition_time() {
         let first = merge(&[], serving(), Some(1), &at(10));
-        let waiting = say(
-            ConditionType::Progressing,
-            Holds::False,
-            Reason::Waiting,
-            "for a node",
-        );
+        let waiting = update(Progressing, False, Reason::Waiting, "for a node");
         let second = merge(&first, vec![waiting], Some(2), &at(20));
         assert_eq!(
             (&*second[1].reason, second[1].observed_generation),
@@ -281,12 +275,7 @@ mod tests {
         );
         assert_eq!(second[1].last_transition_time, at(10));
 
-        let lost = say(
-            ConditionType::Ready,
-            Holds::False,
-            Reason::QuorumLost,
-            "one of three answers",
-        );
+        let lost = update(Ready, False, Reason::QuorumLost, "1 of 3 members responds");
         let third = merge(&second, vec![lost], Some(2), &at(30));
         assert_eq!(
             (&*third[0].status, &third[0].last_transition_time),
@@ -296,11 +285,11 @@ mod tests {
     }
 
     #[test]
-    fn conditions_of_others_stay_behind_ours() {
+    fn conditions_of_other_controllers_stay_last() {
         let other = Condition {
             type_: "Audited".to_owned(),
             status: "True".to_owned(),
-            reason: "ByHand".to_owned(),
+            reason: "Manual".to_owned(),
             message: String::new(),
             observed_generation: None,
             last_transition_time: at(1),
@@ -311,20 +300,20 @@ mod tests {
     }
 
     #[test]
-    fn reasons_are_words_that_kubernetes_accepts() {
-        for reason in Reason::ALL {
+    fn reasons_are_valid_in_kubernetes_and_documented() {
+        for reason in Reason::all() {
             let word = reason.as_str();
             assert!(
                 word.starts_with(|it: char| it.is_ascii_uppercase()),
                 "{word}"
             );
             assert!(word.chars().all(|it| it.is_ascii_alphanumeric()), "{word}");
-            let (conditions, means) = reason.about().split_once(": ").unwrap_or_default();
+            let meaning = reason.meaning();
             assert!(
-                conditions.len() > 4 && means.ends_with('.'),
-                "{word}: {}",
-                reason.about()
+                meaning.ends_with('.') && !meaning.contains('\n'),
+                "{word}: {meaning:?}"
             );
+            assert!(!reason.conditions().is_empty(), "{word}");
         }
     }
 }

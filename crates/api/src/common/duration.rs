@@ -1,13 +1,13 @@
-//! Durations as users write them: `1h`, `30m`, `1h30m`, and `0` where none is an answer, too.
+//! Durations as users write them in resources: `1h`, `30m`, `1h30m`, and `0` where a feature can be switched off.
 
 use std::fmt;
 use std::time::Duration;
 
-/// What was read is no such duration.
+/// The text that is not a duration.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NotARetention(String);
+pub struct InvalidDuration(String);
 
-impl fmt::Display for NotARetention {
+impl fmt::Display for InvalidDuration {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
@@ -17,32 +17,33 @@ impl fmt::Display for NotARetention {
     }
 }
 
-impl std::error::Error for NotARetention {}
+impl std::error::Error for InvalidDuration {}
 
-/// How long `text` is; nothing for `0`.
-pub fn parse(text: &str) -> Result<Option<Duration>, NotARetention> {
+/// Parses a duration. Returns `None` for `0`.
+pub fn parse(text: &str) -> Result<Option<Duration>, InvalidDuration> {
     if text == "0" {
         return Ok(None);
     }
     seconds(text)
-        .map(|it| Some(Duration::from_secs(it)))
-        .ok_or_else(|| NotARetention(text.to_owned()))
+        .map(|seconds| Some(Duration::from_secs(seconds)))
+        .ok_or_else(|| InvalidDuration(text.to_owned()))
 }
 
-/// Hours, then minutes, then seconds, each at most once, as the schema's rule has it.
+/// Returns the number of seconds. Hours, minutes and seconds come in this order, each at most once, as in the schema's
+/// rule.
 fn seconds(text: &str) -> Option<u64> {
     let mut rest = text;
     let mut total = 0;
-    for (unit, length) in [('h', 3600), ('m', 60), ('s', 1)] {
+    for (unit, unit_seconds) in [('h', 3600), ('m', 60), ('s', 1)] {
         let Some((number, after)) = rest.split_once(unit) else {
             continue;
         };
-        let plain =
+        let is_number =
             (1..=5).contains(&number.len()) && number.bytes().all(|byte| byte.is_ascii_digit());
-        if !plain || number.starts_with('0') {
+        if !is_number || number.starts_with('0') {
             return None;
         }
-        total += number.parse::<u64>().ok()? * length;
+        total += number.parse::<u64>().ok()? * unit_seconds;
         rest = after;
     }
     (rest.is_empty() && total > 0).then_some(total)
@@ -71,12 +72,12 @@ mod tests {
     }
 
     #[test]
-    fn nought_switches_it_off() {
+    fn zero_is_no_duration() {
         assert_eq!(parse("0"), Ok(None));
     }
 
     #[test]
-    fn anything_else_is_refused() {
+    fn other_texts_are_rejected() {
         for text in [
             "", "1", "h", "0h", "01h", "1d", "1.5h", "-1h", "30m1h", "1h1h", "1 h", "100000h", "1H",
         ] {

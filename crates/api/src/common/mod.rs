@@ -8,6 +8,7 @@ pub mod labels;
 pub mod maintenance;
 pub(crate) mod names;
 pub mod quantity;
+pub mod rejection;
 pub mod resources;
 pub mod scheduling;
 pub(crate) mod schema;

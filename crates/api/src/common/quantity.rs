@@ -1,54 +1,55 @@
-//! Amounts as Kubernetes writes them (`4Gi`, `1500m`, `1e9`), as numbers. Fixed-point throughout, and rounded up as
-//! Kubernetes does.
+//! Parses Kubernetes quantities (`4Gi`, `1500m`, `1e9`) into integers, with fixed-point arithmetic. Fractions are
+//! rounded up, as Kubernetes does.
 
 use std::fmt;
 
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
-/// What was read cannot be taken as an amount, and why.
+/// A quantity that cannot be parsed, and the reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NotAnAmount {
+pub struct InvalidQuantity {
     text: String,
-    why: &'static str,
+    reason: &'static str,
 }
 
-impl fmt::Display for NotAnAmount {
+impl fmt::Display for InvalidQuantity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?} {}", self.text, self.why)
+        write!(f, "{:?} {}", self.text, self.reason)
     }
 }
 
-impl std::error::Error for NotAnAmount {}
+impl std::error::Error for InvalidQuantity {}
 
-/// How many bytes it is.
-pub fn bytes(quantity: &Quantity) -> Result<u64, NotAnAmount> {
+/// Returns the number of bytes.
+pub fn bytes(quantity: &Quantity) -> Result<u64, InvalidQuantity> {
     scaled(quantity, 0)
 }
 
-/// So many bytes as people write them: in the largest unit that needs no fraction.
+/// Formats a number of bytes in the largest binary unit that needs no fraction.
 pub fn binary(bytes: u64) -> String {
     let units = [("Gi", 30), ("Mi", 20), ("Ki", 10)];
-    let fits = |(_, twos): &(&str, u32)| bytes > 0 && bytes.trailing_zeros() >= *twos;
-    match units.into_iter().find(fits) {
-        Some((unit, twos)) => format!("{}{unit}", bytes >> twos),
+    let needs_no_fraction =
+        |(_, exponent): &(&str, u32)| bytes > 0 && bytes.trailing_zeros() >= *exponent;
+    match units.into_iter().find(needs_no_fraction) {
+        Some((unit, exponent)) => format!("{}{unit}", bytes >> exponent),
         None => bytes.to_string(),
     }
 }
 
-/// How many thousandths it is: CPUs are counted in these.
-pub fn millis(quantity: &Quantity) -> Result<u64, NotAnAmount> {
+/// Returns the number of thousandths, the unit of CPUs.
+pub fn millis(quantity: &Quantity) -> Result<u64, InvalidQuantity> {
     scaled(quantity, 3)
 }
 
-/// The amount times ten to the power of `shift`.
-fn scaled(Quantity(text): &Quantity, shift: i32) -> Result<u64, NotAnAmount> {
-    let refuse = |why| NotAnAmount {
+/// Returns the quantity times ten to the power of `shift`.
+fn scaled(Quantity(text): &Quantity, shift: i32) -> Result<u64, InvalidQuantity> {
+    let invalid = |reason| InvalidQuantity {
         text: text.clone(),
-        why,
+        reason,
     };
-    let malformed = || refuse("is not an amount: write one such as 4Gi or 512Mi");
+    let malformed = || invalid("is not an amount: write one such as 4Gi or 512Mi");
     let unsigned = match text.as_bytes() {
-        [b'-', ..] => return Err(refuse("is below zero")),
+        [b'-', ..] => return Err(invalid("is below zero")),
         [b'+', ..] => &text[1..],
         _ => text,
     };
@@ -62,7 +63,7 @@ fn scaled(Quantity(text): &Quantity, shift: i32) -> Result<u64, NotAnAmount> {
     }
     let unit = unit(suffix).ok_or_else(malformed)?;
 
-    // Zeros at either end are no reason to run out of digits.
+    // Leading and trailing zeros do not count as digits, so that they cannot overflow the mantissa.
     let digits = format!("{whole}{fraction}");
     let digits = digits.trim_start_matches('0');
     let mantissa = digits.trim_end_matches('0');
@@ -75,11 +76,11 @@ fn scaled(Quantity(text): &Quantity, shift: i32) -> Result<u64, NotAnAmount> {
         .saturating_add(zeros)
         .saturating_sub(length(fraction))
         .saturating_add(shift);
-    // Kubernetes goes up to 2^63-1, which leaves room for twice the digits in here.
-    let too_large = || refuse("is too large");
+    // Kubernetes' maximum is 2^63-1; a u128 has room for twice as many digits.
+    let too_large = || invalid("is too large");
     let mantissa = mantissa
         .parse::<u128>()
-        .map_err(|_| refuse("has too many digits"))?;
+        .map_err(|_| invalid("has too many digits"))?;
     let value = if exponent >= 0 {
         let tens = 10_u128
             .checked_pow(exponent.unsigned_abs())
@@ -91,8 +92,8 @@ fn scaled(Quantity(text): &Quantity, shift: i32) -> Result<u64, NotAnAmount> {
     } else {
         let shifted = mantissa
             .checked_shl_exact(unit.twos)
-            .ok_or_else(|| refuse("has too many digits"))?;
-        // A divisor beyond what fits leaves less than one, which rounds up to one.
+            .ok_or_else(|| invalid("has too many digits"))?;
+        // A divisor that overflows leaves less than one, which rounds up to one.
         10_u128
             .checked_pow(exponent.unsigned_abs())
             .map_or(1, |tens| shifted.div_ceil(tens))
@@ -102,7 +103,7 @@ fn scaled(Quantity(text): &Quantity, shift: i32) -> Result<u64, NotAnAmount> {
         .map_err(|_| too_large())
 }
 
-/// What an amount is multiplied by: `10^tens * 2^twos`.
+/// The multiplier of a suffix: `10^tens * 2^twos`.
 struct Unit {
     tens: i32,
     twos: u32,
@@ -140,7 +141,7 @@ fn length(text: &str) -> i32 {
 }
 
 trait ShiftExact: Sized {
-    /// Shifted left, if no bit is lost by it.
+    /// Shifts left. Returns `None` if a bit would be lost.
     fn checked_shl_exact(self, by: u32) -> Option<Self>;
 }
 
@@ -159,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn every_suffix_has_its_size() {
+    fn suffixes_are_multipliers() {
         for (text, expected) in [
             ("0", 0),
             ("1", 1),
@@ -188,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn fractions_are_exact_and_what_remains_rounds_up() {
+    fn fractions_are_exact_and_round_up() {
         for (text, expected) in [
             ("1.5Gi", 3 << 29),
             (".5Ki", 512),
@@ -208,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn thousandths_are_what_cpus_are_counted_in() {
+    fn cpus_are_counted_in_thousandths() {
         for (text, expected) in [
             ("2", 2_000),
             ("500m", 500),
@@ -221,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn the_largest_amount_is_that_of_kubernetes() {
+    fn the_largest_quantity_is_that_of_kubernetes() {
         assert_eq!(in_bytes("9223372036854775807"), Ok(i64::MAX.unsigned_abs()));
         for text in ["9223372036854775808", "8Ei", "10E", "1e19", "1e400"] {
             assert!(in_bytes(text).unwrap_err().contains("too large"), "{text}");
@@ -229,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_amount_says_so() {
+    fn a_text_that_is_no_quantity_is_rejected() {
         for text in [
             "", "Gi", ".", "1..2", "1.2.3", "4 Gi", "4gi", "4GB", "1K", "1e", "1e1.5", "0x10",
             "four", "1Gi2",

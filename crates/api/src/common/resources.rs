@@ -1,43 +1,40 @@
-//! What a member may use of its node. Memory has a limit; the CPU never has one: a throttled leader misses its
-//! heartbeats, and the others elect a new one.
+//! `spec.resources`: requests and limits of members. There is no CPU limit: a throttled leader misses its heartbeats,
+//! and the members elect a new one.
 
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use kube::KubeSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::common::cel::{amount, at_least};
+use crate::common::cel;
 use crate::common::quantity::{bytes, millis};
-use crate::etcd::validation::Refusal;
+use crate::common::rejection::Rejection;
 
-/// What each member asks for of its node's CPU, unless the user says otherwise.
-const CPU: &str = "100m";
-/// What each member asks for of its node's memory, unless the user says otherwise.
-const MEMORY: &str = "256Mi";
-/// How much memory each member may take, unless the user says otherwise.
-const MEMORY_LIMIT: &str = "2Gi";
-/// Less than this is hardly meant.
-const LEAST_MEMORY: &str = "32Mi";
+const DEFAULT_CPU_REQUEST: &str = "100m";
+const DEFAULT_MEMORY_REQUEST: &str = "256Mi";
+const DEFAULT_MEMORY_LIMIT: &str = "2Gi";
+/// A smaller amount is probably a mistake, such as `512m` for `512Mi`.
+const MIN_MEMORY: &str = "32Mi";
 
 const TOO_LITTLE_MEMORY: &str = "at least 32Mi: less is likely a slip. In amounts m means thousandths, so for mebibytes write Mi";
 
-/// What each member may use.
+/// The resources of each member.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(validation = Rule::new(REQUESTS_WITHIN_LIMITS)
     .message("requests.memory is more than limits.memory: raise the limit, or leave it out")
     .field_path(".limits"))]
 pub struct Resources {
-    /// What is set aside for each member on its node. Without it, 100m of CPU and 256Mi of memory.
+    /// The CPU and memory that are reserved for each member on its node. Defaults: 100m of CPU, 256Mi of memory.
     #[serde(default, skip_serializing_if = "crate::common::is_default")]
-    pub requests: Amounts,
-    /// What each member may use at most. Without it, 2Gi of memory, or as much as is requested if that is more. There
-    /// is no limit on CPU: a throttled leader misses its heartbeats and loses its leadership.
+    pub requests: ResourceAmounts,
+    /// The memory that each member may use at most. Default: 2Gi, or the request if that is larger. A CPU limit is not
+    /// allowed: a throttled leader misses its heartbeats and loses its leadership.
     #[serde(default, skip_serializing_if = "crate::common::is_default")]
     #[x_kube(validation = Rule::new("!has(self.cpu)")
         .message("leave out limits.cpu: a throttled leader misses its heartbeats, and each time the cluster stops to \
             elect another. Use requests.cpu to set CPU time aside")
         .field_path(".cpu"))]
-    pub limits: Amounts,
+    pub limits: ResourceAmounts,
 }
 
 const REQUESTS_WITHIN_LIMITS: &str = "!has(self.requests) || !has(self.limits) || \
@@ -48,8 +45,8 @@ const REQUESTS_WITHIN_LIMITS: &str = "!has(self.requests) || !has(self.limits) |
 /// Amounts of CPU and memory.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct Amounts {
-    /// CPUs, such as 2 or 500m (half a CPU).
+pub struct ResourceAmounts {
+    /// The number of CPUs, such as 2 or 500m (half a CPU).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Quantity")]
     #[x_kube(
@@ -57,46 +54,46 @@ pub struct Amounts {
             .message("write an amount of CPUs above zero, such as 2 or 500m"),
     )]
     pub cpu: Option<Quantity>,
-    /// Memory, such as 512Mi or 2Gi; at least 32Mi.
+    /// The amount of memory, such as 512Mi or 2Gi. Minimum 32Mi.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Quantity")]
-    #[x_kube(validation = amount(), validation = at_least(LEAST_MEMORY, TOO_LITTLE_MEMORY))]
+    #[x_kube(validation = cel::quantity(), validation = cel::quantity_at_least(MIN_MEMORY, TOO_LITTLE_MEMORY))]
     pub memory: Option<Quantity>,
 }
 
-/// What a member's container is given, defaults included.
+/// The resources of a member's container, defaults included.
 #[derive(Clone, Debug, PartialEq)]
-pub struct SettledResources {
-    /// CPU set aside.
+pub struct EffectiveResources {
+    /// The CPU request.
     pub cpu_request: Quantity,
-    /// Memory set aside.
+    /// The memory request.
     pub memory_request: Quantity,
-    /// Memory it may take.
+    /// The memory limit.
     pub memory_limit: Quantity,
 }
 
 impl Resources {
-    /// What holds once everything that was left out is filled in. The user's own amounts are kept as written; a
-    /// default gives way to them, so that requests never exceed limits.
-    pub fn settled(&self) -> Result<SettledResources, Refusal> {
+    /// Validates the amounts and fills in the defaults. The user's amounts are kept as written. A default is adjusted
+    /// where needed, so that no request exceeds its limit.
+    pub fn validate(&self) -> Result<EffectiveResources, Rejection> {
         if self.limits.cpu.is_some() {
-            return Err(Refusal::of(
+            return Err(Rejection::new(
                 "spec.resources.limits.cpu",
                 "leave it out: throttling causes elections",
             ));
         }
         let request = self.requests.memory.as_ref();
         let limit = self.limits.memory.as_ref();
-        let requested = request
-            .map(|it| memory("spec.resources.requests.memory", it))
+        let request_bytes = request
+            .map(|quantity| validate_memory("spec.resources.requests.memory", quantity))
             .transpose()?;
-        let limited = limit
-            .map(|it| memory("spec.resources.limits.memory", it))
+        let limit_bytes = limit
+            .map(|quantity| validate_memory("spec.resources.limits.memory", quantity))
             .transpose()?;
-        if let (Some(requested), Some(limited)) = (requested, limited)
-            && requested > limited
+        if let (Some(request_bytes), Some(limit_bytes)) = (request_bytes, limit_bytes)
+            && request_bytes > limit_bytes
         {
-            return Err(Refusal::of(
+            return Err(Rejection::new(
                 "spec.resources.limits",
                 "requests.memory is more than limits.memory",
             ));
@@ -104,38 +101,40 @@ impl Resources {
         if let Some(cpu) = &self.requests.cpu
             && !matches!(millis(cpu), Ok(1..))
         {
-            let why = format!("{} is no amount of CPUs above zero", cpu.0);
-            return Err(Refusal::of("spec.resources.requests.cpu", why));
+            let reason = format!("{} is no amount of CPUs above zero", cpu.0);
+            return Err(Rejection::new("spec.resources.requests.cpu", reason));
         }
-        let smaller = limit.filter(|_| limited < known(MEMORY));
-        let larger = request.filter(|_| requested > known(MEMORY_LIMIT));
-        Ok(SettledResources {
+        let limit_below_default =
+            limit.filter(|_| limit_bytes < constant_bytes(DEFAULT_MEMORY_REQUEST));
+        let request_above_default =
+            request.filter(|_| request_bytes > constant_bytes(DEFAULT_MEMORY_LIMIT));
+        Ok(EffectiveResources {
             cpu_request: self
                 .requests
                 .cpu
                 .clone()
-                .unwrap_or_else(|| Quantity(CPU.to_owned())),
+                .unwrap_or_else(|| Quantity(DEFAULT_CPU_REQUEST.to_owned())),
             memory_request: request
-                .or(smaller)
+                .or(limit_below_default)
                 .cloned()
-                .unwrap_or_else(|| Quantity(MEMORY.to_owned())),
+                .unwrap_or_else(|| Quantity(DEFAULT_MEMORY_REQUEST.to_owned())),
             memory_limit: limit
-                .or(larger)
+                .or(request_above_default)
                 .cloned()
-                .unwrap_or_else(|| Quantity(MEMORY_LIMIT.to_owned())),
+                .unwrap_or_else(|| Quantity(DEFAULT_MEMORY_LIMIT.to_owned())),
         })
     }
 }
 
-/// One of the amounts above, in bytes.
-fn known(amount: &str) -> Option<u64> {
+/// Returns one of the constants of this module in bytes.
+fn constant_bytes(amount: &str) -> Option<u64> {
     bytes(&Quantity(amount.to_owned())).ok()
 }
 
-fn memory(field: &'static str, amount: &Quantity) -> Result<u64, Refusal> {
-    let bytes = bytes(amount).map_err(|why| Refusal::of(field, why.to_string()))?;
-    if Some(bytes) < known(LEAST_MEMORY) {
-        return Err(Refusal::of(field, TOO_LITTLE_MEMORY));
+fn validate_memory(field: &'static str, amount: &Quantity) -> Result<u64, Rejection> {
+    let bytes = bytes(amount).map_err(|error| Rejection::new(field, error.to_string()))?;
+    if Some(bytes) < constant_bytes(MIN_MEMORY) {
+        return Err(Rejection::new(field, TOO_LITTLE_MEMORY));
     }
     Ok(bytes)
 }
@@ -144,13 +143,13 @@ fn memory(field: &'static str, amount: &Quantity) -> Result<u64, Refusal> {
 mod tests {
     use super::*;
 
-    fn settled(json: &str) -> Result<(String, String, String), String> {
+    fn effective(json: &str) -> Result<(String, String, String), String> {
         let resources: Resources = serde_json::from_str(json).unwrap();
-        let settled = resources.settled().map_err(|it| it.to_string())?;
+        let effective = resources.validate().map_err(|error| error.to_string())?;
         Ok((
-            settled.cpu_request.0,
-            settled.memory_request.0,
-            settled.memory_limit.0,
+            effective.cpu_request.0,
+            effective.memory_request.0,
+            effective.memory_limit.0,
         ))
     }
 
@@ -159,32 +158,32 @@ mod tests {
     }
 
     #[test]
-    fn nothing_said_is_a_tenth_of_a_cpu_and_between_a_quarter_and_two_gibibytes() {
-        assert_eq!(settled("{}"), amounts("100m", "256Mi", "2Gi"));
+    fn defaults_are_100m_cpu_256mi_request_and_2gi_limit() {
+        assert_eq!(effective("{}"), amounts("100m", "256Mi", "2Gi"));
     }
 
     #[test]
-    fn a_default_gives_way_so_that_no_request_exceeds_its_limit() {
+    fn a_default_is_adjusted_so_that_no_request_exceeds_its_limit() {
         assert_eq!(
-            settled(r#"{"requests":{"cpu":2,"memory":"4Gi"}}"#),
+            effective(r#"{"requests":{"cpu":2,"memory":"4Gi"}}"#),
             amounts("2", "4Gi", "4Gi")
         );
         assert_eq!(
-            settled(r#"{"limits":{"memory":"128Mi"}}"#),
+            effective(r#"{"limits":{"memory":"128Mi"}}"#),
             amounts("100m", "128Mi", "128Mi")
         );
         assert_eq!(
-            settled(r#"{"requests":{"memory":"1Gi"}}"#),
+            effective(r#"{"requests":{"memory":"1Gi"}}"#),
             amounts("100m", "1Gi", "2Gi")
         );
         assert_eq!(
-            settled(r#"{"limits":{"memory":"8Gi"}}"#),
+            effective(r#"{"limits":{"memory":"8Gi"}}"#),
             amounts("100m", "256Mi", "8Gi")
         );
     }
 
     #[test]
-    fn what_cannot_work_is_refused_and_names_its_field() {
+    fn invalid_amounts_are_rejected_with_their_field() {
         for (json, field) in [
             (r#"{"limits":{"cpu":"1"}}"#, "spec.resources.limits.cpu"),
             (
@@ -205,11 +204,8 @@ mod tests {
                 "spec.resources.requests.cpu",
             ),
         ] {
-            let refused = settled(json).unwrap_err();
-            assert!(
-                refused.starts_with(&format!("{field}: ")),
-                "{json}: {refused}"
-            );
+            let error = effective(json).unwrap_err();
+            assert!(error.starts_with(&format!("{field}: ")), "{json}: {error}");
         }
     }
 }

@@ -1,5 +1,5 @@
-//! Maintenance windows as times: whether one is open at an instant, and when that changes. Pure: the instant is handed
-//! in, and time zones are as they were compiled in.
+//! Evaluates maintenance windows: whether one is open at an instant, and when that changes. The instant is a parameter,
+//! and time zones come from the database that is compiled in.
 
 use std::time::Duration;
 
@@ -7,49 +7,50 @@ use jiff::civil::{Date, DateTime, Time, Weekday};
 use jiff::tz::{AmbiguousOffset, TimeZone};
 use jiff::{Timestamp, ToSpan};
 
-/// How far ahead is looked: every window begins once in it.
-const AHEAD: Duration = Duration::from_secs(7 * 86_400);
-/// The days, counted from today, on which a window may have begun that matters until then. A window lasts a day at most,
-/// and clocks were put forward by a whole day before (Samoa, 2011).
-const DAYS: std::ops::RangeInclusive<i64> = -2..=8;
+/// How far ahead windows are evaluated. Every window opens at least once within a week.
+const HORIZON: Duration = Duration::from_secs(7 * 86_400);
+/// The days, relative to today, on which a window that matters within the horizon may open. A window lasts at most a
+/// day, and a time zone can skip a whole day (Samoa, 2011).
+const OPENING_DAYS: std::ops::RangeInclusive<i64> = -2..=8;
 
-/// The windows of a cluster. If there are none, nothing waits for one.
+/// The maintenance windows of a cluster. Without windows, disruptions are always allowed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Windows(Vec<Window>);
 
-/// A window that was checked.
+/// A validated window.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Window {
-    /// The days on which it begins.
+    /// The days on which the window opens.
     pub(crate) days: Vec<Weekday>,
-    /// The time of day at which it begins.
+    /// The local time at which the window opens.
     pub(crate) start: Time,
-    /// For how long it is open, by a clock that nobody puts forward or back.
+    /// How long the window is open, in elapsed time: a change of clocks does not change it.
     pub(crate) duration: Duration,
-    /// Where days and times are read.
+    /// The time zone of `days` and `start`.
     pub(crate) zone: TimeZone,
 }
 
 /// Whether a window is open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum State {
-    /// One is.
+pub enum WindowState {
+    /// A window is open.
     Open {
-        /// When none is any more; nothing if that is a week off, or more.
+        /// When the last of the open windows closes. `None` if that is a week away or more.
         until: Option<Timestamp>,
     },
-    /// None is.
+    /// No window is open.
     Closed {
-        /// When the next one opens.
+        /// When the next window opens.
         until: Timestamp,
     },
 }
 
 impl Windows {
-    /// Whether a window is open at this instant, and when that changes. Windows that overlap or touch are one.
-    pub fn state(&self, now: Timestamp) -> State {
+    /// Returns whether a window is open at an instant, and when that changes. Windows that overlap or touch count as
+    /// one.
+    pub fn state(&self, now: Timestamp) -> WindowState {
         if self.0.is_empty() {
-            return State::Open { until: None };
+            return WindowState::Open { until: None };
         }
         let mut openings: Vec<_> = self
             .0
@@ -69,14 +70,14 @@ impl Windows {
                 .iter()
                 .map(|(opens, _)| *opens)
                 .find(|opens| *opens > now);
-            // Without a next one only where time itself ends.
-            return State::Closed {
+            // There is always a next opening, except at the end of the range of timestamps.
+            return WindowState::Closed {
                 until: next.unwrap_or(Timestamp::MAX),
             };
         }
-        let ahead = now.checked_add(AHEAD).unwrap_or(Timestamp::MAX);
-        State::Open {
-            until: Some(open_until).filter(|until| *until < ahead),
+        let horizon = now.checked_add(HORIZON).unwrap_or(Timestamp::MAX);
+        WindowState::Open {
+            until: Some(open_until).filter(|until| *until < horizon),
         }
     }
 }
@@ -88,10 +89,10 @@ impl FromIterator<Window> for Windows {
 }
 
 impl Window {
-    /// From when until when it is open, each time that matters at this instant.
+    /// Returns when the window opens and closes, for each opening that matters at this instant.
     fn openings(&self, now: Timestamp) -> impl Iterator<Item = (Timestamp, Timestamp)> {
         let today = self.zone.to_datetime(now).date();
-        let dates = DAYS.filter_map(move |days| today.checked_add(days.days()).ok());
+        let dates = OPENING_DAYS.filter_map(move |days| today.checked_add(days.days()).ok());
         dates
             .filter(|date| self.days.contains(&date.weekday()))
             .filter_map(|date| self.opening(date))
@@ -103,14 +104,14 @@ impl Window {
     }
 }
 
-/// When clocks first show this, or what comes after it if they skip it.
+/// Returns when clocks first show a local time. If clocks skip it, returns the instant at which they do.
 fn first_shown(zone: &TimeZone, at: DateTime) -> Option<Timestamp> {
     match zone.to_ambiguous_timestamp(at).offset() {
         AmbiguousOffset::Unambiguous { offset } | AmbiguousOffset::Fold { before: offset, .. } => {
             offset.to_timestamp(at).ok()
         }
         AmbiguousOffset::Gap { after, .. } => {
-            // What is skipped, read as if clocks had been put forward already, lies before they are.
+            // Read with the offset after the change, the skipped local time lies before the change.
             let before = after.to_timestamp(at).ok()?;
             let change = zone
                 .following(before)

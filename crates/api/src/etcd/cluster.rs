@@ -1,33 +1,34 @@
-//! `EtcdCluster`: one etcd cluster. What is left out of a manifest gets its default from the API server, and so is
-//! written down.
+//! The `EtcdCluster` resource and its spec. The API server fills in the defaults of fields that a manifest leaves out, so
+//! stored resources are complete.
 
 use std::collections::BTreeMap;
 
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use kube::core::Rule;
 use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::common::cel::{amount, at_least, duration, duration_or_nought, lasts_at_least};
+use crate::common::cel;
 use crate::common::maintenance::Maintenance;
 use crate::common::resources::Resources;
 use crate::common::scheduling::Scheduling;
-use crate::common::schema::{as_users_meet_it, bounded_text};
-use crate::common::storage::{Storage, no_shrinking};
+use crate::common::schema::{bounded_string, for_users};
+use crate::common::storage::{Storage, VOLUMES_NEVER_SHRINK};
 use crate::etcd::options::cel as options_cel;
 use crate::etcd::releases::cel::{
-    exact, known_minor, late_enough, no_downgrade, no_skip, not_bad, not_retired, recent_enough,
-    without_v,
+    exact_version, known_minor, min_patch, min_patch_for_upgrade, no_downgrade, no_leading_v,
+    no_skipped_minor, not_known_bad, not_retired,
 };
 use crate::etcd::status::EtcdClusterStatus;
 
-/// Where etcd's images come from unless the user says otherwise: their authors.
+/// The default image repository: the one of etcd's authors.
 pub const DEFAULT_REPOSITORY: &str = "gcr.io/etcd-development/etcd";
 
-/// What an etcd cluster should be like.
+/// The desired state of an etcd cluster.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, CustomResource, KubeSchema)]
 #[serde(rename_all = "camelCase")]
-#[schemars(transform = as_users_meet_it)]
+#[schemars(transform = for_users)]
 #[kube(
     group = "evenkeel.dev",
     version = "v1alpha1",
@@ -37,7 +38,7 @@ pub const DEFAULT_REPOSITORY: &str = "gcr.io/etcd-development/etcd";
     category = "evenkeel",
     category = "all",
     namespaced,
-    doc = "An etcd cluster that Evenkeel runs: created, kept healthy and resized as its spec says.",
+    doc = "An etcd cluster that the Evenkeel operator creates, heals, scales and upgrades as its spec says.",
     status = "EtcdClusterStatus",
     derive = "PartialEq",
     printcolumn(name = "Version", type_ = "string", json_path = ".spec.version"),
@@ -58,31 +59,32 @@ pub const DEFAULT_REPOSITORY: &str = "gcr.io/etcd-development/etcd";
     validation = Rule::new("!self.metadata.name.matches('^[0-9]')")
         .message("metadata.name begins with a digit: the names of Services are made from it, and must begin with a \
             letter"),
-    validation = not_bad(),
-    validation = no_skip(),
-    validation = late_enough(),
+    validation = not_known_bad(),
+    validation = no_skipped_minor(),
+    validation = min_patch_for_upgrade(),
     validation = no_downgrade(),
     validation = no_shrinking(),
 )]
-#[x_kube(validation = options_cel::exist())]
+#[x_kube(validation = options_cel::exist_in_version())]
 #[x_kube(validation = Rule::new(QUOTA_WITHIN_SIZE)
     .message("spec.etcd.quota is more than spec.storage.size: the volume would be full before etcd stops taking \
         writes")
     .field_path(".etcd.quota"))]
 pub struct EtcdClusterSpec {
-    /// The exact version of etcd, such as 3.6.16. There is no default: one that moves with Evenkeel would be a hidden
-    /// upgrade. A change restarts members one by one, the leader last; one minor at a time, and not back.
+    /// The exact version of etcd, such as 3.6.16. There is no default, since a default that changes with the operator
+    /// would be a hidden upgrade. A change restarts the members one by one, the leader last. Upgrades go one minor
+    /// version at a time; downgrades to an earlier minor version are not possible.
     #[schemars(length(max = 64))]
     #[x_kube(
-        validation = without_v(),
-        validation = exact(),
+        validation = no_leading_v(),
+        validation = exact_version(),
         validation = not_retired(),
         validation = known_minor(),
-        validation = recent_enough(),
+        validation = min_patch(),
     )]
     pub version: String,
-    /// How many members the cluster has, 1 to 7. Of 3 one may fail, of 5 two; an even number bears no more failures
-    /// than one member fewer does.
+    /// The number of members, 1 to 7. A cluster of 3 tolerates one failure, a cluster of 5 two. An even number tolerates
+    /// no more failures than the next lower odd number.
     #[serde(default = "default_members")]
     #[x_kube(
         validation = Rule::new("self >= 1")
@@ -93,38 +95,54 @@ pub struct EtcdClusterSpec {
                 hardly safer. Use 7 or fewer"),
     )]
     pub members: i32,
-    /// Leave the cluster alone: members go on serving, but nothing is healed, resized or changed until this is false
-    /// again.
+    /// If true, the operator changes nothing: members keep serving, but failures are not healed and edits are not
+    /// applied until this is false again.
     #[serde(default)]
     pub paused: bool,
-    /// Where etcd's image comes from. A change restarts members one by one.
+    /// The image of etcd. A change restarts the members one by one.
     #[serde(default)]
     pub image: Image,
-    /// Where members keep their data.
+    /// The volumes that members store their data on.
     #[serde(default)]
     pub storage: Storage,
-    /// What each member may use of its node. A change restarts members one by one.
+    /// The CPU and memory of each member. A change restarts the members one by one.
     #[serde(default)]
     pub resources: Resources,
-    /// Where members may run. A change restarts members one by one; those whose volumes cannot be reached from there are
-    /// replaced.
+    /// The nodes that members may run on. A change restarts the members one by one. Members whose volumes are not
+    /// accessible from the new nodes are replaced.
     #[serde(default)]
     pub scheduling: Scheduling,
-    /// How clients reach the cluster.
+    /// The Service that clients connect to.
     #[serde(default)]
-    pub service: Service,
-    /// How connections are encrypted. They always are.
+    pub service: ClientService,
+    /// The TLS certificates. Connections are always encrypted.
     #[serde(default)]
     pub tls: Tls,
-    /// How etcd itself behaves. A change restarts members one by one.
+    /// The settings of etcd itself. A change restarts the members one by one.
     #[serde(default)]
     pub etcd: EtcdOptions,
-    /// How failures are dealt with.
+    /// How failed members are healed.
     #[serde(default)]
     pub heal: Heal,
-    /// When changes that disturb members may happen. Without windows, at any time.
+    /// When disruptive changes may begin. Without windows, at any time.
     #[serde(default, skip_serializing_if = "crate::common::is_default")]
     pub maintenance: Maintenance,
+}
+
+/// Rejects a smaller volume size. A size that was requested and not reached yet may be taken back, and any size may be
+/// changed before the cluster exists.
+fn no_shrinking() -> Rule {
+    const NEW: &str = "self.spec.storage.size";
+    const OLD: &str = "oldSelf.spec.storage.size";
+    const PROVISIONED: &str = "oldSelf.status.volumeSize";
+    Rule::new(format!(
+        "self.spec.storage.ephemeral || !isQuantity(string({NEW})) || !isQuantity(string({OLD})) || \
+         quantity(string({NEW})).compareTo(quantity(string({OLD}))) >= 0 || \
+         !has(oldSelf.status) || !has(oldSelf.status.clusterId) || has({PROVISIONED}) && isQuantity({PROVISIONED}) && \
+         quantity(string({NEW})).compareTo(quantity({PROVISIONED})) >= 0"
+    ))
+    .message(VOLUMES_NEVER_SHRINK)
+    .field_path(".spec.storage.size")
 }
 
 const QUOTA_WITHIN_SIZE: &str = "!has(self.etcd.quota) || \
@@ -135,12 +153,12 @@ fn default_members() -> i32 {
     3
 }
 
-/// Where etcd's image comes from.
+/// The image of etcd.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Image {
-    /// The image without tag and digest, such as mirror.example/etcd. The tag comes from the version: v3.6.16 for
-    /// 3.6.16.
+    /// The image name without tag and digest, such as mirror.example/etcd. The tag is derived from spec.version: v3.6.16
+    /// for 3.6.16.
     #[serde(default = "default_repository")]
     #[schemars(length(max = 255))]
     #[x_kube(
@@ -153,14 +171,14 @@ pub struct Image {
             .message("write an image's name, such as gcr.io/etcd-development/etcd, without https://"),
     )]
     pub repository: String,
-    /// The digest that the image must have, sha256: and 64 hexadecimal digits. It then decides which image is run, so
-    /// it must be one of the same version.
+    /// The digest of the image: sha256: and 64 hexadecimal digits. The digest decides which image runs, so it must
+    /// belong to the version in spec.version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String", length(max = 128))]
     #[x_kube(validation = Rule::new("self.matches('^sha256:[0-9a-f]{64}$')")
         .message("write sha256: and 64 hexadecimal digits, in lower case"))]
     pub digest: Option<String>,
-    /// Names of Secrets in the same namespace with which the image is pulled.
+    /// The names of image pull Secrets in the same namespace.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 8), inner(length(min = 1, max = 253)))]
     #[x_kube(merge_strategy = ListMerge::Set)]
@@ -181,51 +199,51 @@ fn default_repository() -> String {
     DEFAULT_REPOSITORY.to_owned()
 }
 
-/// How clients reach the cluster.
+/// The Service that clients connect to.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct Service {
-    /// From where: ClusterIP from within the Kubernetes cluster, NodePort through every node, LoadBalancer through a
-    /// load balancer of the cloud. For names outside of the cluster add spec.tls.client.extraNames.
+pub struct ClientService {
+    /// The type of the client Service: ClusterIP is reachable within the Kubernetes cluster, NodePort through every node,
+    /// LoadBalancer through an external load balancer. Clients that connect by other host names need
+    /// spec.tls.client.extraNames.
     #[serde(default, rename = "type")]
     pub kind: ServiceType,
-    /// Annotations of the Service, by which clouds configure their load balancers.
+    /// Annotations of the client Service, for example for the load balancer of a cloud provider.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    #[schemars(extend("maxProperties" = 32, "additionalProperties" = bounded_text(8192)))]
+    #[schemars(extend("maxProperties" = 32, "additionalProperties" = bounded_string(8192)))]
     pub annotations: BTreeMap<String, String>,
 }
 
-/// From where clients reach the cluster.
+/// The type of the client Service.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum ServiceType {
-    /// From within the Kubernetes cluster.
+    /// Reachable within the Kubernetes cluster.
     #[default]
     ClusterIP,
-    /// Through a port of every node.
+    /// Reachable through a port of every node.
     NodePort,
-    /// Through a load balancer of the cloud.
+    /// Reachable through an external load balancer.
     LoadBalancer,
 }
 
-/// How connections are encrypted.
+/// The TLS certificates.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Tls {
-    /// Connections of clients. Those between members are the operator's own business.
+    /// Certificates for client connections. The operator manages those for connections between members by itself.
     #[serde(default)]
     pub client: ClientTls,
 }
 
-/// How clients' connections are encrypted.
+/// Certificates for client connections.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ClientTls {
-    /// Further host names by which clients reach the cluster, for the servers' certificates: those of the Service are
-    /// in them anyway. The first label may be a star.
+    /// Additional host names in the server certificates, besides those of the client Service. The first label may be *.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16), inner(length(min = 1, max = 253)))]
     #[x_kube(
-        validation = Rule::new(format!("self.all(name, name.matches('{HOST}'))"))
+        validation = Rule::new(format!("self.all(name, name.matches('{HOST_NAME}'))"))
             .message("write host names in lower case, such as etcd.corp.example or *.corp.example: no addresses, \
                 ports or URLs"),
         merge_strategy = ListMerge::Set,
@@ -233,36 +251,36 @@ pub struct ClientTls {
     pub extra_names: Vec<String>,
 }
 
-/// The last label begins with a letter: no address does.
-const HOST: &str =
+/// The last label begins with a letter, so that an IPv4 address is not a host name.
+const HOST_NAME: &str =
     "^([*][.])?([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?[.])*[a-z]([a-z0-9-]{0,61}[a-z0-9])?$";
 
-/// How etcd itself behaves.
+/// The settings of etcd itself.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct EtcdOptions {
-    /// How large etcd lets its data grow before it takes no more writes. Without it, three quarters of the volume, at
+    /// The size of the database at which etcd rejects further writes. Default: three quarters of spec.storage.size, at
     /// most 8Gi.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Quantity")]
     #[x_kube(
-        validation = amount(),
-        validation = at_least("16Mi", "at least 16Mi: less is likely a slip. In amounts m means thousandths, \
+        validation = cel::quantity(),
+        validation = cel::quantity_at_least("16Mi", "at least 16Mi: less is likely a slip. In amounts m means thousandths, \
             so for mebibytes write Mi"),
     )]
     pub quota: Option<Quantity>,
-    /// For how long past values of keys can be read and watched: 1h, 30m, 1h30m. What is older is removed as time
-    /// goes by. "0" (a string) switches that off; clients must then compact, or etcd fills up.
+    /// How long old revisions of keys can be read and watched, such as 1h, 30m or 1h30m; older ones are compacted. "0" (a
+    /// string) disables automatic compaction; clients must then compact, or the database fills up.
     #[serde(default = "default_auto_compaction")]
     #[schemars(length(max = 16))]
-    #[x_kube(validation = duration_or_nought("to switch it off"))]
+    #[x_kube(validation = cel::duration_or_zero("to switch it off"))]
     pub auto_compaction: String,
-    /// Further flags of etcd by what the newest etcd calls them, without dashes: heartbeat-interval: "200". Only those
-    /// that docs/tasks/options.md lists.
+    /// Additional flags of etcd, named as in the newest supported etcd and without dashes, such as
+    /// heartbeat-interval: "200". Only the flags that docs/tasks/options.md lists are allowed.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(
-        extend("maxProperties" = 32, "additionalProperties" = bounded_text(32)),
-        transform = options_cel::ruled
+        extend("maxProperties" = 32, "additionalProperties" = bounded_string(32)),
+        transform = options_cel::add_rules
     )]
     pub options: BTreeMap<String, String>,
 }
@@ -281,17 +299,16 @@ fn default_auto_compaction() -> String {
     "1h".to_owned()
 }
 
-/// How failures are dealt with.
+/// How failed members are healed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Heal {
-    /// How long a member whose data may still be there is waited for: one that crashes at every start, or that nobody
-    /// can reach, neither Kubernetes nor Evenkeel nor the other members. Then it is replaced. At least 30s.
+    /// How long a member may be unreachable or crash-looping before the operator replaces it. Minimum 30s.
     #[serde(default = "default_replace_after")]
     #[schemars(length(max = 16))]
     #[x_kube(
-        validation = duration(),
-        validation = lasts_at_least("30s", "at least 30s: a pod that moves, or a node that restarts, takes that long"),
+        validation = cel::duration(),
+        validation = cel::duration_at_least("30s", "at least 30s: a pod that moves, or a node that restarts, takes that long"),
     )]
     pub replace_after: String,
 }
@@ -309,8 +326,8 @@ fn default_replace_after() -> String {
 }
 
 impl EtcdClusterSpec {
-    /// A spec with this version and everything else as when it is left out.
-    pub fn of_version(version: impl Into<String>) -> Self {
+    /// Creates a spec with this version and the defaults of all other fields.
+    pub fn with_version(version: impl Into<String>) -> Self {
         Self {
             version: version.into(),
             members: default_members(),
@@ -319,7 +336,7 @@ impl EtcdClusterSpec {
             storage: Storage::default(),
             resources: Resources::default(),
             scheduling: Scheduling::default(),
-            service: Service::default(),
+            service: ClientService::default(),
             tls: Tls::default(),
             etcd: EtcdOptions::default(),
             heal: Heal::default(),
@@ -327,7 +344,7 @@ impl EtcdClusterSpec {
         }
     }
 
-    /// The image that members run. The tag stays beside a digest, for people to read.
+    /// Returns the image that members run. A digest is appended to the tag, so that the version stays readable.
     pub fn image_reference(&self) -> String {
         let Image {
             repository,
@@ -346,16 +363,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_smallest_manifest_is_all_defaults() {
+    fn the_smallest_manifest_gets_all_defaults() {
         let spec: EtcdClusterSpec = serde_json::from_str(r#"{"version":"3.6.16"}"#).unwrap();
-        assert_eq!(spec, EtcdClusterSpec::of_version("3.6.16"));
+        assert_eq!(spec, EtcdClusterSpec::with_version("3.6.16"));
         assert_eq!(spec.members, 3);
         assert_eq!(spec.etcd.auto_compaction, "1h");
     }
 
     #[test]
-    fn the_tag_comes_from_the_version_and_stays_beside_a_digest() {
-        let mut spec = EtcdClusterSpec::of_version("3.6.16");
+    fn the_tag_comes_from_the_version_and_precedes_the_digest() {
+        let mut spec = EtcdClusterSpec::with_version("3.6.16");
         assert_eq!(
             spec.image_reference(),
             "gcr.io/etcd-development/etcd:v3.6.16"
@@ -369,7 +386,7 @@ mod tests {
     }
 
     #[test]
-    fn a_whole_number_is_an_amount_without_quotes() {
+    fn an_integer_is_a_quantity() {
         let spec: EtcdClusterSpec = serde_json::from_str(
             r#"{"version":"3.6.16","resources":{"requests":{"cpu":2}},"storage":{"size":10737418240}}"#,
         )

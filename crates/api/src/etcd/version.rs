@@ -1,4 +1,4 @@
-//! Versions of etcd: three numbers, compared as numbers.
+//! Versions of etcd: three numbers that are compared numerically.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,16 +9,16 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub struct Version {
-    /// The first number.
+    /// The major version.
     pub major: u16,
-    /// The second: what counts when members are upgraded.
+    /// The minor version. Upgrades go one minor version at a time.
     pub minor: u16,
-    /// The third.
+    /// The patch version.
     pub patch: u16,
 }
 
 impl Version {
-    /// The version `major.minor.patch`.
+    /// Creates the version `major.minor.patch`.
     pub const fn new(major: u16, minor: u16, patch: u16) -> Self {
         Self {
             major,
@@ -34,17 +34,17 @@ impl fmt::Display for Version {
     }
 }
 
-/// What was read is no version, and why.
+/// The message for a text that is not a version.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NotAVersion(String);
+pub struct InvalidVersion(String);
 
-impl fmt::Display for NotAVersion {
+impl fmt::Display for InvalidVersion {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
 }
 
-impl std::error::Error for NotAVersion {}
+impl std::error::Error for InvalidVersion {}
 
 impl From<Version> for String {
     fn from(version: Version) -> Self {
@@ -53,26 +53,26 @@ impl From<Version> for String {
 }
 
 impl TryFrom<String> for Version {
-    type Error = NotAVersion;
+    type Error = InvalidVersion;
 
-    fn try_from(text: String) -> Result<Self, NotAVersion> {
+    fn try_from(text: String) -> Result<Self, InvalidVersion> {
         text.parse()
     }
 }
 
 impl FromStr for Version {
-    type Err = NotAVersion;
+    type Err = InvalidVersion;
 
-    fn from_str(text: &str) -> Result<Self, NotAVersion> {
+    fn from_str(text: &str) -> Result<Self, InvalidVersion> {
         if let Some(rest) = text.strip_prefix('v') {
-            return Err(NotAVersion(format!("write {rest}, without the v")));
+            return Err(InvalidVersion(format!("write {rest}, without the v")));
         }
         let inexact = || {
-            NotAVersion(format!(
+            InvalidVersion(format!(
                 "{text:?} is not one exact version: write all three numbers, such as 3.6.16"
             ))
         };
-        let mut numbers = text.split('.').map(number);
+        let mut numbers = text.split('.').map(parse_number);
         match (
             numbers.next(),
             numbers.next(),
@@ -89,11 +89,17 @@ impl FromStr for Version {
     }
 }
 
-/// At most four digits, and no zero in front: there must be one way to write a version, since images are named by it.
-fn number(text: &str) -> Option<u16> {
-    let digits = (1..=4).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit());
-    let plain = digits && (text == "0" || !text.starts_with('0'));
-    if plain { text.parse().ok() } else { None }
+/// Parses a number of at most four digits without leading zeros. A version has only one notation, since the image tag is
+/// derived from it.
+fn parse_number(text: &str) -> Option<u16> {
+    let has_digits =
+        (1..=4).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit());
+    let has_leading_zero = text != "0" && text.starts_with('0');
+    if has_digits && !has_leading_zero {
+        text.parse().ok()
+    } else {
+        None
+    }
 }
 
 #[cfg(test)]
@@ -101,22 +107,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_version_reads_as_it_is_written() {
+    fn a_version_is_printed_as_it_was_parsed() {
         for text in ["3.5.11", "3.6.0", "3.7.3", "0.0.0", "3.5.9999"] {
             assert_eq!(text.parse::<Version>().unwrap().to_string(), text);
         }
     }
 
     #[test]
-    fn versions_compare_as_numbers_and_not_as_text() {
-        let of = |text: &str| text.parse::<Version>().unwrap();
-        assert!(of("3.5.9") < of("3.5.11"));
-        assert!(of("3.5.35") < of("3.6.0"));
-        assert!(of("3.10.0") > of("3.9.9"));
+    fn versions_are_compared_numerically() {
+        let version = |text: &str| text.parse::<Version>().unwrap();
+        assert!(version("3.5.9") < version("3.5.11"));
+        assert!(version("3.5.35") < version("3.6.0"));
+        assert!(version("3.10.0") > version("3.9.9"));
     }
 
     #[test]
-    fn a_v_in_front_is_answered_with_what_to_write() {
+    fn a_leading_v_is_rejected_with_the_correct_notation() {
         assert_eq!(
             "v3.5.30".parse::<Version>().unwrap_err().to_string(),
             "write 3.5.30, without the v"
@@ -124,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn anything_but_three_plain_numbers_is_refused() {
+    fn other_texts_than_three_plain_numbers_are_rejected() {
         for text in [
             "",
             "3",

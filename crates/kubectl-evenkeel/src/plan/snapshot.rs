@@ -1,9 +1,10 @@
-//! What is known of a cluster without being its operator: its objects as they are now; what etcd said when the operator last wrote
-//! down what it knew; and of that only what the status, which is kept true, does not contradict.
+//! The facts for a preview outside of the operator: the objects as they are now, and etcd's state from the decision log,
+//! corrected by the newer status of the resource.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use evenkeel_api::{EtcdCluster, MemberStatus, Refusal};
+use evenkeel_api::{EtcdCluster, MemberStatus, Rejection};
+use evenkeel_etcd::build::tls::SECRETS;
 use evenkeel_etcd::desired::DesiredCluster;
 use evenkeel_etcd::facts::{
     Drift, EtcdFacts, MemberHealth, Membership, OwnedObject, VolumeTopology,
@@ -16,227 +17,225 @@ use evenkeel_etcd::observe::{ClusterExtras, MemberIndex, ObservedCluster};
 use evenkeel_runtime::{Decision, Observed, UnixTime};
 use jiff::Timestamp;
 
-use crate::error::Trouble;
+use crate::error::CliError;
 
-/// What the log of decisions tells.
+/// The operator's last known facts, from the decision log.
 #[derive(Debug, Default)]
-pub(super) struct Known {
-    /// The facts of the last decision.
+pub(super) struct Snapshot {
+    /// The facts of the newest decision.
     pub(super) facts: Option<EtcdFacts>,
-    /// When that was.
+    /// The time of the newest decision.
     pub(super) at: Option<Timestamp>,
-    /// Who the members were when etcd last told.
+    /// The newest membership that etcd reported.
     pub(super) membership: Option<Membership>,
 }
 
-impl Known {
-    /// From the log. Facts that cannot be read are of another release, and older ones would mislead.
-    pub(super) fn of(decisions: &[Decision]) -> Result<Self, Trouble> {
-        let mut noted = decisions
+impl Snapshot {
+    /// Reads the newest facts. Facts that cannot be deserialized come from another release. They are an error, since
+    /// older facts would mislead.
+    pub(super) fn from_decisions(decisions: &[Decision]) -> Result<Self, CliError> {
+        let mut with_facts = decisions
             .iter()
             .rev()
             .filter_map(|decision| Some((decision, decision.facts.as_ref()?)));
-        let Some((last, text)) = noted.next() else {
+        let Some((newest, json)) = with_facts.next() else {
             return Ok(Self::default());
         };
-        let facts: EtcdFacts = serde_json::from_str(text).map_err(|why| {
-            Trouble::new(format!("what the operator wrote down cannot be read: {why}")).help(
+        let facts: EtcdFacts = serde_json::from_str(json).map_err(|error| {
+            CliError::new(format!("what the operator wrote down cannot be read: {error}")).help(
                 "the plugin and the operator may be of different releases of Evenkeel: bring both up to date",
             )
         })?;
-        let earlier = noted.filter_map(|(_, text)| serde_json::from_str::<EtcdFacts>(text).ok());
-        let mut earlier = earlier.filter_map(|facts| facts.membership.present().cloned());
+        let mut earlier_memberships = with_facts
+            .filter_map(|(_, json)| serde_json::from_str::<EtcdFacts>(json).ok())
+            .filter_map(|facts| facts.membership.present().cloned());
         let membership = facts
             .membership
             .present()
             .cloned()
-            .or_else(|| earlier.next());
+            .or_else(|| earlier_memberships.next());
         Ok(Self {
             facts: Some(facts),
-            at: last.at.parse().ok(),
+            at: newest.at.parse().ok(),
             membership,
         })
     }
 
-    /// Whether what was written down is what is there. In the middle of a change it may not be yet.
-    pub(super) fn is_of_now(&self, objects: &ClusterObjects) -> bool {
-        let noted = self
+    /// Returns whether the facts have the same identity as the objects. During a change the log may be behind.
+    pub(super) fn matches(&self, objects: &ClusterObjects) -> bool {
+        let logged = self
             .facts
             .as_ref()
             .and_then(|facts| facts.identity.present());
-        let there = objects
+        let current = objects
             .identity
             .clone()
             .and_then(|object| objects::parse_identity(object).ok());
-        !matches!((noted, there), (Some(noted), Some((_, there))) if *noted != there)
+        match (logged, current) {
+            (Some(logged), Some((_, current))) => *logged == current,
+            _ => true,
+        }
     }
 
-    /// What would be found, and known, with the resource as it is to be.
-    pub(super) fn applied_to(
+    /// Returns the observation and the facts that the operator would have with the edited resource.
+    pub(super) fn apply_to(
         &self,
         objects: ClusterObjects,
-        (wanted, refused): (DesiredCluster, Option<Refusal>),
+        desired: DesiredCluster,
+        rejection: Option<Rejection>,
         now: Timestamp,
-    ) -> Result<(ObservedCluster, EtcdFacts), Trouble> {
-        let now = UnixTime(now.as_second());
-        let lineage = Lineage(0);
+    ) -> Result<(ObservedCluster, EtcdFacts), CliError> {
         let tls = TlsState {
-            drift: self.certificates(&objects, &wanted),
+            drift: self.certificate_drift(&objects, &desired),
             ..TlsState::default()
         };
         let resource = objects.resource.clone();
-        let beside = ClusterExtras {
+        let extras = ClusterExtras {
             places: BTreeMap::new(),
             misplaced: BTreeSet::new(),
             missing_class: None,
             hostnames: BTreeMap::new(),
             tls,
-            now,
-            lineage,
+            now: UnixTime(now.as_second()),
+            lineage: Lineage(0),
         };
-        let found = ObservedCluster::of(objects, (wanted, refused), beside)
-            .map_err(|error| Trouble::new(error.to_string()))?;
-        let answers = self.answers(&resource, found.member_index().as_ref());
-        let mut facts = found.facts(&answers);
-        self.remember_places(&mut facts);
-        Ok((found, facts))
+        let observed = ObservedCluster::of(objects, (desired, rejection), extras)
+            .map_err(|error| CliError::new(error.to_string()))?;
+        let etcd = self.etcd_state(&resource, observed.member_index().as_ref());
+        let mut facts = observed.facts(&etcd);
+        self.copy_locations(&mut facts);
+        Ok((observed, facts))
     }
 
-    /// Which certificates are to be made: those that were amiss, all of them for a new cluster, and the members' own when it is to
-    /// have other names.
-    fn certificates(
+    /// Returns the certificates that the operator would issue: those with a known drift, all for a new cluster, and the
+    /// server certificates if their host names change.
+    fn certificate_drift(
         &self,
         objects: &ClusterObjects,
-        wanted: &DesiredCluster,
+        desired: &DesiredCluster,
     ) -> BTreeMap<OwnedObject, Drift> {
-        const ALL: [OwnedObject; 6] = [
-            OwnedObject::PeerCa,
-            OwnedObject::ClientCa,
-            OwnedObject::PeerTls,
-            OwnedObject::ServerTls,
-            OwnedObject::OperatorTls,
-            OwnedObject::ClientTls,
-        ];
         let Some(facts) = &self.facts else {
-            return ALL.map(|object| (object, Drift::Missing)).into();
+            return SECRETS.map(|object| (object, Drift::Missing)).into();
         };
-        let known = facts
+        let mut drift: BTreeMap<_, _> = facts
             .drift
             .iter()
-            .filter(|(object, _)| ALL.contains(object));
-        let mut amiss: BTreeMap<_, _> = known.map(|(object, how)| (*object, *how)).collect();
-        let noted = objects
+            .filter(|(object, _)| SECRETS.contains(object))
+            .map(|(object, drift)| (*object, *drift))
+            .collect();
+        let parse = |json: &str| serde_json::from_str::<serde_json::Value>(json).ok();
+        let before = objects
             .identity
             .as_ref()
-            .and_then(evenkeel_etcd::effective_spec::recorded_spec);
-        let before = noted.and_then(|text| serde_json::from_str::<serde_json::Value>(text).ok());
-        let after = serde_json::from_str::<serde_json::Value>(&wanted.spec).ok();
+            .and_then(evenkeel_etcd::effective_spec::recorded_spec)
+            .and_then(|json| parse(json));
+        let after = parse(&desired.spec);
         if let (Some(before), Some(after)) = (before, after)
             && before["tls"] != after["tls"]
         {
-            amiss
+            drift
                 .entry(OwnedObject::ServerTls)
                 .or_insert(Drift::Differs);
         }
-        amiss
+        drift
     }
 
-    /// What etcd said, as far as the status since does not say otherwise.
-    fn answers(&self, resource: &EtcdCluster, register: Option<&MemberIndex>) -> EtcdState {
+    /// Returns the logged state of etcd, corrected by the status.
+    fn etcd_state(&self, resource: &EtcdCluster, index: Option<&MemberIndex>) -> EtcdState {
         let Some(facts) = &self.facts else {
             return EtcdState::default();
         };
-        let mut answers = EtcdState::from_facts(facts);
+        let mut state = EtcdState::from_facts(facts);
         let status = resource.status.clone().unwrap_or_default();
         for member in &status.member_list {
-            let Some(serial) = register.and_then(|register| register.by_name(&member.name)) else {
+            let Some(serial) = index.and_then(|index| index.by_name(&member.name)) else {
                 continue;
             };
-            self.heed(&mut answers, (member, serial), member.name == status.leader);
-            // Whom nobody hears is told to be replaced in time; everybody else is waited for.
+            self.correct_member(&mut state, serial, member, member.name == status.leader);
+            // The status announces the replacement of unreachable members only. The operator waits for the others.
             if status
                 .next
                 .contains(&format!("{} is replaced", member.name))
             {
-                answers
-                    .unreachable_since
-                    .entry(serial)
-                    .or_insert(UnixTime(0));
+                state.unreachable_since.entry(serial).or_insert(UnixTime(0));
             }
         }
-        answers
+        state
     }
 
-    fn heed(
+    fn correct_member(
         &self,
-        answers: &mut EtcdState,
-        (member, serial): (&MemberStatus, Serial),
-        leads: bool,
+        state: &mut EtcdState,
+        serial: Serial,
+        member: &MemberStatus,
+        is_leader: bool,
     ) {
-        // Who leads changes without a decision, and is not written down then.
-        if let Some(Observed::Present(voice)) = answers.health.get_mut(&serial) {
-            voice.is_leader = leads;
-            voice.version = member.version.parse().ok().or(voice.version);
-            if leads {
-                answers.leader = Some(voice.member_id);
+        // The leader changes without a decision, so the log may name an earlier one.
+        if let Some(Observed::Present(health)) = state.health.get_mut(&serial) {
+            health.is_leader = is_leader;
+            health.version = member.version.parse().ok().or(health.version);
+            if is_leader {
+                state.leader = Some(health.member_id);
             }
         }
-        let serves =
-            |voice: &Observed<MemberHealth>| voice.present().is_some_and(|voice| voice.is_serving);
-        let said = answers.health.get(&serial).is_some_and(serves);
-        if !member.healthy && said {
-            answers.health.insert(serial, Observed::Unknown);
+        let was_serving = state
+            .health
+            .get(&serial)
+            .and_then(Observed::present)
+            .is_some_and(|health| health.is_serving);
+        if was_serving && !member.healthy {
+            state.health.insert(serial, Observed::Unknown);
         }
-        if member.healthy && !said {
-            let told = self
-                .membership
-                .as_ref()
-                .into_iter()
-                .flat_map(|told| &told.members);
-            let id = told
-                .filter(|one| one.serial == serial)
-                .map(|one| one.id)
-                .next();
-            let cluster = self
-                .facts
-                .as_ref()
-                .and_then(|facts| facts.identity.present()?.cluster_id);
-            if let (Some(id), Some(cluster)) = (id, cluster) {
-                let version = member.version.parse().ok();
-                let voice = MemberHealth {
-                    cluster_id: cluster,
-                    member_id: id,
-                    is_serving: true,
-                    is_caught_up: true,
-                    is_leader: leads,
-                    version,
-                    db_size: 0,
-                };
-                answers.health.insert(serial, Observed::Present(voice));
-                answers.unreachable_since.remove(&serial);
-            }
+        if !was_serving
+            && member.healthy
+            && let Some(health) = self.serving_health(serial, member, is_leader)
+        {
+            state.health.insert(serial, Observed::Present(health));
+            state.unreachable_since.remove(&serial);
         }
     }
 
-    /// Where volumes and pods are, which only the operator may be allowed to see.
-    fn remember_places(&self, facts: &mut EtcdFacts) {
-        let Some(known) = &self.facts else { return };
-        let claims = known
+    /// Returns the health of a member that serves according to the status, but not according to the log.
+    fn serving_health(
+        &self,
+        serial: Serial,
+        member: &MemberStatus,
+        is_leader: bool,
+    ) -> Option<MemberHealth> {
+        let listed = &self.membership.as_ref()?.members;
+        let member_id = listed.iter().find(|listed| listed.serial == serial)?.id;
+        let cluster_id = self.facts.as_ref()?.identity.present()?.cluster_id?;
+        Some(MemberHealth {
+            cluster_id,
+            member_id,
+            is_serving: true,
+            is_caught_up: true,
+            is_leader,
+            version: member.version.parse().ok(),
+            db_size: 0,
+        })
+    }
+
+    /// Copies the locations of volumes and pods from the log, since the user may not be allowed to read
+    /// PersistentVolumes and Nodes.
+    fn copy_locations(&self, facts: &mut EtcdFacts) {
+        let Some(logged) = &self.facts else { return };
+        let logged_claims = logged
             .claims
             .present()
             .map(Vec::as_slice)
             .unwrap_or_default();
         for claim in facts.claims.present_mut().into_iter().flatten() {
-            if let Some(before) = claims.iter().find(|before| before.uid == claim.uid)
+            if let Some(before) = logged_claims.iter().find(|before| before.uid == claim.uid)
                 && claim.topology == VolumeTopology::Unknown
             {
-                (claim.topology, claim.is_lost) =
-                    (before.topology, claim.is_lost || before.is_lost);
+                claim.topology = before.topology;
+                claim.is_lost |= before.is_lost;
             }
         }
-        let pods = known.pods.present().map(Vec::as_slice).unwrap_or_default();
+        let logged_pods = logged.pods.present().map(Vec::as_slice).unwrap_or_default();
         for pod in facts.pods.present_mut().into_iter().flatten() {
-            let before = pods
+            let before = logged_pods
                 .iter()
                 .find(|before| before.uid == pod.uid)
                 .and_then(|before| before.node);

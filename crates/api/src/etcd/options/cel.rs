@@ -1,116 +1,129 @@
-//! The rules of the schema for further flags of etcd, made from the same data.
+//! The CEL rules of `spec.etcd.options`, generated from the same table as the validation in Rust.
 //!
-//! Names of options have no bound that the API server knows of, so rules do nothing with them but compare.
+//! The API server assumes that the keys of a map have any length. Rules therefore only compare them, which is cheap.
 
 use kube::core::{Message, Rule};
 use schemars::Schema;
 
 use super::table::{
-    ELECTION, HEARTBEAT, HEARTBEATS, KNOWN, Known, REFUSED, Refused, UNKNOWN, Value,
+    ALLOWED, AllowedFlag, ELECTION_TIMEOUT, FORBIDDEN, FlagValue, ForbiddenFlags,
+    HEARTBEAT_INTERVAL, MIN_HEARTBEATS_PER_ELECTION, NumericFlag, UNKNOWN_FLAG,
 };
-use super::too_few_heartbeats;
-use crate::common::cel::{either, none_of, quoted};
+use super::too_few_heartbeats_message;
+use crate::common::cel::{Case, first_message, none_of, quoted};
 
-/// A number as there is one way to write it.
+/// A number without leading zeros.
 const NUMBER: &str = "^(0|[1-9][0-9]{0,9})$";
 
-/// Puts a rule for each option, and for each group that is refused, on the map of options.
-pub(crate) fn ruled(schema: &mut Schema) {
-    let of_values = KNOWN
-        .iter()
-        .map(|known| Rule::new(takes(known)).message(&*known.wrong()));
-    let of_names = REFUSED.iter().map(|refused| {
-        Rule::new(format!("!self.exists(name, {})", fits(refused))).message(&*told(refused))
+/// Adds the rules to the schema of the map: one for each group of forbidden flags, one for unknown flags, one for each
+/// allowed flag, and one for the election timeout.
+pub(crate) fn add_rules(schema: &mut Schema) {
+    let forbidden = FORBIDDEN.iter().map(|forbidden| {
+        Rule::new(format!("!self.exists(name, {})", matches_name(forbidden)))
+            .message(&*forbidden_message(forbidden))
     });
-    for rule in of_names
-        .chain([known()])
-        .chain(of_values)
+    let values = ALLOWED
+        .iter()
+        .map(|flag| Rule::new(accepts_value(flag)).message(&*flag.invalid_value_message()));
+    for rule in forbidden
+        .chain([no_unknown_flag()])
+        .chain(values)
         .chain([enough_heartbeats()])
     {
-        // A rule is plain strings, which can always be written.
+        // A rule consists of strings, which always serialize.
         let _ = kube::core::validate(schema, rule);
     }
 }
 
-/// For the spec: the version has all of the options.
-pub(crate) fn exist() -> Rule {
-    let lacks = KNOWN.iter().flat_map(|known| {
-        known
-            .elsewhere
-            .iter()
-            .filter(|it| it.name.is_none() || it.since > 0)
-            .map(move |elsewhere| {
-                let since = elsewhere.since;
-                let patch = match elsewhere.name {
-                    Some(_) => format!(" && int(self.version.split('.')[2]) < {since}"),
-                    None => String::new(),
-                };
-                let minor = elsewhere.minor;
-                let used = format!("'{}' in self.etcd.options", known.name);
-                (
-                    format!(
-                        "{used} && self.version.matches('^{}[.]{}[.][0-9]+$'){patch}",
-                        minor.0, minor.1
-                    ),
-                    known.missing(),
-                )
-            })
-    });
-    let lacks: Vec<_> = lacks.collect();
-    Rule::new(format!("!has(self.etcd.options) || {}", none_of(&lacks)))
-        .message(Message::Expression(either(&lacks)))
+/// Requires, for the whole spec, that the version has all flags that are set.
+pub(crate) fn exist_in_version() -> Rule {
+    let cases: Vec<_> = ALLOWED.iter().flat_map(missing_cases).collect();
+    Rule::new(format!("!has(self.etcd.options) || {}", none_of(&cases)))
+        .message(Message::Expression(first_message(&cases)))
         .field_path(".etcd.options")
 }
 
-/// What is neither known nor refused for a reason.
-fn known() -> Rule {
-    let names: Vec<_> = KNOWN.iter().map(|known| known.name).collect();
-    let refused: Vec<_> = REFUSED.iter().map(fits).collect();
+fn missing_cases(flag: &AllowedFlag) -> impl Iterator<Item = Case> {
+    flag.differences
+        .iter()
+        .filter(|difference| difference.name.is_none() || difference.since_patch > 0)
+        .map(|difference| {
+            let is_earlier_patch = match difference.name {
+                Some(_) => format!(
+                    " && int(self.version.split('.')[2]) < {}",
+                    difference.since_patch
+                ),
+                None => String::new(),
+            };
+            let minor = difference.minor;
+            let condition = format!(
+                "'{}' in self.etcd.options && self.version.matches('^{}[.]{}[.][0-9]+$'){is_earlier_patch}",
+                flag.name, minor.0, minor.1
+            );
+            Case::new(condition, flag.missing_message())
+        })
+}
+
+/// Rejects flags that are in neither table.
+fn no_unknown_flag() -> Rule {
+    let allowed: Vec<_> = ALLOWED.iter().map(|flag| flag.name).collect();
+    let forbidden: Vec<_> = FORBIDDEN.iter().map(matches_name).collect();
     Rule::new(format!(
         "self.all(name, name in {} || {})",
-        list(&names),
-        refused.join(" || ")
+        list(&allowed),
+        forbidden.join(" || ")
     ))
-    .message(UNKNOWN)
+    .message(UNKNOWN_FLAG)
 }
 
 fn enough_heartbeats() -> Rule {
-    let set = |(name, default): (&str, u64)| {
-        format!("('{name}' in self ? int(self['{name}']) : {default})")
+    let value = |flag: &NumericFlag| {
+        format!(
+            "('{name}' in self ? int(self['{name}']) : {default})",
+            name = flag.name,
+            default = flag.default
+        )
     };
-    let odd =
-        |(name, _): (&str, u64)| format!("'{name}' in self && !self['{name}'].matches('{NUMBER}')");
-    let (heartbeat, election) = (set(HEARTBEAT), set(ELECTION));
-    let enough = format!("{HEARTBEATS} * {heartbeat} <= {election}");
+    // A value that is not a number is rejected by the rule of its flag.
+    let is_no_number = |flag: &NumericFlag| {
+        format!(
+            "'{name}' in self && !self['{name}'].matches('{NUMBER}')",
+            name = flag.name
+        )
+    };
+    let is_enough = format!(
+        "{MIN_HEARTBEATS_PER_ELECTION} * {} <= {}",
+        value(&HEARTBEAT_INTERVAL),
+        value(&ELECTION_TIMEOUT)
+    );
     Rule::new(format!(
-        "{} || {} || {enough}",
-        odd(HEARTBEAT),
-        odd(ELECTION)
+        "{} || {} || {is_enough}",
+        is_no_number(&HEARTBEAT_INTERVAL),
+        is_no_number(&ELECTION_TIMEOUT)
     ))
-    .message(&*too_few_heartbeats())
+    .message(&*too_few_heartbeats_message())
 }
 
-/// Whether an option, if set, has a value that it takes.
-fn takes(known: &Known) -> String {
-    let value = format!("self['{}']", known.name);
-    let good = match &known.value {
-        Value::Number(least, most) => {
-            format!(
-                "{value}.matches('{NUMBER}') && int({value}) >= {least} && int({value}) <= {most}"
-            )
+/// Returns the expression that a flag, if set, has an accepted value.
+fn accepts_value(flag: &AllowedFlag) -> String {
+    let value = format!("self['{}']", flag.name);
+    let is_accepted = match &flag.value {
+        FlagValue::Number { min, max } => {
+            format!("{value}.matches('{NUMBER}') && int({value}) >= {min} && int({value}) <= {max}")
         }
-        Value::Duration(least, most) => format!(
+        FlagValue::Duration { min, max } => format!(
             "{value}.matches('^(0|[1-9][0-9]{{0,5}})(ms|s|m|h)$') && \
-             duration({value}) >= duration('{least}') && duration({value}) <= duration('{most}')"
+             duration({value}) >= duration('{min}') && duration({value}) <= duration('{max}')"
         ),
-        Value::Word(words) => format!("{value} in {}", list(words)),
+        FlagValue::OneOf(words) => format!("{value} in {}", list(words)),
     };
-    format!("!('{}' in self) || {good}", known.name)
+    format!("!('{}' in self) || {is_accepted}", flag.name)
 }
 
-fn fits(refused: &Refused) -> String {
-    let names = (!refused.names.is_empty()).then(|| format!("name in {}", list(refused.names)));
-    let prefixes = refused
+/// Returns the expression that the variable `name` is one of these flags.
+fn matches_name(forbidden: &ForbiddenFlags) -> String {
+    let names = (!forbidden.names.is_empty()).then(|| format!("name in {}", list(forbidden.names)));
+    let prefixes = forbidden
         .prefixes
         .iter()
         .map(|prefix| format!("name.startsWith('{prefix}')"));
@@ -121,25 +134,19 @@ fn fits(refused: &Refused) -> String {
         .join(" || ")
 }
 
-/// Which, and why.
-fn told(refused: &Refused) -> String {
-    let prefixes = refused.prefixes.iter().map(|prefix| format!("{prefix}…"));
-    let which: Vec<_> = refused
+/// Returns the names of the flags and the reason.
+fn forbidden_message(forbidden: &ForbiddenFlags) -> String {
+    let prefixes = forbidden.prefixes.iter().map(|prefix| format!("{prefix}…"));
+    let names: Vec<_> = forbidden
         .names
         .iter()
         .map(|name| (*name).to_owned())
         .chain(prefixes)
         .collect();
-    format!("{}: {}", which.join(", "), refused.why)
+    format!("{}: {}", names.join(", "), forbidden.reason)
 }
 
 fn list(words: &[&str]) -> String {
-    format!(
-        "[{}]",
-        words
-            .iter()
-            .map(|word| quoted(word))
-            .collect::<Vec<_>>()
-            .join(", ")
-    )
+    let quoted_words: Vec<_> = words.iter().map(|word| quoted(word)).collect();
+    format!("[{}]", quoted_words.join(", "))
 }

@@ -1,7 +1,8 @@
-//! Further flags of etcd that users may set: which, to what, and what each version calls them. It is data, checked
-//! against `etcd --help` of 3.5.35, 3.6.16 and 3.7.3 and tried on all three. The rules in the schema are made from it.
+//! `spec.etcd.options`: validates additional flags of etcd and translates them into arguments for each version. The
+//! rules of the schema are generated from the same table, which was compared with `etcd --help` of 3.5.35, 3.6.16 and
+//! 3.7.3 and tried on all three.
 //!
-//! A flag that is wrong would end each member in turn as it is restarted, so what is not known here is refused.
+//! A wrong flag would keep each member from starting as the rollout reaches it, so unknown flags are rejected.
 
 pub(crate) mod cel;
 mod table;
@@ -12,56 +13,59 @@ use std::time::Duration;
 use crate::etcd::releases::Minor;
 use crate::etcd::version::Version;
 use table::{
-    ELECTION, Elsewhere, HEARTBEAT, HEARTBEATS, KNOWN, Known, REFUSED, Refused, UNKNOWN, Value,
+    ALLOWED, AllowedFlag, ELECTION_TIMEOUT, FORBIDDEN, FlagValue, ForbiddenFlags,
+    HEARTBEAT_INTERVAL, MIN_HEARTBEATS_PER_ELECTION, MinorDifference, NumericFlag, UNKNOWN_FLAG,
 };
 
-/// Further flags of etcd that were checked.
+/// Validated flags of etcd, by name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Options(BTreeMap<String, String>);
 
 impl Options {
-    /// Checks them, for a version.
-    pub fn checked(options: &BTreeMap<String, String>, version: Version) -> Result<Self, String> {
+    /// Validates flags for a version of etcd.
+    pub fn validate(options: &BTreeMap<String, String>, version: Version) -> Result<Self, String> {
         for (name, value) in options {
-            let told = |why: String| format!("{name}: {why}");
-            let Some(known) = KNOWN.iter().find(|known| known.name == name) else {
-                let refused = REFUSED.iter().find(|refused| refused.fits(name));
-                return Err(told(
-                    refused.map_or(UNKNOWN, |refused| refused.why).to_owned(),
-                ));
+            let Some(flag) = ALLOWED.iter().find(|flag| flag.name == name) else {
+                let forbidden = FORBIDDEN.iter().find(|forbidden| forbidden.matches(name));
+                let reason = forbidden.map_or(UNKNOWN_FLAG, |forbidden| forbidden.reason);
+                return Err(format!("{name}: {reason}"));
             };
-            if !known.value.takes(value) {
-                return Err(known.wrong());
+            if !flag.value.accepts(value) {
+                return Err(flag.invalid_value_message());
             }
-            if known.flag(version).is_none() {
-                return Err(known.missing());
+            if flag.name_in(version).is_none() {
+                return Err(flag.missing_message());
             }
         }
         let options = Self(options.clone());
-        if options.number(HEARTBEAT) * HEARTBEATS > options.number(ELECTION) {
-            return Err(too_few_heartbeats());
+        if options.number(&HEARTBEAT_INTERVAL) * MIN_HEARTBEATS_PER_ELECTION
+            > options.number(&ELECTION_TIMEOUT)
+        {
+            return Err(too_few_heartbeats_message());
         }
         Ok(options)
     }
 
-    /// The value of an option that is a number, or its default.
-    fn number(&self, (name, default): (&str, u64)) -> u64 {
+    /// Returns the value of a numeric flag, or its default.
+    fn number(&self, flag: &NumericFlag) -> u64 {
         self.0
-            .get(name)
+            .get(flag.name)
             .and_then(|value| value.parse().ok())
-            .unwrap_or(default)
+            .unwrap_or(flag.default)
     }
 
-    /// Whether members with these get along with members that have others already, while they are restarted one by one: one whose
-    /// election timeout is near the leader's heartbeat calls for an election between two of them.
-    pub fn may_become(&self, others: &Self) -> Result<(), String> {
-        for (heartbeat, election) in [(self, others), (others, self)] {
-            let (heartbeat, election) = (heartbeat.number(HEARTBEAT), election.number(ELECTION));
-            if heartbeat * HEARTBEATS > election {
+    /// Checks whether members with these flags and members with `others` can run together during a rollout. A member
+    /// whose election timeout is close to the leader's heartbeat interval would start an election between two
+    /// heartbeats.
+    pub fn check_compatible(&self, others: &Self) -> Result<(), String> {
+        for (leader, follower) in [(self, others), (others, self)] {
+            let heartbeat = leader.number(&HEARTBEAT_INTERVAL);
+            let election = follower.number(&ELECTION_TIMEOUT);
+            if heartbeat * MIN_HEARTBEATS_PER_ELECTION > election {
                 return Err(format!(
                     "members are restarted one by one, and those with an election-timeout of {election} would not get along \
                      with a heartbeat-interval of {heartbeat}, which others have meanwhile: go in steps, so that each \
-                     election-timeout is at least {HEARTBEATS} times the heartbeat-interval before and after"
+                     election-timeout is at least {MIN_HEARTBEATS_PER_ELECTION} times the heartbeat-interval before and after"
                 ));
             }
         }
@@ -69,110 +73,120 @@ impl Options {
     }
 }
 
-/// The options as etcd's arguments, by the names that a version knows them by.
+/// Returns the flags as arguments, with the names that this version of etcd uses.
 pub fn flags(version: Version, options: &Options) -> Vec<String> {
-    let flag = |name: &str| KNOWN.iter().find(|known| known.name == name)?.flag(version);
+    let name_in = |name: &str| {
+        let flag = ALLOWED.iter().find(|flag| flag.name == name)?;
+        flag.name_in(version)
+    };
     options
         .0
         .iter()
-        .filter_map(|(name, value)| Some(format!("--{}={value}", flag(name)?)))
+        .filter_map(|(name, value)| Some(format!("--{}={value}", name_in(name)?)))
         .collect()
 }
 
-/// Every flag that an option can become in a version, without dashes.
-pub fn possible(version: Version) -> Vec<&'static str> {
-    KNOWN
+/// Returns the names of all flags that users can set in a version, without dashes.
+pub fn allowed_flags(version: Version) -> Vec<&'static str> {
+    ALLOWED
         .iter()
-        .filter_map(|known| known.flag(version))
+        .filter_map(|flag| flag.name_in(version))
         .collect()
 }
 
-/// The options as the rows of a table in the docs.
+/// Returns the allowed flags as rows of a Markdown table for docs/tasks/options.md.
 pub fn table() -> String {
-    let row = |known: &Known| {
-        let Known {
+    let row = |flag: &AllowedFlag| {
+        let AllowedFlag {
             name,
             value,
             default,
-            about,
-            elsewhere,
-        } = known;
-        let lacks: Vec<_> = elsewhere.iter().filter_map(Elsewhere::lacks).collect();
-        let lacks = if lacks.is_empty() {
+            description,
+            differences: _,
+        } = flag;
+        let missing_in = flag.missing_in();
+        let exceptions = if missing_in.is_empty() {
             String::new()
         } else {
-            format!(" (not in {})", lacks.join(" and "))
+            format!(" (not in {})", missing_in.join(" and "))
         };
         format!(
-            "| `{name}` | {} | {default} | {about}{lacks} |\n",
-            value.words()
+            "| `{name}` | {} | {default} | {description}{exceptions} |\n",
+            value.description()
         )
     };
-    KNOWN.iter().map(row).collect()
+    ALLOWED.iter().map(row).collect()
 }
 
-impl Known {
-    /// What a version calls it, if it has it.
-    fn flag(&self, version: Version) -> Option<&'static str> {
-        match self
-            .elsewhere
+impl AllowedFlag {
+    /// Returns the name of the flag in a version of etcd, or `None` if the version does not have it.
+    fn name_in(&self, version: Version) -> Option<&'static str> {
+        let difference = self
+            .differences
             .iter()
-            .find(|elsewhere| elsewhere.minor == Minor::of(version))
-        {
+            .find(|difference| difference.minor == Minor::of(version));
+        match difference {
             None => Some(self.name),
-            Some(elsewhere) if version.patch < elsewhere.since => None,
-            Some(elsewhere) => elsewhere.name,
+            Some(difference) if version.patch < difference.since_patch => None,
+            Some(difference) => difference.name,
         }
     }
 
-    /// What is said of a value that it does not take.
-    pub(crate) fn wrong(&self) -> String {
-        let Self { name, value, .. } = self;
-        format!("{name} is {}", value.words())
+    /// Returns the versions that do not have the flag.
+    fn missing_in(&self) -> Vec<String> {
+        self.differences
+            .iter()
+            .filter_map(MinorDifference::missing_in)
+            .collect()
     }
 
-    /// What is said where it does not exist.
-    pub(crate) fn missing(&self) -> String {
-        let places: Vec<_> = self.elsewhere.iter().filter_map(Elsewhere::lacks).collect();
+    /// Returns the message for a value that the flag does not accept.
+    pub(crate) fn invalid_value_message(&self) -> String {
+        format!("{} is {}", self.name, self.value.description())
+    }
+
+    /// Returns the message for versions that do not have the flag.
+    pub(crate) fn missing_message(&self) -> String {
         format!(
             "{} does not exist in {}: leave it out, or use a later version",
             self.name,
-            places.join(" and ")
+            self.missing_in().join(" and ")
         )
     }
 }
 
-impl Elsewhere {
-    /// The versions that lack it, if some do.
-    fn lacks(&self) -> Option<String> {
-        match (self.name, self.since) {
+impl MinorDifference {
+    /// Returns the versions of this minor release that do not have the flag.
+    fn missing_in(&self) -> Option<String> {
+        match (self.name, self.since_patch) {
             (None, _) => Some(self.minor.to_string()),
             (Some(_), 0) => None,
-            (Some(_), since) => Some(format!("{} before {}.{since}", self.minor, self.minor)),
+            (Some(_), patch) => Some(format!("{} before {}.{patch}", self.minor, self.minor)),
         }
     }
 }
 
-impl Value {
-    fn takes(&self, text: &str) -> bool {
+impl FlagValue {
+    fn accepts(&self, text: &str) -> bool {
         match self {
-            Self::Number(least, most) => {
-                number(text).is_some_and(|number| (*least..=*most).contains(&number))
+            Self::Number { min, max } => {
+                parse_number(text).is_some_and(|number| (*min..=*max).contains(&number))
             }
-            Self::Duration(least, most) => duration(text)
-                .is_some_and(|it| duration(least) <= Some(it) && Some(it) <= duration(most)),
-            Self::Word(words) => words.contains(&text),
+            Self::Duration { min, max } => parse_duration(text).is_some_and(|duration| {
+                parse_duration(min) <= Some(duration) && Some(duration) <= parse_duration(max)
+            }),
+            Self::OneOf(words) => words.contains(&text),
         }
     }
 
-    /// What to write.
-    pub(crate) fn words(&self) -> String {
+    /// Describes the accepted values.
+    pub(crate) fn description(&self) -> String {
         match self {
-            Self::Number(least, most) => format!("a whole number from {least} to {most}"),
-            Self::Duration(least, most) => {
-                format!("a number with ms, s, m or h, from {least} to {most}")
+            Self::Number { min, max } => format!("a whole number from {min} to {max}"),
+            Self::Duration { min, max } => {
+                format!("a number with ms, s, m or h, from {min} to {max}")
             }
-            Self::Word(words) => match words.split_last() {
+            Self::OneOf(words) => match words.split_last() {
                 Some((last, [])) => (*last).to_owned(),
                 Some((last, others)) => format!("{} or {last}", others.join(", ")),
                 None => String::new(),
@@ -181,20 +195,22 @@ impl Value {
     }
 }
 
-/// A number as there is one way to write it.
-fn number(text: &str) -> Option<u64> {
-    let plain = (1..=10).contains(&text.len()) && text.bytes().all(|it| it.is_ascii_digit());
-    if plain && (text == "0" || !text.starts_with('0')) {
+/// Parses a number of at most ten digits without leading zeros.
+fn parse_number(text: &str) -> Option<u64> {
+    let has_digits =
+        (1..=10).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit());
+    let has_leading_zero = text != "0" && text.starts_with('0');
+    if has_digits && !has_leading_zero {
         text.parse().ok()
     } else {
         None
     }
 }
 
-/// A number and one unit.
-fn duration(text: &str) -> Option<Duration> {
-    let (digits, unit) = text.split_at(text.find(|it: char| !it.is_ascii_digit())?);
-    let count = number(digits).filter(|_| digits.len() <= 6)?;
+/// Parses a number of at most six digits with one unit.
+fn parse_duration(text: &str) -> Option<Duration> {
+    let (digits, unit) = text.split_at(text.find(|letter: char| !letter.is_ascii_digit())?);
+    let count = parse_number(digits).filter(|_| digits.len() <= 6)?;
     match unit {
         "ms" => Some(Duration::from_millis(count)),
         "s" => Some(Duration::from_secs(count)),
@@ -204,17 +220,20 @@ fn duration(text: &str) -> Option<Duration> {
     }
 }
 
-impl Refused {
-    fn fits(&self, name: &str) -> bool {
+impl ForbiddenFlags {
+    fn matches(&self, name: &str) -> bool {
         self.names.contains(&name) || self.prefixes.iter().any(|prefix| name.starts_with(prefix))
     }
 }
 
-pub(crate) fn too_few_heartbeats() -> String {
-    let ((heartbeat, normal), (election, as_a_rule)) = (HEARTBEAT, ELECTION);
+pub(crate) fn too_few_heartbeats_message() -> String {
     format!(
-        "{election} ({as_a_rule} unless set) is less than {HEARTBEATS} times {heartbeat} ({normal} unless set): etcd would \
-         not start. Raise the one, or lower the other"
+        "{} ({} unless set) is less than {MIN_HEARTBEATS_PER_ELECTION} times {} ({} unless set): etcd would \
+         not start. Raise the one, or lower the other",
+        ELECTION_TIMEOUT.name,
+        ELECTION_TIMEOUT.default,
+        HEARTBEAT_INTERVAL.name,
+        HEARTBEAT_INTERVAL.default
     )
 }
 
@@ -223,22 +242,22 @@ mod tests {
     use super::*;
     use crate::etcd::releases::RELEASES;
 
-    fn checked(options: &[(&str, &str)], version: &str) -> Result<Vec<String>, String> {
+    fn validated(options: &[(&str, &str)], version: &str) -> Result<Vec<String>, String> {
         let options = options
             .iter()
             .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
             .collect();
         let version = version.parse().unwrap();
-        Options::checked(&options, version).map(|options| flags(version, &options))
+        Options::validate(&options, version).map(|options| flags(version, &options))
     }
 
     #[test]
-    fn each_version_gets_an_option_by_the_name_that_it_knows() {
+    fn each_version_gets_a_flag_by_its_own_name() {
         let options = [
             ("compaction-batch-limit", "500"),
             ("heartbeat-interval", "200"),
         ];
-        let flags = |version| checked(&options, version).unwrap();
+        let flags = |version| validated(&options, version).unwrap();
         assert_eq!(
             flags("3.5.35"),
             [
@@ -255,20 +274,20 @@ mod tests {
     }
 
     #[test]
-    fn what_a_version_does_not_have_is_refused() {
-        let refused = |name, version| checked(&[(name, "1s")], version).unwrap_err();
+    fn a_flag_that_the_version_does_not_have_is_rejected() {
+        let reason = |name, version| validated(&[(name, "1s")], version).unwrap_err();
         assert_eq!(
-            refused("warning-unary-request-duration", "3.5.35"),
+            reason("warning-unary-request-duration", "3.5.35"),
             "warning-unary-request-duration does not exist in 3.5: leave it out, or use a later version"
         );
-        assert!(refused("compaction-sleep-interval", "3.5.15").contains("in 3.5 before 3.5.16"));
-        assert!(checked(&[("compaction-sleep-interval", "1s")], "3.5.16").is_ok());
-        assert!(checked(&[("warning-unary-request-duration", "1s")], "3.6.4").is_ok());
+        assert!(reason("compaction-sleep-interval", "3.5.15").contains("in 3.5 before 3.5.16"));
+        assert!(validated(&[("compaction-sleep-interval", "1s")], "3.5.16").is_ok());
+        assert!(validated(&[("warning-unary-request-duration", "1s")], "3.6.4").is_ok());
     }
 
     #[test]
-    fn what_fights_the_operator_is_refused_with_what_to_do() {
-        for (name, why) in [
+    fn a_flag_that_the_operator_owns_is_rejected_with_a_remedy() {
+        for (name, expected) in [
             ("quota-backend-bytes", "use spec.etcd.quota"),
             ("auto-compaction-mode", "use spec.etcd.autoCompaction"),
             ("--heartbeat-interval", "leave out the dashes"),
@@ -282,13 +301,16 @@ mod tests {
             ("listen-metrics-urls", "addresses"),
             ("frobnicate", "docs/tasks/options.md"),
         ] {
-            let said = checked(&[(name, "1")], "3.6.16").unwrap_err();
-            assert!(said.starts_with(name) && said.contains(why), "{said}");
+            let reason = validated(&[(name, "1")], "3.6.16").unwrap_err();
+            assert!(
+                reason.starts_with(name) && reason.contains(expected),
+                "{reason}"
+            );
         }
     }
 
     #[test]
-    fn values_are_held_to_their_kind_and_bounds() {
+    fn values_out_of_type_or_bounds_are_rejected() {
         for (name, value) in [
             ("heartbeat-interval", "9"),
             ("heartbeat-interval", "0100"),
@@ -304,14 +326,17 @@ mod tests {
             ("warning-apply-duration", "1.5s"),
             ("enable-grpc-gateway", "yes"),
         ] {
-            let said = checked(&[(name, value)], "3.6.16").unwrap_err();
-            assert!(said.starts_with(&format!("{name} is ")), "{value}: {said}");
+            let reason = validated(&[(name, value)], "3.6.16").unwrap_err();
+            assert!(
+                reason.starts_with(&format!("{name} is ")),
+                "{value}: {reason}"
+            );
         }
     }
 
     #[test]
-    fn an_election_takes_five_heartbeats() {
-        for (options, good) in [
+    fn an_election_timeout_has_at_least_five_heartbeats() {
+        for (options, is_valid) in [
             (&[("heartbeat-interval", "200")][..], true),
             (&[("heartbeat-interval", "201")], false),
             (&[("election-timeout", "500")], true),
@@ -328,12 +353,16 @@ mod tests {
                 false,
             ),
         ] {
-            assert_eq!(checked(options, "3.6.16").is_ok(), good, "{options:?}");
+            assert_eq!(
+                validated(options, "3.6.16").is_ok(),
+                is_valid,
+                "{options:?}"
+            );
         }
     }
 
     #[test]
-    fn what_members_have_one_after_the_other_must_get_along() {
+    fn flags_before_and_after_a_rollout_must_be_compatible() {
         let options = |heartbeat: &str, election: &str| {
             let options = [
                 ("heartbeat-interval", heartbeat),
@@ -342,57 +371,61 @@ mod tests {
             let options = options
                 .iter()
                 .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
-            Options::checked(&options.collect(), Version::new(3, 6, 16)).unwrap()
+            Options::validate(&options.collect(), Version::new(3, 6, 16)).unwrap()
         };
         let (slow, fast, between) = (
             options("2000", "20000"),
             options("100", "1000"),
             options("200", "10000"),
         );
-        assert!(slow.may_become(&fast).unwrap_err().contains("go in steps"));
-        assert!(fast.may_become(&slow).is_err());
+        assert!(
+            slow.check_compatible(&fast)
+                .unwrap_err()
+                .contains("go in steps")
+        );
+        assert!(fast.check_compatible(&slow).is_err());
         assert_eq!(
-            slow.may_become(&between)
-                .and_then(|()| between.may_become(&fast)),
+            slow.check_compatible(&between)
+                .and_then(|()| between.check_compatible(&fast)),
             Ok(())
         );
         assert_eq!(
-            Options::default().may_become(&fast),
+            Options::default().check_compatible(&fast),
             Ok(()),
             "these are the defaults"
         );
     }
 
     #[test]
-    fn the_data_hold_together() {
-        for known in KNOWN {
-            let Known { name, value, .. } = known;
+    fn the_table_is_consistent() {
+        for flag in ALLOWED {
+            let AllowedFlag { name, value, .. } = flag;
             assert!(
-                !REFUSED.iter().any(|refused| refused.fits(name)),
-                "{name} is refused as well"
+                !FORBIDDEN.iter().any(|forbidden| forbidden.matches(name)),
+                "{name} is forbidden as well"
             );
             assert_eq!(
-                KNOWN.iter().filter(|other| other.name == *name).count(),
+                ALLOWED.iter().filter(|other| other.name == *name).count(),
                 1,
                 "{name}"
             );
-            if let Value::Duration(least, most) = value {
-                assert!(value.takes(least) && value.takes(most), "{name}");
+            if let FlagValue::Duration { min, max } = value {
+                assert!(value.accepts(min) && value.accepts(max), "{name}");
             }
             for release in RELEASES {
-                let version = |patch| Version::new(release.minor.0, release.minor.1, patch);
-                let late = known.flag(version(9999));
+                let last_patch = Version::new(release.minor.0, release.minor.1, 9999);
                 assert!(
-                    late.is_none_or(|flag| flag.trim_start_matches("experimental-") == *name),
+                    flag.name_in(last_patch)
+                        .is_none_or(|own| own.trim_start_matches("experimental-") == *name),
                     "{name}"
                 );
             }
         }
-        assert!(KNOWN.is_sorted_by_key(|known| known.name));
+        assert!(ALLOWED.is_sorted_by_key(|flag| flag.name));
     }
 
     #[test]
-    fn the_docs_list_what_there_is() {
+    fn the_docs_list_the_allowed_flags() {
         let page = include_str!("../../../../../docs/tasks/options.md");
         let table = table();
         assert!(

@@ -1,308 +1,320 @@
-//! The data: which flags of etcd users may set, and which they may not, with the reason. To allow one more, add a row,
-//! and look into `etcd --help` of each version for what it is called there.
+//! The table of etcd's flags that users may set, and of those that they may not set, with the reason. To allow one more
+//! flag, add a row, and look up its name in `etcd --help` of each supported version.
 
 use crate::etcd::releases::Minor;
 
 /// A flag that users may set.
-pub(crate) struct Known {
-    /// What the newest etcd calls it, without dashes.
+pub(crate) struct AllowedFlag {
+    /// The name in the newest etcd, without dashes.
     pub name: &'static str,
-    /// What it is set to.
-    pub value: Value,
-    /// What it is unless it is set, for the docs.
+    /// The values that are accepted.
+    pub value: FlagValue,
+    /// The default, for the docs.
     pub default: &'static str,
-    /// What it does, for the docs.
-    pub about: &'static str,
-    /// Minor releases in which it is not simply there under this name.
-    pub elsewhere: &'static [Elsewhere],
+    /// The effect, for the docs.
+    pub description: &'static str,
+    /// The minor releases in which the flag is missing or has another name.
+    pub differences: &'static [MinorDifference],
 }
 
-/// What a flag is set to.
-pub(crate) enum Value {
-    /// A whole number between these.
-    Number(u64, u64),
-    /// A number and its unit, between these.
-    Duration(&'static str, &'static str),
+/// The values that a flag accepts.
+pub(crate) enum FlagValue {
+    /// A whole number within these bounds.
+    Number { min: u64, max: u64 },
+    /// A number with one unit, within these bounds.
+    Duration {
+        min: &'static str,
+        max: &'static str,
+    },
     /// One of these words.
-    Word(&'static [&'static str]),
+    OneOf(&'static [&'static str]),
 }
 
-/// What becomes of a flag in an earlier minor release.
-pub(crate) struct Elsewhere {
+/// How a flag differs in an earlier minor release.
+pub(crate) struct MinorDifference {
     pub minor: Minor,
-    /// What it is called there; nothing if it does not exist.
+    /// The name in this minor release. `None` if it does not have the flag.
     pub name: Option<&'static str>,
-    /// The first patch that has it.
-    pub since: u16,
+    /// The first patch release that has the flag.
+    pub since_patch: u16,
 }
 
-/// Words for yes and no.
-const YES_OR_NO: Value = Value::Word(&["true", "false"]);
+const fn number(min: u64, max: u64) -> FlagValue {
+    FlagValue::Number { min, max }
+}
 
-/// Not in 3.5.
-const NOT_IN_3_5: &[Elsewhere] = &[Elsewhere {
+const fn duration(min: &'static str, max: &'static str) -> FlagValue {
+    FlagValue::Duration { min, max }
+}
+
+const BOOLEAN: FlagValue = FlagValue::OneOf(&["true", "false"]);
+
+const NOT_IN_3_5: &[MinorDifference] = &[MinorDifference {
     minor: Minor(3, 5),
     name: None,
-    since: 0,
+    since_patch: 0,
 }];
 
-/// Called otherwise in 3.5.
+/// The name of a flag in 3.5, optionally with the first patch release that has it.
 macro_rules! in_3_5 {
     ($name:literal) => {
         in_3_5!($name, 0)
     };
-    ($name:literal, $since:literal) => {
-        &[Elsewhere {
+    ($name:literal, $since_patch:literal) => {
+        &[MinorDifference {
             minor: Minor(3, 5),
             name: Some($name),
-            since: $since,
+            since_patch: $since_patch,
         }]
     };
 }
 
-macro_rules! known {
-    ($name:literal, $value:expr, $default:literal, $about:literal) => {
-        known!($name, $value, $default, $about, &[])
+macro_rules! flag {
+    ($name:literal, $value:expr, $default:literal, $description:literal) => {
+        flag!($name, $value, $default, $description, &[])
     };
-    ($name:literal, $value:expr, $default:literal, $about:literal, $elsewhere:expr) => {
-        Known {
+    ($name:literal, $value:expr, $default:literal, $description:literal, $differences:expr) => {
+        AllowedFlag {
             name: $name,
             value: $value,
             default: $default,
-            about: $about,
-            elsewhere: $elsewhere,
+            description: $description,
+            differences: $differences,
         }
     };
 }
 
-/// Every flag that users may set. Bounds are etcd's own, or where it has none, what is hardly a slip.
-pub(crate) const KNOWN: &[Known] = &[
-    known!(
+/// The flags that users may set. The bounds are etcd's own. Where etcd has none, they exclude values that are probably
+/// mistakes.
+pub(crate) const ALLOWED: &[AllowedFlag] = &[
+    flag!(
         "auth-token-ttl",
-        Value::Number(1, 86_400),
+        number(1, 86_400),
         "300",
         "seconds for which a token of a user is good"
     ),
-    known!(
+    flag!(
         "backend-batch-interval",
-        Value::Duration("1ms", "10s"),
+        duration("1ms", "10s"),
         "100ms",
         "how long writes are gathered before they are committed to the database"
     ),
-    known!(
+    flag!(
         "backend-batch-limit",
-        Value::Number(1, 1_000_000),
+        number(1, 1_000_000),
         "10000",
         "how many are gathered at most"
     ),
-    known!(
+    flag!(
         "backend-bbolt-freelist-type",
-        Value::Word(&["array", "map"]),
+        FlagValue::OneOf(&["array", "map"]),
         "map",
         "how free pages are kept"
     ),
-    // The bounds are bcrypt's from below, and those of patience.
-    known!(
+    // The lower bound is bcrypt's. The upper bound keeps a login below some seconds.
+    flag!(
         "bcrypt-cost",
-        Value::Number(4, 16),
+        number(4, 16),
         "10",
         "how hard passwords of users are to guess, and to check"
     ),
-    known!(
+    flag!(
         "compact-hash-check-time",
-        // At nought etcd does not start.
-        Value::Duration("1s", "24h"),
+        // etcd does not start with 0.
+        duration("1s", "24h"),
         "1m",
         "how often members compare what was compacted",
         in_3_5!("experimental-compact-hash-check-time")
     ),
-    known!(
+    flag!(
         "compaction-batch-limit",
-        Value::Number(1, 1_000_000),
+        number(1, 1_000_000),
         "1000",
         "how many revisions are removed at a time",
         in_3_5!("experimental-compaction-batch-limit")
     ),
-    known!(
+    flag!(
         "compaction-sleep-interval",
-        Value::Duration("0s", "10s"),
+        duration("0s", "10s"),
         "10ms",
         "the pause between two such times",
         // CHANGELOG-3.5: it came with 3.5.16.
         in_3_5!("experimental-compaction-sleep-interval", 16)
     ),
-    known!(
+    flag!(
         "corrupt-check-time",
-        Value::Duration("1m", "168h"),
+        duration("1m", "168h"),
         "never",
         "how often members compare all of their data, which costs",
         in_3_5!("experimental-corrupt-check-time")
     ),
     // etcd does not start beyond 50 s, nor below five heartbeats.
-    known!(
+    flag!(
         "election-timeout",
-        Value::Number(50, LONGEST_ELECTION),
+        number(50, MAX_ELECTION_TIMEOUT_MS),
         "1000",
         "milliseconds without a heartbeat after which a new leader is elected"
     ),
-    known!(
+    flag!(
         "enable-grpc-gateway",
-        YES_OR_NO,
+        BOOLEAN,
         "true",
         "whether there is an API in JSON"
     ),
-    known!(
+    flag!(
         "grpc-keepalive-interval",
-        Value::Duration("0s", "24h"),
+        duration("0s", "24h"),
         "2h",
         "how often etcd pings idle clients, 0s for never"
     ),
-    // No more than by default: Evenkeel itself pings every 5 s, and would be cut off.
-    known!(
+    // Not above the default: the operator pings every 5 s and would be disconnected.
+    flag!(
         "grpc-keepalive-min-time",
-        Value::Duration("0s", "5s"),
+        duration("0s", "5s"),
         "5s",
         "how often clients may ping; who does more often is cut off"
     ),
-    known!(
+    flag!(
         "grpc-keepalive-timeout",
-        Value::Duration("1s", "1h"),
+        duration("1s", "1h"),
         "20s",
         "how long a ping is waited for"
     ),
-    known!(
+    flag!(
         "heartbeat-interval",
-        Value::Number(10, LONGEST_ELECTION / HEARTBEATS),
+        number(10, MAX_ELECTION_TIMEOUT_MS / MIN_HEARTBEATS_PER_ELECTION),
         "100",
         "milliseconds between a leader's heartbeats"
     ),
-    known!(
+    flag!(
         "log-level",
-        Value::Word(&["debug", "info", "warn", "error", "panic", "fatal"]),
+        FlagValue::OneOf(&["debug", "info", "warn", "error", "panic", "fatal"]),
         "info",
         "what is logged"
     ),
-    known!(
+    flag!(
         "max-concurrent-streams",
-        Value::Number(100, 4_294_967_295),
+        number(100, 4_294_967_295),
         "all it wants",
         "how many each client may open"
     ),
-    // etcd warns of more than 10 MiB.
-    known!(
+    // etcd warns above 10 MiB.
+    flag!(
         "max-request-bytes",
-        Value::Number(1024, 10_485_760),
+        number(1024, 10_485_760),
         "1572864",
         "how large a request may be"
     ),
-    // Nought would be without end, and fill the volume.
-    known!(
+    // 0 means unlimited, and would fill the volume.
+    flag!(
         "max-snapshots",
-        Value::Number(1, 100),
+        number(1, 100),
         "5",
         "how many snapshots are kept beside the data"
     ),
-    known!(
+    flag!(
         "max-txn-ops",
-        Value::Number(1, 65_536),
+        number(1, 65_536),
         "128",
         "how many operations a transaction may have"
     ),
-    known!(
+    flag!(
         "max-wals",
-        Value::Number(1, 100),
+        number(1, 100),
         "5",
         "how many files of the log are kept"
     ),
-    known!(
+    flag!(
         "metrics",
-        Value::Word(&["basic", "extensive"]),
+        FlagValue::OneOf(&["basic", "extensive"]),
         "basic",
         "extensive: how long each kind of request takes, too"
     ),
-    known!(
+    flag!(
         "snapshot-count",
-        Value::Number(1, 10_000_000),
+        number(1, 10_000_000),
         "10000, and in 3.5 100000",
         "after how many writes the log is cut"
     ),
     // CHANGELOG-3.5: it came with 3.5.8.
-    known!(
+    flag!(
         "tls-min-version",
-        Value::Word(&["TLS1.2", "TLS1.3"]),
+        FlagValue::OneOf(&["TLS1.2", "TLS1.3"]),
         "TLS1.2",
         "the oldest TLS that is spoken"
     ),
-    known!(
+    flag!(
         "warning-apply-duration",
-        Value::Duration("1ms", "1h"),
+        duration("1ms", "1h"),
         "100ms",
         "how long a write may take to be applied before it is logged",
         in_3_5!("experimental-warning-apply-duration")
     ),
-    known!(
+    flag!(
         "warning-unary-request-duration",
-        Value::Duration("1ms", "1h"),
+        duration("1ms", "1h"),
         "300ms",
         "how long a request may take before it is logged",
         NOT_IN_3_5
     ),
-    known!(
+    flag!(
         "watch-progress-notify-interval",
-        Value::Duration("1s", "24h"),
+        duration("1s", "24h"),
         "10m",
         "how often watchers are told where they are",
         in_3_5!("experimental-watch-progress-notify-interval")
     ),
 ];
 
-/// Flags that users may not set, and what to do instead. The first that fits is told.
-pub(crate) struct Refused {
+/// Flags that users may not set.
+pub(crate) struct ForbiddenFlags {
+    /// The names.
     pub names: &'static [&'static str],
-    /// What names begin with.
+    /// The prefixes of further names.
     pub prefixes: &'static [&'static str],
-    pub why: &'static str,
+    /// The reason, and what to do instead.
+    pub reason: &'static str,
 }
 
-/// Every flag that etcd has and users may not set, as far as there is more to say than that.
-pub(crate) const REFUSED: &[Refused] = &[
-    Refused {
+/// The flags that users may not set and for which there is a specific reason. The first entry that matches is reported.
+pub(crate) const FORBIDDEN: &[ForbiddenFlags] = &[
+    ForbiddenFlags {
         names: &[],
         prefixes: &["-"],
-        why: "leave out the dashes",
+        reason: "leave out the dashes",
     },
-    Refused {
+    ForbiddenFlags {
         names: &[],
         prefixes: &["experimental-"],
-        why: "leave out experimental-: write what the newest etcd calls it, and each version gets it by the name that \
+        reason: "leave out experimental-: write what the newest etcd calls it, and each version gets it by the name that \
               it knows",
     },
-    Refused {
+    ForbiddenFlags {
         names: &["quota-backend-bytes"],
         prefixes: &[],
-        why: "use spec.etcd.quota",
+        reason: "use spec.etcd.quota",
     },
-    Refused {
+    ForbiddenFlags {
         names: &[],
         prefixes: &["auto-compaction-"],
-        why: "use spec.etcd.autoCompaction",
+        reason: "use spec.etcd.autoCompaction",
     },
-    Refused {
+    ForbiddenFlags {
         names: &["force-new-cluster"],
         prefixes: &[],
-        why: "it makes two clusters of one, and both take writes",
+        reason: "it makes two clusters of one, and both take writes",
     },
-    Refused {
+    ForbiddenFlags {
         names: &["unsafe-no-fsync"],
         prefixes: &[],
-        why: "writes that were acknowledged would be lost with a node",
+        reason: "writes that were acknowledged would be lost with a node",
     },
-    Refused {
+    ForbiddenFlags {
         names: &["name", "data-dir", "wal-dir"],
         prefixes: &["initial-", "listen-", "advertise-", "discovery"],
-        why: "Evenkeel sees to members' names, addresses and data",
+        reason: "Evenkeel sees to members' names, addresses and data",
     },
-    Refused {
+    ForbiddenFlags {
         names: &[
             "cert-file",
             "key-file",
@@ -311,9 +323,9 @@ pub(crate) const REFUSED: &[Refused] = &[
             "self-signed-cert-validity",
         ],
         prefixes: &["client-", "peer-"],
-        why: "Evenkeel sees to certificates, and members trust no others: see spec.tls",
+        reason: "Evenkeel sees to certificates, and members trust no others: see spec.tls",
     },
-    Refused {
+    ForbiddenFlags {
         names: &[
             "feature-gates",
             "max-learners",
@@ -322,9 +334,9 @@ pub(crate) const REFUSED: &[Refused] = &[
             "downgrade-check-time",
         ],
         prefixes: &[],
-        why: "Evenkeel counts on what it is",
+        reason: "Evenkeel counts on what it is",
     },
-    Refused {
+    ForbiddenFlags {
         names: &[
             "logger",
             "log-outputs",
@@ -333,32 +345,45 @@ pub(crate) const REFUSED: &[Refused] = &[
             "log-rotation-config-json",
         ],
         prefixes: &[],
-        why: "the log goes where kubectl logs finds it, as it is",
+        reason: "the log goes where kubectl logs finds it, as it is",
     },
-    Refused {
+    ForbiddenFlags {
         names: &["config-file"],
         prefixes: &[],
-        why: "all that is configured stands in this resource",
+        reason: "all that is configured stands in this resource",
     },
-    Refused {
+    ForbiddenFlags {
         names: &["auth-token"],
         prefixes: &[],
-        why: "tokens that are signed need keys in the pods, which Evenkeel does not bring there",
+        reason: "tokens that are signed need keys in the pods, which Evenkeel does not bring there",
     },
-    Refused {
+    ForbiddenFlags {
         names: &["gateway", "grpc-proxy", "enable-v2", "v2-deprecation"],
         prefixes: &["proxy"],
-        why: "Evenkeel runs members, with what etcd calls its v3 API, and nothing else",
+        reason: "Evenkeel runs members, with what etcd calls its v3 API, and nothing else",
     },
 ];
 
-/// What is said of a flag of which nothing is known.
-pub(crate) const UNKNOWN: &str = "not known to Evenkeel, which passes on only what it knows to be harmless: docs/tasks/options.md lists it";
+/// The reason for a flag that is in neither table.
+pub(crate) const UNKNOWN_FLAG: &str = "not known to Evenkeel, which passes on only what it knows to be harmless: docs/tasks/options.md lists it";
 
-/// How many heartbeats etcd wants in an election's time.
-pub(crate) const HEARTBEATS: u64 = 5;
-/// In milliseconds; etcd does not start with more.
-const LONGEST_ELECTION: u64 = 50_000;
-/// Which two options go together, and what they are by default.
-pub(crate) const HEARTBEAT: (&str, u64) = ("heartbeat-interval", 100);
-pub(crate) const ELECTION: (&str, u64) = ("election-timeout", 1000);
+/// A flag with a number, and its default.
+pub(crate) struct NumericFlag {
+    pub name: &'static str,
+    pub default: u64,
+}
+
+/// The interval of the leader's heartbeats, in milliseconds.
+pub(crate) const HEARTBEAT_INTERVAL: NumericFlag = NumericFlag {
+    name: "heartbeat-interval",
+    default: 100,
+};
+/// The time without a heartbeat after which a member starts an election, in milliseconds.
+pub(crate) const ELECTION_TIMEOUT: NumericFlag = NumericFlag {
+    name: "election-timeout",
+    default: 1000,
+};
+/// etcd does not start if the election timeout is shorter than this number of heartbeat intervals.
+pub(crate) const MIN_HEARTBEATS_PER_ELECTION: u64 = 5;
+/// etcd does not start with a longer election timeout.
+const MAX_ELECTION_TIMEOUT_MS: u64 = 50_000;

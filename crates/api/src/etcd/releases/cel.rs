@@ -1,174 +1,187 @@
-//! What is known of etcd's releases as rules of the schema, so that `kubectl apply` refuses what the rules in Rust
-//! do. They are made from the same data, and cannot disagree with it.
+//! The CEL rules of `spec.version`, generated from the same table as the checks in Rust.
 
 use kube::core::{Message, Rule};
 
-use super::{Minor, RELEASES, RETIRED, downgrade, known_bad, skips, too_early, too_old, unknown};
-use crate::common::cel::{either, first_of, none_of, quoted};
+use super::{
+    Minor, RELEASES, RETIRED, downgrade_message, known_defect_message, skipped_minor_message,
+    too_old_message, unsupported_message, upgrade_too_early_message,
+};
+use crate::common::cel::{Case, first_message, first_message_expression, none_of, quoted};
 
-/// Three numbers with dots between, no zeros in front.
+/// Three numbers with dots between them and without leading zeros.
 const EXACT: &str = "^(0|[1-9][0-9]{0,3})[.](0|[1-9][0-9]{0,3})[.](0|[1-9][0-9]{0,3})$";
-/// What is wanted, seen from the resource.
-const WANTED: &str = "self.spec.version";
-/// What the hindmost members run.
-const RUN: &str = "oldSelf.status.version";
+/// The desired version, as a field of the resource.
+const DESIRED: &str = "self.spec.version";
+/// The lowest version that members run, as a field of the resource.
+const RUNNING: &str = "oldSelf.status.version";
 
-/// For `spec.version`: a v in front is answered with what to write.
-pub(crate) fn without_v() -> Rule {
+/// Rejects a leading v in `spec.version`.
+pub(crate) fn no_leading_v() -> Rule {
     Rule::new("!self.startsWith('v')").message(Message::Expression(
         "'write ' + self.substring(1) + ', without the v'".to_owned(),
     ))
 }
 
-/// For `spec.version`: it is exact.
-pub(crate) fn exact() -> Rule {
+/// Requires an exact version in `spec.version`.
+pub(crate) fn exact_version() -> Rule {
     Rule::new(format!("self.startsWith('v') || self.matches('{EXACT}')")).message(
         "write one exact version, all three numbers of it, such as 3.6.16: what 3.6 or latest stands for moves, and \
          that would be an upgrade nobody asked for",
     )
 }
 
-/// For `spec.version`: its minor is not one of the past.
+/// Rejects retired minor releases in `spec.version`.
 pub(crate) fn not_retired() -> Rule {
     let cases: Vec<_> = RETIRED
         .iter()
-        .map(|(minor, why)| (is_of("self", *minor), (*why).to_owned()))
+        .map(|(minor, reason)| Case::new(is_minor("self", *minor), *reason))
         .collect();
-    refuses("", &cases)
+    reject("", &cases)
 }
 
-/// For `spec.version`: its minor is known.
+/// Rejects unknown minor releases in `spec.version`.
 pub(crate) fn known_minor() -> Rule {
     let minors = RELEASES
         .iter()
         .map(|release| release.minor)
         .chain(RETIRED.iter().map(|(minor, _)| *minor));
-    let known: Vec<_> = minors.map(|minor| is_of("self", minor)).collect();
+    let is_known: Vec<_> = minors.map(|minor| is_minor("self", minor)).collect();
     Rule::new(format!(
         "!self.matches('{EXACT}') || {}",
-        known.join(" || ")
+        is_known.join(" || ")
     ))
-    .message(&*unknown())
+    .message(&*unsupported_message())
 }
 
-/// For `spec.version`: its patch is not too old.
-pub(crate) fn recent_enough() -> Rule {
-    let old = RELEASES
+/// Rejects patch releases below the supported minimum in `spec.version`.
+pub(crate) fn min_patch() -> Rule {
+    let cases: Vec<_> = RELEASES
         .iter()
-        .filter(|release| release.lowest.0 > 0)
+        .filter(|release| release.min_patch.patch > 0)
         .map(|release| {
-            let older = format!(
+            let is_older = format!(
                 "{} && {} < {}",
-                is_of("self", release.minor),
-                patch("self"),
-                release.lowest.0
+                is_minor("self", release.minor),
+                patch_of("self"),
+                release.min_patch.patch
             );
-            (older, too_old(release))
-        });
-    refuses(
-        &format!("!self.matches('{EXACT}') || "),
-        &old.collect::<Vec<_>>(),
-    )
+            Case::new(is_older, too_old_message(release))
+        })
+        .collect();
+    reject(&format!("!self.matches('{EXACT}') || "), &cases)
 }
 
-/// For the resource: the version is not known to be bad, unless members run it.
-pub(crate) fn not_bad() -> Rule {
-    let bad = RELEASES
+/// Rejects versions with a known defect, unless members run them already. A rule of the resource.
+pub(crate) fn not_known_bad() -> Rule {
+    let bad_patches = RELEASES
         .iter()
-        .flat_map(|release| release.bad.iter().map(move |bad| (release, bad)));
-    let bad = bad.map(|(release, bad)| {
-        let (minor, patch) = (is_of(WANTED, release.minor), patch(WANTED));
-        let within = format!(
-            "{minor} && {patch} >= {} && {patch} <= {}",
-            bad.first, bad.last
-        );
-        (within, known_bad(release, bad))
-    });
-    let stays = "oldSelf.hasValue() && (oldSelf.value().spec.version == self.spec.version || \
+        .flat_map(|release| release.bad_patches.iter().map(move |bad| (release, bad)));
+    let cases: Vec<_> = bad_patches
+        .map(|(release, bad)| {
+            let (is_minor, patch) = (is_minor(DESIRED, release.minor), patch_of(DESIRED));
+            let is_bad = format!(
+                "{is_minor} && {patch} >= {} && {patch} <= {}",
+                bad.first, bad.last
+            );
+            Case::new(is_bad, known_defect_message(release, bad))
+        })
+        .collect();
+    let is_unchanged = "oldSelf.hasValue() && (oldSelf.value().spec.version == self.spec.version || \
         has(oldSelf.value().status) && has(oldSelf.value().status.version) && \
         oldSelf.value().status.version == self.spec.version)";
-    refuses(
-        &format!("!{WANTED}.matches('{EXACT}') || {stays} || "),
-        &bad.collect::<Vec<_>>(),
+    reject(
+        &format!("!{DESIRED}.matches('{EXACT}') || {is_unchanged} || "),
+        &cases,
     )
     .field_path(".spec.version")
     .optional_old_self(true)
 }
 
-/// For the resource: no minor is skipped.
-pub(crate) fn no_skip() -> Rule {
-    of_an_edit(&from_to(|from, to| to > from.next()), skips)
+/// Rejects an upgrade that skips a minor release. A rule of the resource.
+pub(crate) fn no_skipped_minor() -> Rule {
+    reject_edits(
+        &minor_pairs(|from, to| to > from.next()),
+        skipped_minor_message,
+    )
 }
 
-/// For the resource: no way back.
+/// Rejects a downgrade to an earlier minor release. A rule of the resource.
 pub(crate) fn no_downgrade() -> Rule {
-    of_an_edit(&from_to(|from, to| to < from), downgrade)
+    reject_edits(&minor_pairs(|from, to| to < from), downgrade_message)
 }
 
-/// For the resource: the next minor is entered from a patch that is late enough.
-pub(crate) fn late_enough() -> Rule {
-    let rows = RELEASES
+/// Rejects an upgrade to the next minor release from a patch release that is too low. A rule of the resource.
+pub(crate) fn min_patch_for_upgrade() -> Rule {
+    let bounds = RELEASES
         .iter()
-        .filter_map(|release| Some((release, release.leaves_from?.0)));
-    let cases = rows.map(|(release, least)| {
-        let (from, to) = (release.minor, release.minor.next());
-        let early = format!("{} && {} < {least}", goes(from, to), patch(RUN));
-        (
-            early,
-            format!("{RUN} + {}", quoted(&too_early("", to, release))),
-        )
-    });
-    unless_it_stays(&cases.collect::<Vec<_>>())
+        .filter_map(|release| Some((release, release.min_patch_for_upgrade.as_ref()?)));
+    let cases: Vec<_> = bounds
+        .map(|(release, bound)| {
+            let (from, to) = (release.minor, release.minor.next());
+            let is_too_early = format!(
+                "{} && {} < {}",
+                is_edit(from, to),
+                patch_of(RUNNING),
+                bound.patch
+            );
+            let message = quoted(&upgrade_too_early_message("", to, release));
+            Case::new(is_too_early, format!("{RUNNING} + {message}"))
+        })
+        .collect();
+    reject_unless_unchanged(&cases)
 }
 
-/// The pairs of known minors for which this holds.
-fn from_to(holds: impl Fn(Minor, Minor) -> bool) -> Vec<(Minor, Minor)> {
+/// Returns the pairs of supported minor releases for which the predicate holds.
+fn minor_pairs(predicate: impl Fn(Minor, Minor) -> bool) -> Vec<(Minor, Minor)> {
     let minors = || RELEASES.iter().map(|release| release.minor);
     minors()
         .flat_map(|from| minors().map(move |to| (from, to)))
-        .filter(|(from, to)| holds(*from, *to))
+        .filter(|(from, to)| predicate(*from, *to))
         .collect()
 }
 
-/// Whether an edit is one from this minor to that.
-fn goes(from: Minor, to: Minor) -> String {
-    format!("{} && {}", is_of(RUN, from), is_of(WANTED, to))
+/// Returns the expression that an edit changes the minor release in this way.
+fn is_edit(from: Minor, to: Minor) -> String {
+    format!("{} && {}", is_minor(RUNNING, from), is_minor(DESIRED, to))
 }
 
-/// Refuses an edit that goes from one minor to another as these do.
-fn of_an_edit(pairs: &[(Minor, Minor)], words: fn(Minor, Minor) -> String) -> Rule {
-    let cases = pairs
+/// Rejects edits from one minor release to another.
+fn reject_edits(pairs: &[(Minor, Minor)], message: fn(Minor, Minor) -> String) -> Rule {
+    let cases: Vec<_> = pairs
         .iter()
-        .map(|(from, to)| (goes(*from, *to), quoted(&words(*from, *to))));
-    unless_it_stays(&cases.collect::<Vec<_>>())
+        .map(|(from, to)| Case::new(is_edit(*from, *to), quoted(&message(*from, *to))))
+        .collect();
+    reject_unless_unchanged(&cases)
 }
 
-/// Refuses what may not follow what the hindmost members run: these cases, each with its words as CEL. Whatever else is
-/// edited, and every status, passes. Words are not put together from numbers: the API server thinks that these could
-/// be of any length, and refuses what they might cost.
-fn unless_it_stays(cases: &[(String, String)]) -> Rule {
+/// Rejects versions that may not follow the running one, by cases whose messages are CEL expressions. Edits of other
+/// fields and updates of the status pass.
+///
+/// The messages are not composed from numbers in CEL: the API server assumes that such strings have any length, and
+/// rejects the rule because of its estimated cost.
+fn reject_unless_unchanged(cases: &[Case]) -> Rule {
     Rule::new(format!(
-        "{WANTED} == oldSelf.spec.version || !has(oldSelf.status) || !has({RUN}) || \
-         !{WANTED}.matches('{EXACT}') || !{RUN}.matches('{EXACT}') || {}",
+        "{DESIRED} == oldSelf.spec.version || !has(oldSelf.status) || !has({RUNNING}) || \
+         !{DESIRED}.matches('{EXACT}') || !{RUNNING}.matches('{EXACT}') || {}",
         none_of(cases)
     ))
-    .message(Message::Expression(first_of(cases)))
+    .message(Message::Expression(first_message_expression(cases)))
     .field_path(".spec.version")
 }
 
-/// Refuses each of these cases with its words, unless something else holds.
-fn refuses(unless: &str, cases: &[(String, String)]) -> Rule {
+/// Rejects each case with its message, unless the expression `unless` holds.
+fn reject(unless: &str, cases: &[Case]) -> Rule {
     let rule = Rule::new(format!("{unless}{}", none_of(cases)));
     match cases {
-        [(_, only)] => rule.message(&**only),
-        _ => rule.message(Message::Expression(either(cases))),
+        [only] => rule.message(&*only.message),
+        _ => rule.message(Message::Expression(first_message(cases))),
     }
 }
 
-fn is_of(version: &str, minor: Minor) -> String {
+fn is_minor(version: &str, minor: Minor) -> String {
     format!("{version}.startsWith('{minor}.')")
 }
 
-fn patch(version: &str) -> String {
+fn patch_of(version: &str) -> String {
     format!("int({version}.split('.')[2])")
 }
