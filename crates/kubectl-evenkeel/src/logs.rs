@@ -19,7 +19,7 @@ use crate::connection::{Connection, request};
 use crate::error::CliError;
 use crate::terminal::{Severity, Terminal, clean};
 
-/// How often new pods are looked for while logs are followed.
+/// The interval at which pods are listed while logs are followed, to find new ones.
 const POD_LIST_INTERVAL: Duration = Duration::from_secs(3);
 
 /// Which lines are printed.

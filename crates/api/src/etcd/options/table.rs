@@ -91,53 +91,53 @@ pub(crate) const ALLOWED: &[AllowedFlag] = &[
         "auth-token-ttl",
         number(1, 86_400),
         "300",
-        "seconds for which a token of a user is good"
+        "lifetime of a user's token, in seconds"
     ),
     flag!(
         "backend-batch-interval",
         duration("1ms", "10s"),
         "100ms",
-        "how long writes are gathered before they are committed to the database"
+        "maximum time before a batch of writes is committed to the database"
     ),
     flag!(
         "backend-batch-limit",
         number(1, 1_000_000),
         "10000",
-        "how many are gathered at most"
+        "maximum number of writes in a batch"
     ),
     flag!(
         "backend-bbolt-freelist-type",
         FlagValue::OneOf(&["array", "map"]),
         "map",
-        "how free pages are kept"
+        "data structure of the database's free list"
     ),
     // The lower bound is bcrypt's. The upper bound keeps a login below some seconds.
     flag!(
         "bcrypt-cost",
         number(4, 16),
         "10",
-        "how hard passwords of users are to guess, and to check"
+        "cost of hashing users' passwords"
     ),
     flag!(
         "compact-hash-check-time",
         // etcd does not start with 0.
         duration("1s", "24h"),
         "1m",
-        "how often members compare what was compacted",
+        "interval at which members compare the hashes of compacted revisions",
         in_3_5!("experimental-compact-hash-check-time")
     ),
     flag!(
         "compaction-batch-limit",
         number(1, 1_000_000),
         "1000",
-        "how many revisions are removed at a time",
+        "number of revisions that a compaction removes in one batch",
         in_3_5!("experimental-compaction-batch-limit")
     ),
     flag!(
         "compaction-sleep-interval",
         duration("0s", "10s"),
         "10ms",
-        "the pause between two such times",
+        "pause between two batches of a compaction",
         // CHANGELOG-3.5: it came with 3.5.16.
         in_3_5!("experimental-compaction-sleep-interval", 16)
     ),
@@ -145,7 +145,7 @@ pub(crate) const ALLOWED: &[AllowedFlag] = &[
         "corrupt-check-time",
         duration("1m", "168h"),
         "never",
-        "how often members compare all of their data, which costs",
+        "interval at which members compare all of their data, which is expensive",
         in_3_5!("experimental-corrupt-check-time")
     ),
     // etcd does not start beyond 50 s, nor below five heartbeats.
@@ -153,115 +153,115 @@ pub(crate) const ALLOWED: &[AllowedFlag] = &[
         "election-timeout",
         number(50, MAX_ELECTION_TIMEOUT_MS),
         "1000",
-        "milliseconds without a heartbeat after which a new leader is elected"
+        "time without a heartbeat after which a member starts an election, in milliseconds"
     ),
     flag!(
         "enable-grpc-gateway",
         BOOLEAN,
         "true",
-        "whether there is an API in JSON"
+        "whether the JSON gateway is enabled"
     ),
     flag!(
         "grpc-keepalive-interval",
         duration("0s", "24h"),
         "2h",
-        "how often etcd pings idle clients, 0s for never"
+        "interval at which etcd pings idle clients; 0s disables pings"
     ),
     // Not above the default: the operator pings every 5 s and would be disconnected.
     flag!(
         "grpc-keepalive-min-time",
         duration("0s", "5s"),
         "5s",
-        "how often clients may ping; who does more often is cut off"
+        "minimum interval of clients' pings; clients that ping more often are disconnected"
     ),
     flag!(
         "grpc-keepalive-timeout",
         duration("1s", "1h"),
         "20s",
-        "how long a ping is waited for"
+        "time to wait for the response to a ping"
     ),
     flag!(
         "heartbeat-interval",
         number(10, MAX_ELECTION_TIMEOUT_MS / MIN_HEARTBEATS_PER_ELECTION),
         "100",
-        "milliseconds between a leader's heartbeats"
+        "interval of the leader's heartbeats, in milliseconds"
     ),
     flag!(
         "log-level",
         FlagValue::OneOf(&["debug", "info", "warn", "error", "panic", "fatal"]),
         "info",
-        "what is logged"
+        "log level"
     ),
     flag!(
         "max-concurrent-streams",
         number(100, 4_294_967_295),
-        "all it wants",
-        "how many each client may open"
+        "unlimited",
+        "maximum number of concurrent streams of each client"
     ),
     // etcd warns above 10 MiB.
     flag!(
         "max-request-bytes",
         number(1024, 10_485_760),
         "1572864",
-        "how large a request may be"
+        "maximum size of a request, in bytes"
     ),
     // 0 means unlimited, and would fill the volume.
     flag!(
         "max-snapshots",
         number(1, 100),
         "5",
-        "how many snapshots are kept beside the data"
+        "number of snapshot files that are kept"
     ),
     flag!(
         "max-txn-ops",
         number(1, 65_536),
         "128",
-        "how many operations a transaction may have"
+        "maximum number of operations in a transaction"
     ),
     flag!(
         "max-wals",
         number(1, 100),
         "5",
-        "how many files of the log are kept"
+        "number of WAL files that are kept"
     ),
     flag!(
         "metrics",
         FlagValue::OneOf(&["basic", "extensive"]),
         "basic",
-        "extensive: how long each kind of request takes, too"
+        "level of detail; extensive adds latency histograms of requests"
     ),
     flag!(
         "snapshot-count",
         number(1, 10_000_000),
-        "10000, and in 3.5 100000",
-        "after how many writes the log is cut"
+        "10000 (100000 in 3.5)",
+        "number of log entries between two snapshots"
     ),
     // CHANGELOG-3.5: it came with 3.5.8.
     flag!(
         "tls-min-version",
         FlagValue::OneOf(&["TLS1.2", "TLS1.3"]),
         "TLS1.2",
-        "the oldest TLS that is spoken"
+        "minimum version of TLS"
     ),
     flag!(
         "warning-apply-duration",
         duration("1ms", "1h"),
         "100ms",
-        "how long a write may take to be applied before it is logged",
+        "duration above which the application of a write is logged",
         in_3_5!("experimental-warning-apply-duration")
     ),
     flag!(
         "warning-unary-request-duration",
         duration("1ms", "1h"),
         "300ms",
-        "how long a request may take before it is logged",
+        "duration above which a request is logged",
         NOT_IN_3_5
     ),
     flag!(
         "watch-progress-notify-interval",
         duration("1s", "24h"),
         "10m",
-        "how often watchers are told where they are",
+        "interval of progress notifications to watchers",
         in_3_5!("experimental-watch-progress-notify-interval")
     ),
 ];
