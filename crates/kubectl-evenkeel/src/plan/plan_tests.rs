@@ -1,7 +1,9 @@
 //! Tests of the output of `plan`, and of the snapshot.
 
+use evenkeel_etcd::facts::{EtcdFacts, Membership};
+use evenkeel_etcd::names::Serial;
 use evenkeel_etcd::preview::PreviewStep;
-use evenkeel_runtime::Decision;
+use evenkeel_runtime::{Decision, Observed};
 use serde_json::json;
 
 use super::*;
@@ -104,15 +106,18 @@ fn the_newest_facts_and_the_newest_membership_are_used() {
     let (_, mut facts) = Snapshot::default()
         .apply_to(no_objects(), desired, rejection, now)
         .unwrap();
-    let decision = |facts: &evenkeel_etcd::facts::EtcdFacts, at: &str| Decision {
+    let decision = |facts: &EtcdFacts, at: &str| Decision {
         at: at.to_owned(),
         facts: serde_json::to_string(facts).ok(),
         ..Decision::default()
     };
-    let list = json!({ "told_by": 0, "members": [], "strangers": [] });
-    facts.membership = evenkeel_runtime::Observed::Present(serde_json::from_value(list).unwrap());
+    facts.membership = Observed::Present(Membership {
+        reported_by: Serial(0),
+        members: Vec::new(),
+        unknown: Vec::new(),
+    });
     let older = decision(&facts, "2026-11-16T11:00:00Z");
-    facts.membership = evenkeel_runtime::Observed::Unknown;
+    facts.membership = Observed::Unknown;
     facts.cluster.members = 5;
     let newer = decision(&facts, "2026-11-16T11:30:00Z");
     let invalid = Decision {
