@@ -1,4 +1,4 @@
-//! Writes the CustomResourceDefinitions: to the directory named, or to the terminal without one.
+//! Writes the CustomResourceDefinitions into the directory in the first argument, or to the standard output.
 
 use std::error::Error;
 use std::path::Path;
@@ -7,7 +7,7 @@ use std::{env, fs};
 use evenkeel_api::EtcdCluster;
 use kube::core::CustomResourceExt;
 
-/// Each definition, with the name of its file.
+/// Returns the file name and content of each definition.
 pub fn files() -> Result<Vec<(String, String)>, Box<dyn Error>> {
     let definition = EtcdCluster::crd();
     let text = serde_saphyr::to_string(&definition)?;

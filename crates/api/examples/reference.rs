@@ -1,4 +1,4 @@
-//! Writes the reference of the resources as Markdown, from their definitions: to the terminal.
+//! Writes the reference of the resources as Markdown to the standard output, generated from their schemas.
 
 use std::error::Error;
 use std::fmt::Write;
@@ -9,10 +9,10 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
 };
 use kube::core::CustomResourceExt;
 
-/// Kubernetes' own: what is in them is told elsewhere.
-const NOT_OURS: [&str; 2] = ["tolerations", "conditions"];
+/// Fields with types of Kubernetes, whose own fields are documented elsewhere.
+const KUBERNETES_TYPES: [&str; 2] = ["tolerations", "conditions"];
 
-/// The reference of EtcdCluster.
+/// Returns the reference of EtcdCluster.
 pub fn markdown() -> Result<String, Box<dyn Error>> {
     let definition = EtcdCluster::crd();
     let version = definition
@@ -42,15 +42,13 @@ pub fn markdown() -> Result<String, Box<dyn Error>> {
             .collect::<Vec<_>>()
             .join(", "),
     );
-    text.push_str(
-        "\n## What you write\n\n| field | type | default | what it is |\n|---|---|---|---|\n",
-    );
-    let mut refusals = String::new();
+    text.push_str("\n## Spec\n\n| field | type | default | description |\n|---|---|---|---|\n");
+    let mut rules = String::new();
     let root = JSONSchemaProps {
         properties: None,
         ..schema.clone()
     };
-    refused("", &root, &mut refusals);
+    add_rules("", &root, &mut rules);
     for part in ["spec", "status"] {
         let field = schema
             .properties
@@ -58,50 +56,52 @@ pub fn markdown() -> Result<String, Box<dyn Error>> {
             .and_then(|it| it.get(part))
             .ok_or("a part is missing")?;
         if part == "status" {
-            let head = "\n## What is refused\n\nBy `kubectl apply`, with these words. *To have changed* is refused of an edit only.\n\n";
-            let _ = write!(
-                text,
-                "{head}| field | refused with |\n|---|---|\n{refusals}"
-            );
-            text.push_str("\n## What you read\n\n| field | type | what it is |\n|---|---|---|\n");
+            let intro = "\n## Validation rules\n\n`kubectl apply` rejects a violation with the message of the rule. Rules \
+                about a change apply to updates only.\n\n";
+            let _ = write!(text, "{intro}| field | message |\n|---|---|\n{rules}");
+            text.push_str("\n## Status\n\n| field | type | description |\n|---|---|---|\n");
         } else {
-            refused(part, field, &mut refusals);
+            add_rules(part, field, &mut rules);
         }
-        fields(part, field, part == "spec", &mut text, &mut refusals);
+        add_fields(part, field, part == "spec", &mut text, &mut rules);
     }
     Ok(text)
 }
 
-/// A row for each field, and for those in it.
-fn fields(
-    above: &str,
+/// Adds a row for each field of an object, recursively. Fields of the spec have a default and rules.
+fn add_fields(
+    parent: &str,
     schema: &JSONSchemaProps,
-    written: bool,
+    is_spec: bool,
     text: &mut String,
-    refusals: &mut String,
+    rules: &mut String,
 ) {
     let required = schema.required.clone().unwrap_or_default();
     for (name, field) in schema.properties.iter().flatten() {
-        let path = format!("{above}.{name}");
-        let about = cell(field.description.as_deref().unwrap_or_default());
+        let path = format!("{parent}.{name}");
+        let description = cell(field.description.as_deref().unwrap_or_default());
         // Writing to a string cannot fail.
-        if written {
+        if is_spec {
             let default = if required.contains(name) {
                 "required".to_owned()
             } else {
                 default(field)
             };
-            let _ = writeln!(text, "| `{path}` | {} | {default} | {about} |", kind(field));
-            refused(&path, field, refusals);
+            let _ = writeln!(
+                text,
+                "| `{path}` | {} | {default} | {description} |",
+                type_name(field)
+            );
+            add_rules(&path, field, rules);
         } else {
-            let _ = writeln!(text, "| `{path}` | {} | {about} |", kind(field));
+            let _ = writeln!(text, "| `{path}` | {} | {description} |", type_name(field));
         }
-        if NOT_OURS.contains(&name.as_str()) {
+        if KUBERNETES_TYPES.contains(&name.as_str()) {
             continue;
         }
-        fields(&path, field, written, text, refusals);
+        add_fields(&path, field, is_spec, text, rules);
         if let Some(JSONSchemaPropsOrArray::Schema(items)) = &field.items {
-            fields(&format!("{path}[]"), items, written, text, refusals);
+            add_fields(&format!("{path}[]"), items, is_spec, text, rules);
         }
     }
 }
@@ -113,55 +113,52 @@ fn default(field: &JSONSchemaProps) -> String {
     }
 }
 
-/// A row for each thing that is refused.
-fn refused(path: &str, field: &JSONSchemaProps, refusals: &mut String) {
+/// Adds a row for each message of a field's CEL rules.
+fn add_rules(path: &str, field: &JSONSchemaProps, rules: &mut String) {
     for rule in field.x_kubernetes_validations.iter().flatten() {
         let expression = rule
             .message_expression
             .as_deref()
-            .map(sentences)
+            .map(literals)
             .unwrap_or_default();
         let messages = rule
             .message
             .clone()
             .map_or(expression, |message| vec![message]);
-        let place = match &rule.field_path {
-            Some(below) => format!("{path}{below}").trim_start_matches('.').to_owned(),
-            // Of the metadata rules can see the name alone.
+        let rejected_path = match &rule.field_path {
+            Some(child) => format!("{path}{child}").trim_start_matches('.').to_owned(),
+            // The name is the only field of the metadata that rules can read.
             None if path.is_empty() => "metadata.name".to_owned(),
             None => path.to_owned(),
         };
         for message in messages {
-            let _ = writeln!(refusals, "| `{place}` | {} |", cell(&message));
+            let _ = writeln!(rules, "| `{rejected_path}` | {} |", cell(&message));
         }
     }
 }
 
-/// The sentences in an expression that chooses between them; the whole of it if there are none.
-fn sentences(expression: &str) -> Vec<String> {
-    // Without escaped quotes, every other piece is a text.
-    let plain = expression.replace("\\'", "’");
-    let quoted = plain.split('\'').skip(1).step_by(2);
-    let said = quoted
+/// Returns the string literals of a message expression that are sentences, or the whole expression if there are none.
+fn literals(expression: &str) -> Vec<String> {
+    // Once escaped quotes are replaced, every second piece between quotes is a literal.
+    let unescaped = expression.replace("\\'", "’");
+    let quoted = unescaped.split('\'').skip(1).step_by(2);
+    let sentences: Vec<_> = quoted
         .filter(|text| text.matches(' ').count() > 2)
         .map(|text| {
-            // What stands before it is not known here.
-            if text.starts_with(' ') {
-                format!("…{text}")
-            } else {
-                text.to_owned()
-            }
-        });
-    let said: Vec<_> = said.map(|text| text.replace('’', "'")).collect();
-    if said.is_empty() {
+            // A literal that begins with a space is appended to a value that is not known here.
+            let prefix = if text.starts_with(' ') { "…" } else { "" };
+            format!("{prefix}{}", text.replace('’', "'"))
+        })
+        .collect();
+    if sentences.is_empty() {
         vec![expression.to_owned()]
     } else {
-        said
+        sentences
     }
 }
 
-/// What one writes there.
-fn kind(field: &JSONSchemaProps) -> String {
+/// Returns the type of a field, or its values if it is an enum.
+fn type_name(field: &JSONSchemaProps) -> String {
     if let Some(words) = &field.enum_ {
         let words: Vec<_> = words
             .iter()
@@ -178,18 +175,18 @@ fn kind(field: &JSONSchemaProps) -> String {
         &field.additional_properties,
     ) {
         (Some("array"), Some(JSONSchemaPropsOrArray::Schema(items)), _) => {
-            format!("list of {}", kind(items))
+            format!("list of {}", type_name(items))
         }
         (Some("object"), _, Some(JSONSchemaPropsOrBool::Schema(values))) => {
-            format!("map of {}", kind(values))
+            format!("map of {}", type_name(values))
         }
         (Some("string"), ..) if field.format.as_deref() == Some("date-time") => "time".to_owned(),
-        (Some(kind), ..) => kind.to_owned(),
+        (Some(type_), ..) => type_.to_owned(),
         (None, ..) => "any".to_owned(),
     }
 }
 
-/// A text that fits into a table.
+/// Escapes a text for a cell of a Markdown table.
 fn cell(text: &str) -> String {
     text.split_whitespace()
         .collect::<Vec<_>>()

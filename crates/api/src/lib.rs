@@ -1,52 +1,33 @@
-//! What users write: the resources of `evenkeel.dev/v1alpha1`, the rules they are held to, and the words in which
-//! their state is told. No client and no runtime, so that a plugin, a test or another operator can depend on it
-//! lightly.
+//! The resources of `evenkeel.dev/v1alpha1`: types, validation, conditions and labels. The crate has no client and no
+//! async runtime, so a plugin, a test or another operator can depend on it cheaply.
 //!
-//! Each rule stands twice: as CEL in the schema, so that `kubectl apply` is refused on the spot, and in
-//! [`EtcdClusterSpec::checked`], for what got past an older schema.
+//! Each rule exists twice: as CEL in the schema, so that the API server rejects a bad manifest at `kubectl apply`, and
+//! in [`EtcdClusterSpec::validate`], for specs that an older schema admitted.
 
 #![expect(
     unreachable_pub,
     reason = "KubeSchema copies each struct, with its pub, into a function"
 )]
 
-mod checked;
-mod cluster;
-pub mod conditions;
-mod keys;
-pub mod labels;
-mod maintenance;
-pub mod options;
-pub mod quantity;
-pub mod releases;
-mod resources;
-pub mod retention;
-mod rules;
-mod scheduling;
-mod schema;
-mod status;
-mod storage;
-mod version;
-pub mod windows;
+pub mod common;
+pub mod etcd;
 
-pub use checked::{Checked, Refusal, checked_name};
-pub use cluster::{
-    ClientTls, DEFAULT_REPOSITORY, EtcdCluster, EtcdClusterSpec, EtcdOptions, Heal, Image, Service,
-    ServiceType, Tls,
+pub use common::maintenance::{Day, Maintenance, MaintenanceWindow};
+pub use common::rejection::Rejection;
+pub use common::resources::{EffectiveResources, ResourceAmounts, Resources};
+pub use common::scheduling::{Scheduling, Spread, TopologyDomain};
+pub use common::storage::{OnDelete, Storage, VOLUMES_NEVER_SHRINK};
+pub use common::{conditions, duration, quantity, windows};
+pub use etcd::cluster::{
+    ClientService, ClientTls, DEFAULT_REPOSITORY, EtcdCluster, EtcdClusterSpec, EtcdOptions, Heal,
+    Image, ServiceType, Tls,
 };
-pub use maintenance::{Day, Maintenance, MaintenanceWindow};
-pub use resources::{Amounts, Resources, SettledResources};
-pub use scheduling::{Across, Scheduling, Spread};
-pub use status::{CertificateStatus, EtcdClusterStatus, MemberRole, MemberStatus};
-pub use storage::{OnDelete, SHRINKS, Storage, default_quota};
-pub use version::{NotAVersion, Version};
+pub use etcd::status::{CertificateStatus, EtcdClusterStatus, MemberRole, MemberStatus};
+pub use etcd::validation::{ValidatedSpec, default_quota, validate_name};
+pub use etcd::version::{InvalidVersion, Version};
+pub use etcd::{labels, options, releases};
 
-/// The group of every resource here.
+/// The API group of every resource in this crate.
 pub const GROUP: &str = "evenkeel.dev";
-/// The version of every resource here.
+/// The API version of every resource in this crate.
 pub const VERSION: &str = "v1alpha1";
-
-/// Which of a struct's fields are worth writing down: whatever differs from what is assumed anyway.
-fn is_default<T: Default + PartialEq>(value: &T) -> bool {
-    *value == T::default()
-}

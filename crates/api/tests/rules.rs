@@ -1,7 +1,7 @@
-//! The rules of the schema, evaluated: they refuse what the rules in Rust refuse, with the same words.
+//! Evaluates the CEL rules of the schema: they reject the same values as the validation in Rust, with the same messages.
 //!
-//! What only an API server can tell (what the rules cost, and that they are well typed) is seen by the stories that
-//! install the definition and apply `tests/cases`.
+//! Only an API server can check the types and the cost of the rules. The end-to-end tests that install the definition
+//! and apply `tests/cases` cover that.
 #![expect(clippy::unwrap_used, reason = "tests fail by panicking")]
 
 use std::collections::BTreeMap;
@@ -9,13 +9,13 @@ use std::fs;
 use std::path::Path;
 
 use evenkeel_api::options::Options;
-use evenkeel_api::releases::{bad, may_follow, runnable};
+use evenkeel_api::releases::{check_supported, check_upgrade, known_defect};
 use evenkeel_api::{EtcdCluster, EtcdClusterSpec, Version};
 use kube::core::CustomResourceExt;
 use kube_cel::{CompiledSchema, Validator, apply_defaults, compile_schema};
 use serde_json::{Value, json};
 
-/// The schema, without the rules that `oldSelf` is optional for: an API server knows those, and this does not.
+/// Returns the schema without the rules for which `oldSelf` is optional, since the evaluator does not support those.
 fn schema() -> Value {
     let version = EtcdCluster::crd().spec.versions.remove(0);
     let mut schema =
@@ -25,7 +25,7 @@ fn schema() -> Value {
     schema
 }
 
-/// Only these rules of the resource, and these fields of the spec.
+/// Compiles the schema with only these fields of the spec, and the resource's rules about them.
 fn part(fields: &[&str]) -> CompiledSchema {
     let mut schema = schema();
     schema["x-kubernetes-validations"]
@@ -53,7 +53,8 @@ fn part(fields: &[&str]) -> CompiledSchema {
     compile_schema(&schema)
 }
 
-fn refusals(schema: &CompiledSchema, new: &Value, old: Option<&Value>) -> Vec<String> {
+/// Returns the messages of the rules that reject the value.
+fn violations(schema: &CompiledSchema, new: &Value, old: Option<&Value>) -> Vec<String> {
     match Validator::new().validate_compiled(schema, new, old) {
         Ok(()) => Vec::new(),
         Err(errors) => errors
@@ -65,13 +66,13 @@ fn refusals(schema: &CompiledSchema, new: &Value, old: Option<&Value>) -> Vec<St
 }
 
 #[test]
-fn every_rule_can_be_read() {
+fn every_rule_compiles() {
     let schema = compile_schema(&schema());
     assert!(!schema.has_errors(), "{:?}", schema.compilation_errors());
 }
 
 #[test]
-fn versions_are_refused_by_the_schema_as_they_are_in_rust() {
+fn the_schema_and_rust_agree_on_versions() {
     let schema = part(&["version"]);
     let numbers = [2, 3, 4].into_iter().flat_map(|major| {
         [0, 3, 4, 5, 6, 7, 8, 50]
@@ -85,18 +86,21 @@ fn versions_are_refused_by_the_schema_as_they_are_in_rust() {
     });
     for (major, minor, patch) in numbers {
         let version = Version::new(major, minor, patch);
-        let said = refusals(
+        let messages = violations(
             &schema,
             &json!({ "metadata": {}, "spec": { "version": version.to_string() } }),
             None,
         );
         assert_eq!(
-            said,
-            runnable(version).err().into_iter().collect::<Vec<_>>(),
+            messages,
+            check_supported(version)
+                .err()
+                .into_iter()
+                .collect::<Vec<_>>(),
             "{version}"
         );
     }
-    for odd in [
+    for invalid in [
         "",
         "3",
         "3.6",
@@ -109,20 +113,20 @@ fn versions_are_refused_by_the_schema_as_they_are_in_rust() {
         "3.4.",
         "3.5.-1",
     ] {
-        let said = refusals(
+        let messages = violations(
             &schema,
-            &json!({ "metadata": {}, "spec": { "version": odd } }),
+            &json!({ "metadata": {}, "spec": { "version": invalid } }),
             None,
         );
         assert!(
-            !said.is_empty() && odd.parse::<Version>().is_err(),
-            "{odd}: {said:?}"
+            !messages.is_empty() && invalid.parse::<Version>().is_err(),
+            "{invalid}: {messages:?}"
         );
     }
 }
 
 #[test]
-fn what_may_follow_is_told_by_the_schema_as_it_is_in_rust() {
+fn the_schema_and_rust_agree_on_upgrades() {
     let schema = part(&["version"]);
     let patches = [
         (5, [11, 31, 32, 35]),
@@ -134,13 +138,13 @@ fn what_may_follow_is_told_by_the_schema_as_it_is_in_rust() {
         .flat_map(|(minor, patches)| patches.map(|patch| Version::new(3, minor, patch)))
         .collect();
     for from in &versions {
-        for to in versions.iter().filter(|to| bad(**to).is_none()) {
+        for to in versions.iter().filter(|to| known_defect(**to).is_none()) {
             let at = |version: &Version| json!({ "metadata": {}, "spec": { "version": version.to_string() }, "status": { "version": from.to_string() } });
-            let said = refusals(&schema, &at(to), Some(&at(from)));
-            let known = may_follow(*from, *from, *to).err();
+            let messages = violations(&schema, &at(to), Some(&at(from)));
+            let expected = check_upgrade(*from, *from, *to).err();
             assert_eq!(
-                said,
-                known.into_iter().collect::<Vec<_>>(),
+                messages,
+                expected.into_iter().collect::<Vec<_>>(),
                 "{from} to {to}"
             );
         }
@@ -148,7 +152,7 @@ fn what_may_follow_is_told_by_the_schema_as_it_is_in_rust() {
 }
 
 #[test]
-fn edits_of_anything_else_and_statuses_pass_whatever_members_run() {
+fn edits_of_other_fields_and_of_the_status_pass_with_any_version() {
     let schema = part(&["version", "paused"]);
     let at = |paused: bool, status: Value| json!({ "metadata": {}, "spec": { "version": "3.7.3", "paused": paused }, "status": status });
     for status in [
@@ -159,12 +163,12 @@ fn edits_of_anything_else_and_statuses_pass_whatever_members_run() {
     ] {
         let old = at(false, status.clone());
         assert_eq!(
-            refusals(&schema, &at(true, status.clone()), Some(&old)),
+            violations(&schema, &at(true, status.clone()), Some(&old)),
             [""; 0],
             "an edit at {status}"
         );
         assert_eq!(
-            refusals(
+            violations(
                 &schema,
                 &at(false, json!({ "version": "3.6.2" })),
                 Some(&old)
@@ -173,18 +177,18 @@ fn edits_of_anything_else_and_statuses_pass_whatever_members_run() {
             "a status"
         );
     }
-    // And while nothing is known of members, or nothing that makes sense, the operator decides.
+    // Without a valid version in the status, the operator decides.
     let before = |status: Value| json!({ "metadata": {}, "spec": { "version": "3.5.11" }, "status": status });
     for status in [json!({}), json!({ "version": "?" })] {
         assert_eq!(
-            refusals(&schema, &at(false, status.clone()), Some(&before(status))),
+            violations(&schema, &at(false, status.clone()), Some(&before(status))),
             [""; 0]
         );
     }
 }
 
 #[test]
-fn options_are_refused_by_the_schema_when_they_are_in_rust() {
+fn the_schema_and_rust_agree_on_options() {
     let schema = part(&["version", "etcd"]);
     let names = [
         "auth-token-ttl",
@@ -243,7 +247,7 @@ fn options_are_refused_by_the_schema_when_they_are_in_rust() {
     for version in ["3.5.15", "3.5.35", "3.7.3"] {
         for name in names {
             for value in values {
-                agree(&schema, version, &[(name, value)]);
+                assert_agreement(&schema, version, &[(name, value)]);
             }
         }
     }
@@ -254,7 +258,7 @@ fn options_are_refused_by_the_schema_when_they_are_in_rust() {
         ("x", "60"),
         ("5000", "x"),
     ] {
-        agree(
+        assert_agreement(
             &schema,
             "3.6.16",
             &[
@@ -265,28 +269,31 @@ fn options_are_refused_by_the_schema_when_they_are_in_rust() {
     }
 }
 
-/// On whether these options are good, and on the words where those name no option in particular.
-fn agree(schema: &CompiledSchema, version: &str, options: &[(&str, &str)]) {
+/// Asserts that the schema and the validation in Rust agree on whether these options are valid, and on the reason.
+fn assert_agreement(schema: &CompiledSchema, version: &str, options: &[(&str, &str)]) {
     let options: BTreeMap<String, String> = options
         .iter()
         .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
         .collect();
     let spec = json!({ "version": version, "etcd": { "options": options } });
-    let said = refusals(schema, &json!({ "metadata": {}, "spec": spec }), None);
-    match Options::checked(&options, version.parse().unwrap()) {
-        Ok(_) => assert_eq!(said, [""; 0], "{version}: {options:?}"),
-        Err(why) => {
-            let reason = why.rsplit_once(": ").map_or(&*why, |(_, reason)| reason);
+    let messages = violations(schema, &json!({ "metadata": {}, "spec": spec }), None);
+    match Options::validate(&options, version.parse().unwrap()) {
+        Ok(_) => assert_eq!(messages, [""; 0], "{version}: {options:?}"),
+        Err(error) => {
+            // The schema's messages name no flag in front of the reason.
+            let reason = error
+                .rsplit_once(": ")
+                .map_or(&*error, |(_, reason)| reason);
             assert!(
-                said.iter().any(|said| said.contains(reason)),
-                "{version}: {options:?}: {why}: {said:?}"
+                messages.iter().any(|message| message.contains(reason)),
+                "{version}: {options:?}: {error}: {messages:?}"
             );
         }
     }
 }
 
 #[test]
-fn every_case_that_is_accepted_passes_the_rules_of_the_schema() {
+fn the_schema_accepts_every_case_marked_as_accepted() {
     let (schema, mut passed) = (schema(), 0);
     let compiled = compile_schema(&schema);
     for file in fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cases")).unwrap() {
@@ -301,7 +308,7 @@ fn every_case_that_is_accepted_passes_the_rules_of_the_schema() {
             let object: Value = serde_saphyr::from_str(document).unwrap();
             let object = apply_defaults(&schema, &object);
             assert_eq!(
-                refusals(&compiled, &object, old.as_ref()),
+                violations(&compiled, &object, old.as_ref()),
                 [""; 0],
                 "{}",
                 path.display()
@@ -314,36 +321,40 @@ fn every_case_that_is_accepted_passes_the_rules_of_the_schema() {
 }
 
 #[test]
-fn less_may_be_asked_for_before_there_is_a_cluster_and_down_to_what_was_given() {
+fn a_size_may_shrink_before_bootstrap_and_down_to_the_provisioned_size() {
     let compiled = compile_schema(&schema());
     let sized = |size: &str, status: Value| {
-        let mut spec = EtcdClusterSpec::of_version("3.6.16");
+        let mut spec = EtcdClusterSpec::with_version("3.6.16");
         spec.storage.size.0 = size.to_owned();
         let mut object = serde_json::to_value(EtcdCluster::new("orders", spec)).unwrap();
         object["status"] = status;
         object
     };
     let shrinks = |status: Value, to: &str| {
-        let said = refusals(
+        let messages = violations(
             &compiled,
             &sized(to, status.clone()),
             Some(&sized("8Gi", status)),
         );
-        said.iter()
-            .any(|said| said.contains("volumes never shrink"))
+        messages
+            .iter()
+            .any(|message| message.contains("volumes never shrink"))
     };
-    assert!(!shrinks(json!({}), "2Gi"), "nobody has a volume yet");
+    assert!(!shrinks(json!({}), "2Gi"), "there is no volume yet");
     assert!(
         shrinks(json!({ "clusterId": "1f" }), "2Gi"),
-        "an operator of before did not tell what was given"
+        "an earlier operator did not report the provisioned size"
     );
-    let given = json!({ "clusterId": "1f", "volumeSize": "4Gi" });
-    assert!(!shrinks(given.clone(), "4Gi") && shrinks(given, "2Gi"));
+    let provisioned = json!({ "clusterId": "1f", "volumeSize": "4Gi" });
+    assert!(!shrinks(provisioned.clone(), "4Gi") && shrinks(provisioned, "2Gi"));
 }
 
 #[test]
-fn a_spec_as_it_is_written_by_us_passes() {
-    let cluster = EtcdCluster::new("orders", EtcdClusterSpec::of_version("3.6.16"));
+fn a_spec_that_rust_serializes_passes() {
+    let cluster = EtcdCluster::new("orders", EtcdClusterSpec::with_version("3.6.16"));
     let object = serde_json::to_value(cluster).unwrap();
-    assert_eq!(refusals(&compile_schema(&schema()), &object, None), [""; 0]);
+    assert_eq!(
+        violations(&compile_schema(&schema()), &object, None),
+        [""; 0]
+    );
 }

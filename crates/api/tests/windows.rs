@@ -1,8 +1,8 @@
-//! Maintenance windows at instants: where clocks are put forward and back, over midnight and the end of the week, in
-//! several zones at once; and, at random, as someone sees it who looks at the clocks every minute.
+//! Maintenance windows at instants: at changes of clocks, over midnight and the end of the week, and in several zones at
+//! once; and random windows, compared with a model that reads the clock every minute.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "tests fail by panicking")]
 
-use evenkeel_api::windows::{State, Windows};
+use evenkeel_api::windows::{WindowState, Windows};
 use evenkeel_api::{EtcdClusterSpec, MaintenanceWindow};
 use jiff::civil::{Date, DateTime, Weekday, time};
 use jiff::tz::{TimeZone, TimeZoneDatabase};
@@ -12,7 +12,7 @@ use proptest::prelude::*;
 use proptest::sample::{select, subsequence};
 use serde_json::json;
 
-/// A window as `Sat,Sun 02:00 3h Europe/Berlin`; a star is every day.
+/// Parses a window such as `Sat,Sun 02:00 3h Europe/Berlin`. A star means every day.
 fn window(text: &str) -> MaintenanceWindow {
     let [days, start, duration, zone] = text.split(' ').collect::<Vec<_>>()[..] else {
         panic!("{text}")
@@ -24,21 +24,21 @@ fn window(text: &str) -> MaintenanceWindow {
     .unwrap()
 }
 
-fn checked(windows: Vec<MaintenanceWindow>) -> Windows {
-    let mut spec = EtcdClusterSpec::of_version("3.6.16");
+fn validated(windows: Vec<MaintenanceWindow>) -> Windows {
+    let mut spec = EtcdClusterSpec::with_version("3.6.16");
     spec.maintenance.windows = windows;
-    spec.checked().unwrap().windows
+    spec.validate().unwrap().windows
 }
 
 fn windows(texts: &[&str]) -> Windows {
-    checked(texts.iter().copied().map(window).collect())
+    validated(texts.iter().copied().map(window).collect())
 }
 
 fn at(text: &str) -> Timestamp {
     text.parse().unwrap()
 }
 
-/// That windows open and close at these instants, all in a row, and at no other between.
+/// Asserts that windows open and close at these consecutive instants, and at no instant between them.
 fn assert_opens_and_closes(texts: &[&str], changes: &[(&str, &str)]) {
     let windows = windows(texts);
     let moment = SignedDuration::from_nanos(1);
@@ -48,20 +48,20 @@ fn assert_opens_and_closes(texts: &[&str], changes: &[(&str, &str)]) {
         if let Some(since) = closed_since {
             assert_eq!(
                 windows.state(since),
-                State::Closed { until: opens },
+                WindowState::Closed { until: opens },
                 "{texts:?} at {since}"
             );
         }
         let before = opens - moment;
         assert_eq!(
             windows.state(before),
-            State::Closed { until: opens },
+            WindowState::Closed { until: opens },
             "{texts:?} at {before}"
         );
         for open in [opens, closes - moment] {
             assert_eq!(
                 windows.state(open),
-                State::Open {
+                WindowState::Open {
                     until: Some(closes)
                 },
                 "{texts:?} at {open}"
@@ -72,15 +72,15 @@ fn assert_opens_and_closes(texts: &[&str], changes: &[(&str, &str)]) {
 }
 
 #[test]
-fn without_windows_it_is_open_and_stays_so() {
+fn without_windows_the_state_is_always_open() {
     assert_eq!(
         Windows::default().state(at("2026-11-14T00:00:00Z")),
-        State::Open { until: None }
+        WindowState::Open { until: None }
     );
 }
 
 #[test]
-fn a_day_of_the_week_comes_once_a_week() {
+fn a_window_on_one_day_opens_once_a_week() {
     assert_opens_and_closes(
         &["Sat 02:00 3h UTC"],
         &[
@@ -91,7 +91,7 @@ fn a_day_of_the_week_comes_once_a_week() {
 }
 
 #[test]
-fn a_window_goes_on_over_midnight_and_into_the_next_week() {
+fn a_window_can_extend_over_midnight_and_into_the_next_week() {
     assert_opens_and_closes(
         &["Sun 23:00 3h UTC"],
         &[
@@ -107,7 +107,7 @@ fn a_window_goes_on_over_midnight_and_into_the_next_week() {
 }
 
 #[test]
-fn windows_that_overlap_or_touch_are_one() {
+fn windows_that_overlap_or_touch_are_merged() {
     assert_opens_and_closes(
         &[
             "Sat 02:00 1h UTC",
@@ -125,7 +125,7 @@ fn windows_that_overlap_or_touch_are_one() {
 }
 
 #[test]
-fn each_window_is_read_in_its_own_zone() {
+fn each_window_has_its_own_zone() {
     // In Berlin from 01:00Z, in New York from 07:00Z, and in Tokyo on Saturday while it is Friday in UTC.
     assert_opens_and_closes(
         &[
@@ -142,7 +142,7 @@ fn each_window_is_read_in_its_own_zone() {
 }
 
 #[test]
-fn a_start_that_clocks_skip_is_when_they_skip_it_and_the_window_is_as_long_as_ever() {
+fn a_skipped_start_opens_at_the_change_for_the_full_duration() {
     // Berlin skips 02:00 to 03:00 on 2026-03-29: 01:00Z is 03:00.
     for start in ["02:00", "02:30", "02:59", "03:00"] {
         assert_opens_and_closes(
@@ -160,7 +160,7 @@ fn a_start_that_clocks_skip_is_when_they_skip_it_and_the_window_is_as_long_as_ev
 }
 
 #[test]
-fn a_window_that_is_open_while_clocks_are_put_forward_is_as_long_as_ever() {
+fn a_change_of_clocks_does_not_shorten_an_open_window() {
     assert_opens_and_closes(
         &["Sun 01:00 3h Europe/Berlin"],
         &[
@@ -172,7 +172,7 @@ fn a_window_that_is_open_while_clocks_are_put_forward_is_as_long_as_ever() {
 }
 
 #[test]
-fn a_start_that_clocks_show_twice_is_the_first_and_there_is_one_window() {
+fn a_start_that_clocks_show_twice_opens_once() {
     // Berlin shows 02:00 to 03:00 twice on 2026-10-25: at 00:00Z and at 01:00Z.
     assert_opens_and_closes(
         &["* 02:30 30m Europe/Berlin"],
@@ -191,7 +191,7 @@ fn a_start_that_clocks_show_twice_is_the_first_and_there_is_one_window() {
             ("2026-11-08T06:30:00Z", "2026-11-08T09:30:00Z"),
         ],
     );
-    // What comes after the hour that is shown twice is shown once.
+    // A start after the repeated hour occurs once.
     assert_opens_and_closes(
         &["Sun 02:00 1h America/New_York"],
         &[("2026-11-01T07:00:00Z", "2026-11-01T08:00:00Z")],
@@ -204,7 +204,7 @@ fn a_start_that_clocks_show_twice_is_the_first_and_there_is_one_window() {
 }
 
 #[test]
-fn a_day_that_was_skipped_as_a_whole_begins_with_the_next() {
+fn a_window_on_a_skipped_day_opens_at_the_start_of_the_next_day() {
     // Samoa went from Thursday, 2011-12-29, to Saturday, the 31st.
     assert_opens_and_closes(
         &["Fri 10:00 1h Pacific/Apia"],
@@ -217,26 +217,26 @@ fn a_day_that_was_skipped_as_a_whole_begins_with_the_next() {
 }
 
 #[test]
-fn whole_days_are_always_open_but_where_a_day_has_an_hour_more() {
+fn windows_of_24h_are_always_open_except_on_days_of_25_hours() {
     let now = at("2026-11-14T12:00:00Z");
     assert_eq!(
         windows(&["* 00:00 24h UTC"]).state(now),
-        State::Open { until: None }
+        WindowState::Open { until: None }
     );
     let berlin = windows(&["* 00:00 24h Europe/Berlin"]);
-    assert_eq!(berlin.state(now), State::Open { until: None });
+    assert_eq!(berlin.state(now), WindowState::Open { until: None });
     let (closes, opens) = (at("2026-10-25T22:00:00Z"), at("2026-10-25T23:00:00Z"));
     assert_eq!(
         berlin.state(at("2026-10-20T12:00:00Z")),
-        State::Open {
+        WindowState::Open {
             until: Some(closes)
         }
     );
-    assert_eq!(berlin.state(closes), State::Closed { until: opens });
+    assert_eq!(berlin.state(closes), WindowState::Closed { until: opens });
 }
 
 #[test]
-fn the_ends_of_time_are_no_trouble() {
+fn the_first_and_last_timestamps_do_not_panic() {
     for windows in [
         windows(&["Sat 02:00 3h Europe/Berlin"]),
         windows(&["* 00:00 24h Pacific/Apia"]),
@@ -247,7 +247,7 @@ fn the_ends_of_time_are_no_trouble() {
     }
 }
 
-/// Zones whose clocks change in each way there is.
+/// Zones with different kinds of clock changes.
 const ZONES: [&str; 9] = [
     "UTC",
     "Europe/Berlin",
@@ -261,63 +261,68 @@ const ZONES: [&str; 9] = [
 ];
 const DAYS: [&str; 7] = ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"];
 
-/// A window, written and as numbers.
+/// A random window, as numbers.
 #[derive(Clone, Debug)]
-struct Drawn {
+struct RandomWindow {
+    /// Days from Monday; empty for every day.
     days: Vec<usize>,
-    minute: i64,
-    lasts: i64,
+    /// The start, in minutes after midnight.
+    start_minute: i64,
+    duration_minutes: i64,
     zone: &'static str,
 }
 
-impl Drawn {
-    fn written(&self) -> MaintenanceWindow {
+impl RandomWindow {
+    fn to_window(&self) -> MaintenanceWindow {
         let days: Vec<_> = self.days.iter().map(|day| DAYS[*day]).collect();
         let days = if days.is_empty() {
             "*".to_owned()
         } else {
             days.join(",")
         };
-        let (hour, minute) = (self.minute / 60, self.minute % 60);
+        let (hour, minute) = (self.start_minute / 60, self.start_minute % 60);
         window(&format!(
             "{days} {hour:02}:{minute:02} {}m {}",
-            self.lasts, self.zone
+            self.duration_minutes, self.zone
         ))
     }
 
-    fn begins_on(&self, day: Weekday) -> bool {
+    fn opens_on(&self, day: Weekday) -> bool {
         let day = usize::try_from(day.to_monday_zero_offset()).unwrap();
         self.days.is_empty() || self.days.contains(&day)
     }
 }
 
-fn drawn() -> impl Strategy<Value = Drawn> {
+fn random_window() -> impl Strategy<Value = RandomWindow> {
     let days = prop_oneof![
         Just(Vec::new()),
         subsequence((0..7).collect::<Vec<_>>(), 0..=3)
     ];
-    // Most changes of clocks are between midnight and four.
-    let minute = prop_oneof![
+    // Most clock changes are between 00:00 and 04:00.
+    let start_minute = prop_oneof![
         0_i64..1440,
         0_i64..240,
         (0_i64..8).prop_map(|half| half * 30)
     ];
-    let lasts = prop_oneof![10_i64..=240, 10_i64..=1440, Just(1440)];
-    (days, minute, lasts, select(&ZONES[..])).prop_map(|(days, minute, lasts, zone)| Drawn {
-        days,
-        minute,
-        lasts,
-        zone,
-    })
+    let duration_minutes = prop_oneof![10_i64..=240, 10_i64..=1440, Just(1440)];
+    (days, start_minute, duration_minutes, select(&ZONES[..])).prop_map(
+        |(days, start_minute, duration_minutes, zone)| RandomWindow {
+            days,
+            start_minute,
+            duration_minutes,
+            zone,
+        },
+    )
 }
 
-/// Windows and an instant: mostly about when clocks change in the zone of the first, which begins about then, too.
-fn scene() -> impl Strategy<Value = (Vec<Drawn>, Timestamp)> {
+/// Returns windows and an instant. Mostly, the instant and the start of the first window are close to a clock change in
+/// the zone of the first window.
+fn windows_and_instant() -> impl Strategy<Value = (Vec<RandomWindow>, Timestamp)> {
     let instant =
         (946_684_800_i64..2_145_916_800).prop_map(|second| Timestamp::from_second(second).unwrap());
     let off = prop_oneof![-4 * 1440_i64..1440, -1440_i64..60];
     let about = prop_oneof![1 => Just(None), 3 => (off, -60_i64..90).prop_map(Some)];
-    (vec(drawn(), 1..4), instant, about).prop_map(|(mut windows, instant, about)| {
+    (vec(random_window(), 1..4), instant, about).prop_map(|(mut windows, instant, about)| {
         let zone = TimeZoneDatabase::bundled().get(windows[0].zone).unwrap();
         let change = zone
             .following(instant)
@@ -328,94 +333,97 @@ fn scene() -> impl Strategy<Value = (Vec<Drawn>, Timestamp)> {
         };
         let before = zone.to_datetime(change - 1.minute());
         let minute = i64::from(before.hour()) * 60 + i64::from(before.minute());
-        windows[0].minute = (minute + start).rem_euclid(1440);
+        windows[0].start_minute = (minute + start).rem_euclid(1440);
         (windows, change + off.minutes())
     })
 }
 
-/// Somebody who looks at a clock in the window's zone every minute. A window opens as the clock first shows its start or
-/// more, and closes so many minutes later.
-struct Watcher<'a> {
-    window: &'a Drawn,
+/// A model of one window that reads a clock in the window's zone every minute. The window opens when the clock first
+/// shows its start or a later time, and closes after its duration.
+struct ClockModel<'a> {
+    window: &'a RandomWindow,
     zone: TimeZone,
-    /// The most that the clock has shown.
-    shown: DateTime,
-    /// For how many minutes more a window is open.
-    open_for: i64,
+    /// The latest local time that the clock has shown.
+    latest: DateTime,
+    /// The number of minutes until the window closes.
+    minutes_left: i64,
 }
 
-impl<'a> Watcher<'a> {
-    fn beginning(window: &'a Drawn, now: Timestamp) -> Self {
+impl<'a> ClockModel<'a> {
+    fn new(window: &'a RandomWindow, now: Timestamp) -> Self {
         let zone = TimeZoneDatabase::bundled().get(window.zone).unwrap();
         Self {
             window,
-            shown: zone.to_datetime(now),
+            latest: zone.to_datetime(now),
             zone,
-            open_for: 0,
+            minutes_left: 0,
         }
     }
 
-    /// Whether a window is open in this minute.
+    /// Advances by a minute, and returns whether the window is open.
     fn is_open(&mut self, now: Timestamp) -> bool {
-        self.open_for -= 1;
-        let shows = self.zone.to_datetime(now);
-        if shows > self.shown {
-            let start = time(0, 0, 0, 0) + self.window.minute.minutes();
-            let due = |date: &Date| {
+        self.minutes_left -= 1;
+        let shown = self.zone.to_datetime(now);
+        if shown > self.latest {
+            let start = time(0, 0, 0, 0) + self.window.start_minute.minutes();
+            let opens = |date: &Date| {
                 let start = date.to_datetime(start);
-                self.window.begins_on(date.weekday()) && self.shown < start && start <= shows
+                self.window.opens_on(date.weekday()) && self.latest < start && start <= shown
             };
             // A clock may skip a whole day.
             if self
-                .shown
+                .latest
                 .date()
                 .series(1.day())
-                .take_while(|date| *date <= shows.date())
-                .any(|date| due(&date))
+                .take_while(|date| *date <= shown.date())
+                .any(|date| opens(&date))
             {
-                self.open_for = self.window.lasts;
+                self.minutes_left = self.window.duration_minutes;
             }
-            self.shown = shows;
+            self.latest = shown;
         }
-        self.open_for > 0
+        self.minutes_left > 0
     }
 }
 
-/// Whether a window is open at this instant, and the first minute within a week in which that is different.
-fn watched(windows: &[Drawn], now: Timestamp) -> (bool, Option<Timestamp>) {
+/// Returns whether a window is open at this instant, and the first minute within nine days in which that changes.
+fn model_state(windows: &[RandomWindow], now: Timestamp) -> (bool, Option<Timestamp>) {
+    const MINUTES_PER_DAY: i64 = 1440;
     let second = now.as_second().div_euclid(60) * 60;
     let minute = |ahead: i64| Timestamp::from_second(second + ahead * 60).unwrap();
-    let (begin, day) = (-3 * 1440, 1440);
-    let mut watchers: Vec<_> = windows
+    let begin = -3 * MINUTES_PER_DAY;
+    let mut models: Vec<_> = windows
         .iter()
-        .map(|window| Watcher::beginning(window, minute(begin - 1)))
+        .map(|window| ClockModel::new(window, minute(begin - 1)))
         .collect();
-    // Everybody looks, even if the first has seen enough.
-    let mut any = |at| {
-        watchers
+    // A fold and not `any`, since every model must advance.
+    let mut is_any_open = |at| {
+        models
             .iter_mut()
-            .fold(false, |open, watcher| watcher.is_open(at) | open)
+            .fold(false, |is_open, model| model.is_open(at) | is_open)
     };
-    let mut open = false;
+    let mut is_open = false;
     for ahead in begin..=0 {
-        open = any(minute(ahead));
+        is_open = is_any_open(minute(ahead));
     }
-    let change = (1..=9 * day).map(minute).find(|at| any(*at) != open);
-    (open, change)
+    let change = (1..=9 * MINUTES_PER_DAY)
+        .map(minute)
+        .find(|at| is_any_open(*at) != is_open);
+    (is_open, change)
 }
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 192, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn whoever_looks_every_minute_sees_the_same((windows, now) in scene()) {
-        let told = checked(windows.iter().map(Drawn::written).collect()).state(now);
+    fn random_windows_agree_with_a_clock_read_every_minute((windows, now) in windows_and_instant()) {
+        let state = validated(windows.iter().map(RandomWindow::to_window).collect()).state(now);
         let week = now + SignedDuration::from_hours(7 * 24);
-        let seen = match watched(&windows, now) {
-            (true, change) => State::Open { until: change.filter(|change| *change < week) },
-            (false, Some(until)) => State::Closed { until },
+        let expected = match model_state(&windows, now) {
+            (true, change) => WindowState::Open { until: change.filter(|change| *change < week) },
+            (false, Some(until)) => WindowState::Closed { until },
             (false, None) => panic!("closed for more than a week: {windows:?} at {now}"),
         };
-        prop_assert_eq!(told, seen);
+        prop_assert_eq!(state, expected);
     }
 }

@@ -1,17 +1,17 @@
-//! Time zones are those that are compiled in, whatever the system has: the operator's image has none, and an old or wrong
-//! database on a node, or on the machine of whoever asks for a plan, must not move a window.
+//! Time zones come from the database that is compiled in, not from the system: the operator's image has none, and an old
+//! or wrong database on the machine that runs the plugin must not move a window.
 
 use std::fs;
 use std::path::Path;
 use std::process::Command;
 
 use evenkeel_api::EtcdClusterSpec;
-use evenkeel_api::windows::State;
+use evenkeel_api::windows::WindowState;
 use jiff::Timestamp;
 use serde_json::json;
 
-/// A TZif file with no change of clocks, no offset, and the name `UTC`.
-fn a_zone_like_utc() -> Vec<u8> {
+/// Returns a TZif file without transitions, with offset 0 and the name `UTC`.
+fn utc_zone_file() -> Vec<u8> {
     let counts = [0_u32, 0, 0, 0, 1, 4];
     let mut file = b"TZif".to_vec();
     file.extend([0; 16]);
@@ -21,13 +21,13 @@ fn a_zone_like_utc() -> Vec<u8> {
     file
 }
 
-/// The test runs itself once more where the system's database says that Berlin has the time of Greenwich.
+/// Runs the test again in an environment whose database says that Berlin's time is UTC, and in one without a database.
 #[test]
 #[expect(
     clippy::disallowed_methods,
-    reason = "the lab's command is not for a crate that is to be light"
+    reason = "this crate does not depend on the lab's Command"
 )]
-fn a_system_with_a_wrong_database_or_none_moves_no_window() {
+fn a_wrong_or_missing_system_database_moves_no_window() {
     let spec: EtcdClusterSpec =
         serde_json::from_value(json!({ "version": "3.6.16", "maintenance": { "windows":
         [{ "start": "02:00", "duration": "3h", "timeZone": "Europe/Berlin" }] } }))
@@ -35,8 +35,8 @@ fn a_system_with_a_wrong_database_or_none_moves_no_window() {
     let midnight: Timestamp = "2026-07-01T00:00:00Z".parse().unwrap();
     let five: Timestamp = "2026-07-01T03:00:00Z".parse().unwrap();
     assert_eq!(
-        spec.checked().unwrap().windows.state(midnight),
-        State::Open { until: Some(five) }
+        spec.validate().unwrap().windows.state(midnight),
+        WindowState::Open { until: Some(five) }
     );
 
     if std::env::var_os("TZDIR").is_some() {
@@ -44,7 +44,7 @@ fn a_system_with_a_wrong_database_or_none_moves_no_window() {
     }
     let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("zones");
     fs::create_dir_all(directory.join("Europe")).unwrap();
-    fs::write(directory.join("Europe/Berlin"), a_zone_like_utc()).unwrap();
+    fs::write(directory.join("Europe/Berlin"), utc_zone_file()).unwrap();
     for system in [directory.as_path(), Path::new("/nowhere")] {
         let again = Command::new(std::env::current_exe().unwrap())
             .env("TZDIR", system)

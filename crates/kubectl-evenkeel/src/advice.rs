@@ -1,10 +1,10 @@
-//! What a person can do, by what is amiss.
+//! What a user can do about a degraded cluster, by the reason of the condition.
 
 use evenkeel_api::conditions::Reason;
 
-/// What can be done about a reason of the condition Degraded; nothing for those that need nobody.
-pub(crate) fn about(reason: &str, cluster: &str) -> Option<String> {
-    let reason = Reason::ALL.iter().find(|one| one.as_str() == reason)?;
+/// Returns the advice for a reason of the condition Degraded. Other reasons need no action.
+pub(crate) fn for_reason(reason: &str, cluster: &str) -> Option<String> {
+    let reason = Reason::all().find(|known| known.as_str() == reason)?;
     let advice = match reason {
         Reason::QuorumLost => {
             "bring the members that are named back: their nodes, their volumes, the network between them. Nothing is \
@@ -74,16 +74,19 @@ pub(crate) fn about(reason: &str, cluster: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use evenkeel_api::conditions::{ConditionStatus, ConditionType};
+
     use super::*;
 
     #[test]
-    fn whatever_is_amiss_has_its_advice_and_nothing_else_has() {
-        for reason in Reason::ALL {
-            let amiss =
-                matches!(about(reason.as_str(), "orders"), Some(advice) if advice.len() > 20);
-            let wanted = *reason >= Reason::BootstrapWaiting || *reason == Reason::QuorumLost;
-            assert_eq!(amiss, wanted, "{reason}");
+    fn exactly_the_reasons_of_a_degraded_cluster_have_advice() {
+        for reason in Reason::all() {
+            let is_degraded = reason
+                .conditions()
+                .contains(&(ConditionType::Degraded, ConditionStatus::True));
+            let advice = for_reason(reason.as_str(), "orders");
+            assert_eq!(advice.is_some(), is_degraded, "{reason}");
         }
-        assert_eq!(about("SomethingNewer", "orders"), None);
+        assert_eq!(for_reason("SomethingNewer", "orders"), None);
     }
 }

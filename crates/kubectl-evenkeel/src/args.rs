@@ -1,10 +1,10 @@
-//! What can be typed.
+//! The command line.
 
 use std::path::PathBuf;
 
 use clap::{Args as Flags, Parser, Subcommand, ValueEnum};
 
-/// How Evenkeel's clusters are, why, and what can be done about it.
+/// Inspect and operate the database clusters of Evenkeel.
 #[derive(Debug, Parser)]
 #[command(
     name = "kubectl evenkeel",
@@ -16,41 +16,41 @@ use clap::{Args as Flags, Parser, Subcommand, ValueEnum};
 )]
 pub(crate) struct Args {
     #[command(flatten)]
-    pub(crate) reach: Reach,
+    pub(crate) connection: ConnectionArgs,
     #[command(subcommand)]
     pub(crate) verb: Verb,
 }
 
 const EXIT_CODES: &str = "Exit codes:
-  0  all is well, or it was done
-  1  it could not be done
-  2  it was not understood
-  3  status: clients can write, but something is amiss
-  4  status: clients cannot write, or nobody knows
-  5  there is no such cluster, or Evenkeel is not installed
-  6  you are not allowed to
-  7  Kubernetes does not answer";
+  0  success; status: the cluster is healthy
+  1  the command failed
+  2  invalid arguments
+  3  status: clients can write, but the cluster is degraded or no operator is running
+  4  status: clients cannot write, or this is unknown
+  5  the cluster does not exist, or Evenkeel is not installed
+  6  permission denied
+  7  the Kubernetes API does not respond";
 
-/// Which Kubernetes, and where in it: as for kubectl.
+/// The connection to Kubernetes, with kubectl's flags.
 #[derive(Clone, Debug, Default, Flags)]
-pub(crate) struct Reach {
-    /// The kubeconfig file
+pub(crate) struct ConnectionArgs {
+    /// Path of the kubeconfig file
     #[arg(long, global = true, value_name = "FILE")]
     pub(crate) kubeconfig: Option<PathBuf>,
-    /// The context of the kubeconfig
+    /// Context of the kubeconfig
     #[arg(long, global = true, value_name = "NAME")]
     pub(crate) context: Option<String>,
-    /// The namespace
+    /// Namespace; defaults to the namespace of the context
     #[arg(short, long, global = true, value_name = "NAME")]
     pub(crate) namespace: Option<String>,
-    /// Whether to use colours
-    #[arg(long, global = true, value_enum, default_value_t = Colour::Auto, value_name = "WHEN")]
-    pub(crate) color: Colour,
+    /// When to use colors
+    #[arg(long, global = true, value_enum, default_value_t = ColorMode::Auto, value_name = "WHEN")]
+    pub(crate) color: ColorMode,
 }
 
-/// Whether to use colours.
+/// When to use colors.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Colour {
+pub(crate) enum ColorMode {
     /// On a terminal, unless NO_COLOR is set
     #[default]
     Auto,
@@ -60,77 +60,77 @@ pub(crate) enum Colour {
     Never,
 }
 
-/// In which form to answer.
+/// The format of the output.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Output {
-    /// For people
+pub(crate) enum OutputFormat {
+    /// Text for people
     #[default]
     Text,
-    /// For programs
+    /// JSON
     Json,
-    /// For programs that people read
+    /// YAML
     Yaml,
 }
 
-/// One cluster.
+/// The cluster that a verb applies to.
 #[derive(Clone, Debug, Flags)]
-pub(crate) struct Which {
-    /// The cluster; may be left out where there is only one
+pub(crate) struct Target {
+    /// Name of the cluster; optional if the namespace has only one
     #[arg(value_name = "CLUSTER")]
     pub(crate) cluster: Option<String>,
 }
 
-/// What to do.
+/// The verbs.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Verb {
-    /// How a cluster is: can it be written to, what may still fail, who its members are, what is going on
+    /// Show the state of a cluster: availability, failure tolerance, members and current action
     Status {
         #[command(flatten)]
-        which: Which,
-        /// The clusters of all namespaces, a line each
+        target: Target,
+        /// Show the clusters of all namespaces, one line each
         #[arg(short = 'A', long, conflicts_with = "cluster")]
         all_namespaces: bool,
-        /// In which form
-        #[arg(short, long, value_enum, default_value_t, value_name = "FORM")]
-        output: Output,
+        /// Output format
+        #[arg(short, long, value_enum, default_value_t, value_name = "FORMAT")]
+        output: OutputFormat,
     },
-    /// Why it is so: what is wanted, what is in the way, what you can do; and what was decided last, on which facts
+    /// Explain the state of a cluster: the goal, what blocks it, what you can do, and the last decisions
     Why {
         #[command(flatten)]
-        which: Which,
-        /// How many decisions
+        target: Target,
+        /// Number of decisions to show
         #[arg(long, default_value_t = 5, value_name = "COUNT")]
         last: usize,
-        /// With the facts that each decision rested on
+        /// Show the facts that each decision was based on
         #[arg(long)]
         facts: bool,
-        /// In which form
-        #[arg(short, long, value_enum, default_value_t, value_name = "FORM")]
-        output: Output,
+        /// Output format
+        #[arg(short, long, value_enum, default_value_t, value_name = "FORMAT")]
+        output: OutputFormat,
     },
-    /// What would be done, one thing after another, if the resource were as in a file; nothing is changed
+    /// Preview the actions that the operator would take after an edit, without applying it
     Plan {
         #[command(flatten)]
-        which: Which,
-        /// The resource as it is to be, for kubectl apply; - is the standard input; left out, it stays as it is
+        target: Target,
+        /// Manifest with the edit, as for kubectl apply; - reads the standard input; without it, preview the current spec
         #[arg(short, long, value_name = "FILE")]
         file: Option<PathBuf>,
-        /// With what is only written down
+        /// Show bookkeeping actions, too
         #[arg(long)]
         all: bool,
-        /// In which form
-        #[arg(short, long, value_enum, default_value_t, value_name = "FORM")]
-        output: Output,
+        /// Output format
+        #[arg(short, long, value_enum, default_value_t, value_name = "FORMAT")]
+        output: OutputFormat,
     },
-    /// Run etcdctl in a member, with its certificates: kubectl evenkeel etcdctl orders -- get --prefix /
+    /// Run etcdctl in the pod of a member, with its certificates: kubectl evenkeel etcdctl orders -- get --prefix /
     Etcdctl {
-        /// The cluster
+        /// Name of the cluster
         #[arg(value_name = "CLUSTER")]
         cluster: String,
-        /// The member; by default the one that leads
+        /// Name of the member; defaults to the leader
         #[arg(long, value_name = "NAME")]
         member: Option<String>,
-        /// What etcdctl is to do
+        /// Arguments of etcdctl
         #[arg(
             trailing_var_arg = true,
             allow_hyphen_values = true,
@@ -139,75 +139,75 @@ pub(crate) enum Verb {
         )]
         arguments: Vec<String>,
     },
-    /// What the members log, merged by time
+    /// Print the logs of all members, merged by time
     Logs {
         #[command(flatten)]
-        which: Which,
-        /// Go on as they write more
+        target: Target,
+        /// Follow the logs
         #[arg(short, long)]
         follow: bool,
-        /// So many lines of each member, from the end
+        /// Number of lines of each member, from the end
         #[arg(long, value_name = "COUNT")]
         tail: Option<i64>,
-        /// Only what is not older, such as 10m
-        #[arg(long, value_name = "DURATION", value_parser = duration)]
+        /// Only lines that are newer than a duration, such as 10m
+        #[arg(long, value_name = "DURATION", value_parser = parse_seconds)]
         since: Option<i64>,
-        /// What ran before the last restart
+        /// Print the logs of the previous containers
         #[arg(short, long, conflicts_with = "follow")]
         previous: bool,
     },
-    /// Hand the lead to another member
+    /// Transfer leadership to another member
     MoveLeader {
         #[command(flatten)]
-        which: Which,
-        /// To whom; by default the next one that serves
+        target: Target,
+        /// Name of the new leader; defaults to the next healthy voter
         #[arg(long, value_name = "MEMBER")]
         to: Option<String>,
     },
-    /// Restart the members one by one, whoever leads last
+    /// Restart the members one by one, the leader last
     Restart {
         #[command(flatten)]
-        which: Which,
+        target: Target,
     },
-    /// Leave a cluster alone: its members go on, nothing is changed or healed
+    /// Stop the operator from changing or healing a cluster; its members keep running
     Pause {
         #[command(flatten)]
-        which: Which,
+        target: Target,
     },
-    /// Look after it again
+    /// Let the operator manage a paused cluster again
     Resume {
         #[command(flatten)]
-        which: Which,
+        target: Target,
     },
-    /// The reference of the plugin, or of the conditions, as Markdown
+    /// Print the reference of the plugin or of the conditions as Markdown
     #[command(name = "__reference", hide = true)]
     Reference {
-        /// Of what
-        of: Reference,
+        /// The page
+        page: ReferencePage,
     },
-    /// What may be typed next, for shells
+    /// Print candidates for shell completion
     #[command(name = "__complete", hide = true)]
     Complete {
-        /// What was typed
+        /// The words that were typed
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         words: Vec<String>,
     },
 }
 
-/// What there is a reference of.
+/// A generated page of the reference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Reference {
-    /// What can be typed
+pub(crate) enum ReferencePage {
+    /// The command line
     Verbs,
-    /// Conditions and reasons, with what a person can do
+    /// Conditions and reasons, with remedies
     Conditions,
 }
 
-/// A duration as it is written in resources, in seconds.
-fn duration(text: &str) -> Result<i64, String> {
-    let read = evenkeel_api::retention::parse(text).map_err(|why| why.to_string())?;
-    let seconds = read.unwrap_or_default().as_secs();
-    i64::try_from(seconds.max(1)).map_err(|_| "that is longer than anything".to_owned())
+/// Parses a duration in the notation of the resources into seconds. Returns at least 1.
+fn parse_seconds(text: &str) -> Result<i64, String> {
+    let duration = evenkeel_api::duration::parse(text).map_err(|error| error.to_string())?;
+    let seconds = duration.unwrap_or_default().as_secs();
+    i64::try_from(seconds.max(1)).map_err(|_| "the duration is too long".to_owned())
 }
 
 #[cfg(test)]
@@ -217,12 +217,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_can_be_typed_makes_sense() {
+    fn the_command_line_is_consistent() {
         Args::command().debug_assert();
     }
 
     #[test]
-    fn etcdctl_gets_all_that_follows_the_cluster() {
+    fn etcdctl_gets_all_arguments_after_the_cluster() {
         let typed = [
             "kubectl-evenkeel",
             "etcdctl",
@@ -254,7 +254,7 @@ mod tests {
             "list",
         ];
         let args = Args::parse_from(typed);
-        assert_eq!(args.reach.namespace.as_deref(), Some("shop"));
+        assert_eq!(args.connection.namespace.as_deref(), Some("shop"));
         let Verb::Etcdctl {
             member, arguments, ..
         } = args.verb
@@ -268,13 +268,13 @@ mod tests {
     }
 
     #[test]
-    fn a_namespace_may_stand_anywhere() {
+    fn the_namespace_can_precede_or_follow_the_verb() {
         for typed in [
             ["kubectl-evenkeel", "-n", "shop", "status"],
             ["kubectl-evenkeel", "status", "-n", "shop"],
         ] {
             assert_eq!(
-                Args::parse_from(typed).reach.namespace.as_deref(),
+                Args::parse_from(typed).connection.namespace.as_deref(),
                 Some("shop")
             );
         }

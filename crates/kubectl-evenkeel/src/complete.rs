@@ -1,121 +1,117 @@
-//! What may be typed next. kubectl asks this of a program `kubectl_complete-evenkeel`, in the way of the library that it is
-//! made with: a candidate a line, and a number at the end that says whether files are meant, too.
+//! Shell completion. kubectl runs the program `kubectl_complete-evenkeel` with the protocol of its command-line library:
+//! one candidate per line, then a directive as a number.
 
 use clap::CommandFactory;
 use kube::{Api, ResourceExt};
 
-use crate::args::{Args, Reach};
-use crate::reach::Reached;
+use crate::args::{Args, ConnectionArgs};
+use crate::connection::Connection;
 
-/// Nothing but what is listed: no names of files.
-const NO_FILES: &str = ":4";
+/// The directive that file names are no candidates.
+const NO_FILE_COMPLETION: &str = ":4";
 
-/// Prints what may follow the words that were typed; the last of them is yet to be finished. Whatever fails, nothing is offered.
-pub(crate) async fn run(reach: &Reach, words: &[String]) {
+/// Prints the candidates for the last of the typed words. Errors yield no candidates.
+pub(crate) async fn run(args: &ConnectionArgs, words: &[String]) {
     let (unfinished, before) = match words.split_last() {
         Some((last, before)) => (last.as_str(), before),
         None => ("", words),
     };
-    let offered = offered(reach, before).await;
-    for one in offered.iter().filter(|one| one.starts_with(unfinished)) {
-        println!("{one}");
+    for candidate in candidates(args, before).await {
+        if candidate.starts_with(unfinished) {
+            println!("{candidate}");
+        }
     }
-    println!("{NO_FILES}");
+    println!("{NO_FILE_COMPLETION}");
 }
 
-async fn offered(reach: &Reach, before: &[String]) -> Vec<String> {
-    let typed = typed(before);
-    let mut reach = reach.clone();
-    reach.namespace = typed.namespace.or(reach.namespace);
-    reach.context = typed.context.or(reach.context);
+async fn candidates(args: &ConnectionArgs, before: &[String]) -> Vec<String> {
+    let typed = parse(before);
+    let args = ConnectionArgs {
+        namespace: typed.namespace.or_else(|| args.namespace.clone()),
+        context: typed.context.or_else(|| args.context.clone()),
+        ..args.clone()
+    };
     match typed.next {
-        Next::Verb => verbs(),
-        Next::Nothing => Vec::new(),
-        Next::Namespace => {
-            let Ok(reached) = Reached::by(&reach).await else {
+        NextWord::Verb => verbs(),
+        NextWord::Other => Vec::new(),
+        NextWord::Namespace => {
+            let Ok(connection) = Connection::open(&args).await else {
                 return Vec::new();
             };
-            let api: Api<k8s_openapi::api::core::v1::Namespace> = Api::all(reached.client);
+            let api: Api<k8s_openapi::api::core::v1::Namespace> = Api::all(connection.client);
             let list = api.list_metadata(&Default::default()).await;
-            list.map(|list| list.items.iter().map(|one| one.name_any()).collect())
-                .unwrap_or_default()
+            list.map(|list| {
+                list.items
+                    .iter()
+                    .map(|namespace| namespace.name_any())
+                    .collect()
+            })
+            .unwrap_or_default()
         }
-        Next::Cluster => {
-            let Ok(reached) = Reached::by(&reach).await else {
+        NextWord::Cluster => {
+            let Ok(connection) = Connection::open(&args).await else {
                 return Vec::new();
             };
-            let clusters = reached.clusters(false).await.unwrap_or_default();
+            let clusters = connection.clusters().await.unwrap_or_default();
             clusters.iter().map(|cluster| cluster.name_any()).collect()
         }
     }
 }
 
-/// What comes next.
+/// The kind of the word that is being typed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Next {
+enum NextWord {
     Verb,
     Cluster,
     Namespace,
-    Nothing,
+    /// A word without candidates.
+    Other,
 }
 
-struct Typed {
+/// The typed words, as far as completion needs them.
+struct TypedWords {
     namespace: Option<String>,
     context: Option<String>,
-    next: Next,
+    next: NextWord,
 }
 
-/// Reads what was typed so far, as far as it matters.
-fn typed(before: &[String]) -> Typed {
-    let (mut namespace, mut context, mut plain) = (None, None, 0);
+fn parse(before: &[String]) -> TypedWords {
+    let mut typed = TypedWords {
+        namespace: None,
+        context: None,
+        next: NextWord::Other,
+    };
+    let mut positional_count = 0;
     let mut words = before.iter();
     while let Some(word) = words.next() {
-        let place = match word.as_str() {
-            "-n" | "--namespace" => &mut namespace,
-            "--context" => &mut context,
+        match word.as_str() {
+            "-n" | "--namespace" => match words.next() {
+                Some(value) => typed.namespace = Some(value.clone()),
+                None => {
+                    typed.next = NextWord::Namespace;
+                    return typed;
+                }
+            },
+            "--context" => match words.next() {
+                Some(value) => typed.context = Some(value.clone()),
+                None => return typed,
+            },
             "-o" | "--output" | "--kubeconfig" | "--color" | "--tail" | "--since" | "--last"
             | "--to" | "--member" => {
                 if words.next().is_none() {
-                    return Typed {
-                        namespace,
-                        context,
-                        next: Next::Nothing,
-                    };
+                    return typed;
                 }
-                continue;
             }
-            flag if flag.starts_with('-') => continue,
-            _ => {
-                plain += 1;
-                continue;
-            }
-        };
-        match words.next() {
-            Some(value) => *place = Some(value.clone()),
-            None => {
-                let next = if word == "--context" {
-                    Next::Nothing
-                } else {
-                    Next::Namespace
-                };
-                return Typed {
-                    namespace,
-                    context,
-                    next,
-                };
-            }
+            flag if flag.starts_with('-') => {}
+            _ => positional_count += 1,
         }
     }
-    let next = match plain {
-        0 => Next::Verb,
-        1 => Next::Cluster,
-        _ => Next::Nothing,
+    typed.next = match positional_count {
+        0 => NextWord::Verb,
+        1 => NextWord::Cluster,
+        _ => NextWord::Other,
     };
-    Typed {
-        namespace,
-        context,
-        next,
-    }
+    typed
 }
 
 fn verbs() -> Vec<String> {
@@ -131,27 +127,28 @@ fn verbs() -> Vec<String> {
 mod tests {
     use super::*;
 
+    fn parse_words(words: &[&str]) -> TypedWords {
+        let words: Vec<_> = words.iter().map(|word| (*word).to_owned()).collect();
+        parse(&words)
+    }
+
     #[test]
-    fn verbs_clusters_and_namespaces_are_offered_where_they_belong() {
-        let next = |words: &[&str]| {
-            typed(
-                &words
-                    .iter()
-                    .map(|word| (*word).to_owned())
-                    .collect::<Vec<_>>(),
-            )
-            .next
-        };
-        assert_eq!(next(&[]), Next::Verb);
-        assert_eq!(next(&["-n", "shop"]), Next::Verb);
-        assert_eq!(next(&["status"]), Next::Cluster);
-        assert_eq!(next(&["status", "-o", "json"]), Next::Cluster);
-        assert_eq!(next(&["status", "-n"]), Next::Namespace);
-        assert_eq!(next(&["status", "orders"]), Next::Nothing);
-        assert!(
-            verbs().contains(&"status".to_owned()) && !verbs().contains(&"__complete".to_owned())
-        );
-        let of = typed(&["status".to_owned(), "-n".to_owned(), "shop".to_owned()]);
-        assert_eq!(of.namespace.as_deref(), Some("shop"));
+    fn verbs_clusters_and_namespaces_are_completed() {
+        let next = |words: &[&str]| parse_words(words).next;
+        assert_eq!(next(&[]), NextWord::Verb);
+        assert_eq!(next(&["-n", "shop"]), NextWord::Verb);
+        assert_eq!(next(&["status"]), NextWord::Cluster);
+        assert_eq!(next(&["status", "-o", "json"]), NextWord::Cluster);
+        assert_eq!(next(&["status", "-n"]), NextWord::Namespace);
+        assert_eq!(next(&["status", "--context"]), NextWord::Other);
+        assert_eq!(next(&["status", "orders"]), NextWord::Other);
+        let typed = parse_words(&["status", "-n", "shop"]);
+        assert_eq!(typed.namespace.as_deref(), Some("shop"));
+    }
+
+    #[test]
+    fn hidden_verbs_are_not_completed() {
+        assert!(verbs().contains(&"status".to_owned()));
+        assert!(!verbs().contains(&"__complete".to_owned()));
     }
 }

@@ -1,45 +1,47 @@
-//! `kubectl evenkeel etcdctl`: etcdctl in a member's pod, with the certificates that are there. Nothing has to be set up.
+//! `kubectl evenkeel etcdctl`: runs etcdctl in the pod of a member, with the member's certificates.
 
 use std::io::IsTerminal;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Output};
 
 use evenkeel_api::{EtcdCluster, EtcdClusterStatus};
-// The certificates with which a member serves also open its own door.
+// A member's server certificate is also valid as a client certificate of that member.
 use evenkeel_etcd::build::pod::{CONTAINER, SERVER_TLS};
 
-use crate::reach::Reached;
-use crate::trouble::Trouble;
+use crate::connection::Connection;
+use crate::error::CliError;
 
-/// Becomes etcdctl; returns only if that cannot be.
+const LOCAL_ENDPOINT: &str = "--endpoints=https://localhost:2379";
+
+/// Replaces this process by etcdctl. Returns only if that fails.
 pub(crate) async fn run(
-    reached: &Reached,
+    connection: &Connection,
     cluster: &str,
     member: Option<&str>,
     arguments: &[String],
-) -> Result<u8, Trouble> {
-    let cluster = reached.cluster(Some(cluster)).await?;
-    let member = chosen(&cluster, member)?;
-    let mut kubectl = exec(reached, &member, true);
-    kubectl.args(etcdctl(arguments));
-    Err(unavailable(&kubectl.exec()))
+) -> Result<u8, CliError> {
+    let cluster = connection.cluster(Some(cluster)).await?;
+    let member = select_member(&cluster, member)?;
+    let mut kubectl = kubectl_exec(connection, &member, true);
+    kubectl.args(etcdctl_command(arguments));
+    Err(cannot_run_kubectl(&kubectl.exec()))
 }
 
-/// What etcdctl says when it is run in a member.
-pub(crate) fn ask(
-    reached: &Reached,
+/// Runs etcdctl in the pod of a member, and returns its output.
+pub(crate) fn run_in_pod(
+    connection: &Connection,
     member: &str,
     arguments: &[String],
-) -> Result<Output, Trouble> {
-    let mut kubectl = exec(reached, member, false);
-    kubectl.args(etcdctl(arguments));
-    kubectl.output().map_err(|why| unavailable(&why))
+) -> Result<Output, CliError> {
+    let mut kubectl = kubectl_exec(connection, member, false);
+    kubectl.args(etcdctl_command(arguments));
+    kubectl.output().map_err(|error| cannot_run_kubectl(&error))
 }
 
-fn exec(reached: &Reached, member: &str, interactive: bool) -> Command {
-    let mut kubectl = reached.kubectl();
+fn kubectl_exec(connection: &Connection, member: &str, is_interactive: bool) -> Command {
+    let mut kubectl = connection.kubectl();
     kubectl.args(["exec", "--container", CONTAINER]);
-    if interactive {
+    if is_interactive {
         kubectl.arg("--stdin");
         if std::io::stdin().is_terminal() && std::io::stdout().is_terminal() {
             kubectl.arg("--tty");
@@ -49,57 +51,57 @@ fn exec(reached: &Reached, member: &str, interactive: bool) -> Command {
     kubectl
 }
 
-/// The command in the pod.
-fn etcdctl(arguments: &[String]) -> Vec<String> {
-    let mut all = vec![
+/// Returns the command in the container.
+fn etcdctl_command(arguments: &[String]) -> Vec<String> {
+    let mut command = vec![
         "etcdctl".to_owned(),
         format!("--cacert={SERVER_TLS}/ca.crt"),
         format!("--cert={SERVER_TLS}/tls.crt"),
         format!("--key={SERVER_TLS}/tls.key"),
     ];
-    // Given twice, they would both be asked.
-    let named =
+    // etcdctl would add up endpoints that are given twice.
+    let sets_endpoints =
         |argument: &String| argument == "--endpoints" || argument.starts_with("--endpoints=");
-    if !arguments.iter().any(named) {
-        all.push("--endpoints=https://localhost:2379".to_owned());
+    if !arguments.iter().any(sets_endpoints) {
+        command.push(LOCAL_ENDPOINT.to_owned());
     }
-    all.extend_from_slice(arguments);
-    all
+    command.extend_from_slice(arguments);
+    command
 }
 
-/// The member to ask: the one that was named, else the one that leads, else one that serves, else any.
-fn chosen(cluster: &EtcdCluster, named: Option<&str>) -> Result<String, Trouble> {
-    let none = EtcdClusterStatus::default();
-    let status = cluster.status.as_ref().unwrap_or(&none);
+/// Returns the member of this name. Without a name, prefers the leader, then a healthy member, then any.
+fn select_member(cluster: &EtcdCluster, name: Option<&str>) -> Result<String, CliError> {
+    let empty = EtcdClusterStatus::default();
+    let status = cluster.status.as_ref().unwrap_or(&empty);
     let members = &status.member_list;
     let names = || {
         members
             .iter()
-            .map(|one| one.name.as_str())
+            .map(|member| member.name.as_str())
             .collect::<Vec<_>>()
             .join(", ")
     };
-    match named {
-        Some(name) if members.iter().any(|one| one.name == name) => Ok(name.to_owned()),
-        Some(name) => Err(Trouble::new(format!("there is no member {name}"))
+    match name {
+        Some(name) if members.iter().any(|member| member.name == name) => Ok(name.to_owned()),
+        Some(name) => Err(CliError::new(format!("there is no member {name}"))
             .help(format!("there are {}", names()))),
         None => {
-            let leads = members
+            let leader = members
                 .iter()
-                .find(|one| one.healthy && one.name == status.leader);
-            let any = leads
-                .or_else(|| members.iter().find(|one| one.healthy))
+                .find(|member| member.healthy && member.name == status.leader);
+            let preferred = leader
+                .or_else(|| members.iter().find(|member| member.healthy))
                 .or(members.first());
-            any.map(|one| one.name.clone()).ok_or_else(|| {
-                Trouble::new("it has no members yet")
+            preferred.map(|member| member.name.clone()).ok_or_else(|| {
+                CliError::new("it has no members yet")
                     .help("`kubectl evenkeel status` tells how far it is")
             })
         }
     }
 }
 
-fn unavailable(why: &std::io::Error) -> Trouble {
-    Trouble::new(format!("kubectl cannot be run: {why}"))
+fn cannot_run_kubectl(error: &std::io::Error) -> CliError {
+    CliError::new(format!("kubectl cannot be run: {error}"))
         .help("it must be on the PATH: etcdctl is run by `kubectl exec`")
 }
 
@@ -120,36 +122,35 @@ mod tests {
     }
 
     #[test]
-    fn the_leader_is_asked_or_whoever_serves_or_who_is_named() {
-        let asked =
-            |leader, healthy: &[&str], named| chosen(&cluster(leader, healthy), named).unwrap();
+    fn the_leader_is_selected_unless_it_is_down_or_another_is_named() {
+        let select = |leader, healthy: &[&str], name| {
+            select_member(&cluster(leader, healthy), name).unwrap()
+        };
         assert_eq!(
-            asked("orders-b", &["orders-a", "orders-b"], None),
+            select("orders-b", &["orders-a", "orders-b"], None),
             "orders-b"
         );
-        assert_eq!(asked("orders-b", &["orders-a"], None), "orders-a");
-        assert_eq!(asked("", &[], None), "orders-a");
-        assert_eq!(asked("", &[], Some("orders-b")), "orders-b");
-        let told = chosen(&cluster("", &[]), Some("orders-c"))
+        assert_eq!(select("orders-b", &["orders-a"], None), "orders-a");
+        assert_eq!(select("", &[], None), "orders-a");
+        assert_eq!(select("", &[], Some("orders-b")), "orders-b");
+        let error = select_member(&cluster("", &[]), Some("orders-c"))
             .unwrap_err()
             .to_string();
-        assert!(told.contains("there are orders-a, orders-b"), "{told}");
+        assert!(error.contains("there are orders-a, orders-b"), "{error}");
     }
 
     #[test]
-    fn endpoints_that_are_named_are_the_only_ones() {
-        let of = |arguments: &[&str]| {
-            etcdctl(
-                &arguments
-                    .iter()
-                    .map(|one| (*one).to_owned())
-                    .collect::<Vec<_>>(),
-            )
+    fn given_endpoints_replace_the_local_one() {
+        let has_local_endpoint = |arguments: &[&str]| {
+            let arguments: Vec<_> = arguments.iter().map(|it| (*it).to_owned()).collect();
+            etcdctl_command(&arguments).contains(&LOCAL_ENDPOINT.to_owned())
         };
-        assert!(of(&["member", "list"]).contains(&"--endpoints=https://localhost:2379".to_owned()));
-        assert!(
-            !of(&["--endpoints", "https://other:2379", "get", "a"])
-                .contains(&"--endpoints=https://localhost:2379".to_owned())
-        );
+        assert!(has_local_endpoint(&["member", "list"]));
+        assert!(!has_local_endpoint(&[
+            "--endpoints",
+            "https://other:2379",
+            "get",
+            "a"
+        ]));
     }
 }

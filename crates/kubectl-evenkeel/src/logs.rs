@@ -1,4 +1,4 @@
-//! `kubectl evenkeel logs`: what all members log, merged by time.
+//! `kubectl evenkeel logs`: prints the logs of all members, merged by time.
 
 use std::collections::BTreeSet;
 use std::io::Write;
@@ -14,121 +14,124 @@ use kube::api::{ListParams, LogParams};
 use kube::{Api, ResourceExt};
 use tokio::time::{Instant, sleep_until, timeout_at};
 
-use crate::args::Which;
-use crate::reach::{Reached, asked};
-use crate::screen::{Mood, Screen, clean};
-use crate::trouble::Trouble;
+use crate::args::Target;
+use crate::connection::{Connection, request};
+use crate::error::CliError;
+use crate::terminal::{Severity, Terminal, clean};
 
-/// How often it is looked for pods that were created again.
-const AGAIN: Duration = Duration::from_secs(3);
+/// The interval at which pods are listed while logs are followed, to find new ones.
+const POD_LIST_INTERVAL: Duration = Duration::from_secs(3);
 
-/// Which lines.
+/// Which lines are printed.
 #[derive(Clone, Debug)]
-pub(crate) struct Lines {
-    /// Those that are yet to come, too.
+pub(crate) struct LogOptions {
+    /// Continue with new lines.
     pub(crate) follow: bool,
-    /// So many of each member.
+    /// The number of lines of each member, from the end.
     pub(crate) tail: Option<i64>,
-    /// Not older than so many seconds.
-    pub(crate) since: Option<i64>,
-    /// Of what ran before the last restart.
+    /// The maximum age of a line, in seconds.
+    pub(crate) since_seconds: Option<i64>,
+    /// Print the log of the previous container.
     pub(crate) previous: bool,
 }
 
-/// Prints them.
+/// Prints the logs.
 pub(crate) async fn run(
-    reached: &Reached,
-    which: &Which,
-    lines: &Lines,
-    screen: Screen,
-) -> Result<u8, Trouble> {
-    let cluster = reached.cluster(which.cluster.as_deref()).await?;
-    let api: Api<Pod> = Api::namespaced(reached.client.clone(), &reached.namespace);
-    let selected = ListParams::default().labels(&labels::selector(&cluster.name_any()));
-    let pods = asked("list pods", api.list(&selected)).await?;
+    connection: &Connection,
+    target: &Target,
+    options: &LogOptions,
+    terminal: Terminal,
+) -> Result<u8, CliError> {
+    let cluster = connection.cluster(target.cluster.as_deref()).await?;
+    let api: Api<Pod> = Api::namespaced(connection.client.clone(), &connection.namespace);
+    let of_cluster = ListParams::default().labels(&labels::selector(&cluster.name_any()));
+    let pods = request("list pods", api.list(&of_cluster)).await?;
     let pods: Vec<String> = pods.items.iter().map(|pod| pod.name_any()).collect();
     if pods.is_empty() {
-        return Err(Trouble::new(format!("{} has no pods", cluster.name_any()))
+        return Err(CliError::new(format!("{} has no pods", cluster.name_any()))
             .help("`kubectl evenkeel why` tells why"));
     }
     let params = LogParams {
         container: Some(CONTAINER.to_owned()),
-        follow: lines.follow,
-        tail_lines: lines.tail,
-        since_seconds: lines.since,
-        previous: lines.previous,
+        follow: options.follow,
+        tail_lines: options.tail,
+        since_seconds: options.since_seconds,
+        previous: options.previous,
         timestamps: true,
         ..LogParams::default()
     };
-    if lines.follow {
-        followed(&api, &selected, &params, screen).await
+    if options.follow {
+        follow(&api, &of_cluster, params, terminal).await
     } else {
-        merged(&api, &pods, &params, screen).await
+        print_merged(&api, &pods, &params, terminal).await
     }
 }
 
-/// All that there is, by time.
-async fn merged(
+/// Prints the existing lines, sorted by time.
+async fn print_merged(
     api: &Api<Pod>,
     pods: &[String],
     params: &LogParams,
-    screen: Screen,
-) -> Result<u8, Trouble> {
-    let texts = join_all(
+    terminal: Terminal,
+) -> Result<u8, CliError> {
+    let logs = join_all(
         pods.iter()
-            .map(|pod| asked("read the log", api.logs(pod, params))),
+            .map(|pod| request("read the log", api.logs(pod, params))),
     )
     .await;
-    let (mut all, mut silent) = (Vec::new(), Vec::new());
-    for (pod, text) in pods.iter().zip(texts) {
-        match text {
-            Ok(text) => all.extend(text.lines().map(|line| {
-                let (at, rest) = stamped(line);
-                (at.to_owned(), pod.clone(), rest.to_owned())
+    let mut lines = Vec::new();
+    let mut errors = Vec::new();
+    for (pod, log) in pods.iter().zip(logs) {
+        match log {
+            Ok(log) => lines.extend(log.lines().map(|line| {
+                let (timestamp, text) = split_timestamp(line);
+                (timestamp.to_owned(), pod, text.to_owned())
             })),
-            Err(trouble) => silent.push(of(pod, trouble)),
+            Err(error) => errors.push(error.about(pod)),
         }
     }
-    // Those of one time stay in order.
-    all.sort_by(|one, other| one.0.cmp(&other.0));
-    for (_, pod, line) in &all {
-        if !say(pod, line, screen) {
+    // The sort is stable, so lines with the same timestamp keep their order.
+    lines.sort_by(|(one, ..), (other, ..)| one.cmp(other));
+    for (_, pod, text) in &lines {
+        if !print_line(pod, text, terminal) {
             return Ok(0);
         }
     }
-    if silent.len() == pods.len() {
-        return silent.pop().map_or(Ok(0), Err);
+    if errors.len() == pods.len() {
+        return errors.pop().map_or(Ok(0), Err);
     }
-    silent.iter().for_each(|trouble| eprintln!("{trouble}"));
+    errors.iter().for_each(|error| eprintln!("{error}"));
     Ok(0)
 }
 
-/// As they are written, until somebody has seen enough. A pod that is created again is followed again.
-async fn followed(
+/// Prints lines as they are written, until the reader closes the output. Pods that are created meanwhile are followed
+/// as well.
+async fn follow(
     api: &Api<Pod>,
-    selected: &ListParams,
-    params: &LogParams,
-    screen: Screen,
-) -> Result<u8, Trouble> {
+    of_cluster: &ListParams,
+    mut params: LogParams,
+    terminal: Terminal,
+) -> Result<u8, CliError> {
     let mut streams = SelectAll::new();
-    let (mut followed, mut first) = (BTreeSet::new(), true);
-    let mut params = params.clone();
+    let mut followed = BTreeSet::new();
+    let mut is_first_round = true;
     loop {
-        let pods = asked("list pods", api.list(selected))
+        let pods = request("list pods", api.list(of_cluster))
             .await
             .map(|list| list.items)
             .unwrap_or_default();
-        let new = pods
+        let new_pods: Vec<_> = pods
             .iter()
             .filter(|pod| !followed.contains(&pod.uid()))
-            .map(|pod| (pod.uid(), pod.name_any()));
-        let new: Vec<_> = new.collect();
+            .map(|pod| (pod.uid(), pod.name_any()))
+            .collect();
         let opened = join_all(
-            new.iter()
-                .map(|(_, pod)| asked("read the log", api.log_stream(pod, &params))),
+            new_pods
+                .iter()
+                .map(|(_, pod)| request("read the log", api.log_stream(pod, &params))),
         )
         .await;
-        for ((uid, pod), stream) in new.into_iter().zip(opened) {
+        for ((uid, pod), stream) in new_pods.into_iter().zip(opened) {
             match stream {
                 Ok(stream) => {
                     followed.insert(uid);
@@ -139,49 +142,43 @@ async fn followed(
                             .boxed_local(),
                     );
                 }
-                // One that is just starting has none yet: it is tried again.
-                Err(trouble) if first && streams.is_empty() && pods.len() == 1 => {
-                    return Err(of(&pod, trouble));
+                Err(error) if is_first_round && streams.is_empty() && pods.len() == 1 => {
+                    return Err(error.about(&pod));
                 }
-                Err(trouble) if first => eprintln!("{}", of(&pod, trouble)),
+                Err(error) if is_first_round => eprintln!("{}", error.about(&pod)),
+                // A container that is starting has no log yet. The next round tries again.
                 Err(_) => {}
             }
         }
-        if first && followed.is_empty() {
-            return Err(Trouble::new("no member's log can be read"));
+        if is_first_round && followed.is_empty() {
+            return Err(CliError::new("no member's log can be read"));
         }
-        first = false;
-        // Of those who come later, all that they say.
-        (params.tail_lines, params.since_seconds) = (None, None);
-        let until = Instant::now() + AGAIN;
-        while let Ok(line) = timeout_at(until, streams.next()).await {
+        is_first_round = false;
+        // The logs of new pods are printed from their beginning.
+        params.tail_lines = None;
+        params.since_seconds = None;
+        let next_list = Instant::now() + POD_LIST_INTERVAL;
+        while let Ok(line) = timeout_at(next_list, streams.next()).await {
             match line {
                 Some(Ok((pod, line))) => {
-                    if !say(&pod, stamped(&line).1, screen) {
+                    if !print_line(&pod, split_timestamp(&line).1, terminal) {
                         return Ok(0);
                     }
                 }
-                Some(Err(why)) => eprintln!("a log has ended: {why}"),
-                None => sleep_until(until).await,
+                Some(Err(error)) => eprintln!("a log has ended: {error}"),
+                None => sleep_until(next_list).await,
             }
         }
     }
 }
 
-fn of(pod: &str, trouble: Trouble) -> Trouble {
-    Trouble {
-        what: format!("{pod}: {}", trouble.what),
-        ..trouble
-    }
-}
-
-/// The time and the rest of a line.
-fn stamped(line: &str) -> (&str, &str) {
+/// Splits a line into its timestamp and its text.
+fn split_timestamp(line: &str) -> (&str, &str) {
     line.split_once(' ').unwrap_or((line, ""))
 }
 
-/// Prints a line; says whether anybody reads on.
-fn say(pod: &str, line: &str, screen: Screen) -> bool {
-    let name = screen.paint(Mood::Good, &format!("[{pod}]"));
-    writeln!(std::io::stdout(), "{name} {}", clean(line)).is_ok()
+/// Prints a line. Returns whether the output is still open.
+fn print_line(pod: &str, text: &str, terminal: Terminal) -> bool {
+    let name = terminal.paint(Severity::Good, &format!("[{pod}]"));
+    writeln!(std::io::stdout(), "{name} {}", clean(text)).is_ok()
 }

@@ -1,25 +1,26 @@
-//! `kubectl evenkeel`: a plugin of kubectl that tells how clusters are, why, and what can be done. One file a verb; what it
-//! tells comes from the resource's status, the log of decisions and the members themselves, as the user may see them.
+//! `kubectl evenkeel`: a kubectl plugin that reports the state of clusters and the reasons for it, previews edits, and
+//! runs simple operations. Each verb has its own module. All data is read with the permissions of the user: the status
+//! of the resource, the decision log, and the metrics of the members.
 
 mod advice;
 mod args;
 mod complete;
+mod connection;
+mod decision_log;
+mod error;
 mod etcdctl;
-mod live;
-mod log;
 mod logs;
+mod member_metrics;
 mod move_leader;
+mod operator_status;
 mod output;
-mod overseer;
 mod pause;
 mod plan;
-mod reach;
 mod reference;
 mod report;
 mod restart;
-mod screen;
 mod status;
-mod trouble;
+mod terminal;
 mod why;
 
 use std::process::ExitCode;
@@ -27,89 +28,99 @@ use std::process::ExitCode;
 use clap::Parser;
 
 use args::{Args, Verb};
-use logs::Lines;
-use reach::Reached;
-use screen::Screen;
-use trouble::Trouble;
+use connection::Connection;
+use error::CliError;
+use logs::LogOptions;
+use output::OutputOptions;
+use terminal::Terminal;
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {
     let args = Args::parse();
     if let Verb::Complete { words } = &args.verb {
-        complete::run(&args.reach, words).await;
+        complete::run(&args.connection, words).await;
         return ExitCode::SUCCESS;
     }
-    if let Verb::Reference { of } = &args.verb {
-        print!("{}", reference::markdown(*of));
+    if let Verb::Reference { page } = &args.verb {
+        print!("{}", reference::markdown(*page));
         return ExitCode::SUCCESS;
     }
     match run(&args).await {
         Ok(code) => ExitCode::from(code),
-        Err(trouble) => {
-            eprintln!("{trouble}");
-            ExitCode::from(trouble.code)
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::from(error.exit_code)
         }
     }
 }
 
-async fn run(args: &Args) -> Result<u8, Trouble> {
-    let screen = Screen::new(args.reach.color);
-    let reached = Reached::by(&args.reach).await?;
+async fn run(args: &Args) -> Result<u8, CliError> {
+    let terminal = Terminal::new(args.connection.color);
+    let output = |format| OutputOptions { format, terminal };
+    let connection = Connection::open(&args.connection).await?;
     match &args.verb {
         Verb::Status {
-            which,
+            target,
             all_namespaces,
-            output,
-        } => status::run(&reached, which, *all_namespaces, (*output, screen)).await,
+            output: format,
+        } => {
+            if *all_namespaces {
+                status::run_all(&connection, output(*format)).await
+            } else {
+                status::run(&connection, target, output(*format)).await
+            }
+        }
         Verb::Why {
-            which,
+            target,
             last,
             facts,
-            output,
+            output: format,
         } => {
-            let extent = why::Extent {
-                last: *last,
-                facts: *facts,
+            let options = why::WhyOptions {
+                max_decisions: *last,
+                include_facts: *facts,
             };
-            why::run(&reached, which, extent, (*output, screen)).await
+            why::run(&connection, target, options, output(*format)).await
         }
         Verb::Plan {
-            which,
+            target,
             file,
             all,
-            output,
+            output: format,
         } => {
-            let asked = plan::Asked {
+            let options = plan::PlanOptions {
                 file: file.as_deref(),
-                all: *all,
+                include_notes: *all,
             };
-            plan::run(&reached, which, asked, (*output, screen)).await
+            plan::run(&connection, target, options, output(*format)).await
         }
         Verb::Etcdctl {
             cluster,
             member,
             arguments,
-        } => etcdctl::run(&reached, cluster, member.as_deref(), arguments).await,
+        } => etcdctl::run(&connection, cluster, member.as_deref(), arguments).await,
         Verb::Logs {
-            which,
+            target,
             follow,
             tail,
             since,
             previous,
         } => {
-            let lines = Lines {
+            let options = LogOptions {
                 follow: *follow,
                 tail: *tail,
-                since: *since,
+                since_seconds: *since,
                 previous: *previous,
             };
-            logs::run(&reached, which, &lines, screen).await
+            logs::run(&connection, target, &options, terminal).await
         }
-        Verb::MoveLeader { which, to } => move_leader::run(&reached, which, to.as_deref()).await,
-        Verb::Restart { which } => restart::run(&reached, which).await,
-        Verb::Pause { which } => pause::run(&reached, which, true).await,
-        Verb::Resume { which } => pause::run(&reached, which, false).await,
-        // They were answered before anything else was done.
+        Verb::MoveLeader { target, to } => {
+            move_leader::run(&connection, target, to.as_deref()).await
+        }
+        Verb::Restart { target } => restart::run(&connection, target).await,
+        Verb::Pause { target } => pause::run(&connection, target, true).await,
+        Verb::Resume { target } => pause::run(&connection, target, false).await,
+        // `main` handles these without a connection.
         Verb::Complete { .. } | Verb::Reference { .. } => Ok(0),
     }
 }

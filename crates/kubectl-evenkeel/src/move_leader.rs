@@ -1,84 +1,83 @@
-//! `kubectl evenkeel move-leader`: the lead goes to another member.
+//! `kubectl evenkeel move-leader`: transfers leadership to another member.
 
 use evenkeel_api::{EtcdClusterStatus, MemberRole, MemberStatus};
 use kube::ResourceExt;
 
-use crate::args::Which;
+use crate::args::Target;
+use crate::connection::Connection;
+use crate::error::CliError;
 use crate::etcdctl;
-use crate::reach::Reached;
-use crate::trouble::Trouble;
 
-/// Hands the lead over.
-pub(crate) async fn run(reached: &Reached, which: &Which, to: Option<&str>) -> Result<u8, Trouble> {
-    let cluster = reached.cluster(which.cluster.as_deref()).await?;
+/// Transfers leadership to the named member, or to the next one.
+pub(crate) async fn run(
+    connection: &Connection,
+    target: &Target,
+    to: Option<&str>,
+) -> Result<u8, CliError> {
+    let cluster = connection.cluster(target.cluster.as_deref()).await?;
     let status = cluster.status.clone().unwrap_or_default();
-    let transfer_to = transfer_to(&status, to)?;
-    if transfer_to.name == status.leader {
-        println!("{} leads already.", transfer_to.name);
+    let new_leader = select_leader(&status, to)?;
+    if new_leader.name == status.leader {
+        println!("{} leads already.", new_leader.name);
         return Ok(0);
     }
-    let arguments = ["move-leader".to_owned(), transfer_to.id.clone()];
-    let said = etcdctl::ask(reached, &status.leader, &arguments)?;
-    if !said.status.success() {
-        let why = String::from_utf8_lossy(&said.stderr).trim().to_owned();
-        return Err(Trouble::new(format!(
-            "{} does not hand the lead of {} over: {why}",
+    let arguments = ["move-leader".to_owned(), new_leader.id.clone()];
+    let output = etcdctl::run_in_pod(connection, &status.leader, &arguments)?;
+    if !output.status.success() {
+        let error = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+        return Err(CliError::new(format!(
+            "{} does not hand the lead of {} over: {error}",
             status.leader,
             cluster.name_any()
         ))
         .help("it may have changed hands meanwhile: `kubectl evenkeel status` tells who leads"));
     }
-    println!("{} leads now; {} did.", transfer_to.name, status.leader);
+    println!("{} leads now; {} did.", new_leader.name, status.leader);
     Ok(0)
 }
 
-/// Who gets it.
-fn transfer_to<'s>(
+/// Returns the member that becomes the leader.
+fn select_leader<'s>(
     status: &'s EtcdClusterStatus,
     to: Option<&str>,
-) -> Result<&'s MemberStatus, Trouble> {
+) -> Result<&'s MemberStatus, CliError> {
     if status.leader.is_empty() {
-        return Err(Trouble::new("nobody leads, or nobody knows who")
+        return Err(CliError::new("nobody leads, or nobody knows who")
             .help("`kubectl evenkeel why` tells more"));
     }
-    let fit = |member: &&MemberStatus| {
+    let can_lead = |member: &&MemberStatus| {
         member.healthy && member.role == MemberRole::Voter && !member.id.is_empty()
     };
-    let fits: Vec<_> = status.member_list.iter().filter(fit).collect();
-    let others = || {
-        let names = fits
+    let candidates: Vec<_> = status.member_list.iter().filter(can_lead).collect();
+    let is_other = |member: &MemberStatus| member.name != status.leader;
+    let Some(name) = to else {
+        // The next member in the list, so that repeated calls go through all of them.
+        let current = candidates
             .iter()
-            .filter(|one| one.name != status.leader)
-            .map(|one| one.name.as_str());
-        names.collect::<Vec<_>>().join(", ")
-    };
-    match to {
-        Some(name) => fits
+            .position(|member| !is_other(member))
+            .unwrap_or_default();
+        let next = candidates
             .iter()
-            .find(|one| one.name == name)
+            .cycle()
+            .skip(current + 1)
+            .take(candidates.len())
+            .find(|member| is_other(member));
+        return next
             .copied()
-            .ok_or_else(|| {
-                Trouble::new(format!(
-                    "{name} cannot lead: it is no member that has a vote and serves"
-                ))
-                .help(format!("these can: {}", others()))
-            }),
-        None => {
-            // The next one in the list, so that asking again goes round.
-            let at = fits
-                .iter()
-                .position(|one| one.name == status.leader)
-                .unwrap_or_default();
-            let next = fits
-                .iter()
-                .cycle()
-                .skip(at + 1)
-                .take(fits.len())
-                .find(|one| one.name != status.leader);
-            next.copied()
-                .ok_or_else(|| Trouble::new("no other member has a vote and serves"))
-        }
-    }
+            .ok_or_else(|| CliError::new("no other member has a vote and serves"));
+    };
+    let named = candidates.iter().find(|member| member.name == name);
+    named.copied().ok_or_else(|| {
+        let others: Vec<_> = candidates
+            .iter()
+            .filter(|member| is_other(member))
+            .map(|member| member.name.as_str())
+            .collect();
+        CliError::new(format!(
+            "{name} cannot lead: it is no member that has a vote and serves"
+        ))
+        .help(format!("these can: {}", others.join(", ")))
+    })
 }
 
 #[cfg(test)]
@@ -94,23 +93,20 @@ mod tests {
     }
 
     #[test]
-    fn the_lead_goes_round_among_those_who_serve() {
+    fn leadership_goes_round_among_healthy_voters() {
+        let select = |leader: &str, healthy: &[&str], to: Option<&str>| {
+            select_leader(&status(leader, healthy), to)
+                .map(|member| member.name.clone())
+                .map_err(|error| error.to_string())
+        };
         let all = ["a", "b", "c"];
-        assert_eq!(transfer_to(&status("a", &all), None).unwrap().name, "b");
-        assert_eq!(transfer_to(&status("c", &all), None).unwrap().name, "a");
-        assert_eq!(
-            transfer_to(&status("a", &["a", "c"]), None).unwrap().name,
-            "c"
-        );
-        assert_eq!(
-            transfer_to(&status("a", &all), Some("c")).unwrap().name,
-            "c"
-        );
-        assert!(transfer_to(&status("a", &["a"]), None).is_err());
-        let told = transfer_to(&status("a", &["a", "c"]), Some("b"))
-            .unwrap_err()
-            .to_string();
-        assert!(told.contains("these can: c"), "{told}");
-        assert!(transfer_to(&status("", &all), None).is_err());
+        assert_eq!(select("a", &all, None).unwrap(), "b");
+        assert_eq!(select("c", &all, None).unwrap(), "a");
+        assert_eq!(select("a", &["a", "c"], None).unwrap(), "c");
+        assert_eq!(select("a", &all, Some("c")).unwrap(), "c");
+        assert!(select("a", &["a"], None).is_err());
+        let error = select("a", &["a", "c"], Some("b")).unwrap_err();
+        assert!(error.contains("these can: c"), "{error}");
+        assert!(select("", &all, None).is_err());
     }
 }

@@ -1,33 +1,38 @@
-//! `kubectl evenkeel pause` and `resume`: whether a cluster is looked after.
+//! `kubectl evenkeel pause` and `resume`: set `spec.paused`.
 
 use kube::ResourceExt;
 use kube::api::{Patch, PatchParams};
 use serde_json::json;
 
-use crate::args::Which;
-use crate::reach::Reached;
-use crate::trouble::Trouble;
+use crate::args::Target;
+use crate::connection::{Connection, request};
+use crate::error::CliError;
 
 /// Sets `spec.paused`.
-pub(crate) async fn run(reached: &Reached, which: &Which, paused: bool) -> Result<u8, Trouble> {
-    let cluster = reached.cluster(which.cluster.as_deref()).await?;
+pub(crate) async fn run(
+    connection: &Connection,
+    target: &Target,
+    paused: bool,
+) -> Result<u8, CliError> {
+    let cluster = connection.cluster(target.cluster.as_deref()).await?;
     let name = cluster.name_any();
-    let what = if paused {
+    let state = if paused {
         "paused: its members go on, and nothing is healed or changed"
     } else {
         "looked after again"
     };
     if cluster.spec.paused == paused {
-        println!("{name} is already {what}.");
+        println!("{name} is already {state}.");
         return Ok(0);
     }
     let patch = Patch::Merge(json!({ "spec": { "paused": paused } }));
-    let patched = reached
-        .api()
-        .patch(&name, &PatchParams::default(), &patch)
-        .await;
-    patched
-        .map_err(|error| Trouble::kubernetes(&format!("change the etcdcluster {name}"), &error))?;
-    println!("{name} is {what}.");
+    request(
+        &format!("change the etcdcluster {name}"),
+        connection
+            .api()
+            .patch(&name, &PatchParams::default(), &patch),
+    )
+    .await?;
+    println!("{name} is {state}.");
     Ok(0)
 }

@@ -1,4 +1,5 @@
-//! How a cluster is, put together from its resource, its members and the operator's lease. The same for people and programs.
+//! The report about a cluster, from its resource, the metrics of its members and the operator's Lease. `status` and
+//! `why` print it as text, JSON or YAML.
 
 use evenkeel_api::{EtcdCluster, EtcdClusterStatus, MemberRole};
 use evenkeel_etcd::view::quorum;
@@ -7,176 +8,190 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::ResourceExt;
 use serde::Serialize;
 
-use crate::args::Which;
-use crate::live::Live;
-use crate::overseer::Overseer;
-use crate::reach::Reached;
-use crate::screen::{Mood, span};
-use crate::trouble::{AMISS, NOT_WRITABLE, Trouble};
+use crate::args::Target;
+use crate::connection::Connection;
+use crate::error::{CliError, EXIT_DEGRADED, EXIT_NOT_WRITABLE};
+use crate::member_metrics::ClusterMetrics;
+use crate::operator_status::OperatorStatus;
+use crate::terminal::{Severity, format_duration};
 
-/// How soon before its end a certificate is worth a word: they are renewed long before.
-const SOON: i64 = 14 * 86_400;
+/// How long before its expiry a certificate is mentioned. The operator renews certificates much earlier.
+const EXPIRY_WARNING_SECONDS: i64 = 14 * 86_400;
+/// How long a new resource may have no status before the report mentions it.
+const MAX_SECONDS_WITHOUT_STATUS: i64 = 10;
 
-/// How a cluster is.
+/// The report about a cluster.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Report {
     pub(crate) namespace: String,
     pub(crate) name: String,
     pub(crate) version: String,
-    /// Whether clients can write; nothing if nobody knows.
+    /// Whether clients can write. `None` if unknown.
     pub(crate) writable: Option<bool>,
-    /// How many more members may fail before clients cannot write; nothing if nobody knows.
-    pub(crate) survives: Option<usize>,
-    /// How many members serve, of how many.
+    /// The number of further member failures that the cluster tolerates. `None` if unknown.
+    #[serde(rename = "survives")]
+    pub(crate) failure_tolerance: Option<usize>,
+    /// The number of serving members and the desired number, such as 3/3.
     pub(crate) ready: String,
-    pub(crate) phrase: String,
+    #[serde(rename = "phrase")]
+    pub(crate) summary: String,
     pub(crate) members: Vec<MemberReport>,
-    pub(crate) doing: String,
-    pub(crate) because: String,
+    #[serde(rename = "doing")]
+    pub(crate) current_action: String,
+    #[serde(rename = "because")]
+    pub(crate) action_reason: String,
     pub(crate) waiting_for: Vec<String>,
-    pub(crate) next: String,
+    #[serde(rename = "next")]
+    pub(crate) next_action: String,
     pub(crate) certificates: Vec<CertificateReport>,
-    /// What is amiss, by the reason of the condition Degraded.
-    pub(crate) degraded: Option<Amiss>,
-    /// What is said of why clients are served, or are not.
-    pub(crate) about_clients: Vec<String>,
-    /// The alarm that etcd has raised, by which it refuses writes.
+    /// The condition Degraded, if it is true.
+    pub(crate) degraded: Option<DegradedReport>,
+    /// The messages of the conditions while clients are not served.
+    #[serde(rename = "aboutClients")]
+    pub(crate) unserved_messages: Vec<String>,
+    /// The alarm that etcd has raised. etcd then rejects writes.
     pub(crate) alarm: Option<String>,
     pub(crate) paused: bool,
-    /// Whether it is known that no operator is at work.
-    pub(crate) unattended: bool,
-    /// What else should be known.
+    /// Whether it is known that no operator manages the cluster.
+    #[serde(rename = "unattended")]
+    pub(crate) is_unmanaged: bool,
+    /// Further notes for the user.
     pub(crate) notes: Vec<String>,
 }
 
-/// What is amiss.
+/// The condition Degraded.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct Amiss {
+pub(crate) struct DegradedReport {
     pub(crate) reason: String,
     pub(crate) message: String,
-    /// For how many seconds.
+    /// How long the condition has been true, in seconds.
     pub(crate) seconds: i64,
 }
 
-/// How a member is.
+/// The report about a member.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct MemberReport {
     pub(crate) name: String,
     pub(crate) role: String,
     pub(crate) healthy: bool,
-    /// By how many entries it is behind.
+    /// The number of log entries that the member has not applied yet.
     pub(crate) lag: Option<u64>,
-    /// How large its data is, in bytes.
-    pub(crate) size: Option<u64>,
+    /// The size of the database, in bytes.
+    #[serde(rename = "size")]
+    pub(crate) db_bytes: Option<u64>,
     pub(crate) version: String,
     pub(crate) node: String,
     pub(crate) message: String,
 }
 
-/// Until when a certificate is good.
+/// The expiry of a certificate.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct CertificateReport {
     pub(crate) secret: String,
     pub(crate) expires: String,
-    /// In how many seconds.
-    pub(crate) seconds: i64,
+    /// The time until the expiry, in seconds.
+    #[serde(rename = "seconds")]
+    pub(crate) seconds_left: i64,
 }
 
 impl Report {
-    /// Finds the cluster, and asks whoever knows something of it.
-    pub(crate) async fn asked(
-        reached: &Reached,
-        which: &Which,
+    /// Reads the cluster, and queries the operator's Lease and the members.
+    pub(crate) async fn query(
+        connection: &Connection,
+        target: &Target,
         now: Timestamp,
-    ) -> Result<(EtcdCluster, Self), Trouble> {
-        let cluster = reached.cluster(which.cluster.as_deref()).await?;
+    ) -> Result<(EtcdCluster, Self), CliError> {
+        let cluster = connection.cluster(target.cluster.as_deref()).await?;
         let namespace = cluster.namespace();
-        let overseer = Overseer::of(&reached.client, namespace.as_deref(), now).await;
-        let live = Live::of(&reached.client, &cluster).await;
-        let report = Self::of(&cluster, &live, &overseer, now);
+        let operator = OperatorStatus::query(&connection.client, namespace.as_deref(), now).await;
+        let metrics = ClusterMetrics::query(&connection.client, &cluster).await;
+        let report = Self::new(&cluster, &metrics, &operator, now);
         Ok((cluster, report))
     }
 
-    /// From all that is known.
-    pub(crate) fn of(
+    /// Creates the report.
+    pub(crate) fn new(
         cluster: &EtcdCluster,
-        live: &Live,
-        overseer: &Overseer,
+        metrics: &ClusterMetrics,
+        operator: &OperatorStatus,
         now: Timestamp,
     ) -> Self {
         let status = cluster.status.clone().unwrap_or_default();
-        let leader = live.leader().unwrap_or(&status.leader);
+        let leader = metrics.leader().unwrap_or(&status.leader);
         let members = status.member_list.iter().map(|member| MemberReport {
             name: member.name.clone(),
-            role: role(member.role, leader == member.name).to_owned(),
+            role: role_name(member.role, leader == member.name).to_owned(),
             healthy: member.healthy,
-            lag: live.lag(&member.name),
-            size: live.size(&member.name),
+            lag: metrics.lag(&member.name),
+            db_bytes: metrics.db_bytes(&member.name),
             version: member.version.clone(),
             node: member.node.clone(),
             message: member.message.clone(),
         });
-        let certificates = status.certificates.iter().map(|one| CertificateReport {
-            secret: one.secret.clone(),
-            expires: one.expires.0.to_string(),
-            seconds: one.expires.0.as_second() - now.as_second(),
-        });
-        let (writable, survives) = written(&status, live, overseer);
+        let certificates = status
+            .certificates
+            .iter()
+            .map(|certificate| CertificateReport {
+                secret: certificate.secret.clone(),
+                expires: certificate.expires.0.to_string(),
+                seconds_left: certificate.expires.0.as_second() - now.as_second(),
+            });
+        let availability = Availability::new(&status, metrics, operator);
         let degraded = condition(&status, "Degraded")
-            .filter(|one| one.status == "True")
-            .map(|one| Amiss {
-                reason: one.reason.clone(),
-                message: one.message.clone(),
-                seconds: now.as_second() - one.last_transition_time.0.as_second(),
+            .filter(|condition| condition.status == "True")
+            .map(|condition| DegradedReport {
+                reason: condition.reason.clone(),
+                message: condition.message.clone(),
+                seconds: now.as_second() - condition.last_transition_time.0.as_second(),
             });
         Self {
             namespace: cluster.namespace().unwrap_or_default(),
             name: cluster.name_any(),
             version: cluster.spec.version.clone(),
-            writable,
-            survives,
+            writable: availability.writable,
+            failure_tolerance: availability.failure_tolerance,
             ready: status.ready.clone(),
-            phrase: status.phrase.clone(),
+            summary: status.phrase.clone(),
             members: members.collect(),
-            doing: status.doing.clone(),
-            because: status.because.clone(),
+            current_action: status.doing.clone(),
+            action_reason: status.because.clone(),
             waiting_for: status.waiting_for.clone(),
-            next: status.next.clone(),
+            next_action: status.next.clone(),
             certificates: certificates.collect(),
             degraded,
-            about_clients: about_clients(&status),
-            alarm: live.alarm.clone(),
+            unserved_messages: unserved_messages(&status),
+            alarm: metrics.alarm.clone(),
             paused: cluster.spec.paused,
-            unattended: matches!(overseer, Overseer::Away(_)) || cluster.status.is_none(),
-            notes: notes(cluster, &status, live, overseer, now),
+            is_unmanaged: operator.is_not_running() || cluster.status.is_none(),
+            notes: notes(cluster, &status, metrics, operator, now),
         }
     }
 
-    /// How good it is.
-    pub(crate) fn mood(&self) -> Mood {
-        match self.code() {
-            0 => Mood::Good,
-            AMISS => Mood::Warning,
-            _ => Mood::Bad,
+    /// Returns the severity of the state.
+    pub(crate) fn severity(&self) -> Severity {
+        match self.exit_code() {
+            0 => Severity::Good,
+            EXIT_DEGRADED => Severity::Warning,
+            _ => Severity::Critical,
         }
     }
 
-    /// The same for scripts.
-    pub(crate) fn code(&self) -> u8 {
+    /// Returns the exit code of `status`.
+    pub(crate) fn exit_code(&self) -> u8 {
         match (self.writable, &self.degraded) {
-            (Some(true), None) if self.unattended => AMISS,
+            (Some(true), None) if self.is_unmanaged => EXIT_DEGRADED,
             (Some(true), None) => 0,
-            (Some(true), Some(_)) => AMISS,
-            _ => NOT_WRITABLE,
+            (Some(true), Some(_)) => EXIT_DEGRADED,
+            _ => EXIT_NOT_WRITABLE,
         }
     }
 
-    /// Whether clients can write, and what may still fail.
-    pub(crate) fn verdict(&self) -> String {
-        match (self.writable, self.survives) {
+    /// Describes whether clients can write, and the failure tolerance.
+    pub(crate) fn headline(&self) -> String {
+        match (self.writable, self.failure_tolerance) {
             (Some(true), Some(0)) => "writable, survives no further failure".to_owned(),
             (Some(true), Some(1)) => "writable, survives 1 more failure".to_owned(),
             (Some(true), Some(more)) => format!("writable, survives {more} more failures"),
@@ -186,37 +201,47 @@ impl Report {
         }
     }
 
-    /// What there is to say of the certificates.
-    pub(crate) fn certs(&self) -> String {
-        let Some(first) = self.certificates.iter().min_by_key(|one| one.seconds) else {
+    /// Describes the certificate that expires first.
+    pub(crate) fn certificate_summary(&self) -> String {
+        let Some(first) = self
+            .certificates
+            .iter()
+            .min_by_key(|certificate| certificate.seconds_left)
+        else {
             return "nothing is known of them".to_owned();
         };
         let day = first.expires.get(..10).unwrap_or(&first.expires);
-        match first.seconds {
+        match first.seconds_left {
             ..=0 => format!("{} has EXPIRED on {day}", first.secret),
-            left if left < SOON => format!("{} expires in {}, on {day}", first.secret, span(left)),
+            left if left < EXPIRY_WARNING_SECONDS => format!(
+                "{} expires in {}, on {day}",
+                first.secret,
+                format_duration(left)
+            ),
             left => format!(
                 "good; the first to expire is {}, in {}",
                 first.secret,
-                span(left)
+                format_duration(left)
             ),
         }
     }
 }
 
-/// What the conditions say to somebody whose clients are not served. Where nothing is amiss with the members, what to look at
-/// instead is said of that.
-fn about_clients(status: &EtcdClusterStatus) -> Vec<String> {
-    let ready = condition(status, "Ready").filter(|ready| ready.status != "True");
-    let degraded = condition(status, "Degraded").filter(|_| ready.is_some());
-    let said = ready
+/// Returns the messages of Ready and Degraded while Ready is not true. If all members are healthy, the message of
+/// Degraded says what else to check.
+fn unserved_messages(status: &EtcdClusterStatus) -> Vec<String> {
+    let Some(ready) = condition(status, "Ready").filter(|ready| ready.status != "True") else {
+        return Vec::new();
+    };
+    [Some(ready), condition(status, "Degraded")]
         .into_iter()
-        .chain(degraded)
-        .map(|one| one.message.clone());
-    said.filter(|message| !message.is_empty()).collect()
+        .flatten()
+        .map(|condition| condition.message.clone())
+        .filter(|message| !message.is_empty())
+        .collect()
 }
 
-/// The condition of this type.
+/// Returns the condition of this type.
 pub(crate) fn condition<'s>(status: &'s EtcdClusterStatus, type_: &str) -> Option<&'s Condition> {
     status
         .conditions
@@ -224,9 +249,9 @@ pub(crate) fn condition<'s>(status: &'s EtcdClusterStatus, type_: &str) -> Optio
         .find(|condition| condition.type_ == type_)
 }
 
-fn role(role: MemberRole, leads: bool) -> &'static str {
+fn role_name(role: MemberRole, is_leader: bool) -> &'static str {
     match role {
-        MemberRole::Voter if leads => "leader",
+        MemberRole::Voter if is_leader => "leader",
         MemberRole::Voter => "voter",
         MemberRole::Learner => "learner",
         MemberRole::Joining => "joining",
@@ -234,67 +259,79 @@ fn role(role: MemberRole, leads: bool) -> &'static str {
     }
 }
 
-/// Whether clients can write, and how many more members may fail. By the status, as far as somebody keeps it; and by the members'
-/// own word, as far as they could be asked.
-fn written(
-    status: &EtcdClusterStatus,
-    live: &Live,
-    overseer: &Overseer,
-) -> (Option<bool>, Option<usize>) {
-    let ready = match condition(status, "Ready").map(|ready| ready.status.as_str()) {
-        Some("True") => Some(true),
-        Some("False") => Some(false),
-        _ => None,
-    };
-    let voters = status
-        .member_list
-        .iter()
-        .filter(|one| one.role == MemberRole::Voter);
-    let voters: Vec<_> = voters.map(|one| one.name.as_str()).collect();
-    let quorum = quorum(voters.len());
-    let alive = live
-        .alive(voters.iter().copied())
-        .filter(|_| !voters.is_empty());
-    let told = status.survives.and_then(|more| usize::try_from(more).ok());
-    if live.alarm.is_some() || alive.is_some_and(|alive| alive < quorum) {
-        return (Some(false), Some(0));
+/// Whether clients can write, and how many further failures the cluster tolerates. `None` means unknown.
+struct Availability {
+    writable: Option<bool>,
+    failure_tolerance: Option<usize>,
+}
+
+impl Availability {
+    /// Combines the status with the metrics of the members. Without a running operator the status may be old, so only
+    /// the metrics count.
+    fn new(
+        status: &EtcdClusterStatus,
+        metrics: &ClusterMetrics,
+        operator: &OperatorStatus,
+    ) -> Self {
+        let ready = match condition(status, "Ready").map(|ready| ready.status.as_str()) {
+            Some("True") => Some(true),
+            Some("False") => Some(false),
+            _ => None,
+        };
+        let voters: Vec<_> = status
+            .member_list
+            .iter()
+            .filter(|member| member.role == MemberRole::Voter)
+            .map(|member| member.name.as_str())
+            .collect();
+        let quorum = quorum(voters.len());
+        let alive = metrics
+            .count_alive(voters.iter().copied())
+            .filter(|_| !voters.is_empty());
+        if metrics.alarm.is_some() || alive.is_some_and(|alive| alive < quorum) {
+            return Self {
+                writable: Some(false),
+                failure_tolerance: Some(0),
+            };
+        }
+        let spare = alive.map(|alive| alive - quorum);
+        if operator.is_not_running() {
+            return Self {
+                writable: (alive.is_some() && ready == Some(true)).then_some(true),
+                failure_tolerance: spare,
+            };
+        }
+        let reported = status.survives.and_then(|more| usize::try_from(more).ok());
+        let failure_tolerance = match (reported, spare) {
+            (Some(reported), Some(spare)) => Some(reported.min(spare)),
+            (reported, _) => reported,
+        };
+        Self {
+            writable: ready,
+            failure_tolerance: match ready {
+                Some(true) => failure_tolerance,
+                Some(false) => Some(0),
+                None => None,
+            },
+        }
     }
-    if matches!(overseer, Overseer::Away(_)) {
-        // What was seen last may be long ago: only what the members themselves say counts.
-        return (
-            alive.map(|_| true).filter(|_| ready == Some(true)),
-            alive.map(|alive| alive - quorum),
-        );
-    }
-    let more = match (told, alive) {
-        (Some(told), Some(alive)) => Some(told.min(alive - quorum)),
-        (told, _) => told,
-    };
-    (
-        ready,
-        if ready == Some(false) {
-            Some(0)
-        } else {
-            more.filter(|_| ready.is_some())
-        },
-    )
 }
 
 fn notes(
     cluster: &EtcdCluster,
     status: &EtcdClusterStatus,
-    live: &Live,
-    overseer: &Overseer,
+    metrics: &ClusterMetrics,
+    operator: &OperatorStatus,
     now: Timestamp,
 ) -> Vec<String> {
-    let mut notes: Vec<String> = overseer.trouble().into_iter().collect();
+    let mut notes: Vec<String> = operator.note().into_iter().collect();
     let created = cluster.metadata.creation_timestamp.as_ref();
     let age = created.map_or(0, |created| now.as_second() - created.0.as_second());
-    if cluster.status.is_none() && age > 10 {
+    if cluster.status.is_none() && age > MAX_SECONDS_WITHOUT_STATUS {
         notes.push(format!(
             "no operator has looked at it in the {} since it was created: is one running, and does it look after this \
              namespace?",
-            span(age)
+            format_duration(age)
         ));
     } else if status.observed_generation < cluster.metadata.generation && cluster.status.is_some() {
         notes.push(
@@ -308,11 +345,12 @@ fn notes(
         );
     }
     notes.extend(
-        live.alarm
+        metrics
+            .alarm
             .as_ref()
             .map(|alarm| format!("etcd has raised the alarm {alarm}, and refuses writes")),
     );
-    notes.extend(live.trouble.clone());
+    notes.extend(metrics.note.clone());
     notes
 }
 

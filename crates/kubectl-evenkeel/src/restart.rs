@@ -1,4 +1,4 @@
-//! `kubectl evenkeel restart`: members are restarted one by one.
+//! `kubectl evenkeel restart`: restarts the members one by one.
 
 use evenkeel_api::{EtcdCluster, labels};
 use jiff::Timestamp;
@@ -6,31 +6,32 @@ use kube::ResourceExt;
 use kube::api::{Patch, PatchParams};
 use serde_json::json;
 
-use crate::args::Which;
-use crate::reach::Reached;
-use crate::trouble::Trouble;
+use crate::args::Target;
+use crate::connection::{Connection, request};
+use crate::error::CliError;
 
-/// Asks for a restart, by an annotation that has not been there before.
-pub(crate) async fn run(reached: &Reached, which: &Which) -> Result<u8, Trouble> {
-    let cluster = reached.cluster(which.cluster.as_deref()).await?;
+/// Requests a restart by a new value of an annotation.
+pub(crate) async fn run(connection: &Connection, target: &Target) -> Result<u8, CliError> {
+    let cluster = connection.cluster(target.cluster.as_deref()).await?;
     let name = cluster.name_any();
-    let asked = Timestamp::now().to_string();
+    let now = Timestamp::now().to_string();
     let patch =
-        Patch::Merge(json!({ "metadata": { "annotations": { labels::RESTARTED_AT: asked } } }));
-    let patched = reached
-        .api()
-        .patch(&name, &PatchParams::default(), &patch)
-        .await;
-    patched
-        .map_err(|error| Trouble::kubernetes(&format!("change the etcdcluster {name}"), &error))?;
-    println!("{}", told(&cluster));
+        Patch::Merge(json!({ "metadata": { "annotations": { labels::RESTARTED_AT: now } } }));
+    request(
+        &format!("change the etcdcluster {name}"),
+        connection
+            .api()
+            .patch(&name, &PatchParams::default(), &patch),
+    )
+    .await?;
+    println!("{}", effect(&cluster));
     Ok(0)
 }
 
-/// What comes of it.
-fn told(cluster: &EtcdCluster) -> String {
+/// Describes the effect of the restart.
+fn effect(cluster: &EtcdCluster) -> String {
     let name = cluster.name_any();
-    let how = match cluster.spec.members {
+    let effect = match cluster.spec.members {
         1 => "its one member is restarted. Clients cannot write meanwhile",
         2 => "both members are restarted, one after the other. Clients cannot write meanwhile",
         _ => "members are restarted one by one, whoever leads last",
@@ -40,7 +41,7 @@ fn told(cluster: &EtcdCluster) -> String {
     } else {
         ""
     };
-    format!("{name}: {how}{paused}. `kubectl evenkeel status {name}` tells how far it is.")
+    format!("{name}: {effect}{paused}. `kubectl evenkeel status {name}` tells how far it is.")
 }
 
 #[cfg(test)]
@@ -48,18 +49,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_restart_costs_is_told() {
-        let cluster = |members: i32, paused: bool| {
+    fn the_effect_of_a_restart_depends_on_the_members() {
+        let effect_on = |members: i32, paused: bool| {
             let spec = json!({ "version": "3.6.16", "members": members, "paused": paused });
             let resource = json!({ "apiVersion": "evenkeel.dev/v1alpha1", "kind": "EtcdCluster",
                 "metadata": { "name": "orders" }, "spec": spec });
-            told(&serde_json::from_value(resource).unwrap())
+            effect(&serde_json::from_value(resource).unwrap())
         };
         assert!(
-            cluster(3, false)
+            effect_on(3, false)
                 .starts_with("orders: members are restarted one by one, whoever leads last.")
         );
-        assert!(cluster(1, false).contains("Clients cannot write meanwhile."));
-        assert!(cluster(2, true).contains("meanwhile, once it is no longer paused."));
+        assert!(effect_on(1, false).contains("Clients cannot write meanwhile."));
+        assert!(effect_on(2, true).contains("meanwhile, once it is no longer paused."));
     }
 }

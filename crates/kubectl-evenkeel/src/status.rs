@@ -1,109 +1,107 @@
-//! `kubectl evenkeel status`: one screen that tells how a cluster is.
+//! `kubectl evenkeel status`: shows the state of a cluster on one screen.
 
 use futures::future::join_all;
 use jiff::Timestamp;
 use kube::ResourceExt;
 
-use crate::args::{Output, Which};
-use crate::live::Live;
-use crate::output::print;
-use crate::overseer::Overseer;
-use crate::reach::Reached;
+use crate::args::Target;
+use crate::connection::Connection;
+use crate::error::CliError;
+use crate::member_metrics::ClusterMetrics;
+use crate::operator_status::OperatorStatus;
+use crate::output::OutputOptions;
 use crate::report::{MemberReport, Report};
-use crate::screen::{Mood, Screen, bytes, cut};
-use crate::trouble::Trouble;
+use crate::terminal::{Severity, Terminal, WIDTH, format_bytes, truncate, wrap};
 
-/// Tells how one cluster is, or all of them.
+/// The longest member name that is printed in full. Of longer names, the cluster's name is left out.
+const MAX_NAME_LENGTH: usize = 24;
+
+/// Shows one cluster.
 pub(crate) async fn run(
-    reached: &Reached,
-    which: &Which,
-    everywhere: bool,
-    (output, screen): (Output, Screen),
-) -> Result<u8, Trouble> {
-    let now = Timestamp::now();
-    if everywhere {
-        return all(reached, now, (output, screen)).await;
-    }
-    let (_, report) = Report::asked(reached, which, now).await?;
-    print(output, &report, || text(&report, screen))?;
-    Ok(report.code())
+    connection: &Connection,
+    target: &Target,
+    output: OutputOptions,
+) -> Result<u8, CliError> {
+    let (_, report) = Report::query(connection, target, Timestamp::now()).await?;
+    output.print(&report, |terminal| text(&report, terminal))?;
+    Ok(report.exit_code())
 }
 
-async fn all(
-    reached: &Reached,
-    now: Timestamp,
-    (output, screen): (Output, Screen),
-) -> Result<u8, Trouble> {
-    let mut clusters = reached.clusters(true).await?;
-    let overseer = &Overseer::of(&reached.client, None, now).await;
+/// Shows the clusters of all namespaces, one line each. Returns the highest of their exit codes.
+pub(crate) async fn run_all(
+    connection: &Connection,
+    output: OutputOptions,
+) -> Result<u8, CliError> {
+    let now = Timestamp::now();
+    let mut clusters = connection.clusters_in_all_namespaces().await?;
+    let operator = &OperatorStatus::query(&connection.client, None, now).await;
     clusters.sort_by_key(|cluster| (cluster.namespace(), cluster.name_any()));
-    let lives = join_all(
+    let metrics = join_all(
         clusters
             .iter()
-            .map(|cluster| Live::of(&reached.client, cluster)),
+            .map(|cluster| ClusterMetrics::query(&connection.client, cluster)),
     )
     .await;
-    let told = clusters
+    let reports: Vec<_> = clusters
         .iter()
-        .zip(&lives)
-        .map(|(cluster, live)| Report::of(cluster, live, overseer, now));
-    let reports: Vec<_> = told.collect();
-    print(output, &reports, || list(&reports, overseer, screen))?;
-    Ok(reports.iter().map(Report::code).max().unwrap_or_default())
+        .zip(&metrics)
+        .map(|(cluster, metrics)| Report::new(cluster, metrics, operator, now))
+        .collect();
+    output.print(&reports, |terminal| table(&reports, operator, terminal))?;
+    let codes = reports.iter().map(Report::exit_code);
+    Ok(codes.max().unwrap_or_default())
 }
 
-/// One screen.
-pub(crate) fn text(report: &Report, screen: Screen) -> String {
-    let headline = format!("{}: {}", report.name, report.verdict());
-    let mut all = format!("{}\n", screen.paint(report.mood(), &headline));
+/// Renders the state of one cluster.
+pub(crate) fn text(report: &Report, terminal: Terminal) -> String {
+    let headline = format!("{}: {}", report.name, report.headline());
+    let mut text = format!("{}\n", terminal.paint(report.severity(), &headline));
     let ready = if report.ready.is_empty() {
         "no"
     } else {
         &report.ready
     };
-    let about = format!(
-        "etcd {}, {ready} members serve, namespace {}",
+    text.push_str(&format!(
+        "etcd {}, {ready} members serve, namespace {}\n",
         report.version, report.namespace
-    );
-    all.push_str(&format!("{about}\n"));
-    if !report.phrase.is_empty() {
-        all.push_str(&format!("{}\n", cut(&report.phrase, crate::screen::WIDTH)));
+    ));
+    if !report.summary.is_empty() {
+        text.push_str(&format!("{}\n", truncate(&report.summary, WIDTH)));
     }
     for note in &report.notes {
-        all.push_str(&screen.labelled("Note", note));
+        text.push_str(&terminal.labelled("Note", note));
     }
     if !report.members.is_empty() {
-        all.push('\n');
-        all.push_str(&members(report, screen));
+        text.push('\n');
+        text.push_str(&members(report, terminal));
     }
-    all.push('\n');
-    all.push_str(&screen.labelled(
-        "Doing",
-        if report.doing.is_empty() {
-            "nothing"
-        } else {
-            &report.doing
-        },
-    ));
-    all.push_str(&screen.labelled("Because", &because(report)));
+    text.push('\n');
+    let action = if report.current_action.is_empty() {
+        "nothing"
+    } else {
+        &report.current_action
+    };
+    text.push_str(&terminal.labelled("Doing", action));
+    text.push_str(&terminal.labelled("Because", &reason(report)));
     for wait in &report.waiting_for {
-        all.push_str(&screen.labelled("Waits", wait));
+        text.push_str(&terminal.labelled("Waits", wait));
     }
-    if !report.next.is_empty() {
-        all.push_str(&screen.labelled("Next", &report.next));
+    if !report.next_action.is_empty() {
+        text.push_str(&terminal.labelled("Next", &report.next_action));
     }
-    all.push_str(&screen.labelled("Certs", &report.certs()));
-    all
+    text.push_str(&terminal.labelled("Certs", &report.certificate_summary()));
+    text
 }
 
-fn because(report: &Report) -> String {
+/// Returns the reason for the current action or state.
+fn reason(report: &Report) -> String {
     match &report.degraded {
-        _ if !report.because.is_empty() => report.because.clone(),
-        Some(amiss) => amiss.message.clone(),
-        None if report.writable != Some(true) && !report.about_clients.is_empty() => {
-            report.about_clients.join("; ")
+        _ if !report.action_reason.is_empty() => report.action_reason.clone(),
+        Some(degraded) => degraded.message.clone(),
+        None if report.writable != Some(true) && !report.unserved_messages.is_empty() => {
+            report.unserved_messages.join("; ")
         }
-        None if report.doing.is_empty()
+        None if report.current_action.is_empty()
             && report.waiting_for.is_empty()
             && report.writable == Some(true) =>
         {
@@ -113,56 +111,52 @@ fn because(report: &Report) -> String {
     }
 }
 
-fn members(report: &Report, screen: Screen) -> String {
+fn members(report: &Report, terminal: Terminal) -> String {
     let heading = ["MEMBER", "ROLE", "HEALTH", "LAG", "SIZE", "VERSION", "NODE"].map(str::to_owned);
     let mut rows = vec![heading.to_vec()];
-    let short = report
+    let abbreviate = report
         .members
         .iter()
-        .any(|one| one.name.chars().count() > 24);
+        .any(|member| member.name.chars().count() > MAX_NAME_LENGTH);
     rows.extend(
         report
             .members
             .iter()
-            .map(|member| row(member, &report.name, short)),
+            .map(|member| row(member, &report.name, abbreviate)),
     );
-    let mut lines = screen.table(&rows).into_iter();
-    let mut all = format!("{}\n", screen.bold(&lines.next().unwrap_or_default()));
+    let mut lines = terminal.table(&rows).into_iter();
+    let mut text = format!("{}\n", terminal.bold(&lines.next().unwrap_or_default()));
     for (line, member) in lines.zip(&report.members) {
-        let mood = if member.healthy {
-            Mood::Plain
+        let severity = if member.healthy {
+            Severity::Neutral
         } else {
-            Mood::Warning
+            Severity::Warning
         };
-        all.push_str(&format!("{}\n", screen.paint(mood, &line)));
+        text.push_str(&format!("{}\n", terminal.paint(severity, &line)));
     }
-    // What is said below anyway is not said twice.
-    let below = format!("{} {}", because(report), report.waiting_for.join(" "));
-    let is_news =
+    // Messages that the lines below the table repeat are left out.
+    let below = format!("{} {}", reason(report), report.waiting_for.join(" "));
+    let is_new =
         |member: &&MemberReport| !member.message.is_empty() && !below.contains(&member.message);
-    for member in report.members.iter().filter(is_news) {
-        for line in crate::screen::wrapped(
-            &format!("{}: {}", member.name, member.message),
-            crate::screen::WIDTH - 2,
-        ) {
-            all.push_str(&format!("  {line}\n"));
+    for member in report.members.iter().filter(is_new) {
+        for line in wrap(&format!("{}: {}", member.name, member.message), WIDTH - 2) {
+            text.push_str(&format!("  {line}\n"));
         }
     }
-    all
+    text
 }
 
-fn row(member: &MemberReport, cluster: &str, short: bool) -> Vec<String> {
+fn row(member: &MemberReport, cluster: &str, abbreviate: bool) -> Vec<String> {
     let unknown = || "-".to_owned();
-    let shown = |text: &str| {
+    let or_unknown = |text: &str| {
         if text.is_empty() {
             unknown()
         } else {
             text.to_owned()
         }
     };
-    // Names of members begin with their cluster's, which is above already.
     let name = match member.name.strip_prefix(cluster) {
-        Some(rest) if short => format!("…{rest}"),
+        Some(rest) if abbreviate => format!("…{rest}"),
         _ => member.name.clone(),
     };
     vec![
@@ -170,13 +164,14 @@ fn row(member: &MemberReport, cluster: &str, short: bool) -> Vec<String> {
         member.role.clone(),
         if member.healthy { "serves" } else { "down" }.to_owned(),
         member.lag.map_or_else(unknown, |lag| lag.to_string()),
-        member.size.map_or_else(unknown, bytes),
-        shown(&member.version),
-        shown(&member.node),
+        member.db_bytes.map_or_else(unknown, format_bytes),
+        or_unknown(&member.version),
+        or_unknown(&member.node),
     ]
 }
 
-fn list(reports: &[Report], overseer: &Overseer, screen: Screen) -> String {
+/// Renders the table of all clusters.
+fn table(reports: &[Report], operator: &OperatorStatus, terminal: Terminal) -> String {
     if reports.is_empty() {
         return "No etcdclusters found.\n".to_owned();
     }
@@ -201,29 +196,29 @@ fn list(reports: &[Report], overseer: &Overseer, screen: Screen) -> String {
             report.ready.clone(),
             writable.to_owned(),
             report
-                .survives
-                .map_or_else(|| "-".to_owned(), |more| more.to_string()),
-            report.phrase.clone(),
+                .failure_tolerance
+                .map_or_else(|| "-".to_owned(), |tolerance| tolerance.to_string()),
+            report.summary.clone(),
         ]);
     }
-    let mut lines = screen.table(&rows).into_iter();
-    let mut all = String::new();
-    if let Some(trouble) = overseer.trouble() {
-        all.push_str(&screen.labelled("Note", &trouble));
+    let mut lines = terminal.table(&rows).into_iter();
+    let mut text = String::new();
+    if let Some(note) = operator.note() {
+        text.push_str(&terminal.labelled("Note", &note));
     }
-    all.push_str(&format!(
+    text.push_str(&format!(
         "{}\n",
-        screen.bold(&lines.next().unwrap_or_default())
+        terminal.bold(&lines.next().unwrap_or_default())
     ));
     for (line, report) in lines.zip(reports) {
-        let mood = if report.code() == 0 {
-            Mood::Plain
+        let severity = if report.exit_code() == 0 {
+            Severity::Neutral
         } else {
-            report.mood()
+            report.severity()
         };
-        all.push_str(&format!("{}\n", screen.paint(mood, &line)));
+        text.push_str(&format!("{}\n", terminal.paint(severity, &line)));
     }
-    all
+    text
 }
 
 #[cfg(test)]

@@ -1,11 +1,11 @@
-//! The screen that `status` prints.
+//! Tests of the output of `status`.
 
 use super::*;
-use crate::args::Colour;
+use crate::args::ColorMode;
 use crate::report::tests::{cluster, report};
 
 #[test]
-fn one_screen_of_80_columns_begins_with_what_matters_most() {
+fn the_headline_comes_first_and_the_text_fits_80_by_24() {
     let members = [
         ("orders-k7f2x", "Voter", true),
         ("orders-a", "Voter", true),
@@ -18,12 +18,12 @@ fn one_screen_of_80_columns_begins_with_what_matters_most() {
     status.waiting_for = vec!["orders-lost must come back".to_owned()];
     status.next = "clients are routed to it".to_owned();
     status.survives = Some(0);
-    let told = text(&report(&cluster), Screen::new(Colour::Never));
-    let lines: Vec<_> = told.lines().collect();
+    let output = text(&report(&cluster), Terminal::new(ColorMode::Never));
+    let lines: Vec<_> = output.lines().collect();
     assert_eq!(lines[0], "orders: writable, survives no further failure");
     assert!(
         lines.iter().all(|line| line.chars().count() <= 80) && lines.len() <= 24,
-        "{told}"
+        "{output}"
     );
     for word in [
         "Doing:",
@@ -35,32 +35,32 @@ fn one_screen_of_80_columns_begins_with_what_matters_most() {
         "down",
         "etcd does not answer",
     ] {
-        assert!(told.contains(word), "{word}: {told}");
+        assert!(output.contains(word), "{word}: {output}");
     }
 }
 
 #[test]
-fn long_names_are_shortened_and_fit() {
+fn long_member_names_are_abbreviated() {
     let long = format!("{}-k7f2x", "o".repeat(40));
     let members = [(long.as_str(), "Voter", true)];
     let mut cluster = cluster("True", false, &members);
     cluster.metadata.name = Some("o".repeat(40));
-    let told = text(&report(&cluster), Screen::new(Colour::Never));
-    assert!(told.contains("…-k7f2x"), "{told}");
+    let output = text(&report(&cluster), Terminal::new(ColorMode::Never));
+    assert!(output.contains("…-k7f2x"), "{output}");
     assert!(
-        told.lines().all(|line| line.chars().count() <= 80),
-        "{told}"
+        output.lines().all(|line| line.chars().count() <= 80),
+        "{output}"
     );
 }
 
 #[test]
-fn a_cluster_that_nobody_has_looked_at_is_told_as_such() {
+fn a_cluster_without_a_status_is_reported_as_unknown() {
     let mut cluster = cluster("True", false, &[]);
     cluster.status = None;
-    let told = text(&report(&cluster), Screen::new(Colour::Never));
+    let output = text(&report(&cluster), Terminal::new(ColorMode::Never));
     assert!(
-        told.starts_with("orders: not known whether it is writable\n"),
-        "{told}"
+        output.starts_with("orders: not known whether it is writable\n"),
+        "{output}"
     );
-    assert!(told.contains("no operator has looked at it"), "{told}");
+    assert!(output.contains("no operator has looked at it"), "{output}");
 }

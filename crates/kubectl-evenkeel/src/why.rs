@@ -1,5 +1,5 @@
-//! `kubectl evenkeel why`: what is wanted, what is in the way, how one knows, what a person can do; and what was decided last,
-//! with the facts that it rested on.
+//! `kubectl evenkeel why`: explains the state of a cluster: the goal, what blocks it, the evidence, what the user can do,
+//! and the last decisions with the facts that they were based on.
 
 use evenkeel_api::EtcdCluster;
 use evenkeel_etcd::facts::EtcdFacts;
@@ -11,74 +11,78 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::advice;
-use crate::args::{Output, Which};
-use crate::log::log_of;
-use crate::output::print;
-use crate::reach::Reached;
+use crate::args::Target;
+use crate::connection::Connection;
+use crate::decision_log::read_decisions;
+use crate::error::CliError;
+use crate::output::OutputOptions;
 use crate::report::Report;
-use crate::screen::{Screen, WIDTH, span, wrapped};
-use crate::trouble::Trouble;
+use crate::terminal::{Terminal, WIDTH, format_duration, wrap};
 
-/// What `why` tells.
+/// The output of `why`.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Answer {
+struct WhyReport {
     goal: String,
     blocker: Option<String>,
     evidence: Vec<String>,
-    you_can: Vec<String>,
-    decisions: Vec<Told>,
+    #[serde(rename = "youCan")]
+    advice: Vec<String>,
+    decisions: Vec<DecisionReport>,
 }
 
-/// A decision, with what was known then.
+/// A decision and its facts.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Told {
+struct DecisionReport {
     #[serde(flatten)]
     decision: Decision,
-    /// The facts, a sentence for each member.
-    on: Vec<String>,
-    /// All of them.
+    /// The facts about each member, in a few words.
+    #[serde(rename = "on")]
+    fact_summary: Vec<String>,
+    /// All facts.
     #[serde(skip_serializing_if = "Option::is_none")]
     facts: Option<Value>,
 }
 
-/// How much of the log is shown.
+/// Which part of the decision log is shown.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Extent {
-    /// How many decisions, the last ones.
-    pub(crate) last: usize,
-    /// Whether with all facts.
-    pub(crate) facts: bool,
+pub(crate) struct WhyOptions {
+    /// The number of decisions, counted from the newest.
+    pub(crate) max_decisions: usize,
+    /// Whether all facts of each decision are shown.
+    pub(crate) include_facts: bool,
 }
 
-/// Tells why a cluster is as it is.
+/// Explains the state of a cluster.
 pub(crate) async fn run(
-    reached: &Reached,
-    which: &Which,
-    extent: Extent,
-    (output, screen): (Output, Screen),
-) -> Result<u8, Trouble> {
+    connection: &Connection,
+    target: &Target,
+    options: WhyOptions,
+    output: OutputOptions,
+) -> Result<u8, CliError> {
     let now = Timestamp::now();
-    let (cluster, report) = Report::asked(reached, which, now).await?;
-    let (log, unread) = log_of(reached, &cluster).await;
-    let decisions = log.as_ref().map(Decision::read).unwrap_or_default();
-    let mut answer = answer(&cluster, &report, decisions, extent);
-    answer.evidence.extend(unread);
-    print(output, &answer, || text(&answer, now, screen))?;
+    let (cluster, report) = Report::query(connection, target, now).await?;
+    let (decisions, log_error) = match read_decisions(connection, &cluster).await {
+        Ok(decisions) => (decisions, None),
+        Err(error) => (Vec::new(), Some(error)),
+    };
+    let mut explanation = explain(&cluster, &report, decisions, options);
+    explanation.evidence.extend(log_error);
+    output.print(&explanation, |terminal| text(&explanation, now, terminal))?;
     Ok(0)
 }
 
-fn answer(
+fn explain(
     cluster: &EtcdCluster,
     report: &Report,
     decisions: Vec<Decision>,
-    extent: Extent,
-) -> Answer {
+    options: WhyOptions,
+) -> WhyReport {
     let spec = &cluster.spec;
     let mut goal = format!(
         "{} of etcd {}",
-        counted(spec.members, "member"),
+        pluralize(spec.members, "member"),
         spec.version
     );
     if spec.paused {
@@ -88,37 +92,52 @@ fn answer(
     let blocker = report
         .waiting_for
         .first()
-        .cloned()
-        .or_else(|| degraded.map(|one| one.message.clone()));
-    let blocker = blocker.or_else(|| report.about_clients.first().cloned());
+        .or_else(|| degraded.map(|degraded| &degraded.message))
+        .or_else(|| report.unserved_messages.first())
+        .cloned();
+    let skipped = decisions.len().saturating_sub(options.max_decisions);
+    let decisions = decisions
+        .into_iter()
+        .skip(skipped)
+        .map(|decision| DecisionReport::new(decision, &report.name, options.include_facts));
+    WhyReport {
+        goal,
+        evidence: evidence(report, blocker.as_deref()),
+        blocker,
+        advice: advice(report),
+        decisions: decisions.collect(),
+    }
+}
+
+/// Returns the observations behind the blocker, without repeating the blocker itself.
+fn evidence(report: &Report, blocker: Option<&str>) -> Vec<String> {
     let mut evidence: Vec<String> = report.notes.clone();
-    if let Some(amiss) = degraded {
+    if let Some(degraded) = &report.degraded {
         evidence.push(format!(
             "Degraded for {}: {}: {}",
-            span(amiss.seconds),
-            amiss.reason,
-            amiss.message
+            format_duration(degraded.seconds),
+            degraded.reason,
+            degraded.message
         ));
     }
-    // What was said of it already is not said twice.
-    let said = evidence.join(" ");
-    let is_news = |message: &str| message.is_empty() || !said.contains(message);
+    let mentioned = evidence.join(" ");
+    let is_new = |message: &str| message.is_empty() || !mentioned.contains(message);
     let down = report
         .members
         .iter()
-        .filter(|member| !member.healthy && is_news(&member.message));
+        .filter(|member| !member.healthy && is_new(&member.message));
     evidence.extend(down.map(|member| {
-        let why = if member.message.is_empty() {
+        let problem = if member.message.is_empty() {
             "it does not serve"
         } else {
             &member.message
         };
-        format!("{} ({}): {why}", member.name, member.role)
+        format!("{} ({}): {problem}", member.name, member.role)
     }));
     let unserved = report
-        .about_clients
+        .unserved_messages
         .iter()
-        .filter(|said| Some(*said) != blocker.as_ref());
+        .filter(|message| Some(message.as_str()) != blocker);
     evidence.extend(unserved.cloned());
     if evidence.is_empty() {
         evidence.push(format!(
@@ -126,24 +145,13 @@ fn answer(
             report.ready
         ));
     }
-    let skipped = decisions.len().saturating_sub(extent.last);
-    let shown = decisions
-        .into_iter()
-        .skip(skipped)
-        .map(|decision| told(decision, &report.name, extent.facts));
-    Answer {
-        goal,
-        blocker,
-        evidence,
-        you_can: advised(report),
-        decisions: shown.collect(),
-    }
+    evidence
 }
 
-/// What a person can do, the most pressing first; nothing where nobody is needed.
-fn advised(report: &Report) -> Vec<String> {
+/// Returns what the user can do, the most urgent first. Empty if no action is needed.
+fn advice(report: &Report) -> Vec<String> {
     let degraded = report.degraded.as_ref();
-    let well = report.writable == Some(true) && degraded.is_none() && report.notes.is_empty();
+    let is_healthy = report.writable == Some(true) && degraded.is_none() && report.notes.is_empty();
     let mut advice = Vec::new();
     if report.alarm.as_deref() == Some("NOSPACE") {
         advice.push(format!(
@@ -151,7 +159,7 @@ fn advised(report: &Report) -> Vec<String> {
             report.name
         ));
     }
-    if report.unattended {
+    if report.is_unmanaged {
         advice.push(
             "bring an operator back: until then nothing is healed, and nothing here is news"
                 .to_owned(),
@@ -163,9 +171,11 @@ fn advised(report: &Report) -> Vec<String> {
             report.name
         ));
     } else {
-        advice.extend(degraded.and_then(|amiss| advice::about(&amiss.reason, &report.name)));
+        advice.extend(
+            degraded.and_then(|degraded| advice::for_reason(&degraded.reason, &report.name)),
+        );
     }
-    if advice.is_empty() && !well {
+    if advice.is_empty() && !is_healthy {
         advice.push(
             "see to what the evidence names; what Evenkeel can do about it, it does".to_owned(),
         );
@@ -173,52 +183,51 @@ fn advised(report: &Report) -> Vec<String> {
     advice
 }
 
-fn told(mut decision: Decision, cluster: &str, all: bool) -> Told {
-    let text = decision.facts.take();
-    let facts: Option<EtcdFacts> = text
-        .as_ref()
-        .and_then(|text| serde_json::from_str(text).ok());
-    let on = facts
-        .map(|facts| digest(&facts, cluster))
-        .unwrap_or_default();
-    let facts = text
-        .filter(|_| all)
-        .and_then(|text| serde_json::from_str(&text).ok());
-    Told {
-        decision,
-        on,
-        facts,
+impl DecisionReport {
+    fn new(mut decision: Decision, cluster: &str, include_facts: bool) -> Self {
+        let json = decision.facts.take();
+        let facts: Option<EtcdFacts> = json
+            .as_ref()
+            .and_then(|json| serde_json::from_str(json).ok());
+        Self {
+            decision,
+            fact_summary: facts
+                .map(|facts| summarize(&facts, cluster))
+                .unwrap_or_default(),
+            facts: json
+                .filter(|_| include_facts)
+                .and_then(|json| serde_json::from_str(&json).ok()),
+        }
     }
 }
 
-/// What was known of each member, in a few words.
-fn digest(facts: &EtcdFacts, cluster: &str) -> Vec<String> {
+/// Summarizes the facts about each member.
+fn summarize(facts: &EtcdFacts, cluster: &str) -> Vec<String> {
     let (Observed::Present(identity), Observed::Present(claims), Observed::Present(pods)) =
         (&facts.identity, &facts.claims, &facts.pods)
     else {
         return vec!["there was no identity, or it could not be read".to_owned()];
     };
     let view = ClusterView::new(facts, identity, claims, pods);
-    let mut all = Vec::new();
+    let mut summary = Vec::new();
     if !view.membership_known {
-        all.push("etcd could not be asked who its members are".to_owned());
+        summary.push("etcd could not be asked who its members are".to_owned());
     }
-    let told = |member: &MemberView<'_>| {
+    summary.extend(view.members.values().map(|member| {
         format!(
             "{}: {}",
             member_name(cluster, identity.lineage, member.serial),
-            known(member, view.membership_known)
+            summarize_member(member, view.membership_known)
         )
-    };
-    all.extend(view.members.values().map(told));
-    all
+    }));
+    summary
 }
 
-fn known(member: &MemberView<'_>, registry: bool) -> String {
+fn summarize_member(member: &MemberView<'_>, membership_known: bool) -> String {
     let vote = match member.listed {
-        Some(entry) if entry.is_learner => "a learner",
+        Some(listed) if listed.is_learner => "a learner",
         Some(_) => "a voter",
-        None if registry => "not in etcd's list",
+        None if membership_known => "not in etcd's list",
         None => "perhaps a member",
     };
     let pod = match member.pod {
@@ -235,97 +244,103 @@ fn known(member: &MemberView<'_>, registry: bool) -> String {
         DataState::Intact => "its own data",
         DataState::Lost => "its data gone",
     };
-    let voice = match member.health {
-        Some(voice) if voice.is_serving => "served",
+    let health = match member.health {
+        Some(health) if health.is_serving => "served",
         Some(_) => "answered, and did not serve",
         None => "did not answer",
     };
-    format!("{vote}, {pod}, {data}, {voice}")
+    format!("{vote}, {pod}, {data}, {health}")
 }
 
-fn counted(count: i32, what: &str) -> String {
+fn pluralize(count: i32, noun: &str) -> String {
     if count == 1 {
-        format!("1 {what}")
+        format!("1 {noun}")
     } else {
-        format!("{count} {what}s")
+        format!("{count} {noun}s")
     }
 }
 
-fn text(answer: &Answer, now: Timestamp, screen: Screen) -> String {
-    let mut all = screen.labelled("Goal", &answer.goal);
-    all.push_str(&screen.labelled(
+fn text(report: &WhyReport, now: Timestamp, terminal: Terminal) -> String {
+    let mut text = terminal.labelled("Goal", &report.goal);
+    text.push_str(&terminal.labelled(
         "Blocker",
-        answer.blocker.as_deref().unwrap_or("nothing is in the way"),
+        report.blocker.as_deref().unwrap_or("nothing is in the way"),
     ));
-    for evidence in &answer.evidence {
-        all.push_str(&screen.labelled("Evidence", evidence));
+    for evidence in &report.evidence {
+        text.push_str(&terminal.labelled("Evidence", evidence));
     }
-    for advice in &answer.you_can {
-        all.push_str(&screen.labelled("You can", advice));
+    for advice in &report.advice {
+        text.push_str(&terminal.labelled("You can", advice));
     }
-    if answer.you_can.is_empty() {
-        all.push_str(&screen.labelled("You can", "leave it alone: nothing needs you"));
+    if report.advice.is_empty() {
+        text.push_str(&terminal.labelled("You can", "leave it alone: nothing needs you"));
     }
-    if answer.decisions.is_empty() {
-        all.push_str("\nNo decision is on record.\n");
-        return all;
+    if report.decisions.is_empty() {
+        text.push_str("\nNo decision is on record.\n");
+        return text;
     }
-    all.push_str(&format!(
+    text.push_str(&format!(
         "\n{}\n",
-        screen.bold("What was decided last, the newest at the end:")
+        terminal.bold("What was decided last, the newest at the end:")
     ));
-    for told in &answer.decisions {
-        all.push_str(&decided(told, now, screen));
+    for decision in &report.decisions {
+        text.push_str(&decision_text(decision, now, terminal));
     }
-    all
+    text
 }
 
-fn decided(told: &Told, now: Timestamp, screen: Screen) -> String {
-    let decision = &told.decision;
-    let at = decision.at.parse::<Timestamp>();
-    let ago = at
-        .map(|at| format!(" ({} ago)", span(now.as_second() - at.as_second())))
+fn decision_text(report: &DecisionReport, now: Timestamp, terminal: Terminal) -> String {
+    let decision = &report.decision;
+    let age = decision
+        .at
+        .parse::<Timestamp>()
+        .map(|at| {
+            let seconds = now.as_second() - at.as_second();
+            format!(" ({} ago)", format_duration(seconds))
+        })
         .unwrap_or_default();
-    let mut all = format!(
+    let mut text = format!(
         "\n{}\n",
-        screen.bold(&format!("{}{ago}, by {}", decision.at, decision.by))
+        terminal.bold(&format!("{}{age}, by {}", decision.at, decision.by))
     );
-    let mut say = |label: &str, text: &str| {
+    let mut add = |label: &str, content: &str| {
         let mut label = label;
-        for line in wrapped(text, WIDTH - 14) {
-            all.push_str(&format!("  {label:<11} {line}\n"));
+        for line in wrap(content, WIDTH - 14) {
+            text.push_str(&format!("  {label:<11} {line}\n"));
             label = "";
         }
     };
     let explained = &decision.explained;
     if explained.actions.is_empty() {
-        let quiet = explained.waits.is_empty();
-        say(
+        let waits = !explained.waits.is_empty();
+        add(
             "decided",
-            if quiet {
-                "nothing was to be done"
-            } else {
+            if waits {
                 "to wait"
+            } else {
+                "nothing was to be done"
             },
         );
     }
-    explained
-        .actions
-        .iter()
-        .for_each(|done| say("decided", done));
-    explained.reasons.iter().for_each(|why| say("because", why));
-    explained
-        .waits
-        .iter()
-        .for_each(|wait| say("waited for", wait));
-    told.on.iter().for_each(|fact| say("it saw", fact));
+    for action in &explained.actions {
+        add("decided", action);
+    }
+    for reason in &explained.reasons {
+        add("because", reason);
+    }
+    for wait in &explained.waits {
+        add("waited for", wait);
+    }
+    for fact in &report.fact_summary {
+        add("it saw", fact);
+    }
     if !decision.outcome.is_empty() {
-        say("outcome", &decision.outcome);
+        add("outcome", &decision.outcome);
     }
-    if let Some(facts) = &told.facts {
-        all.push_str(&format!("  facts       {facts}\n"));
+    if let Some(facts) = &report.facts {
+        text.push_str(&format!("  facts       {facts}\n"));
     }
-    all
+    text
 }
 
 #[cfg(test)]

@@ -1,16 +1,16 @@
-//! What `why` tells.
+//! Tests of the output of `why`.
 
 use evenkeel_runtime::Explanation;
 
 use super::*;
-use crate::args::Colour;
-use crate::live::Live;
-use crate::overseer::Overseer;
+use crate::args::ColorMode;
+use crate::member_metrics::ClusterMetrics;
+use crate::operator_status::OperatorStatus;
 use crate::report::tests::{cluster, now, report};
 
-fn decision(does: &str) -> Decision {
+fn decision(action: &str) -> Decision {
     let explained = Explanation {
-        actions: vec![does.to_owned()],
+        actions: vec![action.to_owned()],
         reasons: vec!["the pod is gone, and its data is there".to_owned()],
         waits: Vec::new(),
     };
@@ -25,124 +25,132 @@ fn decision(does: &str) -> Decision {
 }
 
 #[test]
-fn what_is_amiss_comes_with_its_evidence_and_what_to_do() {
+fn a_degraded_cluster_has_evidence_and_advice() {
     let members = [("orders-a", "Voter", true), ("orders-b", "Voter", false)];
     let cluster = cluster("True", true, &members);
     let decisions = vec![decision("one"), decision("two"), decision("three")];
-    let answer = answer(
+    let explanation = explain(
         &cluster,
         &report(&cluster),
         decisions,
-        Extent {
-            last: 2,
-            facts: false,
+        WhyOptions {
+            max_decisions: 2,
+            include_facts: false,
         },
     );
-    assert_eq!(answer.goal, "3 members of etcd 3.6.16");
+    assert_eq!(explanation.goal, "3 members of etcd 3.6.16");
     assert!(
-        answer.evidence.iter().any(|one| one.contains("MemberDown")),
+        explanation
+            .evidence
+            .iter()
+            .any(|one| one.contains("MemberDown")),
         "{:?}",
-        answer.evidence
+        explanation.evidence
     );
     assert!(
-        answer
+        explanation
             .evidence
             .iter()
             .any(|one| one.starts_with("orders-b (voter)")),
         "{:?}",
-        answer.evidence
+        explanation.evidence
     );
     assert!(
-        answer.you_can[0].contains("kubectl evenkeel logs orders"),
+        explanation.advice[0].contains("kubectl evenkeel logs orders"),
         "{:?}",
-        answer.you_can
+        explanation.advice
     );
-    let told = text(&answer, now(), Screen::new(Colour::Never));
+    let output = text(&explanation, now(), Terminal::new(ColorMode::Never));
     assert!(
-        !told.contains("decided     one") && told.contains("two") && told.contains("three"),
-        "the last two: {told}"
-    );
-    assert!(
-        told.contains("because     the pod is gone") && told.contains("60s ago"),
-        "{told}"
+        !output.contains("decided     one") && output.contains("two") && output.contains("three"),
+        "the last two: {output}"
     );
     assert!(
-        told.lines().all(|line| line.chars().count() <= 80),
-        "{told}"
+        output.contains("because     the pod is gone") && output.contains("60s ago"),
+        "{output}"
+    );
+    assert!(
+        output.lines().all(|line| line.chars().count() <= 80),
+        "{output}"
     );
 }
 
 #[test]
-fn where_nothing_is_amiss_nobody_is_needed() {
+fn a_healthy_cluster_needs_no_action() {
     let cluster = cluster("True", false, &[("orders-a", "Voter", true)]);
-    let answer = answer(
+    let explanation = explain(
         &cluster,
         &report(&cluster),
         Vec::new(),
-        Extent {
-            last: 5,
-            facts: false,
+        WhyOptions {
+            max_decisions: 5,
+            include_facts: false,
         },
     );
-    let told = text(&answer, now(), Screen::new(Colour::Never));
+    let output = text(&explanation, now(), Terminal::new(ColorMode::Never));
     assert!(
-        told.contains("nothing is in the way") && told.contains("nothing needs you"),
-        "{told}"
+        output.contains("nothing is in the way") && output.contains("nothing needs you"),
+        "{output}"
     );
-    assert!(told.contains("No decision is on record"), "{told}");
+    assert!(output.contains("No decision is on record"), "{output}");
 }
 
 #[test]
-fn nobody_is_sent_away_while_clients_are_not_served() {
+fn there_is_advice_while_clients_are_not_served() {
     let mut cluster = cluster("False", false, &[("orders-a", "Voter", true)]);
     let status = cluster.status.as_mut().unwrap();
     status.conditions[0].message = "a read through the client Service was not answered".to_owned();
     status.conditions[1].message =
         "nothing is amiss with the members: look at the client Service and the network".to_owned();
-    let answer = answer(
+    let explanation = explain(
         &cluster,
         &report(&cluster),
         Vec::new(),
-        Extent {
-            last: 5,
-            facts: false,
+        WhyOptions {
+            max_decisions: 5,
+            include_facts: false,
         },
     );
-    let told = text(&answer, now(), Screen::new(Colour::Never));
-    let words = told.split_whitespace().collect::<Vec<_>>().join(" ");
+    let output = text(&explanation, now(), Terminal::new(ColorMode::Never));
+    let words = output.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(
         words.contains("Blocker: a read through the client Service was not answered"),
-        "{told}"
+        "{output}"
     );
     assert!(
         words.contains("look at the client Service and the network"),
-        "{told}"
+        "{output}"
     );
-    assert!(!words.contains("nothing needs you"), "{told}");
+    assert!(!words.contains("nothing needs you"), "{output}");
 }
 
 #[test]
-fn a_pause_and_an_absent_operator_come_before_anything_else() {
+fn advice_about_a_pause_or_a_missing_operator_comes_first() {
     let mut cluster = cluster("True", true, &[("orders-a", "Voter", true)]);
     cluster.spec.paused = true;
-    let asked = |report: &Report| {
-        answer(
+    let advice_for = |report: &Report| {
+        explain(
             &cluster,
             report,
             Vec::new(),
-            Extent {
-                last: 5,
-                facts: false,
+            WhyOptions {
+                max_decisions: 5,
+                include_facts: false,
             },
         )
-        .you_can
+        .advice
     };
-    let told = asked(&report(&cluster));
+    let advice = advice_for(&report(&cluster));
     assert!(
-        told.len() == 1 && told[0].contains("kubectl evenkeel resume orders"),
-        "{told:?}"
+        advice.len() == 1 && advice[0].contains("kubectl evenkeel resume orders"),
+        "{advice:?}"
     );
-    let away = Overseer::Away("the last one was heard 3d ago".to_owned());
-    let told = asked(&Report::of(&cluster, &Live::default(), &away, now()));
-    assert!(told[0].contains("bring an operator back"), "{told:?}");
+    let not_running = OperatorStatus::NotRunning("the last one was heard 3d ago".to_owned());
+    let advice = advice_for(&Report::new(
+        &cluster,
+        &ClusterMetrics::default(),
+        &not_running,
+        now(),
+    ));
+    assert!(advice[0].contains("bring an operator back"), "{advice:?}");
 }

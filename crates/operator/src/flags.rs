@@ -1,35 +1,39 @@
-//! What the program can be told: by flags, or by variables of the environment.
+//! The command line. Every flag can also be set by an environment variable.
 
 use std::time::Duration;
 
 use clap::Parser;
 use evenkeel_runtime::program;
 
-/// Runs stateful services on Kubernetes: etcd, so far.
+/// Runs database clusters on Kubernetes.
 #[derive(Clone, Debug, Parser)]
 #[command(name = "evenkeel-operator", version, max_term_width = 110)]
 pub(crate) struct Flags {
-    /// What every such program can be told.
+    /// The flags of every program that is built on the runtime.
     #[command(flatten)]
     pub(crate) program: program::Flags,
-    /// How often certificates are looked at, such as 10m or 90s: Secrets are not watched. They are also looked at when
-    /// anything else of their cluster changes
-    #[arg(long, env = "EVENKEEL_SECRETS_INTERVAL", default_value = "10m", value_parser = duration, value_name = "DURATION")]
+    /// Interval at which the certificates of each cluster are checked, such as 10m or 90s. Secrets are not watched; they
+    /// are also checked when another object of their cluster changes
+    #[arg(long, env = "EVENKEEL_SECRETS_INTERVAL", default_value = "10m", value_parser = parse_interval, value_name = "DURATION")]
     pub(crate) secrets_interval: Duration,
 }
 
-/// A duration as it is written in resources, too; none at all is no interval.
-fn duration(text: &str) -> Result<Duration, String> {
-    let read = evenkeel_api::retention::parse(text).map_err(|why| why.to_string())?;
-    let read =
-        read.ok_or_else(|| "an interval is not 0: write a duration such as 10m or 90s".to_owned())?;
-    if read > LONGEST {
-        return Err("at most 24h: certificates are renewed when they are looked at".to_owned());
-    }
-    Ok(read)
-}
+/// Certificates are renewed when they are checked, so they must be checked often enough.
+const MAX_SECRETS_INTERVAL: Duration = Duration::from_secs(86_400);
 
-const LONGEST: Duration = Duration::from_secs(86_400);
+/// Parses a duration above zero in the notation of the resources.
+fn parse_interval(text: &str) -> Result<Duration, String> {
+    let interval = evenkeel_api::duration::parse(text)
+        .map_err(|error| error.to_string())?
+        .ok_or_else(|| "the interval must be above 0, such as 10m or 90s".to_owned())?;
+    if interval > MAX_SECRETS_INTERVAL {
+        return Err(
+            "the interval must be at most 24h: certificates are renewed when they are checked"
+                .to_owned(),
+        );
+    }
+    Ok(interval)
+}
 
 #[cfg(test)]
 mod tests {
@@ -43,22 +47,22 @@ mod tests {
     }
 
     #[test]
-    fn the_interval_of_certificates_is_a_duration_and_not_nought() {
-        let read =
+    fn the_secrets_interval_is_between_zero_and_24h() {
+        let parse =
             |text: &str| Flags::try_parse_from(["evenkeel-operator", "--secrets-interval", text]);
         assert_eq!(
-            read("90s").unwrap().secrets_interval,
+            parse("90s").unwrap().secrets_interval,
             Duration::from_secs(90)
         );
         assert_eq!(
             Flags::parse_from(["evenkeel-operator"]).secrets_interval,
             Duration::from_secs(600)
         );
-        assert!(read("0").is_err() && read("soon").is_err() && read("25h").is_err());
+        assert!(parse("0").is_err() && parse("soon").is_err() && parse("25h").is_err());
     }
 
     #[test]
-    fn what_every_such_program_can_be_told_this_one_can() {
+    fn the_flags_of_the_runtime_are_accepted() {
         let flags = Flags::parse_from(["evenkeel-operator", "--namespaces", "shop,bank"]);
         assert_eq!(flags.program.namespaces, ["shop", "bank"]);
     }

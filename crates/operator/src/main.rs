@@ -1,4 +1,4 @@
-//! The program that runs engines in a cluster.
+//! The operator: registers the engines and runs their controllers.
 
 mod flags;
 
@@ -10,20 +10,21 @@ use evenkeel_runtime::program::{self, Context, ProgramInfo};
 
 fn main() -> ExitCode {
     let flags = flags::Flags::parse();
-    let name = ProgramInfo {
+    let info = ProgramInfo {
         program: "evenkeel-operator",
         version: env!("CARGO_PKG_VERSION"),
     };
-    program::main(name, flags.program, |means: &Context, scope| {
-        tracing::info!(?scope, "looking after etcd");
-        let streams = means.streams(scope);
-        let (stores, wakers) = evenkeel_etcd::watch(&streams);
-        let (client, clock, random) = (
-            means.client.clone(),
-            means.clock.clone(),
-            means.random.clone(),
+    program::main(info, flags.program, |context: &Context, scope| {
+        tracing::info!(?scope, "starting the etcd controller");
+        let streams = context.streams(scope);
+        let (caches, triggers) = evenkeel_etcd::watch(&streams);
+        let reconciler = EtcdReconciler::new(
+            context.client.clone(),
+            caches,
+            flags.secrets_interval,
+            context.clock.clone(),
+            context.random.clone(),
         );
-        let operator = EtcdReconciler::new(client, stores, flags.secrets_interval, clock, random);
-        means.looping("evenkeel.dev/etcd", operator, (&streams, wakers))
+        context.looping("evenkeel.dev/etcd", reconciler, (&streams, triggers))
     })
 }

@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use evenkeel_api::options::Options;
-use evenkeel_api::windows::{State, Windows};
+use evenkeel_api::windows::{WindowState as State, Windows};
 use evenkeel_api::{
-    Across, Checked, EtcdCluster, EtcdClusterSpec, OnDelete, Refusal, ServiceType,
-    SettledResources, Version, labels, quantity,
+    EffectiveResources as SettledResources, EtcdCluster, EtcdClusterSpec, OnDelete,
+    Rejection as Refusal, ServiceType, TopologyDomain as Across, ValidatedSpec as Checked, Version,
+    labels, quantity,
 };
 use evenkeel_runtime::UnixTime;
 use jiff::Timestamp;
@@ -119,7 +120,7 @@ impl DesiredCluster {
     /// What a resource wants, or which field of it cannot be accepted.
     pub fn of(resource: &EtcdCluster) -> Result<Self, Refusal> {
         let name = resource.name_any();
-        evenkeel_api::checked_name(&name)?;
+        evenkeel_api::validate_name(&name)?;
         let spec = &resource.spec;
         let Checked {
             version,
@@ -132,7 +133,7 @@ impl DesiredCluster {
             keep_removed_for,
             replace_after,
             windows,
-        } = spec.checked()?;
+        } = spec.validate()?;
         let size = spec.storage.size.0.clone();
         let data = if spec.storage.ephemeral {
             DesiredStorage::Ephemeral { limit: size }

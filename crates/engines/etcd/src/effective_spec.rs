@@ -4,7 +4,8 @@
 use std::collections::BTreeSet;
 
 use evenkeel_api::{
-    EtcdCluster, EtcdClusterSpec, Image, Refusal, SHRINKS, Version, labels, quantity, releases,
+    EtcdCluster, EtcdClusterSpec, Image, Rejection as Refusal, VOLUMES_NEVER_SHRINK as SHRINKS,
+    Version, labels, quantity, releases,
 };
 use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim, Pod};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
@@ -158,18 +159,18 @@ impl ClusterHistory {
         let stays = noted
             .filter(|noted| noted.minor == lowest.minor)
             .unwrap_or(lowest);
-        let waits = releases::may_follow(lowest, highest, desired).is_ok()
-            && releases::wants_renewed_log(lowest, desired)
+        let waits = releases::check_upgrade(lowest, highest, desired).is_ok()
+            && releases::needs_fresh_snapshot(lowest, desired)
             && !renewed;
         waits.then_some((desired, stays))
     }
 
     /// A field that cannot be changed while there is data: etcd would not start on what another version wrote, or on nothing.
     fn immutable_field(&self, spec: &EtcdClusterSpec) -> Option<Refusal> {
-        let refusal = |field, why| Some(Refusal { field, why });
+        let refusal = |field, why| Some(Refusal { field, reason: why });
         let version = spec.version.parse::<Version>().ok();
         if let (Some((lowest, highest)), Some(version)) = (self.started_versions, version)
-            && let Err(why) = releases::may_follow(lowest, highest, version)
+            && let Err(why) = releases::check_upgrade(lowest, highest, version)
         {
             return refusal("spec.version", why);
         }
@@ -196,7 +197,7 @@ impl ClusterHistory {
         noted: &AcceptedSpec,
         spec: &EtcdClusterSpec,
     ) -> Option<Refusal> {
-        let refusal = |field, why| Some(Refusal { field, why });
+        let refusal = |field, why| Some(Refusal { field, reason: why });
         let (was, wants) = (&noted.spec.storage, &spec.storage);
         if let Some(class) = self
             .missing_class
@@ -210,7 +211,7 @@ impl ClusterHistory {
             let why = "it cannot be left out again: name the class that members should move to";
             return refusal("spec.storage.class", why.to_owned());
         }
-        let checked = noted.spec.checked().ok().zip(spec.checked().ok());
+        let checked = noted.spec.validate().ok().zip(spec.validate().ok());
         if checked
             .as_ref()
             .is_some_and(|(was, wants)| wants.quota < was.quota && wants.quota < self.data_size)
@@ -229,14 +230,14 @@ impl ClusterHistory {
         }
         // Members that are restarted one by one must get along meanwhile.
         if let Some(why) =
-            checked.and_then(|(was, wants)| was.options.may_become(&wants.options).err())
+            checked.and_then(|(was, wants)| was.options.check_compatible(&wants.options).err())
         {
             return refusal("spec.etcd.options", why);
         }
         let moves = was.ephemeral != wants.ephemeral;
         moves.then(|| Refusal {
             field: "spec.storage.ephemeral",
-            why: "data cannot be moved".to_owned(),
+            reason: "data cannot be moved".to_owned(),
         })
     }
 
@@ -426,7 +427,7 @@ pub fn effective_spec(
     }
     Err(first.unwrap_or_else(|| Refusal {
         field: "spec",
-        why: "it cannot be accepted".to_owned(),
+        reason: "it cannot be accepted".to_owned(),
     }))
 }
 

@@ -1,4 +1,5 @@
-//! The resource as it would be: Kubernetes itself applies the file and checks it, and changes nothing.
+//! The edited resource: the API server applies the manifest as a dry run, with defaults and validation. Also compares the
+//! fields before and after.
 
 use std::path::Path;
 
@@ -6,88 +7,96 @@ use evenkeel_api::EtcdCluster;
 use kube::ResourceExt;
 use serde_json::Value;
 
-use crate::reach::Reached;
-use crate::trouble::{FORBIDDEN, NO_ANSWER, Trouble};
+use crate::connection::Connection;
+use crate::error::{CliError, EXIT_FORBIDDEN, EXIT_UNREACHABLE};
 
-/// What `kubectl apply` would make of the file, defaults and all.
-pub(super) fn applied(
-    reached: &Reached,
+/// Returns the cluster as `kubectl apply` would store it. `name` selects one of several in the file.
+pub(super) fn dry_run(
+    connection: &Connection,
     file: &Path,
-    named: Option<&str>,
-) -> Result<EtcdCluster, Trouble> {
-    let mut kubectl = reached.kubectl();
+    name: Option<&str>,
+) -> Result<EtcdCluster, CliError> {
+    let mut kubectl = connection.kubectl();
     kubectl
         .args(["apply", "--dry-run=server", "--output=json", "--filename"])
         .arg(file);
     kubectl.stdin(std::process::Stdio::inherit());
-    let said = kubectl.output().map_err(|why| {
-        Trouble::new(format!("kubectl cannot be run: {why}"))
+    let output = kubectl.output().map_err(|error| {
+        CliError::new(format!("kubectl cannot be run: {error}"))
             .help("the plugin has kubectl read and apply the file, without keeping what comes of it: put it on the PATH")
     })?;
-    if !said.status.success() {
-        let why = String::from_utf8_lossy(&said.stderr);
-        return Err(not_applied(&why));
+    if !output.status.success() {
+        return Err(apply_error(&String::from_utf8_lossy(&output.stderr)));
     }
-    let read = serde_json::from_slice(&said.stdout);
-    let all: Value =
-        read.map_err(|why| Trouble::new(format!("what kubectl says cannot be read: {why}")))?;
-    chosen(&all, named)
+    let applied: Value = serde_json::from_slice(&output.stdout)
+        .map_err(|error| CliError::new(format!("what kubectl says cannot be read: {error}")))?;
+    select_cluster(&applied, name)
 }
 
-/// Why kubectl did not apply it, by the words that it has for that.
-pub(super) fn not_applied(why: &str) -> Trouble {
-    if why.contains("(Forbidden)") || why.contains("(Unauthorized)") {
-        return Trouble::new(format!("you are not allowed to: {}", why.trim()))
+/// Classifies the error output of kubectl.
+pub(super) fn apply_error(stderr: &str) -> CliError {
+    if stderr.contains("(Forbidden)") || stderr.contains("(Unauthorized)") {
+        return CliError::new(format!("you are not allowed to: {}", stderr.trim()))
             .help("`plan` needs the rights of who would apply the file: to create and to patch etcdclusters")
-            .code(FORBIDDEN);
+            .exit_code(EXIT_FORBIDDEN);
     }
-    if why.contains("nable to connect to the server") || why.contains("connection to the server") {
-        return Trouble::new(format!("Kubernetes does not answer: {}", why.trim())).code(NO_ANSWER);
+    if stderr.contains("nable to connect to the server")
+        || stderr.contains("connection to the server")
+    {
+        return CliError::new(format!("Kubernetes does not answer: {}", stderr.trim()))
+            .exit_code(EXIT_UNREACHABLE);
     }
-    if why.contains("does not exist") {
-        return Trouble::new(format!("kubectl: {}", why.trim()));
+    if stderr.contains("does not exist") {
+        return CliError::new(format!("kubectl: {}", stderr.trim()));
     }
-    Trouble::new(format!("it would not be accepted: {}", pointedly(why)))
+    CliError::new(format!(
+        "it would not be accepted: {}",
+        without_manifest(stderr)
+    ))
 }
 
-/// What is wrong with a file: of a field that is unknown Kubernetes first repeats all the others.
-fn pointedly(why: &str) -> &str {
-    const POINT: &str = "strict decoding error: ";
-    why.split_once(POINT).map_or(why, |(_, point)| point).trim()
+/// Removes the manifest that the API server repeats in front of the error about an unknown field.
+fn without_manifest(stderr: &str) -> &str {
+    const MARKER: &str = "strict decoding error: ";
+    stderr
+        .split_once(MARKER)
+        .map_or(stderr, |(_, error)| error)
+        .trim()
 }
 
-/// The cluster among what was applied; by its name, if there are several.
-fn chosen(all: &Value, named: Option<&str>) -> Result<EtcdCluster, Trouble> {
-    let items = all["items"]
+/// Returns the cluster of this name among the applied objects, or the only one.
+fn select_cluster(applied: &Value, name: Option<&str>) -> Result<EtcdCluster, CliError> {
+    let objects = applied["items"]
         .as_array()
-        .map_or_else(|| vec![all], |items| items.iter().collect());
-    let clusters = items
+        .map_or_else(|| vec![applied], |items| items.iter().collect());
+    let mut clusters: Vec<EtcdCluster> = objects
         .into_iter()
-        .filter(|item| item["kind"] == "EtcdCluster");
-    let mut clusters: Vec<EtcdCluster> = clusters
-        .map(|item| serde_json::from_value(item.clone()))
+        .filter(|object| object["kind"] == "EtcdCluster")
+        .map(|object| serde_json::from_value(object.clone()))
         .collect::<Result<_, _>>()
-        .map_err(|why| Trouble::new(format!("the cluster in the file cannot be read: {why}")))?;
-    if let Some(name) = named {
+        .map_err(|error| {
+            CliError::new(format!("the cluster in the file cannot be read: {error}"))
+        })?;
+    if let Some(name) = name {
         clusters.retain(|cluster| cluster.name_any() == name);
     }
-    match (clusters.len(), named) {
+    match (clusters.len(), name) {
         (1, _) => Ok(clusters.remove(0)),
-        (0, Some(name)) => Err(Trouble::new(format!(
+        (0, Some(name)) => Err(CliError::new(format!(
             "there is no EtcdCluster {name} in the file"
         ))),
-        (0, None) => Err(Trouble::new("there is no EtcdCluster in the file")),
+        (0, None) => Err(CliError::new("there is no EtcdCluster in the file")),
         _ => {
             let names: Vec<_> = clusters.iter().map(|cluster| cluster.name_any()).collect();
             Err(
-                Trouble::new(format!("which one? The file has {}", names.join(", ")))
+                CliError::new(format!("which one? The file has {}", names.join(", ")))
                     .help("name one of them"),
             )
         }
     }
 }
 
-/// The fields of the spec that change, each with both values.
+/// Returns the fields of the spec that change, each with its old and new value.
 pub(super) fn changes(before: &EtcdCluster, after: &EtcdCluster) -> Vec<String> {
     let (Ok(before), Ok(after)) = (
         serde_json::to_value(&before.spec),
@@ -95,30 +104,34 @@ pub(super) fn changes(before: &EtcdCluster, after: &EtcdCluster) -> Vec<String> 
     ) else {
         return Vec::new();
     };
-    let mut all = Vec::new();
-    compare("spec", &before, &after, &mut all);
-    all
+    let mut changes = Vec::new();
+    compare("spec", &before, &after, &mut changes);
+    changes
 }
 
-fn compare(path: &str, before: &Value, after: &Value, all: &mut Vec<String>) {
+fn compare(path: &str, before: &Value, after: &Value, changes: &mut Vec<String>) {
     match (before, after) {
-        (Value::Object(one), Value::Object(other)) => {
-            let mut keys: Vec<_> = one.keys().chain(other.keys()).collect();
+        (Value::Object(old), Value::Object(new)) => {
+            let mut keys: Vec<_> = old.keys().chain(new.keys()).collect();
             keys.sort();
             keys.dedup();
             for key in keys {
                 let (before, after) = (&before[key.as_str()], &after[key.as_str()]);
-                compare(&format!("{path}.{key}"), before, after, all);
+                compare(&format!("{path}.{key}"), before, after, changes);
             }
         }
         (before, after) if before != after => {
-            all.push(format!("{path}: {} → {}", shown(before), shown(after)));
+            changes.push(format!(
+                "{path}: {} → {}",
+                value_text(before),
+                value_text(after)
+            ));
         }
         _ => {}
     }
 }
 
-fn shown(value: &Value) -> String {
+fn value_text(value: &Value) -> String {
     match value {
         Value::Null => "(not set)".to_owned(),
         Value::String(text) => text.clone(),
@@ -137,14 +150,14 @@ mod tests {
     }
 
     #[test]
-    fn the_fields_that_change_are_told_with_both_values() {
+    fn changed_fields_are_listed_with_both_values() {
         let before = cluster("a", &json!({ "version": "3.6.16", "members": 3 }));
         let after = cluster(
             "a",
             &json!({ "version": "3.6.16", "members": 5, "storage": { "class": "fast" } }),
         );
         let [before, after] =
-            [before, after].map(|one| serde_json::from_value::<EtcdCluster>(one).unwrap());
+            [before, after].map(|object| serde_json::from_value::<EtcdCluster>(object).unwrap());
         assert_eq!(
             changes(&before, &after),
             [
@@ -161,20 +174,25 @@ mod tests {
         let others =
             json!({ "kind": "ConfigMap", "apiVersion": "v1", "metadata": { "name": "c" } });
         let one = json!({ "kind": "List", "items": [others, cluster("a", &spec)] });
-        assert_eq!(chosen(&one, None).unwrap().name_any(), "a");
+        assert_eq!(select_cluster(&one, None).unwrap().name_any(), "a");
         let two = json!({ "kind": "List", "items": [cluster("a", &spec), cluster("b", &spec)] });
-        assert!(chosen(&two, None).unwrap_err().what.contains("a, b"));
-        assert_eq!(chosen(&two, Some("b")).unwrap().name_any(), "b");
         assert!(
-            chosen(&two, Some("c"))
+            select_cluster(&two, None)
                 .unwrap_err()
-                .what
+                .message
+                .contains("a, b")
+        );
+        assert_eq!(select_cluster(&two, Some("b")).unwrap().name_any(), "b");
+        assert!(
+            select_cluster(&two, Some("c"))
+                .unwrap_err()
+                .message
                 .contains("no EtcdCluster c")
         );
         assert!(
-            chosen(&others, None)
+            select_cluster(&others, None)
                 .unwrap_err()
-                .what
+                .message
                 .contains("no EtcdCluster in the file")
         );
     }

@@ -1,284 +1,287 @@
-//! `kubectl evenkeel plan`: what an edit would do, one thing after another, by the same rules that would do it, before it is
-//! applied. It says what it takes for granted, and how old what it knows is.
+//! `kubectl evenkeel plan`: previews the actions after an edit with the operator's own rules, before the edit is applied.
+//! The output names the assumptions, and the age of the data.
 
 mod edit;
-mod known;
+mod snapshot;
 
 use std::path::Path;
 use std::time::Duration;
 
-use evenkeel_api::EtcdCluster;
+use evenkeel_api::{EtcdCluster, Rejection};
 use evenkeel_etcd::effective_spec::{ClusterHistory, effective_spec};
 use evenkeel_etcd::observe::objects::{self, ClusterObjects};
 use evenkeel_etcd::preview::{Preview, preview};
-use evenkeel_runtime::{Decision, ResourceKey};
+use evenkeel_runtime::ResourceKey;
 use jiff::Timestamp;
 use kube::ResourceExt;
 use serde::Serialize;
 
-use crate::args::{Output, Which};
-use crate::log::log_of;
-use crate::output::print;
-use crate::reach::{Reached, asked as asked_for};
-use crate::screen::{Screen, WIDTH, span, wrapped};
-use crate::trouble::{FAILED, Trouble};
-use known::Known;
+use crate::args::Target;
+use crate::connection::{Connection, request};
+use crate::decision_log::read_decisions;
+use crate::error::{CliError, EXIT_FAILED};
+use crate::output::OutputOptions;
+use crate::terminal::{Terminal, WIDTH, format_duration, wrap};
+use snapshot::Snapshot;
 
-/// What `plan` tells.
+/// The output of `plan`.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Answer {
+struct PlanReport {
     cluster: String,
-    /// Whether there is such a cluster already.
+    /// Whether the cluster exists already.
     exists: bool,
     /// The fields that change.
     edits: Vec<String>,
-    /// What the operator would not accept, and leave as it is.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    refused: Option<String>,
-    steps: Vec<Step>,
-    /// How it ends.
-    ends: String,
-    /// What is waited for in the end.
+    /// The field that the operator would reject. Its old value stays in effect.
+    #[serde(rename = "refused", skip_serializing_if = "Option::is_none")]
+    rejection: Option<String>,
+    steps: Vec<PlanStep>,
+    /// The summary of the cluster at the end.
+    #[serde(rename = "ends")]
+    final_summary: String,
+    /// The waits at the end.
     waits_for: Vec<String>,
-    assumes: Vec<String>,
-    /// How many seconds ago etcd was asked, if it was.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    asked_seconds_ago: Option<i64>,
+    #[serde(rename = "assumes")]
+    assumptions: Vec<String>,
+    /// The age of the operator's facts in seconds, if there are any.
+    #[serde(rename = "askedSecondsAgo", skip_serializing_if = "Option::is_none")]
+    facts_age_seconds: Option<i64>,
 }
 
-/// One thing that would be done.
+/// A predicted action.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Step {
-    /// Not before so many seconds have passed.
-    after: i64,
-    does: String,
-    because: String,
+struct PlanStep {
+    /// The earliest time of the action, in seconds from now.
+    #[serde(rename = "after")]
+    after_seconds: i64,
+    #[serde(rename = "does")]
+    action: String,
+    #[serde(rename = "because")]
+    reason: String,
 }
 
-/// What to plan for, and how much to tell.
-pub(crate) struct Asked<'a> {
-    /// The file with the resource as it is to be; nothing for what will be done as things are.
+/// The input of `plan`.
+pub(crate) struct PlanOptions<'a> {
+    /// The manifest with the edit. `None` previews the current spec.
     pub(crate) file: Option<&'a Path>,
-    /// Whether what is only written down is told, too.
-    pub(crate) all: bool,
+    /// Whether bookkeeping actions are shown.
+    pub(crate) include_notes: bool,
 }
 
-/// Tells what would happen.
+/// Prints the preview.
 pub(crate) async fn run(
-    reached: &Reached,
-    which: &Which,
-    asked: Asked<'_>,
-    (output, screen): (Output, Screen),
-) -> Result<u8, Trouble> {
-    let after = match asked.file {
-        Some(file) => edit::applied(reached, file, which.cluster.as_deref())?,
-        None => reached.cluster(which.cluster.as_deref()).await?,
+    connection: &Connection,
+    target: &Target,
+    options: PlanOptions<'_>,
+    output: OutputOptions,
+) -> Result<u8, CliError> {
+    let edited = match options.file {
+        Some(file) => edit::dry_run(connection, file, target.cluster.as_deref())?,
+        None => connection.cluster(target.cluster.as_deref()).await?,
     };
-    let namespace = after
+    let namespace = edited
         .namespace()
-        .unwrap_or_else(|| reached.namespace.clone());
+        .unwrap_or_else(|| connection.namespace.clone());
     let key = ResourceKey {
         namespace,
-        name: after.name_any(),
+        name: edited.name_any(),
     };
-    let answer = in_time(reached, &key, &after, asked.all).await?;
-    print(output, &answer, || text(&answer, screen))?;
-    Ok(if answer.refused.is_some() { FAILED } else { 0 })
+    let report = plan_when_current(connection, &key, &edited, options.include_notes).await?;
+    output.print(&report, |terminal| text(&report, terminal))?;
+    Ok(if report.rejection.is_some() {
+        EXIT_FAILED
+    } else {
+        0
+    })
 }
 
-/// How often is looked whether what the operator knows is written down: it does that when it has acted, and told.
-const LOOKS: u32 = 20;
-/// How long after one another.
-const SHORTLY: Duration = Duration::from_millis(500);
+/// How often the decision log is read until it is current. The operator writes it after its actions and the status.
+const MAX_READS: u32 = 20;
+/// The time between two reads.
+const READ_INTERVAL: Duration = Duration::from_millis(500);
 
-/// Plans as soon as what was written down is of now.
-async fn in_time(
-    reached: &Reached,
+/// Plans as soon as the decision log matches the objects.
+async fn plan_when_current(
+    connection: &Connection,
     key: &ResourceKey,
-    after: &EtcdCluster,
-    all: bool,
-) -> Result<Answer, Trouble> {
-    for _ in 0..LOOKS {
-        let api = reached.api_in(&key.namespace);
-        let before = asked_for("read the etcdcluster", api.get_opt(&key.name)).await?;
-        let beside = objects::read_live_related(&reached.client, key)
+    edited: &EtcdCluster,
+    include_notes: bool,
+) -> Result<PlanReport, CliError> {
+    for _ in 0..MAX_READS {
+        let api = connection.api_in(&key.namespace);
+        let current = request("read the etcdcluster", api.get_opt(&key.name)).await?;
+        let with_related = objects::read_live_related(&connection.client, key)
             .await
-            .map_err(unread)?;
-        if let Some(answer) = planned(reached, before, beside(after.clone()), all).await? {
-            return Ok(answer);
+            .map_err(observe_error)?;
+        let objects = with_related(edited.clone());
+        if let Some(report) = plan(connection, current, objects, include_notes).await? {
+            return Ok(report);
         }
-        tokio::time::sleep(SHORTLY).await;
+        tokio::time::sleep(READ_INTERVAL).await;
     }
     Err(
-        Trouble::new("the operator is at work, and has not written down yet what it knows now")
+        CliError::new("the operator is at work, and has not written down yet what it knows now")
             .help("ask again in a moment; `kubectl evenkeel status` shows what it does"),
     )
 }
 
-async fn planned(
-    reached: &Reached,
-    before: Option<EtcdCluster>,
+/// Plans for the edited resource in `objects`. Returns `None` if the decision log does not match the objects yet.
+async fn plan(
+    connection: &Connection,
+    current: Option<EtcdCluster>,
     objects: ClusterObjects,
-    all: bool,
-) -> Result<Option<Answer>, Trouble> {
-    let after = objects.resource.clone();
-    let decisions = match &before {
-        Some(cluster) => log_of(reached, cluster)
+    include_notes: bool,
+) -> Result<Option<PlanReport>, CliError> {
+    let edited = objects.resource.clone();
+    let decisions = match &current {
+        Some(cluster) => read_decisions(connection, cluster)
             .await
-            .0
-            .as_ref()
-            .map(Decision::read)
             .unwrap_or_default(),
         None => Vec::new(),
     };
-    let known = Known::of(&decisions)?;
-    if !known.is_of_now(&objects) {
+    let snapshot = Snapshot::from_decisions(&decisions)?;
+    if !snapshot.matches(&objects) {
         return Ok(None);
     }
-    if before
+    let has_status = current
         .as_ref()
-        .is_some_and(|cluster| cluster.status.is_some())
-        && known.facts.is_none()
-    {
-        return Err(Trouble::new("the operator has not written down what it knows of this cluster").help(
+        .is_some_and(|cluster| cluster.status.is_some());
+    if has_status && snapshot.facts.is_none() {
+        return Err(CliError::new("the operator has not written down what it knows of this cluster").help(
             "`kubectl evenkeel why` shows its log of decisions: it is written by every operator of this release, and may need the \
              right to read ConfigMaps",
         ));
     }
-    let (wanted, refused) =
-        effective_spec(&after, &ClusterHistory::of(&objects)).map_err(refusal)?;
+    let (desired, rejection) =
+        effective_spec(&edited, &ClusterHistory::of(&objects)).map_err(rejected)?;
     let now = Timestamp::now();
-    let (found, facts) = known.applied_to(objects, (wanted, refused), now)?;
-    let refused = found.rejection.as_ref().map(ToString::to_string);
-    let foreseen = preview(&found, facts, known.membership.clone());
-    let edits = before
+    let (observed, facts) = snapshot.apply_to(objects, desired, rejection, now)?;
+    let edits = current
         .as_ref()
-        .map(|before| edit::changes(before, &after))
+        .map(|current| edit::changes(current, &edited))
         .unwrap_or_default();
-    let asked = known.at.map(|at| now.as_second() - at.as_second());
-    Ok(Some(answer(
-        (&after, before.is_some()),
-        (edits, refused),
-        foreseen,
-        asked,
-        all,
-    )))
-}
-
-fn answer(
-    (cluster, exists): (&EtcdCluster, bool),
-    (edits, refused): (Vec<String>, Option<String>),
-    foreseen: Preview,
-    asked_seconds_ago: Option<i64>,
-    all: bool,
-) -> Answer {
-    let steps = foreseen
-        .steps
-        .into_iter()
-        .filter(|step| all || !step.is_note);
-    let steps = steps.map(|step| Step {
-        after: step.after,
-        does: step.does,
-        because: step.because,
-    });
-    Answer {
-        cluster: cluster.name_any(),
-        exists,
+    let report = PlanReport {
+        exists: current.is_some(),
         edits,
-        refused,
-        steps: steps.collect(),
-        ends: foreseen.ends,
-        waits_for: foreseen.waits_for,
-        assumes: foreseen.assumes,
-        asked_seconds_ago,
+        rejection: observed.rejection.as_ref().map(ToString::to_string),
+        facts_age_seconds: snapshot.at.map(|at| now.as_second() - at.as_second()),
+        ..PlanReport::from_preview(
+            edited.name_any(),
+            preview(&observed, facts, snapshot.membership.clone()),
+            include_notes,
+        )
+    };
+    Ok(Some(report))
+}
+
+impl PlanReport {
+    /// Creates a report from a preview, for a cluster that does not exist yet.
+    fn from_preview(cluster: String, preview: Preview, include_notes: bool) -> Self {
+        let steps = preview
+            .steps
+            .into_iter()
+            .filter(|step| include_notes || !step.is_note)
+            .map(|step| PlanStep {
+                after_seconds: step.after,
+                action: step.does,
+                reason: step.because,
+            });
+        Self {
+            cluster,
+            exists: false,
+            edits: Vec::new(),
+            rejection: None,
+            steps: steps.collect(),
+            final_summary: preview.ends,
+            waits_for: preview.waits_for,
+            assumptions: preview.assumes,
+            facts_age_seconds: None,
+        }
     }
 }
 
-fn unread(error: evenkeel_runtime::Error) -> Trouble {
+fn observe_error(error: evenkeel_runtime::Error) -> CliError {
     match error {
-        evenkeel_runtime::Error::Kubernetes { doing, why } => Trouble::kubernetes(&doing, &why),
+        evenkeel_runtime::Error::Kubernetes { doing, why } => CliError::kubernetes(&doing, &why),
         other @ (evenkeel_runtime::Error::Other { .. }
-        | evenkeel_runtime::Error::RetriesExhausted { .. }) => Trouble::new(other.to_string()),
+        | evenkeel_runtime::Error::RetriesExhausted { .. }) => CliError::new(other.to_string()),
     }
 }
 
-fn refusal(why: evenkeel_api::Refusal) -> Trouble {
-    Trouble::new(format!("the operator would refuse it: {why}"))
+fn rejected(rejection: Rejection) -> CliError {
+    CliError::new(format!("the operator would refuse it: {rejection}"))
         .help("nothing would be done until that is mended")
 }
 
-fn text(answer: &Answer, screen: Screen) -> String {
-    let mut all = String::new();
-    match (&answer.edits[..], answer.exists) {
-        (_, false) => {
-            all.push_str(&screen.labelled("Edit", &format!("{} is created", answer.cluster)))
-        }
-        ([], true) => all.push_str(&screen.labelled("Edit", "nothing is changed")),
-        (edits, true) => edits
-            .iter()
-            .for_each(|edit| all.push_str(&screen.labelled("Edit", edit))),
+fn text(report: &PlanReport, terminal: Terminal) -> String {
+    let mut text = String::new();
+    let mut add = |label: &str, content: &str| text.push_str(&terminal.labelled(label, content));
+    match (&report.edits[..], report.exists) {
+        (_, false) => add("Edit", &format!("{} is created", report.cluster)),
+        ([], true) => add("Edit", "nothing is changed"),
+        (edits, true) => edits.iter().for_each(|edit| add("Edit", edit)),
     }
-    if let Some(refused) = &answer.refused {
-        let refused = format!("{refused}. It stays as it was");
-        all.push_str(&screen.labelled("Refused", &refused));
+    if let Some(rejection) = &report.rejection {
+        add("Refused", &format!("{rejection}. It stays as it was"));
     }
-    if answer.steps.is_empty() {
-        all.push_str(&screen.labelled("Plan", "nothing is to be done"));
+    if report.steps.is_empty() {
+        add("Plan", "nothing is to be done");
+    } else {
+        text.push_str(&steps_text(&report.steps, terminal));
     }
-    let mut after = 0;
-    for (number, step) in answer.steps.iter().enumerate() {
-        if number == 0 {
-            all.push_str(&format!("{}\n", screen.bold("Plan:")));
-        }
-        if step.after != after {
-            after = step.after;
-            all.push_str(&format!(
-                "  {}\n",
-                screen.bold(&format!("{} from now:", span(after)))
-            ));
-        }
-        all.push_str(&numbered(number + 1, step));
+    let mut add = |label: &str, content: &str| text.push_str(&terminal.labelled(label, content));
+    add("Ends", &report.final_summary);
+    for wait in &report.waits_for {
+        add("Waits for", wait);
     }
-    all.push_str(&screen.labelled("Ends", &answer.ends));
-    answer
-        .waits_for
-        .iter()
-        .for_each(|wait| all.push_str(&screen.labelled("Waits for", wait)));
-    answer
-        .assumes
-        .iter()
-        .for_each(|said| all.push_str(&screen.labelled("Assumes", said)));
-    let facts = answer.asked_seconds_ago.map_or_else(
+    for assumption in &report.assumptions {
+        add("Assumes", assumption);
+    }
+    let facts = report.facts_age_seconds.map_or_else(
         || "objects as they are now; nothing was noted of etcd".to_owned(),
-        |ago| {
+        |seconds| {
             format!(
                 "objects as they are now; etcd as the operator noted it {} ago, and the status since",
-                span(ago)
+                format_duration(seconds)
             )
         },
     );
-    all.push_str(&screen.labelled("Facts", &facts));
-    all
+    add("Facts", &facts);
+    text
 }
 
-fn numbered(number: usize, step: &Step) -> String {
-    let mut all = String::new();
-    for (line, text) in wrapped(&step.does, WIDTH - 6).into_iter().enumerate() {
-        let label = if line == 0 {
+fn steps_text(steps: &[PlanStep], terminal: Terminal) -> String {
+    let mut text = format!("{}\n", terminal.bold("Plan:"));
+    let mut after_seconds = 0;
+    for (index, step) in steps.iter().enumerate() {
+        if step.after_seconds != after_seconds {
+            after_seconds = step.after_seconds;
+            let heading = format!("{} from now:", format_duration(after_seconds));
+            text.push_str(&format!("  {}\n", terminal.bold(&heading)));
+        }
+        text.push_str(&step_text(index + 1, step));
+    }
+    text
+}
+
+fn step_text(number: usize, step: &PlanStep) -> String {
+    let mut text = String::new();
+    for (index, line) in wrap(&step.action, WIDTH - 6).into_iter().enumerate() {
+        let label = if index == 0 {
             format!("{number:>3}.")
         } else {
             String::new()
         };
-        all.push_str(&format!("{label:<4}  {text}\n"));
+        text.push_str(&format!("{label:<4}  {line}\n"));
     }
-    if !step.because.is_empty() {
-        for text in wrapped(&format!("because {}", step.because), WIDTH - 8) {
-            all.push_str(&format!("        {text}\n"));
+    if !step.reason.is_empty() {
+        for line in wrap(&format!("because {}", step.reason), WIDTH - 8) {
+            text.push_str(&format!("        {line}\n"));
         }
     }
-    all
+    text
 }
 
 #[cfg(test)]

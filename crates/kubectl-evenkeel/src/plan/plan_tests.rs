@@ -1,10 +1,13 @@
-//! What `plan` tells, and what it makes of what is known.
+//! Tests of the output of `plan`, and of the snapshot.
 
+use evenkeel_etcd::facts::{EtcdFacts, Membership};
+use evenkeel_etcd::names::Serial;
 use evenkeel_etcd::preview::PreviewStep;
+use evenkeel_runtime::{Decision, Observed};
 use serde_json::json;
 
 use super::*;
-use crate::args::Colour;
+use crate::args::ColorMode;
 
 fn cluster() -> EtcdCluster {
     let spec = json!({ "version": "3.6.16", "members": 3 });
@@ -14,8 +17,8 @@ fn cluster() -> EtcdCluster {
     serde_json::from_value(resource).unwrap()
 }
 
-/// A cluster of which there is nothing yet.
-fn nothing_yet() -> ClusterObjects {
+/// Returns the objects of a cluster that does not exist yet.
+fn no_objects() -> ClusterObjects {
     ClusterObjects {
         resource: cluster(),
         identity: None,
@@ -27,16 +30,16 @@ fn nothing_yet() -> ClusterObjects {
     }
 }
 
-fn step(after: i64, does: &str, is_note: bool) -> PreviewStep {
+fn step(after: i64, action: &str, is_note: bool) -> PreviewStep {
     PreviewStep {
         after,
-        does: does.to_owned(),
+        does: action.to_owned(),
         because: "it is so".to_owned(),
         is_note,
     }
 }
 
-fn foreseen() -> Preview {
+fn shrink_preview() -> Preview {
     Preview {
         steps: vec![
             step(0, "removing orders-b", false),
@@ -50,18 +53,15 @@ fn foreseen() -> Preview {
 }
 
 #[test]
-fn steps_are_numbered_and_what_is_only_written_down_is_left_out_unless_asked_for() {
-    let edits = vec!["spec.members: 3 → 2".to_owned()];
-    let told = |all| {
-        answer(
-            (&cluster(), true),
-            (edits.clone(), None),
-            foreseen(),
-            Some(90),
-            all,
-        )
+fn steps_are_numbered_and_notes_are_left_out_by_default() {
+    let report = |include_notes| PlanReport {
+        exists: true,
+        edits: vec!["spec.members: 3 → 2".to_owned()],
+        facts_age_seconds: Some(90),
+        ..PlanReport::from_preview("orders".to_owned(), shrink_preview(), include_notes)
     };
-    let short = text(&told(false), Screen::new(Colour::Never));
+    let terminal = Terminal::new(ColorMode::Never);
+    let short = text(&report(false), terminal);
     let expected = "\
 Edit:     spec.members: 3 → 2
 Plan:
@@ -76,81 +76,84 @@ Facts:    objects as they are now; etcd as the operator noted it 90s ago, and
           the status since
 ";
     assert_eq!(short, expected);
-    assert!(text(&told(true), Screen::new(Colour::Never)).contains("2.  noting it"));
+    assert!(text(&report(true), terminal).contains("2.  noting it"));
 }
 
 #[test]
-fn a_cluster_that_is_yet_to_be_is_planned_from_nothing() {
-    let (wanted, refused) = effective_spec(&cluster(), &ClusterHistory::default()).unwrap();
+fn a_new_cluster_is_planned_without_objects() {
+    let (desired, rejection) = effective_spec(&cluster(), &ClusterHistory::default()).unwrap();
     let now = "2026-11-16T12:00:00Z".parse().unwrap();
-    let (found, facts) = Known::default()
-        .applied_to(nothing_yet(), (wanted, refused), now)
+    let (observed, facts) = Snapshot::default()
+        .apply_to(no_objects(), desired, rejection, now)
         .unwrap();
-    let foreseen = preview(&found, facts, None);
-    assert_eq!(foreseen.ends, "Healthy");
-    let first = foreseen.steps.iter().find(|step| !step.is_note).unwrap();
+    let preview = preview(&observed, facts, None);
+    assert_eq!(preview.ends, "Healthy");
+    let first = preview.steps.iter().find(|step| !step.is_note).unwrap();
     assert_eq!(first.does, "giving the cluster its identity");
     assert!(
-        foreseen
+        preview
             .steps
             .iter()
             .any(|step| step.does.contains("Secret orders-etcd-server-tls")),
-        "{foreseen:#?}"
+        "{preview:#?}"
     );
 }
 
 #[test]
-fn of_decisions_the_last_facts_count_and_of_members_the_last_list() {
-    let (wanted, refused) = effective_spec(&cluster(), &ClusterHistory::default()).unwrap();
+fn the_newest_facts_and_the_newest_membership_are_used() {
+    let (desired, rejection) = effective_spec(&cluster(), &ClusterHistory::default()).unwrap();
     let now: Timestamp = "2026-11-16T12:00:00Z".parse().unwrap();
-    let (_, mut facts) = Known::default()
-        .applied_to(nothing_yet(), (wanted, refused), now)
+    let (_, mut facts) = Snapshot::default()
+        .apply_to(no_objects(), desired, rejection, now)
         .unwrap();
-    let decision = |facts: &evenkeel_etcd::facts::EtcdFacts, at: &str| Decision {
+    let decision = |facts: &EtcdFacts, at: &str| Decision {
         at: at.to_owned(),
         facts: serde_json::to_string(facts).ok(),
         ..Decision::default()
     };
-    let list = json!({ "told_by": 0, "members": [], "strangers": [] });
-    facts.membership = evenkeel_runtime::Observed::Present(serde_json::from_value(list).unwrap());
+    facts.membership = Observed::Present(Membership {
+        reported_by: Serial(0),
+        members: Vec::new(),
+        unknown: Vec::new(),
+    });
     let older = decision(&facts, "2026-11-16T11:00:00Z");
-    facts.membership = evenkeel_runtime::Observed::Unknown;
+    facts.membership = Observed::Unknown;
     facts.cluster.members = 5;
     let newer = decision(&facts, "2026-11-16T11:30:00Z");
-    let unread = Decision {
+    let invalid = Decision {
         facts: Some("{}".to_owned()),
         ..Decision::default()
     };
-    let refused = Known::of(&[older.clone(), newer.clone(), unread]).unwrap_err();
+    let error = Snapshot::from_decisions(&[older.clone(), newer.clone(), invalid]).unwrap_err();
     assert!(
-        refused.what.contains("cannot be read"),
-        "older ones would mislead: {refused}"
+        error.message.contains("cannot be read"),
+        "older facts would mislead: {error}"
     );
-    let known = Known::of(&[older, newer]).unwrap();
-    assert_eq!(known.facts.unwrap().cluster.members, 5);
-    assert_eq!(known.at, "2026-11-16T11:30:00Z".parse().ok());
-    assert!(
-        known.membership.is_some(),
-        "though etcd did not tell any more"
-    );
+    let snapshot = Snapshot::from_decisions(&[older, newer]).unwrap();
+    assert_eq!(snapshot.facts.unwrap().cluster.members, 5);
+    assert_eq!(snapshot.at, "2026-11-16T11:30:00Z".parse().ok());
+    assert!(snapshot.membership.is_some(), "from the older decision");
 }
 
 #[test]
-fn what_kubectl_says_no_to_has_the_code_that_fits() {
-    let code = |why: &str| edit::not_applied(why).code;
+fn errors_of_kubectl_have_specific_exit_codes() {
+    let code = |stderr: &str| edit::apply_error(stderr).exit_code;
     assert_eq!(
         code("Error from server (Forbidden): etcdclusters is forbidden"),
-        crate::trouble::FORBIDDEN
+        crate::error::EXIT_FORBIDDEN
     );
     assert_eq!(
         code("Unable to connect to the server: dial tcp: refused"),
-        crate::trouble::NO_ANSWER
+        crate::error::EXIT_UNREACHABLE
     );
-    assert_eq!(code("error: the path \"/nowhere\" does not exist"), FAILED);
-    let told =
-        edit::not_applied("patch: {\"a\":1}: strict decoding error: unknown field \"spec.x\"");
     assert_eq!(
-        told.what,
+        code("error: the path \"/nowhere\" does not exist"),
+        EXIT_FAILED
+    );
+    let error =
+        edit::apply_error("patch: {\"a\":1}: strict decoding error: unknown field \"spec.x\"");
+    assert_eq!(
+        error.message,
         "it would not be accepted: unknown field \"spec.x\""
     );
 }

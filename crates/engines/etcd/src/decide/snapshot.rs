@@ -3,7 +3,7 @@
 //! At a start etcd replays its log from its last snapshot on, and a log that is seldom written to goes far back: to entries of a
 //! minor before the last, which a later one no longer reads. 3.7 panics at every start on a log with entries of 3.5 (tried:
 //! 3.5.35, 3.6.16 and 3.7.3 on one directory). So the version is taken over only when the log of every member begins after all
-//! had left the earlier minor; see [`evenkeel_api::releases::wants_renewed_log`].
+//! had left the earlier minor; see [`evenkeel_api::releases::needs_fresh_snapshot`].
 
 use super::RuleResult;
 use crate::plan::{EtcdDisruption, EtcdWait};

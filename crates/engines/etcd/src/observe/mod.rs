@@ -17,7 +17,7 @@ mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use evenkeel_api::{EtcdCluster, Refusal, Version, labels};
+use evenkeel_api::{EtcdCluster, Rejection as Refusal, Version, labels};
 use evenkeel_runtime::{Error, Observed, UnixTime};
 use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim, Pod, Service};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;

@@ -1,6 +1,6 @@
 //! What is said for programs: whether a cluster is ready, gets on, and is as it should be; each with its reason.
 
-use evenkeel_api::conditions::{Holds, Reason};
+use evenkeel_api::conditions::{ConditionStatus as Holds, Reason};
 use evenkeel_runtime::{Observed, Plan};
 
 use super::messages::Messages;

@@ -11,10 +11,12 @@ mod waits;
 pub use events::{action_name, event_for, warning_events};
 pub use reasons::{at_rest, each, explain};
 
-use evenkeel_api::conditions::{ConditionType, Holds, Reason, Said, merge};
+use evenkeel_api::conditions::{
+    ConditionStatus as Holds, ConditionType, ConditionUpdate as Said, Reason, merge,
+};
 use evenkeel_api::{
-    CertificateStatus, EtcdCluster, EtcdClusterStatus, MemberRole, MemberStatus, Refusal, labels,
-    quantity,
+    CertificateStatus, EtcdCluster, EtcdClusterStatus, MemberRole, MemberStatus,
+    Rejection as Refusal, labels, quantity,
 };
 use evenkeel_runtime::{Error, Observed, Plan};
 use jiff::Timestamp;
@@ -198,8 +200,8 @@ pub fn observe_error_status(
         _ => ("Cannot read its objects", Reason::CannotRead),
     };
     let said = |about, holds, reason| Said {
-        about,
-        holds,
+        condition: about,
+        status: holds,
         reason,
         message: why.to_string(),
     };
@@ -425,8 +427,8 @@ impl Summary {
     fn conditions(&self, facts: &EtcdFacts, view: Option<&ClusterView<'_>>) -> Vec<Said> {
         let (holds, reason, message) = ready(facts, view);
         let ready = Said {
-            about: ConditionType::Ready,
-            holds,
+            condition: ConditionType::Ready,
+            status: holds,
             reason,
             message,
         };
@@ -450,8 +452,8 @@ impl Summary {
         };
         let (holds, reason) = self.progressing;
         let progressing = Said {
-            about: ConditionType::Progressing,
-            holds,
+            condition: ConditionType::Progressing,
+            status: holds,
             reason,
             message,
         };
@@ -473,8 +475,8 @@ impl Summary {
             ready,
             progressing,
             Said {
-                about: ConditionType::Degraded,
-                holds,
+                condition: ConditionType::Degraded,
+                status: holds,
                 reason,
                 message,
             },

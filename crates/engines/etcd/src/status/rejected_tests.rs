@@ -1,6 +1,6 @@
 //! What is refused, as it is told.
 
-use evenkeel_api::Refusal;
+use evenkeel_api::Rejection as Refusal;
 use evenkeel_api::conditions::ConditionType::Degraded;
 use evenkeel_runtime::Error;
 
@@ -45,7 +45,7 @@ fn a_spec_that_is_refused_is_told_and_what_else_is_so_as_well() {
     let mut scene = Scene::converged(3);
     let refusal = || Refusal {
         field: "spec.version",
-        why: "3.9.9 is not known".to_owned(),
+        reason: "3.9.9 is not known".to_owned(),
     };
     scene.observed.rejection = Some(refusal());
     let status = scene.status();

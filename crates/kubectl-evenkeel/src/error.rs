@@ -1,0 +1,164 @@
+//! The error of a command: a message, a hint, and the exit code.
+
+use std::fmt;
+
+use kube::core::Status;
+
+use crate::terminal::clean;
+
+/// A command that failed.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct CliError {
+    /// What failed.
+    pub(crate) message: String,
+    /// What the user can do.
+    pub(crate) help: Option<String>,
+    /// The exit code of the process.
+    pub(crate) exit_code: u8,
+}
+
+/// Exit code: the command failed.
+pub(crate) const EXIT_FAILED: u8 = 1;
+/// Exit code of `status`: clients can write, but the cluster is degraded or no operator is running.
+pub(crate) const EXIT_DEGRADED: u8 = 3;
+/// Exit code of `status`: clients cannot write, or this is unknown.
+pub(crate) const EXIT_NOT_WRITABLE: u8 = 4;
+/// Exit code: the cluster does not exist, or Evenkeel is not installed.
+pub(crate) const EXIT_NOT_FOUND: u8 = 5;
+/// Exit code: permission denied.
+pub(crate) const EXIT_FORBIDDEN: u8 = 6;
+/// Exit code: the Kubernetes API does not respond.
+pub(crate) const EXIT_UNREACHABLE: u8 = 7;
+
+impl CliError {
+    /// Creates an error with exit code 1.
+    pub(crate) fn new(message: impl Into<String>) -> Self {
+        Self {
+            message: message.into(),
+            help: None,
+            exit_code: EXIT_FAILED,
+        }
+    }
+
+    /// Adds what the user can do.
+    pub(crate) fn help(self, help: impl Into<String>) -> Self {
+        Self {
+            help: Some(help.into()),
+            ..self
+        }
+    }
+
+    /// Sets the exit code.
+    pub(crate) fn exit_code(self, exit_code: u8) -> Self {
+        Self { exit_code, ..self }
+    }
+
+    /// Prefixes the message with the name of the object that it is about.
+    pub(crate) fn about(self, object: &str) -> Self {
+        Self {
+            message: format!("{object}: {}", self.message),
+            ..self
+        }
+    }
+
+    /// Converts the error of a request. `action` completes "cannot …".
+    pub(crate) fn kubernetes(action: &str, error: &kube::Error) -> Self {
+        match error {
+            kube::Error::Api(status) => Self::from_status(action, status),
+            kube::Error::Auth(error) => Self::new(format!("Kubernetes cannot be asked as you: {error}"))
+                .help("log in again, or look at the user in your kubeconfig")
+                .exit_code(EXIT_FORBIDDEN),
+            kube::Error::SerdeError(error) => Self::new(format!("cannot {action}: what Kubernetes has cannot be read: {error}"))
+                .help("the plugin and the installed CRD may be of different releases of Evenkeel: bring both up to date"),
+            other => Self::new(format!("cannot {action}: Kubernetes does not answer: {}", root_cause(other)))
+                .help("is the cluster of this context up, and reachable from here? `kubectl cluster-info` asks the same")
+                .exit_code(EXIT_UNREACHABLE),
+        }
+    }
+
+    fn from_status(action: &str, status: &Status) -> Self {
+        match status.code {
+            401 => Self::new("Kubernetes does not know you".to_owned())
+                .help("log in again, or look at the user in your kubeconfig")
+                .exit_code(EXIT_FORBIDDEN),
+            403 => Self::new(format!("you are not allowed to {action}: {}", status.message))
+                .help(
+                    "ask an administrator for the ClusterRole `view` in this namespace, or `edit` to change things: with \
+                     Evenkeel's roles installed (deploy/operator/users.yaml) they include its clusters",
+                )
+                .exit_code(EXIT_FORBIDDEN),
+            404 if !names_an_object(status) => Self::not_installed(),
+            _ => Self::new(format!("cannot {action}: {}", status.message)),
+        }
+    }
+
+    /// The error for a Kubernetes cluster without Evenkeel's CustomResourceDefinitions.
+    pub(crate) fn not_installed() -> Self {
+        Self::new("this Kubernetes knows no EtcdClusters: Evenkeel is not installed in it")
+            .help("install it with `make deploy` or its Helm chart; or choose another context with --context")
+            .exit_code(EXIT_NOT_FOUND)
+    }
+}
+
+/// Returns whether a 404 is about one object, and not about its kind.
+fn names_an_object(status: &Status) -> bool {
+    status
+        .details
+        .as_ref()
+        .is_some_and(|details| !details.name.is_empty())
+}
+
+/// Returns the message of the innermost error. The outer ones only name the layers of libraries.
+fn root_cause(error: &dyn std::error::Error) -> String {
+    let mut innermost = error;
+    while let Some(source) = innermost.source() {
+        innermost = source;
+    }
+    innermost.to_string()
+}
+
+impl fmt::Display for CliError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Texts from the API server may contain terminal escape sequences.
+        write!(f, "error: {}", clean(&self.message))?;
+        match &self.help {
+            Some(help) => write!(f, "\n  help: {}", clean(help)),
+            None => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn status(code: u16, message: &str, name: &str) -> kube::Error {
+        let details =
+            serde_json::json!({ "name": name, "group": "", "kind": "", "uid": "", "causes": [] });
+        let status = serde_json::json!({ "code": code, "message": message, "details": details });
+        kube::Error::Api(Box::new(serde_json::from_value(status).unwrap()))
+    }
+
+    #[test]
+    fn errors_of_kubernetes_have_help_and_an_exit_code() {
+        let error = CliError::kubernetes("list clusters", &status(404, "404 page not found", ""));
+        assert_eq!(
+            (error.exit_code, error.help.is_some()),
+            (EXIT_NOT_FOUND, true)
+        );
+        assert!(error.message.contains("not installed"), "{error}");
+        let error = CliError::kubernetes(
+            "list clusters",
+            &status(403, "etcdclusters is forbidden", ""),
+        );
+        assert_eq!(error.exit_code, EXIT_FORBIDDEN);
+        assert!(error.to_string().contains("ClusterRole `view`"), "{error}");
+        let error = CliError::kubernetes("read orders", &status(404, "orders not found", "orders"));
+        assert_eq!(
+            error.to_string(),
+            "error: cannot read orders: orders not found"
+        );
+        let error = CliError::kubernetes("read orders", &status(401, "", ""));
+        assert_eq!(error.exit_code, EXIT_FORBIDDEN);
+    }
+}

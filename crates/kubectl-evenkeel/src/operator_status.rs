@@ -1,0 +1,154 @@
+//! Whether an operator is running, as the Lease of its leader election shows it.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use k8s_openapi::api::coordination::v1::Lease;
+use kube::api::ListParams;
+use kube::{Api, Client, ResourceExt};
+
+use crate::terminal::format_duration;
+
+/// The default name of the operator's Lease.
+const LEASE_NAME: &str = "evenkeel-operator";
+/// The validity of a Lease that does not state it.
+const DEFAULT_LEASE_SECONDS: i32 = 15;
+/// The tolerated difference between the clocks of the user and the operator.
+const CLOCK_SKEW_SECONDS: i64 = 10;
+/// How long the request for Leases may take. The result only adds a note, so it is not worth a longer wait.
+const LEASE_TIMEOUT: Duration = Duration::from_secs(4);
+
+/// Whether an operator is running.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum OperatorStatus {
+    /// An operator renews its Lease.
+    Running,
+    /// No operator renews its Lease. Contains what is known.
+    NotRunning(String),
+    /// Unknown: the user may not list Leases, or the Lease has another name.
+    Unknown,
+}
+
+impl OperatorStatus {
+    /// Looks up the Lease in all namespaces. If the cluster's own namespace has one, it belongs to a namespaced
+    /// operator, and the others are ignored.
+    pub(crate) async fn query(client: &Client, namespace: Option<&str>, now: Timestamp) -> Self {
+        let api: Api<Lease> = Api::all(client.clone());
+        let by_name = ListParams::default().fields(&format!("metadata.name={LEASE_NAME}"));
+        match tokio::time::timeout(LEASE_TIMEOUT, api.list(&by_name)).await {
+            Ok(Ok(list)) => Self::from_leases(&list.items, namespace, now),
+            Ok(Err(_)) | Err(_) => Self::Unknown,
+        }
+    }
+
+    fn from_leases(leases: &[Lease], namespace: Option<&str>, now: Timestamp) -> Self {
+        let is_own =
+            |lease: &Lease| namespace.is_some() && lease.namespace().as_deref() == namespace;
+        let has_own = leases.iter().any(is_own);
+        let states: Vec<_> = leases
+            .iter()
+            .filter(|lease| !has_own || is_own(lease))
+            .map(|lease| Self::from_lease(lease, now))
+            .collect();
+        if states.contains(&Self::Running) {
+            return Self::Running;
+        }
+        states.into_iter().next().unwrap_or(Self::Unknown)
+    }
+
+    fn from_lease(lease: &Lease, now: Timestamp) -> Self {
+        let Some(spec) = &lease.spec else {
+            return Self::Unknown;
+        };
+        let namespace = lease.namespace().unwrap_or_default();
+        let hint = format!("`kubectl -n {namespace} get pods` shows why");
+        if spec.holder_identity.as_ref().is_none_or(String::is_empty) {
+            return Self::NotRunning(format!(
+                "the last one has given its lease back, and none has taken it; {hint}"
+            ));
+        }
+        let Some(renewed) = &spec.renew_time else {
+            return Self::Unknown;
+        };
+        let lease_seconds = spec.lease_duration_seconds.unwrap_or(DEFAULT_LEASE_SECONDS);
+        let seconds_ago = now.as_second() - renewed.0.as_second();
+        if seconds_ago <= i64::from(lease_seconds) + CLOCK_SKEW_SECONDS {
+            Self::Running
+        } else {
+            Self::NotRunning(format!(
+                "the last one was heard {} ago; {hint}",
+                format_duration(seconds_ago)
+            ))
+        }
+    }
+
+    /// Returns a note for the user if no operator is running.
+    pub(crate) fn note(&self) -> Option<String> {
+        match self {
+            Self::NotRunning(details) => Some(format!(
+                "no operator is at work: {details}. What is told here is as it was seen last"
+            )),
+            Self::Running | Self::Unknown => None,
+        }
+    }
+
+    /// Returns whether it is known that no operator is running.
+    pub(crate) fn is_not_running(&self) -> bool {
+        matches!(self, Self::NotRunning(_))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    const RECENT: &str = "2026-11-16T11:59:50.000000Z";
+    const OLD: &str = "2026-11-16T11:00:00.000000Z";
+
+    fn now() -> Timestamp {
+        "2026-11-16T12:00:00Z".parse().unwrap()
+    }
+
+    fn lease(holder: &str, renewed: &str) -> Lease {
+        serde_json::from_value(json!({ "metadata": { "name": LEASE_NAME, "namespace": "evenkeel-system" },
+            "spec": { "holderIdentity": holder, "leaseDurationSeconds": 15, "renewTime": renewed } }))
+        .unwrap()
+    }
+
+    #[test]
+    fn an_operator_that_renews_its_lease_is_running() {
+        let status = |leases: &[Lease]| OperatorStatus::from_leases(leases, Some("shop"), now());
+        assert_eq!(status(&[lease("a", RECENT)]), OperatorStatus::Running);
+        assert_eq!(
+            status(&[lease("a", OLD), lease("b", RECENT)]),
+            OperatorStatus::Running
+        );
+        assert_eq!(status(&[]), OperatorStatus::Unknown);
+        let OperatorStatus::NotRunning(details) = status(&[lease("a", OLD)]) else {
+            unreachable!()
+        };
+        assert!(
+            details.contains("60m ago") && details.contains("evenkeel-system"),
+            "{details}"
+        );
+        assert!(status(&[lease("", RECENT)]).is_not_running());
+    }
+
+    #[test]
+    fn a_lease_in_the_clusters_namespace_takes_precedence() {
+        let mut own = lease("a", OLD);
+        own.metadata.namespace = Some("shop".to_owned());
+        let leases = [lease("b", RECENT), own];
+        assert!(OperatorStatus::from_leases(&leases, Some("shop"), now()).is_not_running());
+        assert_eq!(
+            OperatorStatus::from_leases(&leases, Some("web"), now()),
+            OperatorStatus::Running
+        );
+        assert_eq!(
+            OperatorStatus::from_leases(&leases, None, now()),
+            OperatorStatus::Running
+        );
+    }
+}

@@ -1,0 +1,245 @@
+//! The facts for a preview outside of the operator: the objects as they are now, and etcd's state from the decision log,
+//! corrected by the newer status of the resource.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use evenkeel_api::{EtcdCluster, MemberStatus, Rejection};
+use evenkeel_etcd::build::tls::SECRETS;
+use evenkeel_etcd::desired::DesiredCluster;
+use evenkeel_etcd::facts::{
+    Drift, EtcdFacts, MemberHealth, Membership, OwnedObject, VolumeTopology,
+};
+use evenkeel_etcd::names::{Lineage, Serial};
+use evenkeel_etcd::observe::etcd::EtcdState;
+use evenkeel_etcd::observe::objects::{self, ClusterObjects};
+use evenkeel_etcd::observe::secrets::TlsState;
+use evenkeel_etcd::observe::{ClusterExtras, MemberIndex, ObservedCluster};
+use evenkeel_runtime::{Decision, Observed, UnixTime};
+use jiff::Timestamp;
+
+use crate::error::CliError;
+
+/// The operator's last known facts, from the decision log.
+#[derive(Debug, Default)]
+pub(super) struct Snapshot {
+    /// The facts of the newest decision.
+    pub(super) facts: Option<EtcdFacts>,
+    /// The time of the newest decision.
+    pub(super) at: Option<Timestamp>,
+    /// The newest membership that etcd reported.
+    pub(super) membership: Option<Membership>,
+}
+
+impl Snapshot {
+    /// Reads the newest facts. Facts that cannot be deserialized come from another release. They are an error, since
+    /// older facts would mislead.
+    pub(super) fn from_decisions(decisions: &[Decision]) -> Result<Self, CliError> {
+        let mut with_facts = decisions
+            .iter()
+            .rev()
+            .filter_map(|decision| Some((decision, decision.facts.as_ref()?)));
+        let Some((newest, json)) = with_facts.next() else {
+            return Ok(Self::default());
+        };
+        let facts: EtcdFacts = serde_json::from_str(json).map_err(|error| {
+            CliError::new(format!("what the operator wrote down cannot be read: {error}")).help(
+                "the plugin and the operator may be of different releases of Evenkeel: bring both up to date",
+            )
+        })?;
+        let mut earlier_memberships = with_facts
+            .filter_map(|(_, json)| serde_json::from_str::<EtcdFacts>(json).ok())
+            .filter_map(|facts| facts.membership.present().cloned());
+        let membership = facts
+            .membership
+            .present()
+            .cloned()
+            .or_else(|| earlier_memberships.next());
+        Ok(Self {
+            facts: Some(facts),
+            at: newest.at.parse().ok(),
+            membership,
+        })
+    }
+
+    /// Returns whether the facts have the same identity as the objects. During a change the log may be behind.
+    pub(super) fn matches(&self, objects: &ClusterObjects) -> bool {
+        let logged = self
+            .facts
+            .as_ref()
+            .and_then(|facts| facts.identity.present());
+        let current = objects
+            .identity
+            .clone()
+            .and_then(|object| objects::parse_identity(object).ok());
+        match (logged, current) {
+            (Some(logged), Some((_, current))) => *logged == current,
+            _ => true,
+        }
+    }
+
+    /// Returns the observation and the facts that the operator would have with the edited resource.
+    pub(super) fn apply_to(
+        &self,
+        objects: ClusterObjects,
+        desired: DesiredCluster,
+        rejection: Option<Rejection>,
+        now: Timestamp,
+    ) -> Result<(ObservedCluster, EtcdFacts), CliError> {
+        let tls = TlsState {
+            drift: self.certificate_drift(&objects, &desired),
+            ..TlsState::default()
+        };
+        let resource = objects.resource.clone();
+        let extras = ClusterExtras {
+            places: BTreeMap::new(),
+            misplaced: BTreeSet::new(),
+            missing_class: None,
+            hostnames: BTreeMap::new(),
+            tls,
+            now: UnixTime(now.as_second()),
+            lineage: Lineage(0),
+        };
+        let observed = ObservedCluster::of(objects, (desired, rejection), extras)
+            .map_err(|error| CliError::new(error.to_string()))?;
+        let etcd = self.etcd_state(&resource, observed.member_index().as_ref());
+        let mut facts = observed.facts(&etcd);
+        self.copy_locations(&mut facts);
+        Ok((observed, facts))
+    }
+
+    /// Returns the certificates that the operator would issue: those with a known drift, all for a new cluster, and the
+    /// server certificates if their host names change.
+    fn certificate_drift(
+        &self,
+        objects: &ClusterObjects,
+        desired: &DesiredCluster,
+    ) -> BTreeMap<OwnedObject, Drift> {
+        let Some(facts) = &self.facts else {
+            return SECRETS.map(|object| (object, Drift::Missing)).into();
+        };
+        let mut drift: BTreeMap<_, _> = facts
+            .drift
+            .iter()
+            .filter(|(object, _)| SECRETS.contains(object))
+            .map(|(object, drift)| (*object, *drift))
+            .collect();
+        let parse = |json: &str| serde_json::from_str::<serde_json::Value>(json).ok();
+        let before = objects
+            .identity
+            .as_ref()
+            .and_then(evenkeel_etcd::effective_spec::recorded_spec)
+            .and_then(|json| parse(json));
+        let after = parse(&desired.spec);
+        if let (Some(before), Some(after)) = (before, after)
+            && before["tls"] != after["tls"]
+        {
+            drift
+                .entry(OwnedObject::ServerTls)
+                .or_insert(Drift::Differs);
+        }
+        drift
+    }
+
+    /// Returns the logged state of etcd, corrected by the status.
+    fn etcd_state(&self, resource: &EtcdCluster, index: Option<&MemberIndex>) -> EtcdState {
+        let Some(facts) = &self.facts else {
+            return EtcdState::default();
+        };
+        let mut state = EtcdState::from_facts(facts);
+        let status = resource.status.clone().unwrap_or_default();
+        for member in &status.member_list {
+            let Some(serial) = index.and_then(|index| index.by_name(&member.name)) else {
+                continue;
+            };
+            self.correct_member(&mut state, serial, member, member.name == status.leader);
+            // The status announces the replacement of unreachable members only. The operator waits for the others.
+            if status
+                .next
+                .contains(&format!("{} is replaced", member.name))
+            {
+                state.unreachable_since.entry(serial).or_insert(UnixTime(0));
+            }
+        }
+        state
+    }
+
+    fn correct_member(
+        &self,
+        state: &mut EtcdState,
+        serial: Serial,
+        member: &MemberStatus,
+        is_leader: bool,
+    ) {
+        // The leader changes without a decision, so the log may name an earlier one.
+        if let Some(Observed::Present(health)) = state.health.get_mut(&serial) {
+            health.is_leader = is_leader;
+            health.version = member.version.parse().ok().or(health.version);
+            if is_leader {
+                state.leader = Some(health.member_id);
+            }
+        }
+        let was_serving = state
+            .health
+            .get(&serial)
+            .and_then(Observed::present)
+            .is_some_and(|health| health.is_serving);
+        if was_serving && !member.healthy {
+            state.health.insert(serial, Observed::Unknown);
+        }
+        if !was_serving
+            && member.healthy
+            && let Some(health) = self.serving_health(serial, member, is_leader)
+        {
+            state.health.insert(serial, Observed::Present(health));
+            state.unreachable_since.remove(&serial);
+        }
+    }
+
+    /// Returns the health of a member that serves according to the status, but not according to the log.
+    fn serving_health(
+        &self,
+        serial: Serial,
+        member: &MemberStatus,
+        is_leader: bool,
+    ) -> Option<MemberHealth> {
+        let listed = &self.membership.as_ref()?.members;
+        let member_id = listed.iter().find(|listed| listed.serial == serial)?.id;
+        let cluster_id = self.facts.as_ref()?.identity.present()?.cluster_id?;
+        Some(MemberHealth {
+            cluster_id,
+            member_id,
+            is_serving: true,
+            is_caught_up: true,
+            is_leader,
+            version: member.version.parse().ok(),
+            db_size: 0,
+        })
+    }
+
+    /// Copies the locations of volumes and pods from the log, since the user may not be allowed to read
+    /// PersistentVolumes and Nodes.
+    fn copy_locations(&self, facts: &mut EtcdFacts) {
+        let Some(logged) = &self.facts else { return };
+        let logged_claims = logged
+            .claims
+            .present()
+            .map(Vec::as_slice)
+            .unwrap_or_default();
+        for claim in facts.claims.present_mut().into_iter().flatten() {
+            if let Some(before) = logged_claims.iter().find(|before| before.uid == claim.uid)
+                && claim.topology == VolumeTopology::Unknown
+            {
+                claim.topology = before.topology;
+                claim.is_lost |= before.is_lost;
+            }
+        }
+        let logged_pods = logged.pods.present().map(Vec::as_slice).unwrap_or_default();
+        for pod in facts.pods.present_mut().into_iter().flatten() {
+            let before = logged_pods
+                .iter()
+                .find(|before| before.uid == pod.uid)
+                .and_then(|before| before.node);
+            pod.node = before.or(pod.node);
+        }
+    }
+}

@@ -1,0 +1,272 @@
+//! Formats text for a terminal of 80 columns: colors, tables and wrapped lines.
+
+use std::io::IsTerminal;
+
+use crate::args::ColorMode;
+
+/// The width of wrapped text, and the least width that a terminal is assumed to have.
+pub(crate) const WIDTH: usize = 80;
+
+/// The severity of a text, which decides its color.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Severity {
+    /// No color.
+    Neutral,
+    /// Green.
+    Good,
+    /// Yellow.
+    Warning,
+    /// Red.
+    Critical,
+}
+
+/// The properties of the terminal.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Terminal {
+    has_colors: bool,
+    /// The width that tables are cut to. `None` if the output is not a terminal.
+    width: Option<usize>,
+}
+
+impl Terminal {
+    /// Detects the properties. By default, colors are used on a terminal only.
+    pub(crate) fn new(mode: ColorMode) -> Self {
+        let is_terminal = std::io::stdout().is_terminal();
+        let allows_colors = is_terminal && std::env::var_os("NO_COLOR").is_none();
+        let width = || {
+            terminal_size::terminal_size()
+                .map_or(WIDTH, |(width, _)| usize::from(width.0).max(WIDTH))
+        };
+        Self {
+            has_colors: mode == ColorMode::Always || (mode == ColorMode::Auto && allows_colors),
+            width: is_terminal.then(width),
+        }
+    }
+
+    /// Aligns rows in columns. The last column is cut to the rest of the line.
+    pub(crate) fn table(self, rows: &[Vec<String>]) -> Vec<String> {
+        table(rows, self.width)
+    }
+
+    /// Colors a text by its severity.
+    pub(crate) fn paint(self, severity: Severity, text: &str) -> String {
+        let code = match severity {
+            Severity::Good => "32",
+            Severity::Warning => "33",
+            Severity::Critical => "31",
+            Severity::Neutral => return text.to_owned(),
+        };
+        self.with_code(code, text)
+    }
+
+    /// Makes a text bold.
+    pub(crate) fn bold(self, text: &str) -> String {
+        self.with_code("1", text)
+    }
+
+    fn with_code(self, code: &str, text: &str) -> String {
+        let text = clean(text);
+        if self.has_colors {
+            format!("\x1b[{code}m{text}\x1b[0m")
+        } else {
+            text
+        }
+    }
+
+    /// Formats a text after a label, with further lines indented.
+    pub(crate) fn labelled(self, label: &str, text: &str) -> String {
+        const INDENT: usize = 10;
+        let mut lines = wrap(text, WIDTH - INDENT).into_iter();
+        let first = lines.next().unwrap_or_default();
+        let mut all = format!(
+            "{}{first}\n",
+            self.bold(&format!("{:<INDENT$}", format!("{label}:")))
+        );
+        for line in lines {
+            all.push_str(&format!("{:INDENT$}{line}\n", ""));
+        }
+        all
+    }
+}
+
+/// Replaces control characters. Texts come from other systems and could contain terminal escape sequences.
+pub(crate) fn clean(text: &str) -> String {
+    let is_printable = |letter: char| !letter.is_control() || letter == '\n' || letter == '\t';
+    text.chars()
+        .map(|letter| {
+            if is_printable(letter) {
+                letter
+            } else {
+                '\u{fffd}'
+            }
+        })
+        .collect()
+}
+
+/// Wraps a text into lines of at most `width` characters, except for longer words.
+pub(crate) fn wrap(text: &str, width: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for word in clean(text).split_whitespace() {
+        let length = lines
+            .last_mut()
+            .map(|line| line.chars().count())
+            .unwrap_or_default();
+        if length > 0 && length + 1 + word.chars().count() > width {
+            lines.push(String::new());
+        }
+        if let Some(line) = lines.last_mut() {
+            if !line.is_empty() {
+                line.push(' ');
+            }
+            line.push_str(word);
+        }
+    }
+    lines
+}
+
+/// Truncates a text to `width` characters.
+pub(crate) fn truncate(text: &str, width: usize) -> String {
+    if text.chars().count() <= width {
+        return text.to_owned();
+    }
+    text.chars()
+        .take(width.saturating_sub(1))
+        .chain(['…'])
+        .collect()
+}
+
+fn table(rows: &[Vec<String>], width: Option<usize>) -> Vec<String> {
+    let rows: Vec<Vec<String>> = rows
+        .iter()
+        .map(|row| row.iter().map(|cell| clean(cell)).collect())
+        .collect();
+    let columns = rows.iter().map(Vec::len).max().unwrap_or_default();
+    let column_width = |column: usize| {
+        let cells = rows.iter().filter_map(|row| row.get(column));
+        cells
+            .map(|cell| cell.chars().count())
+            .max()
+            .unwrap_or_default()
+    };
+    let widths: Vec<usize> = (0..columns).map(column_width).collect();
+    let line = |row: &Vec<String>| {
+        let mut line = String::new();
+        for (column, cell) in row.iter().enumerate() {
+            if column + 1 == columns {
+                let left = width.map(|width| width.saturating_sub(line.chars().count()).max(8));
+                line.push_str(&left.map_or_else(|| cell.clone(), |left| truncate(cell, left)));
+            } else {
+                line.push_str(&format!("{cell:<width$}  ", width = widths[column]));
+            }
+        }
+        line.trim_end().to_owned()
+    };
+    rows.iter().map(line).collect()
+}
+
+/// Formats a number of bytes with a binary unit.
+pub(crate) fn format_bytes(count: u64) -> String {
+    const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
+    let mut unit = 0;
+    #[expect(clippy::cast_precision_loss, reason = "at most two digits are shown")]
+    let mut amount = count as f64;
+    while amount >= 1024.0 && unit + 1 < UNITS.len() {
+        amount /= 1024.0;
+        unit += 1;
+    }
+    if unit == 0 || amount >= 10.0 {
+        format!("{amount:.0} {}", UNITS[unit])
+    } else {
+        format!("{amount:.1} {}", UNITS[unit])
+    }
+}
+
+/// Formats a number of seconds in its largest unit.
+pub(crate) fn format_duration(seconds: i64) -> String {
+    let seconds = seconds.max(0);
+    match seconds {
+        0..120 => format!("{seconds}s"),
+        120..7200 => format!("{}m", seconds / 60),
+        7200..172_800 => format!("{}h", seconds / 3600),
+        _ => format!("{}d", seconds / 86_400),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_fit_into_the_terminal() {
+        let long = "a word and another ".repeat(20);
+        assert!(
+            wrap(&long, 70)
+                .iter()
+                .all(|line| line.chars().count() <= 70)
+        );
+        let rows = vec![
+            vec!["NAME".to_owned(), "STATUS".to_owned()],
+            vec!["orders".to_owned(), long],
+        ];
+        let lines = table(&rows, Some(WIDTH));
+        assert!(
+            lines.iter().all(|line| line.chars().count() <= WIDTH),
+            "{lines:?}"
+        );
+        assert!(lines[1].ends_with('…'));
+        assert!(
+            table(&rows, None)[1].len() > WIDTH,
+            "without a terminal, nothing is cut"
+        );
+    }
+
+    #[test]
+    fn colors_can_be_switched_off() {
+        assert_eq!(
+            Terminal::new(ColorMode::Never).paint(Severity::Critical, "no"),
+            "no"
+        );
+        assert_eq!(
+            Terminal::new(ColorMode::Always).paint(Severity::Critical, "no"),
+            "\x1b[31mno\x1b[0m"
+        );
+    }
+
+    #[test]
+    fn escape_sequences_do_not_reach_the_terminal() {
+        let text = "fine\u{1b}]0;gotcha\u{7}\u{9b}2J";
+        for printed in [
+            clean(text),
+            wrap(text, 80).join(""),
+            table(&[vec![text.to_owned()]], None).join(""),
+        ] {
+            assert!(!printed.chars().any(char::is_control), "{printed:?}");
+        }
+        assert!(
+            !Terminal::new(ColorMode::Never)
+                .paint(Severity::Critical, text)
+                .contains('\u{1b}')
+        );
+    }
+
+    #[test]
+    fn amounts_have_at_most_two_digits_and_a_unit() {
+        assert_eq!(
+            [
+                format_bytes(900),
+                format_bytes(20_480),
+                format_bytes(1_600_000)
+            ],
+            ["900 B", "20 KiB", "1.5 MiB"]
+        );
+        assert_eq!(
+            [
+                format_duration(59),
+                format_duration(600),
+                format_duration(100_000),
+                format_duration(900_000)
+            ],
+            ["59s", "10m", "27h", "10d"]
+        );
+    }
+}
