@@ -10,12 +10,12 @@ use crate::names::Serial;
 use crate::plan::{DeleteReason, EtcdDisruption, EtcdPatch, EtcdWait};
 use crate::testing::{NOW, Scene, change, claim_uid, id, pod_uid};
 
-fn restart(serial: u16, transfer_to: Option<u16>, spared: bool) -> Option<EtcdDisruption> {
+fn restart(serial: u16, transfer_to: Option<u16>, via_eviction: bool) -> Option<EtcdDisruption> {
     Some(EtcdDisruption::RestartMember {
         pod: pod_uid(serial),
         serial: Serial(serial),
         transfer_to: transfer_to.map(Serial),
-        spared,
+        via_eviction,
     })
 }
 
@@ -256,16 +256,12 @@ fn pods_that_do_not_say_from_what_they_were_built_are_not_restarted_but_marked()
         );
     }
     let plan = scene.plan();
-    let (inputs, version) = (
-        scene.observed.desired.inputs,
-        scene.observed.desired.version,
-    );
-    let marks = [0, 1, 2].map(|serial| EtcdPatch::RecordTemplateHash {
+    let patches = [0, 1, 2].map(|serial| EtcdPatch::RecordTemplateHash {
         pod: pod_uid(serial),
-        inputs,
-        version,
+        template_hash: scene.observed.desired.inputs,
+        version: scene.observed.desired.version,
     });
-    assert_eq!((plan.disruption, plan.patch), (None, marks.to_vec()));
+    assert_eq!((plan.disruption, plan.patch), (None, patches.to_vec()));
 }
 
 #[test]

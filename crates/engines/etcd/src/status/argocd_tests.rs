@@ -1,10 +1,10 @@
 //! What Argo CD makes of a cluster: its script in `deploy/argocd`, run by Lua 5.1 as Argo CD does, on what people are told.
 
 use evenkeel_api::EtcdCluster;
+use evenkeel_runtime::Observed;
 use mlua::{Lua, LuaSerdeExt, Table};
 use serde_json::{Value, json};
 
-use super::*;
 use crate::testing::{Scene, claim_uid, pod_uid};
 
 /// The script, as it stands in the ConfigMap.

@@ -1,5 +1,7 @@
 //! Sentences, one by one.
 
+use std::time::Duration;
+
 use evenkeel_api::conditions::ConditionType::{Degraded, Ready};
 use evenkeel_api::{MemberRole, labels};
 use serde_json::json;
@@ -7,8 +9,9 @@ use serde_json::json;
 use super::super::status;
 use super::super::tests::{finds_no_node, is_plain, joining, line, reads_well, told};
 use super::*;
-use crate::facts::UnknownMember;
-use crate::identity::{ClusterId, MemberId};
+use crate::facts::{OwnedObject, UnknownMember};
+use crate::identity::{ClusterId, Intent, MemberId, MembershipChange};
+use crate::names::Serial;
 use crate::plan::UnreadableObjects;
 use crate::testing::{NOW, Scene, change, claim_uid, condition, name, pod_uid};
 

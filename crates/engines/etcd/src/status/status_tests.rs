@@ -1,6 +1,7 @@
 //! The status in every situation that people meet, decided and told from what was found.
 
 use evenkeel_api::conditions::ConditionType::{Degraded, Progressing, Ready};
+use evenkeel_runtime::Observed;
 use serde_json::json;
 
 use super::*;
@@ -31,7 +32,7 @@ pub(super) fn told(scene: &Scene) -> EtcdClusterStatus {
     status
 }
 
-pub(super) fn is_plain(text: &str) {
+pub(crate) fn is_plain(text: &str) {
     for debris in [
         "Some(", "None", "Serial", "MemberId", "Uid", "Intent", "::", "{ ", "\\", "  ", ": :", "()",
     ] {
@@ -218,7 +219,7 @@ fn the_status_of_a_converged_cluster_is_the_same_to_the_byte_ever_after() {
     let first = serde_json::to_string(&scene.status()).unwrap();
     for seconds in [1, 86_400, 864_000] {
         scene.was_told(serde_json::from_str(&first).unwrap());
-        scene.observed.now = evenkeel_runtime::UnixTime(NOW.0 + seconds);
+        scene.observed.now = UnixTime(NOW.0 + seconds);
         assert_eq!(serde_json::to_string(&scene.status()).unwrap(), first);
     }
 }
@@ -242,7 +243,7 @@ fn no_status_changes_by_itself() {
     for mut scene in scenes {
         let first = scene.status();
         scene.was_told(first.clone());
-        scene.observed.now = evenkeel_runtime::UnixTime(NOW.0 + 1);
+        scene.observed.now = UnixTime(NOW.0 + 1);
         assert_eq!(scene.status(), first);
     }
 }
@@ -679,7 +680,7 @@ fn of_a_cluster_that_goes_with_a_former_resource_nothing_is_said_as_if_it_were_t
         status.waiting_for
     );
 
-    scene.observed.desired.created = evenkeel_runtime::UnixTime(NOW.0 - 61);
+    scene.observed.desired.created = UnixTime(NOW.0 - 61);
     let status = scene.status();
     assert_eq!(condition(&status, Degraded).1, "BootstrapWaiting");
     assert!(
