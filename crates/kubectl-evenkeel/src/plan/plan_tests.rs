@@ -30,6 +30,7 @@ fn nothing_yet() -> ClusterObjects {
 fn step(after: i64, does: &str, is_note: bool) -> PreviewStep {
     PreviewStep {
         after,
+        action: "remove-member",
         does: does.to_owned(),
         because: "it is so".to_owned(),
         is_note,

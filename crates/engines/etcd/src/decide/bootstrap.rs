@@ -56,7 +56,7 @@ fn restart(view: &ClusterView<'_>, why: IdentityChange) -> RuleResult {
 /// The reason why an unfinished bootstrap cannot succeed any more. Apart from [`Self::SeedLost`], etcd has formed a cluster and
 /// does not answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum BootstrapFailure {
+pub(super) enum BootstrapFailure {
     /// The seed was allowed to start, and its data is gone.
     SeedLost,
     /// The data of a member is lost, and its vote with it.
@@ -70,7 +70,7 @@ enum BootstrapFailure {
 }
 
 impl BootstrapFailure {
-    fn of(view: &ClusterView<'_>) -> Option<Self> {
+    pub(super) fn of(view: &ClusterView<'_>) -> Option<Self> {
         let identity = view.identity;
         identity.seed_storage?;
         let seed = view.members.get(&identity.seed);

@@ -1,6 +1,6 @@
 //! The identity of a cluster: created once, rebuilt, repaired or adopted, before any other rule applies.
 //!
-//! [`IdentitySituation::of`] tells the situations apart, [`IdentitySituation::resolve`] gives the result of each.
+//! [`IdentitySituation::of`] determines the situation, [`IdentitySituation::resolve`] gives the result of each.
 
 use std::collections::BTreeSet;
 use std::time::Duration;

@@ -176,7 +176,7 @@ fn is_unschedulable(view: &ClusterView<'_>, member: &MemberView<'_>) -> bool {
 }
 
 /// Returns when a started member that crashes at every start counts as lost, while others run with the same template. On a
-/// directory that was emptied a voter refuses to start, as it must, and a learner panics at every start.
+/// directory that was emptied a voter exits with an error, as it must, and a learner panics at every start.
 fn crashing_deadline(view: &ClusterView<'_>, member: &MemberView<'_>) -> Option<UnixTime> {
     let has_started = member.listed.is_some_and(|listed| listed.has_started);
     if !has_started || member.health.is_some() {

@@ -44,6 +44,8 @@ pub struct Preview {
 pub struct PreviewStep {
     /// The earliest time in seconds from now. The time that starting and copying take is not included.
     pub after: i64,
+    /// The machine name of the action.
+    pub action: &'static str,
     /// The description of the action.
     pub does: String,
     /// The reason for the action.
@@ -96,6 +98,7 @@ fn describe_steps(
     let actions = status::describe_actions(observed, facts, plan);
     let steps = actions.into_iter().map(|action| PreviewStep {
         after,
+        action: action.name,
         does: action.description,
         because: action.reason,
         is_note: action.is_bookkeeping,

@@ -275,7 +275,7 @@ fn member_role(view: &ClusterView<'_>, member: &MemberView<'_>) -> MemberRole {
         _ if member.data == DataState::Lost || is_removed => MemberRole::Leaving,
         Some(listed) if !listed.is_learner => MemberRole::Voter,
         Some(listed) if listed.has_started => MemberRole::Learner,
-        // Without etcd's list the label of the client Service marks the voters.
+        // Without etcd's list the label of the client Service identifies the voters.
         None if member.pod.is_some_and(|pod| pod.is_routed) => MemberRole::Voter,
         _ => MemberRole::Joining,
     }

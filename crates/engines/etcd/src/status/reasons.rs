@@ -32,6 +32,7 @@ pub fn explain(observed: &ObservedCluster, facts: &EtcdFacts, plan: &Plan<Etcd>)
 
 /// The description of one action of a plan.
 pub(crate) struct ActionSummary {
+    pub(crate) name: &'static str,
     pub(crate) description: String,
     pub(crate) reason: String,
     pub(crate) is_bookkeeping: bool,
@@ -49,6 +50,7 @@ pub(crate) fn describe_actions(
         .map(|action| {
             let action = etcd_action(&action);
             ActionSummary {
+                name: action.name(),
                 description: action.describe(&context),
                 reason: action.reason(&context),
                 is_bookkeeping: action.is_bookkeeping(),
