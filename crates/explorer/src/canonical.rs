@@ -338,7 +338,7 @@ fn walk_effect(effect: &mut Effect, visitor: &mut dyn Visitor) {
             epoch,
             claim: on,
             start_mode: start,
-            inputs: _,
+            template_hash: _,
         }) => {
             visitor.serial(serial);
             visitor.epoch(epoch);
@@ -368,14 +368,14 @@ fn walk_effect(effect: &mut Effect, visitor: &mut dyn Visitor) {
             | EtcdPatch::DetachClients { pod: uid }
             | EtcdPatch::RecordTemplateHash { pod: uid, .. }
             | EtcdPatch::SetOwner {
-                what: OwnerTarget::Pod(uid) | OwnerTarget::Claim(uid),
+                target: OwnerTarget::Pod(uid) | OwnerTarget::Claim(uid),
                 ..
             },
         ) => visitor.uid(uid),
         Effect::Mark(
             EtcdPatch::RecordSpec
             | EtcdPatch::SetOwner {
-                what: OwnerTarget::Identity,
+                target: OwnerTarget::Identity,
                 ..
             },
         )
@@ -400,7 +400,7 @@ fn walk_effect(effect: &mut Effect, visitor: &mut dyn Visitor) {
             pod,
             serial,
             transfer_to,
-            spared: _,
+            via_eviction: _,
         }) => {
             visitor.uid(pod);
             visitor.serial(serial);

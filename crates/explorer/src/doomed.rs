@@ -126,7 +126,7 @@ fn mark_fate(world: &World, mark: &EtcdPatch) -> Fate {
             refused_if(world.claims.values().all(|claim| claim.uid != *uid))
         }
         EtcdPatch::SetOwner {
-            what: OwnerTarget::Pod(pod),
+            target: OwnerTarget::Pod(pod),
             ..
         } => refused_if(of(pod).is_none()),
         // Only pods change hands in this world.

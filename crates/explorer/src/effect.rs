@@ -147,7 +147,7 @@ fn apply_create(world: &mut World, create: &EtcdCreate) -> Outcome {
             epoch,
             claim: on,
             start_mode: start,
-            inputs,
+            template_hash,
         } => {
             let claim = world.claims.get(serial).map(|claim| claim.uid);
             if world.pods.contains_key(serial) || *on != claim {
@@ -159,7 +159,7 @@ fn apply_create(world: &mut World, create: &EtcdCreate) -> Outcome {
                 Pod::new(
                     uid,
                     *epoch,
-                    Inputs::of(*inputs),
+                    Inputs::of(*template_hash),
                     start.clone(),
                     world.resource,
                 ),
@@ -185,7 +185,7 @@ fn apply_mark(world: &mut World, mark: &EtcdPatch) -> Outcome {
     | EtcdPatch::AttachClients { pod: uid }
     | EtcdPatch::DetachClients { pod: uid }
     | EtcdPatch::SetOwner {
-        what: OwnerTarget::Pod(uid),
+        target: OwnerTarget::Pod(uid),
         ..
     }) = mark
     else {
@@ -329,7 +329,7 @@ fn delete(world: &mut World, step: &EtcdDisruption) -> Result<Outcome, Violation
     match step {
         EtcdDisruption::RestartMember {
             serial,
-            spared: true,
+            via_eviction: true,
             ..
         } if !may_be_evicted(world, *serial) => Ok(Outcome::Refused),
         EtcdDisruption::RestartMember {

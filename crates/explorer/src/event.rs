@@ -235,7 +235,10 @@ impl Event {
                     matches!(
                         effect,
                         Effect::Ask(_)
-                            | Effect::Delete(EtcdDisruption::RestartMember { spared: false, .. })
+                            | Effect::Delete(EtcdDisruption::RestartMember {
+                                via_eviction: false,
+                                ..
+                            })
                     )
                 };
                 world
@@ -370,7 +373,10 @@ fn judge(world: &World) -> Result<(), Violation> {
         if few
             && matches!(
                 effect,
-                Effect::Delete(EtcdDisruption::RestartMember { spared: false, .. })
+                Effect::Delete(EtcdDisruption::RestartMember {
+                    via_eviction: false,
+                    ..
+                })
             )
         {
             break;

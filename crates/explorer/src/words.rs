@@ -207,7 +207,7 @@ impl fmt::Display for Shown<'_> {
             }
             Effect::Delete(EtcdDisruption::RestartMember {
                 serial,
-                spared: true,
+                via_eviction: true,
                 ..
             }) => {
                 write!(f, "evicts the pod of {}", shown(*serial))

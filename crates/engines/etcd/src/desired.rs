@@ -6,9 +6,8 @@ use std::time::Duration;
 use evenkeel_api::options::Options;
 use evenkeel_api::windows::{WindowState as State, Windows};
 use evenkeel_api::{
-    EffectiveResources as SettledResources, EtcdCluster, EtcdClusterSpec, OnDelete,
-    Rejection as Refusal, ServiceType, TopologyDomain as Across, ValidatedSpec as Checked, Version,
-    labels, quantity,
+    EffectiveResources as SettledResources, EtcdCluster, EtcdClusterSpec, OnDelete, Rejection,
+    ServiceType, TopologyDomain as Across, ValidatedSpec as Checked, Version, labels, quantity,
 };
 use evenkeel_runtime::UnixTime;
 use jiff::Timestamp;
@@ -118,7 +117,7 @@ pub enum DesiredStorage {
 
 impl DesiredCluster {
     /// What a resource wants, or which field of it cannot be accepted.
-    pub fn of(resource: &EtcdCluster) -> Result<Self, Refusal> {
+    pub fn of(resource: &EtcdCluster) -> Result<Self, Rejection> {
         let name = resource.name_any();
         evenkeel_api::validate_name(&name)?;
         let spec = &resource.spec;

@@ -4,8 +4,8 @@
 use std::collections::BTreeSet;
 
 use evenkeel_api::{
-    EtcdCluster, EtcdClusterSpec, Image, Rejection as Refusal, VOLUMES_NEVER_SHRINK as SHRINKS,
-    Version, labels, quantity, releases,
+    EtcdCluster, EtcdClusterSpec, Image, Rejection, VOLUMES_NEVER_SHRINK as SHRINKS, Version,
+    labels, quantity, releases,
 };
 use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim, Pod};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
@@ -166,8 +166,8 @@ impl ClusterHistory {
     }
 
     /// A field that cannot be changed while there is data: etcd would not start on what another version wrote, or on nothing.
-    fn immutable_field(&self, spec: &EtcdClusterSpec) -> Option<Refusal> {
-        let refusal = |field, why| Some(Refusal { field, reason: why });
+    fn immutable_field(&self, spec: &EtcdClusterSpec) -> Option<Rejection> {
+        let refusal = |field, why| Some(Rejection { field, reason: why });
         let version = spec.version.parse::<Version>().ok();
         if let (Some((lowest, highest)), Some(version)) = (self.started_versions, version)
             && let Err(why) = releases::check_upgrade(lowest, highest, version)
@@ -196,8 +196,8 @@ impl ClusterHistory {
         &self,
         noted: &AcceptedSpec,
         spec: &EtcdClusterSpec,
-    ) -> Option<Refusal> {
-        let refusal = |field, why| Some(Refusal { field, reason: why });
+    ) -> Option<Rejection> {
+        let refusal = |field, why| Some(Rejection { field, reason: why });
         let (was, wants) = (&noted.spec.storage, &spec.storage);
         if let Some(class) = self
             .missing_class
@@ -235,7 +235,7 @@ impl ClusterHistory {
             return refusal("spec.etcd.options", why);
         }
         let moves = was.ephemeral != wants.ephemeral;
-        moves.then(|| Refusal {
+        moves.then(|| Rejection {
             field: "spec.storage.ephemeral",
             reason: "data cannot be moved".to_owned(),
         })
@@ -370,7 +370,7 @@ pub fn recorded_spec(identity: &ConfigMap) -> Option<&str> {
 pub fn effective_spec(
     resource: &EtcdCluster,
     before: &ClusterHistory,
-) -> Result<(DesiredCluster, Option<Refusal>), Refusal> {
+) -> Result<(DesiredCluster, Option<Rejection>), Rejection> {
     let mut tried = resource.clone();
     if let Some(spec) = before.spec_of_unmarked_pods(&resource.spec) {
         tried.spec = spec;
@@ -384,7 +384,7 @@ pub fn effective_spec(
         tried.spec = before.with_version(&tried.spec, &stays.to_string());
     }
     let next = held_back.map(|(desired, _)| desired);
-    let mut first: Option<Refusal> = None;
+    let mut first: Option<Rejection> = None;
     for _ in 0..MAX_REJECTED_FIELDS {
         let refusal = match (
             before.immutable_field(&tried.spec),
@@ -425,7 +425,7 @@ pub fn effective_spec(
             return Ok((desired, first));
         }
     }
-    Err(first.unwrap_or_else(|| Refusal {
+    Err(first.unwrap_or_else(|| Rejection {
         field: "spec",
         reason: "it cannot be accepted".to_owned(),
     }))

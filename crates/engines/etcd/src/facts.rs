@@ -1,4 +1,6 @@
-//! Everything that is known of a cluster when a decision is made, and what is not known. Plain data; no key material.
+//! The facts that `decide` gets: everything known about a cluster, and what is unknown. Plain data without key material.
+//!
+//! The decision log stores facts as JSON, and the plugin reads them back: fields that were added later have a default.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -10,85 +12,84 @@ use serde::{Deserialize, Serialize};
 use crate::identity::{ClusterId, Identity, MemberId, Uid};
 use crate::names::{Epoch, Lineage, Serial};
 
-/// All facts of one cluster.
+/// The facts of one cluster.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EtcdFacts {
-    /// When they were gathered.
+    /// The time of the observation.
     pub now: UnixTime,
-    /// Randomness handed in, for a cluster that is yet to have an identity.
+    /// A random lineage, for a cluster that has no identity yet.
     pub new_lineage: Lineage,
-    /// What the user wants, validated.
+    /// The validated spec.
     pub cluster: ClusterFacts,
     /// The identity object.
     pub identity: Observed<Identity>,
     /// The claims labelled for this cluster, of every epoch.
     pub claims: Observed<Vec<ClaimFacts>>,
-    /// The lineages that are written on claims and pods labelled for this cluster; nothing for what cannot be read.
+    /// The lineages on claims and pods labelled for this cluster; `None` stands for an annotation that cannot be parsed.
     pub lineages: BTreeSet<Option<Lineage>>,
     /// The pods labelled for this cluster, of every epoch.
     pub pods: Observed<Vec<PodFacts>>,
-    /// etcd's own list of members, read linearizably in this reconcile. Unknown without a quorum that answers.
+    /// etcd's member list, read linearizably in this reconcile. Unknown without a reachable quorum.
     pub membership: Observed<Membership>,
-    /// What each member that was asked says of itself.
+    /// The report of each member that was queried.
     pub health: BTreeMap<Serial, Observed<MemberHealth>>,
-    /// Since when members were heard of by nobody: not by the operator, and the leader has no connection to them. Only where
-    /// both is known. Counted anew by every operator, since nobody else can tell that it lasted.
+    /// Since when members are unreachable: the operator cannot query them, and the leader has no stream to them. Only members
+    /// for which both are known. Tracked in memory: a restarted operator begins anew.
     pub unreachable_since: BTreeMap<Serial, UnixTime>,
-    /// Services and secrets that are not as they should be.
+    /// Services and Secrets that differ from the desired state.
     pub drift: BTreeMap<OwnedObject, Drift>,
-    /// When secrets must be looked at again, which nobody watches.
+    /// When Secrets are read again. They are not watched.
     pub recheck_secrets_at: Option<UnixTime>,
-    /// The least number of voters that evictions must leave, as the disruption budget says; nothing if it says something
-    /// else altogether.
+    /// The `minAvailable` of the PodDisruptionBudget; `None` if it is not an integer or another field is set.
     pub pdb_min_available: Observed<Option<u8>>,
-    /// What the identity object goes with.
+    /// The owner of the identity object.
     pub identity_owner: OwnedBy,
-    /// Whether the spec that is in force is noted beside the identity.
+    /// Whether the effective spec is recorded beside the identity.
     pub spec_recorded: bool,
-    /// A read as clients make it, through the client Service: whether it was answered.
+    /// Whether a read through the client Service was answered.
     pub client_read: Observed<()>,
-    /// What people are told of a member, and what nothing rests on.
+    /// Details of each member for the status. No decision depends on them.
     pub details: BTreeMap<Serial, MemberDetails>,
 }
 
-/// What an object goes with: Kubernetes deletes it soon after.
+/// The owner of an object. Kubernetes deletes the object soon after its owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum OwnedBy {
     /// The resource.
     Resource,
-    /// One of its name that was deleted before it was created: it is on its way out.
+    /// A deleted resource of the same name: the object is about to be deleted.
     PreviousResource,
-    /// Nothing.
+    /// No resource.
     Nobody,
 }
 
-/// What a cluster has beside its members.
+/// An object that a cluster has besides its members.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum OwnedObject {
-    /// What a cluster is beyond its pods.
+    /// The identity object.
     Identity,
-    /// The headless service that gives members their names.
+    /// The headless Service that gives members their DNS names.
     PeerService,
-    /// The service for clients.
+    /// The Service for clients.
     ClientService,
-    /// The authority that members trust.
+    /// The CA that members trust among themselves.
     PeerCa,
-    /// The authority that clients trust.
+    /// The CA that clients and members trust for client traffic.
     ClientCa,
-    /// The members' certificate among themselves.
+    /// The members' certificate for peer traffic.
     PeerTls,
-    /// The members' certificate towards clients.
+    /// The members' certificate for client traffic.
     ServerTls,
     /// The operator's certificate.
     OperatorTls,
     /// The certificate for the user's clients.
     ClientTls,
-    /// The disruption budget.
+    /// The PodDisruptionBudget.
     PodDisruptionBudget,
 }
 
 impl OwnedObject {
-    /// The authority that signs it; none for what no authority signs.
+    /// Returns the CA that signs the object; `None` for objects that are not signed.
     pub fn signed_by(self) -> Option<Self> {
         match self {
             Self::PeerTls => Some(Self::PeerCa),
@@ -102,88 +103,87 @@ impl OwnedObject {
         }
     }
 
-    /// Whether it is an authority.
+    /// Returns true for a CA.
     pub fn is_ca(self) -> bool {
         matches!(self, Self::PeerCa | Self::ClientCa)
     }
 }
 
-/// How an object is not as it should be.
+/// The difference between an object and its desired state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Drift {
-    /// It is not there, or holds nothing that can be used.
+    /// The object is absent or unusable.
     Missing,
-    /// It is there, and differs.
+    /// The object exists and differs.
     Differs,
-    /// There is one of its name that is not ours.
+    /// An object of that name exists and is not owned by this cluster.
     NotOwned,
 }
 
-/// What people are told of a member.
+/// Details of a member for the status.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MemberDetails {
-    /// The node its pod is on.
+    /// The node of its pod.
     pub node: Option<String>,
-    /// The version its etcd says it has.
+    /// The version that its etcd reports.
     pub version: Option<String>,
-    /// Whether it leads.
+    /// Whether the member leads.
     pub is_leader: bool,
-    /// What holds its pod up, in Kubernetes' words.
+    /// The problem of its pod, in Kubernetes' words.
     pub pod_problem: Option<String>,
 }
 
-/// What the user wants.
+/// The validated spec, and the facts about the resource itself.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClusterFacts {
     /// The uid of the resource.
     pub resource_uid: Uid,
-    /// How many members.
+    /// The desired number of members.
     pub members: u8,
-    /// Where their data is.
+    /// The kind of their storage.
     pub storage: StorageKind,
-    /// Whether it is being deleted.
+    /// Whether the resource is being deleted.
     pub is_deleted: bool,
-    /// When it was created.
+    /// When the resource was created.
     pub created_at: UnixTime,
-    /// Whether nothing is to be changed.
+    /// Whether `spec.paused` is set.
     pub is_paused: bool,
-    /// Whether its status already names an etcd cluster: clients were let in, whatever else is found.
+    /// The cluster ID in the status. Clients have been routed to that cluster.
     pub status_cluster_id: Option<ClusterId>,
-    /// How many learners its version of etcd takes at once.
+    /// How many learners its etcd version accepts at once.
     pub max_learners: u8,
-    /// How long members that cannot start hold up the end of the bootstrap.
+    /// How long bootstrap waits for members that do not start.
     pub bootstrap_timeout: Duration,
-    /// How long a member that may come back is waited for before it is replaced.
+    /// How long a member may be unreachable before it is replaced.
     pub replace_after: Duration,
-    /// For how long the claim of a member that was removed is kept.
+    /// How long the claim of a removed member is retained.
     pub keep_removed_for: Duration,
-    /// Whether identity and claims go with the resource.
+    /// Whether the resource owns identity and claims, so that they are deleted with it.
     pub owns_data: bool,
-    /// When members that serve may be disturbed for a change that the user wants. Facts of before windows have none.
+    /// When serving members may be disturbed for a change of the spec.
     #[serde(default)]
     pub disruption: DisruptionWindow,
-    /// The version of etcd.
+    /// The etcd version.
     pub version: Version,
-    /// The version that is to follow, which cannot be entered before the members' logs are renewed.
+    /// The version that follows once every member has taken a snapshot of its log.
     #[serde(default)]
     pub next_version: Option<Version>,
-    /// What stands for all that pods are built from and that the user has a say in, the version included: pods that were built
-    /// from something else are out of date.
+    /// The hash of all inputs of a pod that the user controls, the version included. Pods with another hash are outdated.
     pub pod_template_hash: Uid,
-    /// What stands for the last restart that was asked for: pods that were built before it are out of date, too.
+    /// The hash of the last restart request. Pods that were built before it are outdated.
     pub restart_request: Option<Uid>,
-    /// How large a volume each member is to have, in bytes.
+    /// The desired size of each member's volume in bytes.
     #[serde(default)]
     pub volume_size: u64,
 }
 
-/// When members that serve may be disturbed for a change that the user wants: by the maintenance windows, which healing
-/// knows nothing of.
+/// When serving members may be disturbed for a change of the spec, by the maintenance windows. Recovery does not wait for a
+/// window.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
 pub enum DisruptionWindow {
-    /// Now: a window is open, or there are none.
+    /// Now: a window is open, or no windows are configured.
     #[default]
     Allowed,
     /// Not before the next window opens.
@@ -191,198 +191,199 @@ pub enum DisruptionWindow {
 }
 
 impl DisruptionWindow {
-    /// Until when is waited; nothing if there is nothing to wait for, as when facts were brought forward to that time.
+    /// Returns the time to wait for; `None` if the time has come, as in a preview that has advanced its clock.
     pub fn waits_until(self, now: UnixTime) -> Option<UnixTime> {
         match self {
             Self::Allowed => None,
-            Self::NotBefore(opens) => Some(opens).filter(|opens| *opens > now),
+            Self::NotBefore(opens) if opens <= now => None,
+            Self::NotBefore(opens) => Some(opens),
         }
     }
 }
 
-/// Where members' data is.
+/// The kind of storage that members' data is on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum StorageKind {
-    /// On a claim each: it outlives the pod.
+    /// A claim for each member, which outlives the pod.
     Persistent,
-    /// In the pod: a pod that is gone takes it along.
+    /// The pod: its data is lost with it.
     Ephemeral,
 }
 
-/// A claim of a member.
+/// The claim of a member.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct ClaimFacts {
-    /// Whose it is.
+    /// The serial of the member.
     pub serial: Serial,
-    /// Of which epoch.
+    /// The epoch of the member.
     pub epoch: Epoch,
-    /// Its own uid.
+    /// The uid of the object.
     pub uid: Uid,
-    /// The volume it is bound to.
+    /// The volume that the claim is bound to.
     pub volume: Option<Uid>,
-    /// The claim's uid and volume when the member joined, written on it then.
+    /// The uid and the volume of the claim at the time when the member joined, as recorded on it.
     pub joined_on: Option<(Uid, Uid)>,
-    /// Whether it is on its way out, or will be, since it went with a resource that is no more.
+    /// Whether the claim is terminating, or will be because its owner was deleted.
     pub is_terminating: bool,
-    /// From where its volume can be reached.
+    /// The nodes that can mount its volume.
     pub topology: VolumeTopology,
     /// Whether its volume is on a node that no longer exists.
     pub is_lost: bool,
-    /// When its member was found to be removed, written on it then.
+    /// When its member was seen to be removed, as recorded on it.
     pub removed_at: Option<UnixTime>,
-    /// The version of etcd that its member was last seen to run, written on it then.
+    /// The last etcd version that its member ran, as recorded on it.
     pub last_version: Option<Version>,
-    /// Whether it goes with the resource.
+    /// Whether the resource owns the claim.
     pub is_owned: bool,
-    /// How large a volume it asks for, in bytes.
+    /// The requested size in bytes.
     #[serde(default)]
     pub requested_size: u64,
-    /// Whether it asks for more than it has been given.
+    /// Whether the requested size exceeds the size of the volume.
     #[serde(default)]
     pub resize_pending: bool,
-    /// Whether its member has to move: its volume is of another class than is wanted.
+    /// Whether its StorageClass differs from the desired one. The member has to be replaced.
     #[serde(default)]
     pub has_wrong_class: bool,
-    /// Whether none of the nodes that are wanted reaches its volume. Whoever runs there may: labels of nodes come and go.
+    /// Whether no node that the spec selects can mount its volume. A running member stays: labels of nodes change.
     #[serde(default)]
     pub is_misplaced: bool,
 }
 
 impl ClaimFacts {
-    /// Whether this is the claim, and the volume, that the member joined on. Anything else under its name is other data:
-    /// a member rolled back to older data cost 10 of 10 acknowledged writes after an election (tried).
+    /// Returns true if this is the claim and the volume that the member joined on. Another volume has other data: a member rolled
+    /// back to older data lost 10 of 10 acknowledged writes after an election (tried).
     pub fn is_joined_volume(&self) -> bool {
         !self.is_lost
             && self
                 .joined_on
-                .is_some_and(|on| Some(on) == self.volume.map(|volume| (self.uid, volume)))
+                .is_some_and(|joined| Some(joined) == self.volume.map(|volume| (self.uid, volume)))
     }
 }
 
-/// From where a volume can be reached.
+/// The nodes that can mount a volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum VolumeTopology {
-    /// From one node only: it is on that node's own disk.
+    /// One node: the volume is on its local disk.
     Node(Uid),
-    /// From every node.
+    /// Every node.
     Anywhere,
-    /// From some, or nobody knows: there is no volume yet, or it cannot be read.
+    /// Some nodes, or unknown: the claim has no volume yet, or the volume cannot be read.
     Unknown,
 }
 
-/// How a pod's etcd finds its cluster if its directory is empty; written in the pod's annotations.
+/// How a pod's etcd starts on an empty directory; recorded in the pod's annotations.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum StartMode {
-    /// Not before it is told how: the pod waits behind a scheduling gate.
+    /// It does not start: the pod waits until its start mode is set.
     Held,
-    /// As a new cluster of itself.
+    /// It forms a new cluster of itself.
     Bootstrap,
-    /// By joining these, itself among them.
+    /// It joins these members, itself included.
     Join(BTreeSet<Serial>),
-    /// Not at all: with itself alone in the list it starts on its own data only, and refuses an empty directory (tried).
+    /// It starts on existing data only: with itself alone in the list etcd rejects an empty directory (tried).
     ExistingData,
 }
 
-/// A pod of a member.
+/// The pod of a member.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct PodFacts {
-    /// Whose it is.
+    /// The serial of the member.
     pub serial: Serial,
-    /// Of which epoch.
+    /// The epoch of the member.
     pub epoch: Epoch,
-    /// Its own uid.
+    /// The uid of the object.
     pub uid: Uid,
-    /// When it was created.
+    /// When the pod was created.
     pub created_at: UnixTime,
-    /// How its etcd would find its cluster.
+    /// How its etcd starts on an empty directory.
     pub start_mode: StartMode,
-    /// Whether the gate `evenkeel.dev/joined` was set.
+    /// Whether the readiness gate `evenkeel.dev/joined` is set.
     pub joined_gate: bool,
-    /// Whether the kubelet reports it Ready: it has then seen the gate, and so what was written before it.
+    /// Whether the kubelet reports the pod Ready. It has then seen the gate and the start mode that was written with it.
     pub is_ready: bool,
-    /// Since when it is not Ready, as Kubernetes says: whoever can no longer be asked is not Ready either.
+    /// Since when the pod is not Ready. Kubernetes reports the pods of an unreachable node as not Ready.
     pub unready_since: Option<UnixTime>,
-    /// The node that it was given.
+    /// The node that the pod is scheduled to.
     pub node: Option<Uid>,
-    /// Since when Kubernetes has found no node that takes it, if it has looked for one.
+    /// Since when the scheduler reports the pod as unschedulable.
     pub unschedulable_since: Option<UnixTime>,
-    /// What stands for all that it was built from, as it is written on it: the same for all members of one spec. Pods of before
-    /// that was written have none.
+    /// The hash of the inputs that the pod was built from, as recorded on it: the same for all members of one spec. Pods of
+    /// earlier operators have none.
     pub template_hash: Option<Uid>,
-    /// What stands for all by which Kubernetes chooses a node for it.
+    /// The hash of the inputs of scheduling.
     pub scheduling_hash: Uid,
-    /// What stands for the last restart that was asked for when it was built.
+    /// The hash of the last restart request when the pod was built.
     pub restart_request: Option<Uid>,
-    /// The version of etcd that it was built with.
+    /// The etcd version that the pod was built with.
     pub version: Option<Version>,
-    /// Whether its kubelet says that its container does not run, or no node has it yet: nobody misses it.
+    /// Whether the container does not run: the kubelet reports so, or the pod has no node yet.
     pub is_idle: bool,
-    /// Since when its container keeps ending as soon as it is started, if it does.
+    /// Since when the container crashes at every start.
     pub crashing_since: Option<UnixTime>,
-    /// Whether it is on its way out.
+    /// Whether the pod is terminating.
     pub is_terminating: bool,
-    /// Whether it has ended for good.
+    /// Whether the pod is in a terminal phase.
     pub is_finished: bool,
-    /// Whether clients are routed to it.
+    /// Whether the client Service selects the pod.
     pub is_routed: bool,
-    /// Whether the resource controls it: otherwise `kubectl drain` refuses it.
+    /// Whether the resource controls the pod. `kubectl drain` rejects a pod without a controller.
     pub is_owned: bool,
 }
 
-/// etcd's list of members, and who told it.
+/// etcd's member list.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Membership {
-    /// The member that was asked. A stray one, alone in a cluster of its own, would answer readily.
+    /// The member that reported the list. A member that is alone in a cluster of its own reports one as well.
     pub reported_by: Serial,
-    /// The list.
+    /// The members of this cluster.
     pub members: Vec<ListedMember>,
-    /// The others: their peer URLs are none of ours.
+    /// The members whose peer URLs the operator did not assign.
     pub unknown: Vec<UnknownMember>,
 }
 
-/// A member that somebody else added.
+/// A listed member that the operator did not add.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct UnknownMember {
-    /// What etcd calls it.
+    /// The member ID.
     pub id: MemberId,
-    /// Whether it has no vote.
+    /// Whether the member is a learner.
     pub is_learner: bool,
-    /// Whether it ever started.
+    /// Whether the member has ever started.
     pub has_started: bool,
-    /// When this operator first saw it.
+    /// When this operator process first observed it.
     pub first_seen: UnixTime,
 }
 
 /// A member as etcd lists it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct ListedMember {
-    /// Which of ours it is, by its peer URL.
+    /// The serial, parsed from the peer URL.
     pub serial: Serial,
-    /// What etcd calls it.
+    /// The member ID.
     pub id: MemberId,
-    /// Whether it has no vote.
+    /// Whether the member is a learner.
     pub is_learner: bool,
-    /// Whether it ever started: only then has it a name.
+    /// Whether the member has ever started: etcd lists a name only then.
     pub has_started: bool,
 }
 
-/// What a member says of itself when asked.
+/// The report of a member about itself.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct MemberHealth {
-    /// The cluster it takes itself to be in.
+    /// The cluster ID that it reports.
     pub cluster_id: ClusterId,
-    /// Who it takes itself to be.
+    /// The member ID that it reports.
     pub member_id: MemberId,
-    /// Whether it has answered a read as clients make it; a learner, that it follows a leader.
+    /// Whether the member has answered a linearizable read; for a learner, whether it follows a leader.
     pub is_serving: bool,
-    /// For a learner: whether its log is near enough to the leader's.
+    /// For a learner: whether its log is close enough to the leader's.
     pub is_caught_up: bool,
-    /// Whether it leads.
+    /// Whether the member leads.
     pub is_leader: bool,
-    /// The version that it says it is.
+    /// The etcd version that it reports.
     #[serde(default)]
     pub version: Option<Version>,
-    /// How large its data is, in bytes: rounded up, so that it does not change with every write.
+    /// The size of its data in bytes, rounded up so that it does not change with every write.
     #[serde(default)]
     pub db_size: u64,
 }

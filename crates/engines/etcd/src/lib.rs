@@ -1,5 +1,6 @@
-//! What an etcd SRE knows. Deciding and building are pure: facts in, plan out. `observe` and `act` are thin.
+//! The etcd engine. `decide` and `build` are pure: facts in, plan and objects out. `observe` and `execute` do the I/O.
 
+pub mod actions;
 pub mod build;
 pub mod certificates;
 pub mod desired;

@@ -1,137 +1,153 @@
-//! What can be decided: the words of a plan, each with what it is for, and the reasons for waiting.
+//! The actions and waits that a plan consists of, as plain data.
+//!
+//! Each action carries the uid or the earlier value that it was decided on; `execute` writes with these as preconditions.
+//! The machine names come from here; descriptions, events and classes are in [`crate::actions`].
 
 use std::collections::BTreeSet;
 
 use evenkeel_api::Version;
 use evenkeel_runtime::{Observed, UnixTime};
 use serde::{Deserialize, Serialize};
+use strum::IntoStaticStr;
 
 use crate::facts::{OwnedObject, StartMode, UnknownMember};
 use crate::identity::{ClusterId, Identity, Intent, Uid};
 use crate::names::{Epoch, Serial};
 
-/// What must never exist twice.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+/// An object that must never exist twice.
+#[derive(
+    Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, IntoStaticStr,
+)]
 pub enum EtcdCreate {
     /// The identity object.
+    #[strum(serialize = "create-identity")]
     Identity(Identity),
-    /// A member's claim.
+    /// The claim of a member.
+    #[strum(serialize = "create-claim")]
     Claim {
-        /// Whose.
+        /// The serial of the member.
         serial: Serial,
-        /// Of which epoch.
+        /// The epoch of the member.
         epoch: Epoch,
     },
-    /// A member's pod.
+    /// The pod of a member.
+    #[strum(serialize = "create-pod")]
     Pod {
-        /// Whose.
+        /// The serial of the member.
         serial: Serial,
-        /// Of which epoch.
+        /// The epoch of the member.
         epoch: Epoch,
-        /// The claim it must stand on; looked at once more right before the pod is created, since a pod names its claim
-        /// and cannot be pinned to it.
+        /// The uid of the claim that the pod mounts. `execute` reads the claim once more right before it creates the pod: a
+        /// pod names its claim and cannot carry a precondition on the uid.
         claim: Option<Uid>,
-        /// How its etcd finds its cluster.
+        /// How the pod's etcd starts on an empty directory.
         start_mode: StartMode,
-        /// What stands for all that it is built from.
-        inputs: Uid,
+        /// The hash of the inputs that the pod is built from.
+        template_hash: Uid,
     },
 }
 
-/// What should exist as described, pinned to what was there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+/// An object that should exist as described.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, IntoStaticStr,
+)]
 pub enum EtcdApply {
-    /// A service or a secret.
+    /// A Service or a Secret.
+    #[strum(serialize = "apply-object")]
     Object(OwnedObject),
-    /// The disruption budget.
+    /// The PodDisruptionBudget.
+    #[strum(serialize = "apply-pdb")]
     PodDisruptionBudget {
-        /// What it was when this was decided: one that changed since is left alone.
+        /// The observed `minAvailable`; the write is skipped if it has changed since.
         from: Observed<Option<u8>>,
-        /// How many voters evictions must leave.
+        /// The new `minAvailable`, in voters.
         min: u8,
     },
 }
 
-/// What disturbs nobody. Each is pinned to the uid it was decided on.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+/// A change that disturbs no client. Each has a precondition on the uid that it was decided on.
+#[derive(
+    Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, IntoStaticStr,
+)]
+#[strum(serialize_all = "kebab-case")]
 pub enum EtcdPatch {
-    /// Rewrites how a pod's etcd finds its cluster.
+    /// Rewrites how a pod's etcd starts on an empty directory.
     SetStartMode {
-        /// Which pod.
+        /// The pod.
         pod: Uid,
-        /// What it was when this was decided: one that changed since is left alone.
+        /// The observed start mode; the write is skipped if it has changed since.
         from: StartMode,
-        /// The new way.
+        /// The new start mode.
         to: StartMode,
     },
-    /// Writes on a claim which claim and volume its member joined on.
+    /// Records on a claim the claim uid and the volume that its member joined on.
     RecordJoinedVolume {
-        /// Which claim.
+        /// The claim.
         claim: Uid,
-        /// Its volume now.
+        /// The volume that the claim is bound to.
         volume: Uid,
     },
-    /// Has a pod start on its own data only, and sets the gate that says so, in one write: a kubelet that reports the pod
-    /// Ready has seen both.
+    /// Lets a pod start on existing data only and sets its readiness gate, in one write: a kubelet that reports the pod Ready has
+    /// seen both.
     MarkJoined {
-        /// Which pod.
+        /// The pod.
         pod: Uid,
-        /// How it started when this was decided: one that changed since is left alone.
+        /// The observed start mode; the write is skipped if it has changed since.
         from: StartMode,
     },
-    /// Routes clients to a pod.
+    /// Adds a pod to the client Service.
     AttachClients {
-        /// Which pod.
+        /// The pod.
         pod: Uid,
     },
-    /// Routes clients to a pod no more.
+    /// Removes a pod from the client Service.
     DetachClients {
-        /// Which pod.
+        /// The pod.
         pod: Uid,
     },
-    /// Writes on a claim that its member was removed, and when that was found; or that it was not.
+    /// Records on a claim when its member was seen to be removed, or deletes that record.
     RecordRemoval {
-        /// Which claim.
+        /// The claim.
         claim: Uid,
-        /// When.
+        /// The time of the removal; `None` deletes the record.
         at: Option<UnixTime>,
     },
-    /// Writes on a claim with which version of etcd its member runs: it may rewrite the data, and an older one would then not start
-    /// on it.
+    /// Records on a claim the etcd version that its member runs. That version may have rewritten the data, and an older one then
+    /// fails to start on it.
     RecordVersion {
-        /// Which claim.
+        /// The claim.
         claim: Uid,
         /// The version.
         version: Version,
     },
-    /// Writes on a pod of an earlier operator what it was built from, and which version it was built with.
+    /// Records the template hash and the version on a pod that an earlier operator created without them.
     RecordTemplateHash {
-        /// Which pod.
+        /// The pod.
         pod: Uid,
-        /// What it was built from.
-        inputs: Uid,
+        /// The hash of the inputs that the pod was built from.
+        template_hash: Uid,
         /// The version.
         version: Version,
     },
-    /// Has a claim ask for a larger volume.
+    /// Requests a larger volume.
     ResizeVolume {
-        /// Which claim.
+        /// The claim.
         claim: Uid,
-        /// How large, in bytes.
+        /// The requested size in bytes.
         to: u64,
     },
-    /// Notes the spec as it is beside the identity: should the next one not be acceptable, this one stays in force.
+    /// Records the accepted spec beside the identity: it stays effective if the next spec is rejected.
     RecordSpec,
-    /// Has something go with the resource, or stay without it.
+    /// Adds or removes the owner reference to the resource.
     SetOwner {
-        /// What.
-        what: OwnerTarget,
-        /// Whether it is to go with the resource.
+        /// The object that is changed.
+        target: OwnerTarget,
+        /// Whether the resource is to own the object.
         owned: bool,
     },
 }
 
-/// What can belong to the resource.
+/// An object that the resource can own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum OwnerTarget {
     /// The identity object.
@@ -142,159 +158,176 @@ pub enum OwnerTarget {
     Pod(Uid),
 }
 
-/// What may disturb: at most one at a time.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+/// A change that may disturb clients, or that no other change may overlap. A plan has at most one.
+#[derive(
+    Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, IntoStaticStr,
+)]
+#[strum(serialize_all = "kebab-case")]
 pub enum EtcdDisruption {
-    /// Swaps the identity for a new one.
+    /// Replaces the identity by compare-and-swap. The machine name is that of the [`IdentityChange`].
     UpdateIdentity {
-        /// What it was when this was decided.
+        /// The observed identity.
         from: Identity,
-        /// What it becomes.
+        /// The new identity.
         to: Identity,
-        /// Why.
+        /// The reason.
         why: IdentityChange,
     },
-    /// Writes an intent into the identity and asks etcd for its change.
+    /// Records an intent in the identity, then asks etcd for the change. The machine name is that of the membership change.
     ChangeMembership {
-        /// What the identity was when this was decided.
+        /// The observed identity.
         from: Identity,
-        /// What is asked for.
+        /// The change.
         intent: Intent,
-        /// To whom the lead is handed first, if the one who goes has it: an election costs clients a second or more.
+        /// The voter that leadership is transferred to first, if the removed member leads: an election costs clients a second
+        /// or more.
         transfer_to: Option<Serial>,
     },
-    /// Has a voter that serves come back with what is wanted now.
+    /// Restarts a serving voter with the current template.
     RestartMember {
-        /// Which pod.
+        /// The pod.
         pod: Uid,
-        /// Whose.
+        /// The serial of the member.
         serial: Serial,
-        /// To whom the lead is handed first, if this one has it.
+        /// The voter that leadership is transferred to first, if this member leads.
         transfer_to: Option<Serial>,
-        /// Whether others have a majority meanwhile: the pod is then evicted, within what the disruption budget allows. With one
-        /// or two voters there is none without it, and it is deleted.
-        spared: bool,
+        /// Whether the other voters keep the quorum. The pod is then evicted, within the PodDisruptionBudget. With one or two
+        /// voters no quorum is left without it, and the pod is deleted.
+        via_eviction: bool,
     },
-    /// Has etcd write so much to its log that every member takes a snapshot of it, and notes that.
+    /// Writes so many entries to etcd's log that every member takes a snapshot of it, then records that in the identity.
     ForceSnapshot {
-        /// What the identity was when this was decided.
+        /// The observed identity.
         from: Identity,
-        /// What it becomes when all have done so.
+        /// The identity once every member has taken a snapshot.
         to: Identity,
     },
     /// Deletes a pod that does not serve.
     DeletePod {
-        /// Which.
+        /// The pod.
         pod: Uid,
-        /// Whose.
+        /// The serial of the member.
         serial: Serial,
-        /// Why.
+        /// The reason.
         why: DeleteReason,
     },
-    /// Deletes a claim whose member is no more.
+    /// Deletes the claim of a removed member.
     DeleteClaim {
-        /// Which.
+        /// The claim.
         claim: Uid,
-        /// Whose.
+        /// The serial of the member.
         serial: Serial,
-        /// Why.
+        /// The reason.
         why: DeleteReason,
     },
 }
 
-/// Why an identity is changed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+/// The reason for a change of the identity.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, IntoStaticStr,
+)]
+#[strum(serialize_all = "kebab-case")]
 pub enum IdentityChange {
-    /// The seed is about to be started for the first time.
+    /// The seed is about to start for the first time.
     StartSeed,
     /// The seed has formed this cluster.
     RecordCluster(ClusterId),
-    /// The bootstrap is over.
+    /// Bootstrap is finished.
     FinishBootstrap,
-    /// What was begun is done, or has become void.
+    /// The open intent is done or no longer valid.
     SettleIntent,
-    /// The seed is lost before the seal: begin again.
+    /// The seed was lost before bootstrap was finished: a new epoch begins.
+    #[strum(serialize = "restart-bootstrap-seed-lost")]
     SeedLost,
-    /// The seed's claim asks for what is no longer wanted, before there is a cluster: begin again.
+    /// `spec.storage` was changed while the seed waited for its volume: a new epoch begins.
+    #[strum(serialize = "restart-bootstrap-storage-changed")]
     SeedStorageChanged,
-    /// The resource was deleted and created again before the seal: begin again.
+    /// The resource was deleted and created again before bootstrap was finished: a new epoch begins.
+    #[strum(serialize = "restart-bootstrap-resource-replaced")]
     ResourceReplaced,
-    /// The resource was deleted and created again over a cluster that lives on.
+    /// The resource was deleted and created again over a bootstrapped cluster.
+    #[strum(serialize = "adopt-cluster")]
     Adopt,
-    /// There are objects of members that the identity does not know: it is an older one, put back by somebody.
+    /// Claims or pods exist that the identity does not know: a user or a backup tool restored an older identity.
+    #[strum(serialize = "repair-identity")]
     Repair,
 }
 
-/// Why a pod or a claim goes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+/// The reason for deleting a pod or a claim.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, IntoStaticStr,
+)]
+#[strum(serialize_all = "kebab-case")]
 pub enum DeleteReason {
-    /// It is of an epoch that was given up.
+    /// The object belongs to an abandoned epoch.
     OldEpoch,
-    /// Its member was removed.
+    /// The member was removed.
     MemberRemoved,
-    /// It has ended, and is to be created again on its volume.
+    /// The pod has terminated; it is recreated on its volume.
     Finished,
-    /// No node takes it yet, and a voter needs the place; it is created again when that has one.
+    /// The pod waits for a node that a voter needs; it is recreated once the voter has a node.
     FreesNode,
-    /// It does not run, and was built from what is no longer wanted; it is created again from what is.
+    /// The pod does not run and was built from an outdated template; it is recreated from the current one.
     Outdated,
 }
 
-/// What is waited for. Each names what ends it.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+/// A reason why a plan does less than the spec asks for. Each names the event that ends the wait.
+#[derive(
+    Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, IntoStaticStr,
+)]
+#[strum(serialize_all = "kebab-case")]
 pub enum EtcdWait {
-    /// Something could not be read.
+    /// Objects could not be read.
     Unreadable(UnreadableObjects),
-    /// The resource says so.
+    /// `spec.paused` is set.
     Paused,
-    /// Claims and pods are there that do not say the same about which cluster they are of, or not what the identity says.
+    /// Claims and pods carry different lineages, or another lineage than the identity.
     InconsistentObjects,
-    /// The status names a cluster of which nothing is left.
+    /// The status names a cluster ID, and no object of that cluster is left.
     DataLost(ClusterId),
-    /// What an epoch that was given up left behind is going.
+    /// Pods and claims of an abandoned epoch are terminating.
     OldEpochDeletion,
-    /// What went with a resource of this name that was deleted is going. By then it should be gone.
+    /// Objects of a deleted resource of the same name are terminating. They should be gone by this time.
     PreviousResourceDeletion(UnixTime),
     /// The seed does not serve yet.
     SeedStart(Serial),
-    /// Too few voters answer.
+    /// Too few voters are reachable.
     NoQuorum,
-    /// A change of the membership that was begun is neither done nor safe to repeat.
+    /// A membership change is neither done nor safe to repeat.
     OpenIntent(Intent),
-    /// A new member is on its way.
+    /// New members have not joined yet.
     MemberJoin(BTreeSet<Serial>),
-    /// A learner is not ready for a vote.
+    /// A learner has not caught up with the leader's log.
     LearnerCatchUp(Serial),
-    /// Members must be there before one more is added.
+    /// Not every member is in place, and another is to be added.
     UnsafeToAdd,
-    /// Before the seal, until then, for members that do not start.
+    /// Bootstrap waits until this time for members that do not start.
     BootstrapTimeout(UnixTime),
-    /// There is an object of a name that is needed, and it is not ours.
+    /// An object with a required name exists and is not owned by this cluster.
     NameConflict(OwnedObject),
-    /// An authority is gone while members run on its certificates.
+    /// A CA is missing while members run with certificates that it signed.
     CaMissing(OwnedObject),
-    /// etcd lists members that are none of ours.
+    /// etcd lists members that the operator did not add.
     UnknownMembers(Vec<UnknownMember>),
-    /// A member would be replaced, once another that is on its way is a voter.
+    /// A member is to be replaced once this learner has become a voter.
     ReplacementJoin(Serial),
-    /// A member would be replaced, but so many were of late that this one waits until then.
+    /// A member is to be replaced, and the limit of replacements per hour holds it up until this time.
     ReplacementLimit(Serial, UnixTime),
-    /// Members that are out of date would be restarted, in the next window for that.
+    /// Outdated members are restarted when the next maintenance window opens at this time.
     MaintenanceWindow(UnixTime),
-    /// Members that are out of date would be restarted, once this one is well.
+    /// Outdated members are restarted once this member is healthy.
     UnhealthyMember(Serial),
-    /// Members that are out of date would be restarted, but others could not agree meanwhile.
+    /// Outdated members are not restarted: the other voters would not have a quorum.
     TooFewVoters,
-    /// Members that are out of date would be restarted, but the image of this one, which is up to date, has another etcd in it
-    /// than is wanted.
+    /// Outdated members are not restarted: this member is up to date and reports another etcd version than the desired one.
     VersionMismatch(Serial, Version),
-    /// Members that are out of date would be restarted, once the volume of this one has grown.
+    /// Outdated members are restarted once the volume of this member has been resized.
     VolumeResize(Serial),
-    /// The logs would be renewed, once this member is well.
+    /// A snapshot is forced once this member is healthy.
     SnapshotBlocked(Serial),
 }
 
-/// What could not be read.
+/// The objects that could not be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum UnreadableObjects {
     /// The identity object.

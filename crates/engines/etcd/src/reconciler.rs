@@ -14,6 +14,7 @@ use k8s_openapi::api::core::v1::{Pod, Service};
 use kube::api::ObjectMeta;
 use kube::{Client, Resource, ResourceExt};
 
+use crate::actions::etcd_action;
 use crate::decide::Etcd;
 use crate::desired::DesiredCluster;
 use crate::effective_spec::{ClusterHistory, effective_spec};
@@ -25,7 +26,7 @@ use crate::observe::secrets::TlsSecrets;
 use crate::observe::unreachable::UnreachableTracker;
 use crate::observe::volumes::Volumes;
 use crate::observe::{ClusterExtras, ObservedCluster, member_ref};
-use crate::plan::{EtcdApply, EtcdCreate, EtcdPatch, EtcdWait};
+use crate::plan::EtcdWait;
 use crate::{execute, status};
 
 /// What is written, and not watched.
@@ -313,33 +314,11 @@ impl Reconciler for EtcdReconciler {
     }
 
     fn is_prerequisite(action: &Action<'_, Etcd>) -> bool {
-        match action {
-            // What a change of the membership rests on; how a member starts rests on what it joined on; and on the first
-            // identity rests everything.
-            Action::Apply(EtcdApply::PodDisruptionBudget { .. })
-            | Action::Create(EtcdCreate::Identity(_))
-            | Action::Disruption(_) => true,
-            Action::Patch(mark) => !matches!(
-                mark,
-                EtcdPatch::AttachClients { .. }
-                    | EtcdPatch::DetachClients { .. }
-                    | EtcdPatch::SetOwner { .. }
-                    | EtcdPatch::RecordRemoval { .. }
-                    | EtcdPatch::ResizeVolume { .. }
-                    | EtcdPatch::RecordSpec
-            ),
-            Action::Apply(EtcdApply::Object(_)) | Action::Create(_) => false,
-        }
+        etcd_action(action).is_prerequisite()
     }
 
     fn confirm_live(plan: &Plan<Etcd>) -> bool {
-        let absent = |wait: &EtcdWait| {
-            matches!(
-                wait,
-                EtcdWait::InconsistentObjects | EtcdWait::DataLost(_) | EtcdWait::NoQuorum
-            )
-        };
-        plan.waits.iter().any(absent)
+        plan.waits.iter().any(EtcdWait::needs_live_confirmation)
     }
 
     fn status_on_observe_error(
@@ -374,7 +353,7 @@ impl Reconciler for EtcdReconciler {
         observation: &Observation<Self>,
         action: &Action<'_, Etcd>,
     ) -> Option<EventSpec> {
-        status::event_for(&observation.objects, action)
+        etcd_action(action).event(&observation.objects)
     }
 
     fn warning_events(&self, observation: &Observation<Self>, plan: &Plan<Etcd>) -> Vec<EventSpec> {
@@ -402,7 +381,7 @@ impl Reconciler for EtcdReconciler {
     }
 
     fn action_name(action: &Action<'_, Etcd>) -> &'static str {
-        status::action_name(action)
+        etcd_action(action).name()
     }
 
     fn on_status_written(&self, resource: &EtcdCluster) {

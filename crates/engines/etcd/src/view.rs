@@ -1,24 +1,26 @@
-//! The facts arranged by member: what each rule asks about.
+//! The facts by member, as the rules of `decide` query them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use evenkeel_runtime::Observed;
+
 use crate::facts::{
-    ClaimFacts, EtcdFacts, ListedMember, MemberHealth, Membership, PodFacts, StartMode,
+    ClaimFacts, EtcdFacts, ListedMember, MemberHealth, Membership, OwnedBy, PodFacts, StartMode,
     StorageKind, UnknownMember, VolumeTopology,
 };
 use crate::identity::{Identity, MemberId, SeedStorage, Uid};
 use crate::names::Serial;
 use crate::plan::EtcdCreate;
 
-/// For how long a pod that goes is expected to be gone soon.
+/// How long a terminating pod is expected to be gone soon.
 const TERMINATION_GRACE: Duration = Duration::from_secs(60);
 
-/// For how long no node may take a voter before whoever might have its place has to go, where it is not known which place that
-/// is: another node may be on its way.
+/// How long a voter may be unschedulable before a pod that may occupy its node is deleted, if the node is not known: another
+/// node may be about to join.
 const UNSCHEDULABLE_GRACE: Duration = Duration::from_secs(60);
 
-/// How many voters must agree.
+/// Returns the number of voters that form a quorum.
 pub fn quorum(voters: usize) -> usize {
     voters / 2 + 1
 }
@@ -26,53 +28,66 @@ pub fn quorum(voters: usize) -> usize {
 /// The facts of a cluster that has an identity, by member of the current epoch.
 #[derive(Debug)]
 pub struct ClusterView<'f> {
-    /// The facts themselves.
+    /// The facts.
     pub facts: &'f EtcdFacts,
     /// The identity.
     pub identity: &'f Identity,
-    /// Claims of epochs that were given up.
+    /// The claims of abandoned epochs.
     pub old_claims: Vec<&'f ClaimFacts>,
-    /// Pods of epochs that were given up.
+    /// The pods of abandoned epochs.
     pub old_pods: Vec<&'f PodFacts>,
-    /// Claims of members that were removed: they are kept for a while, and nobody stands on them any more.
+    /// The claims of removed members, which are retained for a while and which no pod mounts.
     pub retained_claims: Vec<&'f ClaimFacts>,
-    /// Everyone of this epoch who is registered, or has a pod or a claim.
+    /// Every member of this epoch that etcd lists or that has a pod or a claim.
     pub members: BTreeMap<Serial, MemberView<'f>>,
-    /// Whether etcd's list of members is known.
+    /// Whether etcd's member list is known.
     pub membership_known: bool,
-    /// Those in that list that are none of ours.
+    /// The listed members that the operator did not add.
     pub unknown_members: &'f [UnknownMember],
 }
 
-/// All that is known of one member.
+/// Everything known about one member.
 #[derive(Clone, Debug)]
 pub struct MemberView<'f> {
-    /// Who.
+    /// The serial.
     pub serial: Serial,
-    /// Its entry in etcd's list.
+    /// The entry in etcd's member list.
     pub listed: Option<&'f ListedMember>,
-    /// Its pod.
+    /// The pod.
     pub pod: Option<&'f PodFacts>,
-    /// Its claim.
+    /// The claim.
     pub claim: Option<&'f ClaimFacts>,
-    /// What it says of itself, if it takes itself to be this member of this cluster.
+    /// The member's own report, if it reports this cluster ID and this member ID.
     pub health: Option<&'f MemberHealth>,
-    /// What became of its data.
+    /// The state of its data.
     pub data: DataState,
 }
 
-/// What became of a member's data.
+/// The state of a member's data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DataState {
-    /// It never had any: it may start on an empty directory.
+    /// The member never had data: it may start on an empty directory.
     Empty,
-    /// It is where the member left it.
+    /// The data is on the volume that the member joined on.
     Intact,
-    /// It is gone, or what is there is something else: this member must never start again.
+    /// The data is gone or replaced by other data: this member must never start again.
     Lost,
 }
 
 impl<'f> ClusterView<'f> {
+    /// Returns the view of the facts; `None` without an identity of this resource, or if claims or pods are unknown.
+    pub fn from_facts(facts: &'f EtcdFacts) -> Option<Self> {
+        let (Observed::Present(identity), Observed::Present(claims), Observed::Present(pods)) =
+            (&facts.identity, &facts.claims, &facts.pods)
+        else {
+            return None;
+        };
+        if facts.identity_owner == OwnedBy::PreviousResource {
+            return None;
+        }
+        Some(Self::new(facts, identity, claims, pods))
+    }
+
     /// Arranges the facts; `claims` and `pods` are complete.
     pub fn new(
         facts: &'f EtcdFacts,
@@ -80,119 +95,130 @@ impl<'f> ClusterView<'f> {
         claims: &'f [ClaimFacts],
         pods: &'f [PodFacts],
     ) -> Self {
-        let (claims, old_claims): (Vec<_>, Vec<_>) =
-            claims.iter().partition(|one| one.epoch == identity.epoch);
+        let (claims, old_claims): (Vec<_>, Vec<_>) = claims
+            .iter()
+            .partition(|claim| claim.epoch == identity.epoch);
         let (pods, old_pods): (Vec<_>, Vec<_>) =
-            pods.iter().partition(|one| one.epoch == identity.epoch);
+            pods.iter().partition(|pod| pod.epoch == identity.epoch);
         let membership = facts
             .membership
             .present()
-            .filter(|told| is_trusted(identity, &pods, told));
-        let registered = membership
-            .map(|told| told.members.as_slice())
+            .filter(|membership| is_trusted(identity, &pods, membership));
+        let listed = membership
+            .map(|membership| membership.members.as_slice())
             .unwrap_or_default();
-        let is_former = |claim: &&ClaimFacts| {
+        let is_retained = |claim: &&ClaimFacts| {
             claim.removed_at.is_some()
                 && identity.bootstrapped
-                && registered.iter().all(|one| one.serial != claim.serial)
-                && pods.iter().all(|one| one.serial != claim.serial)
+                && listed.iter().all(|listed| listed.serial != claim.serial)
+                && pods.iter().all(|pod| pod.serial != claim.serial)
         };
-        let (kept, claims): (Vec<_>, Vec<_>) = claims.into_iter().partition(is_former);
-        let serials: BTreeSet<Serial> = registered
+        let (retained_claims, claims): (Vec<_>, Vec<_>) = claims.into_iter().partition(is_retained);
+        let serials: BTreeSet<Serial> = listed
             .iter()
-            .map(|one| one.serial)
-            .chain(claims.iter().map(|one| one.serial))
-            .chain(pods.iter().map(|one| one.serial))
+            .map(|listed| listed.serial)
+            .chain(claims.iter().map(|claim| claim.serial))
+            .chain(pods.iter().map(|pod| pod.serial))
             .collect();
         let member = |serial: Serial| {
-            let entry = registered.iter().find(|one| one.serial == serial);
-            let pod = pods.iter().find(|one| one.serial == serial).copied();
-            let claim = claims.iter().find(|one| one.serial == serial).copied();
+            let listed = listed.iter().find(|listed| listed.serial == serial);
+            let pod = pods.iter().find(|pod| pod.serial == serial).copied();
+            let claim = claims.iter().find(|claim| claim.serial == serial).copied();
             let health = facts
                 .health
                 .get(&serial)
                 .and_then(|health| health.present());
-            // A pod that speaks for another cluster, or another member, is not this one.
+            // A pod that reports another cluster ID or another member ID is not this member.
             let health = health.filter(|health| {
                 identity
                     .cluster_id
                     .is_none_or(|cluster| cluster == health.cluster_id)
-                    && entry.is_none_or(|entry| entry.id == health.member_id)
+                    && listed.is_none_or(|listed| listed.id == health.member_id)
             });
-            let data = data(facts.cluster.storage, identity, serial, entry, pod, claim);
-            MemberView {
+            let data = DataInputs {
+                storage: facts.cluster.storage,
+                identity,
                 serial,
-                listed: entry,
+                listed,
                 pod,
                 claim,
-                health: health,
-                data,
+            };
+            MemberView {
+                serial,
+                listed,
+                pod,
+                claim,
+                health,
+                data: data.state(),
             }
         };
-        let members = serials
-            .into_iter()
-            .map(|serial| (serial, member(serial)))
-            .collect();
-        let unknown_members = membership
-            .map(|told| told.unknown.as_slice())
-            .unwrap_or_default();
-        let registry = membership.is_some();
         Self {
             facts,
             identity,
             old_claims,
             old_pods,
-            retained_claims: kept,
-            members,
-            membership_known: registry,
-            unknown_members: unknown_members,
+            retained_claims,
+            members: serials
+                .into_iter()
+                .map(|serial| (serial, member(serial)))
+                .collect(),
+            membership_known: membership.is_some(),
+            unknown_members: membership
+                .map(|membership| membership.unknown.as_slice())
+                .unwrap_or_default(),
         }
     }
 
-    /// Members in etcd's list.
+    /// Returns the members in etcd's list.
     pub fn listed(&self) -> impl Iterator<Item = &MemberView<'f>> {
         self.members
             .values()
             .filter(|member| member.listed.is_some())
     }
 
-    /// Members with a vote.
+    /// Returns the listed members with a vote.
     pub fn voters(&self) -> impl Iterator<Item = &MemberView<'f>> {
         self.listed().filter(|member| member.is_voter())
     }
 
-    /// Members without one.
+    /// Returns the listed members without a vote.
     pub fn learners(&self) -> impl Iterator<Item = &MemberView<'f>> {
         self.listed().filter(|member| !member.is_voter())
     }
 
-    /// Voters that serve, `but` apart.
-    pub fn healthy_voters_except(&self, but: Serial) -> usize {
+    /// Returns the number of serving voters other than `excluded`.
+    pub fn healthy_voters_except(&self, excluded: Serial) -> usize {
         self.voters()
-            .filter(|member| member.serial != but && member.is_serving())
+            .filter(|member| member.serial != excluded && member.is_serving())
             .count()
     }
 
-    /// Whether the voters left after removing this one are enough, and would still agree. Removing one without a vote
-    /// always leaves as many as there were.
+    /// Returns true if the voters left after the removal of this member have a quorum. The removal of a learner leaves the
+    /// number of voters as it is.
     pub fn removal_is_safe(&self, serial: Serial) -> bool {
         let is_voter = self.voters().any(|member| member.serial == serial);
         let left = self.votes() - usize::from(is_voter);
         left > 0 && self.healthy_voters_except(serial) >= quorum(left)
     }
 
-    /// The same for one that is none of ours.
+    /// Returns true if the voters left after the removal of this unknown member have a quorum.
     pub fn unknown_removal_is_safe(&self, unknown: &UnknownMember) -> bool {
         let left = self.votes() - usize::from(!unknown.is_learner);
         left > 0 && self.voters().filter(|member| member.is_serving()).count() >= quorum(left)
     }
 
-    /// How many votes there are. A stranger's counts towards the quorum, and never as given: nobody here asks it.
+    /// Returns true if the voters other than this member have a quorum of all votes.
+    pub fn has_quorum_without(&self, serial: Serial) -> bool {
+        self.healthy_voters_except(serial) >= quorum(self.votes())
+    }
+
+    /// Returns the number of votes. Unknown voters count towards the quorum and never as healthy: the operator does not query
+    /// them.
     pub fn votes(&self) -> usize {
         self.voters().count() + self.unknown_voters().len()
     }
 
-    /// Voters that are none of ours.
+    /// Returns the voters that the operator did not add.
     pub fn unknown_voters(&self) -> BTreeSet<MemberId> {
         self.unknown_members
             .iter()
@@ -201,8 +227,8 @@ impl<'f> ClusterView<'f> {
             .collect()
     }
 
-    /// Whether one vote more leaves enough voters that are well. etcd itself looks at the learner's log only, and
-    /// promotes a dead learner: a one-voter cluster then has no quorum (tried on 3.5.30).
+    /// Returns true if the healthy voters have a quorum after the promotion of this learner. etcd itself checks the learner's
+    /// log only and promotes a dead learner: a one-voter cluster then has no quorum (tried on 3.5.30).
     pub fn promotion_is_safe(&self, learner: &MemberView<'_>) -> bool {
         let voters = self.votes() + 1;
         let healthy = self.voters().filter(|member| member.is_serving()).count() + 1;
@@ -212,173 +238,169 @@ impl<'f> ClusterView<'f> {
             && healthy >= quorum(voters)
     }
 
-    /// Whether a voter has no node, or its pod is about to leave one and to come back: for as long as that can be expected. One
-    /// that goes and answers may do so for ever, if its node's kubelet is dead; one that was not seen for long has no claim on a
-    /// place any more. Before the seal all come at once.
+    /// Returns true if a voter is about to be scheduled. Before bootstrap is finished all members are scheduled at once.
     pub fn any_voter_needs_node(&self) -> bool {
         self.identity.bootstrapped && self.voters().any(|voter| self.needs_node(voter))
     }
 
+    /// Returns true if the member's pod is missing, unscheduled, or terminating and about to be recreated. A terminating pod
+    /// that answers may do so for ever if its kubelet is dead; a pod that was not Ready for long no longer reserves a node.
     fn needs_node(&self, member: &MemberView<'_>) -> bool {
         let Some(pod) = member.pod else { return true };
-        let lately = |limit| {
+        let is_within = |limit| {
             pod.unready_since
                 .is_none_or(|since| self.facts.now.since(since) < limit)
         };
-        let goes = pod.is_terminating && member.health.is_none() && lately(TERMINATION_GRACE);
-        goes || (pod.node.is_none() && lately(self.facts.cluster.replace_after))
+        let is_leaving =
+            pod.is_terminating && member.health.is_none() && is_within(TERMINATION_GRACE);
+        let is_unscheduled = pod.node.is_none() && is_within(self.facts.cluster.replace_after);
+        is_leaving || is_unscheduled
     }
 
-    /// Whether somebody who was a voter, as far as is known, waits for the place that this one has. Without a list from etcd
-    /// whoever has joined counts as one; and nobody can be replaced then, so that no claim on a place ever lapses.
-    pub fn blocks_a_voter(&self, one: &MemberView<'_>) -> bool {
-        let waits = |other: &MemberView<'_>| {
+    /// Returns true if a voter waits for the node that this member occupies. While etcd's list is unknown every joined member
+    /// counts as a voter; members cannot be replaced then, so that no voter loses its reservation.
+    pub fn blocks_a_voter(&self, member: &MemberView<'_>) -> bool {
+        if !self.identity.bootstrapped {
+            return false;
+        }
+        let is_waiting = |other: &MemberView<'_>| {
             !self.membership_known || (other.is_voter() && self.needs_node(other))
         };
-        let mut others = self
-            .members
+        self.members
             .values()
-            .filter(|other| other.data == DataState::Intact && waits(other));
-        self.identity.bootstrapped && others.any(|other| self.occupies_node_of(one, other))
+            .filter(|other| other.data == DataState::Intact && is_waiting(other))
+            .any(|other| self.occupies_node_of(member, other))
     }
 
-    /// Whether a member's pod is where another one's, that no node takes, has to be: on the node of its volume; or anywhere, if
-    /// that can be reached from everywhere and it has waited for a while.
-    pub fn occupies_node_of(&self, one: &MemberView<'_>, other: &MemberView<'_>) -> bool {
-        let pod = other
+    /// Returns true if `member` runs on the node that the unschedulable pod of `other` needs: the node of its volume, or any
+    /// node if every node can mount the volume and the pod has waited for [`UNSCHEDULABLE_GRACE`].
+    pub fn occupies_node_of(&self, member: &MemberView<'_>, other: &MemberView<'_>) -> bool {
+        let unscheduled = other
             .pod
             .filter(|pod| pod.node.is_none() && !pod.is_terminating);
-        let Some(since) = pod.and_then(|pod| pod.unschedulable_since) else {
+        let Some(since) = unscheduled.and_then(|pod| pod.unschedulable_since) else {
             return false;
         };
-        let Some(node) = one.pod.and_then(|pod| pod.node) else {
+        let Some(node) = member.pod.and_then(|pod| pod.node) else {
             return false;
         };
         match other.claim.map(|claim| claim.topology) {
-            Some(VolumeTopology::Node(tied)) => tied == node,
+            Some(VolumeTopology::Node(volume_node)) => volume_node == node,
             Some(VolumeTopology::Anywhere) => self.facts.now.since(since) >= UNSCHEDULABLE_GRACE,
             Some(VolumeTopology::Unknown) | None => false,
         }
     }
 
-    /// Who is to lead when this one goes and leads now: the oldest of the voters that are well.
+    /// Returns the oldest healthy voter that takes over leadership when this member leaves; `None` if it does not lead.
     pub fn transfer_target(&self, serial: Serial) -> Option<Serial> {
-        let leads = |member: &MemberView<'_>| member.health.is_some_and(|health| health.is_leader);
-        let goes = self.members.get(&serial).is_some_and(leads);
-        let mut heirs = self
-            .voters()
-            .filter(|member| member.serial != serial && member.is_serving());
-        heirs
-            .next()
-            .filter(|_| goes)
-            .map(|transfer_to| transfer_to.serial)
+        if !self.members.get(&serial)?.is_leader() {
+            return None;
+        }
+        self.voters()
+            .find(|member| member.serial != serial && member.is_serving())
+            .map(|member| member.serial)
     }
 
-    /// A pod of a member, on this claim, as it is to be built now.
-    pub fn pod(&self, serial: Serial, on: Option<Uid>, start: StartMode) -> EtcdCreate {
-        let (epoch, inputs) = (self.identity.epoch, self.facts.cluster.pod_template_hash);
+    /// Returns the creation of a member's pod from the current template.
+    pub fn pod(&self, serial: Serial, claim: Option<Uid>, start_mode: StartMode) -> EtcdCreate {
         EtcdCreate::Pod {
             serial,
-            epoch,
-            claim: on,
-            start_mode: start,
-            inputs,
+            epoch: self.identity.epoch,
+            claim,
+            start_mode,
+            template_hash: self.facts.cluster.pod_template_hash,
         }
     }
 
-    /// Whether a member's pod was built from something else than what is wanted now.
+    /// Returns true if a member's pod was built from another template than the current one, or before the requested restart.
     pub fn is_outdated(&self, member: &MemberView<'_>) -> bool {
+        let Some(pod) = member.pod else { return false };
         let desired = &self.facts.cluster;
-        member.pod.is_some_and(|pod| {
-            // One that does not say from what it was built is not restarted for that: it is of an earlier operator.
-            let differs = pod
-                .template_hash
-                .is_some_and(|inputs| inputs != desired.pod_template_hash);
-            differs
-                || (desired.restart_request.is_some()
-                    && pod.restart_request != desired.restart_request)
-        })
+        // A pod without a hash was built by an earlier operator, and is not restarted for that.
+        let template_changed = pod
+            .template_hash
+            .is_some_and(|hash| hash != desired.pod_template_hash);
+        let restart_requested =
+            desired.restart_request.is_some() && pod.restart_request != desired.restart_request;
+        template_changed || restart_requested
     }
 
-    /// Whether another one has to take its place: it is out of date and cannot be restarted, since its data would be gone; or its
-    /// volume is not where it is to be, and data does not move but with a member.
+    /// Returns true if a new member has to replace this one: a restart would lose its data, or its volume has the wrong class or
+    /// the wrong node. Data moves only with a member.
     pub fn must_be_replaced(&self, member: &MemberView<'_>) -> bool {
         match self.facts.cluster.storage {
             StorageKind::Ephemeral => self.is_outdated(member),
-            // Whoever is where it was told to be stays there, whatever becomes of its node's labels.
-            StorageKind::Persistent => {
-                let misplaced = |claim: &ClaimFacts| claim.is_misplaced && self.is_outdated(member);
-                member
-                    .claim
-                    .is_some_and(|claim| claim.has_wrong_class || misplaced(claim))
-            }
+            // A running member is not moved when its node's labels change later.
+            StorageKind::Persistent => member.claim.is_some_and(|claim| {
+                claim.has_wrong_class || (claim.is_misplaced && self.is_outdated(member))
+            }),
         }
     }
 
-    /// Whether a member is not as it is wanted now.
+    /// Returns true if a member has to be restarted or replaced.
     pub fn is_outdated_or_misplaced(&self, member: &MemberView<'_>) -> bool {
         self.is_outdated(member) || self.must_be_replaced(member)
     }
 
-    /// How many members there are to be for now: one more than wanted while some are to be replaced by others, who join before
-    /// they go. What was begun is finished, whether or not it may be begun now.
+    /// Returns the number of members to have for now: one more than desired while members are replaced by others, which join
+    /// first. A replacement that has begun is finished outside of a maintenance window, too.
     pub fn target_members(&self) -> usize {
         let desired = usize::from(self.facts.cluster.members);
-        let begun = self.listed().count() > desired;
-        let may = begun
-            || self
-                .facts
-                .cluster
-                .disruption
-                .waits_until(self.facts.now)
-                .is_none();
-        let surge = may
+        let has_begun = self.listed().count() > desired;
+        let window = self.facts.cluster.disruption;
+        let may_surge = has_begun || window.waits_until(self.facts.now).is_none();
+        let surges = may_surge
             && self.identity.bootstrapped
             && self.voters().any(|voter| self.must_be_replaced(voter));
-        desired + usize::from(surge)
+        desired + usize::from(surges)
     }
 
-    /// Whether some other voter serves that was built from the very same: what ails this one's pod is then not what it was built
-    /// from. For one that no node takes only that counts by which nodes are chosen.
+    /// Returns true if another voter serves with the same template: the template is then not the cause of this pod's problem.
+    /// For an unscheduled pod only the scheduling inputs have to be the same.
     pub fn same_template_works_elsewhere(&self, pod: &PodFacts) -> bool {
-        let same = |other: &PodFacts| {
+        let is_same = |other: &PodFacts| {
             other.serial != pod.serial
                 && (other.template_hash == pod.template_hash
                     || (pod.node.is_none() && other.scheduling_hash == pod.scheduling_hash))
         };
         self.voters()
-            .any(|other| other.is_serving() && other.pod.is_some_and(same))
+            .any(|other| other.is_serving() && other.pod.is_some_and(is_same))
     }
 
-    /// The highest serial that anything was ever called by, as far as can be seen.
+    /// Returns the highest serial of any member, pod or claim, of every epoch.
     pub fn highest_serial(&self) -> Option<Serial> {
-        let old = self.old_pods.iter().map(|pod| pod.serial).chain(
-            self.old_claims
-                .iter()
-                .chain(&self.retained_claims)
-                .map(|claim| claim.serial),
-        );
-        self.members.keys().copied().chain(old).max()
+        let old_pods = self.old_pods.iter().map(|pod| pod.serial);
+        let claims = self.old_claims.iter().chain(&self.retained_claims);
+        let members = self.members.keys().copied();
+        members
+            .chain(old_pods)
+            .chain(claims.map(|claim| claim.serial))
+            .max()
     }
 
-    /// The serials in etcd's list.
+    /// Returns the serials in etcd's list.
     pub fn listed_serials(&self) -> BTreeSet<Serial> {
         self.listed().map(|member| member.serial).collect()
     }
 
-    /// The serials of the voters.
+    /// Returns the serials of the voters.
     pub fn voter_serials(&self) -> BTreeSet<Serial> {
         self.voters().map(|member| member.serial).collect()
     }
 }
 
 impl MemberView<'_> {
-    /// Whether it has a vote.
+    /// Returns true if the member has a vote.
     pub fn is_voter(&self) -> bool {
-        self.listed.is_some_and(|entry| !entry.is_learner)
+        self.listed.is_some_and(|listed| !listed.is_learner)
     }
 
-    /// Whether it is the member it should be, up and in touch with its cluster.
+    /// Returns true if the member reports that it leads.
+    pub fn is_leader(&self) -> bool {
+        self.health.is_some_and(|health| health.is_leader)
+    }
+
+    /// Returns true if the member serves, on its own data and from a pod that stays.
     pub fn is_serving(&self) -> bool {
         self.health.is_some_and(|health| health.is_serving)
             && self
@@ -387,95 +409,127 @@ impl MemberView<'_> {
             && self.data == DataState::Intact
     }
 
-    /// Whether a learner's log is near enough to the leader's.
+    /// Returns true if a learner's log is close enough to the leader's.
     pub fn is_caught_up(&self) -> bool {
         self.health.is_some_and(|health| health.is_caught_up)
     }
 
-    /// Whether it was added, and never started.
+    /// Returns true if the member was added and has never started.
     pub fn is_unstarted_learner(&self) -> bool {
         self.listed
-            .is_some_and(|entry| entry.is_learner && !entry.has_started)
+            .is_some_and(|listed| listed.is_learner && !listed.has_started)
     }
 
-    /// Whether it was added, and no node has taken it yet: whoever asked for it may never get it, and nobody waits for it.
+    /// Returns true if the member was added and its pod has no node. It may never get one, and no rule waits for it.
     pub fn is_unscheduled_learner(&self) -> bool {
         self.is_unstarted_learner() && self.pod.is_some_and(|pod| pod.node.is_none())
     }
 
-    /// Whether its etcd has joined: it lives in the cluster's list under its name, and says so.
+    /// Returns true if the member's etcd has joined: etcd lists it under its name, and it answers.
     pub fn has_joined(&self) -> bool {
-        self.listed.is_some_and(|entry| entry.has_started) && self.health.is_some()
+        self.listed.is_some_and(|listed| listed.has_started) && self.health.is_some()
     }
 
-    /// Whether it can no longer start on anything but its own data, as far as the kubelet knows, too. "Turned" in the
-    /// API is not turned in the kubelet: a pod is Ready only once the kubelet has seen the gate (tried).
+    /// Returns true if the member can start on its existing data only, as seen by the kubelet. A start mode in the API has not
+    /// reached the kubelet yet: a pod is Ready only once the kubelet has seen the gate (tried).
     pub fn is_joined(&self) -> bool {
-        let turned = self.pod.is_some_and(|pod| {
+        let has_gate = self.pod.is_some_and(|pod| {
             pod.start_mode == StartMode::ExistingData && pod.joined_gate && pod.is_ready
         });
-        turned && self.claim.is_none_or(|claim| claim.is_joined_volume())
+        has_gate && self.claim.is_none_or(|claim| claim.is_joined_volume())
     }
 }
 
-/// Whether to believe a list of members. Once the epoch's cluster is known, a pod that could have founded another one is
-/// not asked: alone in its cluster it has a quorum of its own, under the same cluster ID even.
-fn is_trusted(identity: &Identity, pods: &[&PodFacts], told: &Membership) -> bool {
-    let teller = pods.iter().find(|pod| pod.serial == told.reported_by);
-    let may_have_founded = teller.is_none_or(|pod| pod.start_mode == StartMode::Bootstrap);
-    !may_have_founded || (told.reported_by == identity.seed && !identity.bootstrapped)
+/// Returns true if a member list is believed. Once the epoch's cluster is known, the list of a pod that may have formed another
+/// cluster is ignored: alone in its cluster it has a quorum, even under the same cluster ID.
+fn is_trusted(identity: &Identity, pods: &[&PodFacts], membership: &Membership) -> bool {
+    let reporter = pods.iter().find(|pod| pod.serial == membership.reported_by);
+    let may_have_formed_another = reporter.is_none_or(|pod| pod.start_mode == StartMode::Bootstrap);
+    let is_seed = membership.reported_by == identity.seed && !identity.bootstrapped;
+    !may_have_formed_another || is_seed
 }
 
-/// What became of a member's data, by where it should be.
-fn data(
+/// The facts that decide the state of a member's data.
+struct DataInputs<'f> {
     storage: StorageKind,
-    identity: &Identity,
+    identity: &'f Identity,
     serial: Serial,
-    entry: Option<&ListedMember>,
-    pod: Option<&PodFacts>,
-    claim: Option<&ClaimFacts>,
-) -> DataState {
-    // What may hold data already: a member that etcd saw start, or a seed that was allowed to.
-    let seed = serial == identity.seed && identity.seed_storage.is_some();
-    let began = seed || entry.is_some_and(|entry| entry.has_started);
-    let gone = if began {
-        DataState::Lost
-    } else {
-        DataState::Empty
-    };
-    match (storage, pod, claim) {
-        (StorageKind::Ephemeral, None, _) => gone,
-        (StorageKind::Ephemeral, Some(pod), _) if pod.is_finished => gone,
-        // It never ran, so what the member had is not in it.
-        (StorageKind::Ephemeral, Some(pod), _) if pod.start_mode == StartMode::Held && !seed => {
-            gone
+    listed: Option<&'f ListedMember>,
+    pod: Option<&'f PodFacts>,
+    claim: Option<&'f ClaimFacts>,
+}
+
+impl DataInputs<'_> {
+    fn state(&self) -> DataState {
+        match self.storage {
+            StorageKind::Ephemeral => self.state_in_pod(),
+            StorageKind::Persistent => self.state_on_claim(),
         }
-        (StorageKind::Ephemeral, Some(pod), _)
-            if seed && identity.seed_storage != Some(SeedStorage::Pod(pod.uid)) =>
-        {
+    }
+
+    /// Returns true if this is the seed and it was allowed to start.
+    fn is_started_seed(&self) -> bool {
+        self.serial == self.identity.seed && self.identity.seed_storage.is_some()
+    }
+
+    /// Returns true if the member may have written data: etcd lists it as started, or it is a seed that was allowed to start.
+    fn has_started(&self) -> bool {
+        self.is_started_seed() || self.listed.is_some_and(|listed| listed.has_started)
+    }
+
+    /// The state of a member whose data is nowhere.
+    fn state_without_data(&self) -> DataState {
+        if self.has_started() {
             DataState::Lost
+        } else {
+            DataState::Empty
         }
-        (StorageKind::Ephemeral, Some(_), _) => DataState::Intact,
-        (StorageKind::Persistent, _, None) => gone,
-        (StorageKind::Persistent, _, Some(claim)) if claim.is_lost => DataState::Lost,
-        (StorageKind::Persistent, _, Some(claim)) if claim.joined_on.is_some() => {
-            if claim.is_joined_volume() {
-                DataState::Intact
-            } else {
-                DataState::Lost
-            }
+    }
+
+    fn state_in_pod(&self) -> DataState {
+        let Some(pod) = self.pod else {
+            return self.state_without_data();
+        };
+        if pod.is_finished {
+            return self.state_without_data();
         }
-        (StorageKind::Persistent, _, Some(claim)) if seed => {
-            if identity.seed_storage == Some(SeedStorage::Claim(claim.uid)) {
-                DataState::Intact
-            } else {
-                DataState::Lost
-            }
+        if self.is_started_seed() {
+            let is_seed_pod = self.identity.seed_storage == Some(SeedStorage::Pod(pod.uid));
+            return intact_if(is_seed_pod);
         }
-        // It has started, and nobody wrote down on what yet: it is what its running pod stands on, or nobody knows.
-        (StorageKind::Persistent, Some(pod), Some(_)) if began && !pod.is_terminating => {
-            DataState::Intact
+        // A held pod has never run, and does not have the member's data.
+        if pod.start_mode == StartMode::Held {
+            return self.state_without_data();
         }
-        (StorageKind::Persistent, _, Some(_)) => gone,
+        DataState::Intact
+    }
+
+    fn state_on_claim(&self) -> DataState {
+        let Some(claim) = self.claim else {
+            return self.state_without_data();
+        };
+        if claim.is_lost {
+            return DataState::Lost;
+        }
+        if claim.joined_on.is_some() {
+            return intact_if(claim.is_joined_volume());
+        }
+        if self.is_started_seed() {
+            let is_seed_claim = self.identity.seed_storage == Some(SeedStorage::Claim(claim.uid));
+            return intact_if(is_seed_claim);
+        }
+        // The member has started and its volume is not recorded yet: only its running pod proves which volume that is.
+        if self.has_started() && self.pod.is_some_and(|pod| !pod.is_terminating) {
+            return DataState::Intact;
+        }
+        self.state_without_data()
+    }
+}
+
+fn intact_if(is_intact: bool) -> DataState {
+    if is_intact {
+        DataState::Intact
+    } else {
+        DataState::Lost
     }
 }

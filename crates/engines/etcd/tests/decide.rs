@@ -1,4 +1,4 @@
-//! Decisions in situations that the explored world does not bring about, and the plainest ones as examples.
+//! Decisions in situations that the explorer does not reach, and simple ones as examples.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -15,7 +15,7 @@ use evenkeel_runtime::{Engine, Observed, Plan, Requeue, UnixTime};
 
 const VERSION: Version = Version::new(3, 6, 16);
 
-/// A resource that was just created, seen for the first time.
+/// A resource that was just created.
 fn new_cluster() -> EtcdFacts {
     EtcdFacts {
         now: UnixTime(1_000),
@@ -58,7 +58,7 @@ fn new_cluster() -> EtcdFacts {
 }
 
 fn waits(plan: &Plan<Etcd>) -> &[EtcdWait] {
-    assert!(plan.is_noop(), "it waits and yet does something: {plan:?}");
+    assert!(plan.is_noop(), "a wait with an action: {plan:?}");
     &plan.waits
 }
 
@@ -76,7 +76,7 @@ fn a_new_resource_gets_an_identity_before_anything_else() {
 }
 
 #[test]
-fn what_could_not_be_read_is_not_taken_for_absent() {
+fn unknown_objects_do_not_count_as_absent() {
     let facts = EtcdFacts {
         identity: Observed::Unknown,
         ..new_cluster()
@@ -96,7 +96,7 @@ fn what_could_not_be_read_is_not_taken_for_absent() {
     );
     assert!(
         matches!(plan.requeue, Requeue::At(at) if at > facts.now),
-        "somebody must look again"
+        "the objects are read again"
     );
 }
 
@@ -121,12 +121,11 @@ fn claim(serial: u16, epoch: Epoch, joined: bool) -> ClaimFacts {
     }
 }
 
-/// A cluster of which claims are left, and no identity.
+/// A cluster with claims and without an identity.
 fn without_an_identity(claims: Vec<ClaimFacts>) -> EtcdFacts {
-    let written = BTreeSet::from([Some(Lineage(5))]);
     EtcdFacts {
         claims: Observed::Present(claims),
-        lineages: written,
+        lineages: BTreeSet::from([Some(Lineage(5))]),
         ..new_cluster()
     }
 }
@@ -139,12 +138,12 @@ fn rebuilt(facts: &EtcdFacts) -> Identity {
     );
     match plan.create.as_slice() {
         [EtcdCreate::Identity(identity)] => identity.clone(),
-        _ => unreachable!("it is not rebuilt: {plan:?}"),
+        _ => unreachable!("no identity: {plan:?}"),
     }
 }
 
 #[test]
-fn an_identity_that_was_deleted_is_rebuilt_from_what_is_left() {
+fn a_deleted_identity_is_rebuilt_from_the_claims() {
     let later = Epoch::FIRST.next();
     let mut facts = without_an_identity(vec![
         claim(2, Epoch::FIRST, true),
@@ -155,7 +154,7 @@ fn an_identity_that_was_deleted_is_rebuilt_from_what_is_left() {
     let identity = rebuilt(&facts);
     assert!(
         identity.bootstrapped,
-        "somebody has joined, so there may be data"
+        "a member has joined: there may be data"
     );
     assert_eq!((identity.lineage, identity.epoch), (Lineage(5), later));
     assert_eq!(identity.cluster_id, Some(ClusterId(5)));
@@ -163,7 +162,7 @@ fn an_identity_that_was_deleted_is_rebuilt_from_what_is_left() {
 }
 
 #[test]
-fn what_nobody_ever_joined_begins_again_under_new_names() {
+fn claims_without_a_joined_member_begin_a_new_epoch() {
     let identity = rebuilt(&without_an_identity(vec![claim(2, Epoch::FIRST, false)]));
     assert!(
         !identity.bootstrapped
@@ -173,7 +172,7 @@ fn what_nobody_ever_joined_begins_again_under_new_names() {
 }
 
 #[test]
-fn what_contradicts_itself_is_left_alone() {
+fn inconsistent_claims_are_not_changed() {
     let mut facts = without_an_identity(vec![claim(2, Epoch::FIRST, true)]);
     facts.lineages.insert(Some(Lineage(6)));
     assert_eq!(
@@ -184,9 +183,9 @@ fn what_contradicts_itself_is_left_alone() {
     assert_eq!(
         waits(&Etcd::decide(&facts)),
         [EtcdWait::InconsistentObjects],
-        "what cannot be read"
+        "an annotation that cannot be parsed"
     );
-    // The status knows of a cluster, and nobody of having joined it.
+    // The status names a cluster, and no member is recorded as joined.
     let mut facts = without_an_identity(vec![claim(2, Epoch::FIRST, false)]);
     facts.cluster.status_cluster_id = Some(ClusterId(5));
     assert_eq!(
@@ -196,7 +195,7 @@ fn what_contradicts_itself_is_left_alone() {
 }
 
 #[test]
-fn a_cluster_of_which_nothing_is_left_is_not_made_anew_empty() {
+fn a_cluster_without_objects_is_not_created_again_without_its_data() {
     let mut facts = new_cluster();
     facts.cluster.status_cluster_id = Some(ClusterId(5));
     assert_eq!(
@@ -206,7 +205,7 @@ fn a_cluster_of_which_nothing_is_left_is_not_made_anew_empty() {
 }
 
 #[test]
-fn a_paused_cluster_is_left_alone_and_a_deleted_one_goes_by_itself() {
+fn a_paused_or_deleted_cluster_is_not_changed() {
     let mut facts = new_cluster();
     facts.cluster.is_paused = true;
     assert_eq!(waits(&Etcd::decide(&facts)), [EtcdWait::Paused]);
@@ -218,20 +217,21 @@ fn a_paused_cluster_is_left_alone_and_a_deleted_one_goes_by_itself() {
 fn facts_and_plans_are_plain_data() {
     let facts = new_cluster();
     let plan = Etcd::decide(&facts);
-    let kept = serde_json::to_string(&(&facts, &plan)).unwrap();
-    let (facts_again, plan_again): (EtcdFacts, Plan<Etcd>) = serde_json::from_str(&kept).unwrap();
-    assert_eq!((facts_again, plan_again), (facts, plan));
+    let stored = serde_json::to_string(&(&facts, &plan)).unwrap();
+    let (stored_facts, stored_plan): (EtcdFacts, Plan<Etcd>) =
+        serde_json::from_str(&stored).unwrap();
+    assert_eq!((stored_facts, stored_plan), (facts, plan));
 }
 
 #[test]
-fn what_went_with_a_former_resource_is_waited_for_and_never_taken_up() {
+fn objects_of_a_previous_resource_are_awaited_and_never_adopted() {
     let first = Etcd::decide(&new_cluster()).create;
     let [EtcdCreate::Identity(identity)] = first.as_slice() else {
         panic!("{first:?}")
     };
-    for sealed in [false, true] {
+    for bootstrapped in [false, true] {
         let identity = Observed::Present(Identity {
-            bootstrapped: sealed,
+            bootstrapped,
             resource_uid: Uid(99),
             ..identity.clone()
         });
@@ -248,27 +248,26 @@ fn what_went_with_a_former_resource_is_waited_for_and_never_taken_up() {
         assert_eq!(
             plan.requeue,
             Requeue::At(UnixTime(1_050)),
-            "by then it should be gone"
+            "its objects should be gone by then"
         );
     }
-    // Its members had joined: what is rebuilt of such claims would be a sealed cluster, and they are gone in a moment.
-    let going = |serial| ClaimFacts {
+    // Its members had joined: an identity rebuilt from such claims would be bootstrapped, and the claims are gone in a moment.
+    let terminating = |serial| ClaimFacts {
         is_terminating: true,
         ..claim(serial, Epoch::FIRST, true)
     };
-    let with = |claims: Vec<ClaimFacts>| {
-        let written = BTreeSet::from([Some(Lineage(7))]);
+    let plan_with = |claims: Vec<ClaimFacts>| {
         Etcd::decide(&EtcdFacts {
             claims: Observed::Present(claims),
-            lineages: written,
+            lineages: BTreeSet::from([Some(Lineage(7))]),
             ..new_cluster()
         })
     };
     assert_eq!(
-        waits(&with(vec![going(0), going(1)])),
+        waits(&plan_with(vec![terminating(0), terminating(1)])),
         [EtcdWait::PreviousResourceDeletion(UnixTime(1_050))]
     );
-    let plan = with(vec![going(0), claim(1, Epoch::FIRST, true)]);
+    let plan = plan_with(vec![terminating(0), claim(1, Epoch::FIRST, true)]);
     assert!(
         matches!(plan.create.as_slice(), [EtcdCreate::Identity(identity)] if identity.bootstrapped),
         "{plan:?}"

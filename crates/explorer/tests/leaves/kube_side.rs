@@ -560,7 +560,7 @@ pub(crate) fn is_beside(mark: &EtcdPatch) -> bool {
         | EtcdPatch::RecordVersion { .. }
         | EtcdPatch::RecordRemoval { .. }
         | EtcdPatch::ResizeVolume { .. } => true,
-        EtcdPatch::SetOwner { what, .. } => !matches!(what, OwnerTarget::Pod(_)),
+        EtcdPatch::SetOwner { target, .. } => !matches!(target, OwnerTarget::Pod(_)),
         _ => false,
     }
 }

@@ -126,9 +126,9 @@ impl Decider for Eyes<'_> {
         plan.apply
             .retain(|apply| !matches!(apply, EtcdApply::Object(_)));
         for create in &mut plan.create {
-            if let EtcdCreate::Pod { inputs, .. } = create {
+            if let EtcdCreate::Pod { template_hash, .. } = create {
                 // With any of them etcd runs; what they are is written on the pods.
-                *inputs = Inputs::First.uid();
+                *template_hash = Inputs::First.uid();
             }
         }
         plan

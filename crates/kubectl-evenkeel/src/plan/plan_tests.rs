@@ -33,6 +33,7 @@ fn no_objects() -> ClusterObjects {
 fn step(after: i64, action: &str, is_note: bool) -> PreviewStep {
     PreviewStep {
         after,
+        action: "remove-member",
         does: action.to_owned(),
         because: "it is so".to_owned(),
         is_note,

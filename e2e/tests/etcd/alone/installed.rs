@@ -96,7 +96,8 @@ fn deployed_by_make_it_runs_in_the_cluster_and_its_second_replica_takes_over() {
     let metrics = metrics.unwrap();
     assert!(metrics.contains("evenkeel_lease_held 1"), "{metrics}");
     assert!(
-        metrics.contains(r#"evenkeel_actions_total{kind="EtcdCluster",action="seal"} 1"#),
+        metrics
+            .contains(r#"evenkeel_actions_total{kind="EtcdCluster",action="finish-bootstrap"} 1"#),
         "{metrics}"
     );
 

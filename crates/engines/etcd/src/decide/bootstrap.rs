@@ -1,5 +1,5 @@
-//! The bootstrap: one seed, alone in its list. A list of founders could be split by an edit or a late starter: static
-//! bootstraps gave two serving halves, under one cluster ID even (tried).
+//! Bootstrap: one seed, alone in its member list. A static list of several members could be split by an edit or a late start:
+//! such bootstraps produced two serving halves, even under one cluster ID (tried).
 
 use std::time::Duration;
 
@@ -12,124 +12,202 @@ use crate::names::Serial;
 use crate::plan::{EtcdCreate, EtcdPatch, EtcdWait, IdentityChange};
 use crate::view::{ClusterView, DataState, MemberView};
 
-/// Starts the seed of an epoch that is not sealed, and begins again when it is lost.
+/// How long a volume may take to be provisioned before a changed spec restarts the bootstrap.
+const PROVISION_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Starts the seed of an epoch, and begins a new epoch if the bootstrap has failed.
 pub(super) fn start_seed(view: &ClusterView<'_>) -> RuleResult {
-    let (identity, seed) = (view.identity, view.identity.seed);
+    let identity = view.identity;
     if identity.bootstrapped {
         return RuleResult::Pass;
     }
-    let member = view.members.get(&seed);
-    if identity.seed_storage.is_some()
-        && (member.is_none_or(|one| one.data == DataState::Lost) || has_failed(view))
-    {
-        // Nobody has written to it: no client is routed before the seal.
-        return RuleResult::update_identity(identity, IdentityChange::SeedLost, |to| {
-            identity::new_epoch(to, view.highest_serial())
-        });
+    if BootstrapFailure::of(view).is_some() {
+        // No client has written: clients are routed only after bootstrap is finished.
+        return restart(view, IdentityChange::SeedLost);
     }
-    let claim = member.and_then(|one| one.claim);
-    if identity.cluster_id.is_none() && member.is_some_and(|one| cannot_start(view, one)) {
-        return RuleResult::update_identity(identity, IdentityChange::SeedStorageChanged, |to| {
-            identity::new_epoch(to, view.highest_serial())
-        });
+    let seed = view.members.get(&identity.seed);
+    if identity.cluster_id.is_none() && seed.is_some_and(|seed| has_unwanted_claim(view, seed)) {
+        return restart(view, IdentityChange::SeedStorageChanged);
     }
-    let persistent = view.facts.cluster.storage == StorageKind::Persistent;
-    match (claim, member.and_then(|one| one.pod)) {
-        (None, _) if persistent => RuleResult::create(vec![EtcdCreate::Claim {
-            serial: seed,
+    let is_persistent = view.facts.cluster.storage == StorageKind::Persistent;
+    let claim = seed.and_then(|seed| seed.claim);
+    let pod = seed.and_then(|seed| seed.pod);
+    match (claim, pod) {
+        (None, _) if is_persistent => RuleResult::create(vec![EtcdCreate::Claim {
+            serial: identity.seed,
             epoch: identity.epoch,
         }]),
-        // One that has joined comes back like any other.
+        // A seed that has joined is recreated like any other member.
         (Some(claim), None) if claim.joined_on.is_some() => RuleResult::Pass,
         (claim, None) => {
-            let on = claim.map(|claim| claim.uid);
-            RuleResult::create(vec![view.pod(seed, on, StartMode::Held)])
+            let claim = claim.map(|claim| claim.uid);
+            RuleResult::create(vec![view.pod(identity.seed, claim, StartMode::Held)])
         }
         (claim, Some(pod)) => release_seed(view, claim, pod),
     }
 }
 
-/// How long a volume may take to be given before what it is to be like is looked at again.
-const PROVISION_TIMEOUT: Duration = Duration::from_secs(30);
-
-/// Whether the seed waits for a volume that is no longer wanted so, and which it may never get: a class that does not exist, or
-/// more than there is, was asked for, say, and taken back. Nobody must ever have been there.
-fn cannot_start(view: &ClusterView<'_>, seed: &MemberView<'_>) -> bool {
-    let cluster = &view.facts.cluster;
-    let joined = |one: &MemberView<'_>| one.claim.is_some_and(|claim| claim.joined_on.is_some());
-    let unwanted = |claim: &ClaimFacts| {
-        claim.volume.is_none()
-            && (claim.has_wrong_class || claim.requested_size > cluster.volume_size)
-    };
-    let waits = |pod: &PodFacts| view.facts.now.since(pod.created_at) >= PROVISION_TIMEOUT;
-    cluster.status_cluster_id.is_none()
-        && !view.members.values().any(joined)
-        && seed.claim.is_some_and(unwanted)
-        && seed.pod.is_some_and(waits)
+fn restart(view: &ClusterView<'_>, why: IdentityChange) -> RuleResult {
+    RuleResult::update_identity(view.identity, why, |to| {
+        identity::new_epoch(to, view.highest_serial())
+    })
 }
 
-/// While the seed is on its way, claims and pods of those who follow are created, waiting: their volumes are provided and
-/// their sandboxes made meanwhile. They are no members; each is told to start when it has become one.
-pub(super) fn prepare_members(view: &ClusterView<'_>, want: &mut Actions) {
-    let (identity, persistent) = (
-        view.identity,
-        view.facts.cluster.storage == StorageKind::Persistent,
-    );
-    let seed_is_there = view
+/// The reason why an unfinished bootstrap cannot succeed any more. Apart from [`Self::SeedLost`], etcd has formed a cluster and
+/// does not answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum BootstrapFailure {
+    /// The seed was allowed to start, and its data is gone.
+    SeedLost,
+    /// The data of a member is lost, and its vote with it.
+    DataLost,
+    /// After the timeout: nothing is left of a member.
+    MemberMissing,
+    /// After the timeout: a member crashes at every start, as on a directory that was emptied.
+    MemberCrashing,
+    /// After the timeout: the seed runs without a quorum, and a member has not recorded the volume that it joined on.
+    JoinUnrecorded,
+}
+
+impl BootstrapFailure {
+    pub(super) fn of(view: &ClusterView<'_>) -> Option<Self> {
+        let identity = view.identity;
+        identity.seed_storage?;
+        let seed = view.members.get(&identity.seed);
+        if seed.is_none_or(|seed| seed.data == DataState::Lost) {
+            return Some(Self::SeedLost);
+        }
+        if view.membership_known || identity.cluster_id.is_none() {
+            return None;
+        }
+        let serials = (identity.seed.0..identity.next_serial.0).map(Serial);
+        let members: Vec<_> = serials.map(|serial| view.members.get(&serial)).collect();
+        let mut existing = members.iter().copied().flatten();
+        if existing
+            .clone()
+            .any(|member| member.data == DataState::Lost)
+        {
+            return Some(Self::DataLost);
+        }
+        if seed_grace_ends(view).is_none_or(|until| view.facts.now < until) {
+            return None;
+        }
+        if members.iter().any(Option::is_none) {
+            return Some(Self::MemberMissing);
+        }
+        if existing
+            .clone()
+            .any(|member| member.pod.is_some_and(|pod| pod.crashing_since.is_some()))
+        {
+            return Some(Self::MemberCrashing);
+        }
+        let is_unrecorded =
+            |member: &MemberView<'_>| !member.is_joined() && member.health.is_none();
+        if seed_runs(view) && existing.any(is_unrecorded) {
+            return Some(Self::JoinUnrecorded);
+        }
+        None
+    }
+}
+
+/// Returns true if the seed's pod runs. An etcd that starts without a quorum does not answer, not even with its member ID, until
+/// there is one (tried on 3.5.35, 3.6.16, 3.7.3): a pod that does not crash is the only sign.
+fn seed_runs(view: &ClusterView<'_>) -> bool {
+    seed_pod(view).is_some_and(|pod| {
+        pod.crashing_since.is_none()
+            && !pod.is_finished
+            && !pod.is_terminating
+            && pod.start_mode != StartMode::Held
+    })
+}
+
+/// Returns true if the seed waits for a volume that the spec no longer asks for and that may never be provisioned: of a class that
+/// does not exist, or larger than the available capacity. No member may have joined before.
+fn has_unwanted_claim(view: &ClusterView<'_>, seed: &MemberView<'_>) -> bool {
+    let cluster = &view.facts.cluster;
+    if cluster.status_cluster_id.is_some() {
+        return false;
+    }
+    let has_joined = |claim: &ClaimFacts| claim.joined_on.is_some();
+    if view
         .members
-        .get(&identity.seed)
-        .is_some_and(|seed| seed.pod.is_some());
-    if !seed_is_there || !view.old_pods.is_empty() || !view.old_claims.is_empty() {
+        .values()
+        .any(|member| member.claim.is_some_and(has_joined))
+    {
+        return false;
+    }
+    let is_unwanted = seed.claim.is_some_and(|claim| {
+        claim.volume.is_none()
+            && (claim.has_wrong_class || claim.requested_size > cluster.volume_size)
+    });
+    let has_waited = seed
+        .pod
+        .is_some_and(|pod| view.facts.now.since(pod.created_at) >= PROVISION_TIMEOUT);
+    is_unwanted && has_waited
+}
+
+/// Creates claims and held pods of the members that follow the seed: volumes and sandboxes are provisioned while the seed starts.
+/// They are no members yet; each pod gets its start mode once etcd lists its member.
+pub(super) fn prepare_members(view: &ClusterView<'_>, actions: &mut Actions) {
+    let seed = view.members.get(&view.identity.seed);
+    let seed_has_pod = seed.is_some_and(|seed| seed.pod.is_some());
+    if !seed_has_pod || !view.old_pods.is_empty() || !view.old_claims.is_empty() {
         return;
     }
-    let epoch = identity.epoch;
+    let is_persistent = view.facts.cluster.storage == StorageKind::Persistent;
     for serial in unprepared_serials(view) {
         let member = view.members.get(&serial);
         let claim = member.and_then(|member| member.claim);
-        let on = claim.map(|claim| claim.uid);
-        let create = match (claim, member.and_then(|member| member.pod)) {
-            (None, _) if persistent => EtcdCreate::Claim { serial, epoch },
+        let pod = member.and_then(|member| member.pod);
+        let create = match (claim, pod) {
+            (None, _) if is_persistent => EtcdCreate::Claim {
+                serial,
+                epoch: view.identity.epoch,
+            },
             (Some(claim), _) if claim.is_terminating => continue,
-            (_, None) => view.pod(serial, on, StartMode::Held),
             (_, Some(_)) => continue,
+            (claim, None) => view.pod(serial, claim.map(|claim| claim.uid), StartMode::Held),
         };
-        if !want.create.contains(&create) {
-            want.create.push(create);
+        if !actions.create.contains(&create) {
+            actions.create.push(create);
         }
     }
 }
 
-/// The serials of those who are to follow the seed and are no members yet; none once the epoch is sealed.
+/// Returns the serials of the members that follow the seed and that etcd does not list yet; none once bootstrap is finished.
 pub(super) fn unprepared_serials(view: &ClusterView<'_>) -> impl Iterator<Item = Serial> + use<> {
-    // One whose adding was begun has used up its serial, and is as good as there.
-    let begun = view.identity.intent.as_ref().is_some_and(|intent| {
-        matches!(intent.change, MembershipChange::Add(serial) if view.listed().all(|member| member.serial != serial))
-    });
-    let (next, there) = (
-        view.identity.next_serial.0,
-        view.listed().count().max(1) + usize::from(begun),
-    );
-    let room = usize::from(view.facts.cluster.members).saturating_sub(there);
-    // Of a cluster that was formed and does not answer nobody knows how many are there.
-    let unknown = view.identity.cluster_id.is_some() && !view.membership_known;
-    let room = if view.identity.bootstrapped || unknown {
+    let identity = view.identity;
+    // A member that is being added has used its serial, and counts as listed.
+    let is_being_added = identity
+        .intent
+        .as_ref()
+        .is_some_and(|intent| match intent.change {
+            MembershipChange::Add(serial) => view.listed().all(|member| member.serial != serial),
+            _ => false,
+        });
+    let listed = view.listed().count().max(1) + usize::from(is_being_added);
+    let missing = usize::from(view.facts.cluster.members).saturating_sub(listed);
+    // Without etcd's list the number of members of a formed cluster is unknown.
+    let is_unknown = identity.cluster_id.is_some() && !view.membership_known;
+    let missing = if identity.bootstrapped || is_unknown {
         0
     } else {
-        u16::try_from(room).unwrap_or_default()
+        u16::try_from(missing).unwrap_or_default()
     };
-    (next..next.saturating_add(room)).map(Serial)
+    let next = identity.next_serial.0;
+    (next..next.saturating_add(missing)).map(Serial)
 }
 
-/// Lets the seed found its cluster, on exactly what was written down. It is created waiting, and told to found by a patch
-/// that is pinned to its uid: a founder can therefore not be created late, by an operator that was frozen meanwhile.
+/// Records the storage of the seed, then lets its held pod form the cluster, by a patch with a precondition on the pod's uid: an
+/// operator that was frozen meanwhile cannot create a second seed late.
 fn release_seed(view: &ClusterView<'_>, claim: Option<&ClaimFacts>, pod: &PodFacts) -> RuleResult {
     let identity = view.identity;
     if identity.seed_storage.is_none() {
-        let on = claim.map_or(SeedStorage::Pod(pod.uid), |claim| {
+        let storage = claim.map_or(SeedStorage::Pod(pod.uid), |claim| {
             SeedStorage::Claim(claim.uid)
         });
         return RuleResult::update_identity(identity, IdentityChange::StartSeed, |to| {
-            to.seed_storage = Some(on)
+            to.seed_storage = Some(storage)
         });
     }
     if pod.start_mode != StartMode::Held || pod.is_terminating {
@@ -147,80 +225,39 @@ fn release_seed(view: &ClusterView<'_>, claim: Option<&ClaimFacts>, pod: &PodFac
     })
 }
 
-/// Before the seal: etcd does not answer, and a vote may be lost for good. That is so when a member's data is gone; or, after
-/// patience, when the seed finds no quorum, and nothing is left of some member, or some never got to note what it joined on, or
-/// somebody's directory was emptied, so that it crashes at every start.
-fn has_failed(view: &ClusterView<'_>) -> bool {
-    if view.membership_known || view.identity.cluster_id.is_none() {
-        return false;
-    }
-    let everyone = || {
-        (view.identity.seed.0..view.identity.next_serial.0)
-            .map(|serial| view.members.get(&Serial(serial)))
-    };
-    let gone = everyone()
-        .flatten()
-        .any(|member| member.data == DataState::Lost);
-    let missing = everyone().any(|member| member.is_none());
-    // One that was started without a quorum says nothing, not even who it is, until there is one (tried on 3.5.35, 3.6.16,
-    // 3.7.3): that its pod stands and does not crash is all there is to see.
-    let seed_is_up = seed_pod(view).is_some_and(|pod| {
-        pod.crashing_since.is_none()
-            && !pod.is_finished
-            && !pod.is_terminating
-            && pod.start_mode != StartMode::Held
-    });
-    let unsure = everyone()
-        .flatten()
-        .any(|member| !member.is_joined() && member.health.is_none());
-    let crashing = everyone()
-        .flatten()
-        .any(|member| member.pod.is_some_and(|pod| pod.crashing_since.is_some()));
-    let is_over = seed_grace_ends(view).is_some_and(|until| view.facts.now >= until);
-    gone || (is_over && (missing || (seed_is_up && unsure) || crashing))
-}
-
-/// Until when a bootstrap is waited for in which etcd has formed a cluster and does not answer: for everybody's start, and for the seed,
-/// whose silence for a moment tells nothing.
+/// Returns when a bootstrap whose etcd has formed a cluster and does not answer counts as failed: after the timeout of all members
+/// and after that of the seed, which may be unreachable for a moment.
 pub(super) fn seed_grace_ends(view: &ClusterView<'_>) -> Option<UnixTime> {
     if view.identity.bootstrapped || view.membership_known || view.identity.cluster_id.is_none() {
         return None;
     }
-    let unready = seed_pod(view).and_then(|pod| pod.unready_since)?;
-    Some(
-        finish_bootstrap::timeout_at(view)?
-            .max(unready.after(view.facts.cluster.bootstrap_timeout)),
-    )
+    let unready_since = seed_pod(view)?.unready_since?;
+    let seed_timeout = unready_since.after(view.facts.cluster.bootstrap_timeout);
+    Some(finish_bootstrap::timeout_at(view)?.max(seed_timeout))
 }
 
 fn seed_pod<'f>(view: &ClusterView<'f>) -> Option<&'f PodFacts> {
-    view.members
-        .get(&view.identity.seed)
-        .and_then(|seed| seed.pod)
+    view.members.get(&view.identity.seed)?.pod
 }
 
-/// Notes which cluster the seed has formed.
+/// Records the ID of the cluster that the seed has formed.
 pub(super) fn record_cluster(view: &ClusterView<'_>) -> RuleResult {
     if view.identity.cluster_id.is_some() {
         return RuleResult::Pass;
     }
-    // Sealed and without one it was rebuilt: whoever is a member knows.
-    let mut members = view.members.values();
-    let seed = members.find(|member| {
+    // A bootstrapped identity without a cluster ID was rebuilt: any member that has joined reports the ID.
+    let reporter = view.members.values().find(|member| {
         member.serial == view.identity.seed || (view.identity.bootstrapped && member.has_joined())
     });
-    match seed
+    let health = reporter
         .filter(|member| member.has_joined())
-        .and_then(|member| member.health)
-    {
-        Some(health) => {
-            let cluster = health.cluster_id;
-            RuleResult::update_identity(
-                view.identity,
-                IdentityChange::RecordCluster(cluster),
-                |to| to.cluster_id = Some(cluster),
-            )
-        }
+        .and_then(|member| member.health);
+    match health {
+        Some(health) => RuleResult::update_identity(
+            view.identity,
+            IdentityChange::RecordCluster(health.cluster_id),
+            |to| to.cluster_id = Some(health.cluster_id),
+        ),
         None => RuleResult::Block(EtcdWait::SeedStart(view.identity.seed)),
     }
 }

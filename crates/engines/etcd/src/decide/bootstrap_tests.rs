@@ -1,24 +1,29 @@
-//! A bootstrap that cannot succeed begins again when the spec is put right.
+//! Bootstraps that fail, restart or finish with fewer members.
 
 use std::collections::BTreeSet;
 
 use evenkeel_runtime::{Requeue, UnixTime};
 use serde_json::json;
 
+use super::bootstrap::BootstrapFailure;
 use crate::facts::StartMode;
 use crate::identity::MembershipChange;
 use crate::names::{Epoch, Serial};
 use crate::observe::etcd::EtcdState;
 use crate::plan::{DeleteReason, EtcdDisruption, EtcdWait, IdentityChange};
-use crate::testing::{NOW, Scene, change};
+use crate::testing::{NOW, Scene, change, claim_uid, pod_uid};
+use crate::view::ClusterView;
 
-/// A cluster whose first member waits for a volume of a class, and of a size, that cannot be had.
-fn waits_for_its_volume() -> Scene {
+/// A cluster whose seed waits for a volume of a class and a size that do not exist.
+fn with_pending_volume() -> Scene {
     let mut scene = Scene::with(
         0,
         json!({ "storage": { "class": "fsat", "size": "900Gi" } }),
     );
-    scene.turn(|identity| (identity.bootstrapped, identity.cluster_id) = (false, None));
+    scene.turn(|identity| {
+        identity.bootstrapped = false;
+        identity.cluster_id = None;
+    });
     scene.state = EtcdState::default();
     scene.has_claim(0, false);
     let unbound = json!({ "spec": { "volumeName": null }, "status": { "phase": "Pending" } });
@@ -27,7 +32,7 @@ fn waits_for_its_volume() -> Scene {
     scene
 }
 
-fn begins_again(scene: &Scene) -> bool {
+fn restarts_bootstrap(scene: &Scene) -> bool {
     match scene.plan().disruption {
         Some(EtcdDisruption::UpdateIdentity {
             to,
@@ -40,7 +45,7 @@ fn begins_again(scene: &Scene) -> bool {
             );
             assert!(
                 to.seed > Serial(0),
-                "nothing is called by the name of the new first member"
+                "no object has the name of the new seed"
             );
             true
         }
@@ -49,34 +54,37 @@ fn begins_again(scene: &Scene) -> bool {
 }
 
 #[test]
-fn a_class_or_size_that_cannot_be_had_can_be_put_right_before_there_is_a_cluster() {
-    let mut scene = waits_for_its_volume();
-    assert!(!begins_again(&scene), "it may yet get it");
+fn a_corrected_storage_spec_restarts_a_bootstrap_without_a_volume() {
+    let mut scene = with_pending_volume();
+    assert!(
+        !restarts_bootstrap(&scene),
+        "the volume may still be provisioned"
+    );
     scene.is_edited(json!({ "storage": { "class": "fast", "size": "900Gi" } }));
-    assert!(begins_again(&scene), "{:?}", scene.plan());
-    let mut scene = waits_for_its_volume();
+    assert!(restarts_bootstrap(&scene), "{:?}", scene.plan());
+    let mut scene = with_pending_volume();
     scene.is_edited(json!({ "storage": { "class": "fsat", "size": "9Gi" } }));
-    assert!(begins_again(&scene), "{:?}", scene.plan());
-    let mut scene = waits_for_its_volume();
+    assert!(restarts_bootstrap(&scene), "{:?}", scene.plan());
+    let mut scene = with_pending_volume();
     scene.is_edited(json!({ "storage": { "class": "fsat", "size": "901Gi" } }));
     assert!(
-        !begins_again(&scene),
-        "what is given may be larger than asked for, and grow"
+        !restarts_bootstrap(&scene),
+        "a provisioned volume may be larger than requested, and can be resized"
     );
 }
 
 #[test]
-fn nobody_who_was_there_is_given_up_for_another_class() {
+fn a_corrected_storage_spec_abandons_no_member_that_has_joined() {
     let edited = || {
-        let mut scene = waits_for_its_volume();
+        let mut scene = with_pending_volume();
         scene.is_edited(json!({ "storage": { "class": "fast", "size": "900Gi" } }));
         scene
     };
     let mut scene = edited();
     scene.has_claim(1, true);
     assert!(
-        !begins_again(&scene),
-        "somebody has joined: the identity is an older one"
+        !restarts_bootstrap(&scene),
+        "a member has joined: the identity is outdated"
     );
     let mut scene = edited();
     let just_now = jiff::Timestamp::from_second(NOW.0 - 20)
@@ -87,24 +95,24 @@ fn nobody_who_was_there_is_given_up_for_another_class() {
         json!({ "metadata": { "creationTimestamp": just_now } }),
     );
     assert!(
-        !begins_again(&scene),
-        "somebody may have put another class into it, and it may get a volume of that"
+        !restarts_bootstrap(&scene),
+        "an admission webhook may have set another class, and its volume may be provisioned"
     );
 }
 
 #[test]
-fn a_first_member_that_has_its_volume_keeps_it_though_less_is_wanted_by_now() {
-    let mut scene = waits_for_its_volume();
+fn a_seed_with_a_volume_keeps_it_when_the_spec_asks_for_less() {
+    let mut scene = with_pending_volume();
     change(
         scene.claim(0),
         json!({ "spec": { "volumeName": "pv-0" }, "status": { "phase": "Bound" } }),
     );
     scene.is_edited(json!({ "storage": { "class": "fsat", "size": "9Gi" } }));
-    assert!(!begins_again(&scene), "{:?}", scene.plan());
+    assert!(!restarts_bootstrap(&scene), "{:?}", scene.plan());
 }
 
-/// A cluster whose first member serves, and whose next ones were added long ago and never started.
-fn never_start(learners: &[u16], next: u16) -> Scene {
+/// A cluster whose seed serves, and whose learners were added long ago and never started.
+fn with_unstarted(learners: &[u16], next: u16) -> Scene {
     let mut scene = Scene::with(1, json!({ "members": 3 }));
     scene.is_unsealed();
     scene.turn(|identity| identity.next_serial = Serial(next));
@@ -118,19 +126,19 @@ fn never_start(learners: &[u16], next: u16) -> Scene {
 }
 
 #[test]
-fn a_bootstrap_in_which_several_never_start_tries_one_more_and_ends() {
+fn a_bootstrap_without_starting_learners_adds_one_more_and_finishes() {
     let asked = |scene: &Scene| scene.asked().map(|intent| intent.change);
     assert_eq!(
-        asked(&never_start(&[1, 2], 3)),
+        asked(&with_unstarted(&[1, 2], 3)),
         Some(MembershipChange::Remove(Serial(2))),
-        "one learner at most stays"
+        "at most one learner stays"
     );
     assert_eq!(
-        asked(&never_start(&[1], 3)),
+        asked(&with_unstarted(&[1], 3)),
         Some(MembershipChange::Add(Serial(3))),
-        "another one may do better"
+        "another learner may start"
     );
-    let plan = never_start(&[1], 4).plan();
+    let plan = with_unstarted(&[1], 4).plan();
     assert!(
         matches!(
             plan.disruption,
@@ -144,7 +152,7 @@ fn a_bootstrap_in_which_several_never_start_tries_one_more_and_ends() {
 }
 
 #[test]
-fn a_voter_that_is_lost_before_the_seal_does_not_keep_clients_out_when_patience_is_over() {
+fn a_lost_voter_does_not_hold_up_bootstrap_after_the_timeout() {
     let mut scene = Scene::with(4, json!({ "members": 5 }));
     scene.is_unsealed();
     scene.turn(|identity| identity.next_serial = Serial(6));
@@ -152,7 +160,7 @@ fn a_voter_that_is_lost_before_the_seal_does_not_keep_clients_out_when_patience_
     scene.has_pod(4, &StartMode::Join((0..5).map(Serial).collect()));
     scene.is_listed(4, true, false);
     change(scene.pod(4), json!({ "spec": { "nodeName": null } }));
-    let sealed = |scene: &Scene| {
+    let finishes = |scene: &Scene| {
         matches!(
             scene.plan().disruption,
             Some(EtcdDisruption::UpdateIdentity {
@@ -161,21 +169,25 @@ fn a_voter_that_is_lost_before_the_seal_does_not_keep_clients_out_when_patience_
             })
         )
     };
-    assert!(sealed(&scene), "{:?}", scene.plan());
+    assert!(finishes(&scene), "{:?}", scene.plan());
     scene.is_out_of_reach(1, 400);
-    assert!(sealed(&scene), "three of four agree: {:?}", scene.plan());
+    assert!(
+        finishes(&scene),
+        "three of four voters have a quorum: {:?}",
+        scene.plan()
+    );
     scene.has_pod(1, &StartMode::Join((0..5).map(Serial).collect()));
     scene.is_out_of_reach(1, 400);
     assert!(
-        !sealed(&scene),
-        "it could start on something else: {:?}",
+        !finishes(&scene),
+        "it could start on an empty directory: {:?}",
         scene.plan()
     );
 }
 
 #[test]
-fn a_moments_silence_of_the_first_member_is_no_end_though_another_one_was_removed() {
-    let mut scene = never_start(&[1], 4);
+fn an_unreachable_seed_fails_the_bootstrap_after_the_timeout_only() {
+    let mut scene = with_unstarted(&[1], 4);
     scene.loses_its_quorum(&[0]);
     let lost = |scene: &Scene| {
         matches!(
@@ -191,31 +203,33 @@ fn a_moments_silence_of_the_first_member_is_no_end_though_another_one_was_remove
     assert_eq!(
         scene.plan().requeue,
         Requeue::At(UnixTime(NOW.0 + 57)),
-        "nobody else tells that it takes too long"
+        "no watch event reports the timeout"
     );
     scene.is_out_of_reach(0, 60);
     assert!(
         lost(&scene),
-        "whoever is missing may have had a vote: {:?}",
+        "the missing member may have been a voter: {:?}",
         scene.plan()
     );
 }
 
-// Earlier operators named a cluster in its status as soon as it was formed.
+// Earlier operators wrote the cluster ID to the status as soon as the seed had formed the cluster.
 #[test]
-fn a_bootstrap_that_an_earlier_operator_has_begun_again_goes_on() {
-    let told = || evenkeel_api::EtcdClusterStatus {
+fn a_bootstrap_that_an_earlier_operator_restarted_continues() {
+    let old_status = || evenkeel_api::EtcdClusterStatus {
         cluster_id: "1f".to_owned(),
         ..Default::default()
     };
     let mut scene = Scene::with(1, json!({ "members": 3 }));
     scene.is_unsealed();
     scene.turn(|identity| {
-        (identity.epoch, identity.cluster_id, identity.seed_storage) =
-            (Epoch::FIRST.next(), None, None);
-        (identity.seed, identity.next_serial) = (Serial(1), Serial(2));
+        identity.epoch = Epoch::FIRST.next();
+        identity.cluster_id = None;
+        identity.seed_storage = None;
+        identity.seed = Serial(1);
+        identity.next_serial = Serial(2);
     });
-    scene.was_told(told());
+    scene.was_told(old_status());
     let plan = scene.plan();
     assert!(
         matches!(
@@ -227,12 +241,73 @@ fn a_bootstrap_that_an_earlier_operator_has_begun_again_goes_on() {
         ),
         "{plan:?}"
     );
-    // And one whose first member is about to found it.
-    let mut scene = waits_for_its_volume();
-    scene.was_told(told());
+    // A seed that is about to form the cluster.
+    let mut scene = with_pending_volume();
+    scene.was_told(old_status());
     let plan = scene.plan();
     assert!(
         !plan.waits.contains(&EtcdWait::InconsistentObjects),
         "{plan:?}"
+    );
+}
+
+/// A bootstrap whose members were added and whose etcd has not answered for so many seconds.
+fn unanswered(seconds: i64) -> Scene {
+    let mut scene = Scene::converged(3);
+    scene.is_unsealed();
+    scene.loses_its_quorum(&[0, 1, 2]);
+    scene.is_out_of_reach(0, seconds);
+    scene
+}
+
+fn failure(scene: &Scene) -> Option<BootstrapFailure> {
+    let facts = scene.facts();
+    let view = ClusterView::from_facts(&facts)?;
+    BootstrapFailure::of(&view)
+}
+
+#[test]
+fn a_bootstrap_fails_without_the_data_of_its_seed() {
+    let mut scene = unanswered(3);
+    scene.observed.claims.remove(&claim_uid(0));
+    assert_eq!(failure(&scene), Some(BootstrapFailure::SeedLost));
+}
+
+#[test]
+fn a_bootstrap_without_an_answer_fails_at_once_if_data_is_lost() {
+    let mut scene = unanswered(3);
+    assert_eq!(failure(&scene), None);
+    change(
+        scene.claim(1),
+        json!({ "spec": { "volumeName": "another" } }),
+    );
+    assert_eq!(failure(&scene), Some(BootstrapFailure::DataLost));
+}
+
+#[test]
+fn a_bootstrap_fails_after_the_timeout_if_nothing_is_left_of_a_member() {
+    for (seconds, expected) in [(59, None), (60, Some(BootstrapFailure::MemberMissing))] {
+        let mut scene = unanswered(seconds);
+        scene.observed.claims.remove(&claim_uid(1));
+        scene.observed.pods.remove(&pod_uid(1));
+        assert_eq!(failure(&scene), expected, "{seconds} s");
+    }
+}
+
+#[test]
+fn a_bootstrap_fails_after_the_timeout_if_a_member_crashes() {
+    for (seconds, expected) in [(59, None), (60, Some(BootstrapFailure::MemberCrashing))] {
+        let mut scene = unanswered(seconds);
+        scene.crashes(1, 30);
+        assert_eq!(failure(&scene), expected, "{seconds} s");
+    }
+}
+
+#[test]
+fn a_bootstrap_fails_after_the_timeout_if_a_join_is_not_recorded() {
+    assert_eq!(failure(&unanswered(59)), None);
+    assert_eq!(
+        failure(&unanswered(60)),
+        Some(BootstrapFailure::JoinUnrecorded)
     );
 }

@@ -1,37 +1,33 @@
-//! What removed members leave behind. A removed member that lives exits and is started again, and again, until its pod is
-//! deleted; a claim is deleted only when its member is known to be removed, and has been for as long as the user wants.
+//! Pods and claims of removed members. The etcd of a removed member exits and is restarted for ever until its pod is deleted. A claim
+//! is deleted only when its member is known to be removed and the retention of the spec has passed.
 
 use std::collections::BTreeSet;
 
 use evenkeel_runtime::UnixTime;
 
 use super::{RuleResult, bootstrap};
-use crate::facts::ClaimFacts;
+use crate::facts::{ClaimFacts, PodFacts};
 use crate::plan::{DeleteReason, EtcdDisruption, EtcdPatch};
 use crate::view::{ClusterView, MemberView};
 
-/// Deletes pods, then claims, of those who are no members.
+/// Deletes the pods, then the claims of removed members.
 pub(super) fn delete_removed_members(view: &ClusterView<'_>) -> RuleResult {
     if membership_uncertain(view) {
         return RuleResult::Pass;
     }
-    if let Some(pod) = removed_members(view)
+    let pod = removed_members(view)
         .filter_map(|member| member.pod)
-        .find(|pod| !pod.is_terminating)
-    {
+        .find(|pod| !pod.is_terminating);
+    if let Some(pod) = pod {
         return RuleResult::disruption(EtcdDisruption::DeletePod {
             pod: pod.uid,
             serial: pod.serial,
             why: DeleteReason::MemberRemoved,
         });
     }
-    let at_once = leftover_claims(view).find(|claim| !is_worth_keeping(view, claim));
-    let due = || {
-        retained_claims(view)
-            .find(|(_, until)| view.facts.now >= *until)
-            .map(|(claim, _)| claim)
-    };
-    match at_once.or_else(due) {
+    let unneeded = leftover_claims(view).find(|claim| !must_be_retained(view, claim));
+    let expired = || retained_claims(view).find(|retained| view.facts.now >= retained.until);
+    match unneeded.or_else(|| expired().map(|retained| retained.claim)) {
         Some(claim) => RuleResult::disruption(EtcdDisruption::DeleteClaim {
             claim: claim.uid,
             serial: claim.serial,
@@ -41,90 +37,99 @@ pub(super) fn delete_removed_members(view: &ClusterView<'_>) -> RuleResult {
     }
 }
 
-/// Claims that are kept for a while are marked, with the time from which that counts.
+/// Records on retained claims when their member was removed, and deletes the record of listed members.
 pub(super) fn record_removals(view: &ClusterView<'_>) -> Vec<EtcdPatch> {
-    // Without a list from etcd nobody knows who is a member.
     if !view.membership_known || membership_uncertain(view) {
         return Vec::new();
     }
-    // Also where the pod is yet to go, on a node that is lost, say: what version is on the volume counts no more for what others may
-    // run.
-    let left = removed_members(view).filter_map(|member| Some((member.claim?, member.pod)));
-    let left = left.filter(|(claim, _)| !claim.is_terminating && claim.removed_at.is_none());
-    let marked = left.filter(|(claim, pod)| {
-        let binds =
-            claim.joined_on.is_some() && claim.last_version != Some(view.facts.cluster.version);
-        if pod.is_some() {
-            binds && view.identity.bootstrapped
-        } else {
-            is_worth_keeping(view, claim)
-        }
+    let removed = removed_members(view).filter_map(|member| {
+        let claim = member.claim?;
+        needs_removal_record(view, claim, member.pod).then_some(claim)
     });
-    let marked = marked
-        .map(|(claim, _)| claim)
-        .map(|claim| EtcdPatch::RecordRemoval {
+    // A listed member was not removed, even if a record on its claim says so.
+    let listed = view
+        .listed()
+        .filter_map(|member| member.claim)
+        .filter(|claim| claim.removed_at.is_some() && !claim.is_terminating);
+    let record = |at| {
+        move |claim: &ClaimFacts| EtcdPatch::RecordRemoval {
             claim: claim.uid,
-            at: Some(view.facts.now),
-        });
-    // Whoever is a member was not removed, whatever somebody has written on its claim.
-    let members = view.listed().filter_map(|member| member.claim);
-    let wrong = members.filter(|claim| claim.removed_at.is_some() && !claim.is_terminating);
-    marked
-        .chain(wrong.map(|claim| EtcdPatch::RecordRemoval {
-            claim: claim.uid,
-            at: None,
-        }))
+            at,
+        }
+    };
+    removed
+        .map(record(Some(view.facts.now)))
+        .chain(listed.map(record(None)))
         .collect()
 }
 
-/// Whether a member that nobody knows may be one of those that seem to be none: it has started, somewhere.
+fn needs_removal_record(
+    view: &ClusterView<'_>,
+    claim: &ClaimFacts,
+    pod: Option<&PodFacts>,
+) -> bool {
+    if claim.is_terminating || claim.removed_at.is_some() {
+        return false;
+    }
+    if pod.is_none() {
+        return must_be_retained(view, claim);
+    }
+    // The pod may stay for long, for example on a lost node. The version on its volume must not limit the versions of the others.
+    let limits_versions =
+        claim.joined_on.is_some() && claim.last_version != Some(view.facts.cluster.version);
+    limits_versions && view.identity.bootstrapped
+}
+
+/// Returns true if an unknown member has started: it may be one of the members that seem to be removed.
 fn membership_uncertain(view: &ClusterView<'_>) -> bool {
     view.unknown_members
         .iter()
         .any(|unknown| unknown.has_started)
 }
 
-/// When the next claim is to be deleted that is kept until then.
+/// Returns when the retention of the next claim ends.
 pub(super) fn next_deletion(view: &ClusterView<'_>) -> Option<UnixTime> {
-    retained_claims(view).map(|(_, until)| until).min()
+    retained_claims(view).map(|retained| retained.until).min()
 }
 
-/// Whoever is no member, and is not about to become one.
+/// Returns the members that etcd does not list and that are not prepared to be added.
 fn removed_members<'v, 'f>(view: &'v ClusterView<'f>) -> impl Iterator<Item = &'v MemberView<'f>> {
     let prepared: BTreeSet<_> = bootstrap::unprepared_serials(view).collect();
-    let others = view
+    let unlisted = view
         .members
         .values()
         .filter(|member| member.listed.is_none());
-    others.filter(move |member| !prepared.contains(&member.serial))
+    unlisted.filter(move |member| !prepared.contains(&member.serial))
 }
 
-/// The claims of those whose pods are gone, as far as they are not kept already.
+/// Returns the claims of removed members without pods that are not recorded as removed yet.
 fn leftover_claims<'v>(view: &'v ClusterView<'_>) -> impl Iterator<Item = &'v ClaimFacts> {
-    let alone = removed_members(view)
+    let claims = removed_members(view)
         .filter(|member| member.pod.is_none())
         .filter_map(|member| member.claim);
-    alone.filter(|claim| !claim.is_terminating)
+    claims.filter(|claim| !claim.is_terminating)
 }
 
-/// Claims that are kept, and until when.
-fn retained_claims<'v>(
-    view: &'v ClusterView<'_>,
-) -> impl Iterator<Item = (&'v ClaimFacts, UnixTime)> {
-    let kept = view
+/// A claim that is retained until a time.
+struct RetainedClaim<'v> {
+    claim: &'v ClaimFacts,
+    until: UnixTime,
+}
+
+fn retained_claims<'v>(view: &'v ClusterView<'_>) -> impl Iterator<Item = RetainedClaim<'v>> {
+    let claims = view
         .retained_claims
         .iter()
         .filter(|claim| !claim.is_terminating);
-    kept.filter_map(|claim| {
-        Some((
-            *claim,
-            claim.removed_at?.after(view.facts.cluster.keep_removed_for),
-        ))
+    claims.filter_map(|claim| {
+        let until = claim.removed_at?.after(view.facts.cluster.keep_removed_for);
+        Some(RetainedClaim { claim, until })
     })
 }
 
-/// Only what clients may have written to is worth keeping.
-fn is_worth_keeping(view: &ClusterView<'_>, claim: &ClaimFacts) -> bool {
-    let keeps = !view.facts.cluster.keep_removed_for.is_zero();
-    keeps && view.identity.bootstrapped && claim.joined_on.is_some()
+/// Returns true if clients may have written to the claim's volume and the spec asks for retention.
+fn must_be_retained(view: &ClusterView<'_>, claim: &ClaimFacts) -> bool {
+    !view.facts.cluster.keep_removed_for.is_zero()
+        && view.identity.bootstrapped
+        && claim.joined_on.is_some()
 }

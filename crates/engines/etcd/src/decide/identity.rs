@@ -1,5 +1,6 @@
-//! Which epoch this is: the identity is created once, adopted, or turned to a new epoch, and what an epoch that was
-//! given up left behind goes before anything of the new one starts.
+//! The identity of a cluster: created once, rebuilt, repaired or adopted, before any other rule applies.
+//!
+//! [`IdentitySituation::of`] determines the situation, [`IdentitySituation::resolve`] gives the result of each.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -8,197 +9,335 @@ use evenkeel_runtime::Observed;
 
 use super::RuleResult;
 use crate::facts::{ClaimFacts, EtcdFacts, OwnedBy, OwnedObject, PodFacts, StartMode};
-use crate::identity::Identity;
+use crate::identity::{ClusterId, Identity};
 use crate::names::{Epoch, Serial};
 use crate::plan::{
     DeleteReason, EtcdCreate, EtcdDisruption, EtcdWait, IdentityChange, UnreadableObjects,
 };
 use crate::view::ClusterView;
 
-/// The facts by member, or what must be done before there can be any.
-pub(super) fn identify(facts: &EtcdFacts) -> Result<ClusterView<'_>, RuleResult> {
-    if facts.cluster.is_deleted {
-        // Owned objects go with the resource, by Kubernetes' own hand. There is no finalizer: deleting a namespace
-        // removes a namespaced operator first, and a finalizer would hang it for ever.
-        return Err(RuleResult::Pass);
-    }
-    if facts.cluster.is_paused {
-        return Err(RuleResult::Block(EtcdWait::Paused));
-    }
-    let (Observed::Present(claims), Observed::Present(pods)) = (&facts.claims, &facts.pods) else {
-        return Err(RuleResult::Block(EtcdWait::Unreadable(
-            UnreadableObjects::Objects,
-        )));
-    };
-    let identity = match &facts.identity {
-        // Kubernetes deletes it, and all else that went with that resource, in an order of its own: whoever took it over would
-        // find members without data (seen).
-        Observed::Present(_) if facts.identity_owner == OwnedBy::PreviousResource => {
-            return Err(RuleResult::Block(previous_resource_deletion(facts)));
-        }
-        Observed::Present(identity) => identity,
-        Observed::Unknown if facts.drift.contains_key(&OwnedObject::Identity) => {
-            return Err(RuleResult::Block(EtcdWait::NameConflict(
-                OwnedObject::Identity,
-            )));
-        }
-        Observed::Unknown => {
-            return Err(RuleResult::Block(EtcdWait::Unreadable(
-                UnreadableObjects::Identity,
-            )));
-        }
-        Observed::Absent if all_terminating(facts, claims, pods) => {
-            return Err(RuleResult::Block(previous_resource_deletion(facts)));
-        }
-        // Unknown never counts as absent, and what is left of a cluster is never taken for a blank field.
-        Observed::Absent if !facts.lineages.is_empty() => {
-            return Err(match rebuild(facts, claims, pods) {
-                Some(identity) => RuleResult::create(vec![EtcdCreate::Identity(identity)]),
-                None => RuleResult::Block(EtcdWait::InconsistentObjects),
-            });
-        }
-        Observed::Absent => {
-            return Err(match facts.cluster.status_cluster_id {
-                Some(cluster) => RuleResult::Block(EtcdWait::DataLost(cluster)),
-                None => RuleResult::create(vec![EtcdCreate::Identity(new_identity(facts))]),
-            });
-        }
-    };
-    // An identity that says nothing of a cluster which is there was created late, by somebody who did not see it: nothing is
-    // begun beside that cluster.
-    if !identity.bootstrapped
-        && facts
-            .lineages
-            .iter()
-            .any(|written| *written != Some(identity.lineage))
-    {
-        return Err(RuleResult::Block(EtcdWait::InconsistentObjects));
-    }
-    if is_outdated(facts, identity, claims, pods) {
-        return Err(repaired(facts, identity, claims, pods));
-    }
-    if identity.resource_uid != facts.cluster.resource_uid {
-        return Err(adopt(facts, identity));
-    }
-    // One that somebody put back from before does not know those who came since: they would be taken for strangers, and their
-    // serials given to others.
-    let claims_now = claims.iter().filter(|one| one.epoch == identity.epoch);
-    let highest = highest_serial(
-        claims_now,
-        pods.iter().filter(|one| one.epoch == identity.epoch),
-    );
-    if let Some(highest) =
-        highest.filter(|highest| identity.bootstrapped && *highest >= identity.next_serial)
-    {
-        return Err(RuleResult::update_identity(
-            identity,
-            IdentityChange::Repair,
-            |to| {
-                to.next_serial = Serial(highest.0.saturating_add(SKIPPED_SERIALS));
-            },
-        ));
-    }
-    Ok(ClusterView::new(facts, identity, claims, pods))
-}
-
-/// Whether somebody has put an identity back from a time of which it remembers too little: before the epoch was sealed, or before it
-/// was begun. Taken at its word, it would have what clients have written deleted with a bootstrap that failed.
-fn is_outdated(
-    facts: &EtcdFacts,
-    identity: &Identity,
-    claims: &[ClaimFacts],
-    pods: &[PodFacts],
-) -> bool {
-    let is_later = latest_epoch(claims, pods).is_some_and(|last| last > identity.epoch);
-    is_later || (!identity.bootstrapped && was_bootstrapped(facts, identity, claims, pods))
-}
-
-/// Whether an epoch must have been sealed: only then are pods routed to, are claims kept of former members, and does the status name the
-/// cluster. And whoever has joined was given its serial before.
-fn was_bootstrapped(
-    facts: &EtcdFacts,
-    identity: &Identity,
-    claims: &[ClaimFacts],
-    pods: &[PodFacts],
-) -> bool {
-    let joined = has_joined(identity.epoch, claims, pods);
-    let mut pods = pods.iter().filter(|pod| pod.epoch == identity.epoch);
-    let mut claims = claims.iter().filter(|claim| claim.epoch == identity.epoch);
-    // Earlier operators named a cluster as soon as it was formed. One in which somebody may yet found it was not sealed, and in one
-    // that was begun again nobody has joined yet.
-    let founds = pods
-        .clone()
-        .any(|pod| pod.start_mode == StartMode::Bootstrap);
-    let is_named = facts.cluster.status_cluster_id.is_some()
-        && !founds
-        && (joined || identity.epoch == Epoch::FIRST);
-    let is_unknown =
-        |claim: &ClaimFacts| claim.joined_on.is_some() && claim.serial >= identity.next_serial;
-    is_named
-        || pods.any(|pod| pod.is_routed)
-        || claims.any(|claim| claim.removed_at.is_some() || is_unknown(claim))
-}
-
-/// The identity as claims and pods tell it, if they tell of a cluster that was sealed. A sealed epoch is never left: where it has data of
-/// its own, whatever says that it is of a later one is wrong.
-fn repaired(
-    facts: &EtcdFacts,
-    identity: &Identity,
-    claims: &[ClaimFacts],
-    pods: &[PodFacts],
-) -> RuleResult {
-    let founds = pods
-        .iter()
-        .any(|pod| pod.start_mode == StartMode::Bootstrap);
-    let own = has_joined(identity.epoch, claims, pods);
-    let is_believed =
-        |rebuilt: &Identity| rebuilt.bootstrapped && !founds && !(identity.bootstrapped && own);
-    match (
-        rebuild(facts, claims, pods).filter(is_believed),
-        facts.cluster.status_cluster_id,
-    ) {
-        (Some(rebuilt), _) => {
-            RuleResult::update_identity(identity, IdentityChange::Repair, |to| *to = rebuilt)
-        }
-        (None, Some(cluster)) if claims.is_empty() && pods.is_empty() => {
-            RuleResult::Block(EtcdWait::DataLost(cluster))
-        }
-        (None, _) => RuleResult::Block(EtcdWait::InconsistentObjects),
-    }
-}
-
-/// Whether anybody is known to have joined in an epoch.
-fn has_joined(epoch: Epoch, claims: &[ClaimFacts], pods: &[PodFacts]) -> bool {
-    claims
-        .iter()
-        .any(|claim| claim.epoch == epoch && claim.joined_on.is_some())
-        || pods
-            .iter()
-            .any(|pod| pod.epoch == epoch && pod.start_mode == StartMode::ExistingData)
-}
-
-/// The last epoch that anything is of.
-fn latest_epoch(claims: &[ClaimFacts], pods: &[PodFacts]) -> Option<Epoch> {
-    claims
-        .iter()
-        .map(|claim| claim.epoch)
-        .chain(pods.iter().map(|pod| pod.epoch))
-        .max()
-}
-
-/// How long Kubernetes has to delete what went with a resource.
+/// How long Kubernetes may take to delete the objects of a previous resource before the wait is reported as a problem.
 const DELETION_GRACE: Duration = Duration::from_secs(60);
 
-fn previous_resource_deletion(facts: &EtcdFacts) -> EtcdWait {
-    EtcdWait::PreviousResourceDeletion(facts.cluster.created_at.after(DELETION_GRACE))
+/// How many serials are skipped when an identity is rebuilt: a member without pod and claim may still be in etcd's list.
+const SKIPPED_SERIALS: u16 = 16;
+
+/// Returns the facts by member, or the result of the situation that comes first.
+pub(super) fn identify(facts: &EtcdFacts) -> Result<ClusterView<'_>, RuleResult> {
+    IdentitySituation::of(facts).resolve(facts)
 }
 
-/// Whether whatever there is without an identity is on its way out: no cluster is left to be taken up.
-fn all_terminating(facts: &EtcdFacts, claims: &[ClaimFacts], pods: &[PodFacts]) -> bool {
-    let readable = facts.lineages.iter().all(Option::is_some) && !facts.lineages.is_empty();
-    readable
-        && claims.iter().all(|claim| claim.is_terminating)
-        && pods.iter().all(|pod| pod.is_terminating)
+/// The situation of a cluster's identity.
+#[derive(Debug)]
+enum IdentitySituation<'f> {
+    /// The resource is being deleted. Kubernetes deletes the owned objects. There is no finalizer: deleting a namespace removes a
+    /// namespaced operator first, and a finalizer would then block the namespace for ever.
+    ResourceDeleted,
+    /// `spec.paused` is set.
+    Paused,
+    /// The identity, or claims and pods, could not be read. Unknown never counts as absent.
+    Unreadable(UnreadableObjects),
+    /// An object of another owner has the name of the identity.
+    NameConflict,
+    /// Objects of a deleted resource of the same name are terminating. Kubernetes deletes them in any order: a cluster adopted
+    /// from them loses the data of its members (observed).
+    PreviousResourceTerminating,
+    /// Claims and pods belong to different clusters, or to another cluster than the identity. They are never taken for an empty
+    /// field.
+    Inconsistent,
+    /// No object of the cluster in the status is left.
+    DataLost(ClusterId),
+    /// The resource is new.
+    New,
+    /// The identity was deleted and can be rebuilt from claims and pods.
+    Deleted(Identity),
+    /// A restored identity predates the epoch of claims and pods, or the end of its bootstrap. It would have the clients' data
+    /// deleted as that of a failed bootstrap. `rebuilt` is the identity from claims and pods.
+    Outdated {
+        current: &'f Identity,
+        rebuilt: Identity,
+    },
+    /// The resource was deleted and created again over a bootstrapped cluster.
+    Adopted(&'f Identity),
+    /// The resource was deleted and created again before bootstrap was finished. No client has written.
+    Abandoned {
+        current: &'f Identity,
+        highest: Option<Serial>,
+    },
+    /// A restored identity predates members: their serials would be assigned twice.
+    SerialsOutdated {
+        current: &'f Identity,
+        highest: Serial,
+    },
+    /// The identity is current.
+    Current(ClusterView<'f>),
+}
+
+impl<'f> IdentitySituation<'f> {
+    fn of(facts: &'f EtcdFacts) -> Self {
+        if facts.cluster.is_deleted {
+            return Self::ResourceDeleted;
+        }
+        if facts.cluster.is_paused {
+            return Self::Paused;
+        }
+        let (Observed::Present(claims), Observed::Present(pods)) = (&facts.claims, &facts.pods)
+        else {
+            return Self::Unreadable(UnreadableObjects::Objects);
+        };
+        let objects = MemberObjects { claims, pods };
+        match &facts.identity {
+            Observed::Present(_) if facts.identity_owner == OwnedBy::PreviousResource => {
+                Self::PreviousResourceTerminating
+            }
+            Observed::Present(identity) => Self::with_identity(facts, identity, objects),
+            Observed::Unknown if facts.drift.contains_key(&OwnedObject::Identity) => {
+                Self::NameConflict
+            }
+            Observed::Unknown => Self::Unreadable(UnreadableObjects::Identity),
+            Observed::Absent => Self::without_identity(facts, objects),
+        }
+    }
+
+    fn without_identity(facts: &'f EtcdFacts, objects: MemberObjects<'f>) -> Self {
+        if facts.lineages.is_empty() {
+            return match facts.cluster.status_cluster_id {
+                Some(cluster) => Self::DataLost(cluster),
+                None => Self::New,
+            };
+        }
+        let all_readable = facts.lineages.iter().all(Option::is_some);
+        if all_readable && objects.all_terminating() {
+            return Self::PreviousResourceTerminating;
+        }
+        match objects.rebuild(facts) {
+            Some(identity) => Self::Deleted(identity),
+            None => Self::Inconsistent,
+        }
+    }
+
+    fn with_identity(
+        facts: &'f EtcdFacts,
+        identity: &'f Identity,
+        objects: MemberObjects<'f>,
+    ) -> Self {
+        // The identity was created late, by an operator that did not see the existing cluster. No second cluster is started.
+        let is_own = |lineage: &Option<_>| *lineage == Some(identity.lineage);
+        if !identity.bootstrapped && !facts.lineages.iter().all(is_own) {
+            return Self::Inconsistent;
+        }
+        let has_later_epoch = objects
+            .latest_epoch()
+            .is_some_and(|latest| latest > identity.epoch);
+        let predates_bootstrap =
+            !identity.bootstrapped && objects.was_bootstrapped(facts, identity);
+        if has_later_epoch || predates_bootstrap {
+            return Self::with_outdated_identity(facts, identity, objects);
+        }
+        if identity.resource_uid != facts.cluster.resource_uid {
+            return if identity.bootstrapped {
+                Self::Adopted(identity)
+            } else {
+                Self::Abandoned {
+                    current: identity,
+                    highest: objects.highest_serial(),
+                }
+            };
+        }
+        if let Some(highest) = objects.highest_serial_of(identity.epoch)
+            && identity.bootstrapped
+            && highest >= identity.next_serial
+        {
+            return Self::SerialsOutdated {
+                current: identity,
+                highest,
+            };
+        }
+        Self::Current(ClusterView::new(
+            facts,
+            identity,
+            objects.claims,
+            objects.pods,
+        ))
+    }
+
+    /// Claims and pods are believed only if they prove a bootstrapped cluster. A bootstrapped epoch is never left: if members
+    /// have joined in it, the objects of a later epoch are wrong.
+    fn with_outdated_identity(
+        facts: &'f EtcdFacts,
+        identity: &'f Identity,
+        objects: MemberObjects<'f>,
+    ) -> Self {
+        let keeps_epoch = identity.bootstrapped && objects.has_joined(identity.epoch);
+        let rebuilt = objects
+            .rebuild(facts)
+            .filter(|rebuilt| rebuilt.bootstrapped && !objects.has_bootstrap_pod() && !keeps_epoch);
+        match (rebuilt, facts.cluster.status_cluster_id) {
+            (Some(rebuilt), _) => Self::Outdated {
+                current: identity,
+                rebuilt,
+            },
+            (None, Some(cluster)) if objects.is_empty() => Self::DataLost(cluster),
+            (None, _) => Self::Inconsistent,
+        }
+    }
+
+    fn resolve(self, facts: &EtcdFacts) -> Result<ClusterView<'f>, RuleResult> {
+        let resource_uid = facts.cluster.resource_uid;
+        let result = match self {
+            Self::ResourceDeleted => RuleResult::Pass,
+            Self::Paused => RuleResult::Block(EtcdWait::Paused),
+            Self::Unreadable(objects) => RuleResult::Block(EtcdWait::Unreadable(objects)),
+            Self::NameConflict => RuleResult::Block(EtcdWait::NameConflict(OwnedObject::Identity)),
+            Self::PreviousResourceTerminating => {
+                let deadline = facts.cluster.created_at.after(DELETION_GRACE);
+                RuleResult::Block(EtcdWait::PreviousResourceDeletion(deadline))
+            }
+            Self::Inconsistent => RuleResult::Block(EtcdWait::InconsistentObjects),
+            Self::DataLost(cluster) => RuleResult::Block(EtcdWait::DataLost(cluster)),
+            Self::New => RuleResult::create(vec![EtcdCreate::Identity(new_identity(facts))]),
+            Self::Deleted(identity) => RuleResult::create(vec![EtcdCreate::Identity(identity)]),
+            Self::Outdated { current, rebuilt } => {
+                RuleResult::update_identity(current, IdentityChange::Repair, |to| *to = rebuilt)
+            }
+            Self::Adopted(current) => {
+                RuleResult::update_identity(current, IdentityChange::Adopt, |to| {
+                    to.resource_uid = resource_uid;
+                })
+            }
+            Self::Abandoned { current, highest } => {
+                RuleResult::update_identity(current, IdentityChange::ResourceReplaced, |to| {
+                    new_epoch(to, highest);
+                    to.resource_uid = resource_uid;
+                })
+            }
+            Self::SerialsOutdated { current, highest } => {
+                RuleResult::update_identity(current, IdentityChange::Repair, |to| {
+                    to.next_serial = skip_serials(highest);
+                })
+            }
+            Self::Current(view) => return Ok(view),
+        };
+        Err(result)
+    }
+}
+
+/// The claims and pods labelled for a cluster, of every epoch.
+#[derive(Clone, Copy, Debug)]
+struct MemberObjects<'f> {
+    claims: &'f [ClaimFacts],
+    pods: &'f [PodFacts],
+}
+
+impl<'f> MemberObjects<'f> {
+    fn is_empty(self) -> bool {
+        self.claims.is_empty() && self.pods.is_empty()
+    }
+
+    fn claims_of(self, epoch: Epoch) -> impl Iterator<Item = &'f ClaimFacts> {
+        self.claims.iter().filter(move |claim| claim.epoch == epoch)
+    }
+
+    fn pods_of(self, epoch: Epoch) -> impl Iterator<Item = &'f PodFacts> {
+        self.pods.iter().filter(move |pod| pod.epoch == epoch)
+    }
+
+    fn all_terminating(self) -> bool {
+        self.claims.iter().all(|claim| claim.is_terminating)
+            && self.pods.iter().all(|pod| pod.is_terminating)
+    }
+
+    fn latest_epoch(self) -> Option<Epoch> {
+        let claims = self.claims.iter().map(|claim| claim.epoch);
+        claims.chain(self.pods.iter().map(|pod| pod.epoch)).max()
+    }
+
+    fn highest_serial(self) -> Option<Serial> {
+        let claims = self.claims.iter().map(|claim| claim.serial);
+        claims.chain(self.pods.iter().map(|pod| pod.serial)).max()
+    }
+
+    fn highest_serial_of(self, epoch: Epoch) -> Option<Serial> {
+        let claims = self.claims_of(epoch).map(|claim| claim.serial);
+        claims
+            .chain(self.pods_of(epoch).map(|pod| pod.serial))
+            .max()
+    }
+
+    fn has_bootstrap_pod(self) -> bool {
+        let mut pods = self.pods.iter();
+        pods.any(|pod| pod.start_mode == StartMode::Bootstrap)
+    }
+
+    /// Returns true if a member is known to have joined in an epoch.
+    fn has_joined(self, epoch: Epoch) -> bool {
+        self.claims_of(epoch).any(|claim| claim.joined_on.is_some()) || self.has_joined_pod(epoch)
+    }
+
+    fn has_joined_pod(self, epoch: Epoch) -> bool {
+        self.pods_of(epoch)
+            .any(|pod| pod.start_mode == StartMode::ExistingData)
+    }
+
+    /// Returns true if the bootstrap of the identity's epoch must have been finished. Only then are pods routed to, are claims of
+    /// removed members retained, does the status name the cluster, and can a member have joined whose serial the identity does
+    /// not know.
+    fn was_bootstrapped(self, facts: &EtcdFacts, identity: &Identity) -> bool {
+        let epoch = identity.epoch;
+        // Earlier operators wrote the cluster ID to the status as soon as the seed had formed the cluster. A pod that may still
+        // form one, or a later epoch without joined members, shows that bootstrap was not finished.
+        let may_bootstrap = self
+            .pods_of(epoch)
+            .any(|pod| pod.start_mode == StartMode::Bootstrap);
+        let status_proves = facts.cluster.status_cluster_id.is_some()
+            && !may_bootstrap
+            && (self.has_joined(epoch) || epoch == Epoch::FIRST);
+        let claim_proves = |claim: &ClaimFacts| {
+            let has_unknown_serial =
+                claim.joined_on.is_some() && claim.serial >= identity.next_serial;
+            claim.removed_at.is_some() || has_unknown_serial
+        };
+        status_proves
+            || self.pods_of(epoch).any(|pod| pod.is_routed)
+            || self.claims_of(epoch).any(claim_proves)
+    }
+
+    /// Rebuilds the identity from the annotations of claims and pods; `None` if they disagree. Bootstrap was finished if a member
+    /// has joined. Otherwise no client has written, and a new epoch begins.
+    fn rebuild(self, facts: &EtcdFacts) -> Option<Identity> {
+        let mut lineages = facts.lineages.iter();
+        let (Some(Some(lineage)), None) = (lineages.next(), lineages.next()) else {
+            return None;
+        };
+        let epoch = self.latest_epoch()?;
+        let highest = self.highest_serial()?;
+        let has_member_claim = self
+            .claims_of(epoch)
+            .any(|claim| claim.joined_on.is_some() && claim.removed_at.is_none());
+        let mut identity = Identity {
+            lineage: *lineage,
+            epoch,
+            next_serial: highest.next(),
+            ..new_identity(facts)
+        };
+        if has_member_claim || self.has_joined_pod(epoch) {
+            identity.cluster_id = facts.cluster.status_cluster_id;
+            identity.bootstrapped = true;
+            identity.next_serial = skip_serials(highest);
+            return Some(identity);
+        }
+        // A new epoch would delete the data of removed members. Only a user decides that when the identity is lost.
+        let has_retained_claim = self.claims.iter().any(|claim| claim.removed_at.is_some());
+        if facts.cluster.status_cluster_id.is_some() || has_retained_claim {
+            return None;
+        }
+        new_epoch(&mut identity, Some(highest));
+        Some(identity)
+    }
+}
+
+fn skip_serials(highest: Serial) -> Serial {
+    Serial(highest.0.saturating_add(SKIPPED_SERIALS))
 }
 
 fn new_identity(facts: &EtcdFacts) -> Identity {
@@ -217,73 +356,8 @@ fn new_identity(facts: &EtcdFacts) -> Identity {
     }
 }
 
-/// The highest serial that anything of these is called by.
-fn highest_serial<'f>(
-    claims: impl Iterator<Item = &'f ClaimFacts>,
-    pods: impl Iterator<Item = &'f PodFacts>,
-) -> Option<Serial> {
-    claims
-        .map(|claim| claim.serial)
-        .chain(pods.map(|pod| pod.serial))
-        .max()
-}
-
-/// How many serials are passed over when an identity is rebuilt: of a member that left nothing behind, but is still in etcd's
-/// list, nobody knows the serial.
-const SKIPPED_SERIALS: u16 = 16;
-
-/// The identity, from what is written on claims and pods, if they say the same. Whether the epoch was sealed follows from
-/// whether anybody is known to have joined: one that was not sealed has nobody's data, and begins again.
-fn rebuild(facts: &EtcdFacts, claims: &[ClaimFacts], pods: &[PodFacts]) -> Option<Identity> {
-    let mut written = facts.lineages.iter();
-    let (Some(Some(lineage)), None) = (written.next(), written.next()) else {
-        return None;
-    };
-    let epoch = latest_epoch(claims, pods)?;
-    let highest = highest_serial(claims.iter(), pods.iter())?;
-    let of_member = |claim: &ClaimFacts| {
-        claim.epoch == epoch && claim.joined_on.is_some() && claim.removed_at.is_none()
-    };
-    let joined = claims.iter().any(of_member)
-        || pods
-            .iter()
-            .any(|pod| pod.epoch == epoch && pod.start_mode == StartMode::ExistingData);
-    let mut identity = Identity {
-        lineage: *lineage,
-        epoch,
-        next_serial: highest.next(),
-        ..new_identity(facts)
-    };
-    if joined {
-        identity.cluster_id = facts.cluster.status_cluster_id;
-        identity.bootstrapped = true;
-        identity.next_serial = Serial(highest.0.saturating_add(SKIPPED_SERIALS));
-        return Some(identity);
-    }
-    new_epoch(&mut identity, Some(highest));
-    // What former members left is nobody's to delete but a person's, when nobody knows what it was part of.
-    let former = claims.iter().any(|claim| claim.removed_at.is_some());
-    (facts.cluster.status_cluster_id.is_none() && !former).then_some(identity)
-}
-
-/// The resource was deleted and created again. A sealed cluster lives on under it; one whose bootstrap was not over is
-/// begun again, since nobody can have written to it.
-fn adopt(facts: &EtcdFacts, identity: &Identity) -> RuleResult {
-    let resource = facts.cluster.resource_uid;
-    if identity.bootstrapped {
-        return RuleResult::update_identity(identity, IdentityChange::Adopt, |to| {
-            to.resource_uid = resource
-        });
-    }
-    let (claims, pods) = (facts.claims.present(), facts.pods.present());
-    let highest = highest_serial(claims.into_iter().flatten(), pods.into_iter().flatten());
-    RuleResult::update_identity(identity, IdentityChange::ResourceReplaced, |to| {
-        new_epoch(to, highest);
-        to.resource_uid = resource;
-    })
-}
-
-/// A new epoch, with a seed under a new name: one that nothing is called by that was prepared for the old one.
+/// Begins a new epoch. The serial of its seed is above every serial in use: objects that were prepared for the old epoch have
+/// other names.
 pub(super) fn new_epoch(identity: &mut Identity, highest: Option<Serial>) {
     identity.epoch = identity.epoch.next();
     identity.seed = identity
@@ -295,7 +369,8 @@ pub(super) fn new_epoch(identity: &mut Identity, highest: Option<Serial>) {
     identity.intent = None;
 }
 
-/// Two epochs never serve at once: all pods of the old one are gone before the new one begins, then its claims go.
+/// Deletes the pods, then the claims of abandoned epochs. The new epoch starts once all pods are gone: two epochs never serve at
+/// once.
 pub(super) fn delete_old_epochs(view: &ClusterView<'_>) -> RuleResult {
     if let Some(pod) = view.old_pods.iter().find(|pod| !pod.is_terminating) {
         return RuleResult::disruption(EtcdDisruption::DeletePod {
@@ -316,3 +391,7 @@ pub(super) fn delete_old_epochs(view: &ClusterView<'_>) -> RuleResult {
         None => RuleResult::Pass,
     }
 }
+
+#[cfg(test)]
+#[path = "identity_tests.rs"]
+mod tests;

@@ -1,5 +1,5 @@
-//! A change of the membership that was begun is finished before another is begun. A call that was sent late is accepted
-//! by etcd: after a successor had removed dead C, a thawed operator's "remove B" left one voter (tried).
+//! The open intent: a membership change that has begun is settled before another begins. etcd accepts a call that arrives late:
+//! after another operator had removed the dead member C, a "remove B" of a thawed operator left one voter (tried).
 
 use std::time::Duration;
 
@@ -8,10 +8,10 @@ use crate::identity::{Intent, MembershipChange};
 use crate::plan::{EtcdDisruption, EtcdWait, IdentityChange};
 use crate::view::{ClusterView, MemberView};
 
-/// A call that went out this long ago has ended, one way or the other: calls have a deadline well below.
+/// The age at which the call of an intent has certainly ended. The deadline of calls is well below.
 pub(crate) const EXPIRES_AFTER: Duration = Duration::from_secs(30);
 
-/// Settles the open intent: done, repeated, or void.
+/// Settles the open intent: it is done, repeated, or no longer valid.
 pub(super) fn settle_intent(view: &ClusterView<'_>) -> RuleResult {
     let Some(intent) = &view.identity.intent else {
         return RuleResult::Pass;
@@ -19,17 +19,16 @@ pub(super) fn settle_intent(view: &ClusterView<'_>) -> RuleResult {
     if is_done(view, intent.change) {
         return close(view);
     }
-    // Repeating it is harmless: whichever of the two calls comes second finds it done. But the world may have changed.
-    let voters = (view.voter_serials(), view.unknown_voters());
-    if voters == (intent.voters.clone(), intent.unknown_voters.clone())
-        && is_still_valid(view, intent)
-    {
+    // A repeated call is harmless: the second of the two finds the change done. The conditions may have changed, though.
+    let voters_unchanged =
+        view.voter_serials() == intent.voters && view.unknown_voters() == intent.unknown_voters;
+    if voters_unchanged && is_still_valid(view, intent) {
         return RuleResult::with_intent(view, intent.clone());
     }
     if view.facts.now.since(intent.recorded_at) >= EXPIRES_AFTER {
         return close(view);
     }
-    RuleResult::Block(EtcdWait::OpenIntent(Intent::clone(intent)))
+    RuleResult::Block(EtcdWait::OpenIntent(intent.clone()))
 }
 
 fn close(view: &ClusterView<'_>) -> RuleResult {
@@ -43,13 +42,13 @@ fn close(view: &ClusterView<'_>) -> RuleResult {
 }
 
 fn is_done(view: &ClusterView<'_>, change: MembershipChange) -> bool {
-    let entry = change
+    let listed = change
         .member()
         .and_then(|serial| view.members.get(&serial)?.listed);
     match change {
-        MembershipChange::Add(_) => entry.is_some(),
-        MembershipChange::Promote(_) => entry.is_none_or(|entry| !entry.is_learner),
-        MembershipChange::Remove(_) => entry.is_none(),
+        MembershipChange::Add(_) => listed.is_some(),
+        MembershipChange::Promote(_) => listed.is_none_or(|listed| !listed.is_learner),
+        MembershipChange::Remove(_) => listed.is_none(),
         MembershipChange::RemoveUnknown(id) => {
             view.unknown_members.iter().all(|unknown| unknown.id != id)
         }
@@ -60,27 +59,22 @@ fn is_still_valid(view: &ClusterView<'_>, intent: &Intent) -> bool {
     let change = intent.change;
     let member = change.member().and_then(|serial| view.members.get(&serial));
     match change {
-        // etcd refuses an add while any voter is down (tried on 3.5.35, 3.6.16, 3.7.3): repeated for ever, it would keep the
-        // dead from being removed.
+        // etcd rejects an add while a voter is down (tried on 3.5.35, 3.6.16, 3.7.3): repeated for ever, it would keep the dead
+        // voter from being removed.
         MembershipChange::Add(_) => {
             view.listed().count() < view.target_members()
                 && view.voters().all(MemberView::is_serving)
         }
         MembershipChange::Promote(_) => member.is_some_and(|member| view.promotion_is_safe(member)),
-        // One that has come back meanwhile stays.
+        // A member that has come back stays.
         MembershipChange::Remove(_)
             if intent.is_replacement && member.is_some_and(|member| member.health.is_some()) =>
         {
             false
         }
         MembershipChange::Remove(serial) => view.removal_is_safe(serial),
-        MembershipChange::RemoveUnknown(id) => {
-            let mut unknown_members = view
-                .unknown_members
-                .iter()
-                .filter(|unknown| unknown.id == id);
-            unknown_members
-                .any(|unknown| !unknown.has_started && view.unknown_removal_is_safe(unknown))
-        }
+        MembershipChange::RemoveUnknown(id) => view.unknown_members.iter().any(|unknown| {
+            unknown.id == id && !unknown.has_started && view.unknown_removal_is_safe(unknown)
+        }),
     }
 }

@@ -1,12 +1,12 @@
-//! What an etcd SRE would do now. Rules are asked in a fixed order, each a function of the facts; the first that wants
-//! something wins, and the others say what they wait for.
+//! Decisions: a plan from the facts alone. The rules are asked in a fixed order; the first that acts wins, and the others state
+//! the waits that hold them up.
 
 mod add;
 mod bootstrap;
 mod cleanup;
 mod finish_bootstrap;
 mod identity;
-mod intent;
+pub(crate) mod intent;
 mod join;
 mod objects;
 mod placement;
@@ -21,8 +21,6 @@ mod shrink;
 mod snapshot;
 mod unknown_members;
 
-use std::time::Duration;
-
 use evenkeel_runtime::{Engine, Plan, Requeue, UnixTime};
 use serde::{Deserialize, Serialize};
 
@@ -32,28 +30,28 @@ use crate::names::Serial;
 use crate::plan::{EtcdApply, EtcdCreate, EtcdDisruption, EtcdPatch, EtcdWait, IdentityChange};
 use crate::view::ClusterView;
 
-/// etcd, as an engine of the loop.
+/// The etcd engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Etcd;
 
-/// What a rule says.
+/// The result of a rule.
 #[derive(Debug)]
 pub(crate) enum RuleResult {
-    /// This is to be done now; no later rule is asked.
+    /// Act now; no later rule is asked.
     Act(Box<Actions>),
-    /// It would do something, but not yet. Later rules may act meanwhile.
+    /// The rule cannot act yet. Later rules may act.
     Wait(EtcdWait),
-    /// Nothing is safe to be done until this ends.
+    /// No rule may act until the wait ends.
     Block(EtcdWait),
-    /// This is to be done now; later rules may create and mark beside it, and take no step.
+    /// Act now; later rules may create and patch in the same plan, without a disruption.
     DisruptAndContinue(Box<EtcdDisruption>),
-    /// This is to be created, and may be refused for ever (by a quota, say): later rules are asked as if it were there soon.
+    /// Create now; the write may be rejected for ever, for example by a quota, and does not hold up later rules.
     CreateAndContinue(Vec<EtcdCreate>),
-    /// It is content.
+    /// The rule does not apply.
     Pass,
 }
 
-/// What a rule wants done.
+/// The actions of a rule.
 #[derive(Debug, Default)]
 pub(crate) struct Actions {
     create: Vec<EtcdCreate>,
@@ -63,16 +61,16 @@ pub(crate) struct Actions {
 }
 
 impl RuleResult {
-    fn disruption(step: EtcdDisruption) -> Self {
+    fn disruption(disruption: EtcdDisruption) -> Self {
         Self::Act(Box::new(Actions {
-            disruption: Some(step),
+            disruption: Some(disruption),
             ..Actions::default()
         }))
     }
 
-    fn patch(mark: EtcdPatch) -> Self {
+    fn patch(patch: EtcdPatch) -> Self {
         Self::Act(Box::new(Actions {
-            patch: vec![mark],
+            patch: vec![patch],
             ..Actions::default()
         }))
     }
@@ -84,7 +82,7 @@ impl RuleResult {
         }))
     }
 
-    /// Swaps the identity for what `change` makes of it.
+    /// Replaces the identity by the result of `change`.
     fn update_identity(
         identity: &Identity,
         why: IdentityChange,
@@ -99,12 +97,12 @@ impl RuleResult {
         })
     }
 
-    /// Asks etcd for a change of the membership.
+    /// Asks etcd for a membership change.
     fn change_membership(view: &ClusterView<'_>, change: MembershipChange) -> Self {
         Self::with_intent(view, new_intent(view, change))
     }
 
-    /// Asks etcd to remove a member that might have come back.
+    /// Asks etcd to remove a member that might have come back. The removal counts towards the limit of replacements.
     fn replace_member(view: &ClusterView<'_>, member: Serial) -> Self {
         Self::with_intent(
             view,
@@ -115,7 +113,7 @@ impl RuleResult {
         )
     }
 
-    /// Asks etcd for what was intended.
+    /// Asks etcd for the change of an intent.
     fn with_intent(view: &ClusterView<'_>, intent: Intent) -> Self {
         let transfer_to = match intent.change {
             MembershipChange::Remove(serial) => view.transfer_target(serial),
@@ -141,7 +139,7 @@ fn new_intent(view: &ClusterView<'_>, change: MembershipChange) -> Intent {
 
 type Rule = fn(&ClusterView<'_>) -> RuleResult;
 
-/// The order in which rules are asked, once there is an identity.
+/// The rules in the order in which they are asked, once there is an identity.
 const RULES: [Rule; 21] = [
     objects::create_missing,
     identity::delete_old_epochs,
@@ -175,22 +173,24 @@ impl Engine for Etcd {
     type Wait = EtcdWait;
 
     fn decide(facts: &EtcdFacts) -> Plan<Self> {
-        let mut draft = PlanBuilder::default();
-        draft.apply_rules(facts);
-        draft.finish(facts)
+        let mut builder = PlanBuilder::default();
+        builder.apply_rules(facts);
+        builder.finish(facts)
     }
 }
 
-/// A plan in the making.
+/// The results of the rules, until they become a plan.
 #[derive(Debug, Default)]
 struct PlanBuilder {
     actions: Actions,
     waits: Vec<EtcdWait>,
+    /// The disruption of a rule that let later rules continue.
     disruption: Option<EtcdDisruption>,
+    /// The creations of rules that let later rules continue.
     creates: Vec<EtcdCreate>,
-    /// When something is due that nobody waits for.
-    next_due: Option<UnixTime>,
-    /// Whether somebody is up by Kubernetes' word, and is yet to be heard.
+    /// The next deadline that no wait stands for.
+    next_deadline: Option<UnixTime>,
+    /// Whether a pod is Ready whose etcd is not known to serve.
     probe_pending: bool,
 }
 
@@ -198,8 +198,8 @@ impl PlanBuilder {
     fn apply_rules(&mut self, facts: &EtcdFacts) {
         let view = match identity::identify(facts) {
             Ok(view) => view,
-            Err(verdict) => {
-                self.add(verdict);
+            Err(result) => {
+                self.add(result);
                 return;
             }
         };
@@ -208,37 +208,36 @@ impl PlanBuilder {
                 break;
             }
         }
-        if let Some(step) = self.disruption.take() {
-            self.actions.disruption = Some(step);
+        if let Some(disruption) = self.disruption.take() {
+            self.actions.disruption = Some(disruption);
         }
         self.actions
             .create
             .splice(..0, std::mem::take(&mut self.creates));
-        // What disturbs nobody waits for nobody.
-        bootstrap::prepare_members(&view, &mut self.actions);
-        self.actions.patch.extend(join::set_joined_gates(&view));
-        self.actions.patch.extend(join::record_versions(&view));
-        self.actions
-            .patch
-            .extend(join::record_template_hashes(&view));
-        self.actions.patch.extend(resize::resize_volumes(&view));
-        self.actions.patch.extend(routing::route_clients(&view));
-        self.actions.patch.extend(cleanup::record_removals(&view));
+        // Changes that disturb no client are added to every plan, whichever rule has won.
+        let actions = &mut self.actions;
+        bootstrap::prepare_members(&view, actions);
+        actions.patch.extend(join::set_joined_gates(&view));
+        actions.patch.extend(join::record_versions(&view));
+        actions.patch.extend(join::record_template_hashes(&view));
+        actions.patch.extend(resize::resize_volumes(&view));
+        actions.patch.extend(routing::route_clients(&view));
+        actions.patch.extend(cleanup::record_removals(&view));
+        objects::correct_drift(&view, actions);
         self.probe_pending = view.listed().any(|member| {
             member
                 .pod
                 .is_some_and(|pod| pod.is_ready && !pod.is_terminating)
                 && !member.is_serving()
         });
-        self.next_due = next_due(&view);
-        objects::correct_drift(&view, &mut self.actions);
+        self.next_deadline = next_due(&view);
     }
 
-    /// Notes a verdict; says whether it was the last.
-    fn add(&mut self, verdict: RuleResult) -> bool {
-        match verdict {
-            RuleResult::Act(want) => {
-                self.actions = *want;
+    /// Adds the result of a rule; returns true if no later rule is asked.
+    fn add(&mut self, result: RuleResult) -> bool {
+        match result {
+            RuleResult::Act(actions) => {
+                self.actions = *actions;
                 true
             }
             RuleResult::Block(wait) => {
@@ -251,8 +250,8 @@ impl PlanBuilder {
                 }
                 false
             }
-            RuleResult::DisruptAndContinue(step) => {
-                self.disruption = Some(*step);
+            RuleResult::DisruptAndContinue(disruption) => {
+                self.disruption = Some(*disruption);
                 false
             }
             RuleResult::CreateAndContinue(create) => {
@@ -264,125 +263,61 @@ impl PlanBuilder {
     }
 
     fn finish(self, facts: &EtcdFacts) -> Plan<Etcd> {
-        let stays = facts.identity_owner != OwnedBy::PreviousResource;
-        let sealed = stays
+        let requeue = self.requeue(facts);
+        let Actions {
+            create,
+            patch,
+            apply,
+            disruption,
+        } = self.actions;
+        Plan {
+            create,
+            patch,
+            apply,
+            disruption,
+            waits: self.waits,
+            requeue,
+        }
+    }
+
+    fn requeue(&self, facts: &EtcdFacts) -> Requeue {
+        let is_bootstrapped = facts.identity_owner != OwnedBy::PreviousResource
             && facts
                 .identity
                 .present()
                 .is_some_and(|identity| identity.bootstrapped);
-        // Whether clients are served is seen by asking only.
-        let unasked = self.probe_pending || (sealed && !facts.client_read.is_present());
-        let asked = if unasked {
+        // Only a probe shows whether clients are served.
+        let needs_probe =
+            self.probe_pending || (is_bootstrapped && !facts.client_read.is_present());
+        let probe = if needs_probe {
             Requeue::Poll
         } else {
             Requeue::OnChange
         };
-        // Nobody tells when a secret changes.
-        let looked = facts
-            .recheck_secrets_at
-            .map_or(Requeue::OnChange, Requeue::At);
-        let due = self.next_due.map_or(Requeue::OnChange, Requeue::At);
-        let wake = self
-            .waits
-            .iter()
-            .fold(asked.or(looked).or(due), |wake, wait| {
-                wake.or(wait.requeue(facts))
-            });
-        let Actions {
-            create,
-            patch: mark,
-            apply,
-            disruption: step,
-        } = self.actions;
-        Plan {
-            create,
-            patch: mark,
-            apply,
-            disruption: step,
-            waits: self.waits,
-            requeue: wake,
-        }
+        // Secrets are not watched.
+        let deadlines = [facts.recheck_secrets_at, self.next_deadline];
+        let deadlines = deadlines.into_iter().flatten().map(Requeue::At);
+        let waits = self.waits.iter().map(|wait| wait.requeue(facts));
+        deadlines.chain(waits).fold(probe, Requeue::or)
     }
 }
 
-/// When something is due of which only the clock tells.
+/// Returns the next time at which the clock alone changes the decision.
 pub(crate) fn next_deadline(facts: &EtcdFacts, plan: &Plan<Etcd>) -> Option<UnixTime> {
-    let next = identity::identify(facts).ok().as_ref().and_then(next_due);
-    // What people must put right is only looked at again.
-    let by_hand = |wait: &EtcdWait| {
-        matches!(
-            wait,
-            EtcdWait::Unreadable(_)
-                | EtcdWait::NameConflict(_)
-                | EtcdWait::CaMissing(_)
-                | EtcdWait::PreviousResourceDeletion(_)
-        )
-    };
-    let waits = plan.waits.iter().filter(|wait| !by_hand(wait));
-    let waits = waits.filter_map(|wait| match wait.requeue(facts) {
-        Requeue::At(time) => Some(time),
-        Requeue::OnChange | Requeue::Poll => None,
-    });
-    waits.chain(next).filter(|time| *time > facts.now).min()
+    let due = identity::identify(facts).ok().as_ref().and_then(next_due);
+    let waits = plan.waits.iter().filter_map(|wait| wait.deadline(facts));
+    waits.chain(due).filter(|time| *time > facts.now).min()
 }
 
-/// When the next thing is due that nobody waits for.
+/// Returns the next deadline that no wait stands for.
 fn next_due(view: &ClusterView<'_>) -> Option<UnixTime> {
-    let waited_for = replace::next_replacement(view).map(|(_, at)| at);
-    let silent = bootstrap::seed_grace_ends(view).filter(|until| *until > view.facts.now);
-    cleanup::next_deletion(view)
+    let deletion = cleanup::next_deletion(view);
+    let replacement = replace::next_replacement(view).map(|pending| pending.deadline);
+    let seed_grace = bootstrap::seed_grace_ends(view).filter(|until| *until > view.facts.now);
+    [deletion, replacement, seed_grace]
         .into_iter()
-        .chain(waited_for)
-        .chain(silent)
+        .flatten()
         .min()
-}
-
-impl EtcdWait {
-    /// When to look again, beside on any change.
-    fn requeue(&self, facts: &EtcdFacts) -> Requeue {
-        match self {
-            Self::BootstrapTimeout(until) => Requeue::At(*until),
-            // Nobody tells that it takes too long.
-            Self::PreviousResourceDeletion(until) if *until > facts.now => Requeue::At(*until),
-            Self::PreviousResourceDeletion(_) => Requeue::OnChange,
-            Self::OpenIntent(intent) => {
-                Requeue::At(intent.recorded_at.after(intent::EXPIRES_AFTER))
-            }
-            // Secrets are not watched: whether one that is in the way has gone is seen by looking.
-            Self::Unreadable(_) | Self::NameConflict(_) | Self::CaMissing(_) => {
-                Requeue::At(facts.now.after(Duration::from_secs(10)))
-            }
-            Self::UnknownMembers(unknown_members) => {
-                let unstarted = unknown_members
-                    .iter()
-                    .filter(|unknown| !unknown.has_started);
-                let first = unstarted
-                    .map(|unknown| unknown.first_seen.after(facts.cluster.replace_after))
-                    .min();
-                first.map_or(Requeue::OnChange, Requeue::At)
-            }
-            Self::ReplacementLimit(_, until) | Self::MaintenanceWindow(until) => {
-                Requeue::At(*until)
-            }
-            // etcd's own state changes without an event in Kubernetes.
-            Self::SeedStart(_)
-            | Self::MemberJoin(_)
-            | Self::LearnerCatchUp(_)
-            | Self::UnsafeToAdd
-            | Self::ReplacementJoin(_)
-            | Self::UnhealthyMember(_)
-            | Self::SnapshotBlocked(_) => Requeue::Poll,
-            // The prober asks from time to time, and tells when an answer changes.
-            Self::Paused
-            | Self::InconsistentObjects
-            | Self::DataLost(_)
-            | Self::OldEpochDeletion
-            | Self::NoQuorum
-            | Self::TooFewVoters
-            | Self::VolumeResize(_)
-            | Self::VersionMismatch(..) => Requeue::OnChange,
-        }
-    }
 }
 
 #[cfg(test)]

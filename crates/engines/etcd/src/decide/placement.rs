@@ -1,32 +1,17 @@
-//! Who comes first where there is no room for all. What a node has room for is given to whoever asks first; a voter that was
-//! evicted may then find a newcomer in its place, and can go nowhere else if its volume is there (seen, twice: once the newcomer
-//! was asked to make way too late, and took the place for good). Whoever has a vote comes first.
+//! Placement: voters come before new members where the nodes cannot run all pods.
+//!
+//! The scheduler gives a node to the first pod that asks for it. An evicted voter may then find a new member on its node, and cannot
+//! run elsewhere if its volume is there (observed twice: once the new member was deleted too late and kept the node).
 
 use super::RuleResult;
-use crate::facts::StartMode;
+use crate::facts::{PodFacts, StartMode};
 use crate::identity::MembershipChange;
 use crate::plan::{DeleteReason, EtcdDisruption};
 use crate::view::ClusterView;
 
-/// Has a newcomer that no node takes yet make way for a voter that needs a place. One that has a voter's place and costs the
-/// quorum goes from it, too, although etcd cannot be asked to remove it: it was never told to start on its own data, so it has
-/// no vote.
+/// Deletes the pod of a new member that competes with a voter for a node.
 pub(super) fn free_node_for_voter(view: &ClusterView<'_>) -> RuleResult {
-    let needed = view.any_voter_needs_node();
-    let waits = view
-        .learners()
-        .filter(|member| needed && member.is_unstarted_learner());
-    let waits = waits
-        .filter_map(|member| member.pod)
-        .find(|pod| pod.node.is_none() && !pod.is_terminating);
-    let unlisted = view
-        .members
-        .values()
-        .filter(|member| !view.membership_known && view.blocks_a_voter(member));
-    let mut joining = unlisted.filter_map(|member| member.pod);
-    let in_place =
-        || joining.find(|pod| matches!(pod.start_mode, StartMode::Join(_)) && !pod.is_terminating);
-    match waits.or_else(in_place) {
+    match unscheduled_competitor(view).or_else(|| unlisted_competitor(view)) {
         Some(pod) => RuleResult::DisruptAndContinue(Box::new(EtcdDisruption::DeletePod {
             pod: pod.uid,
             serial: pod.serial,
@@ -36,8 +21,32 @@ pub(super) fn free_node_for_voter(view: &ClusterView<'_>) -> RuleResult {
     }
 }
 
-/// Removes a learner that has a voter's place. Its pod alone would not do: its volume may be there by now, and it would be back.
-/// Another is added when all voters are well.
+/// Returns the unscheduled pod of a learner that never started, while a voter needs a node.
+fn unscheduled_competitor<'f>(view: &ClusterView<'f>) -> Option<&'f PodFacts> {
+    if !view.any_voter_needs_node() {
+        return None;
+    }
+    view.learners()
+        .filter(|learner| learner.is_unstarted_learner())
+        .filter_map(|learner| learner.pod)
+        .find(|pod| pod.node.is_none() && !pod.is_terminating)
+}
+
+/// Returns the pod of a joining member that occupies the node of a voter and so costs the quorum. Without a quorum etcd cannot
+/// remove the member; its start mode proves that it has no vote.
+fn unlisted_competitor<'f>(view: &ClusterView<'f>) -> Option<&'f PodFacts> {
+    if view.membership_known {
+        return None;
+    }
+    view.members
+        .values()
+        .filter(|member| view.blocks_a_voter(member))
+        .filter_map(|member| member.pod)
+        .find(|pod| matches!(pod.start_mode, StartMode::Join(_)) && !pod.is_terminating)
+}
+
+/// Removes a learner that occupies the node of a voter. The deletion of its pod is not enough: its volume may be on that node, and
+/// the pod would return. Another learner is added once all voters are healthy.
 pub(super) fn remove_blocking_learner(view: &ClusterView<'_>) -> RuleResult {
     match view.learners().find(|learner| view.blocks_a_voter(learner)) {
         Some(learner) if view.removal_is_safe(learner.serial) => {

@@ -1,4 +1,4 @@
-//! Newcomers and voters that want the same place.
+//! Learners and voters that need the same node.
 
 use serde_json::json;
 
@@ -10,11 +10,11 @@ use crate::plan::{DeleteReason, EtcdDisruption, EtcdPatch};
 use crate::testing::{NOW, Scene, change, name, pod_uid};
 
 #[test]
-fn a_newcomer_without_a_node_makes_way_for_a_voter_that_comes_back() {
+fn an_unscheduled_learner_frees_the_node_for_a_returning_voter() {
     let mut scene = Scene::with_newcomer();
     change(scene.pod(3), json!({ "spec": { "nodeName": null } }));
     scene.stops_answering(2);
-    let makes_way = EtcdDisruption::DeletePod {
+    let frees_node = EtcdDisruption::DeletePod {
         pod: pod_uid(3),
         serial: Serial(3),
         why: DeleteReason::FreesNode,
@@ -25,22 +25,22 @@ fn a_newcomer_without_a_node_makes_way_for_a_voter_that_comes_back() {
     );
     assert_eq!(
         scene.plan().disruption,
-        Some(makes_way.clone()),
-        "already when the voter goes"
+        Some(frees_node.clone()),
+        "as soon as the voter is terminating"
     );
     scene.observed.pods.remove(&pod_uid(2));
     let plan = scene.plan();
-    assert_eq!(plan.disruption, Some(makes_way));
+    assert_eq!(plan.disruption, Some(frees_node));
     assert_eq!(
         plan.create.len(),
         1,
-        "the voter's pod is created beside: {plan:?}"
+        "the voter's pod is created in the same plan: {plan:?}"
     );
     scene.observed.pods.remove(&pod_uid(3));
     assert_eq!(
         scene.plan().create.len(),
         1,
-        "and the newcomer's only when the voter has a place"
+        "the learner's pod only when the voter has a node"
     );
     scene.has_pod(2, &StartMode::ExistingData);
     assert_eq!(scene.plan().create.len(), 1);
@@ -48,7 +48,7 @@ fn a_newcomer_without_a_node_makes_way_for_a_voter_that_comes_back() {
 }
 
 #[test]
-fn a_newcomer_that_has_a_node_keeps_it() {
+fn a_learner_with_a_node_keeps_it() {
     let mut scene = Scene::with_newcomer();
     scene.observed.pods.remove(&pod_uid(2));
     scene.stops_answering(2);
@@ -59,73 +59,69 @@ fn on(node: &str) -> Option<VolumeLocation> {
     Some(VolumeLocation::Node(node.to_owned()))
 }
 
-/// The newcomer is where the third member was, on whose node its volume is.
-fn taken() -> Scene {
+/// A learner runs on the node of the third member, whose volume is there.
+fn with_blocking_learner() -> Scene {
     let mut scene = Scene::with_newcomer();
     change(scene.pod(3), json!({ "spec": { "nodeName": "node-2" } }));
     scene.is_refused(2, on("node-2"));
     scene
 }
 
-fn gives_back(scene: &Scene) -> bool {
+fn removes_learner(scene: &Scene) -> bool {
     scene.asked().is_some_and(|intent| {
         intent.change == MembershipChange::Remove(Serial(3)) && !intent.is_replacement
     })
 }
 
 #[test]
-fn a_newcomer_that_has_a_voters_place_is_removed() {
-    let mut scene = taken();
-    assert!(gives_back(&scene), "{:?}", scene.plan());
-    // Also when it has started meanwhile, and could get its vote.
+fn a_learner_on_the_node_of_a_voter_is_removed() {
+    let mut scene = with_blocking_learner();
+    assert!(removes_learner(&scene), "{:?}", scene.plan());
+    // The same for a learner that has started and could be promoted.
     scene.is_listed(3, true, true);
     scene.state(3);
-    assert!(gives_back(&scene), "{:?}", scene.plan());
+    assert!(removes_learner(&scene), "{:?}", scene.plan());
     scene.is_listed(3, false, true);
-    assert!(
-        scene.asked().is_none(),
-        "as a voter it stays: {:?}",
-        scene.plan()
-    );
+    assert!(scene.asked().is_none(), "a voter stays: {:?}", scene.plan());
 }
 
 #[test]
-fn a_node_is_told_by_what_volumes_call_it() {
-    let mut scene = taken();
+fn nodes_are_compared_by_the_hostname_that_volumes_use() {
+    let mut scene = with_blocking_learner();
     change(scene.pod(3), json!({ "spec": { "nodeName": "i-0a1b" } }));
-    assert!(!gives_back(&scene));
+    assert!(!removes_learner(&scene));
     scene
         .observed
         .hostnames
         .insert("i-0a1b".to_owned(), "node-2".to_owned());
-    assert!(gives_back(&scene));
+    assert!(removes_learner(&scene));
 }
 
 #[test]
-fn a_newcomer_elsewhere_stays_unless_the_voter_could_be_there_as_well() {
-    let mut scene = taken();
+fn a_learner_on_another_node_stays_unless_the_voter_can_run_there() {
+    let mut scene = with_blocking_learner();
     change(scene.pod(3), json!({ "spec": { "nodeName": "node-3" } }));
-    assert!(!gives_back(&scene), "the voter waits for its own node");
+    assert!(!removes_learner(&scene), "the voter waits for its own node");
     scene.observed.volume_locations.clear();
     assert!(
-        !gives_back(&scene),
-        "nobody knows from where its volume can be reached: from its zone only, perhaps"
+        !removes_learner(&scene),
+        "the topology of its volume is unknown: perhaps one zone only"
     );
     scene
         .observed
         .volume_locations
         .insert(name(2), VolumeLocation::Anywhere);
-    assert!(!gives_back(&scene), "another node may be on its way");
-    scene.observed.now = evenkeel_runtime::UnixTime(NOW.0 + 60);
     assert!(
-        gives_back(&scene),
-        "its volume can be reached from everywhere"
+        !removes_learner(&scene),
+        "another node may be about to join"
     );
+    scene.observed.now = evenkeel_runtime::UnixTime(NOW.0 + 60);
+    assert!(removes_learner(&scene), "every node can mount its volume");
 }
 
 #[test]
-fn a_voter_that_was_away_for_too_long_has_no_claim_on_a_place() {
-    let mut scene = taken();
+fn a_voter_that_was_away_for_too_long_reserves_no_node() {
+    let mut scene = with_blocking_learner();
     let long_ago = jiff::Timestamp::from_second(NOW.0 - 301)
         .unwrap()
         .to_string();
@@ -133,19 +129,19 @@ fn a_voter_that_was_away_for_too_long_has_no_claim_on_a_place() {
         scene.pod(2),
         json!({ "metadata": { "creationTimestamp": long_ago } }),
     );
-    assert!(!gives_back(&scene));
+    assert!(!removes_learner(&scene));
 }
 
 #[test]
-fn without_a_quorum_the_newcomers_pod_goes_from_a_voters_place() {
-    let mut scene = taken();
+fn without_a_quorum_the_learners_pod_frees_the_node_of_a_voter() {
+    let mut scene = with_blocking_learner();
     scene.loses_its_quorum(&[1, 2]);
-    let makes_way = EtcdDisruption::DeletePod {
+    let frees_node = EtcdDisruption::DeletePod {
         pod: pod_uid(3),
         serial: Serial(3),
         why: DeleteReason::FreesNode,
     };
-    assert_eq!(scene.plan().disruption, Some(makes_way.clone()));
+    assert_eq!(scene.plan().disruption, Some(frees_node.clone()));
     let long_ago = jiff::Timestamp::from_second(NOW.0 - 9999)
         .unwrap()
         .to_string();
@@ -155,20 +151,20 @@ fn without_a_quorum_the_newcomers_pod_goes_from_a_voters_place() {
     );
     assert_eq!(
         scene.plan().disruption,
-        Some(makes_way),
-        "and however long that takes: nobody can replace the voter"
+        Some(frees_node),
+        "without a quorum the voter cannot be replaced"
     );
     scene.has_pod(3, &StartMode::ExistingData);
     change(scene.pod(3), json!({ "spec": { "nodeName": "node-2" } }));
     assert!(
         scene.plan().disruption.is_none(),
-        "it may have a vote: {:?}",
+        "it may be a voter: {:?}",
         scene.plan()
     );
 }
 
 #[test]
-fn a_newcomer_that_had_to_leave_a_voters_place_and_has_its_volume_there_is_removed_in_the_end() {
+fn a_displaced_learner_with_a_local_volume_is_removed_in_time() {
     let mut scene = Scene::with_newcomer();
     scene.is_refused(3, on("node-2"));
     let long_ago = NOW.0 - 300;
@@ -182,19 +178,19 @@ fn a_newcomer_that_had_to_leave_a_voters_place_and_has_its_volume_there_is_remov
         scene.pod(3),
         json!({ "metadata": { "creationTimestamp": long_ago } }),
     );
-    assert!(gives_back(&scene), "{:?}", scene.plan());
+    assert!(removes_learner(&scene), "{:?}", scene.plan());
     scene.observed.volume_locations.clear();
     assert!(
         scene.asked().is_none(),
-        "its volume is nowhere yet: another one would do no better"
+        "it has no volume yet: another learner would not do better"
     );
 }
 
 #[test]
-fn whoever_shares_a_node_with_one_that_was_removed_stays_before_those_who_share_theirs() {
+fn a_removed_member_on_the_same_node_does_not_count_as_sharing() {
     let mut scene = Scene::with(4, json!({ "members": 3 }));
     scene.turn(|identity| identity.next_serial = Serial(5));
-    // The last one is no longer in etcd's list, and its pod is about to go.
+    // The last member is no longer listed, and its pod is terminating.
     scene.has_pod(4, &StartMode::ExistingData);
     change(
         scene.pod(4),
@@ -207,6 +203,6 @@ fn whoever_shares_a_node_with_one_that_was_removed_stays_before_those_who_share_
     assert!(
         plan.patch
             .contains(&EtcdPatch::DetachClients { pod: pod_uid(1) }),
-        "the first one leads: {plan:?}"
+        "the first member leads: {plan:?}"
     );
 }

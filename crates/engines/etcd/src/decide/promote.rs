@@ -1,5 +1,5 @@
-//! A learner gets its vote when it has caught up *and is alive*, can start on nothing but its own data, and one vote more
-//! leaves enough that are well. Before the seal all are promoted at the end: an add right after a promotion waits 5 s.
+//! Promotion: a learner gets its vote when it has caught up, is reachable, can start on existing data only, and the quorum holds
+//! with one more voter. During bootstrap all learners are promoted at the end: an add right after a promotion waits 5 s.
 
 use super::{RuleResult, add, finish_bootstrap};
 use crate::identity::MembershipChange;
@@ -9,22 +9,20 @@ use crate::view::ClusterView;
 /// Promotes a learner that is ready.
 pub(super) fn promote_learner(view: &ClusterView<'_>) -> RuleResult {
     if view.listed().count() > view.target_members() {
-        // One too many: it is not given a vote only to be removed.
+        // A surplus learner is removed without a promotion.
         return RuleResult::Pass;
     }
-    let still_adding = !view.identity.bootstrapped
+    let is_adding = !view.identity.bootstrapped
         && add::has_learner_slot(view)
         && !finish_bootstrap::timeout_expired(view);
-    if still_adding {
+    if is_adding {
         return RuleResult::Pass;
     }
     let Some(first) = view.learners().next() else {
         return RuleResult::Pass;
     };
-    match view
-        .learners()
-        .find(|learner| view.promotion_is_safe(learner))
-    {
+    let mut learners = view.learners();
+    match learners.find(|learner| view.promotion_is_safe(learner)) {
         Some(learner) => {
             RuleResult::change_membership(view, MembershipChange::Promote(learner.serial))
         }

@@ -1,16 +1,19 @@
-//! Without a quorum that answers nothing about the membership is known, and nothing is done about it. Other operators
-//! reported health over the total loss of members, or rebuilt a cluster that was only cut off.
+//! Without a reachable quorum the membership is unknown, and no rule changes it. Other operators report a healthy cluster after
+//! the loss of all members, or rebuild a cluster that is only partitioned.
 
 use super::RuleResult;
 use crate::plan::EtcdWait;
 use crate::view::ClusterView;
 
-/// Stops everything that rests on etcd's list of members while it cannot be read.
+/// Blocks every rule that depends on etcd's member list while it is unknown.
 pub(super) fn check_quorum(view: &ClusterView<'_>) -> RuleResult {
-    match (view.membership_known, view.identity.cluster_id) {
-        (true, _) => RuleResult::Pass,
-        (false, None) if view.identity.bootstrapped => RuleResult::Block(EtcdWait::NoQuorum),
-        (false, None) => RuleResult::Block(EtcdWait::SeedStart(view.identity.seed)),
-        (false, Some(_)) => RuleResult::Block(EtcdWait::NoQuorum),
+    if view.membership_known {
+        return RuleResult::Pass;
     }
+    let was_formed = view.identity.bootstrapped || view.identity.cluster_id.is_some();
+    RuleResult::Block(if was_formed {
+        EtcdWait::NoQuorum
+    } else {
+        EtcdWait::SeedStart(view.identity.seed)
+    })
 }

@@ -1,21 +1,19 @@
-//! A pod gone comes back as the same member, always, quorum or not, on the volume it joined on. Other operators left
-//! pods in a terminal phase for ever: a full reboot was the end of the cluster.
+//! Recreation of pods: a missing pod is recreated as the same member, with or without a quorum, on the volume that the member
+//! joined on. Operators that leave pods in a terminal phase lose the cluster with a reboot of all nodes.
 
 use super::RuleResult;
 use crate::facts::StartMode;
 use crate::plan::{DeleteReason, EtcdDisruption, EtcdPatch};
 use crate::view::{ClusterView, DataState, MemberView};
 
-/// Creates the pods of members whose own data is there.
+/// Creates the missing pods of members whose data exists.
 pub(super) fn recreate_pods(view: &ClusterView<'_>) -> RuleResult {
-    let gone = joined_members(view).filter(|member| member.pod.is_none() && has_joined_on(member));
-    let create: Vec<_> = gone
+    let missing =
+        members_with_data(view).filter(|member| member.pod.is_none() && has_joined_claim(member));
+    let create: Vec<_> = missing
         .map(|member| {
-            view.pod(
-                member.serial,
-                member.claim.map(|claim| claim.uid),
-                StartMode::ExistingData,
-            )
+            let claim = member.claim.map(|claim| claim.uid);
+            view.pod(member.serial, claim, StartMode::ExistingData)
         })
         .collect();
     if create.is_empty() {
@@ -25,23 +23,24 @@ pub(super) fn recreate_pods(view: &ClusterView<'_>) -> RuleResult {
     }
 }
 
-/// Deletes those that have ended, to be created again.
+/// Deletes pods in a terminal phase, which are then recreated.
 pub(super) fn delete_finished_pods(view: &ClusterView<'_>) -> RuleResult {
-    // A seed's pod that was created to be told, and whose telling was overtaken.
-    let mut held = joined_members(view)
-        .filter(|member| has_joined_on(member))
-        .filter_map(|member| member.pod);
-    if let Some(pod) = held.find(|pod| pod.start_mode == StartMode::Held && !pod.is_terminating) {
+    // The held pod of a seed that joined before its start mode could be set.
+    let held = members_with_data(view)
+        .filter(|member| has_joined_claim(member))
+        .filter_map(|member| member.pod)
+        .find(|pod| pod.start_mode == StartMode::Held && !pod.is_terminating);
+    if let Some(pod) = held {
         return RuleResult::patch(EtcdPatch::SetStartMode {
             pod: pod.uid,
             from: StartMode::Held,
             to: StartMode::ExistingData,
         });
     }
-    let ended = joined_members(view)
+    let finished = members_with_data(view)
         .filter_map(|member| member.pod)
         .find(|pod| pod.is_finished && !pod.is_terminating);
-    match ended {
+    match finished {
         Some(pod) => RuleResult::disruption(EtcdDisruption::DeletePod {
             pod: pod.uid,
             serial: pod.serial,
@@ -51,17 +50,19 @@ pub(super) fn delete_finished_pods(view: &ClusterView<'_>) -> RuleResult {
     }
 }
 
-/// Members whose data is not gone. Without a list from etcd, whoever has joined counts as a member.
-fn joined_members<'v, 'f>(view: &'v ClusterView<'f>) -> impl Iterator<Item = &'v MemberView<'f>> {
-    let known = view
+/// Returns the members whose data is not lost. While etcd's list is unknown every member of the epoch counts.
+fn members_with_data<'v, 'f>(
+    view: &'v ClusterView<'f>,
+) -> impl Iterator<Item = &'v MemberView<'f>> {
+    let members = view
         .members
         .values()
         .filter(|member| member.listed.is_some() || !view.membership_known);
-    known.filter(|member| member.data != DataState::Lost)
+    members.filter(|member| member.data != DataState::Lost)
 }
 
-/// Whether it is written on its claim that it joined on it, and the claim stays.
-fn has_joined_on(member: &MemberView<'_>) -> bool {
+/// Returns true if the claim is recorded as joined and is not terminating.
+fn has_joined_claim(member: &MemberView<'_>) -> bool {
     member
         .claim
         .is_some_and(|claim| claim.joined_on.is_some() && !claim.is_terminating)

@@ -1,182 +1,191 @@
-//! A member whose data is gone is never started under its old ID: it is removed, and a new one joins under a new name.
-//! Started on an empty directory it would have forgotten what it acknowledged (tried: an acknowledged write was lost).
-//! The dead go before anyone is added: their names do not resolve, which holds a joiner up for 30 s, and older etcds
-//! refuse an add while a member is down.
+//! Replacement of lost members: a member whose data is lost is removed, and a new member joins under a new name.
 //!
-//! One that may come back is given its time first, and is replaced with care: one at a time, and not many within an hour,
-//! for whatever brought it down may bring down its successors.
+//! On an empty directory the member would have forgotten what it acknowledged (tried: an acknowledged write was lost). Lost members
+//! are removed before any is added: their names do not resolve, which delays a new member by 30 s, and older etcds reject an add
+//! while a member is down.
+//!
+//! A member that may come back gets time first. Such replacements are made one at a time and limited per hour: their cause may
+//! take down the new members as well.
 
 use std::time::Duration;
 
 use evenkeel_runtime::UnixTime;
 
 use super::RuleResult;
-use crate::facts::{ClaimFacts, VolumeTopology};
+use crate::facts::VolumeTopology;
 use crate::identity::{MembershipChange, REPLACEMENT_WINDOW};
 use crate::names::Serial;
 use crate::plan::EtcdWait;
 use crate::view::{ClusterView, DataState, MemberView};
 
-/// How long no node takes a pod before that counts for one whose volume none reaches: labels of nodes come and go.
+/// How long a pod must be unschedulable before a misplaced volume counts as the reason: labels of nodes change.
 const UNSCHEDULABLE_LIMIT: Duration = Duration::from_secs(60);
 
-/// How many members that might have come back are replaced within an hour.
+/// How many members that might have come back are replaced within [`REPLACEMENT_WINDOW`].
 const MAX_RECENT_REPLACEMENTS: usize = 3;
 
-/// Removes a member that will not come back, or has not for too long; those without a vote first.
+/// Removes a member that is lost or has been unreachable for too long, learners first.
 pub(super) fn remove_lost_member(view: &ClusterView<'_>) -> RuleResult {
-    let gone = |member: &&MemberView<'_>| member.data == DataState::Lost;
-    if let Some(member) = view
-        .learners()
-        .find(gone)
-        .or_else(|| view.voters().find(gone))
-    {
+    let has_lost_data = |member: &&MemberView<'_>| member.data == DataState::Lost;
+    let lost = view.learners().find(has_lost_data);
+    if let Some(member) = lost.or_else(|| view.voters().find(has_lost_data)) {
         return if view.removal_is_safe(member.serial) {
             RuleResult::change_membership(view, MembershipChange::Remove(member.serial))
         } else {
             RuleResult::Wait(EtcdWait::NoQuorum)
         };
     }
-    // One that never started has nothing to lose, and on a volume that is no longer wanted it only keeps others from joining.
-    let waits = |one: &&MemberView<'_>| {
-        one.is_unstarted_learner() && (view.must_be_replaced(one) || is_unschedulable(view, one))
+    // A learner that never started has no data, and on a volume that the spec no longer asks for it keeps others from joining.
+    let has_unwanted_volume = |learner: &&MemberView<'_>| {
+        learner.is_unstarted_learner()
+            && (view.must_be_replaced(learner) || is_unschedulable(view, learner))
     };
-    if let Some(member) = view
-        .learners()
-        .find(waits)
-        .filter(|_| view.identity.bootstrapped)
+    if view.identity.bootstrapped
+        && let Some(learner) = view.learners().find(has_unwanted_volume)
     {
-        return RuleResult::change_membership(view, MembershipChange::Remove(member.serial));
+        return RuleResult::change_membership(view, MembershipChange::Remove(learner.serial));
     }
-    let given_up = |member: &&MemberView<'_>| is_lost_for_good(view, member);
-    match view
-        .learners()
-        .find(given_up)
-        .or_else(|| view.voters().find(given_up))
-    {
+    let is_lost = |member: &&MemberView<'_>| is_lost_for_good(view, member);
+    let lost = view.learners().find(is_lost);
+    match lost.or_else(|| view.voters().find(is_lost)) {
         Some(member) => replace(view, member),
         None => RuleResult::Pass,
     }
 }
 
-/// Removes one that might come back, if that is wise.
+/// Removes a member that might come back, within the limits.
 fn replace(view: &ClusterView<'_>, member: &MemberView<'_>) -> RuleResult {
-    // One for which there is no node yet holds nobody up: what keeps it out may be the very node that is lost.
-    let is_on_its_way = |other: &&MemberView<'_>| {
+    // A learner without a node does not hold up the replacement: it may need the very node that is lost.
+    let is_joining = |other: &&MemberView<'_>| {
         other.serial != member.serial
             && other
                 .pod
                 .is_some_and(|pod| pod.node.is_some() && !pod.is_terminating)
             && !is_lost_for_good(view, other)
     };
-    if let Some(other) = view.learners().find(is_on_its_way) {
+    if let Some(other) = view.learners().find(is_joining) {
         return RuleResult::Wait(EtcdWait::ReplacementJoin(other.serial));
     }
     if !view.removal_is_safe(member.serial) {
         return RuleResult::Wait(EtcdWait::NoQuorum);
     }
     if !member.is_voter() {
-        // Without a vote it is missed by nobody.
+        // The limit protects voters only.
         return RuleResult::change_membership(view, MembershipChange::Remove(member.serial));
     }
-    // The last three, as they come: of these the first must be an hour old.
-    match view
-        .identity
-        .recent_replacements(view.facts.now)
-        .nth_back(MAX_RECENT_REPLACEMENTS - 1)
-    {
-        Some(first) => RuleResult::Wait(EtcdWait::ReplacementLimit(
+    let mut recent = view.identity.recent_replacements(view.facts.now);
+    match recent.nth_back(MAX_RECENT_REPLACEMENTS - 1) {
+        Some(oldest) => RuleResult::Wait(EtcdWait::ReplacementLimit(
             member.serial,
-            first.after(REPLACEMENT_WINDOW),
+            oldest.after(REPLACEMENT_WINDOW),
         )),
         None => RuleResult::replace_member(view, member.serial),
     }
 }
 
-/// Whether it had its time, and others are well without it.
 fn is_lost_for_good(view: &ClusterView<'_>, member: &MemberView<'_>) -> bool {
     is_unreachable(view, member) || is_crashing(view, member)
 }
 
-/// Whether nobody has reached it for too long.
+/// Returns true if the member has been unreachable for `replace_after`.
 pub(crate) fn is_unreachable(view: &ClusterView<'_>, member: &MemberView<'_>) -> bool {
-    unreachable_deadline(view, member).is_some_and(|at| view.facts.now >= at)
+    unreachable_deadline(view, member).is_some_and(|deadline| view.facts.now >= deadline)
 }
 
-/// Whether it has crashed for too long.
+/// Returns true if the member has crashed at every start for `replace_after`.
 pub(crate) fn is_crashing(view: &ClusterView<'_>, member: &MemberView<'_>) -> bool {
-    crashing_deadline(view, member).is_some_and(|at| view.facts.now >= at)
+    crashing_deadline(view, member).is_some_and(|deadline| view.facts.now >= deadline)
 }
 
-/// The member whose time is over first, of those that may come back and are waited for, and when that is.
-pub(crate) fn next_replacement(view: &ClusterView<'_>) -> Option<(Serial, UnixTime)> {
-    let times = |member: &MemberView<'_>| {
-        let of = member.serial;
+/// A member that is replaced unless it comes back in time.
+pub(crate) struct PendingReplacement {
+    pub(crate) serial: Serial,
+    pub(crate) deadline: UnixTime,
+}
+
+/// Returns the pending replacement with the earliest deadline.
+pub(crate) fn next_replacement(view: &ClusterView<'_>) -> Option<PendingReplacement> {
+    let deadlines = |member: &MemberView<'_>| {
         [
             unreachable_deadline(view, member),
             crashing_deadline(view, member),
         ]
-        .into_iter()
-        .flatten()
-        .map(move |at| (of, at))
     };
-    let all = view
-        .listed()
-        .flat_map(times)
-        .filter(|(_, at)| *at > view.facts.now);
-    all.min_by_key(|(_, at)| *at)
+    let pending = view.listed().flat_map(|member| {
+        let deadlines = deadlines(member).into_iter().flatten();
+        deadlines.map(|deadline| PendingReplacement {
+            serial: member.serial,
+            deadline,
+        })
+    });
+    pending
+        .filter(|pending| pending.deadline > view.facts.now)
+        .min_by_key(|pending| pending.deadline)
 }
 
-/// When one has had its time that nobody hears: neither the operator nor, by its connections, the leader; and Kubernetes does
-/// not call its pod Ready. Only who cannot be reached by all three is taken for lost: what the API server cannot reach may
-/// serve clients.
+/// Returns when an unreachable member counts as lost. Three observers must miss it: the operator, the leader by its streams, and
+/// Kubernetes, which does not report the pod as Ready. A member that the API server cannot reach may still serve clients.
 fn unreachable_deadline(view: &ClusterView<'_>, member: &MemberView<'_>) -> Option<UnixTime> {
-    let pod = member
-        .pod
-        .filter(|_| view.identity.bootstrapped && member.health.is_none())?;
-    // A newcomer that no node takes, or that cannot start where it is, is not lost; nor would another one do better. One whose
-    // node is lost is known by its pod, which Kubernetes has sent away and nobody has seen go; and for one that had to make way
-    // for the voter whose place it had, and whose volume is there, another one finds another place.
-    let lost = pod.node.is_some() && pod.is_terminating;
-    let tied = |claim: &ClaimFacts| matches!(claim.topology, VolumeTopology::Node(_));
-    let displaced = || member.claim.is_some_and(tied) && is_blocked_by_member(view, member);
-    if member.is_unstarted_learner() && !lost && !displaced() {
+    // Before bootstrap is finished its own timeouts apply.
+    if !view.identity.bootstrapped {
         return None;
     }
-    // What it was built from may be what keeps it from starting: nobody runs on that yet, and a successor would do no better.
-    let starts = !pod.is_idle
-        || pod.is_terminating
-        || view.same_template_works_elsewhere(pod)
-        || is_unschedulable(view, member);
-    let since = pod
-        .unready_since
-        .filter(|_| starts)?
-        .max(*view.facts.unreachable_since.get(&member.serial)?);
+    // The operator reaches it.
+    if member.health.is_some() {
+        return None;
+    }
+    let pod = member.pod?;
+    // A new member that no node takes, or that cannot start on its node, is not lost; another one would not do better. The
+    // exceptions: its node is lost, so that its pod stays Terminating; or it was displaced from the node of its volume.
+    let node_is_lost = pod.node.is_some() && pod.is_terminating;
+    if member.is_unstarted_learner() && !node_is_lost && !is_displaced(view, member) {
+        return None;
+    }
+    // A template that does not run anywhere yet may be the reason, and a new member would not do better.
+    let may_be_template = pod.is_idle
+        && !pod.is_terminating
+        && !view.same_template_works_elsewhere(pod)
+        && !is_unschedulable(view, member);
+    if may_be_template {
+        return None;
+    }
+    // Kubernetes and the leader miss it.
+    let unready_since = pod.unready_since?;
+    let unreachable_since = *view.facts.unreachable_since.get(&member.serial)?;
+    let since = unready_since.max(unreachable_since);
     Some(since.after(view.facts.cluster.replace_after))
 }
 
-/// Whether no node takes a pod, and none would that reaches its volume.
+/// Returns true if a voter occupies the only node that can mount the member's volume. A new member finds another node.
+fn is_displaced(view: &ClusterView<'_>, member: &MemberView<'_>) -> bool {
+    let has_local_volume = member
+        .claim
+        .is_some_and(|claim| matches!(claim.topology, VolumeTopology::Node(_)));
+    has_local_volume
+        && view
+            .voters()
+            .any(|voter| view.occupies_node_of(voter, member))
+}
+
+/// Returns true if the pod has been unschedulable for [`UNSCHEDULABLE_LIMIT`] and no selected node can mount its volume.
 fn is_unschedulable(view: &ClusterView<'_>, member: &MemberView<'_>) -> bool {
-    let refused = |since: UnixTime| view.facts.now.since(since) >= UNSCHEDULABLE_LIMIT;
-    let waits = member
-        .pod
-        .is_some_and(|pod| pod.node.is_none() && pod.unschedulable_since.is_some_and(refused));
-    waits && member.claim.is_some_and(|claim| claim.is_misplaced)
+    let is_misplaced = member.claim.is_some_and(|claim| claim.is_misplaced);
+    let unscheduled = member.pod.filter(|pod| pod.node.is_none());
+    let since = unscheduled.and_then(|pod| pod.unschedulable_since);
+    is_misplaced && since.is_some_and(|since| view.facts.now.since(since) >= UNSCHEDULABLE_LIMIT)
 }
 
-fn is_blocked_by_member(view: &ClusterView<'_>, member: &MemberView<'_>) -> bool {
-    view.voters()
-        .any(|voter| view.occupies_node_of(voter, member))
-}
-
-/// When one has had its time that etcd saw start, and that has crashed at every start since, while others run on the very
-/// same inputs. Its directory was emptied behind its back, say: a voter then refuses to start, as it must; a learner panics,
-/// and panics again.
+/// Returns when a started member that crashes at every start counts as lost, while others run with the same template. On a
+/// directory that was emptied a voter exits with an error, as it must, and a learner panics at every start.
 fn crashing_deadline(view: &ClusterView<'_>, member: &MemberView<'_>) -> Option<UnixTime> {
-    let started = member.listed.is_some_and(|entry| entry.has_started) && member.health.is_none();
-    let pod = member.pod.filter(|_| started)?;
-    // Its successor would be built from something else if it is out of date.
-    let helps = view.same_template_works_elsewhere(pod) || view.is_outdated(member);
-    let since = pod.crashing_since.filter(|_| helps)?;
-    Some(since.after(view.facts.cluster.replace_after))
+    let has_started = member.listed.is_some_and(|listed| listed.has_started);
+    if !has_started || member.health.is_some() {
+        return None;
+    }
+    let pod = member.pod?;
+    // A new member helps only if the template is not the reason, or if it is built from another template.
+    if !view.same_template_works_elsewhere(pod) && !view.is_outdated(member) {
+        return None;
+    }
+    Some(pod.crashing_since?.after(view.facts.cluster.replace_after))
 }

@@ -1,4 +1,4 @@
-//! Members that may come back, members of somebody else's, and what former members leave.
+//! Replacement of lost members, unknown members, retained claims and restored identities.
 
 use evenkeel_api::labels;
 use evenkeel_runtime::{Requeue, UnixTime};
@@ -17,16 +17,12 @@ fn replaces(scene: &Scene, serial: u16) -> bool {
 }
 
 #[test]
-fn a_member_that_nobody_reaches_is_replaced_when_its_time_is_over_and_not_before() {
+fn an_unreachable_member_is_replaced_after_its_time_and_not_before() {
     let mut scene = Scene::converged(3);
     scene.is_out_of_reach(2, 299);
     let plan = scene.plan();
     assert!(plan.is_noop(), "{plan:?}");
-    assert_eq!(
-        plan.requeue,
-        Requeue::Poll,
-        "and somebody looks again in time"
-    );
+    assert_eq!(plan.requeue, Requeue::Poll, "the member is polled");
     let next = scene.status().next;
     assert!(
         next.contains("is replaced unless it comes back within 5m"),
@@ -37,25 +33,25 @@ fn a_member_that_nobody_reaches_is_replaced_when_its_time_is_over_and_not_before
 }
 
 #[test]
-fn a_member_that_kubernetes_calls_ready_is_asked_soon_whether_it_serves() {
+fn a_ready_member_that_does_not_answer_is_polled() {
     let mut scene = Scene::converged(3);
     assert_eq!(scene.plan().requeue, Requeue::OnChange);
     scene.stops_answering(2);
     assert_eq!(
         scene.plan().requeue,
         Requeue::Poll,
-        "or the status says for long that it is down"
+        "otherwise the status reports it as down for long"
     );
 }
 
 #[test]
-fn a_member_that_one_of_three_still_reaches_is_not_replaced() {
+fn a_member_that_one_of_three_observers_reaches_is_not_replaced() {
     let mut scene = Scene::converged(3);
     scene.is_out_of_reach(2, 9999);
     scene.state.unreachable_since.clear();
     assert!(
         scene.asked().is_none(),
-        "the leader has a connection to it, or does not say"
+        "the leader has a stream to it, or does not report"
     );
 
     let mut scene = Scene::converged(3);
@@ -67,30 +63,30 @@ fn a_member_that_one_of_three_still_reaches_is_not_replaced() {
     scene.is_out_of_reach(2, 9999);
     let ready = json!([{ "type": "Ready", "status": "True", "lastTransitionTime": "2027-01-15T07:00:00Z" }]);
     change(scene.pod(2), json!({ "status": { "conditions": ready } }));
-    assert!(scene.asked().is_none(), "its kubelet says that it is well");
+    assert!(scene.asked().is_none(), "its kubelet reports it as Ready");
 }
 
 #[test]
-fn nobody_is_replaced_who_is_needed_for_the_quorum() {
+fn a_member_needed_for_the_quorum_is_not_replaced() {
     let mut scene = Scene::converged(2);
     scene.is_out_of_reach(1, 9999);
-    // With one of two silent etcd would not even tell who the members are; should it, one of one is left.
+    // With one of two voters unreachable etcd does not report a list; if it did, one of one voter would be left.
     assert!(replaces(&scene, 1));
     let mut scene = Scene::converged(5);
     scene.is_out_of_reach(4, 9999);
     scene.stops_answering(3);
     scene.stops_answering(2);
-    assert!(scene.asked().is_none(), "two of four do not agree");
+    assert!(scene.asked().is_none(), "two of four voters have no quorum");
     assert!(scene.plan().waits.contains(&EtcdWait::NoQuorum));
 }
 
 #[test]
-fn a_fourth_replacement_within_an_hour_waits_until_the_first_is_an_hour_old() {
+fn a_fourth_replacement_within_an_hour_waits() {
     let mut scene = Scene::converged(3);
     scene.is_out_of_reach(2, 9999);
     let ago = |minutes: i64| UnixTime(NOW.0 - 60 * minutes);
     scene.turn(|identity| identity.replacements = [ago(61), ago(50), ago(20)].into());
-    assert!(replaces(&scene, 2), "only two are of the last hour");
+    assert!(replaces(&scene, 2), "only two are within the last hour");
     scene.turn(|identity| identity.replacements = [ago(59), ago(50), ago(20)].into());
     let plan = scene.plan();
     assert!(plan.is_noop(), "{plan:?}");
@@ -102,20 +98,20 @@ fn a_fourth_replacement_within_an_hour_waits_until_the_first_is_an_hour_old() {
 }
 
 #[test]
-fn a_replacement_is_counted_once_however_often_it_is_noted() {
+fn a_replacement_counts_once_even_if_it_is_recorded_twice() {
     let mut scene = Scene::converged(3);
     scene.is_out_of_reach(2, 9999);
     let intent = scene.asked().unwrap();
     let (_, identity) = scene.observed.identity.as_ref().unwrap();
-    let noted = identity.with_intent(&intent);
-    assert_eq!(noted.replacements, [NOW].into());
-    assert_eq!(noted.with_intent(&intent), noted);
+    let recorded = identity.with_intent(&intent);
+    assert_eq!(recorded.replacements, [NOW].into());
+    assert_eq!(recorded.with_intent(&intent), recorded);
     let plain = Intent {
         is_replacement: false,
         ..intent
     };
     assert_eq!(identity.with_intent(&plain).replacements, [].into());
-    // What it was an hour ago is of no interest any more.
+    // A replacement of more than an hour ago does not count.
     let old = Identity {
         replacements: [UnixTime(NOW.0 - 3601)].into(),
         ..identity.clone()
@@ -127,27 +123,27 @@ fn a_replacement_is_counted_once_however_often_it_is_noted() {
 }
 
 #[test]
-fn one_that_crashes_is_replaced_only_if_others_run_on_the_same() {
+fn a_crashing_member_is_replaced_only_if_its_template_works_elsewhere() {
     let mut scene = Scene::converged(3);
     scene.crashes(2, 299);
     assert!(scene.asked().is_none());
     scene.crashes(2, 300);
     assert!(replaces(&scene, 2));
-    // The others were built from something else, and so would be its successor, from what nobody runs on yet.
+    // The others have another template, and the successor would have one that no member runs with yet.
     let other = json!({ "metadata": { "annotations": { labels::POD_TEMPLATE_HASH: Uid(9) } } });
     for serial in [0, 1] {
         change(scene.pod(serial), other.clone());
     }
-    assert!(scene.asked().is_none(), "its successor would crash, too");
+    assert!(scene.asked().is_none(), "its successor would crash as well");
 }
 
 #[test]
-fn nobody_is_replaced_while_a_successor_does_not_start() {
+fn no_member_is_replaced_while_a_successor_does_not_start() {
     let mut scene = Scene::with_newcomer();
     scene.crashes(3, 9999);
     assert!(
         scene.asked().is_none(),
-        "it never started: another one would crash as well"
+        "it never started: another learner would crash as well"
     );
     scene.crashes(2, 9999);
     assert!(scene.asked().is_none());
@@ -162,7 +158,7 @@ fn nobody_is_replaced_while_a_successor_does_not_start() {
 }
 
 #[test]
-fn a_newcomer_without_a_node_holds_up_nobody_and_is_not_taken_for_lost() {
+fn an_unscheduled_learner_is_not_lost_and_holds_up_no_replacement() {
     let mut scene = Scene::with_newcomer();
     change(scene.pod(3), json!({ "spec": { "nodeName": null } }));
     scene.is_out_of_reach(3, 9999);
@@ -172,12 +168,12 @@ fn a_newcomer_without_a_node_holds_up_nobody_and_is_not_taken_for_lost() {
 }
 
 #[test]
-fn a_newcomer_on_a_node_that_nobody_reaches_is_replaced() {
+fn a_learner_on_a_lost_node_is_removed() {
     let mut scene = Scene::with_newcomer();
     scene.is_out_of_reach(3, 9999);
     assert!(
         scene.asked().is_none(),
-        "its image may not be there: another one would not start either"
+        "its image may be missing: another learner would not start either"
     );
     change(
         scene.pod(3),
@@ -187,12 +183,12 @@ fn a_newcomer_on_a_node_that_nobody_reaches_is_replaced() {
     assert_eq!(
         (intent.change, intent.is_replacement),
         (MembershipChange::Remove(Serial(3)), false),
-        "nobody misses it"
+        "a learner does not count as a replacement"
     );
 }
 
 #[test]
-fn a_stranger_that_never_started_goes_when_its_time_is_over() {
+fn an_unknown_member_that_never_started_is_removed_after_its_time() {
     let mut scene = Scene::converged(3);
     scene.has_stranger(0xabc, false);
     let plan = scene.plan();
@@ -207,23 +203,23 @@ fn a_stranger_that_never_started_goes_when_its_time_is_over() {
     assert_eq!(
         intent.unknown_voters,
         [MemberId(0xabc)].into(),
-        "its vote was counted"
+        "its vote is recorded"
     );
 }
 
 #[test]
-fn a_stranger_that_has_started_stays_and_healing_goes_on_beside_it() {
+fn an_unknown_member_that_has_started_stays_and_recovery_continues() {
     let mut scene = Scene::converged(3);
     scene.has_stranger(0xabc, true);
     scene.observed.now = UnixTime(NOW.0 + 9999);
     let plan = scene.plan();
     assert!(plan.disruption.is_none(), "{plan:?}");
     assert!(matches!(plan.waits[..], [EtcdWait::UnknownMembers(_)]));
-    // A pod that is gone comes back.
+    // A missing pod is recreated.
     scene.observed.pods.remove(&pod_uid(2));
     scene.stops_answering(2);
     assert_eq!(scene.plan().create.len(), 1);
-    // One whose data is gone is removed: of four votes three are left, and two are given.
+    // A member without data is removed: of four votes three are left, and two of them are healthy.
     scene.observed.claims.remove(&claim_uid(2));
     assert_eq!(
         scene.asked().unwrap().change,
@@ -232,11 +228,11 @@ fn a_stranger_that_has_started_stays_and_healing_goes_on_beside_it() {
 }
 
 #[test]
-fn a_strangers_vote_counts_and_is_never_taken_as_given() {
+fn an_unknown_voter_counts_towards_the_quorum_and_never_as_healthy() {
     let mut scene = Scene::with(4, json!({ "members": 3 }));
     scene.has_stranger(0xabc, true);
     scene.stops_answering(0);
-    // Clients have left it already. Of five votes four are left, and three must agree: three of ours are there.
+    // Clients are detached already. Of five votes four are left, and three are needed: three known voters are healthy.
     change(
         scene.pod(0),
         json!({ "metadata": { "labels": { "evenkeel.dev/role": null } } }),
@@ -246,12 +242,12 @@ fn a_strangers_vote_counts_and_is_never_taken_as_given() {
         MembershipChange::Remove(Serial(0))
     );
     scene.stops_answering(1);
-    // Two of ours are, and nobody knows of the stranger.
+    // Two known voters are healthy, and the unknown voter does not count.
     assert!(scene.asked().is_none(), "{:?}", scene.plan());
 }
 
 #[test]
-fn nobody_is_added_beside_a_stranger() {
+fn no_member_is_added_while_an_unknown_member_is_listed() {
     let mut scene = Scene::with(3, json!({ "members": 5 }));
     scene.has_stranger(0xabc, true);
     let plan = scene.plan();
@@ -262,7 +258,7 @@ fn nobody_is_added_beside_a_stranger() {
 }
 
 #[test]
-fn the_claim_of_a_former_member_is_kept_for_as_long_as_the_user_wants() {
+fn the_claim_of_a_removed_member_is_retained_as_the_spec_says() {
     let mut scene = Scene::converged(3);
     scene.turn(|identity| identity.next_serial = Serial(4));
     scene.has_claim(3, true);
@@ -283,7 +279,7 @@ fn the_claim_of_a_former_member_is_kept_for_as_long_as_the_user_wants() {
         "{plan:?}"
     );
     assert_eq!(scene.status().phrase, "Healthy");
-    assert_eq!(scene.status().members, 3, "it is no member");
+    assert_eq!(scene.status().members, 3, "the claim belongs to no member");
 
     scene.observed.now = UnixTime(NOW.0 + 86_400);
     let deleted = EtcdDisruption::DeleteClaim {
@@ -295,7 +291,7 @@ fn the_claim_of_a_former_member_is_kept_for_as_long_as_the_user_wants() {
 }
 
 #[test]
-fn the_claim_of_a_former_member_goes_at_once_if_the_user_wants_that_or_nobody_ever_wrote_to_it() {
+fn a_removed_members_claim_is_deleted_at_once_without_retention_or_data() {
     let mut scene = Scene::with(3, json!({ "storage": { "keepRemovedFor": "0" } }));
     scene.turn(|identity| identity.next_serial = Serial(4));
     scene.has_claim(3, true);
@@ -313,7 +309,7 @@ fn the_claim_of_a_former_member_goes_at_once_if_the_user_wants_that_or_nobody_ev
 }
 
 #[test]
-fn a_kept_claim_brings_nobody_back_when_the_quorum_is_lost() {
+fn a_retained_claim_gets_no_pod_when_the_quorum_is_lost() {
     let mut scene = Scene::converged(3);
     scene.turn(|identity| identity.next_serial = Serial(4));
     scene.has_claim(3, true);
@@ -325,11 +321,11 @@ fn a_kept_claim_brings_nobody_back_when_the_quorum_is_lost() {
 }
 
 #[test]
-fn nothing_is_tidied_up_while_somebody_unknown_runs_somewhere() {
+fn nothing_is_deleted_while_an_unknown_member_has_started() {
     let mut scene = Scene::converged(3);
-    // As if somebody had given the third member other URLs and another name: it serves, and nobody knows it.
-    if let evenkeel_runtime::Observed::Present(told) = &mut scene.state.membership {
-        told.members.pop();
+    // As if a user had changed the URLs and the name of the third member: it serves as an unknown member.
+    if let evenkeel_runtime::Observed::Present(membership) = &mut scene.state.membership {
+        membership.members.pop();
     }
     scene.has_stranger(0xabc, true);
     let plan = scene.plan();
@@ -340,7 +336,7 @@ fn nothing_is_tidied_up_while_somebody_unknown_runs_somewhere() {
 }
 
 #[test]
-fn an_identity_that_was_put_back_from_before_learns_of_those_who_came_since() {
+fn a_restored_identity_skips_the_serials_of_later_members() {
     let mut scene = Scene::converged(3);
     scene.turn(|identity| identity.next_serial = Serial(1));
     let Some(EtcdDisruption::UpdateIdentity {
@@ -357,7 +353,7 @@ fn an_identity_that_was_put_back_from_before_learns_of_those_who_came_since() {
 }
 
 #[test]
-fn a_mark_of_removal_on_a_members_claim_is_taken_off_and_one_from_elsewhere_says_nothing() {
+fn a_removal_record_on_a_listed_members_claim_is_deleted() {
     let mut scene = Scene::converged(3);
     scene.is_marked_removed(2);
     assert_eq!(
@@ -376,14 +372,14 @@ fn a_mark_of_removal_on_a_members_claim_is_taken_off_and_one_from_elsewhere_says
 }
 
 #[test]
-fn a_member_that_came_back_is_not_removed_though_that_was_begun() {
+fn a_member_that_came_back_is_not_removed_by_an_open_intent() {
     let mut scene = Scene::converged(3);
     scene.is_out_of_reach(2, 9999);
     let intent = scene.asked().unwrap();
     scene.turn(|identity| *identity = identity.with_intent(&intent));
     assert!(
         replaces(&scene, 2),
-        "it is repeated while the member is away"
+        "the call is repeated while the member is unreachable"
     );
     scene.state(2);
     let plan = scene.plan();
@@ -403,7 +399,7 @@ fn a_member_that_came_back_is_not_removed_though_that_was_begun() {
 }
 
 #[test]
-fn a_newcomer_in_a_pod_of_its_own_that_no_node_takes_is_not_replaced() {
+fn an_unscheduled_learner_with_ephemeral_storage_is_not_replaced() {
     let mut scene = Scene::with(3, json!({ "members": 4, "storage": { "ephemeral": true } }));
     scene.turn(|identity| {
         identity.next_serial = Serial(4);
@@ -420,7 +416,7 @@ fn a_newcomer_in_a_pod_of_its_own_that_no_node_takes_is_not_replaced() {
 }
 
 #[test]
-fn a_voter_whose_kubelet_is_dead_keeps_no_newcomer_waiting() {
+fn a_voter_with_a_dead_kubelet_holds_up_no_learner() {
     let mut scene = Scene::with_newcomer();
     scene.observed.pods.remove(&pod_uid(3));
     change(
@@ -430,64 +426,67 @@ fn a_voter_whose_kubelet_is_dead_keeps_no_newcomer_waiting() {
     assert_eq!(
         scene.plan().create.len(),
         1,
-        "it goes for ever, and answers: {:?}",
+        "it stays Terminating and answers: {:?}",
         scene.plan()
     );
 }
 
-/// What is done about an identity that was put back from before its epoch was sealed.
-fn is_brought_up_to_date(scene: &Scene) -> bool {
+/// Returns true if a restored identity is repaired to a bootstrapped one.
+fn is_repaired(scene: &Scene) -> bool {
     match scene.plan().disruption {
         Some(EtcdDisruption::UpdateIdentity {
             to,
             why: crate::plan::IdentityChange::Repair,
             ..
         }) => to.bootstrapped,
-        Some(step) => panic!("{step:?}"),
+        Some(disruption) => panic!("{disruption:?}"),
         None => false,
     }
 }
 
 #[test]
-fn an_identity_that_was_put_back_from_before_clients_were_let_in_costs_no_data() {
+fn a_restored_identity_from_before_the_end_of_bootstrap_loses_no_data() {
     let mut scene = Scene::converged(3);
-    scene.turn(|identity| (identity.bootstrapped, identity.next_serial) = (false, Serial(3)));
+    scene.turn(|identity| {
+        identity.bootstrapped = false;
+        identity.next_serial = Serial(3);
+    });
     assert!(
-        is_brought_up_to_date(&scene),
+        is_repaired(&scene),
         "clients are routed to its pods: {:?}",
         scene.plan()
     );
-    // Its first member was replaced long ago, all pods are gone, and nothing is known but what is written on volumes and told.
+    // The seed was replaced long ago and all pods are gone: only the claims and the status are left.
     scene.observed.claims.remove(&claim_uid(0));
     scene.observed.pods.clear();
     scene.loses_its_quorum(&[0, 1, 2]);
-    let told = evenkeel_api::EtcdClusterStatus {
+    let old_status = evenkeel_api::EtcdClusterStatus {
         cluster_id: "1f".to_owned(),
         ..Default::default()
     };
-    scene.was_told(told);
-    assert!(is_brought_up_to_date(&scene), "{:?}", scene.plan());
+    scene.was_told(old_status);
+    assert!(is_repaired(&scene), "{:?}", scene.plan());
     scene.was_told(evenkeel_api::EtcdClusterStatus::default());
     scene.has_claim(0, true);
     scene.is_marked_removed(0);
     assert!(
-        is_brought_up_to_date(&scene),
-        "it has had a former member: {:?}",
+        is_repaired(&scene),
+        "a member was removed before: {:?}",
         scene.plan()
     );
 }
 
 #[test]
-fn an_identity_of_an_earlier_bootstrap_has_nothing_of_a_later_one_deleted() {
+fn a_restored_identity_of_an_earlier_epoch_deletes_nothing() {
     let mut scene = Scene::converged(3);
     scene.turn(|identity| identity.epoch = Epoch(0));
-    assert!(is_brought_up_to_date(&scene), "{:?}", scene.plan());
+    assert!(is_repaired(&scene), "{:?}", scene.plan());
     scene.turn(|identity| identity.bootstrapped = false);
-    assert!(is_brought_up_to_date(&scene), "{:?}", scene.plan());
+    assert!(is_repaired(&scene), "{:?}", scene.plan());
 }
 
 #[test]
-fn a_claim_that_is_refused_for_ever_does_not_keep_its_member_from_being_taken_back() {
+fn a_rejected_claim_does_not_hold_up_the_removal_of_its_member() {
     let mut scene = Scene::with_newcomer();
     scene.observed.pods.remove(&pod_uid(3));
     scene.observed.claims.remove(&claim_uid(3));
@@ -504,7 +503,7 @@ fn a_claim_that_is_refused_for_ever_does_not_keep_its_member_from_being_taken_ba
 }
 
 #[test]
-fn a_pod_that_is_refused_for_ever_keeps_nobody_else_from_getting_a_vote() {
+fn a_rejected_pod_does_not_hold_up_a_promotion() {
     let mut scene = Scene::with(4, json!({ "members": 5 }));
     scene.turn(|identity| identity.next_serial = Serial(5));
     scene.is_rebuilt_anew(4);
@@ -519,7 +518,7 @@ fn a_pod_that_is_refused_for_ever_keeps_nobody_else_from_getting_a_vote() {
 }
 
 #[test]
-fn what_says_that_it_is_of_a_later_bootstrap_costs_a_sealed_cluster_nothing() {
+fn a_claim_of_a_later_epoch_does_not_change_a_bootstrapped_cluster() {
     let mut scene = Scene::converged(3);
     scene.has_claim(3, true);
     change(
@@ -534,22 +533,20 @@ fn what_says_that_it_is_of_a_later_bootstrap_costs_a_sealed_cluster_nothing() {
 }
 
 #[test]
-fn a_resource_that_is_created_anew_beside_an_older_identity_keeps_its_data() {
+fn a_recreated_resource_with_a_restored_identity_keeps_its_data() {
     let mut scene = Scene::converged(3);
     scene.turn(|identity| {
-        (
-            identity.bootstrapped,
-            identity.next_serial,
-            identity.resource_uid,
-        ) = (false, Serial(1), Uid(9))
+        identity.bootstrapped = false;
+        identity.next_serial = Serial(1);
+        identity.resource_uid = Uid(9);
     });
     scene.observed.pods.clear();
     scene.loses_its_quorum(&[0, 1, 2]);
-    assert!(is_brought_up_to_date(&scene), "{:?}", scene.plan());
+    assert!(is_repaired(&scene), "{:?}", scene.plan());
 }
 
 #[test]
-fn where_nothing_is_left_an_older_identity_begins_nothing() {
+fn a_restored_identity_without_objects_starts_no_cluster() {
     let mut scene = Scene::converged(3);
     scene.turn(|identity| identity.bootstrapped = false);
     scene.observed.claims.clear();
@@ -567,7 +564,7 @@ fn where_nothing_is_left_an_older_identity_begins_nothing() {
 }
 
 #[test]
-fn a_pod_that_has_ended_is_deleted_though_another_one_is_to_be_created() {
+fn a_finished_pod_is_deleted_while_another_is_created() {
     let mut scene = Scene::converged(3);
     scene.observed.pods.remove(&pod_uid(1));
     scene.stops_answering(1);

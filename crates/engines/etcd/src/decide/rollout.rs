@@ -1,38 +1,34 @@
-//! Members whose pods were built from something else than what is wanted now are brought up to date: one at a time, while
-//! everybody else is well, followers first and whoever leads last, so that the lead moves once. The first that does not come
-//! back ends it, with a quorum that is as it was; what is wanted next, or again, is the new target at once.
+//! Rollouts: members with an outdated template are restarted one at a time while all others are healthy, followers first and the
+//! leader last, so that leadership moves once.
 //!
-//! Data that is in a pod goes with it, and a volume stays where it is and of what class it is: there, one more member joins, built from
-//! what is wanted, before one goes that is not (see [`View::target`]).
+//! The first member that does not come back stops the rollout, and the quorum stays as it was. An edit of the spec changes the
+//! target at once.
+//!
+//! Members that cannot be restarted with their data are replaced instead: a new member joins before an old one is removed, see
+//! [`ClusterView::target_members`].
 
 use std::time::Duration;
-
-use evenkeel_api::Version;
 
 use super::{RuleResult, resize};
 use crate::facts::{PodFacts, StorageKind};
 use crate::names::Serial;
 use crate::plan::{DeleteReason, EtcdDisruption, EtcdWait};
-use crate::view::{ClusterView, DataState, MemberView, quorum};
+use crate::view::{ClusterView, DataState, MemberView};
 
-/// How long a pod may take to start before it is taken for one that does not come up.
+/// How long a pod may take to start before it counts as failed.
 const START_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// From how many wanted members on all of them are spared: with one or two there is no majority without any of them, and whoever
-/// wants so few, and wants them restarted, wants that.
+/// The number of desired members from which on the quorum is preserved. With one or two members every restart costs the quorum,
+/// and a user who asks for a restart accepts that.
 const MIN_VOTERS_FOR_EVICTION: u8 = 3;
 
-/// Has a pod that does not run be built anew, quorum or not: nobody misses it, and what it was built from may be the reason. An
-/// operator that mends only what is well leaves a cluster down after a bad edit, though the edit was long taken back.
+/// Deletes an outdated pod that does not run, with or without a quorum: its template may be the reason. An operator that waits
+/// for healthy members leaves a cluster down after a bad edit, even if the edit was reverted.
 pub(super) fn replace_idle_pods(view: &ClusterView<'_>) -> RuleResult {
-    let outdated = view
-        .members
-        .values()
-        .filter(|member| view.is_outdated(member) && is_restarting(view, member));
-    let mut idle = outdated
-        .filter(|member| is_idle(view, member))
-        .filter_map(|member| member.pod);
-    match idle.next() {
+    let idle = view.members.values().find(|member| {
+        view.is_outdated(member) && keeps_data(view, member) && is_idle(view, member)
+    });
+    match idle.and_then(|member| member.pod) {
         Some(pod) => RuleResult::disruption(EtcdDisruption::DeletePod {
             pod: pod.uid,
             serial: pod.serial,
@@ -42,41 +38,54 @@ pub(super) fn replace_idle_pods(view: &ClusterView<'_>) -> RuleResult {
     }
 }
 
-/// Whether nobody misses its pod: it says nothing, and does not run; or it runs, and has not been Ready for longer than a start takes,
-/// while others are heard. What a kubelet said last, which is cut off since, is no proof against a member that answers.
+/// Returns true if the member does not answer, and its pod does not run or has not become Ready in time. The last report of a
+/// kubelet that is cut off since is no proof against a member that answers.
 fn is_idle(view: &ClusterView<'_>, member: &MemberView<'_>) -> bool {
-    let is_idle = |pod: &PodFacts| pod.is_idle || is_unresponsive(view, member.serial, pod);
-    member.health.is_none()
-        && member
-            .pod
-            .is_some_and(|pod| !pod.is_terminating && !pod.is_finished && is_idle(pod))
+    let Some(pod) = member.pod else { return false };
+    if member.health.is_some() || pod.is_terminating || pod.is_finished {
+        return false;
+    }
+    pod.is_idle || is_unresponsive(view, member.serial, pod)
 }
 
-/// Whether a pod that runs is heard by nobody. Whoever hears nobody may be the one who is cut off; and one after the other, so that what
-/// is wrong with what is wanted now ends it.
+/// Returns true if a running pod can be deleted although the operator alone does not reach it: the operator may be the one that
+/// is cut off. One pod at a time, so that a bad template stops at the first.
 fn is_unresponsive(view: &ClusterView<'_>, serial: Serial, pod: &PodFacts) -> bool {
-    let late = |since| view.facts.now.since(since) >= START_TIMEOUT;
-    let alone = view.facts.cluster.members < MIN_VOTERS_FOR_EVICTION;
-    let goes = |other: &MemberView<'_>| other.pod.is_none_or(|pod| pod.is_terminating);
-    let tried =
-        |other: &MemberView<'_>| !other.is_serving() && (!view.is_outdated(other) || goes(other));
-    let others = || view.membership_known && !view.listed().any(tried);
-    // Nobody hears it, or those who do can do without it.
-    let spared = || view.healthy_voters_except(serial) >= quorum(view.votes());
-    let missed = || !view.facts.unreachable_since.contains_key(&serial) && !spared();
-    let is_safe = alone || (others() && !missed());
-    is_safe && !pod.is_ready && pod.unready_since.is_some_and(late)
+    if pod.is_ready || !start_timed_out(view, pod) {
+        return false;
+    }
+    if view.facts.cluster.members < MIN_VOTERS_FOR_EVICTION {
+        return true;
+    }
+    if !view.membership_known || restart_in_progress(view) {
+        return false;
+    }
+    let leader_misses_it = view.facts.unreachable_since.contains_key(&serial);
+    leader_misses_it || view.has_quorum_without(serial)
 }
 
-/// Whether nothing is lost with its pod.
-fn is_restarting(view: &ClusterView<'_>, member: &MemberView<'_>) -> bool {
+fn start_timed_out(view: &ClusterView<'_>, pod: &PodFacts) -> bool {
+    pod.unready_since
+        .is_some_and(|since| view.facts.now.since(since) >= START_TIMEOUT)
+}
+
+/// Returns true if a member that has the current template, or whose pod is gone or terminating, does not serve.
+fn restart_in_progress(view: &ClusterView<'_>) -> bool {
+    view.listed().any(|member| {
+        let pod_is_leaving = member.pod.is_none_or(|pod| pod.is_terminating);
+        !member.is_serving() && (!view.is_outdated(member) || pod_is_leaving)
+    })
+}
+
+/// Returns true if the deletion of the member's pod loses no data.
+fn keeps_data(view: &ClusterView<'_>, member: &MemberView<'_>) -> bool {
     match view.facts.cluster.storage {
         StorageKind::Persistent => member.data != DataState::Lost,
         StorageKind::Ephemeral => member.is_unstarted_learner() || !view.identity.bootstrapped,
     }
 }
 
-/// Restarts the next member that serves and is out of date.
+/// Restarts the next serving member that is outdated.
 pub(super) fn restart_outdated(view: &ClusterView<'_>) -> RuleResult {
     if !view.identity.bootstrapped
         || !view
@@ -88,61 +97,65 @@ pub(super) fn restart_outdated(view: &ClusterView<'_>) -> RuleResult {
     if let Some(opens) = view.facts.cluster.disruption.waits_until(view.facts.now) {
         return RuleResult::Wait(EtcdWait::MaintenanceWindow(opens));
     }
-    let is_small = |member: &&MemberView<'_>| {
-        member.claim.is_some_and(|claim| claim.resize_pending)
-            || resize::claim_to_resize(view, member).is_some()
-    };
-    if let Some(small) = view.listed().find(is_small) {
-        // A larger quota on a volume that has not grown yet, and perhaps may not, would let it fill up.
-        return RuleResult::Wait(EtcdWait::VolumeResize(small.serial));
+    // A larger quota on a volume that is not resized yet would let the volume fill up.
+    if let Some(member) = view.listed().find(|member| is_resizing(view, member)) {
+        return RuleResult::Wait(EtcdWait::VolumeResize(member.serial));
     }
-    if let Some((other, version)) = view
+    if let Some(wait) = view
         .voters()
         .find_map(|member| version_mismatch(view, member))
     {
-        return RuleResult::Wait(EtcdWait::VersionMismatch(other, version));
+        return RuleResult::Wait(wait);
     }
-    if let Some(unwell) = view.listed().find(|member| must_recover_first(member)) {
-        return RuleResult::Wait(EtcdWait::UnhealthyMember(unwell.serial));
+    if let Some(member) = view.listed().find(|member| must_recover_first(member)) {
+        return RuleResult::Wait(EtcdWait::UnhealthyMember(member.serial));
     }
-    // Those that cannot be restarted are replaced, when others that are added have joined.
+    // Members that must be replaced are removed once their successors have joined.
     let outdated = view
         .voters()
-        .filter(|one| view.is_outdated(one) && !view.must_be_replaced(one));
-    let leads = |member: &&MemberView<'_>| member.health.is_some_and(|health| health.is_leader);
-    let next = outdated.min_by_key(|member| (leads(member), member.serial));
-    let Some((next, pod)) = next.and_then(|next| Some((next, next.pod?))) else {
+        .filter(|member| view.is_outdated(member) && !view.must_be_replaced(member));
+    let next = outdated.min_by_key(|member| (member.is_leader(), member.serial));
+    let Some(next) = next else {
         return RuleResult::Pass;
     };
-    let spared = view.healthy_voters_except(next.serial) >= quorum(view.votes());
-    // Who wants three, and has two at the moment, has not asked for that.
-    if !spared && view.facts.cluster.members >= MIN_VOTERS_FOR_EVICTION {
+    let Some(pod) = next.pod else {
+        return RuleResult::Pass;
+    };
+    let via_eviction = view.has_quorum_without(next.serial);
+    // A user who wants three members and has two at the moment has not accepted an outage.
+    if !via_eviction && view.facts.cluster.members >= MIN_VOTERS_FOR_EVICTION {
         return RuleResult::Wait(EtcdWait::TooFewVoters);
     }
-    let transfer_to = view.transfer_target(next.serial);
     RuleResult::disruption(EtcdDisruption::RestartMember {
         pod: pod.uid,
         serial: next.serial,
-        transfer_to,
-        spared,
+        transfer_to: view.transfer_target(next.serial),
+        via_eviction,
     })
 }
 
-/// Who is up to date and says that it is an etcd of another minor than is wanted: it runs an image that was named by its digest, say.
-/// Nobody else is to follow it there.
-fn version_mismatch(view: &ClusterView<'_>, member: &MemberView<'_>) -> Option<(Serial, Version)> {
-    let (says, desired) = (member.health?.version?, view.facts.cluster.version);
-    let differs = (says.major, says.minor) != (desired.major, desired.minor);
-    (differs && !view.is_outdated(member)).then_some((member.serial, says))
+fn is_resizing(view: &ClusterView<'_>, member: &MemberView<'_>) -> bool {
+    member.claim.is_some_and(|claim| claim.resize_pending)
+        || resize::claim_to_resize(view, member).is_some()
 }
 
-/// Whether somebody must be well before the next one is disturbed: everybody must, in Kubernetes' eyes and for clients, too. But
-/// for a newcomer that no node takes.
+/// Returns the wait for a member that is up to date and reports another minor version than the desired one: an image named by its
+/// digest may contain any version. No other member follows it.
+fn version_mismatch(view: &ClusterView<'_>, member: &MemberView<'_>) -> Option<EtcdWait> {
+    let reported = member.health?.version?;
+    let desired = view.facts.cluster.version;
+    let is_same_minor = (reported.major, reported.minor) == (desired.major, desired.minor);
+    if is_same_minor || view.is_outdated(member) {
+        return None;
+    }
+    Some(EtcdWait::VersionMismatch(member.serial, reported))
+}
+
+/// Returns true if the member must become healthy before the next one is restarted. A new member without a node is the exception.
 fn must_recover_first(member: &MemberView<'_>) -> bool {
     if !member.is_voter() {
         return !member.is_unscheduled_learner();
     }
-    let is_well =
-        member.is_serving() && member.is_joined() && member.pod.is_some_and(|pod| pod.is_routed);
-    !is_well
+    let is_routed = member.pod.is_some_and(|pod| pod.is_routed);
+    !(member.is_serving() && member.is_joined() && is_routed)
 }

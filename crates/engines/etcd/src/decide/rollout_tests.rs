@@ -1,4 +1,4 @@
-//! Members that are out of date.
+//! Rollouts, forced snapshots, resized volumes and moved members.
 
 use evenkeel_api::labels;
 use evenkeel_runtime::Observed;
@@ -10,24 +10,24 @@ use crate::names::Serial;
 use crate::plan::{DeleteReason, EtcdDisruption, EtcdPatch, EtcdWait};
 use crate::testing::{NOW, Scene, change, claim_uid, id, pod_uid};
 
-fn restart(serial: u16, transfer_to: Option<u16>, spared: bool) -> Option<EtcdDisruption> {
+fn restart(serial: u16, transfer_to: Option<u16>, via_eviction: bool) -> Option<EtcdDisruption> {
     Some(EtcdDisruption::RestartMember {
         pod: pod_uid(serial),
         serial: Serial(serial),
         transfer_to: transfer_to.map(Serial),
-        spared,
+        via_eviction,
     })
 }
 
-/// So many members, all well, on the former version; the first one leads.
+/// A cluster of healthy members on the previous version; the first member leads.
 fn outdated(members: u16) -> Scene {
     let mut scene = Scene::converged(members);
-    leads(&mut scene, 0);
+    set_leader(&mut scene, 0);
     scene.is_edited(json!({ "version": "3.7.3" }));
     scene
 }
 
-fn leads(scene: &mut Scene, leader: u16) {
+fn set_leader(scene: &mut Scene, leader: u16) {
     for (serial, health) in &mut scene.state.health {
         if let Observed::Present(health) = health {
             health.is_leader = *serial == Serial(leader);
@@ -37,7 +37,7 @@ fn leads(scene: &mut Scene, leader: u16) {
 }
 
 #[test]
-fn followers_are_restarted_one_by_one_and_whoever_leads_comes_last_and_hands_over() {
+fn followers_are_restarted_first_and_the_leader_last_after_a_transfer() {
     let mut scene = outdated(3);
     assert_eq!(scene.plan().disruption, restart(1, None, true));
     scene.is_rebuilt(1);
@@ -53,7 +53,7 @@ fn followers_are_restarted_one_by_one_and_whoever_leads_comes_last_and_hands_ove
 }
 
 #[test]
-fn nobody_is_restarted_before_everybody_else_is_well_in_everybodys_eyes() {
+fn no_member_is_restarted_before_all_others_are_ready_and_routed() {
     let unready = json!({ "status": { "conditions": [{ "type": "Ready", "status": "False" }] } });
     let unrouted = json!({ "metadata": { "labels": { labels::ROLE: null } } });
     for how in [unready, unrouted] {
@@ -72,7 +72,7 @@ fn nobody_is_restarted_before_everybody_else_is_well_in_everybodys_eyes() {
 }
 
 #[test]
-fn one_or_two_members_are_restarted_without_being_spared_and_only_when_all_are_well() {
+fn one_or_two_members_are_restarted_by_deletion_when_all_are_healthy() {
     assert_eq!(outdated(1).plan().disruption, restart(0, None, false));
     let mut scene = outdated(2);
     assert_eq!(scene.plan().disruption, restart(1, None, false));
@@ -81,7 +81,7 @@ fn one_or_two_members_are_restarted_without_being_spared_and_only_when_all_are_w
 }
 
 #[test]
-fn a_strangers_vote_is_not_counted_on() {
+fn an_unknown_voter_does_not_count_as_healthy_for_a_restart() {
     let mut scene = outdated(3);
     scene.has_stranger(99, true);
     let plan = scene.plan();
@@ -92,40 +92,40 @@ fn a_strangers_vote_is_not_counted_on() {
 }
 
 #[test]
-fn a_newcomer_that_no_node_takes_holds_up_no_restart_and_is_itself_built_anew() {
+fn an_unscheduled_learner_is_recreated_from_the_current_template() {
     let mut scene = Scene::with_newcomer();
     change(scene.pod(3), json!({ "spec": { "nodeName": null } }));
     scene.is_edited(json!({ "version": "3.7.3" }));
-    let anew = EtcdDisruption::DeletePod {
+    let recreate = EtcdDisruption::DeletePod {
         pod: pod_uid(3),
         serial: Serial(3),
         why: DeleteReason::Outdated,
     };
-    assert_eq!(scene.plan().disruption, Some(anew));
+    assert_eq!(scene.plan().disruption, Some(recreate));
     scene.observed.pods.remove(&pod_uid(3));
     let plan = scene.plan();
     assert_eq!(
         (plan.create.len(), plan.disruption),
         (1, None),
-        "its pod first"
+        "the pod comes first"
     );
 }
 
 #[test]
-fn one_that_does_not_start_ends_it_and_is_waited_for_however_long_that_takes() {
+fn a_member_that_does_not_start_stops_the_rollout() {
     let mut scene = outdated(3);
     scene.is_rebuilt(1);
     scene.lacks_its_image(1, 100_000);
     let plan = scene.plan();
     assert!(
         plan.disruption.is_none(),
-        "nobody is replaced for what the spec says: {plan:?}"
+        "a bad spec replaces no member: {plan:?}"
     );
     assert!(
         plan.waits.contains(&EtcdWait::UnhealthyMember(Serial(1))),
         "{plan:?}"
     );
-    // Where others run on the very same it is this one's own trouble.
+    // If the template works elsewhere, the problem is in this member.
     let mut scene = outdated(3);
     scene.is_rebuilt(1);
     scene.is_rebuilt(2);
@@ -138,7 +138,7 @@ fn one_that_does_not_start_ends_it_and_is_waited_for_however_long_that_takes() {
 }
 
 #[test]
-fn what_is_taken_back_is_taken_back_at_once_with_or_without_a_quorum() {
+fn a_reverted_edit_recreates_the_failed_pod_with_or_without_a_quorum() {
     for members in [1, 2, 3, 5] {
         let mut scene = outdated(members);
         let first = if members == 1 { 0 } else { 1 };
@@ -148,21 +148,21 @@ fn what_is_taken_back_is_taken_back_at_once_with_or_without_a_quorum() {
             scene.state.membership = Observed::Unknown;
         }
         scene.is_edited(json!({ "version": "3.6.16" }));
-        let anew = EtcdDisruption::DeletePod {
+        let recreate = EtcdDisruption::DeletePod {
             pod: pod_uid(first),
             serial: Serial(first),
             why: DeleteReason::Outdated,
         };
-        assert_eq!(scene.plan().disruption, Some(anew), "{members}");
+        assert_eq!(scene.plan().disruption, Some(recreate), "{members}");
         scene.observed.pods.remove(&pod_uid(first));
         assert_eq!(scene.plan().create.len(), 1, "{members}");
     }
 }
 
 #[test]
-fn a_restart_is_asked_for_by_an_annotation_and_taking_that_away_asks_for_nothing() {
+fn an_annotation_requests_a_restart_and_its_removal_does_not() {
     let mut scene = Scene::converged(3);
-    leads(&mut scene, 0);
+    set_leader(&mut scene, 0);
     scene.observed.desired.restart = Some("on monday".to_owned());
     assert_eq!(scene.plan().disruption, restart(1, None, true));
     for serial in [0, 1, 2] {
@@ -174,27 +174,27 @@ fn a_restart_is_asked_for_by_an_annotation_and_taking_that_away_asks_for_nothing
 }
 
 #[test]
-fn the_version_that_a_member_runs_is_written_on_its_volume_once_it_answers() {
+fn the_version_of_a_member_is_recorded_once_it_answers() {
     let mut scene = outdated(3);
     scene.has_pod(1, &StartMode::ExistingData);
     scene.state(1);
-    let marks = |scene: &Scene| {
+    let records_version = |scene: &Scene| {
         let version = scene.observed.desired.version;
         scene.plan().patch.contains(&EtcdPatch::RecordVersion {
             claim: claim_uid(1),
             version,
         })
     };
-    assert!(marks(&scene));
+    assert!(records_version(&scene));
     scene.stops_answering(1);
     assert!(
-        !marks(&scene),
-        "one that never came up has rewritten nothing"
+        !records_version(&scene),
+        "a version that never started has not rewritten the data"
     );
 }
 
 #[test]
-fn how_many_members_are_wanted_makes_nobody_out_of_date() {
+fn another_number_of_members_makes_no_member_outdated() {
     let mut scene = Scene::converged(3);
     scene.is_edited(
         json!({ "members": 5, "heal": { "replaceAfter": "9m" }, "storage": { "onDelete": "Delete" } }),
@@ -207,10 +207,10 @@ fn how_many_members_are_wanted_makes_nobody_out_of_date() {
 }
 
 #[test]
-fn data_that_is_in_pods_stays_by_a_member_more_that_joins_before_one_goes() {
+fn ephemeral_members_are_replaced_one_by_one_by_new_members() {
     let mut scene = Scene::with(3, json!({ "members": 3, "storage": { "ephemeral": true } }));
     scene.turn(|identity| identity.seed_storage = Some(SeedStorage::Pod(pod_uid(0))));
-    leads(&mut scene, 0);
+    set_leader(&mut scene, 0);
     scene.is_edited(json!({ "version": "3.7.3" }));
     let adds = scene
         .asked()
@@ -218,19 +218,19 @@ fn data_that_is_in_pods_stays_by_a_member_more_that_joins_before_one_goes() {
     assert!(adds, "{:?}", scene.plan());
     scene.turn(|identity| identity.next_serial = Serial(4));
     scene.is_rebuilt_anew(3);
-    let goes = scene.plan();
+    let plan = scene.plan();
     assert_eq!(
-        goes.patch,
+        plan.patch,
         [EtcdPatch::DetachClients { pod: pod_uid(2) }],
-        "{goes:?}"
+        "{plan:?}"
     );
 }
 
 #[test]
-fn a_cluster_of_three_that_has_two_left_is_not_restarted_into_the_loss_of_its_quorum() {
+fn a_cluster_of_three_with_two_voters_is_not_restarted() {
     let mut scene = outdated(2);
     scene.observed.desired.members = 3;
-    // Its third is on its way, and no node takes it.
+    // The third member is a learner without a node.
     scene.turn(|identity| identity.next_serial = Serial(3));
     scene.has_claim(2, false);
     scene.has_pod(
@@ -247,7 +247,7 @@ fn a_cluster_of_three_that_has_two_left_is_not_restarted_into_the_loss_of_its_qu
 }
 
 #[test]
-fn pods_that_do_not_say_from_what_they_were_built_are_not_restarted_but_marked() {
+fn pods_without_a_template_hash_get_one_and_are_not_restarted() {
     let mut scene = Scene::converged(3);
     for serial in 0..3 {
         change(
@@ -256,83 +256,78 @@ fn pods_that_do_not_say_from_what_they_were_built_are_not_restarted_but_marked()
         );
     }
     let plan = scene.plan();
-    let (inputs, version) = (
-        scene.observed.desired.inputs,
-        scene.observed.desired.version,
-    );
-    let marks = [0, 1, 2].map(|serial| EtcdPatch::RecordTemplateHash {
+    let patches = [0, 1, 2].map(|serial| EtcdPatch::RecordTemplateHash {
         pod: pod_uid(serial),
-        inputs,
-        version,
+        template_hash: scene.observed.desired.inputs,
+        version: scene.observed.desired.version,
     });
-    assert_eq!((plan.disruption, plan.patch), (None, marks.to_vec()));
+    assert_eq!((plan.disruption, plan.patch), (None, patches.to_vec()));
 }
 
 #[test]
-fn a_lone_member_that_crashes_is_built_anew_when_the_spec_is_mended_though_others_run_on_the_former()
- {
+fn a_crashing_member_is_recreated_when_the_spec_changes() {
     let mut scene = outdated(3);
     scene.crashes(2, 30);
-    let anew = EtcdDisruption::DeletePod {
+    let recreate = EtcdDisruption::DeletePod {
         pod: pod_uid(2),
         serial: Serial(2),
         why: DeleteReason::Outdated,
     };
-    assert_eq!(scene.plan().disruption, Some(anew));
+    assert_eq!(scene.plan().disruption, Some(recreate));
 }
 
 #[test]
-fn one_that_runs_and_says_nothing_for_a_minute_is_built_anew_too() {
-    for (since, anew) in [(59, false), (60, true)] {
+fn an_outdated_pod_is_recreated_after_a_minute_without_an_answer() {
+    for (since, is_recreated) in [(59, false), (60, true)] {
         let mut scene = outdated(3);
         scene.is_out_of_reach(2, since);
-        let step = scene.plan().disruption;
+        let disruption = scene.plan().disruption;
         assert_eq!(
             matches!(
-                step,
+                disruption,
                 Some(EtcdDisruption::DeletePod {
                     serial: Serial(2),
                     ..
                 })
             ),
-            anew,
-            "{since} s: {step:?}"
+            is_recreated,
+            "{since} s: {disruption:?}"
         );
     }
 }
 
 #[test]
-fn an_image_with_another_etcd_in_it_than_the_spec_says_stops_the_roll_at_its_first_member() {
+fn an_image_with_another_version_stops_the_rollout_at_its_first_member() {
     let mut scene = outdated(3);
     scene.is_rebuilt(1);
-    let says = evenkeel_api::Version::new(3, 6, 16);
+    let reported = evenkeel_api::Version::new(3, 6, 16);
     if let Some(Observed::Present(health)) = scene.state.health.get_mut(&Serial(1)) {
-        health.version = Some(says);
+        health.version = Some(reported);
     }
     let plan = scene.plan();
     assert!(
         plan.disruption.is_none()
             && plan
                 .waits
-                .contains(&EtcdWait::VersionMismatch(Serial(1), says)),
+                .contains(&EtcdWait::VersionMismatch(Serial(1), reported)),
         "{plan:?}"
     );
     assert!(
         plan.patch.contains(&EtcdPatch::RecordVersion {
             claim: claim_uid(1),
-            version: says
+            version: reported
         }) || {
             scene
                 .observed
                 .claims
                 .values()
-                .all(|claim| crate::observe::version(&claim.metadata) == Some(says))
+                .all(|claim| crate::observe::version(&claim.metadata) == Some(reported))
         }
     );
 }
 
 #[test]
-fn logs_are_renewed_when_all_are_well_before_a_version_that_reads_no_old_ones() {
+fn a_snapshot_is_forced_when_all_members_are_healthy() {
     let next = Some(evenkeel_api::Version::new(3, 7, 3));
     let mut scene = Scene::converged(3);
     scene.observed.desired.next = next;
@@ -360,12 +355,12 @@ fn logs_are_renewed_when_all_are_well_before_a_version_that_reads_no_old_ones() 
             .plan()
             .waits
             .contains(&EtcdWait::SnapshotBlocked(Serial(1))),
-        "it still writes what is not read"
+        "it still writes entries of the earlier minor"
     );
 }
 
 #[test]
-fn a_renewal_waits_for_a_newcomer_only_if_some_node_takes_it() {
+fn a_forced_snapshot_does_not_wait_for_an_unscheduled_learner() {
     let mut scene = Scene::with_newcomer();
     scene.observed.desired.next = Some(evenkeel_api::Version::new(3, 7, 3));
     assert!(
@@ -388,19 +383,19 @@ fn a_renewal_waits_for_a_newcomer_only_if_some_node_takes_it() {
 }
 
 #[test]
-fn volumes_that_are_smaller_than_wanted_grow_and_nobody_is_restarted() {
+fn smaller_volumes_are_resized_without_a_restart() {
     let mut scene = Scene::with(3, json!({ "members": 3, "etcd": { "quota": "1Gi" } }));
     scene.is_edited(json!({ "storage": { "size": "8Gi" }, "etcd": { "quota": "1Gi" } }));
     let plan = scene.plan();
-    let grown = [0, 1, 2].map(|serial| EtcdPatch::ResizeVolume {
+    let resized = [0, 1, 2].map(|serial| EtcdPatch::ResizeVolume {
         claim: claim_uid(serial),
         to: 8 << 30,
     });
-    assert_eq!((plan.disruption, &plan.patch[..3]), (None, &grown[..]));
+    assert_eq!((plan.disruption, &plan.patch[..3]), (None, &resized[..]));
 }
 
 #[test]
-fn nobody_is_restarted_for_a_larger_quota_before_all_volumes_have_grown() {
+fn no_member_is_restarted_before_all_volumes_are_resized() {
     let mut scene = Scene::converged(3);
     scene.is_edited(json!({ "storage": { "size": "8Gi" } }));
     let plan = scene.plan();
@@ -409,13 +404,13 @@ fn nobody_is_restarted_for_a_larger_quota_before_all_volumes_have_grown() {
         "{plan:?}"
     );
     for serial in 0..3 {
-        // That was refused for the last, say.
+        // Kubernetes may have rejected the resize of the last volume.
         assert!(
             scene.plan().disruption.is_none(),
             "{serial}: {:?}",
             scene.plan()
         );
-        larger(&mut scene, serial, "8Gi", "8Gi");
+        resize(&mut scene, serial, "8Gi", "8Gi");
     }
     assert!(
         matches!(
@@ -428,9 +423,9 @@ fn nobody_is_restarted_for_a_larger_quota_before_all_volumes_have_grown() {
 }
 
 #[test]
-fn to_another_class_members_move_by_one_more_that_joins_before_one_goes() {
+fn members_move_to_another_class_by_new_members() {
     let mut scene = Scene::converged(3);
-    leads(&mut scene, 0);
+    set_leader(&mut scene, 0);
     for serial in 0..3 {
         change(
             scene.claim(serial),
@@ -439,7 +434,7 @@ fn to_another_class_members_move_by_one_more_that_joins_before_one_goes() {
     }
     assert!(
         scene.plan().disruption.is_none(),
-        "a spec that names no class leaves them where they are"
+        "a spec without a class moves no member"
     );
     scene.is_edited(json!({ "storage": { "class": "fast" } }));
     let adds = scene
@@ -452,18 +447,18 @@ fn to_another_class_members_move_by_one_more_that_joins_before_one_goes() {
         scene.claim(3),
         json!({ "spec": { "storageClassName": "fast" } }),
     );
-    let goes = scene.plan();
+    let plan = scene.plan();
     assert_eq!(
-        goes.patch,
+        plan.patch,
         [EtcdPatch::DetachClients { pod: pod_uid(2) }],
-        "{goes:?}"
+        "{plan:?}"
     );
 }
 
 #[test]
-fn a_member_that_is_down_where_it_is_not_to_be_is_replaced_in_time() {
+fn an_unschedulable_member_with_a_misplaced_volume_is_replaced_in_time() {
     let mut scene = Scene::converged(3);
-    leads(&mut scene, 0);
+    set_leader(&mut scene, 0);
     scene.is_edited(json!({ "scheduling": { "nodeSelector": { "zone": "b" } } }));
     scene.is_rebuilt(2);
     scene.is_out_of_reach(2, 400);
@@ -479,7 +474,10 @@ fn a_member_that_is_down_where_it_is_not_to_be_is_replaced_in_time() {
         scene.pod(2),
         json!({ "spec": { "nodeName": null }, "status": { "conditions": conditions } }),
     );
-    assert!(scene.asked().is_none(), "where it may be nobody knows");
+    assert!(
+        scene.asked().is_none(),
+        "its volume is not known to be misplaced"
+    );
     scene.observed.misplaced.insert(crate::testing::name(2));
     assert!(
         scene
@@ -491,28 +489,32 @@ fn a_member_that_is_down_where_it_is_not_to_be_is_replaced_in_time() {
 }
 
 #[test]
-fn a_newcomer_that_waits_for_a_volume_of_a_class_that_is_no_longer_wanted_makes_way() {
+fn a_learner_that_waits_for_a_volume_of_the_wrong_class_is_removed() {
     let mut scene = Scene::with_newcomer();
     change(
         scene.claim(3),
         json!({ "spec": { "storageClassName": "fsat", "volumeName": null } }),
     );
     change(scene.pod(3), json!({ "spec": { "nodeName": null } }));
-    let goes = |scene: &Scene| {
+    let is_removed = |scene: &Scene| {
         scene
             .asked()
             .is_some_and(|intent| intent.change == MembershipChange::Remove(Serial(3)))
     };
     scene.is_edited(json!({ "members": 4, "storage": { "class": "fsat" } }));
-    assert!(!goes(&scene), "it is what is wanted: {:?}", scene.plan());
+    assert!(
+        !is_removed(&scene),
+        "the class is the desired one: {:?}",
+        scene.plan()
+    );
     scene.is_edited(json!({ "members": 4, "storage": { "class": "fast" } }));
-    assert!(goes(&scene), "{:?}", scene.plan());
+    assert!(is_removed(&scene), "{:?}", scene.plan());
 }
 
 #[test]
-fn whoever_is_where_it_was_told_to_be_stays_though_its_node_loses_its_label() {
+fn a_running_member_stays_when_its_node_loses_the_label() {
     let mut scene = Scene::converged(3);
-    leads(&mut scene, 0);
+    set_leader(&mut scene, 0);
     for serial in 0..3 {
         scene
             .observed
@@ -520,7 +522,7 @@ fn whoever_is_where_it_was_told_to_be_stays_though_its_node_loses_its_label() {
             .insert(crate::testing::name(serial));
     }
     assert!(scene.plan().disruption.is_none(), "{:?}", scene.plan());
-    // Told to be elsewhere, it goes; by one more that joins first.
+    // An edited selector moves it: a new member joins first.
     scene.is_edited(json!({ "scheduling": { "nodeSelector": { "zone": "b" } } }));
     assert!(
         scene
@@ -531,14 +533,14 @@ fn whoever_is_where_it_was_told_to_be_stays_though_its_node_loses_its_label() {
     );
 }
 
-fn larger(scene: &mut Scene, serial: u16, asked: &str, given: &str) {
-    let larger = json!({ "spec": { "resources": { "requests": { "storage": asked } } },
-        "status": { "capacity": { "storage": given } } });
-    change(scene.claim(serial), larger);
+fn resize(scene: &mut Scene, serial: u16, requested: &str, capacity: &str) {
+    let sizes = json!({ "spec": { "resources": { "requests": { "storage": requested } } },
+        "status": { "capacity": { "storage": capacity } } });
+    change(scene.claim(serial), sizes);
 }
 
 #[test]
-fn a_newcomer_that_has_no_volume_yet_holds_up_no_restart_when_volumes_are_to_grow() {
+fn a_learner_without_a_volume_holds_up_no_restart_for_a_resize() {
     let mut scene = Scene::with_newcomer();
     change(
         scene.claim(3),
@@ -550,7 +552,7 @@ fn a_newcomer_that_has_no_volume_yet_holds_up_no_restart_when_volumes_are_to_gro
         &StartMode::Join([Serial(0), Serial(1), Serial(2), Serial(3)].into()),
     );
     change(scene.pod(3), json!({ "spec": { "nodeName": null } }));
-    (0..3).for_each(|serial| larger(&mut scene, serial, "8Gi", "8Gi"));
+    (0..3).for_each(|serial| resize(&mut scene, serial, "8Gi", "8Gi"));
     let plan = scene.plan();
     assert!(
         matches!(plan.disruption, Some(EtcdDisruption::RestartMember { .. })),
@@ -560,15 +562,15 @@ fn a_newcomer_that_has_no_volume_yet_holds_up_no_restart_when_volumes_are_to_gro
         !plan
             .patch
             .iter()
-            .any(|mark| matches!(mark, EtcdPatch::ResizeVolume { .. })),
+            .any(|patch| matches!(patch, EtcdPatch::ResizeVolume { .. })),
         "{plan:?}"
     );
 }
 
 #[test]
-fn growth_that_was_asked_for_and_taken_back_is_not_waited_for() {
+fn a_reverted_resize_does_not_hold_up_the_rollout() {
     let mut scene = Scene::with(3, json!({ "members": 3, "storage": { "size": "4Gi" } }));
-    (0..3).for_each(|serial| larger(&mut scene, serial, "8Gi", "4Gi"));
+    (0..3).for_each(|serial| resize(&mut scene, serial, "8Gi", "4Gi"));
     scene.is_edited(json!({ "version": "3.7.3" }));
     assert!(
         matches!(
@@ -590,9 +592,9 @@ fn growth_that_was_asked_for_and_taken_back_is_not_waited_for() {
 }
 
 #[test]
-fn who_came_in_a_move_and_is_down_gets_its_time_and_nobody_who_is_well_goes_meanwhile() {
+fn no_healthy_member_is_removed_while_its_successor_is_down() {
     let mut scene = Scene::converged(3);
-    leads(&mut scene, 0);
+    set_leader(&mut scene, 0);
     (0..3).for_each(|serial| {
         change(
             scene.claim(serial),
@@ -622,15 +624,15 @@ fn who_came_in_a_move_and_is_down_gets_its_time_and_nobody_who_is_well_goes_mean
     assert_eq!(
         scene.plan().patch,
         [EtcdPatch::AttachClients { pod: pod_uid(2) }],
-        "clients are served meanwhile"
+        "clients are served in the meantime"
     );
     scene.is_out_of_reach(3, 400);
-    let replaced = scene.asked().unwrap();
+    let intent = scene.asked().unwrap();
     assert_eq!(
-        (replaced.change, replaced.is_replacement),
+        (intent.change, intent.is_replacement),
         (MembershipChange::Remove(Serial(3)), true)
     );
-    // Of those who are to go, one that is down goes first.
+    // Of the members to be replaced, one that is down is removed first.
     scene.state(3);
     scene.has_pod(3, &StartMode::ExistingData);
     scene.is_out_of_reach(1, 10);
@@ -643,15 +645,15 @@ fn who_came_in_a_move_and_is_down_gets_its_time_and_nobody_who_is_well_goes_mean
 }
 
 #[test]
-fn a_pod_that_a_kubelet_called_idle_and_whose_member_answers_is_not_deleted() {
+fn an_idle_pod_whose_member_answers_is_not_deleted() {
     let mut scene = outdated(3);
     scene.lacks_its_image(1, 90);
-    let anew = EtcdDisruption::DeletePod {
+    let recreate = EtcdDisruption::DeletePod {
         pod: pod_uid(1),
         serial: Serial(1),
         why: DeleteReason::Outdated,
     };
-    assert_eq!(scene.plan().disruption, Some(anew));
+    assert_eq!(scene.plan().disruption, Some(recreate));
     scene.state(1);
     assert!(
         !matches!(
@@ -664,7 +666,7 @@ fn a_pod_that_a_kubelet_called_idle_and_whose_member_answers_is_not_deleted() {
 }
 
 #[test]
-fn of_several_that_nobody_hears_the_next_is_built_anew_when_the_last_has_come_back() {
+fn unresponsive_pods_are_recreated_one_at_a_time() {
     let mut scene = outdated(5);
     scene.is_out_of_reach(1, 90);
     scene.is_out_of_reach(2, 90);
@@ -680,7 +682,7 @@ fn of_several_that_nobody_hears_the_next_is_built_anew_when_the_last_has_come_ba
         json!({ "metadata": { "deletionTimestamp": "2027-01-15T08:00:00Z" } }),
     );
     assert!(scene.plan().disruption.is_none(), "{:?}", scene.plan());
-    // Whether the leader hears it nobody knows; those who are well do without it.
+    // The leader does not report whether it reaches the member; the healthy voters have a quorum without it.
     let mut scene = outdated(3);
     scene.is_out_of_reach(1, 90);
     scene.state.unreachable_since.clear();
@@ -695,13 +697,13 @@ fn of_several_that_nobody_hears_the_next_is_built_anew_when_the_last_has_come_ba
     scene.state.unreachable_since.clear();
     assert!(
         scene.plan().disruption.is_none(),
-        "they may be what the leader's quorum is of: {:?}",
+        "they may be part of the leader's quorum: {:?}",
         scene.plan()
     );
 }
 
 #[test]
-fn nobody_moves_for_a_class_that_somebody_puts_into_every_claim() {
+fn a_class_that_an_admission_webhook_sets_moves_no_member() {
     let mut scene = Scene::with(3, json!({ "members": 3, "storage": { "class": "fast" } }));
     (0..3).for_each(|serial| {
         change(
@@ -711,13 +713,13 @@ fn nobody_moves_for_a_class_that_somebody_puts_into_every_claim() {
     });
     assert!(
         scene.plan().is_noop(),
-        "that class was asked for: {:?}",
+        "the claims were created with that class: {:?}",
         scene.plan()
     );
     scene.is_edited(json!({ "storage": { "class": "gold" } }));
     assert!(
         scene.plan().disruption.is_none(),
-        "it has that: {:?}",
+        "the claims have that class: {:?}",
         scene.plan()
     );
     scene.is_edited(json!({ "storage": { "class": "slow" } }));

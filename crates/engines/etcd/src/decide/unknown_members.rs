@@ -1,12 +1,12 @@
-//! Members that somebody else added. One that never started is a slip, or was given up: it takes a vote that nobody gives,
-//! and goes when it had its time. One that has started may hold somebody's data, and is never touched.
+//! Members that the operator did not add. A member that never started is a mistake or was abandoned: it counts towards the quorum
+//! without voting, and is removed after `replace_after`. A member that has started may hold data, and is never removed.
 
 use super::RuleResult;
 use crate::identity::MembershipChange;
 use crate::plan::EtcdWait;
 use crate::view::ClusterView;
 
-/// Removes a stranger that never started; says that there are others.
+/// Removes an unknown member that never started, and reports the others.
 pub(super) fn remove_unknown_members(view: &ClusterView<'_>) -> RuleResult {
     if view.unknown_members.is_empty() {
         return RuleResult::Pass;
@@ -15,14 +15,16 @@ pub(super) fn remove_unknown_members(view: &ClusterView<'_>) -> RuleResult {
         !unknown.has_started
             && view.facts.now.since(unknown.first_seen) >= view.facts.cluster.replace_after
     });
-    match overdue {
-        Some(unknown) if view.unknown_removal_is_safe(unknown) => {
-            RuleResult::change_membership(view, MembershipChange::RemoveUnknown(unknown.id))
-        }
-        // Before the seal nobody has written yet, and nothing is lost by waiting until the cluster is ours alone.
-        _ if !view.identity.bootstrapped => {
-            RuleResult::Block(EtcdWait::UnknownMembers(view.unknown_members.to_vec()))
-        }
-        _ => RuleResult::Wait(EtcdWait::UnknownMembers(view.unknown_members.to_vec())),
+    if let Some(unknown) = overdue
+        && view.unknown_removal_is_safe(unknown)
+    {
+        return RuleResult::change_membership(view, MembershipChange::RemoveUnknown(unknown.id));
+    }
+    let wait = EtcdWait::UnknownMembers(view.unknown_members.to_vec());
+    if view.identity.bootstrapped {
+        RuleResult::Wait(wait)
+    } else {
+        // No client has written yet: waiting loses nothing.
+        RuleResult::Block(wait)
     }
 }

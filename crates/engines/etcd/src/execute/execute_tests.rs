@@ -95,15 +95,15 @@ fn marks() -> Vec<EtcdPatch> {
         },
         EtcdPatch::AttachClients { pod },
         EtcdPatch::SetOwner {
-            what: OwnerTarget::Identity,
+            target: OwnerTarget::Identity,
             owned: true,
         },
         EtcdPatch::SetOwner {
-            what: OwnerTarget::Claim(claim),
+            target: OwnerTarget::Claim(claim),
             owned: false,
         },
         EtcdPatch::SetOwner {
-            what: OwnerTarget::Pod(pod),
+            target: OwnerTarget::Pod(pod),
             owned: true,
         },
     ]
@@ -296,7 +296,7 @@ async fn a_pod_is_created_only_on_the_claim_it_was_decided_on() {
         epoch: Epoch::FIRST,
         claim: on,
         start_mode: StartMode::ExistingData,
-        inputs: Uid(0),
+        template_hash: Uid(0),
     };
     let (outcome, asked) = done(
         Scene::converged(3),

@@ -11,13 +11,13 @@ use evenkeel_runtime::{Error, Observation, Outcome};
 
 use super::update_identity;
 use super::writer::EtcdWriter;
+use crate::actions::member_display_name;
 use crate::facts::MemberHealth;
 use crate::identity::{Identity, Intent, MemberId, MembershipChange};
 use crate::names::{Serial, member_name, peer_url};
 use crate::observe::etcd::{self, Endpoint, MembershipReply, MembershipRequest};
 use crate::observe::{ObservedCluster, member_ref};
 use crate::reconciler::{EtcdReconciler, endpoint};
-use crate::status::member_display_name;
 
 /// Notes the intent, unless it is noted already, and asks etcd.
 pub(super) async fn change_membership(

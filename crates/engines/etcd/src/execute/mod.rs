@@ -60,14 +60,14 @@ pub(crate) async fn execute(
             pod,
             serial,
             transfer_to,
-            spared,
+            via_eviction,
         }) => {
             membership::transfer_leadership(&writer, observation, (*serial, *transfer_to), holds)
                 .await;
             match observed.pods.get(pod) {
                 // Handing over takes its time, and whoever lost the lease meanwhile disturbs nobody.
                 _ if !holds() => Ok(Outcome::Conflict),
-                Some(pod) if *spared => writer.evict(pod).await,
+                Some(pod) if *via_eviction => writer.evict(pod).await,
                 pod => writer.delete_if_observed(pod).await,
             }
         }
@@ -293,10 +293,11 @@ async fn patch(
         }
         EtcdPatch::RecordTemplateHash {
             pod,
-            inputs,
+            template_hash,
             version,
         } => {
-            let written = json!({ labels::POD_TEMPLATE_HASH: inputs, labels::VERSION: version });
+            let written =
+                json!({ labels::POD_TEMPLATE_HASH: template_hash, labels::VERSION: version });
             writer
                 .patch_if_observed(
                     observed.pods.get(pod),
@@ -324,7 +325,7 @@ async fn patch(
             }
             None => Ok(Outcome::Conflict),
         },
-        EtcdPatch::SetOwner { what, owned } => set_owner(writer, observed, *what, *owned).await,
+        EtcdPatch::SetOwner { target, owned } => set_owner(writer, observed, *target, *owned).await,
     }
 }
 

@@ -1,89 +1,89 @@
-//! What would be done, one thing after another: decisions, each carried out on the facts as if nothing else went wrong. It is the
-//! very `decide` that runs the cluster, so that what is foretold is what happens, as long as the world does as [`course`] says.
+//! Previews: the decisions that follow from the facts, each executed on simulated facts.
+//!
+//! The same `decide` runs the cluster: a preview is right as long as the cluster behaves as [`simulate`] assumes.
 
 mod simulate;
 
 use std::collections::BTreeSet;
 
-use evenkeel_runtime::{Action, Engine, Plan, UnixTime};
+use evenkeel_runtime::{Engine, Plan, UnixTime};
 
+use crate::actions::member_display_name;
 use crate::decide::{Etcd, next_deadline};
 use crate::facts::{EtcdFacts, Membership, PodFacts, StartMode};
 use crate::identity::Uid;
 use crate::names::Serial;
 use crate::observe::ObservedCluster;
-use crate::plan::{EtcdDisruption, EtcdPatch, IdentityChange};
 use crate::status;
 use simulate::SimulatedCluster;
 
-/// After so many decisions nothing new is expected of more.
+/// The number of decisions after which a preview stops.
 const MAX_PASSES: usize = 400;
-/// Nobody plans further ahead.
+/// The time that a preview looks ahead, in seconds.
 const HORIZON: i64 = 100 * 24 * 3600;
-/// How long a pod may take to start before it is taken for one that does not.
-const STARTS_WITHIN: i64 = 60;
-/// One that is not Ready since so long after it was created has been Ready before: it does not start, it fails.
-const READY_WITHIN: i64 = 15;
+/// How long a pod may take to start before it counts as stuck, in seconds.
+const START_TIMEOUT: i64 = 60;
+/// A pod that is not Ready since later than this after its creation, in seconds, has been Ready before: it is failing, not starting.
+const FIRST_READY_TIMEOUT: i64 = 15;
 
-/// What is foreseen.
+/// The course of a cluster from the current facts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Preview {
-    /// What is done, in order.
+    /// The actions in order.
     pub steps: Vec<PreviewStep>,
-    /// How it ends, in a few words.
+    /// The final state in a few words.
     pub ends: String,
-    /// What is still waited for then.
+    /// The waits that remain in the final state.
     pub waits_for: Vec<String>,
-    /// What was taken for granted.
+    /// The assumptions of the preview.
     pub assumes: Vec<String>,
 }
 
-/// One thing that is done.
+/// One action of a preview.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PreviewStep {
-    /// After how many seconds at the earliest; those that starting and copying take are not counted.
+    /// The earliest time in seconds from now. The time that starting and copying take is not included.
     pub after: i64,
-    /// What.
+    /// The machine name of the action.
+    pub action: &'static str,
+    /// The description of the action.
     pub does: String,
-    /// Why.
+    /// The reason for the action.
     pub because: String,
-    /// Whether it only writes something down, so that it is left out of short answers.
+    /// Whether the action only records a fact, so that short output leaves it out.
     pub is_note: bool,
 }
 
-/// Follows what is found to where nothing more is done. `remembered` is who the members were when etcd last told, in case it does
-/// not tell now.
+/// Decides and simulates until no action is left. `remembered` is the last known member list, in case etcd does not report it now.
 pub fn preview(
     observed: &ObservedCluster,
     facts: EtcdFacts,
     remembered: Option<Membership>,
 ) -> Preview {
-    let (began, stuck) = (facts.now, stuck(&facts));
+    let began = facts.now;
+    let stuck = stuck_pods(&facts);
     let mut assumes = assumptions(observed, &facts, &stuck);
-    let mut course = SimulatedCluster::new(
-        facts,
-        stuck.iter().map(|(uid, _)| *uid).collect(),
-        remembered,
-    );
+    let stuck_uids = stuck.iter().map(|pod| pod.uid).collect();
+    let mut cluster = SimulatedCluster::new(facts, stuck_uids, remembered);
     let mut steps = Vec::new();
-    let mut plan = Etcd::decide(&course.facts);
+    let mut plan = Etcd::decide(&cluster.facts);
     for _ in 0..MAX_PASSES {
         if !plan.is_noop() {
-            steps.extend(describe_steps(observed, &course.facts, &plan, began));
-            course.execute(&plan);
-        } else if !course.advance() && !advance_clock(&mut course.facts, &plan, began) {
+            steps.extend(describe_steps(observed, &cluster.facts, &plan, began));
+            cluster.execute(&plan);
+        } else if !cluster.advance() && !advance_clock(&mut cluster.facts, &plan, began) {
             break;
         }
-        plan = Etcd::decide(&course.facts);
+        plan = Etcd::decide(&cluster.facts);
     }
     if !plan.is_noop() {
         assumes.push(format!("it is followed for {MAX_PASSES} decisions only"));
     }
-    let (ends, waits_for) = status::at_rest(observed, &course.facts, &plan);
+    let idle = status::describe_idle(observed, &cluster.facts, &plan);
     Preview {
         steps,
-        ends,
-        waits_for,
+        ends: idle.summary,
+        waits_for: idle.waits,
         assumes,
     }
 }
@@ -95,108 +95,90 @@ fn describe_steps(
     began: UnixTime,
 ) -> Vec<PreviewStep> {
     let after = facts.now.0.saturating_sub(began.0);
-    let told = status::each(observed, facts, plan)
-        .into_iter()
-        .zip(plan.actions());
-    told.map(|((does, because), action)| PreviewStep {
+    let actions = status::describe_actions(observed, facts, plan);
+    let steps = actions.into_iter().map(|action| PreviewStep {
         after,
-        does,
-        because,
-        is_note: is_bookkeeping(&action),
-    })
-    .collect()
+        action: action.name,
+        does: action.description,
+        because: action.reason,
+        is_note: action.is_bookkeeping,
+    });
+    steps.collect()
 }
 
-/// Whether an action only writes down what has happened.
-pub fn is_bookkeeping(action: &Action<'_, Etcd>) -> bool {
-    match action {
-        Action::Patch(mark) => {
-            matches!(
-                mark,
-                EtcdPatch::RecordJoinedVolume { .. }
-                    | EtcdPatch::MarkJoined { .. }
-                    | EtcdPatch::RecordVersion { .. }
-                    | EtcdPatch::RecordTemplateHash { .. }
-                    | EtcdPatch::RecordSpec
-                    | EtcdPatch::RecordRemoval { .. }
-            )
+/// Advances the clock to the next deadline; returns false if there is none within [`HORIZON`].
+fn advance_clock(facts: &mut EtcdFacts, plan: &Plan<Etcd>, began: UnixTime) -> bool {
+    match next_deadline(facts, plan) {
+        Some(time) if time > facts.now && time.0.saturating_sub(began.0) < HORIZON => {
+            facts.now = time;
+            true
         }
-        Action::Disruption(EtcdDisruption::UpdateIdentity { why, .. }) => {
-            matches!(
-                why,
-                IdentityChange::SettleIntent
-                    | IdentityChange::StartSeed
-                    | IdentityChange::RecordCluster(_)
-            )
-        }
-        Action::Create(_) | Action::Apply(_) | Action::Disruption(_) => false,
+        _ => false,
     }
 }
 
-/// Lets the time come at which something is due, if there is one.
-fn advance_clock(facts: &mut EtcdFacts, plan: &Plan<Etcd>, began: UnixTime) -> bool {
-    let due = next_deadline(facts, plan)
-        .filter(|time| *time > facts.now && time.0.saturating_sub(began.0) < HORIZON);
-    due.into_iter().for_each(|time| facts.now = time);
-    due.is_some()
+/// A pod that is not expected to become Ready by itself.
+struct StuckPod {
+    uid: Uid,
+    serial: Serial,
 }
 
-/// Pods that are not expected to come up by themselves.
-fn stuck(facts: &EtcdFacts) -> Vec<(Uid, Serial)> {
-    let pods = facts.pods.present().map(Vec::as_slice).unwrap_or_default();
-    let serves = |serial: &Serial| {
-        facts
-            .health
-            .get(serial)
-            .and_then(|health| health.present())
-            .is_some_and(|health| health.is_serving)
-    };
-    let is_stuck = |pod: &&PodFacts| {
-        let late = |since: UnixTime| facts.now.0.saturating_sub(since.0) > STARTS_WITHIN;
-        if pod.is_terminating {
-            // One whose node is lost is sent away, and nobody sees it go.
-            let unseen = facts.unreachable_since.contains_key(&pod.serial)
-                || pod.unready_since.is_some_and(late);
-            return pod.node.is_some() && !serves(&pod.serial) && unseen;
-        }
-        let starts = pod.start_mode != StartMode::Held && !pod.is_finished;
-        let hindered = pod.crashing_since.is_some()
-            || pod.unschedulable_since.is_some()
-            || facts.unreachable_since.contains_key(&pod.serial)
-            || late(pod.created_at)
-            || pod
-                .unready_since
-                .is_some_and(|since| since.0.saturating_sub(pod.created_at.0) > READY_WITHIN);
-        starts && !serves(&pod.serial) && hindered
-    };
-    pods.iter()
-        .filter(is_stuck)
-        .map(|pod| (pod.uid, pod.serial))
+fn stuck_pods(facts: &EtcdFacts) -> Vec<StuckPod> {
+    let pods = facts.pods.present().into_iter().flatten();
+    pods.filter(|pod| is_stuck(facts, pod))
+        .map(|pod| StuckPod {
+            uid: pod.uid,
+            serial: pod.serial,
+        })
         .collect()
 }
 
-fn assumptions(
-    observed: &ObservedCluster,
-    facts: &EtcdFacts,
-    stuck: &[(Uid, Serial)],
-) -> Vec<String> {
+fn is_stuck(facts: &EtcdFacts, pod: &PodFacts) -> bool {
+    let health = facts.health.get(&pod.serial);
+    let is_serving = health
+        .and_then(|health| health.present())
+        .is_some_and(|health| health.is_serving);
+    if is_serving {
+        return false;
+    }
+    let is_overdue = |since: UnixTime| facts.now.0.saturating_sub(since.0) > START_TIMEOUT;
+    let is_unreachable = facts.unreachable_since.contains_key(&pod.serial);
+    if pod.is_terminating {
+        // The pod of a lost node stays Terminating.
+        let is_overdue = pod.unready_since.is_some_and(is_overdue);
+        return pod.node.is_some() && (is_unreachable || is_overdue);
+    }
+    if pod.start_mode == StartMode::Held || pod.is_finished {
+        return false;
+    }
+    let was_ready = pod
+        .unready_since
+        .is_some_and(|since| since.0.saturating_sub(pod.created_at.0) > FIRST_READY_TIMEOUT);
+    pod.crashing_since.is_some()
+        || pod.unschedulable_since.is_some()
+        || is_unreachable
+        || is_overdue(pod.created_at)
+        || was_ready
+}
+
+fn assumptions(observed: &ObservedCluster, facts: &EtcdFacts, stuck: &[StuckPod]) -> Vec<String> {
     let mut assumes = vec![
         "nothing else fails or is changed meanwhile; new pods find a node, start and catch up"
             .to_owned(),
     ];
     if !stuck.is_empty() {
-        let serials: BTreeSet<_> = stuck.iter().map(|(_, serial)| *serial).collect();
+        let serials: BTreeSet<_> = stuck.iter().map(|pod| pod.serial).collect();
         let names: Vec<_> = serials
             .iter()
-            .map(|serial| status::member_display_name(observed, *serial))
+            .map(|serial| member_display_name(observed, *serial))
             .collect();
-        let (verb, they) = if names.len() == 1 {
+        let (verb, state) = if names.len() == 1 {
             ("does", "stays as it is")
         } else {
             ("do", "stay as they are")
         };
         assumes.push(format!(
-            "{}, which {verb} not serve now, {they}",
+            "{}, which {verb} not serve now, {state}",
             names.join(" and ")
         ));
     }

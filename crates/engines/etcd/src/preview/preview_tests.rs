@@ -1,192 +1,183 @@
-//! What is foreseen of scenes that are what they are.
+//! Previews of scenes.
 
 use serde_json::json;
 
 use super::*;
 use crate::testing::{Scene, name};
 
-fn foreseen(scene: &Scene) -> Preview {
+fn preview_of(scene: &Scene) -> Preview {
     preview(&scene.observed, scene.facts(), None)
 }
 
-/// What is done, without what is only written down.
-fn steps(scene: &Scene) -> Vec<String> {
-    foreseen(scene)
+/// Returns the machine names of all actions without bookkeeping.
+fn actions(scene: &Scene) -> Vec<&'static str> {
+    preview_of(scene)
         .steps
         .into_iter()
         .filter(|step| !step.is_note)
-        .map(|step| step.does)
+        .map(|step| step.action)
         .collect()
 }
 
 #[test]
-fn of_a_cluster_that_is_as_it_should_be_nothing_is_foretold() {
-    let foreseen = foreseen(&Scene::converged(3));
-    assert_eq!(foreseen.steps, []);
+fn the_preview_of_a_converged_cluster_is_empty() {
+    let preview = preview_of(&Scene::converged(3));
+    assert_eq!(preview.steps, []);
     assert_eq!(
-        (foreseen.ends.as_str(), foreseen.waits_for.len()),
+        (preview.ends.as_str(), preview.waits_for.len()),
         ("Healthy", 0)
     );
 }
 
 #[test]
-fn a_member_is_added_prepared_and_given_its_vote() {
+fn a_new_member_is_added_created_joined_and_promoted() {
     let scene = Scene::with(3, json!({ "members": 4 }));
-    let n = name(3);
     assert_eq!(
-        steps(&scene),
+        actions(&scene),
         [
-            format!("adding {n} as a learner"),
-            format!("creating the volume of {n}"),
-            format!("creating the pod of {n}"),
-            format!("letting {n} join"),
-            "having evictions leave 3 with a vote".to_owned(),
-            format!("giving {n} its vote"),
-            format!("letting clients reach {n}"),
+            "add-member",
+            "create-claim",
+            "create-pod",
+            "set-start-mode",
+            "apply-pdb",
+            "promote-member",
+            "attach-clients",
         ]
     );
-    assert_eq!(foreseen(&scene).ends, "Healthy");
+    assert_eq!(preview_of(&scene).ends, "Healthy");
 }
 
 #[test]
-fn whoever_goes_is_left_by_clients_first_and_its_volume_is_kept_for_as_long_as_the_spec_says() {
-    let foreseen = foreseen(&Scene::with(
+fn clients_are_detached_before_a_removal_and_the_claim_is_retained() {
+    let preview = preview_of(&Scene::with(
         3,
         json!({ "members": 1, "storage": { "keepRemovedFor": "2h" } }),
     ));
-    let last = foreseen.steps.last().unwrap();
-    assert!(
-        last.does.starts_with("deleting the volume of"),
-        "{}",
-        last.does
-    );
-    assert_eq!(last.after, 7200);
-    let at = |what: &str| {
-        foreseen
+    let last = preview.steps.last().unwrap();
+    assert_eq!((last.action, last.after), ("delete-claim", 7200));
+    let position = |action: &str| {
+        preview
             .steps
             .iter()
-            .position(|step| step.does.starts_with(what))
+            .position(|step| step.action == action)
             .unwrap()
     };
-    assert!(at("leading clients away") < at("removing"));
-    assert_eq!(foreseen.ends, "Healthy");
+    assert!(position("detach-clients") < position("remove-member"));
+    assert_eq!(preview.ends, "Healthy");
 }
 
 #[test]
-fn a_new_cluster_comes_into_being() {
-    let foreseen = foreseen(&Scene::nothing(json!({ "members": 3 })));
-    assert_eq!(foreseen.ends, "Healthy", "{foreseen:#?}");
-    let pods = foreseen
+fn a_new_cluster_becomes_healthy() {
+    let preview = preview_of(&Scene::nothing(json!({ "members": 3 })));
+    assert_eq!(preview.ends, "Healthy", "{preview:#?}");
+    let pods = preview
         .steps
         .iter()
-        .filter(|step| step.does.starts_with("creating the pod of"));
+        .filter(|step| step.action == "create-pod");
     assert_eq!(pods.count(), 3);
-    assert!(foreseen.assumes.iter().any(|said| said.contains("names")));
+    assert!(
+        preview
+            .assumes
+            .iter()
+            .any(|assumption| assumption.contains("names"))
+    );
 }
 
 #[test]
-fn one_that_is_out_of_reach_stays_so_and_is_replaced_in_time() {
+fn an_unreachable_member_stays_unreachable_and_is_replaced_in_time() {
     let mut scene = Scene::with(3, json!({ "members": 3, "heal": { "replaceAfter": "5m" } }));
     scene.is_out_of_reach(2, 120);
-    let foreseen = foreseen(&scene);
-    let replaced = foreseen
+    let preview = preview_of(&scene);
+    let replaced = preview
         .steps
         .iter()
-        .find(|step| step.does.starts_with("replacing"))
+        .find(|step| step.action == "replace-member")
         .unwrap();
     assert!(replaced.does.contains(&name(2)), "{}", replaced.does);
     assert_eq!(replaced.after, 180);
     assert!(
-        foreseen.assumes.iter().any(|said| said.contains(&name(2))),
+        preview
+            .assumes
+            .iter()
+            .any(|assumption| assumption.contains(&name(2))),
         "{:?}",
-        foreseen.assumes
+        preview.assumes
     );
-    assert_eq!(foreseen.ends, "Healthy");
+    assert_eq!(preview.ends, "Healthy");
 }
 
 #[test]
-fn what_people_must_do_is_waited_for_and_nothing_is_invented() {
+fn a_lost_quorum_ends_the_preview_with_its_waits() {
     let mut scene = Scene::converged(3);
     scene.loses_its_quorum(&[1, 2]);
-    let foreseen = foreseen(&scene);
-    assert!(foreseen.ends.starts_with("No quorum"), "{}", foreseen.ends);
-    assert!(!foreseen.waits_for.is_empty());
+    let preview = preview_of(&scene);
+    assert!(preview.ends.starts_with("No quorum"), "{}", preview.ends);
+    assert!(!preview.waits_for.is_empty());
     assert_eq!(
-        foreseen.steps.iter().filter(|step| !step.is_note).count(),
+        preview.steps.iter().filter(|step| !step.is_note).count(),
         0,
         "{:#?}",
-        foreseen.steps
+        preview.steps
     );
 }
 
 #[test]
-fn while_it_is_paused_nothing_is_done() {
-    let foreseen = foreseen(&Scene::with(3, json!({ "members": 5, "paused": true })));
-    assert_eq!(
-        (foreseen.steps.len(), foreseen.ends.as_str()),
-        (0, "Paused")
-    );
+fn the_preview_of_a_paused_cluster_is_empty() {
+    let preview = preview_of(&Scene::with(3, json!({ "members": 5, "paused": true })));
+    assert_eq!((preview.steps.len(), preview.ends.as_str()), (0, "Paused"));
 }
 
 #[test]
-fn one_that_somebody_hears_is_waited_for_and_never_replaced() {
+fn a_member_that_the_leader_reaches_is_never_replaced() {
     let mut scene = Scene::converged(3);
     scene.is_out_of_reach(2, 120);
     scene.state.unreachable_since.clear();
-    let foreseen = foreseen(&scene);
+    let preview = preview_of(&scene);
     assert!(
-        !foreseen
+        !preview
             .steps
             .iter()
-            .any(|step| step.does.starts_with("replacing")),
+            .any(|step| step.action == "replace-member"),
         "{:#?}",
-        foreseen.steps
+        preview.steps
     );
     assert!(
-        foreseen.ends.starts_with("Bringing back"),
+        preview.ends.starts_with("Bringing back"),
         "{}",
-        foreseen.ends
+        preview.ends
     );
 }
 
 #[test]
-fn one_whose_node_is_lost_does_not_come_back_although_its_pod_was_sent_away() {
+fn a_terminating_pod_on_a_lost_node_does_not_come_back() {
     let mut scene = Scene::with(3, json!({ "members": 3, "heal": { "replaceAfter": "5m" } }));
     scene.is_out_of_reach(2, 120);
-    let sent_away = json!({ "metadata": { "deletionTimestamp": "2026-11-16T11:00:00Z" }, "spec": { "nodeName": "node-3" } });
-    crate::testing::change(scene.pod(2), sent_away);
-    let foreseen = foreseen(&scene);
-    let first = foreseen.steps.iter().find(|step| !step.is_note).unwrap();
-    assert!(
-        first.does.starts_with(&format!("replacing {}", name(2))),
-        "{}",
-        first.does
-    );
+    let terminating = json!({ "metadata": { "deletionTimestamp": "2026-11-16T11:00:00Z" }, "spec": { "nodeName": "node-3" } });
+    crate::testing::change(scene.pod(2), terminating);
+    let preview = preview_of(&scene);
+    let first = preview.steps.iter().find(|step| !step.is_note).unwrap();
+    assert_eq!(first.action, "replace-member");
+    assert!(first.does.contains(&name(2)), "{}", first.does);
 }
 
 #[test]
-fn a_cluster_whose_resource_was_deleted_is_taken_up_again_with_its_data() {
+fn a_recreated_resource_adopts_the_cluster_with_its_data() {
     let mut scene = Scene::converged(3);
     scene.observed.pods.clear();
     scene.state = crate::observe::etcd::EtcdState::default();
-    let foreseen = foreseen(&scene);
-    let does: Vec<_> = foreseen
-        .steps
-        .iter()
-        .map(|step| step.does.as_str())
-        .collect();
+    let preview = preview_of(&scene);
+    let actions: Vec<_> = preview.steps.iter().map(|step| step.action).collect();
     assert!(
-        !does
-            .iter()
-            .any(|step| step.starts_with("creating the volume")),
-        "{does:#?}"
+        !actions.iter().any(|action| *action == "create-claim"),
+        "{actions:#?}"
     );
     assert_eq!(
-        does.iter()
-            .filter(|step| step.starts_with("creating the pod"))
+        actions
+            .iter()
+            .filter(|action| **action == "create-pod")
             .count(),
         3,
-        "{does:#?}"
+        "{actions:#?}"
     );
-    assert_eq!(foreseen.ends, "Healthy", "{does:#?}");
+    assert_eq!(preview.ends, "Healthy", "{actions:#?}");
 }

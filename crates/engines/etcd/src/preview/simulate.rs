@@ -1,4 +1,5 @@
-//! How things go when nothing else goes wrong: what a decision makes of the facts, and what follows by itself.
+//! A simulated cluster in which nothing else fails: the effect of each action on the facts, and the changes that follow by
+//! themselves.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -14,16 +15,17 @@ use crate::names::Serial;
 use crate::plan::{EtcdApply, EtcdCreate, EtcdDisruption, EtcdPatch, OwnerTarget};
 use crate::view::quorum;
 
-/// Facts, as they become.
+/// The facts of a simulated cluster.
 pub(super) struct SimulatedCluster {
     pub(super) facts: EtcdFacts,
-    /// Pods that do not come up.
+    /// The pods that do not become Ready.
     stuck: BTreeSet<Uid>,
-    /// Who the members were when etcd last told.
+    /// The last known member list.
     remembered: Option<Membership>,
-    /// Pods on their way out, in the order in which they were sent away.
-    leaving: VecDeque<Uid>,
-    next: u64,
+    /// The terminating pods in the order of their deletion.
+    terminating: VecDeque<Uid>,
+    /// The number of IDs that were handed out.
+    ids: u64,
 }
 
 impl SimulatedCluster {
@@ -32,16 +34,16 @@ impl SimulatedCluster {
         stuck: BTreeSet<Uid>,
         remembered: Option<Membership>,
     ) -> Self {
-        // That secrets are looked at again is no decision.
+        // Reading the Secrets again is not an action.
         facts.recheck_secrets_at = None;
         let remembered = facts
             .membership
             .present()
             .cloned()
             .or(remembered)
-            .or_else(|| by_claims(&facts));
+            .or_else(|| members_by_claims(&facts));
         let pods = facts.pods.present().into_iter().flatten();
-        let leaving = pods
+        let terminating = pods
             .filter(|pod| pod.is_terminating && !stuck.contains(&pod.uid))
             .map(|pod| pod.uid)
             .collect();
@@ -49,27 +51,27 @@ impl SimulatedCluster {
             facts,
             stuck,
             remembered,
-            leaving,
-            next: 1,
+            terminating,
+            ids: 1,
         }
     }
 
-    /// A number that nothing has.
+    /// Returns an ID that is not in use.
     fn next_id(&mut self) -> u64 {
-        self.next += 1;
-        u64::MAX - self.next
+        self.ids += 1;
+        u64::MAX - self.ids
     }
 
     fn next_uid(&mut self) -> Uid {
         Uid(u128::from(self.next_id()))
     }
 
-    /// Does all that a plan says.
+    /// Executes all actions of a plan.
     pub(super) fn execute(&mut self, plan: &Plan<Etcd>) {
         for action in plan.actions() {
             match action {
                 Action::Create(create) => self.create(create),
-                Action::Patch(mark) => self.patch(mark),
+                Action::Patch(patch) => self.patch(patch),
                 Action::Apply(EtcdApply::Object(object)) => {
                     self.facts.drift.remove(object);
                 }
@@ -87,9 +89,9 @@ impl SimulatedCluster {
                 Action::Disruption(EtcdDisruption::RestartMember {
                     pod, transfer_to, ..
                 }) => {
-                    transfer_to
-                        .iter()
-                        .for_each(|transfer_to| self.set_leader(*transfer_to));
+                    if let Some(leader) = transfer_to {
+                        self.set_leader(*leader);
+                    }
                     self.delete_pod(*pod);
                 }
                 Action::Disruption(EtcdDisruption::ForceSnapshot { to, .. }) => {
@@ -97,31 +99,37 @@ impl SimulatedCluster {
                 }
                 Action::Disruption(EtcdDisruption::DeletePod { pod, .. }) => self.delete_pod(*pod),
                 Action::Disruption(EtcdDisruption::DeleteClaim { claim, .. }) => {
-                    self.facts
-                        .claims
-                        .present_mut()
-                        .into_iter()
-                        .for_each(|all| all.retain(|one| one.uid != *claim));
+                    self.retain_claims(|other| other.uid != *claim);
                 }
             }
         }
     }
 
-    /// The version that was waited with is taken over.
+    /// The next version becomes effective.
     fn force_snapshot(&mut self, to: &Identity) {
         self.facts.identity = Observed::Present(to.clone());
         if let Some(next) = self.facts.cluster.next_version.take() {
-            (
-                self.facts.cluster.version,
-                self.facts.cluster.pod_template_hash,
-            ) = (next, self.next_uid());
+            self.facts.cluster.version = next;
+            self.facts.cluster.pod_template_hash = self.next_uid();
         }
     }
 
-    fn delete_pod(&mut self, pod: Uid) {
-        self.on_pod(pod, |one| one.is_terminating = true);
-        self.stuck.remove(&pod);
-        self.leaving.push_back(pod);
+    fn delete_pod(&mut self, uid: Uid) {
+        self.on_pod(uid, |pod| pod.is_terminating = true);
+        self.stuck.remove(&uid);
+        self.terminating.push_back(uid);
+    }
+
+    fn retain_pods(&mut self, keep: impl FnMut(&PodFacts) -> bool) {
+        if let Observed::Present(pods) = &mut self.facts.pods {
+            pods.retain(keep);
+        }
+    }
+
+    fn retain_claims(&mut self, keep: impl FnMut(&ClaimFacts) -> bool) {
+        if let Observed::Present(claims) = &mut self.facts.claims {
+            claims.retain(keep);
+        }
     }
 
     fn pods(&self) -> &[PodFacts] {
@@ -141,19 +149,13 @@ impl SimulatedCluster {
     }
 
     fn create(&mut self, create: &EtcdCreate) {
-        let (uid, now, owns) = (
-            self.next_uid(),
-            self.facts.now,
-            self.facts.cluster.owns_data,
-        );
+        let uid = self.next_uid();
+        let now = self.facts.now;
+        let owns_data = self.facts.cluster.owns_data;
         match create {
             EtcdCreate::Identity(identity) => {
                 self.facts.identity = Observed::Present(identity.clone());
-                self.facts.identity_owner = if owns {
-                    OwnedBy::Resource
-                } else {
-                    OwnedBy::Nobody
-                };
+                self.set_identity_owner(owns_data);
                 self.facts.spec_recorded = true;
             }
             EtcdCreate::Claim { serial, epoch } => {
@@ -168,22 +170,20 @@ impl SimulatedCluster {
                     is_lost: false,
                     removed_at: None,
                     last_version: None,
-                    is_owned: owns,
+                    is_owned: owns_data,
                     requested_size: self.facts.cluster.volume_size,
                     resize_pending: false,
                     has_wrong_class: false,
                     is_misplaced: false,
                 };
-                self.facts
-                    .claims
-                    .present_mut()
-                    .into_iter()
-                    .for_each(|all| all.push(claim.clone()));
+                if let Observed::Present(claims) = &mut self.facts.claims {
+                    claims.push(claim);
+                }
             }
             EtcdCreate::Pod {
                 serial,
                 epoch,
-                start_mode: start,
+                start_mode,
                 ..
             } => {
                 let desired = &self.facts.cluster;
@@ -192,7 +192,7 @@ impl SimulatedCluster {
                     epoch: *epoch,
                     uid,
                     created_at: now,
-                    start_mode: start.clone(),
+                    start_mode: start_mode.clone(),
                     joined_gate: false,
                     is_ready: false,
                     unready_since: Some(now),
@@ -209,65 +209,58 @@ impl SimulatedCluster {
                     is_routed: false,
                     is_owned: true,
                 };
-                self.facts
-                    .pods
-                    .present_mut()
-                    .into_iter()
-                    .for_each(|all| all.push(pod.clone()));
+                if let Observed::Present(pods) = &mut self.facts.pods {
+                    pods.push(pod);
+                }
             }
         }
     }
 
-    fn patch(&mut self, mark: &EtcdPatch) {
-        match mark {
+    fn set_identity_owner(&mut self, owned: bool) {
+        self.facts.identity_owner = if owned {
+            OwnedBy::Resource
+        } else {
+            OwnedBy::Nobody
+        };
+    }
+
+    fn patch(&mut self, patch: &EtcdPatch) {
+        match patch {
             EtcdPatch::SetStartMode { pod, to, .. } => {
                 self.on_pod(*pod, |pod| pod.start_mode = to.clone())
             }
             EtcdPatch::MarkJoined { pod, .. } => self.on_pod(*pod, |pod| {
-                (pod.start_mode, pod.joined_gate) = (StartMode::ExistingData, true)
+                pod.start_mode = StartMode::ExistingData;
+                pod.joined_gate = true;
             }),
             EtcdPatch::AttachClients { pod } => self.on_pod(*pod, |pod| pod.is_routed = true),
             EtcdPatch::DetachClients { pod } => self.on_pod(*pod, |pod| pod.is_routed = false),
             EtcdPatch::RecordJoinedVolume { claim, volume } => {
-                self.on_claim(*claim, |one| one.joined_on = Some((one.uid, *volume)));
+                self.on_claim(*claim, |claim| claim.joined_on = Some((claim.uid, *volume)));
             }
             EtcdPatch::RecordRemoval { claim, at } => {
                 self.on_claim(*claim, |claim| claim.removed_at = *at)
             }
             EtcdPatch::RecordVersion { claim, version } => {
-                self.on_claim(*claim, |one| one.last_version = Some(*version))
+                self.on_claim(*claim, |claim| claim.last_version = Some(*version))
             }
             EtcdPatch::RecordTemplateHash {
                 pod,
-                inputs,
+                template_hash,
                 version,
-            } => {
-                self.on_pod(*pod, |one| {
-                    (one.template_hash, one.version) = (Some(*inputs), Some(*version))
-                });
-            }
+            } => self.on_pod(*pod, |pod| {
+                pod.template_hash = Some(*template_hash);
+                pod.version = Some(*version);
+            }),
             EtcdPatch::ResizeVolume { claim, to } => {
-                self.on_claim(*claim, |one| one.requested_size = *to)
+                self.on_claim(*claim, |claim| claim.requested_size = *to)
             }
             EtcdPatch::RecordSpec => self.facts.spec_recorded = true,
-            EtcdPatch::SetOwner {
-                what: OwnerTarget::Identity,
-                owned,
-            } => {
-                self.facts.identity_owner = if *owned {
-                    OwnedBy::Resource
-                } else {
-                    OwnedBy::Nobody
-                };
-            }
-            EtcdPatch::SetOwner {
-                what: OwnerTarget::Claim(claim),
-                owned,
-            } => self.on_claim(*claim, |one| one.is_owned = *owned),
-            EtcdPatch::SetOwner {
-                what: OwnerTarget::Pod(pod),
-                owned,
-            } => self.on_pod(*pod, |one| one.is_owned = *owned),
+            EtcdPatch::SetOwner { target, owned } => match target {
+                OwnerTarget::Identity => self.set_identity_owner(*owned),
+                OwnerTarget::Claim(claim) => self.on_claim(*claim, |claim| claim.is_owned = *owned),
+                OwnerTarget::Pod(pod) => self.on_pod(*pod, |pod| pod.is_owned = *owned),
+            },
         }
     }
 
@@ -284,33 +277,32 @@ impl SimulatedCluster {
     fn change_membership(&mut self, from: &Identity, intent: &Intent, transfer_to: Option<Serial>) {
         self.facts.identity = Observed::Present(from.with_intent(intent));
         let id = MemberId(self.next_id());
-        let Observed::Present(told) = &mut self.facts.membership else {
+        let Observed::Present(membership) = &mut self.facts.membership else {
             return;
         };
         match intent.change {
-            MembershipChange::Add(serial) => {
-                told.members.push(ListedMember {
-                    serial,
-                    id,
-                    is_learner: true,
-                    has_started: false,
-                });
-            }
+            MembershipChange::Add(serial) => membership.members.push(ListedMember {
+                serial,
+                id,
+                is_learner: true,
+                has_started: false,
+            }),
             MembershipChange::Promote(serial) => {
-                told.members
-                    .iter_mut()
-                    .filter(|one| one.serial == serial)
-                    .for_each(|one| one.is_learner = false);
+                if let Some(listed) = listed_mut(membership, serial) {
+                    listed.is_learner = false;
+                }
             }
             MembershipChange::Remove(serial) => {
-                told.members.retain(|one| one.serial != serial);
+                membership.members.retain(|listed| listed.serial != serial);
                 self.facts.unreachable_since.remove(&serial);
                 self.stop_answering(serial);
             }
-            MembershipChange::RemoveUnknown(id) => told.unknown.retain(|one| one.id != id),
+            MembershipChange::RemoveUnknown(id) => {
+                membership.unknown.retain(|unknown| unknown.id != id);
+            }
         }
-        if let Some(transfer_to) = transfer_to {
-            self.set_leader(transfer_to);
+        if let Some(leader) = transfer_to {
+            self.set_leader(leader);
         }
         self.elect();
     }
@@ -327,19 +319,11 @@ impl SimulatedCluster {
         }
     }
 
-    /// Who votes and serves.
-    fn serving(&self) -> Vec<Serial> {
-        let told = self
-            .facts
-            .membership
-            .present()
-            .map(|told| told.members.as_slice())
-            .unwrap_or_default();
-        let voters = told
-            .iter()
-            .filter(|one| !one.is_learner)
-            .map(|one| one.serial);
-        voters
+    fn serving_voters(&self) -> Vec<Serial> {
+        let membership = self.facts.membership.present();
+        let serving = membership.map(voters).unwrap_or_default();
+        serving
+            .into_iter()
             .filter(|serial| {
                 self.health_of(*serial)
                     .is_some_and(|health| health.is_serving)
@@ -348,142 +332,129 @@ impl SimulatedCluster {
     }
 
     fn health_of(&self, serial: Serial) -> Option<&MemberHealth> {
-        self.facts
-            .health
-            .get(&serial)
-            .and_then(|health| health.present())
+        self.facts.health.get(&serial)?.present()
     }
 
-    /// Somebody leads, and somebody tells who the members are, as long as anybody serves who votes.
+    /// Keeps a leader and a reporter of the member list while any voter serves.
     fn elect(&mut self) {
-        let serving = self.serving();
+        let serving = self.serving_voters();
         let Some(first) = serving.first().copied() else {
             return;
         };
-        if !serving.iter().any(|serial| {
+        let is_leader = |serial: &Serial| {
             self.health_of(*serial)
                 .is_some_and(|health| health.is_leader)
-        }) {
+        };
+        if !serving.iter().any(is_leader) {
             self.set_leader(first);
         }
-        if let Observed::Present(told) = &mut self.facts.membership
-            && !serving.contains(&told.reported_by)
+        if let Observed::Present(membership) = &mut self.facts.membership
+            && !serving.contains(&membership.reported_by)
         {
-            told.reported_by = first;
+            membership.reported_by = first;
         }
     }
 
-    /// Lets happen what happens by itself; says whether anything did.
+    /// Applies the changes that follow by themselves; returns false if nothing has changed.
     pub(super) fn advance(&mut self) -> bool {
         let before = self.facts.clone();
-        // Whoever was sent away first is gone first.
-        if let Some(first) = self.leaving.pop_front() {
-            let gone = self
+        if let Some(uid) = self.terminating.pop_front() {
+            let serial = self
                 .pods()
                 .iter()
-                .find(|pod| pod.uid == first)
+                .find(|pod| pod.uid == uid)
                 .map(|pod| pod.serial);
-            self.facts
-                .pods
-                .present_mut()
-                .into_iter()
-                .for_each(|pods| pods.retain(|pod| pod.uid != first));
-            gone.into_iter()
-                .for_each(|serial| self.stop_answering(serial));
+            self.retain_pods(|pod| pod.uid != uid);
+            if let Some(serial) = serial {
+                self.stop_answering(serial);
+            }
         }
         self.delete_previous_resource();
-        let well = |pod: &&PodFacts| !pod.is_finished && !self.stuck.contains(&pod.uid);
-        let well: Vec<PodFacts> = self.pods().iter().filter(well).cloned().collect();
-        for pod in well {
+        let is_starting = |pod: &&PodFacts| !pod.is_finished && !self.stuck.contains(&pod.uid);
+        let starting: Vec<PodFacts> = self.pods().iter().filter(is_starting).cloned().collect();
+        for pod in starting {
             self.schedule(&pod);
             if pod.start_mode != StartMode::Held && self.health_of(pod.serial).is_none() {
                 self.start(&pod);
             }
         }
         self.form_quorum();
-        self.update_health();
+        self.update_readiness();
         self.facts != before
     }
 
-    /// What went with a former resource is gone.
+    /// Completes the deletion of the previous resource's objects.
     fn delete_previous_resource(&mut self) {
         if self.facts.identity_owner == OwnedBy::PreviousResource {
-            (self.facts.identity, self.facts.identity_owner) = (Observed::Absent, OwnedBy::Nobody);
+            self.facts.identity = Observed::Absent;
+            self.facts.identity_owner = OwnedBy::Nobody;
         }
-        self.facts
-            .claims
-            .present_mut()
-            .into_iter()
-            .for_each(|claims| claims.retain(|claim| !claim.is_terminating));
+        self.retain_claims(|claim| !claim.is_terminating);
         if self.pods().is_empty() && self.claims().is_empty() {
             self.facts.lineages.clear();
         }
     }
 
-    /// A pod gets its node, and its claim a volume there.
+    /// Assigns a node to the pod, and a volume on that node to its claim.
     fn schedule(&mut self, pod: &PodFacts) {
-        let (volume, node) = (self.next_uid(), self.next_uid());
+        let volume = self.next_uid();
+        let node = self.next_uid();
         let claims = self.facts.claims.present_mut().into_iter().flatten();
-        let its = claims.filter(|one| one.serial == pod.serial && one.epoch == pod.epoch);
-        its.filter(|claim| claim.volume.is_none())
-            .for_each(|claim| {
-                (claim.volume, claim.topology) = (Some(volume), VolumeTopology::Node(node))
-            });
+        for claim in claims {
+            let is_own = claim.serial == pod.serial && claim.epoch == pod.epoch;
+            if is_own && claim.volume.is_none() {
+                claim.volume = Some(volume);
+                claim.topology = VolumeTopology::Node(node);
+            }
+        }
         self.on_pod(pod.uid, |pod| pod.node = pod.node.or(Some(node)));
     }
 
-    /// Its etcd comes up, as far as it can.
+    /// Starts the etcd of a pod: it forms a cluster, joins or continues on its data.
     fn start(&mut self, pod: &PodFacts) {
         let serial = pod.serial;
-        let known = self
-            .facts
-            .identity
-            .present()
-            .and_then(|identity| identity.cluster_id);
-        let founds = pod.start_mode == StartMode::Bootstrap && known.is_none();
-        let (fresh_id, fresh_cluster) = (MemberId(self.next_id()), ClusterId(self.next_id()));
-        if founds {
-            let one = ListedMember {
-                serial,
-                id: fresh_id,
-                is_learner: false,
-                has_started: true,
-            };
-            let told = Membership {
+        let identity = self.facts.identity.present();
+        let recorded_cluster = identity.and_then(|identity| identity.cluster_id);
+        let forms_cluster = pod.start_mode == StartMode::Bootstrap && recorded_cluster.is_none();
+        let new_member = MemberId(self.next_id());
+        let new_cluster = ClusterId(self.next_id());
+        if forms_cluster {
+            self.facts.membership = Observed::Present(Membership {
                 reported_by: serial,
-                members: vec![one],
+                members: vec![ListedMember {
+                    serial,
+                    id: new_member,
+                    is_learner: false,
+                    has_started: true,
+                }],
                 unknown: Vec::new(),
-            };
-            self.facts.membership = Observed::Present(told);
+            });
         }
-        let all = self.facts.membership.present().or(self.remembered.as_ref());
-        let Some(one) = all.and_then(|told| told.members.iter().find(|one| one.serial == serial))
-        else {
+        let membership = self.facts.membership.present().or(self.remembered.as_ref());
+        let mut listed = membership.into_iter().flat_map(|list| &list.members);
+        let Some(listed) = listed.find(|listed| listed.serial == serial) else {
             return;
         };
-        let (id, agrees) = (one.id, self.facts.membership.is_present());
-        // One that starts on its own data has that; one that joins gets it.
+        let member_id = listed.id;
+        // A joining member gets its data from the others.
         if pod.start_mode == StartMode::ExistingData && !self.has_data(serial) {
             return;
         }
-        let cluster = known.unwrap_or(fresh_cluster);
-        let (version, size) = (pod.version, 0);
         let health = MemberHealth {
-            cluster_id: cluster,
-            member_id: id,
-            is_serving: agrees,
+            cluster_id: recorded_cluster.unwrap_or(new_cluster),
+            member_id,
+            is_serving: self.facts.membership.is_present(),
             is_caught_up: true,
-            is_leader: founds,
-            version,
-            db_size: size,
+            is_leader: forms_cluster,
+            version: pod.version,
+            db_size: 0,
         };
         self.facts.health.insert(serial, Observed::Present(health));
         self.facts.unreachable_since.remove(&serial);
-        if let Observed::Present(told) = &mut self.facts.membership {
-            told.members
-                .iter_mut()
-                .filter(|one| one.serial == serial)
-                .for_each(|one| one.has_started = true);
+        if let Observed::Present(membership) = &mut self.facts.membership
+            && let Some(listed) = listed_mut(membership, serial)
+        {
+            listed.has_started = true;
         }
     }
 
@@ -495,65 +466,77 @@ impl SimulatedCluster {
                 .any(|claim| claim.serial == serial && claim.is_joined_volume())
     }
 
-    /// A majority that is back agrees again.
+    /// Restores the last known membership once a quorum of its voters is back.
     fn form_quorum(&mut self) {
-        let (false, Some(all)) = (self.facts.membership.is_present(), self.remembered.clone())
-        else {
+        if self.facts.membership.is_present() {
+            self.elect();
+            return;
+        }
+        let Some(remembered) = self.remembered.clone() else {
             self.elect();
             return;
         };
-        let voters: Vec<Serial> = all
-            .members
-            .iter()
-            .filter(|one| !one.is_learner)
-            .map(|one| one.serial)
-            .collect();
-        let back: Vec<Serial> = voters
+        let voters = voters(&remembered);
+        let reachable: Vec<Serial> = voters
             .iter()
             .copied()
             .filter(|serial| self.health_of(*serial).is_some())
             .collect();
-        if voters.is_empty() || back.len() < quorum(voters.len()) {
+        if reachable.len() < quorum(voters.len()) {
             return;
         }
+        let Some(reported_by) = reachable.first().copied() else {
+            return;
+        };
         for health in self.facts.health.values_mut() {
             if let Observed::Present(health) = health {
                 health.is_serving = true;
             }
         }
         self.facts.membership = Observed::Present(Membership {
-            reported_by: back[0],
-            ..all
+            reported_by,
+            ..remembered
         });
         self.elect();
     }
 
-    /// Kubelets call Ready whoever serves and has joined, and clients find whoever is routed.
-    fn update_health(&mut self) {
-        let sealed = self
-            .facts
-            .identity
-            .present()
-            .is_some_and(|identity| identity.bootstrapped);
-        let voices = self.facts.health.clone();
-        let mut served = false;
+    /// Reports pods as Ready that serve and have joined, and answers the client read if one of them is routed.
+    fn update_readiness(&mut self) {
+        let identity = self.facts.identity.present();
+        let is_bootstrapped = identity.is_some_and(|identity| identity.bootstrapped);
+        let mut is_served = false;
         for pod in self.facts.pods.present_mut().into_iter().flatten() {
-            let health = voices.get(&pod.serial).and_then(|health| health.present());
-            let serves = health.is_some_and(|health| health.is_serving);
+            let health = self.facts.health.get(&pod.serial);
+            let health = health.and_then(|health| health.present());
+            let is_serving = health.is_some_and(|health| health.is_serving);
             pod.is_idle &= health.is_none();
-            if serves && pod.joined_gate {
-                (pod.is_ready, pod.unready_since) = (true, None);
+            if is_serving && pod.joined_gate {
+                pod.is_ready = true;
+                pod.unready_since = None;
             }
-            served |= serves && pod.is_routed && pod.is_ready;
+            is_served |= is_serving && pod.is_routed && pod.is_ready;
         }
-        if sealed && served {
+        if is_bootstrapped && is_served {
             self.facts.client_read = Observed::Present(());
         }
     }
 }
 
-/// Who the members were, by the volumes of those who joined and were not removed: where etcd is no more that could tell.
-fn by_claims(facts: &EtcdFacts) -> Option<Membership> {
+fn listed_mut(membership: &mut Membership, serial: Serial) -> Option<&mut ListedMember> {
+    let mut listed = membership.members.iter_mut();
+    listed.find(|listed| listed.serial == serial)
+}
+
+fn voters(membership: &Membership) -> Vec<Serial> {
+    let voters = membership
+        .members
+        .iter()
+        .filter(|listed| !listed.is_learner);
+    voters.map(|listed| listed.serial).collect()
+}
+
+/// Returns the members by the claims that were joined on and not recorded as removed, for a cluster whose etcd is gone.
+fn members_by_claims(facts: &EtcdFacts) -> Option<Membership> {
     let epoch = facts.identity.present()?.epoch;
     let claims = facts.claims.present()?.iter();
     let joined = claims.filter(|claim| {
@@ -567,9 +550,9 @@ fn by_claims(facts: &EtcdFacts) -> Option<Membership> {
             has_started: true,
         })
         .collect();
-    let told_by = members.first()?.serial;
+    let reported_by = members.first()?.serial;
     Some(Membership {
-        reported_by: told_by,
+        reported_by,
         members,
         unknown: Vec::new(),
     })

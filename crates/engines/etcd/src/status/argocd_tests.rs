@@ -1,13 +1,13 @@
-//! What Argo CD makes of a cluster: its script in `deploy/argocd`, run by Lua 5.1 as Argo CD does, on what people are told.
+//! The health script for Argo CD in `deploy/argocd`, run by Lua 5.1 as Argo CD does, on the status of scenes.
 
 use evenkeel_api::EtcdCluster;
+use evenkeel_runtime::Observed;
 use mlua::{Lua, LuaSerdeExt, Table};
 use serde_json::{Value, json};
 
-use super::*;
 use crate::testing::{Scene, claim_uid, pod_uid};
 
-/// The script, as it stands in the ConfigMap.
+/// Returns the script from the ConfigMap.
 fn script() -> String {
     let map = include_str!("../../../../../deploy/argocd/health.yaml");
     let (_, script) = map
@@ -20,37 +20,40 @@ fn script() -> String {
         .join("\n")
 }
 
-/// Health and message of a resource.
-fn asked(resource: &Value) -> (String, String) {
+/// Returns health and message of a resource.
+fn evaluate(resource: &Value) -> (String, String) {
     let lua = Lua::new();
     lua.globals()
         .set("obj", lua.to_value(resource).unwrap())
         .unwrap();
-    let told: Table = lua.load(script()).eval().unwrap();
-    (told.get("status").unwrap(), told.get("message").unwrap())
+    let result: Table = lua.load(script()).eval().unwrap();
+    (
+        result.get("status").unwrap(),
+        result.get("message").unwrap(),
+    )
 }
 
-/// The same of a scene, as Kubernetes would have it.
+/// Returns health and message of a scene.
 fn health(scene: &Scene) -> (String, String) {
-    asked(&resource(scene))
+    evaluate(&resource(scene))
 }
 
 fn resource(scene: &Scene) -> Value {
-    let told = EtcdCluster {
+    let resource = EtcdCluster {
         status: Some(scene.status()),
         ..scene.observed.resource.clone()
     };
-    serde_json::to_value(told).unwrap()
+    serde_json::to_value(resource).unwrap()
 }
 
-fn broken(how: impl FnOnce(&mut Scene)) -> Scene {
+fn changed(change: impl FnOnce(&mut Scene)) -> Scene {
     let mut scene = Scene::converged(3);
-    how(&mut scene);
+    change(&mut scene);
     scene
 }
 
 #[test]
-fn a_cluster_that_serves_and_has_all_that_it_wants_is_healthy() {
+fn a_converged_cluster_is_healthy() {
     assert_eq!(
         health(&Scene::converged(3)),
         ("Healthy".to_owned(), "Healthy".to_owned())
@@ -58,7 +61,7 @@ fn a_cluster_that_serves_and_has_all_that_it_wants_is_healthy() {
 }
 
 #[test]
-fn one_that_is_created_scaled_or_healed_is_progressing_and_says_with_what() {
+fn a_cluster_that_acts_is_progressing_with_its_action() {
     let scenes = [
         (
             Scene::nothing(json!({})),
@@ -69,20 +72,20 @@ fn one_that_is_created_scaled_or_healed_is_progressing_and_says_with_what() {
             "Adding a member: 3 of 5: adding",
         ),
         (
-            broken(|scene| scene.observed.client_service = None),
+            changed(|scene| scene.observed.client_service = None),
             "bringing services and certificates up to date",
         ),
     ];
-    for (scene, words) in scenes {
+    for (scene, expected) in scenes {
         let (status, message) = health(&scene);
         assert_eq!(status, "Progressing", "{message}");
-        assert!(message.contains(words), "{message}");
+        assert!(message.contains(expected), "{message}");
     }
 }
 
 #[test]
-fn one_that_is_amiss_is_degraded_also_while_it_is_healed_or_paused() {
-    let gone = |scene: &mut Scene| {
+fn a_cluster_with_a_problem_is_degraded_even_if_it_acts_or_is_paused() {
+    let lose_data = |scene: &mut Scene| {
         scene.observed.claims.remove(&claim_uid(1));
         scene.observed.pods.remove(&pod_uid(1));
         scene.stops_answering(1);
@@ -90,27 +93,27 @@ fn one_that_is_amiss_is_degraded_also_while_it_is_healed_or_paused() {
     let mut paused = Scene::with(3, json!({ "paused": true }));
     paused.stops_answering(1);
     let scenes = [
-        (broken(|scene| scene.stops_answering(1)), "does not serve"),
+        (changed(|scene| scene.stops_answering(1)), "does not serve"),
         (
-            broken(|scene| scene.loses_its_quorum(&[0, 1])),
+            changed(|scene| scene.loses_its_quorum(&[0, 1])),
             "No quorum: 1 of 3 answer: a majority of voters must answer",
         ),
-        (broken(gone), "Replacing"),
+        (changed(lose_data), "Replacing"),
         (paused, "Paused: "),
         (
-            broken(|scene| scene.state.client_read = Observed::Absent),
+            changed(|scene| scene.state.client_read = Observed::Absent),
             "Not serving: a read through the client Service was not answered",
         ),
     ];
-    for (scene, words) in scenes {
+    for (scene, expected) in scenes {
         let (status, message) = health(&scene);
         assert_eq!(status, "Degraded", "{message}");
-        assert!(message.contains(words), "{message}");
+        assert!(message.contains(expected), "{message}");
     }
 }
 
 #[test]
-fn one_that_is_paused_and_well_is_suspended() {
+fn a_paused_cluster_without_problems_is_suspended() {
     let (status, message) = health(&Scene::with(3, json!({ "paused": true })));
     assert_eq!(
         (status.as_str(), message.as_str()),
@@ -122,14 +125,14 @@ fn one_that_is_paused_and_well_is_suspended() {
 }
 
 #[test]
-fn what_nobody_has_looked_at_is_progressing_whatever_was_said_before() {
+fn a_resource_that_was_not_observed_yet_is_progressing() {
     let mut new = resource(&Scene::converged(3));
     new.as_object_mut().unwrap().remove("status");
-    assert_eq!(asked(&new).0, "Progressing");
+    assert_eq!(evaluate(&new).0, "Progressing");
     let mut edited = resource(&Scene::converged(3));
     edited["metadata"]["generation"] = json!(2);
     assert_eq!(
-        asked(&edited),
+        evaluate(&edited),
         (
             "Progressing".to_owned(),
             "the last edit has not been looked at yet".to_owned()
@@ -138,13 +141,13 @@ fn what_nobody_has_looked_at_is_progressing_whatever_was_said_before() {
     let mut unknown = resource(&Scene::converged(3));
     unknown["status"]["conditions"][0]["status"] = json!("Unknown");
     assert_eq!(
-        asked(&unknown).0,
+        evaluate(&unknown).0,
         "Progressing",
-        "at first sight nobody knows"
+        "the first client read is pending"
     );
     unknown["status"]
         .as_object_mut()
         .unwrap()
         .remove("conditions");
-    assert_eq!(asked(&unknown).0, "Progressing");
+    assert_eq!(evaluate(&unknown).0, "Progressing");
 }

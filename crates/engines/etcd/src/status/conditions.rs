@@ -1,254 +1,261 @@
-//! What is said for programs: whether a cluster is ready, gets on, and is as it should be; each with its reason.
+//! The conditions Ready, Progressing and Degraded: the rows that decide status and reason of each.
 
-use evenkeel_api::conditions::{ConditionStatus as Holds, Reason};
+use evenkeel_api::conditions::{ConditionStatus, ConditionType, ConditionUpdate, Reason};
 use evenkeel_runtime::{Observed, Plan};
 
-use super::messages::Messages;
 use super::rollout::{self, RolloutProgress};
+use crate::actions::ActionContext;
 use crate::decide::Etcd;
 use crate::facts::{EtcdFacts, OwnedBy};
 use crate::plan::EtcdWait;
 use crate::view::{ClusterView, DataState, MemberView};
 
-/// A read as clients make it, through the client Service, was answered: nothing less is ready.
-pub(super) fn ready(facts: &EtcdFacts, view: Option<&ClusterView<'_>>) -> (Holds, Reason, String) {
+/// Returns the Ready condition: true only if a read through the client Service was answered.
+pub(super) fn ready(facts: &EtcdFacts, view: Option<&ClusterView<'_>>) -> ConditionUpdate {
+    let update = |status, reason, message: &str| ConditionUpdate {
+        condition: ConditionType::Ready,
+        status,
+        reason,
+        message: message.to_owned(),
+    };
     let Observed::Present(identity) = &facts.identity else {
-        return ready_or_not(facts);
+        return ready_without_identity(facts);
     };
     if facts.identity_owner == OwnedBy::PreviousResource {
-        let message =
-            "clients are let in once the former cluster is gone and another is formed".to_owned();
-        return (Holds::False, Reason::Bootstrapping, message);
+        return update(
+            ConditionStatus::False,
+            Reason::Bootstrapping,
+            "clients are let in once the former cluster is gone and another is formed",
+        );
     }
     if !identity.bootstrapped {
-        let message = "clients are let in once the members have formed a cluster".to_owned();
-        return (Holds::False, Reason::Bootstrapping, message);
-    }
-    match facts.client_read {
-        Observed::Present(()) => {
-            let message = "a read through the client Service was answered".to_owned();
-            (Holds::True, Reason::Serving, message)
-        }
-        _ if view.is_some_and(|view| !view.membership_known) => {
-            let message = "too few voters answer: reads and writes wait for a majority".to_owned();
-            (Holds::False, Reason::QuorumLost, message)
-        }
-        Observed::Absent => {
-            let message = "a read through the client Service was not answered".to_owned();
-            (Holds::False, Reason::NotServing, message)
-        }
-        Observed::Unknown => (
-            Holds::Unknown,
-            Reason::NotAsked,
-            "etcd has not been asked yet".to_owned(),
-        ),
-    }
-}
-
-/// Of a cluster without an identity: one that is yet to begin, or one of which it is gone.
-fn ready_or_not(facts: &EtcdFacts) -> (Holds, Reason, String) {
-    let nothing = facts.pods.present().is_some_and(Vec::is_empty)
-        && facts.claims.present().is_some_and(Vec::is_empty)
-        && facts.identity.is_absent();
-    let (holds, reason, message) = match facts.cluster.status_cluster_id {
-        _ if !nothing => (
-            Holds::Unknown,
-            Reason::NotAsked,
-            "without its identity no member can be asked",
-        ),
-        Some(_) => (
-            Holds::False,
-            Reason::NotServing,
-            "nothing is left of it that could answer",
-        ),
-        None => (
-            Holds::False,
+        return update(
+            ConditionStatus::False,
             Reason::Bootstrapping,
             "clients are let in once the members have formed a cluster",
+        );
+    }
+    match facts.client_read {
+        Observed::Present(()) => update(
+            ConditionStatus::True,
+            Reason::Serving,
+            "a read through the client Service was answered",
         ),
-    };
-    (holds, reason, message.to_owned())
+        _ if view.is_some_and(|view| !view.membership_known) => update(
+            ConditionStatus::False,
+            Reason::QuorumLost,
+            "too few voters answer: reads and writes wait for a majority",
+        ),
+        Observed::Absent => update(
+            ConditionStatus::False,
+            Reason::NotServing,
+            "a read through the client Service was not answered",
+        ),
+        Observed::Unknown => update(
+            ConditionStatus::Unknown,
+            Reason::NotAsked,
+            "etcd has not been asked yet",
+        ),
+    }
 }
 
+/// Returns the Ready condition of a cluster without an identity: a new one, or one whose identity was deleted.
+fn ready_without_identity(facts: &EtcdFacts) -> ConditionUpdate {
+    let has_no_objects = facts.identity.is_absent()
+        && facts.pods.present().is_some_and(Vec::is_empty)
+        && facts.claims.present().is_some_and(Vec::is_empty);
+    let (status, reason, message) = if !has_no_objects {
+        (
+            ConditionStatus::Unknown,
+            Reason::NotAsked,
+            "without its identity no member can be asked",
+        )
+    } else if facts.cluster.status_cluster_id.is_some() {
+        (
+            ConditionStatus::False,
+            Reason::NotServing,
+            "nothing is left of it that could answer",
+        )
+    } else {
+        (
+            ConditionStatus::False,
+            Reason::Bootstrapping,
+            "clients are let in once the members have formed a cluster",
+        )
+    };
+    ConditionUpdate {
+        condition: ConditionType::Ready,
+        status,
+        reason,
+        message: message.to_owned(),
+    }
+}
+
+/// Status and reason of the Progressing condition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Progress {
+    pub(super) status: ConditionStatus,
+    pub(super) reason: Reason,
+}
+
+/// Returns status and reason of the Progressing condition: the first row that applies decides.
 pub(super) fn progressing(
     facts: &EtcdFacts,
     view: Option<&ClusterView<'_>>,
     plan: &Plan<Etcd>,
-) -> (Holds, Reason) {
-    if facts.cluster.is_deleted {
-        return (Holds::True, Reason::Deleting);
-    }
-    if facts.cluster.is_paused {
-        return (Holds::False, Reason::Paused);
-    }
-    let sealed = facts
+) -> Progress {
+    let acts = !plan.is_noop();
+    let is_idle = !acts && plan.waits.is_empty();
+    let has_identity = facts.identity.is_present();
+    let is_bootstrapping = facts
         .identity
         .present()
-        .is_some_and(|identity| identity.bootstrapped);
-    if !sealed {
-        // Without an identity and with nothing to do it is not beginning, but waits for a person.
-        let begins = facts.identity.is_present() || !plan.is_noop();
-        if facts.identity.present().is_none() && !plan.is_noop() && !facts.lineages.is_empty() {
-            return (Holds::True, Reason::Healing);
-        }
-        return if begins {
-            (Holds::True, Reason::Bootstrapping)
-        } else {
-            (Holds::False, Reason::Waiting)
-        };
-    }
-    let rolling = view.and_then(|view| RolloutProgress::of(view)).filter(|_| {
-        !plan.is_noop() || view.is_some_and(|view| !view.listed().all(MemberView::is_serving))
+        .is_none_or(|identity| !identity.bootstrapped);
+    let rebuilds_identity = !has_identity && acts && !facts.lineages.is_empty();
+
+    let all_serve = view.is_none_or(|view| view.listed().all(MemberView::is_serving));
+    let voter_is_terminating = view.is_some_and(|view| view.voters().any(is_terminating));
+    let recovers = view.is_some_and(|view| {
+        view.listed()
+            .any(|member| !member.is_serving() || !member.is_voter())
     });
-    match view {
-        Some(view)
-            if view.membership_known
-                && rolling.is_some()
-                && view
-                    .members
-                    .values()
-                    .all(|one| one.data == DataState::Intact) =>
-        {
-            (
-                Holds::True,
-                rolling.map_or(Reason::Updating, |rolling| rolling.reason()),
-            )
-        }
-        Some(view) if view.voters().any(is_going) => (Holds::True, Reason::Healing),
-        _ if plan.is_noop() && plan.waits.is_empty() => match view {
-            // Nothing is done about a member that is silent for a while; and yet not all is as it should be.
-            Some(view) if !view.listed().all(MemberView::is_serving) => {
-                (Holds::False, Reason::Waiting)
-            }
-            _ => (Holds::False, Reason::Converged),
-        },
-        Some(view)
-            if view.membership_known
-                && !view
-                    .members
-                    .values()
-                    .all(|member| member.data == DataState::Intact) =>
-        {
-            (Holds::True, Reason::Healing)
-        }
-        Some(view)
-            if view.membership_known
-                && view.listed().count() != usize::from(facts.cluster.members) =>
-        {
-            (Holds::True, Reason::Scaling)
-        }
-        Some(view)
-            if view
-                .listed()
-                .any(|member| !member.is_serving() || !member.is_voter()) =>
-        {
-            (Holds::True, Reason::Healing)
-        }
-        _ if plan.is_noop() => (Holds::False, Reason::Waiting),
-        _ => (Holds::True, Reason::Updating),
-    }
+    // The rows below compare the members with etcd's list, and apply only if the list is known.
+    let known = view.filter(|view| view.membership_known);
+    let has_lost_data = known.is_some_and(|view| {
+        view.members
+            .values()
+            .any(|member| member.data != DataState::Intact)
+    });
+    let scales =
+        known.is_some_and(|view| view.listed().count() != usize::from(facts.cluster.members));
+    let rollout = known.and_then(RolloutProgress::of);
+    let rolls_out = rollout.is_some() && !has_lost_data && (acts || !all_serve);
+    let rollout_reason = rollout.map_or(Reason::Updating, |rollout| rollout.reason());
+
+    let rows = [
+        (
+            facts.cluster.is_deleted,
+            ConditionStatus::True,
+            Reason::Deleting,
+        ),
+        (
+            facts.cluster.is_paused,
+            ConditionStatus::False,
+            Reason::Paused,
+        ),
+        (rebuilds_identity, ConditionStatus::True, Reason::Healing),
+        (
+            is_bootstrapping && (has_identity || acts),
+            ConditionStatus::True,
+            Reason::Bootstrapping,
+        ),
+        // Without an identity and without an action the cluster waits for a user.
+        (is_bootstrapping, ConditionStatus::False, Reason::Waiting),
+        (rolls_out, ConditionStatus::True, rollout_reason),
+        (voter_is_terminating, ConditionStatus::True, Reason::Healing),
+        // An unreachable member gets its time before it is replaced.
+        (
+            is_idle && !all_serve,
+            ConditionStatus::False,
+            Reason::Waiting,
+        ),
+        (is_idle, ConditionStatus::False, Reason::Converged),
+        (has_lost_data, ConditionStatus::True, Reason::Healing),
+        (scales, ConditionStatus::True, Reason::Scaling),
+        (recovers, ConditionStatus::True, Reason::Healing),
+        (!acts, ConditionStatus::False, Reason::Waiting),
+        (acts, ConditionStatus::True, Reason::Updating),
+    ];
+    let first = rows.into_iter().find(|(applies, ..)| *applies);
+    let (_, status, reason) = first.unwrap_or((true, ConditionStatus::True, Reason::Updating));
+    Progress { status, reason }
 }
 
-/// Whether clients are not served because of it.
-pub(super) fn is_worst(reason: Reason) -> bool {
-    matches!(reason, Reason::QuorumLost | Reason::DataLost)
-}
-
-/// Whether its pod is on its way out: what comes in its place waits until it is gone.
-pub(super) fn is_going(member: &MemberView<'_>) -> bool {
+/// Returns true if the member's pod is terminating. Its successor is created once it is gone.
+pub(super) fn is_terminating(member: &MemberView<'_>) -> bool {
     member.pod.is_some_and(|pod| pod.is_terminating)
 }
 
-/// Which waits are a person's business.
-pub(super) fn degraded(
-    wait: &EtcdWait,
-    facts: &EtcdFacts,
-    view: Option<&ClusterView<'_>>,
-) -> Option<Reason> {
-    let is_lost = |view: &ClusterView<'_>| view.identity.bootstrapped && !view.membership_known;
-    match wait {
-        EtcdWait::Unreadable(_) => Some(Reason::CannotRead),
-        EtcdWait::InconsistentObjects => Some(Reason::VolumesFound),
-        EtcdWait::PreviousResourceDeletion(until) if *until <= facts.now => {
-            Some(Reason::BootstrapWaiting)
-        }
-        EtcdWait::DataLost(_) => Some(Reason::DataLost),
-        EtcdWait::NoQuorum if view.is_some_and(|view| is_lost(view) && view.members.is_empty()) => {
-            Some(Reason::DataLost)
-        }
-        EtcdWait::NoQuorum if view.is_some_and(is_lost) => Some(Reason::QuorumLost),
-        EtcdWait::NameConflict(_) => Some(Reason::NameTaken),
-        EtcdWait::CaMissing(_) => Some(Reason::AuthorityLost),
-        EtcdWait::UnknownMembers(_) => Some(Reason::UnknownMember),
-        EtcdWait::ReplacementLimit(..) => Some(Reason::TooManyReplacements),
-        EtcdWait::VersionMismatch(..) => Some(Reason::RolloutStopped),
-        EtcdWait::NoQuorum
-        | EtcdWait::Paused
-        | EtcdWait::OldEpochDeletion
-        | EtcdWait::PreviousResourceDeletion(_)
-        | EtcdWait::SeedStart(_)
-        | EtcdWait::OpenIntent(_)
-        | EtcdWait::MemberJoin(_)
-        | EtcdWait::LearnerCatchUp(_)
-        | EtcdWait::UnsafeToAdd
-        | EtcdWait::ReplacementJoin(_)
-        | EtcdWait::MaintenanceWindow(_)
-        | EtcdWait::UnhealthyMember(_)
-        | EtcdWait::TooFewVoters
-        | EtcdWait::SnapshotBlocked(_)
-        | EtcdWait::VolumeResize(_)
-        | EtcdWait::BootstrapTimeout(_) => None,
+/// A problem that the Degraded condition and a warning event report.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Problem {
+    pub(super) reason: Reason,
+    pub(super) message: String,
+}
+
+impl Problem {
+    /// Returns the problem of a wait that a user has to end.
+    pub(super) fn of_wait(context: &ActionContext<'_>, wait: &EtcdWait) -> Option<Self> {
+        Some(Self {
+            reason: wait.degraded_reason(context)?,
+            message: wait.describe(context),
+        })
+    }
+
+    /// Returns true if clients are not served because of the problem. No other problem replaces it.
+    pub(super) fn is_outage(&self) -> bool {
+        matches!(self.reason, Reason::QuorumLost | Reason::DataLost)
     }
 }
 
-/// A voter that does not serve, or a pod that no node takes.
-pub(super) fn down(
-    words: &Messages<'_>,
-    view: Option<&ClusterView<'_>>,
-) -> Option<(Reason, String)> {
-    // Members of a resource that is being deleted go, as they should.
-    let view = view.filter(|view| !view.facts.cluster.is_deleted)?;
-    let unschedulable = view.members.values().find_map(|member| {
-        let about = view.facts.details.get(&member.serial)?;
-        let trouble = about
-            .pod_problem
-            .as_ref()
-            .filter(|_| about.node.is_none())?;
-        Some((
-            Reason::Unschedulable,
-            format!("no node takes {}: {trouble}", words.member(member.serial)),
-        ))
-    });
-    let held_up = view.members.values().find_map(|member| {
-        let trouble = view
-            .facts
-            .details
-            .get(&member.serial)?
-            .pod_problem
-            .as_ref()?;
-        let why = format!("{} cannot start: {trouble}", words.member(member.serial));
-        (!member.is_serving() && !member.is_voter()).then_some((Reason::MemberDown, why))
-    });
-    let mut silent = view
-        .voters()
-        .filter(|member| view.identity.bootstrapped && !member.is_serving());
-    let silent = silent.find(|member| !rollout::is_at_it(view, member));
-    let silent = silent.map(|member| {
-        if let Some(stopped) = rollout::stopped(words, view, member) {
-            return (Reason::RolloutStopped, stopped);
-        }
-        let trouble = view
-            .facts
-            .details
-            .get(&member.serial)
-            .and_then(|about| about.pod_problem.clone());
-        let why = trouble
-            .map(|trouble| format!(": {trouble}"))
-            .unwrap_or_default();
-        (
-            Reason::MemberDown,
-            format!("{} does not serve{why}", words.member(member.serial)),
-        )
-    });
-    unschedulable.or(silent).or(held_up)
+/// Returns the problem of a member: an unschedulable pod before a voter that is down before a learner that cannot start.
+pub(super) fn member_problem(context: &ActionContext<'_>) -> Option<Problem> {
+    // The members of a deleted resource are expected to terminate.
+    let view = context.view.filter(|view| !view.facts.cluster.is_deleted)?;
+    unschedulable_pod(context, view)
+        .or_else(|| voter_down(context, view))
+        .or_else(|| learner_cannot_start(context, view))
 }
+
+fn unschedulable_pod(context: &ActionContext<'_>, view: &ClusterView<'_>) -> Option<Problem> {
+    view.members.values().find_map(|member| {
+        let details = view.facts.details.get(&member.serial)?;
+        if details.node.is_some() {
+            return None;
+        }
+        let problem = details.pod_problem.as_ref()?;
+        Some(Problem {
+            reason: Reason::Unschedulable,
+            message: format!("no node takes {}: {problem}", context.member(member.serial)),
+        })
+    })
+}
+
+/// A voter that a rollout has restarted a moment ago is not down yet.
+fn voter_down(context: &ActionContext<'_>, view: &ClusterView<'_>) -> Option<Problem> {
+    if !view.identity.bootstrapped {
+        return None;
+    }
+    let mut down = view.voters().filter(|member| !member.is_serving());
+    let member = down.find(|member| !rollout::is_restarting(view, member))?;
+    if let Some(message) = rollout::stopped_message(context, view, member) {
+        return Some(Problem {
+            reason: Reason::RolloutStopped,
+            message,
+        });
+    }
+    let problem = context.pod_problem_suffix(member.serial);
+    Some(Problem {
+        reason: Reason::MemberDown,
+        message: format!("{} does not serve{problem}", context.member(member.serial)),
+    })
+}
+
+fn learner_cannot_start(context: &ActionContext<'_>, view: &ClusterView<'_>) -> Option<Problem> {
+    let mut starting = view
+        .members
+        .values()
+        .filter(|member| !member.is_serving() && !member.is_voter());
+    starting.find_map(|member| {
+        let details = view.facts.details.get(&member.serial)?;
+        let problem = details.pod_problem.as_ref()?;
+        Some(Problem {
+            reason: Reason::MemberDown,
+            message: format!("{} cannot start: {problem}", context.member(member.serial)),
+        })
+    })
+}
+
+#[cfg(test)]
+#[path = "conditions_tests.rs"]
+mod tests;

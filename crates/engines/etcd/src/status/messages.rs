@@ -1,474 +1,214 @@
-//! Phrases and sentences about a cluster.
+//! The short texts of a status: the summary, the current action and the message of each member.
 
-use std::collections::BTreeSet;
-use std::time::Duration;
-
-use evenkeel_api::quantity;
 use evenkeel_runtime::{Action, Observed, Plan};
 
-use super::member_display_name;
 use super::rollout::RolloutProgress;
-use crate::decide::Etcd;
-use crate::facts::{EtcdFacts, OwnedObject, StartMode};
-use crate::identity::{Intent, MembershipChange, Uid};
-use crate::names::Serial;
-use crate::observe::ObservedCluster;
-use crate::plan::{
-    EtcdApply, EtcdCreate, EtcdDisruption, EtcdPatch, EtcdWait, IdentityChange, OwnerTarget,
-};
+use crate::actions::{ActionContext, etcd_action, format_duration};
+use crate::decide::{Etcd, replace};
+use crate::facts::StartMode;
+use crate::plan::EtcdWait;
 use crate::view::{ClusterView, DataState, MemberView};
 
-/// That nothing is amiss, in the fewest words.
+/// The summary of a cluster without problems.
 pub(super) const HEALTHY: &str = "Healthy";
 
-/// How much of somebody else's complaint fits into a column, in letters.
-const COLUMN: usize = 80;
+/// The length to which the summary cuts a message from Kubernetes, in characters.
+const MAX_PROBLEM_CHARS: usize = 80;
 
-/// Speaks of one cluster.
-pub(super) struct Messages<'f> {
-    pub(super) observed: &'f ObservedCluster,
-    facts: &'f EtcdFacts,
-}
-
-impl<'f> Messages<'f> {
-    pub(super) fn of(observed: &'f ObservedCluster, facts: &'f EtcdFacts) -> Self {
-        Self { observed, facts }
+/// Summarizes the current action or the state of the cluster in a few words.
+pub(super) fn summary(context: &ActionContext<'_>, plan: &Plan<Etcd>) -> String {
+    let facts = context.facts;
+    if facts.cluster.is_deleted {
+        return "Being deleted".to_owned();
     }
-
-    /// The member whose pod this is.
-    fn pod(&self, uid: Uid) -> String {
-        let pods = self.facts.pods.present().into_iter().flatten();
-        let serial = pods
-            .filter(|pod| pod.uid == uid)
-            .map(|pod| pod.serial)
-            .next();
-        serial.map_or_else(|| "a pod".to_owned(), |serial| self.member(serial))
-    }
-
-    /// The member whose claim this is.
-    fn claim(&self, uid: Uid) -> String {
-        let claims = self.facts.claims.present().into_iter().flatten();
-        let serial = claims
-            .filter(|claim| claim.uid == uid)
-            .map(|claim| claim.serial)
-            .next();
-        serial.map_or_else(|| "a member".to_owned(), |serial| self.member(serial))
-    }
-
-    pub(super) fn member(&self, serial: Serial) -> String {
-        member_display_name(self.observed, serial)
-    }
-
-    pub(super) fn members(&self, serials: &BTreeSet<Serial>) -> String {
-        serials
-            .iter()
-            .map(|serial| self.member(*serial))
-            .collect::<Vec<_>>()
-            .join(", ")
-    }
-
-    /// A few words: what is being done, or how the cluster is.
-    pub(super) fn summary(
-        &self,
-        facts: &EtcdFacts,
-        view: Option<&ClusterView<'_>>,
-        plan: &Plan<Etcd>,
-    ) -> String {
-        if facts.cluster.is_deleted {
-            return "Being deleted".to_owned();
+    match (context.view, plan.waits.first()) {
+        (_, Some(EtcdWait::Paused)) => "Paused".to_owned(),
+        (_, Some(EtcdWait::Unreadable(_))) => "Cannot read its objects".to_owned(),
+        (_, Some(EtcdWait::InconsistentObjects)) => {
+            "Volumes and pods contradict each other".to_owned()
         }
-        let first = plan.waits.first();
-        match (view, first) {
-            (_, Some(EtcdWait::Paused)) => "Paused".to_owned(),
-            (_, Some(EtcdWait::Unreadable(_))) => "Cannot read its objects".to_owned(),
-            (_, Some(EtcdWait::InconsistentObjects)) => {
-                "Volumes and pods contradict each other".to_owned()
-            }
-            (_, Some(EtcdWait::DataLost(_))) => "All data is gone".to_owned(),
-            (_, Some(EtcdWait::PreviousResourceDeletion(_))) => {
-                "Waiting until the former cluster is gone".to_owned()
-            }
-            // Nothing is worse for whoever uses the cluster.
-            (Some(view), _) if view.identity.bootstrapped && !view.membership_known => {
-                self.no_quorum(view)
-            }
-            (_, Some(EtcdWait::NameConflict(object))) => {
-                format!("Name taken: {}", self.object(*object))
-            }
-            (_, Some(EtcdWait::CaMissing(object))) => {
-                format!("Gone or of no use: {}", self.object(*object))
-            }
-            (_, Some(EtcdWait::UnknownMembers(unknown_members))) => {
-                format!("Unknown members in etcd: {}", unknown_members.len())
-            }
-            (Some(view), _) if !view.identity.bootstrapped => self.bootstrap(facts, view),
-            (Some(view), _) => self.running(facts, view),
-            (None, _) if !facts.lineages.is_empty() => "Rebuilding its identity".to_owned(),
-            (None, _) => "Beginning".to_owned(),
+        (_, Some(EtcdWait::DataLost(_))) => "All data is gone".to_owned(),
+        (_, Some(EtcdWait::PreviousResourceDeletion(_))) => {
+            "Waiting until the former cluster is gone".to_owned()
         }
-    }
-
-    fn bootstrap(&self, facts: &EtcdFacts, view: &ClusterView<'_>) -> String {
-        let up = view.listed().filter(|member| member.is_serving()).count();
-        let held_up = view
-            .members
-            .values()
-            .find(|member| self.trouble(view, member).is_some());
-        match held_up {
-            Some(member) => {
-                let trouble = self.trouble(view, member).unwrap_or_default();
-                format!(
-                    "Bootstrapping {up} of {}: {}: {trouble}",
-                    facts.cluster.members,
-                    self.member(member.serial)
-                )
-            }
-            None => format!("Bootstrapping {up} of {}", facts.cluster.members),
+        // A lost quorum comes before every wait that a user has to end.
+        (Some(view), _) if view.identity.bootstrapped && !view.membership_known => {
+            summarize_no_quorum(view)
         }
-    }
-
-    fn no_quorum(&self, view: &ClusterView<'_>) -> String {
-        let up = view
-            .members
-            .values()
-            .filter(|member| member.health.is_some())
-            .count();
-        match view.members.len() {
-            0 => "All pods and volumes are gone".to_owned(),
-            all if up == all => format!("No quorum: all {all} answer, and agree on no leader"),
-            all => format!("No quorum: {up} of {all} answer"),
+        (_, Some(EtcdWait::NameConflict(object))) => {
+            format!("Name taken: {}", context.object(*object))
         }
-    }
-
-    fn running(&self, facts: &EtcdFacts, view: &ClusterView<'_>) -> String {
-        if let Some(member) = view.listed().find(|member| member.data == DataState::Lost) {
-            return format!("Replacing {}: its data is gone", self.member(member.serial));
+        (_, Some(EtcdWait::CaMissing(object))) => {
+            format!("Gone or of no use: {}", context.object(*object))
         }
-        if let Some(phrase) = self.rolling(view) {
-            return phrase;
+        (_, Some(EtcdWait::UnknownMembers(unknown))) => {
+            format!("Unknown members in etcd: {}", unknown.len())
         }
-        if let Some(next) = facts
-            .cluster
-            .next_version
-            .filter(|_| view.listed().all(MemberView::is_serving))
-        {
-            return format!("Preparing {next}: renewing the log");
-        }
-        if let Some(member) = view.learners().next() {
-            let held_up = self
-                .trouble(view, member)
-                .map(|trouble| format!(": {trouble}"))
-                .unwrap_or_default();
-            return format!("Joining {}{held_up}", self.member(member.serial));
-        }
-        let (there, desired) = (view.listed().count(), usize::from(facts.cluster.members));
-        if there < desired {
-            return format!("Adding a member: {there} of {desired}");
-        }
-        if there > desired {
-            return format!("Removing a member: {there} there, {desired} wanted");
-        }
-        match view.listed().find(|member| !member.is_serving()) {
-            Some(member) => {
-                let held_up = self
-                    .trouble(view, member)
-                    .map(|trouble| format!(": {trouble}"))
-                    .unwrap_or_default();
-                format!("Bringing back {}{held_up}", self.member(member.serial))
-            }
-            None => match facts.client_read {
-                Observed::Present(()) => HEALTHY.to_owned(),
-                Observed::Absent => "Not serving".to_owned(),
-                Observed::Unknown => "All members are up: not asked as clients do yet".to_owned(),
-            },
-        }
-    }
-
-    /// How far members have been brought up to date, and what is in the way of that.
-    fn rolling(&self, view: &ClusterView<'_>) -> Option<String> {
-        let rolling = RolloutProgress::of(view)?;
-        let opens = view.facts.cluster.disruption.waits_until(view.facts.now);
-        if let Some(opens) = opens.filter(|_| view.listed().all(MemberView::is_serving)) {
-            return Some(rolling.waits(opens));
-        }
-        let rolling = rolling.phrase();
-        let held_up = view
-            .listed()
-            .filter(|member| !member.is_serving())
-            .find_map(|member| {
-                let trouble = self.trouble(view, member)?;
-                Some(format!(": {}: {trouble}", self.member(member.serial)))
-            });
-        Some(format!("{rolling}{}", held_up.unwrap_or_default()))
-    }
-
-    /// What holds a member's pod up, cut to what fits into a column.
-    fn trouble(&self, view: &ClusterView<'_>, member: &MemberView<'_>) -> Option<String> {
-        let trouble = view
-            .facts
-            .details
-            .get(&member.serial)?
-            .pod_problem
-            .as_ref()?;
-        // Its first sentence; dots within words, as in the name of an image, do not end one.
-        let first = trouble.lines().next().unwrap_or_default();
-        let short = first
-            .split(". ")
-            .next()
-            .unwrap_or_default()
-            .trim_end_matches('.');
-        if short.chars().count() <= COLUMN {
-            return Some(short.to_owned());
-        }
-        Some(short.chars().take(COLUMN - 1).chain(['…']).collect())
-    }
-
-    /// What is to be said of a member.
-    pub(super) fn about(&self, member: &MemberView<'_>, trouble: Option<String>) -> String {
-        match (member.data, trouble) {
-            (DataState::Lost, _) => "its data is gone; it is being replaced".to_owned(),
-            (_, Some(trouble)) => trouble,
-            (_, None) if member.pod.is_none() => "it has no pod".to_owned(),
-            (_, None) if member.pod.is_some_and(|pod| pod.is_terminating) => {
-                "its pod is going".to_owned()
-            }
-            (_, None) if member.pod.is_some_and(|pod| pod.is_finished) => {
-                "its pod has ended".to_owned()
-            }
-            (_, None)
-                if member
-                    .pod
-                    .is_some_and(|pod| pod.start_mode == StartMode::Held) =>
-            {
-                "it waits for its turn".to_owned()
-            }
-            (_, None) if member.health.is_none() => "etcd does not answer".to_owned(),
-            (_, None) => String::new(),
-        }
-    }
-
-    /// What the plan does, as a sentence; nothing if it does nothing.
-    pub(super) fn doing(&self, plan: &Plan<Etcd>) -> String {
-        if let Some(step) = &plan.disruption {
-            return self.step(step);
-        }
-        match plan.create.first() {
-            Some(create) => self.create(create),
-            None if !plan.apply.is_empty() => {
-                "bringing services and certificates up to date".to_owned()
-            }
-            None => plan
-                .patch
-                .first()
-                .map(|mark| self.mark(mark))
-                .unwrap_or_default(),
-        }
-    }
-
-    /// What one thing of a plan does.
-    pub(super) fn action(&self, action: &Action<'_, Etcd>) -> String {
-        match action {
-            Action::Create(create) => self.create(create),
-            Action::Patch(mark) => self.mark(mark),
-            Action::Apply(EtcdApply::Object(object)) => {
-                format!("bringing {} up to date", self.object(*object))
-            }
-            Action::Apply(EtcdApply::PodDisruptionBudget { min, .. }) => {
-                format!("having evictions leave {min} with a vote")
-            }
-            Action::Disruption(step) => self.step(step),
-        }
-    }
-
-    fn create(&self, create: &EtcdCreate) -> String {
-        match create {
-            EtcdCreate::Identity(_) => "giving the cluster its identity".to_owned(),
-            EtcdCreate::Claim { serial, .. } => {
-                format!("creating the volume of {}", self.member(*serial))
-            }
-            EtcdCreate::Pod { serial, .. } => {
-                format!("creating the pod of {}", self.member(*serial))
-            }
-        }
-    }
-
-    fn mark(&self, mark: &EtcdPatch) -> String {
-        let pod = |uid: &Uid| self.pod(*uid);
-        match mark {
-            EtcdPatch::SetStartMode {
-                pod: uid,
-                to: StartMode::Join(_),
-                ..
-            } => format!("letting {} join", pod(uid)),
-            EtcdPatch::SetStartMode { pod: uid, .. } => format!("starting {}", pod(uid)),
-            EtcdPatch::RecordJoinedVolume { claim, .. } => {
-                format!("noting on which volume {} has joined", self.claim(*claim))
-            }
-            EtcdPatch::MarkJoined { pod: uid, .. } => {
-                format!("noting that {} has joined", pod(uid))
-            }
-            EtcdPatch::AttachClients { pod: uid } => format!("letting clients reach {}", pod(uid)),
-            EtcdPatch::DetachClients { pod: uid } => {
-                format!("leading clients away from {}, which goes", pod(uid))
-            }
-            EtcdPatch::RecordRemoval { claim, at } => {
-                let name = self.claim(*claim);
-                if at.is_none() {
-                    return format!("noting that {name} is a member");
-                }
-                format!(
-                    "keeping the volume of {name} for {}",
-                    format_duration(self.observed.desired.keep_removed_for)
-                )
-            }
-            EtcdPatch::RecordVersion { claim, version } => {
-                format!("noting that {} runs {version}", self.claim(*claim))
-            }
-            EtcdPatch::RecordTemplateHash { pod: uid, .. } => {
-                format!("noting from what the pod of {} was built", pod(uid))
-            }
-            EtcdPatch::ResizeVolume { claim, to } => {
-                format!(
-                    "growing the volume of {} to {}",
-                    self.claim(*claim),
-                    quantity::binary(*to)
-                )
-            }
-            EtcdPatch::RecordSpec => "noting the spec".to_owned(),
-            EtcdPatch::SetOwner { what, owned } => {
-                let what = match what {
-                    OwnerTarget::Identity => "the identity".to_owned(),
-                    OwnerTarget::Claim(claim) => format!("the volume of {}", self.claim(*claim)),
-                    OwnerTarget::Pod(uid) => format!("the pod of {}", pod(uid)),
-                };
-                if *owned {
-                    format!("having {what} go with the resource")
-                } else {
-                    format!("having {what} stay when the resource goes")
-                }
-            }
-        }
-    }
-
-    fn step(&self, step: &EtcdDisruption) -> String {
-        match step {
-            EtcdDisruption::UpdateIdentity { why, .. } => turn(*why).to_owned(),
-            EtcdDisruption::ChangeMembership { intent, .. } => self.change(intent),
-            EtcdDisruption::RestartMember {
-                serial,
-                transfer_to: Some(transfer_to),
-                ..
-            } => {
-                format!(
-                    "restarting {}, which hands the lead to {}",
-                    self.member(*serial),
-                    self.member(*transfer_to)
-                )
-            }
-            EtcdDisruption::RestartMember { serial, .. } => {
-                format!("restarting {}", self.member(*serial))
-            }
-            EtcdDisruption::ForceSnapshot { .. } => {
-                let next = self
-                    .facts
-                    .cluster
-                    .next_version
-                    .map(|next| next.to_string())
-                    .unwrap_or_default();
-                format!("renewing the members' logs, before {next} is entered")
-            }
-            EtcdDisruption::DeletePod { serial, .. } => {
-                format!(
-                    "deleting the pod of {}: {}",
-                    self.member(*serial),
-                    super::reason_for(step)
-                )
-            }
-            EtcdDisruption::DeleteClaim { serial, .. } => {
-                format!(
-                    "deleting the volume of {}: {}",
-                    self.member(*serial),
-                    super::reason_for(step)
-                )
-            }
-        }
-    }
-
-    pub(super) fn change(&self, intent: &Intent) -> String {
-        match intent.change {
-            MembershipChange::Add(serial) => format!("adding {} as a learner", self.member(serial)),
-            MembershipChange::Promote(serial) => format!("giving {} its vote", self.member(serial)),
-            MembershipChange::Remove(serial) if intent.is_replacement => {
-                format!("replacing {}, which has not come back", self.member(serial))
-            }
-            MembershipChange::Remove(serial) => format!("removing {}", self.member(serial)),
-            MembershipChange::RemoveUnknown(id) => format!(
-                "removing the unknown member {:x}, which never started",
-                id.0
-            ),
-        }
-    }
-
-    pub(super) fn object(&self, object: OwnedObject) -> String {
-        let names = self.observed.desired.names();
-        match object {
-            OwnedObject::Identity => format!("the ConfigMap {}", names.identity()),
-            OwnedObject::PeerService => format!("the Service {}", names.peer_service()),
-            OwnedObject::ClientService => format!("the Service {}", names.client_service()),
-            OwnedObject::PodDisruptionBudget => {
-                format!(
-                    "the PodDisruptionBudget {}",
-                    self.observed.desired.names().pod_disruption_budget()
-                )
-            }
-            secret => {
-                let name = crate::build::tls::secret_name(&self.observed.desired, secret)
-                    .unwrap_or_default();
-                format!("the Secret {name}")
-            }
-        }
+        (Some(view), _) if !view.identity.bootstrapped => summarize_bootstrap(context, view),
+        (Some(view), _) => summarize_running(context, view),
+        (None, _) if !facts.lineages.is_empty() => "Rebuilding its identity".to_owned(),
+        (None, _) => "Beginning".to_owned(),
     }
 }
 
-/// A duration as users write it.
-pub(super) fn format_duration(length: Duration) -> String {
-    let (hours, minutes, seconds) = (
-        length.as_secs() / 3600,
-        length.as_secs() / 60 % 60,
-        length.as_secs() % 60,
-    );
-    let parts = [(hours, 'h'), (minutes, 'm'), (seconds, 's')];
-    let parts: String = parts
-        .iter()
-        .filter(|(count, _)| *count > 0)
-        .map(|(count, unit)| format!("{count}{unit}"))
-        .collect();
-    if parts.is_empty() {
-        "0s".to_owned()
-    } else {
-        parts
+fn summarize_bootstrap(context: &ActionContext<'_>, view: &ClusterView<'_>) -> String {
+    let serving = view.listed().filter(|member| member.is_serving()).count();
+    let desired = context.facts.cluster.members;
+    let problem = view.members.values().find_map(|member| {
+        let problem = short_problem(view, member)?;
+        Some(format!(": {}: {problem}", context.member(member.serial)))
+    });
+    format!(
+        "Bootstrapping {serving} of {desired}{}",
+        problem.unwrap_or_default()
+    )
+}
+
+fn summarize_no_quorum(view: &ClusterView<'_>) -> String {
+    let members = view.members.values();
+    let reachable = members.filter(|member| member.health.is_some()).count();
+    match view.members.len() {
+        0 => "All pods and volumes are gone".to_owned(),
+        all if reachable == all => {
+            format!("No quorum: all {all} answer, and agree on no leader")
+        }
+        all => format!("No quorum: {reachable} of {all} answer"),
     }
 }
 
-/// What is done when an identity is changed.
-fn turn(why: IdentityChange) -> &'static str {
-    match why {
-        IdentityChange::StartSeed => "letting the first member start",
-        IdentityChange::RecordCluster(_) => "noting which cluster the first member has formed",
-        IdentityChange::FinishBootstrap => "letting clients in",
-        IdentityChange::SettleIntent => "closing a change of the membership",
-        IdentityChange::SeedLost => "beginning the bootstrap again: its first member is lost",
-        IdentityChange::SeedStorageChanged => {
-            "beginning the bootstrap again: spec.storage was changed"
-        }
-        IdentityChange::ResourceReplaced => {
-            "beginning the bootstrap again: the resource was created anew"
-        }
-        IdentityChange::Adopt => {
-            "taking up the cluster that is there: the resource was created anew"
-        }
-        IdentityChange::Repair => "bringing the identity up to date: it is an older one",
+fn summarize_running(context: &ActionContext<'_>, view: &ClusterView<'_>) -> String {
+    if let Some(member) = view.listed().find(|member| member.data == DataState::Lost) {
+        return format!(
+            "Replacing {}: its data is gone",
+            context.member(member.serial)
+        );
     }
+    if let Some(rollout) = summarize_rollout(context, view) {
+        return rollout;
+    }
+    let all_serve = view.listed().all(MemberView::is_serving);
+    if let Some(next) = context.facts.cluster.next_version
+        && all_serve
+    {
+        return format!("Preparing {next}: renewing the log");
+    }
+    if let Some(learner) = view.learners().next() {
+        let problem = short_problem_suffix(view, learner);
+        return format!("Joining {}{problem}", context.member(learner.serial));
+    }
+    let listed = view.listed().count();
+    let desired = usize::from(context.facts.cluster.members);
+    if listed < desired {
+        return format!("Adding a member: {listed} of {desired}");
+    }
+    if listed > desired {
+        return format!("Removing a member: {listed} there, {desired} wanted");
+    }
+    if let Some(member) = view.listed().find(|member| !member.is_serving()) {
+        let problem = short_problem_suffix(view, member);
+        return format!("Bringing back {}{problem}", context.member(member.serial));
+    }
+    match context.facts.client_read {
+        Observed::Present(()) => HEALTHY.to_owned(),
+        Observed::Absent => "Not serving".to_owned(),
+        Observed::Unknown => "All members are up: not asked as clients do yet".to_owned(),
+    }
+}
+
+/// Summarizes the progress of a rollout, and the problem of the member that holds it up.
+fn summarize_rollout(context: &ActionContext<'_>, view: &ClusterView<'_>) -> Option<String> {
+    let rollout = RolloutProgress::of(view)?;
+    let opens = view.facts.cluster.disruption.waits_until(view.facts.now);
+    if let Some(opens) = opens
+        && view.listed().all(MemberView::is_serving)
+    {
+        return Some(rollout.summarize_window(opens));
+    }
+    let mut down = view.listed().filter(|member| !member.is_serving());
+    let problem = down.find_map(|member| {
+        let problem = short_problem(view, member)?;
+        Some(format!(": {}: {problem}", context.member(member.serial)))
+    });
+    Some(format!(
+        "{}{}",
+        rollout.summarize(),
+        problem.unwrap_or_default()
+    ))
+}
+
+/// Returns the problem of a member's pod, cut to the first sentence and to [`MAX_PROBLEM_CHARS`].
+fn short_problem(view: &ClusterView<'_>, member: &MemberView<'_>) -> Option<String> {
+    let details = view.facts.details.get(&member.serial)?;
+    let first_line = details.pod_problem.as_ref()?.lines().next();
+    // Dots within words, as in the name of an image, do not end a sentence.
+    let sentence = first_line.unwrap_or_default().split(". ").next();
+    let sentence = sentence.unwrap_or_default().trim_end_matches('.');
+    if sentence.chars().count() <= MAX_PROBLEM_CHARS {
+        return Some(sentence.to_owned());
+    }
+    let cut = sentence.chars().take(MAX_PROBLEM_CHARS - 1);
+    Some(cut.chain(['…']).collect())
+}
+
+fn short_problem_suffix(view: &ClusterView<'_>, member: &MemberView<'_>) -> String {
+    match short_problem(view, member) {
+        Some(problem) => format!(": {problem}"),
+        None => String::new(),
+    }
+}
+
+/// Returns the message of a member in the member list.
+pub(super) fn member_message(member: &MemberView<'_>, pod_problem: Option<String>) -> String {
+    if member.data == DataState::Lost {
+        return "its data is gone; it is being replaced".to_owned();
+    }
+    if let Some(problem) = pod_problem {
+        return problem;
+    }
+    let message = match member.pod {
+        None => "it has no pod",
+        Some(pod) if pod.is_terminating => "its pod is going",
+        Some(pod) if pod.is_finished => "its pod has ended",
+        Some(pod) if pod.start_mode == StartMode::Held => "it waits for its turn",
+        Some(_) if member.health.is_none() => "etcd does not answer",
+        Some(_) => "",
+    };
+    message.to_owned()
+}
+
+/// Describes the main action of a plan; empty if the plan is a no-op.
+pub(super) fn current_action(context: &ActionContext<'_>, plan: &Plan<Etcd>) -> String {
+    match main_action(plan) {
+        Some(Action::Apply(_)) => "bringing services and certificates up to date".to_owned(),
+        Some(action) => etcd_action(&action).describe(context),
+        None => String::new(),
+    }
+}
+
+/// Returns the reason for the main action of a plan; empty if the plan is a no-op.
+pub(super) fn current_reason(context: &ActionContext<'_>, plan: &Plan<Etcd>) -> String {
+    main_action(plan)
+        .map(|action| etcd_action(&action).reason(context))
+        .unwrap_or_default()
+}
+
+/// Returns the action that the status reports: the most disruptive one.
+fn main_action(plan: &Plan<Etcd>) -> Option<Action<'_, Etcd>> {
+    let disruption = plan.disruption.as_ref().map(Action::Disruption);
+    let create = plan.create.first().map(Action::Create);
+    let apply = plan.apply.first().map(Action::Apply);
+    let patch = plan.patch.first().map(Action::Patch);
+    disruption.or(create).or(apply).or(patch)
+}
+
+/// Describes the replacement of an unreachable member that may still come back.
+pub(super) fn pending_replacement(context: &ActionContext<'_>) -> Option<String> {
+    let next = replace::next_replacement(context.view?)?;
+    let after = format_duration(context.observed.desired.replace_after);
+    Some(format!(
+        "{} is replaced unless it comes back within {after}",
+        context.member(next.serial)
+    ))
 }
 
 #[cfg(test)]

@@ -1,22 +1,25 @@
-//! Sentences, one by one.
+//! Descriptions of waits, summaries and member messages.
+
+use std::time::Duration;
 
 use evenkeel_api::conditions::ConditionType::{Degraded, Ready};
 use evenkeel_api::{MemberRole, labels};
 use serde_json::json;
 
 use super::super::status;
-use super::super::tests::{finds_no_node, is_plain, joining, line, reads_well, told};
+use super::super::tests::{finds_no_node, is_plain, joining, line, reads_well, status_of};
 use super::*;
-use crate::facts::UnknownMember;
-use crate::identity::{ClusterId, MemberId};
+use crate::facts::{OwnedObject, UnknownMember};
+use crate::identity::{ClusterId, Intent, MemberId, MembershipChange};
+use crate::names::Serial;
 use crate::plan::UnreadableObjects;
 use crate::testing::{NOW, Scene, change, claim_uid, condition, name, pod_uid};
 
 #[test]
-fn without_a_quorum_it_says_who_is_silent() {
+fn a_lost_quorum_names_the_unreachable_members() {
     let mut scene = Scene::converged(3);
     scene.loses_its_quorum(&[0, 1]);
-    let status = told(&scene);
+    let status = status_of(&scene);
     let expected =
         "No quorum: 1 of 3 answer | 0/3 | False QuorumLost | False Waiting | True QuorumLost";
     assert_eq!(line(&status), expected);
@@ -31,19 +34,19 @@ fn without_a_quorum_it_says_who_is_silent() {
     let voters = status
         .member_list
         .iter()
-        .filter(|one| one.role == MemberRole::Voter && !one.healthy);
+        .filter(|member| member.role == MemberRole::Voter && !member.healthy);
     assert_eq!(
         voters.count(),
         3,
-        "they keep their part while etcd cannot be asked"
+        "members keep their roles while etcd's list is unknown"
     );
 }
 
 #[test]
-fn when_all_answer_and_none_leads_it_does_not_say_that_too_few_answer() {
+fn reachable_members_without_a_leader_are_not_too_few() {
     let mut scene = Scene::converged(3);
     scene.loses_its_quorum(&[]);
-    let status = told(&scene);
+    let status = status_of(&scene);
     assert_eq!(
         status.phrase,
         "No quorum: all 3 answer, and agree on no leader"
@@ -52,8 +55,8 @@ fn when_all_answer_and_none_leads_it_does_not_say_that_too_few_answer() {
 }
 
 #[test]
-fn a_step_that_must_wait_for_others_is_no_lost_quorum() {
-    // One has lost its data, and another is being drained while it still answers.
+fn an_unsafe_removal_is_not_a_lost_quorum() {
+    // One member has lost its data, and another is being drained while it still answers.
     let mut scene = Scene::converged(3);
     scene.observed.claims.remove(&claim_uid(2));
     scene.observed.pods.remove(&pod_uid(2));
@@ -62,7 +65,7 @@ fn a_step_that_must_wait_for_others_is_no_lost_quorum() {
         scene.pod(1),
         json!({ "metadata": { "deletionTimestamp": "2027-01-15T07:59:00Z" } }),
     );
-    let status = told(&scene);
+    let status = status_of(&scene);
     assert_eq!(condition(&status, Ready).0, "True");
     assert_eq!(
         condition(&status, Degraded).1,
@@ -79,12 +82,12 @@ fn a_step_that_must_wait_for_others_is_no_lost_quorum() {
 }
 
 #[test]
-fn a_learner_joins_and_what_holds_it_up_is_told() {
-    let status = told(&joining());
-    let phrase = format!("Joining {}", name(2));
+fn a_joining_learner_and_its_pod_problem_are_reported() {
+    let status = status_of(&joining());
+    let summary = format!("Joining {}", name(2));
     assert_eq!(
         line(&status),
-        format!("{phrase} | 2/3 | True Serving | True Healing | False AsExpected")
+        format!("{summary} | 2/3 | True Serving | True Healing | False AsExpected")
     );
     assert_eq!(status.waiting_for[0], format!("{} must join", name(2)));
     assert_eq!(status.next, "it gets its vote");
@@ -92,52 +95,52 @@ fn a_learner_joins_and_what_holds_it_up_is_told() {
 
     let mut scene = joining();
     finds_no_node(&mut scene, 2);
-    let status = told(&scene);
+    let status = status_of(&scene);
     assert_eq!(condition(&status, Degraded).1, "Unschedulable");
     assert!(
         condition(&status, Degraded)
             .2
             .starts_with(&format!("no node takes {}: 0/3 nodes", name(2)))
     );
-    let start = format!(
+    let expected = format!(
         "Joining {}: 0/3 nodes are available: 1 node(s) had untolerated taint",
         name(2)
     );
     assert!(
-        status.phrase.starts_with(&start) && status.phrase.ends_with('…'),
-        "cut, and says so: {}",
+        status.phrase.starts_with(&expected) && status.phrase.ends_with('…'),
+        "cut with an ellipsis: {}",
         status.phrase
     );
 }
 
 #[test]
-fn strangers_are_named_with_what_becomes_of_them() {
+fn unknown_members_are_reported_with_their_future() {
     let mut scene = Scene::converged(3);
     scene.has_stranger(0xabc, false);
     let status = scene.status();
     assert_eq!(status.phrase, "Unknown members in etcd: 1");
     assert_eq!(condition(&status, Degraded).1, "UnknownMember");
-    let told = &status.waiting_for[0];
+    let wait = &status.waiting_for[0];
     assert!(
-        told.contains("the member abc") && told.contains("removed unless it starts within 5m"),
-        "{told}"
+        wait.contains("the member abc") && wait.contains("removed unless it starts within 5m"),
+        "{wait}"
     );
     scene.has_stranger(0xdef, true);
     let status = scene.status();
     assert_eq!(status.phrase, "Unknown members in etcd: 2");
-    let told = &status.waiting_for[0];
+    let wait = &status.waiting_for[0];
     assert!(
-        told.contains("etcdctl member remove def") && told.contains("left alone"),
-        "{told}"
+        wait.contains("etcdctl member remove def") && wait.contains("left alone"),
+        "{wait}"
     );
-    is_plain(told);
+    is_plain(wait);
 }
 
 #[test]
-fn durations_are_told_as_users_write_them() {
-    let told = |seconds| format_duration(Duration::from_secs(seconds));
+fn durations_are_formatted_as_users_write_them() {
+    let format = |seconds| format_duration(Duration::from_secs(seconds));
     assert_eq!(
-        [0, 30, 300, 5400, 86_400, 3661].map(told),
+        [0, 30, 300, 5400, 86_400, 3661].map(format),
         ["0s", "30s", "5m", "1h30m", "24h", "1h1m1s"]
     );
 }
@@ -152,7 +155,7 @@ fn unknown(id: u64) -> UnknownMember {
 }
 
 #[test]
-fn of_several_waits_the_trouble_is_told_with_its_own_words() {
+fn degraded_reports_the_wait_that_a_user_has_to_end() {
     let scene = Scene::converged(3);
     let mut plan = scene.plan();
     plan.waits = vec![
@@ -171,12 +174,12 @@ fn of_several_waits_the_trouble_is_told_with_its_own_words() {
 }
 
 #[test]
-fn marks_are_told_as_what_they_are_for() {
+fn patches_are_described_by_their_purpose() {
     let mut scene = joining();
     scene.is_listed(2, true, true);
     scene.state(2);
     assert_eq!(
-        told(&scene).doing,
+        status_of(&scene).doing,
         format!("noting on which volume {} has joined", name(2))
     );
     let mut scene = Scene::converged(3);
@@ -185,7 +188,7 @@ fn marks_are_told_as_what_they_are_for() {
         json!({ "metadata": { "labels": { labels::ROLE: null } } }),
     );
     assert_eq!(
-        told(&scene).doing,
+        status_of(&scene).doing,
         format!("letting clients reach {}", name(2))
     );
     let mut scene = Scene::converged(3);
@@ -194,13 +197,13 @@ fn marks_are_told_as_what_they_are_for() {
         json!({ "metadata": { "ownerReferences": null } }),
     );
     assert_eq!(
-        told(&scene).doing,
+        status_of(&scene).doing,
         format!("having the pod of {} go with the resource", name(2))
     );
 }
 
 #[test]
-fn every_wait_is_a_sentence_and_says_what_comes_next_in_another() {
+fn every_wait_has_a_plain_description() {
     let scene = Scene::converged(3);
     let intent = |change| Intent::new(change, [Serial(0)].into(), NOW);
     let waits = [
@@ -244,14 +247,14 @@ fn every_wait_is_a_sentence_and_says_what_comes_next_in_another() {
 }
 
 #[test]
-fn a_lost_quorum_is_told_before_a_name_that_is_taken() {
+fn a_lost_quorum_comes_before_a_name_conflict() {
     let mut scene = Scene::converged(3);
     scene.loses_its_quorum(&[0, 1]);
     change(
         scene.observed.client_service.as_mut().unwrap(),
         json!({ "metadata": { "labels": null } }),
     );
-    let status = told(&scene);
+    let status = status_of(&scene);
     assert_eq!(
         (status.phrase.as_str(), status.waiting_for.len()),
         ("No quorum: 1 of 3 answer", 2)

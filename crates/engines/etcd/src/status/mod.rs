@@ -1,69 +1,68 @@
-//! What people are told: the status of a resource, in words that a tired person understands. Pure, and nothing in it changes
-//! by itself, so that a converged cluster is never written to.
+//! The status of a resource: summary, conditions, member list, certificates, and the texts of the decision log.
+//!
+//! Pure, and without values that change by themselves: the status of a converged cluster is never written again.
 
 mod conditions;
 mod events;
 mod messages;
 mod reasons;
 mod rollout;
-mod waits;
 
-pub use events::{action_name, event_for, warning_events};
-pub use reasons::{at_rest, each, explain};
+pub use events::warning_events;
+pub use reasons::explain;
+pub(crate) use reasons::{describe_actions, describe_idle};
 
-use evenkeel_api::conditions::{
-    ConditionStatus as Holds, ConditionType, ConditionUpdate as Said, Reason, merge,
-};
+use evenkeel_api::conditions::{ConditionStatus, ConditionType, ConditionUpdate, Reason, merge};
 use evenkeel_api::{
-    CertificateStatus, EtcdCluster, EtcdClusterStatus, MemberRole, MemberStatus,
-    Rejection as Refusal, labels, quantity,
+    CertificateStatus, EtcdCluster, EtcdClusterStatus, MemberRole, MemberStatus, Rejection, labels,
+    quantity,
 };
-use evenkeel_runtime::{Error, Observed, Plan};
+use evenkeel_runtime::{Error, Plan, UnixTime};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
+use crate::actions::ActionContext;
+use crate::build::tls;
 use crate::decide::Etcd;
 use crate::effective_spec::{self, started_versions};
-use crate::facts::{EtcdFacts, OwnedBy};
+use crate::facts::EtcdFacts;
 use crate::identity::MembershipChange;
-use crate::names::member_name;
 use crate::observe::ObservedCluster;
-use crate::plan::{DeleteReason, EtcdCreate, EtcdDisruption, IdentityChange};
+use crate::plan::EtcdCreate;
 use crate::view::{ClusterView, DataState, MemberView, quorum};
-use conditions::{degraded, down, is_going, is_worst, progressing, ready};
-use messages::{HEALTHY, Messages};
+use conditions::{Problem, Progress, is_terminating, member_problem, progressing, ready};
+use messages::HEALTHY;
 
-/// The whole status; `refused` is what Kubernetes said no to.
+/// Returns the whole status; `rejected` is the error of a write that Kubernetes rejected.
 pub fn status(
     observed: &ObservedCluster,
     facts: &EtcdFacts,
     plan: &Plan<Etcd>,
-    refused: Option<&Error>,
+    rejected: Option<&Error>,
 ) -> EtcdClusterStatus {
     let old = observed.resource.status.clone().unwrap_or_default();
-    let view = view(facts);
-    if refused.is_none() && still_stands(&old, facts, view.as_ref()) {
+    let view = ClusterView::from_facts(facts);
+    let view = view.as_ref();
+    if rejected.is_none() && keeps_last_status(&old, facts, view) {
         return old;
     }
-    let words = Messages::of(observed, facts);
-    let mut story = Summary::of(&words, facts, view.as_ref(), plan);
-    if let Some(refusal) = &observed.rejection {
-        story.reject_spec(refusal);
+    let context = ActionContext::new(observed, facts, view);
+    let mut summary = Summary::of(&context, plan);
+    if let Some(rejection) = &observed.rejection {
+        summary.reject_spec(rejection);
     }
-    if let Some(error) = refused {
-        story.reject_write(error, plan);
+    if let Some(error) = rejected {
+        summary.reject_write(error, plan);
     }
-    let now = Time(Timestamp::from_second(facts.now.0).unwrap_or_default());
+    let now = to_time(facts.now);
     let generation = Some(observed.desired.generation);
     let members = view
-        .as_ref()
-        .map(|view| member_list(&words, facts, view))
+        .map(|view| member_list(&context, view))
         .unwrap_or_default();
-    let known = view
-        .as_ref()
-        .is_some_and(|view| view.membership_known || !view.identity.bootstrapped);
-    let members = if known {
+    let membership_known =
+        view.is_some_and(|view| view.membership_known || !view.identity.bootstrapped);
+    let members = if membership_known {
         members
     } else {
         with_last_known(members, &old.member_list, facts)
@@ -72,151 +71,166 @@ pub fn status(
         .iter()
         .filter(|member| member.healthy && member.role == MemberRole::Voter)
         .count();
-    let leader = view.as_ref().and_then(|view| leader(&words, facts, view));
-    // Not that of a resource which was deleted: it may be gone in a moment, and nobody has lost anything.
+    // The identity of a previous resource may be deleted in a moment, and its cluster ID would then read as lost data.
     let identity = facts
         .identity
         .present()
         .filter(|identity| identity.resource_uid == facts.cluster.resource_uid);
-    // Nor one to which nobody could write yet: it may be given up, and another formed.
-    let cluster = identity
+    // Before bootstrap is finished the epoch may be abandoned, and another cluster formed.
+    let cluster_id = identity
         .filter(|identity| identity.bootstrapped)
         .and_then(|identity| identity.cluster_id);
     EtcdClusterStatus {
-        phrase: story.phrase.clone(),
+        phrase: summary.phrase.clone(),
         ready: format!("{healthy}/{}", facts.cluster.members),
-        survives: view.as_ref().and_then(failure_tolerance),
+        survives: view.and_then(failure_tolerance),
         members: i32::try_from(members.len()).unwrap_or(i32::MAX),
         selector: labels::selector(&observed.desired.name),
         observed_generation: generation,
         conditions: merge(
             &old.conditions,
-            story.conditions(facts, view.as_ref()),
+            summary.conditions(facts, view),
             generation,
             &now,
         ),
-        cluster_id: cluster.map_or(old.cluster_id, |id| format!("{:x}", id.0)),
-        leader: leader.unwrap_or_default(),
+        cluster_id: cluster_id.map_or(old.cluster_id, |id| format!("{:x}", id.0)),
+        leader: leader(&context).unwrap_or_default(),
         version: lowest_version(observed).unwrap_or(old.version),
         volume_size: volume_size(observed).unwrap_or_default(),
-        data_size: data_size(&old.data_size, facts, view.as_ref()),
-        doing: story.doing,
-        because: story.because,
-        next: story.next,
-        waiting_for: story.waiting_for,
+        data_size: data_size(&old.data_size, facts, view),
+        doing: summary.doing,
+        because: summary.because,
+        next: summary.next,
+        waiting_for: summary.waiting_for,
         member_list: members,
         certificates: certificates(observed),
     }
 }
 
-/// The lowest version that members were seen to run.
+fn to_time(time: UnixTime) -> Time {
+    Time(Timestamp::from_second(time.0).unwrap_or_default())
+}
+
+/// Returns the lowest version that members have run.
 fn lowest_version(observed: &ObservedCluster) -> Option<String> {
     started_versions(observed.pods.values(), observed.claims.values(), None)
         .map(|(lowest, _)| lowest.to_string())
 }
 
-/// How large the largest volume is; nothing if there are none.
+/// Returns the size of the largest volume; `None` without volumes.
 fn volume_size(observed: &ObservedCluster) -> Option<String> {
     let size = effective_spec::largest_volume(observed.claims.values());
     (size > 0).then(|| quantity::binary(size))
 }
 
-/// How large the data of the largest member is. Of one that does not tell it is what it was.
+/// Returns the size of the largest member's data. The last size stands for members that do not report theirs.
 fn data_size(old: &str, facts: &EtcdFacts, view: Option<&ClusterView<'_>>) -> String {
-    let voices = facts.health.values().filter_map(|health| health.present());
-    let now = voices
-        .map(|health| health.db_size)
-        .max()
-        .unwrap_or_default();
-    let all_tell = view
-        .is_some_and(|view| view.membership_known && view.listed().all(|one| one.health.is_some()));
-    let was = quantity::bytes(&Quantity(old.to_owned())).unwrap_or_default();
-    match if all_tell { now } else { now.max(was) } {
-        0 => String::new(),
-        size => quantity::binary(size),
+    let health = facts.health.values().filter_map(|health| health.present());
+    let reported = health.map(|health| health.db_size).max();
+    let reported = reported.unwrap_or_default();
+    let all_report = view.is_some_and(|view| {
+        view.membership_known && view.listed().all(|member| member.health.is_some())
+    });
+    let last = quantity::bytes(&Quantity(old.to_owned())).unwrap_or_default();
+    let size = if all_report {
+        reported
+    } else {
+        reported.max(last)
+    };
+    if size == 0 {
+        return String::new();
     }
+    quantity::binary(size)
 }
 
-/// How many more may fail: of all votes, those of strangers included, more than half must be there. Strangers' are not counted
-/// as given, since nobody here asks them.
+/// Returns how many more voters may fail. Voters that the operator did not add count towards the quorum and never as healthy:
+/// the operator does not query them.
 fn failure_tolerance(view: &ClusterView<'_>) -> Option<i32> {
-    let serve = view.voters().filter(|member| member.is_serving()).count();
-    let known = view.membership_known && view.identity.bootstrapped;
-    i32::try_from(serve.saturating_sub(quorum(view.votes())))
-        .ok()
-        .filter(|_| known)
+    if !view.membership_known || !view.identity.bootstrapped {
+        return None;
+    }
+    let serving = view.voters().filter(|member| member.is_serving()).count();
+    i32::try_from(serving.saturating_sub(quorum(view.votes()))).ok()
 }
 
-/// Until when the certificates are good. Those of authorities, too: they do not renew themselves.
+/// Returns the expiry of each certificate, those of the CAs included.
 fn certificates(observed: &ObservedCluster) -> Vec<CertificateStatus> {
-    let told = observed.tls.ends.iter().filter_map(|(object, ends)| {
-        let secret = crate::build::tls::secret_name(&observed.desired, *object)?;
+    let certificates = observed.tls.ends.iter();
+    let certificates = certificates.filter_map(|(object, ends)| {
+        let secret = tls::secret_name(&observed.desired, *object)?;
         let expires = Time(Timestamp::from_second(ends.0).ok()?);
         Some(CertificateStatus { secret, expires })
     });
-    told.collect()
+    certificates.collect()
 }
 
-/// With those who were members last, when nobody can be asked who they are: a list without them would read as a smaller
-/// cluster. Of none of them can it be said that it is well.
+/// Adds the last known members while etcd's list is unknown: a list without them would read as a smaller cluster. They are
+/// reported as not healthy.
 fn with_last_known(
     mut members: Vec<MemberStatus>,
     last: &[MemberStatus],
     facts: &EtcdFacts,
 ) -> Vec<MemberStatus> {
-    let some_run = facts.pods.present().is_some_and(|pods| !pods.is_empty());
-    let message = if some_run {
+    let has_pods = facts.pods.present().is_some_and(|pods| !pods.is_empty());
+    let message = if has_pods {
         "it cannot be asked"
     } else {
         "no pod of it is there"
     };
-    let told = |one: &MemberStatus| MemberStatus {
-        healthy: false,
-        message: message.to_owned(),
-        ..one.clone()
-    };
-    let missing = last
+    let missing: Vec<_> = last
         .iter()
-        .filter(|one| members.iter().all(|other| other.name != one.name));
-    let missing: Vec<_> = missing.map(told).collect();
+        .filter(|last| members.iter().all(|member| member.name != last.name))
+        .map(|last| MemberStatus {
+            healthy: false,
+            message: message.to_owned(),
+            ..last.clone()
+        })
+        .collect();
     members.extend(missing);
     members
 }
 
-/// What is tried when a spec turns out to be refused.
+/// The operation that fails when a spec is rejected and no earlier one was accepted.
 pub(crate) const ACCEPTING: &str = "accept its spec";
 
-/// The status of a cluster that could not be looked at: all that was known stays, and why nothing is done is said.
+/// Returns the status of a cluster that could not be observed: the last one, with the error as the reason for doing nothing.
 pub fn observe_error_status(
     resource: &EtcdCluster,
-    now: evenkeel_runtime::UnixTime,
-    why: &Error,
+    now: UnixTime,
+    error: &Error,
 ) -> EtcdClusterStatus {
     let old = resource.status.clone().unwrap_or_default();
-    let (phrase, reason) = match why {
+    let (phrase, reason) = match error {
         Error::Other { doing, .. } if doing == ACCEPTING => {
             ("Cannot be run as it is", Reason::SpecRefused)
         }
         _ => ("Cannot read its objects", Reason::CannotRead),
     };
-    let said = |about, holds, reason| Said {
-        condition: about,
-        status: holds,
+    let update = |condition, status, reason| ConditionUpdate {
+        condition,
+        status,
         reason,
-        message: why.to_string(),
+        message: error.to_string(),
     };
-    let said = vec![
-        said(ConditionType::Ready, Holds::Unknown, Reason::NotAsked),
-        said(ConditionType::Progressing, Holds::False, Reason::Waiting),
-        said(ConditionType::Degraded, Holds::True, reason),
+    let conditions = vec![
+        update(
+            ConditionType::Ready,
+            ConditionStatus::Unknown,
+            Reason::NotAsked,
+        ),
+        update(
+            ConditionType::Progressing,
+            ConditionStatus::False,
+            Reason::Waiting,
+        ),
+        update(ConditionType::Degraded, ConditionStatus::True, reason),
     ];
     let generation = resource.metadata.generation;
-    let now = Time(Timestamp::from_second(now.0).unwrap_or_default());
     EtcdClusterStatus {
         phrase: phrase.to_owned(),
         observed_generation: generation,
-        conditions: merge(&old.conditions, said, generation, &now),
-        waiting_for: vec![why.to_string()],
+        conditions: merge(&old.conditions, conditions, generation, &to_time(now)),
+        waiting_for: vec![error.to_string()],
         doing: String::new(),
         because: String::new(),
         survives: None,
@@ -225,322 +239,241 @@ pub fn observe_error_status(
     }
 }
 
-/// Whether what was said last is not to be changed yet. An operator that was started anew has not asked as clients do, and its
-/// first question is under way: Ready is not to flicker, nor a converged cluster to be written to, because of that.
-fn still_stands(
+/// Returns true if the last status stays as it is. A restarted operator has not made a client read yet: Ready must not
+/// flicker, and a converged cluster must not be written to, until its first read is answered.
+fn keeps_last_status(
     old: &EtcdClusterStatus,
     facts: &EtcdFacts,
     view: Option<&ClusterView<'_>>,
 ) -> bool {
     let is_ready = |condition: &Condition| {
         condition.type_ == ConditionType::Ready.to_string()
-            && condition.status == Holds::True.to_string()
+            && condition.status == ConditionStatus::True.to_string()
     };
-    // Without a quorum that answers there is something to be said at once.
-    let state = view.is_some_and(|view| view.membership_known && view.identity.bootstrapped);
-    facts.client_read.is_unknown() && state && old.conditions.iter().any(is_ready)
+    // A lost quorum is reported at once.
+    let has_quorum = view.is_some_and(|view| view.membership_known && view.identity.bootstrapped);
+    facts.client_read.is_unknown() && has_quorum && old.conditions.iter().any(is_ready)
 }
 
-/// The facts by member, as far as there is an identity.
-pub(crate) fn view(facts: &EtcdFacts) -> Option<ClusterView<'_>> {
-    let (Observed::Present(identity), Observed::Present(claims), Observed::Present(pods)) =
-        (&facts.identity, &facts.claims, &facts.pods)
-    else {
-        return None;
-    };
-    // What goes with a former resource is none of this one's.
-    (facts.identity_owner != OwnedBy::PreviousResource)
-        .then(|| ClusterView::new(facts, identity, claims, pods))
-}
-
-fn member_list(
-    words: &Messages<'_>,
-    facts: &EtcdFacts,
-    view: &ClusterView<'_>,
-) -> Vec<MemberStatus> {
-    // Those beyond the serials that were ever given to members are prepared, and yet to become some; so is one whose adding
-    // was begun, and used its serial up.
-    let begun = view.identity.intent.as_ref().map(|intent| intent.change);
-    let was_member = |member: &MemberView<'_>| {
-        member.listed.is_some()
-            || (member.serial < view.identity.next_serial
-                && begun != Some(MembershipChange::Add(member.serial)))
-    };
-    let leaves = |member: &MemberView<'_>| {
-        member.data == DataState::Lost
-            || (view.membership_known && member.listed.is_none() && was_member(member))
-    };
-    let role = |member: &MemberView<'_>| match member.listed {
-        _ if leaves(member) => MemberRole::Leaving,
-        Some(entry) if !entry.is_learner => MemberRole::Voter,
-        Some(entry) if entry.has_started => MemberRole::Learner,
-        // etcd cannot be asked who votes: whoever was let in to clients did.
-        None if member.pod.is_some_and(|pod| pod.is_routed) => MemberRole::Voter,
-        _ => MemberRole::Joining,
-    };
-    let told = |member: &MemberView<'_>| {
-        let about = facts
-            .details
-            .get(&member.serial)
-            .cloned()
-            .unwrap_or_default();
+fn member_list(context: &ActionContext<'_>, view: &ClusterView<'_>) -> Vec<MemberStatus> {
+    let status = |member: &MemberView<'_>| {
+        let details = context.facts.details.get(&member.serial);
+        let details = details.cloned().unwrap_or_default();
+        let id = member.listed.map(|listed| format!("{:x}", listed.id.0));
         MemberStatus {
-            name: words.member(member.serial),
-            id: member
-                .listed
-                .map(|entry| format!("{:x}", entry.id.0))
-                .unwrap_or_default(),
-            role: role(member),
+            name: context.member(member.serial),
+            id: id.unwrap_or_default(),
+            role: member_role(view, member),
             healthy: member.is_serving(),
-            version: about.version.unwrap_or_default(),
-            node: about.node.unwrap_or_default(),
-            message: words.about(member, about.pod_problem),
+            version: details.version.unwrap_or_default(),
+            node: details.node.unwrap_or_default(),
+            message: messages::member_message(member, details.pod_problem),
         }
     };
-    view.members.values().map(told).collect()
+    view.members.values().map(status).collect()
 }
 
-fn leader(words: &Messages<'_>, facts: &EtcdFacts, view: &ClusterView<'_>) -> Option<String> {
-    let leads = |member: &&MemberView<'_>| {
-        facts
-            .details
-            .get(&member.serial)
-            .is_some_and(|about| about.is_leader)
+fn member_role(view: &ClusterView<'_>, member: &MemberView<'_>) -> MemberRole {
+    // Serials from `next_serial` on are prepared members. So is a member that is being added: its intent has used its serial.
+    let intended = view.identity.intent.as_ref().map(|intent| intent.change);
+    let was_member = member.serial < view.identity.next_serial
+        && intended != Some(MembershipChange::Add(member.serial));
+    let is_removed = view.membership_known && member.listed.is_none() && was_member;
+    match member.listed {
+        _ if member.data == DataState::Lost || is_removed => MemberRole::Leaving,
+        Some(listed) if !listed.is_learner => MemberRole::Voter,
+        Some(listed) if listed.has_started => MemberRole::Learner,
+        // Without etcd's list the label of the client Service identifies the voters.
+        None if member.pod.is_some_and(|pod| pod.is_routed) => MemberRole::Voter,
+        _ => MemberRole::Joining,
+    }
+}
+
+fn leader(context: &ActionContext<'_>) -> Option<String> {
+    let is_leader = |member: &&MemberView<'_>| {
+        let details = context.facts.details.get(&member.serial);
+        details.is_some_and(|details| details.is_leader)
     };
-    view.members
-        .values()
-        .find(leads)
-        .map(|member| words.member(member.serial))
+    let leader = context.view?.members.values().find(is_leader)?;
+    Some(context.member(leader.serial))
 }
 
-/// That a spec cannot be accepted, and which one is in force instead.
-fn rejection_message(refusal: &Refusal) -> String {
-    format!("{refusal}. What was accepted last stays in force until this is mended")
+/// Describes a rejected spec.
+fn rejection_message(rejection: &Rejection) -> String {
+    format!("{rejection}. What was accepted last stays in force until this is mended")
 }
 
-/// What is going on, said in several lengths.
+/// The texts of a status and the problems that its conditions report.
 struct Summary {
-    /// A few words.
+    /// The state in a few words.
     phrase: String,
-    /// What is being done, as a sentence.
+    /// The current action.
     doing: String,
-    /// Why, as a sentence.
+    /// The reason for the current action.
     because: String,
-    /// What is done next, as a sentence.
+    /// The next step.
     next: String,
-    /// What is waited for, as sentences.
+    /// The waits.
     waiting_for: Vec<String>,
-    progressing: (Holds, Reason),
-    degraded: Option<(Reason, String)>,
+    progress: Progress,
+    problem: Option<Problem>,
 }
 
 impl Summary {
-    fn of(
-        words: &Messages<'_>,
-        facts: &EtcdFacts,
-        view: Option<&ClusterView<'_>>,
-        plan: &Plan<Etcd>,
-    ) -> Self {
-        let waits = &plan.waits;
-        let mut waiting_for: Vec<String> = waits
-            .iter()
-            .map(|wait| words.wait(facts, view, wait))
-            .collect();
-        let going = view
-            .into_iter()
-            .flat_map(ClusterView::voters)
-            .filter(|member| is_going(member));
-        waiting_for.extend(
-            going.map(|member| format!("the pod of {} must be gone", words.member(member.serial))),
-        );
-        let doing = if facts.cluster.is_deleted {
-            "Kubernetes deletes what goes with the resource".to_owned()
+    fn of(context: &ActionContext<'_>, plan: &Plan<Etcd>) -> Self {
+        let facts = context.facts;
+        let waits = plan.waits.iter();
+        let mut waiting_for: Vec<String> = waits.map(|wait| wait.describe(context)).collect();
+        let voters = context.view.into_iter().flat_map(ClusterView::voters);
+        let terminating = voters.filter(|member| is_terminating(member));
+        waiting_for.extend(terminating.map(|member| {
+            let name = context.member(member.serial);
+            format!("the pod of {name} must be gone")
+        }));
+        let (doing, because) = if facts.cluster.is_deleted {
+            (
+                "Kubernetes deletes what goes with the resource".to_owned(),
+                "the resource was deleted".to_owned(),
+            )
         } else {
-            words.doing(plan)
+            (
+                messages::current_action(context, plan),
+                messages::current_reason(context, plan),
+            )
         };
-        let because = if facts.cluster.is_deleted {
-            "the resource was deleted".to_owned()
-        } else {
-            reasons::main(words, view, plan)
-        };
-        let next = waits.iter().find_map(|wait| words.next(facts, wait));
-        let next = next.or_else(|| words.waited_for(view)).unwrap_or_default();
-        let told = waits.iter().zip(&waiting_for);
-        let mut problems: Vec<_> = told
-            .filter_map(|(wait, told)| Some((degraded(wait, facts, view)?, told.clone())))
+        let next = plan.waits.iter().find_map(|wait| wait.next_step(context));
+        let next = next.or_else(|| messages::pending_replacement(context));
+        let waits = plan.waits.iter();
+        let mut problems: Vec<_> = waits
+            .filter_map(|wait| Problem::of_wait(context, wait))
             .collect();
-        // A quorum that is lost is worse than anything that keeps others from being mended.
-        problems.sort_by_key(|(reason, _)| !is_worst(*reason));
-        let degraded = problems.into_iter().next();
-        let degraded = degraded.or_else(|| down(words, view));
-        let progressing = progressing(facts, view, plan);
-        let phrase = words.summary(facts, view, plan);
+        // An outage comes first; the sort is stable.
+        problems.sort_by_key(|problem| !problem.is_outage());
+        let problem = problems.into_iter().next();
         Self {
-            phrase,
+            phrase: messages::summary(context, plan),
             doing,
             because,
-            next,
+            next: next.unwrap_or_default(),
             waiting_for,
-            progressing,
-            degraded,
+            progress: progressing(facts, context.view, plan),
+            problem: problem.or_else(|| member_problem(context)),
         }
     }
 
-    /// The spec cannot be accepted, and another one is in force.
-    fn reject_spec(&mut self, refusal: &Refusal) {
-        let told = rejection_message(refusal);
+    /// Reports that the spec is rejected and an earlier one is effective.
+    fn reject_spec(&mut self, rejection: &Rejection) {
         if self.phrase == HEALTHY {
-            self.phrase = format!("Healthy, but {} is refused", refusal.field);
+            self.phrase = format!("Healthy, but {} is refused", rejection.field);
         }
-        if self.progressing.1 == Reason::Converged {
-            self.progressing.1 = Reason::Waiting;
+        if self.progress.reason == Reason::Converged {
+            self.progress.reason = Reason::Waiting;
         }
-        self.degrade(Reason::SpecRefused, told);
+        self.degrade(Problem {
+            reason: Reason::SpecRefused,
+            message: rejection_message(rejection),
+        });
     }
 
-    /// Kubernetes said no to something. Where members are to be brought back, that is why they are not, and clients with them.
+    /// Reports a write that Kubernetes rejected. If it is the creation of a pod or a claim, it comes before every other problem:
+    /// it keeps members from coming back.
     fn reject_write(&mut self, error: &Error, plan: &Plan<Etcd>) {
-        if plan
-            .create
-            .iter()
-            .any(|what| matches!(what, EtcdCreate::Pod { .. } | EtcdCreate::Claim { .. }))
-        {
-            self.degraded = Some((Reason::WriteRefused, error.to_string()));
-            self.waiting_for.insert(0, error.to_string());
+        let problem = Problem {
+            reason: Reason::WriteRefused,
+            message: error.to_string(),
+        };
+        let creates_member = plan.create.iter().any(|create| match create {
+            EtcdCreate::Pod { .. } | EtcdCreate::Claim { .. } => true,
+            EtcdCreate::Identity(_) => false,
+        });
+        if creates_member {
+            self.waiting_for.insert(0, problem.message.clone());
+            self.problem = Some(problem);
         } else {
-            self.degrade(Reason::WriteRefused, error.to_string());
+            self.degrade(problem);
         }
     }
 
-    /// Something is amiss. Nothing is worse but that clients are not served.
-    fn degrade(&mut self, reason: Reason, told: String) {
-        let worse = self
-            .degraded
-            .as_ref()
-            .is_some_and(|(reason, _)| is_worst(*reason));
-        if !worse {
-            self.degraded = Some((reason, told.clone()));
+    /// Reports a problem. Only an outage comes before it.
+    fn degrade(&mut self, problem: Problem) {
+        self.waiting_for.push(problem.message.clone());
+        if !self.problem.as_ref().is_some_and(Problem::is_outage) {
+            self.problem = Some(problem);
         }
-        self.waiting_for.push(told);
     }
 
-    fn conditions(&self, facts: &EtcdFacts, view: Option<&ClusterView<'_>>) -> Vec<Said> {
-        let (holds, reason, message) = ready(facts, view);
-        let ready = Said {
-            condition: ConditionType::Ready,
-            status: holds,
-            reason,
-            message,
-        };
-        let message = match (&self.doing, self.waiting_for.first(), &self.degraded) {
-            (doing, ..) if !doing.is_empty() => doing.clone(),
-            (_, Some(wait), _) => wait.clone(),
-            (_, None, Some((_, trouble))) => trouble.clone(),
-            // Whoever drains a node and is refused looks here.
-            _ if facts.cluster.members <= 2 => {
-                let all = if facts.cluster.members == 1 {
-                    "its one member"
-                } else {
-                    "either of its two members"
-                };
-                format!(
-                    "everything is as the spec says. Drains wait: it cannot do without {all}. Scale it to 3 members first, and \
-                     back afterwards"
-                )
-            }
-            _ => "everything is as the spec says".to_owned(),
-        };
-        let (holds, reason) = self.progressing;
-        let progressing = Said {
-            condition: ConditionType::Progressing,
-            status: holds,
-            reason,
-            message,
-        };
-        let (holds, reason, message) = match &self.degraded {
-            Some((reason, message)) => (Holds::True, *reason, message.clone()),
-            // Clients do not get through, and the way to the members is not looked at here.
-            None if self.progressing.1 == Reason::Converged && facts.client_read.is_absent() => {
-                let message =
-                    "nothing is amiss with the members: look at the client Service and the network";
-                (Holds::False, Reason::AsExpected, message.to_owned())
-            }
-            None => (
-                Holds::False,
-                Reason::AsExpected,
-                "nothing is amiss".to_owned(),
-            ),
-        };
+    fn conditions(
+        &self,
+        facts: &EtcdFacts,
+        view: Option<&ClusterView<'_>>,
+    ) -> Vec<ConditionUpdate> {
         vec![
-            ready,
-            progressing,
-            Said {
-                condition: ConditionType::Degraded,
-                status: holds,
-                reason,
-                message,
-            },
+            ready(facts, view),
+            self.progressing_condition(facts),
+            self.degraded_condition(facts),
         ]
     }
-}
 
-/// The name of a member, if it is known which lineage it is of.
-pub(crate) fn member_display_name(
-    observed: &ObservedCluster,
-    serial: crate::names::Serial,
-) -> String {
-    let lineage = observed
-        .identity
-        .as_ref()
-        .map(|(_, identity)| identity.lineage);
-    lineage.map_or_else(
-        || format!("member {}", serial.0),
-        |lineage| member_name(&observed.desired.name, lineage, serial),
-    )
-}
-
-/// Why an identity is changed, or something deleted, in words.
-pub(crate) fn reason_for(step: &EtcdDisruption) -> &'static str {
-    match step {
-        EtcdDisruption::UpdateIdentity { why, .. } => match why {
-            IdentityChange::StartSeed => "the first member may start",
-            IdentityChange::RecordCluster(_) => "the first member has formed the cluster",
-            IdentityChange::FinishBootstrap => "the bootstrap is over",
-            IdentityChange::SettleIntent => "a change of the membership is done",
-            IdentityChange::SeedLost => "the bootstrap lost its first member and begins again",
-            IdentityChange::SeedStorageChanged => {
-                "spec.storage was changed before there was a cluster: the bootstrap begins again"
-            }
-            IdentityChange::ResourceReplaced => {
-                "the resource was created anew before the bootstrap was over, which begins again"
-            }
-            IdentityChange::Adopt => {
-                "the resource was created anew, and takes up the cluster that is there"
-            }
-            IdentityChange::Repair => "the identity is an older one, and was brought up to date",
-        },
-        EtcdDisruption::ChangeMembership { .. } => "the membership changes",
-        EtcdDisruption::RestartMember { .. } => "it is out of date",
-        EtcdDisruption::ForceSnapshot { .. } => {
-            "what an earlier version has written to them is no longer read by the one that follows"
+    fn progressing_condition(&self, facts: &EtcdFacts) -> ConditionUpdate {
+        let message = if !self.doing.is_empty() {
+            self.doing.clone()
+        } else if let Some(wait) = self.waiting_for.first() {
+            wait.clone()
+        } else if let Some(problem) = &self.problem {
+            problem.message.clone()
+        } else if facts.cluster.members <= 2 {
+            // Users whose drain is rejected look here.
+            let members = if facts.cluster.members == 1 {
+                "its one member"
+            } else {
+                "either of its two members"
+            };
+            format!(
+                "everything is as the spec says. Drains wait: it cannot do without {members}. Scale it to 3 members first, and \
+                 back afterwards"
+            )
+        } else {
+            "everything is as the spec says".to_owned()
+        };
+        ConditionUpdate {
+            condition: ConditionType::Progressing,
+            status: self.progress.status,
+            reason: self.progress.reason,
+            message,
         }
-        EtcdDisruption::DeletePod { why, .. } | EtcdDisruption::DeleteClaim { why, .. } => {
-            match why {
-                DeleteReason::OldEpoch => "it is left over from a bootstrap that was given up",
-                DeleteReason::MemberRemoved => "its member was removed",
-                DeleteReason::Finished => "it has ended, and is created again",
-                DeleteReason::FreesNode => "a member that is to come back needs the place first",
-                DeleteReason::Outdated => {
-                    "it does not run, and is created again as the spec has it now"
-                }
-            }
+    }
+
+    fn degraded_condition(&self, facts: &EtcdFacts) -> ConditionUpdate {
+        let (status, reason, message) = match &self.problem {
+            Some(problem) => (
+                ConditionStatus::True,
+                problem.reason,
+                problem.message.as_str(),
+            ),
+            // The operator does not check the path from the client Service to the members.
+            None if self.progress.reason == Reason::Converged && facts.client_read.is_absent() => (
+                ConditionStatus::False,
+                Reason::AsExpected,
+                "nothing is amiss with the members: look at the client Service and the network",
+            ),
+            None => (
+                ConditionStatus::False,
+                Reason::AsExpected,
+                "nothing is amiss",
+            ),
+        };
+        ConditionUpdate {
+            condition: ConditionType::Degraded,
+            status,
+            reason,
+            message: message.to_owned(),
         }
     }
 }
 
 #[cfg(test)]
 #[path = "status_tests.rs"]
-mod tests;
+pub(crate) mod tests;
 
 #[cfg(test)]
 #[path = "rejected_tests.rs"]

@@ -1,4 +1,4 @@
-//! Why things are done, told for each kind of thing.
+//! The reasons of actions, and the explanation of plans.
 
 use std::collections::BTreeSet;
 
@@ -8,32 +8,32 @@ use serde_json::json;
 use crate::facts::{Drift, OwnedObject, StartMode};
 use crate::testing::{NOW, Scene, change, claim_uid, name, pod_uid};
 
-/// What is done, and why, as the status tells it.
-fn told(scene: &Scene) -> (String, String) {
+/// Returns the current action and its reason from the status.
+fn current(scene: &Scene) -> (String, String) {
     let status = scene.status();
     (status.doing, status.because)
 }
 
 #[test]
-fn a_pod_comes_back_because_it_is_gone_and_its_data_is_there() {
+fn the_reason_for_a_recreated_pod_is_its_data() {
     let mut scene = Scene::converged(3);
     scene.observed.pods.remove(&pod_uid(2));
     scene.stops_answering(2);
-    let why = format!("the pod of {} is gone, and its data is there", name(2));
+    let reason = format!("the pod of {} is gone, and its data is there", name(2));
     assert_eq!(
-        told(&scene),
-        (format!("creating the pod of {}", name(2)), why)
+        current(&scene),
+        (format!("creating the pod of {}", name(2)), reason)
     );
 }
 
 #[test]
-fn a_member_is_removed_for_what_became_of_it() {
-    let because = |scene: &Scene| told(scene).1;
+fn the_reason_for_a_removal_names_the_loss() {
+    let reason = |scene: &Scene| current(scene).1;
     let mut scene = Scene::converged(3);
     scene.observed.pods.remove(&pod_uid(2));
     scene.observed.claims.remove(&claim_uid(2));
     scene.stops_answering(2);
-    assert_eq!(because(&scene), "its claim is gone, and its data with it");
+    assert_eq!(reason(&scene), "its claim is gone, and its data with it");
 
     let mut scene = Scene::converged(3);
     change(
@@ -42,21 +42,21 @@ fn a_member_is_removed_for_what_became_of_it() {
     );
     scene.stops_answering(2);
     assert!(
-        because(&scene).contains("not the one it joined on"),
+        reason(&scene).contains("not the one it joined on"),
         "{}",
-        because(&scene)
+        reason(&scene)
     );
 
     let mut scene = Scene::converged(3);
     scene.is_out_of_reach(2, 300);
-    assert!(because(&scene).starts_with("for 5m neither the operator nor the leader has heard it"));
+    assert!(reason(&scene).starts_with("for 5m neither the operator nor the leader has heard it"));
 
     let mut scene = Scene::converged(3);
     scene.crashes(2, 300);
     assert!(
-        because(&scene).starts_with("its etcd has ended at every start for 5m"),
+        reason(&scene).starts_with("its etcd has ended at every start for 5m"),
         "{}",
-        because(&scene)
+        reason(&scene)
     );
 
     let mut scene = Scene::with_newcomer();
@@ -67,26 +67,26 @@ fn a_member_is_removed_for_what_became_of_it() {
             "node-2".to_owned(),
         )),
     );
-    assert!(because(&scene).contains(&name(2)), "{}", because(&scene));
+    assert!(reason(&scene).contains(&name(2)), "{}", reason(&scene));
 
     let mut scene = Scene::with(5, json!({ "members": 3 }));
     assert_eq!(
-        because(&scene),
+        reason(&scene),
         "it is to be removed",
-        "clients are led away first"
+        "clients are detached first"
     );
     change(
         scene.pod(4),
         json!({ "metadata": { "labels": { evenkeel_api::labels::ROLE: null } } }),
     );
-    assert_eq!(because(&scene), "there are 5 members, and 3 are wanted");
+    assert_eq!(reason(&scene), "there are 5 members, and 3 are wanted");
 }
 
 #[test]
-fn members_are_added_and_promoted_for_what_was_counted() {
+fn the_reasons_for_an_add_and_a_promotion_name_the_counts() {
     let mut scene = Scene::with(3, json!({ "members": 5 }));
     assert_eq!(
-        told(&scene).1,
+        current(&scene).1,
         "3 of 5 members are there, and everyone with a vote serves"
     );
     scene = Scene::with_newcomer();
@@ -98,16 +98,16 @@ fn members_are_added_and_promoted_for_what_was_counted() {
     );
     scene.is_listed(3, true, true);
     scene.state(3);
-    let (doing, why) = told(&scene);
-    assert_eq!(doing, format!("giving {} its vote", name(3)));
+    let (action, reason) = current(&scene);
+    assert_eq!(action, format!("giving {} its vote", name(3)));
     assert_eq!(
-        why,
+        reason,
         "it serves and has caught up, and 3 of 3 with a vote are well"
     );
 }
 
 #[test]
-fn an_object_is_made_because_it_is_missing() {
+fn the_reason_for_a_created_object_is_that_it_is_missing() {
     let mut scene = Scene::converged(3);
     scene
         .observed
@@ -115,13 +115,13 @@ fn an_object_is_made_because_it_is_missing() {
         .drift
         .insert(OwnedObject::ClientTls, Drift::Missing);
     assert_eq!(
-        told(&scene).1,
+        current(&scene).1,
         "the Secret orders-etcd-client-tls is missing"
     );
 }
 
 #[test]
-fn a_decision_is_explained_in_full() {
+fn an_explanation_has_every_action_and_reason() {
     let mut scene = Scene::converged(3);
     scene.observed.pods.remove(&pod_uid(2));
     scene.stops_answering(2);
@@ -130,33 +130,36 @@ fn a_decision_is_explained_in_full() {
         .tls
         .drift
         .insert(OwnedObject::ClientTls, Drift::Differs);
-    let explained = super::super::explain(&scene.observed, &scene.facts(), &scene.plan());
-    assert_eq!(explained.actions.len(), 2, "{explained:?}");
-    assert_eq!(explained.reasons.len(), 2, "{explained:?}");
+    let explanation = super::super::explain(&scene.observed, &scene.facts(), &scene.plan());
+    assert_eq!(explanation.actions.len(), 2, "{explanation:?}");
+    assert_eq!(explanation.reasons.len(), 2, "{explanation:?}");
     assert!(
-        explained.reasons[1].contains("is not as it should be"),
-        "{explained:?}"
+        explanation.reasons[1].contains("is not as it should be"),
+        "{explanation:?}"
     );
-    let quiet = Scene::converged(3);
-    let explained = super::super::explain(&quiet.observed, &quiet.facts(), &quiet.plan());
-    assert_eq!(explained, evenkeel_runtime::Explanation::default());
+    let idle = Scene::converged(3);
+    let explanation = super::super::explain(&idle.observed, &idle.facts(), &idle.plan());
+    assert_eq!(explanation, evenkeel_runtime::Explanation::default());
 }
 
 #[test]
-fn certificates_are_told_by_their_secrets() {
+fn certificates_are_listed_by_secret() {
     let mut scene = Scene::converged(3);
     scene
         .observed
         .tls
         .ends
         .insert(OwnedObject::ServerTls, UnixTime(NOW.0 + 60));
-    let told = scene.status().certificates;
-    let secrets: BTreeSet<_> = told.iter().map(|one| one.secret.as_str()).collect();
+    let certificates = scene.status().certificates;
+    let secrets: BTreeSet<_> = certificates
+        .iter()
+        .map(|certificate| certificate.secret.as_str())
+        .collect();
     assert_eq!(secrets, BTreeSet::from(["orders-etcd-server-tls"]));
-    assert_eq!(told[0].expires.0.as_second(), NOW.0 + 60);
+    assert_eq!(certificates[0].expires.0.as_second(), NOW.0 + 60);
     assert_eq!(
         scene.plan(),
         Scene::converged(3).plan(),
-        "nothing is decided by it"
+        "no decision depends on it"
     );
 }

@@ -1,6 +1,6 @@
-//! What is refused, as it is told.
+//! Rejected writes and rejected specs in the status.
 
-use evenkeel_api::Rejection as Refusal;
+use evenkeel_api::Rejection;
 use evenkeel_api::conditions::ConditionType::Degraded;
 use evenkeel_runtime::Error;
 
@@ -8,52 +8,55 @@ use super::status;
 use crate::testing::{Scene, condition, pod_uid};
 
 #[test]
-fn what_kubernetes_refuses_is_said_in_the_status_unless_clients_are_not_served() {
-    let refused = Error::other("create the pod", "exceeded quota: none");
+fn a_rejected_write_is_reported_after_an_outage_only() {
+    let error = Error::other("create the pod", "exceeded quota: none");
     let mut scene = Scene::converged(3);
-    let told = |scene: &Scene| {
-        status(
-            &scene.observed,
-            &scene.facts(),
-            &scene.plan(),
-            Some(&refused),
-        )
-    };
-    let said = told(&scene);
-    assert_eq!(condition(&said, Degraded).1, "WriteRefused");
+    let status_of =
+        |scene: &Scene| status(&scene.observed, &scene.facts(), &scene.plan(), Some(&error));
+    let status = status_of(&scene);
+    assert_eq!(condition(&status, Degraded).1, "WriteRefused");
     assert!(
-        condition(&said, Degraded)
+        condition(&status, Degraded)
             .2
             .contains("exceeded quota: none"),
-        "{said:?}"
+        "{status:?}"
     );
-    assert!(said.waiting_for.last().unwrap().contains("exceeded quota"));
+    assert!(
+        status
+            .waiting_for
+            .last()
+            .unwrap()
+            .contains("exceeded quota")
+    );
     scene.loses_its_quorum(&[0, 1]);
-    assert_eq!(condition(&told(&scene), Degraded).1, "QuorumLost");
-    // That is why they are not.
+    assert_eq!(condition(&status_of(&scene), Degraded).1, "QuorumLost");
+    // The rejected pod is the cause of the outage.
     scene.observed.pods.remove(&pod_uid(0));
-    let said = told(&scene);
+    let status = status_of(&scene);
     assert_eq!(
-        (condition(&said, Degraded).1, &*said.phrase),
+        (condition(&status, Degraded).1, &*status.phrase),
         ("WriteRefused", "No quorum: 1 of 3 answer")
     );
-    assert!(said.waiting_for[0].contains("exceeded quota"), "{said:?}");
+    assert!(
+        status.waiting_for[0].contains("exceeded quota"),
+        "{status:?}"
+    );
 }
 
 #[test]
-fn a_spec_that_is_refused_is_told_and_what_else_is_so_as_well() {
+fn a_rejected_spec_is_reported_beside_the_other_conditions() {
     let mut scene = Scene::converged(3);
-    let refusal = || Refusal {
+    let rejection = || Rejection {
         field: "spec.version",
         reason: "3.9.9 is not known".to_owned(),
     };
-    scene.observed.rejection = Some(refusal());
+    scene.observed.rejection = Some(rejection());
     let status = scene.status();
     assert_eq!(status.phrase, "Healthy, but spec.version is refused");
     let degraded = status
         .conditions
         .iter()
-        .find(|one| one.type_ == "Degraded")
+        .find(|condition| condition.type_ == "Degraded")
         .unwrap();
     assert_eq!(
         (degraded.status.as_str(), degraded.reason.as_str()),
@@ -73,12 +76,15 @@ fn a_spec_that_is_refused_is_told_and_what_else_is_so_as_well() {
         status
             .conditions
             .iter()
-            .any(|one| one.type_ == "Ready" && one.status == "True")
+            .any(|condition| condition.type_ == "Ready" && condition.status == "True")
     );
     let progressing = status
         .conditions
         .iter()
-        .find(|one| one.type_ == "Progressing")
+        .find(|condition| condition.type_ == "Progressing")
         .unwrap();
-    assert_eq!(progressing.reason, "Waiting", "not all is as the spec says");
+    assert_eq!(
+        progressing.reason, "Waiting",
+        "the effective spec differs from the desired one"
+    );
 }

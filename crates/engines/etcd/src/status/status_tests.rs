@@ -1,6 +1,7 @@
-//! The status in every situation that people meet, decided and told from what was found.
+//! The status in the situations that users meet, decided from scenes.
 
 use evenkeel_api::conditions::ConditionType::{Degraded, Progressing, Ready};
+use evenkeel_runtime::Observed;
 use serde_json::json;
 
 use super::*;
@@ -10,7 +11,7 @@ use crate::identity::{Intent, MembershipChange, Uid};
 use crate::names::Serial;
 use crate::testing::{NOW, Scene, change, claim_uid, condition, name, pod_uid};
 
-/// A status in one line: the phrase, how many are ready, and the three conditions.
+/// Formats a status in one line: summary, ready members and the three conditions.
 pub(super) fn line(status: &EtcdClusterStatus) -> String {
     let conditions = [Ready, Progressing, Degraded].map(|about| {
         let (holds, reason, _) = condition(status, about);
@@ -24,22 +25,25 @@ pub(super) fn line(status: &EtcdClusterStatus) -> String {
     )
 }
 
-/// What people are told of a scene, after a look at whether a tired person would understand all of it.
-pub(super) fn told(scene: &Scene) -> EtcdClusterStatus {
+/// Returns the status of a scene after a check of its texts.
+pub(super) fn status_of(scene: &Scene) -> EtcdClusterStatus {
     let status = scene.status();
     reads_well(&status);
     status
 }
 
-pub(super) fn is_plain(text: &str) {
+pub(crate) fn is_plain(text: &str) {
     for debris in [
         "Some(", "None", "Serial", "MemberId", "Uid", "Intent", "::", "{ ", "\\", "  ", ": :", "()",
     ] {
-        assert!(!text.contains(debris), "`{debris}` reached people: {text}");
+        assert!(
+            !text.contains(debris),
+            "`{debris}` in a text for users: {text}"
+        );
     }
     let mut words = text.split(|it: char| !it.is_ascii_alphanumeric());
     let decimal = words.any(|word| word.len() > 8 && word.chars().all(|it| it.is_ascii_digit()));
-    assert!(!decimal, "a number that nobody can read: {text}");
+    assert!(!decimal, "a long decimal number: {text}");
     let ends = text.ends_with([' ', ':', ',', ';']) || text.starts_with([' ', ':', ',']);
     assert!(!ends && !text.is_empty(), "half a sentence: `{text}`");
 }
@@ -59,7 +63,7 @@ pub(super) fn reads_well(status: &EtcdClusterStatus) {
         status
             .member_list
             .iter()
-            .map(|one| &one.message)
+            .map(|member| &member.message)
             .filter(|text| !text.is_empty()),
     );
     texts.into_iter().for_each(|text| is_plain(text));
@@ -73,20 +77,20 @@ pub(super) fn reads_well(status: &EtcdClusterStatus) {
         "too long for a column: {}",
         status.phrase
     );
-    let says_what = !status.doing.is_empty() || !status.waiting_for.is_empty();
-    let busy = condition(status, Progressing).0 == "True";
+    let has_text = !status.doing.is_empty() || !status.waiting_for.is_empty();
+    let is_progressing = condition(status, Progressing).0 == "True";
     assert!(
-        !busy || says_what,
-        "it is busy and does not say with what: {status:#?}"
+        !is_progressing || has_text,
+        "it progresses without a text: {status:#?}"
     );
     for about in [Progressing, Degraded] {
         let (holds, _, message) = condition(status, about);
-        let all_is_well = ["everything is as the spec says", "nothing is amiss"].contains(&message);
-        assert!(holds == "False" || !all_is_well, "{about}: {message}");
+        let is_default = ["everything is as the spec says", "nothing is amiss"].contains(&message);
+        assert!(holds == "False" || !is_default, "{about}: {message}");
     }
 }
 
-/// A cluster of three of which the first has just formed it.
+/// A cluster of three whose seed has just formed it.
 fn bootstrapping() -> Scene {
     let mut scene = Scene::with(1, json!({ "members": 3 }));
     scene.is_unsealed();
@@ -94,7 +98,7 @@ fn bootstrapping() -> Scene {
     scene
 }
 
-/// A cluster of three, the third of which is a learner on its way.
+/// A cluster of three whose third member is a learner that joins.
 pub(super) fn joining() -> Scene {
     let mut scene = Scene::with(2, json!({ "members": 3 }));
     scene.turn(|identity| identity.next_serial = Serial(3));
@@ -104,7 +108,7 @@ pub(super) fn joining() -> Scene {
     scene
 }
 
-fn waits_for_its_image(scene: &mut Scene, serial: u16) {
+fn cannot_pull_image(scene: &mut Scene, serial: u16) {
     let state = json!({ "waiting": { "reason": "ImagePullBackOff" } });
     let container = json!([{ "name": "etcd", "state": state, "restartCount": 0, "image": "", "imageID": "", "ready": false }]);
     change(
@@ -124,8 +128,8 @@ pub(super) fn finds_no_node(scene: &mut Scene, serial: u16) {
 }
 
 #[test]
-fn a_new_resource_is_told_to_be_on_its_way() {
-    let status = told(&Scene::nothing(json!({})));
+fn a_new_resource_is_bootstrapping() {
+    let status = status_of(&Scene::nothing(json!({})));
     assert_eq!(
         line(&status),
         "Beginning | 0/3 | False Bootstrapping | True Bootstrapping | False AsExpected"
@@ -134,8 +138,8 @@ fn a_new_resource_is_told_to_be_on_its_way() {
 }
 
 #[test]
-fn a_bootstrap_counts_its_members_and_says_who_is_held_up() {
-    let status = told(&bootstrapping());
+fn a_bootstrap_counts_its_members_and_names_a_pod_problem() {
+    let status = status_of(&bootstrapping());
     assert_eq!(
         line(&status),
         "Bootstrapping 1 of 3 | 1/3 | False Bootstrapping | True Bootstrapping | False AsExpected"
@@ -145,8 +149,8 @@ fn a_bootstrap_counts_its_members_and_says_who_is_held_up() {
     let mut scene = bootstrapping();
     scene.has_claim(1, false);
     scene.has_pod(1, &StartMode::Held);
-    waits_for_its_image(&mut scene, 1);
-    let status = told(&scene);
+    cannot_pull_image(&mut scene, 1);
+    let status = status_of(&scene);
     let image = "the image gcr.io/etcd-development/etcd:v3.6.16 cannot be pulled";
     assert_eq!(
         status.phrase,
@@ -155,27 +159,27 @@ fn a_bootstrap_counts_its_members_and_says_who_is_held_up() {
 }
 
 #[test]
-fn a_member_whose_adding_was_begun_is_joining_and_not_leaving() {
+fn a_member_that_is_being_added_is_joining_and_not_leaving() {
     let mut scene = bootstrapping();
     scene.has_claim(1, false);
     scene.has_pod(1, &StartMode::Held);
     assert_eq!(
-        told(&scene).member_list[1].role,
+        status_of(&scene).member_list[1].role,
         MemberRole::Joining,
         "prepared"
     );
     let intent = Intent::new(MembershipChange::Add(Serial(1)), [Serial(0)].into(), NOW);
     scene.turn(|identity| *identity = identity.with_intent(&intent));
     assert_eq!(
-        told(&scene).member_list[1].role,
+        status_of(&scene).member_list[1].role,
         MemberRole::Joining,
-        "its serial is used up, etcd lists it soon"
+        "its serial is used, and etcd lists it soon"
     );
 }
 
 #[test]
-fn a_converged_cluster_is_healthy_and_there_is_nothing_to_say() {
-    let status = told(&Scene::converged(3));
+fn a_converged_cluster_is_healthy_without_action_and_waits() {
+    let status = status_of(&Scene::converged(3));
     assert_eq!(
         line(&status),
         "Healthy | 3/3 | True Serving | False Converged | False AsExpected"
@@ -213,55 +217,55 @@ fn a_converged_cluster_is_healthy_and_there_is_nothing_to_say() {
 }
 
 #[test]
-fn the_status_of_a_converged_cluster_is_the_same_to_the_byte_ever_after() {
+fn the_status_of_a_converged_cluster_stays_the_same_byte_for_byte() {
     let mut scene = Scene::converged(3);
     let first = serde_json::to_string(&scene.status()).unwrap();
     for seconds in [1, 86_400, 864_000] {
         scene.was_told(serde_json::from_str(&first).unwrap());
-        scene.observed.now = evenkeel_runtime::UnixTime(NOW.0 + seconds);
+        scene.observed.now = UnixTime(NOW.0 + seconds);
         assert_eq!(serde_json::to_string(&scene.status()).unwrap(), first);
     }
 }
 
 #[test]
 fn no_status_changes_by_itself() {
-    let broken = |how: fn(&mut Scene)| {
+    let changed = |change: fn(&mut Scene)| {
         let mut scene = Scene::converged(3);
-        how(&mut scene);
+        change(&mut scene);
         scene
     };
     let scenes = [
-        broken(|scene| scene.stops_answering(1)),
-        broken(|scene| scene.loses_its_quorum(&[0, 1])),
-        broken(|scene| scene.observed.client_service = None),
-        broken(|scene| scene.observed.identity = None),
-        broken(|scene| finds_no_node(scene, 2)),
+        changed(|scene| scene.stops_answering(1)),
+        changed(|scene| scene.loses_its_quorum(&[0, 1])),
+        changed(|scene| scene.observed.client_service = None),
+        changed(|scene| scene.observed.identity = None),
+        changed(|scene| finds_no_node(scene, 2)),
         bootstrapping(),
         joining(),
     ];
     for mut scene in scenes {
         let first = scene.status();
         scene.was_told(first.clone());
-        scene.observed.now = evenkeel_runtime::UnixTime(NOW.0 + 1);
+        scene.observed.now = UnixTime(NOW.0 + 1);
         assert_eq!(scene.status(), first);
     }
 }
 
 #[test]
-fn an_operator_that_was_started_anew_does_not_doubt_what_was_ready() {
+fn a_restarted_operator_keeps_ready_until_its_first_client_read() {
     let mut scene = Scene::converged(3);
     scene.was_told(scene.status());
     scene.state.client_read = Observed::Unknown;
     assert_eq!(
-        line(&told(&scene)),
+        line(&status_of(&scene)),
         "Healthy | 3/3 | True Serving | False Converged | False AsExpected"
     );
     scene.loses_its_quorum(&[0, 1]);
     scene.state.client_read = Observed::Unknown;
     assert_eq!(
-        condition(&told(&scene), Ready).0,
+        condition(&status_of(&scene), Ready).0,
         "False",
-        "there is something to be said at once"
+        "a lost quorum is reported at once"
     );
 }
 
@@ -269,11 +273,11 @@ fn an_operator_that_was_started_anew_does_not_doubt_what_was_ready() {
 fn one_member_down_is_named_and_clients_are_served() {
     let mut scene = Scene::converged(3);
     scene.stops_answering(1);
-    let status = told(&scene);
-    let phrase = format!("Bringing back {}", name(1));
+    let status = status_of(&scene);
+    let summary = format!("Bringing back {}", name(1));
     assert_eq!(
         line(&status),
-        format!("{phrase} | 2/3 | True Serving | False Waiting | True MemberDown")
+        format!("{summary} | 2/3 | True Serving | False Waiting | True MemberDown")
     );
     assert_eq!(
         condition(&status, Degraded).2,
@@ -288,13 +292,13 @@ fn one_member_down_is_named_and_clients_are_served() {
 }
 
 #[test]
-fn a_pod_that_goes_or_has_ended_is_said_to() {
+fn a_terminating_or_finished_pod_is_reported() {
     let mut scene = Scene::converged(3);
     change(
         scene.pod(1),
         json!({ "metadata": { "deletionTimestamp": "2027-01-15T07:59:00Z" } }),
     );
-    let status = told(&scene);
+    let status = status_of(&scene);
     assert_eq!(condition(&status, Progressing).1, "Healing");
     assert_eq!(
         status.waiting_for,
@@ -305,7 +309,7 @@ fn a_pod_that_goes_or_has_ended_is_said_to() {
     let mut scene = Scene::converged(3);
     change(scene.pod(1), json!({ "status": { "phase": "Failed" } }));
     scene.stops_answering(1);
-    let status = told(&scene);
+    let status = status_of(&scene);
     assert_eq!(
         status.doing,
         format!(
@@ -322,11 +326,11 @@ fn a_member_whose_data_is_gone_is_being_replaced() {
     scene.observed.claims.remove(&claim_uid(1));
     scene.observed.pods.remove(&pod_uid(1));
     scene.stops_answering(1);
-    let status = told(&scene);
-    let phrase = format!("Replacing {}: its data is gone", name(1));
+    let status = status_of(&scene);
+    let summary = format!("Replacing {}: its data is gone", name(1));
     assert_eq!(
         line(&status),
-        format!("{phrase} | 2/3 | True Serving | True Healing | True MemberDown")
+        format!("{summary} | 2/3 | True Serving | True Healing | True MemberDown")
     );
     assert_eq!(status.doing, format!("removing {}", name(1)));
     assert_eq!(status.member_list[1].role, MemberRole::Leaving);
@@ -337,14 +341,14 @@ fn a_member_whose_data_is_gone_is_being_replaced() {
 }
 
 #[test]
-fn scaling_says_how_far_it_is() {
-    let up = told(&Scene::with(3, json!({ "members": 5 })));
+fn scaling_reports_its_progress() {
+    let up = status_of(&Scene::with(3, json!({ "members": 5 })));
     assert_eq!(
         line(&up),
         "Adding a member: 3 of 5 | 3/5 | True Serving | True Scaling | False AsExpected"
     );
     assert_eq!(up.doing, format!("adding {} as a learner", name(3)));
-    let down = told(&Scene::with(5, json!({ "members": 3 })));
+    let down = status_of(&Scene::with(5, json!({ "members": 3 })));
     assert_eq!(
         line(&down),
         "Removing a member: 5 there, 3 wanted | 5/3 | True Serving | True Scaling | False AsExpected"
@@ -356,10 +360,10 @@ fn scaling_says_how_far_it_is() {
 }
 
 #[test]
-fn members_that_are_well_and_do_not_serve_clients_are_not_healthy() {
+fn healthy_members_without_a_client_read_are_not_a_healthy_cluster() {
     let mut scene = Scene::converged(3);
     scene.state.client_read = Observed::Absent;
-    let status = told(&scene);
+    let status = status_of(&scene);
     assert_eq!(
         line(&status),
         "Not serving | 3/3 | False NotServing | False Converged | False AsExpected"
@@ -368,10 +372,10 @@ fn members_that_are_well_and_do_not_serve_clients_are_not_healthy() {
         condition(&status, Degraded)
             .2
             .contains("look at the client Service"),
-        "not that nothing is amiss"
+        "the message names the client Service"
     );
     scene.state.client_read = Observed::Unknown;
-    let status = told(&scene);
+    let status = status_of(&scene);
     assert_eq!(
         status.phrase,
         "All members are up: not asked as clients do yet"
@@ -380,17 +384,17 @@ fn members_that_are_well_and_do_not_serve_clients_are_not_healthy() {
 }
 
 #[test]
-fn a_name_that_is_taken_is_told_with_what_to_do() {
+fn a_name_conflict_is_reported_with_its_remedy() {
     let mut scene = Scene::converged(3);
     change(
         scene.observed.client_service.as_mut().unwrap(),
         json!({ "metadata": { "labels": null } }),
     );
-    let status = told(&scene);
-    let phrase = "Name taken: the Service orders-etcd-client";
+    let status = status_of(&scene);
+    let summary = "Name taken: the Service orders-etcd-client";
     assert_eq!(
         line(&status),
-        format!("{phrase} | 3/3 | True Serving | False Waiting | True NameTaken")
+        format!("{summary} | 3/3 | True Serving | False Waiting | True NameTaken")
     );
     assert!(
         condition(&status, Degraded)
@@ -405,60 +409,60 @@ fn a_name_that_is_taken_is_told_with_what_to_do() {
     scene.observed.client_service =
         Some(crate::build::service::client(&scene.observed.desired).unwrap());
     assert_eq!(
-        told(&scene).phrase,
+        status_of(&scene).phrase,
         "Name taken: the Secret orders-etcd-server-tls"
     );
 }
 
 #[test]
-fn an_authority_that_is_gone_is_named_with_what_to_do() {
+fn a_missing_ca_is_reported_with_its_remedy() {
     let mut scene = Scene::converged(3);
     scene
         .observed
         .tls
         .drift
         .insert(OwnedObject::ClientCa, Drift::Missing);
-    let status = told(&scene);
-    let phrase = "Gone or of no use: the Secret orders-etcd-client-ca";
+    let status = status_of(&scene);
+    let summary = "Gone or of no use: the Secret orders-etcd-client-ca";
     assert_eq!(
         line(&status),
-        format!("{phrase} | 3/3 | True Serving | False Waiting | True AuthorityLost")
+        format!("{summary} | 3/3 | True Serving | False Waiting | True AuthorityLost")
     );
     assert!(condition(&status, Degraded).2.contains("put it back"));
 }
 
 #[test]
-fn a_paused_cluster_says_so_and_goes_on_being_watched() {
+fn a_paused_cluster_still_reports_a_member_that_is_down() {
     let mut scene = Scene::with(3, json!({ "paused": true }));
-    let status = told(&scene);
+    let status = status_of(&scene);
     assert_eq!(
         line(&status),
         "Paused | 3/3 | True Serving | False Paused | False AsExpected"
     );
     scene.stops_answering(1);
     assert_eq!(
-        line(&told(&scene)),
+        line(&status_of(&scene)),
         "Paused | 2/3 | True Serving | False Paused | True MemberDown"
     );
 }
 
 #[test]
-fn without_its_identity_nothing_is_claimed_of_a_cluster() {
+fn without_an_identity_the_last_members_are_reported_as_unhealthy() {
     let mut scene = Scene::converged(3);
     scene.was_told(scene.status());
     scene.observed.identity = None;
     scene.state = crate::observe::etcd::EtcdState::default();
     let rebuilding =
         "Rebuilding its identity | 0/3 | Unknown NotAsked | True Healing | False AsExpected";
-    assert_eq!(line(&told(&scene)), rebuilding);
-    // One of them is another cluster's.
-    let foreign = json!({ "metadata": { "annotations": { labels::LINEAGE: "00000bad" } } });
-    change(scene.claim(1), foreign);
-    let status = told(&scene);
-    let phrase = "Volumes and pods contradict each other";
+    assert_eq!(line(&status_of(&scene)), rebuilding);
+    // One claim belongs to another cluster.
+    let other = json!({ "metadata": { "annotations": { labels::LINEAGE: "00000bad" } } });
+    change(scene.claim(1), other);
+    let status = status_of(&scene);
+    let summary = "Volumes and pods contradict each other";
     assert_eq!(
         line(&status),
-        format!("{phrase} | 0/3 | Unknown NotAsked | False Waiting | True VolumesFound")
+        format!("{summary} | 0/3 | Unknown NotAsked | False Waiting | True VolumesFound")
     );
     assert!(
         condition(&status, Degraded)
@@ -474,25 +478,25 @@ fn without_its_identity_nothing_is_claimed_of_a_cluster() {
         status
             .member_list
             .iter()
-            .all(|one| !one.healthy && one.message == "it cannot be asked")
+            .all(|member| !member.healthy && member.message == "it cannot be asked")
     );
     assert_eq!(
         status.cluster_id, "cafe000000000001",
-        "or an empty one would be made in its place"
+        "otherwise an empty cluster would replace it"
     );
 }
 
 #[test]
-fn a_cluster_of_which_nothing_is_left_is_told_how_to_begin_anew() {
+fn a_cluster_without_objects_reports_lost_data_and_the_remedy() {
     let mut scene = Scene::converged(3);
     let before = scene.status();
     scene = Scene::nothing(json!({}));
     scene.was_told(before);
-    let status = told(&scene);
-    let phrase = "All data is gone";
+    let status = status_of(&scene);
+    let summary = "All data is gone";
     assert_eq!(
         line(&status),
-        format!("{phrase} | 0/3 | False NotServing | False Waiting | True DataLost")
+        format!("{summary} | 0/3 | False NotServing | False Waiting | True DataLost")
     );
     assert!(
         condition(&status, Degraded)
@@ -503,7 +507,7 @@ fn a_cluster_of_which_nothing_is_left_is_told_how_to_begin_anew() {
 }
 
 #[test]
-fn a_cluster_that_lost_all_pods_and_volumes_has_no_member_that_is_well() {
+fn a_cluster_without_pods_and_volumes_has_no_healthy_member() {
     let mut scene = Scene::converged(3);
     scene.was_told(scene.status());
     scene.observed.pods.clear();
@@ -512,11 +516,11 @@ fn a_cluster_that_lost_all_pods_and_volumes_has_no_member_that_is_well() {
         client_read: Observed::Absent,
         ..Default::default()
     };
-    let status = told(&scene);
-    let phrase = "All pods and volumes are gone";
+    let status = status_of(&scene);
+    let summary = "All pods and volumes are gone";
     assert_eq!(
         line(&status),
-        format!("{phrase} | 0/3 | False QuorumLost | False Waiting | True DataLost")
+        format!("{summary} | 0/3 | False QuorumLost | False Waiting | True DataLost")
     );
     assert!(
         status.waiting_for[0]
@@ -526,7 +530,7 @@ fn a_cluster_that_lost_all_pods_and_volumes_has_no_member_that_is_well() {
 }
 
 #[test]
-fn a_resource_that_is_being_deleted_is_not_told_to_be_as_the_spec_says() {
+fn a_deleted_resource_is_not_converged() {
     let mut scene = Scene::converged(3);
     change(
         &mut scene.observed.resource,
@@ -534,19 +538,19 @@ fn a_resource_that_is_being_deleted_is_not_told_to_be_as_the_spec_says() {
     );
     scene.observed.desired = DesiredCluster::of(&scene.observed.resource).unwrap();
     scene.stops_answering(1);
-    let status = told(&scene);
+    let status = status_of(&scene);
     assert_eq!(
         line(&status),
         "Being deleted | 2/3 | True Serving | True Deleting | False AsExpected"
     );
     assert!(
         warning_events(&scene.observed, &scene.facts(), &scene.plan()).is_empty(),
-        "its members go, as they should"
+        "its members are expected to terminate"
     );
 }
 
 #[test]
-fn a_cluster_that_could_not_be_looked_at_keeps_what_was_known_and_says_why() {
+fn a_failed_observation_keeps_the_last_status_and_adds_the_error() {
     let mut scene = joining();
     scene.was_told(scene.status());
     let resource = &scene.observed.resource;
@@ -554,31 +558,31 @@ fn a_cluster_that_could_not_be_looked_at_keeps_what_was_known_and_says_why() {
         "pods is forbidden: User \"x\" cannot list pods",
         "Forbidden",
     );
-    let why = kube::Error::Api(forbidden.with_code(403).boxed());
-    let why = Error::kubernetes("list pods")(why);
-    let status = observe_error_status(resource, NOW, &why);
+    let error = kube::Error::Api(forbidden.with_code(403).boxed());
+    let error = Error::kubernetes("list pods")(error);
+    let status = observe_error_status(resource, NOW, &error);
     reads_well(&status);
     let expected =
         "Cannot read its objects | 2/3 | Unknown NotAsked | False Waiting | True CannotRead";
     assert_eq!(line(&status), expected);
-    let said = "cannot list pods: pods is forbidden: User \"x\" cannot list pods";
-    assert_eq!(condition(&status, Degraded).2, said);
-    assert_eq!(status.waiting_for, [said]);
+    let message = "cannot list pods: pods is forbidden: User \"x\" cannot list pods";
+    assert_eq!(condition(&status, Degraded).2, message);
+    assert_eq!(status.waiting_for, [message]);
     assert_eq!(
         (status.doing.as_str(), status.next.as_str()),
         ("", ""),
-        "nothing is being done"
+        "there is no action"
     );
     assert_eq!(status.member_list, scene.status().member_list);
 }
 
 #[test]
-fn a_spec_that_cannot_be_accepted_is_told_apart_from_what_cannot_be_read() {
+fn a_rejected_spec_and_an_unreadable_object_have_different_reasons() {
     let scene = Scene::converged(3);
-    let mut refused = scene.observed.resource.clone();
-    refused.spec.version = "2.3".to_owned();
-    let why = DesiredCluster::of(&refused).unwrap_err();
-    let status = observe_error_status(&refused, NOW, &Error::other("accept its spec", why));
+    let mut resource = scene.observed.resource.clone();
+    resource.spec.version = "2.3".to_owned();
+    let error = DesiredCluster::of(&resource).unwrap_err();
+    let status = observe_error_status(&resource, NOW, &Error::other("accept its spec", error));
     reads_well(&status);
     assert_eq!(
         (status.phrase.as_str(), condition(&status, Degraded).1),
@@ -588,8 +592,8 @@ fn a_spec_that_cannot_be_accepted_is_told_apart_from_what_cannot_be_read() {
 
     let mut object = scene.observed.identity.clone().unwrap().0;
     change(&mut object, json!({ "data": { "identity": "{" } }));
-    let why = crate::observe::objects::parse_identity(object).unwrap_err();
-    let status = observe_error_status(&scene.observed.resource, NOW, &why);
+    let error = crate::observe::objects::parse_identity(object).unwrap_err();
+    let status = observe_error_status(&scene.observed.resource, NOW, &error);
     assert_eq!(
         condition(&status, Degraded).1,
         "CannotRead",
@@ -604,21 +608,21 @@ fn a_spec_that_cannot_be_accepted_is_told_apart_from_what_cannot_be_read() {
 }
 
 #[test]
-fn clusters_that_block_drains_say_how_to_proceed() {
-    for (members, says) in [(1, true), (2, true), (3, false)] {
+fn clusters_that_block_drains_report_the_remedy() {
+    for (members, has_remedy) in [(1, true), (2, true), (3, false)] {
         let status = Scene::converged(members).status();
         assert_eq!(
             condition(&status, Progressing)
                 .2
                 .contains("Scale it to 3 members first"),
-            says,
+            has_remedy,
             "{members}"
         );
     }
 }
 
 #[test]
-fn what_is_in_the_place_of_the_identity_is_told_and_nothing_is_begun() {
+fn an_object_in_the_place_of_the_identity_is_a_name_conflict() {
     let mut scene = Scene::nothing(json!({}));
     scene.observed.identity_taken = true;
     assert!(scene.plan().is_noop(), "{:?}", scene.plan());
@@ -632,7 +636,7 @@ fn what_is_in_the_place_of_the_identity_is_told_and_nothing_is_begun() {
 }
 
 #[test]
-fn a_volume_without_a_class_is_told_with_what_to_do() {
+fn a_missing_storage_class_is_reported_with_its_remedy() {
     let mut scene = Scene::converged(3);
     scene.stops_answering(2);
     change(
@@ -640,51 +644,51 @@ fn a_volume_without_a_class_is_told_with_what_to_do() {
         json!({ "spec": { "volumeName": null, "storageClassName": null } }),
     );
     let facts = scene.facts();
-    let trouble = facts.details[&Serial(2)].pod_problem.clone().unwrap();
+    let problem = facts.details[&Serial(2)].pod_problem.clone().unwrap();
     assert!(
-        trouble.contains("no StorageClass") && trouble.contains("spec.storage.class"),
-        "{trouble}"
+        problem.contains("no StorageClass") && problem.contains("spec.storage.class"),
+        "{problem}"
     );
     change(
         scene.claim(2),
         json!({ "spec": { "storageClassName": "fsat" } }),
     );
     scene.observed.missing_class = Some("fsat".to_owned());
-    let trouble = scene.facts().details[&Serial(2)]
+    let problem = scene.facts().details[&Serial(2)]
         .pod_problem
         .clone()
         .unwrap();
     assert!(
-        trouble.contains("no StorageClass fsat") && trouble.contains("spec.storage.class"),
-        "{trouble}"
+        problem.contains("no StorageClass fsat") && problem.contains("spec.storage.class"),
+        "{problem}"
     );
 }
 
 #[test]
-fn of_a_cluster_that_goes_with_a_former_resource_nothing_is_said_as_if_it_were_this_ones() {
+fn the_cluster_of_a_previous_resource_is_not_reported_as_this_one() {
     let mut scene = Scene::with(3, json!({ "storage": { "onDelete": "Delete" } }));
     scene.observed.desired.uid = Uid(99);
     scene.observed.desired.created = NOW;
     let status = scene.status();
     reads_well(&status);
     let expected = "Waiting until the former cluster is gone | 0/3 | False Bootstrapping | False Waiting | False AsExpected";
-    assert_eq!(line(&status), expected, "though it still serves");
+    assert_eq!(line(&status), expected, "even though it still serves");
     assert!(
         status.cluster_id.is_empty() && status.member_list.is_empty(),
         "{status:?}"
     );
     assert!(
         status.waiting_for[0].contains(&name(0)),
-        "what is left is named: {:?}",
+        "the remaining objects are named: {:?}",
         status.waiting_for
     );
 
-    scene.observed.desired.created = evenkeel_runtime::UnixTime(NOW.0 - 61);
+    scene.observed.desired.created = UnixTime(NOW.0 - 61);
     let status = scene.status();
     assert_eq!(condition(&status, Degraded).1, "BootstrapWaiting");
     assert!(
         status.waiting_for[0].contains("--force"),
-        "and what to do: {:?}",
+        "with the remedy: {:?}",
         status.waiting_for
     );
 }

@@ -1,0 +1,115 @@
+//! The names of members and objects, and the facts by member, for descriptions.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use crate::build::tls;
+use crate::facts::{EtcdFacts, OwnedObject};
+use crate::identity::Uid;
+use crate::names::{Serial, member_name};
+use crate::observe::ObservedCluster;
+use crate::view::ClusterView;
+
+/// One cluster, as far as descriptions of its actions and waits need it.
+#[derive(Clone, Copy)]
+pub struct ActionContext<'f> {
+    pub(crate) observed: &'f ObservedCluster,
+    pub(crate) facts: &'f EtcdFacts,
+    /// The facts by member; `None` without an identity.
+    pub(crate) view: Option<&'f ClusterView<'f>>,
+}
+
+impl<'f> ActionContext<'f> {
+    pub(crate) fn new(
+        observed: &'f ObservedCluster,
+        facts: &'f EtcdFacts,
+        view: Option<&'f ClusterView<'f>>,
+    ) -> Self {
+        Self {
+            observed,
+            facts,
+            view,
+        }
+    }
+
+    pub(crate) fn member(&self, serial: Serial) -> String {
+        member_display_name(self.observed, serial)
+    }
+
+    pub(crate) fn members(&self, serials: &BTreeSet<Serial>) -> String {
+        let names: Vec<_> = serials.iter().map(|serial| self.member(*serial)).collect();
+        names.join(", ")
+    }
+
+    /// Returns the name of the member that a pod belongs to.
+    pub(crate) fn pod_member(&self, uid: Uid) -> String {
+        let mut pods = self.facts.pods.present().into_iter().flatten();
+        match pods.find(|pod| pod.uid == uid) {
+            Some(pod) => self.member(pod.serial),
+            None => "a pod".to_owned(),
+        }
+    }
+
+    /// Returns the name of the member that a claim belongs to.
+    pub(crate) fn claim_member(&self, uid: Uid) -> String {
+        let mut claims = self.facts.claims.present().into_iter().flatten();
+        match claims.find(|claim| claim.uid == uid) {
+            Some(claim) => self.member(claim.serial),
+            None => "a member".to_owned(),
+        }
+    }
+
+    /// Returns kind and name of an object.
+    pub(crate) fn object(&self, object: OwnedObject) -> String {
+        let names = self.observed.desired.names();
+        match object {
+            OwnedObject::Identity => format!("the ConfigMap {}", names.identity()),
+            OwnedObject::PeerService => format!("the Service {}", names.peer_service()),
+            OwnedObject::ClientService => format!("the Service {}", names.client_service()),
+            OwnedObject::PodDisruptionBudget => {
+                format!("the PodDisruptionBudget {}", names.pod_disruption_budget())
+            }
+            secret => {
+                let name = tls::secret_name(&self.observed.desired, secret).unwrap_or_default();
+                format!("the Secret {name}")
+            }
+        }
+    }
+
+    /// Returns the problem of a member's pod in Kubernetes' words, with a colon before it; empty if there is none.
+    pub(crate) fn pod_problem_suffix(&self, serial: Serial) -> String {
+        let details = self.view.and_then(|view| view.facts.details.get(&serial));
+        match details.and_then(|details| details.pod_problem.as_ref()) {
+            Some(problem) => format!(": {problem}"),
+            None => String::new(),
+        }
+    }
+}
+
+/// Returns the name of a member; its serial while its lineage is not known.
+pub(crate) fn member_display_name(observed: &ObservedCluster, serial: Serial) -> String {
+    match &observed.identity {
+        Some((_, identity)) => member_name(&observed.desired.name, identity.lineage, serial),
+        None => format!("member {}", serial.0),
+    }
+}
+
+/// Formats a duration as users write it.
+pub(crate) fn format_duration(duration: Duration) -> String {
+    let seconds = duration.as_secs();
+    let parts = [
+        (seconds / 3600, 'h'),
+        (seconds / 60 % 60, 'm'),
+        (seconds % 60, 's'),
+    ];
+    let parts: String = parts
+        .iter()
+        .filter(|(count, _)| *count > 0)
+        .map(|(count, unit)| format!("{count}{unit}"))
+        .collect();
+    if parts.is_empty() {
+        "0s".to_owned()
+    } else {
+        parts
+    }
+}
