@@ -98,7 +98,7 @@ impl<'a> Machine<'a> {
             files::remove(&self.dir().join(stale))?;
         }
         for service in held {
-            files::write(&stop_mark(&self.dir(), service), "")?;
+            files::write(&stop_file(&self.dir(), service), "")?;
         }
         let blueprint = Blueprint {
             lab: self.lab.name().to_string(),
