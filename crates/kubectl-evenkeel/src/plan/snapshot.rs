@@ -128,7 +128,7 @@ impl Snapshot {
             .identity
             .as_ref()
             .and_then(evenkeel_etcd::effective_spec::recorded_spec)
-            .and_then(|json| parse(json));
+            .and_then(parse);
         let after = parse(&desired.spec);
         if let (Some(before), Some(after)) = (before, after)
             && before["tls"] != after["tls"]
