@@ -4,26 +4,28 @@ mod flags;
 
 use std::process::ExitCode;
 
-use clap::Parser;
 use evenkeel_etcd::EtcdReconciler;
 use evenkeel_runtime::program::{self, Context, ProgramInfo};
 
+const INFO: ProgramInfo = ProgramInfo {
+    name: "evenkeel-operator",
+    version: env!("CARGO_PKG_VERSION"),
+    env_prefix: "EVENKEEL",
+    metrics_prefix: "evenkeel",
+};
+
 fn main() -> ExitCode {
-    let flags = flags::Flags::parse();
-    let name = ProgramInfo {
-        program: "evenkeel-operator",
-        version: env!("CARGO_PKG_VERSION"),
-    };
-    program::main(name, flags.program, |means: &Context, scope| {
-        tracing::info!(?scope, "looking after etcd");
-        let streams = means.streams(scope);
-        let (stores, wakers) = evenkeel_etcd::watch(&streams);
+    let flags: flags::Flags = program::parse(&INFO);
+    program::main(INFO, flags.program, |context: &Context, scope| {
+        tracing::info!(?scope, engine = "etcd", "starting controller");
+        let watches = context.watches(scope);
+        let (caches, triggers) = evenkeel_etcd::watch(&watches);
         let (client, clock, random) = (
-            means.client.clone(),
-            means.clock.clone(),
-            means.random.clone(),
+            context.client.clone(),
+            context.clock.clone(),
+            context.random.clone(),
         );
-        let operator = EtcdReconciler::new(client, stores, flags.secrets_interval, clock, random);
-        means.looping("evenkeel.dev/etcd", operator, (&streams, wakers))
+        let reconciler = EtcdReconciler::new(client, caches, flags.secrets_interval, clock, random);
+        vec![context.controller("evenkeel.dev/etcd", reconciler, &watches, triggers)]
     })
 }

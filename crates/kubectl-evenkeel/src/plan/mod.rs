@@ -198,9 +198,10 @@ fn answer(
 
 fn unread(error: evenkeel_runtime::Error) -> Trouble {
     match error {
-        evenkeel_runtime::Error::Kubernetes { doing, why } => Trouble::kubernetes(&doing, &why),
-        other @ (evenkeel_runtime::Error::Other { .. }
-        | evenkeel_runtime::Error::RetriesExhausted { .. }) => Trouble::new(other.to_string()),
+        evenkeel_runtime::Error::Kubernetes { action, source } => {
+            Trouble::kubernetes(&action, &source)
+        }
+        other => Trouble::new(other.to_string()),
     }
 }
 

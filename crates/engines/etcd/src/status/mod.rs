@@ -181,9 +181,6 @@ fn with_last_known(
     members
 }
 
-/// What is tried when a spec turns out to be refused.
-pub(crate) const ACCEPTING: &str = "accept its spec";
-
 /// The status of a cluster that could not be looked at: all that was known stays, and why nothing is done is said.
 pub fn observe_error_status(
     resource: &EtcdCluster,
@@ -192,9 +189,7 @@ pub fn observe_error_status(
 ) -> EtcdClusterStatus {
     let old = resource.status.clone().unwrap_or_default();
     let (phrase, reason) = match why {
-        Error::Other { doing, .. } if doing == ACCEPTING => {
-            ("Cannot be run as it is", Reason::SpecRefused)
-        }
+        Error::InvalidSpec(_) => ("Cannot be run as it is", Reason::SpecRefused),
         _ => ("Cannot read its objects", Reason::CannotRead),
     };
     let said = |about, holds, reason| Said {

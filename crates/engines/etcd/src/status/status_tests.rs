@@ -578,7 +578,7 @@ fn a_spec_that_cannot_be_accepted_is_told_apart_from_what_cannot_be_read() {
     let mut refused = scene.observed.resource.clone();
     refused.spec.version = "2.3".to_owned();
     let why = DesiredCluster::of(&refused).unwrap_err();
-    let status = observe_error_status(&refused, NOW, &Error::other("accept its spec", why));
+    let status = observe_error_status(&refused, NOW, &Error::invalid_spec(why));
     reads_well(&status);
     assert_eq!(
         (status.phrase.as_str(), condition(&status, Degraded).1),
