@@ -19,8 +19,7 @@ fn decision(action: &str) -> Decision {
         by: "operator-1".to_owned(),
         explained,
         outcome: "done".to_owned(),
-        events: Vec::new(),
-        facts: None,
+        ..Decision::default()
     }
 }
 

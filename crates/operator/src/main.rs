@@ -4,20 +4,22 @@ mod flags;
 
 use std::process::ExitCode;
 
-use clap::Parser;
 use evenkeel_etcd::EtcdReconciler;
 use evenkeel_runtime::program::{self, Context, ProgramInfo};
 
+const INFO: ProgramInfo = ProgramInfo {
+    name: "evenkeel-operator",
+    version: env!("CARGO_PKG_VERSION"),
+    env_prefix: "EVENKEEL",
+    metrics_prefix: "evenkeel",
+};
+
 fn main() -> ExitCode {
-    let flags = flags::Flags::parse();
-    let info = ProgramInfo {
-        program: "evenkeel-operator",
-        version: env!("CARGO_PKG_VERSION"),
-    };
-    program::main(info, flags.program, |context: &Context, scope| {
-        tracing::info!(?scope, "starting the etcd controller");
-        let streams = context.streams(scope);
-        let (caches, triggers) = evenkeel_etcd::watch(&streams);
+    let flags: flags::Flags = program::parse(&INFO);
+    program::main(INFO, flags.program, |context: &Context, scope| {
+        tracing::info!(?scope, engine = "etcd", "starting controller");
+        let watches = context.watches(scope);
+        let (caches, triggers) = evenkeel_etcd::watch(&watches);
         let reconciler = EtcdReconciler::new(
             context.client.clone(),
             caches,
@@ -25,6 +27,6 @@ fn main() -> ExitCode {
             context.clock.clone(),
             context.random.clone(),
         );
-        context.looping("evenkeel.dev/etcd", reconciler, (&streams, triggers))
+        vec![context.controller("evenkeel.dev/etcd", reconciler, &watches, triggers)]
     })
 }

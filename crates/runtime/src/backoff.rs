@@ -1,62 +1,51 @@
-//! How long a resource that failed waits before it is tried again: per resource, longer each time, and from the start
-//! again once it succeeded. kube's `error_policy` never hears of success, so it cannot know.
+//! The delay before a failed resource is reconciled again: per resource, doubled at each failure, reset by success.
+//! kube's `error_policy` is not called after success, so it cannot reset a delay itself.
 
 use std::collections::HashMap;
 use std::hash::Hash;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+
+use parking_lot::Mutex;
 
 use crate::random::{SharedRandom, jitter};
 
-const FIRST: Duration = Duration::from_millis(500);
-const LONGEST: Duration = Duration::from_secs(60);
+const FIRST_DELAY: Duration = Duration::from_millis(500);
+const MAX_DELAY: Duration = Duration::from_secs(60);
 
-/// How often each resource has failed in a row. Let the uid be part of the key: a resource created again under its old
-/// name is another one.
+/// The number of consecutive failures of each resource. The controller resets the entry of a deleted resource.
 #[derive(Debug)]
-pub struct Backoff<K> {
+pub(crate) struct Backoff<K> {
     failures: Mutex<HashMap<K, u32>>,
     random: SharedRandom,
 }
 
 impl<K: Clone + Eq + Hash> Backoff<K> {
-    /// Nothing has failed yet.
-    pub fn new(random: SharedRandom) -> Self {
+    pub(crate) fn new(random: SharedRandom) -> Self {
         Self {
-            failures: Mutex::new(HashMap::new()),
+            failures: Mutex::default(),
             random,
         }
     }
 
-    /// It failed (again): how long to wait. Half a second, then twice as long each time, up to a minute; give or take
-    /// a tenth.
-    pub fn failed(&self, key: &K) -> Duration {
-        let mut failures = self.failures();
+    /// Counts a failure and returns the delay: 500 ms, doubled each time up to 60 s, with a jitter of 10 %.
+    pub(crate) fn failed(&self, key: &K) -> Duration {
+        let mut failures = self.failures.lock();
         let count = failures.entry(key.clone()).or_default();
-        let wait = FIRST
+        let delay = FIRST_DELAY
             .saturating_mul(2u32.saturating_pow(*count))
-            .min(LONGEST);
+            .min(MAX_DELAY);
         *count = count.saturating_add(1);
-        jitter(wait, &*self.random)
+        jitter(delay, &*self.random)
     }
 
-    /// How often it has failed in a row.
-    pub fn failures_of(&self, key: &K) -> u32 {
-        self.failures().get(key).copied().unwrap_or_default()
+    /// Returns the number of consecutive failures.
+    pub(crate) fn failures_of(&self, key: &K) -> u32 {
+        self.failures.lock().get(key).copied().unwrap_or_default()
     }
 
-    /// It succeeded: the next failure is the first again.
-    pub fn succeeded(&self, key: &K) {
-        self.failures().remove(key);
-    }
-
-    /// Those that are gone are forgotten: all that `stays` does not want to keep.
-    pub fn retain(&self, stays: impl Fn(&K) -> bool) {
-        self.failures().retain(|key, _| stays(key));
-    }
-
-    fn failures(&self) -> MutexGuard<'_, HashMap<K, u32>> {
-        self.failures.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Resets the failures of a resource that succeeded or was deleted.
+    pub(crate) fn succeeded(&self, key: &K) {
+        self.failures.lock().remove(key);
     }
 }
 
@@ -65,31 +54,33 @@ mod tests {
     use super::*;
     use crate::random::TestRandom;
 
-    fn about(wait: Duration, seconds: f64) -> bool {
-        (wait.as_secs_f64() / seconds - 1.0).abs() <= 0.1
+    fn is_about(delay: Duration, seconds: f64) -> bool {
+        (delay.as_secs_f64() / seconds - 1.0).abs() <= 0.1
     }
 
     #[test]
-    fn waits_double_up_to_a_minute() {
+    fn delays_double_up_to_a_minute() {
         let backoff = Backoff::new(TestRandom::shared(1));
         for expected in [0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 60.0, 60.0] {
-            let wait = backoff.failed(&"a");
-            assert!(about(wait, expected), "{wait:?} is not about {expected} s");
+            let delay = backoff.failed(&"a");
+            assert!(is_about(delay, expected), "{delay:?}, not {expected} s");
         }
-        (0..100).for_each(|_| assert!(about(backoff.failed(&"a"), 60.0)));
+        (0..100).for_each(|_| assert!(is_about(backoff.failed(&"a"), 60.0)));
     }
 
     #[test]
-    fn success_and_deletion_start_anew_and_others_are_not_concerned() {
+    fn success_resets_the_delay_of_one_resource_only() {
         let backoff = Backoff::new(TestRandom::shared(2));
         for _ in 0..5 {
             backoff.failed(&"a");
             backoff.failed(&"b");
         }
         backoff.succeeded(&"a");
-        assert!(about(backoff.failed(&"a"), 0.5));
-        assert!(about(backoff.failed(&"b"), 16.0));
-        backoff.retain(|key| *key != "b");
-        assert!(about(backoff.failed(&"b"), 0.5));
+        assert!(is_about(backoff.failed(&"a"), 0.5));
+        assert!(is_about(backoff.failed(&"b"), 16.0));
+        assert_eq!(
+            (backoff.failures_of(&"a"), backoff.failures_of(&"b")),
+            (1, 6)
+        );
     }
 }

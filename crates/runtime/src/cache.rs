@@ -1,5 +1,5 @@
-//! What belongs to a resource, of one kind: from what a watch has brought, or from Kubernetes itself. Objects say by a label
-//! whose they are.
+//! The objects of a resource, of one kind: from the cache of a watch, or live from the API server. A label names the
+//! resource of each object.
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -11,12 +11,13 @@ use kube::runtime::reflector::{ObjectRef, Store};
 use kube::{Api, Client, Resource, ResourceExt};
 use serde::de::DeserializeOwned;
 
+use crate::error::Error;
 use crate::expectations::CachedVersion;
-use crate::reconciler::{Error, ManagedResource, ResourceKey};
+use crate::reconciler::{ManagedResource, ResourceKey};
 use crate::watches::{WatchedStore, Watches};
 use crate::writer::KubeObject;
 
-/// What a watch has brought of one kind. Clones share it.
+/// The cached objects of one kind. Clones share the cache.
 #[derive(Clone, Debug)]
 pub struct OwnedCache<K: Resource<DynamicType = ()> + Clone + 'static> {
     store: Store<K>,
@@ -24,58 +25,60 @@ pub struct OwnedCache<K: Resource<DynamicType = ()> + Clone + 'static> {
 }
 
 impl<K: ManagedResource> OwnedCache<K> {
-    /// Watches the objects that have this label, and tells whose were touched. The stream must be polled.
+    /// Watches the objects with this label. Returns the cache, and a stream of the resources whose objects changed. The
+    /// stream fills the cache and must be polled.
     pub fn watch(
-        streams: &Watches,
+        watches: &Watches,
         label: &'static str,
     ) -> (Self, BoxStream<'static, ResourceKey>) {
-        Self::of_watch(streams.watch(Some(label)), label)
+        Self::from_watch(watches.watch(Some(label)), label)
     }
 
-    fn of_watch(
-        (store, touched): WatchedStore<K>,
+    fn from_watch(
+        watched: WatchedStore<K>,
         label: &'static str,
     ) -> (Self, BoxStream<'static, ResourceKey>) {
-        let whose = move |object: K| {
+        let (store, changed) = watched;
+        let owner = move |object: K| {
             Some(ResourceKey {
                 namespace: object.namespace()?,
                 name: object.labels().get(label)?.clone(),
             })
         };
         let keys =
-            touched.filter_map(move |object| std::future::ready(object.ok().and_then(whose)));
+            changed.filter_map(move |object| std::future::ready(object.ok().and_then(owner)));
         (Self::new(store, label), keys.boxed())
     }
 }
 
 impl<K: Resource<DynamicType = ()> + Clone + 'static> OwnedCache<K> {
-    /// What is in a store, by this label.
+    /// Returns a cache over a store; `label` is the key of the label with the name of the resource.
     pub fn new(store: Store<K>, label: &'static str) -> Self {
         Self { store, label }
     }
 
-    /// One object in a resource's namespace.
+    /// Returns an object in the namespace of a resource.
     pub fn get(&self, key: &ResourceKey, name: &str) -> Option<Arc<K>> {
         get(&self.store, key, name)
     }
 
-    /// All that belong to a resource.
+    /// Returns the objects of a resource.
     pub fn owned_by(&self, key: &ResourceKey) -> Vec<K> {
         let all = self.store.state();
-        let ours = all.iter().filter(|object| {
+        let owned = all.iter().filter(|object| {
             object.namespace().as_ref() == Some(&key.namespace)
                 && object.labels().get(self.label) == Some(&key.name)
         });
-        ours.map(|object| (**object).clone()).collect()
+        owned.map(|object| (**object).clone()).collect()
     }
 
-    /// Which version the store has of an object.
+    /// Returns the cached version of an object.
     pub fn version(&self, key: &ResourceKey, name: &str) -> Option<CachedVersion> {
         version(&self.store, key, name)
     }
 }
 
-/// One object of a store.
+/// Returns an object from a store.
 pub fn get<K>(store: &Store<K>, key: &ResourceKey, name: &str) -> Option<Arc<K>>
 where
     K: Resource<DynamicType = ()> + Clone + 'static,
@@ -83,7 +86,7 @@ where
     store.get(&ObjectRef::new(name).within(&key.namespace))
 }
 
-/// Which version a store has of an object.
+/// Returns the cached version of an object in a store.
 pub fn version<K>(store: &Store<K>, key: &ResourceKey, name: &str) -> Option<CachedVersion>
 where
     K: Resource<DynamicType = ()> + Clone + 'static,
@@ -95,29 +98,28 @@ where
     })
 }
 
-/// One object from Kubernetes itself.
+/// Reads an object from the API server.
 pub async fn read<K: KubeObject>(
     client: &Client,
     key: &ResourceKey,
     name: &str,
 ) -> Result<Option<K>, Error> {
     let api: Api<K> = Api::namespaced(client.clone(), &key.namespace);
-    api.get_opt(name).await.map_err(Error::kubernetes(format!(
-        "read the {} {name}",
-        K::kind(&())
-    )))
+    api.get_opt(name)
+        .await
+        .map_err(Error::kubernetes(format!("read {} {name}", K::kind(&()))))
 }
 
-/// All objects from Kubernetes itself whose label says that they belong to a resource.
+/// Lists the objects of a resource from the API server.
 pub async fn list<K>(client: &Client, key: &ResourceKey, label: &str) -> Result<Vec<K>, Error>
 where
     K: Resource<DynamicType = (), Scope = kube::core::NamespaceResourceScope>,
     K: Clone + Debug + DeserializeOwned,
 {
     let api: Api<K> = Api::namespaced(client.clone(), &key.namespace);
-    let labelled = ListParams::default().labels(&format!("{label}={}", key.name));
+    let params = ListParams::default().labels(&format!("{label}={}", key.name));
     let list = api
-        .list(&labelled)
+        .list(&params)
         .await
         .map_err(Error::kubernetes(format!("list {}", K::plural(&()))))?;
     Ok(list.items)
@@ -132,32 +134,32 @@ mod tests {
 
     use super::*;
 
-    fn pod(namespace: &str, name: &str, of: &str) -> Pod {
+    fn pod(namespace: &str, name: &str, owner: &str) -> Pod {
         serde_json::from_value(json!({ "metadata": {
-            "name": name, "namespace": namespace, "uid": name, "resourceVersion": "7", "labels": { "db": of },
+            "name": name, "namespace": namespace, "uid": name, "resourceVersion": "7", "labels": { "db": owner },
         } }))
         .unwrap()
     }
 
     #[tokio::test]
-    async fn what_belongs_to_a_resource_is_in_its_namespace_and_says_so_by_its_label() {
+    async fn objects_of_a_resource_are_in_its_namespace_and_carry_its_label() {
         let mut writer = Writer::<Pod>::default();
         let (store, all) = (
             writer.as_reader(),
-            ["shop", "bank"].map(|place| pod(place, "a", "orders")),
+            ["shop", "bank"].map(|namespace| pod(namespace, "a", "orders")),
         );
         let other = pod("shop", "b", "baskets");
         all.iter()
             .chain([&other])
             .for_each(|pod| writer.apply_watcher_event(&Event::Apply(pod.clone())));
-        let touched = futures::stream::iter([Ok(other)]).boxed();
-        let (shelf, mut keys) = OwnedCache::of_watch((store, touched), "db");
+        let changed = futures::stream::iter([Ok(other)]).boxed();
+        let (cache, mut keys) = OwnedCache::from_watch((store, changed), "db");
         let orders = ResourceKey {
             namespace: "shop".into(),
             name: "orders".into(),
         };
         assert_eq!(
-            shelf
+            cache
                 .owned_by(&orders)
                 .iter()
                 .map(ResourceExt::name_any)
@@ -165,11 +167,11 @@ mod tests {
             ["a"]
         );
         assert!(
-            shelf.get(&orders, "b").is_some(),
-            "it is there, whosever it is"
+            cache.get(&orders, "b").is_some(),
+            "found by name, whatever its label is"
         );
         assert_eq!(
-            shelf.version(&orders, "a"),
+            cache.version(&orders, "a"),
             Some(CachedVersion {
                 uid: "a".into(),
                 version: "7".into()

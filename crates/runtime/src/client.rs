@@ -1,75 +1,69 @@
-//! What happens to every request of the client: it ends in time, it is counted, and watches are seen to make progress.
-//! kube retries a 429, 503 or 504 up to 15 times inside one call (some 160 s); that is switched off here, because every
-//! caller has a loop of its own with a backoff that can be seen.
+//! A layer around every request of the client: a timeout, metrics, and the progress of watches. kube retries a 429, 503
+//! or 504 up to 15 times inside one call (about 160 s); this is switched off, because every caller has its own backoff.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use axum::body::{Body as Answer, Bytes, HttpBody, to_bytes};
+use axum::body::{Body as ResponseBody, Bytes, HttpBody, to_bytes};
 use futures::future::BoxFuture;
 use futures::{FutureExt, StreamExt};
 use http::{Request, Response};
 use kube::client::{Body, ClientBuilder};
+use parking_lot::Mutex;
 use tower::{BoxError, Layer, Service};
 
 use crate::clock::{SharedClock, with_timeout};
 use crate::metrics::Metrics;
 
-/// How long a request may take, its answer included.
+/// The timeout of a request, including the body of its response.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// The requests of one client: their limit, their count, and the progress of its watches. Clones share it.
+/// The layer around the requests of one client. Clones share the progress of watches.
 #[derive(Clone, Debug)]
-pub struct ClientLayer {
+pub(crate) struct ClientLayer {
     clock: SharedClock,
     metrics: Metrics,
-    limit: Duration,
+    timeout: Duration,
+    /// The uptime of the last progress of each watch.
     progress: Arc<Mutex<BTreeMap<String, Duration>>>,
 }
 
 impl ClientLayer {
-    /// Counts into `metrics`, and gives each request 20 s.
-    pub fn new(clock: SharedClock, metrics: Metrics) -> Self {
+    /// Returns a layer with a timeout of 20 s.
+    pub(crate) fn new(clock: SharedClock, metrics: Metrics) -> Self {
         Self {
             clock,
             metrics,
-            limit: REQUEST_TIMEOUT,
+            timeout: REQUEST_TIMEOUT,
             progress: Arc::default(),
         }
     }
 
-    /// Gives each request this long instead.
-    #[must_use]
-    pub fn limit(mut self, limit: Duration) -> Self {
-        self.limit = limit;
-        self
-    }
-
-    /// The watches that have neither asked nor heard anything for longer than `limit`, by what they watch. A watch that
-    /// works hears a bookmark every minute and asks anew after five; one that fails asks again and again, and is not
-    /// counted here, because starting the process anew would not help it.
-    pub fn stalled(&self, limit: Duration) -> Vec<String> {
+    /// Returns the paths of watches without any request or event for longer than `limit`. A working watch receives a
+    /// bookmark every minute and is requested again after five. A watch that fails is retried and not listed here: a
+    /// restart of the process would not help.
+    pub(crate) fn stalled(&self, limit: Duration) -> Vec<String> {
         let now = self.clock.uptime();
-        let progress = self.progress.lock().unwrap_or_else(PoisonError::into_inner);
-        let late = progress
+        let progress = self.progress.lock();
+        let stalled = progress
             .iter()
             .filter(|(_, last)| now.saturating_sub(**last) > limit);
-        late.map(|(what, _)| what.clone()).collect()
+        stalled.map(|(path, _)| path.clone()).collect()
     }
 
-    fn advanced(&self, watch: &str) {
+    fn record_progress(&self, watch: &str) {
         let now = self.clock.uptime();
-        self.progress
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .insert(watch.to_owned(), now);
+        self.progress.lock().insert(watch.to_owned(), now);
     }
 }
 
-/// A client for the API server that `config` names, all of whose requests go through `requests`.
-pub fn client(mut config: kube::Config, requests: &ClientLayer) -> kube::Result<kube::Client> {
+/// Returns a client for the API server in `config`, all of whose requests go through `requests`.
+pub(crate) fn client(
+    mut config: kube::Config,
+    requests: &ClientLayer,
+) -> kube::Result<kube::Client> {
     config.default_retry = false;
     Ok(ClientBuilder::try_from(config)?
         .with_layer(requests)
@@ -87,9 +81,9 @@ impl<S> Layer<S> for ClientLayer {
     }
 }
 
-/// A client's inner service, with [`Requests`] around it.
+/// The inner service of a client, with a [`ClientLayer`] around it.
 #[derive(Clone, Debug)]
-pub struct InstrumentedService<S> {
+pub(crate) struct InstrumentedService<S> {
     inner: S,
     requests: ClientLayer,
 }
@@ -102,9 +96,9 @@ where
     B: HttpBody<Data = Bytes> + Send + 'static,
     B::Error: Into<BoxError>,
 {
-    type Response = Response<Answer>;
+    type Response = Response<ResponseBody>;
     type Error = BoxError;
-    type Future = BoxFuture<'static, Result<Response<Answer>, BoxError>>;
+    type Future = BoxFuture<'static, Result<Response<ResponseBody>, BoxError>>;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
         self.inner.poll_ready(cx).map_err(Into::into)
@@ -114,52 +108,52 @@ where
         let call = Call::of(&request);
         let requests = self.requests.clone();
         if let Some(watch) = &call.watch {
-            requests.advanced(watch);
+            requests.record_progress(watch);
         }
-        let answer = self.inner.call(request);
+        let response = self.inner.call(request);
         async move {
-            let bounded = with_timeout(&*requests.clock, requests.limit, async {
-                let response = answer.await.map_err(Into::into)?;
-                if call.streams() {
-                    Ok(call.streamed(response, &requests))
+            let result = with_timeout(&*requests.clock, requests.timeout, async {
+                let response = response.await.map_err(Into::into)?;
+                if call.is_stream() {
+                    Ok(call.observe_stream(response, &requests))
                 } else {
-                    whole(response).await
+                    read_body(response).await
                 }
             });
-            let outcome = bounded
+            let result = result
                 .await
-                .unwrap_or_else(|| Err(call.late(requests.limit)));
-            let status = outcome.as_ref().map_or_else(
+                .unwrap_or_else(|| Err(call.timeout_error(requests.timeout)));
+            let status = result.as_ref().map_or_else(
                 |_| "none".to_owned(),
-                |done| done.status().as_str().to_owned(),
+                |response| response.status().as_str().to_owned(),
             );
             requests
                 .metrics
                 .requested(&call.verb, &call.resource, &status);
-            outcome
+            result
         }
         .boxed()
     }
 }
 
-/// The answer with its body read: so that the limit covers the body too.
-async fn whole<B>(response: Response<B>) -> Result<Response<Answer>, BoxError>
+/// Reads the body of a response, so that the timeout covers the body.
+async fn read_body<B>(response: Response<B>) -> Result<Response<ResponseBody>, BoxError>
 where
     B: HttpBody<Data = Bytes> + Send + 'static,
     B::Error: Into<BoxError>,
 {
     let (head, body) = response.into_parts();
-    let bytes = to_bytes(Answer::new(body), usize::MAX).await?;
-    Ok(Response::from_parts(head, Answer::from(bytes)))
+    let bytes = to_bytes(ResponseBody::new(body), usize::MAX).await?;
+    Ok(Response::from_parts(head, ResponseBody::from(bytes)))
 }
 
-/// What a request is, as far as counting goes.
+/// A request, for metrics and progress.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Call {
     verb: String,
     /// The plural of the kind with its group, and the subresource if there is one: `pods`, `leases.coordination.k8s.io`.
     resource: String,
-    /// What is watched, when this is a watch or a page of the list before it.
+    /// The path and selector of a watch, or of a page of the list before it.
     watch: Option<String>,
 }
 
@@ -167,7 +161,7 @@ impl Call {
     fn of(request: &Request<Body>) -> Self {
         let (path, query) = (request.uri().path(), request.uri().query().unwrap_or(""));
         let target = Target::of(path);
-        let asks = |name: &str| {
+        let has_parameter = |name: &str| {
             query
                 .split('&')
                 .any(|part| part.split('=').next() == Some(name))
@@ -192,8 +186,8 @@ impl Call {
             "DELETE" => "deletecollection",
             other => other,
         };
-        // The list that precedes a watch comes in pages; a live list in between does not, and says nothing of the watch.
-        let watch = (verb == "watch" || verb == "list" && asks("limit")).then(|| {
+        // The list before a watch has pages. A live list has none, and is no progress of the watch.
+        let watch = (verb == "watch" || verb == "list" && has_parameter("limit")).then(|| {
             let accept = request
                 .headers()
                 .get(http::header::ACCEPT)
@@ -214,39 +208,45 @@ impl Call {
         }
     }
 
-    /// Whether the answer has no end that could be waited for.
-    fn streams(&self) -> bool {
+    /// Returns true if the response has no end to wait for.
+    fn is_stream(&self) -> bool {
         self.verb == "watch"
             || ["pods/log", "pods/exec", "pods/attach"].contains(&self.resource.as_str())
     }
 
-    fn streamed<B>(&self, response: Response<B>, requests: &ClientLayer) -> Response<Answer>
+    fn observe_stream<B>(
+        &self,
+        response: Response<B>,
+        requests: &ClientLayer,
+    ) -> Response<ResponseBody>
     where
         B: HttpBody<Data = Bytes> + Send + 'static,
         B::Error: Into<BoxError>,
     {
         let (requests, watch) = (requests.clone(), self.watch.clone());
         response.map(|body| {
-            Answer::from_stream(Answer::new(body).into_data_stream().inspect(move |_| {
-                if let Some(watch) = &watch {
-                    requests.advanced(watch);
-                }
-            }))
+            ResponseBody::from_stream(ResponseBody::new(body).into_data_stream().inspect(
+                move |_| {
+                    if let Some(watch) = &watch {
+                        requests.record_progress(watch);
+                    }
+                },
+            ))
         })
     }
 
-    fn late(&self, limit: Duration) -> BoxError {
+    fn timeout_error(&self, timeout: Duration) -> BoxError {
         format!(
-            "{} of {} was not answered within {} s",
+            "{} of {} timed out after {} s",
             self.verb,
             self.resource,
-            limit.as_secs_f64()
+            timeout.as_secs_f64()
         )
         .into()
     }
 }
 
-/// What a path leads to.
+/// The target of a path.
 struct Target {
     resource: String,
     named: bool,
@@ -266,7 +266,7 @@ impl Target {
                 parts.drain(..3);
                 group
             }
-            // Discovery, versions and the like: no resource, and not many of them.
+            // Discovery, version and similar requests: no resource.
             _ => {
                 return Self {
                     resource: "none".into(),
@@ -274,7 +274,7 @@ impl Target {
                 };
             }
         };
-        // A namespace is a place, unless it is itself what is asked for.
+        // The namespace of another resource, unless the Namespace itself is requested.
         if parts[0] == "namespaces"
             && parts.len() > 2
             && !["status", "finalize"].contains(&parts[2])

@@ -1,4 +1,4 @@
-//! Requests through a client whose server is a function.
+//! The layer around the requests of a client.
 
 use std::future::pending;
 
@@ -22,7 +22,7 @@ fn call(method: &str, uri: &str) -> Call {
 }
 
 #[test]
-fn a_request_is_known_by_its_verb_and_resource() {
+fn a_request_has_a_verb_and_a_resource() {
     for (method, uri, verb, resource) in [
         ("GET", "/api/v1/namespaces/shop/pods/a", "get", "pods"),
         (
@@ -94,9 +94,9 @@ fn only_watches_and_the_paged_lists_before_them_are_progress() {
     assert_eq!(watch("/api/v1/namespaces/shop/pods/a"), None);
 }
 
-/// A server that lists nothing, hangs at deletions, and whose watches say one thing and then nothing more.
+/// Returns a client whose server lists nothing, and hangs at deletions.
 fn pods(clock: &TestClock) -> (Api<Pod>, ClientLayer) {
-    let requests = ClientLayer::new(clock.shared(), Metrics::new());
+    let requests = ClientLayer::new(clock.shared(), Metrics::new("test"));
     let service = fake::service(|head, _| async move {
         if head.method == "DELETE" {
             pending::<()>().await;
@@ -116,7 +116,7 @@ fn pods(clock: &TestClock) -> (Api<Pod>, ClientLayer) {
 }
 
 #[tokio::test]
-async fn a_request_that_is_not_answered_ends_with_an_error_that_says_so() {
+async fn a_request_without_a_response_times_out() {
     let clock = TestClock::default();
     let (pods, requests) = pods(&clock);
     let deletion = tokio::spawn(async move { pods.delete("a", &DeleteParams::default()).await });
@@ -125,26 +125,26 @@ async fn a_request_that_is_not_answered_ends_with_an_error_that_says_so() {
     clock.run_for(Duration::from_secs(1)).await;
     let error = deletion.await.unwrap().unwrap_err().to_string();
     assert!(
-        error.contains("delete of pods was not answered within 20 s"),
+        error.contains("delete of pods timed out after 20 s"),
         "{error}"
     );
-    let line = r#"evenkeel_requests_total{verb="delete",resource="pods",status="none"} 1"#;
+    let line = r#"test_requests_total{verb="delete",resource="pods",status="none"} 1"#;
     assert!(requests.metrics.encode().contains(line));
 }
 
-/// A server whose every answer is one bookmark a hundred seconds later, and no end.
+/// Returns a client whose server sends one bookmark after 100 s and never ends a response.
 fn endless(clock: &TestClock) -> (Api<Pod>, ClientLayer) {
     const BOOKMARK: &str = r#"{"type":"BOOKMARK","object":{"kind":"Pod","apiVersion":"v1","metadata":{"resourceVersion":"1"}}}"#;
     let (requests, clock) = (
-        ClientLayer::new(clock.shared(), Metrics::new()),
+        ClientLayer::new(clock.shared(), Metrics::new("test")),
         clock.shared(),
     );
     let service = tower::service_fn(move |_: Request<Body>| {
         let later = clock.sleep(Duration::from_secs(100));
-        let said = later
+        let events = later
             .map(|()| Ok::<_, BoxError>(format!("{BOOKMARK}\n")))
             .into_stream();
-        let body = Answer::from_stream(said.chain(futures::stream::pending()));
+        let body = ResponseBody::from_stream(events.chain(futures::stream::pending()));
         async { Ok::<_, BoxError>(Response::new(body)) }
     });
     (
@@ -154,7 +154,7 @@ fn endless(clock: &TestClock) -> (Api<Pod>, ClientLayer) {
 }
 
 #[tokio::test]
-async fn a_body_that_never_ends_is_bounded_too() {
+async fn a_body_that_never_ends_times_out() {
     let clock = TestClock::default();
     let (pods, _) = endless(&clock);
     let list = tokio::spawn(async move { pods.list(&ListParams::default()).await.map(|_| ()) });
@@ -163,7 +163,7 @@ async fn a_body_that_never_ends_is_bounded_too() {
 }
 
 #[tokio::test]
-async fn a_watch_may_be_silent_for_long_and_whatever_it_hears_is_progress() {
+async fn a_watch_has_no_timeout_and_every_event_is_progress() {
     let clock = TestClock::default();
     let (pods, requests) = endless(&clock);
     let mut events = Box::pin(pods.watch(&WatchParams::default(), "0").await.unwrap());
@@ -185,7 +185,7 @@ async fn a_watch_may_be_silent_for_long_and_whatever_it_hears_is_progress() {
 }
 
 #[tokio::test]
-async fn answers_are_counted_by_their_status() {
+async fn responses_are_counted_by_status() {
     let clock = TestClock::default();
     let (pods, requests) = pods(&clock);
     pods.list(&ListParams::default()).await.unwrap();
@@ -201,7 +201,7 @@ async fn answers_are_counted_by_their_status() {
     );
     assert!(
         requests.stalled(Duration::ZERO).is_empty(),
-        "nobody watches"
+        "there is no watch"
     );
 }
 
@@ -211,7 +211,7 @@ async fn the_client_does_not_retry_by_itself() {
     let address = listener.local_addr().unwrap();
     let busy = axum::Router::new().fallback(|| async { http::StatusCode::SERVICE_UNAVAILABLE });
     let server = tokio::spawn(async move { axum::serve(listener, busy).await });
-    let requests = ClientLayer::new(crate::SystemClock::shared(), Metrics::new());
+    let requests = ClientLayer::new(crate::SystemClock::shared(), Metrics::new("test"));
     let config = kube::Config::new(format!("http://{address}").parse().unwrap());
     let pods: Api<Pod> = Api::namespaced(client(config, &requests).unwrap(), "shop");
     let asked = std::time::Instant::now();

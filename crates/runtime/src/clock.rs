@@ -1,5 +1,5 @@
-//! The clock that everything is handed, never reached for: wall time for what is written into objects, time since
-//! boot for what must hold (a lease, an age), and sleep. Tests turn the hands of [`TestClock`] themselves.
+//! The clock, passed in as a parameter everywhere: wall time for timestamps in objects, time since boot for leases and
+//! ages, and sleep. Tests advance a [`TestClock`].
 
 use std::fmt::Debug;
 use std::future::{Future, pending};
@@ -14,27 +14,27 @@ use tokio::sync::watch;
 
 use crate::UnixTime;
 
-/// Where time comes from.
+/// A source of time.
 pub trait Clock: Send + Sync + Debug {
-    /// What the wall clock says: for timestamps in objects, and for nothing that must not jump.
+    /// Returns the wall time, for timestamps in objects. It may jump.
     fn now(&self) -> UnixTime;
 
-    /// Time since boot, the time in suspend included: a machine that slept through its lease must notice.
+    /// Returns the time since boot, including suspend: after a suspend longer than the lease, the lease is expired.
     fn uptime(&self) -> Duration;
 
-    /// Resolves when this much time has passed.
+    /// Resolves after this duration.
     fn sleep(&self, wait: Duration) -> BoxFuture<'static, ()>;
 }
 
-/// A clock as it is handed around.
+/// A shared clock.
 pub type SharedClock = Arc<dyn Clock>;
 
-/// The machine's clock.
+/// The clock of the machine.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SystemClock;
 
 impl SystemClock {
-    /// The machine's clock, to hand around.
+    /// Returns the clock of the machine.
     pub fn shared() -> SharedClock {
         Arc::new(Self)
     }
@@ -46,7 +46,7 @@ impl Clock for SystemClock {
     }
 
     fn uptime(&self) -> Duration {
-        // Every Linux has this clock. Should one refuse it, it refuses always, so the two are never mixed.
+        // Every Linux has CLOCK_BOOTTIME. A system without it fails always, so both sources are never mixed.
         static STARTED: LazyLock<Instant> = LazyLock::new(Instant::now);
         clock_gettime(ClockId::CLOCK_BOOTTIME).map_or_else(|_| STARTED.elapsed(), Duration::from)
     }
@@ -56,7 +56,7 @@ impl Clock for SystemClock {
     }
 }
 
-/// What `work` came to, or nothing if it took longer than `limit`: a timeout by the clock that was handed in.
+/// Returns the result of `work`, or `None` if it takes longer than `limit` by this clock.
 pub async fn with_timeout<T>(
     clock: &dyn Clock,
     limit: Duration,
@@ -68,7 +68,7 @@ pub async fn with_timeout<T>(
     }
 }
 
-/// A clock for tests, whose hands only move by [`TestClock::advance`]. Clones show the same time.
+/// A clock for tests that only moves by [`TestClock::advance`]. Clones show the same time.
 #[derive(Clone, Debug)]
 pub struct TestClock {
     started: UnixTime,
@@ -76,7 +76,7 @@ pub struct TestClock {
 }
 
 impl TestClock {
-    /// Shows `started`, and an hour since boot.
+    /// Returns a clock that shows `started` and an uptime of one hour.
     pub fn new(started: UnixTime) -> Self {
         Self {
             started,
@@ -84,17 +84,17 @@ impl TestClock {
         }
     }
 
-    /// The same clock, to hand around.
+    /// Returns the same clock.
     pub fn shared(&self) -> SharedClock {
         Arc::new(self.clone())
     }
 
-    /// Moves the hands, and wakes whoever slept until then (they run when the test awaits next).
+    /// Advances the clock. Tasks whose sleep ends run at the next await of the test.
     pub fn advance(&self, by: Duration) {
         self.uptime.send_modify(|uptime| *uptime += by);
     }
 
-    /// Moves the hands in small steps, and after each lets every task run until it waits again.
+    /// Advances the clock in steps of 50 ms, and lets all tasks run until they wait after each.
     pub async fn run_for(&self, time: Duration) {
         const STEP: Duration = Duration::from_millis(50);
         let mut left = time;
@@ -129,7 +129,7 @@ impl Clock for TestClock {
         let until = uptime.borrow().saturating_add(wait);
         async move {
             if uptime.wait_for(|now| *now >= until).await.is_err() {
-                // Nobody can move the hands any more, so that time never comes.
+                // The clock is gone and never advances again.
                 pending::<()>().await;
             }
         }
@@ -137,8 +137,8 @@ impl Clock for TestClock {
     }
 }
 
-/// Lets the other tasks of a single-threaded test run. A request passes through a handful of tasks and channels;
-/// this is several times as many turns.
+/// Lets the other tasks of a single-threaded test run. A request passes through a handful of tasks and channels; 40
+/// yields are several times as many.
 async fn run_ready_tasks() {
     for _ in 0..40 {
         tokio::task::yield_now().await;
@@ -150,40 +150,37 @@ mod tests {
     use super::*;
 
     #[test]
-    fn uptime_never_goes_back() {
+    fn uptime_does_not_decrease() {
         let one = SystemClock.uptime();
         assert!(SystemClock.uptime() >= one && one > Duration::ZERO);
     }
 
     #[tokio::test]
-    async fn a_sleeper_wakes_when_the_hands_have_been_moved_far_enough() {
+    async fn a_sleep_ends_when_the_clock_has_advanced_far_enough() {
         let clock = TestClock::default();
         let sleep = clock.sleep(Duration::from_secs(10));
-        let mut sleeper = tokio::spawn(sleep);
+        let mut task = tokio::spawn(sleep);
         clock.run_for(Duration::from_secs(9)).await;
-        assert!(
-            (&mut sleeper).now_or_never().is_none(),
-            "a second too early"
-        );
+        assert!((&mut task).now_or_never().is_none(), "a second too early");
         clock.run_for(Duration::from_secs(1)).await;
-        assert!(sleeper.now_or_never().is_some());
+        assert!(task.now_or_never().is_some());
         assert_eq!(clock.now(), UnixTime(1_800_000_010));
     }
 
     #[tokio::test]
-    async fn what_takes_too_long_is_given_up() {
+    async fn work_that_takes_too_long_is_cancelled() {
         let clock = TestClock::default();
         assert_eq!(
             with_timeout(&clock, Duration::from_secs(1), async { 7 }).await,
             Some(7)
         );
         let other = clock.clone();
-        let waits = tokio::spawn(async move {
+        let task = tokio::spawn(async move {
             with_timeout(&other, Duration::from_secs(1), pending::<()>())
                 .await
                 .is_none()
         });
         clock.run_for(Duration::from_secs(1)).await;
-        assert!(waits.await.unwrap());
+        assert!(task.await.unwrap());
     }
 }

@@ -1,5 +1,5 @@
-//! The loop: look, decide, look again live, act, and tell. One resource at a time is in one pair of hands; what fails is
-//! tried again with a backoff of its own.
+//! The controller loop: observe (from caches), decide, confirm live, execute, publish status. Each resource is
+//! reconciled by one worker at a time; failures back off per resource.
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -8,122 +8,113 @@ use std::time::Duration;
 use futures::stream::{BoxStream, StreamExt};
 use futures::{FutureExt, Stream};
 use kube::api::PostParams;
-use kube::runtime::controller::{Action as Next, Config, Controller};
+use kube::runtime::controller::{Action as KubeAction, Config, Controller};
 use kube::runtime::reflector::ObjectRef;
 use kube::{Api, Client, Resource, ResourceExt};
 use tokio_util::sync::CancellationToken;
 
+use crate::Engine;
 use crate::backoff::Backoff;
 use crate::clock::{SharedClock, with_timeout};
-use crate::decision_log::DecisionLog;
+use crate::decision_log::{ActionRecord, DecisionLog, DecisionOutcome, NewDecision, PlanRecord};
+use crate::error::Error;
 use crate::events::{EventRecorder, EventSpec};
-use crate::execute::{Execution, ExecutionEnd, PlanScope, RejectedActions, execute_plan};
+use crate::execute::{ExecutionEnd, PlanExecution, RejectedActions};
 use crate::lease::Leadership;
 use crate::metrics::Metrics;
+use crate::pass::{self, Next, PassConditions, PassState, RETRY_DELAY, Report};
+use crate::plan::{Action, Plan, Requeue};
 use crate::prober::{ProbeIntervals, Prober, ProberParts};
 use crate::random::{SharedRandom, jitter};
-use crate::reconciler::{
-    Action, Error, ManagedResource, Observation, ObserveFrom, Reconciler, ResourceKey,
-};
+use crate::reconciler::{ManagedResource, Observation, ObserveFrom, Reconciler, ResourceKey};
 use crate::retries::RetryCounter;
 use crate::watches::WatchedStore;
-use crate::{Engine, Plan, Requeue};
 
-/// How many resources are worked on at once. More than there are cores: most of the time each waits for answers, and some wait long,
-/// for applications that do not answer, while others need help.
+/// The number of resources that are reconciled concurrently. Higher than the number of cores: most reconciles wait for
+/// answers, some for applications that do not answer, while other resources need a repair.
 const MAX_CONCURRENT: u16 = 32;
-/// How many plans are carried out in one go before others get their turn.
+/// The number of passes in one reconcile.
 const MAX_PASSES: usize = 32;
-/// How long one go may take.
+/// The maximum duration of one reconcile.
 const RECONCILE_TIMEOUT: Duration = Duration::from_secs(120);
-/// When the application declined something for now.
-const RETRY_DELAY: Duration = Duration::from_millis(500);
-/// When something is to be gone on with: others get their turn in between.
-const CONTINUE_DELAY: Duration = Duration::from_millis(20);
-/// How often in a row that may be before people are told, and it is tried more seldom.
-const RETRIES_BEFORE_REPORT: u32 = 20;
-/// How much more seldom.
-const SLOW_RETRY_DELAY: Duration = Duration::from_secs(10);
-/// How many plans in a row may come to nothing before there is a pause.
-const MAX_NO_PROGRESS: usize = 3;
-/// How often a resource that cannot be looked at, or for which something fails, is tried before people are told: the API server may be
-/// away for a moment.
+/// The number of failed reconciles after which an error is not considered transient: the API server may be away for a
+/// moment.
 const FAILURES_BEFORE_REPORT: u32 = 3;
-/// While the application is about to change by itself: a look at what is remembered. What is decided may also rest on how
-/// long something has lasted, and nobody else tells that time has passed.
+/// The interval of reconciles from caches while the application is about to change. Decisions may depend on durations,
+/// and no watch reports that time has passed.
 const POLL_INTERVAL: Duration = Duration::from_secs(5);
-/// When nothing is expected: a look at what is remembered, which asks Kubernetes for next to nothing.
+/// The interval of reconciles from caches while nothing is expected. They cost next to no requests.
 const RESYNC_INTERVAL: Duration = Duration::from_secs(600);
 
-/// What the loop is handed.
-pub struct ControllerParts<O: Reconciler> {
-    /// The engine's hands and eyes.
-    pub reconciler: Arc<O>,
-    /// The client that writes status.
-    pub client: Client,
-    /// Who may act.
-    pub leadership: Leadership,
-    /// Where people are told.
-    pub events: EventRecorder,
-    /// What is counted.
-    pub metrics: Metrics,
+/// The parts of a controller.
+pub(crate) struct ControllerParts<R: Reconciler> {
+    /// The reconciler of the engine.
+    pub(crate) reconciler: Arc<R>,
+    /// The client that writes the status.
+    pub(crate) client: Client,
+    /// The leadership, required for every write.
+    pub(crate) leadership: Leadership,
+    /// The event recorder.
+    pub(crate) events: EventRecorder,
+    /// The metrics.
+    pub(crate) metrics: Metrics,
     /// The clock.
-    pub clock: SharedClock,
-    /// Chance.
-    pub random: SharedRandom,
-    /// How often the application is asked.
-    pub probe_intervals: ProbeIntervals,
+    pub(crate) clock: SharedClock,
+    /// The source of jitter.
+    pub(crate) random: SharedRandom,
+    /// The intervals at which the application is probed.
+    pub(crate) probe_intervals: ProbeIntervals,
 }
 
-/// What makes the loop look at a resource.
-pub struct Triggers<R: ManagedResource> {
-    /// The resources themselves.
-    pub resources: WatchedStore<R>,
-    /// Which resources something was touched of.
+/// The streams that trigger reconciles.
+pub struct Triggers<K: ManagedResource> {
+    /// The resources.
+    pub resources: WatchedStore<K>,
+    /// The keys of resources whose objects changed.
     pub related: BoxStream<'static, ResourceKey>,
-    /// Something that may concern every resource.
+    /// Changes that may concern every resource.
     pub all: BoxStream<'static, ()>,
 }
 
-/// The loop for one engine.
-struct ReconcileContext<O: Reconciler> {
-    parts: ControllerParts<O>,
-    prober: Prober<ResourceKey, O::ProbeResult>,
+/// The controller of one engine.
+struct ReconcileContext<R: Reconciler> {
+    parts: ControllerParts<R>,
+    prober: Prober<ResourceKey, R::ProbeResult>,
     backoff: Backoff<ResourceKey>,
     retries: RetryCounter,
     decision_log: DecisionLog,
     kind: String,
 }
 
-/// Runs the loop for as long as it is not told to end; what is under way then is finished first.
-pub async fn run_controller<O: Reconciler>(
-    parts: ControllerParts<O>,
-    wakers: Triggers<O::Resource>,
+/// Runs a controller until `shutdown`. Reconciles in progress are finished first. If `shutdown` comes before the first
+/// list of resources, the returned future never ends: kube waits for the store. The caller bounds the wait.
+pub(crate) async fn run_controller<R: Reconciler>(
+    parts: ControllerParts<R>,
+    triggers: Triggers<R::Resource>,
     shutdown: CancellationToken,
 ) {
-    let this = Arc::new(ReconcileContext::new(parts));
-    let (store, stream) = wakers.resources;
-    let (forgetter, known) = (this.clone(), store.clone());
-    // A resource that is gone is looked at no more: there is nothing left to do that Kubernetes does not do itself.
-    let stream = stream.inspect(move |touched| {
-        if let Ok(resource) = touched
+    let context = Arc::new(ReconcileContext::new(parts));
+    let (store, stream) = triggers.resources;
+    let (deleted_context, known) = (context.clone(), store.clone());
+    // A deleted resource is not reconciled: Kubernetes deletes its objects.
+    let stream = stream.inspect(move |changed| {
+        if let Ok(resource) = changed
             && known.get(&ObjectRef::from_obj(resource)).is_none()
         {
-            forgetter.forget(&key_of(resource));
+            deleted_context.forget(&key_of(resource));
         }
     });
     let reference = |key: ResourceKey| ObjectRef::new(&key.name).within(&key.namespace);
-    let ended = shutdown.clone();
     let controller = Controller::for_stream(stream, store)
         .with_config(Config::default().concurrency(MAX_CONCURRENT))
-        .reconcile_on(wakers.related.map(reference))
-        .reconcile_on(this.prober.changes().map(reference))
-        .reconcile_all_on(wakers.all)
-        .graceful_shutdown_on(async move { ended.cancelled().await });
-    drain(controller.run(reconcile::<O>, error_policy::<O>, this.clone())).await;
+        .reconcile_on(triggers.related.map(reference))
+        .reconcile_on(context.prober.changes().map(reference))
+        .reconcile_all_on(triggers.all)
+        .graceful_shutdown_on(async move { shutdown.cancelled().await });
+    drain(controller.run(reconcile::<R>, error_policy::<R>, context)).await;
 }
 
-/// What the controller itself complains about, beyond reconciles: resources that vanished before their turn.
+/// Polls the controller until its end. Its own errors are resources that were deleted before their reconcile.
 async fn drain<T, E: Debug>(results: impl Stream<Item = Result<T, E>>) {
     let mut results = std::pin::pin!(results);
     while let Some(result) = results.next().await {
@@ -133,147 +124,84 @@ async fn drain<T, E: Debug>(results: impl Stream<Item = Result<T, E>>) {
     }
 }
 
-/// The key of a resource.
-pub(crate) fn key_of<R: Resource>(resource: &R) -> ResourceKey {
+/// Returns the key of a resource.
+pub(crate) fn key_of<K: Resource>(resource: &K) -> ResourceKey {
     ResourceKey {
         namespace: resource.namespace().unwrap_or_default(),
         name: resource.name_any(),
     }
 }
 
-/// What came of a plan, in words.
-fn describe_end(end: &ExecutionEnd, refused: Option<&Error>) -> String {
-    match (end, refused) {
-        (ExecutionEnd::Completed, Some(error)) => format!("not all of it was done: {error}"),
-        _ => end.to_string(),
-    }
-}
-
-/// That something was refused.
+/// Returns the event for a failed write.
 fn write_rejected(error: &Error) -> EventSpec {
-    EventSpec::warning("WriteRefused", "Reconcile", error.to_string())
+    EventSpec::warning("WriteRejected", "Reconcile", error.to_string())
 }
 
-/// One go at a resource: several plans, one after the other.
-struct PassState<E: Engine> {
-    /// Whether the next look is a live one.
-    is_live: bool,
-    /// How many plans in a row came to nothing.
-    no_progress: usize,
-    last_plan: Option<Plan<E>>,
-    /// How much of the next plan is to be carried out.
-    scope: PlanScope,
-    rejected: RejectedActions<E>,
-}
-
-impl<E: Engine> Default for PassState<E> {
-    fn default() -> Self {
-        let (extent, refused) = (PlanScope::Full, RejectedActions::new());
-        Self {
-            is_live: false,
-            no_progress: 0,
-            last_plan: None,
-            scope: extent,
-            rejected: refused,
-        }
-    }
-}
-
-impl<E: Engine> PassState<E> {
-    /// Counts in what came of a plan, and says how that ended.
-    fn record_result(&mut self, plan: &Plan<E>, carried: &mut Execution) -> ExecutionEnd {
-        let whole = self.scope == PlanScope::Full;
-        // Refusals that take long must not keep the step from ever going out: it is decided again, and goes first.
-        let step_first = carried.is_late && self.rejected.error.is_some() && whole;
-        self.scope = if step_first {
-            PlanScope::DisruptionOnly
-        } else {
-            PlanScope::Full
-        };
-        // What was done to no effect, and what is always overtaken, must not be tried as fast as the machine goes.
-        let again = whole
-            && self
-                .last_plan
-                .as_ref()
-                .is_some_and(|last| plan.same_actions(last));
-        self.no_progress = if carried.done == 0 || again {
-            self.no_progress + 1
-        } else {
-            0
-        };
-        match std::mem::take(&mut carried.end) {
-            // Nothing is left but what was refused.
-            ExecutionEnd::Completed if carried.done == 0 && whole && !carried.is_late => self
-                .rejected
-                .error
-                .take()
-                .map_or(ExecutionEnd::Completed, ExecutionEnd::Failed),
-            end => end,
-        }
-    }
-}
-
-async fn reconcile<O: Reconciler>(
-    resource: Arc<O::Resource>,
-    this: Arc<ReconcileContext<O>>,
-) -> Result<Next, Error> {
+async fn reconcile<R: Reconciler>(
+    resource: Arc<R::Resource>,
+    context: Arc<ReconcileContext<R>>,
+) -> Result<KubeAction, Error> {
     let key = key_of(&*resource);
-    let began = this.parts.clock.uptime();
-    let went = with_timeout(
-        &*this.parts.clock,
+    let started_at = context.parts.clock.uptime();
+    let result = with_timeout(
+        &*context.parts.clock,
         RECONCILE_TIMEOUT,
-        this.reconcile_passes(&resource, &key),
+        context.reconcile_passes(&resource, &key),
     )
-    .await;
-    let went = went.unwrap_or_else(|| {
-        Err(Error::other(
-            "finish",
-            format!("it took longer than {} s", RECONCILE_TIMEOUT.as_secs()),
-        ))
-    });
-    this.flush_decision_log(&resource, &key).await;
-    let took = this.parts.clock.uptime().saturating_sub(began);
-    this.parts.metrics.reconciled(
-        &this.kind,
-        if went.is_ok() { "done" } else { "failed" },
-        took,
-    );
-    if went.is_ok() {
-        this.backoff.succeeded(&key);
+    .await
+    .unwrap_or(Err(Error::ReconcileTimeout(RECONCILE_TIMEOUT)));
+    context.flush_decision_log(&resource, &key).await;
+    let duration = context.parts.clock.uptime().saturating_sub(started_at);
+    let outcome = if result.is_ok() { "done" } else { "failed" };
+    context
+        .parts
+        .metrics
+        .reconciled(&context.kind, outcome, duration);
+    if result.is_ok() {
+        context.backoff.succeeded(&key);
     }
-    went
+    result
 }
 
-fn error_policy<O: Reconciler>(
-    resource: Arc<O::Resource>,
+fn error_policy<R: Reconciler>(
+    resource: Arc<R::Resource>,
     error: &Error,
-    this: Arc<ReconcileContext<O>>,
-) -> Next {
+    context: Arc<ReconcileContext<R>>,
+) -> KubeAction {
     let key = key_of(&*resource);
-    let wait = this.backoff.failed(&key);
-    tracing::warn!(resource = %key, %error, again_in = ?wait, "could not reconcile");
-    Next::requeue(wait)
+    let retry_in = context.backoff.failed(&key);
+    tracing::warn!(resource = %key, %error, ?retry_in, "reconcile failed");
+    KubeAction::requeue(retry_in)
 }
 
-impl<O: Reconciler> ReconcileContext<O> {
-    fn new(parts: ControllerParts<O>) -> Self {
-        let kind = O::Resource::kind(&()).into_owned();
-        let (asked, leads) = (parts.reconciler.clone(), parts.leadership.clone());
+/// Whether a status was written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum StatusWrite {
+    /// The resource has the status, or is gone.
+    Current,
+    /// The resource was changed meanwhile.
+    Conflict,
+}
+
+impl<R: Reconciler> ReconcileContext<R> {
+    fn new(parts: ControllerParts<R>) -> Self {
+        let kind = R::Resource::kind(&()).into_owned();
+        let (reconciler, leadership) = (parts.reconciler.clone(), parts.leadership.clone());
         let prober = Prober::new(ProberParts {
             kind: kind.clone(),
             probe: Box::new(move |key: ResourceKey| {
-                let asked = asked.clone();
-                async move { asked.probe(key).await }.boxed()
+                let reconciler = reconciler.clone();
+                async move { reconciler.probe(key).await }.boxed()
             }),
-            timeout_result: O::probe_timeout_result(),
-            enabled: Box::new(move || leads.is_leader()),
+            timeout_result: R::probe_timeout_result(),
+            enabled: Box::new(move || leadership.is_leader()),
             intervals: parts.probe_intervals.clone(),
             clock: parts.clock.clone(),
             random: parts.random.clone(),
             metrics: parts.metrics.clone(),
         });
         let backoff = Backoff::new(parts.random.clone());
-        let journal = DecisionLog::new(
+        let decision_log = DecisionLog::new(
             parts.client.clone(),
             parts.clock.clone(),
             parts.events.instance(),
@@ -283,7 +211,7 @@ impl<O: Reconciler> ReconcileContext<O> {
             prober,
             backoff,
             retries: RetryCounter::default(),
-            decision_log: journal,
+            decision_log,
             kind,
         }
     }
@@ -291,243 +219,254 @@ impl<O: Reconciler> ReconcileContext<O> {
     fn forget(&self, key: &ResourceKey) {
         self.prober.forget(key);
         self.parts.reconciler.forget(key);
+        self.parts.reconciler.expectations().forget(key);
         self.decision_log.forget(key);
         self.backoff.succeeded(key);
         self.retries.forget(key);
     }
 
-    /// Looks, and acts until there is nothing more to be done now.
+    /// Observes, decides and executes until nothing is left to do for now.
     async fn reconcile_passes(
         &self,
-        resource: &O::Resource,
+        resource: &R::Resource,
         key: &ResourceKey,
-    ) -> Result<Next, Error> {
+    ) -> Result<KubeAction, Error> {
         self.prober.watch(key);
         if self.parts.reconciler.decision_log_meta(resource).is_some() {
             self.decision_log.open(key);
         }
-        let mut going = PassState::default();
+        let mut state = PassState::default();
+        let mut rejected = RejectedActions::default();
+        let mut last_plan: Option<Plan<R::Engine>> = None;
         for _ in 0..MAX_PASSES {
             if !self.parts.leadership.is_leader() {
-                return Ok(Next::await_change());
+                return Ok(KubeAction::await_change());
             }
-            let sight = match self.observe(key, going.is_live).await {
-                Ok(sight) => sight,
+            let observation = match self.observe(key, state.is_live).await {
+                Ok(observation) => observation,
                 Err(error) => {
                     self.report_observe_error(resource, key, &error).await;
                     return Err(error);
                 }
             };
-            let Some(sight) = sight else {
+            let Some(observation) = observation else {
                 self.forget(key);
-                return Ok(Next::await_change());
+                return Ok(KubeAction::await_change());
             };
-            let seen = self.parts.clock.uptime();
-            let plan = <O::Engine as Engine>::decide(&sight.facts);
-            let doubted = plan.is_noop() && O::confirm_live(&plan);
-            if !sight.is_live && (doubted || !plan.is_noop()) {
-                going.is_live = true;
+            let observed_at = self.parts.clock.uptime();
+            let plan = R::Engine::decide(&observation.facts);
+            let needs_live = !plan.is_noop() || R::confirm_live(&plan);
+            if !observation.is_live && needs_live {
+                state.is_live = true;
                 continue;
             }
             if plan.is_noop() {
-                self.retries.forget(key);
-                self.record_decision(key, (&sight, &plan), (String::new(), &[]));
-                let told = self.report(&sight, (&plan, None), Vec::new()).await?;
-                let next = self.requeue(key, plan.requeue);
-                return Ok(if told {
-                    next
-                } else {
-                    Next::requeue(RETRY_DELAY)
-                });
+                return self.finish(key, &observation, &plan).await;
             }
-            if let Some(next) = self.execute(key, &sight, (&plan, seen), &mut going).await? {
-                return Ok(next);
-            }
-            (going.last_plan, going.is_live) = (Some(plan), true);
+            let execution = PlanExecution {
+                parts: &self.parts,
+                observation: &observation,
+                observed_at,
+                plan: &plan,
+                scope: state.scope,
+            };
+            let execution = execution.run(&mut rejected).await;
+            let conditions = self.conditions(key, &plan, last_plan.as_ref(), &execution.end);
+            let end = pass::next(state, &execution, &conditions);
+            self.record_decision(key, &observation, &plan, end.outcome, &execution.events);
+            self.report_end(&observation, &plan, end.report, execution.events)
+                .await?;
+            state = match end.next {
+                Next::Continue(state) => state,
+                Next::Requeue(delay) => return Ok(KubeAction::requeue(delay)),
+                Next::Fail(error) => {
+                    if plan.requeue == Requeue::Poll {
+                        self.prober.expect_change(key);
+                    }
+                    return Err(error);
+                }
+            };
+            last_plan = Some(plan);
         }
-        Ok(Next::requeue(RETRY_DELAY))
+        Ok(KubeAction::requeue(RETRY_DELAY))
     }
 
-    /// Carries out a plan; says when to go on, if not at once.
-    async fn execute(
+    /// Ends a reconcile whose plan has no actions.
+    async fn finish(
         &self,
         key: &ResourceKey,
-        sight: &Observation<O>,
-        (plan, seen): (&Plan<O::Engine>, Duration),
-        going: &mut PassState<O::Engine>,
-    ) -> Result<Option<Next>, Error> {
-        let extent = going.scope;
-        let mut carried = execute_plan(
-            &self.parts,
-            sight,
-            (plan, seen),
-            (extent, &mut going.rejected),
-        )
-        .await;
-        let (end, notices) = (going.record_result(plan, &mut carried), carried.events);
-        let refused = going.rejected.error.as_ref();
-        self.record_decision(key, (sight, plan), (describe_end(&end, refused), &notices));
-        match end {
-            ExecutionEnd::RetryLater(declined) => {
-                tracing::info!(resource = %key, declined, "not yet");
-                let step = plan
-                    .disruption
-                    .as_ref()
-                    .map_or("", |step| O::action_name(&Action::Disruption(step)));
-                let lasts = self.retries.increment(key, step) >= RETRIES_BEFORE_REPORT;
-                let error = lasts.then_some(Error::RetriesExhausted {
-                    why: declined,
-                    times: RETRIES_BEFORE_REPORT,
-                });
-                let mut notices = notices;
-                notices.extend(refused.filter(|_| lasts).map(write_rejected));
-                self.report(sight, (plan, error.as_ref().or(refused)), notices)
-                    .await?;
-                return Ok(Some(Next::requeue(if lasts {
-                    SLOW_RETRY_DELAY
-                } else {
-                    RETRY_DELAY
-                })));
-            }
-            ExecutionEnd::InProgress(how_far) => {
-                tracing::info!(resource = %key, how_far, "it goes on");
-                self.retries.forget(key);
-                self.report(sight, (plan, refused), notices).await?;
-                return Ok(Some(Next::requeue(CONTINUE_DELAY)));
-            }
-            // Somebody else leads now, and tells.
-            ExecutionEnd::Failed(error) if !self.parts.leadership.is_leader() => return Err(error),
-            ExecutionEnd::Failed(error) => {
-                // What could not be done is no reason to leave people with an old status, or to ask the application seldom.
-                let beside = going
-                    .rejected
-                    .error
-                    .take()
-                    .filter(|beside| beside.is_rejected() && !error.is_rejected());
-                let error = beside.unwrap_or(error);
-                self.report(sight, (plan, Some(&error)), notices).await?;
-                if plan.requeue == Requeue::Poll {
-                    self.prober.expect_change(key);
-                }
-                return Err(error);
-            }
-            ExecutionEnd::Completed => {
-                self.retries.forget(key);
-                self.publish_events(sight, &notices).await;
-            }
-            ExecutionEnd::Conflict => self.publish_events(sight, &notices).await,
-        }
-        if going.no_progress >= MAX_NO_PROGRESS {
-            let again = || Error::other("get on", "the same is to be done again and again");
-            let error = going.rejected.error.take().unwrap_or_else(again);
-            let stands = Some(&error)
-                .filter(|error| error.is_rejected() || self.is_failing_persistently(key));
-            self.report(sight, (plan, stands), Vec::new()).await?;
-            return Err(error);
-        }
-        Ok(None)
+        observation: &Observation<R>,
+        plan: &Plan<R::Engine>,
+    ) -> Result<KubeAction, Error> {
+        self.retries.forget(key);
+        self.record_decision(key, observation, plan, DecisionOutcome::default(), &[]);
+        let written = self.report(observation, plan, Vec::new(), None).await?;
+        let next = self.requeue(key, plan.requeue);
+        Ok(match written {
+            StatusWrite::Current => next,
+            StatusWrite::Conflict => KubeAction::requeue(RETRY_DELAY),
+        })
     }
 
-    /// Whether a resource has failed so often that it is not for a moment.
+    /// Counts declined attempts, and returns the conditions for [`pass::next`].
+    fn conditions(
+        &self,
+        key: &ResourceKey,
+        plan: &Plan<R::Engine>,
+        last_plan: Option<&Plan<R::Engine>>,
+        end: &ExecutionEnd,
+    ) -> PassConditions {
+        let disruption = plan.disruption.as_ref();
+        let disruption = disruption.map_or("", |one| R::action_name(&Action::Disruption(one)));
+        let declined_attempts = match end {
+            ExecutionEnd::RetryLater(_) => self.retries.increment(key, disruption),
+            ExecutionEnd::Completed | ExecutionEnd::InProgress(_) => {
+                self.retries.forget(key);
+                0
+            }
+            ExecutionEnd::Conflict | ExecutionEnd::Failed(_) => 0,
+        };
+        PassConditions {
+            is_same_plan: last_plan.is_some_and(|last| plan.same_actions(last)),
+            is_leader: self.parts.leadership.is_leader(),
+            disruption,
+            declined_attempts,
+            is_failing_persistently: self.is_failing_persistently(key),
+        }
+    }
+
+    /// Returns true if a resource has failed in so many reconciles that the failure is not transient.
     fn is_failing_persistently(&self, key: &ResourceKey) -> bool {
         self.backoff.failures_of(key) >= FAILURES_BEFORE_REPORT
     }
 
-    /// Notes what was decided, and what came of it.
+    /// Adds a decision and its result to the decision log.
     fn record_decision(
         &self,
         key: &ResourceKey,
-        (sight, plan): (&Observation<O>, &Plan<O::Engine>),
-        (outcome, notices): (String, &[EventSpec]),
+        observation: &Observation<R>,
+        plan: &Plan<R::Engine>,
+        outcome: DecisionOutcome,
+        events: &[EventSpec],
     ) {
-        let explained = self.parts.reconciler.explain(sight, plan);
-        let events = notices
+        let action = |action: Action<'_, R::Engine>| ActionRecord {
+            name: R::action_name(&action).to_owned(),
+            target: R::action_target(&action),
+        };
+        let waits = plan.waits.iter();
+        let record = PlanRecord {
+            actions: plan.actions().map(action).collect(),
+            waits: waits
+                .map(|wait| serde_json::to_value(wait).unwrap_or_default())
+                .collect(),
+        };
+        let events = events
             .iter()
-            .map(|notice| format!("{}: {}", notice.reason, notice.note))
+            .map(|event| format!("{}: {}", event.reason, event.note))
             .collect();
-        self.decision_log
-            .record(key, explained, (outcome, events), &sight.facts);
+        let decision = NewDecision {
+            plan: record,
+            explanation: self.parts.reconciler.explain(observation, plan),
+            outcome,
+            events,
+            facts_version: R::Engine::FACTS_VERSION,
+        };
+        self.decision_log.record(key, decision, &observation.facts);
     }
 
-    /// Writes down what was noted, as long as it is there for somebody to read.
-    async fn flush_decision_log(&self, resource: &O::Resource, key: &ResourceKey) {
-        let goes = resource.meta().deletion_timestamp.is_some();
+    /// Writes the decision log, unless the resource is being deleted.
+    async fn flush_decision_log(&self, resource: &R::Resource, key: &ResourceKey) {
+        let is_terminating = resource.meta().deletion_timestamp.is_some();
         if let Some(meta) = self.parts.reconciler.decision_log_meta(resource)
-            && !goes
+            && !is_terminating
             && self.parts.leadership.is_leader()
-            && let Some(trouble) = self.decision_log.flush(key, meta).await
+            && let Some(problem) = self.decision_log.flush(key, meta).await
         {
-            let notice = EventSpec::warning("DecisionsNotKept", "Reconcile", trouble);
+            let event = EventSpec::warning("DecisionLogNotWritten", "Reconcile", problem);
             self.parts
                 .events
-                .publish(&resource.object_ref(&()), &notice)
+                .publish(&resource.object_ref(&()), &event)
                 .await;
         }
     }
 
-    async fn publish_events(&self, sight: &Observation<O>, notices: &[EventSpec]) {
+    async fn publish_events(&self, observation: &Observation<R>, events: &[EventSpec]) {
         if self.parts.leadership.is_leader() {
-            let regarding = self.parts.reconciler.resource(sight).object_ref(&());
-            self.parts.events.publish_all(&regarding, notices).await;
+            let regarding = self.parts.reconciler.resource(observation).object_ref(&());
+            self.parts.events.publish_all(&regarding, events).await;
         }
     }
 
     async fn observe(
         &self,
         key: &ResourceKey,
-        live: bool,
-    ) -> Result<Option<Observation<O>>, Error> {
-        let remembered = if live { None } else { self.prober.last(key) };
-        let look = remembered
+        is_live: bool,
+    ) -> Result<Option<Observation<R>>, Error> {
+        let last = if is_live { None } else { self.prober.last(key) };
+        let from = last
             .as_ref()
-            .map_or(ObserveFrom::Live, |(probed, _)| ObserveFrom::Cache(probed));
-        let sight = self.parts.reconciler.observe(key, look).await?;
-        if let Some(sight) = sight.as_ref().filter(|sight| sight.is_live) {
-            self.prober.record(key, sight.probe_result.clone());
+            .map_or(ObserveFrom::Live, |last| ObserveFrom::Cache(&last.result));
+        let observation = self.parts.reconciler.observe(key, from).await?;
+        if let Some(observation) = observation.as_ref().filter(|one| one.is_live) {
+            self.prober.record(key, observation.probe_result.clone());
         }
-        Ok(sight)
+        Ok(observation)
     }
 
-    /// Writes the status if it says something new, and tells people what they should know. Says whether that is
-    /// done: what was refused is tried again.
+    /// Reports the end of a pass.
+    async fn report_end(
+        &self,
+        observation: &Observation<R>,
+        plan: &Plan<R::Engine>,
+        report: Report,
+        mut events: Vec<EventSpec>,
+    ) -> Result<(), Error> {
+        match report {
+            Report::Nothing => {}
+            Report::Events => self.publish_events(observation, &events).await,
+            Report::Status {
+                event_error,
+                status_error,
+            } => {
+                events.extend(event_error.as_ref().map(write_rejected));
+                self.report(observation, plan, events, status_error.as_ref())
+                    .await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Publishes these events and those for the waits, and writes the status if it differs.
     async fn report(
         &self,
-        sight: &Observation<O>,
-        (plan, refused): (&Plan<O::Engine>, Option<&Error>),
-        mut notices: Vec<EventSpec>,
-    ) -> Result<bool, Error> {
-        let resource = self.parts.reconciler.resource(sight);
-        let told = refused.filter(|error| !matches!(error, Error::RetriesExhausted { .. }));
-        notices.extend(told.map(write_rejected));
-        notices.extend(self.parts.reconciler.warning_events(sight, plan));
-        self.publish_events(sight, &notices).await;
-        // What fails once may pass. What fails again and again, as with a webhook that is away, stands like a refusal. In which words
-        // it fails may change each time, which would be news, and wake us: events have them.
-        let lasts = self.is_failing_persistently(&key_of(resource));
-        let failing = refused
-            .filter(|error| lasts && !error.is_rejected())
-            .map(Error::summary);
-        let refused = failing
-            .as_ref()
-            .or(refused.filter(|error| error.is_rejected()));
-        match self.parts.reconciler.status(sight, plan, refused) {
-            Some(status) => self.write_status(resource, status).await,
-            None => Ok(true),
+        observation: &Observation<R>,
+        plan: &Plan<R::Engine>,
+        mut events: Vec<EventSpec>,
+        status_error: Option<&Error>,
+    ) -> Result<StatusWrite, Error> {
+        let reconciler = &self.parts.reconciler;
+        events.extend(reconciler.warning_events(observation, plan));
+        self.publish_events(observation, &events).await;
+        match reconciler.status(observation, plan, status_error) {
+            Some(status) => {
+                self.write_status(reconciler.resource(observation), status)
+                    .await
+            }
+            None => Ok(StatusWrite::Current),
         }
     }
 
-    /// Tells that a resource cannot be looked at, and why: in its status and as an event. What the API server says may pass;
-    /// anything else does not by itself.
-    async fn report_observe_error(&self, resource: &O::Resource, key: &ResourceKey, error: &Error) {
-        let passing =
-            matches!(error, Error::Kubernetes { .. }) && !self.is_failing_persistently(key);
-        if passing || !self.parts.leadership.is_leader() {
+    /// Reports an error of the observation as an event and in the status. Errors of the API server are reported once
+    /// they last.
+    async fn report_observe_error(&self, resource: &R::Resource, key: &ResourceKey, error: &Error) {
+        let may_pass = error.is_transient() && !self.is_failing_persistently(key);
+        if may_pass || !self.parts.leadership.is_leader() {
             return;
         }
-        let notice = EventSpec::warning("CannotLook", "Reconcile", error.to_string());
+        let event = EventSpec::warning("ObserveFailed", "Reconcile", error.to_string());
         self.parts
             .events
-            .publish(&resource.object_ref(&()), &notice)
+            .publish(&resource.object_ref(&()), &event)
             .await;
         if let Some(status) = self
             .parts
@@ -535,56 +474,59 @@ impl<O: Reconciler> ReconcileContext<O> {
             .status_on_observe_error(resource, error)
             && let Err(error) = self.write_status(resource, status).await
         {
-            tracing::debug!(resource = %key, %error, "nor can its status be written");
+            tracing::debug!(resource = %key, %error, "failed to write status after observe error");
         }
     }
 
     async fn write_status(
         &self,
-        resource: &O::Resource,
+        resource: &R::Resource,
         status: serde_json::Value,
-    ) -> Result<bool, Error> {
-        let mut whole = serde_json::to_value(resource)
-            .map_err(|error| Error::other("write its status", error))?;
-        if whole.get("status") == Some(&status) || !self.parts.leadership.is_leader() {
-            return Ok(true);
+    ) -> Result<StatusWrite, Error> {
+        let serialize_error = |error| Error::other("serialize the status", error);
+        let mut object = serde_json::to_value(resource).map_err(serialize_error)?;
+        if object.get("status") == Some(&status) || !self.parts.leadership.is_leader() {
+            return Ok(StatusWrite::Current);
         }
-        whole["status"] = status;
-        let changed: O::Resource = serde_json::from_value(whole)
-            .map_err(|error| Error::other("write its status", error))?;
-        let api: Api<O::Resource> = Api::namespaced(
-            self.parts.client.clone(),
-            &resource.namespace().unwrap_or_default(),
-        );
+        object["status"] = status;
+        let changed: R::Resource = serde_json::from_value(object).map_err(serialize_error)?;
+        let (key, kind) = (key_of(resource), &self.kind);
+        let api: Api<R::Resource> = Api::namespaced(self.parts.client.clone(), &key.namespace);
         match api
-            .replace_status(&resource.name_any(), &PostParams::default(), &changed)
+            .replace_status(&key.name, &PostParams::default(), &changed)
             .await
         {
             Ok(written) => {
-                self.parts.reconciler.on_status_written(&written);
-                Ok(true)
+                self.parts
+                    .reconciler
+                    .expectations()
+                    .expect_stored(&key, &written);
+                Ok(StatusWrite::Current)
             }
-            // Somebody has changed it meanwhile. That change wakes us, if there is one: what answers so need not be right.
-            Err(kube::Error::Api(refused)) if refused.code == 409 => Ok(false),
-            Err(kube::Error::Api(refused)) if refused.code == 404 => Ok(true),
-            Err(error) => Err(Error::kubernetes("write its status")(error)),
+            // The change that caused the conflict normally triggers a reconcile. The retry does not depend on that.
+            Err(kube::Error::Api(status)) if status.code == 409 => Ok(StatusWrite::Conflict),
+            Err(kube::Error::Api(status)) if status.code == 404 => Ok(StatusWrite::Current),
+            Err(error) => {
+                let action = format!("write the status of {kind} {}", key.name);
+                Err(Error::kubernetes(action)(error))
+            }
         }
     }
 
-    fn requeue(&self, key: &ResourceKey, wake: Requeue) -> Next {
-        match wake {
+    fn requeue(&self, key: &ResourceKey, requeue: Requeue) -> KubeAction {
+        match requeue {
             Requeue::Poll => self.prober.expect_change(key),
             Requeue::OnChange | Requeue::At(_) => self.prober.settled(key),
         }
         let longest = jitter(RESYNC_INTERVAL, &*self.parts.random);
-        match wake {
+        match requeue {
             Requeue::At(time) => {
-                // A little later: durations in objects count in whole seconds.
+                // 100 ms later: timestamps in objects have a resolution of one second.
                 let wait = time.since(self.parts.clock.now()) + Duration::from_millis(100);
-                Next::requeue(wait.min(longest))
+                KubeAction::requeue(wait.min(longest))
             }
-            Requeue::Poll => Next::requeue(POLL_INTERVAL),
-            Requeue::OnChange => Next::requeue(longest),
+            Requeue::Poll => KubeAction::requeue(POLL_INTERVAL),
+            Requeue::OnChange => KubeAction::requeue(longest),
         }
     }
 }

@@ -1,83 +1,80 @@
-//! The loop, with an engine that does what it is told and hands that do or refuse what the test says.
+//! The controller with an engine whose plan is its facts, and a reconciler that executes or rejects as the test says.
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, MutexGuard};
 
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::ObjectMeta;
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::*;
 use crate::clock::TestClock;
 use crate::decision_log::Explanation;
+use crate::expectations::Expectations;
 use crate::fake;
+use crate::pass::{CONTINUE_DELAY, RETRY_DELAY};
 use crate::random::TestRandom;
 use crate::reconciler::Outcome;
 
-/// What the facts say is what is planned.
+/// Facts that are the plan.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-struct Told {
+struct PlannedFacts {
     create: Vec<String>,
-    mark: Vec<String>,
+    patch: Vec<String>,
     apply: Vec<String>,
-    step: Option<String>,
-    doubtful: bool,
+    disruption: Option<String>,
+    is_doubtful: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct Obedient;
+struct TestEngine;
 
-impl Engine for Obedient {
-    type Facts = Told;
+impl Engine for TestEngine {
+    type Facts = PlannedFacts;
     type Create = String;
     type Apply = String;
     type Patch = String;
     type Disruption = String;
     type Wait = ();
 
-    fn decide(facts: &Told) -> Plan<Self> {
-        let Told {
-            create,
-            mark,
-            apply,
-            step,
-            doubtful,
-        } = facts.clone();
+    fn decide(facts: &PlannedFacts) -> Plan<Self> {
+        let facts = facts.clone();
         Plan {
-            create,
-            patch: mark,
-            apply,
-            disruption: step,
-            waits: if doubtful { vec![()] } else { Vec::new() },
+            create: facts.create,
+            patch: facts.patch,
+            apply: facts.apply,
+            disruption: facts.disruption,
+            waits: if facts.is_doubtful { vec![()] } else { vec![] },
             requeue: Requeue::OnChange,
         }
     }
 }
 
-/// Looks in a row, and what was done. Actions named `refused…` are refused, `refused slowly…` after five
-/// seconds, `slow…` take five seconds, `declined…`, `ongoing…` and
-/// `overtaken…` speak for themselves; what begins with `!` is something that the rest of the plan rests on.
-struct Hands {
-    looks: Mutex<VecDeque<Result<Told, Error>>>,
+/// Returns the observations in order, and records the executed actions. The name of an action selects its outcome:
+/// `rejected…` fails, `rejected slowly…` fails after five seconds, `slow…` takes five seconds, `declined…`,
+/// `in progress…` and `conflict…` have that outcome. A name that begins with `!` is a prerequisite.
+struct TestReconciler {
+    observations: Mutex<VecDeque<Result<PlannedFacts, Error>>>,
+    /// Whether each observation was live.
     live: Mutex<Vec<bool>>,
-    done: Mutex<Vec<String>>,
-    /// How often something was refused.
-    refused: Mutex<usize>,
+    executed: Mutex<Vec<String>>,
+    rejections: Mutex<usize>,
     clock: TestClock,
+    expectations: Expectations<ResourceKey>,
 }
 
-fn text(action: &Action<'_, Obedient>) -> String {
+fn name_of(action: &Action<'_, TestEngine>) -> String {
     match action {
-        Action::Create(text)
-        | Action::Patch(text)
-        | Action::Apply(text)
-        | Action::Disruption(text) => (*text).clone(),
+        Action::Create(name)
+        | Action::Patch(name)
+        | Action::Apply(name)
+        | Action::Disruption(name) => (*name).clone(),
     }
 }
 
-impl Reconciler for Hands {
-    type Engine = Obedient;
+impl Reconciler for TestReconciler {
+    type Engine = TestEngine;
     type Resource = Pod;
     type Objects = Pod;
     type ProbeResult = ();
@@ -91,63 +88,60 @@ impl Reconciler for Hands {
     async fn observe(
         &self,
         _: &ResourceKey,
-        look: ObserveFrom<'_, ()>,
+        from: ObserveFrom<'_, ()>,
     ) -> Result<Option<Observation<Self>>, Error> {
-        let live = look == ObserveFrom::Live;
-        lock(&self.live).push(live);
-        // One that is looked at live after what was remembered finds the same.
-        let facts = match lock(&self.looks).pop_front() {
+        let is_live = from == ObserveFrom::Live;
+        self.live.lock().push(is_live);
+        let facts = match self.observations.lock().pop_front() {
             Some(facts) => facts?,
             None => return Ok(None),
         };
-        if !live && facts != Told::default() {
-            lock(&self.looks).push_front(Ok(facts.clone()));
+        // A live observation after a cached one has the same facts.
+        if !is_live && facts != PlannedFacts::default() {
+            self.observations.lock().push_front(Ok(facts.clone()));
         }
         Ok(Some(Observation {
             facts,
             objects: resource(),
             probe_result: (),
-            is_live: live,
+            is_live,
         }))
     }
 
     async fn execute(
         &self,
         _: &Observation<Self>,
-        action: &Action<'_, Obedient>,
-        holds: &(dyn Fn() -> bool + Sync),
+        action: &Action<'_, TestEngine>,
+        may_write: &(dyn Fn() -> bool + Sync),
     ) -> Result<Outcome, Error> {
-        let text = text(action);
-        let what = text.trim_start_matches('!');
-        if what.starts_with("refused slowly") {
+        let full_name = name_of(action);
+        let name = full_name.trim_start_matches('!');
+        if name.starts_with("rejected slowly") || name.starts_with("slow") {
             self.clock.advance(Duration::from_secs(5));
         }
-        if what.starts_with("refused") {
-            *lock(&self.refused) += 1;
-            return Err(Error::other(format!("write {what}"), "a webhook said no"));
+        if name.starts_with("rejected") {
+            *self.rejections.lock() += 1;
+            return Err(Error::other(format!("write {name}"), "denied by a webhook"));
         }
-        if what.starts_with("slow") {
-            self.clock.advance(Duration::from_secs(5));
-        }
-        if what.starts_with("slow step") && !holds() {
+        if name.starts_with("slow disruption") && !may_write() {
             return Ok(Outcome::Conflict);
         }
-        if what.starts_with("declined") {
+        if name.starts_with("declined") {
             return Ok(Outcome::RetryLater("not now".into()));
         }
-        if what.starts_with("overtaken") {
+        if name.starts_with("conflict") {
             return Ok(Outcome::Conflict);
         }
-        if what.starts_with("ongoing") {
+        if name.starts_with("in progress") {
             return Ok(Outcome::InProgress("half".into()));
         }
-        lock(&self.done).push(text);
+        self.executed.lock().push(full_name);
         Ok(Outcome::Done)
     }
 
-    fn explain(&self, _: &Observation<Self>, plan: &Plan<Obedient>) -> Explanation {
+    fn explain(&self, _: &Observation<Self>, plan: &Plan<TestEngine>) -> Explanation {
         Explanation {
-            actions: plan.actions().map(|action| text(&action)).collect(),
+            actions: plan.actions().map(|action| name_of(&action)).collect(),
             ..Explanation::default()
         }
     }
@@ -156,50 +150,51 @@ impl Reconciler for Hands {
         None
     }
 
-    fn is_prerequisite(action: &Action<'_, Obedient>) -> bool {
-        text(action).starts_with('!')
+    fn is_prerequisite(action: &Action<'_, TestEngine>) -> bool {
+        name_of(action).starts_with('!')
     }
 
-    fn confirm_live(plan: &Plan<Obedient>) -> bool {
+    fn confirm_live(plan: &Plan<TestEngine>) -> bool {
         !plan.waits.is_empty()
     }
 
     fn status(
         &self,
         _: &Observation<Self>,
-        _: &Plan<Obedient>,
-        refused: Option<&Error>,
+        _: &Plan<TestEngine>,
+        error: Option<&Error>,
     ) -> Option<Value> {
-        Some(json!({ "message": refused.map_or_else(|| "seen".to_owned(), ToString::to_string) }))
+        let message = error.map_or_else(|| "observed".to_owned(), ToString::to_string);
+        Some(json!({ "message": message }))
     }
 
-    fn status_on_observe_error(&self, _: &Pod, why: &Error) -> Option<Value> {
-        Some(json!({ "message": why.to_string() }))
+    fn status_on_observe_error(&self, _: &Pod, error: &Error) -> Option<Value> {
+        Some(json!({ "message": error.to_string() }))
     }
 
-    fn resource<'s>(&self, sight: &'s Observation<Self>) -> &'s Pod {
-        &sight.objects
+    fn resource<'o>(&self, observation: &'o Observation<Self>) -> &'o Pod {
+        &observation.objects
     }
 
-    fn event_for(&self, _: &Observation<Self>, action: &Action<'_, Obedient>) -> Option<EventSpec> {
-        Some(EventSpec::normal("Did", "Do", text(action)))
+    fn event_for(
+        &self,
+        _: &Observation<Self>,
+        action: &Action<'_, TestEngine>,
+    ) -> Option<EventSpec> {
+        Some(EventSpec::normal("Executed", "Execute", name_of(action)))
     }
 
-    fn warning_events(&self, _: &Observation<Self>, _: &Plan<Obedient>) -> Vec<EventSpec> {
-        vec![EventSpec::warning("Trouble", "Do", "always")]
+    fn warning_events(&self, _: &Observation<Self>, _: &Plan<TestEngine>) -> Vec<EventSpec> {
+        vec![EventSpec::warning("Warning", "Execute", "always")]
     }
 
-    fn action_name(_: &Action<'_, Obedient>) -> &'static str {
-        "do"
+    fn action_name(_: &Action<'_, TestEngine>) -> &'static str {
+        "execute"
     }
 
-    fn on_status_written(&self, _: &Pod) {}
-
-    fn forget(&self, _: &ResourceKey) {}
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap()
+    fn expectations(&self) -> &Expectations<ResourceKey> {
+        &self.expectations
+    }
 }
 
 fn resource() -> Pod {
@@ -207,353 +202,350 @@ fn resource() -> Pod {
     serde_json::from_value(pod).unwrap()
 }
 
-/// A loop, and the events and statuses that it wrote.
-struct Stage {
-    this: ReconcileContext<Hands>,
+/// A controller, and the events and statuses that it wrote.
+struct Fixture {
+    context: ReconcileContext<TestReconciler>,
     events: Arc<Mutex<Vec<String>>>,
     statuses: Arc<Mutex<Vec<String>>>,
 }
 
-impl Stage {
-    fn new(looks: impl IntoIterator<Item = Result<Told, Error>>) -> Self {
+impl Fixture {
+    fn new(observations: impl IntoIterator<Item = Result<PlannedFacts, Error>>) -> Self {
         let clock = TestClock::default();
-        let (events, statuses) = <(Arc<Mutex<Vec<String>>>, Arc<Mutex<Vec<String>>>)>::default();
-        let (noted, written) = (events.clone(), statuses.clone());
+        let events = Arc::<Mutex<Vec<String>>>::default();
+        let statuses = Arc::<Mutex<Vec<String>>>::default();
+        let (written_events, written_statuses) = (events.clone(), statuses.clone());
         let client = fake::client(move |head, body| {
-            match (head.uri.path().ends_with("/status"), body["note"].as_str()) {
-                (true, _) => {
-                    lock(&written).push(body["status"]["message"].as_str().unwrap().to_owned())
-                }
-                (false, note) => lock(&noted).push(note.unwrap_or_default().to_owned()),
+            let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+            if head.uri.path().ends_with("/status") {
+                written_statuses
+                    .lock()
+                    .push(text(&body["status"]["message"]));
+            } else {
+                written_events.lock().push(text(&body["note"]));
             }
             async move { (200, body) }
         });
-        let (done, live, refused) = (Mutex::default(), Mutex::default(), Mutex::default());
-        let looks = Mutex::new(looks.into_iter().collect());
+        let reconciler = TestReconciler {
+            observations: Mutex::new(observations.into_iter().collect()),
+            live: Mutex::default(),
+            executed: Mutex::default(),
+            rejections: Mutex::default(),
+            clock: clock.clone(),
+            expectations: Expectations::new(clock.shared()),
+        };
         let parts = ControllerParts {
-            reconciler: Arc::new(Hands {
-                looks,
-                live,
-                done,
-                refused,
-                clock: clock.clone(),
-            }),
+            reconciler: Arc::new(reconciler),
             client: client.clone(),
             leadership: Leadership::always(clock.shared()),
             events: EventRecorder::new(client, "evenkeel.dev/test", "me", clock.shared()),
-            metrics: Metrics::new(),
+            metrics: Metrics::new("test"),
             clock: clock.shared(),
             random: TestRandom::shared(1),
             probe_intervals: ProbeIntervals::default(),
         };
         Self {
-            this: ReconcileContext::new(parts),
+            context: ReconcileContext::new(parts),
             events,
             statuses,
         }
     }
 
-    async fn go(&self) -> Result<Next, Error> {
+    async fn reconcile(&self) -> Result<KubeAction, Error> {
         let resource = resource();
-        self.this
+        self.context
             .reconcile_passes(&resource, &key_of(&resource))
             .await
     }
 
-    fn done(&self) -> Vec<String> {
-        lock(&self.this.parts.reconciler.done).clone()
+    fn reconciler(&self) -> &TestReconciler {
+        &self.context.parts.reconciler
+    }
+
+    fn executed(&self) -> Vec<String> {
+        self.reconciler().executed.lock().clone()
+    }
+
+    fn observations(&self) -> usize {
+        self.reconciler().live.lock().len()
+    }
+
+    /// The number of events about rejected writes.
+    fn rejection_events(&self) -> usize {
+        let events = self.events.lock();
+        events
+            .iter()
+            .filter(|note| note.contains("webhook"))
+            .count()
     }
 }
 
-fn plan(create: &[&str], mark: &[&str], apply: &[&str], step: Option<&str>) -> Result<Told, Error> {
-    let all = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect();
-    Ok(Told {
-        create: all(create),
-        mark: all(mark),
-        apply: all(apply),
-        step: step.map(str::to_owned),
-        doubtful: false,
+fn plan(
+    create: &[&str],
+    patch: &[&str],
+    apply: &[&str],
+    disruption: Option<&str>,
+) -> Result<PlannedFacts, Error> {
+    let names = |names: &[&str]| names.iter().map(ToString::to_string).collect();
+    Ok(PlannedFacts {
+        create: names(create),
+        patch: names(patch),
+        apply: names(apply),
+        disruption: disruption.map(str::to_owned),
+        is_doubtful: false,
     })
 }
 
-fn nothing() -> Result<Told, Error> {
-    Ok(Told::default())
+fn noop() -> Result<PlannedFacts, Error> {
+    Ok(PlannedFacts::default())
 }
 
 #[tokio::test]
-async fn all_of_a_plan_is_done_in_order_and_told_before_the_next_look() {
-    let stage = Stage::new([plan(&["c"], &["m"], &["a"], Some("s")), nothing()]);
-    stage.go().await.unwrap();
-    assert_eq!(stage.done(), ["c", "m", "a", "s"]);
-    assert_eq!(*lock(&stage.events), ["c", "m", "a", "s", "always"]);
-    assert_eq!(*lock(&stage.statuses), ["seen"]);
+async fn a_plan_is_executed_in_order_and_reported_before_the_next_observation() {
+    let fixture = Fixture::new([plan(&["c"], &["p"], &["a"], Some("d")), noop()]);
+    fixture.reconcile().await.unwrap();
+    assert_eq!(fixture.executed(), ["c", "p", "a", "d"]);
+    assert_eq!(*fixture.events.lock(), ["c", "p", "a", "d", "always"]);
+    assert_eq!(*fixture.statuses.lock(), ["observed"]);
 }
 
 #[tokio::test]
-async fn what_is_refused_holds_up_nothing_else_and_is_told_with_the_status() {
-    let left = plan(&["refused pod"], &[], &["refused service"], None);
-    let stage = Stage::new([
-        plan(
-            &["refused pod", "c"],
-            &["m"],
-            &["refused service", "a"],
-            Some("s"),
-        ),
-        left,
-    ]);
-    let error = stage.go().await.unwrap_err();
+async fn prerequisites_are_executed_before_independent_writes() {
+    let fixture = Fixture::new([plan(&["c"], &["!p"], &["a", "!b"], Some("d")), noop()]);
+    fixture.reconcile().await.unwrap();
+    assert_eq!(fixture.executed(), ["!p", "!b", "c", "a", "d"]);
+}
+
+#[tokio::test]
+async fn a_rejected_write_blocks_no_other_action_and_is_reported_with_the_status() {
+    let left = plan(&["rejected pod"], &[], &["rejected service"], None);
+    let create = ["rejected pod", "c"];
+    let apply = ["rejected service", "a"];
+    let fixture = Fixture::new([plan(&create, &["p"], &apply, Some("d")), left]);
+    let error = fixture.reconcile().await.unwrap_err();
     assert_eq!(
         error.to_string(),
-        "cannot write refused pod: a webhook said no"
+        "failed to write rejected pod: denied by a webhook"
     );
-    assert_eq!(stage.done(), ["c", "m", "a", "s"]);
-    assert_eq!(
-        lock(&stage.events)
-            .iter()
-            .filter(|note| note.contains("webhook"))
-            .count(),
-        1
-    );
-    assert_eq!(*lock(&stage.statuses), ["seen"]);
+    assert_eq!(fixture.executed(), ["c", "p", "a", "d"]);
+    assert_eq!(fixture.rejection_events(), 1);
+    assert_eq!(*fixture.statuses.lock(), ["observed"]);
 }
 
 #[tokio::test]
-async fn what_fails_again_and_again_is_told_in_the_status_like_a_refusal() {
-    let left = || plan(&["refused pod"], &[], &[], None);
-    let stage = Stage::new([left(), left(), left()]);
+async fn an_error_that_lasts_is_reported_in_the_status() {
+    let left = || plan(&["rejected pod"], &[], &[], None);
+    let fixture = Fixture::new([left(), left(), left()]);
     for failures in 0..=FAILURES_BEFORE_REPORT {
-        lock(&stage.this.parts.reconciler.looks).extend([left()]);
-        stage.go().await.unwrap_err();
-        let last = lock(&stage.statuses).last().cloned().unwrap();
+        fixture.reconciler().observations.lock().extend([left()]);
+        fixture.reconcile().await.unwrap_err();
+        let last = fixture.statuses.lock().last().cloned().unwrap();
         assert_eq!(
-            last.contains("again and again"),
+            last.contains("repeatedly"),
             failures >= FAILURES_BEFORE_REPORT,
             "{failures}: {last}"
         );
-        stage.this.backoff.failed(&key_of(&resource()));
+        fixture.context.backoff.failed(&key_of(&resource()));
     }
 }
 
 #[tokio::test]
-async fn what_is_refused_slowly_does_not_keep_a_step_from_going_out_and_is_told_all_the_same() {
-    let many = [
-        "refused slowly",
-        "refused slowly too",
-        "refused slowly as well",
-    ];
-    let told = |step| plan(&many, &["!m"], &["a"], step);
-    let rest = || plan(&many, &[], &["a"], None);
-    let stage = Stage::new([
-        told(Some("s")),
-        told(Some("s")),
-        rest(),
-        plan(&many, &[], &[], None),
+async fn slow_rejections_do_not_postpone_the_disruption_forever() {
+    let slow = ["rejected slowly", "rejected slowly 2", "rejected slowly 3"];
+    let fixture = Fixture::new([
+        plan(&slow, &["!p"], &["a"], Some("d")),
+        plan(&slow, &[], &["a"], Some("d")),
+        plan(&slow, &[], &["a"], None),
+        plan(&slow, &[], &[], None),
     ]);
-    let error = stage.go().await.unwrap_err();
+    let error = fixture.reconcile().await.unwrap_err();
     assert_eq!(
         error.to_string(),
-        "cannot write refused slowly: a webhook said no"
+        "failed to write rejected slowly: denied by a webhook"
     );
     assert_eq!(
-        stage.done(),
-        ["!m", "s", "a"],
-        "the step, and what it rests on, as soon as one was refused so slowly; then the rest"
+        fixture.executed(),
+        ["!p", "d", "a"],
+        "the disruption follows the first slow rejection, then the rest"
     );
-    assert_eq!(
-        lock(&stage.events)
-            .iter()
-            .filter(|note| note.contains("webhook"))
-            .count(),
-        1
-    );
+    assert_eq!(fixture.rejection_events(), 1);
 }
 
 #[tokio::test]
-async fn all_else_goes_on_though_something_beside_it_is_refused_which_is_asked_for_once() {
-    let with = |create: &[&str], step| plan(create, &["refused growth"], &[], step);
-    let looks = [
-        with(&[], Some("s")),
-        with(&["claim"], Some("t")),
+async fn a_rejected_write_is_attempted_once_while_other_actions_proceed() {
+    let with = |create: &[&str], disruption| plan(create, &["rejected resize"], &[], disruption);
+    let fixture = Fixture::new([
+        with(&[], Some("d")),
+        with(&["claim"], Some("e")),
         with(&["pod"], None),
         with(&[], None),
-        nothing(),
-    ];
-    let stage = Stage::new(looks);
-    let error = stage.go().await.unwrap_err();
+        noop(),
+    ]);
+    let error = fixture.reconcile().await.unwrap_err();
     assert_eq!(
         error.to_string(),
-        "cannot write refused growth: a webhook said no"
+        "failed to write rejected resize: denied by a webhook"
     );
-    assert_eq!(stage.done(), ["s", "claim", "t", "pod"]);
-    assert_eq!(*lock(&stage.this.parts.reconciler.refused), 1);
-    assert_eq!(
-        lock(&stage.events)
-            .iter()
-            .filter(|note| note.contains("webhook"))
-            .count(),
-        1
-    );
-    assert_eq!(*lock(&stage.statuses), ["seen"]);
+    assert_eq!(fixture.executed(), ["d", "claim", "e", "pod"]);
+    assert_eq!(*fixture.reconciler().rejections.lock(), 1);
+    assert_eq!(fixture.rejection_events(), 1);
+    assert_eq!(*fixture.statuses.lock(), ["observed"]);
 }
 
 #[tokio::test]
-async fn what_is_declined_or_goes_on_does_so_though_something_beside_it_is_refused() {
-    for (step, next) in [("declined", RETRY_DELAY), ("ongoing", CONTINUE_DELAY)] {
-        let stage = Stage::new([plan(&[], &["refused growth"], &[], Some(step))]);
-        assert_eq!(stage.go().await.unwrap(), Next::requeue(next));
+async fn a_declined_or_unfinished_disruption_is_retried_despite_a_rejected_write() {
+    for (disruption, delay) in [("declined", RETRY_DELAY), ("in progress", CONTINUE_DELAY)] {
+        let fixture = Fixture::new([plan(&[], &["rejected resize"], &[], Some(disruption))]);
         assert_eq!(
-            lock(&stage.events)
-                .iter()
-                .filter(|note| note.contains("webhook"))
-                .count(),
-            1
+            fixture.reconcile().await.unwrap(),
+            KubeAction::requeue(delay)
         );
+        assert_eq!(fixture.rejection_events(), 1);
     }
 }
 
 #[tokio::test]
-async fn a_refused_step_is_told_rather_than_what_is_refused_beside_it() {
-    let stage = Stage::new([plan(&[], &["refused growth"], &[], Some("refused step"))]);
+async fn a_failed_disruption_is_reported_rather_than_a_failed_independent_write() {
+    let fixture = Fixture::new([plan(&[], &["rejected resize"], &[], Some("rejected d"))]);
     assert_eq!(
-        stage.go().await.unwrap_err().to_string(),
-        "cannot write refused step: a webhook said no"
+        fixture.reconcile().await.unwrap_err().to_string(),
+        "failed to write rejected d: denied by a webhook"
     );
 }
 
 #[tokio::test]
-async fn steps_go_out_one_after_the_other_though_much_beside_them_is_refused_slowly() {
-    let many = ["refused slowly", "refused slowly too"];
-    let told = |step| plan(&many, &[], &[], Some(step));
-    let left = plan(&many, &[], &[], None);
-    let stage = Stage::new([told("s"), told("s"), told("t"), told("t"), told("u"), left]);
-    stage.go().await.unwrap_err();
-    assert_eq!(stage.done(), ["s", "t", "u"]);
+async fn disruptions_follow_each_other_despite_slow_rejections() {
+    let slow = ["rejected slowly", "rejected slowly 2"];
+    let with = |disruption| plan(&slow, &[], &[], Some(disruption));
+    let left = plan(&slow, &[], &[], None);
+    let fixture = Fixture::new([with("d"), with("d"), with("e"), with("e"), with("f"), left]);
+    fixture.reconcile().await.unwrap_err();
+    assert_eq!(fixture.executed(), ["d", "e", "f"]);
 }
 
 #[tokio::test]
-async fn the_same_step_over_and_over_ends_in_a_pause_also_when_something_beside_it_is_refused() {
-    let stage =
-        Stage::new((0..100).map(|_| plan(&[], &["refused growth"], &[], Some("to no effect"))));
-    stage.go().await.unwrap_err();
-    let looks = lock(&stage.this.parts.reconciler.live).len();
-    assert!(looks <= 5, "{looks} looks");
+async fn a_repeated_disruption_without_effect_ends_the_reconcile() {
+    let with_rejection = || plan(&[], &["rejected resize"], &[], Some("without effect"));
+    let fixture = Fixture::new((0..100).map(|_| with_rejection()));
+    fixture.reconcile().await.unwrap_err();
+    let observations = fixture.observations();
+    assert!(observations <= 5, "{observations} observations");
 }
 
 #[tokio::test]
-async fn what_was_refused_in_one_go_is_asked_for_again_in_the_next() {
-    let refused = |step| plan(&[], &["refused growth"], &[], step);
-    let stage = Stage::new([refused(Some("s")), refused(None), refused(None)]);
+async fn a_rejected_write_is_attempted_again_in_the_next_reconcile() {
+    let with = |disruption| plan(&[], &["rejected resize"], &[], disruption);
+    let fixture = Fixture::new([with(Some("d")), with(None), with(None)]);
     for times in [1, 2] {
-        stage.go().await.unwrap_err();
-        assert_eq!(*lock(&stage.this.parts.reconciler.refused), times);
+        fixture.reconcile().await.unwrap_err();
+        assert_eq!(*fixture.reconciler().rejections.lock(), times);
     }
-    assert_eq!(stage.done(), ["s"]);
+    assert_eq!(fixture.executed(), ["d"]);
 }
 
 #[tokio::test]
-async fn what_the_rest_rests_on_ends_the_plan_when_it_is_refused() {
-    let stage = Stage::new([plan(&["c"], &[], &["!refused budget", "a"], Some("s"))]);
-    stage.go().await.unwrap_err();
-    assert_eq!(stage.done(), ["c"]);
+async fn a_failed_prerequisite_blocks_the_disruption_and_nothing_else() {
+    let apply = ["!rejected pdb", "a"];
+    let fixture = Fixture::new([plan(&["c"], &[], &apply, Some("d"))]);
+    let error = fixture.reconcile().await.unwrap_err();
+    assert!(error.to_string().contains("rejected pdb"), "{error}");
+    assert_eq!(fixture.executed(), ["c", "a"]);
 }
 
 #[tokio::test]
-async fn the_same_refusal_is_told_once_in_ten_minutes() {
-    let stage = Stage::new([
-        plan(&["refused pod"], &[], &[], None),
-        plan(&["refused pod"], &[], &[], None),
-        plan(&["refused pod"], &[], &[], None),
-    ]);
+async fn a_conflict_at_a_prerequisite_ends_the_plan() {
+    let fixture = Fixture::new([plan(&["c"], &["!conflict"], &["a"], Some("d")), noop()]);
+    fixture.reconcile().await.unwrap();
+    assert!(fixture.executed().is_empty());
+}
+
+#[tokio::test]
+async fn the_same_rejection_is_published_once_in_ten_minutes() {
+    let rejected = || plan(&["rejected pod"], &[], &[], None);
+    let fixture = Fixture::new([rejected(), rejected(), rejected()]);
     for _ in 0..3 {
-        stage.go().await.unwrap_err();
+        fixture.reconcile().await.unwrap_err();
     }
+    let events = fixture.events.lock();
+    assert_eq!(events.len(), 2, "{events:?}: the rejection and the warning");
+}
+
+#[tokio::test]
+async fn a_disruption_that_takes_long_before_its_call_is_decided_again() {
+    let fixture = Fixture::new([
+        plan(&[], &[], &[], Some("slow disruption")),
+        plan(&[], &[], &[], Some("d")),
+        noop(),
+    ]);
+    fixture.reconcile().await.unwrap();
+    assert_eq!(fixture.executed(), ["d"]);
+}
+
+#[tokio::test]
+async fn a_disruption_is_not_executed_on_an_old_observation() {
+    let fixture = Fixture::new([
+        plan(&["slow"], &[], &[], Some("d")),
+        plan(&[], &[], &[], Some("d")),
+        noop(),
+    ]);
+    fixture.reconcile().await.unwrap();
+    assert_eq!(fixture.executed(), ["slow", "d"]);
+    assert_eq!(fixture.observations(), 3);
+}
+
+#[tokio::test]
+async fn plans_without_progress_end_the_reconcile() {
+    for name in ["conflict", "executed without effect"] {
+        let fixture = Fixture::new((0..100).map(|_| plan(&[], &[], &[name], None)));
+        let error = fixture.reconcile().await.unwrap_err();
+        assert!(matches!(error, Error::NoProgress { .. }), "{error}");
+        let observations = fixture.observations();
+        assert!(observations <= 4, "{observations} observations, {name}");
+    }
+}
+
+#[tokio::test]
+async fn a_declined_disruption_is_retried_soon() {
+    let fixture = Fixture::new([plan(&[], &[], &[], Some("declined"))]);
     assert_eq!(
-        lock(&stage.events).len(),
-        2,
-        "{:?}: the write_rejected, and the trouble",
-        lock(&stage.events)
+        fixture.reconcile().await.unwrap(),
+        KubeAction::requeue(RETRY_DELAY)
     );
+    assert_eq!(*fixture.statuses.lock(), ["observed"]);
 }
 
 #[tokio::test]
-async fn a_step_that_took_long_before_it_goes_out_does_not_go_out() {
-    let stage = Stage::new([
-        plan(&[], &[], &[], Some("slow step")),
-        plan(&[], &[], &[], Some("s")),
-        nothing(),
-    ]);
-    stage.go().await.unwrap();
-    assert_eq!(stage.done(), ["s"], "decided anew");
-}
-
-#[tokio::test]
-async fn a_step_is_not_taken_on_what_was_seen_long_ago() {
-    let stage = Stage::new([
-        plan(&["slow"], &[], &[], Some("s")),
-        plan(&[], &[], &[], Some("s")),
-        nothing(),
-    ]);
-    stage.go().await.unwrap();
-    assert_eq!(stage.done(), ["slow", "s"], "taken after another look");
-    assert_eq!(lock(&stage.this.parts.reconciler.live).len(), 3);
-}
-
-#[tokio::test]
-async fn what_changes_nothing_and_what_is_always_overtaken_is_not_tried_at_full_speed() {
-    for what in ["overtaken", "done to no effect"] {
-        let stage = Stage::new((0..100).map(|_| plan(&[], &[], &[what], None)));
-        let error = stage.go().await.unwrap_err();
-        assert!(error.to_string().contains("again and again"), "{error}");
-        let looks = lock(&stage.this.parts.reconciler.live).len();
-        assert!(looks <= 4, "{looks} looks, {what}");
-    }
-}
-
-#[tokio::test]
-async fn what_the_application_declines_is_tried_again_shortly() {
-    let stage = Stage::new([plan(&[], &[], &[], Some("declined"))]);
-    assert_eq!(stage.go().await.unwrap(), Next::requeue(RETRY_DELAY));
-    assert_eq!(*lock(&stage.statuses), ["seen"]);
-}
-
-#[tokio::test]
-async fn nothing_is_done_and_nothing_doubtful_is_told_on_what_is_only_remembered() {
+async fn a_doubtful_plan_without_actions_is_confirmed_live() {
     let doubtful = || {
-        Ok(Told {
-            doubtful: true,
-            ..Told::default()
+        Ok(PlannedFacts {
+            is_doubtful: true,
+            ..PlannedFacts::default()
         })
     };
-    let stage = Stage::new([doubtful(), doubtful()]);
-    stage.this.prober.watch(&key_of(&resource()));
-    stage.this.prober.record(&key_of(&resource()), ());
-    stage.go().await.unwrap();
-    assert_eq!(*lock(&stage.this.parts.reconciler.live), [false, true]);
+    let fixture = Fixture::new([doubtful(), doubtful()]);
+    fixture.context.prober.watch(&key_of(&resource()));
+    fixture.context.prober.record(&key_of(&resource()), ());
+    fixture.reconcile().await.unwrap();
+    assert_eq!(*fixture.reconciler().live.lock(), [false, true]);
 }
 
 #[tokio::test]
-async fn what_cannot_be_looked_at_is_told_and_the_api_server_is_given_time() {
-    let stage = Stage::new([Err(Error::other("accept its spec", "3.4 is too old"))]);
-    stage.go().await.unwrap_err();
-    assert_eq!(
-        *lock(&stage.statuses),
-        ["cannot accept its spec: 3.4 is too old"]
-    );
-    assert_eq!(
-        *lock(&stage.events),
-        ["cannot accept its spec: 3.4 is too old"]
-    );
+async fn an_observe_error_is_reported_at_once_or_if_transient_once_it_lasts() {
+    let fixture = Fixture::new([Err(Error::invalid_spec("3.4 is too old"))]);
+    fixture.reconcile().await.unwrap_err();
+    let text = "cannot accept the spec: 3.4 is too old";
+    assert_eq!(*fixture.statuses.lock(), [text]);
+    assert_eq!(*fixture.events.lock(), [text]);
 
-    let away = || {
-        Err(Error::kubernetes("list pods")(
-            kube::Error::LinesCodecMaxLineLengthExceeded,
-        ))
+    let transient = || {
+        let error = kube::Error::LinesCodecMaxLineLengthExceeded;
+        Err(Error::kubernetes("list pods")(error))
     };
-    let stage = Stage::new([away(), away(), away(), away()]);
-    for tries in 0..4 {
-        assert_eq!(lock(&stage.statuses).len(), 0, "after {tries}");
-        stage.go().await.unwrap_err();
-        stage.this.backoff.failed(&key_of(&resource()));
+    let fixture = Fixture::new([transient(), transient(), transient(), transient()]);
+    for attempts in 0..4 {
+        assert_eq!(fixture.statuses.lock().len(), 0, "after {attempts}");
+        fixture.reconcile().await.unwrap_err();
+        fixture.context.backoff.failed(&key_of(&resource()));
     }
-    assert_eq!(lock(&stage.statuses).len(), 1);
+    assert_eq!(fixture.statuses.lock().len(), 1);
 }

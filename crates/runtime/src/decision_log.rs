@@ -1,10 +1,10 @@
-//! The log of decisions: what was decided, on which facts, and what came of it. It is kept in a ConfigMap beside the resource,
-//! so that it outlives the operator; it has an end; and it is written once a go at most, and only when something else was decided
-//! than the last time. Nothing rests on it: what cannot be written is tried again with what comes next.
+//! The decision log: the latest decisions of each resource, the facts they were made on, and their results. It is stored
+//! in a ConfigMap beside the resource, so that it survives the operator. Its size is bounded; it is written at most once
+//! per reconcile, and only if a decision differs from the last. No decision depends on it: a failed write is retried
+//! together with later decisions.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::{Read, Write};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use flate2::Compression;
@@ -15,99 +15,161 @@ use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Api, ObjectMeta, Patch, PatchParams, PostParams};
 use kube::{Client, Resource, ResourceExt};
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::clock::{SharedClock, with_timeout};
 use crate::reconciler::ResourceKey;
 
-/// How many decisions are kept.
+/// The version of the entry format. Entries without a version are older; their plan record is empty.
+const FORMAT: u32 = 1;
+/// The number of decisions in a log.
 const MAX_ENTRIES: usize = 40;
-/// How many bytes they may have together: an object of Kubernetes has an end, and so has its patience with large ones.
+/// The size of a log in bytes: far below the limit of Kubernetes for an object (1 MiB).
 const MAX_BYTES: usize = 256 * 1024;
-/// Nobody waits longer than this for it to be written.
+/// The maximum size of decompressed facts in bytes. Facts have a few kilobytes; larger data was not written here.
+const MAX_FACTS_BYTES: u64 = 16 * 1024 * 1024;
+/// The timeout of one write.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
-/// How soon it is tried again when it could not be written.
+/// The interval between attempts after a failed write.
 const RETRY_INTERVAL: Duration = Duration::from_secs(30);
-/// What the facts of a decision are called, beside it.
+/// The suffix of the key under which the facts of a decision are stored.
 const FACTS_SUFFIX: &str = ".facts";
 
-/// One decision, for people.
+/// One decision.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Decision {
-    /// When it was made.
+    /// The version of the entry format.
+    #[serde(default)]
+    pub format: u32,
+    /// The version of the facts ([`Engine::FACTS_VERSION`](crate::Engine::FACTS_VERSION)).
+    #[serde(default)]
+    pub facts_version: u32,
+    /// The time of the decision, in RFC 3339.
     pub at: String,
-    /// Which operator made it.
+    /// The operator instance that made the decision.
     pub by: String,
-    /// What it was, as far as it was known then.
+    /// The plan, machine-readable.
+    #[serde(default)]
+    pub plan: PlanRecord,
+    /// The plan as sentences.
     #[serde(flatten)]
     pub explained: Explanation,
-    /// What came of it.
+    /// The result, machine-readable.
+    #[serde(default)]
+    pub result: DecisionResult,
+    /// The result as a sentence, empty if the plan had no actions.
     pub outcome: String,
-    /// What people were told by events.
+    /// The events that were published.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub events: Vec<String>,
-    /// What it rested on, all that was known and what was not, as JSON: as text, for numbers may be larger than most programs
-    /// take them for.
+    /// The facts as JSON text: a number may exceed the range of a JSON value in other languages.
     #[serde(skip)]
     pub facts: Option<String>,
 }
 
-/// What a plan comes to, as sentences.
+/// A plan, machine-readable.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PlanRecord {
+    /// The actions, in order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub actions: Vec<ActionRecord>,
+    /// The waits of the engine, as JSON.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub waits: Vec<Value>,
+}
+
+/// An action, machine-readable.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ActionRecord {
+    /// The name of the action.
+    pub name: String,
+    /// The object of the action, as JSON.
+    #[serde(default, skip_serializing_if = "Value::is_null")]
+    pub target: Value,
+}
+
+/// The result of a decision.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum DecisionResult {
+    /// The plan had no actions.
+    #[default]
+    Noop,
+    /// All actions were executed.
+    Completed,
+    /// Some independent actions failed; the others were executed.
+    Partial,
+    /// An object had changed since it was observed.
+    Conflict,
+    /// The application or the API server declined the disruption for now.
+    Declined,
+    /// A part of the disruption is done.
+    InProgress,
+    /// The disruption or a prerequisite failed.
+    Failed,
+}
+
+/// The result of a decision, and the same as a sentence.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct DecisionOutcome {
+    pub(crate) result: DecisionResult,
+    pub(crate) text: String,
+}
+
+/// A plan as sentences.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Explanation {
-    /// What is done, one thing after the other.
+    /// The actions, in order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub actions: Vec<String>,
-    /// Why.
+    /// The reasons for the actions.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub reasons: Vec<String>,
-    /// What is waited for.
+    /// The waits.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub waits: Vec<String>,
 }
 
+/// A decision to be logged.
+#[derive(Debug, Default)]
+pub(crate) struct NewDecision {
+    pub(crate) plan: PlanRecord,
+    pub(crate) explanation: Explanation,
+    pub(crate) outcome: DecisionOutcome,
+    pub(crate) events: Vec<String>,
+    pub(crate) facts_version: u32,
+}
+
 impl Decision {
-    /// The decisions in a log, the oldest first. What cannot be read is left out.
+    /// Returns the decisions in a log, the oldest first. Entries that cannot be read are left out.
     pub fn read(object: &ConfigMap) -> Vec<Self> {
-        let pages = object.data.iter().flatten();
-        let decisions = pages.filter_map(|(number, text)| {
+        let entries = object.data.iter().flatten();
+        let decisions = entries.filter_map(|(key, text)| {
             let mut decision: Self = serde_json::from_str(text).ok()?;
-            let facts = object
-                .binary_data
-                .as_ref()
-                .and_then(|all| all.get(&format!("{number}{FACTS_SUFFIX}")));
-            decision.facts = facts.and_then(|packed| decompress(&packed.0));
+            decision.facts = facts_of(object, key).and_then(|facts| decompress(&facts.0));
             Some(decision)
         });
         decisions.collect()
     }
 
-    /// Whether it is the same decision again. The time, who made it and what was seen may differ; and so may what Kubernetes has
-    /// to say about what is waited for, which follows a colon and changes with every node that comes or goes.
+    /// Returns true if both decisions have the same actions, waits and result. Texts, facts, the time and the operator
+    /// may differ: text of Kubernetes, such as a message of the scheduler, changes with every node.
     fn repeats(&self, other: &Self) -> bool {
-        let waits = |one: &Self| -> Vec<String> {
-            one.explained
-                .waits
-                .iter()
-                .map(|wait| wait.split(": ").next().unwrap_or(wait).to_owned())
-                .collect()
-        };
-        self.explained.actions == other.explained.actions
-            && self.outcome == other.outcome
-            && waits(self) == waits(other)
+        self.plan == other.plan && self.result == other.result
     }
 }
 
-/// The name and the owner of a resource's log.
-pub fn decision_log_meta<R: Resource<DynamicType = ()>>(resource: &R) -> ObjectMeta {
+/// Returns the default metadata of a decision log: named after the resource, which owns it.
+pub fn decision_log_meta<K: Resource<DynamicType = ()>>(resource: &K) -> ObjectMeta {
     ObjectMeta {
         name: Some(format!(
             "{}-{}-decisions",
             resource.name_any(),
-            R::kind(&()).to_lowercase()
+            K::kind(&()).to_lowercase()
         )),
         namespace: resource.namespace(),
         owner_references: resource.controller_owner_ref(&()).map(|owner| vec![owner]),
@@ -115,67 +177,83 @@ pub fn decision_log_meta<R: Resource<DynamicType = ()>>(resource: &R) -> ObjectM
     }
 }
 
-/// Keeps the logs of one kind of resources.
+/// The decision logs of one kind of resource.
 pub(crate) struct DecisionLog {
     client: Client,
     clock: SharedClock,
     by: String,
-    books: Mutex<HashMap<ResourceKey, LogState>>,
+    logs: Mutex<HashMap<ResourceKey, LogState>>,
 }
 
-/// What is known of one log.
+/// The state of one log.
 #[derive(Debug, Default)]
 struct LogState {
-    /// The log as it was found or written last; nothing if it has not been looked at.
-    found: Option<LogEntries>,
-    /// What was decided last, written or not.
+    /// The stored log as last read or written, `None` before the first read.
+    stored: Option<StoredLog>,
+    /// The last decision, written or not.
     last: Option<Decision>,
-    /// What is yet to be written.
-    pending: Vec<LogEntry>,
-    /// It is not tried before.
+    /// The entries that are not written yet.
+    pending: Vec<PendingEntry>,
+    /// The uptime before which no write is attempted.
     not_before: Duration,
-    /// Whether people were told that it cannot be kept.
-    told: bool,
+    /// Whether a name conflict was reported.
+    conflict_reported: bool,
 }
 
-/// Why a log is not written.
+/// The error of a write.
 #[derive(Debug, thiserror::Error)]
 enum LogError {
-    /// There is one of its name that is somebody else's.
-    #[error("the ConfigMap {0} is not this resource's")]
-    NotOurs(String),
-    /// Whatever else: it is tried again.
-    #[error("{0}")]
-    ForNow(String),
+    /// A ConfigMap of this name has another owner.
+    #[error("ConfigMap {0} does not belong to this resource")]
+    NotOwned(String),
+    /// The request failed.
+    #[error(transparent)]
+    Kubernetes(#[from] kube::Error),
+    /// The ConfigMap cannot be built.
+    #[error(transparent)]
+    Json(#[from] serde_json::Error),
+    /// The request took longer than the timeout.
+    #[error("the request timed out")]
+    Timeout,
 }
 
-impl From<kube::Error> for LogError {
-    fn from(error: kube::Error) -> Self {
-        Self::ForNow(error.to_string())
-    }
-}
-
-/// The log in Kubernetes.
+/// A log in Kubernetes.
 #[derive(Clone, Debug, Default)]
-struct LogEntries {
-    /// Its uid and version; nothing if there is none yet.
-    pin: Option<(String, String)>,
-    /// How large each page is.
+struct StoredLog {
+    /// The version of the ConfigMap, `None` if there is none.
+    version: Option<ObjectVersion>,
+    /// The sizes of the entries in bytes, by number.
     sizes: BTreeMap<u64, usize>,
 }
 
-/// A decision as it is written.
+/// The uid and the resourceVersion of a ConfigMap: the preconditions of a patch.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ObjectVersion {
+    uid: String,
+    resource_version: String,
+}
+
+impl ObjectVersion {
+    fn of(object: &ConfigMap) -> Option<Self> {
+        Some(Self {
+            uid: object.uid()?,
+            resource_version: object.resource_version()?,
+        })
+    }
+}
+
+/// An entry to be written.
 #[derive(Clone, Debug)]
-struct LogEntry {
+struct PendingEntry {
     decision: Decision,
     text: String,
     facts: Vec<u8>,
 }
 
-impl LogEntry {
+impl PendingEntry {
     fn size(&self) -> usize {
-        // In JSON bytes take a third more.
-        self.text.len() + self.facts.len() * 4 / 3
+        self.text.len() + base64_len(self.facts.len())
     }
 }
 
@@ -185,235 +263,220 @@ impl DecisionLog {
             client,
             clock,
             by: by.to_owned(),
-            books: Mutex::default(),
+            logs: Mutex::default(),
         }
     }
 
-    /// A resource is looked at: from now on its decisions are noted, until it is [forgotten](Self::forget).
+    /// Starts the log of a resource. Decisions of resources without a log are dropped.
     pub(crate) fn open(&self, key: &ResourceKey) {
-        self.lock().entry(key.clone()).or_default();
+        self.logs.lock().entry(key.clone()).or_default();
     }
 
-    /// Notes a decision, unless it is the last one again.
-    pub(crate) fn record<F: Serialize>(
-        &self,
-        key: &ResourceKey,
-        explained: Explanation,
-        (outcome, events): (String, Vec<String>),
-        facts: &F,
-    ) {
+    /// Adds a decision, unless it repeats the last one.
+    pub(crate) fn record<F: Serialize>(&self, key: &ResourceKey, new: NewDecision, facts: &F) {
         let at = Timestamp::from_second(self.clock.now().0)
             .unwrap_or_default()
             .to_string();
         let decision = Decision {
+            format: FORMAT,
+            facts_version: new.facts_version,
             at,
             by: self.by.clone(),
-            explained,
-            outcome,
-            events,
+            plan: new.plan,
+            explained: new.explanation,
+            result: new.outcome.result,
+            outcome: new.outcome.text,
+            events: new.events,
             facts: None,
         };
-        let mut books = self.lock();
-        let Some(book) = books.get_mut(key) else {
+        let mut logs = self.logs.lock();
+        let Some(log) = logs.get_mut(key) else {
             return;
         };
-        if book
-            .last
-            .as_ref()
-            .is_some_and(|last| decision.repeats(last))
-        {
+        let is_repeated = log.last.as_ref().is_some_and(|last| decision.repeats(last));
+        if is_repeated {
             return;
         }
         let Ok(text) = serde_json::to_string(&decision) else {
             return;
         };
-        book.last = Some(decision.clone());
-        book.pending.push(LogEntry {
+        log.last = Some(decision.clone());
+        log.pending.push(PendingEntry {
             decision,
             text,
             facts: compress(facts),
         });
-        if book.pending.len() > MAX_ENTRIES {
-            book.pending.remove(0);
+        if log.pending.len() > MAX_ENTRIES {
+            log.pending.remove(0);
         }
     }
 
-    /// Writes what was noted into the log that is to be like `meta`. Says why it cannot be kept, the first time that it cannot for
-    /// a reason that stands.
+    /// Writes the pending decisions into the ConfigMap with this metadata. Returns a problem that a person has to solve,
+    /// the first time it occurs.
     pub(crate) async fn flush(&self, key: &ResourceKey, meta: ObjectMeta) -> Option<String> {
-        let (found, mut pending) = {
-            let mut books = self.lock();
-            let book = books.get_mut(key)?;
-            if book.pending.is_empty() || self.clock.uptime() < book.not_before {
+        let (stored, mut pending) = {
+            let mut logs = self.logs.lock();
+            let log = logs.get_mut(key)?;
+            if log.pending.is_empty() || self.clock.uptime() < log.not_before {
                 return None;
             }
-            (book.found.clone(), std::mem::take(&mut book.pending))
+            (log.stored.clone(), std::mem::take(&mut log.pending))
         };
-        let went = with_timeout(
-            &*self.clock,
-            REQUEST_TIMEOUT,
-            self.write(&meta, found, &mut pending),
-        )
-        .await;
-        let went = went.unwrap_or_else(|| Err(LogError::ForNow("it took too long".to_owned())));
-        let mut books = self.lock();
-        let book = books.get_mut(key)?;
-        let why = match went {
-            Ok(found) => {
-                (book.found, book.told) = (Some(found), false);
+        let write = self.write(&meta, stored, &mut pending);
+        let result = with_timeout(&*self.clock, REQUEST_TIMEOUT, write)
+            .await
+            .unwrap_or(Err(LogError::Timeout));
+        let mut logs = self.logs.lock();
+        let log = logs.get_mut(key)?;
+        let error = match result {
+            Ok(stored) => {
+                log.stored = Some(stored);
+                log.conflict_reported = false;
                 return None;
             }
-            Err(why) => why,
+            Err(error) => error,
         };
-        tracing::debug!(resource = %key, %why, "the log of decisions is not written");
-        pending.append(&mut book.pending);
-        (book.pending, book.found, book.not_before) =
-            (pending, None, self.clock.uptime() + RETRY_INTERVAL);
-        match why {
-            LogError::NotOurs(name) if !std::mem::replace(&mut book.told, true) => Some(format!(
-                "the log of decisions is not kept: the ConfigMap {name} is not this resource's. Delete it, and it is"
-            )),
-            LogError::NotOurs(_) | LogError::ForNow(_) => None,
+        tracing::debug!(resource = %key, %error, "failed to write the decision log");
+        pending.append(&mut log.pending);
+        log.pending = pending;
+        log.stored = None;
+        log.not_before = self.clock.uptime() + RETRY_INTERVAL;
+        match error {
+            LogError::NotOwned(name) if !std::mem::replace(&mut log.conflict_reported, true) => {
+                Some(format!(
+                    "ConfigMap {name} does not belong to this resource. The decision log is not written. Delete the \
+                     ConfigMap to have the decision log written."
+                ))
+            }
+            _ => None,
         }
     }
 
-    /// A resource is gone, and its log goes with it.
+    /// Drops the log of a deleted resource.
     pub(crate) fn forget(&self, key: &ResourceKey) {
-        self.lock().remove(key);
+        self.logs.lock().remove(key);
     }
 
     async fn write(
         &self,
         meta: &ObjectMeta,
-        found: Option<LogEntries>,
-        pending: &mut Vec<LogEntry>,
-    ) -> Result<LogEntries, LogError> {
+        stored: Option<StoredLog>,
+        pending: &mut Vec<PendingEntry>,
+    ) -> Result<StoredLog, LogError> {
         let namespace = meta.namespace.clone().unwrap_or_default();
         let api: Api<ConfigMap> = Api::namespaced(self.client.clone(), &namespace);
-        let mut pages = match found {
-            Some(pages) => pages,
+        let mut stored = match stored {
+            Some(stored) => stored,
             None => load(&api, meta, pending).await?,
         };
         if pending.is_empty() {
-            return Ok(pages);
+            return Ok(stored);
         }
         let name = meta.name.clone().unwrap_or_default();
-        let first = pages.sizes.keys().next_back().map_or(1, |last| last + 1);
+        let first = stored.sizes.keys().next_back().map_or(1, |last| last + 1);
         let (mut data, mut facts) = (serde_json::Map::new(), serde_json::Map::new());
-        for (number, page) in (first..).zip(pending.iter()) {
-            pages.sizes.insert(number, page.size());
-            data.insert(entry_key(number), json!(page.text));
-            facts.insert(
-                format!("{}{FACTS_SUFFIX}", entry_key(number)),
-                json!(ByteString(page.facts.clone())),
-            );
+        for (number, entry) in (first..).zip(pending.iter()) {
+            stored.sizes.insert(number, entry.size());
+            data.insert(entry_key(number), json!(entry.text));
+            facts.insert(facts_key(number), json!(ByteString(entry.facts.clone())));
         }
-        while pages.sizes.len() > MAX_ENTRIES || pages.sizes.values().sum::<usize>() > MAX_BYTES {
-            let Some((oldest, _)) = pages.sizes.pop_first() else {
+        while stored.sizes.len() > MAX_ENTRIES || stored.sizes.values().sum::<usize>() > MAX_BYTES {
+            let Some((oldest, _)) = stored.sizes.pop_first() else {
                 break;
             };
             if oldest >= first {
                 data.remove(&entry_key(oldest));
-                facts.remove(&format!("{}{FACTS_SUFFIX}", entry_key(oldest)));
+                facts.remove(&facts_key(oldest));
             } else {
                 data.insert(entry_key(oldest), Value::Null);
-                facts.insert(format!("{}{FACTS_SUFFIX}", entry_key(oldest)), Value::Null);
+                facts.insert(facts_key(oldest), Value::Null);
             }
         }
-        let written = match &pages.pin {
-            Some((uid, version)) => {
-                // Pinned: one that somebody else has made or written meanwhile is left alone, also by whoever was frozen and
-                // does not know yet that another operator acts.
-                let pin = json!({ "uid": uid, "resourceVersion": version });
-                let patch = json!({ "metadata": pin, "data": data, "binaryData": facts });
+        let written = match &stored.version {
+            Some(version) => {
+                // With preconditions: a ConfigMap that was replaced or written by another operator is not touched, also
+                // not by an operator that was frozen and does not know yet that it lost the lease.
+                let patch = json!({ "metadata": version, "data": data, "binaryData": facts });
                 api.patch(&name, &PatchParams::default(), &Patch::Merge(patch))
-                    .await
+                    .await?
             }
             None => {
                 let object = json!({ "metadata": meta, "data": data, "binaryData": facts });
-                let object = serde_json::from_value(object)
-                    .map_err(|error| LogError::ForNow(error.to_string()))?;
-                api.create(&PostParams::default(), &object).await
+                api.create(&PostParams::default(), &serde_json::from_value(object)?)
+                    .await?
             }
         };
-        Ok(LogEntries {
-            pin: pin(&written?),
-            ..pages
+        Ok(StoredLog {
+            version: ObjectVersion::of(&written),
+            ..stored
         })
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<ResourceKey, LogState>> {
-        self.books.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// The log as Kubernetes has it. What another operator decided last, and wrote, is not written again.
+/// Reads the log from Kubernetes, and drops pending entries that are stored already.
 async fn load(
     api: &Api<ConfigMap>,
     meta: &ObjectMeta,
-    pending: &mut Vec<LogEntry>,
-) -> Result<LogEntries, LogError> {
+    pending: &mut Vec<PendingEntry>,
+) -> Result<StoredLog, LogError> {
     let name = meta.name.clone().unwrap_or_default();
     let Some(object) = api.get_opt(&name).await? else {
-        return Ok(LogEntries::default());
+        return Ok(StoredLog::default());
     };
-    let owner = |meta: &ObjectMeta| {
-        meta.owner_references
-            .iter()
-            .flatten()
-            .map(|one| one.uid.clone())
-            .next()
-    };
-    if owner(&object.metadata) != owner(meta) {
-        return Err(LogError::NotOurs(name));
+    if owner_uid(&object.metadata) != owner_uid(meta) {
+        return Err(LogError::NotOwned(name));
     }
-    // As many of the first as are the last there: a write of which nobody heard may have been made.
-    let there = Decision::read(&object);
-    let are_there = |count: &usize| {
-        let last = there.iter().rev().take(*count).rev();
-        *count <= there.len()
-            && last
-                .zip(pending.iter())
-                .all(|(there, page)| page.decision.repeats(there))
-    };
-    let known = (0..=pending.len())
-        .rev()
-        .find(are_there)
-        .unwrap_or_default();
-    pending.drain(..known);
-    let ours = object
-        .data
-        .iter()
-        .flatten()
-        .filter(|(number, _)| number.len() == entry_key(0).len());
-    let texts = ours.filter_map(|(number, text)| {
-        let facts = object
-            .binary_data
-            .as_ref()
-            .and_then(|all| all.get(&format!("{number}{FACTS_SUFFIX}")));
-        Some((
-            number.parse().ok()?,
-            text.len() + facts.map_or(0, |facts| facts.0.len() * 4 / 3),
-        ))
+    pending.drain(..stored_count(&Decision::read(&object), pending));
+    let entries = object.data.iter().flatten();
+    let own_entries = entries.filter(|(key, _)| key.len() == entry_key(0).len());
+    let sizes = own_entries.filter_map(|(key, text)| {
+        let facts = facts_of(&object, key).map_or(0, |facts| base64_len(facts.0.len()));
+        Some((key.parse().ok()?, text.len() + facts))
     });
-    Ok(LogEntries {
-        sizes: texts.collect(),
-        pin: pin(&object),
+    Ok(StoredLog {
+        sizes: sizes.collect(),
+        version: ObjectVersion::of(&object),
     })
 }
 
-/// What tells an object from any other that was, or will be, in its place.
-fn pin(object: &ConfigMap) -> Option<(String, String)> {
-    object
-        .metadata
-        .uid
-        .clone()
-        .zip(object.metadata.resource_version.clone())
+/// Returns how many of the first pending entries are the last stored ones: another operator made the same decisions, or
+/// the answer to an earlier write was lost.
+fn stored_count(stored: &[Decision], pending: &[PendingEntry]) -> usize {
+    let are_stored = |count: &usize| {
+        let Some(skipped) = stored.len().checked_sub(*count) else {
+            return false;
+        };
+        let mut pairs = stored[skipped..].iter().zip(pending);
+        pairs.all(|(stored, entry)| entry.decision.repeats(stored))
+    };
+    let counts = (0..=pending.len()).rev();
+    counts.into_iter().find(are_stored).unwrap_or_default()
 }
 
-/// A page's number, so that it sorts.
+fn owner_uid(meta: &ObjectMeta) -> Option<&str> {
+    let owner = meta.owner_references.iter().flatten().next()?;
+    Some(&owner.uid)
+}
+
+/// Returns the key of an entry. Keys sort by number.
 fn entry_key(number: u64) -> String {
     format!("{number:08}")
+}
+
+fn facts_key(number: u64) -> String {
+    format!("{}{FACTS_SUFFIX}", entry_key(number))
+}
+
+fn facts_of<'o>(object: &'o ConfigMap, key: &str) -> Option<&'o ByteString> {
+    object
+        .binary_data
+        .as_ref()?
+        .get(&format!("{key}{FACTS_SUFFIX}"))
+}
+
+/// Returns the size of bytes in JSON.
+fn base64_len(bytes: usize) -> usize {
+    bytes * 4 / 3
 }
 
 fn compress<F: Serialize>(facts: &F) -> Vec<u8> {
@@ -425,11 +488,10 @@ fn compress<F: Serialize>(facts: &F) -> Vec<u8> {
         .unwrap_or_default()
 }
 
-fn decompress(packed: &[u8]) -> Option<String> {
+fn decompress(compressed: &[u8]) -> Option<String> {
     let mut text = String::new();
-    // What a decision rests on is some kilobytes: what claims to be more was not written here.
-    GzDecoder::new(packed)
-        .take(16 * 1024 * 1024)
+    GzDecoder::new(compressed)
+        .take(MAX_FACTS_BYTES)
         .read_to_string(&mut text)
         .ok()?;
     Some(text)

@@ -1,4 +1,4 @@
-//! The log of decisions, against a ConfigMap that is a variable.
+//! The decision log against a fake ConfigMap.
 
 use std::sync::Arc;
 
@@ -9,45 +9,45 @@ use crate::clock::TestClock;
 use crate::fake;
 use crate::time::UnixTime;
 
-/// What Kubernetes has, and what it was asked.
+/// An API server with one ConfigMap.
 #[derive(Default)]
-struct Kubernetes {
+struct FakeServer {
     object: Option<Value>,
     requests: Vec<String>,
-    refuses: bool,
+    rejects: bool,
 }
 
-type Shared = Arc<Mutex<Kubernetes>>;
+type SharedServer = Arc<Mutex<FakeServer>>;
 
-fn kubernetes(shared: &Shared) -> Client {
-    let shared = shared.clone();
+fn client(server: &SharedServer) -> Client {
+    let server = server.clone();
     fake::client(move |request, body| {
-        let mut has = lock(&shared);
-        has.requests.push(request.method.to_string());
+        let mut server = server.lock();
+        server.requests.push(request.method.to_string());
         let answer = match request.method.as_str() {
-            _ if has.refuses => fake::failure(403, "no"),
-            "GET" => has
+            _ if server.rejects => fake::failure(403, "no"),
+            "GET" => server
                 .object
                 .clone()
                 .map_or_else(|| fake::failure(404, "none"), |object| (200, object)),
-            "POST" if has.object.is_some() => fake::failure(409, "it exists"),
+            "POST" if server.object.is_some() => fake::failure(409, "it exists"),
             "POST" => {
                 let mut object = body;
                 object["metadata"]["uid"] = json!("made");
                 object["metadata"]["resourceVersion"] = json!("1");
-                has.object = Some(object.clone());
+                server.object = Some(object.clone());
                 (201, object)
             }
             _ => {
-                let object = has.object.get_or_insert(Value::Null);
-                let pinned = |one: &Value| {
+                let object = server.object.get_or_insert(Value::Null);
+                let version = |one: &Value| {
                     (
                         one["metadata"]["uid"].clone(),
                         one["metadata"]["resourceVersion"].clone(),
                     )
                 };
-                if pinned(object) != pinned(&body) {
-                    return std::future::ready(fake::failure(409, "it is another one"));
+                if version(object) != version(&body) {
+                    return std::future::ready(fake::failure(409, "conflict"));
                 }
                 merge(object, body);
                 let version = object["metadata"]["resourceVersion"]
@@ -78,64 +78,63 @@ fn merge(under: &mut Value, over: Value) {
     }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-struct Scene {
-    shared: Shared,
+struct Fixture {
+    server: SharedServer,
     clock: TestClock,
-    journal: DecisionLog,
+    log: DecisionLog,
 }
 
-impl Scene {
+impl Fixture {
     fn new() -> Self {
-        Self::with(Shared::default())
+        Self::with_server(SharedServer::default())
     }
 
-    /// Another operator, which has seen nothing yet.
-    fn with(shared: Shared) -> Self {
+    /// Returns another operator on the same server.
+    fn with_server(server: SharedServer) -> Self {
         let clock = TestClock::new(UnixTime(1_800_000_000));
-        let journal = DecisionLog::new(kubernetes(&shared), clock.shared(), "operator-1");
-        journal.open(&key());
-        Self {
-            shared,
-            clock,
-            journal,
-        }
+        let log = DecisionLog::new(client(&server), clock.shared(), "operator-1");
+        log.open(&key());
+        Self { server, clock, log }
     }
 
-    fn note(&self, does: &str) {
-        let explained = Explanation {
-            actions: vec![does.to_owned()],
-            ..Explanation::default()
+    /// Records a decision with one action.
+    fn record(&self, action: &str) {
+        let decision = NewDecision {
+            plan: PlanRecord {
+                actions: vec![ActionRecord {
+                    name: action.to_owned(),
+                    target: Value::Null,
+                }],
+                waits: Vec::new(),
+            },
+            outcome: DecisionOutcome {
+                result: DecisionResult::Completed,
+                text: "done".to_owned(),
+            },
+            facts_version: 3,
+            ..NewDecision::default()
         };
-        self.journal.record(
-            &key(),
-            explained,
-            ("done".to_owned(), Vec::new()),
-            &json!({ "saw": does }),
-        );
+        self.log
+            .record(&key(), decision, &json!({ "action": action }));
     }
 
     async fn flush(&self) -> Option<String> {
-        self.journal.flush(&key(), meta("resource-1")).await
+        self.log.flush(&key(), meta("resource-1")).await
     }
 
     fn read(&self) -> Vec<Decision> {
-        let object = lock(&self.shared).object.clone().unwrap();
+        let object = self.server.lock().object.clone().unwrap();
         Decision::read(&serde_json::from_value(object).unwrap())
     }
 
-    fn does(&self) -> Vec<String> {
-        self.read()
-            .into_iter()
-            .flat_map(|decision| decision.explained.actions)
-            .collect()
+    fn actions(&self) -> Vec<String> {
+        let decisions = self.read().into_iter();
+        let actions = decisions.flat_map(|decision| decision.plan.actions);
+        actions.map(|action| action.name).collect()
     }
 
-    fn asked(&self) -> Vec<String> {
-        std::mem::take(&mut lock(&self.shared).requests)
+    fn take_requests(&self) -> Vec<String> {
+        std::mem::take(&mut self.server.lock().requests)
     }
 }
 
@@ -156,41 +155,43 @@ fn meta(owner: &str) -> ObjectMeta {
 }
 
 #[tokio::test]
-async fn decisions_are_written_together_with_the_facts_they_rested_on() {
-    let scene = Scene::new();
-    scene.note("one");
-    scene.note("two");
-    scene.flush().await;
-    assert_eq!(scene.asked(), ["GET", "POST"]);
-    scene.note("three");
-    scene.flush().await;
-    assert_eq!(scene.asked(), ["PATCH"], "where it is, is known");
-    let read = scene.read();
-    assert_eq!(scene.does(), ["one", "two", "three"]);
-    assert_eq!(read[2].facts.as_deref(), Some(r#"{"saw":"three"}"#));
+async fn decisions_are_written_with_their_facts_and_versions() {
+    let fixture = Fixture::new();
+    fixture.record("one");
+    fixture.record("two");
+    fixture.flush().await;
+    assert_eq!(fixture.take_requests(), ["GET", "POST"]);
+    fixture.record("three");
+    fixture.flush().await;
+    assert_eq!(fixture.take_requests(), ["PATCH"], "no second read");
+    let read = fixture.read();
+    assert_eq!(fixture.actions(), ["one", "two", "three"]);
+    assert_eq!(read[2].facts.as_deref(), Some(r#"{"action":"three"}"#));
     assert_eq!(
         (read[0].by.as_str(), read[0].outcome.as_str()),
         ("operator-1", "done")
     );
+    assert_eq!((read[0].format, read[0].facts_version), (FORMAT, 3));
+    assert_eq!(read[0].result, DecisionResult::Completed);
 }
 
 #[tokio::test]
-async fn the_same_again_is_not_written_not_even_by_another_operator() {
-    let scene = Scene::new();
-    scene.note("one");
-    scene.flush().await;
-    scene.asked();
-    scene.note("one");
-    scene.flush().await;
-    assert!(scene.asked().is_empty());
-    let next = Scene::with(scene.shared.clone());
-    next.note("one");
+async fn a_repeated_decision_is_not_written_also_by_another_operator() {
+    let fixture = Fixture::new();
+    fixture.record("one");
+    fixture.flush().await;
+    fixture.take_requests();
+    fixture.record("one");
+    fixture.flush().await;
+    assert!(fixture.take_requests().is_empty());
+    let next = Fixture::with_server(fixture.server.clone());
+    next.record("one");
     next.flush().await;
-    assert_eq!(next.asked(), ["GET"]);
-    next.note("two");
+    assert_eq!(next.take_requests(), ["GET"]);
+    next.record("two");
     next.flush().await;
     assert_eq!(
-        (next.asked(), next.does()),
+        (next.take_requests(), next.actions()),
         (
             vec!["PATCH".to_owned()],
             vec!["one".to_owned(), "two".to_owned()]
@@ -199,116 +200,141 @@ async fn the_same_again_is_not_written_not_even_by_another_operator() {
 }
 
 #[tokio::test]
-async fn it_has_an_end() {
-    let scene = Scene::new();
+async fn the_log_is_bounded() {
+    let fixture = Fixture::new();
     for number in 0..MAX_ENTRIES + 5 {
-        scene.note(&format!("decision {number}"));
-        scene.flush().await;
+        fixture.record(&format!("decision {number}"));
+        fixture.flush().await;
     }
-    let does = scene.does();
-    assert_eq!((does.len(), does[0].as_str()), (MAX_ENTRIES, "decision 5"));
-    let object = lock(&scene.shared).object.clone().unwrap();
+    let actions = fixture.actions();
+    assert_eq!(
+        (actions.len(), actions[0].as_str()),
+        (MAX_ENTRIES, "decision 5")
+    );
+    let object = fixture.server.lock().object.clone().unwrap();
     assert_eq!(
         object["binaryData"].as_object().unwrap().len(),
         MAX_ENTRIES,
-        "facts go with their decisions"
+        "facts are removed with their decisions"
     );
-    // Large ones make room sooner.
-    let scene = Scene::new();
+    // Large entries are removed earlier.
+    let fixture = Fixture::new();
     for number in 0..9 {
-        scene.note(&format!("{number}{}", "x".repeat(MAX_BYTES / 8)));
-        scene.flush().await;
+        fixture.record(&format!("{number}{}", "x".repeat(MAX_BYTES / 8)));
+        fixture.flush().await;
     }
-    assert!(scene.does().len() < 9 && scene.does().last().unwrap().starts_with('8'));
+    assert!(fixture.actions().len() < 9 && fixture.actions().last().unwrap().starts_with('8'));
 }
 
 #[tokio::test]
-async fn what_cannot_be_written_is_tried_again_later_and_nothing_is_lost_meanwhile() {
-    let scene = Scene::new();
-    lock(&scene.shared).refuses = true;
-    scene.note("one");
-    scene.flush().await;
-    scene.note("two");
-    scene.flush().await;
-    assert_eq!(scene.asked(), ["GET"], "not at once");
-    lock(&scene.shared).refuses = false;
-    scene.clock.advance(RETRY_INTERVAL);
-    scene.flush().await;
-    assert_eq!(scene.does(), ["one", "two"]);
+async fn a_failed_write_is_retried_later_without_loss() {
+    let fixture = Fixture::new();
+    fixture.server.lock().rejects = true;
+    fixture.record("one");
+    fixture.flush().await;
+    fixture.record("two");
+    fixture.flush().await;
+    assert_eq!(fixture.take_requests(), ["GET"], "not at once");
+    fixture.server.lock().rejects = false;
+    fixture.clock.advance(RETRY_INTERVAL);
+    fixture.flush().await;
+    assert_eq!(fixture.actions(), ["one", "two"]);
 }
 
 #[tokio::test]
-async fn somebody_elses_is_never_touched() {
-    let scene = Scene::new();
-    let theirs = json!({ "metadata": { "name": "orders-etcd-decisions", "uid": "theirs", "resourceVersion": "9" }, "data": { "a": "b" } });
-    lock(&scene.shared).object = Some(theirs.clone());
-    scene.note("one");
-    scene.flush().await;
+async fn a_config_map_of_another_owner_is_not_touched() {
+    let fixture = Fixture::new();
+    let foreign = json!({ "metadata": { "name": "orders-etcd-decisions", "uid": "foreign", "resourceVersion": "9" }, "data": { "a": "b" } });
+    fixture.server.lock().object = Some(foreign.clone());
+    fixture.record("one");
+    fixture.flush().await;
     assert_eq!(
-        (scene.asked(), lock(&scene.shared).object.clone()),
-        (vec!["GET".to_owned()], Some(theirs.clone()))
+        (
+            fixture.take_requests(),
+            fixture.server.lock().object.clone()
+        ),
+        (vec!["GET".to_owned()], Some(foreign.clone()))
     );
-    // Nor one that took the place of ours.
-    let scene = Scene::new();
-    scene.note("one");
-    scene.flush().await;
-    lock(&scene.shared).object = Some(theirs.clone());
-    scene.note("two");
-    scene.flush().await;
-    assert_eq!(lock(&scene.shared).object, Some(theirs));
+    // The same for one that replaced the log.
+    let fixture = Fixture::new();
+    fixture.record("one");
+    fixture.flush().await;
+    fixture.server.lock().object = Some(foreign.clone());
+    fixture.record("two");
+    fixture.flush().await;
+    assert_eq!(fixture.server.lock().object, Some(foreign));
 }
 
 #[tokio::test]
-async fn what_kubernetes_adds_to_a_wait_is_no_news() {
-    let scene = Scene::new();
-    let waits = |why: &str| {
-        let explained = Explanation {
-            waits: vec![format!("orders-a must join: {why}")],
-            ..Explanation::default()
+async fn texts_and_facts_do_not_make_a_decision_new() {
+    let fixture = Fixture::new();
+    let record = |member: &str, message: &str, result: DecisionResult| {
+        let decision = NewDecision {
+            plan: PlanRecord {
+                actions: Vec::new(),
+                waits: vec![json!({ "memberJoin": member })],
+            },
+            explanation: Explanation {
+                waits: vec![format!("{member} must join: {message}")],
+                ..Explanation::default()
+            },
+            outcome: DecisionOutcome {
+                result,
+                text: message.to_owned(),
+            },
+            ..NewDecision::default()
         };
-        scene
-            .journal
-            .record(&key(), explained, (String::new(), Vec::new()), &());
+        fixture
+            .log
+            .record(&key(), decision, &json!({ "message": message }));
     };
-    waits("0/3 nodes are available");
-    waits("0/4 nodes are available");
-    scene.flush().await;
-    assert_eq!(scene.read().len(), 1);
+    record("orders-a", "0/3 nodes are available", DecisionResult::Noop);
+    record("orders-a", "0/4 nodes are available", DecisionResult::Noop);
+    fixture.flush().await;
+    assert_eq!(fixture.read().len(), 1);
+    record("orders-b", "0/4 nodes are available", DecisionResult::Noop);
+    record(
+        "orders-b",
+        "0/4 nodes are available",
+        DecisionResult::Conflict,
+    );
+    fixture.flush().await;
+    assert_eq!(fixture.read().len(), 3, "another wait, and another result");
 }
 
 #[tokio::test]
-async fn what_was_written_unheard_is_not_written_again() {
-    let scene = Scene::new();
-    scene.note("one");
-    scene.note("two");
-    scene.flush().await;
-    let next = Scene::with(scene.shared.clone());
+async fn entries_of_a_write_whose_response_was_lost_are_not_repeated() {
+    let fixture = Fixture::new();
+    fixture.record("one");
+    fixture.record("two");
+    fixture.flush().await;
+    let next = Fixture::with_server(fixture.server.clone());
     ["one", "two", "three"]
         .into_iter()
-        .for_each(|what| next.note(what));
+        .for_each(|action| next.record(action));
     next.flush().await;
-    assert_eq!(next.does(), ["one", "two", "three"]);
+    assert_eq!(next.actions(), ["one", "two", "three"]);
 }
 
 #[tokio::test]
-async fn nothing_is_kept_of_what_is_forgotten() {
-    let scene = Scene::new();
-    scene.note("one");
-    scene.journal.forget(&key());
-    scene.note("two");
-    scene.flush().await;
-    assert!(scene.asked().is_empty() && lock(&scene.journal.books).is_empty());
-    // A number that only somebody else can have written ends nothing.
-    scene.journal.open(&key());
-    scene.note("one");
-    scene.flush().await;
+async fn nothing_is_kept_of_a_deleted_resource() {
+    let fixture = Fixture::new();
+    fixture.record("one");
+    fixture.log.forget(&key());
+    fixture.record("two");
+    fixture.flush().await;
+    assert!(fixture.take_requests().is_empty() && fixture.log.logs.lock().is_empty());
+    // A key with a number that the log never writes is ignored.
+    fixture.log.open(&key());
+    fixture.record("one");
+    fixture.flush().await;
     let far = json!({ "18446744073709551615": "{}" });
     merge(
-        &mut lock(&scene.shared).object.as_mut().unwrap()["data"],
+        &mut fixture.server.lock().object.as_mut().unwrap()["data"],
         far,
     );
-    let next = Scene::with(scene.shared.clone());
-    next.note("two");
+    let next = Fixture::with_server(fixture.server.clone());
+    next.record("two");
     next.flush().await;
-    assert_eq!(next.does(), ["one", "two"]);
+    assert_eq!(next.actions(), ["one", "two"]);
 }

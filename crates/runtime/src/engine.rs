@@ -1,4 +1,4 @@
-//! What an application's administrator knows, behind one function.
+//! The knowledge of how to run one kind of application, behind one pure function.
 
 use std::fmt::Debug;
 
@@ -7,7 +7,7 @@ use serde::de::DeserializeOwned;
 
 use crate::Plan;
 
-/// What a part of a plan must be: plain data, so that it can be compared, kept, shown and explored.
+/// Plain data: parts of a plan can be compared, stored, displayed and explored.
 pub trait PlainData:
     Clone + Debug + PartialEq + Eq + Serialize + DeserializeOwned + Send + Sync + 'static
 {
@@ -20,19 +20,22 @@ impl<T: Clone + Debug + PartialEq + Eq + Serialize + DeserializeOwned + Send + S
 
 /// The knowledge of how to run one kind of application.
 pub trait Engine: 'static {
-    /// All that is known, what is *not* known, and the time.
+    /// The version of the serialized facts. The decision log stores facts; readers check this number.
+    const FACTS_VERSION: u32 = 1;
+    /// Everything that is known, what is *not* known, and the time.
     type Facts: PlainData;
-    /// Something that must never exist twice.
+    /// The creation of an object that must never exist twice.
     type Create: PlainData;
-    /// Something that should exist as described, whatever was there.
+    /// An object that should exist as described, whether or not it existed before.
     type Apply: PlainData;
-    /// A change that disturbs nobody.
+    /// A change without any effect on clients.
     type Patch: PlainData;
-    /// A change that may disturb.
+    /// A change that may disturb clients.
     type Disruption: PlainData;
-    /// A reason why a plan does less than the spec asks for.
+    /// A reason why a plan does less than the spec asks for. It contains no text of Kubernetes: such text belongs to the
+    /// facts, because a wait that differs is a new decision.
     type Wait: PlainData;
 
-    /// What is to be done now, from the facts alone: no clock, no randomness, no I/O.
+    /// Returns the plan for these facts. Pure: no clock, no randomness, no I/O.
     fn decide(facts: &Self::Facts) -> Plan<Self>;
 }

@@ -1,11 +1,11 @@
-//! Events: what has happened, told to people beside the object it happened to. Telling never fails a reconcile, and
-//! says nothing twice.
+//! Kubernetes events about resources. A failed write of an event does not fail the reconcile, and an event is not
+//! repeated within ten minutes.
 //!
-//! kube's `Recorder` does not fit: it counts notices of one reason together and keeps the first one's note, so of two
-//! replaced members only one would be named.
+//! kube's `Recorder` does not fit: it merges events by reason and keeps the note of the first, so of two replaced members
+//! only one would be named.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::ObjectReference;
@@ -14,41 +14,42 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use k8s_openapi::jiff::Timestamp;
 use kube::Client;
 use kube::api::{Api, ObjectMeta, PostParams};
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
 use crate::clock::{SharedClock, with_timeout};
 
-/// For how long the same thing is not said again.
+/// The interval within which an event is not repeated.
 const REPEAT_INTERVAL: Duration = Duration::from_secs(600);
-/// What the API server accepts as a note.
+/// The maximum length of a note that the API server accepts, in bytes.
 const MAX_NOTE_BYTES: usize = 1024;
-/// Nobody waits longer than this for an event to be written.
+/// The timeout of the write of one event.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How bad it is.
+/// The type of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum EventType {
-    /// Worth knowing.
+    /// Information.
     Normal,
-    /// Worth looking at.
+    /// A problem.
     Warning,
 }
 
-/// Something that people should be told.
+/// The content of an event.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct EventSpec {
-    /// Whether to worry.
+    /// The type.
     pub kind: EventType,
-    /// What has happened, in one PascalCase word: `MemberReplaced`.
+    /// The reason in PascalCase, such as `MemberReplaced`.
     pub reason: String,
-    /// What was being done, likewise: `Replace`.
+    /// The action in PascalCase, such as `Replace`.
     pub action: String,
-    /// The same for people, with names and numbers, and what they can do.
+    /// The text for people, with names, numbers and a remedy.
     pub note: String,
 }
 
 impl EventSpec {
-    /// Something worth knowing.
+    /// Returns an event of type Normal.
     pub fn normal(reason: &str, action: &str, note: impl Into<String>) -> Self {
         Self {
             kind: EventType::Normal,
@@ -58,7 +59,7 @@ impl EventSpec {
         }
     }
 
-    /// Something worth looking at.
+    /// Returns an event of type Warning.
     pub fn warning(reason: &str, action: &str, note: impl Into<String>) -> Self {
         Self {
             kind: EventType::Warning,
@@ -67,9 +68,9 @@ impl EventSpec {
     }
 }
 
-/// Tells people. Clones remember together what has been told.
+/// Publishes events. Clones share the record of published events.
 #[derive(Clone)]
-pub struct EventRecorder {
+pub(crate) struct EventRecorder {
     client: Client,
     controller: String,
     instance: String,
@@ -77,17 +78,22 @@ pub struct EventRecorder {
     published: Arc<Mutex<HashMap<String, Vec<PublishedEvent>>>>,
 }
 
-/// What was told about an object, the latest last.
+/// An event that was published.
 #[derive(Debug)]
 struct PublishedEvent {
     event: EventSpec,
+    /// The uptime of the publication.
     at: Duration,
 }
 
 impl EventRecorder {
-    /// Tells in the name of `controller` (a qualified name, such as `evenkeel.dev/etcd`); `instance` is which of its
-    /// processes.
-    pub fn new(client: Client, controller: &str, instance: &str, clock: SharedClock) -> Self {
+    /// Returns a recorder for `controller` (a qualified name, such as `evenkeel.dev/etcd`) in the process `instance`.
+    pub(crate) fn new(
+        client: Client,
+        controller: &str,
+        instance: &str,
+        clock: SharedClock,
+    ) -> Self {
         Self {
             client,
             controller: controller.into(),
@@ -97,90 +103,78 @@ impl EventRecorder {
         }
     }
 
-    /// Which process tells.
+    /// Returns the name of the process.
     pub(crate) fn instance(&self) -> &str {
         &self.instance
     }
 
-    /// Tells one thing about an object, unless it was the last thing told about it and that within ten minutes.
-    pub async fn publish(&self, regarding: &ObjectReference, notice: &EventSpec) {
-        self.publish_all(regarding, std::slice::from_ref(notice))
+    /// Publishes an event, unless it repeats the last one about the object within ten minutes.
+    pub(crate) async fn publish(&self, regarding: &ObjectReference, event: &EventSpec) {
+        self.publish_all(regarding, std::slice::from_ref(event))
             .await;
     }
 
-    /// Tells what one look at an object brought. Two notices of the same look do not count as "something else" for each
-    /// other: otherwise a state with two of them would be told at every look.
-    pub async fn publish_all(&self, regarding: &ObjectReference, notices: &[EventSpec]) {
-        for notice in self.deduplicate(regarding, notices) {
-            let request = self.create_event(regarding, &notice);
+    /// Publishes the events of one observation. Two events of the same observation do not make each other news:
+    /// otherwise a state with two events would be published at every observation.
+    pub(crate) async fn publish_all(&self, regarding: &ObjectReference, events: &[EventSpec]) {
+        for event in self.deduplicate(regarding, events) {
+            let request = self.create_event(regarding, &event);
             let error = match with_timeout(&*self.clock, REQUEST_TIMEOUT, request).await {
                 Some(Ok(())) => continue,
                 Some(Err(error)) => error.to_string(),
-                None => "it took too long".into(),
+                None => "the request timed out".into(),
             };
-            let (object, reason) = (
-                regarding.name.as_deref().unwrap_or_default(),
-                &notice.reason,
-            );
+            let (object, reason) = (regarding.name.as_deref().unwrap_or_default(), &event.reason);
             tracing::warn!(
                 object,
                 reason,
-                note = notice.note,
+                note = event.note,
                 error,
-                "could not write an event"
+                "failed to write event"
             );
-            self.forget_published(regarding, &notice);
+            self.forget_published(regarding, &event);
         }
     }
 
-    /// The notices that are news, noted as told.
-    fn deduplicate(&self, regarding: &ObjectReference, notices: &[EventSpec]) -> Vec<EventSpec> {
+    /// Returns the events that are news, and records them as published.
+    fn deduplicate(&self, regarding: &ObjectReference, events: &[EventSpec]) -> Vec<EventSpec> {
         let now = self.clock.uptime();
-        let mut told = self
-            .published
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        // Everything old is forgotten, so nothing is kept for objects that are gone.
-        told.retain(|_, about| {
-            about.retain(|told| now.saturating_sub(told.at) < REPEAT_INTERVAL);
-            !about.is_empty()
+        let mut published = self.published.lock();
+        // Old records are dropped, so that nothing is stored about deleted objects.
+        published.retain(|_, records| {
+            records.retain(|record| now.saturating_sub(record.at) < REPEAT_INTERVAL);
+            !records.is_empty()
         });
-        let about = told.entry(object_id(regarding)).or_default();
-        let mut fresh = Vec::new();
-        for notice in notices {
-            let since = about
-                .iter()
-                .rev()
-                .take_while(|told| told.event == *notice || notices.contains(&told.event));
-            if since.into_iter().any(|told| told.event == *notice) {
+        let records = published.entry(object_id(regarding)).or_default();
+        let mut news = Vec::new();
+        for event in events {
+            let latest = records.iter().rev();
+            let mut recent = latest.take_while(|record| events.contains(&record.event));
+            if recent.any(|record| record.event == *event) {
                 continue;
             }
-            about.retain(|told| told.event != *notice);
-            about.push(PublishedEvent {
-                event: notice.clone(),
+            records.retain(|record| record.event != *event);
+            records.push(PublishedEvent {
+                event: event.clone(),
                 at: now,
             });
-            fresh.push(notice.clone());
+            news.push(event.clone());
         }
-        fresh
+        news
     }
 
-    fn forget_published(&self, regarding: &ObjectReference, notice: &EventSpec) {
-        let mut told = self
-            .published
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        if let Some(about) = told.get_mut(&object_id(regarding)) {
-            about.retain(|told| told.event != *notice);
+    fn forget_published(&self, regarding: &ObjectReference, event: &EventSpec) {
+        if let Some(records) = self.published.lock().get_mut(&object_id(regarding)) {
+            records.retain(|record| record.event != *event);
         }
     }
 
     async fn create_event(
         &self,
         regarding: &ObjectReference,
-        notice: &EventSpec,
+        spec: &EventSpec,
     ) -> kube::Result<()> {
-        // The API server wants events about cluster-scoped objects in `default`.
+        // The API server requires events about cluster-scoped objects to be in `default`.
         let namespace = regarding.namespace.as_deref().unwrap_or("default");
         let event = Event {
             metadata: ObjectMeta {
@@ -191,10 +185,10 @@ impl EventRecorder {
                 .ok()
                 .map(MicroTime),
             regarding: Some(regarding.clone()),
-            type_: Some(format!("{:?}", notice.kind)),
-            reason: Some(notice.reason.clone()),
-            action: Some(notice.action.clone()),
-            note: Some(truncate_note(&notice.note)),
+            type_: Some(format!("{:?}", spec.kind)),
+            reason: Some(spec.reason.clone()),
+            action: Some(spec.action.clone()),
+            note: Some(truncate_note(&spec.note)),
             reporting_controller: Some(self.controller.clone()),
             reporting_instance: Some(self.instance.clone()),
             ..Event::default()
@@ -206,7 +200,7 @@ impl EventRecorder {
     }
 }
 
-/// What tells objects apart: the uid, or failing that the place.
+/// Returns the uid of the object, or its kind, namespace and name.
 fn object_id(regarding: &ObjectReference) -> String {
     regarding.uid.clone().unwrap_or_else(|| {
         let parts = [&regarding.kind, &regarding.namespace, &regarding.name];
@@ -220,11 +214,11 @@ fn truncate_note(note: &str) -> String {
     if note.len() <= MAX_NOTE_BYTES {
         return note.to_owned();
     }
-    const MORE: &str = "…";
-    let end = (0..=MAX_NOTE_BYTES - MORE.len())
+    const ELLIPSIS: &str = "…";
+    let end = (0..=MAX_NOTE_BYTES - ELLIPSIS.len())
         .rfind(|end| note.is_char_boundary(*end))
         .unwrap_or(0);
-    format!("{}{MORE}", &note[..end])
+    format!("{}{ELLIPSIS}", &note[..end])
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What is written, and what is not said twice.
+//! The content of events, and their deduplication.
 
 use std::sync::atomic::{AtomicU16, Ordering};
 
@@ -8,24 +8,24 @@ use super::*;
 use crate::clock::TestClock;
 use crate::fake;
 
-/// A server that keeps the events it is sent, and answers with this status.
-struct Board {
+/// A recorder, and a server that stores its events and answers with a status.
+struct Fixture {
     clock: TestClock,
     events: EventRecorder,
-    posted: Arc<Mutex<Vec<(String, Value)>>>,
+    written: Arc<Mutex<Vec<(String, Value)>>>,
     status: Arc<AtomicU16>,
 }
 
-impl Board {
+impl Fixture {
     fn new() -> Self {
-        let (clock, posted) = (TestClock::default(), Arc::new(Mutex::new(Vec::new())));
+        let (clock, written) = (TestClock::default(), Arc::new(Mutex::new(Vec::new())));
         let status = Arc::new(AtomicU16::new(201));
-        let (kept, answer) = (posted.clone(), status.clone());
+        let (stored, answer) = (written.clone(), status.clone());
         let client = fake::client(move |head, event| {
             let status = answer.load(Ordering::Relaxed);
             if status == 201 {
-                kept.lock()
-                    .unwrap()
+                stored
+                    .lock()
                     .push((head.uri.path().to_owned(), event.clone()));
             }
             async move {
@@ -40,13 +40,13 @@ impl Board {
         Self {
             clock,
             events,
-            posted,
+            written,
             status,
         }
     }
 
     fn count(&self) -> usize {
-        self.posted.lock().unwrap().len()
+        self.written.lock().len()
     }
 }
 
@@ -69,21 +69,21 @@ fn replaced(member: &str) -> EventSpec {
 }
 
 #[tokio::test]
-async fn an_event_has_all_that_the_api_server_insists_on() {
-    let board = Board::new();
-    board
+async fn an_event_has_every_field_that_the_api_server_requires() {
+    let fixture = Fixture::new();
+    fixture
         .events
         .publish(
             &orders(),
             &EventSpec::warning("QuorumLost", "Wait", "two of three are gone"),
         )
         .await;
-    let (path, event) = board.posted.lock().unwrap()[0].clone();
+    let (path, event) = fixture.written.lock()[0].clone();
     assert!(
         path.starts_with("/apis/events.k8s.io/v1/namespaces/shop/events"),
         "{path}"
     );
-    // A prefix that ends in a dot is refused.
+    // The API server rejects a prefix that ends in a dot.
     assert_eq!(event["metadata"]["generateName"], "orders-");
     assert_eq!(event["type"], "Warning");
     assert_eq!(
@@ -104,57 +104,57 @@ async fn an_event_has_all_that_the_api_server_insists_on() {
 }
 
 #[tokio::test]
-async fn the_same_is_not_said_again_within_ten_minutes() {
-    let board = Board::new();
-    board.events.publish(&orders(), &replaced("a")).await;
-    board.events.publish(&orders(), &replaced("a")).await;
-    assert_eq!(board.count(), 1);
-    board.clock.advance(Duration::from_secs(600));
-    board.events.publish(&orders(), &replaced("a")).await;
-    assert_eq!(board.count(), 2);
+async fn an_event_is_not_repeated_within_ten_minutes() {
+    let fixture = Fixture::new();
+    fixture.events.publish(&orders(), &replaced("a")).await;
+    fixture.events.publish(&orders(), &replaced("a")).await;
+    assert_eq!(fixture.count(), 1);
+    fixture.clock.advance(Duration::from_secs(600));
+    fixture.events.publish(&orders(), &replaced("a")).await;
+    assert_eq!(fixture.count(), 2);
 }
 
 #[tokio::test]
-async fn it_is_said_again_after_something_else_and_of_something_else() {
-    let board = Board::new();
-    for notice in [replaced("a"), replaced("b"), replaced("a")] {
-        board.events.publish(&orders(), &notice).await;
+async fn an_event_is_repeated_after_another_one_and_for_another_object() {
+    let fixture = Fixture::new();
+    for event in [replaced("a"), replaced("b"), replaced("a")] {
+        fixture.events.publish(&orders(), &event).await;
     }
-    assert_eq!(board.count(), 3, "the note is part of what was said");
+    assert_eq!(fixture.count(), 3, "the note is part of the event");
     let other = ObjectReference {
         uid: Some("2".into()),
         ..orders()
     };
-    board.events.publish(&other, &replaced("a")).await;
-    assert_eq!(board.count(), 4);
+    fixture.events.publish(&other, &replaced("a")).await;
+    assert_eq!(fixture.count(), 4);
 }
 
 #[tokio::test]
-async fn a_state_with_two_notices_is_told_once_and_a_third_makes_it_news() {
-    let board = Board::new();
+async fn two_events_of_a_state_are_published_once_until_a_third_one() {
+    let fixture = Fixture::new();
     let two = [replaced("a"), replaced("b")];
     for _ in 0..5 {
-        board.events.publish_all(&orders(), &two).await;
+        fixture.events.publish_all(&orders(), &two).await;
     }
-    assert_eq!(board.count(), 2);
-    board.events.publish(&orders(), &replaced("c")).await;
-    board.events.publish_all(&orders(), &two).await;
-    assert_eq!(board.count(), 5);
+    assert_eq!(fixture.count(), 2);
+    fixture.events.publish(&orders(), &replaced("c")).await;
+    fixture.events.publish_all(&orders(), &two).await;
+    assert_eq!(fixture.count(), 5);
 }
 
 #[tokio::test]
-async fn what_could_not_be_told_is_told_next_time_and_fails_nobody() {
-    let board = Board::new();
-    board.status.store(403, Ordering::Relaxed);
-    board.events.publish(&orders(), &replaced("a")).await;
-    assert_eq!(board.count(), 0);
-    board.status.store(201, Ordering::Relaxed);
-    board.events.publish(&orders(), &replaced("a")).await;
-    assert_eq!(board.count(), 1);
+async fn an_event_that_failed_is_published_the_next_time() {
+    let fixture = Fixture::new();
+    fixture.status.store(403, Ordering::Relaxed);
+    fixture.events.publish(&orders(), &replaced("a")).await;
+    assert_eq!(fixture.count(), 0);
+    fixture.status.store(201, Ordering::Relaxed);
+    fixture.events.publish(&orders(), &replaced("a")).await;
+    assert_eq!(fixture.count(), 1);
 }
 
 #[test]
-fn a_long_note_is_cut_between_characters() {
+fn a_long_note_is_truncated_at_a_character_boundary() {
     let short = truncate_note(&"é".repeat(2000));
     assert!(short.len() <= MAX_NOTE_BYTES && short.ends_with('…'));
     assert_eq!(truncate_note("as it is"), "as it is");

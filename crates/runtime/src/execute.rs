@@ -1,182 +1,265 @@
-//! Carrying out a plan: one thing after the other, as far as it goes. What one object is refused does not hold up another;
-//! what a step rests on does.
+//! Execution of a plan in three phases: prerequisites, independent writes, disruption. A rejected write does not block
+//! other objects, but a failed prerequisite blocks the disruption.
 
 use std::time::Duration;
 
 use kube::Resource;
 
-use crate::controller::ControllerParts;
+use crate::Engine;
+use crate::controller::{ControllerParts, key_of};
+use crate::error::Error;
 use crate::events::EventSpec;
-use crate::reconciler::{Action, Error, Observation, Outcome, Reconciler};
-use crate::{Engine, Plan};
+use crate::pass::more_important;
+use crate::plan::{Action, Plan};
+use crate::reconciler::{Observation, Outcome, Reconciler};
 
-/// How old what was seen may be when a step is taken: between looking and acting there are writes, and each may take long.
+/// The maximum age of the observation when the disruption starts: each write before it may take long.
 const MAX_OBSERVATION_AGE: Duration = Duration::from_secs(3);
 
-/// How far a plan came.
-#[derive(Debug, Default)]
-pub(crate) struct Execution {
-    /// How many things were done.
-    pub(crate) done: usize,
-    /// What people are told of them.
-    pub(crate) events: Vec<EventSpec>,
-    /// What ended it.
-    pub(crate) end: ExecutionEnd,
-    /// Whether its step was left out because what it rests on was seen too long ago.
-    pub(crate) is_late: bool,
+/// A plan, and what it is executed with.
+pub(crate) struct PlanExecution<'a, R: Reconciler> {
+    /// The parts of the controller.
+    pub(crate) parts: &'a ControllerParts<R>,
+    /// The observation that the plan was decided on.
+    pub(crate) observation: &'a Observation<R>,
+    /// The uptime at the end of the observation.
+    pub(crate) observed_at: Duration,
+    /// The plan.
+    pub(crate) plan: &'a Plan<R::Engine>,
+    /// The part of the plan to execute.
+    pub(crate) scope: PlanScope,
 }
 
-/// How much of a plan is to be carried out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The result of an execution.
+#[derive(Debug, Default)]
+pub(crate) struct Execution {
+    /// The number of actions that were executed.
+    pub(crate) done: usize,
+    /// The events of these actions.
+    pub(crate) events: Vec<EventSpec>,
+    /// How the execution ended.
+    pub(crate) end: ExecutionEnd,
+    /// Whether the disruption was left out because the observation had become too old.
+    pub(crate) is_late: bool,
+    /// The most important error of independent actions.
+    pub(crate) rejected: Option<Error>,
+}
+
+/// The part of a plan to execute.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum PlanScope {
-    /// All of it.
+    /// The whole plan.
+    #[default]
     Full,
-    /// The step, and what it rests on: something beside was refused, and took so long that the step came too late.
+    /// The disruption and its prerequisites: independent actions were rejected so slowly that the disruption came too
+    /// late.
     DisruptionOnly,
 }
 
-/// What ends the carrying out of a plan.
+/// How the execution of a plan ended.
 #[derive(Debug, Default)]
 pub(crate) enum ExecutionEnd {
-    /// Everything was done, but for what was refused beside it.
+    /// Every action was executed, except rejected independent ones.
     #[default]
     Completed,
-    /// Something is not as it was when it was decided.
+    /// An object has changed since it was observed, or this process no longer leads.
     Conflict,
-    /// The application declines the step for now.
+    /// The disruption was declined for now.
     RetryLater(String),
-    /// A part of it is done, and it is to be gone on with.
+    /// A part of the disruption is done.
     InProgress(String),
-    /// The step, or what it rests on, was refused, or failed.
+    /// The disruption or a prerequisite failed.
     Failed(Error),
 }
 
-impl std::fmt::Display for ExecutionEnd {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Completed => f.write_str("done"),
-            Self::Conflict => {
-                f.write_str("not all of it was done: something had changed meanwhile")
-            }
-            Self::InProgress(how_far) => write!(f, "it goes on: {how_far}"),
-            Self::RetryLater(why) => write!(f, "it was declined for now: {why}"),
-            Self::Failed(error) => write!(f, "not all of it was done: {error}"),
-        }
-    }
-}
-
-/// What was refused in one go beside steps: it is not asked for again before the next, and everything else goes on.
+/// The independent actions that failed in one reconcile. Later passes of the same reconcile skip them.
 pub(crate) struct RejectedActions<E: Engine> {
     create: Vec<E::Create>,
     patch: Vec<E::Patch>,
     apply: Vec<E::Apply>,
-    /// Why the first of them was, refusals before what merely failed.
-    pub(crate) error: Option<Error>,
 }
 
-impl<E: Engine> RejectedActions<E> {
-    pub(crate) fn new() -> Self {
+impl<E: Engine> Default for RejectedActions<E> {
+    fn default() -> Self {
         Self {
             create: Vec::new(),
             patch: Vec::new(),
             apply: Vec::new(),
-            error: None,
         }
     }
+}
 
+impl<E: Engine> RejectedActions<E> {
     fn contains(&self, action: &Action<'_, E>) -> bool {
         match action {
             Action::Create(create) => self.create.contains(create),
-            Action::Patch(mark) => self.patch.contains(mark),
+            Action::Patch(patch) => self.patch.contains(patch),
             Action::Apply(apply) => self.apply.contains(apply),
             Action::Disruption(_) => false,
         }
     }
 
-    fn record(&mut self, action: &Action<'_, E>, error: Error) {
+    fn record(&mut self, action: &Action<'_, E>) {
         match action {
             Action::Create(create) => self.create.push((*create).clone()),
-            Action::Patch(mark) => self.patch.push((*mark).clone()),
+            Action::Patch(patch) => self.patch.push((*patch).clone()),
             Action::Apply(apply) => self.apply.push((*apply).clone()),
             Action::Disruption(_) => {}
-        }
-        // What passes by itself is not what people should know.
-        if self
-            .error
-            .as_ref()
-            .is_none_or(|first| !first.is_rejected() && error.is_rejected())
-        {
-            self.error = Some(error);
         }
     }
 }
 
-/// Carries out a plan that rests on what was seen at that uptime.
-pub(crate) async fn execute_plan<O: Reconciler>(
-    parts: &ControllerParts<O>,
-    sight: &Observation<O>,
-    (plan, seen): (&Plan<O::Engine>, Duration),
-    (extent, refused): (PlanScope, &mut RejectedActions<O::Engine>),
-) -> Execution {
-    let (kind, key) = (
-        O::Resource::kind(&()),
-        crate::controller::key_of(parts.reconciler.resource(sight)),
-    );
-    let holds = || parts.leadership.is_leader();
-    let mut carried = Execution::default();
-    let mut waits = false;
-    for action in plan.actions() {
-        // A step asks once more right before it goes out: what comes before it within the step may take long, too.
-        let is_step = matches!(action, Action::Disruption(_));
-        let is_beside = !is_step && !O::is_prerequisite(&action);
-        if is_beside && (extent == PlanScope::DisruptionOnly || refused.contains(&action)) {
-            continue;
+impl Execution {
+    fn is_completed(&self) -> bool {
+        matches!(self.end, ExecutionEnd::Completed)
+    }
+
+    /// Ends the execution. A failure that was recorded before stays.
+    fn end_with(&mut self, end: ExecutionEnd) {
+        if self.is_completed() {
+            self.end = end;
         }
-        let is_late = || parts.clock.uptime().saturating_sub(seen) > MAX_OBSERVATION_AGE;
-        if is_beside && is_late() && waits {
-            // More of them may be refused as slowly, and the step has waited long enough.
-            carried.is_late = true;
-            break;
-        }
-        let may = || holds() && !(is_step && is_late());
-        if !may() {
-            carried.is_late = holds();
-            carried.end = ExecutionEnd::Conflict;
-            break;
-        }
-        let name = O::action_name(&action);
-        match parts.reconciler.execute(sight, &action, &may).await {
-            Ok(Outcome::Done) => {
-                tracing::info!(resource = %key, action = name, "done");
-                parts.metrics.acted(&kind, name);
-                carried.done += 1;
-                carried
-                    .events
-                    .extend(parts.reconciler.event_for(sight, &action));
-            }
-            Ok(Outcome::Conflict) => {
-                tracing::debug!(resource = %key, action = name, "overtaken");
-                carried.end = ExecutionEnd::Conflict;
-                break;
-            }
-            Ok(Outcome::RetryLater(why)) => {
-                carried.end = ExecutionEnd::RetryLater(why);
-                break;
-            }
-            Ok(Outcome::InProgress(how_far)) => {
-                carried.end = ExecutionEnd::InProgress(how_far);
-                break;
-            }
-            Err(error) if is_beside => {
-                tracing::warn!(resource = %key, action = name, %error, "refused");
-                refused.record(&action, error);
-                waits = plan.disruption.is_some();
-            }
-            Err(error) => {
-                carried.end = ExecutionEnd::Failed(error);
-                break;
+    }
+}
+
+impl<R: Reconciler> PlanExecution<'_, R> {
+    /// Executes the plan.
+    pub(crate) async fn run(&self, rejected: &mut RejectedActions<R::Engine>) -> Execution {
+        let mut execution = Execution::default();
+        self.execute_prerequisites(&mut execution).await;
+        self.execute_independent(&mut execution, rejected).await;
+        self.execute_disruption(&mut execution).await;
+        execution
+    }
+
+    /// Executes the prerequisites of the disruption. The first that fails ends this phase.
+    async fn execute_prerequisites(&self, execution: &mut Execution) {
+        for action in self
+            .plan
+            .writes()
+            .filter(|action| R::is_prerequisite(action))
+        {
+            match self.execute(&action, execution, &|| self.is_leader()).await {
+                Ok(true) => {}
+                Ok(false) => return,
+                Err(error) => return execution.end_with(ExecutionEnd::Failed(error)),
             }
         }
     }
-    carried
+
+    /// Executes the writes that nothing in the plan depends on. They are executed also after a prerequisite failed:
+    /// repairs must not wait for the disruption.
+    async fn execute_independent(
+        &self,
+        execution: &mut Execution,
+        rejected: &mut RejectedActions<R::Engine>,
+    ) {
+        let may_start = matches!(
+            execution.end,
+            ExecutionEnd::Completed | ExecutionEnd::Failed(_)
+        );
+        if self.scope == PlanScope::DisruptionOnly || !may_start {
+            return;
+        }
+        let has_disruption = self.plan.disruption.is_some() && execution.is_completed();
+        let independent = self
+            .plan
+            .writes()
+            .filter(|action| !R::is_prerequisite(action));
+        for action in independent {
+            if rejected.contains(&action) {
+                continue;
+            }
+            // More writes may be rejected as slowly, and the disruption has waited long enough.
+            if has_disruption && execution.rejected.is_some() && self.is_late() {
+                execution.is_late = true;
+                return;
+            }
+            match self.execute(&action, execution, &|| self.is_leader()).await {
+                Ok(true) => {}
+                Ok(false) => return,
+                Err(error) => {
+                    let (resource, action_name) = (self.key(), R::action_name(&action));
+                    tracing::warn!(%resource, action = action_name, %error, "action failed");
+                    rejected.record(&action);
+                    execution.rejected = more_important(execution.rejected.take(), Some(&error));
+                }
+            }
+        }
+    }
+
+    /// Executes the disruption, if everything before it was executed and the observation is fresh.
+    async fn execute_disruption(&self, execution: &mut Execution) {
+        let Some(disruption) = &self.plan.disruption else {
+            return;
+        };
+        if !execution.is_completed() || execution.is_late {
+            return;
+        }
+        if self.is_leader() && self.is_late() {
+            execution.is_late = true;
+            return execution.end_with(ExecutionEnd::Conflict);
+        }
+        // The engine checks once more right before the call that cannot have preconditions.
+        let may_write = || self.is_leader() && !self.is_late();
+        let action = Action::Disruption(disruption);
+        if let Err(error) = self.execute(&action, execution, &may_write).await {
+            execution.end_with(ExecutionEnd::Failed(error));
+        }
+    }
+
+    /// Executes one action. Returns true if the execution may go on.
+    async fn execute(
+        &self,
+        action: &Action<'_, R::Engine>,
+        execution: &mut Execution,
+        may_write: &(dyn Fn() -> bool + Sync),
+    ) -> Result<bool, Error> {
+        if !self.is_leader() {
+            execution.end_with(ExecutionEnd::Conflict);
+            return Ok(false);
+        }
+        let (resource, name) = (self.key(), R::action_name(action));
+        let reconciler = &self.parts.reconciler;
+        let end = match reconciler
+            .execute(self.observation, action, may_write)
+            .await?
+        {
+            Outcome::Done => {
+                tracing::info!(%resource, action = name, "action executed");
+                self.parts.metrics.acted(&R::Resource::kind(&()), name);
+                execution.done += 1;
+                let event = reconciler.event_for(self.observation, action);
+                execution.events.extend(event);
+                return Ok(true);
+            }
+            Outcome::Conflict => {
+                tracing::debug!(%resource, action = name, "conflict, observing again");
+                ExecutionEnd::Conflict
+            }
+            Outcome::RetryLater(reason) => {
+                tracing::info!(%resource, action = name, reason, "action declined, retrying");
+                ExecutionEnd::RetryLater(reason)
+            }
+            Outcome::InProgress(progress) => {
+                tracing::info!(%resource, action = name, progress, "action in progress, requeueing");
+                ExecutionEnd::InProgress(progress)
+            }
+        };
+        execution.end_with(end);
+        Ok(false)
+    }
+
+    fn key(&self) -> crate::ResourceKey {
+        key_of(self.parts.reconciler.resource(self.observation))
+    }
+
+    fn is_leader(&self) -> bool {
+        self.parts.leadership.is_leader()
+    }
+
+    fn is_late(&self) -> bool {
+        let age = self.parts.clock.uptime().saturating_sub(self.observed_at);
+        age > MAX_OBSERVATION_AGE
+    }
 }

@@ -1,138 +1,153 @@
-//! Read your own writes. Stores lag behind; a decision from a store that has not seen our last write would repeat or
-//! undo it. So each write is noted, and nothing is decided before the stores have caught up with it.
+//! Expectations: the own writes that the caches do not show yet. A decision from a cache that lags behind the own last
+//! write would repeat or undo it, so the reconciler observes live until the caches have caught up.
 //!
-//! Versions are compared as numbers: promised since Kubernetes 1.35, and true before with etcd below. One that is no
-//! number counts as not seen, until the note is too old to matter.
+//! resourceVersions are compared as numbers: guaranteed since Kubernetes 1.35, and true before with etcd as storage. A
+//! version that is not a number counts as not shown until the expectation expires.
 
 use std::collections::HashMap;
 use std::hash::Hash;
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
+
+use kube::{Resource, ResourceExt};
+use parking_lot::Mutex;
 
 use crate::clock::SharedClock;
 
-/// By then the store has moved on, or is being listed anew.
+/// The age at which an expectation is dropped: by then the cache has caught up, or is being listed again.
 const EXPIRES_AFTER: Duration = Duration::from_secs(30);
 
-/// Which object was written, among those of one owner.
+/// The key of an object among those of one owner.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ObjectKey {
-    /// Its kind.
+    /// The kind.
     pub kind: String,
-    /// Its name, in the owner's namespace.
+    /// The name, in the namespace of the owner.
     pub name: String,
 }
 
-/// What was done to it.
+/// The expected effect of a write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Expected {
-    /// It was created or changed, and has had this resourceVersion since. Seen when the store has it or a later one.
+    /// The object was created or changed. Satisfied when the cache has this version or a later one.
     Stored {
-        /// The resourceVersion in the API server's answer.
+        /// The resourceVersion in the answer of the API server.
         version: String,
     },
-    /// It was deleted. Seen when it is not in the store any more, or another of its name is, or a later version of it
-    /// is (on its way out, with a deletionTimestamp).
+    /// The object was deleted. Satisfied when the cache does not have the object, has another one of the same name, or
+    /// has a later version (Terminating, with a deletionTimestamp).
     Deleted {
-        /// The uid it had.
+        /// The uid of the object.
         uid: String,
-        /// The resourceVersion it had before.
+        /// The resourceVersion of the object before its deletion.
         version: String,
     },
 }
 
-/// An object as it is in a store.
+/// The version of an object in a cache.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CachedVersion {
-    /// Its uid.
+    /// The uid.
     pub uid: String,
-    /// Its resourceVersion.
+    /// The resourceVersion.
     pub version: String,
 }
 
-/// The writes that stores have yet to show, by their owner.
+/// The writes that the caches have yet to show, by owner.
 #[derive(Debug)]
-pub struct Expectations<K> {
-    notes: Mutex<HashMap<K, HashMap<ObjectKey, Note>>>,
+pub struct Expectations<O> {
+    writes: Mutex<HashMap<O, HashMap<ObjectKey, Write>>>,
     clock: SharedClock,
 }
 
 #[derive(Debug)]
-struct Note {
-    change: Expected,
+struct Write {
+    expected: Expected,
+    /// The uptime of the write.
     at: Duration,
 }
 
-impl<K: Clone + Eq + Hash> Expectations<K> {
-    /// Nothing has been written yet.
+impl<O: Clone + Eq + Hash> Expectations<O> {
+    /// Returns expectations without any write.
     pub fn new(clock: SharedClock) -> Self {
         Self {
-            notes: Mutex::new(HashMap::new()),
+            writes: Mutex::default(),
             clock,
         }
     }
 
-    /// Something of this owner was written. The latest write of an object is the one to wait for.
-    pub fn expect(&self, owner: &K, what: ObjectKey, change: Expected) {
-        let note = Note {
-            change,
+    /// Adds a write of an object of this owner. It replaces an earlier write of the same object.
+    pub fn expect(&self, owner: &O, object: ObjectKey, expected: Expected) {
+        let write = Write {
+            expected,
             at: self.clock.uptime(),
         };
-        let mut notes = self.notes.lock().unwrap_or_else(PoisonError::into_inner);
-        notes.entry(owner.clone()).or_default().insert(what, note);
+        let mut writes = self.writes.lock();
+        writes
+            .entry(owner.clone())
+            .or_default()
+            .insert(object, write);
     }
 
-    /// Whether the stores show everything that was written for this owner; `lookup` says what they have.
+    /// Adds a write of an object, as the API server returned it.
+    pub(crate) fn expect_stored<K: Resource<DynamicType = ()>>(&self, owner: &O, written: &K) {
+        let object = ObjectKey {
+            kind: K::kind(&()).into_owned(),
+            name: written.name_any(),
+        };
+        let version = written.resource_version().unwrap_or_default();
+        self.expect(owner, object, Expected::Stored { version });
+    }
+
+    /// Returns true if the caches show all writes of this owner; `lookup` returns the cached version of an object.
     pub fn satisfied(
         &self,
-        owner: &K,
+        owner: &O,
         lookup: impl Fn(&ObjectKey) -> Option<CachedVersion>,
     ) -> bool {
         let now = self.clock.uptime();
-        let mut notes = self.notes.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(own) = notes.get_mut(owner) else {
+        let mut writes = self.writes.lock();
+        let Some(pending) = writes.get_mut(owner) else {
             return true;
         };
-        own.retain(|what, note| {
-            now.saturating_sub(note.at) < EXPIRES_AFTER && !note.change.shows(lookup(what).as_ref())
+        pending.retain(|object, write| {
+            let is_expired = now.saturating_sub(write.at) >= EXPIRES_AFTER;
+            !is_expired && !write.expected.is_shown_by(lookup(object).as_ref())
         });
-        let seen = own.is_empty();
-        if seen {
-            notes.remove(owner);
+        let is_satisfied = pending.is_empty();
+        if is_satisfied {
+            writes.remove(owner);
         }
-        seen
+        is_satisfied
     }
 
-    /// Those that are gone are forgotten: all that `stays` does not want to keep.
-    pub fn retain(&self, stays: impl Fn(&K) -> bool) {
-        self.notes
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .retain(|owner, _| stays(owner));
+    /// Drops the writes of a deleted owner.
+    pub fn forget(&self, owner: &O) {
+        self.writes.lock().remove(owner);
     }
 }
 
 impl Expected {
-    fn shows(&self, found: Option<&CachedVersion>) -> bool {
-        match (self, found) {
-            (Self::Stored { version }, Some(found)) => {
-                number(&found.version) >= number(version) && known(version)
+    fn is_shown_by(&self, cached: Option<&CachedVersion>) -> bool {
+        match (self, cached) {
+            (Self::Stored { version }, Some(cached)) => {
+                is_number(version) && number(&cached.version) >= number(version)
             }
             (Self::Stored { .. }, None) => false,
             (Self::Deleted { .. }, None) => true,
-            (Self::Deleted { uid, version }, Some(found)) => {
-                found.uid != *uid || number(&found.version) > number(version) && known(version)
+            (Self::Deleted { uid, version }, Some(cached)) => {
+                cached.uid != *uid
+                    || is_number(version) && number(&cached.version) > number(version)
             }
         }
     }
 }
 
+/// Returns the version as a number. `None` is less than every number.
 fn number(version: &str) -> Option<u64> {
     version.parse().ok()
 }
 
-/// `None` is less than every number, so only what is compared *against* has to be looked at.
-fn known(version: &str) -> bool {
+fn is_number(version: &str) -> bool {
     number(version).is_some()
 }
 
@@ -156,71 +171,71 @@ mod tests {
         }
     }
 
-    fn has(uid: &str, version: &str) -> impl Fn(&ObjectKey) -> Option<CachedVersion> {
-        let found = CachedVersion {
+    fn cached(uid: &str, version: &str) -> impl Fn(&ObjectKey) -> Option<CachedVersion> {
+        let cached = CachedVersion {
             uid: uid.into(),
             version: version.into(),
         };
-        move |_| Some(found.clone())
+        move |_| Some(cached.clone())
     }
 
     #[test]
-    fn a_write_is_waited_for_until_the_store_has_it_or_something_later() {
-        let written = Expectations::new(TestClock::default().shared());
-        assert!(written.satisfied(&OWNER, |_| None), "nothing was written");
-        written.expect(&OWNER, pod(), stored("100"));
-        assert!(!written.satisfied(&OWNER, |_| None));
+    fn a_write_is_expected_until_the_cache_has_its_version_or_a_later_one() {
+        let expectations = Expectations::new(TestClock::default().shared());
+        assert!(expectations.satisfied(&OWNER, |_| None), "no write");
+        expectations.expect(&OWNER, pod(), stored("100"));
+        assert!(!expectations.satisfied(&OWNER, |_| None));
         assert!(
-            !written.satisfied(&OWNER, has("a", "99")),
-            "99 is older, though \"99\" sorts after \"100\""
+            !expectations.satisfied(&OWNER, cached("a", "99")),
+            "99 is older, although \"99\" sorts after \"100\""
         );
-        assert!(written.satisfied(&OWNER, has("a", "100")));
+        assert!(expectations.satisfied(&OWNER, cached("a", "100")));
         assert!(
-            written.satisfied(&OWNER, |_| None),
-            "what was seen once is not waited for again"
+            expectations.satisfied(&OWNER, |_| None),
+            "a satisfied expectation is dropped"
         );
-        written.expect(&OWNER, pod(), stored("100"));
-        assert!(written.satisfied(&OWNER, has("a", "1000")));
+        expectations.expect(&OWNER, pod(), stored("100"));
+        assert!(expectations.satisfied(&OWNER, cached("a", "1000")));
     }
 
     #[test]
-    fn of_two_writes_the_later_one_counts() {
-        let written = Expectations::new(TestClock::default().shared());
-        written.expect(&OWNER, pod(), stored("100"));
-        written.expect(&OWNER, pod(), stored("110"));
-        assert!(!written.satisfied(&OWNER, has("a", "100")));
-        assert!(written.satisfied(&OWNER, has("a", "110")));
+    fn the_later_of_two_writes_is_expected() {
+        let expectations = Expectations::new(TestClock::default().shared());
+        expectations.expect(&OWNER, pod(), stored("100"));
+        expectations.expect(&OWNER, pod(), stored("110"));
+        assert!(!expectations.satisfied(&OWNER, cached("a", "100")));
+        assert!(expectations.satisfied(&OWNER, cached("a", "110")));
     }
 
     #[test]
-    fn a_deletion_is_seen_when_that_very_object_is_gone_or_on_its_way_out() {
+    fn a_deletion_is_shown_when_the_object_is_gone_or_terminating() {
         let deleted = Expected::Deleted {
             uid: "a".into(),
             version: "100".into(),
         };
-        assert!(!deleted.shows(has("a", "100")(&pod()).as_ref()));
-        assert!(deleted.shows(has("a", "101")(&pod()).as_ref()));
-        assert!(deleted.shows(has("b", "90")(&pod()).as_ref()));
-        assert!(deleted.shows(None));
+        assert!(!deleted.is_shown_by(cached("a", "100")(&pod()).as_ref()));
+        assert!(deleted.is_shown_by(cached("a", "101")(&pod()).as_ref()));
+        assert!(deleted.is_shown_by(cached("b", "90")(&pod()).as_ref()));
+        assert!(deleted.is_shown_by(None));
     }
 
     #[test]
-    fn a_version_that_is_no_number_is_not_seen_until_the_note_is_old() {
+    fn a_version_that_is_not_a_number_is_not_shown_until_the_expectation_expires() {
         let clock = TestClock::default();
-        let written = Expectations::new(clock.shared());
-        written.expect(&OWNER, pod(), stored("abc"));
-        assert!(!written.satisfied(&OWNER, has("a", "abc")));
-        written.expect(&OWNER, pod(), stored("100"));
-        assert!(!written.satisfied(&OWNER, has("a", "abc")));
+        let expectations = Expectations::new(clock.shared());
+        expectations.expect(&OWNER, pod(), stored("abc"));
+        assert!(!expectations.satisfied(&OWNER, cached("a", "abc")));
+        expectations.expect(&OWNER, pod(), stored("100"));
+        assert!(!expectations.satisfied(&OWNER, cached("a", "abc")));
         clock.advance(Duration::from_secs(30));
-        assert!(written.satisfied(&OWNER, has("a", "abc")));
+        assert!(expectations.satisfied(&OWNER, cached("a", "abc")));
     }
 
     #[test]
-    fn who_is_gone_is_not_waited_for() {
-        let written = Expectations::new(TestClock::default().shared());
-        written.expect(&OWNER, pod(), stored("100"));
-        written.retain(|owner| *owner != OWNER);
-        assert!(written.satisfied(&OWNER, |_| None));
+    fn nothing_is_expected_of_a_deleted_owner() {
+        let expectations = Expectations::new(TestClock::default().shared());
+        expectations.expect(&OWNER, pod(), stored("100"));
+        expectations.forget(&OWNER);
+        assert!(expectations.satisfied(&OWNER, |_| None));
     }
 }

@@ -1,52 +1,52 @@
-//! An explorer for authors of operators: every state that a small world can come to, with everything going wrong in every
-//! order that the world allows. In each its rules hold, and from each a run in which nothing more goes wrong comes to a good
-//! rest. For tests.
+//! A bounded model checker for tests of operators: visits every reachable state of a small model, with faults in every
+//! order that the model allows. Invariants must hold in every state, and from every state a run without further faults
+//! must end in a valid quiescent state.
 //!
-//! The search is breadth first, so that the first story found is a shortest one. That every state comes to rest is not tried
-//! anew from each: what follows a state when nothing goes wrong is one of the states that are visited anyway. It is noted,
-//! and in the end every chain of such followers must end in a good rest; one that does not is a circle.
+//! The search is breadth first, so that the first trace found is a shortest one. Quiescence is not searched from each
+//! state: the successor of a state without faults is visited anyway. The search records it, and at the end every chain of
+//! such successors must end in a valid quiescent state; a chain that does not is a cycle.
 
 use std::collections::HashMap;
 use std::fmt::{self, Display};
 use std::hash::Hash;
 use std::rc::Rc;
 
-/// A world in which a decision is explored: what there is, and what can happen next.
+/// A model of an operator and its environment.
 pub trait Model: Clone + Eq + Hash {
-    /// Something that happens.
+    /// An event that changes the state.
     type Event: Clone + Display;
 
-    /// What happens by itself when nothing goes wrong, the first first. Nothing when all is at rest.
+    /// Returns the events that happen without faults, in order. Empty in a quiescent state.
     fn enabled(&self) -> Vec<Self::Event>;
 
-    /// What may go wrong, as far as there is a budget for it left.
+    /// Returns the faults that may happen, within the remaining limits.
     fn faults(&self) -> Vec<Self::Event>;
 
-    /// Has something happen; says which rule is broken by that.
+    /// Applies an event. Returns the violated invariant, if any.
     fn apply(&mut self, event: &Self::Event) -> Result<(), String>;
 
-    /// Says what is amiss in a world in which nothing happens by itself any more.
+    /// Returns the problem of a quiescent state, if any.
     fn check_quiescent(&self) -> Result<(), String>;
 }
 
-/// What an exploration found.
+/// The result of an exploration.
 #[derive(Debug)]
 pub struct SearchReport<E> {
-    /// How many states there are.
+    /// The number of states.
     pub states: usize,
-    /// How many ways lead from one to another.
+    /// The number of transitions.
     pub transitions: usize,
-    /// How a rule came to be broken, if one was.
-    pub story: Option<Trace<E>>,
+    /// The shortest trace to a violation, if there is one.
+    pub trace: Option<Trace<E>>,
 }
 
-/// How a rule came to be broken, in as few events as possible.
+/// A shortest sequence of events that leads to a violation.
 #[derive(Debug)]
 pub struct Trace<E> {
-    /// What happened, in order.
+    /// The events, in order.
     pub events: Vec<E>,
-    /// The rule.
-    pub broken: String,
+    /// The violation.
+    pub violation: String,
 }
 
 impl<E: Display> Display for Trace<E> {
@@ -54,127 +54,126 @@ impl<E: Display> Display for Trace<E> {
         for (number, event) in self.events.iter().enumerate() {
             writeln!(f, "{:>3}. {event}", number + 1)?;
         }
-        write!(f, "  => {}", self.broken)
+        write!(f, "  => {}", self.violation)
     }
 }
 
-/// Visits every state that can be reached from here.
-pub fn explore<W: Model>(start: &W) -> SearchReport<W::Event> {
+/// Visits every state that is reachable from `start`.
+pub fn explore<M: Model>(start: &M) -> SearchReport<M::Event> {
     let mut search = Search {
         numbers: HashMap::new(),
         visits: Vec::new(),
         transitions: 0,
     };
     search.reach(start.clone(), None);
-    let story = search.run();
+    let trace = search.run();
     SearchReport {
         states: search.visits.len(),
         transitions: search.transitions,
-        story,
+        trace,
     }
 }
 
-struct Search<W: Model> {
-    numbers: HashMap<Rc<W>, usize>,
-    visits: Vec<Visit<W>>,
+struct Search<M: Model> {
+    numbers: HashMap<Rc<M>, usize>,
+    visits: Vec<Visit<M>>,
     transitions: usize,
 }
 
-struct Visit<W: Model> {
-    world: Rc<W>,
-    /// From where it was reached first, and by what.
-    from: Option<(usize, W::Event)>,
-    /// What follows when nothing goes wrong; itself until that is known, nothing at a good rest.
+struct Visit<M: Model> {
+    state: Rc<M>,
+    /// The state and the event from which this state was reached first.
+    from: Option<(usize, M::Event)>,
+    /// The successor without faults; the state itself until it is known, `None` for a valid quiescent state.
     next: Option<usize>,
 }
 
-impl<W: Model> Search<W> {
-    fn run(&mut self) -> Option<Trace<W::Event>> {
+impl<M: Model> Search<M> {
+    fn run(&mut self) -> Option<Trace<M::Event>> {
         let mut at = 0;
-        // Whoever is reached is added at the end.
+        // New states are added at the end.
         while at < self.visits.len() {
-            if let Err((event, broken)) = self.visit(at) {
-                return Some(self.story(at, event, broken));
+            if let Err((event, violation)) = self.visit(at) {
+                return Some(self.trace(at, event, violation));
             }
             at += 1;
         }
-        self.circle()
+        self.find_cycle()
     }
 
-    fn visit(&mut self, at: usize) -> Result<(), (Option<W::Event>, String)> {
-        let world = Rc::clone(&self.visits[at].world);
-        let mut events = world.enabled();
-        let rests = events.is_empty();
-        if rests {
-            world
+    fn visit(&mut self, at: usize) -> Result<(), (Option<M::Event>, String)> {
+        let state = Rc::clone(&self.visits[at].state);
+        let mut events = state.enabled();
+        let is_quiescent = events.is_empty();
+        if is_quiescent {
+            state
                 .check_quiescent()
-                .map_err(|amiss| (None, format!("it comes to rest although {amiss}")))?;
+                .map_err(|problem| (None, format!("the quiescent state is invalid: {problem}")))?;
             self.visits[at].next = None;
         }
-        events.extend(world.faults());
+        events.extend(state.faults());
         for (number, event) in events.into_iter().enumerate() {
             self.transitions += 1;
-            let mut after = W::clone(&world);
+            let mut after = M::clone(&state);
             after
                 .apply(&event)
-                .map_err(|broken| (Some(event.clone()), broken))?;
-            let there = self.reach(after, Some((at, event)));
-            if number == 0 && !rests {
-                self.visits[at].next = Some(there);
+                .map_err(|violation| (Some(event.clone()), violation))?;
+            let successor = self.reach(after, Some((at, event)));
+            if number == 0 && !is_quiescent {
+                self.visits[at].next = Some(successor);
             }
         }
         Ok(())
     }
 
-    fn reach(&mut self, world: W, from: Option<(usize, W::Event)>) -> usize {
-        if let Some(known) = self.numbers.get(&world) {
+    fn reach(&mut self, state: M, from: Option<(usize, M::Event)>) -> usize {
+        if let Some(known) = self.numbers.get(&state) {
             return *known;
         }
-        let (world, number) = (Rc::new(world), self.visits.len());
-        self.numbers.insert(Rc::clone(&world), number);
+        let (state, number) = (Rc::new(state), self.visits.len());
+        self.numbers.insert(Rc::clone(&state), number);
         self.visits.push(Visit {
-            world,
+            state,
             from,
             next: Some(number),
         });
         number
     }
 
-    /// The story of the first state from which nothing ever comes to rest.
-    fn circle(&self) -> Option<Trace<W::Event>> {
+    /// Returns the trace to the first state from which no quiescent state is reached.
+    fn find_cycle(&self) -> Option<Trace<M::Event>> {
         let mut good = vec![None; self.visits.len()];
         for begin in 0..self.visits.len() {
             let (mut path, mut at) = (Vec::new(), Some(begin));
-            let ends_well = loop {
+            let is_good = loop {
                 let Some(here) = at else { break true };
                 if let Some(known) = good[here] {
                     break known;
                 }
-                // Not good as long as nothing else is known: whoever comes here again has gone in a circle.
+                // Not good until proven otherwise: a chain that returns here is a cycle.
                 good[here] = Some(false);
                 path.push(here);
                 at = self.visits[here].next;
             };
-            path.into_iter()
-                .for_each(|here| good[here] = Some(ends_well));
+            path.into_iter().for_each(|here| good[here] = Some(is_good));
         }
         let first = good.iter().position(|good| *good == Some(false))?;
-        let broken = "it never comes to rest, although nothing goes wrong any more".to_owned();
-        let mut story = self.story(first, None, broken);
-        let mut world = W::clone(&self.visits[first].world);
-        for _ in 0..ONWARD {
-            let Some(event) = world.enabled().into_iter().next() else {
+        let violation = "no quiescent state is reached without further faults".to_owned();
+        let mut trace = self.trace(first, None, violation);
+        let mut state = M::clone(&self.visits[first].state);
+        for _ in 0..CYCLE_EVENTS {
+            let Some(event) = state.enabled().into_iter().next() else {
                 break;
             };
-            if world.apply(&event).is_err() {
+            if state.apply(&event).is_err() {
                 break;
             }
-            story.events.push(event);
+            trace.events.push(event);
         }
-        Some(story)
+        Some(trace)
     }
 
-    fn story(&self, at: usize, last: Option<W::Event>, broken: String) -> Trace<W::Event> {
+    fn trace(&self, at: usize, last: Option<M::Event>, violation: String) -> Trace<M::Event> {
         let mut events: Vec<_> = last.into_iter().collect();
         let mut visit = &self.visits[at];
         while let Some((from, event)) = &visit.from {
@@ -182,26 +181,26 @@ impl<W: Model> Search<W> {
             visit = &self.visits[*from];
         }
         events.reverse();
-        Trace { events, broken }
+        Trace { events, violation }
     }
 }
 
-/// How much of a circle is told.
-const ONWARD: usize = 24;
+/// The number of events of a cycle in its trace.
+const CYCLE_EVENTS: usize = 24;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// A lift that goes to the floor it is called to; calls are what goes wrong.
+    /// A lift that moves to the floor it is called to. Calls are the faults.
     #[derive(Clone, PartialEq, Eq, Hash)]
     struct Lift {
         floor: u8,
         called: u8,
         calls: u8,
-        /// From which floor it falls down.
-        rotten: u8,
-        /// Which floor it can never rest at.
+        /// The floor with a violated invariant.
+        broken: u8,
+        /// The floor without a quiescent state.
         restless: u8,
     }
 
@@ -227,16 +226,16 @@ mod tests {
                 None if self.floor < self.called => self.floor += 1,
                 None => self.floor = self.floor.saturating_sub(1),
             }
-            if self.floor == self.rotten {
-                Err("it falls".to_owned())
+            if self.floor == self.broken {
+                Err("the lift falls".to_owned())
             } else {
                 Ok(())
             }
         }
 
         fn check_quiescent(&self) -> Result<(), String> {
-            if self.floor == 3 && self.rotten == 4 {
-                Err("it is too high".to_owned())
+            if self.floor == 3 && self.broken == 4 {
+                Err("the lift is too high".to_owned())
             } else {
                 Ok(())
             }
@@ -247,42 +246,42 @@ mod tests {
         floor: 0,
         called: 0,
         calls: 2,
-        rotten: 9,
+        broken: 9,
         restless: 9,
     };
 
     #[test]
-    fn all_that_can_be_reached_is_visited_once() {
+    fn every_reachable_state_is_visited_once() {
         let report = explore(&LIFT);
-        assert!(report.story.is_none());
-        // Without calls left any floor and any goal; with one left, the way up to a goal; the start.
+        assert!(report.trace.is_none());
+        // No calls left: any floor and any goal. One left: the way up to a goal. And the start.
         assert_eq!(report.states, 16 + 10 + 1);
     }
 
     #[test]
-    fn the_shortest_story_of_a_broken_rule_is_told() {
-        let story = explore(&Lift { rotten: 2, ..LIFT }).story.unwrap();
+    fn the_shortest_trace_to_a_violation_is_reported() {
+        let trace = explore(&Lift { broken: 2, ..LIFT }).trace.unwrap();
         assert_eq!(
-            story.to_string(),
-            "  1. call 2\n  2. move\n  3. move\n  => it falls"
+            trace.to_string(),
+            "  1. call 2\n  2. move\n  3. move\n  => the lift falls"
         );
     }
 
     #[test]
-    fn a_bad_rest_is_told_and_so_is_a_world_that_never_rests() {
-        let story = explore(&Lift { rotten: 4, ..LIFT }).story.unwrap();
-        assert_eq!(story.broken, "it comes to rest although it is too high");
-        assert_eq!(story.events.len(), 4);
-        let story = explore(&Lift {
+    fn invalid_quiescence_and_cycles_are_reported() {
+        let trace = explore(&Lift { broken: 4, ..LIFT }).trace.unwrap();
+        assert_eq!(
+            trace.violation,
+            "the quiescent state is invalid: the lift is too high"
+        );
+        assert_eq!(trace.events.len(), 4);
+        let trace = explore(&Lift {
             restless: 1,
             ..LIFT
         })
-        .story
+        .trace
         .unwrap();
-        assert!(
-            story.broken.starts_with("it never comes to rest"),
-            "{story}"
-        );
-        assert_eq!(story.events[..2], ["call 1", "move"].map(str::to_owned));
+        assert!(trace.violation.starts_with("no quiescent state"), "{trace}");
+        assert_eq!(trace.events[..2], ["call 1", "move"].map(str::to_owned));
     }
 }

@@ -1,4 +1,4 @@
-//! A Kubernetes API for unit tests: a function from requests to answers, behind a real client.
+//! A Kubernetes API for unit tests: a function from requests to responses, behind a real client.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -10,7 +10,7 @@ use kube::client::Body;
 use serde_json::{Value, json};
 use tower::service_fn;
 
-/// A client whose every request, with its body, is answered by `answer`.
+/// Returns a client whose requests are answered by `answer`.
 pub(crate) fn client<F, A>(answer: F) -> Client
 where
     F: Fn(Parts, Value) -> A + Send + Sync + 'static,
@@ -19,7 +19,7 @@ where
     Client::new(service(answer), "default")
 }
 
-/// The same, as the service below a client.
+/// Returns the service below such a client.
 pub(crate) fn service<F, A>(
     answer: F,
 ) -> impl tower::Service<
@@ -49,7 +49,7 @@ where
     })
 }
 
-/// One document, or the lines of a watch.
+/// Returns the body of a response: one document, or the lines of a watch.
 fn lines(body: &Value) -> Vec<u8> {
     match body {
         Value::Array(events) => events
@@ -61,7 +61,7 @@ fn lines(body: &Value) -> Vec<u8> {
     }
 }
 
-/// The answer to a request that fails.
+/// Returns the response to a request that fails.
 pub(crate) fn failure(code: u16, message: &str) -> (u16, Value) {
     let reason = match code {
         403 => "Forbidden",

@@ -1,6 +1,6 @@
-//! Leadership: at most one operator acts at a time. The record is a `Lease`, changed only by compare-and-swap on its
-//! resourceVersion; when somebody else's expires is judged by our own clock since we last saw it change, never by
-//! the timestamps in it, so that clocks that differ do no harm.
+//! Leader election: at most one operator writes at a time. The record is a `Lease`, changed only by compare-and-swap on
+//! its resourceVersion. The expiry of another holder's lease is measured with the own clock since its last observed
+//! change, never with its timestamps, so that clocks may differ.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,26 +17,26 @@ use tokio_util::sync::CancellationToken;
 
 use crate::clock::{SharedClock, with_timeout};
 
-/// Who competes for which lease, and how fast.
+/// The lease, the identity of the candidate, and the intervals.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LeaseSettings {
-    /// Where the lease lives.
-    pub namespace: String,
-    /// What it is called.
-    pub name: String,
-    /// Who we are: no two processes that live at the same time may share it.
-    pub identity: String,
-    /// How long others leave the lease alone after its holder was last heard of.
-    pub duration: Duration,
-    /// How often the holder renews it; also the longest that one request for it may take.
-    pub renew: Duration,
-    /// How often those who wait look, and how soon a failed request is tried again.
-    pub retry: Duration,
+pub(crate) struct LeaseSettings {
+    /// The namespace of the lease.
+    pub(crate) namespace: String,
+    /// The name of the lease.
+    pub(crate) name: String,
+    /// The identity of this process. No two concurrent processes may share it.
+    pub(crate) identity: String,
+    /// The time after the last observed renewal at which other candidates may take the lease.
+    pub(crate) duration: Duration,
+    /// The interval of renewals, and the timeout of one request.
+    pub(crate) renew: Duration,
+    /// The interval at which candidates read the lease and failed requests are retried.
+    pub(crate) retry: Duration,
 }
 
 impl LeaseSettings {
-    /// A lease of 15 s that is renewed every 5 s.
-    pub fn new(namespace: &str, name: &str, identity: &str) -> Self {
+    /// Returns settings for a lease of 15 s that is renewed every 5 s.
+    pub(crate) fn new(namespace: &str, name: &str, identity: &str) -> Self {
         Self {
             namespace: namespace.into(),
             name: name.into(),
@@ -47,125 +47,129 @@ impl LeaseSettings {
         }
     }
 
-    /// How long before others may take it the holder stops relying on it: for clocks that run at different speeds, and
-    /// for the request that is on its way when it was checked.
+    /// Returns how long before the expiry the holder stops writing: clocks run at different speeds, and a request may be
+    /// in flight when the lease is checked.
     fn margin(&self) -> Duration {
         self.duration / 5
     }
 }
 
-/// What the lease says.
+/// The content of a lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LeaseRecord {
-    /// Who holds it, if anybody.
-    pub holder: Option<String>,
-    /// For how long after each renewal, as its holder promised.
-    pub duration: Duration,
+struct LeaseRecord {
+    /// The holder.
+    holder: Option<String>,
+    /// The duration after each renewal.
+    duration: Duration,
 }
 
-/// What to do about the lease.
+/// The next step of a candidate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LeaseEvaluation {
-    /// It is free, or its holder has not been heard of for too long.
+enum LeaseEvaluation {
+    /// Take the lease: it is free, or its holder has not renewed it in time.
     Take,
-    /// Somebody else holds it, until this uptime at least.
+    /// Wait: another process holds the lease until this uptime at least.
     Wait(Duration),
-    /// It is ours.
+    /// Renew the lease: this process holds it.
     Renew,
 }
 
-/// What to do about a lease that says `record` and was seen to change last at the uptime `observed`.
-pub fn evaluate(
+/// Evaluates a lease with the content `record` whose last change was observed at the uptime `changed_at`.
+fn evaluate(
     record: &LeaseRecord,
-    observed: Duration,
+    changed_at: Duration,
     now: Duration,
-    me: &str,
+    identity: &str,
 ) -> LeaseEvaluation {
-    let until = observed.saturating_add(record.duration);
+    let expires_at = changed_at.saturating_add(record.duration);
     match record.holder.as_deref() {
         None | Some("") => LeaseEvaluation::Take,
-        Some(holder) if holder == me => LeaseEvaluation::Renew,
-        Some(_) if now >= until => LeaseEvaluation::Take,
-        Some(_) => LeaseEvaluation::Wait(until),
+        Some(holder) if holder == identity => LeaseEvaluation::Renew,
+        Some(_) if now >= expires_at => LeaseEvaluation::Take,
+        Some(_) => LeaseEvaluation::Wait(expires_at),
     }
 }
 
-/// The deadline of a leadership that has not begun: a moment that is always past.
-const NOT_YET: u64 = 1;
-/// The deadline of a leadership that is over, for good: no renewal that comes late revives it.
-const OVER: u64 = 0;
+/// The deadline before the election, in nanoseconds: always past.
+const PENDING: u64 = 1;
+/// The deadline of a leadership that has ended. A late renewal does not revive it.
+const ENDED: u64 = 0;
 
-/// Whether this process may act. Cheap to clone, cheap to ask; once lost it stays lost.
+/// Whether this process leads. Cheap to clone and to check. A lost leadership stays lost.
 #[derive(Clone, Debug)]
 pub struct Leadership {
+    /// The uptime at which the leadership ends, in nanoseconds.
     deadline: Arc<AtomicU64>,
-    over: CancellationToken,
-    renewing: Arc<Mutex<Option<Renewing>>>,
+    ended: CancellationToken,
+    renewal: Arc<Mutex<Option<Renewal>>>,
     clock: SharedClock,
 }
 
+/// The background task that renews the lease.
 #[derive(Debug)]
-struct Renewing {
+struct Renewal {
     task: JoinHandle<()>,
     stop: CancellationToken,
-    record: Arc<LeaseClient>,
+    client: Arc<LeaseClient>,
 }
 
 impl Leadership {
-    fn awaited(clock: SharedClock) -> Self {
+    fn pending(clock: SharedClock) -> Self {
         Self {
-            deadline: Arc::new(AtomicU64::new(NOT_YET)),
-            over: CancellationToken::new(),
-            renewing: Arc::default(),
+            deadline: Arc::new(AtomicU64::new(PENDING)),
+            ended: CancellationToken::new(),
+            renewal: Arc::default(),
             clock,
         }
     }
 
-    /// A leadership that nobody disputes: for tests, and for commands that a person runs.
-    pub fn always(clock: SharedClock) -> Self {
-        let leadership = Self::awaited(clock);
+    /// Returns a leadership without a lease, for tests.
+    #[cfg(test)]
+    pub(crate) fn always(clock: SharedClock) -> Self {
+        let leadership = Self::pending(clock);
         leadership.deadline.store(u64::MAX, Ordering::Release);
         leadership
     }
 
-    /// Whether the lease is held at this very moment, by the clock that also counts suspended time. Ask right before
-    /// each change, with nothing awaited in between.
+    /// Returns true if the lease is held now, by a clock that counts suspended time. Checked right before each write, with
+    /// no await in between.
     pub fn is_leader(&self) -> bool {
         nanos(self.clock.uptime()) < self.deadline.load(Ordering::Acquire)
     }
 
-    /// Resolves when the leadership is over: lost, or released.
-    pub async fn lost(&self) {
-        self.over.cancelled().await;
+    /// Resolves when the leadership has ended: lost or released.
+    pub(crate) async fn lost(&self) {
+        self.ended.cancelled().await;
     }
 
-    /// Gives the lease back, so that a successor takes over at once. Call it when nothing is being changed any more.
-    pub async fn release(&self) {
-        let held = self.is_leader();
+    /// Ends the leadership and clears the holder, so that a successor takes over at once. Called when no write is in
+    /// flight.
+    pub(crate) async fn release(&self) {
+        let was_leader = self.is_leader();
         self.end();
-        let Some(Renewing { task, stop, record }) = self.renewing.lock().await.take() else {
+        let Some(Renewal { task, stop, client }) = self.renewal.lock().await.take() else {
             return;
         };
         stop.cancel();
         if let Err(error) = task.await {
-            tracing::error!(%error, "the renewal of the lease did not end well");
+            tracing::error!(%error, "the lease renewal task failed");
         }
-        if held {
-            record.clear().await;
+        if was_leader {
+            client.clear().await;
         }
     }
 
     fn extend(&self, until: Duration) {
-        let renew = |deadline| (deadline != OVER).then_some(nanos(until));
-        // Refused only when it is over, and then it stays so.
+        let renew = |deadline| (deadline != ENDED).then_some(nanos(until));
+        // Fails only if the leadership has ended.
         let _ = self
             .deadline
             .fetch_update(Ordering::AcqRel, Ordering::Acquire, renew);
     }
 
     fn end(&self) {
-        self.deadline.store(OVER, Ordering::Release);
-        self.over.cancel();
+        self.deadline.store(ENDED, Ordering::Release);
+        self.ended.cancel();
     }
 }
 
@@ -173,20 +177,20 @@ fn nanos(uptime: Duration) -> u64 {
     u64::try_from(uptime.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// One who wants the lease, once. A process that lost it starts anew with another candidate, or ends.
+/// A candidate for the lease. A process that lost the lease needs another candidate, or ends.
 #[derive(Debug)]
-pub struct LeaderElector {
-    desk: Arc<LeaseClient>,
+pub(crate) struct LeaderElector {
+    client: Arc<LeaseClient>,
     leadership: Leadership,
 }
 
 impl LeaderElector {
-    /// Wants the lease that the settings name.
-    pub fn new(client: Client, settings: LeaseSettings, clock: SharedClock) -> Self {
+    /// Returns a candidate for the lease in the settings.
+    pub(crate) fn new(client: Client, settings: LeaseSettings, clock: SharedClock) -> Self {
         let api = Api::namespaced(client, &settings.namespace);
         Self {
-            leadership: Leadership::awaited(clock.clone()),
-            desk: Arc::new(LeaseClient {
+            leadership: Leadership::pending(clock.clone()),
+            client: Arc::new(LeaseClient {
                 api,
                 settings,
                 clock,
@@ -194,124 +198,123 @@ impl LeaderElector {
         }
     }
 
-    /// The leadership that [`Candidate::acquire`] will bring; until then it does not hold.
-    pub fn leadership(&self) -> Leadership {
+    /// Returns the leadership, which begins with [`LeaderElector::acquire`].
+    #[cfg(test)]
+    pub(crate) fn leadership(&self) -> Leadership {
         self.leadership.clone()
     }
 
-    /// Waits until the lease is ours, and keeps it renewed from then on. Errors are logged and tried again.
-    pub async fn acquire(self) -> Leadership {
-        let Self { desk, leadership } = self;
-        let mut term = Election {
-            desk: desk.clone(),
+    /// Waits until this process holds the lease, and renews it from then on. Errors are logged and retried.
+    pub(crate) async fn acquire(self) -> Leadership {
+        let Self { client, leadership } = self;
+        let mut election = Election {
+            client: client.clone(),
             leadership: leadership.clone(),
             last: None,
-            complaint: None,
+            logged_error: None,
         };
-        while !term.pursue().await {
-            desk.clock.sleep(desk.settings.retry).await;
+        while !election.try_acquire().await {
+            client.clock.sleep(client.settings.retry).await;
         }
         tracing::info!(
-            lease = desk.settings.name,
-            identity = desk.settings.identity,
-            "leading"
+            lease = client.settings.name,
+            identity = client.settings.identity,
+            "acquired the lease"
         );
         let stop = CancellationToken::new();
-        let task = tokio::spawn(term.keep(stop.clone()));
-        *leadership.renewing.lock().await = Some(Renewing {
-            task,
-            stop,
-            record: desk,
-        });
+        let task = tokio::spawn(election.keep_renewed(stop.clone()));
+        *leadership.renewal.lock().await = Some(Renewal { task, stop, client });
         leadership
     }
 }
 
-/// The candidacy and the term that may follow: what was last seen, and what was last complained of.
+/// The state of a candidate, and of the holder after its election.
 struct Election {
-    desk: Arc<LeaseClient>,
+    client: Arc<LeaseClient>,
     leadership: Leadership,
     last: Option<ObservedLease>,
-    complaint: Option<String>,
+    /// The last logged error, so that each error is logged once.
+    logged_error: Option<String>,
 }
 
-/// The lease as last seen or written, and when it was first seen so.
+/// The lease as last observed or written.
 struct ObservedLease {
     lease: Lease,
+    /// The uptime at which this content was first observed.
     since: Duration,
 }
 
-/// How an attempt ended.
+/// The result of an attempt to take or renew the lease.
 enum Attempt {
-    Ours,
-    Theirs,
+    Held,
+    HeldByOther,
     Failed,
 }
 
 impl Election {
-    /// One attempt to get the lease; whether it is ours now.
-    async fn pursue(&mut self) -> bool {
-        if let Err(error) = self.look().await {
-            self.complain(&error);
+    /// Attempts to take the lease once. Returns true if this process holds it.
+    async fn try_acquire(&mut self) -> bool {
+        if let Err(error) = self.observe().await {
+            self.log_error(&error);
             return false;
         }
-        matches!(self.swap().await, Attempt::Ours)
+        matches!(self.write().await, Attempt::Held)
     }
 
-    /// Renews until told to stop, or until it is too late.
-    async fn keep(mut self, stop: CancellationToken) {
-        let clock = self.desk.clock.clone();
-        let mut pause = self.desk.settings.renew;
+    /// Renews the lease until `stop`, or until the lease is lost.
+    async fn keep_renewed(mut self, stop: CancellationToken) {
+        let clock = self.client.clock.clone();
+        let mut delay = self.client.settings.renew;
         loop {
             tokio::select! {
                 () = stop.cancelled() => return,
-                () = clock.sleep(pause) => {}
+                () = clock.sleep(delay) => {}
             }
-            let left = self.left();
+            let left = self.time_left();
             let attempt = tokio::select! {
                 () = stop.cancelled() => return,
                 attempt = with_timeout(&*clock, left, self.renew()) => attempt,
             };
-            pause = match attempt {
-                Some(Attempt::Ours) => self.desk.settings.renew,
+            delay = match attempt {
+                Some(Attempt::Held) => self.client.settings.renew,
                 Some(Attempt::Failed) if self.leadership.is_leader() => {
-                    self.desk.settings.retry.min(self.left())
+                    self.client.settings.retry.min(self.time_left())
                 }
-                Some(Attempt::Theirs | Attempt::Failed) | None => break,
+                Some(Attempt::HeldByOther | Attempt::Failed) | None => break,
             };
         }
         tracing::error!(
-            lease = self.desk.settings.name,
-            "lost the lease: nothing is changed from here on"
+            lease = self.client.settings.name,
+            "lost the lease, writes stop"
         );
         self.leadership.end();
     }
 
-    /// How long we may still rely on the lease.
-    fn left(&self) -> Duration {
+    /// Returns the time until the leadership ends.
+    fn time_left(&self) -> Duration {
         let deadline = Duration::from_nanos(self.leadership.deadline.load(Ordering::Acquire));
-        deadline.saturating_sub(self.desk.clock.uptime())
+        deadline.saturating_sub(self.client.clock.uptime())
     }
 
-    /// Swaps on what we wrote last; when that is not what is there any more, looks first.
+    /// Renews the lease on the version written last; reads the lease first if that version is not known.
     async fn renew(&mut self) -> Attempt {
         if self.last.is_none()
-            && let Err(error) = self.look().await
+            && let Err(error) = self.observe().await
         {
-            self.complain(&error);
+            self.log_error(&error);
             return Attempt::Failed;
         }
-        self.swap().await
+        self.write().await
     }
 
-    /// Reads the lease, and notes since when it has been like this.
-    async fn look(&mut self) -> Result<(), String> {
-        let found = self.desk.read().await?;
-        let since = self.desk.clock.uptime();
-        self.last = match (self.last.take(), found) {
+    /// Reads the lease, and records since when it has its content.
+    async fn observe(&mut self) -> Result<(), String> {
+        let read = self.client.read().await?;
+        let since = self.client.clock.uptime();
+        self.last = match (self.last.take(), read) {
             (Some(last), Some(lease)) if last.lease == lease => Some(last),
             (_, Some(lease)) => Some(ObservedLease { lease, since }),
-            // Deleted under its holder, who relies on it until it would have run out: so do we.
+            // Deleted, but the holder writes until the expiry: the deletion does not shorten the wait.
             (
                 Some(ObservedLease {
                     mut lease,
@@ -319,7 +322,7 @@ impl Election {
                 }),
                 None,
             ) if lease.resource_version().is_some() => {
-                lease.metadata = self.desk.name();
+                lease.metadata = self.client.metadata();
                 Some(ObservedLease { lease, since })
             }
             (last, None) => last,
@@ -327,47 +330,49 @@ impl Election {
         Ok(())
     }
 
-    /// Takes or renews the lease if it may be, by compare-and-swap on what was seen.
-    async fn swap(&mut self) -> Attempt {
-        let settings = &self.desk.settings;
-        let now = self.desk.clock.uptime();
-        let judgement = match &self.last {
+    /// Takes or renews the lease if possible, by compare-and-swap on the observed version.
+    async fn write(&mut self) -> Attempt {
+        let settings = &self.client.settings;
+        let now = self.client.clock.uptime();
+        let evaluation = match &self.last {
             None => LeaseEvaluation::Take,
             Some(last) => evaluate(
-                &record(&last.lease, settings),
+                &LeaseRecord::of(&last.lease, settings),
                 last.since,
                 now,
                 &settings.identity,
             ),
         };
-        if let LeaseEvaluation::Wait(_) = judgement {
-            return Attempt::Theirs;
+        if let LeaseEvaluation::Wait(_) = evaluation {
+            return Attempt::HeldByOther;
         }
-        // Counted from before the request leaves: whoever sees what it wrote sees it later than this.
-        let sent = self.desk.clock.uptime();
-        let wanted = self
-            .desk
-            .claim(self.last.as_ref().map(|last| &last.lease), judgement);
-        match self.desk.write(wanted).await {
+        // The leadership counts from before the request: other candidates observe the write later.
+        let sent_at = self.client.clock.uptime();
+        let observed = self.last.as_ref().map(|last| &last.lease);
+        let lease = self.client.held_lease(observed, evaluation);
+        match self.client.write(lease).await {
             Ok(Some(lease)) => {
                 self.leadership
-                    .extend(sent + settings.duration.saturating_sub(settings.margin()));
-                self.last = Some(ObservedLease { lease, since: sent });
-                if self.complaint.take().is_some() {
+                    .extend(sent_at + settings.duration.saturating_sub(settings.margin()));
+                self.last = Some(ObservedLease {
+                    lease,
+                    since: sent_at,
+                });
+                if self.logged_error.take().is_some() {
                     tracing::info!(
-                        lease = self.desk.settings.name,
-                        "the lease can be written again"
+                        lease = self.client.settings.name,
+                        "lease requests succeed again"
                     );
                 }
-                Attempt::Ours
+                Attempt::Held
             }
-            // Somebody else wrote, or an earlier request of ours that we gave up did land: look again. Only the holder
-            // forgets what it saw; those who wait have to know since when it has been so.
-            failed => {
-                if let Err(error) = failed {
-                    self.complain(&error);
+            // Another process has written the lease, or an own request that timed out was executed: read the lease again.
+            // Only the holder drops the observed lease; a candidate must know since when its content is unchanged.
+            not_written => {
+                if let Err(error) = not_written {
+                    self.log_error(&error);
                 }
-                if judgement == LeaseEvaluation::Renew {
+                if evaluation == LeaseEvaluation::Renew {
                     self.last = None;
                 }
                 Attempt::Failed
@@ -375,31 +380,33 @@ impl Election {
         }
     }
 
-    /// Logs what went wrong, once for as long as it is the same.
-    fn complain(&mut self, error: &str) {
-        if self.complaint.as_deref() != Some(error) {
+    /// Logs an error, unless it is the same as the last.
+    fn log_error(&mut self, error: &str) {
+        if self.logged_error.as_deref() != Some(error) {
             tracing::warn!(
-                lease = self.desk.settings.name,
+                lease = self.client.settings.name,
                 error,
-                "cannot use the lease"
+                "lease request failed"
             );
-            self.complaint = Some(error.to_owned());
+            self.logged_error = Some(error.to_owned());
         }
     }
 }
 
-fn record(lease: &Lease, settings: &LeaseSettings) -> LeaseRecord {
-    let spec = lease.spec.as_ref();
-    let promised = spec
-        .and_then(|spec| spec.lease_duration_seconds)
-        .and_then(|seconds| u64::try_from(seconds).ok());
-    LeaseRecord {
-        holder: spec.and_then(|spec| spec.holder_identity.clone()),
-        duration: promised.map_or(settings.duration, Duration::from_secs),
+impl LeaseRecord {
+    fn of(lease: &Lease, settings: &LeaseSettings) -> Self {
+        let spec = lease.spec.as_ref();
+        let seconds = spec
+            .and_then(|spec| spec.lease_duration_seconds)
+            .and_then(|seconds| u64::try_from(seconds).ok());
+        Self {
+            holder: spec.and_then(|spec| spec.holder_identity.clone()),
+            duration: seconds.map_or(settings.duration, Duration::from_secs),
+        }
     }
 }
 
-/// Where the lease is read and written: every request with a timeout.
+/// Reads and writes the lease. Every request has a timeout.
 struct LeaseClient {
     api: Api<Lease>,
     settings: LeaseSettings,
@@ -408,7 +415,7 @@ struct LeaseClient {
 
 impl std::fmt::Debug for LeaseClient {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Desk")
+        f.debug_struct("LeaseClient")
             .field("settings", &self.settings)
             .finish_non_exhaustive()
     }
@@ -423,12 +430,12 @@ impl LeaseClient {
         )
         .await
         {
-            Some(answer) => answer.map_err(|error| format!("reading it failed: {error}")),
-            None => Err("reading it took too long".into()),
+            Some(result) => result.map_err(|error| format!("failed to read the lease: {error}")),
+            None => Err("failed to read the lease: the request timed out".into()),
         }
     }
 
-    /// Creates it, or replaces the version it was made from. `None`: somebody else was quicker.
+    /// Creates the lease, or replaces the version in it. Returns `None` on a conflict.
     async fn write(&self, lease: Lease) -> Result<Option<Lease>, String> {
         let (name, params) = (&self.settings.name, PostParams::default());
         let request = async {
@@ -440,51 +447,51 @@ impl LeaseClient {
         };
         match with_timeout(&*self.clock, self.settings.renew, request).await {
             Some(Ok(lease)) => Ok(Some(lease)),
-            // 404: it was deleted since we saw it, and will be created anew.
+            // 404: the lease was deleted since it was read, and will be created.
             Some(Err(kube::Error::Api(status))) if matches!(status.code, 404 | 409) => Ok(None),
-            Some(Err(error)) => Err(format!("writing it failed: {error}")),
-            None => Err("writing it took too long".into()),
+            Some(Err(error)) => Err(format!("failed to write the lease: {error}")),
+            None => Err("failed to write the lease: the request timed out".into()),
         }
     }
 
-    fn name(&self) -> ObjectMeta {
+    fn metadata(&self) -> ObjectMeta {
         ObjectMeta {
             name: Some(self.settings.name.clone()),
             ..ObjectMeta::default()
         }
     }
 
-    /// The lease as it will say that it is ours.
-    fn claim(&self, seen: Option<&Lease>, judgement: LeaseEvaluation) -> Lease {
+    /// Returns the lease with this process as its holder.
+    fn held_lease(&self, observed: Option<&Lease>, evaluation: LeaseEvaluation) -> Lease {
         let now = Timestamp::from_second(self.clock.now().0)
             .ok()
             .map(MicroTime);
-        let mut lease = seen.cloned().unwrap_or_else(|| Lease {
-            metadata: self.name(),
+        let mut lease = observed.cloned().unwrap_or_else(|| Lease {
+            metadata: self.metadata(),
             spec: None,
         });
-        let was = lease.spec.take().unwrap_or_default();
-        let renewed = judgement == LeaseEvaluation::Renew;
+        let old = lease.spec.take().unwrap_or_default();
+        let is_renewal = evaluation == LeaseEvaluation::Renew;
         lease.spec = Some(LeaseSpec {
             holder_identity: Some(self.settings.identity.clone()),
-            // Rounded up: others may believe it to be longer than we do, never shorter.
+            // Rounded up: other candidates may assume a longer lease than the holder, never a shorter one.
             lease_duration_seconds: i32::try_from(
                 self.settings.duration.as_millis().div_ceil(1000),
             )
             .ok(),
-            acquire_time: if renewed {
-                was.acquire_time
+            acquire_time: if is_renewal {
+                old.acquire_time
             } else {
                 now.clone()
             },
             renew_time: now,
-            lease_transitions: Some(was.lease_transitions.unwrap_or(0) + i32::from(!renewed)),
-            ..was
+            lease_transitions: Some(old.lease_transitions.unwrap_or(0) + i32::from(!is_renewal)),
+            ..old
         });
         lease
     }
 
-    /// Empties the holder if it is still us. If that fails the lease runs out by itself.
+    /// Clears the holder if it is this process. If the request fails, the lease expires.
     async fn clear(&self) {
         for _ in 0..2 {
             let Ok(Some(mut lease)) = self.read().await else {
@@ -503,7 +510,7 @@ impl LeaseClient {
         }
         tracing::warn!(
             lease = self.settings.name,
-            "could not release the lease; it runs out by itself"
+            "failed to release the lease, it will expire"
         );
     }
 }

@@ -1,9 +1,9 @@
-//! The judgement by itself, and contenders for one lease on a small imitation of its API.
+//! The evaluation of a lease, and candidates for one lease on a fake API server.
 
-use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
 
 use futures::FutureExt;
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use super::*;
@@ -20,7 +20,7 @@ fn held_by(holder: &str) -> LeaseRecord {
 }
 
 #[test]
-fn a_free_lease_is_taken_and_our_own_is_renewed() {
+fn a_free_lease_is_taken_and_the_own_lease_is_renewed() {
     let free = LeaseRecord {
         holder: None,
         duration: 15 * SECOND,
@@ -40,41 +40,47 @@ fn a_free_lease_is_taken_and_our_own_is_renewed() {
 }
 
 #[test]
-fn anothers_lease_is_left_alone_until_nothing_was_seen_of_it_for_its_duration() {
-    let judge = |now| evaluate(&held_by("other"), 100 * SECOND, now * SECOND, "me");
-    assert_eq!(judge(100), LeaseEvaluation::Wait(115 * SECOND));
-    assert_eq!(judge(114), LeaseEvaluation::Wait(115 * SECOND));
-    assert_eq!(judge(115), LeaseEvaluation::Take);
+fn the_lease_of_another_holder_is_taken_after_its_duration_without_renewal() {
+    let evaluate_at = |now| evaluate(&held_by("other"), 100 * SECOND, now * SECOND, "me");
+    assert_eq!(evaluate_at(100), LeaseEvaluation::Wait(115 * SECOND));
+    assert_eq!(evaluate_at(114), LeaseEvaluation::Wait(115 * SECOND));
+    assert_eq!(evaluate_at(115), LeaseEvaluation::Take);
 }
 
-/// One lease, its version, and whether its server answers whom.
+/// An API server with one lease.
 #[derive(Default)]
-struct Office {
-    lease: Mutex<(u64, Option<Value>)>,
-    silent: AtomicBool,
+struct FakeServer {
+    lease: Mutex<StoredLease>,
+    hanging: AtomicBool,
     failing: AtomicBool,
-    /// The next write is carried out, but its answer never arrives.
-    swallow: AtomicBool,
+    /// The next write is executed, but its response is lost.
+    loses_response: AtomicBool,
 }
 
-impl Office {
+#[derive(Default)]
+struct StoredLease {
+    version: u64,
+    object: Option<Value>,
+}
+
+impl FakeServer {
     fn new() -> Arc<Self> {
         Arc::default()
     }
 
     fn client(self: &Arc<Self>) -> Client {
-        let office = self.clone();
+        let server = self.clone();
         fake::client(move |head, body| {
-            let office = office.clone();
+            let server = server.clone();
             async move {
-                if office.silent.load(Ordering::Relaxed) {
+                if server.hanging.load(Ordering::Relaxed) {
                     std::future::pending::<()>().await;
                 }
-                if office.failing.load(Ordering::Relaxed) {
-                    return fake::failure(500, "out of order");
+                if server.failing.load(Ordering::Relaxed) {
+                    return fake::failure(500, "internal error");
                 }
-                let answer = office.answer(head.method.as_str(), body);
-                if head.method != "GET" && office.swallow.swap(false, Ordering::Relaxed) {
+                let answer = server.answer(head.method.as_str(), body);
+                if head.method != "GET" && server.loses_response.swap(false, Ordering::Relaxed) {
                     std::future::pending::<()>().await;
                 }
                 answer
@@ -83,10 +89,10 @@ impl Office {
     }
 
     fn answer(&self, method: &str, mut body: Value) -> (u16, Value) {
-        let mut lease = self.lease.lock().unwrap();
-        let version = lease.0.to_string();
-        match (method, &lease.1) {
-            ("GET", Some(found)) => return (200, found.clone()),
+        let mut lease = self.lease.lock();
+        let version = lease.version.to_string();
+        match (method, &lease.object) {
+            ("GET", Some(object)) => return (200, object.clone()),
             ("GET" | "PUT", None) => return fake::failure(404, "no such lease"),
             ("POST", Some(_)) => return fake::failure(409, "exists already"),
             ("PUT", Some(_)) if body["metadata"]["resourceVersion"] != json!(version) => {
@@ -94,21 +100,21 @@ impl Office {
             }
             _ => {}
         }
-        lease.0 += 1;
-        body["metadata"]["resourceVersion"] = json!(lease.0.to_string());
-        lease.1 = Some(body.clone());
+        lease.version += 1;
+        body["metadata"]["resourceVersion"] = json!(lease.version.to_string());
+        lease.object = Some(body.clone());
         (200, body)
     }
 
     fn holder(&self) -> Option<String> {
-        let lease = self.lease.lock().unwrap();
-        lease.1.as_ref()?["spec"]["holderIdentity"]
+        let lease = self.lease.lock();
+        lease.object.as_ref()?["spec"]["holderIdentity"]
             .as_str()
             .map(Into::into)
     }
 
     fn delete(&self) {
-        self.lease.lock().unwrap().1 = None;
+        self.lease.lock().object = None;
     }
 }
 
@@ -120,33 +126,33 @@ fn candidate(client: Client, identity: &str, clock: &TestClock) -> LeaderElector
     )
 }
 
-/// A leader, and a second candidate that waits, each with its own connection to the office.
+/// A leader and a waiting candidate, each with its own client.
 struct Contest {
     clock: TestClock,
-    office: Arc<Office>,
+    server: Arc<FakeServer>,
     first: Leadership,
     second: Leadership,
 }
 
 impl Contest {
     async fn begin() -> Self {
-        let (clock, office) = (TestClock::default(), Office::new());
-        let first = candidate(office.client(), "first", &clock).acquire().await;
-        let waiting = candidate(office.client(), "second", &clock);
+        let (clock, server) = (TestClock::default(), FakeServer::new());
+        let first = candidate(server.client(), "first", &clock).acquire().await;
+        let waiting = candidate(server.client(), "second", &clock);
         let second = waiting.leadership();
         tokio::spawn(waiting.acquire());
         clock.run_for(Duration::from_secs(2)).await;
         assert!(first.is_leader() && !second.is_leader());
         Self {
             clock,
-            office,
+            server,
             first,
             second,
         }
     }
 
-    /// Time passes; never do both hold, not even by a tenth of a second.
-    async fn pass(&self, seconds: u64) {
+    /// Advances the clock, and checks every 100 ms that at most one process leads.
+    async fn run_for(&self, seconds: u64) {
         for _ in 0..seconds * 10 {
             self.clock.run_for(Duration::from_millis(100)).await;
             assert!(
@@ -158,15 +164,15 @@ impl Contest {
 }
 
 #[tokio::test]
-async fn one_leads_for_as_long_as_it_renews_and_the_other_waits() {
+async fn the_holder_leads_while_it_renews_and_the_candidate_waits() {
     let contest = Contest::begin().await;
-    contest.pass(300).await;
+    contest.run_for(300).await;
     assert!(contest.first.is_leader() && !contest.second.is_leader());
-    assert_eq!(contest.office.holder().as_deref(), Some("first"));
-    let lease = contest.office.lease.lock().unwrap().1.clone().unwrap();
+    assert_eq!(contest.server.holder().as_deref(), Some("first"));
+    let lease = contest.server.lease.lock().object.clone().unwrap();
     assert_eq!(
         lease["spec"]["leaseTransitions"], 1,
-        "renewals are no transitions"
+        "a renewal is no transition"
     );
 }
 
@@ -175,84 +181,90 @@ async fn a_released_lease_is_taken_at_once() {
     let contest = Contest::begin().await;
     contest.first.release().await;
     assert!(!contest.first.is_leader() && contest.first.lost().now_or_never().is_some());
-    assert_eq!(contest.office.holder(), None);
-    contest.pass(2).await;
+    assert_eq!(contest.server.holder(), None);
+    contest.run_for(2).await;
     assert!(contest.second.is_leader());
-    contest.pass(60).await;
-    assert!(!contest.first.is_leader(), "what is over stays over");
+    contest.run_for(60).await;
+    assert!(
+        !contest.first.is_leader(),
+        "a released leadership does not come back"
+    );
 }
 
 #[tokio::test]
-async fn who_cannot_renew_stops_before_the_other_may_begin() {
-    let (clock, office) = (TestClock::default(), Office::new());
-    // The first reaches the lease only through `cut`, which stops answering while the lease itself stays reachable.
+async fn a_holder_that_cannot_renew_stops_before_another_process_leads() {
+    let (clock, server) = (TestClock::default(), FakeServer::new());
+    // The connection of the first process is cut, while the second reaches the server.
     let cut = Arc::new(AtomicBool::new(false));
     let client = {
-        let (office, cut) = (office.clone(), cut.clone());
+        let (server, cut) = (server.clone(), cut.clone());
         fake::client(move |head, body| {
-            let (office, cut) = (office.clone(), cut.clone());
+            let (server, cut) = (server.clone(), cut.clone());
             async move {
                 if cut.load(Ordering::Relaxed) {
                     std::future::pending::<()>().await;
                 }
-                office.answer(head.method.as_str(), body)
+                server.answer(head.method.as_str(), body)
             }
         })
     };
     let first = candidate(client, "first", &clock).acquire().await;
-    let waiting = candidate(office.client(), "second", &clock);
+    let waiting = candidate(server.client(), "second", &clock);
     let second = waiting.leadership();
     tokio::spawn(waiting.acquire());
     let contest = Contest {
         clock,
-        office,
+        server,
         first,
         second,
     };
-    contest.pass(20).await;
+    contest.run_for(20).await;
     cut.store(true, Ordering::Relaxed);
-    contest.pass(6).await;
-    assert!(contest.first.is_leader(), "one renewal missed is no loss");
-    contest.pass(7).await;
+    contest.run_for(6).await;
+    assert!(
+        contest.first.is_leader(),
+        "one missed renewal is not a loss"
+    );
+    contest.run_for(7).await;
     assert!(!contest.first.is_leader() && contest.first.lost().now_or_never().is_some());
-    contest.pass(10).await;
+    contest.run_for(10).await;
     assert!(contest.second.is_leader());
-    // Back again, it does not disturb.
+    // The first process does not interfere once it is connected again.
     cut.store(false, Ordering::Relaxed);
-    contest.pass(60).await;
+    contest.run_for(60).await;
     assert!(contest.second.is_leader() && !contest.first.is_leader());
 }
 
 #[tokio::test]
-async fn a_frozen_leader_knows_on_waking_before_any_task_has_run() {
+async fn a_process_that_was_frozen_does_not_lead_before_any_task_runs() {
     let contest = Contest::begin().await;
     contest.clock.advance(Duration::from_secs(13));
     assert!(!contest.first.is_leader());
 }
 
 #[tokio::test]
-async fn a_renewal_whose_answer_was_lost_is_our_own_and_no_reason_to_stop() {
+async fn a_renewal_whose_response_is_lost_does_not_end_the_leadership() {
     let contest = Contest::begin().await;
-    contest.office.swallow.store(true, Ordering::Relaxed);
-    contest.pass(60).await;
+    contest.server.loses_response.store(true, Ordering::Relaxed);
+    contest.run_for(60).await;
     assert!(contest.first.is_leader() && contest.first.lost().now_or_never().is_none());
 }
 
 #[tokio::test]
-async fn a_short_outage_for_all_changes_nothing() {
-    for how in ["silent", "failing"] {
+async fn a_short_outage_of_the_server_does_not_end_the_leadership() {
+    for how in ["hanging", "failing"] {
         let contest = Contest::begin().await;
-        let fault = if how == "silent" {
-            &contest.office.silent
+        let fault = if how == "hanging" {
+            &contest.server.hanging
         } else {
-            &contest.office.failing
+            &contest.server.failing
         };
-        contest.pass(6).await;
+        contest.run_for(6).await;
         fault.store(true, Ordering::Relaxed);
-        contest.pass(5).await;
+        contest.run_for(5).await;
         fault.store(false, Ordering::Relaxed);
-        contest.pass(60).await;
-        // A request that never ends is given up after 5 s, and the next one finds the server back.
+        contest.run_for(60).await;
+        // A hanging request times out after 5 s, and the next one succeeds.
         assert!(
             contest.first.is_leader() && !contest.second.is_leader(),
             "{how}"
@@ -261,23 +273,23 @@ async fn a_short_outage_for_all_changes_nothing() {
 }
 
 #[tokio::test]
-async fn a_lease_deleted_under_its_holder_is_not_free_for_those_who_saw_it_held() {
+async fn a_deleted_lease_is_not_free_for_a_candidate_that_observed_its_holder() {
     let contest = Contest::begin().await;
-    contest.office.delete();
-    contest.pass(30).await;
+    contest.server.delete();
+    contest.run_for(30).await;
     assert!(contest.first.is_leader() && !contest.second.is_leader());
     assert_eq!(
-        contest.office.holder().as_deref(),
+        contest.server.holder().as_deref(),
         Some("first"),
-        "its holder wrote it anew"
+        "the holder creates it again"
     );
 }
 
 #[tokio::test]
-async fn of_many_candidates_for_a_new_lease_exactly_one_gets_it() {
-    let (clock, office) = (TestClock::default(), Office::new());
+async fn exactly_one_of_many_candidates_acquires_a_new_lease() {
+    let (clock, server) = (TestClock::default(), FakeServer::new());
     let all: Vec<_> = (0..5)
-        .map(|n| candidate(office.client(), &format!("c{n}"), &clock))
+        .map(|n| candidate(server.client(), &format!("c{n}"), &clock))
         .collect();
     let leaderships: Vec<_> = all.iter().map(LeaderElector::leadership).collect();
     for one in all {
@@ -290,7 +302,7 @@ async fn of_many_candidates_for_a_new_lease_exactly_one_gets_it() {
 }
 
 #[tokio::test]
-async fn an_undisputed_leadership_holds() {
+async fn a_leadership_without_a_lease_holds_until_its_release() {
     let clock = TestClock::default();
     let leadership = Leadership::always(clock.shared());
     clock.advance(Duration::from_secs(1_000_000));

@@ -1,7 +1,9 @@
-//! The loop that every engine shares: *observe* facts, *decide* with a pure function, *act* on the plan.
+//! Engine-neutral controller for stateful applications on Kubernetes: *observe* facts, *decide* with a pure function,
+//! *execute* the plan.
 //!
-//! An [`Engine`] is what one application's administrator knows, as a synchronous function from facts to a [`Plan`]. It
-//! needs no cluster to be tested, can be explored exhaustively, and its plan says why.
+//! An [`Engine`] is the knowledge of how to run one application, as a synchronous function from facts to a [`Plan`]. It
+//! needs no cluster to be tested, and all states of a small model can be explored exhaustively ([`explore`]). A
+//! [`Reconciler`] observes and executes for an engine; [`SimpleEngine`] is the short way. [`program`] runs them.
 
 mod backoff;
 pub mod cache;
@@ -10,6 +12,7 @@ mod clock;
 mod controller;
 mod decision_log;
 mod engine;
+mod error;
 mod events;
 mod execute;
 mod expectations;
@@ -19,6 +22,7 @@ mod fake;
 mod lease;
 mod metrics;
 mod observed;
+mod pass;
 mod plan;
 mod presence;
 mod prober;
@@ -33,26 +37,23 @@ mod time;
 mod watches;
 mod writer;
 
-pub use backoff::Backoff;
 pub use cache::OwnedCache;
-pub use client::{ClientLayer, InstrumentedService, client};
 pub use clock::{Clock, SharedClock, SystemClock, TestClock, with_timeout};
-pub use controller::{ControllerParts, Triggers, run_controller};
-pub use decision_log::{Decision, Explanation, decision_log_meta};
-pub use engine::Engine;
-pub use events::{EventRecorder, EventSpec, EventType};
+pub use controller::Triggers;
+pub use decision_log::{
+    ActionRecord, Decision, DecisionResult, Explanation, PlanRecord, decision_log_meta,
+};
+pub use engine::{Engine, PlainData};
+pub use error::Error;
+pub use events::{EventSpec, EventType};
 pub use expectations::{CachedVersion, Expectations, Expected, ObjectKey};
-pub use lease::{LeaderElector, Leadership, LeaseEvaluation, LeaseRecord, LeaseSettings, evaluate};
+pub use lease::Leadership;
 pub use metrics::Metrics;
 pub use observed::Observed;
-pub use plan::{Plan, Requeue};
+pub use plan::{Action, Plan, Requeue};
 pub use presence::Presence;
-pub use prober::{Probe, ProbeIntervals, Prober, ProberParts};
 pub use random::{Random, SharedRandom, SystemRandom, TestRandom, jitter};
-pub use reconciler::{
-    Action, Error, ManagedResource, Observation, ObserveFrom, Outcome, Reconciler, ResourceKey,
-};
-pub use serve::{Health, Stage, serve};
+pub use reconciler::{ManagedResource, Observation, ObserveFrom, Outcome, Reconciler, ResourceKey};
 pub use shutdown::shutdown;
 pub use simple::{OwnedObjects, SimpleEngine, SimpleReconciler};
 pub use time::UnixTime;

@@ -1,5 +1,5 @@
-//! What the operator counts, for Prometheus. Only what is filled is here, and no label takes its values from users
-//! (names of resources, messages), so that the number of series stays small.
+//! Prometheus metrics of the operator. No label takes its values from users (names of resources, messages), so that the
+//! number of series stays small.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -36,7 +36,7 @@ struct ByRequest {
     status: String,
 }
 
-/// The operator's metrics. Clones count into the same.
+/// The metrics of the operator. Clones share them.
 #[derive(Clone, Debug)]
 pub struct Metrics {
     registry: Arc<Registry>,
@@ -51,9 +51,9 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    /// All at nothing.
-    pub fn new() -> Self {
-        let mut registry = Registry::with_prefix("evenkeel");
+    /// Returns metrics whose names have this prefix.
+    pub fn new(prefix: &str) -> Self {
+        let mut registry = Registry::with_prefix(prefix);
         let (reconciles, actions, requests, probes) = (
             Family::default(),
             Family::default(),
@@ -62,38 +62,26 @@ impl Metrics {
         );
         let (watch_errors, undecodable, lease_held) =
             (Family::default(), Family::default(), Gauge::default());
-        // 5 ms to 80 s: from a look that finds nothing to do, to one that waited for every timeout.
+        // 5 ms to 80 s: from an observation without actions to a reconcile that waited for every timeout.
         let durations: Family<ByKind, Histogram> =
             Family::new_with_constructor(|| Histogram::new(exponential_buckets(0.005, 2.0, 15)));
 
-        registry.register(
-            "reconciles",
-            "Reconciles, by their outcome",
-            reconciles.clone(),
-        );
+        registry.register("reconciles", "Reconciles by outcome", reconciles.clone());
         registry.register(
             "reconcile_seconds",
-            "How long reconciles took",
+            "Duration of reconciles",
             durations.clone(),
         );
-        registry.register(
-            "actions",
-            "Changes made, by what they were",
-            actions.clone(),
-        );
+        registry.register("actions", "Executed actions by name", actions.clone());
         registry.register(
             "lease_held",
             "1 while this process holds the lease",
             lease_held.clone(),
         );
-        registry.register(
-            "watch_errors",
-            "Errors of watches, each retried",
-            watch_errors.clone(),
-        );
+        registry.register("watch_errors", "Errors of watches", watch_errors.clone());
         registry.register(
             "undecodable",
-            "Objects skipped because they could not be read",
+            "Objects skipped because they could not be decoded",
             undecodable.clone(),
         );
         registry.register(
@@ -103,7 +91,7 @@ impl Metrics {
         );
         registry.register(
             "probes",
-            "Questions to the application, by their outcome",
+            "Probes of the application by outcome",
             probes.clone(),
         );
         let registry = Arc::new(registry);
@@ -120,8 +108,8 @@ impl Metrics {
         }
     }
 
-    /// A resource of this kind was reconciled, and how it went (`done`, `waiting`, `failed`…).
-    pub fn reconciled(&self, kind: &str, outcome: &str, took: Duration) {
+    /// Counts a reconcile; the outcome is `done` or `failed`.
+    pub(crate) fn reconciled(&self, kind: &str, outcome: &str, duration: Duration) {
         self.reconciles
             .get_or_create(&ByOutcome {
                 kind: kind.into(),
@@ -130,11 +118,11 @@ impl Metrics {
             .inc();
         self.durations
             .get_or_create(&ByKind { kind: kind.into() })
-            .observe(took.as_secs_f64());
+            .observe(duration.as_secs_f64());
     }
 
-    /// Something was changed for a resource of this kind (`create`, `apply`, or the name of a step).
-    pub fn acted(&self, kind: &str, action: &str) {
+    /// Counts an executed action.
+    pub(crate) fn acted(&self, kind: &str, action: &str) {
         self.actions
             .get_or_create(&ByAction {
                 kind: kind.into(),
@@ -143,27 +131,27 @@ impl Metrics {
             .inc();
     }
 
-    /// The lease is held, or is not.
-    pub fn lease(&self, held: bool) {
+    /// Sets whether the lease is held.
+    pub(crate) fn lease(&self, held: bool) {
         self.lease_held.set(i64::from(held));
     }
 
-    /// A watch of this kind failed, and will be retried.
-    pub fn watch_failed(&self, kind: &str) {
+    /// Counts an error of a watch.
+    pub(crate) fn watch_failed(&self, kind: &str) {
         self.watch_errors
             .get_or_create(&ByKind { kind: kind.into() })
             .inc();
     }
 
-    /// An object of this kind could not be read, and was skipped.
-    pub fn skipped(&self, kind: &str) {
+    /// Counts an object that could not be decoded.
+    pub(crate) fn skipped(&self, kind: &str) {
         self.undecodable
             .get_or_create(&ByKind { kind: kind.into() })
             .inc();
     }
 
-    /// A request was answered with this status, or with none.
-    pub fn requested(&self, verb: &str, resource: &str, status: &str) {
+    /// Counts a request; the status is an HTTP status code, or `none` without a response.
+    pub(crate) fn requested(&self, verb: &str, resource: &str, status: &str) {
         let labels = ByRequest {
             verb: verb.into(),
             resource: resource.into(),
@@ -172,8 +160,8 @@ impl Metrics {
         self.requests.get_or_create(&labels).inc();
     }
 
-    /// An application of this kind was asked how it is, and whether it answered (`answered`, `silent`).
-    pub fn probed(&self, kind: &str, outcome: &str) {
+    /// Counts a probe; the outcome is `answered`, `timeout` or `skipped`.
+    pub(crate) fn probed(&self, kind: &str, outcome: &str) {
         self.probes
             .get_or_create(&ByOutcome {
                 kind: kind.into(),
@@ -182,20 +170,14 @@ impl Metrics {
             .inc();
     }
 
-    /// All of it, as Prometheus reads it.
-    pub fn encode(&self) -> String {
+    /// Returns the metrics in the OpenMetrics text format.
+    pub(crate) fn encode(&self) -> String {
         let mut text = String::new();
-        // Writing to a string does not fail; if it did, half a page would be worse than none.
+        // Writing to a string does not fail; no metrics are better than a part of them.
         if encode(&mut text, &self.registry).is_err() {
             text.clear();
         }
         text
-    }
-}
-
-impl Default for Metrics {
-    fn default() -> Self {
-        Self::new()
     }
 }
 
@@ -204,19 +186,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_counted_is_shown_under_our_prefix() {
-        let metrics = Metrics::new();
+    fn metrics_have_the_prefix_of_the_program() {
+        let metrics = Metrics::new("greeter");
         metrics.reconciled("EtcdCluster", "done", Duration::from_millis(7));
         metrics.acted("EtcdCluster", "create");
         metrics.lease(true);
         metrics.requested("get", "pods", "200");
         let text = metrics.encode();
         for line in [
-            r#"evenkeel_reconciles_total{kind="EtcdCluster",outcome="done"} 1"#,
-            r#"evenkeel_actions_total{kind="EtcdCluster",action="create"} 1"#,
-            "evenkeel_lease_held 1",
-            r#"evenkeel_requests_total{verb="get",resource="pods",status="200"} 1"#,
-            r#"evenkeel_reconcile_seconds_count{kind="EtcdCluster"} 1"#,
+            r#"greeter_reconciles_total{kind="EtcdCluster",outcome="done"} 1"#,
+            r#"greeter_actions_total{kind="EtcdCluster",action="create"} 1"#,
+            "greeter_lease_held 1",
+            r#"greeter_requests_total{verb="get",resource="pods",status="200"} 1"#,
+            r#"greeter_reconcile_seconds_count{kind="EtcdCluster"} 1"#,
         ] {
             assert!(
                 text.lines().any(|have| have == line),

@@ -1,58 +1,58 @@
-//! What was seen of a thing, and whether anything was seen at all.
+//! Observed values, and whether they are known at all.
 
 use serde::{Deserialize, Serialize};
 
-/// What is known of a thing. *Unknown never counts as absent*: an error, a timeout or a question not asked are no
-/// evidence that something is not there.
+/// An observed value. *Unknown never counts as absent*: an error, a timeout or a question that was not asked is no
+/// evidence of absence.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
 pub enum Observed<T> {
-    /// It is there, and this is what it looks like.
+    /// The value is present.
     Present(T),
-    /// It was looked for and is not there.
+    /// The value was looked up and does not exist.
     Absent,
-    /// Nobody knows.
+    /// The value is not known.
     #[default]
     Unknown,
 }
 
 impl<T> Observed<T> {
-    /// The thing, if it is known to be there.
+    /// Returns the value, if it is known to be present.
     pub fn present(&self) -> Option<&T> {
         match self {
-            Self::Present(thing) => Some(thing),
+            Self::Present(value) => Some(value),
             Self::Absent | Self::Unknown => None,
         }
     }
 
-    /// The thing, to be changed, if it is known to be there.
+    /// Returns the value mutably, if it is known to be present.
     pub fn present_mut(&mut self) -> Option<&mut T> {
         match self {
-            Self::Present(thing) => Some(thing),
+            Self::Present(value) => Some(value),
             Self::Absent | Self::Unknown => None,
         }
     }
 
-    /// Whether it is known to be there.
+    /// Returns true if the value is known to be present.
     pub fn is_present(&self) -> bool {
         matches!(self, Self::Present(_))
     }
 
-    /// Whether it is known not to be there. Not the opposite of [`Seen::is_present`].
+    /// Returns true if the value is known to be absent. Not the opposite of [`Observed::is_present`].
     pub fn is_absent(&self) -> bool {
         matches!(self, Self::Absent)
     }
 
-    /// Whether nothing is known.
+    /// Returns true if the value is not known.
     pub fn is_unknown(&self) -> bool {
         matches!(self, Self::Unknown)
     }
 
-    /// What is known of it, borrowed.
+    /// Returns the observed value by reference.
     pub fn as_ref(&self) -> Observed<&T> {
         match self {
-            Self::Present(thing) => Observed::Present(thing),
+            Self::Present(value) => Observed::Present(value),
             Self::Absent => Observed::Absent,
             Self::Unknown => Observed::Unknown,
         }
@@ -60,9 +60,9 @@ impl<T> Observed<T> {
 }
 
 impl<T> From<Option<T>> for Observed<T> {
-    /// From a complete look: what it does not show is not there.
-    fn from(found: Option<T>) -> Self {
-        found.map_or(Self::Absent, Self::Present)
+    /// Converts a value from a complete observation, in which `None` means absent.
+    fn from(value: Option<T>) -> Self {
+        value.map_or(Self::Absent, Self::Present)
     }
 }
 
@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_unknown_is_neither_present_nor_absent() {
+    fn an_unknown_value_is_neither_present_nor_absent() {
         let unknown = Observed::<u8>::default();
         assert!(unknown.is_unknown() && !unknown.is_present() && !unknown.is_absent());
         assert!(unknown.present().is_none());

@@ -1,8 +1,9 @@
-//! The plan: what is to be done, as plain data.
+//! The plan: the result of a decision, as plain data.
 
 use std::fmt::{self, Debug};
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::{Engine, UnixTime};
 
@@ -90,19 +91,61 @@ impl<E: Engine + ?Sized> Debug for Plan<E> {
     }
 }
 
-/// What ends the wait.
+/// One action of a plan.
+#[derive(Debug)]
+pub enum Action<'p, E: Engine + ?Sized> {
+    /// Creates an object that must never exist twice.
+    Create(&'p E::Create),
+    /// Changes an object without any effect on clients.
+    Patch(&'p E::Patch),
+    /// Makes an object exist as described.
+    Apply(&'p E::Apply),
+    /// May disturb clients.
+    Disruption(&'p E::Disruption),
+}
+
+impl<E: Engine + ?Sized> Action<'_, E> {
+    /// Returns the action as JSON.
+    pub fn to_json(&self) -> Value {
+        let json = match self {
+            Self::Create(create) => serde_json::to_value(create),
+            Self::Patch(patch) => serde_json::to_value(patch),
+            Self::Apply(apply) => serde_json::to_value(apply),
+            Self::Disruption(disruption) => serde_json::to_value(disruption),
+        };
+        json.unwrap_or_default()
+    }
+}
+
+impl<E: Engine + ?Sized> Plan<E> {
+    /// Returns all actions: create, patch, apply, disruption.
+    pub fn actions(&self) -> impl Iterator<Item = Action<'_, E>> {
+        let disruption = self.disruption.iter().map(Action::Disruption);
+        self.writes().chain(disruption)
+    }
+
+    /// Returns the actions except the disruption. Creations and patches come first: they are the repairs.
+    pub(crate) fn writes(&self) -> impl Iterator<Item = Action<'_, E>> {
+        let create = self.create.iter().map(Action::Create);
+        let patch = self.patch.iter().map(Action::Patch);
+        let apply = self.apply.iter().map(Action::Apply);
+        create.chain(patch).chain(apply)
+    }
+}
+
+/// When to reconcile again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Requeue {
-    /// Something changes.
+    /// When an object or the answer of the application changes.
     OnChange,
-    /// Something changes, or this time comes.
+    /// The same, or at this time.
     At(UnixTime),
-    /// The application is about to change by itself, which Kubernetes does not tell: it is asked at short intervals.
+    /// At short intervals: the application is about to change without an event in Kubernetes.
     Poll,
 }
 
 impl Requeue {
-    /// Whichever comes first.
+    /// Returns the earlier of both.
     #[must_use]
     pub fn or(self, other: Self) -> Self {
         match (self, other) {
@@ -119,7 +162,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn of_two_times_the_earlier_wakes_and_a_time_beats_none() {
+    fn the_earlier_requeue_wins_and_polling_wins_over_all() {
         let (early, late) = (Requeue::At(UnixTime(1)), Requeue::At(UnixTime(2)));
         assert_eq!(late.or(early), early);
         assert_eq!(Requeue::OnChange.or(late), late);

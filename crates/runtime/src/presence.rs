@@ -1,26 +1,26 @@
-//! An object of Kubernetes as a fact: whether it is there, and whether it is on its way out.
+//! The presence of a Kubernetes object, as a fact.
 
 use kube::Resource;
 use serde::{Deserialize, Serialize};
 
-/// What a complete look shows of an object. What could not be looked at is an error, and no fact.
+/// The presence of an object in a complete observation. A failed observation is an error, not a fact.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
 pub enum Presence {
-    /// There is none.
+    /// The object does not exist.
     #[default]
     Absent,
-    /// It is there, to stay.
+    /// The object exists and is not being deleted.
     Present,
-    /// It is on its way out: somebody has deleted it, and something still holds it.
+    /// The object has a deletionTimestamp: its deletion waits for a finalizer or a grace period.
     Terminating,
 }
 
 impl Presence {
-    /// From what was found.
-    pub fn of<K: Resource>(found: Option<&K>) -> Self {
-        match found.map(|object| object.meta().deletion_timestamp.is_some()) {
+    /// Returns the presence of an observed object.
+    pub fn of<K: Resource>(object: Option<&K>) -> Self {
+        match object.map(|object| object.meta().deletion_timestamp.is_some()) {
             None => Self::Absent,
             Some(false) => Self::Present,
             Some(true) => Self::Terminating,
@@ -35,7 +35,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_deleted_is_there_until_nothing_holds_it_any_more() {
+    fn an_object_with_a_deletion_timestamp_is_terminating() {
         let mut pod = Pod::default();
         assert_eq!(Presence::of(Some(&pod)), Presence::Present);
         pod.metadata.deletion_timestamp = serde_json::from_str("\"2026-01-01T00:00:00Z\"").unwrap();

@@ -1,14 +1,15 @@
-//! Asks each application how it is, outside of reconciles, and wakes the reconcile when the answer changed. Otherwise a
-//! status goes stale between Kubernetes' events, which know nothing of the application.
+//! Probes each application outside of reconciles, and triggers a reconcile when the result changes. Kubernetes events do
+//! not report changes inside the application.
 
 use std::collections::HashMap;
 use std::hash::Hash;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::Stream;
 use futures::channel::mpsc;
 use futures::future::BoxFuture;
+use parking_lot::Mutex;
 use tokio::sync::{Notify, Semaphore};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
@@ -16,19 +17,19 @@ use crate::clock::{SharedClock, with_timeout};
 use crate::metrics::Metrics;
 use crate::random::{SharedRandom, jitter};
 
-/// How often to ask, and how patiently.
+/// The intervals and limits of probes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ProbeIntervals {
-    /// How often, as a rule.
-    pub interval: Duration,
-    /// How often while a change is expected.
-    pub fast_interval: Duration,
-    /// For how long a change stays expected.
-    pub fast_for: Duration,
-    /// How long a question may take.
-    pub timeout: Duration,
-    /// How many questions at a time.
-    pub max_concurrent: usize,
+pub(crate) struct ProbeIntervals {
+    /// The normal interval.
+    pub(crate) interval: Duration,
+    /// The interval while a change is expected.
+    pub(crate) fast_interval: Duration,
+    /// The time for which a change stays expected.
+    pub(crate) fast_for: Duration,
+    /// The timeout of one probe.
+    pub(crate) timeout: Duration,
+    /// The number of concurrent probes.
+    pub(crate) max_concurrent: usize,
 }
 
 impl Default for ProbeIntervals {
@@ -43,32 +44,32 @@ impl Default for ProbeIntervals {
     }
 }
 
-/// Asks the question: one key, one verdict; none if it could not be asked. What it returns must not depend on the time of
-/// day, or every answer is a change.
-pub type Probe<K, V> = Box<dyn Fn(K) -> BoxFuture<'static, Option<V>> + Send + Sync>;
+/// Probes one application. Returns `None` if the application could not be asked. The result must not contain a time:
+/// every probe would be a change.
+pub(crate) type Probe<K, V> = Box<dyn Fn(K) -> BoxFuture<'static, Option<V>> + Send + Sync>;
 
-/// What a [`Prober`] is made of.
-pub struct ProberParts<K, V> {
-    /// What is asked, for the metrics: the kind of resource.
-    pub kind: String,
-    /// How to ask.
-    pub probe: Probe<K, V>,
-    /// The verdict on who does not answer in time.
-    pub timeout_result: V,
-    /// Whether to ask at all: whether the lease is held.
-    pub enabled: Box<dyn Fn() -> bool + Send + Sync>,
-    /// How often.
-    pub intervals: ProbeIntervals,
-    /// Time.
-    pub clock: SharedClock,
-    /// Chance, so that not all are asked at once.
-    pub random: SharedRandom,
-    /// Where questions are counted.
-    pub metrics: Metrics,
+/// The parts of a [`Prober`].
+pub(crate) struct ProberParts<K, V> {
+    /// The kind of resource, for metrics.
+    pub(crate) kind: String,
+    /// The probe.
+    pub(crate) probe: Probe<K, V>,
+    /// The result of a probe that times out.
+    pub(crate) timeout_result: V,
+    /// Returns true while the lease is held. Without the lease nothing is probed.
+    pub(crate) enabled: Box<dyn Fn() -> bool + Send + Sync>,
+    /// The intervals.
+    pub(crate) intervals: ProbeIntervals,
+    /// The clock.
+    pub(crate) clock: SharedClock,
+    /// The source of jitter.
+    pub(crate) random: SharedRandom,
+    /// The metrics.
+    pub(crate) metrics: Metrics,
 }
 
-/// Asks and remembers. Clones share it; with the last of them the asking ends.
-pub struct Prober<K, V> {
+/// Probes applications and stores the last results. Clones share them; probing ends with the last clone.
+pub(crate) struct Prober<K, V> {
     inner: Arc<ProberInner<K, V>>,
     _stop: Arc<DropGuard>,
 }
@@ -94,12 +95,21 @@ struct State<K, V> {
     listeners: Vec<mpsc::UnboundedSender<K>>,
 }
 
-/// One that is asked.
+/// The last result of a probe.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct LastProbe<V> {
+    /// The result.
+    pub(crate) result: V,
+    /// The uptime of the result.
+    pub(crate) at: Duration,
+}
+
+/// An application that is probed.
 struct Subject<V> {
-    verdict: Option<(V, Duration)>,
-    /// Since when a change is expected, or when the last one came.
-    soon_since: Option<Duration>,
-    nudge: Arc<Notify>,
+    last: Option<LastProbe<V>>,
+    /// The uptime since which a change is expected, or of the last change.
+    change_expected_since: Option<Duration>,
+    wakeup: Arc<Notify>,
     stop: CancellationToken,
 }
 
@@ -108,91 +118,89 @@ where
     K: Clone + Eq + Hash + Send + Sync + 'static,
     V: Clone + PartialEq + Send + Sync + 'static,
 {
-    /// Asks nobody yet.
-    pub fn new(parts: ProberParts<K, V>) -> Self {
+    /// Returns a prober without applications.
+    pub(crate) fn new(parts: ProberParts<K, V>) -> Self {
         let stop = CancellationToken::new();
         let slots = Semaphore::new(parts.intervals.max_concurrent);
         let state = Mutex::new(State {
             subjects: HashMap::new(),
             listeners: Vec::new(),
         });
-        let asking = Arc::new(ProberInner {
+        let inner = Arc::new(ProberInner {
             parts,
             slots,
             stop: stop.clone(),
             state,
         });
         Self {
-            inner: asking,
+            inner,
             _stop: Arc::new(stop.drop_guard()),
         }
     }
 
-    /// Asks this one from now on, first at once. Nothing changes if it is asked already.
-    pub fn watch(&self, key: &K) {
-        let mut state = self.inner.state();
+    /// Starts to probe an application, at once. Does nothing if the application is probed already.
+    pub(crate) fn watch(&self, key: &K) {
+        let mut state = self.inner.state.lock();
         if state.subjects.contains_key(key) {
             return;
         }
-        let (nudge, stop) = (Arc::new(Notify::new()), self.inner.stop.child_token());
+        let (wakeup, stop) = (Arc::new(Notify::new()), self.inner.stop.child_token());
         let subject = Subject {
-            verdict: None,
-            soon_since: None,
-            nudge: nudge.clone(),
+            last: None,
+            change_expected_since: None,
+            wakeup: wakeup.clone(),
             stop: stop.clone(),
         };
         state.subjects.insert(key.clone(), subject);
         drop(state);
-        let (asking, key) = (self.inner.clone(), key.clone());
+        let (inner, key) = (self.inner.clone(), key.clone());
         tokio::spawn(async move {
-            stop.run_until_cancelled(asking.ask_again_and_again(key, nudge))
+            stop.run_until_cancelled(inner.probe_loop(key, wakeup))
                 .await
         });
     }
 
-    /// Asks this one no more, and forgets what it said.
-    pub fn forget(&self, key: &K) {
-        if let Some(subject) = self.inner.state().subjects.remove(key) {
+    /// Stops to probe an application, and drops its result.
+    pub(crate) fn forget(&self, key: &K) {
+        if let Some(subject) = self.inner.state.lock().subjects.remove(key) {
             subject.stop.cancel();
         }
     }
 
-    /// A change is expected: ask at short intervals, until it is settled or nothing has changed for two minutes, however
-    /// often that is said meanwhile. Nothing happens for one that is not watched.
-    pub fn expect_change(&self, key: &K) {
+    /// Probes at short intervals until [`Prober::settled`], or until nothing has changed for two minutes. Repeated calls do
+    /// not extend the two minutes. Does nothing for an application that is not probed.
+    pub(crate) fn expect_change(&self, key: &K) {
         let now = self.inner.parts.clock.uptime();
-        if let Some(subject) = self.inner.state().subjects.get_mut(key)
-            && subject.soon_since.is_none()
+        if let Some(subject) = self.inner.state.lock().subjects.get_mut(key)
+            && subject.change_expected_since.is_none()
         {
-            subject.soon_since = Some(now);
-            subject.nudge.notify_one();
+            subject.change_expected_since = Some(now);
+            subject.wakeup.notify_one();
         }
     }
 
-    /// The change has come, or is not expected any more.
-    pub fn settled(&self, key: &K) {
-        if let Some(subject) = self.inner.state().subjects.get_mut(key) {
-            subject.soon_since = None;
+    /// Returns to the normal interval: no change is expected.
+    pub(crate) fn settled(&self, key: &K) {
+        if let Some(subject) = self.inner.state.lock().subjects.get_mut(key) {
+            subject.change_expected_since = None;
         }
     }
 
-    /// The last verdict, and how old it is.
-    pub fn last(&self, key: &K) -> Option<(V, Duration)> {
-        let now = self.inner.parts.clock.uptime();
-        let (verdict, at) = self.inner.state().subjects.get(key)?.verdict.clone()?;
-        Some((verdict, now.saturating_sub(at)))
+    /// Returns the last result.
+    pub(crate) fn last(&self, key: &K) -> Option<LastProbe<V>> {
+        self.inner.state.lock().subjects.get(key)?.last.clone()
     }
 
-    /// A verdict learnt otherwise, for one that is watched. If it is another one than before, that counts as a change.
-    pub fn record(&self, key: &K, verdict: V) {
+    /// Records a result from another source, such as a live observation. A different result is a change.
+    pub(crate) fn record(&self, key: &K, result: V) {
         let now = self.inner.parts.clock.uptime();
-        self.inner.learn(key, verdict, now);
+        self.inner.record(key, result, now);
     }
 
-    /// The keys whose verdict changed, from now on.
-    pub fn changes(&self) -> impl Stream<Item = K> + Send + use<K, V> {
+    /// Returns a stream of the keys whose results change from now on.
+    pub(crate) fn changes(&self) -> impl Stream<Item = K> + Send + use<K, V> {
         let (listener, changes) = mpsc::unbounded();
-        self.inner.state().listeners.push(listener);
+        self.inner.state.lock().listeners.push(listener);
         changes
     }
 }
@@ -202,91 +210,86 @@ where
     K: Clone + Eq + Hash + Send + Sync + 'static,
     V: Clone + PartialEq + Send + Sync + 'static,
 {
-    fn state(&self) -> MutexGuard<'_, State<K, V>> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    async fn ask_again_and_again(&self, key: K, nudge: Arc<Notify>) {
+    async fn probe_loop(&self, key: K, wakeup: Arc<Notify>) {
         loop {
-            let pause = if (self.parts.enabled)() {
-                self.ask(&key).await;
-                self.pause(&key)
+            let delay = if (self.parts.enabled)() {
+                self.probe(&key).await;
+                self.delay(&key)
             } else {
-                // Standing by. Not for long: the first look of a new leader should find verdicts.
+                // Standing by, with a short delay: the first observation of a new leader should find results.
                 self.parts.intervals.interval.min(Duration::from_secs(1))
             };
             tokio::select! {
-                () = self.parts.clock.sleep(pause) => {}
-                () = nudge.notified() => {}
+                () = self.parts.clock.sleep(delay) => {}
+                () = wakeup.notified() => {}
             }
         }
     }
 
-    async fn ask(&self, key: &K) {
-        // Never closed.
+    async fn probe(&self, key: &K) {
+        // The semaphore is never closed.
         let Ok(_slot) = self.slots.acquire().await else {
             return;
         };
-        // The wait for a slot may have outlasted the lease.
+        // The lease may have expired during the wait for a slot.
         if !(self.parts.enabled)() {
             return;
         }
-        let asked = self.parts.clock.uptime();
+        let started_at = self.parts.clock.uptime();
         let answer = with_timeout(
             &*self.parts.clock,
             self.parts.intervals.timeout,
             (self.parts.probe)(key.clone()),
         )
         .await;
-        let (outcome, verdict) = match answer {
-            Some(Some(verdict)) => ("answered", verdict),
+        let (outcome, result) = match answer {
+            Some(Some(result)) => ("answered", result),
             Some(None) => {
-                self.parts.metrics.probed(&self.parts.kind, "not asked");
+                self.parts.metrics.probed(&self.parts.kind, "skipped");
                 return;
             }
-            None => ("silent", self.parts.timeout_result.clone()),
+            None => ("timeout", self.parts.timeout_result.clone()),
         };
         self.parts.metrics.probed(&self.parts.kind, outcome);
-        self.learn(key, verdict, asked);
+        self.record(key, result, started_at);
     }
 
-    /// Remembers the answer to a question of that time, unless something was learnt that is newer.
-    fn learn(&self, key: &K, verdict: V, asked: Duration) {
+    /// Stores the result of a probe that started at this uptime, unless a later result is stored.
+    fn record(&self, key: &K, result: V, started_at: Duration) {
         let now = self.parts.clock.uptime();
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let Some(subject) = state.subjects.get_mut(key) else {
             return;
         };
-        if subject.verdict.as_ref().is_some_and(|(_, at)| *at > asked) {
+        let last = subject.last.as_ref();
+        if last.is_some_and(|last| last.at > started_at) {
             return;
         }
-        let changed = subject
-            .verdict
-            .as_ref()
-            .is_none_or(|(last, _)| *last != verdict);
-        subject.verdict = Some((verdict, now));
-        if changed {
-            subject.soon_since = subject.soon_since.map(|_| now);
+        let is_change = last.is_none_or(|last| last.result != result);
+        subject.last = Some(LastProbe { result, at: now });
+        if is_change {
+            subject.change_expected_since = subject.change_expected_since.map(|_| now);
             state
                 .listeners
                 .retain(|listener| listener.unbounded_send(key.clone()).is_ok());
         }
     }
 
-    fn pause(&self, key: &K) -> Duration {
+    fn delay(&self, key: &K) -> Duration {
         let now = self.parts.clock.uptime();
-        let rhythm = &self.parts.intervals;
+        let intervals = &self.parts.intervals;
         let since = self
-            .state()
+            .state
+            .lock()
             .subjects
             .get(key)
-            .and_then(|subject| subject.soon_since);
-        let soon = since.is_some_and(|since| now.saturating_sub(since) < rhythm.fast_for);
+            .and_then(|subject| subject.change_expected_since);
+        let is_fast = since.is_some_and(|since| now.saturating_sub(since) < intervals.fast_for);
         jitter(
-            if soon {
-                rhythm.fast_interval
+            if is_fast {
+                intervals.fast_interval
             } else {
-                rhythm.interval
+                intervals.interval
             },
             &*self.parts.random,
         )

@@ -1,8 +1,9 @@
-//! A prober, and applications that answer as they are told to.
+//! A prober, and applications whose answers the test sets.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use futures::{FutureExt, StreamExt};
+use parking_lot::Mutex;
 
 use super::*;
 use crate::clock::TestClock;
@@ -10,34 +11,34 @@ use crate::random::TestRandom;
 
 type Key = &'static str;
 
-/// The applications: what they say, and whether they say anything.
+/// The applications and the probes of them.
 #[derive(Default)]
 struct Fleet {
-    verdict: Mutex<u32>,
-    silent: AtomicBool,
-    out_of_reach: AtomicBool,
-    asked: AtomicUsize,
-    asking: AtomicUsize,
-    most: AtomicUsize,
+    result: Mutex<u32>,
+    hanging: AtomicBool,
+    cannot_be_asked: AtomicBool,
+    probes: AtomicUsize,
+    in_flight: AtomicUsize,
+    max_in_flight: AtomicUsize,
     leading: AtomicBool,
 }
 
 impl Fleet {
-    fn says(&self, verdict: u32) {
-        *self.verdict.lock().unwrap() = verdict;
+    fn set_result(&self, result: u32) {
+        *self.result.lock() = result;
     }
 
-    fn asked(&self) -> usize {
-        self.asked.load(Ordering::Relaxed)
+    fn probes(&self) -> usize {
+        self.probes.load(Ordering::Relaxed)
     }
 }
 
-/// The verdict on those who do not answer.
-const SILENCE: u32 = 0;
+/// The result of a probe that times out.
+const TIMEOUT: u32 = 0;
 
 fn prober(clock: &TestClock) -> (Arc<Fleet>, Prober<Key, u32>) {
     let fleet = Arc::new(Fleet {
-        verdict: Mutex::new(1),
+        result: Mutex::new(1),
         leading: AtomicBool::new(true),
         ..Fleet::default()
     });
@@ -47,30 +48,30 @@ fn prober(clock: &TestClock) -> (Arc<Fleet>, Prober<Key, u32>) {
         probe: Box::new(move |_| {
             let (fleet, clock) = (answers.clone(), ticks.shared());
             async move {
-                fleet.asked.fetch_add(1, Ordering::Relaxed);
-                let at_once = fleet.asking.fetch_add(1, Ordering::Relaxed) + 1;
-                fleet.most.fetch_max(at_once, Ordering::Relaxed);
-                // Decided when asked, said a little later.
-                let verdict = *fleet.verdict.lock().unwrap();
-                let answers_in = if fleet.silent.load(Ordering::Relaxed) {
+                fleet.probes.fetch_add(1, Ordering::Relaxed);
+                let in_flight = fleet.in_flight.fetch_add(1, Ordering::Relaxed) + 1;
+                fleet.max_in_flight.fetch_max(in_flight, Ordering::Relaxed);
+                // The answer is fixed at the request and arrives 50 ms later.
+                let result = *fleet.result.lock();
+                let delay = if fleet.hanging.load(Ordering::Relaxed) {
                     3600
                 } else {
                     0
                 };
                 clock
-                    .sleep(Duration::from_secs(answers_in) + Duration::from_millis(50))
+                    .sleep(Duration::from_secs(delay) + Duration::from_millis(50))
                     .await;
-                fleet.asking.fetch_sub(1, Ordering::Relaxed);
-                (!fleet.out_of_reach.load(Ordering::Relaxed)).then_some(verdict)
+                fleet.in_flight.fetch_sub(1, Ordering::Relaxed);
+                (!fleet.cannot_be_asked.load(Ordering::Relaxed)).then_some(result)
             }
             .boxed()
         }),
-        timeout_result: SILENCE,
+        timeout_result: TIMEOUT,
         enabled: Box::new(move || leads.leading.load(Ordering::Relaxed)),
         intervals: ProbeIntervals::default(),
         clock: clock.shared(),
         random: TestRandom::shared(1),
-        metrics: Metrics::new(),
+        metrics: Metrics::new("test"),
     });
     (fleet, prober)
 }
@@ -84,7 +85,7 @@ const fn seconds(seconds: u64) -> Duration {
 }
 
 #[tokio::test]
-async fn a_verdict_is_told_once_when_it_changes() {
+async fn a_changed_result_is_emitted_once() {
     let clock = TestClock::default();
     let (fleet, prober) = prober(&clock);
     let mut changes = prober.changes();
@@ -93,129 +94,128 @@ async fn a_verdict_is_told_once_when_it_changes() {
     prober.watch(&"a");
     clock.run_for(seconds(1)).await;
     assert_eq!(drain(&mut changes), ["a"]);
-    assert_eq!(fleet.asked(), 1);
+    assert_eq!(fleet.probes(), 1);
     clock.run_for(seconds(60)).await;
-    assert!(drain(&mut changes).is_empty(), "nothing new");
+    assert!(drain(&mut changes).is_empty(), "no change");
     assert!(
-        (5..=7).contains(&(fleet.asked() - 1)),
+        (5..=7).contains(&(fleet.probes() - 1)),
         "{} in a minute",
-        fleet.asked() - 1
+        fleet.probes() - 1
     );
-    fleet.says(2);
+    fleet.set_result(2);
     clock.run_for(seconds(12)).await;
     assert_eq!(drain(&mut changes), ["a"]);
-    let (verdict, age) = prober.last(&"a").unwrap();
-    assert!(verdict == 2 && age <= seconds(12));
+    assert_eq!(prober.last(&"a").unwrap().result, 2);
 }
 
 #[tokio::test]
-async fn while_a_change_is_expected_it_is_asked_often_until_settled_or_two_minutes_have_passed() {
+async fn probes_are_frequent_until_settled_or_for_two_minutes() {
     let clock = TestClock::default();
     let (fleet, prober) = prober(&clock);
     prober.watch(&"a");
     clock.run_for(seconds(1)).await;
     prober.expect_change(&"a");
-    let before = fleet.asked();
+    let before = fleet.probes();
     clock.run_for(seconds(3)).await;
-    assert!(fleet.asked() - before >= 8, "{}", fleet.asked() - before);
+    assert!(fleet.probes() - before >= 8, "{}", fleet.probes() - before);
     prober.settled(&"a");
-    let before = fleet.asked();
+    let before = fleet.probes();
     clock.run_for(seconds(30)).await;
-    assert!(fleet.asked() - before <= 5, "{}", fleet.asked() - before);
-    // That it is expected is said at every look; that does not prolong it.
+    assert!(fleet.probes() - before <= 5, "{}", fleet.probes() - before);
+    // Repeated calls do not extend the two minutes.
     for _ in 0..25 {
         prober.expect_change(&"a");
         clock.run_for(seconds(5)).await;
     }
-    let before = fleet.asked();
+    let before = fleet.probes();
     prober.expect_change(&"a");
     clock.run_for(seconds(30)).await;
-    assert!(fleet.asked() - before <= 4, "{}", fleet.asked() - before);
+    assert!(fleet.probes() - before <= 4, "{}", fleet.probes() - before);
 }
 
 #[tokio::test]
-async fn who_does_not_answer_in_time_is_silent() {
+async fn a_probe_that_times_out_has_the_timeout_result() {
     let clock = TestClock::default();
     let (fleet, prober) = prober(&clock);
-    fleet.silent.store(true, Ordering::Relaxed);
+    fleet.hanging.store(true, Ordering::Relaxed);
     prober.watch(&"a");
     clock.run_for(seconds(4)).await;
     assert_eq!(prober.last(&"a"), None);
     clock.run_for(seconds(2)).await;
-    assert_eq!(prober.last(&"a").unwrap().0, SILENCE);
+    assert_eq!(prober.last(&"a").unwrap().result, TIMEOUT);
     assert!(
         prober
             .inner
             .parts
             .metrics
             .encode()
-            .contains(r#"outcome="silent"} 1"#)
+            .contains(r#"outcome="timeout"} 1"#)
     );
 }
 
 #[tokio::test]
-async fn a_change_that_comes_makes_the_next_one_expected_for_as_long_again() {
+async fn a_change_extends_the_frequent_probes() {
     let clock = TestClock::default();
     let (fleet, prober) = prober(&clock);
     prober.watch(&"a");
     prober.expect_change(&"a");
     clock.run_for(seconds(115)).await;
-    fleet.says(2);
+    fleet.set_result(2);
     clock.run_for(seconds(60)).await;
-    let before = fleet.asked();
+    let before = fleet.probes();
     clock.run_for(seconds(3)).await;
-    assert!(fleet.asked() - before >= 8, "{}", fleet.asked() - before);
+    assert!(fleet.probes() - before >= 8, "{}", fleet.probes() - before);
 }
 
 #[tokio::test]
-async fn who_could_not_be_asked_is_not_silent() {
+async fn a_probe_that_cannot_be_sent_keeps_the_last_result() {
     let clock = TestClock::default();
     let (fleet, prober) = prober(&clock);
     prober.watch(&"a");
     clock.run_for(seconds(1)).await;
-    fleet.out_of_reach.store(true, Ordering::Relaxed);
-    fleet.says(2);
+    fleet.cannot_be_asked.store(true, Ordering::Relaxed);
+    fleet.set_result(2);
     clock.run_for(seconds(60)).await;
     assert_eq!(
-        prober.last(&"a").unwrap().0,
+        prober.last(&"a").unwrap().result,
         1,
-        "what was heard last stands"
+        "the last result stays"
     );
 }
 
 #[tokio::test]
-async fn nobody_is_asked_without_the_lease() {
+async fn nothing_is_probed_without_the_lease() {
     let clock = TestClock::default();
     let (fleet, prober) = prober(&clock);
     fleet.leading.store(false, Ordering::Relaxed);
     prober.watch(&"a");
     clock.run_for(seconds(60)).await;
-    assert_eq!(fleet.asked(), 0);
+    assert_eq!(fleet.probes(), 0);
     fleet.leading.store(true, Ordering::Relaxed);
     clock.run_for(seconds(2)).await;
-    assert_eq!(fleet.asked(), 1);
+    assert_eq!(fleet.probes(), 1);
 }
 
 #[tokio::test]
-async fn what_was_learnt_otherwise_counts_and_an_older_answer_does_not_undo_it() {
+async fn a_recorded_result_is_not_replaced_by_an_older_probe() {
     let clock = TestClock::default();
     let (_fleet, prober) = prober(&clock);
     let mut changes = prober.changes();
     prober.record(&"a", 5);
-    assert_eq!(prober.last(&"a"), None, "nobody watches it");
+    assert_eq!(prober.last(&"a"), None, "not probed");
     prober.watch(&"a");
     clock.run_for(Duration::from_millis(10)).await;
-    // The question is on its way: its answer is 1.
+    // A probe is in flight; its answer is 1.
     prober.record(&"a", 5);
     assert_eq!(drain(&mut changes), ["a"]);
     clock.run_for(seconds(1)).await;
-    assert_eq!(prober.last(&"a").unwrap().0, 5);
+    assert_eq!(prober.last(&"a").unwrap().result, 5);
     clock.run_for(seconds(12)).await;
-    assert_eq!(prober.last(&"a").unwrap().0, 1, "a newer one does");
+    assert_eq!(prober.last(&"a").unwrap().result, 1, "a newer probe");
 }
 
 #[tokio::test]
-async fn who_is_forgotten_is_asked_no_more_and_so_are_all_when_the_prober_is_gone() {
+async fn probes_end_for_a_forgotten_key_and_with_the_prober() {
     let clock = TestClock::default();
     let (fleet, prober) = prober(&clock);
     prober.watch(&"a");
@@ -226,14 +226,14 @@ async fn who_is_forgotten_is_asked_no_more_and_so_are_all_when_the_prober_is_gon
     assert!(prober.last(&"b").is_some());
     drop(prober.clone());
     clock.run_for(seconds(11)).await;
-    assert_eq!(fleet.asked(), 3);
+    assert_eq!(fleet.probes(), 3);
     drop(prober);
     clock.run_for(seconds(60)).await;
-    assert_eq!(fleet.asked(), 3);
+    assert_eq!(fleet.probes(), 3);
 }
 
 #[tokio::test]
-async fn no_more_than_sixteen_are_asked_at_a_time() {
+async fn at_most_sixteen_probes_are_in_flight() {
     let clock = TestClock::default();
     let (fleet, prober) = prober(&clock);
     for n in 0..40 {
@@ -241,7 +241,7 @@ async fn no_more_than_sixteen_are_asked_at_a_time() {
     }
     clock.run_for(seconds(1)).await;
     assert_eq!(
-        (fleet.asked(), fleet.most.load(Ordering::Relaxed)),
+        (fleet.probes(), fleet.max_in_flight.load(Ordering::Relaxed)),
         (40, 16)
     );
 }

@@ -1,13 +1,14 @@
-//! A program that runs loops in a cluster: flags, logs, client, health, metrics, the lease, and an orderly end. What an
-//! operator's own `main` has left to say is which loops.
+//! A program that runs controllers in a cluster: flags, logs, client, health, metrics, leader election, shutdown. The
+//! `main` of an operator only names its controllers.
 
 use std::future::Future;
 use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
-use clap::{Args, ValueEnum};
+use clap::{Args, Command, CommandFactory, FromArgMatches, ValueEnum};
 use futures::future::{BoxFuture, join_all};
 use kube::{Client, Config};
 use tokio_util::sync::CancellationToken;
@@ -23,103 +24,129 @@ use crate::prober::ProbeIntervals;
 use crate::random::{SharedRandom, SystemRandom};
 use crate::reconciler::Reconciler;
 use crate::serve::{Health, Stage, serve};
+use crate::shutdown::shutdown;
 use crate::watches::{Scope, Watches};
 
-/// What every such program can be told: by flags, or by variables of the environment.
+/// The time that controllers have to finish their reconciles after they were asked to stop. The rest of the 30 s that
+/// Kubernetes grants a pod by default is for the release of the lease.
+const STOP_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// The name of a program and the prefixes of its settings.
+#[derive(Clone, Copy, Debug)]
+pub struct ProgramInfo {
+    /// The name of the program, and the default name of its lease.
+    pub name: &'static str,
+    /// The version of the program.
+    pub version: &'static str,
+    /// The prefix of environment variables, such as `EVENKEEL` for `EVENKEEL_LISTEN`.
+    pub env_prefix: &'static str,
+    /// The prefix of metrics, such as `evenkeel` for `evenkeel_lease_held`.
+    pub metrics_prefix: &'static str,
+}
+
+/// The flags of every program. [`parse`] adds the environment variables.
 #[derive(Clone, Debug, Args)]
 #[group(skip)]
 pub struct Flags {
-    /// The namespaces to look after, separated by commas; all of them if not given
-    #[arg(
-        long,
-        env = "EVENKEEL_NAMESPACES",
-        value_delimiter = ',',
-        value_name = "NAMES"
-    )]
+    /// The namespaces to watch, separated by commas; all namespaces if not given
+    #[arg(long, value_delimiter = ',', value_name = "NAMES")]
     pub namespaces: Vec<String>,
-    /// Where the lease is that tells which of several replicas acts; by default the namespace that the program runs in
-    #[arg(long, env = "EVENKEEL_LEASE_NAMESPACE", value_name = "NAME")]
+    /// The namespace of the lease for leader election; by default the namespace of the program
+    #[arg(long, value_name = "NAME")]
     pub lease_namespace: Option<String>,
-    /// What the lease is called; by default as the program. Operators that look after different namespaces need leases of
-    /// different names or places
-    #[arg(long, env = "EVENKEEL_LEASE_NAME", value_name = "NAME")]
+    /// The name of the lease for leader election; by default the name of the program. Operators that watch different
+    /// namespaces need different leases
+    #[arg(long, value_name = "NAME")]
     pub lease_name: Option<String>,
-    /// Where /livez, /readyz and /metrics are served
-    #[arg(
-        long,
-        env = "EVENKEEL_LISTEN",
-        default_value = "0.0.0.0:8080",
-        value_name = "ADDRESS:PORT"
-    )]
+    /// The address of /livez, /readyz and /metrics
+    #[arg(long, default_value = "0.0.0.0:8080", value_name = "ADDRESS:PORT")]
     pub listen: SocketAddr,
-    /// What is logged: a level, or levels by module, such as info,evenkeel=debug
-    #[arg(
-        long,
-        env = "EVENKEEL_LOG",
-        default_value = "info",
-        value_name = "FILTER"
-    )]
+    /// The log filter: a level, or levels by module, such as info,evenkeel_runtime=debug
+    #[arg(long, default_value = "info", value_name = "FILTER")]
     pub log: String,
-    /// How it is logged
-    #[arg(long, env = "EVENKEEL_LOG_FORMAT", value_enum, default_value_t = LogFormat::Json)]
+    /// The log format
+    #[arg(long, value_enum, default_value_t = LogFormat::Json)]
     pub log_format: LogFormat,
-    /// Who this is, among its replicas; by default the name of the machine, which is the pod's
+    /// The identity of this replica; by default the host name, which is the name of the pod
     #[arg(long, env = "POD_NAME", value_name = "NAME")]
     pub identity: Option<String>,
 }
 
-/// How lines of the log look.
+/// The format of log lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum LogFormat {
-    /// An object a line, for machines
+    /// One JSON object per line
     Json,
-    /// Text, for people
+    /// Plain text
     Text,
 }
 
-/// What every loop is handed.
+/// Returns the flags of the process, from its arguments and environment. Every long flag without an environment variable
+/// of its own gets one: `--lease-name` is `<PREFIX>_LEASE_NAME`. Exits with a message if the flags are invalid.
+pub fn parse<F: CommandFactory + FromArgMatches>(info: &ProgramInfo) -> F {
+    let matches = command::<F>(info).get_matches();
+    F::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
+}
+
+/// Returns the command with the name, version and environment variables of a program.
+fn command<F: CommandFactory>(info: &ProgramInfo) -> Command {
+    let command = F::command().name(info.name).version(info.version);
+    command.mut_args(|arg| match arg.get_long() {
+        Some(long) if arg.get_env().is_none() => {
+            let variable = long.replace('-', "_").to_uppercase();
+            arg.env(format!("{}_{variable}", info.env_prefix))
+        }
+        _ => arg,
+    })
+}
+
+/// The parts that all controllers of a program share.
 pub struct Context {
     /// The client.
     pub client: Client,
-    /// Time.
+    /// The clock.
     pub clock: SharedClock,
-    /// Chance.
+    /// The source of random numbers.
     pub random: SharedRandom,
-    /// What is counted.
+    /// The metrics.
     pub metrics: Metrics,
-    /// Who this is.
+    /// The identity of this process.
     pub identity: String,
-    /// Who may act.
+    /// The leadership.
     pub leadership: Leadership,
     stop: CancellationToken,
 }
 
-/// A loop in one scope, and what resolves when it has seen everything once.
+/// A controller in one scope.
 pub struct ControllerTask {
+    /// Runs the controller until it is stopped.
     run: BoxFuture<'static, ()>,
-    ready: BoxFuture<'static, ()>,
+    /// Resolves when its caches have synced.
+    synced: BoxFuture<'static, ()>,
 }
 
 impl Context {
-    /// Starts watches in a scope.
-    pub fn streams(&self, scope: Scope) -> Watches {
+    /// Returns the watches of a scope.
+    pub fn watches(&self, scope: Scope) -> Watches {
         Watches::new(self.client.clone(), scope, self.metrics.clone())
     }
 
-    /// The loop of one engine over these watches, which tells people in the name of `controller`.
-    pub fn looping<O: Reconciler>(
+    /// Returns the controller of one engine over these watches. Its events are reported by `controller_name`, a qualified
+    /// name such as `evenkeel.dev/etcd`.
+    pub fn controller<R: Reconciler>(
         &self,
-        controller: &str,
-        operate: O,
-        (streams, wakers): (&Watches, Triggers<O::Resource>),
+        controller_name: &str,
+        reconciler: R,
+        watches: &Watches,
+        triggers: Triggers<R::Resource>,
     ) -> ControllerTask {
         let parts = ControllerParts {
-            reconciler: Arc::new(operate),
+            reconciler: Arc::new(reconciler),
             client: self.client.clone(),
             leadership: self.leadership.clone(),
             events: EventRecorder::new(
                 self.client.clone(),
-                controller,
+                controller_name,
                 &self.identity,
                 self.clock.clone(),
             ),
@@ -128,30 +155,22 @@ impl Context {
             random: self.random.clone(),
             probe_intervals: ProbeIntervals::default(),
         };
-        let ready = streams.listed().complete();
+        let synced = watches.cache_sync().complete();
         ControllerTask {
-            run: Box::pin(run_controller(parts, wakers, self.stop.clone())),
-            ready: Box::pin(ready),
+            run: Box::pin(run_controller(parts, triggers, self.stop.clone())),
+            synced: Box::pin(synced),
         }
     }
 }
 
-/// What the program is called, and its version.
-#[derive(Clone, Copy, Debug)]
-pub struct ProgramInfo {
-    /// What it is called: its lease, too, unless it is told otherwise.
-    pub program: &'static str,
-    /// Its version.
-    pub version: &'static str,
-}
-
-/// Runs the program until it is told to end, or has lost its lease. `start` starts the loop of a scope.
+/// Runs the program until it is asked to end or has lost its lease. `start` returns the controllers of a scope, one for
+/// each engine.
 pub fn main(
-    name: ProgramInfo,
+    info: ProgramInfo,
     flags: Flags,
-    start: impl Fn(&Context, Scope) -> ControllerTask,
+    start: impl Fn(&Context, Scope) -> Vec<ControllerTask>,
 ) -> ExitCode {
-    log(&flags);
+    init_logs(&flags);
     let runtime = match tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()
@@ -159,11 +178,11 @@ pub fn main(
     {
         Ok(runtime) => runtime,
         Err(error) => {
-            tracing::error!(%error, "no runtime");
+            tracing::error!(%error, "failed to start the async runtime");
             return ExitCode::FAILURE;
         }
     };
-    match runtime.block_on(run_program(name, flags, start)) {
+    match runtime.block_on(run_program(info, flags, start)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             tracing::error!("{error:#}");
@@ -172,8 +191,7 @@ pub fn main(
     }
 }
 
-/// Starts logging.
-fn log(flags: &Flags) {
+fn init_logs(flags: &Flags) {
     let filter = EnvFilter::try_new(&flags.log).unwrap_or_else(|_| EnvFilter::new("info"));
     let logs = tracing_subscriber::fmt()
         .with_env_filter(filter)
@@ -191,127 +209,128 @@ fn log(flags: &Flags) {
 }
 
 async fn run_program(
-    name: ProgramInfo,
+    info: ProgramInfo,
     flags: Flags,
-    start: impl Fn(&Context, Scope) -> ControllerTask,
+    start: impl Fn(&Context, Scope) -> Vec<ControllerTask>,
 ) -> Result<()> {
-    let shutdown = crate::shutdown().context("cannot listen to signals")?;
-    let config = Config::infer()
-        .await
-        .context("there is neither a cluster around this program nor a kubeconfig")?;
+    let shutdown = shutdown().context("failed to install signal handlers")?;
+    let config = Config::infer().await.context(
+        "failed to find the API server: run the program in a cluster, or provide a kubeconfig",
+    )?;
     let namespace = flags
         .lease_namespace
         .clone()
         .unwrap_or_else(|| config.default_namespace.clone());
-    let (clock, metrics) = (SystemClock::shared(), Metrics::new());
+    let (clock, metrics) = (SystemClock::shared(), Metrics::new(info.metrics_prefix));
     let requests = ClientLayer::new(clock.clone(), metrics.clone());
-    let client = client(config, &requests).context("cannot make a client for Kubernetes")?;
+    let client = client(config, &requests).context("failed to create the Kubernetes client")?;
     let random = SystemRandom::shared();
-    let identity = identity(name, &flags, &random);
+    let identity = identity(info, &flags, &random);
     let health = Health::new(requests);
-    let (address, serving) = serve(
+    let (address, server) = serve(
         flags.listen,
         health.clone(),
         metrics.clone(),
         shutdown.clone(),
     )
     .await
-    .with_context(|| format!("cannot listen on {}", flags.listen))?;
-    tracing::info!(%address, version = name.version, "serving /livez, /readyz and /metrics");
-    let serving = tokio::spawn(serving);
-    let lease = flags.lease_name.as_deref().unwrap_or(name.program);
+    .with_context(|| format!("failed to listen on {}", flags.listen))?;
+    tracing::info!(%address, version = info.version, "serving /livez, /readyz and /metrics");
+    let server = tokio::spawn(server);
+    let lease = flags.lease_name.as_deref().unwrap_or(info.name);
     let settings = LeaseSettings::new(&namespace, lease, &identity);
     tracing::info!(lease = %format!("{namespace}/{lease}"), "waiting for the lease");
     health.set_stage(Stage::StandingBy);
-    let candidate = LeaderElector::new(client.clone(), settings, clock.clone());
-    let ended = match shutdown.run_until_cancelled(candidate.acquire()).await {
+    let elector = LeaderElector::new(client.clone(), settings, clock.clone());
+    let result = match shutdown.run_until_cancelled(elector.acquire()).await {
         None => Ok(()),
         Some(leadership) => {
-            let stop = shutdown.child_token();
-            let means = Context {
+            let context = Context {
                 client,
                 clock,
                 random,
                 metrics,
                 identity,
                 leadership,
-                stop,
+                stop: shutdown.child_token(),
             };
-            run_as_leader(
-                &means,
-                &health,
-                &shutdown,
-                scopes(&flags.namespaces).map(|scope| start(&means, scope)),
-            )
-            .await
+            let scopes = scopes(&flags.namespaces);
+            let tasks = scopes.flat_map(|scope| start(&context, scope)).collect();
+            run_as_leader(&context, &health, &shutdown, tasks).await
         }
     };
     shutdown.cancel();
-    serving
+    server
         .await
-        .context("the server has failed")?
-        .context("the server has failed")?;
-    ended
+        .context("the HTTP server failed")?
+        .context("the HTTP server failed")?;
+    result
 }
 
-/// Works for as long as the lease is held.
+/// Runs the controllers for as long as the lease is held.
 async fn run_as_leader(
-    means: &Context,
+    context: &Context,
     health: &Health,
     shutdown: &CancellationToken,
-    loops: impl Iterator<Item = ControllerTask>,
+    tasks: Vec<ControllerTask>,
 ) -> Result<()> {
     health.set_stage(Stage::Starting);
-    means.metrics.lease(true);
-    // Loops end when told to, or when somebody else may act: whatever they wrote later would be refused or withheld.
-    let (lost, stopper) = (means.leadership.clone(), means.stop.clone());
-    let watcher = tokio::spawn(async move {
-        lost.lost().await;
-        stopper.cancel();
+    context.metrics.lease(true);
+    // Without the lease another replica may write: controllers stop.
+    let (leadership, stop) = (context.leadership.clone(), context.stop.clone());
+    let lease_watch = tokio::spawn(async move {
+        leadership.lost().await;
+        stop.cancel();
     });
-    let (loops, ready): (Vec<_>, Vec<_>) = loops.map(|one| (one.run, one.ready)).unzip();
-    let listed = tokio::spawn(seen(ready, health.clone()));
-    join_all(loops).await;
-    listed.abort();
-    let told = shutdown.is_cancelled();
-    means.leadership.release().await;
-    watcher.abort();
-    means.metrics.lease(false);
-    if told {
-        tracing::info!("ended");
+    let (controllers, synced): (Vec<_>, Vec<_>) = tasks
+        .into_iter()
+        .map(|task| (task.run, task.synced))
+        .unzip();
+    let sync_watch = tokio::spawn(report_synced(synced, health.clone()));
+    // A controller whose first list has not arrived does not stop by itself: kube waits for its store.
+    let stop_timeout = async {
+        context.stop.cancelled().await;
+        context.clock.sleep(STOP_TIMEOUT).await;
+    };
+    tokio::select! {
+        _ = join_all(controllers) => {}
+        () = stop_timeout => tracing::warn!("controllers did not stop in time"),
+    }
+    sync_watch.abort();
+    let is_shutdown = shutdown.is_cancelled();
+    context.leadership.release().await;
+    lease_watch.abort();
+    context.metrics.lease(false);
+    if is_shutdown {
+        tracing::info!("stopped");
         Ok(())
     } else {
-        bail!("the lease is lost: another replica acts now, and this one starts anew")
+        bail!("lost the lease to another replica: restart this process to become a candidate again")
     }
 }
 
-async fn seen(ready: Vec<impl Future<Output = ()>>, health: Health) {
-    join_all(ready).await;
+async fn report_synced(synced: Vec<impl Future<Output = ()>>, health: Health) {
+    join_all(synced).await;
     health.set_stage(Stage::Running);
-    tracing::info!("everything has been seen once");
+    tracing::info!("caches synced");
 }
 
-/// All namespaces, or those that are named. An empty variable of the environment is one empty name.
+/// Returns one scope per namespace, or the scope of all namespaces. An empty environment variable is one empty name.
 fn scopes(namespaces: &[String]) -> impl Iterator<Item = Scope> {
-    let named: Vec<_> = namespaces
-        .iter()
-        .map(|name| name.trim())
+    let names = namespaces.iter().map(|name| name.trim());
+    let mut scopes: Vec<_> = names
         .filter(|name| !name.is_empty())
+        .map(|name| Scope::Namespace(name.to_owned()))
         .collect();
-    let scopes = if named.is_empty() {
-        vec![Scope::All]
-    } else {
-        named
-            .into_iter()
-            .map(|name| Scope::Namespace(name.to_owned()))
-            .collect()
-    };
+    if scopes.is_empty() {
+        scopes.push(Scope::All);
+    }
     scopes.into_iter()
 }
 
-/// Who this is: a name that no other replica has, nor this one after it was started anew.
-fn identity(name: ProgramInfo, flags: &Flags, random: &SharedRandom) -> String {
-    let host = || {
+/// Returns an identity that no other process has, also no earlier one of the same pod.
+fn identity(info: ProgramInfo, flags: &Flags, random: &SharedRandom) -> String {
+    let hostname = || {
         nix::unistd::gethostname()
             .ok()
             .and_then(|name| name.into_string().ok())
@@ -319,35 +338,68 @@ fn identity(name: ProgramInfo, flags: &Flags, random: &SharedRandom) -> String {
     let host = flags
         .identity
         .clone()
-        .or_else(host)
-        .unwrap_or_else(|| name.program.to_owned());
+        .or_else(hostname)
+        .unwrap_or_else(|| info.name.to_owned());
     format!("{host}-{:08x}", random.u64() >> 32)
 }
 
 #[cfg(test)]
 mod tests {
-    use clap::{CommandFactory, Parser};
+    use clap::Parser;
+    use futures::FutureExt;
 
     use super::*;
+    use crate::clock::TestClock;
+    use crate::fake;
+    use crate::random::TestRandom;
+    use crate::simple::SimpleReconciler;
+    use crate::simple::tests::Greeter;
+
+    const INFO: ProgramInfo = ProgramInfo {
+        name: "greeter",
+        version: "1.2.3",
+        env_prefix: "GREETER",
+        metrics_prefix: "greeter",
+    };
 
     #[derive(Parser)]
-    struct Program {
+    struct TestFlags {
         #[command(flatten)]
-        flags: Flags,
+        program: Flags,
+        #[arg(long, env = "GREETING")]
+        text: Option<String>,
     }
 
-    fn flags(args: &[&str]) -> Flags {
-        Program::parse_from([&["program"], args].concat()).flags
+    fn parse_args(args: &[&str]) -> Flags {
+        TestFlags::parse_from([&["greeter"], args].concat()).program
     }
 
     #[test]
     fn the_flags_are_consistent() {
-        Program::command().debug_assert();
+        command::<TestFlags>(&INFO).debug_assert();
+    }
+
+    #[test]
+    fn environment_variables_have_the_prefix_of_the_program() {
+        let command = command::<TestFlags>(&INFO);
+        let variable = |id: &str| {
+            let arg = command.get_arguments().find(|arg| arg.get_id() == id);
+            arg.unwrap().get_env().unwrap().to_str().unwrap().to_owned()
+        };
+        assert_eq!(variable("namespaces"), "GREETER_NAMESPACES");
+        assert_eq!(variable("lease_namespace"), "GREETER_LEASE_NAMESPACE");
+        assert_eq!(variable("lease_name"), "GREETER_LEASE_NAME");
+        assert_eq!(variable("listen"), "GREETER_LISTEN");
+        assert_eq!(variable("log"), "GREETER_LOG");
+        assert_eq!(variable("log_format"), "GREETER_LOG_FORMAT");
+        assert_eq!(variable("identity"), "POD_NAME", "a variable of its own");
+        assert_eq!(variable("text"), "GREETING", "a variable of its own");
+        assert_eq!(command.get_version(), Some("1.2.3"));
     }
 
     #[test]
     fn namespaces_are_separated_by_commas_and_none_means_all() {
-        let read = |args: &[&str]| scopes(&flags(args).namespaces).collect::<Vec<_>>();
+        let read = |args: &[&str]| scopes(&parse_args(args).namespaces).collect::<Vec<_>>();
         let two = ["shop", "bank"].map(|name| Scope::Namespace(name.to_owned()));
         assert_eq!(read(&["--namespaces", "shop, bank"]), two);
         assert_eq!(read(&["--namespaces", ""]), [Scope::All]);
@@ -355,19 +407,74 @@ mod tests {
     }
 
     #[test]
-    fn no_two_lives_of_a_replica_have_one_identity() {
-        let (name, flags) = (
-            ProgramInfo {
-                program: "p",
-                version: "1",
-            },
-            flags(&["--identity", "pod-1"]),
-        );
+    fn two_processes_of_one_pod_have_different_identities() {
+        let flags = parse_args(&["--identity", "pod-1"]);
         let random = SystemRandom::shared();
-        let [one, other] = [
-            identity(name, &flags, &random),
-            identity(name, &flags, &random),
-        ];
+        let [one, other] = [(); 2].map(|()| identity(INFO, &flags, &random));
         assert!(one.starts_with("pod-1-") && one != other);
+    }
+
+    /// A leader whose API server does not answer.
+    struct Leader {
+        clock: TestClock,
+        context: Arc<Context>,
+        shutdown: CancellationToken,
+        running: tokio::task::JoinHandle<Result<()>>,
+    }
+
+    impl Leader {
+        async fn start() -> Self {
+            let clock = TestClock::default();
+            let client = fake::client(|_, _| std::future::pending());
+            let shutdown = CancellationToken::new();
+            let metrics = Metrics::new("greeter");
+            let context = Arc::new(Context {
+                client: client.clone(),
+                clock: clock.shared(),
+                random: TestRandom::shared(1),
+                metrics: metrics.clone(),
+                identity: "pod-1".to_owned(),
+                leadership: Leadership::always(clock.shared()),
+                stop: shutdown.child_token(),
+            });
+            let watches = context.watches(Scope::All);
+            let controller = || {
+                let (reconciler, triggers) =
+                    SimpleReconciler::new(Greeter, client.clone(), clock.shared(), &watches);
+                context.controller("greeter.example/operator", reconciler, &watches, triggers)
+            };
+            let tasks = vec![controller(), controller()];
+            let health = Health::new(ClientLayer::new(clock.shared(), metrics));
+            let (leading, end) = (context.clone(), shutdown.clone());
+            let running =
+                tokio::spawn(async move { run_as_leader(&leading, &health, &end, tasks).await });
+            clock.run_for(Duration::from_secs(1)).await;
+            Self {
+                clock,
+                context,
+                shutdown,
+                running,
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn a_lease_lost_before_the_first_list_ends_the_program() {
+        let mut leader = Leader::start().await;
+        assert!((&mut leader.running).now_or_never().is_none());
+        leader.context.leadership.release().await;
+        leader.clock.run_for(STOP_TIMEOUT).await;
+        let result = leader.running.now_or_never().expect("still running");
+        let error = result.unwrap().unwrap_err().to_string();
+        assert!(error.starts_with("lost the lease"), "{error}");
+    }
+
+    #[tokio::test]
+    async fn a_shutdown_before_the_first_list_ends_the_program() {
+        let leader = Leader::start().await;
+        leader.shutdown.cancel();
+        leader.clock.run_for(STOP_TIMEOUT).await;
+        let result = leader.running.now_or_never().expect("still running");
+        assert!(result.unwrap().is_ok());
     }
 }

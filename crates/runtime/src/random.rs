@@ -1,5 +1,5 @@
-//! Chance, handed in like the clock, so that a run can be repeated from its seed. For jitter and names; never for
-//! keys.
+//! Random numbers, passed in as a parameter like the clock, so that a test can be repeated from its seed. For jitter and
+//! names, never for keys.
 
 use std::fmt::Debug;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -7,16 +7,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Where chance comes from.
+/// A source of random numbers.
 pub trait Random: Send + Sync + Debug {
-    /// Any number, each as likely as the others.
+    /// Returns a uniformly distributed number.
     fn u64(&self) -> u64;
 }
 
-/// Chance as it is handed around.
+/// A shared source of random numbers.
 pub type SharedRandom = Arc<dyn Random>;
 
-/// Chance from the operating system, by way of the keys that Rust hashes with.
+/// Random numbers from the operating system, by way of the keys of Rust's hash maps.
 #[derive(Debug, Default)]
 pub struct SystemRandom {
     keys: RandomState,
@@ -24,7 +24,7 @@ pub struct SystemRandom {
 }
 
 impl SystemRandom {
-    /// Freshly keyed, to hand around.
+    /// Returns a source with new keys.
     pub fn shared() -> SharedRandom {
         Arc::new(Self::default())
     }
@@ -38,21 +38,21 @@ impl Random for SystemRandom {
     }
 }
 
-/// The same numbers for the same seed.
+/// A source that returns the same numbers for the same seed.
 #[derive(Debug)]
 pub struct TestRandom {
     state: AtomicU64,
 }
 
 impl TestRandom {
-    /// The numbers that follow from `seed`.
+    /// Returns a source with this seed.
     pub fn new(seed: u64) -> Self {
         Self {
             state: AtomicU64::new(seed),
         }
     }
 
-    /// The numbers that follow from `seed`, to hand around.
+    /// Returns a shared source with this seed.
     pub fn shared(seed: u64) -> SharedRandom {
         Arc::new(Self::new(seed))
     }
@@ -60,7 +60,7 @@ impl TestRandom {
 
 impl Random for TestRandom {
     fn u64(&self) -> u64 {
-        // SplitMix64: a counter, well stirred.
+        // SplitMix64.
         const STRIDE: u64 = 0x9e37_79b9_7f4a_7c15;
         let mut z = self
             .state
@@ -72,7 +72,7 @@ impl Random for TestRandom {
     }
 }
 
-/// The duration, give or take a tenth: so that what began together does not come back together.
+/// Returns the duration with a jitter of 10 %, so that resources that start together do not stay together.
 pub fn jitter(duration: Duration, random: &dyn Random) -> Duration {
     const SPREAD: f64 = 0.1;
     // The upper 53 bits, as a fraction in [0, 1).
@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_seed_repeats_itself_and_the_system_does_not() {
+    fn a_seed_repeats_its_numbers_and_the_system_does_not() {
         let draw = |random: &dyn Random| [random.u64(), random.u64(), random.u64()];
         assert_eq!(draw(&TestRandom::new(7)), draw(&TestRandom::new(7)));
         assert_ne!(draw(&TestRandom::new(7)), draw(&TestRandom::new(8)));
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn jitter_stays_within_a_tenth_and_uses_both_sides() {
+    fn jitter_adds_and_subtracts_at_most_ten_percent() {
         let random = TestRandom::new(1);
         let minute = Duration::from_secs(60);
         let drawn: Vec<_> = (0..1000).map(|_| jitter(minute, &random)).collect();

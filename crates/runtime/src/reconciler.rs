@@ -1,5 +1,5 @@
-//! The hands and eyes of an engine: how it looks, and how it carries out what was decided. Thin: all knowledge is in
-//! [`Engine::decide`].
+//! The trait between the controller and an engine: how to observe, how to execute an action, and what to report. It
+//! contains no decisions; these are in [`Engine::decide`].
 
 use std::fmt::Debug;
 use std::future::Future;
@@ -9,17 +9,21 @@ use kube::api::ObjectMeta;
 use kube::core::NamespaceResourceScope;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 
+use crate::Engine;
 use crate::decision_log::{Explanation, decision_log_meta};
+use crate::error::Error;
 use crate::events::EventSpec;
-use crate::{Engine, Plan};
+use crate::expectations::Expectations;
+use crate::plan::{Action, Plan};
 
-/// One resource: its namespace and its name.
+/// The namespace and the name of a resource.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ResourceKey {
-    /// Where it is.
+    /// The namespace.
     pub namespace: String,
-    /// What it is called there.
+    /// The name.
     pub name: String,
 }
 
@@ -29,145 +33,41 @@ impl std::fmt::Display for ResourceKey {
     }
 }
 
-/// Where to look.
+/// The source of an observation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ObserveFrom<'p, P> {
-    /// At what the watches have brought, and what the application said last. Enough to see that all is well.
+    /// The caches and this last probe result. Sufficient to see that nothing is to be done.
     Cache(&'p P),
-    /// At everything itself, now. Nothing is done on less.
+    /// The API server and the application. Every action requires a live observation.
     Live,
 }
 
-/// What was seen.
-pub struct Observation<O: Reconciler + ?Sized> {
-    /// As facts, for deciding.
-    pub facts: <O::Engine as Engine>::Facts,
-    /// As it was found, for acting: with what pins a plan to it.
-    pub objects: O::Objects,
-    /// What the application said.
-    pub probe_result: O::ProbeResult,
-    /// Whether everything was looked at itself: nothing is done on less.
+/// The observed state of a resource and its application.
+pub struct Observation<R: Reconciler + ?Sized> {
+    /// The facts for the decision.
+    pub facts: <R::Engine as Engine>::Facts,
+    /// The observed objects, whose uids and resourceVersions are the preconditions of the actions.
+    pub objects: R::Objects,
+    /// The answers of the application.
+    pub probe_result: R::ProbeResult,
+    /// Whether the API server and the application were asked for this observation.
     pub is_live: bool,
 }
 
-/// One thing to be carried out.
-#[derive(Debug)]
-pub enum Action<'p, E: Engine + ?Sized> {
-    /// Something that must never exist twice.
-    Create(&'p E::Create),
-    /// Something that disturbs nobody.
-    Patch(&'p E::Patch),
-    /// Something that should exist as described.
-    Apply(&'p E::Apply),
-    /// Something that may disturb.
-    Disruption(&'p E::Disruption),
-}
-
-impl<E: Engine + ?Sized> Plan<E> {
-    /// All that is to be carried out, in order. What creates and marks comes first: it is what heals.
-    pub fn actions(&self) -> impl Iterator<Item = Action<'_, E>> {
-        let create = self.create.iter().map(Action::Create);
-        let mark = self.patch.iter().map(Action::Patch);
-        let apply = self.apply.iter().map(Action::Apply);
-        create
-            .chain(mark)
-            .chain(apply)
-            .chain(self.disruption.iter().map(Action::Disruption))
-    }
-}
-
-/// What became of an action.
+/// The result of an action.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// It was done.
+    /// The action was executed.
     Done,
-    /// What it was decided on has changed: the rest of the plan is dropped, and everything is looked at again.
+    /// A precondition failed: the object has changed, is gone, or exists already. The controller observes again.
     Conflict,
-    /// The application declines it for now, with its words: it is tried again shortly.
+    /// The application or the API server declined the action for now, for this reason. The controller retries.
     RetryLater(String),
-    /// It takes longer than one go may: this much is done, in words, and it is gone on with at once.
+    /// A part of the action is done, described by this text. The controller continues at once.
     InProgress(String),
 }
 
-/// Something could not be looked at or carried out.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// Kubernetes did not do what it was asked for.
-    #[error("cannot {doing}: {}", plainly(why))]
-    Kubernetes {
-        /// What it was asked for, as in "create the pod orders-k7f2x".
-        doing: String,
-        /// What it said.
-        #[source]
-        why: Box<kube::Error>,
-    },
-    /// It was declined for now, again and again.
-    #[error("it was declined {times} times: {why}")]
-    RetriesExhausted {
-        /// Who said what.
-        why: String,
-        /// How often.
-        times: u32,
-    },
-    /// Anything else.
-    #[error("cannot {doing}: {why}")]
-    Other {
-        /// What was tried.
-        doing: String,
-        /// What came of it.
-        why: String,
-    },
-}
-
-/// What Kubernetes said, for people: kube repeats its whole answer as Rust would print it.
-fn plainly(why: &kube::Error) -> String {
-    match why {
-        kube::Error::Api(status) if !status.message.is_empty() => status.message.clone(),
-        other => other.to_string(),
-    }
-}
-
-impl Error {
-    /// Kubernetes did not do what it was asked for.
-    pub fn kubernetes(doing: impl Into<String>) -> impl FnOnce(kube::Error) -> Self {
-        let doing = doing.into();
-        move |why| Self::Kubernetes {
-            doing,
-            why: Box::new(why),
-        }
-    }
-
-    /// Whether somebody said no for a reason that stands: a quota, a webhook, a missing right, a disruption budget that never lets
-    /// anybody go. What Kubernetes had no time for, or was overtaken, it may do the next time.
-    pub fn is_rejected(&self) -> bool {
-        match self {
-            Self::Kubernetes { why, .. } => {
-                matches!(&**why, kube::Error::Api(status) if matches!(status.code, 400 | 403 | 422))
-            }
-            Self::RetriesExhausted { .. } => true,
-            Self::Other { .. } => false,
-        }
-    }
-
-    /// What was tried, without the words in which it failed.
-    pub(crate) fn summary(&self) -> Self {
-        let doing = match self {
-            Self::Kubernetes { doing, .. } | Self::Other { doing, .. } => doing.clone(),
-            Self::RetriesExhausted { .. } => "do what is declined".to_owned(),
-        };
-        Self::other(doing, "it fails again and again, and the events say why")
-    }
-
-    /// Anything else.
-    pub fn other(doing: impl Into<String>, why: impl ToString) -> Self {
-        Self::Other {
-            doing: doing.into(),
-            why: why.to_string(),
-        }
-    }
-}
-
-/// What the loop needs of a resource type.
+/// The bounds of a resource type.
 pub trait ManagedResource:
     kube::Resource<DynamicType = (), Scope = NamespaceResourceScope>
     + Clone
@@ -180,8 +80,8 @@ pub trait ManagedResource:
 {
 }
 
-impl<R> ManagedResource for R where
-    R: kube::Resource<DynamicType = (), Scope = NamespaceResourceScope>
+impl<K> ManagedResource for K where
+    K: kube::Resource<DynamicType = (), Scope = NamespaceResourceScope>
         + Clone
         + Debug
         + Serialize
@@ -192,97 +92,107 @@ impl<R> ManagedResource for R where
 {
 }
 
-/// An engine that can look and act.
+/// The observation, execution and reporting of one engine.
 pub trait Reconciler: Send + Sync + 'static {
-    /// What decides.
+    /// The engine that decides.
     type Engine: Engine;
-    /// What users write.
+    /// The custom resource.
     type Resource: ManagedResource;
-    /// The objects as they were looked at.
+    /// The observed objects.
     type Objects: Send + Sync;
-    /// What the application says when it is asked. Equal answers wake nobody: nothing that changes by itself is in it.
+    /// The answers of the application. An answer that differs from the last triggers a reconcile, so it contains nothing
+    /// that changes permanently, such as a time.
     type ProbeResult: Clone + PartialEq + Debug + Send + Sync + 'static;
 
-    /// What stands for an application that does not answer at all.
+    /// Returns the probe result for an application that does not answer in time.
     fn probe_timeout_result() -> Self::ProbeResult;
 
-    /// Asks the application, outside of any reconcile; nothing if it could not be asked, which says nothing about it.
+    /// Asks the application, outside of any reconcile. Returns `None` if the question could not be asked, which is no
+    /// evidence about the application.
     fn probe(&self, key: ResourceKey) -> impl Future<Output = Option<Self::ProbeResult>> + Send;
 
-    /// Looks at everything that belongs to a resource; `None` when there is no such resource. Asked for what is remembered,
-    /// it may look live all the same: when the stores have not caught up with its own writes.
+    /// Observes a resource and all its objects. Returns `None` if the resource does not exist. An observation from
+    /// caches may become live, if the caches lag behind the own writes.
     fn observe(
         &self,
         key: &ResourceKey,
-        look: ObserveFrom<'_, Self::ProbeResult>,
+        from: ObserveFrom<'_, Self::ProbeResult>,
     ) -> impl Future<Output = Result<Option<Observation<Self>>, Error>> + Send;
 
-    /// Carries out one thing, pinned to what was found. `holds` says whether the lease is still held and, for a step, what it
-    /// rests on was seen a moment ago: what cannot be pinned asks it last, with nothing awaited between.
+    /// Executes one action, with the observed objects as preconditions. `may_write` returns true while the lease is held
+    /// and, for a disruption, while the observation is fresh. A call without preconditions checks it last, with no await
+    /// between the check and the call.
     fn execute(
         &self,
-        sight: &Observation<Self>,
+        observation: &Observation<Self>,
         action: &Action<'_, Self::Engine>,
-        holds: &(dyn Fn() -> bool + Sync),
+        may_write: &(dyn Fn() -> bool + Sync),
     ) -> impl Future<Output = Result<Outcome, Error>> + Send;
 
-    /// Whether what follows in the plan rests on this: refused, it ends the plan. Otherwise the rest is done all the same.
+    /// Returns true if the disruption of a plan depends on this write. Prerequisites are executed first; if one fails,
+    /// the disruption is not executed.
     fn is_prerequisite(action: &Action<'_, Self::Engine>) -> bool;
 
-    /// Whether a plan that does nothing may do so only because something was not seen yet: what watches bring comes in any
-    /// order. It is then decided again on a live look.
+    /// Returns true if a plan without actions may be caused by a stale cache. The controller then observes live before
+    /// it reports the plan: watches deliver changes of different kinds in any order.
     fn confirm_live(_plan: &Plan<Self::Engine>) -> bool {
         false
     }
 
-    /// The resource's status, complete, as it should be now; `None` leaves it alone.
+    /// Returns the complete status of the resource, or `None` to leave it unchanged. `error` is an error that lasts.
     fn status(
         &self,
-        sight: &Observation<Self>,
+        observation: &Observation<Self>,
         plan: &Plan<Self::Engine>,
-        refused: Option<&Error>,
-    ) -> Option<serde_json::Value>;
+        error: Option<&Error>,
+    ) -> Option<Value>;
 
-    /// The status of a resource that could not be looked at, for this reason; `None` leaves it alone.
-    fn status_on_observe_error(
-        &self,
-        _resource: &Self::Resource,
-        _why: &Error,
-    ) -> Option<serde_json::Value> {
+    /// Returns the status of a resource that cannot be observed because of this error, or `None` to leave it unchanged.
+    fn status_on_observe_error(&self, _resource: &Self::Resource, _error: &Error) -> Option<Value> {
         None
     }
 
-    /// The resource as it was found, for its status and for events about it.
-    fn resource<'s>(&self, sight: &'s Observation<Self>) -> &'s Self::Resource;
+    /// Returns the observed resource.
+    fn resource<'o>(&self, observation: &'o Observation<Self>) -> &'o Self::Resource;
 
-    /// What to tell people once an action is done; most marks are not worth an event.
+    /// Returns the event for an action that was executed, if people should know of it.
     fn event_for(
         &self,
-        sight: &Observation<Self>,
-        action: &Action<'_, Self::Engine>,
-    ) -> Option<EventSpec>;
+        _observation: &Observation<Self>,
+        _action: &Action<'_, Self::Engine>,
+    ) -> Option<EventSpec> {
+        None
+    }
 
-    /// What to tell people about what is waited for, when it is worth an event.
+    /// Returns the events for the waits of a plan, if people should know of them.
     fn warning_events(
         &self,
-        sight: &Observation<Self>,
-        plan: &Plan<Self::Engine>,
-    ) -> Vec<EventSpec>;
+        _observation: &Observation<Self>,
+        _plan: &Plan<Self::Engine>,
+    ) -> Vec<EventSpec> {
+        Vec::new()
+    }
 
-    /// What a plan comes to, as sentences: for the log of decisions.
-    fn explain(&self, sight: &Observation<Self>, plan: &Plan<Self::Engine>) -> Explanation;
+    /// Returns the plan as sentences, for the decision log.
+    fn explain(&self, observation: &Observation<Self>, plan: &Plan<Self::Engine>) -> Explanation;
 
-    /// The ConfigMap in which a resource's decisions are kept, nothing in it yet; none to keep none.
+    /// Returns the metadata of the ConfigMap with the decision log of a resource, or `None` for no decision log.
     fn decision_log_meta(&self, resource: &Self::Resource) -> Option<ObjectMeta> {
         Some(decision_log_meta(resource))
     }
 
-    /// A word for an action, for logs and metrics.
+    /// Returns the machine-readable name of an action, for logs, metrics and the decision log.
     fn action_name(action: &Action<'_, Self::Engine>) -> &'static str;
 
-    /// Its status was written: this is how the resource is now.
-    fn on_status_written(&self, resource: &Self::Resource);
+    /// Returns what the action is applied to, as JSON. The decision log treats two actions with the same name and target
+    /// as the same action, so a target contains neither times nor random values.
+    fn action_target(action: &Action<'_, Self::Engine>) -> Value {
+        action.to_json()
+    }
 
-    /// A resource is gone: what was remembered of it can be forgotten.
-    fn forget(&self, key: &ResourceKey);
+    /// Returns the expected writes. The controller adds the writes of the status and removes those of deleted resources.
+    fn expectations(&self) -> &Expectations<ResourceKey>;
+
+    /// Drops everything that is stored about a deleted resource, except the expectations.
+    fn forget(&self, _key: &ResourceKey) {}
 }

@@ -1,35 +1,39 @@
-//! How often in a row an application has declined the same: what it declines for long, people should know.
+//! The number of consecutive declined attempts at the same action, per resource.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use parking_lot::Mutex;
 
 use crate::reconciler::ResourceKey;
 
-/// What each resource was last declined, by the name of that step, and how often in a row.
+/// Counts declined attempts per resource.
 #[derive(Debug, Default)]
-pub(crate) struct RetryCounter(Mutex<HashMap<ResourceKey, (&'static str, u32)>>);
+pub(crate) struct RetryCounter(Mutex<HashMap<ResourceKey, Attempts>>);
+
+#[derive(Debug)]
+struct Attempts {
+    action: &'static str,
+    count: u32,
+}
 
 impl RetryCounter {
-    /// It was declined (again): how often that is. Something else than before is declined for the first time.
-    pub(crate) fn increment(&self, key: &ResourceKey, step: &'static str) -> u32 {
-        let mut all = self.lock();
-        let (last, times) = all.entry(key.clone()).or_insert((step, 0));
-        *times = if *last == step {
-            times.saturating_add(1)
+    /// Counts a declined attempt and returns the number of consecutive attempts at this action.
+    pub(crate) fn increment(&self, key: &ResourceKey, action: &'static str) -> u32 {
+        let mut all = self.0.lock();
+        let first = Attempts { action, count: 0 };
+        let attempts = all.entry(key.clone()).or_insert(first);
+        attempts.count = if attempts.action == action {
+            attempts.count.saturating_add(1)
         } else {
             1
         };
-        *last = step;
-        *times
+        attempts.action = action;
+        attempts.count
     }
 
-    /// It was not declined, or is gone.
+    /// Resets the counter of a resource.
     pub(crate) fn forget(&self, key: &ResourceKey) {
-        self.lock().remove(key);
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<ResourceKey, (&'static str, u32)>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().remove(key);
     }
 }
 
@@ -38,39 +42,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_same_of_the_same_resource_is_counted_in_a_row() {
-        let (declined, key) = (
-            RetryCounter::default(),
-            ResourceKey {
-                namespace: "n".into(),
-                name: "a".into(),
-            },
-        );
-        assert_eq!(
-            (
-                declined.increment(&key, "evict"),
-                declined.increment(&key, "evict")
-            ),
-            (1, 2)
-        );
-        assert_eq!(declined.increment(&key, "promote"), 1, "something else");
-        assert_eq!(
-            declined.increment(
-                &ResourceKey {
-                    name: "b".into(),
-                    ..key.clone()
-                },
-                "promote"
-            ),
-            1,
-            "somebody else"
-        );
-        assert_eq!(declined.increment(&key, "promote"), 2);
-        declined.forget(&key);
-        assert_eq!(
-            declined.increment(&key, "promote"),
-            1,
-            "it went well in between"
-        );
+    fn consecutive_attempts_at_the_same_action_of_one_resource_are_counted() {
+        let retries = RetryCounter::default();
+        let a = ResourceKey {
+            namespace: "n".into(),
+            name: "a".into(),
+        };
+        let b = ResourceKey {
+            name: "b".into(),
+            ..a.clone()
+        };
+        assert_eq!(retries.increment(&a, "evict"), 1);
+        assert_eq!(retries.increment(&a, "evict"), 2);
+        assert_eq!(retries.increment(&a, "promote"), 1, "another action");
+        assert_eq!(retries.increment(&b, "promote"), 1, "another resource");
+        assert_eq!(retries.increment(&a, "promote"), 2);
+        retries.forget(&a);
+        assert_eq!(retries.increment(&a, "promote"), 1, "after a reset");
     }
 }

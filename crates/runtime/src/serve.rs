@@ -1,5 +1,5 @@
-//! What the kubelet and Prometheus ask this process: whether it lives, whether it is ready, and its metrics. Nothing
-//! secret is served, and nothing can be changed here.
+//! The HTTP endpoints for the kubelet and Prometheus: liveness, readiness and metrics. They serve no secrets and change
+//! nothing.
 
 use std::io;
 use std::net::SocketAddr;
@@ -20,60 +20,61 @@ use tokio_util::sync::CancellationToken;
 use crate::client::ClientLayer;
 use crate::metrics::Metrics;
 
-/// A watch is asked anew after 295 s at the latest, even when nothing happens and the connection is dead.
-const STALLED: Duration = Duration::from_secs(360);
+/// The time without progress after which a watch is stalled. A watch is requested again after 295 s at the latest, also
+/// without events or with a dead connection.
+const STALLED_AFTER: Duration = Duration::from_secs(360);
 
-/// How far the process has come.
+/// The stage of the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub enum Stage {
-    /// Its stores are being filled.
+pub(crate) enum Stage {
+    /// The caches are not synced yet.
     Starting = 0,
-    /// Somebody else holds the lease; all is well.
+    /// Another replica holds the lease.
     StandingBy = 1,
-    /// It has seen everything once, and acts.
+    /// The caches are synced, and the controllers run.
     Running = 2,
 }
 
-/// How the process is. Clones share it.
+/// The health of the process. Clones share it.
 #[derive(Clone, Debug)]
-pub struct Health {
+pub(crate) struct Health {
     stage: Arc<AtomicU8>,
     requests: ClientLayer,
 }
 
 impl Health {
-    /// Starting; alive for as long as the watches that go through `requests` make progress.
-    pub fn new(requests: ClientLayer) -> Self {
+    /// Returns a health in stage Starting. The process is live while the watches through `requests` make progress.
+    pub(crate) fn new(requests: ClientLayer) -> Self {
         Self {
             stage: Arc::new(AtomicU8::new(Stage::Starting as u8)),
             requests,
         }
     }
 
-    /// It has come this far.
-    pub fn set_stage(&self, stage: Stage) {
+    /// Sets the stage.
+    pub(crate) fn set_stage(&self, stage: Stage) {
         self.stage.store(stage as u8, Ordering::Release);
     }
 
-    /// Whether it may be sent work, or is rightly idle.
-    pub fn is_ready(&self) -> bool {
+    /// Returns true if the controllers run, or another replica leads.
+    pub(crate) fn is_ready(&self) -> bool {
         self.stage.load(Ordering::Acquire) != Stage::Starting as u8
     }
 
-    /// Why it should be started anew; nothing when all is well.
-    pub fn problems(&self) -> Vec<String> {
-        let stalled = self.requests.stalled(STALLED);
+    /// Returns the reasons for a restart of the process.
+    pub(crate) fn problems(&self) -> Vec<String> {
+        let stalled = self.requests.stalled(STALLED_AFTER);
         stalled
             .into_iter()
-            .map(|watch| format!("no progress in watching {watch}"))
+            .map(|watch| format!("no progress in watch {watch}"))
             .collect()
     }
 }
 
-/// Serves `/livez`, `/readyz` and `/metrics` on `addr` (port 0 picks one) until `shutdown`: the address that was bound,
-/// and the serving itself, to be polled.
-pub async fn serve(
+/// Serves `/livez`, `/readyz` and `/metrics` on `addr` (port 0 selects a free one) until `shutdown`. Returns the bound
+/// address, and the server to be polled.
+pub(crate) async fn serve(
     addr: SocketAddr,
     health: Health,
     metrics: Metrics,
@@ -85,18 +86,18 @@ pub async fn serve(
         .route("/livez", get(livez))
         .route("/readyz", get(readyz))
         .with_state(health)
-        .route("/metrics", get(show))
+        .route("/metrics", get(show_metrics))
         .with_state(metrics);
-    let serving = axum::serve(listener, app).with_graceful_shutdown(shutdown.cancelled_owned());
-    Ok((bound, serving.into_future().boxed()))
+    let server = axum::serve(listener, app).with_graceful_shutdown(shutdown.cancelled_owned());
+    Ok((bound, server.into_future().boxed()))
 }
 
 async fn livez(State(health): State<Health>) -> (StatusCode, String) {
     match health.problems() {
-        well if well.is_empty() => (StatusCode::OK, "ok\n".into()),
-        ailments => (
+        problems if problems.is_empty() => (StatusCode::OK, "ok\n".into()),
+        problems => (
             StatusCode::INTERNAL_SERVER_ERROR,
-            ailments.join("\n") + "\n",
+            problems.join("\n") + "\n",
         ),
     }
 }
@@ -109,7 +110,7 @@ async fn readyz(State(health): State<Health>) -> (StatusCode, &'static str) {
     }
 }
 
-async fn show(State(metrics): State<Metrics>) -> impl IntoResponse {
+async fn show_metrics(State(metrics): State<Metrics>) -> impl IntoResponse {
     (
         [(
             header::CONTENT_TYPE,

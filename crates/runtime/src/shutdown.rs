@@ -1,12 +1,11 @@
-//! The end, asked for politely: one token that everything listens to, cancelled on SIGTERM (the kubelet) or SIGINT (a
-//! person at a terminal).
+//! Graceful shutdown: a token that is cancelled on SIGTERM (sent by the kubelet) or SIGINT (Ctrl-C).
 
 use std::io;
 
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
-/// A token that is cancelled when the process is asked to end. Call it once, inside the runtime.
+/// Returns a token that is cancelled when the process is asked to end. Must be called once, inside the async runtime.
 pub fn shutdown() -> io::Result<CancellationToken> {
     let (mut terminate, mut interrupt) = (
         signal(SignalKind::terminate())?,
@@ -19,7 +18,7 @@ pub fn shutdown() -> io::Result<CancellationToken> {
             _ = terminate.recv() => "SIGTERM",
             _ = interrupt.recv() => "SIGINT",
         };
-        tracing::info!(signal = name, "asked to end");
+        tracing::info!(signal = name, "shutdown requested");
         end.cancel();
     });
     Ok(token)

@@ -1,13 +1,12 @@
-//! The short way to an operator, for an application that is made of pods, claims, config maps and services: the author says
-//! what is known of it ([`Application::facts`]), what is to be done ([`Application::decide`]) and how
-//! ([`Application::act`]); the [`Keeper`] watches, looks, pins, explains and remembers. Who needs more than that implements
-//! [`Operate`] itself, as the etcd engine does.
+//! The short way to an operator, for an application made of Pods, PersistentVolumeClaims, ConfigMaps and Services: the
+//! author implements [`SimpleEngine`] (facts, decision, execution), and [`SimpleReconciler`] watches, observes and
+//! explains. An operator that needs other kinds implements [`Reconciler`] itself, as the etcd engine does.
 
 use std::fmt::{Debug, Display};
 use std::future::Future;
 use std::process::ExitCode;
 
-use clap::{Args, Command, FromArgMatches};
+use clap::Parser;
 use futures::StreamExt;
 use futures::stream::select_all;
 use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim, Pod, Service};
@@ -17,41 +16,44 @@ use kube::{Client, Resource, ResourceExt};
 use serde::Serialize;
 use serde_json::Value;
 
+use crate::Engine;
 use crate::cache::{self, OwnedCache};
 use crate::clock::SharedClock;
 use crate::controller::{Triggers, key_of};
 use crate::decision_log::Explanation;
 use crate::engine::PlainData;
+use crate::error::Error;
 use crate::events::EventSpec;
-use crate::expectations::{CachedVersion, Expectations, Expected, ObjectKey};
+use crate::expectations::{CachedVersion, Expectations, ObjectKey};
+use crate::plan::{Action, Plan};
 use crate::program::{self, Flags, ProgramInfo};
 use crate::reconciler::{
-    Action, Error, ManagedResource, Observation, ObserveFrom, Outcome, Reconciler, ResourceKey,
+    ManagedResource, Observation, ObserveFrom, Outcome, Reconciler, ResourceKey,
 };
 use crate::watches::{CacheSync, Watches};
 use crate::writer::ObjectWriter;
-use crate::{Engine, Plan};
 
-/// An application, and what its administrator knows.
+/// The knowledge of how to run one application.
 pub trait SimpleEngine: Send + Sync + Sized + 'static {
-    /// In whose name people are told: a qualified name, such as `killernewdb.example/operator`.
+    /// The name of the controller in events and as a field manager: a qualified name, such as
+    /// `killernewdb.example/operator`.
     const NAME: &'static str;
-    /// The label by which objects say whose they are: its value is the resource's name.
+    /// The key of the label on all objects of a resource. Its value is the name of the resource.
     const LABEL: &'static str;
-    /// What users write.
+    /// The custom resource.
     type Resource: ManagedResource;
-    /// What the application says when it is asked; nothing, by default, is what it says when it is silent.
+    /// The answers of the application. The default value stands for an application that does not answer.
     type ProbeResult: Clone + PartialEq + Debug + Default + Send + Sync + 'static;
-    /// All that is known, and what is not.
+    /// Everything that is known, and what is not known.
     type Facts: PlainData;
-    /// One thing that can be done, as a sentence for people: "create the pod orders-1".
+    /// An action, displayed as an imperative: "create Pod orders-1".
     type Action: PlainData + Display;
-    /// A reason to wait, as a phrase for people: "orders-1 to answer".
+    /// A reason to wait, displayed as a phrase: "orders-1 to answer".
     type Wait: PlainData + Display;
-    /// The resource's status.
+    /// The status of the resource.
     type Status: Serialize;
 
-    /// Asks the application. It must not take long: a second, say, for those that do not answer.
+    /// Asks the application. A probe ends within a few seconds, also if the application does not answer.
     fn probe(
         &self,
         _objects: &OwnedObjects<Self::Resource>,
@@ -59,44 +61,49 @@ pub trait SimpleEngine: Send + Sync + Sized + 'static {
         std::future::ready(Self::ProbeResult::default())
     }
 
-    /// What was found and said, as facts.
-    fn facts(objects: &OwnedObjects<Self::Resource>, answers: &Self::ProbeResult) -> Self::Facts;
+    /// Returns the facts in the observed objects and the answers of the application.
+    fn facts(
+        objects: &OwnedObjects<Self::Resource>,
+        probe_result: &Self::ProbeResult,
+    ) -> Self::Facts;
 
-    /// What is to be done now, from the facts alone: no clock, no chance, no I/O.
+    /// Returns the plan for these facts. Pure: no clock, no randomness, no I/O.
     fn decide(facts: &Self::Facts) -> Plan<SimpleReconciler<Self>>;
 
-    /// Returns the complete status of the resource, or `None` to leave it alone. Nothing in it may change by itself.
+    /// Returns the complete status of the resource, or `None` to leave it unchanged. It contains nothing that changes by
+    /// itself, such as a time.
     fn status(facts: &Self::Facts, plan: &Plan<SimpleReconciler<Self>>) -> Option<Self::Status>;
 
-    /// Does one thing. What cannot be pinned asks `holds` last, with nothing awaited between.
+    /// Executes one action. A call without preconditions checks `may_write` last, with no await between the check and
+    /// the call.
     fn execute(
         &self,
-        hand: &ObjectWriter<'_>,
+        writer: &ObjectWriter<'_>,
         objects: &OwnedObjects<Self::Resource>,
-        deed: &Self::Action,
-        holds: &(dyn Fn() -> bool + Sync),
+        action: &Self::Action,
+        may_write: &(dyn Fn() -> bool + Sync),
     ) -> impl Future<Output = Result<Outcome, Error>> + Send;
 }
 
-/// All that belongs to a resource: what carries its label and has it as its controller. Whatever else has a name that is
-/// wanted is somebody else's, and is never taken over.
+/// A resource and its objects: those that carry its label and have the resource as an owner. Objects of other owners are
+/// never changed, whatever their names are.
 #[derive(Clone, Debug)]
-pub struct OwnedObjects<R> {
+pub struct OwnedObjects<K> {
     /// The resource.
-    pub resource: R,
-    /// Its pods.
+    pub resource: K,
+    /// The Pods.
     pub pods: Vec<Pod>,
-    /// Its claims.
+    /// The PersistentVolumeClaims.
     pub claims: Vec<PersistentVolumeClaim>,
-    /// Its config maps, the log of decisions apart.
+    /// The ConfigMaps, without the decision log.
     pub config_maps: Vec<ConfigMap>,
-    /// Its services.
+    /// The Services.
     pub services: Vec<Service>,
     label: &'static str,
 }
 
-impl<R: ManagedResource> OwnedObjects<R> {
-    /// What an object of this name needs to be found again, and to go with the resource.
+impl<K: ManagedResource> OwnedObjects<K> {
+    /// Returns the metadata of an object of this resource: its namespace, label and owner reference.
     pub fn owned_metadata(&self, name: &str) -> ObjectMeta {
         ObjectMeta {
             name: Some(name.to_owned()),
@@ -114,129 +121,128 @@ impl<R: ManagedResource> OwnedObjects<R> {
         let Some(uid) = self.resource.uid() else {
             return self;
         };
-        let owners = |meta: &ObjectMeta| meta.owner_references.clone().unwrap_or_default();
-        let ours = |meta: &ObjectMeta| owners(meta).iter().any(|owner| owner.uid == uid);
-        self.pods.retain(|object| ours(&object.metadata));
-        self.claims.retain(|object| ours(&object.metadata));
-        self.config_maps.retain(|object| ours(&object.metadata));
-        self.services.retain(|object| ours(&object.metadata));
+        let is_owned = |meta: &ObjectMeta| {
+            let mut owners = meta.owner_references.iter().flatten();
+            owners.any(|owner| owner.uid == uid)
+        };
+        self.pods.retain(|object| is_owned(&object.metadata));
+        self.claims.retain(|object| is_owned(&object.metadata));
+        self.config_maps.retain(|object| is_owned(&object.metadata));
+        self.services.retain(|object| is_owned(&object.metadata));
         self
     }
 }
 
-/// One object among others, by its name.
-pub(crate) fn find_by_name<'o, K: Resource>(objects: &'o [K], name: &str) -> Option<&'o K> {
+fn find_by_name<'o, K: Resource>(objects: &'o [K], name: &str) -> Option<&'o K> {
     objects
         .iter()
         .find(|object| object.meta().name.as_deref() == Some(name))
 }
 
-impl<R> OwnedObjects<R> {
-    /// A pod, by its name.
+impl<K> OwnedObjects<K> {
+    /// Returns a Pod by its name.
     pub fn pod(&self, name: &str) -> Option<&Pod> {
         find_by_name(&self.pods, name)
     }
 
-    /// A claim, by its name.
+    /// Returns a PersistentVolumeClaim by its name.
     pub fn claim(&self, name: &str) -> Option<&PersistentVolumeClaim> {
         find_by_name(&self.claims, name)
     }
 
-    /// A config map, by its name.
+    /// Returns a ConfigMap by its name.
     pub fn config_map(&self, name: &str) -> Option<&ConfigMap> {
         find_by_name(&self.config_maps, name)
     }
 
-    /// A service, by its name.
+    /// Returns a Service by its name.
     pub fn service(&self, name: &str) -> Option<&Service> {
         find_by_name(&self.services, name)
     }
 }
 
-/// Keeps an application: its hands and eyes, as the loop wants them.
-pub struct SimpleReconciler<A: SimpleEngine> {
-    application: A,
+/// The [`Reconciler`] of a [`SimpleEngine`].
+pub struct SimpleReconciler<E: SimpleEngine> {
+    engine: E,
     client: Client,
-    written: Expectations<ResourceKey>,
-    stores: Caches<A::Resource>,
+    expectations: Expectations<ResourceKey>,
+    caches: Caches<E::Resource>,
 }
 
-struct Caches<R: ManagedResource> {
-    resources: Store<R>,
+struct Caches<K: ManagedResource> {
+    resources: Store<K>,
     pods: OwnedCache<Pod>,
     claims: OwnedCache<PersistentVolumeClaim>,
     config_maps: OwnedCache<ConfigMap>,
     services: OwnedCache<Service>,
-    listed: CacheSync,
+    sync: CacheSync,
     label: &'static str,
 }
 
-impl<A: SimpleEngine> SimpleReconciler<A> {
-    /// Keeps what these watches bring; and what is to be polled for that.
+/// The flags of a program with one [`SimpleEngine`].
+#[derive(Debug, Parser)]
+struct SimpleFlags {
+    #[command(flatten)]
+    program: Flags,
+}
+
+impl<E: SimpleEngine> SimpleReconciler<E> {
+    /// Returns a reconciler over these watches, and the triggers for its controller.
     pub fn new(
-        application: A,
+        engine: E,
         client: Client,
         clock: SharedClock,
-        streams: &Watches,
-    ) -> (Self, Triggers<A::Resource>) {
-        let resources = streams.watch::<A::Resource>(None);
-        let (pods, pods_touched) = OwnedCache::watch(streams, A::LABEL);
-        let (claims, claims_touched) = OwnedCache::watch(streams, A::LABEL);
-        let (config_maps, config_maps_touched) = OwnedCache::watch(streams, A::LABEL);
-        let (services, services_touched) = OwnedCache::watch(streams, A::LABEL);
-        let store = resources.0.clone();
-        let (listed, label) = (streams.listed(), A::LABEL);
-        let stores = Caches {
-            resources: store,
+        watches: &Watches,
+    ) -> (Self, Triggers<E::Resource>) {
+        let resources = watches.watch::<E::Resource>(None);
+        let (pods, changed_pods) = OwnedCache::watch(watches, E::LABEL);
+        let (claims, changed_claims) = OwnedCache::watch(watches, E::LABEL);
+        let (config_maps, changed_config_maps) = OwnedCache::watch(watches, E::LABEL);
+        let (services, changed_services) = OwnedCache::watch(watches, E::LABEL);
+        let caches = Caches {
+            resources: resources.0.clone(),
             pods,
             claims,
             config_maps,
             services,
-            listed,
-            label,
+            sync: watches.cache_sync(),
+            label: E::LABEL,
         };
-        let touched = select_all([
-            pods_touched,
-            claims_touched,
-            config_maps_touched,
-            services_touched,
-        ]);
-        let all = futures::stream::pending().boxed();
-        let wakers = Triggers {
+        let changed = [
+            changed_pods,
+            changed_claims,
+            changed_config_maps,
+            changed_services,
+        ];
+        let triggers = Triggers {
             resources,
-            related: touched.boxed(),
-            all,
+            related: select_all(changed).boxed(),
+            all: futures::stream::pending().boxed(),
         };
-        (
-            Self {
-                application,
-                client,
-                written: Expectations::new(clock),
-                stores,
-            },
-            wakers,
-        )
+        let reconciler = Self {
+            engine,
+            client,
+            expectations: Expectations::new(clock),
+            caches,
+        };
+        (reconciler, triggers)
     }
 
-    /// Runs a whole program that keeps the application: its `main` has nothing left to do.
-    pub fn main(name: ProgramInfo, application: impl Fn() -> A) -> ExitCode {
-        let command = Flags::augment_args(Command::new(name.program).version(name.version));
-        let flags = match Flags::from_arg_matches(&command.get_matches()) {
-            Ok(flags) => flags,
-            Err(error) => error.exit(),
-        };
-        program::main(name, flags, |means, scope| {
-            tracing::info!(?scope, "looking after {}", A::Resource::plural(&()));
-            let streams = means.streams(scope);
-            let (client, clock) = (means.client.clone(), means.clock.clone());
-            let (keeper, wakers) = Self::new(application(), client, clock, &streams);
-            means.looping(A::NAME, keeper, (&streams, wakers))
+    /// Runs a program with this engine: the complete `main` of an operator.
+    pub fn main(info: ProgramInfo, engine: impl Fn() -> E) -> ExitCode {
+        let flags: SimpleFlags = program::parse(&info);
+        program::main(info, flags.program, |context, scope| {
+            tracing::info!(?scope, resource = %E::Resource::plural(&()), "starting controller");
+            let watches = context.watches(scope);
+            let (client, clock) = (context.client.clone(), context.clock.clone());
+            let (reconciler, triggers) = Self::new(engine(), client, clock, &watches);
+            vec![context.controller(E::NAME, reconciler, &watches, triggers)]
         })
     }
 }
 
-impl<R: ManagedResource> Caches<R> {
-    fn cached(&self, key: &ResourceKey) -> Option<OwnedObjects<R>> {
+impl<K: ManagedResource> Caches<K> {
+    fn cached(&self, key: &ResourceKey) -> Option<OwnedObjects<K>> {
         let objects = OwnedObjects {
             resource: (*cache::get(&self.resources, key, &key.name)?).clone(),
             pods: self.pods.owned_by(key),
@@ -248,180 +254,174 @@ impl<R: ManagedResource> Caches<R> {
         Some(objects.retain_owned())
     }
 
-    async fn live(
+    async fn read_live(
         &self,
         client: &Client,
         key: &ResourceKey,
-    ) -> Result<Option<OwnedObjects<R>>, Error> {
+    ) -> Result<Option<OwnedObjects<K>>, Error> {
         let (resource, pods, claims, config_maps, services) = tokio::try_join!(
-            cache::read::<R>(client, key, &key.name),
+            cache::read::<K>(client, key, &key.name),
             cache::list(client, key, self.label),
             cache::list(client, key, self.label),
             cache::list(client, key, self.label),
             cache::list(client, key, self.label),
         )?;
-        let label = self.label;
-        let found = |resource| OwnedObjects {
+        let objects = resource.map(|resource| OwnedObjects {
             resource,
             pods,
             claims,
             config_maps,
             services,
-            label,
-        };
-        Ok(resource.map(|resource| found(resource).retain_owned()))
+            label: self.label,
+        });
+        Ok(objects.map(OwnedObjects::retain_owned))
     }
 
-    fn version(&self, key: &ResourceKey, what: &ObjectKey) -> Option<CachedVersion> {
-        match what.kind.as_str() {
-            "Pod" => self.pods.version(key, &what.name),
-            "PersistentVolumeClaim" => self.claims.version(key, &what.name),
-            "ConfigMap" => self.config_maps.version(key, &what.name),
-            "Service" => self.services.version(key, &what.name),
-            kind if kind == R::kind(&()) => cache::version(&self.resources, key, &what.name),
+    fn version(&self, key: &ResourceKey, object: &ObjectKey) -> Option<CachedVersion> {
+        match object.kind.as_str() {
+            "Pod" => self.pods.version(key, &object.name),
+            "PersistentVolumeClaim" => self.claims.version(key, &object.name),
+            "ConfigMap" => self.config_maps.version(key, &object.name),
+            "Service" => self.services.version(key, &object.name),
+            kind if kind == K::kind(&()) => cache::version(&self.resources, key, &object.name),
             _ => None,
         }
     }
 }
 
-impl<A: SimpleEngine> Engine for SimpleReconciler<A> {
-    type Facts = A::Facts;
-    type Create = A::Action;
-    type Apply = A::Action;
-    type Patch = A::Action;
-    type Disruption = A::Action;
-    type Wait = A::Wait;
+impl<E: SimpleEngine> Engine for SimpleReconciler<E> {
+    type Facts = E::Facts;
+    type Create = E::Action;
+    type Apply = E::Action;
+    type Patch = E::Action;
+    type Disruption = E::Action;
+    type Wait = E::Wait;
 
-    fn decide(facts: &A::Facts) -> Plan<Self> {
-        A::decide(facts)
+    fn decide(facts: &E::Facts) -> Plan<Self> {
+        E::decide(facts)
     }
 }
 
-fn action_of<'p, A: SimpleEngine>(action: &Action<'p, SimpleReconciler<A>>) -> &'p A::Action {
-    let (Action::Create(deed)
-    | Action::Patch(deed)
-    | Action::Apply(deed)
-    | Action::Disruption(deed)) = action;
-    deed
+fn inner<'p, E: SimpleEngine>(action: &Action<'p, SimpleReconciler<E>>) -> &'p E::Action {
+    let (Action::Create(inner)
+    | Action::Patch(inner)
+    | Action::Apply(inner)
+    | Action::Disruption(inner)) = action;
+    inner
 }
 
-impl<A: SimpleEngine> Reconciler for SimpleReconciler<A> {
+impl<E: SimpleEngine> Reconciler for SimpleReconciler<E> {
     type Engine = Self;
-    type Resource = A::Resource;
-    type Objects = OwnedObjects<A::Resource>;
-    type ProbeResult = A::ProbeResult;
+    type Resource = E::Resource;
+    type Objects = OwnedObjects<E::Resource>;
+    type ProbeResult = E::ProbeResult;
 
-    fn probe_timeout_result() -> A::ProbeResult {
-        A::ProbeResult::default()
+    fn probe_timeout_result() -> E::ProbeResult {
+        E::ProbeResult::default()
     }
 
-    async fn probe(&self, key: ResourceKey) -> Option<A::ProbeResult> {
-        let found = self
-            .stores
-            .cached(&key)
-            .filter(|_| self.stores.listed.is_complete())?;
-        Some(self.application.probe(&found).await)
+    async fn probe(&self, key: ResourceKey) -> Option<E::ProbeResult> {
+        if !self.caches.sync.is_complete() {
+            return None;
+        }
+        let objects = self.caches.cached(&key)?;
+        Some(self.engine.probe(&objects).await)
     }
 
     async fn observe(
         &self,
         key: &ResourceKey,
-        look: ObserveFrom<'_, A::ProbeResult>,
+        from: ObserveFrom<'_, E::ProbeResult>,
     ) -> Result<Option<Observation<Self>>, Error> {
-        let remembered = match look {
-            ObserveFrom::Cache(answers) if self.stores.listed.is_complete() => Some(answers),
-            _ => None,
+        let is_current = || {
+            let version = |object: &ObjectKey| self.caches.version(key, object);
+            self.caches.sync.is_complete() && self.expectations.satisfied(key, version)
         };
-        let remembered = remembered.filter(|_| {
-            self.written
-                .satisfied(key, |what| self.stores.version(key, what))
-        });
-        let found = match remembered {
-            Some(_) => self.stores.cached(key),
-            None => self.stores.live(&self.client, key).await?,
+        let cached_result = match from {
+            ObserveFrom::Cache(result) if is_current() => Some(result.clone()),
+            ObserveFrom::Cache(_) | ObserveFrom::Live => None,
         };
-        // What belongs to a resource that goes, goes with it: there is nothing left to do.
-        let Some(found) = found.filter(|found| found.resource.meta().deletion_timestamp.is_none())
-        else {
+        let is_live = cached_result.is_none();
+        let objects = if is_live {
+            self.caches.read_live(&self.client, key).await?
+        } else {
+            self.caches.cached(key)
+        };
+        let is_terminating = |objects: &OwnedObjects<E::Resource>| {
+            objects.resource.meta().deletion_timestamp.is_some()
+        };
+        // Kubernetes deletes the objects of a Terminating resource: nothing is to be done.
+        let Some(objects) = objects.filter(|objects| !is_terminating(objects)) else {
             return Ok(None);
         };
-        let probed = match remembered {
-            Some(answers) => answers.clone(),
-            None => self.application.probe(&found).await,
+        let probe_result = match cached_result {
+            Some(result) => result,
+            None => self.engine.probe(&objects).await,
         };
         Ok(Some(Observation {
-            facts: A::facts(&found, &probed),
-            objects: found,
-            probe_result: probed,
-            is_live: remembered.is_none(),
+            facts: E::facts(&objects, &probe_result),
+            objects,
+            probe_result,
+            is_live,
         }))
     }
 
     async fn execute(
         &self,
-        sight: &Observation<Self>,
+        observation: &Observation<Self>,
         action: &Action<'_, Self>,
-        holds: &(dyn Fn() -> bool + Sync),
+        may_write: &(dyn Fn() -> bool + Sync),
     ) -> Result<Outcome, Error> {
-        let key = key_of(&sight.objects.resource);
-        let hand = ObjectWriter {
+        let objects = &observation.objects;
+        let key = key_of(&objects.resource);
+        let writer = ObjectWriter {
             client: &self.client,
-            expectations: &self.written,
+            expectations: &self.expectations,
             key: &key,
-            field_manager: A::NAME,
+            field_manager: E::NAME,
             unwatched_kinds: &[],
         };
-        self.application
-            .execute(&hand, &sight.objects, action_of(action), holds)
+        self.engine
+            .execute(&writer, objects, inner(action), may_write)
             .await
     }
 
-    /// What one thing is refused holds up no other: what rests on it is decided once it is seen.
-    fn is_prerequisite(action: &Action<'_, Self>) -> bool {
-        matches!(action, Action::Disruption(_))
+    /// No write is a prerequisite: `decide` plans a disruption once it observes what the disruption depends on.
+    fn is_prerequisite(_action: &Action<'_, Self>) -> bool {
+        false
     }
 
     fn status(
         &self,
         observation: &Observation<Self>,
         plan: &Plan<Self>,
-        _rejected: Option<&Error>,
+        _error: Option<&Error>,
     ) -> Option<Value> {
-        serde_json::to_value(A::status(&observation.facts, plan)?).ok()
+        serde_json::to_value(E::status(&observation.facts, plan)?).ok()
     }
 
-    fn resource<'s>(&self, sight: &'s Observation<Self>) -> &'s A::Resource {
-        &sight.objects.resource
+    fn resource<'o>(&self, observation: &'o Observation<Self>) -> &'o E::Resource {
+        &observation.objects.resource
     }
 
     fn event_for(
         &self,
-        _sight: &Observation<Self>,
+        _observation: &Observation<Self>,
         action: &Action<'_, Self>,
     ) -> Option<EventSpec> {
         let reason = match action {
             Action::Create(_) => "Created",
-            Action::Disruption(_) => "Done",
+            Action::Disruption(_) => "Executed",
             Action::Apply(_) | Action::Patch(_) => return None,
         };
-        Some(EventSpec::normal(
-            reason,
-            "Reconcile",
-            action_of(action).to_string(),
-        ))
+        let note = inner(action).to_string();
+        Some(EventSpec::normal(reason, "Reconcile", note))
     }
 
-    fn warning_events(&self, _sight: &Observation<Self>, _plan: &Plan<Self>) -> Vec<EventSpec> {
-        Vec::new()
-    }
-
-    fn explain(&self, _sight: &Observation<Self>, plan: &Plan<Self>) -> Explanation {
-        let does = plan
-            .actions()
-            .map(|action| action_of(&action).to_string())
-            .collect();
+    fn explain(&self, _observation: &Observation<Self>, plan: &Plan<Self>) -> Explanation {
+        let actions = plan.actions().map(|action| inner(&action).to_string());
         Explanation {
-            actions: does,
+            actions: actions.collect(),
             reasons: Vec::new(),
             waits: plan.waits.iter().map(ToString::to_string).collect(),
         }
@@ -430,27 +430,17 @@ impl<A: SimpleEngine> Reconciler for SimpleReconciler<A> {
     fn action_name(action: &Action<'_, Self>) -> &'static str {
         match action {
             Action::Create(_) => "create",
-            Action::Patch(_) => "mark",
+            Action::Patch(_) => "patch",
             Action::Apply(_) => "apply",
-            Action::Disruption(_) => "step",
+            Action::Disruption(_) => "disruption",
         }
     }
 
-    fn on_status_written(&self, resource: &A::Resource) {
-        let what = ObjectKey {
-            kind: A::Resource::kind(&()).into_owned(),
-            name: resource.name_any(),
-        };
-        let version = resource.resource_version().unwrap_or_default();
-        self.written
-            .expect(&key_of(resource), what, Expected::Stored { version });
-    }
-
-    fn forget(&self, key: &ResourceKey) {
-        self.written.retain(|other| other != key);
+    fn expectations(&self) -> &Expectations<ResourceKey> {
+        &self.expectations
     }
 }
 
 #[cfg(test)]
 #[path = "simple_tests.rs"]
-mod tests;
+pub(crate) mod tests;

@@ -1,7 +1,8 @@
-//! What the keeper does for every application.
+//! The reconciler of simple engines.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use serde::Deserialize;
 use serde_json::json;
 
@@ -11,12 +12,12 @@ use crate::fake;
 use crate::metrics::Metrics;
 use crate::watches::Scope;
 
-/// Wants one config map more than there are.
+/// Creates one ConfigMap more than there are.
 #[derive(Debug)]
-struct Greeter;
+pub(crate) struct Greeter;
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct Greet(String);
+pub(crate) struct Greet(String);
 
 impl Display for Greet {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -27,7 +28,7 @@ impl Display for Greet {
 impl SimpleEngine for Greeter {
     const NAME: &'static str = "greeter.example/operator";
     const LABEL: &'static str = "greeter.example/of";
-    /// Any kind that lives in a namespace will do.
+    /// Any namespaced kind can be the resource.
     type Resource = Service;
     type ProbeResult = u8;
     type Facts = Vec<String>;
@@ -39,13 +40,9 @@ impl SimpleEngine for Greeter {
         7
     }
 
-    fn facts(objects: &OwnedObjects<Service>, answers: &u8) -> Vec<String> {
-        objects
-            .config_maps
-            .iter()
-            .map(ResourceExt::name_any)
-            .chain([answers.to_string()])
-            .collect()
+    fn facts(objects: &OwnedObjects<Service>, probe_result: &u8) -> Vec<String> {
+        let names = objects.config_maps.iter().map(ResourceExt::name_any);
+        names.chain([probe_result.to_string()]).collect()
     }
 
     fn decide(facts: &Vec<String>) -> Plan<SimpleReconciler<Self>> {
@@ -62,17 +59,18 @@ impl SimpleEngine for Greeter {
 
     async fn execute(
         &self,
-        hand: &ObjectWriter<'_>,
+        writer: &ObjectWriter<'_>,
         objects: &OwnedObjects<Service>,
-        deed: &Greet,
-        _holds: &(dyn Fn() -> bool + Sync),
+        action: &Greet,
+        _may_write: &(dyn Fn() -> bool + Sync),
     ) -> Result<Outcome, Error> {
-        let metadata = objects.owned_metadata(&deed.0.replace(' ', "-"));
-        hand.create(&ConfigMap {
-            metadata,
-            ..ConfigMap::default()
-        })
-        .await
+        let metadata = objects.owned_metadata(&action.0.replace(' ', "-"));
+        writer
+            .create(&ConfigMap {
+                metadata,
+                ..ConfigMap::default()
+            })
+            .await
     }
 }
 
@@ -85,39 +83,36 @@ fn object(name: &str, owner: Option<&str>) -> Value {
 
 type Writes = Arc<Mutex<Vec<Value>>>;
 
-/// A keeper of the service `a`, which is as given, in a namespace with some config maps.
-fn keeper(resource: Value) -> (SimpleReconciler<Greeter>, Writes) {
+/// Returns a reconciler for the Service `a`, in a namespace with some ConfigMaps, and the writes.
+fn reconciler(resource: Value) -> (SimpleReconciler<Greeter>, Writes) {
     let writes = Writes::default();
-    let noted = writes.clone();
+    let recorded = writes.clone();
     let client = fake::client(move |head, body| {
         let path = head.uri.path().to_owned();
-        let answer = match (
-            head.method.as_str(),
-            path.rsplit('/').next().unwrap_or_default(),
-        ) {
+        let name = path.rsplit('/').next().unwrap_or_default();
+        let answer = match (head.method.as_str(), name) {
             ("POST", _) => {
-                noted.lock().unwrap().push(body.clone());
+                recorded.lock().push(body.clone());
                 body
             }
             (_, "a") => resource.clone(),
             (_, "configmaps") => json!({ "metadata": {}, "items": [
-                object("ours", Some("uid-a")), object("nobodys", None), object("anothers", Some("uid-b")) ] }),
+                object("owned", Some("uid-a")), object("orphan", None), object("other", Some("uid-b")) ] }),
             _ => json!({ "metadata": {}, "items": [] }),
         };
         async move { (200, answer) }
     });
-    let streams = Watches::new(client.clone(), Scope::All, Metrics::new());
-    (
-        SimpleReconciler::new(Greeter, client, TestClock::default().shared(), &streams).0,
-        writes,
-    )
+    let watches = Watches::new(client.clone(), Scope::All, Metrics::new("test"));
+    let clock = TestClock::default().shared();
+    let (reconciler, _) = SimpleReconciler::new(Greeter, client, clock, &watches);
+    (reconciler, writes)
 }
 
 fn resource() -> Value {
     json!({ "metadata": { "name": "a", "namespace": "shop", "uid": "uid-a", "resourceVersion": "3" } })
 }
 
-fn a() -> ResourceKey {
+fn key() -> ResourceKey {
     ResourceKey {
         namespace: "shop".into(),
         name: "a".into(),
@@ -125,73 +120,50 @@ fn a() -> ResourceKey {
 }
 
 #[tokio::test]
-async fn facts_are_of_what_the_resource_controls_and_of_nobody_elses_objects() {
-    let (keeper, _) = keeper(resource());
-    let sight = keeper
-        .observe(&a(), ObserveFrom::Live)
-        .await
-        .unwrap()
-        .unwrap();
-    assert_eq!(sight.facts, ["ours", "7"]);
-    assert!(sight.is_live);
+async fn facts_contain_only_objects_that_the_resource_owns() {
+    let (reconciler, _) = reconciler(resource());
+    let observation = reconciler.observe(&key(), ObserveFrom::Live).await;
+    let observation = observation.unwrap().unwrap();
+    assert_eq!(observation.facts, ["owned", "7"]);
+    assert!(observation.is_live);
 }
 
 #[tokio::test]
-async fn before_the_watches_have_brought_everything_nothing_is_remembered() {
-    let (keeper, _) = keeper(resource());
-    let sight = keeper
-        .observe(&a(), ObserveFrom::Cache(&3))
-        .await
-        .unwrap()
-        .unwrap();
-    assert!(sight.is_live);
-    assert_eq!(
-        keeper.probe(a()).await,
-        None,
-        "nothing can be told from what is not there yet"
-    );
+async fn observations_are_live_until_the_caches_have_synced() {
+    let (reconciler, _) = reconciler(resource());
+    let observation = reconciler.observe(&key(), ObserveFrom::Cache(&3)).await;
+    assert!(observation.unwrap().unwrap().is_live);
+    assert_eq!(reconciler.probe(key()).await, None, "no probe either");
 }
 
 #[tokio::test]
-async fn what_is_created_says_whose_it_is_and_goes_with_its_resource() {
-    let (keeper, writes) = keeper(resource());
-    let sight = keeper
-        .observe(&a(), ObserveFrom::Live)
-        .await
-        .unwrap()
-        .unwrap();
-    let plan = SimpleReconciler::<Greeter>::decide(&sight.facts);
+async fn a_created_object_has_the_label_and_the_owner_reference() {
+    let (reconciler, writes) = reconciler(resource());
+    let observation = reconciler.observe(&key(), ObserveFrom::Live).await;
+    let observation = observation.unwrap().unwrap();
+    let plan = SimpleReconciler::<Greeter>::decide(&observation.facts);
     for action in plan.actions() {
-        assert_eq!(
-            keeper.execute(&sight, &action, &|| true).await.unwrap(),
-            Outcome::Done
-        );
-        assert_eq!(
-            keeper.event_for(&sight, &action).unwrap().note,
-            "greet ours and 7"
-        );
+        let outcome = reconciler.execute(&observation, &action, &|| true).await;
+        assert_eq!(outcome.unwrap(), Outcome::Done);
+        let event = reconciler.event_for(&observation, &action).unwrap();
+        assert_eq!(event.note, "greet owned and 7");
     }
-    let written = writes.lock().unwrap()[0].clone();
+    let written = writes.lock()[0].clone();
     assert_eq!(
         written["metadata"]["labels"],
         json!({ "greeter.example/of": "a" })
     );
     assert_eq!(written["metadata"]["ownerReferences"][0]["uid"], "uid-a");
-    let explained = keeper.explain(&sight, &plan);
-    assert_eq!(explained.actions, ["greet ours and 7"]);
-    assert_eq!(explained.waits, ["ours", "7"]);
+    let explanation = reconciler.explain(&observation, &plan);
+    assert_eq!(explanation.actions, ["greet owned and 7"]);
+    assert_eq!(explanation.waits, ["owned", "7"]);
 }
 
 #[tokio::test]
-async fn nothing_is_done_for_a_resource_that_goes() {
-    let mut goes = resource();
-    goes["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
-    let (keeper, _) = keeper(goes);
-    assert!(
-        keeper
-            .observe(&a(), ObserveFrom::Live)
-            .await
-            .unwrap()
-            .is_none()
-    );
+async fn nothing_is_planned_for_a_terminating_resource() {
+    let mut terminating = resource();
+    terminating["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+    let (reconciler, _) = reconciler(terminating);
+    let observation = reconciler.observe(&key(), ObserveFrom::Live).await;
+    assert!(observation.unwrap().is_none());
 }

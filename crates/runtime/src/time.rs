@@ -1,20 +1,20 @@
-//! Points in time, as facts carry them: every duration counts from a timestamp in an object, never from memory.
+//! Points in time in facts. Durations count from timestamps in objects, never from memory.
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// Seconds since 1970.
+/// A time in seconds since 1970 (UTC).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct UnixTime(pub i64);
 
 impl UnixTime {
-    /// How long ago `earlier` was; nothing for what lies ahead (clocks differ).
+    /// Returns the duration since `earlier`, zero for a time in the future (clocks differ).
     pub fn since(self, earlier: Self) -> Duration {
         Duration::from_secs(u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0))
     }
 
-    /// This much later.
+    /// Returns the time after this duration.
     #[must_use]
     pub fn after(self, wait: Duration) -> Self {
         Self(
@@ -29,7 +29,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_timestamp_from_the_future_is_no_time_ago() {
+    fn the_duration_since_a_future_time_is_zero() {
         assert_eq!(UnixTime(10).since(UnixTime(20)), Duration::ZERO);
         assert_eq!(UnixTime(20).since(UnixTime(10)), Duration::from_secs(10));
     }

@@ -1,6 +1,6 @@
-//! Watches that take care of themselves: each has its own backoff, logs its own errors and never passes one on, so
-//! that one failing watch delays nobody else. Every change goes into a store *before* it is told, and what vanished
-//! while a watch was away is told too.
+//! Watches that handle their errors: each has its own backoff, logs its own errors and never passes them on, so that a
+//! failing watch does not delay others. Every change is in the store *before* it is emitted, and objects that were
+//! deleted while a watch was interrupted are emitted, too.
 
 use std::collections::HashMap;
 use std::fmt::Debug;
@@ -21,21 +21,20 @@ use tokio::sync::watch;
 
 use crate::metrics::Metrics;
 
-/// How many objects are asked for at a time: a page that is held in memory twice while it is read.
-const PAGE: u32 = 250;
+/// The number of objects per page of a list. A page is in memory twice while it is decoded.
+const PAGE_SIZE: u32 = 250;
 
-/// Where the operator looks.
+/// The namespaces that an operator watches.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Scope {
-    /// Everywhere.
+    /// All namespaces.
     All,
-    /// In one namespace.
+    /// One namespace.
     Namespace(String),
 }
 
 impl Scope {
-    /// The API for a kind that lives in namespaces.
-    pub fn api<K>(&self, client: Client) -> Api<K>
+    fn api<K>(&self, client: Client) -> Api<K>
     where
         K: Resource<Scope = NamespaceResourceScope, DynamicType: Default>,
     {
@@ -46,12 +45,12 @@ impl Scope {
     }
 }
 
-/// A store, and the stream that fills it and names each object that was touched (deleted ones too). The stream must be
-/// polled. Its items are results because that is what [`kube::runtime::Controller`] takes; they are never errors.
+/// A store, and the stream that fills it and emits each changed or deleted object. The stream must be polled. Its items
+/// are results because [`kube::runtime::Controller`] requires results; they are never errors.
 pub type WatchedStore<K> = (Store<K>, BoxStream<'static, watcher::Result<K>>);
 
-/// How many watches have yet to bring everything once. A store of kube's tells only one of those who wait for that: it keeps
-/// one waker, and the controller waits, too.
+/// The number of watches without a complete first list. kube's `Store::wait_until_ready` wakes only one waiter, and the
+/// controller is one already.
 #[derive(Clone, Debug)]
 pub struct CacheSync(Arc<watch::Sender<usize>>);
 
@@ -62,25 +61,25 @@ impl Default for CacheSync {
 }
 
 impl CacheSync {
-    /// Whether all have. Before that nothing can be told from what is not in a store.
+    /// Returns true if all first lists are complete. Before, an object that is not in a store may exist.
     pub fn is_complete(&self) -> bool {
         *self.0.borrow() == 0
     }
 
-    /// Resolves when all have.
+    /// Resolves when all first lists are complete.
     pub fn complete(&self) -> impl Future<Output = ()> + Send + use<> {
-        let mut missing = self.0.subscribe();
+        let mut pending = self.0.subscribe();
         async move {
-            // An error says that all watches are gone, and with them everything else.
-            let _ = missing.wait_for(|missing| *missing == 0).await;
+            // An error means that all watches are gone: the program ends.
+            let _ = pending.wait_for(|pending| *pending == 0).await;
         }
     }
 
-    /// One more is waited for, until the returned is called.
-    fn one_more(&self) -> impl FnOnce() + Send + 'static + use<> {
-        self.0.send_modify(|missing| *missing += 1);
-        let all = self.0.clone();
-        move || all.send_modify(|missing| *missing -= 1)
+    /// Adds a watch. The returned function marks its first list as complete.
+    fn add(&self) -> impl FnOnce() + Send + 'static + use<> {
+        self.0.send_modify(|pending| *pending += 1);
+        let pending = self.0.clone();
+        move || pending.send_modify(|pending| *pending -= 1)
     }
 }
 
@@ -94,7 +93,7 @@ pub struct Watches {
 }
 
 impl Watches {
-    /// Watches through `client` in `scope`.
+    /// Returns the watches of `client` in `scope`.
     pub fn new(client: Client, scope: Scope, metrics: Metrics) -> Self {
         Self {
             client,
@@ -104,13 +103,13 @@ impl Watches {
         }
     }
 
-    /// Whether all watches of kinds that live in namespaces have brought everything once. Others need not: an operator for
-    /// some namespaces may not be allowed to see them.
-    pub fn listed(&self) -> CacheSync {
+    /// Returns the sync state of all watches of namespaced kinds. Watches of cluster-scoped kinds are optional: an operator
+    /// for some namespaces may have no permission for them.
+    pub fn cache_sync(&self) -> CacheSync {
         self.cache_sync.clone()
     }
 
-    /// Watches a kind that lives in namespaces, as far as `labels` select it.
+    /// Watches a namespaced kind with a label selector.
     pub fn watch<K>(&self, labels: Option<&str>) -> WatchedStore<K>
     where
         K: Resource<Scope = NamespaceResourceScope, DynamicType: Default + Eq + Hash + Clone>,
@@ -118,48 +117,11 @@ impl Watches {
         K::DynamicType: Send + Sync,
     {
         let events = watcher(self.scope.api(self.client.clone()), config(labels));
-        feed(
-            events,
-            self.metrics.clone(),
-            Some(Box::new(self.cache_sync.one_more())),
-        )
+        let first_list_complete = Box::new(self.cache_sync.add());
+        watched_store(events, self.metrics.clone(), Some(first_list_complete))
     }
 
-    /// Watches a kind that lives in no namespace, as far as `labels` select it.
-    pub fn watch_cluster<K>(&self, labels: Option<&str>) -> WatchedStore<K>
-    where
-        K: Resource<Scope = ClusterResourceScope, DynamicType: Default + Eq + Hash + Clone>,
-        K: Clone + Debug + DeserializeOwned + Send + Sync + 'static,
-        K::DynamicType: Send + Sync,
-    {
-        feed(
-            watcher(Api::all(self.client.clone()), config(labels)),
-            self.metrics.clone(),
-            None,
-        )
-    }
-
-    /// Watches only the metadata of a kind that lives in namespaces: for mappings, at a fraction of the memory.
-    pub fn watch_metadata<K>(&self, labels: Option<&str>) -> WatchedStore<PartialObjectMeta<K>>
-    where
-        K: Resource<Scope = NamespaceResourceScope, DynamicType: Default + Eq + Hash + Clone>,
-        K: Clone + Debug + Send + Sync + 'static,
-        K::DynamicType: Send + Sync,
-    {
-        let events = watcher(
-            self.scope.api::<PartialObjectMeta<K>>(self.client.clone()),
-            config(labels),
-        );
-        // Metadata has the same shape in every object, so nothing of it fails to decode.
-        let listed = Box::new(self.cache_sync.one_more());
-        feed(
-            events.map(|event| event.map(decoded)),
-            self.metrics.clone(),
-            Some(listed),
-        )
-    }
-
-    /// Watches only the metadata of a kind that lives in no namespace.
+    /// Watches the metadata of a cluster-scoped kind with a label selector.
     pub fn watch_cluster_metadata<K>(
         &self,
         labels: Option<&str>,
@@ -173,16 +135,14 @@ impl Watches {
             Api::<PartialObjectMeta<K>>::all(self.client.clone()),
             config(labels),
         );
-        feed(
-            events.map(|event| event.map(decoded)),
-            self.metrics.clone(),
-            None,
-        )
+        // Metadata has the same shape in every object, so it can always be decoded.
+        let events = events.map(|event| event.map(decoded));
+        watched_store(events, self.metrics.clone(), None)
     }
 }
 
 fn config(labels: Option<&str>) -> watcher::Config {
-    let config = watcher::Config::default().page_size(PAGE);
+    let config = watcher::Config::default().page_size(PAGE_SIZE);
     match labels {
         Some(labels) => config.labels(labels),
         None => config,
@@ -200,28 +160,28 @@ fn decoded<K>(event: Event<K>) -> Event<DeserializeGuard<K>> {
     }
 }
 
-fn feed<K>(
+fn watched_store<K>(
     events: impl Stream<Item = watcher::Result<Event<DeserializeGuard<K>>>> + Send + 'static,
     metrics: Metrics,
-    listed: Option<Done>,
+    first_list_complete: Option<OnComplete>,
 ) -> WatchedStore<K>
 where
     K: Resource<DynamicType: Default + Eq + Hash + Clone> + Clone + Send + Sync + 'static,
     K::DynamicType: Send + Sync,
 {
-    let mut feed = Feed::new(metrics, listed);
+    let mut feed = Feed::new(metrics, first_list_complete);
     let store = feed.store.clone();
-    // A copy is made when an object is told, not before: a list may be long.
-    let told = events
+    // An object is cloned when it is emitted, not before: a list may be long.
+    let changed = events
         .default_backoff()
-        .flat_map(move |event| stream::iter(feed.take(event)));
-    (store, told.map(|object| Ok((*object).clone())).boxed())
+        .flat_map(move |event| stream::iter(feed.handle(event)));
+    (store, changed.map(|object| Ok((*object).clone())).boxed())
 }
 
-/// Called when everything has been brought once.
-type Done = Box<dyn FnOnce() + Send>;
+/// Called when the first list is complete.
+type OnComplete = Box<dyn FnOnce() + Send>;
 
-/// What becomes of the events of one watch.
+/// Handles the events of one watch.
 struct Feed<K>
 where
     K: Resource<DynamicType: Default + Eq + Hash + Clone> + Clone + 'static,
@@ -230,17 +190,17 @@ where
     writer: Writer<K>,
     store: Store<K>,
     metrics: Metrics,
-    /// The error that the watch is in, so that each is logged once.
-    complaint: Option<String>,
-    /// Nothing once it was told.
-    first_list: Option<Done>,
+    /// The current error of the watch, so that each error is logged once.
+    error: Option<String>,
+    /// `None` after the first list.
+    first_list_complete: Option<OnComplete>,
 }
 
 impl<K> Feed<K>
 where
     K: Resource<DynamicType: Default + Eq + Hash + Clone> + Clone + 'static,
 {
-    fn new(metrics: Metrics, first_list: Option<Done>) -> Self {
+    fn new(metrics: Metrics, first_list_complete: Option<OnComplete>) -> Self {
         let writer = Writer::default();
         let kind = K::kind(&K::DynamicType::default()).into_owned();
         Self {
@@ -248,13 +208,13 @@ where
             store: writer.as_reader(),
             writer,
             metrics,
-            complaint: None,
-            first_list,
+            error: None,
+            first_list_complete,
         }
     }
 
-    /// Puts it into the store, and returns what is to be told.
-    fn take(&mut self, event: watcher::Result<Event<DeserializeGuard<K>>>) -> Vec<Arc<K>> {
+    /// Applies an event to the store, and returns the changed objects.
+    fn handle(&mut self, event: watcher::Result<Event<DeserializeGuard<K>>>) -> Vec<Arc<K>> {
         let event = match event {
             Ok(event) => event,
             Err(error) => {
@@ -262,19 +222,19 @@ where
                 return Vec::new();
             }
         };
-        // A watch that fails begins each attempt with `Init`: that is no recovery.
+        // A failing watch begins each attempt with `Init`, which is no recovery.
         if !matches!(event, Event::Init)
-            && let Some(was) = self.complaint.take()
+            && let Some(error) = self.error.take()
         {
-            tracing::info!(kind = self.kind, was, "watching again");
+            tracing::info!(kind = self.kind, error, "watch recovered");
         }
-        match self.readable(event) {
-            Some(Event::InitDone) => self.listed(),
+        match self.decoded(event) {
+            Some(Event::InitDone) => self.finish_list(),
             Some(event) => {
                 self.writer.apply_watcher_event(&event);
                 match event {
                     Event::Apply(object) | Event::Delete(object) => vec![Arc::new(object)],
-                    // Told with the list's end, when the store shows them all.
+                    // Emitted at the end of the list, when the store has all objects.
                     Event::Init | Event::InitApply(_) | Event::InitDone => Vec::new(),
                 }
             }
@@ -282,24 +242,24 @@ where
         }
     }
 
-    /// The list is complete: all in it are told, and so are those that were there before and are no more.
-    fn listed(&mut self) -> Vec<Arc<K>> {
+    /// Ends a list. Returns its objects, and those that were in the store before and are gone.
+    fn finish_list(&mut self) -> Vec<Arc<K>> {
         let by_name = |object: Arc<K>| (ObjectRef::from_obj(&*object), object);
-        let mut told: HashMap<_, _> = self.store.state().into_iter().map(by_name).collect();
+        let mut changed: HashMap<_, _> = self.store.state().into_iter().map(by_name).collect();
         self.writer.apply_watcher_event(&Event::InitDone);
-        told.extend(self.store.state().into_iter().map(by_name));
-        if let Some(done) = self.first_list.take() {
-            done();
+        changed.extend(self.store.state().into_iter().map(by_name));
+        if let Some(complete) = self.first_list_complete.take() {
+            complete();
         }
-        told.into_values().collect()
+        changed.into_values().collect()
     }
 
-    /// The event as far as it can be read, without the fields that nobody looks at.
-    fn readable(&self, event: Event<DeserializeGuard<K>>) -> Option<Event<K>> {
+    /// Returns the event with decoded objects, without their managed fields. `None` if an object cannot be decoded.
+    fn decoded(&self, event: Event<DeserializeGuard<K>>) -> Option<Event<K>> {
         Some(match event {
             Event::Apply(object) => Event::Apply(self.decode(object)?),
             Event::InitApply(object) => Event::InitApply(self.decode(object)?),
-            // Gone is gone, whether or not its last words can be read.
+            // A deletion counts also if the last version cannot be decoded.
             Event::Delete(object) => {
                 let known = ObjectRef::new(&object.name_any())
                     .within(&object.namespace().unwrap_or_default());
@@ -326,7 +286,7 @@ where
                     namespace,
                     name,
                     error = invalid.error,
-                    "skipping what cannot be read"
+                    "skipped an object that cannot be decoded"
                 );
                 self.metrics.skipped(&self.kind);
                 None
@@ -336,9 +296,9 @@ where
 
     fn failed(&mut self, error: &str) {
         self.metrics.watch_failed(&self.kind);
-        if self.complaint.as_deref() != Some(error) {
-            tracing::warn!(kind = self.kind, error, "cannot watch; trying again");
-            self.complaint = Some(error.to_owned());
+        if self.error.as_deref() != Some(error) {
+            tracing::warn!(kind = self.kind, error, "watch failed, retrying");
+            self.error = Some(error.to_owned());
         }
     }
 }

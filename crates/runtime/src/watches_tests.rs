@@ -1,8 +1,7 @@
-//! What becomes of a watch's events, one by one, and a watch on a small imitation of the API.
+//! The handling of single watch events, and a watch on a fake API server.
 
-use std::sync::Mutex;
-
-use k8s_openapi::api::core::v1::{ConfigMap, Pod};
+use k8s_openapi::api::core::v1::{Node, Pod};
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use super::*;
@@ -19,8 +18,8 @@ fn pod(name: &str, version: &str) -> Value {
     })
 }
 
-/// A pod that is none: its containers are no list.
-fn unreadable(name: &str) -> Value {
+/// Returns a pod that cannot be decoded: its containers are no list.
+fn undecodable(name: &str) -> Value {
     let mut pod = pod(name, "9");
     pod["spec"]["containers"] = json!("none");
     pod
@@ -30,29 +29,29 @@ fn guarded(object: Value) -> DeserializeGuard<Pod> {
     serde_json::from_value(object).unwrap()
 }
 
-fn names(told: Vec<Arc<Pod>>) -> Vec<String> {
-    let mut names: Vec<_> = told.iter().map(|pod| pod.name_any()).collect();
+fn names(pods: Vec<Arc<Pod>>) -> Vec<String> {
+    let mut names: Vec<_> = pods.iter().map(|pod| pod.name_any()).collect();
     names.sort();
     names
 }
 
-/// A watch whose list has brought these.
+/// Returns a feed whose first list has these pods.
 fn listed(pods: &[&str]) -> Feed<Pod> {
-    let mut feed = Feed::new(Metrics::new(), None);
+    let mut feed = Feed::new(Metrics::new("test"), None);
     relist(&mut feed, pods);
     feed
 }
 
 fn relist(feed: &mut Feed<Pod>, pods: &[&str]) -> Vec<String> {
-    assert!(feed.take(Ok(Event::Init)).is_empty());
+    assert!(feed.handle(Ok(Event::Init)).is_empty());
     for name in pods {
         assert!(
-            feed.take(Ok(Event::InitApply(guarded(pod(name, "1")))))
+            feed.handle(Ok(Event::InitApply(guarded(pod(name, "1")))))
                 .is_empty(),
-            "told before its time"
+            "emitted before the end of the list"
         );
     }
-    names(feed.take(Ok(Event::InitDone)))
+    names(feed.handle(Ok(Event::InitDone)))
 }
 
 fn error() -> watcher::Error {
@@ -60,48 +59,48 @@ fn error() -> watcher::Error {
 }
 
 #[test]
-fn a_list_is_told_when_the_store_shows_all_of_it() {
-    let mut feed = Feed::new(Metrics::new(), None);
-    feed.take(Ok(Event::Init));
-    feed.take(Ok(Event::InitApply(guarded(pod("a", "1")))));
+fn a_list_is_emitted_when_the_store_has_all_of_it() {
+    let mut feed = Feed::new(Metrics::new("test"), None);
+    feed.handle(Ok(Event::Init));
+    feed.handle(Ok(Event::InitApply(guarded(pod("a", "1")))));
     assert!(feed.store.is_empty());
-    assert_eq!(names(feed.take(Ok(Event::InitDone))), ["a"]);
+    assert_eq!(names(feed.handle(Ok(Event::InitDone))), ["a"]);
     assert_eq!(feed.store.len(), 1);
 }
 
 #[test]
-fn what_vanished_while_the_watch_was_away_is_told_too() {
+fn objects_deleted_while_the_watch_was_interrupted_are_emitted() {
     let mut feed = listed(&["a", "b"]);
     assert_eq!(relist(&mut feed, &["b", "c"]), ["a", "b", "c"]);
     assert_eq!(feed.store.len(), 2);
 }
 
 #[test]
-fn changes_and_deletions_are_in_the_store_when_they_are_told() {
+fn changes_and_deletions_are_in_the_store_when_they_are_emitted() {
     let mut feed = listed(&["a"]);
-    let told = feed.take(Ok(Event::Apply(guarded(pod("a", "2")))));
-    assert_eq!(told[0].resource_version().as_deref(), Some("2"));
+    let changed = feed.handle(Ok(Event::Apply(guarded(pod("a", "2")))));
+    assert_eq!(changed[0].resource_version().as_deref(), Some("2"));
     assert_eq!(
         feed.store.state()[0].resource_version().as_deref(),
         Some("2")
     );
-    assert!(told[0].managed_fields().is_empty());
+    assert!(changed[0].managed_fields().is_empty());
     assert_eq!(
-        names(feed.take(Ok(Event::Delete(guarded(pod("a", "3")))))),
+        names(feed.handle(Ok(Event::Delete(guarded(pod("a", "3")))))),
         ["a"]
     );
     assert!(feed.store.is_empty());
 }
 
 #[test]
-fn what_cannot_be_read_is_skipped_and_counted_and_its_last_readable_state_stays() {
+fn an_undecodable_object_is_counted_and_its_last_version_stays() {
     let mut feed = listed(&["a"]);
     assert!(
-        feed.take(Ok(Event::Apply(guarded(unreadable("a")))))
+        feed.handle(Ok(Event::Apply(guarded(undecodable("a")))))
             .is_empty()
     );
     assert!(
-        feed.take(Ok(Event::Apply(guarded(unreadable("b")))))
+        feed.handle(Ok(Event::Apply(guarded(undecodable("b")))))
             .is_empty()
     );
     assert_eq!(
@@ -111,59 +110,56 @@ fn what_cannot_be_read_is_skipped_and_counted_and_its_last_readable_state_stays(
     assert!(
         feed.metrics
             .encode()
-            .contains(r#"evenkeel_undecodable_total{kind="Pod"} 2"#)
+            .contains(r#"test_undecodable_total{kind="Pod"} 2"#)
     );
 }
 
 #[test]
-fn gone_is_gone_even_if_its_last_words_cannot_be_read() {
+fn a_deletion_counts_also_if_the_last_version_is_undecodable() {
     let mut feed = listed(&["a"]);
     assert!(
-        feed.take(Ok(Event::Delete(guarded(unreadable("b")))))
+        feed.handle(Ok(Event::Delete(guarded(undecodable("b")))))
             .is_empty(),
-        "never known"
+        "was not in the store"
     );
     assert_eq!(
-        names(feed.take(Ok(Event::Delete(guarded(unreadable("a")))))),
+        names(feed.handle(Ok(Event::Delete(guarded(undecodable("a")))))),
         ["a"]
     );
     assert!(feed.store.is_empty());
 }
 
 #[test]
-fn an_error_is_passed_to_nobody_and_complained_of_until_the_watch_is_back() {
+fn an_error_is_kept_until_the_watch_recovers() {
     let mut feed = listed(&["a"]);
     for _ in 0..3 {
-        assert!(feed.take(Err(error())).is_empty());
-        assert!(feed.take(Ok(Event::Init)).is_empty());
-        assert!(
-            feed.complaint.is_some(),
-            "beginning again is not being back"
-        );
+        assert!(feed.handle(Err(error())).is_empty());
+        assert!(feed.handle(Ok(Event::Init)).is_empty());
+        assert!(feed.error.is_some(), "another attempt is no recovery");
     }
     assert!(
         feed.metrics
             .encode()
-            .contains(r#"evenkeel_watch_errors_total{kind="Pod"} 3"#)
+            .contains(r#"test_watch_errors_total{kind="Pod"} 3"#)
     );
     assert_eq!(relist(&mut feed, &["a"]), ["a"]);
-    assert!(feed.complaint.is_none());
+    assert!(feed.error.is_none());
 }
 
-/// What was asked for, and what was accepted as an answer.
-type Asked = Arc<Mutex<Vec<(String, String)>>>;
+/// The path and the Accept header of each request.
+type Requests = Arc<Mutex<Vec<(String, String)>>>;
 
-/// A client that lists one pod and then sees another appear, and the requests that were made.
-fn api() -> (Client, Asked) {
-    let asked = Asked::default();
-    let log = asked.clone();
+/// Returns a client that lists one pod and then watches another appear, and its requests.
+fn api() -> (Client, Requests) {
+    let requests = Requests::default();
+    let log = requests.clone();
     let client = fake::client(move |head, _| {
         let query = head.uri.query().unwrap_or_default().to_owned();
         let accept = head
             .headers
             .get("accept")
             .map(|accept| accept.to_str().unwrap().to_owned());
-        log.lock().unwrap().push((
+        log.lock().push((
             format!("{}?{query}", head.uri.path()),
             accept.unwrap_or_default(),
         ));
@@ -171,7 +167,7 @@ fn api() -> (Client, Asked) {
             if !query.contains("watch=true") {
                 return (
                     200,
-                    json!({"metadata": {"resourceVersion": "1"}, "items": [pod("a", "1"), unreadable("x")]}),
+                    json!({"metadata": {"resourceVersion": "1"}, "items": [pod("a", "1"), undecodable("x")]}),
                 );
             }
             if query.contains("resourceVersion=2") {
@@ -180,23 +176,27 @@ fn api() -> (Client, Asked) {
             (200, json!([{"type": "ADDED", "object": pod("b", "2")}]))
         }
     });
-    (client, asked)
+    (client, requests)
 }
 
 #[tokio::test]
-async fn a_watch_lists_in_pages_by_label_in_its_namespace_and_goes_on_from_there() {
-    let (client, asked) = api();
-    let streams = Watches::new(client, Scope::Namespace("shop".into()), Metrics::new());
-    let (store, touched) = streams.watch::<Pod>(Some("app=etcd"));
-    let told: Vec<_> = touched
+async fn a_watch_lists_in_pages_by_label_in_its_namespace() {
+    let (client, requests) = api();
+    let watches = Watches::new(
+        client,
+        Scope::Namespace("shop".into()),
+        Metrics::new("test"),
+    );
+    let (store, changed) = watches.watch::<Pod>(Some("app=etcd"));
+    let names: Vec<_> = changed
         .take(2)
         .map(|pod| pod.unwrap().name_any())
         .collect()
         .await;
-    assert_eq!(told, ["a", "b"]);
+    assert_eq!(names, ["a", "b"]);
     assert_eq!(store.len(), 2);
-    let asked = asked.lock().unwrap();
-    for (request, _) in asked.iter() {
+    let requests = requests.lock();
+    for (request, _) in requests.iter() {
         assert!(
             request.starts_with("/api/v1/namespaces/shop/pods?"),
             "{request}"
@@ -204,47 +204,47 @@ async fn a_watch_lists_in_pages_by_label_in_its_namespace_and_goes_on_from_there
         assert!(request.contains("labelSelector=app%3Detcd"), "{request}");
     }
     assert!(
-        asked[0].0.contains("limit=250") && asked[1].0.contains("watch=true"),
-        "{asked:?}"
+        requests[0].0.contains("limit=250") && requests[1].0.contains("watch=true"),
+        "{requests:?}"
     );
 }
 
 #[tokio::test]
-async fn a_watch_for_metadata_asks_for_no_more_than_that_and_reads_everything() {
-    let (client, asked) = api();
-    let streams = Watches::new(client, Scope::All, Metrics::new());
-    let (store, touched) = streams.watch_metadata::<ConfigMap>(None);
-    let told: Vec<_> = touched
+async fn a_metadata_watch_requests_metadata_and_decodes_every_object() {
+    let (client, requests) = api();
+    let watches = Watches::new(client, Scope::All, Metrics::new("test"));
+    let (store, changed) = watches.watch_cluster_metadata::<Node>(None);
+    let names: Vec<_> = changed
         .take(3)
         .map(|object| object.unwrap().name_any())
         .collect()
         .await;
     assert!(
-        told.contains(&"x".to_owned()),
-        "what is unreadable in the rest of it is no matter"
+        names.contains(&"x".to_owned()),
+        "only the spec is undecodable"
     );
     assert_eq!(store.len(), 3);
-    let asked = asked.lock().unwrap();
-    for (request, accept) in asked.iter() {
-        assert!(request.starts_with("/api/v1/configmaps?"), "{request}");
+    let requests = requests.lock();
+    for (request, accept) in requests.iter() {
+        assert!(request.starts_with("/api/v1/nodes?"), "{request}");
         assert!(accept.contains("as=PartialObjectMetadata"), "{accept}");
     }
 }
 
 #[tokio::test]
-async fn all_who_wait_are_told_when_every_watch_has_brought_everything_once() {
-    let (client, _asked) = api();
-    let streams = Watches::new(client, Scope::All, Metrics::new());
-    let (_, pods) = streams.watch::<Pod>(None);
-    let (_, maps) = streams.watch_metadata::<ConfigMap>(None);
-    let listed = streams.listed();
-    let waiting: Vec<_> = (0..3).map(|_| tokio::spawn(listed.complete())).collect();
-    assert!(!listed.is_complete());
+async fn every_waiter_is_notified_when_all_first_lists_are_complete() {
+    let (client, _) = api();
+    let watches = Watches::new(client, Scope::All, Metrics::new("test"));
+    let (_, pods) = watches.watch::<Pod>(None);
+    let (_, labelled) = watches.watch::<Pod>(Some("app=etcd"));
+    let sync = watches.cache_sync();
+    let waiters: Vec<_> = (0..3).map(|_| tokio::spawn(sync.complete())).collect();
+    assert!(!sync.is_complete());
     let _pods: Vec<_> = pods.take(1).collect().await;
-    assert!(!listed.is_complete(), "one is missing");
-    let _maps: Vec<_> = maps.take(1).collect().await;
-    assert!(listed.is_complete());
-    for waits in waiting {
-        waits.await.unwrap();
+    assert!(!sync.is_complete(), "one list is missing");
+    let _labelled: Vec<_> = labelled.take(1).collect().await;
+    assert!(sync.is_complete());
+    for waiter in waiters {
+        waiter.await.unwrap();
     }
 }

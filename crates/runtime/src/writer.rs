@@ -1,5 +1,5 @@
-//! Writes to Kubernetes for one resource, each pinned to what it was decided on: a 409 says that the world has moved on, and
-//! everything is looked at again. Whatever is written is noted, so that nothing older is remembered.
+//! Writes to Kubernetes for one resource, with the uid and resourceVersion of the observed object as preconditions. A
+//! conflict leads to another observation. Every write is recorded as an expectation, so that no stale cache is used.
 
 use std::fmt::Debug;
 
@@ -11,25 +11,26 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
+use crate::error::Error;
 use crate::expectations::{Expectations, Expected, ObjectKey};
-use crate::reconciler::{Error, Outcome, ResourceKey};
+use crate::reconciler::{Outcome, ResourceKey};
 
-/// What writes for one resource.
+/// Writes the objects of one resource.
 #[derive(Clone, Copy)]
 pub struct ObjectWriter<'a> {
-    /// The client that writes.
+    /// The client.
     pub client: &'a Client,
-    /// Where writes are noted.
+    /// The expectations to record writes in.
     pub expectations: &'a Expectations<ResourceKey>,
-    /// The resource.
+    /// The key of the resource.
     pub key: &'a ResourceKey,
-    /// In whose name fields are applied.
+    /// The field manager of server-side apply.
     pub field_manager: &'a str,
-    /// Kinds that nobody watches: there is no store that could lag behind.
+    /// The kinds without a watch: no cache can lag behind.
     pub unwatched_kinds: &'a [&'a str],
 }
 
-/// What an object must be to be written.
+/// The bounds of an object that can be written.
 pub trait KubeObject:
     Resource<DynamicType = (), Scope = NamespaceResourceScope>
     + Clone
@@ -53,34 +54,31 @@ impl ObjectWriter<'_> {
         Api::namespaced(self.client.clone(), &self.key.namespace)
     }
 
-    /// One object, by name.
+    /// Reads an object by name.
     pub async fn read<K: KubeObject>(&self, name: &str) -> Result<Option<K>, Error> {
         crate::cache::read(self.client, self.key, name).await
     }
 
-    /// One object, by name, whatever labels it has. Asked as a list: whoever watches such objects may do that anyway.
+    /// Reads an object by name with a list request, for which an operator that watches the kind has permission.
     pub async fn find_by_name<K: KubeObject>(&self, name: &str) -> Result<Option<K>, Error> {
-        let named = ListParams::default().fields(&format!("metadata.name={name}"));
-        let listed = self.api::<K>().list(&named).await;
-        let listed = listed.map_err(Error::kubernetes(format!(
-            "find the {} {name}",
-            K::kind(&())
-        )))?;
+        let params = ListParams::default().fields(&format!("metadata.name={name}"));
+        let listed = self.api::<K>().list(&params).await;
+        let listed = listed.map_err(Error::kubernetes(format!("find {} {name}", K::kind(&()))))?;
         Ok(listed.items.into_iter().next())
     }
 
-    /// Creates what must never exist twice.
+    /// Creates an object. Returns a conflict if it exists.
     pub async fn create<K: KubeObject>(&self, object: &K) -> Result<Outcome, Error> {
         let written = self.api().create(&PostParams::default(), object).await;
         self.record_write("create", object, written)
     }
 
-    /// Creates what this describes.
-    pub async fn create_json<K: KubeObject>(&self, description: Value) -> Result<Outcome, Error> {
-        self.create::<K>(&from_json(description)?).await
+    /// Creates an object from JSON. Returns a conflict if it exists.
+    pub async fn create_json<K: KubeObject>(&self, object: Value) -> Result<Outcome, Error> {
+        self.create::<K>(&from_json(object)?).await
     }
 
-    /// Replaces an object by one that has the resourceVersion it was found with.
+    /// Replaces an object; `object` contains the observed resourceVersion.
     pub async fn replace<K: KubeObject>(&self, object: &K) -> Result<Outcome, Error> {
         let written = self
             .api()
@@ -89,29 +87,29 @@ impl ObjectWriter<'_> {
         self.record_write("replace", object, written)
     }
 
-    /// Changes some of an object, as it was found.
+    /// Merges a change into an observed object.
     pub async fn patch<K: KubeObject>(&self, object: &K, change: Value) -> Result<Outcome, Error> {
         let patch = Patch::Merge(with_preconditions(object, change));
         let written = self
             .api::<K>()
             .patch(&object.name_any(), &PatchParams::default(), &patch)
             .await;
-        self.record_write("change", object, written)
+        self.record_write("patch", object, written)
     }
 
-    /// Changes some of an object, if it was found.
+    /// Merges a change into an object, if it was observed.
     pub async fn patch_if_observed<K: KubeObject>(
         &self,
-        found: Option<&K>,
+        observed: Option<&K>,
         change: Value,
     ) -> Result<Outcome, Error> {
-        match found {
+        match observed {
             Some(object) => self.patch(object, change).await,
             None => Ok(Outcome::Conflict),
         }
     }
 
-    /// Changes some of an object's status, as it was found. Lists are merged by their keys.
+    /// Merges a change into the status of an observed object. Lists are merged by their keys.
     pub async fn patch_status<K: KubeObject>(
         &self,
         object: &K,
@@ -122,49 +120,49 @@ impl ObjectWriter<'_> {
             .api::<K>()
             .patch_status(&object.name_any(), &PatchParams::default(), &patch)
             .await;
-        self.record_write("change the status of", object, written)
+        self.record_write("patch the status of", object, written)
     }
 
-    /// Has an object be as described; pinned to `there`, or created if there was none.
+    /// Applies an object to the observed one, or creates it if none was observed.
     pub async fn apply<K: KubeObject>(
         &self,
         object: &K,
-        there: Option<&K>,
+        observed: Option<&K>,
     ) -> Result<Outcome, Error> {
-        let Some(there) = there else {
+        let Some(observed) = observed else {
             return self.create(object).await;
         };
-        let mut wanted =
-            with_preconditions(there, serde_json::to_value(object).unwrap_or_default());
-        wanted["apiVersion"] = json!(K::api_version(&()));
-        wanted["kind"] = json!(K::kind(&()));
+        let mut desired =
+            with_preconditions(observed, serde_json::to_value(object).unwrap_or_default());
+        desired["apiVersion"] = json!(K::api_version(&()));
+        desired["kind"] = json!(K::kind(&()));
         let forced = PatchParams::apply(self.field_manager).force();
         let written = self
             .api::<K>()
-            .patch(&there.name_any(), &forced, &Patch::Apply(wanted))
+            .patch(&observed.name_any(), &forced, &Patch::Apply(desired))
             .await;
         self.record_write("apply", object, written)
     }
 
-    /// Has an object be as this describes; pinned to `there`, or created if there was none.
+    /// Applies an object from JSON to the observed one, or creates it if none was observed.
     pub async fn apply_json<K: KubeObject>(
         &self,
-        description: Value,
-        there: Option<&K>,
+        object: Value,
+        observed: Option<&K>,
     ) -> Result<Outcome, Error> {
-        self.apply(&from_json(description)?, there).await
+        self.apply(&from_json(object)?, observed).await
     }
 
-    /// Deletes exactly this object, as it was found.
+    /// Deletes an observed object.
     pub async fn delete<K: KubeObject>(&self, object: &K) -> Result<Outcome, Error> {
         let (name, uid, version) = (object.name_any(), object.uid(), object.resource_version());
-        let exactly = Preconditions {
+        let preconditions = Preconditions {
             uid: uid.clone(),
             resource_version: version.clone(),
         };
         let deleted = self
             .api::<K>()
-            .delete(&name, &DeleteParams::default().preconditions(exactly))
+            .delete(&name, &DeleteParams::default().preconditions(preconditions))
             .await;
         match deleted {
             Ok(_) => {
@@ -176,17 +174,17 @@ impl ObjectWriter<'_> {
         }
     }
 
-    /// Has exactly this pod leave, as it was found, if disruption budgets allow that now.
+    /// Evicts an observed pod through the Eviction API, which respects PodDisruptionBudgets.
     pub async fn evict(&self, pod: &Pod) -> Result<Outcome, Error> {
         let (name, uid, version) = (pod.name_any(), pod.uid(), pod.resource_version());
-        // Not by kube's own `evict`: it calls the field `delete_options`, which the API server does not know and leaves unheeded,
-        // and with it the pin.
-        let exactly = json!({ "uid": uid, "resourceVersion": version });
+        // Not with kube's `evict`: it names the field `delete_options`, which the API server ignores, and the preconditions
+        // with it.
+        let preconditions = json!({ "uid": uid, "resourceVersion": version });
         let eviction = json!({
             "apiVersion": "policy/v1",
             "kind": "Eviction",
             "metadata": { "name": name, "namespace": self.key.namespace },
-            "deleteOptions": { "preconditions": exactly },
+            "deleteOptions": { "preconditions": preconditions },
         });
         let evicted: kube::Result<Value> = self
             .api::<Pod>()
@@ -198,20 +196,22 @@ impl ObjectWriter<'_> {
                 self.expect::<Pod>(name, Expected::Deleted { uid, version });
                 Ok(Outcome::Done)
             }
-            Err(kube::Error::Api(said)) if said.code == 429 => Ok(Outcome::RetryLater(format!(
-                "Kubernetes, asked to evict {name}: {}",
-                said.message
-            ))),
+            Err(kube::Error::Api(status)) if status.code == 429 => {
+                Ok(Outcome::RetryLater(format!(
+                    "the API server declined to evict Pod {name}: {}",
+                    status.message
+                )))
+            }
             Err(error) => write_error("evict", pod, error),
         }
     }
 
-    /// Deletes exactly this object, if it was found.
+    /// Deletes an object, if it was observed.
     pub async fn delete_if_observed<K: KubeObject>(
         &self,
-        found: Option<&K>,
+        observed: Option<&K>,
     ) -> Result<Outcome, Error> {
-        match found {
+        match observed {
             Some(object) => self.delete(object).await,
             None => Ok(Outcome::Conflict),
         }
@@ -219,7 +219,7 @@ impl ObjectWriter<'_> {
 
     fn record_write<K: KubeObject>(
         &self,
-        doing: &str,
+        verb: &str,
         object: &K,
         written: kube::Result<K>,
     ) -> Result<Outcome, Error> {
@@ -229,25 +229,25 @@ impl ObjectWriter<'_> {
                 self.expect::<K>(written.name_any(), Expected::Stored { version });
                 Ok(Outcome::Done)
             }
-            Err(error) => write_error(doing, object, error),
+            Err(error) => write_error(verb, object, error),
         }
     }
 
-    fn expect<K: KubeObject>(&self, name: String, change: Expected) {
+    fn expect<K: KubeObject>(&self, name: String, expected: Expected) {
         let kind = K::kind(&()).into_owned();
         if !self.unwatched_kinds.contains(&kind.as_str()) {
             self.expectations
-                .expect(self.key, ObjectKey { kind, name }, change);
+                .expect(self.key, ObjectKey { kind, name }, expected);
         }
     }
 }
 
-fn from_json<K: KubeObject>(description: Value) -> Result<K, Error> {
-    serde_json::from_value(description)
-        .map_err(|why| Error::other(format!("build a {}", K::kind(&())), why))
+fn from_json<K: KubeObject>(object: Value) -> Result<K, Error> {
+    serde_json::from_value(object)
+        .map_err(|error| Error::other(format!("build a {}", K::kind(&())), error))
 }
 
-/// A change that is refused unless the object is still the one that was found.
+/// Adds the uid and the resourceVersion of the observed object to a change: the API server rejects it otherwise.
 fn with_preconditions<K: KubeObject>(object: &K, mut change: Value) -> Value {
     change["metadata"]["uid"] = json!(object.uid());
     change["metadata"]["resourceVersion"] = json!(object.resource_version());
@@ -255,16 +255,16 @@ fn with_preconditions<K: KubeObject>(object: &K, mut change: Value) -> Value {
 }
 
 fn write_error<K: KubeObject>(
-    doing: &str,
+    verb: &str,
     object: &K,
     error: kube::Error,
 ) -> Result<Outcome, Error> {
     match &error {
-        // Conflict, or already there; gone meanwhile.
-        kube::Error::Api(said) if said.code == 409 || said.code == 404 => Ok(Outcome::Conflict),
+        // 409: changed, or exists already. 404: deleted meanwhile.
+        kube::Error::Api(status) if matches!(status.code, 404 | 409) => Ok(Outcome::Conflict),
         _ => {
-            let doing = format!("{doing} the {} {}", K::kind(&()), object.name_any());
-            Err(Error::kubernetes(doing)(error))
+            let action = format!("{verb} {} {}", K::kind(&()), object.name_any());
+            Err(Error::kubernetes(action)(error))
         }
     }
 }

@@ -1,32 +1,33 @@
-//! Every write is pinned, and noted.
+//! Preconditions and expectations of writes.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{Pod, Secret};
+use parking_lot::Mutex;
 
 use super::*;
 use crate::clock::TestClock;
 use crate::expectations::CachedVersion;
 use crate::fake;
 
-type Said = Arc<Mutex<Vec<(String, Value)>>>;
+type Requests = Arc<Mutex<Vec<(String, Value)>>>;
 
-/// A client whose every write is answered so, and what was written.
-fn answering(code: u16) -> (Client, Said) {
-    let said = Said::default();
-    let heard = said.clone();
+/// Returns a client whose requests are answered with this status, and the requests.
+fn answering(code: u16) -> (Client, Requests) {
+    let requests = Requests::default();
+    let recorded = requests.clone();
     let client = fake::client(move |head, body| {
-        heard.lock().unwrap().push((head.method.to_string(), body));
+        recorded.lock().push((head.method.to_string(), body));
         async move {
-            let there = json!({ "metadata": { "name": "a", "uid": "u", "resourceVersion": "8" } });
+            let object = json!({ "metadata": { "name": "a", "uid": "u", "resourceVersion": "8" } });
             if code == 200 {
-                (200, there)
+                (200, object)
             } else {
                 fake::failure(code, "no")
             }
         }
     });
-    (client, said)
+    (client, requests)
 }
 
 fn key() -> ResourceKey {
@@ -36,7 +37,7 @@ fn key() -> ResourceKey {
     }
 }
 
-fn found<K: DeserializeOwned>() -> K {
+fn observed<K: DeserializeOwned>() -> K {
     serde_json::from_value(
         json!({ "metadata": { "name": "a", "uid": "u", "resourceVersion": "7" } }),
     )
@@ -44,101 +45,105 @@ fn found<K: DeserializeOwned>() -> K {
 }
 
 #[tokio::test]
-async fn a_change_and_a_deletion_name_the_object_that_they_were_decided_on() {
-    let (client, said) = answering(200);
-    let (written, key) = (Expectations::new(TestClock::default().shared()), key());
-    let hand = ObjectWriter {
+async fn a_patch_and_a_deletion_have_the_observed_object_as_precondition() {
+    let (client, requests) = answering(200);
+    let (expectations, key) = (Expectations::new(TestClock::default().shared()), key());
+    let writer = ObjectWriter {
         client: &client,
-        expectations: &written,
+        expectations: &expectations,
         key: &key,
         field_manager: "m",
         unwatched_kinds: &[],
     };
-    let pod: Pod = found();
-    hand.patch(&pod, json!({ "metadata": { "labels": { "a": "b" } } }))
+    let pod: Pod = observed();
+    writer
+        .patch(&pod, json!({ "metadata": { "labels": { "a": "b" } } }))
         .await
         .unwrap();
-    hand.delete(&pod).await.unwrap();
-    let said = said.lock().unwrap();
-    assert_eq!(said[0].1["metadata"]["resourceVersion"], "7");
-    assert_eq!(said[0].1["metadata"]["uid"], "u");
+    writer.delete(&pod).await.unwrap();
+    let requests = requests.lock();
+    assert_eq!(requests[0].1["metadata"]["resourceVersion"], "7");
+    assert_eq!(requests[0].1["metadata"]["uid"], "u");
     assert_eq!(
-        said[1].1["preconditions"],
+        requests[1].1["preconditions"],
         json!({ "uid": "u", "resourceVersion": "7" })
     );
 }
 
 #[tokio::test]
-async fn what_was_written_is_waited_for_unless_nobody_watches_it() {
+async fn a_write_of_a_watched_kind_is_expected_in_the_cache() {
     let (client, _) = answering(200);
-    let (written, key) = (Expectations::new(TestClock::default().shared()), key());
-    let hand = ObjectWriter {
+    let (expectations, key) = (Expectations::new(TestClock::default().shared()), key());
+    let writer = ObjectWriter {
         client: &client,
-        expectations: &written,
+        expectations: &expectations,
         key: &key,
         field_manager: "m",
         unwatched_kinds: &["Secret"],
     };
-    hand.create(&found::<Secret>()).await.unwrap();
+    writer.create(&observed::<Secret>()).await.unwrap();
     assert!(
-        written.satisfied(&key, |_| None),
-        "there is no store of secrets"
+        expectations.satisfied(&key, |_| None),
+        "Secrets are not watched"
     );
-    hand.create(&found::<Pod>()).await.unwrap();
-    assert!(!written.satisfied(&key, |_| None));
-    assert!(written.satisfied(&key, |_| Some(CachedVersion {
+    writer.create(&observed::<Pod>()).await.unwrap();
+    assert!(!expectations.satisfied(&key, |_| None));
+    assert!(expectations.satisfied(&key, |_| Some(CachedVersion {
         uid: "u".into(),
         version: "8".into()
     })));
 }
 
 #[tokio::test]
-async fn a_conflict_says_look_again_and_a_refusal_names_what_was_tried() {
-    let (written, key) = (Expectations::new(TestClock::default().shared()), key());
-    for (code, overtaken) in [(409, true), (404, true), (403, false)] {
+async fn a_conflict_is_an_outcome_and_a_rejection_is_an_error() {
+    let (expectations, key) = (Expectations::new(TestClock::default().shared()), key());
+    for (code, is_conflict) in [(409, true), (404, true), (403, false)] {
         let (client, _) = answering(code);
-        let hand = ObjectWriter {
+        let writer = ObjectWriter {
             client: &client,
-            expectations: &written,
+            expectations: &expectations,
             key: &key,
             field_manager: "m",
             unwatched_kinds: &[],
         };
-        match hand.create(&found::<Pod>()).await {
-            Ok(outcome) => assert!(overtaken && outcome == Outcome::Conflict),
-            Err(error) => assert!(!overtaken && error.to_string() == "cannot create the Pod a: no"),
+        match writer.create(&observed::<Pod>()).await {
+            Ok(outcome) => assert!(is_conflict && outcome == Outcome::Conflict),
+            Err(error) => {
+                assert!(!is_conflict && error.to_string() == "failed to create Pod a: no")
+            }
         }
     }
 }
 
 #[tokio::test]
-async fn what_was_not_found_is_neither_changed_nor_deleted() {
-    let (client, said) = answering(200);
-    let (written, key) = (Expectations::new(TestClock::default().shared()), key());
-    let hand = ObjectWriter {
+async fn an_object_that_was_not_observed_is_neither_patched_nor_deleted() {
+    let (client, requests) = answering(200);
+    let (expectations, key) = (Expectations::new(TestClock::default().shared()), key());
+    let writer = ObjectWriter {
         client: &client,
-        expectations: &written,
+        expectations: &expectations,
         key: &key,
         field_manager: "m",
         unwatched_kinds: &[],
     };
     assert_eq!(
-        hand.delete_if_observed::<Pod>(None).await.unwrap(),
+        writer.delete_if_observed::<Pod>(None).await.unwrap(),
         Outcome::Conflict
     );
     assert_eq!(
-        hand.patch_if_observed::<Pod>(None, json!({}))
+        writer
+            .patch_if_observed::<Pod>(None, json!({}))
             .await
             .unwrap(),
         Outcome::Conflict
     );
-    assert!(said.lock().unwrap().is_empty());
-    let nonsense = hand
+    assert!(requests.lock().is_empty());
+    let error = writer
         .create_json::<Pod>(json!({ "metadata": 7 }))
         .await
         .unwrap_err();
     assert!(
-        nonsense.to_string().starts_with("cannot build a Pod: "),
-        "{nonsense}"
+        error.to_string().starts_with("failed to build a Pod: "),
+        "{error}"
     );
 }

@@ -1,4 +1,4 @@
-//! A process of its own: whoever listens to SIGTERM does not die of it, and a test that hangs should.
+//! A process of its own: a handler for SIGTERM keeps the process alive, and a hanging test must end.
 
 use nix::sys::signal::{Signal, raise};
 

@@ -113,8 +113,8 @@ fn installed_from_its_manifests_it_runs_a_database() {
                 &format!("namespace: {place}"),
             )
             .replace(
-                "EVENKEEL_NAMESPACES, value: \"\"",
-                &format!("EVENKEEL_NAMESPACES, value: {place}"),
+                "KILLERNEWDB_NAMESPACES, value: \"\"",
+                &format!("KILLERNEWDB_NAMESPACES, value: {place}"),
             );
         story.apply(&text);
     }

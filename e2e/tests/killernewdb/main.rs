@@ -35,7 +35,7 @@ fn one_member_becomes_three_and_two_and_keeps_what_was_written() {
         .proxy()
         .becomes_quiet(Duration::from_secs(4), evenkeel_e2e::PATIENCE);
     // What it did, on which facts, can be read afterwards.
-    let decisions = story.get(&["configmap", &format!("{NAME}-decisions")]);
+    let decisions = story.get(&["configmap", &format!("{NAME}-killernewdb-decisions")]);
     let texts: Vec<&str> = decisions["data"]
         .as_object()
         .unwrap()
@@ -45,13 +45,13 @@ fn one_member_becomes_three_and_two_and_keeps_what_was_written() {
     assert!(
         texts
             .iter()
-            .any(|text| text.contains("have shop-0 found the database")),
+            .any(|text| text.contains("bootstrap the database on shop-0")),
         "{texts:?}"
     );
     assert!(
         texts
             .iter()
-            .any(|text| text.contains("delete the claim shop-2")),
+            .any(|text| text.contains("delete PersistentVolumeClaim shop-2")),
         "{texts:?}"
     );
 }

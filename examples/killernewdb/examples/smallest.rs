@@ -1,4 +1,4 @@
-//! The smallest operator: a resource and a loop. A `Greeting` has a config map with its text, whatever becomes of that.
+//! The smallest operator: a `Greeting` has a ConfigMap with its text.
 
 use std::process::ExitCode;
 
@@ -35,19 +35,19 @@ impl SimpleEngine for Greeter {
     type Wait = String;
     type Status = ();
 
-    fn facts(objects: &OwnedObjects<Greeting>, _answers: &()) -> Self::Facts {
-        let there = objects.config_map(&objects.resource.name_any());
+    fn facts(objects: &OwnedObjects<Greeting>, _probe_result: &()) -> Self::Facts {
+        let config_map = objects.config_map(&objects.resource.name_any());
         (
             objects.resource.spec.text.clone(),
-            there.and_then(|map| map.data.as_ref()?.get("text").cloned()),
+            config_map.and_then(|map| map.data.as_ref()?.get("text").cloned()),
         )
     }
 
-    fn decide((wanted, there): &Self::Facts) -> Plan<SimpleReconciler<Self>> {
-        let apply = if there.as_ref() == Some(wanted) {
+    fn decide((desired, observed): &Self::Facts) -> Plan<SimpleReconciler<Self>> {
+        let apply = if observed.as_ref() == Some(desired) {
             vec![]
         } else {
-            vec![wanted.clone()]
+            vec![desired.clone()]
         };
         Plan {
             apply,
@@ -61,14 +61,16 @@ impl SimpleEngine for Greeter {
 
     async fn execute(
         &self,
-        hand: &ObjectWriter<'_>,
+        writer: &ObjectWriter<'_>,
         objects: &OwnedObjects<Greeting>,
         text: &String,
-        _holds: &(dyn Fn() -> bool + Sync),
+        _may_write: &(dyn Fn() -> bool + Sync),
     ) -> Result<Outcome, Error> {
         let name = objects.resource.name_any();
-        let wanted = json!({ "metadata": objects.owned_metadata(&name), "data": { "text": text } });
-        hand.apply_json::<ConfigMap>(wanted, objects.config_map(&name))
+        let desired =
+            json!({ "metadata": objects.owned_metadata(&name), "data": { "text": text } });
+        writer
+            .apply_json::<ConfigMap>(desired, objects.config_map(&name))
             .await
     }
 }
@@ -76,8 +78,10 @@ impl SimpleEngine for Greeter {
 fn main() -> ExitCode {
     SimpleReconciler::main(
         ProgramInfo {
-            program: "greeter",
+            name: "greeter",
             version: env!("CARGO_PKG_VERSION"),
+            env_prefix: "GREETER",
+            metrics_prefix: "greeter",
         },
         || Greeter,
     )

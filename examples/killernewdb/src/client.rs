@@ -1,4 +1,4 @@
-//! A client of the database, as other programs use it: one request over one connection.
+//! A client of the database: one request per connection.
 
 use std::io;
 use std::time::Duration;
@@ -8,28 +8,28 @@ use tokio::net::TcpStream;
 
 use crate::member::{Reply, Request};
 
-/// Members listen here.
+/// The port of members.
 pub const PORT: u16 = 7000;
 
-/// Asks the member at an address, unless it is not to be asked any more once it listens.
-pub async fn ask(
+/// Sends a request to the member at an address. Checks `may_write` right before, on the open connection.
+pub async fn request(
     address: &str,
     request: &Request,
-    patience: Duration,
-    holds: &(dyn Fn() -> bool + Sync),
+    timeout: Duration,
+    may_write: &(dyn Fn() -> bool + Sync),
 ) -> io::Result<Reply> {
-    let asked = async {
+    let exchange = async {
         let mut stream = TcpStream::connect(address).await?;
         let line = format!("{}\n", serde_json::to_string(request)?);
-        if !holds() {
-            return Err(io::Error::other("it is not to be asked any more"));
+        if !may_write() {
+            return Err(io::Error::other("the request is no longer allowed"));
         }
         stream.write_all(line.as_bytes()).await?;
         let mut reply = String::new();
         BufReader::new(stream).read_line(&mut reply).await?;
         Ok(serde_json::from_str(&reply)?)
     };
-    tokio::time::timeout(patience, asked)
+    tokio::time::timeout(timeout, exchange)
         .await
         .unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
 }

@@ -1,28 +1,29 @@
-//! What is to be done: a pure function of the facts. The rules are asked in order, and the first that wants something wins.
+//! The decision: a pure function from facts to a plan. The rules are evaluated in order, and the first with an action
+//! wins.
 
 use evenkeel_runtime::{Observed, Plan, Presence, Requeue, SimpleReconciler};
 
-use crate::facts::{Deed, Facts, Ledger, Member};
-use crate::member::{List, majority};
-use crate::operator::Operator;
-use crate::resource::Status;
+use crate::facts::{DbAction, DbFacts, DbLedger, MemberFacts};
+use crate::member::{MemberList, majority};
+use crate::operator::KillerNewDbEngine;
+use crate::resource::KillerNewDbStatus;
 
-/// What a rule comes to: something to do, nothing, or what it waits for.
-type Next = Result<Option<Deed>, String>;
+/// The result of a rule: an action, nothing, or a wait.
+type RuleResult = Result<Option<DbAction>, String>;
 
-/// Decides what to do now.
-pub fn decide(facts: &Facts) -> Plan<SimpleReconciler<Operator>> {
-    let (disruption, waits) = match next(facts) {
+/// Returns the plan for these facts.
+pub fn decide(facts: &DbFacts) -> Plan<SimpleReconciler<KillerNewDbEngine>> {
+    let (disruption, waits) = match disruption(facts) {
         Ok(action) => (action, Vec::new()),
         Err(wait) => (None, vec![wait]),
     };
     Plan {
         create: creates(facts),
-        apply: (!facts.service)
-            .then_some(Deed::Service)
+        apply: (!facts.has_service)
+            .then_some(DbAction::CreateService)
             .into_iter()
             .collect(),
-        // Members start, and learn of lists, without an event in Kubernetes.
+        // Members start and receive lists without an event in Kubernetes.
         requeue: if waits.is_empty() {
             Requeue::OnChange
         } else {
@@ -35,86 +36,97 @@ pub fn decide(facts: &Facts) -> Plan<SimpleReconciler<Operator>> {
 }
 
 /// Returns the status that users see.
-pub fn status(facts: &Facts, plan: &Plan<SimpleReconciler<Operator>>) -> Status {
+pub fn status(
+    facts: &DbFacts,
+    plan: &Plan<SimpleReconciler<KillerNewDbEngine>>,
+) -> KillerNewDbStatus {
     let listed = facts.latest().map_or(&[][..], |list| &list.members);
-    let ready = listed.iter().filter(|name| facts.answers(name)).count();
+    let ready = listed
+        .iter()
+        .filter(|name| facts.is_reachable(name))
+        .count();
     let phrase = match (&plan.disruption, plan.waits.first()) {
         (Some(action), _) => format!("About to {action}"),
         (None, Some(wait)) => format!("Waiting for {wait}"),
         (None, None) => "Healthy".to_owned(),
     };
-    Status {
+    KillerNewDbStatus {
         members: listed.len(),
-        ready: format!("{ready}/{}", facts.wanted),
+        ready: format!("{ready}/{}", facts.desired),
         phrase,
         waiting_for: plan.waits.first().cloned(),
     }
 }
 
-/// What must exist: the ledger before all else, a claim for who is being brought in, and a pod on every claim.
-fn creates(facts: &Facts) -> Vec<Deed> {
+/// Returns the objects to create: the ledger first, then a PersistentVolumeClaim for the joining member, and a Pod for
+/// every PersistentVolumeClaim.
+fn creates(facts: &DbFacts) -> Vec<DbAction> {
     let Some(ledger) = &facts.ledger else {
-        let first = Ledger {
+        let first = DbLedger {
             next: 1,
-            founded: false,
+            bootstrapped: false,
             joining: Some(format!("{}-0", facts.name)),
         };
         return facts
             .members
             .is_empty()
-            .then_some(Deed::Ledger(first))
+            .then_some(DbAction::CreateLedger(first))
             .into_iter()
             .collect();
     };
-    let claimless =
+    let needs_claim =
         |name: &String| facts.is_new(name) && facts.member(name).claim == Presence::Absent;
-    let claim = ledger.joining.clone().filter(claimless).map(Deed::Claim);
-    let podless = facts.members.iter().filter(|(name, member)| {
+    let claim = ledger
+        .joining
+        .clone()
+        .filter(needs_claim)
+        .map(DbAction::CreateClaim);
+    let without_pod = facts.members.iter().filter(|(name, member)| {
         (member.claim, member.pod) == (Presence::Present, Presence::Absent)
-            && !facts.is_left_over(name)
+            && !facts.is_leftover(name)
     });
     claim
         .into_iter()
-        .chain(podless.map(|(name, _)| Deed::Pod(name.clone())))
+        .chain(without_pod.map(|(name, _)| DbAction::CreatePod(name.clone())))
         .collect()
 }
 
-/// The one step that may disturb.
-fn next(facts: &Facts) -> Next {
+/// Returns the disruption.
+fn disruption(facts: &DbFacts) -> RuleResult {
     let Some(ledger) = &facts.ledger else {
-        let gone = "somebody: there are members, but the ledger is gone; restore it from a backup";
+        let missing = "the ledger: members exist, but the ledger is missing. Restore the ConfigMap from a backup";
         return if facts.members.is_empty() {
             Ok(None)
         } else {
-            Err(gone.to_owned())
+            Err(missing.to_owned())
         };
     };
-    // In the way of another: one that has ended, or that was created when its volume was about to go.
-    let in_the_way = facts.members.iter().find(|(name, member)| {
-        let baseless = (member.claim, member.pod) == (Presence::Absent, Presence::Present);
-        member.finished || baseless && !facts.is_new(name)
+    // A Pod that has finished, or that was created while its PersistentVolumeClaim was Terminating.
+    let obsolete = facts.members.iter().find(|(name, member)| {
+        let has_no_volume = (member.claim, member.pod) == (Presence::Absent, Presence::Present);
+        member.is_finished || has_no_volume && !facts.is_new(name)
     });
-    match (in_the_way, facts.in_force(), facts.latest()) {
-        (Some((name, _)), _, _) => Ok(Some(Deed::DeletePod(name.clone()))),
-        _ if !ledger.founded => found(facts, ledger),
-        (_, Some(list), _) => keep(facts, ledger, list),
-        (_, None, Some(list)) => take_over(facts, list),
+    match (obsolete, facts.in_force(), facts.latest()) {
+        (Some((name, _)), _, _) => Ok(Some(DbAction::DeletePod(name.clone()))),
+        _ if !ledger.bootstrapped => bootstrap(facts, ledger),
+        (_, Some(list), _) => maintain(facts, ledger, list),
+        (_, None, Some(list)) => replace_primary(facts, list),
         _ if facts.members.keys().all(|name| facts.is_lost(name)) => {
-            Err("somebody: all data is gone; delete the resource to begin anew".to_owned())
+            Err("a person: all data is lost. Delete the resource to start again".to_owned())
         }
         _ => Err("a member to answer".to_owned()),
     }
 }
 
-/// Before the database was founded nothing can be lost: it is tried until it is seen to be done.
-fn found(facts: &Facts, ledger: &Ledger) -> Next {
+/// Bootstraps the database. Before the bootstrap there is no data to lose, so it is repeated until it is observed.
+fn bootstrap(facts: &DbFacts, ledger: &DbLedger) -> RuleResult {
     let seed = ledger.joining.clone().unwrap_or_default();
     match facts.member(&seed).list {
-        Observed::Absent => Ok(Some(Deed::Found(seed))),
-        Observed::Present(_) => swap(
+        Observed::Absent => Ok(Some(DbAction::Bootstrap(seed))),
+        Observed::Present(_) => update_ledger(
             ledger,
-            Ledger {
-                founded: true,
+            DbLedger {
+                bootstrapped: true,
                 joining: None,
                 ..ledger.clone()
             },
@@ -123,8 +135,8 @@ fn found(facts: &Facts, ledger: &Ledger) -> Next {
     }
 }
 
-/// The primary does not tell of its list: if it is gone for good, the next in the list takes its place.
-fn take_over(facts: &Facts, list: &List) -> Next {
+/// Handles a primary that does not report its list: if its data is lost, the next member in the list replaces it.
+fn replace_primary(facts: &DbFacts, list: &MemberList) -> RuleResult {
     let left: Vec<_> = list
         .members
         .iter()
@@ -137,139 +149,139 @@ fn take_over(facts: &Facts, list: &List) -> Next {
             left.join(" of ")
         ));
     }
-    let (of, answer) = (
+    let (total, reachable) = (
         list.members.len(),
-        left.iter().filter(|name| facts.answers(name)).count(),
+        left.iter().filter(|name| facts.is_reachable(name)).count(),
     );
-    // One of every majority must be among those that answer: answer + majority > of.
-    if answer + majority(of) <= of || !left.first().is_some_and(|heir| facts.answers(heir)) {
+    // Every majority must contain a reachable member: reachable + majority > total.
+    if reachable + majority(total) <= total
+        || !left.first().is_some_and(|name| facts.is_reachable(name))
+    {
         return Err(format!(
-            "more of {} to answer: the primary's data is gone",
+            "more of {} to answer: the data of the primary is lost",
             left.join(", ")
         ));
     }
     change(facts, list, left)
 }
 
-/// The list is in force: the lost leave it, what was begun is finished, and it becomes as long as wanted.
-fn keep(facts: &Facts, ledger: &Ledger, list: &List) -> Next {
+/// Maintains a list that is in force: removes lost members, finishes changes in progress, and scales.
+fn maintain(facts: &DbFacts, ledger: &DbLedger, list: &MemberList) -> RuleResult {
     let here: Vec<_> = list
         .members
         .iter()
         .filter(|name| !facts.is_lost(name))
         .cloned()
         .collect();
-    // Everybody must hear of a change, or no write is taken: none is begun while somebody is silent.
-    let silent = |name: &&String| !facts.is_lost(name) && !facts.answers(name);
-    if let Some(silent) = list.members.iter().chain(&list.former).find(silent) {
-        return Err(format!("{silent} to answer"));
+    // Writes wait until every member has a new list, so no change starts while a member is unreachable.
+    let is_unreachable = |name: &&String| !facts.is_lost(name) && !facts.is_reachable(name);
+    if let Some(name) = list.members.iter().chain(&list.former).find(is_unreachable) {
+        return Err(format!("{name} to answer"));
     }
-    // The founder's list takes no writes: the next one of the same members does.
+    // The bootstrap list accepts no writes; the next list of the same members does.
     if here != list.members || !list.settled || list.version == 1 {
         return change(facts, list, here);
     }
-    let left_over = facts
+    let leftover = facts
         .members
         .iter()
-        .find(|(name, _)| facts.is_left_over(name));
-    match (ledger.joining.clone(), left_over) {
-        (Some(joined), _) if here.contains(&joined) => swap(
+        .find(|(name, _)| facts.is_leftover(name));
+    match (ledger.joining.clone(), leftover) {
+        (Some(joined), _) if here.contains(&joined) => update_ledger(
             ledger,
-            Ledger {
+            DbLedger {
                 joining: None,
                 ..ledger.clone()
             },
         ),
-        (Some(joins), _) if facts.member(&joins).list.is_unknown() => {
-            Err(format!("{joins} to start"))
-        }
-        (Some(joins), _) => change(facts, list, [here, vec![joins]].concat()),
+        (Some(new), _) if facts.member(&new).list.is_unknown() => Err(format!("{new} to start")),
+        (Some(new), _) => change(facts, list, [here, vec![new]].concat()),
         (
             None,
             Some((
                 name,
-                Member {
+                MemberFacts {
                     pod: Presence::Present,
                     ..
                 },
             )),
-        ) => Ok(Some(Deed::DeletePod(name.clone()))),
+        ) => Ok(Some(DbAction::DeletePod(name.clone()))),
         (
             None,
             Some((
                 name,
-                Member {
+                MemberFacts {
                     pod: Presence::Absent,
                     claim: Presence::Present,
                     ..
                 },
             )),
-        ) => Ok(Some(Deed::DeleteClaim(name.clone()))),
-        (None, Some((name, _))) => Err(format!("what is left of {name} to go")),
-        (None, None) if here.len() < usize::from(facts.wanted) => {
+        ) => Ok(Some(DbAction::DeleteClaim(name.clone()))),
+        (None, Some((name, _))) => Err(format!("the objects of {name} to be deleted")),
+        (None, None) if here.len() < usize::from(facts.desired) => {
             let joining = Some(format!("{}-{}", facts.name, ledger.next));
-            swap(
+            update_ledger(
                 ledger,
-                Ledger {
+                DbLedger {
                     next: ledger.next + 1,
                     joining,
                     ..ledger.clone()
                 },
             )
         }
-        // The primary is the first, and stays.
-        (None, None) if here.len() > usize::from(facts.wanted) => {
+        // The primary is the first in the list, and stays.
+        (None, None) if here.len() > usize::from(facts.desired) => {
             change(facts, list, here[..here.len() - 1].to_vec())
         }
         (None, None) => Ok(None),
     }
 }
 
-fn swap(from: &Ledger, to: Ledger) -> Next {
-    Ok(Some(Deed::Swap {
+fn update_ledger(from: &DbLedger, to: DbLedger) -> RuleResult {
+    Ok(Some(DbAction::UpdateLedger {
         from: from.clone(),
         to,
     }))
 }
 
-fn change(facts: &Facts, list: &List, members: Vec<String>) -> Next {
+fn change(facts: &DbFacts, list: &MemberList, members: Vec<String>) -> RuleResult {
     let known = list.members.iter().chain(&list.former).cloned();
     let lost = known.filter(|name| facts.is_lost(name)).collect();
-    Ok(Some(Deed::Change {
+    Ok(Some(DbAction::ChangeMembers {
         version: list.version,
         members,
         lost,
     }))
 }
 
-impl Facts {
-    fn member(&self, name: &str) -> Member {
+impl DbFacts {
+    fn member(&self, name: &str) -> MemberFacts {
         self.members.get(name).cloned().unwrap_or_default()
     }
 
-    /// Whether a member's data is gone for good: its volume, with nobody left who runs on it, or what was on it. That somebody
-    /// does not answer says nothing.
+    /// Returns true if the data of a member is lost: its PersistentVolumeClaim and its Pod are gone, or the member reports
+    /// that it has no data. An unreachable member is no evidence.
     fn is_lost(&self, name: &str) -> bool {
-        let Member {
+        let MemberFacts {
             claim, pod, list, ..
         } = self.member(name);
         (claim, pod) == (Presence::Absent, Presence::Absent) || list.is_absent()
     }
 
-    fn answers(&self, name: &str) -> bool {
+    fn is_reachable(&self, name: &str) -> bool {
         self.member(name).list.is_present()
     }
 
-    /// The latest list that anybody tells of.
-    fn latest(&self) -> Option<&List> {
+    /// Returns the latest list that a member reports.
+    fn latest(&self) -> Option<&MemberList> {
         self.members
             .values()
             .filter_map(|member| member.list.present())
             .max_by_key(|list| list.version)
     }
 
-    /// The list, told by its own primary: only then is it known to be in force.
-    fn in_force(&self) -> Option<&List> {
+    /// Returns the latest list, if its own primary reports it: only then is the list known to be in force.
+    fn in_force(&self) -> Option<&MemberList> {
         let latest = self.latest()?;
         let primary = self.members.get(latest.members.first()?)?;
         primary
@@ -278,24 +290,27 @@ impl Facts {
             .filter(|own| own.version == latest.version)
     }
 
-    fn joins(&self, name: &String) -> bool {
+    fn is_joining(&self, name: &String) -> bool {
         self.ledger
             .as_ref()
             .is_some_and(|ledger| ledger.joining.as_ref() == Some(name))
     }
 
-    /// Whether a member is known to be on its way in, and not listed yet: it has nothing to lose.
+    /// Returns true if a member joins and is not listed yet: it has no data to lose.
     fn is_new(&self, name: &String) -> bool {
-        let founded = self.ledger.as_ref().is_some_and(|ledger| ledger.founded);
-        self.joins(name)
+        let bootstrapped = self
+            .ledger
+            .as_ref()
+            .is_some_and(|ledger| ledger.bootstrapped);
+        self.is_joining(name)
             && self
                 .in_force()
-                .map_or(!founded, |list| !list.members.contains(name))
+                .map_or(!bootstrapped, |list| !list.members.contains(name))
     }
 
-    /// Whether something is known to be of nobody: not listed, not on its way in, and everybody knows.
-    fn is_left_over(&self, name: &String) -> bool {
-        !self.joins(name)
+    /// Returns true if a member has left: it neither joins nor is listed, and every member has the list.
+    fn is_leftover(&self, name: &String) -> bool {
+        !self.is_joining(name)
             && self
                 .in_force()
                 .is_some_and(|list| list.settled && !list.members.contains(name))

@@ -1,5 +1,5 @@
-//! All that is known when a decision is made, and all that can be decided, as plain data. A member's name is that of its pod and
-//! its claim: the database's, and a number from the ledger that is never used again.
+//! The facts of a decision and the actions of a plan, as plain data. A member has the name of its Pod and its
+//! PersistentVolumeClaim: the name of the database and a number from the ledger that is never used again.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Display};
@@ -7,109 +7,101 @@ use std::fmt::{self, Display};
 use evenkeel_runtime::{Observed, Presence};
 use serde::{Deserialize, Serialize};
 
-use crate::member::List;
+use crate::member::MemberList;
 
-/// What must be remembered, and can be read off nothing else: changed by compare-and-swap only.
+/// The state that cannot be observed elsewhere. It is stored in a ConfigMap and changed by compare-and-swap only.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Ledger {
+pub struct DbLedger {
     /// The number of the next member.
     pub next: u16,
-    /// Whether the first member was seen to have founded the database: from then on an empty one is a lost one.
-    pub founded: bool,
-    /// The member that is being brought in.
+    /// Whether the bootstrap of the first member was observed: from then on a member without data has lost its data.
+    pub bootstrapped: bool,
+    /// The member that joins.
     pub joining: Option<String>,
 }
 
-/// What is known of a member.
+/// The facts about a member.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Member {
-    /// Its claim.
+pub struct MemberFacts {
+    /// The PersistentVolumeClaim.
     pub claim: Presence,
-    /// Its pod.
+    /// The Pod.
     pub pod: Presence,
-    /// Whether its pod has ended for good, and is in the way of another.
-    pub finished: bool,
-    /// The list that it has: absent where it says that it has no data, unknown where it says nothing.
-    pub list: Observed<List>,
+    /// Whether the Pod has Failed or Succeeded, and must be deleted before another can be created.
+    pub is_finished: bool,
+    /// The member list of the member: absent if the member reports that it has no data, unknown if it does not answer.
+    pub list: Observed<MemberList>,
 }
 
-/// All that is known.
+/// All facts.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Facts {
-    /// What the database is called.
+pub struct DbFacts {
+    /// The name of the database.
     pub name: String,
-    /// How many members are wanted.
-    pub wanted: u8,
-    /// Whether there is the service that gives members their addresses.
-    pub service: bool,
+    /// The desired number of members.
+    pub desired: u8,
+    /// Whether the Service for the addresses of members exists.
+    pub has_service: bool,
     /// The ledger.
-    pub ledger: Option<Ledger>,
-    /// Every member of which there is a claim or a pod.
-    pub members: BTreeMap<String, Member>,
+    pub ledger: Option<DbLedger>,
+    /// Every member with a PersistentVolumeClaim or a Pod.
+    pub members: BTreeMap<String, MemberFacts>,
 }
 
-/// One thing that can be done.
+/// An action.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum Deed {
-    /// Creates the service.
-    Service,
+pub enum DbAction {
+    /// Creates the Service.
+    CreateService,
     /// Creates the ledger.
-    Ledger(Ledger),
-    /// Creates a member's claim.
-    Claim(String),
-    /// Creates a member's pod, on its claim.
-    Pod(String),
-    /// Writes down what is intended, or that it is done.
-    Swap {
-        /// What the ledger must say.
-        from: Ledger,
-        /// What it says afterwards.
-        to: Ledger,
+    CreateLedger(DbLedger),
+    /// Creates the PersistentVolumeClaim of a member.
+    CreateClaim(String),
+    /// Creates the Pod of a member.
+    CreatePod(String),
+    /// Records an intent, or that it is done.
+    UpdateLedger {
+        /// The observed ledger.
+        from: DbLedger,
+        /// The new ledger.
+        to: DbLedger,
     },
-    /// Deletes a member's pod.
+    /// Deletes the Pod of a member.
     DeletePod(String),
-    /// Deletes a member's claim.
+    /// Deletes the PersistentVolumeClaim of a member.
     DeleteClaim(String),
-    /// Has the first member found the database.
-    Found(String),
-    /// Has the first of these be the primary of these, provided that the list is still of this version.
-    Change {
-        /// The version that was seen.
+    /// Bootstraps the database on the first member.
+    Bootstrap(String),
+    /// Changes the member list, if it still has this version. The first member becomes the primary.
+    ChangeMembers {
+        /// The observed version.
         version: u64,
         /// The new list.
         members: Vec<String>,
-        /// Those whose data is gone for good.
+        /// The members whose data is lost.
         lost: Vec<String>,
     },
 }
 
-impl Display for Deed {
+impl Display for DbAction {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Service => write!(f, "create the service"),
-            Self::Ledger(_) => write!(f, "open the ledger"),
-            Self::Claim(name) => write!(f, "create the claim {name}"),
-            Self::Pod(name) => write!(f, "create the pod {name}"),
-            Self::Swap {
-                to:
-                    Ledger {
-                        joining: Some(name),
-                        ..
-                    },
-                ..
-            } => write!(f, "reserve the name {name}"),
-            Self::Swap { .. } => write!(f, "note that the new member is there"),
-            Self::DeletePod(name) => write!(f, "delete the pod {name}"),
-            Self::DeleteClaim(name) => write!(f, "delete the claim {name}"),
-            Self::Found(name) => write!(f, "have {name} found the database"),
-            Self::Change {
+            Self::CreateService => write!(f, "create the Service"),
+            Self::CreateLedger(_) => write!(f, "create the ledger"),
+            Self::CreateClaim(name) => write!(f, "create PersistentVolumeClaim {name}"),
+            Self::CreatePod(name) => write!(f, "create Pod {name}"),
+            Self::UpdateLedger { to, .. } => match &to.joining {
+                Some(name) => write!(f, "reserve the name {name}"),
+                None => write!(f, "record that the new member has joined"),
+            },
+            Self::DeletePod(name) => write!(f, "delete Pod {name}"),
+            Self::DeleteClaim(name) => write!(f, "delete PersistentVolumeClaim {name}"),
+            Self::Bootstrap(name) => write!(f, "bootstrap the database on {name}"),
+            Self::ChangeMembers {
                 version, members, ..
             } => {
-                write!(
-                    f,
-                    "have list {version} be followed by one of {}",
-                    members.join(", ")
-                )
+                let members = members.join(", ");
+                write!(f, "change member list {version} to {members}")
             }
         }
     }

@@ -1,5 +1,4 @@
-//! A complete operator on Evenkeel's loop, for a made-up database of members that keep data on disk. How it is put together, and
-//! why, is told in `docs/write-an-operator.md`.
+//! A complete operator on `evenkeel-runtime`, for a made-up replicated database. `docs/write-an-operator.md` explains it.
 #![expect(
     unreachable_pub,
     reason = "KubeSchema copies each struct, with its pub, into a function"

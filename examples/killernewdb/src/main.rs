@@ -1,15 +1,17 @@
-//! The operator's program: the loop with its lease, health, metrics and log of decisions, for one application.
+//! The operator program.
 
 use std::process::ExitCode;
 
 use evenkeel_runtime::SimpleReconciler;
 use evenkeel_runtime::program::ProgramInfo;
-use killernewdb::operator::Operator;
+use killernewdb::operator::KillerNewDbEngine;
 
 fn main() -> ExitCode {
-    let name = ProgramInfo {
-        program: "killernewdb-operator",
+    let info = ProgramInfo {
+        name: "killernewdb-operator",
         version: env!("CARGO_PKG_VERSION"),
+        env_prefix: "KILLERNEWDB",
+        metrics_prefix: "killernewdb",
     };
-    SimpleReconciler::main(name, || Operator)
+    SimpleReconciler::main(info, || KillerNewDbEngine)
 }

@@ -1,129 +1,132 @@
-//! What a member of the made-up database `killernewdb` does with a request. No network and no disk: those are handed in
-//! ([`Around`]), so that the program and the explorer run the same code.
+//! The logic of a member of the made-up database `killernewdb`. Network and disk are parameters ([`Environment`]), so that
+//! the program and the explorer run the same code.
 //!
-//! The rules, all of them:
-//! - Members have names, and a list with a version. The first in the list is the primary; it alone takes writes.
+//! The rules:
+//! - Members have names and a list with a version. The first in the list is the primary, which alone accepts writes.
 //! - A write is acknowledged when a majority of the listed members have it on disk.
-//! - A list is changed by whoever is its primary afterwards, and only from the version that the caller has seen. A newcomer has
-//!   all data before it is listed, and no write is taken before everybody, those who leave too, has the new list (*settled*).
-//! - A founder's list, version 1, takes no writes: whoever founds it may have to try again, and nothing must be lost by that.
-//! - Nobody is elected. When the primary's data is gone *for good*, the next in the list is told so, gathers what a majority
-//!   may have acknowledged from enough of the others, and goes on without those that are gone. Whoever tells it must be right.
+//! - The primary of a new list changes the list, and only from the version that the caller observed. A new member has all
+//!   data before it is listed. No write is accepted before every member, also those that leave, has the list (*settled*).
+//! - The bootstrap list, version 1, accepts no writes: a repeated bootstrap must not lose data.
+//! - There are no elections. If the data of the primary is *lost*, the operator reports that to the next member in the
+//!   list, which collects what a majority may have acknowledged from enough other members, and continues without the lost
+//!   ones. The report must be true.
 //!
-//! What it does not do: writes wait while the primary is away; each sends everything that there is; a read may show a write
-//! that was never acknowledged.
+//! Limits: writes wait while the primary is unreachable, each write sends all data, and a read may return a write that was
+//! never acknowledged.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-/// A list of members.
+/// A member list.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct List {
-    /// Its version.
+pub struct MemberList {
+    /// The version.
     pub version: u64,
     /// The members, the primary first.
     pub members: Vec<String>,
-    /// Whether everybody is known to have it.
+    /// Whether every member is known to have the list.
     pub settled: bool,
-    /// Those that have left, and may not have heard of it.
+    /// The members that have left and may not have the list yet.
     pub former: Vec<String>,
 }
 
-/// What a member has on disk. The later of two copies has the larger (version, seq).
+/// The state of a member on disk. The later of two copies has the larger (version, seq).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct State {
-    /// The list.
-    pub list: List,
-    /// How many writes there have been.
+pub struct DbState {
+    /// The member list.
+    pub list: MemberList,
+    /// The number of writes.
     pub seq: u64,
     /// The data.
     pub data: BTreeMap<String, String>,
 }
 
-impl State {
+impl DbState {
     fn position(&self) -> (u64, u64) {
         (self.list.version, self.seq)
     }
 }
 
-/// What a member can be asked.
+/// A request to a member.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Request {
-    /// How it is.
+    /// Returns the member list.
     Status,
-    /// A value.
+    /// Returns a value.
     Get(String),
-    /// To write a value.
+    /// Writes a value.
     Put(String, String),
-    /// To be the first member, if it has no data yet.
-    Found,
-    /// To have this list follow the one of that version.
+    /// Bootstraps the database on this member, if it has no data.
+    Bootstrap,
+    /// Replaces the member list of this version.
     Change {
-        /// The version that the caller has seen.
+        /// The version that the caller observed.
         version: u64,
         /// The new list.
         members: Vec<String>,
-        /// Those whose data is gone for good.
+        /// The members whose data is lost.
         lost: Vec<String>,
     },
-    /// For all that it has; members ask each other.
+    /// Returns the complete state, for other members.
     State,
-    /// To have this instead of what it has; members tell each other.
-    Copy(State),
+    /// Replaces the complete state, sent by other members.
+    Copy(DbState),
 }
 
-/// What a member says.
+/// The reply of a member.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Reply {
-    /// It is done.
+    /// The request was executed.
     Done,
-    /// It has no data.
+    /// The member has no data.
     Empty,
-    /// The list that it has.
-    Status(List),
+    /// The member list.
+    Status(MemberList),
     /// A value.
     Value(Option<String>),
-    /// All that it has.
-    State(State),
-    /// Ask this member: it is the primary.
-    Elsewhere(String),
-    /// It is not done, or not known to be done.
-    Refused(String),
+    /// The complete state.
+    State(DbState),
+    /// This member is not the primary; the named one is.
+    #[serde(rename = "Elsewhere")]
+    NotPrimary(String),
+    /// The request was not executed, or its effect is not known.
+    #[serde(rename = "Refused")]
+    Rejected(String),
 }
 
-/// What is around a member: its disk, and the others.
-pub trait Around {
-    /// Puts this on disk, for good.
-    fn store(&mut self, state: &State) -> Result<(), String>;
-    /// Asks another member; nothing if it does not answer.
-    fn ask(&mut self, member: &str, request: &Request) -> Option<Reply>;
+/// The disk of a member, and its connections to the others.
+pub trait Environment {
+    /// Writes the state to disk durably.
+    fn store(&mut self, state: &DbState) -> Result<(), String>;
+    /// Sends a request to another member. Returns `None` without a reply.
+    fn request(&mut self, member: &str, request: &Request) -> Option<Reply>;
 }
 
 /// A member.
 #[derive(Clone, Debug)]
-pub struct Member {
-    /// Its name.
+pub struct DbMember {
+    /// The name.
     pub name: String,
-    /// What it has on disk; nothing if it has never had anything.
-    pub state: Option<State>,
+    /// The state on disk, `None` if the member never had data.
+    pub state: Option<DbState>,
 }
 
-/// How many of so many are a majority.
+/// Returns the size of a majority.
 pub fn majority(of: usize) -> usize {
     of / 2 + 1
 }
 
 type Answer = Result<Reply, String>;
 
-impl Member {
-    /// Does what it is asked for.
-    pub fn answer(&mut self, request: Request, around: &mut impl Around) -> Reply {
+impl DbMember {
+    /// Handles a request.
+    pub fn answer(&mut self, request: Request, environment: &mut impl Environment) -> Reply {
         let answer = match (request, self.state.clone()) {
-            (Request::Copy(copy), _) => self.copy(copy, around),
-            (Request::Found, None) => self.found(around),
+            (Request::Copy(copy), _) => self.copy(copy, environment),
+            (Request::Bootstrap, None) => self.bootstrap(environment),
             (_, None) => Ok(Reply::Empty),
-            (Request::Found, Some(_)) => Ok(Reply::Done),
+            (Request::Bootstrap, Some(_)) => Ok(Reply::Done),
             (Request::Status, Some(state)) => Ok(Reply::Status(state.list)),
             (Request::State, Some(state)) => Ok(Reply::State(state)),
             (
@@ -133,60 +136,60 @@ impl Member {
                     lost,
                 },
                 Some(state),
-            ) => self.change(state, version, members, &lost, around),
-            (Request::Get(key), Some(state)) => match elsewhere(&self.name, &state) {
-                Some(primary) => Ok(Reply::Elsewhere(primary)),
+            ) => self.change(state, version, members, &lost, environment),
+            (Request::Get(key), Some(state)) => match other_primary(&self.name, &state) {
+                Some(primary) => Ok(Reply::NotPrimary(primary)),
                 None => Ok(Reply::Value(state.data.get(&key).cloned())),
             },
-            (Request::Put(key, value), Some(state)) => match elsewhere(&self.name, &state) {
-                Some(primary) => Ok(Reply::Elsewhere(primary)),
-                None => self.put(key, value, around),
+            (Request::Put(key, value), Some(state)) => match other_primary(&self.name, &state) {
+                Some(primary) => Ok(Reply::NotPrimary(primary)),
+                None => self.put(key, value, environment),
             },
         };
-        answer.unwrap_or_else(Reply::Refused)
+        answer.unwrap_or_else(Reply::Rejected)
     }
 
-    fn store(&mut self, state: State, around: &mut impl Around) -> Result<(), String> {
-        around.store(&state)?;
+    fn store(&mut self, state: DbState, environment: &mut impl Environment) -> Result<(), String> {
+        environment.store(&state)?;
         self.state = Some(state);
         Ok(())
     }
 
-    fn found(&mut self, around: &mut impl Around) -> Answer {
-        let list = List {
+    fn bootstrap(&mut self, environment: &mut impl Environment) -> Answer {
+        let list = MemberList {
             version: 1,
             members: vec![self.name.clone()],
             settled: true,
             former: Vec::new(),
         };
-        let founded = State {
+        let state = DbState {
             list,
-            ..State::default()
+            ..DbState::default()
         };
-        self.store(founded, around)?;
+        self.store(state, environment)?;
         Ok(Reply::Done)
     }
 
-    fn copy(&mut self, copy: State, around: &mut impl Around) -> Answer {
+    fn copy(&mut self, copy: DbState, environment: &mut impl Environment) -> Answer {
         if self
             .state
             .as_ref()
             .is_some_and(|own| own.position() > copy.position())
         {
-            return Err("I have something later".to_owned());
+            return Err("this member has a later state".to_owned());
         }
-        self.store(copy, around)?;
+        self.store(copy, environment)?;
         Ok(Reply::Done)
     }
 
-    fn put(&mut self, key: String, value: String, around: &mut impl Around) -> Answer {
-        let mut state = self.settled(around)?;
+    fn put(&mut self, key: String, value: String, environment: &mut impl Environment) -> Answer {
+        let mut state = self.settled(environment)?;
         if state.list.version < 2 {
-            return Err("founded, and not yet open".to_owned());
+            return Err("the bootstrap list accepts no writes".to_owned());
         }
         state.seq += 1;
         state.data.insert(key, value);
-        self.store(state.clone(), around)?;
+        self.store(state.clone(), environment)?;
         let copy = Request::Copy(state.clone());
         let others = state
             .list
@@ -194,11 +197,11 @@ impl Member {
             .iter()
             .filter(|other| **other != self.name);
         let have = 1 + others
-            .filter(|other| around.ask(other, &copy) == Some(Reply::Done))
+            .filter(|other| environment.request(other, &copy) == Some(Reply::Done))
             .count();
         if have < majority(state.list.members.len()) {
             return Err(format!(
-                "only {have} of {} have it: it may or may not last",
+                "only {have} of {} members have the write, which may be lost",
                 state.list.members.len()
             ));
         }
@@ -207,29 +210,29 @@ impl Member {
 
     fn change(
         &mut self,
-        own: State,
+        own: DbState,
         version: u64,
         members: Vec<String>,
         lost: &[String],
-        around: &mut impl Around,
+        environment: &mut impl Environment,
     ) -> Answer {
         if members.first() != Some(&self.name) {
-            return Err("I would not be the primary".to_owned());
+            return Err("this member would not be the primary".to_owned());
         }
-        let mut state = match elsewhere(&self.name, &own) {
+        let mut state = match other_primary(&self.name, &own) {
             None => own,
-            Some(_) => self.gathered(own, lost, around)?,
+            Some(_) => self.collect_latest(own, lost, environment)?,
         };
         if state.list.version != version {
-            return Err(format!("the list is of version {}", state.list.version));
+            return Err(format!("the list has version {}", state.list.version));
         }
         let copy = Request::Copy(state.clone());
-        for newcomer in members
+        for new in members
             .iter()
             .filter(|name| !state.list.members.contains(name))
         {
-            if around.ask(newcomer, &copy) != Some(Reply::Done) {
-                return Err(format!("{newcomer} did not take the data"));
+            if environment.request(new, &copy) != Some(Reply::Done) {
+                return Err(format!("{new} did not accept the data"));
             }
         }
         let before = state.list.members.iter().chain(&state.list.former);
@@ -237,14 +240,14 @@ impl Member {
         state.list.former = former.cloned().collect();
         (state.list.version, state.list.members, state.list.settled) =
             (version + 1, members, false);
-        self.store(state, around)?;
-        self.settled(around).map(|_| Reply::Done)
+        self.store(state, environment)?;
+        self.settled(environment).map(|_| Reply::Done)
     }
 
-    /// What it has, once everybody has the list.
-    fn settled(&mut self, around: &mut impl Around) -> Result<State, String> {
+    /// Returns the state once every member has the list.
+    fn settled(&mut self, environment: &mut impl Environment) -> Result<DbState, String> {
         let Some(mut state) = self.state.clone() else {
-            return Err("I have no data".to_owned());
+            return Err("this member has no data".to_owned());
         };
         if !state.list.settled {
             let copy = Request::Copy(state.clone());
@@ -255,27 +258,27 @@ impl Member {
                 .chain(&state.list.former)
                 .filter(|other| **other != self.name)
             {
-                if around.ask(other, &copy) != Some(Reply::Done) {
+                if environment.request(other, &copy) != Some(Reply::Done) {
                     return Err(format!("{other} does not have the list yet"));
                 }
             }
             (state.list.settled, state.list.former) = (true, Vec::new());
-            self.store(state.clone(), around)?;
+            self.store(state.clone(), environment)?;
         }
         Ok(state)
     }
 
-    /// The latest that anybody has, when the primary is gone for good. Of every majority there must be one among those asked:
-    /// asked + majority > members.
-    fn gathered(
+    /// Returns the latest state of any member, after the data of the primary is lost. Every majority must contain a member
+    /// that replied: replied + majority > total.
+    fn collect_latest(
         &self,
-        own: State,
+        own: DbState,
         lost: &[String],
-        around: &mut impl Around,
-    ) -> Result<State, String> {
+        environment: &mut impl Environment,
+    ) -> Result<DbState, String> {
         let (mut latest, mut have) = (own, BTreeMap::new());
         loop {
-            let (version, mut asked) = (
+            let (version, mut replied) = (
                 latest.list.version,
                 usize::from(latest.list.members.contains(&self.name)),
             );
@@ -284,19 +287,19 @@ impl Member {
                     continue;
                 }
                 if !have.contains_key(&other)
-                    && let Some(Reply::State(state)) = around.ask(&other, &Request::State)
+                    && let Some(Reply::State(state)) = environment.request(&other, &Request::State)
                 {
                     have.insert(other.clone(), state);
                 }
-                asked += usize::from(have.contains_key(&other));
+                replied += usize::from(have.contains_key(&other));
             }
             let others = have.values().max_by_key(|state| state.position());
             if let Some(later) = others.filter(|it| it.position() > latest.position()) {
                 latest = later.clone();
             }
-            let of = latest.list.members.len();
+            let total = latest.list.members.len();
             if latest.list.version > version {
-                // Its list may name others.
+                // The later list may have other members.
                 continue;
             }
             if !latest
@@ -305,18 +308,18 @@ impl Member {
                 .first()
                 .is_some_and(|primary| lost.contains(primary))
             {
-                return Err("the primary is not gone".to_owned());
+                return Err("the primary is not lost".to_owned());
             }
-            return if asked + majority(of) > of {
+            return if replied + majority(total) > total {
                 Ok(latest)
             } else {
-                Err(format!("only {asked} of {of} have answered"))
+                Err(format!("only {replied} of {total} members replied"))
             };
         }
     }
 }
 
-fn elsewhere(name: &str, state: &State) -> Option<String> {
+fn other_primary(name: &str, state: &DbState) -> Option<String> {
     let primary = state.list.members.first()?;
     (primary != name).then(|| primary.clone())
 }

@@ -1,4 +1,4 @@
-//! The objects of a database, as descriptions.
+//! The objects of a database, as JSON.
 
 use evenkeel_runtime::OwnedObjects;
 use kube::ResourceExt;
@@ -6,12 +6,12 @@ use serde_json::{Value, json};
 
 use crate::KillerNewDb;
 use crate::client::PORT;
-use crate::facts::Ledger;
+use crate::facts::DbLedger;
 
-/// Where the ledger is in its config map.
-pub const LEDGER: &str = "ledger";
+/// The key of the ledger in its ConfigMap.
+pub const LEDGER_KEY: &str = "ledger";
 
-/// Members find each other by it, ready or not.
+/// Returns the Service through which members find each other, Ready or not.
 pub fn service(objects: &OwnedObjects<KillerNewDb>) -> Value {
     let metadata = objects.owned_metadata(&objects.resource.name_any());
     json!({ "metadata": metadata, "spec": {
@@ -20,17 +20,17 @@ pub fn service(objects: &OwnedObjects<KillerNewDb>) -> Value {
     } })
 }
 
-/// The config map that holds the ledger.
-pub fn ledger(objects: &OwnedObjects<KillerNewDb>, ledger: &Ledger) -> Value {
-    json!({ "metadata": objects.owned_metadata(&objects.resource.name_any()), "data": noted(ledger) })
+/// Returns the ConfigMap with the ledger.
+pub fn ledger(objects: &OwnedObjects<KillerNewDb>, ledger: &DbLedger) -> Value {
+    json!({ "metadata": objects.owned_metadata(&objects.resource.name_any()), "data": ledger_data(ledger) })
 }
 
-/// A ledger as its config map has it.
-pub fn noted(ledger: &Ledger) -> Value {
-    json!({ LEDGER: json!(ledger).to_string() })
+/// Returns the data of the ConfigMap with the ledger.
+pub fn ledger_data(ledger: &DbLedger) -> Value {
+    json!({ LEDGER_KEY: json!(ledger).to_string() })
 }
 
-/// A member's claim.
+/// Returns the PersistentVolumeClaim of a member.
 pub fn claim(objects: &OwnedObjects<KillerNewDb>, name: &str) -> Value {
     json!({ "metadata": objects.owned_metadata(name), "spec": {
         "accessModes": ["ReadWriteOnce"],
@@ -38,7 +38,7 @@ pub fn claim(objects: &OwnedObjects<KillerNewDb>, name: &str) -> Value {
     } })
 }
 
-/// A member's pod. It need not be asked politely to end: whatever it has acknowledged is on disk.
+/// Returns the Pod of a member. It has a short grace period: acknowledged writes are on disk.
 pub fn pod(objects: &OwnedObjects<KillerNewDb>, name: &str) -> Value {
     let (database, metadata) = (objects.resource.name_any(), objects.owned_metadata(name));
     let spread = json!({ "labelSelector": { "matchLabels": metadata.labels },

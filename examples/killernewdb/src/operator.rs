@@ -1,5 +1,5 @@
-//! The operator's eyes and hands: what Kubernetes has and what the members say, as facts; and what was decided, carried out,
-//! each thing pinned to what it was decided on. Thin: whatever there is to know is in `decide.rs`.
+//! The observation and execution of the operator: objects and answers of members as facts, and actions as writes with
+//! preconditions. All decisions are in `decide.rs`.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,39 +13,39 @@ use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim, Pod, Service}
 use kube::ResourceExt;
 use serde_json::json;
 
-use crate::client::{PORT, ask};
+use crate::client::{PORT, request as send};
 use crate::decide::{decide, status};
-use crate::facts::{Deed, Facts, Member};
-use crate::member::{List, Reply, Request};
-use crate::resource::Status;
+use crate::facts::{DbAction, DbFacts, MemberFacts};
+use crate::member::{MemberList, Reply, Request};
+use crate::resource::KillerNewDbStatus;
 use crate::{KillerNewDb, objects};
 
-/// What runs killernewdb.
+/// The engine of killernewdb.
 #[derive(Clone, Copy, Debug)]
-pub struct Operator;
+pub struct KillerNewDbEngine;
 
-/// How long a member may take to say how it is.
-const SHORT: Duration = Duration::from_secs(1);
-/// How long it may take for a change, of which it tells all the others.
-const LONG: Duration = Duration::from_secs(6);
+/// The timeout of a status request.
+const STATUS_TIMEOUT: Duration = Duration::from_secs(1);
+/// The timeout of a change, which the member sends to all others.
+const CHANGE_TIMEOUT: Duration = Duration::from_secs(6);
 
-impl SimpleEngine for Operator {
+impl SimpleEngine for KillerNewDbEngine {
     const NAME: &'static str = "killernewdb.example/operator";
     const LABEL: &'static str = "killernewdb.example/database";
     type Resource = KillerNewDb;
-    type ProbeResult = BTreeMap<String, Observed<List>>;
-    type Facts = Facts;
-    type Action = Deed;
+    type ProbeResult = BTreeMap<String, Observed<MemberList>>;
+    type Facts = DbFacts;
+    type Action = DbAction;
     type Wait = String;
-    type Status = Status;
+    type Status = KillerNewDbStatus;
 
     async fn probe(&self, objects: &OwnedObjects<KillerNewDb>) -> Self::ProbeResult {
-        let asked = objects
+        let targets = objects
             .pods
             .iter()
             .filter_map(|pod| Some((pod.name_any(), address(pod)?)));
-        let answers = asked.map(async |(name, address)| {
-            match ask(&address, &Request::Status, SHORT, &|| true).await {
+        let answers = targets.map(async |(name, address)| {
+            match send(&address, &Request::Status, STATUS_TIMEOUT, &|| true).await {
                 Ok(Reply::Status(list)) => (name, Observed::Present(list)),
                 Ok(Reply::Empty) => (name, Observed::Absent),
                 _ => (name, Observed::Unknown),
@@ -54,78 +54,91 @@ impl SimpleEngine for Operator {
         join_all(answers).await.into_iter().collect()
     }
 
-    fn facts(objects: &OwnedObjects<KillerNewDb>, answers: &Self::ProbeResult) -> Facts {
+    fn facts(objects: &OwnedObjects<KillerNewDb>, probe_result: &Self::ProbeResult) -> DbFacts {
         let name = objects.resource.name_any();
         let ledger = objects
             .config_map(&name)
-            .and_then(|map| map.data.as_ref()?.get(objects::LEDGER));
+            .and_then(|map| map.data.as_ref()?.get(objects::LEDGER_KEY));
         let names = objects.pods.iter().map(ResourceExt::name_any);
         let members = names
             .chain(objects.claims.iter().map(ResourceExt::name_any))
             .map(|name| {
                 let (pod, claim) = (objects.pod(&name), objects.claim(&name));
                 let phase = pod.and_then(|pod| pod.status.as_ref()?.phase.as_deref());
-                let finished = matches!(phase, Some("Failed" | "Succeeded"));
-                let list = answers
+                let is_finished = matches!(phase, Some("Failed" | "Succeeded"));
+                let list = probe_result
                     .get(&name)
                     .filter(|_| pod.is_some())
                     .cloned()
                     .unwrap_or_default();
                 (
                     name,
-                    Member {
+                    MemberFacts {
                         claim: Presence::of(claim),
                         pod: Presence::of(pod),
-                        finished,
+                        is_finished,
                         list,
                     },
                 )
             });
-        Facts {
-            wanted: objects.resource.spec.members,
-            service: objects.service(&name).is_some(),
+        DbFacts {
+            desired: objects.resource.spec.members,
+            has_service: objects.service(&name).is_some(),
             ledger: ledger.and_then(|text| serde_json::from_str(text).ok()),
             members: members.collect(),
             name,
         }
     }
 
-    fn decide(facts: &Facts) -> Plan<SimpleReconciler<Self>> {
+    fn decide(facts: &DbFacts) -> Plan<SimpleReconciler<Self>> {
         decide(facts)
     }
 
-    fn status(facts: &Facts, plan: &Plan<SimpleReconciler<Self>>) -> Option<Status> {
+    fn status(facts: &DbFacts, plan: &Plan<SimpleReconciler<Self>>) -> Option<KillerNewDbStatus> {
         Some(status(facts, plan))
     }
 
     async fn execute(
         &self,
-        hand: &ObjectWriter<'_>,
+        writer: &ObjectWriter<'_>,
         objects: &OwnedObjects<KillerNewDb>,
-        deed: &Deed,
-        holds: &(dyn Fn() -> bool + Sync),
+        action: &DbAction,
+        may_write: &(dyn Fn() -> bool + Sync),
     ) -> Result<Outcome, Error> {
-        match deed.clone() {
-            Deed::Service => hand.create_json::<Service>(objects::service(objects)).await,
-            Deed::Ledger(ledger) => {
-                hand.create_json::<ConfigMap>(objects::ledger(objects, &ledger))
+        match action.clone() {
+            DbAction::CreateService => {
+                writer
+                    .create_json::<Service>(objects::service(objects))
                     .await
             }
-            Deed::Claim(name) => {
-                hand.create_json::<PersistentVolumeClaim>(objects::claim(objects, &name))
+            DbAction::CreateLedger(ledger) => {
+                writer
+                    .create_json::<ConfigMap>(objects::ledger(objects, &ledger))
                     .await
             }
-            Deed::Pod(name) => hand.create_json::<Pod>(objects::pod(objects, &name)).await,
-            // Pinned to the resourceVersion that the ledger was read with.
-            Deed::Swap { to, .. } => {
+            DbAction::CreateClaim(name) => {
+                writer
+                    .create_json::<PersistentVolumeClaim>(objects::claim(objects, &name))
+                    .await
+            }
+            DbAction::CreatePod(name) => {
+                writer
+                    .create_json::<Pod>(objects::pod(objects, &name))
+                    .await
+            }
+            // With the resourceVersion of the observed ledger as precondition.
+            DbAction::UpdateLedger { to, .. } => {
                 let ledger = objects.config_map(&objects.resource.name_any());
-                hand.patch_if_observed(ledger, json!({ "data": objects::noted(&to) }))
+                writer
+                    .patch_if_observed(ledger, json!({ "data": objects::ledger_data(&to) }))
                     .await
             }
-            Deed::DeletePod(name) => hand.delete_if_observed(objects.pod(&name)).await,
-            Deed::DeleteClaim(name) => hand.delete_if_observed(objects.claim(&name)).await,
-            Deed::Found(name) => call(objects.pod(&name), &Request::Found, holds).await,
-            Deed::Change {
+            DbAction::DeletePod(name) => writer.delete_if_observed(objects.pod(&name)).await,
+            DbAction::DeleteClaim(name) => writer.delete_if_observed(objects.claim(&name)).await,
+            DbAction::Bootstrap(name) => {
+                call(objects.pod(&name), &Request::Bootstrap, may_write).await
+            }
+            DbAction::ChangeMembers {
                 version,
                 members,
                 lost,
@@ -138,7 +151,7 @@ impl SimpleEngine for Operator {
                         members,
                         lost,
                     },
-                    holds,
+                    may_write,
                 )
                 .await
             }
@@ -149,21 +162,23 @@ impl SimpleEngine for Operator {
 async fn call(
     pod: Option<&Pod>,
     request: &Request,
-    holds: &(dyn Fn() -> bool + Sync),
+    may_write: &(dyn Fn() -> bool + Sync),
 ) -> Result<Outcome, Error> {
     let Some(address) = pod.and_then(address) else {
         return Ok(Outcome::Conflict);
     };
-    match ask(&address, request, LONG, holds).await {
+    match send(&address, request, CHANGE_TIMEOUT, may_write).await {
         Ok(Reply::Done) => Ok(Outcome::Done),
-        Ok(other) => Ok(Outcome::RetryLater(format!("{address} says {other:?}"))),
-        Err(why) => Ok(Outcome::RetryLater(format!(
-            "{address} says nothing: {why}"
+        Ok(other) => Ok(Outcome::RetryLater(format!(
+            "the member at {address} answered {other:?}"
+        ))),
+        Err(error) => Ok(Outcome::RetryLater(format!(
+            "the member at {address} did not answer: {error}"
         ))),
     }
 }
 
-/// Where a pod's member listens, once it has an address.
+/// Returns the address of the member in a Pod, once the Pod has one.
 fn address(pod: &Pod) -> Option<String> {
     let address = pod
         .status

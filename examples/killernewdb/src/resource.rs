@@ -1,10 +1,10 @@
-//! What users write, and what they are told.
+//! The custom resource.
 
 use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What a database should be like.
+/// The desired state of the database.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, CustomResource, KubeSchema)]
 #[kube(
     group = "killernewdb.example",
@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
     shortname = "kndb",
     namespaced,
     doc = "A killernewdb: its members are created, kept and replaced as its spec says.",
-    status = "Status",
+    status = "KillerNewDbStatus",
     printcolumn(name = "Members", type_ = "string", json_path = ".status.ready"),
     printcolumn(name = "Status", type_ = "string", json_path = ".status.phrase"),
     scale(spec_replicas_path = ".spec.members", status_replicas_path = ".status.members"),
@@ -23,10 +23,10 @@ use serde::{Deserialize, Serialize};
             names are made from it")
 )]
 pub struct KillerNewDbSpec {
-    /// How many members there are, from 1 to 5.
+    /// The number of members, from 1 to 5.
     #[schemars(range(min = 1, max = 5))]
     pub members: u8,
-    /// How large each member's volume is, such as 1Gi. It cannot be changed.
+    /// The size of the volume of each member, such as 1Gi. It cannot be changed.
     #[schemars(length(max = 32))]
     #[x_kube(
         validation = Rule::new("isQuantity(self)").message("write an amount such as 1Gi"),
@@ -34,25 +34,25 @@ pub struct KillerNewDbSpec {
     )]
     pub size: String,
     /// The image of the database.
-    #[serde(default = "image")]
+    #[serde(default = "default_image")]
     #[schemars(length(max = 512))]
     pub image: String,
 }
 
-fn image() -> String {
+fn default_image() -> String {
     "killernewdb:0.1.0".to_owned()
 }
 
-/// What users are told.
+/// The observed state of the database.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
-pub struct Status {
-    /// How many members there are.
+pub struct KillerNewDbStatus {
+    /// The number of members.
     pub members: usize,
-    /// How many of them answer.
+    /// The number of reachable members and of desired members, such as 2/3.
     pub ready: String,
-    /// How it is, in a few words.
+    /// A summary in a few words.
     pub phrase: String,
-    /// What is waited for.
+    /// The current wait.
     pub waiting_for: Option<String>,
 }

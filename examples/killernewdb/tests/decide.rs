@@ -1,14 +1,14 @@
-//! What is decided, one situation at a time. Everything at once is the explorer's.
+//! The decisions of single situations. The explorer covers their combinations.
 #![expect(clippy::unwrap_used, reason = "tests fail by panicking")]
 
 use evenkeel_runtime::{Observed, Presence};
 use killernewdb::decide::{decide, status};
-use killernewdb::facts::{Deed, Facts, Ledger, Member};
-use killernewdb::member::List;
+use killernewdb::facts::{DbAction, DbFacts, DbLedger, MemberFacts};
+use killernewdb::member::MemberList;
 
-fn list(version: u64, members: &[&str]) -> List {
+fn list(version: u64, members: &[&str]) -> MemberList {
     let members = members.iter().map(ToString::to_string).collect();
-    List {
+    MemberList {
         version,
         members,
         settled: true,
@@ -16,49 +16,49 @@ fn list(version: u64, members: &[&str]) -> List {
     }
 }
 
-/// A member that is well and has this list.
-fn well(list: &List) -> Member {
+/// Returns a healthy member with this list.
+fn healthy(list: &MemberList) -> MemberFacts {
     let list = Observed::Present(list.clone());
-    Member {
+    MemberFacts {
         claim: Presence::Present,
         pod: Presence::Present,
-        finished: false,
+        is_finished: false,
         list,
     }
 }
 
-fn ledger(next: u16, joining: Option<&str>) -> Ledger {
-    Ledger {
+fn ledger(next: u16, joining: Option<&str>) -> DbLedger {
+    DbLedger {
         next,
-        founded: true,
+        bootstrapped: true,
         joining: joining.map(str::to_owned),
     }
 }
 
-/// Three members that are well.
-fn three() -> Facts {
+/// Returns three healthy members.
+fn three() -> DbFacts {
     let list = list(5, &["d-0", "d-1", "d-2"]);
     let members = list
         .members
         .iter()
-        .map(|name| (name.clone(), well(&list)))
+        .map(|name| (name.clone(), healthy(&list)))
         .collect();
-    Facts {
+    DbFacts {
         name: "d".to_owned(),
-        wanted: 3,
-        service: true,
+        desired: 3,
+        has_service: true,
         ledger: Some(ledger(3, None)),
         members,
     }
 }
 
-fn member<'f>(facts: &'f mut Facts, name: &str) -> &'f mut Member {
+fn member<'f>(facts: &'f mut DbFacts, name: &str) -> &'f mut MemberFacts {
     facts.members.get_mut(name).unwrap()
 }
 
-fn change(version: u64, members: &[&str], lost: &[&str]) -> Deed {
+fn change(version: u64, members: &[&str], lost: &[&str]) -> DbAction {
     let names = |names: &[&str]| names.iter().map(ToString::to_string).collect();
-    Deed::Change {
+    DbAction::ChangeMembers {
         version,
         members: names(members),
         lost: names(lost),
@@ -66,7 +66,7 @@ fn change(version: u64, members: &[&str], lost: &[&str]) -> Deed {
 }
 
 #[test]
-fn what_is_well_is_left_alone() {
+fn a_healthy_database_needs_no_action() {
     let plan = decide(&three());
     assert!(plan.is_noop());
     let status = status(&three(), &plan);
@@ -77,39 +77,39 @@ fn what_is_well_is_left_alone() {
 }
 
 #[test]
-fn the_ledger_is_opened_only_where_there_is_nothing_at_all() {
-    let nothing = Facts {
+fn the_ledger_is_created_only_without_any_members() {
+    let nothing = DbFacts {
         name: "d".to_owned(),
-        wanted: 1,
-        ..Facts::default()
+        desired: 1,
+        ..DbFacts::default()
     };
-    let first = Ledger {
+    let first = DbLedger {
         next: 1,
-        founded: false,
+        bootstrapped: false,
         joining: Some("d-0".to_owned()),
     };
-    assert_eq!(decide(&nothing).create, [Deed::Ledger(first)]);
-    let plan = decide(&Facts {
+    assert_eq!(decide(&nothing).create, [DbAction::CreateLedger(first)]);
+    let plan = decide(&DbFacts {
         ledger: None,
         ..three()
     });
-    assert!(plan.is_noop() && plan.waits[0].contains("the ledger is gone"));
+    assert!(plan.is_noop() && plan.waits[0].contains("the ledger is missing"));
 }
 
 #[test]
-fn a_pod_that_is_gone_comes_back_on_its_volume() {
+fn a_deleted_pod_is_recreated_on_its_volume() {
     let mut facts = three();
-    *member(&mut facts, "d-1") = Member {
+    *member(&mut facts, "d-1") = MemberFacts {
         claim: Presence::Present,
-        ..Member::default()
+        ..MemberFacts::default()
     };
     let plan = decide(&facts);
-    assert_eq!(plan.create, [Deed::Pod("d-1".to_owned())]);
-    assert_eq!(plan.disruption, None, "it is a member, and stays one");
+    assert_eq!(plan.create, [DbAction::CreatePod("d-1".to_owned())]);
+    assert_eq!(plan.disruption, None, "the member stays in the list");
 }
 
 #[test]
-fn who_does_not_answer_is_waited_for_and_never_replaced() {
+fn an_unreachable_member_is_not_replaced() {
     let mut facts = three();
     member(&mut facts, "d-1").list = Observed::Unknown;
     let plan = decide(&facts);
@@ -118,7 +118,7 @@ fn who_does_not_answer_is_waited_for_and_never_replaced() {
 }
 
 #[test]
-fn who_has_lost_its_volume_leaves_the_list_and_another_is_brought_in() {
+fn a_member_without_volume_is_replaced_by_a_new_one() {
     let mut facts = three();
     facts.members.remove("d-1");
     assert_eq!(
@@ -126,24 +126,24 @@ fn who_has_lost_its_volume_leaves_the_list_and_another_is_brought_in() {
         Some(change(5, &["d-0", "d-2"], &["d-1"]))
     );
     let two = list(6, &["d-0", "d-2"]);
-    let members = ["d-0", "d-2"].map(|name| (name.to_owned(), well(&two)));
-    let facts = Facts {
+    let members = ["d-0", "d-2"].map(|name| (name.to_owned(), healthy(&two)));
+    let facts = DbFacts {
         members: members.into(),
         ..three()
     };
-    let reserve = Deed::Swap {
+    let reserve = DbAction::UpdateLedger {
         from: ledger(3, None),
         to: ledger(4, Some("d-3")),
     };
     assert_eq!(
         decide(&facts).disruption,
         Some(reserve),
-        "under a name that nobody ever had"
+        "with a name that was never used"
     );
 }
 
 #[test]
-fn a_wiped_volume_is_a_lost_one() {
+fn a_wiped_volume_is_lost() {
     let mut facts = three();
     member(&mut facts, "d-2").list = Observed::Absent;
     assert_eq!(
@@ -153,7 +153,7 @@ fn a_wiped_volume_is_a_lost_one() {
 }
 
 #[test]
-fn a_lost_primary_is_followed_by_the_next_if_enough_answer() {
+fn a_lost_primary_is_replaced_by_the_next_if_enough_are_reachable() {
     let mut facts = three();
     facts.members.remove("d-0");
     assert_eq!(
@@ -164,13 +164,13 @@ fn a_lost_primary_is_followed_by_the_next_if_enough_answer() {
     let plan = decide(&facts);
     assert!(
         plan.is_noop(),
-        "what d-0 and d-2 have acknowledged, d-1 need not have"
+        "d-1 may miss a write that d-0 and d-2 acknowledged"
     );
     assert!(plan.waits[0].starts_with("more of d-1, d-2 to answer"));
 }
 
 #[test]
-fn a_primary_that_is_silent_is_not_lost() {
+fn an_unreachable_primary_is_not_lost() {
     let mut facts = three();
     member(&mut facts, "d-0").list = Observed::Unknown;
     let plan = decide(&facts);
@@ -178,20 +178,20 @@ fn a_primary_that_is_silent_is_not_lost() {
 }
 
 #[test]
-fn when_all_data_is_gone_that_is_said_and_nothing_is_founded_anew() {
+fn lost_data_is_reported_and_the_database_is_not_bootstrapped_again() {
     let mut facts = three();
     facts
         .members
         .values_mut()
         .for_each(|member| member.list = Observed::Absent);
     let plan = decide(&facts);
-    assert!(plan.is_noop() && plan.waits[0].contains("all data is gone"));
+    assert!(plan.is_noop() && plan.waits[0].contains("all data is lost"));
 }
 
 #[test]
-fn who_is_too_many_leaves_the_list_then_loses_its_pod_and_then_its_volume() {
-    let fewer = Facts {
-        wanted: 2,
+fn a_surplus_member_leaves_the_list_before_its_pod_and_its_volume_are_deleted() {
+    let fewer = DbFacts {
+        desired: 2,
         ..three()
     };
     assert_eq!(
@@ -199,25 +199,25 @@ fn who_is_too_many_leaves_the_list_then_loses_its_pod_and_then_its_volume() {
         Some(change(5, &["d-0", "d-1"], &[]))
     );
     let two = list(6, &["d-0", "d-1"]);
-    let members = ["d-0", "d-1", "d-2"].map(|name| (name.to_owned(), well(&two)));
-    let mut facts = Facts {
+    let members = ["d-0", "d-1", "d-2"].map(|name| (name.to_owned(), healthy(&two)));
+    let mut facts = DbFacts {
         members: members.into(),
         ..fewer
     };
     assert_eq!(
         decide(&facts).disruption,
-        Some(Deed::DeletePod("d-2".to_owned()))
+        Some(DbAction::DeletePod("d-2".to_owned()))
     );
-    *member(&mut facts, "d-2") = Member {
+    *member(&mut facts, "d-2") = MemberFacts {
         claim: Presence::Present,
-        ..Member::default()
+        ..MemberFacts::default()
     };
     let plan = decide(&facts);
     assert_eq!(
         (plan.create, plan.disruption),
-        (vec![], Some(Deed::DeleteClaim("d-2".to_owned())))
+        (vec![], Some(DbAction::DeleteClaim("d-2".to_owned())))
     );
-    let unsettled = Observed::Present(List {
+    let unsettled = Observed::Present(MemberList {
         settled: false,
         former: vec!["d-2".to_owned()],
         ..two
@@ -226,17 +226,18 @@ fn who_is_too_many_leaves_the_list_then_loses_its_pod_and_then_its_volume() {
     assert_eq!(
         decide(&facts).disruption,
         None,
-        "it has not heard of it yet: its pod comes back first"
+        "d-2 does not have the list yet: its Pod is recreated first"
     );
 }
 
 #[test]
-fn a_pod_that_has_ended_for_good_makes_way() {
+fn a_finished_pod_is_deleted() {
     let mut facts = three();
-    let ended = member(&mut facts, "d-2");
-    (ended.finished, ended.list) = (true, Observed::Unknown);
+    let finished = member(&mut facts, "d-2");
+    finished.is_finished = true;
+    finished.list = Observed::Unknown;
     assert_eq!(
         decide(&facts).disruption,
-        Some(Deed::DeletePod("d-2".to_owned()))
+        Some(DbAction::DeletePod("d-2".to_owned()))
     );
 }

@@ -1,4 +1,4 @@
-//! The manifests, the documentation and the size of the example are what they are said to be.
+//! Checks of the manifests, the tutorial and the size of the example.
 #![expect(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -28,7 +28,7 @@ fn read(path: &str) -> String {
 mod crd;
 
 #[test]
-fn the_committed_definition_is_that_of_the_type() {
+fn the_committed_crd_matches_the_type() {
     let committed = read("examples/killernewdb/deploy/crd.yaml");
     assert!(
         committed == crd::text().unwrap(),
@@ -37,14 +37,14 @@ fn the_committed_definition_is_that_of_the_type() {
 }
 
 #[test]
-fn the_sample_is_one_that_the_type_accepts() {
+fn the_sample_is_valid() {
     let sample: KillerNewDb =
         serde_saphyr::from_str(&read("examples/killernewdb/deploy/sample.yaml")).unwrap();
     assert_eq!(sample.spec.members, 3);
     assert_eq!(KillerNewDb::crd_name(), "killernewdbs.killernewdb.example");
 }
 
-/// Every piece of code in the tutorial, with the file that it is from.
+/// Returns every code block of the tutorial with its file.
 fn snippets(text: &str) -> Vec<(String, String)> {
     let blocks = text.split("\n```rust").skip(1);
     let cut = |block: &str| {
@@ -56,12 +56,12 @@ fn snippets(text: &str) -> Vec<(String, String)> {
 }
 
 #[test]
-fn every_piece_of_code_in_the_tutorial_is_in_the_file_that_it_names() {
+fn every_code_block_of_the_tutorial_is_in_its_file() {
     let snippets = snippets(&read("docs/write-an-operator.md"));
     assert!(snippets.len() > 6, "there are only {}", snippets.len());
     for (file, code) in snippets {
         let whole = read(&file);
-        // Where something is left out there is a line that says so.
+        // A line `// …` marks an omission.
         for part in code.split("\n// …\n") {
             assert!(
                 whole.contains(part),
@@ -72,29 +72,29 @@ fn every_piece_of_code_in_the_tutorial_is_in_the_file_that_it_names() {
 }
 
 #[test]
-fn the_smallest_operator_is_shown_whole() {
+fn the_smallest_operator_is_shown_completely() {
     let smallest = "examples/killernewdb/examples/smallest.rs";
     let snippets = snippets(&read("docs/write-an-operator.md"));
     assert_eq!(snippets[0].0, smallest);
     assert_eq!(snippets[0].1.trim(), read(smallest).trim());
 }
 
-/// Lines that say something: no comments, no imports, nothing that is only brackets.
+/// Counts the lines of code: no comments, no imports, no lines with only brackets.
 fn lines(file: &str) -> usize {
     let text = read(&format!("examples/killernewdb/src/{file}"));
-    // An import may go over several lines.
+    // An import may have several lines.
     let (mut count, mut imports) = (0, false);
     for line in text.lines().map(str::trim) {
         imports |= line.starts_with("use ");
-        let says = line.chars().any(char::is_alphanumeric) && !line.starts_with("//");
-        count += usize::from(says && !imports);
+        let is_code = line.chars().any(char::is_alphanumeric) && !line.starts_with("//");
+        count += usize::from(is_code && !imports);
         imports &= !line.ends_with(';');
     }
     count
 }
 
 #[test]
-fn the_operators_own_logic_is_under_200_lines() {
+fn the_operator_has_less_than_200_lines_of_logic() {
     let logic: usize = ["decide.rs", "operator.rs", "main.rs"]
         .map(lines)
         .into_iter()

@@ -1,4 +1,4 @@
-//! The real program, on this machine: what the explorer's members do in its world, these do over TCP and on disk.
+//! The real program over TCP and on disk: the same logic as the members in the explorer.
 #![expect(clippy::unwrap_used, reason = "tests fail by panicking")]
 
 use std::net::TcpListener;
@@ -7,11 +7,11 @@ use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 use evenkeel_lab::command::Cmd;
-use killernewdb::client::ask;
+use killernewdb::client::request;
 use killernewdb::member::{Reply, Request};
 use tempfile::TempDir;
 
-/// A member that runs. Its name is its port: so the others find it.
+/// A running member. Its name is its port, so that the others can connect.
 struct Running {
     name: String,
     child: Child,
@@ -48,11 +48,11 @@ impl Running {
         }
     }
 
-    /// Asks it, as soon as it listens.
-    async fn ask(&self, request: Request) -> Reply {
+    /// Sends a request, with retries until the member listens.
+    async fn ask(&self, message: Request) -> Reply {
         let (began, address) = (Instant::now(), format!("127.0.0.1:{}", self.name));
         loop {
-            match ask(&address, &request, Duration::from_secs(5), &|| true).await {
+            match request(&address, &message, Duration::from_secs(5), &|| true).await {
                 Ok(reply) => return reply,
                 Err(error) => {
                     assert!(
@@ -67,7 +67,7 @@ impl Running {
     }
 }
 
-/// A port that nobody has.
+/// Returns a free port.
 fn port() -> String {
     TcpListener::bind("127.0.0.1:0")
         .unwrap()
@@ -95,46 +95,46 @@ fn value() -> Reply {
 }
 
 #[tokio::test]
-async fn members_over_tcp_and_on_disk_keep_what_a_majority_has() {
+async fn members_over_tcp_and_on_disk_keep_acknowledged_writes() {
     let dirs = [(); 3].map(|()| TempDir::new().unwrap());
     let [a, b, c] = [0, 1, 2].map(|one: usize| Running::start(&port(), dirs[one].path()));
     assert_eq!(a.ask(Request::Status).await, Reply::Empty);
-    assert_eq!(a.ask(Request::Found).await, Reply::Done);
+    assert_eq!(a.ask(Request::Bootstrap).await, Reply::Done);
     assert!(
-        matches!(a.ask(put("early")).await, Reply::Refused(_)),
-        "a founder's list takes no writes"
+        matches!(a.ask(put("early")).await, Reply::Rejected(_)),
+        "the bootstrap list accepts no writes"
     );
     assert_eq!(a.ask(change(1, &[&a], &[])).await, Reply::Done);
     assert_eq!(a.ask(put("one")).await, Reply::Done);
     assert_eq!(a.ask(change(2, &[&a, &b], &[])).await, Reply::Done);
     assert_eq!(a.ask(change(3, &[&a, &b, &c], &[])).await, Reply::Done);
     assert!(
-        matches!(a.ask(change(3, &[&a, &b], &[])).await, Reply::Refused(_)),
-        "the list has moved on"
+        matches!(a.ask(change(3, &[&a, &b], &[])).await, Reply::Rejected(_)),
+        "the list has a later version"
     );
-    assert_eq!(b.ask(put("two")).await, Reply::Elsewhere(a.name.clone()));
+    assert_eq!(b.ask(put("two")).await, Reply::NotPrimary(a.name.clone()));
 
-    // Two of three are a majority, one is not; and a member goes on from its disk.
-    let silent = c.name.clone();
+    // Two of three are a majority, one is not. A restarted member continues from its disk.
+    let stopped = c.name.clone();
     drop(c);
     assert_eq!(a.ask(put("two")).await, Reply::Done);
     let other = b.name.clone();
     drop(b);
-    assert!(matches!(a.ask(put("three")).await, Reply::Refused(_)));
+    assert!(matches!(a.ask(put("three")).await, Reply::Rejected(_)));
     let b = Running::start(&other, dirs[1].path());
     assert_eq!(b.ask(Request::Status).await, a.ask(Request::Status).await);
     assert_eq!(a.ask(Request::Get("two".to_owned())).await, value());
 
-    // The primary is gone for good. One of two does not know what the others have acknowledged: both do.
+    // The data of the primary is lost. One member alone may miss an acknowledged write, two together do not.
     let lost = a.name.clone();
     drop(a);
     let alone = Request::Change {
         version: 4,
-        members: vec![b.name.clone(), silent.clone()],
+        members: vec![b.name.clone(), stopped.clone()],
         lost: vec![lost.clone()],
     };
-    assert!(matches!(b.ask(alone).await, Reply::Refused(_)));
-    let c = Running::start(&silent, dirs[2].path());
+    assert!(matches!(b.ask(alone).await, Reply::Rejected(_)));
+    let c = Running::start(&stopped, dirs[2].path());
     assert!(matches!(c.ask(Request::Status).await, Reply::Status(_)));
     assert_eq!(b.ask(change(4, &[&b, &c], &[&lost])).await, Reply::Done);
     for key in ["one", "two"] {

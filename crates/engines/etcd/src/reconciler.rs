@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use evenkeel_api::{EtcdCluster, labels, quantity};
 use evenkeel_runtime::{
-    Action, Error, EventSpec, Expectations, Expected, Explanation, ObjectKey, Observation,
-    ObserveFrom, Observed, Outcome, Plan, Reconciler, ResourceKey, SharedClock, SharedRandom,
-    decision_log_meta,
+    Action, Error, EventSpec, Expectations, Explanation, Observation, ObserveFrom, Observed,
+    Outcome, Plan, Reconciler, ResourceKey, SharedClock, SharedRandom, decision_log_meta,
 };
 use k8s_openapi::api::core::v1::{Pod, Service};
 use kube::api::ObjectMeta;
-use kube::{Client, Resource, ResourceExt};
+use kube::{Client, ResourceExt};
+use serde_json::{Value, json};
 
 use crate::actions::etcd_action;
 use crate::decide::Etcd;
@@ -26,7 +26,7 @@ use crate::observe::secrets::TlsSecrets;
 use crate::observe::unreachable::UnreachableTracker;
 use crate::observe::volumes::Volumes;
 use crate::observe::{ClusterExtras, ObservedCluster, member_ref};
-use crate::plan::EtcdWait;
+use crate::plan::{EtcdCreate, EtcdDisruption, EtcdPatch, EtcdWait};
 use crate::{execute, status};
 
 /// What is written, and not watched.
@@ -114,8 +114,8 @@ impl EtcdReconciler {
             .missing_class(&self.client, class, &objects.claims)
             .await?;
         let before = ClusterHistory::of(&objects).with_classes(fixed, missing_class.clone());
-        let (desired, refused) = effective_spec(&objects.resource, &before)
-            .map_err(|why| Error::other(status::ACCEPTING, why))?;
+        let (desired, refused) =
+            effective_spec(&objects.resource, &before).map_err(Error::invalid_spec)?;
         let now = self.clock.now();
         let times = (now, self.clock.uptime());
         let tls = self
@@ -321,11 +321,7 @@ impl Reconciler for EtcdReconciler {
         plan.waits.iter().any(EtcdWait::needs_live_confirmation)
     }
 
-    fn status_on_observe_error(
-        &self,
-        resource: &EtcdCluster,
-        why: &Error,
-    ) -> Option<serde_json::Value> {
+    fn status_on_observe_error(&self, resource: &EtcdCluster, why: &Error) -> Option<Value> {
         serde_json::to_value(status::observe_error_status(
             resource,
             self.clock.now(),
@@ -339,7 +335,7 @@ impl Reconciler for EtcdReconciler {
         observation: &Observation<Self>,
         plan: &Plan<Etcd>,
         refused: Option<&Error>,
-    ) -> Option<serde_json::Value> {
+    ) -> Option<Value> {
         let status = status::status(&observation.objects, &observation.facts, plan, refused);
         serde_json::to_value(status).ok()
     }
@@ -384,18 +380,27 @@ impl Reconciler for EtcdReconciler {
         etcd_action(action).name()
     }
 
-    fn on_status_written(&self, resource: &EtcdCluster) {
-        let key = ResourceKey {
-            namespace: resource.namespace().unwrap_or_default(),
-            name: resource.name_any(),
-        };
-        let what = ObjectKey {
-            kind: EtcdCluster::kind(&()).into_owned(),
-            name: resource.name_any(),
-        };
-        let version = resource.resource_version().unwrap_or_default();
-        self.expectations
-            .expect(&key, what, Expected::Stored { version });
+    /// Returns the target without times and random values: an action that is retried is the same action.
+    fn action_target(action: &Action<'_, Etcd>) -> Value {
+        match action {
+            Action::Create(EtcdCreate::Identity(_)) => Value::Null,
+            Action::Create(EtcdCreate::Claim { serial, .. } | EtcdCreate::Pod { serial, .. }) => {
+                json!({ "serial": serial })
+            }
+            Action::Patch(EtcdPatch::RecordRemoval { claim, .. }) => json!({ "claim": claim }),
+            Action::Disruption(EtcdDisruption::UpdateIdentity { why, .. }) => {
+                json!({ "change": why })
+            }
+            Action::Disruption(EtcdDisruption::ChangeMembership { intent, .. }) => {
+                json!({ "intent": intent })
+            }
+            Action::Disruption(EtcdDisruption::ForceSnapshot { .. }) => Value::Null,
+            Action::Patch(_) | Action::Apply(_) | Action::Disruption(_) => action.to_json(),
+        }
+    }
+
+    fn expectations(&self) -> &Expectations<ResourceKey> {
+        &self.expectations
     }
 
     fn forget(&self, key: &ResourceKey) {
@@ -413,6 +418,5 @@ impl Reconciler for EtcdReconciler {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .remove(key);
-        self.expectations.retain(|other| other != key);
     }
 }

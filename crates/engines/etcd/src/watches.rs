@@ -28,7 +28,7 @@ pub fn watch(streams: &Watches) -> (Caches, Triggers<EtcdCluster>) {
         services,
         budgets,
         nodes,
-        sync: streams.listed(),
+        sync: streams.cache_sync(),
     };
     let touched = select_all([
         pods_touched,

@@ -457,7 +457,10 @@ impl Kube {
                 let claim = self.claims.get_mut(claim).unwrap();
                 *claim = with(claim, json!({ "spec": { "resources": larger } }));
             }
-            EtcdPatch::SetOwner { target: what, owned } => {
+            EtcdPatch::SetOwner {
+                target: what,
+                owned,
+            } => {
                 let metadata = match what {
                     OwnerTarget::Claim(of) => &mut self.claims.get_mut(of).unwrap().metadata,
                     _ => &mut self.identity.as_mut().unwrap().1.metadata,

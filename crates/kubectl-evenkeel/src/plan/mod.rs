@@ -204,9 +204,10 @@ impl PlanReport {
 
 fn observe_error(error: evenkeel_runtime::Error) -> CliError {
     match error {
-        evenkeel_runtime::Error::Kubernetes { doing, why } => CliError::kubernetes(&doing, &why),
-        other @ (evenkeel_runtime::Error::Other { .. }
-        | evenkeel_runtime::Error::RetriesExhausted { .. }) => CliError::new(other.to_string()),
+        evenkeel_runtime::Error::Kubernetes { action, source } => {
+            CliError::kubernetes(&action, &source)
+        }
+        other => CliError::new(other.to_string()),
     }
 }
 

@@ -1,5 +1,5 @@
-//! The made-up database: `killernewdb serve` is a member, `killernewdb ask` a client. A request is a line of JSON over TCP, and
-//! so is the reply; what a member does with it is in `member.rs`. All that it has is one file, written anew with each write.
+//! The made-up database: `killernewdb serve` runs a member, `killernewdb ask` is a client. A request and its reply are one
+//! line of JSON over TCP each. The state of a member is one file, rewritten at each write.
 
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Write};
@@ -10,46 +10,46 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use clap::Parser;
-use killernewdb::member::{Around, List, Member, Reply, Request, State};
+use killernewdb::member::{DbMember, DbState, Environment, MemberList, Reply, Request};
 
-/// A member that takes longer than this does not answer.
-const PATIENCE: Duration = Duration::from_millis(800);
-/// How large a request may be.
-const MOST: u64 = 64 * 1024 * 1024;
+/// The timeout of a request to another member.
+const PEER_TIMEOUT: Duration = Duration::from_millis(800);
+/// The maximum size of a request in bytes.
+const MAX_REQUEST_BYTES: u64 = 64 * 1024 * 1024;
 
 /// A made-up database
 #[derive(Debug, Parser)]
 enum Command {
-    /// Be a member
+    /// Run a member
     Serve {
-        /// Its name
+        /// The name of the member
         #[arg(long, env = "NAME")]
         name: String,
-        /// Where its data is
+        /// The directory of the data
         #[arg(long, env = "DATA")]
         data: PathBuf,
-        /// Where members are found: {} stands for a member's name
+        /// The address of members; {} stands for the name of a member
         #[arg(long, env = "PEERS", default_value = "{}:7000")]
         peers: String,
-        /// Where it listens
+        /// The address to listen on
         #[arg(long, env = "LISTEN", default_value = "0.0.0.0:7000")]
         listen: String,
     },
-    /// Ask for something: status, get KEY, put KEY VALUE
+    /// Send a request: status, get KEY, put KEY VALUE
     Ask {
-        /// Who is asked first
+        /// The address of the first member
         #[arg(long, default_value = "127.0.0.1:7000")]
         at: String,
-        /// Where members are found: {} stands for a member's name
+        /// The address of members; {} stands for the name of a member
         #[arg(long, env = "PEERS", default_value = "{}:7000")]
         peers: String,
-        /// What is asked for
+        /// The request
         words: Vec<String>,
     },
 }
 
 fn main() -> ExitCode {
-    let went = match Command::parse() {
+    let result = match Command::parse() {
         Command::Serve {
             name,
             data,
@@ -58,7 +58,7 @@ fn main() -> ExitCode {
         } => serve(name, data, peers, &listen),
         Command::Ask { at, peers, words } => ask_as_client(at, &peers, &words),
     };
-    match went {
+    match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             let _ = writeln!(io::stderr(), "{error}");
@@ -67,19 +67,19 @@ fn main() -> ExitCode {
     }
 }
 
-/// A member's disk and network.
-struct Real {
+/// The disk and the network of a member.
+struct DiskAndNetwork {
     data: PathBuf,
     peers: String,
 }
 
-impl Real {
+impl DiskAndNetwork {
     fn file(&self) -> PathBuf {
         self.data.join("state.json")
     }
 
-    /// What is on disk. Something that cannot be read is no reason to begin anew.
-    fn load(&self) -> io::Result<Option<State>> {
+    /// Reads the state. An unreadable state is an error, not an empty one.
+    fn load(&self) -> io::Result<Option<DbState>> {
         match fs::read(self.file()) {
             Ok(bytes) => Ok(Some(serde_json::from_slice(&bytes)?)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
@@ -87,36 +87,36 @@ impl Real {
         }
     }
 
-    fn write(&self, state: &State) -> io::Result<()> {
+    fn write(&self, state: &DbState) -> io::Result<()> {
         let new = self.data.join("state.json.new");
         let mut file = File::create(&new)?;
         file.write_all(&serde_json::to_vec(state)?)?;
         file.sync_all()?;
         fs::rename(&new, self.file())?;
-        // The name is on disk only when the directory is.
+        // The rename is durable once the directory is synced.
         File::open(&self.data)?.sync_all()
     }
 }
 
-impl Around for Real {
-    fn store(&mut self, state: &State) -> Result<(), String> {
+impl Environment for DiskAndNetwork {
+    fn store(&mut self, state: &DbState) -> Result<(), String> {
         self.write(state)
             .map_err(|error| format!("cannot write: {error}"))
     }
 
-    fn ask(&mut self, member: &str, request: &Request) -> Option<Reply> {
-        ask(&self.peers.replace("{}", member), request, PATIENCE).ok()
+    fn request(&mut self, member: &str, request: &Request) -> Option<Reply> {
+        send(&self.peers.replace("{}", member), request, PEER_TIMEOUT).ok()
     }
 }
 
 fn serve(name: String, data: PathBuf, peers: String, listen: &str) -> io::Result<()> {
-    let real = Real { data, peers };
-    let member = Member {
+    let environment = DiskAndNetwork { data, peers };
+    let member = DbMember {
         name,
-        state: real.load()?,
+        state: environment.load()?,
     };
     let listener = TcpListener::bind(listen)?;
-    let member = Arc::new(Mutex::new((member, real)));
+    let member = Arc::new(Mutex::new((member, environment)));
     for stream in listener.incoming() {
         let member = member.clone();
         std::thread::spawn(move || stream.and_then(|stream| answer(&stream, &member)));
@@ -124,30 +124,30 @@ fn serve(name: String, data: PathBuf, peers: String, listen: &str) -> io::Result
     Ok(())
 }
 
-fn answer(stream: &TcpStream, member: &Mutex<(Member, Real)>) -> io::Result<()> {
-    stream.set_read_timeout(Some(PATIENCE))?;
+fn answer(stream: &TcpStream, member: &Mutex<(DbMember, DiskAndNetwork)>) -> io::Result<()> {
+    stream.set_read_timeout(Some(PEER_TIMEOUT))?;
     let mut line = String::new();
-    BufReader::new(io::Read::take(stream, MOST)).read_line(&mut line)?;
+    BufReader::new(io::Read::take(stream, MAX_REQUEST_BYTES)).read_line(&mut line)?;
     let request = serde_json::from_str(&line)?;
     let mut held = member.lock().unwrap_or_else(PoisonError::into_inner);
-    let (member, real) = &mut *held;
-    let reply = member.answer(request, real);
+    let (member, environment) = &mut *held;
+    let reply = member.answer(request, environment);
     drop(held);
-    say(stream, &serde_json::to_string(&reply)?)
+    write_line(stream, &serde_json::to_string(&reply)?)
 }
 
-fn say(mut stream: &TcpStream, text: &str) -> io::Result<()> {
+fn write_line(mut stream: &TcpStream, text: &str) -> io::Result<()> {
     stream.write_all(format!("{text}\n").as_bytes())
 }
 
-fn ask(address: &str, request: &Request, patience: Duration) -> io::Result<Reply> {
+fn send(address: &str, request: &Request, timeout: Duration) -> io::Result<Reply> {
     let address = address
         .to_socket_addrs()?
         .next()
         .ok_or(io::ErrorKind::NotFound)?;
-    let stream = TcpStream::connect_timeout(&address, patience)?;
-    stream.set_read_timeout(Some(patience))?;
-    say(&stream, &serde_json::to_string(request)?)?;
+    let stream = TcpStream::connect_timeout(&address, timeout)?;
+    stream.set_read_timeout(Some(timeout))?;
+    write_line(&stream, &serde_json::to_string(request)?)?;
     let mut line = String::new();
     BufReader::new(&stream).read_line(&mut line)?;
     Ok(serde_json::from_str(&line)?)
@@ -159,20 +159,20 @@ fn ask_as_client(mut at: String, peers: &str, words: &[String]) -> io::Result<()
         ["status"] => Request::Status,
         ["get", key] => Request::Get((*key).to_owned()),
         ["put", key, value] => Request::Put((*key).to_owned(), (*value).to_owned()),
-        _ => return Err(io::Error::other("ask for: status, get KEY, put KEY VALUE")),
+        _ => return Err(io::Error::other("usage: status, get KEY, put KEY VALUE")),
     };
     loop {
-        let said = match ask(&at, &request, 10 * PATIENCE)? {
-            Reply::Elsewhere(primary) => {
+        let output = match send(&at, &request, 10 * PEER_TIMEOUT)? {
+            Reply::NotPrimary(primary) => {
                 at = peers.replace("{}", &primary);
                 continue;
             }
-            Reply::Refused(why) => return Err(io::Error::other(why)),
+            Reply::Rejected(why) => return Err(io::Error::other(why)),
             Reply::Empty => return Err(io::Error::other("this member has no data")),
             Reply::Done => "done".to_owned(),
-            Reply::Value(None) => return Err(io::Error::other("there is no such key")),
+            Reply::Value(None) => return Err(io::Error::other("the key does not exist")),
             Reply::Value(Some(value)) => value,
-            Reply::Status(List {
+            Reply::Status(MemberList {
                 version,
                 settled,
                 members,
@@ -180,8 +180,8 @@ fn ask_as_client(mut at: String, peers: &str, words: &[String]) -> io::Result<()
             }) => {
                 format!("list {version} (settled: {settled}): {}", members.join(" "))
             }
-            Reply::State(_) => return Err(io::Error::other("not for clients")),
+            Reply::State(_) => return Err(io::Error::other("unexpected reply")),
         };
-        return writeln!(io::stdout(), "{said}");
+        return writeln!(io::stdout(), "{output}");
     }
 }

@@ -1,39 +1,39 @@
-//! Deliberate bugs, each of which the explorer must find: an explorer that finds nothing proves nothing.
+//! Mutants of the operator, each of which the explorer must find.
 
 use evenkeel_runtime::{Observed, Plan, Presence, SimpleReconciler};
-use killernewdb::facts::{Deed, Facts};
-use killernewdb::operator::Operator;
+use killernewdb::facts::{DbAction, DbFacts};
+use killernewdb::operator::KillerNewDbEngine;
 
-/// What is wrong with the operator.
+/// A bug of the operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Bug {
-    /// Nothing.
+    /// No bug.
     None,
-    /// Whoever does not answer is taken to have lost its data.
-    SilenceIsLoss,
-    /// Who is to leave loses its volume before it is removed from the list.
-    VolumeGoesFirst,
-    /// Whoever is not listed is swept away, those on their way in, too.
-    SweepsNewcomers,
-    /// An empty first member is always told to found the database.
-    FoundsAgain,
+    /// An unreachable member counts as lost.
+    UnreachableIsLost,
+    /// The volume of a surplus member is deleted before the member is removed from the list.
+    VolumeDeletedFirst,
+    /// Members that are not listed are deleted, also a joining one.
+    JoiningMemberDeleted,
+    /// A first member without data is always bootstrapped.
+    BootstrapsAgain,
 }
 
-type Decided = Plan<SimpleReconciler<Operator>>;
+type Decided = Plan<SimpleReconciler<KillerNewDbEngine>>;
 
 impl Bug {
-    /// What an operator with this bug decides.
-    pub(crate) fn tamper(self, facts: &Facts, decide: fn(&Facts) -> Decided) -> Decided {
-        let mut seen = facts.clone();
+    /// Returns the decision of an operator with this bug.
+    pub(crate) fn tamper(self, facts: &DbFacts, decide: fn(&DbFacts) -> Decided) -> Decided {
+        let mut tampered = facts.clone();
         let latest = facts
             .members
             .values()
             .filter_map(|member| member.list.present());
         let latest = latest.max_by_key(|list| list.version);
         match self {
-            Self::None | Self::VolumeGoesFirst => {}
-            Self::SilenceIsLoss => {
-                for member in seen
+            Self::None | Self::VolumeDeletedFirst => {}
+            Self::UnreachableIsLost => {
+                for member in tampered
                     .members
                     .values_mut()
                     .filter(|member| member.list.is_unknown())
@@ -41,19 +41,19 @@ impl Bug {
                     member.list = Observed::Absent;
                 }
             }
-            Self::SweepsNewcomers => {
+            Self::JoiningMemberDeleted => {
                 let settled = latest.is_some_and(|list| list.settled);
-                if let Some(ledger) = seen
+                if let Some(ledger) = tampered
                     .ledger
                     .as_mut()
-                    .filter(|ledger| ledger.founded && settled)
+                    .filter(|ledger| ledger.bootstrapped && settled)
                 {
                     ledger.joining = None;
                 }
             }
-            Self::FoundsAgain => {
-                if let Some(ledger) = seen.ledger.as_mut().filter(|_| latest.is_none()) {
-                    ledger.founded = false;
+            Self::BootstrapsAgain => {
+                if let Some(ledger) = tampered.ledger.as_mut().filter(|_| latest.is_none()) {
+                    ledger.bootstrapped = false;
                     ledger.joining = ledger
                         .joining
                         .take()
@@ -61,17 +61,17 @@ impl Bug {
                 }
             }
         }
-        let mut plan = decide(&seen);
-        if self == Self::VolumeGoesFirst
-            && let Some(Deed::Change { members, .. }) = &plan.disruption
-            && let Some(goes) =
+        let mut plan = decide(&tampered);
+        if self == Self::VolumeDeletedFirst
+            && let Some(DbAction::ChangeMembers { members, .. }) = &plan.disruption
+            && let Some(surplus) =
                 latest.and_then(|list| list.members.iter().find(|name| !members.contains(name)))
             && facts
                 .members
-                .get(goes)
+                .get(surplus)
                 .is_some_and(|member| member.claim == Presence::Present)
         {
-            plan.disruption = Some(Deed::DeleteClaim(goes.clone()));
+            plan.disruption = Some(DbAction::DeleteClaim(surplus.clone()));
         }
         plan
     }

@@ -1,6 +1,6 @@
-//! Everything that can go wrong, in every order, within bounds: the real `decide` and the real members in a small world. No
-//! acknowledged write is lost, no two members take writes, no volume of a member is deleted, and when the trouble is over
-//! all is as it should be.
+//! The exploration of all faults in every order, within limits: the real `decide` and the real members in a small model.
+//! No acknowledged write is lost, at most one member accepts writes, no volume of a member is deleted, and the database
+//! converges after the faults.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "tests fail by panicking")]
 
 mod bugs;
@@ -11,137 +11,143 @@ use evenkeel_runtime::explore::{SearchReport, explore};
 
 use bugs::Bug;
 use event::Event;
-use world::{Budget, World};
+use world::{DbModel, FaultLimits};
 
-const NOTHING: Budget = Budget {
+const NO_FAULTS: FaultLimits = FaultLimits {
     faults: 0,
     crashes: 0,
     freezes: 0,
     edits: 0,
     writes: 0,
     cuts: 0,
-    blinks: 0,
+    missed_probes: 0,
 };
 
-fn holds(name: &str, start: &World) -> SearchReport<Event> {
+fn check(name: &str, start: &DbModel) -> SearchReport<Event> {
     let began = std::time::Instant::now();
     let report = explore(start);
     println!(
-        "{name}: {} states, {} ways, {:?}",
+        "{name}: {} states, {} transitions, {:?}",
         report.states,
         report.transitions,
         began.elapsed()
     );
-    if let Some(story) = &report.story {
-        panic!("{name}:\n{story}");
+    if let Some(trace) = &report.trace {
+        panic!("{name}:\n{trace}");
     }
     report
 }
 
 #[test]
-fn a_database_is_founded_whatever_happens_meanwhile() {
-    let trouble = Budget {
+fn the_bootstrap_succeeds_despite_faults() {
+    let limits = FaultLimits {
         faults: 1,
         crashes: 1,
         writes: 1,
         cuts: 1,
-        ..NOTHING
+        ..NO_FAULTS
     };
-    let start = World::new(2).with(trouble);
-    assert!(holds("founding", &start).states > 1_000);
+    let start = DbModel::new(2).with(limits);
+    assert!(check("bootstrap", &start).states > 1_000);
 }
 
 #[test]
-fn three_members_survive_two_losses_one_after_the_other_or_both_at_once() {
-    let trouble = Budget {
+fn three_members_survive_two_losses() {
+    let limits = FaultLimits {
         faults: 2,
         writes: 2,
         cuts: 1,
-        ..NOTHING
+        ..NO_FAULTS
     };
-    assert!(holds("two losses", &World::new(3).settled(trouble)).states > 10_000);
+    assert!(check("two losses", &DbModel::new(3).settled(limits)).states > 10_000);
 }
 
 #[test]
-fn a_loss_a_crash_and_an_edit_in_any_order_end_well() {
-    let trouble = Budget {
+fn the_database_converges_after_a_loss_a_crash_and_an_edit() {
+    let limits = FaultLimits {
         faults: 1,
         crashes: 1,
         edits: 1,
         writes: 1,
-        ..NOTHING
+        ..NO_FAULTS
     };
     for members in 1..=3 {
-        holds("loss, crash, edit", &World::new(members).settled(trouble));
+        check("loss, crash, edit", &DbModel::new(members).settled(limits));
     }
 }
 
 #[test]
-fn a_look_that_misses_somebody_and_an_operator_that_wakes_late_do_no_harm() {
-    let trouble = Budget {
+fn a_missed_probe_and_a_frozen_operator_do_no_harm() {
+    let limits = FaultLimits {
         faults: 1,
         freezes: 1,
-        blinks: 1,
+        missed_probes: 1,
         edits: 1,
         writes: 1,
-        ..NOTHING
+        ..NO_FAULTS
     };
     for members in 1..=3 {
-        holds("blink, freeze", &World::new(members).settled(trouble));
+        check(
+            "missed probe, freeze",
+            &DbModel::new(members).settled(limits),
+        );
     }
 }
 
-/// What the explorer says of a bug.
-fn harm_of(bug: Bug, start: World) -> String {
-    let story = explore(&start.with_bug(bug)).story;
-    story
+/// Returns the trace that the explorer finds for a bug.
+fn trace_of(bug: Bug, start: DbModel) -> String {
+    let trace = explore(&start.with_bug(bug)).trace;
+    trace
         .unwrap_or_else(|| panic!("{bug:?} is not found"))
         .to_string()
 }
 
 #[test]
-fn taking_silence_for_loss_is_found() {
-    let start = World::new(3).settled(Budget {
+fn treating_an_unreachable_member_as_lost_is_found() {
+    let start = DbModel::new(3).settled(FaultLimits {
         writes: 1,
-        blinks: 1,
+        missed_probes: 1,
         cuts: 1,
-        ..NOTHING
+        ..NO_FAULTS
     });
-    let story = harm_of(Bug::SilenceIsLoss, start);
-    assert!(story.contains("=> both d-0 and d-1 take writes"), "{story}");
+    let trace = trace_of(Bug::UnreachableIsLost, start);
+    assert!(
+        trace.contains("=> both d-0 and d-1 accept writes"),
+        "{trace}"
+    );
 }
 
 #[test]
-fn deleting_a_volume_before_its_member_has_left_is_found() {
-    let story = harm_of(
-        Bug::VolumeGoesFirst,
-        World::new(3).settled(Budget {
+fn deleting_the_volume_of_a_listed_member_is_found() {
+    let trace = trace_of(
+        Bug::VolumeDeletedFirst,
+        DbModel::new(3).settled(FaultLimits {
             edits: 1,
-            ..NOTHING
+            ..NO_FAULTS
         }),
     );
     assert!(
-        story.contains("=> the operator deletes the volume of d-2, which is a member"),
-        "{story}"
+        trace.contains("=> the operator deletes the volume of d-2, which is a member"),
+        "{trace}"
     );
 }
 
 #[test]
-fn sweeping_away_who_is_on_the_way_in_is_found() {
-    let story = harm_of(Bug::SweepsNewcomers, World::new(2));
-    assert!(story.contains("=> it never comes to rest"), "{story}");
+fn deleting_a_joining_member_is_found() {
+    let trace = trace_of(Bug::JoiningMemberDeleted, DbModel::new(2));
+    assert!(trace.contains("=> no quiescent state"), "{trace}");
 }
 
 #[test]
-fn founding_anew_over_lost_data_is_found() {
-    let start = World::new(1).settled(Budget {
+fn a_second_bootstrap_after_data_loss_is_found() {
+    let start = DbModel::new(1).settled(FaultLimits {
         faults: 1,
         writes: 1,
-        ..NOTHING
+        ..NO_FAULTS
     });
-    let story = harm_of(Bug::FoundsAgain, start);
+    let trace = trace_of(Bug::BootstrapsAgain, start);
     assert!(
-        story.contains("=> d-0 serves without write 1, which was acknowledged"),
-        "{story}"
+        trace.contains("=> d-0 serves without write 1, which was acknowledged"),
+        "{trace}"
     );
 }

@@ -1,85 +1,85 @@
-//! A small world around the real `decide` and the real members' code: claims, pods and kubelets, a client that writes, and an
-//! operator whose every deed is a moment of its own, between which anything can happen.
+//! A small model around the real `decide` and the real member code: volumes, Pods, kubelets, a client that writes, and an
+//! operator whose actions are separate events.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use evenkeel_runtime::explore::Model as Explored;
+use evenkeel_runtime::explore::Model;
 use evenkeel_runtime::{Observed, Plan, Presence, SimpleReconciler};
 use killernewdb::decide::decide;
-use killernewdb::facts::{Deed, Facts, Ledger, Member as Known};
-use killernewdb::member::{Around, List, Member, Reply, Request, State, majority};
-use killernewdb::operator::Operator;
+use killernewdb::facts::{DbAction, DbFacts, DbLedger, MemberFacts};
+use killernewdb::member::{DbMember, DbState, Environment, MemberList, Reply, Request, majority};
+use killernewdb::operator::KillerNewDbEngine;
 
 use crate::bugs::Bug;
 use crate::event::Event;
 
-/// How often each sort of trouble may still come.
+/// The remaining number of each fault.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub(crate) struct Budget {
-    /// Pods and volumes that go.
+pub(crate) struct FaultLimits {
+    /// Losses of Pods and volumes.
     pub(crate) faults: u8,
-    /// Deaths of the operator in the middle of a plan.
+    /// Crashes of the operator during a plan.
     pub(crate) crashes: u8,
-    /// Operators that freeze in the middle of a plan, and go on whenever they like, beside another.
+    /// Operators that freeze during a plan and continue later, beside another operator.
     pub(crate) freezes: u8,
     /// Edits of `members`.
     pub(crate) edits: u8,
     /// Writes of clients.
     pub(crate) writes: u8,
-    /// Members that lose their network in the middle of a request.
+    /// Members that lose their network during a request.
     pub(crate) cuts: u8,
-    /// Looks at which somebody who is well does not answer.
-    pub(crate) blinks: u8,
+    /// Observations in which a running member does not answer.
+    pub(crate) missed_probes: u8,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Claim {
     uid: u8,
-    ending: bool,
-    disk: Option<State>,
+    is_terminating: bool,
+    disk: Option<DbState>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Pod {
     uid: u8,
-    up: bool,
+    is_running: bool,
 }
 
-/// A deed, and what it is pinned to.
+/// An action and its precondition.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Pinned {
-    deed: Deed,
+struct PreparedAction {
+    action: DbAction,
     uid: Option<u8>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct World {
-    wanted: u8,
-    budget: Budget,
+pub(crate) struct DbModel {
+    desired: u8,
+    limits: FaultLimits,
     bug: Bug,
     service: bool,
-    ledger: Option<Ledger>,
+    ledger: Option<DbLedger>,
     claims: BTreeMap<String, Claim>,
     pods: BTreeMap<String, Pod>,
-    pending: Vec<Pinned>,
-    late: Vec<Pinned>,
+    pending: Vec<PreparedAction>,
+    late: Vec<PreparedAction>,
     uids: u8,
     written: u8,
     acknowledged: BTreeSet<String>,
-    /// So much data was lost that nobody can know what there was.
-    ruined: bool,
+    /// Whether so much data was lost that acknowledged writes cannot be recovered.
+    is_unrecoverable: bool,
 }
 
-/// A member's disk, and how it reaches the others.
+/// The disk and the network of a member.
 struct Network<'w> {
-    world: &'w mut World,
+    world: &'w mut DbModel,
     me: String,
-    /// After how many requests it is cut.
+    /// The number of requests before the network is cut.
     left: Option<usize>,
 }
 
-impl Around for Network<'_> {
-    fn store(&mut self, state: &State) -> Result<(), String> {
+impl Environment for Network<'_> {
+    fn store(&mut self, state: &DbState) -> Result<(), String> {
         let claim = self
             .world
             .claims
@@ -89,7 +89,7 @@ impl Around for Network<'_> {
         Ok(())
     }
 
-    fn ask(&mut self, member: &str, request: &Request) -> Option<Reply> {
+    fn request(&mut self, member: &str, request: &Request) -> Option<Reply> {
         if self.left == Some(0) {
             return None;
         }
@@ -98,12 +98,12 @@ impl Around for Network<'_> {
     }
 }
 
-impl World {
-    /// Nothing at all, and so many members wanted.
-    pub(crate) fn new(wanted: u8) -> Self {
+impl DbModel {
+    /// Returns a model without objects and with this desired number of members.
+    pub(crate) fn new(desired: u8) -> Self {
         Self {
-            wanted,
-            budget: Budget::default(),
+            desired,
+            limits: FaultLimits::default(),
             bug: Bug::None,
             service: false,
             ledger: None,
@@ -114,33 +114,33 @@ impl World {
             uids: 0,
             written: 0,
             acknowledged: BTreeSet::new(),
-            ruined: false,
+            is_unrecoverable: false,
         }
     }
 
-    /// The same, with this much trouble ahead.
-    pub(crate) fn with(self, budget: Budget) -> Self {
-        Self { budget, ..self }
+    /// Sets the limits of faults.
+    pub(crate) fn with(self, limits: FaultLimits) -> Self {
+        Self { limits, ..self }
     }
 
-    /// The same, with an operator that has this bug.
+    /// Sets the bug of the operator.
     pub(crate) fn with_bug(self, bug: Bug) -> Self {
         Self { bug, ..self }
     }
 
-    /// The same after all that happens by itself, with this much trouble ahead.
-    pub(crate) fn settled(mut self, budget: Budget) -> Self {
+    /// Runs the model until it is quiescent, and sets the limits of faults.
+    pub(crate) fn settled(mut self, limits: FaultLimits) -> Self {
         while let Some(event) = self.enabled().first().cloned() {
             self.apply(&event).unwrap();
         }
-        Self { budget, ..self }
+        Self { limits, ..self }
     }
 
-    /// Has a member that is up answer.
+    /// Sends a request to a running member.
     fn request(&mut self, name: &str, request: Request, cut: Option<usize>) -> Option<Reply> {
-        self.pods.get(name).filter(|pod| pod.up)?;
+        self.pods.get(name).filter(|pod| pod.is_running)?;
         let state = self.claims.get(name)?.disk.clone();
-        let mut member = Member {
+        let mut member = DbMember {
             name: name.to_owned(),
             state,
         };
@@ -152,35 +152,35 @@ impl World {
                 left: cut,
             },
         );
-        // One that is cut off cannot answer either.
+        // A member without network cannot reply.
         cut.is_none().then_some(reply)
     }
 
-    fn observe(&self, silent: Option<&String>) -> Facts {
-        let mut facts = Facts {
+    fn observe(&self, unreachable: Option<&String>) -> DbFacts {
+        let mut facts = DbFacts {
             name: "d".to_owned(),
-            wanted: self.wanted,
-            service: self.service,
+            desired: self.desired,
+            has_service: self.service,
             ledger: self.ledger.clone(),
             members: BTreeMap::new(),
         };
         for (name, claim) in &self.claims {
-            let thing = if claim.ending {
+            let presence = if claim.is_terminating {
                 Presence::Terminating
             } else {
                 Presence::Present
             };
-            facts.members.entry(name.clone()).or_default().claim = thing;
+            facts.members.entry(name.clone()).or_default().claim = presence;
         }
         for (name, pod) in &self.pods {
             let disk = self
                 .claims
                 .get(name)
                 .map(|claim| claim.disk.as_ref().map(|disk| disk.list.clone()));
-            let says = disk.filter(|_| pod.up && silent != Some(name));
-            let list = says.map_or(Observed::Unknown, Observed::from);
+            let reported = disk.filter(|_| pod.is_running && unreachable != Some(name));
+            let list = reported.map_or(Observed::Unknown, Observed::from);
             let member = facts.members.entry(name.clone()).or_default();
-            *member = Known {
+            *member = MemberFacts {
                 pod: Presence::Present,
                 list,
                 ..member.clone()
@@ -189,12 +189,12 @@ impl World {
         facts
     }
 
-    fn decide(&self, silent: Option<&String>) -> Plan<SimpleReconciler<Operator>> {
-        self.bug.tamper(&self.observe(silent), decide)
+    fn decide(&self, unreachable: Option<&String>) -> Plan<SimpleReconciler<KillerNewDbEngine>> {
+        self.bug.tamper(&self.observe(unreachable), decide)
     }
 
-    /// The latest list on any disk.
-    fn latest(&self) -> Option<&List> {
+    /// Returns the latest list on any disk.
+    fn latest(&self) -> Option<&MemberList> {
         let disks = self.claims.values().filter_map(|claim| claim.disk.as_ref());
         disks
             .map(|state| &state.list)
@@ -206,51 +206,59 @@ impl World {
         self.uids
     }
 
-    fn pinned(&self, deed: Deed) -> Pinned {
-        let uid = match &deed {
-            Deed::DeletePod(name) | Deed::Found(name) => self.pods.get(name).map(|pod| pod.uid),
-            Deed::Change { members, .. } => members
+    fn prepared(&self, action: DbAction) -> PreparedAction {
+        let uid = match &action {
+            DbAction::DeletePod(name) | DbAction::Bootstrap(name) => {
+                self.pods.get(name).map(|pod| pod.uid)
+            }
+            DbAction::ChangeMembers { members, .. } => members
                 .first()
                 .and_then(|name| Some(self.pods.get(name)?.uid)),
-            Deed::DeleteClaim(name) => self.claims.get(name).map(|claim| claim.uid),
+            DbAction::DeleteClaim(name) => self.claims.get(name).map(|claim| claim.uid),
             _ => None,
         };
-        Pinned { deed, uid }
+        PreparedAction { action, uid }
     }
 
-    /// Does the next thing of a plan; what cannot be done any more ends the plan.
-    fn act(&mut self, mut plan: Vec<Pinned>, cut: Option<usize>) -> Result<Vec<Pinned>, String> {
-        let Pinned { deed, uid } = plan.remove(0);
-        let done = match deed {
-            Deed::Service => !std::mem::replace(&mut self.service, true),
-            Deed::Ledger(ledger) => self.ledger.is_none() && self.ledger.replace(ledger).is_none(),
-            Deed::Claim(name) => {
+    /// Executes the next action of a plan. A failed precondition ends the plan.
+    fn execute(
+        &mut self,
+        mut plan: Vec<PreparedAction>,
+        cut: Option<usize>,
+    ) -> Result<Vec<PreparedAction>, String> {
+        let PreparedAction { action, uid } = plan.remove(0);
+        let done = match action {
+            DbAction::CreateService => !std::mem::replace(&mut self.service, true),
+            DbAction::CreateLedger(ledger) => {
+                self.ledger.is_none() && self.ledger.replace(ledger).is_none()
+            }
+            DbAction::CreateClaim(name) => {
                 let claim = Claim {
                     uid: self.uid(),
-                    ending: false,
+                    is_terminating: false,
                     disk: None,
                 };
                 !self.claims.contains_key(&name) && self.claims.insert(name, claim).is_none()
             }
-            Deed::Pod(name) => {
+            DbAction::CreatePod(name) => {
                 let pod = Pod {
                     uid: self.uid(),
-                    up: false,
+                    is_running: false,
                 };
                 !self.pods.contains_key(&name) && self.pods.insert(name, pod).is_none()
             }
-            Deed::Swap { from, to } => {
+            DbAction::UpdateLedger { from, to } => {
                 let same = self.ledger.as_ref() == Some(&from);
                 self.ledger = if same { Some(to) } else { self.ledger.clone() };
                 same
             }
-            Deed::DeletePod(name) => self.has_pod(&name, uid) && self.drop_pod(&name),
-            Deed::DeleteClaim(name) => self.delete_claim(&name, uid)?,
-            Deed::Found(name) => {
+            DbAction::DeletePod(name) => self.has_pod(&name, uid) && self.drop_pod(&name),
+            DbAction::DeleteClaim(name) => self.delete_claim(&name, uid)?,
+            DbAction::Bootstrap(name) => {
                 self.has_pod(&name, uid)
-                    && self.request(&name, Request::Found, cut) == Some(Reply::Done)
+                    && self.request(&name, Request::Bootstrap, cut) == Some(Reply::Done)
             }
-            Deed::Change {
+            DbAction::ChangeMembers {
                 version,
                 members,
                 lost,
@@ -273,7 +281,11 @@ impl World {
     }
 
     fn drop_pod(&mut self, name: &str) -> bool {
-        if self.claims.get(name).is_some_and(|claim| claim.ending) {
+        if self
+            .claims
+            .get(name)
+            .is_some_and(|claim| claim.is_terminating)
+        {
             self.claims.remove(name);
         }
         self.pods.remove(name).is_some()
@@ -299,7 +311,7 @@ impl World {
         if self.pods.contains_key(name) {
             self.claims
                 .entry(name.to_owned())
-                .and_modify(|claim| claim.ending = true);
+                .and_modify(|claim| claim.is_terminating = true);
         } else {
             self.claims.remove(name);
         }
@@ -314,9 +326,8 @@ impl World {
         }
     }
 
-    /// Somebody has taken data away. Once nobody is left of some majority of the latest list that is left, nobody can know
-    /// what there was.
-    fn lost(&mut self) {
+    /// Records a loss of data. If a majority of the latest list is lost, acknowledged writes cannot be recovered.
+    fn record_loss(&mut self) {
         let has = |name: &&String| {
             self.claims
                 .get(*name)
@@ -326,29 +337,31 @@ impl World {
             let (of, left) = (list.members.len(), list.members.iter().filter(has).count());
             left + majority(of) > of
         });
-        let is_noted =
-            |pinned: &Pinned| matches!(&pinned.deed, Deed::Swap { to, .. } if to.founded);
-        // Or is about to be noted: that nothing was written yet is then for nobody to know.
-        let founded = self.ledger.as_ref().is_some_and(|ledger| ledger.founded)
-            || self.pending.iter().chain(&self.late).any(is_noted);
-        self.ruined |= !enough && founded;
+        let is_recorded = |prepared: &PreparedAction| matches!(&prepared.action, DbAction::UpdateLedger { to, .. } if to.bootstrapped);
+        // Or the bootstrap is about to be recorded, after which an empty member counts as lost.
+        let bootstrapped = self
+            .ledger
+            .as_ref()
+            .is_some_and(|ledger| ledger.bootstrapped)
+            || self.pending.iter().chain(&self.late).any(is_recorded);
+        self.is_unrecoverable |= !enough && bootstrapped;
     }
 
-    /// What must be so at any time.
+    /// Checks the invariants.
     fn check(&self) -> Result<(), String> {
-        let up = self
+        let is_running = self
             .pods
             .iter()
-            .filter(|(_, pod)| pod.up)
+            .filter(|(_, pod)| pod.is_running)
             .filter_map(|(name, _)| Some((name, self.claims.get(name)?.disk.as_ref()?)));
-        let serve = up.filter(|(name, state)| {
+        let serve = is_running.filter(|(name, state)| {
             state.list.members.first() == Some(name) && state.list.settled && state.list.version > 1
         });
         let serve: Vec<_> = serve.collect();
         if let [(one, _), (other, _), ..] = serve[..] {
-            return Err(format!("both {one} and {other} take writes"));
+            return Err(format!("both {one} and {other} accept writes"));
         }
-        let lost = |state: &State| {
+        let lost = |state: &DbState| {
             self.acknowledged
                 .iter()
                 .find(|key| !state.data.contains_key(*key))
@@ -365,15 +378,15 @@ impl World {
     }
 }
 
-impl Explored for World {
+impl Model for DbModel {
     type Event = Event;
 
     fn enabled(&self) -> Vec<Event> {
-        let asleep = self
+        let stopped = self
             .pods
             .iter()
-            .filter(|(name, pod)| !pod.up && self.claims.contains_key(*name));
-        let starts = asleep.map(|(name, _)| Event::Start(name.clone()));
+            .filter(|(name, pod)| !pod.is_running && self.claims.contains_key(*name));
+        let starts = stopped.map(|(name, _)| Event::Start(name.clone()));
         let operator = if !self.pending.is_empty() {
             Some(Event::Act(None))
         } else if !self.decide(None).is_noop() {
@@ -385,27 +398,27 @@ impl Explored for World {
     }
 
     fn faults(&self) -> Vec<Event> {
-        let (budget, pods) = (&self.budget, || self.pods.keys().cloned());
+        let (limits, pods) = (&self.limits, || self.pods.keys().cloned());
         let mut events = Vec::new();
         if !self.late.is_empty() {
             events.push(Event::Late);
         }
-        if budget.faults > 0 {
+        if limits.faults > 0 {
             events.extend(pods().map(Event::DeletePod));
             let claims = || {
                 self.claims
                     .iter()
-                    .filter(|(_, claim)| !claim.ending)
+                    .filter(|(_, claim)| !claim.is_terminating)
                     .map(|(name, _)| name.clone())
             };
             events.extend(claims().map(Event::DeleteClaim));
             events.extend(claims().map(Event::LoseVolume));
             events.extend(claims().map(Event::Wipe));
         }
-        if budget.edits > 0 {
+        if limits.edits > 0 {
             events.extend(
                 (1..=3)
-                    .filter(|members| *members != self.wanted)
+                    .filter(|members| *members != self.desired)
                     .map(Event::Edit),
             );
         }
@@ -414,27 +427,32 @@ impl Explored for World {
             disk.is_some_and(|state| state.list.members.first() == Some(name))
         };
         let primaries = || pods().filter(primary);
-        if budget.writes > 0 {
+        if limits.writes > 0 {
             events.extend(primaries().map(|name| Event::Write(name, None)));
         }
-        let calls = |pinned: &Pinned| matches!(pinned.deed, Deed::Found(_) | Deed::Change { .. });
-        if budget.cuts > 0 {
+        let calls = |prepared: &PreparedAction| {
+            matches!(
+                prepared.action,
+                DbAction::Bootstrap(_) | DbAction::ChangeMembers { .. }
+            )
+        };
+        if limits.cuts > 0 {
             let asks = if self.pending.first().is_some_and(calls) {
                 0..4
             } else {
                 0..0
             };
             events.extend(asks.map(|asks| Event::Act(Some(asks))));
-            if budget.writes > 0 {
+            if limits.writes > 0 {
                 let cut =
                     |name: String| (0..2).map(move |asks| Event::Write(name.clone(), Some(asks)));
                 events.extend(primaries().flat_map(cut));
             }
         }
         if !self.pending.is_empty() {
-            events.extend((budget.crashes > 0).then_some(Event::Crash));
-            events.extend((budget.freezes > 0).then_some(Event::Freeze));
-        } else if budget.blinks > 0 {
+            events.extend((limits.crashes > 0).then_some(Event::Crash));
+            events.extend((limits.freezes > 0).then_some(Event::Freeze));
+        } else if limits.missed_probes > 0 {
             events.extend(pods().map(|name| Event::Decide(Some(name))));
         }
         events
@@ -445,110 +463,112 @@ impl Explored for World {
             Event::Start(name) => {
                 self.pods
                     .entry(name.clone())
-                    .and_modify(|pod| pod.up = true);
+                    .and_modify(|pod| pod.is_running = true);
             }
-            Event::Decide(silent) => {
-                self.budget.blinks -= u8::from(silent.is_some());
-                let plan = self.decide(silent.as_ref());
-                let deeds = plan
+            Event::Decide(unreachable) => {
+                self.limits.missed_probes -= u8::from(unreachable.is_some());
+                let plan = self.decide(unreachable.as_ref());
+                let actions = plan
                     .create
                     .iter()
                     .chain(&plan.patch)
                     .chain(&plan.apply)
                     .chain(&plan.disruption);
-                self.pending = deeds.map(|deed| self.pinned(deed.clone())).collect();
+                self.pending = actions
+                    .map(|action| self.prepared(action.clone()))
+                    .collect();
             }
             Event::Act(cut) => {
-                self.budget.cuts -= u8::from(cut.is_some());
+                self.limits.cuts -= u8::from(cut.is_some());
                 let pending = std::mem::take(&mut self.pending);
-                self.pending = self.act(pending, *cut)?;
+                self.pending = self.execute(pending, *cut)?;
             }
             Event::Late => {
                 let late = std::mem::take(&mut self.late);
-                self.late = self.act(late, None)?;
+                self.late = self.execute(late, None)?;
             }
             Event::Crash => {
-                self.budget.crashes -= 1;
+                self.limits.crashes -= 1;
                 self.pending.clear();
             }
             Event::Freeze => {
-                self.budget.freezes -= 1;
+                self.limits.freezes -= 1;
                 self.late = std::mem::take(&mut self.pending);
             }
             Event::Edit(members) => {
-                self.budget.edits -= 1;
-                self.wanted = *members;
+                self.limits.edits -= 1;
+                self.desired = *members;
             }
             Event::Write(name, cut) => {
-                self.budget.writes -= 1;
-                self.budget.cuts -= u8::from(cut.is_some());
+                self.limits.writes -= 1;
+                self.limits.cuts -= u8::from(cut.is_some());
                 self.write(name, *cut);
             }
             Event::DeletePod(name) => {
-                self.budget.faults -= 1;
+                self.limits.faults -= 1;
                 self.drop_pod(name);
-                self.lost();
+                self.record_loss();
             }
             Event::DeleteClaim(name) => {
-                self.budget.faults -= 1;
+                self.limits.faults -= 1;
                 self.end_claim(name);
-                self.lost();
+                self.record_loss();
             }
             Event::LoseVolume(name) => {
-                self.budget.faults -= 1;
+                self.limits.faults -= 1;
                 self.pods.remove(name);
                 self.claims.remove(name);
-                self.lost();
+                self.record_loss();
             }
             Event::Wipe(name) => {
-                self.budget.faults -= 1;
+                self.limits.faults -= 1;
                 self.claims
                     .entry(name.clone())
                     .and_modify(|claim| claim.disk = None);
                 self.pods
                     .entry(name.clone())
-                    .and_modify(|pod| pod.up = false);
-                self.lost();
+                    .and_modify(|pod| pod.is_running = false);
+                self.record_loss();
             }
         }
         self.check()
     }
 
     fn check_quiescent(&self) -> Result<(), String> {
-        if self.ruined {
+        if self.is_unrecoverable {
             return Ok(());
         }
         let bad = |what: &str| Err(format!("{what}; waits: {:?}", self.decide(None).waits));
         let Some(list) = self.latest() else {
             return bad("there is no database");
         };
-        if list.members.len() != usize::from(self.wanted) {
-            return bad("there are more or fewer members than wanted");
+        if list.members.len() != usize::from(self.desired) {
+            return bad("the number of members differs from the spec");
         }
-        let well = |name: &String| {
+        let is_healthy = |name: &String| {
             let disk = self.claims.get(name).and_then(|claim| claim.disk.as_ref());
-            self.pods.get(name).is_some_and(|pod| pod.up)
+            self.pods.get(name).is_some_and(|pod| pod.is_running)
                 && disk.is_some_and(|state| state.list.version == list.version)
         };
-        if !list.members.iter().all(well) {
-            return bad("not every member has the list, and answers");
+        if !list.members.iter().all(is_healthy) {
+            return bad("a member is not running or does not have the list");
         }
         let primary = list
             .members
             .first()
             .and_then(|name| self.claims.get(name)?.disk.as_ref());
         if !primary.is_some_and(|state| state.list.settled && state.list.version > 1) {
-            return bad("no write would be taken");
+            return bad("no member accepts writes");
         }
         if self.pods.len() != list.members.len() || self.claims.len() != list.members.len() {
-            return bad("something is left over");
+            return bad("objects of former members are left");
         }
         if self
             .ledger
             .as_ref()
             .is_none_or(|ledger| ledger.joining.is_some())
         {
-            return bad("somebody is said to be joining");
+            return bad("the ledger has a joining member");
         }
         Ok(())
     }

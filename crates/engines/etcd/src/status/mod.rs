@@ -190,9 +190,6 @@ fn with_last_known(
     members
 }
 
-/// The operation that fails when a spec is rejected and no earlier one was accepted.
-pub(crate) const ACCEPTING: &str = "accept its spec";
-
 /// Returns the status of a cluster that could not be observed: the last one, with the error as the reason for doing nothing.
 pub fn observe_error_status(
     resource: &EtcdCluster,
@@ -201,9 +198,7 @@ pub fn observe_error_status(
 ) -> EtcdClusterStatus {
     let old = resource.status.clone().unwrap_or_default();
     let (phrase, reason) = match error {
-        Error::Other { doing, .. } if doing == ACCEPTING => {
-            ("Cannot be run as it is", Reason::SpecRefused)
-        }
+        Error::InvalidSpec(_) => ("Cannot be run as it is", Reason::SpecRefused),
         _ => ("Cannot read its objects", Reason::CannotRead),
     };
     let update = |condition, status, reason| ConditionUpdate {

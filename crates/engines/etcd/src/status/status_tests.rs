@@ -582,7 +582,7 @@ fn a_rejected_spec_and_an_unreadable_object_have_different_reasons() {
     let mut resource = scene.observed.resource.clone();
     resource.spec.version = "2.3".to_owned();
     let error = DesiredCluster::of(&resource).unwrap_err();
-    let status = observe_error_status(&resource, NOW, &Error::other("accept its spec", error));
+    let status = observe_error_status(&resource, NOW, &Error::invalid_spec(error));
     reads_well(&status);
     assert_eq!(
         (status.phrase.as_str(), condition(&status, Degraded).1),
