@@ -1,55 +1,68 @@
-//! Every state within these bounds: no rule of the design is broken, and all ways lead to rest.
+//! Explores every state within these fault budgets: no rule of the design is violated, and every run converges.
 
 use std::collections::BTreeSet;
 
 use evenkeel_etcd::facts::StorageKind;
-use evenkeel_explorer::Real;
-use evenkeel_explorer::explore::{Report, explore, settled};
-use evenkeel_explorer::kinds::ALL;
-use evenkeel_explorer::meddled::Meddled;
-use evenkeel_explorer::world::{Budget, World};
+use evenkeel_explorer::RealDecider;
+use evenkeel_explorer::action_kinds::ALL_KINDS;
+use evenkeel_explorer::model::{ClusterModel, FaultBudget};
+use evenkeel_explorer::search::{ExplorerReport, explore, run_to_quiescence};
+use evenkeel_explorer::tampered_facts::TamperingDecider;
 
-const ONE_FAULT: Budget = Budget {
+const ONE_FAULT: FaultBudget = FaultBudget {
     faults: 1,
     crashes: 0,
     edits: 0,
     delays: 0,
 };
 
-fn explored(members: u8, storage: StorageKind, budget: Budget) -> Report {
-    explored_with(members, storage, 2, budget)
+fn explore_from_start(members: u8, storage: StorageKind, budget: FaultBudget) -> ExplorerReport {
+    explore_with_learners(members, storage, 2, budget)
 }
 
-fn explored_with(members: u8, storage: StorageKind, learners: u8, budget: Budget) -> Report {
-    reported(&World::new(members, storage, learners, budget))
+fn explore_with_learners(
+    members: u8,
+    storage: StorageKind,
+    learners: u8,
+    budget: FaultBudget,
+) -> ExplorerReport {
+    explore_and_check(&ClusterModel::new(members, storage, learners, budget))
 }
 
-fn reported(world: &World) -> Report {
-    let report = explore(world, &Real);
-    let (members, storage, budget) = (world.wanted, world.storage, world.budget);
-    let meddled = if world.meddles { "meddled with, " } else { "" };
-    let owned = if world.owned { "owned, " } else { "" };
-    let owned = match (world.rolls, world.moves) {
+fn explore_and_check(model: &ClusterModel) -> ExplorerReport {
+    let report = explore(model, &RealDecider);
+    let (members, storage, budget) = (model.desired_members, model.storage, model.budget);
+    let tampering = if model.allows_tampering {
+        "tampering, "
+    } else {
+        ""
+    };
+    let edits = if model.owns_data { "owned, " } else { "" };
+    let edits = match (model.edits_change_template, model.edits_change_volumes) {
         (_, true) => "moving, ",
         (true, _) => "rolling, ",
-        _ => owned,
+        _ => edits,
     };
     println!(
-        "{members} members, {storage:?}, {meddled}{owned}{budget:?}: {} states, {} transitions, {:.1?}",
-        report.states, report.transitions, report.took
+        "{members} members, {storage:?}, {tampering}{edits}{budget:?}: {} states, {} transitions, {:.1?}",
+        report.states, report.transitions, report.elapsed
     );
-    let story = report.story.as_ref().map(ToString::to_string);
-    assert!(story.is_none(), "\n{}", story.unwrap_or_default());
+    let counterexample = report.counterexample.as_ref().map(ToString::to_string);
+    assert!(
+        counterexample.is_none(),
+        "\n{}",
+        counterexample.unwrap_or_default()
+    );
     report
 }
 
 #[test]
 fn a_single_member_survives_two_faults_and_a_crash() {
     for storage in [StorageKind::Persistent, StorageKind::Ephemeral] {
-        explored(
+        explore_from_start(
             1,
             storage,
-            Budget {
+            FaultBudget {
                 faults: 2,
                 crashes: 1,
                 edits: 0,
@@ -61,11 +74,11 @@ fn a_single_member_survives_two_faults_and_a_crash() {
 
 #[test]
 fn a_single_member_survives_two_faults_a_crash_and_an_edit() {
-    // For three members that takes a quarter of an hour: `make explore`.
-    explored(
+    // For three members this takes 15 minutes: `make explore`.
+    explore_from_start(
         1,
         StorageKind::Ephemeral,
-        Budget {
+        FaultBudget {
             faults: 2,
             crashes: 1,
             edits: 1,
@@ -76,24 +89,29 @@ fn a_single_member_survives_two_faults_a_crash_and_an_edit() {
 
 #[test]
 fn a_single_member_survives_two_faults_an_edit_and_a_delay() {
-    // A newcomer takes the place of the only voter, and nobody does anything about it for longer than anybody's patience. From a
-    // cluster that is there: from nothing that takes five minutes (`make explore`).
-    let budget = Budget {
+    // A new member takes the node of the only voter, and all timeouts expire meanwhile. Starts from a converged
+    // cluster; from an empty one this takes five minutes (`make explore`).
+    let budget = FaultBudget {
         faults: 2,
         crashes: 0,
         edits: 1,
         delays: 1,
     };
-    reported(&settled(&World::new(1, StorageKind::Persistent, 2, budget)));
+    explore_and_check(&run_to_quiescence(&ClusterModel::new(
+        1,
+        StorageKind::Persistent,
+        2,
+        budget,
+    )));
 }
 
 #[test]
 fn a_single_member_survives_a_fault_and_an_edit() {
     for storage in [StorageKind::Persistent, StorageKind::Ephemeral] {
-        explored(
+        explore_from_start(
             1,
             storage,
-            Budget {
+            FaultBudget {
                 faults: 1,
                 crashes: 0,
                 edits: 1,
@@ -106,10 +124,10 @@ fn a_single_member_survives_a_fault_and_an_edit() {
 #[test]
 fn three_members_survive_a_fault_and_a_crash() {
     for storage in [StorageKind::Persistent, StorageKind::Ephemeral] {
-        explored(
+        explore_from_start(
             3,
             storage,
-            Budget {
+            FaultBudget {
                 faults: 1,
                 crashes: 1,
                 edits: 0,
@@ -120,21 +138,21 @@ fn three_members_survive_a_fault_and_a_crash() {
 }
 
 #[test]
-fn two_members_survive_two_faults_and_a_crash_and_a_fault_an_edit_and_a_delay() {
+fn two_members_survive_two_faults_and_a_crash_or_an_edit_and_a_delay() {
     for storage in [StorageKind::Persistent, StorageKind::Ephemeral] {
-        explored(
+        explore_from_start(
             2,
             storage,
-            Budget {
+            FaultBudget {
                 faults: 2,
                 crashes: 1,
                 ..ONE_FAULT
             },
         );
-        explored(
+        explore_from_start(
             2,
             storage,
-            Budget {
+            FaultBudget {
                 edits: 1,
                 delays: 1,
                 ..ONE_FAULT
@@ -145,11 +163,11 @@ fn two_members_survive_two_faults_and_a_crash_and_a_fault_an_edit_and_a_delay() 
 
 #[test]
 fn five_members_survive_a_fault_and_a_crash() {
-    explored(5, StorageKind::Ephemeral, ONE_FAULT);
-    explored(
+    explore_from_start(5, StorageKind::Ephemeral, ONE_FAULT);
+    explore_from_start(
         5,
         StorageKind::Persistent,
-        Budget {
+        FaultBudget {
             crashes: 1,
             ..ONE_FAULT
         },
@@ -159,10 +177,10 @@ fn five_members_survive_a_fault_and_a_crash() {
 #[test]
 fn three_members_survive_an_edit_and_a_delay() {
     for storage in [StorageKind::Persistent, StorageKind::Ephemeral] {
-        explored(
+        explore_from_start(
             3,
             storage,
-            Budget {
+            FaultBudget {
                 faults: 0,
                 crashes: 0,
                 edits: 1,
@@ -174,11 +192,11 @@ fn three_members_survive_an_edit_and_a_delay() {
 
 #[test]
 fn three_members_survive_two_faults() {
-    // On volumes, see below.
-    explored(
+    // On volumes: see `every_kind_of_action_is_decided_somewhere`.
+    explore_from_start(
         3,
         StorageKind::Ephemeral,
-        Budget {
+        FaultBudget {
             faults: 2,
             crashes: 0,
             edits: 0,
@@ -189,13 +207,13 @@ fn three_members_survive_two_faults() {
 
 #[test]
 fn three_members_that_take_one_learner_at_a_time_survive_a_fault() {
-    // As etcd 3.5 does.
+    // etcd 3.5 accepts one learner at a time.
     for storage in [StorageKind::Persistent, StorageKind::Ephemeral] {
-        explored_with(
+        explore_with_learners(
             3,
             storage,
             1,
-            Budget {
+            FaultBudget {
                 faults: 1,
                 crashes: 0,
                 edits: 0,
@@ -206,11 +224,11 @@ fn three_members_that_take_one_learner_at_a_time_survive_a_fault() {
 }
 
 #[test]
-fn clusters_survive_the_loss_of_their_identity_and_members_that_somebody_adds() {
+fn clusters_survive_a_deleted_identity_and_an_unknown_voter() {
     for (members, budget) in [
         (
             1,
-            Budget {
+            FaultBudget {
                 faults: 2,
                 ..ONE_FAULT
             },
@@ -218,51 +236,53 @@ fn clusters_survive_the_loss_of_their_identity_and_members_that_somebody_adds() 
         (3, ONE_FAULT),
     ] {
         for storage in [StorageKind::Persistent, StorageKind::Ephemeral] {
-            reported(&World::new(members, storage, 2, budget).meddled());
+            explore_and_check(&ClusterModel::new(members, storage, 2, budget).with_tampering());
         }
     }
 }
 
 #[test]
-fn clusters_that_go_with_their_resource_are_begun_anew_when_all_of_the_former_is_gone() {
-    let one = Budget {
+fn an_owned_cluster_is_bootstrapped_anew_after_its_old_objects_are_deleted() {
+    let one = FaultBudget {
         faults: 1,
         crashes: 1,
         edits: 1,
         delays: 0,
     };
-    reported(&World::new(1, StorageKind::Persistent, 2, one).owned());
-    reported(&World::new(1, StorageKind::Ephemeral, 2, one));
-    let three = Budget {
+    explore_and_check(&ClusterModel::new(1, StorageKind::Persistent, 2, one).with_owned_data());
+    explore_and_check(&ClusterModel::new(1, StorageKind::Ephemeral, 2, one));
+    let three = FaultBudget {
         faults: 0,
         crashes: 1,
         edits: 1,
         delays: 0,
     };
-    reported(&World::new(3, StorageKind::Persistent, 2, three).owned());
+    explore_and_check(&ClusterModel::new(3, StorageKind::Persistent, 2, three).with_owned_data());
 }
 
-/// From a cluster that is there, whose pods are to be built from something else, that or what does not even start.
-fn rolled(members: u8, storage: StorageKind, budget: Budget) -> Report {
-    reported(&settled(&World::new(members, storage, 2, budget).rolling()))
+/// Explores template edits from a converged cluster; one of the templates does not start.
+fn explore_rollout(members: u8, storage: StorageKind, budget: FaultBudget) -> ExplorerReport {
+    explore_and_check(&run_to_quiescence(
+        &ClusterModel::new(members, storage, 2, budget).with_template_edits(),
+    ))
 }
 
 #[test]
-fn three_members_are_brought_up_to_date_through_a_fault_and_a_crash() {
-    rolled(
+fn three_members_are_rolled_out_through_a_fault_and_a_crash() {
+    explore_rollout(
         3,
         StorageKind::Persistent,
-        Budget {
+        FaultBudget {
             faults: 1,
             crashes: 1,
             edits: 1,
             delays: 0,
         },
     );
-    rolled(
+    explore_rollout(
         3,
         StorageKind::Ephemeral,
-        Budget {
+        FaultBudget {
             faults: 1,
             crashes: 0,
             edits: 1,
@@ -272,15 +292,15 @@ fn three_members_are_brought_up_to_date_through_a_fault_and_a_crash() {
 }
 
 #[test]
-fn members_on_volumes_that_are_to_be_others_are_replaced_one_by_one_through_a_fault_and_a_crash() {
+fn members_move_to_other_volumes_one_by_one_through_a_fault_and_a_crash() {
     let moved = |members, budget| {
-        reported(&settled(
-            &World::new(members, StorageKind::Persistent, 2, budget).moving(),
+        explore_and_check(&run_to_quiescence(
+            &ClusterModel::new(members, StorageKind::Persistent, 2, budget).with_volume_edits(),
         ));
     };
     moved(
         1,
-        Budget {
+        FaultBudget {
             faults: 1,
             crashes: 1,
             edits: 1,
@@ -289,7 +309,7 @@ fn members_on_volumes_that_are_to_be_others_are_replaced_one_by_one_through_a_fa
     );
     moved(
         3,
-        Budget {
+        FaultBudget {
             faults: 1,
             crashes: 0,
             edits: 1,
@@ -298,7 +318,7 @@ fn members_on_volumes_that_are_to_be_others_are_replaced_one_by_one_through_a_fa
     );
     moved(
         3,
-        Budget {
+        FaultBudget {
             faults: 0,
             crashes: 1,
             edits: 1,
@@ -307,7 +327,7 @@ fn members_on_volumes_that_are_to_be_others_are_replaced_one_by_one_through_a_fa
     );
     moved(
         1,
-        Budget {
+        FaultBudget {
             faults: 0,
             crashes: 0,
             edits: 2,
@@ -317,41 +337,43 @@ fn members_on_volumes_that_are_to_be_others_are_replaced_one_by_one_through_a_fa
 }
 
 #[test]
-fn a_bootstrap_on_volumes_that_are_to_be_others_begins_again_through_a_fault_and_a_crash() {
-    let begun = |members, budget| {
-        reported(&World::new(members, StorageKind::Persistent, 2, budget).moving())
+fn a_bootstrap_restarts_on_other_volumes_through_a_fault_and_a_crash() {
+    let bootstrapped = |members, budget| {
+        explore_and_check(
+            &ClusterModel::new(members, StorageKind::Persistent, 2, budget).with_volume_edits(),
+        )
     };
-    begun(
+    bootstrapped(
         1,
-        Budget {
+        FaultBudget {
             faults: 1,
             crashes: 1,
             edits: 1,
             delays: 0,
         },
     );
-    begun(
+    bootstrapped(
         3,
-        Budget {
+        FaultBudget {
             faults: 0,
             crashes: 1,
             edits: 1,
             delays: 0,
         },
     );
-    begun(
+    bootstrapped(
         1,
-        Budget {
+        FaultBudget {
             faults: 0,
             crashes: 1,
             edits: 2,
             delays: 0,
         },
     );
-    // With a crash that takes two minutes: `make explore`.
-    begun(
+    // With a crash this takes two minutes: `make explore`.
+    bootstrapped(
         1,
-        Budget {
+        FaultBudget {
             faults: 0,
             crashes: 0,
             edits: 2,
@@ -361,12 +383,12 @@ fn a_bootstrap_on_volumes_that_are_to_be_others_begins_again_through_a_fault_and
 }
 
 #[test]
-fn what_members_are_built_from_is_changed_and_changed_again_or_taken_back() {
+fn a_template_is_edited_twice_or_reverted() {
     for members in [1, 2] {
-        rolled(
+        explore_rollout(
             members,
             StorageKind::Persistent,
-            Budget {
+            FaultBudget {
                 faults: 0,
                 crashes: 0,
                 edits: 2,
@@ -374,30 +396,30 @@ fn what_members_are_built_from_is_changed_and_changed_again_or_taken_back() {
             },
         );
     }
-    rolled(
+    explore_rollout(
         3,
         StorageKind::Persistent,
-        Budget {
+        FaultBudget {
             faults: 0,
             crashes: 0,
             edits: 2,
             delays: 0,
         },
     );
-    rolled(
+    explore_rollout(
         3,
         StorageKind::Ephemeral,
-        Budget {
+        FaultBudget {
             faults: 0,
             crashes: 0,
             edits: 1,
             delays: 1,
         },
     );
-    rolled(
+    explore_rollout(
         5,
         StorageKind::Persistent,
-        Budget {
+        FaultBudget {
             faults: 0,
             crashes: 0,
             edits: 1,
@@ -407,12 +429,12 @@ fn what_members_are_built_from_is_changed_and_changed_again_or_taken_back() {
 }
 
 #[test]
-fn one_and_two_members_are_brought_up_to_date_through_faults_and_a_crash() {
+fn one_and_two_members_are_rolled_out_through_faults_and_a_crash() {
     for members in [1, 2] {
-        rolled(
+        explore_rollout(
             members,
             StorageKind::Persistent,
-            Budget {
+            FaultBudget {
                 faults: 1,
                 crashes: 1,
                 edits: 1,
@@ -420,10 +442,10 @@ fn one_and_two_members_are_brought_up_to_date_through_faults_and_a_crash() {
             },
         );
     }
-    rolled(
+    explore_rollout(
         1,
         StorageKind::Persistent,
-        Budget {
+        FaultBudget {
             faults: 2,
             crashes: 0,
             edits: 1,
@@ -432,13 +454,14 @@ fn one_and_two_members_are_brought_up_to_date_through_faults_and_a_crash() {
     );
 }
 
-/// What is decided when somebody meddles at any state that a fault and an edit lead to.
-fn meddled_with() -> BTreeSet<&'static str> {
-    let decider = Meddled::default();
+/// Explores with tampered facts in every state that a fault and an edit lead to. Returns the kinds of decided
+/// actions.
+fn explore_with_tampered_facts() -> BTreeSet<&'static str> {
+    let decider = TamperingDecider::default();
     let bounds = [
         (
             1,
-            Budget {
+            FaultBudget {
                 faults: 1,
                 crashes: 0,
                 edits: 1,
@@ -447,7 +470,7 @@ fn meddled_with() -> BTreeSet<&'static str> {
         ),
         (
             3,
-            Budget {
+            FaultBudget {
                 faults: 1,
                 crashes: 0,
                 edits: 0,
@@ -459,26 +482,26 @@ fn meddled_with() -> BTreeSet<&'static str> {
         .into_iter()
         .zip([StorageKind::Ephemeral, StorageKind::Persistent])
     {
-        let report = explore(&World::new(members, storage, 2, budget), &decider);
+        let report = explore(&ClusterModel::new(members, storage, 2, budget), &decider);
         println!(
-            "meddled with: {members} members, {storage:?}: {} states, {:.1?}",
-            report.states, report.took
+            "tampered facts: {members} members, {storage:?}: {} states, {:.1?}",
+            report.states, report.elapsed
         );
         assert!(
-            decider.wrong().is_none(),
+            decider.first_mistake().is_none(),
             "\n{}",
-            decider.wrong().unwrap_or_default()
+            decider.first_mistake().unwrap_or_default()
         );
     }
     decider.kinds()
 }
 
 #[test]
-fn everything_that_can_be_decided_is_decided_somewhere() {
+fn every_kind_of_action_is_decided_somewhere() {
     let bounds = [
         (
             1,
-            Budget {
+            FaultBudget {
                 faults: 1,
                 crashes: 0,
                 edits: 1,
@@ -487,7 +510,7 @@ fn everything_that_can_be_decided_is_decided_somewhere() {
         ),
         (
             3,
-            Budget {
+            FaultBudget {
                 faults: 1,
                 crashes: 0,
                 edits: 0,
@@ -496,7 +519,7 @@ fn everything_that_can_be_decided_is_decided_somewhere() {
         ),
         (
             3,
-            Budget {
+            FaultBudget {
                 faults: 0,
                 crashes: 0,
                 edits: 1,
@@ -505,7 +528,7 @@ fn everything_that_can_be_decided_is_decided_somewhere() {
         ),
         (
             3,
-            Budget {
+            FaultBudget {
                 faults: 2,
                 crashes: 0,
                 edits: 0,
@@ -513,60 +536,62 @@ fn everything_that_can_be_decided_is_decided_somewhere() {
             },
         ),
     ];
-    let reports =
-        bounds.map(|(members, budget)| explored(members, StorageKind::Persistent, budget));
+    let reports = bounds
+        .map(|(members, budget)| explore_from_start(members, StorageKind::Persistent, budget));
     let mut decided: BTreeSet<&str> = reports
         .into_iter()
         .flat_map(|report| report.decided.into_keys())
         .collect();
-    let stranger = World::new(
+    let unknown_voter = ClusterModel::new(
         3,
         StorageKind::Persistent,
         2,
-        Budget {
+        FaultBudget {
             delays: 1,
             ..ONE_FAULT
         },
     )
-    .meddled();
-    decided.extend(reported(&stranger).decided.into_keys());
+    .with_tampering();
+    decided.extend(explore_and_check(&unknown_voter).decided.into_keys());
     for (members, budget) in [
         (
             1,
-            Budget {
+            FaultBudget {
                 edits: 1,
                 ..ONE_FAULT
             },
         ),
         (
             3,
-            Budget {
+            FaultBudget {
                 edits: 1,
                 ..ONE_FAULT
             },
         ),
     ] {
         decided.extend(
-            rolled(members, StorageKind::Persistent, budget)
+            explore_rollout(members, StorageKind::Persistent, budget)
                 .decided
                 .into_keys(),
         );
     }
-    decided.extend(meddled_with());
-    let moved = Budget {
+    decided.extend(explore_with_tampered_facts());
+    let moved = FaultBudget {
         faults: 0,
         crashes: 0,
         edits: 2,
         delays: 1,
     };
-    let moved = reported(&World::new(1, StorageKind::Persistent, 2, moved).moving());
+    let moved = explore_and_check(
+        &ClusterModel::new(1, StorageKind::Persistent, 2, moved).with_volume_edits(),
+    );
     decided.extend(moved.decided.into_keys());
-    let all: BTreeSet<&str> = ALL.into_iter().collect();
+    let all: BTreeSet<&str> = ALL_KINDS.into_iter().collect();
     let missing: Vec<_> = all.difference(&decided).collect();
-    assert!(missing.is_empty(), "out of reach: {missing:?}");
-    let unforeseen: Vec<_> = decided.difference(&all).collect();
+    assert!(missing.is_empty(), "never decided: {missing:?}");
+    let unlisted: Vec<_> = decided.difference(&all).collect();
     assert!(
-        unforeseen.is_empty(),
-        "decided, and not foreseen: {unforeseen:?}"
+        unlisted.is_empty(),
+        "decided, but not listed in ALL_KINDS: {unlisted:?}"
     );
 }
