@@ -5,7 +5,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use evenkeel_history::{Config, History, Kind, Stats, Target, Time, Workload, check_and_prove};
+use evenkeel_history::{
+    ClientKind, History, RunTime, Workload, WorkloadConfig, WorkloadStats, WorkloadTarget,
+    check_and_prove,
+};
 
 /// How often it looks for other members: pods take longer than that to come.
 const LOOK: Duration = Duration::from_secs(1);
@@ -29,8 +32,8 @@ impl Watched {
     /// Sets clients to work. `members` tells where the members are now, or nothing while that cannot be known.
     pub fn start(
         name: &str,
-        config: Config,
-        target: Target,
+        config: WorkloadConfig,
+        target: WorkloadTarget,
         patience: Duration,
         members: impl Fn() -> Option<Vec<String>> + Send + 'static,
     ) -> Self {
@@ -63,12 +66,12 @@ impl Watched {
     }
 
     /// The time on the clients' clock, to ask for [figures](Self::stats) of what comes after.
-    pub fn now(&self) -> Time {
+    pub fn now(&self) -> RunTime {
         self.workload.now()
     }
 
     /// Figures from a time until now.
-    pub fn stats(&self, since: Time) -> Stats {
+    pub fn stats(&self, since: RunTime) -> WorkloadStats {
         self.workload.stats(since)
     }
 
@@ -77,7 +80,9 @@ impl Watched {
     pub fn finish(mut self) -> History {
         // Into a history of nothing much nothing can be forged: on a busy machine clients may hardly have begun.
         let began = Instant::now();
-        while self.stats(Time::default()).written < ENOUGH && began.elapsed() < AT_MOST {
+        while self.stats(RunTime::default()).acknowledged_writes < ENOUGH
+            && began.elapsed() < AT_MOST
+        {
             std::thread::sleep(Duration::from_millis(100));
         }
         self.leave();
@@ -113,14 +118,19 @@ impl Drop for Watched {
 }
 
 /// What clients achieved, in a line.
-pub fn told(name: &str, stats: &Stats) -> String {
-    let gap = |kind| stats.gaps.get(&kind).map_or(0, Duration::as_millis);
+pub fn told(name: &str, stats: &WorkloadStats) -> String {
+    let gap = |kind| {
+        stats
+            .longest_write_gap_by_kind
+            .get(&kind)
+            .map_or(0, Duration::as_millis)
+    };
     format!(
         "{name}: {} operations, {:.0} a second; longest gap between a client's writes: {} ms knowing all members, \
          {} ms through the Service",
-        stats.ops,
-        stats.rate(),
-        gap(Kind::Everywhere),
-        gap(Kind::Service),
+        stats.operations,
+        stats.operations_per_second(),
+        gap(ClientKind::AllMembers),
+        gap(ClientKind::Service),
     )
 }

@@ -1,154 +1,156 @@
-//! What a page tells whoever runs it, in comments that readers do not see.
+//! Directives: HTML comments in a page that say how its commands are run.
 //!
 //! | comment | meaning |
 //! |---|---|
-//! | `page: apart, operator=none, cluster=3, bare` | how the page is run, see [`How`] |
-//! | `run: exit=3, timeout=60` | how the next block is run |
-//! | `not run: why` | the next block is not |
+//! | `page: apart, operator=none, cluster=3, bare` | the setup of the page, see [`PageSetup`] |
+//! | `run: exit=3, timeout=60` | options of the next block |
+//! | `not run: why` | the next block is skipped |
 //! | `do`, and lines | commands that are run and not shown |
-//! | `screen: until="…", upto="…"` to `/screen` | what stands between is captured by `make screens` |
+//! | `screen: until="…", upto="…"` to `/screen` | the text between is captured by `make screens` |
 
 use std::time::Duration;
 
-/// How long a block may take, and how long what it shows is waited for, unless it says otherwise.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(150);
+/// The default time limit of a block and of waiting for its expected output.
+pub(crate) const DEFAULT_TIMEOUT: Duration = Duration::from_secs(150);
 
-/// How a page is run.
+/// The setup of a page.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct How {
-    /// It hurts what others stand on.
-    pub apart: bool,
-    /// An operator runs in its namespace.
-    pub operator: bool,
-    /// Nothing of Evenkeel is installed when it begins, nor when it ends.
-    pub bare: bool,
-    /// A cluster `orders` of so many members is there when it begins.
-    pub cluster: Option<u8>,
+pub struct PageSetup {
+    /// Whether the page disturbs other tests and must run alone.
+    pub exclusive: bool,
+    /// Whether an operator runs in its namespace.
+    pub has_operator: bool,
+    /// Whether Evenkeel is not installed before and after the page.
+    pub is_bare: bool,
+    /// The size of the cluster `orders` that exists before the page.
+    pub cluster_members: Option<u8>,
 }
 
-impl Default for How {
+impl Default for PageSetup {
     fn default() -> Self {
         Self {
-            apart: false,
-            operator: true,
-            bare: false,
-            cluster: None,
+            exclusive: false,
+            has_operator: true,
+            is_bare: false,
+            cluster_members: None,
         }
     }
 }
 
-/// How a block is run.
+/// The options of a block.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Run {
-    pub(crate) exit: i32,
+pub(crate) struct RunOptions {
+    pub(crate) exit_code: i32,
     pub(crate) timeout: Duration,
 }
 
-impl Default for Run {
+impl Default for RunOptions {
     fn default() -> Self {
         Self {
-            exit: 0,
-            timeout: PATIENCE,
+            exit_code: 0,
+            timeout: DEFAULT_TIMEOUT,
         }
     }
 }
 
-/// How something is captured.
+/// How output is captured.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Screen {
-    /// What must be seen before it is captured.
+pub struct ScreenCapture {
+    /// The text that must appear before the capture.
     pub until: String,
-    /// The beginning of the line before which it ends, if it does not end by itself.
-    pub upto: Option<String>,
+    /// The start of the line before which the capture ends.
+    pub up_to: Option<String>,
 }
 
-/// One comment.
+/// One directive.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Note {
-    Page(How),
-    Run(Run),
+pub(crate) enum Directive {
+    Page(PageSetup),
+    Run(RunOptions),
     NotRun(String),
-    Do(String),
-    Screen(Screen),
-    ScreenEnds,
-    /// For readers of the source alone.
-    Remark,
+    Hidden(String),
+    Screen(ScreenCapture),
+    ScreenEnd,
+    /// A comment for readers of the source.
+    Generated,
 }
 
-/// Reads a comment: what stands between `<!--` and `-->`.
-pub(crate) fn read(comment: &str) -> Result<Note, String> {
+/// Parses the text between `<!--` and `-->`.
+pub(crate) fn parse_directive(comment: &str) -> Result<Directive, String> {
     let comment = comment.trim();
     if let Some(script) = comment.strip_prefix("do\n") {
-        return Ok(Note::Do(script.to_owned()));
+        return Ok(Directive::Hidden(script.to_owned()));
     }
     if comment == "/screen" {
-        return Ok(Note::ScreenEnds);
+        return Ok(Directive::ScreenEnd);
     }
     let (kind, rest) = comment.split_once(':').unwrap_or((comment, ""));
     let rest = rest.trim();
     match kind {
-        "page" => page(rest).map(Note::Page),
-        "run" => run(rest).map(Note::Run),
-        "not run" if rest.len() < 10 => Err("a block that is not run says why".to_owned()),
-        "not run" => Ok(Note::NotRun(rest.to_owned())),
-        "screen" => screen(rest).map(Note::Screen),
-        _ if kind.starts_with("Generated ") => Ok(Note::Remark),
-        _ => Err(format!("the comment `{kind}` is not known")),
+        "page" => parse_page_setup(rest).map(Directive::Page),
+        "run" => parse_run_options(rest).map(Directive::Run),
+        "not run" if rest.len() < 10 => Err("`not run` needs a reason".to_owned()),
+        "not run" => Ok(Directive::NotRun(rest.to_owned())),
+        "screen" => parse_screen(rest).map(Directive::Screen),
+        _ if kind.starts_with("Generated ") => Ok(Directive::Generated),
+        _ => Err(format!("unknown directive `{kind}`")),
     }
 }
 
-fn page(rest: &str) -> Result<How, String> {
-    let mut how = How::default();
-    for (key, value) in pairs(rest)? {
+fn parse_page_setup(rest: &str) -> Result<PageSetup, String> {
+    let mut setup = PageSetup::default();
+    for (key, value) in parse_pairs(rest)? {
         match (key.as_str(), value.as_str()) {
-            ("apart", "") => how.apart = true,
-            ("operator", "none") => how.operator = false,
-            ("bare", "") => (how.bare, how.apart, how.operator) = (true, true, false),
+            ("apart", "") => setup.exclusive = true,
+            ("operator", "none") => setup.has_operator = false,
+            ("bare", "") => {
+                (setup.is_bare, setup.exclusive, setup.has_operator) = (true, true, false)
+            }
             ("cluster", count) => {
-                how.cluster = Some(
+                setup.cluster_members = Some(
                     count
                         .parse()
-                        .map_err(|_| format!("cluster={count} is no number"))?,
+                        .map_err(|_| format!("cluster={count} is not a number"))?,
                 )
             }
-            _ => return Err(format!("`{key}` is not known for a page")),
+            _ => return Err(format!("unknown option `{key}` for a page")),
         }
     }
-    Ok(how)
+    Ok(setup)
 }
 
-fn run(rest: &str) -> Result<Run, String> {
-    let mut run = Run::default();
-    for (key, value) in pairs(rest)? {
+fn parse_run_options(rest: &str) -> Result<RunOptions, String> {
+    let mut run = RunOptions::default();
+    for (key, value) in parse_pairs(rest)? {
         let number: u16 = value
             .parse()
-            .map_err(|_| format!("{key}={value} is no number"))?;
+            .map_err(|_| format!("{key}={value} is not a number"))?;
         match key.as_str() {
-            "exit" => run.exit = i32::from(number),
+            "exit" => run.exit_code = i32::from(number),
             "timeout" => run.timeout = Duration::from_secs(number.into()),
-            _ => return Err(format!("`{key}` is not known for a block")),
+            _ => return Err(format!("unknown option `{key}` for a block")),
         }
     }
     Ok(run)
 }
 
-fn screen(rest: &str) -> Result<Screen, String> {
-    let mut screen = Screen::default();
-    for (key, value) in pairs(rest)? {
+fn parse_screen(rest: &str) -> Result<ScreenCapture, String> {
+    let mut screen = ScreenCapture::default();
+    for (key, value) in parse_pairs(rest)? {
         match key.as_str() {
             "until" => screen.until = value,
-            "upto" => screen.upto = Some(value),
-            _ => return Err(format!("`{key}` is not known for a screen")),
+            "upto" => screen.up_to = Some(value),
+            _ => return Err(format!("unknown option `{key}` for a screen")),
         }
     }
     if screen.until.is_empty() {
-        return Err("a screen says what must be seen on it: until=\"…\"".to_owned());
+        return Err("a screen needs the text that must appear: until=\"…\"".to_owned());
     }
     Ok(screen)
 }
 
-/// `a, b=c, d="e, f"`.
-fn pairs(text: &str) -> Result<Vec<(String, String)>, String> {
+/// Parses `a, b=c, d="e, f"`.
+fn parse_pairs(text: &str) -> Result<Vec<(String, String)>, String> {
     let mut all = Vec::new();
     let mut rest = text.trim();
     while !rest.is_empty() {
@@ -184,39 +186,45 @@ mod tests {
     use super::*;
 
     #[test]
-    fn comments_are_read() {
-        let how = How {
-            apart: true,
-            operator: false,
-            bare: false,
-            cluster: Some(3),
+    fn directives_are_parsed() {
+        let setup = PageSetup {
+            exclusive: true,
+            has_operator: false,
+            is_bare: false,
+            cluster_members: Some(3),
         };
         assert_eq!(
-            read(" page: apart, operator=none, cluster=3 "),
-            Ok(Note::Page(how))
+            parse_directive(" page: apart, operator=none, cluster=3 "),
+            Ok(Directive::Page(setup))
         );
-        let run = Run {
-            exit: 3,
+        let run = RunOptions {
+            exit_code: 3,
             timeout: Duration::from_secs(20),
         };
-        assert_eq!(read("run: exit=3, timeout=20"), Ok(Note::Run(run)));
-        let screen = Screen {
+        assert_eq!(
+            parse_directive("run: exit=3, timeout=20"),
+            Ok(Directive::Run(run))
+        );
+        let screen = ScreenCapture {
             until: "No quorum, none".to_owned(),
-            upto: Some("What was".to_owned()),
+            up_to: Some("What was".to_owned()),
         };
         assert_eq!(
-            read(r#"screen: until="No quorum, none", upto="What was""#),
-            Ok(Note::Screen(screen))
+            parse_directive(r#"screen: until="No quorum, none", upto="What was""#),
+            Ok(Directive::Screen(screen))
         );
         assert_eq!(
-            read("do\nkill 1\nkill 2\n"),
-            Ok(Note::Do("kill 1\nkill 2".to_owned()))
+            parse_directive("do\nkill 1\nkill 2\n"),
+            Ok(Directive::Hidden("kill 1\nkill 2".to_owned()))
         );
-        assert_eq!(read("Generated by `make generate`."), Ok(Note::Remark));
+        assert_eq!(
+            parse_directive("Generated by `make generate`."),
+            Ok(Directive::Generated)
+        );
     }
 
     #[test]
-    fn what_is_not_understood_is_not_passed_over() {
+    fn unknown_directives_are_rejected() {
         for wrong in [
             "run: exit",
             "run: exits=3",
@@ -226,7 +234,7 @@ mod tests {
             "skip",
             "screen: upto=a",
         ] {
-            assert!(read(wrong).is_err(), "{wrong}");
+            assert!(parse_directive(wrong).is_err(), "{wrong}");
         }
     }
 }

@@ -1,57 +1,57 @@
-//! Small histories made by hand, each with one thing to say.
+//! Handmade histories, each for one rule of the checkers.
 
 use std::collections::BTreeMap;
 
-use evenkeel_history::check::{self, Fault, NotProven};
-use evenkeel_history::simulate::{self, Shape};
+use evenkeel_history::check::{self, AnomalyKind, ProofError};
+use evenkeel_history::simulate::{self, HistoryShape};
 use evenkeel_history::{
-    Answer, By, Call, Client, History, Key, Kind, Lane, Op, Outcome, Snapshot, Time, Value,
-    Versioned, Write,
+    ClientId, ClientKind, CompareBy, History, Key, KeyState, Lane, Operation, OperationOutcome,
+    Request, Response, RunTime, Snapshot, Value, WatchedWrite,
 };
 
 const KEY: Key = Key(0);
 
-/// An operation of its own client, from one millisecond to another.
-fn op(client: u32, from: u64, to: u64, call: Call, outcome: Outcome) -> Op {
-    let at = |ms: u64| Time(ms * 1_000_000);
-    Op {
-        client: Client(client),
+/// Returns an operation between two times in milliseconds.
+fn op(client: u32, from: u64, to: u64, request: Request, outcome: OperationOutcome) -> Operation {
+    let at = |ms: u64| RunTime(ms * 1_000_000);
+    Operation {
+        client: ClientId(client),
         lane: Lane(0),
         key: KEY,
-        call,
+        request,
         invoked: at(from),
         ended: at(to),
         outcome,
     }
 }
 
-fn put(client: u32, from: u64, to: u64, value: u64, revision: i64) -> Op {
+fn put(client: u32, from: u64, to: u64, value: u64, revision: i64) -> Operation {
     op(
         client,
         from,
         to,
-        Call::Put(Value(value)),
-        Outcome::Ok(Answer::Written(revision)),
+        Request::Put(Value(value)),
+        OperationOutcome::Ok(Response::Written(revision)),
     )
 }
 
-fn lost_reply(client: u32, from: u64, to: u64, value: u64) -> Op {
+fn lost_reply(client: u32, from: u64, to: u64, value: u64) -> Operation {
     op(
         client,
         from,
         to,
-        Call::Put(Value(value)),
-        Outcome::Unknown("no answer in time".into()),
+        Request::Put(Value(value)),
+        OperationOutcome::Unknown("no response within the timeout".into()),
     )
 }
 
-fn read(client: u32, from: u64, to: u64, at: i64, seen: Option<Versioned>) -> Op {
+fn read(client: u32, from: u64, to: u64, at: i64, observed: Option<KeyState>) -> Operation {
     op(
         client,
         from,
         to,
-        Call::Read,
-        Outcome::Ok(Answer::Read(at, seen)),
+        Request::Read,
+        OperationOutcome::Ok(Response::Read(at, observed)),
     )
 }
 
@@ -61,51 +61,51 @@ fn swap(
     to: u64,
     expect: Option<(u64, i64)>,
     value: u64,
-    answer: Answer,
-) -> Op {
+    response: Response,
+) -> Operation {
     let expect = expect.map(|(value, revision)| (Value(value), revision));
     let by = if expect.is_some() {
-        By::Value
+        CompareBy::Value
     } else {
-        By::Revision
+        CompareBy::Revision
     };
     op(
         client,
         from,
         to,
-        Call::Cas {
+        Request::CompareAndSwap {
             by,
             expect,
             value: Value(value),
         },
-        Outcome::Ok(answer),
+        OperationOutcome::Ok(response),
     )
 }
 
-fn state(value: u64, revision: i64, version: i64) -> Option<Versioned> {
-    Some(Versioned {
+fn state(value: u64, revision: i64, version: i64) -> Option<KeyState> {
+    Some(KeyState {
         value: Value(value),
         revision,
         version,
     })
 }
 
-/// A history of one key whose writes happened in this order, from revision 2 on.
-fn history(ops: Vec<Op>, order: &[u64]) -> History {
-    let log: Vec<Write> = (1..)
+/// Returns a history of one key whose writes have this order, from revision 2 on.
+fn history(ops: Vec<Operation>, order: &[u64]) -> History {
+    let log: Vec<WatchedWrite> = (1..)
         .zip(order)
-        .map(|(n, value)| Write {
+        .map(|(n, value)| WatchedWrite {
             revision: n + 1,
             key: KEY,
             value: Some(Value(*value)),
             version: n,
         })
         .collect();
-    let end = log.last().and_then(Write::state);
+    let end = log.last().and_then(WatchedWrite::state);
     let state = end.map(|state| (KEY, state)).into_iter().collect();
     let end = Snapshot {
-        invoked: Time(u64::MAX - 1),
-        ended: Time(u64::MAX),
+        invoked: RunTime(u64::MAX - 1),
+        ended: RunTime(u64::MAX),
         revision: 1 + log.len() as i64,
         state,
     };
@@ -114,24 +114,24 @@ fn history(ops: Vec<Op>, order: &[u64]) -> History {
         ..Snapshot::default()
     };
     History {
-        lanes: vec![Kind::Pinned],
+        lanes: vec![ClientKind::Pinned],
         start,
-        ops,
-        log,
+        operations: ops,
+        writes: log,
         end: Some(end),
     }
 }
 
-fn faults(history: &History) -> Vec<Fault> {
-    let mut faults: Vec<Fault> = check::check(history)
-        .violations
+fn kinds(history: &History) -> Vec<AnomalyKind> {
+    let mut kinds: Vec<AnomalyKind> = check::check(history)
+        .anomalies
         .listed()
         .iter()
-        .map(|violation| violation.fault)
+        .map(|anomaly| anomaly.kind)
         .collect();
-    faults.sort_unstable();
-    faults.dedup();
-    faults
+    kinds.sort_unstable();
+    kinds.dedup();
+    kinds
 }
 
 #[test]
@@ -139,23 +139,24 @@ fn a_plain_history_passes() {
     let ops = vec![
         put(1, 0, 10, 7, 2),
         read(1, 20, 30, 2, state(7, 2, 1)),
-        swap(2, 40, 50, Some((7, 2)), 8, Answer::Written(3)),
-        swap(1, 60, 70, None, 9, Answer::Refused(3, state(8, 3, 2))),
+        swap(2, 40, 50, Some((7, 2)), 8, Response::Written(3)),
+        swap(1, 60, 70, None, 9, Response::Mismatch(3, state(8, 3, 2))),
     ];
     let history = history(ops, &[7, 8]);
-    assert_eq!(faults(&history), []);
+    assert_eq!(kinds(&history), []);
     assert!(check::check(&history).to_string().contains("nothing lost"));
 }
 
 #[test]
-fn an_acknowledged_write_that_is_nowhere_is_lost() {
+fn an_acknowledged_write_that_is_missing_is_lost() {
     let ops = vec![put(1, 0, 10, 7, 2), put(1, 20, 30, 8, 3)];
-    let verdict = check::check(&history(ops, &[7]));
+    let result = check::check(&history(ops, &[7]));
     assert!(
-        verdict.violations.has(Fault::Lost) && verdict.violations.has(Fault::NotLinearizable),
-        "{verdict}"
+        result.anomalies.contains(AnomalyKind::LostWrite)
+            && result.anomalies.contains(AnomalyKind::NotLinearizable),
+        "{result}"
     );
-    let text = verdict.to_string();
+    let text = result.to_string();
     assert!(
         text.contains("put value 8 to key 0") && text.contains("0.020000 s"),
         "{text}"
@@ -163,67 +164,76 @@ fn an_acknowledged_write_that_is_nowhere_is_lost() {
 }
 
 #[test]
-fn a_value_that_nobody_wrote_is_invented() {
-    let faults = faults(&history(vec![put(1, 0, 10, 7, 2)], &[7, 99]));
-    assert_eq!(faults, [Fault::Invented, Fault::NotLinearizable]);
+fn a_value_that_no_client_wrote_is_invented() {
+    let kinds = kinds(&history(vec![put(1, 0, 10, 7, 2)], &[7, 99]));
+    assert_eq!(
+        kinds,
+        [AnomalyKind::InventedValue, AnomalyKind::NotLinearizable]
+    );
 }
 
 #[test]
-fn a_write_without_a_reply_may_be_there_or_not_but_once_only() {
+fn a_write_without_a_response_may_exist_at_most_once() {
     let ops = || vec![put(1, 0, 10, 7, 2), lost_reply(2, 20, 30, 8)];
-    assert_eq!(faults(&history(ops(), &[7])), []);
-    assert_eq!(faults(&history(ops(), &[7, 8])), []);
-    assert_eq!(faults(&history(ops(), &[7, 8, 8])), [Fault::Misreported]);
+    assert_eq!(kinds(&history(ops(), &[7])), []);
+    assert_eq!(kinds(&history(ops(), &[7, 8])), []);
+    assert_eq!(
+        kinds(&history(ops(), &[7, 8, 8])),
+        [AnomalyKind::MisreportedWrite]
+    );
 }
 
 #[test]
-fn a_write_without_a_reply_may_come_late_but_never_early() {
+fn a_write_without_a_response_may_take_effect_late_but_not_early() {
     let late = vec![lost_reply(2, 0, 5, 8), put(1, 20, 30, 7, 2)];
-    assert_eq!(faults(&history(late, &[7, 8])), []);
+    assert_eq!(kinds(&history(late, &[7, 8])), []);
     let early = vec![put(1, 0, 10, 7, 3), lost_reply(2, 20, 30, 8)];
-    assert_eq!(faults(&history(early, &[8, 7])), [Fault::OutOfOrder]);
+    assert_eq!(kinds(&history(early, &[8, 7])), [AnomalyKind::OutOfOrder]);
 }
 
 #[test]
-fn a_write_that_certainly_failed_may_not_be_there() {
+fn a_failed_write_must_not_exist() {
     let failed = op(
         2,
         20,
         30,
-        Call::Put(Value(8)),
-        Outcome::Failed("etcdserver: no leader".into()),
+        Request::Put(Value(8)),
+        OperationOutcome::Failed("etcdserver: no leader".into()),
     );
-    let faults = faults(&history(vec![put(1, 0, 10, 7, 2), failed], &[7, 8]));
-    assert_eq!(faults, [Fault::Misreported, Fault::NotLinearizable]);
+    let kinds = kinds(&history(vec![put(1, 0, 10, 7, 2), failed], &[7, 8]));
+    assert_eq!(
+        kinds,
+        [AnomalyKind::MisreportedWrite, AnomalyKind::NotLinearizable]
+    );
 }
 
 #[test]
-fn a_read_of_what_was_overwritten_before_it_began_is_stale() {
+fn a_read_of_a_value_overwritten_before_its_start_is_stale() {
     let ops = vec![
         put(1, 0, 10, 7, 2),
         put(1, 20, 30, 8, 3),
         read(2, 40, 50, 2, state(7, 2, 1)),
     ];
     assert_eq!(
-        faults(&history(ops, &[7, 8])),
-        [Fault::OutOfOrder, Fault::NotLinearizable]
+        kinds(&history(ops, &[7, 8])),
+        [AnomalyKind::OutOfOrder, AnomalyKind::NotLinearizable]
     );
 }
 
 #[test]
-fn a_read_beside_a_write_may_see_either() {
-    for (at, seen) in [(2, state(7, 2, 1)), (3, state(8, 3, 2))] {
+fn a_read_concurrent_with_a_write_may_return_either_value() {
+    for (at, observed) in [(2, state(7, 2, 1)), (3, state(8, 3, 2))] {
         let ops = vec![
             put(1, 0, 10, 7, 2),
             put(1, 20, 60, 8, 3),
-            read(2, 40, 50, at, seen),
+            read(2, 40, 50, at, observed),
         ];
-        assert_eq!(faults(&history(ops, &[7, 8])), []);
+        assert_eq!(kinds(&history(ops, &[7, 8])), []);
     }
 }
 
 #[test]
-fn two_reads_in_a_row_may_not_go_back_in_time() {
+fn consecutive_reads_must_not_go_back_in_time() {
     let ops = vec![
         put(1, 0, 10, 7, 2),
         put(1, 20, 90, 8, 3),
@@ -231,25 +241,28 @@ fn two_reads_in_a_row_may_not_go_back_in_time() {
         read(3, 50, 60, 2, state(7, 2, 1)),
     ];
     assert_eq!(
-        faults(&history(ops, &[7, 8])),
-        [Fault::OutOfOrder, Fault::NotLinearizable]
+        kinds(&history(ops, &[7, 8])),
+        [AnomalyKind::OutOfOrder, AnomalyKind::NotLinearizable]
     );
 }
 
 #[test]
-fn a_swap_over_another_value_than_expected_is_wrong() {
+fn a_swap_that_replaces_an_unexpected_value_is_wrong() {
     let ops = vec![
         put(1, 0, 10, 7, 2),
-        swap(2, 20, 30, Some((6, 1)), 8, Answer::Written(3)),
+        swap(2, 20, 30, Some((6, 1)), 8, Response::Written(3)),
     ];
     assert_eq!(
-        faults(&history(ops, &[7, 8])),
-        [Fault::WrongSwap, Fault::NotLinearizable]
+        kinds(&history(ops, &[7, 8])),
+        [
+            AnomalyKind::WrongCompareAndSwap,
+            AnomalyKind::NotLinearizable
+        ]
     );
 }
 
 #[test]
-fn a_swap_refused_although_all_was_as_expected_is_wrong() {
+fn a_swap_rejected_on_the_expected_value_is_wrong() {
     let ops = vec![
         put(1, 0, 10, 7, 2),
         swap(
@@ -258,52 +271,61 @@ fn a_swap_refused_although_all_was_as_expected_is_wrong() {
             30,
             Some((7, 2)),
             8,
-            Answer::Refused(2, state(7, 2, 1)),
+            Response::Mismatch(2, state(7, 2, 1)),
         ),
     ];
     assert_eq!(
-        faults(&history(ops, &[7])),
-        [Fault::WrongSwap, Fault::NotLinearizable]
+        kinds(&history(ops, &[7])),
+        [
+            AnomalyKind::WrongCompareAndSwap,
+            AnomalyKind::NotLinearizable
+        ]
     );
 }
 
 #[test]
-fn what_an_unanswered_swap_must_have_replaced_counts_as_seen() {
-    // Neither the put nor the swap was answered; a read shows the swap's value, so both happened.
-    let mut swapped = swap(2, 20, 30, Some((7, 2)), 8, Answer::Written(3));
-    swapped.outcome = Outcome::Unknown("no answer in time".into());
+fn a_value_replaced_by_a_swap_without_a_response_counts_as_observed() {
+    // Neither the put nor the compare-and-swap has a response; a read shows the second value, so both took effect.
+    let mut swapped = swap(2, 20, 30, Some((7, 2)), 8, Response::Written(3));
+    swapped.outcome = OperationOutcome::Unknown("no response within the timeout".into());
     let ops = vec![
         lost_reply(1, 0, 10, 7),
         swapped,
         read(3, 40, 50, 3, state(8, 3, 2)),
     ];
-    assert_eq!(faults(&history(ops, &[7, 8])), []);
+    assert_eq!(kinds(&history(ops, &[7, 8])), []);
 }
 
 #[test]
-fn an_end_that_is_not_the_sum_of_the_writes_is_wrong() {
+fn a_final_state_that_contradicts_the_writes_is_wrong() {
     let mut history = history(vec![put(1, 0, 10, 7, 2), put(1, 20, 30, 8, 3)], &[7, 8]);
     history.end.as_mut().unwrap().state = BTreeMap::from([(KEY, state(7, 2, 1).unwrap())]);
-    assert_eq!(faults(&history), [Fault::WrongEnd, Fault::NotLinearizable]);
+    assert_eq!(
+        kinds(&history),
+        [AnomalyKind::WrongFinalState, AnomalyKind::NotLinearizable]
+    );
 }
 
 #[test]
-fn a_history_without_its_end_does_not_pass() {
+fn a_history_without_a_final_state_does_not_pass() {
     let mut history = history(vec![put(1, 0, 10, 7, 2)], &[7]);
     history.end = None;
-    assert_eq!(faults(&history), [Fault::Malformed]);
+    assert_eq!(kinds(&history), [AnomalyKind::MalformedRecording]);
 }
 
 #[test]
-fn a_client_that_goes_on_after_it_did_not_know_is_a_fault_of_the_recording() {
+fn a_client_that_continues_after_an_unknown_outcome_is_malformed() {
     let ops = vec![lost_reply(1, 0, 10, 7), put(1, 20, 30, 8, 2)];
-    assert_eq!(faults(&history(ops, &[8])), [Fault::Malformed]);
+    assert_eq!(
+        kinds(&history(ops, &[8])),
+        [AnomalyKind::MalformedRecording]
+    );
 }
 
 #[test]
-fn a_deletion_that_nobody_asked_for_is_found() {
+fn a_deletion_that_no_client_requested_is_detected() {
     let mut history = history(vec![put(1, 0, 10, 7, 2)], &[7]);
-    history.log.push(Write {
+    history.writes.push(WatchedWrite {
         revision: 3,
         key: KEY,
         value: None,
@@ -312,139 +334,154 @@ fn a_deletion_that_nobody_asked_for_is_found() {
     let end = history.end.as_mut().unwrap();
     end.revision = 3;
     end.state.clear();
-    assert_eq!(faults(&history), [Fault::Invented, Fault::NotLinearizable]);
+    assert_eq!(
+        kinds(&history),
+        [AnomalyKind::InventedValue, AnomalyKind::NotLinearizable]
+    );
 }
 
 #[test]
-fn a_key_with_too_many_operations_is_said_to_be_undecided() {
-    let shape = Shape {
-        ops: 1_500,
+fn a_key_with_too_many_operations_is_undecided() {
+    let shape = HistoryShape {
+        operations: 1_500,
         keys: 1,
-        ops_per_key: 10_000,
-        ..Shape::default()
+        operations_per_key: 10_000,
+        ..HistoryShape::default()
     };
-    assert_eq!(faults(&simulate::history(1, &shape)), [Fault::Undecided]);
+    assert_eq!(
+        kinds(&simulate::history(1, &shape)),
+        [AnomalyKind::Undecided]
+    );
 }
 
 #[test]
-fn a_restore_brings_back_exactly_what_was_there_at_the_snapshot() {
-    let before = simulate::history(3, &Shape::default());
-    let at = before.log.get(before.log.len() / 2).unwrap().revision;
+fn a_restored_cluster_has_exactly_the_state_of_the_snapshot() {
+    let before = simulate::history(3, &HistoryShape::default());
+    let at = before.writes.get(before.writes.len() / 2).unwrap().revision;
     let mut after = History::default();
-    after.start.state = before.prefix(at);
+    after.start.state = before.state_at(at);
     assert_eq!(check::check_restore(&before, at, &after).count(), 0);
 
-    after.start.state = before.prefix(at - 1);
-    assert!(check::check_restore(&before, at, &after).has(Fault::Lost));
-    after.start.state = before.prefix(at);
+    after.start.state = before.state_at(at - 1);
+    assert!(check::check_restore(&before, at, &after).contains(AnomalyKind::LostWrite));
+    after.start.state = before.state_at(at);
     after
         .start
         .state
         .insert(Key(77_777), state(1, 1, 1).unwrap());
-    assert!(check::check_restore(&before, at, &after).has(Fault::Invented));
+    assert!(check::check_restore(&before, at, &after).contains(AnomalyKind::InventedValue));
 }
 
 #[test]
-fn a_history_too_small_to_forge_anything_into_proves_nothing() {
+fn a_history_too_small_for_forgeries_proves_nothing() {
     let error = check::check_and_prove(&history(vec![put(1, 0, 10, 7, 2)], &[7])).unwrap_err();
     assert!(
-        matches!(error, NotProven::TooSmall("a lost write", 1)),
+        matches!(error, ProofError::TooSmall("a lost write", 1)),
         "{error}"
     );
 }
 
 #[test]
-fn a_broken_history_proves_nothing() {
+fn a_history_with_anomalies_proves_nothing() {
     let error = check::check_and_prove(&history(vec![put(1, 0, 10, 7, 2)], &[])).unwrap_err();
-    assert!(matches!(error, NotProven::Violated(_)), "{error}");
+    assert!(matches!(error, ProofError::Anomalous(_)), "{error}");
 }
 
 #[test]
-fn a_client_that_does_two_things_at_once_is_a_fault_of_the_recording() {
+fn a_client_with_two_concurrent_operations_is_malformed() {
     let ops = vec![put(1, 0, 20, 7, 2), put(1, 10, 30, 8, 3)];
-    assert_eq!(faults(&history(ops, &[7, 8])), [Fault::Malformed]);
+    assert_eq!(
+        kinds(&history(ops, &[7, 8])),
+        [AnomalyKind::MalformedRecording]
+    );
 }
 
 #[test]
-fn an_operation_that_ends_before_it_begins_is_a_fault_of_the_recording() {
+fn an_operation_that_ends_before_its_start_is_malformed() {
     let ops = vec![put(1, 20, 10, 7, 2)];
-    assert!(faults(&history(ops, &[7])).contains(&Fault::Malformed));
+    assert!(kinds(&history(ops, &[7])).contains(&AnomalyKind::MalformedRecording));
 }
 
 #[test]
-fn a_watch_that_repeats_a_revision_is_a_fault_of_the_recording() {
+fn a_watch_that_repeats_a_revision_is_malformed() {
     let mut history = history(vec![put(1, 0, 20, 7, 2), lost_reply(2, 0, 20, 8)], &[7, 8]);
-    history.log.last_mut().unwrap().revision = 2;
-    assert!(faults(&history).contains(&Fault::Malformed));
+    history.writes.last_mut().unwrap().revision = 2;
+    assert!(kinds(&history).contains(&AnomalyKind::MalformedRecording));
 }
 
 #[test]
-fn a_version_left_out_betrays_a_write_that_the_watch_did_not_show() {
+fn a_skipped_version_reveals_a_write_missing_from_the_watch() {
     let mut history = history(vec![put(1, 0, 10, 7, 2), put(1, 20, 30, 8, 3)], &[7, 8]);
-    history.log.last_mut().unwrap().version = 3;
+    history.writes.last_mut().unwrap().version = 3;
     history
         .end
         .as_mut()
         .unwrap()
         .state
         .insert(KEY, state(8, 3, 3).unwrap());
-    assert_eq!(faults(&history), [Fault::Lost]);
+    assert_eq!(kinds(&history), [AnomalyKind::LostWrite]);
 }
 
 #[test]
-fn a_write_that_went_to_another_key_is_found() {
+fn a_write_to_another_key_is_detected() {
     let other = Key(5);
     let mut history = history(vec![put(1, 0, 10, 7, 2)], &[7]);
-    history.log.first_mut().unwrap().key = other;
+    history.writes.first_mut().unwrap().key = other;
     history.end.as_mut().unwrap().state = BTreeMap::from([(other, state(7, 2, 1).unwrap())]);
-    assert_eq!(faults(&history), [Fault::Invented, Fault::NotLinearizable]);
-}
-
-#[test]
-fn a_write_may_not_have_the_revision_that_somebody_had_already_read() {
-    // The read saw the store at revision 2, of another key as it were, before the write of revision 2 began.
-    let mut early = read(1, 0, 10, 2, None);
-    early.key = Key(5);
     assert_eq!(
-        faults(&history(vec![early, put(2, 20, 30, 7, 2)], &[7])),
-        [Fault::OutOfOrder]
+        kinds(&history),
+        [AnomalyKind::InventedValue, AnomalyKind::NotLinearizable]
     );
 }
 
 #[test]
-fn what_ends_when_something_else_begins_may_have_been_beside_it() {
-    let ops = vec![put(1, 0, 10, 7, 3), put(2, 10, 20, 8, 2)];
-    assert_eq!(faults(&history(ops, &[8, 7])), []);
+fn a_write_must_not_have_a_revision_that_was_already_read() {
+    // The read of another key saw the store at revision 2, before the write of revision 2 started.
+    let mut early = read(1, 0, 10, 2, None);
+    early.key = Key(5);
+    assert_eq!(
+        kinds(&history(vec![early, put(2, 20, 30, 7, 2)], &[7])),
+        [AnomalyKind::OutOfOrder]
+    );
 }
 
 #[test]
-fn a_last_read_that_is_older_than_an_acknowledged_write_is_stale() {
+fn operations_that_touch_in_time_count_as_concurrent() {
+    let ops = vec![put(1, 0, 10, 7, 3), put(2, 10, 20, 8, 2)];
+    assert_eq!(kinds(&history(ops, &[8, 7])), []);
+}
+
+#[test]
+fn a_final_read_older_than_an_acknowledged_write_is_stale() {
     let mut history = history(vec![put(1, 0, 10, 7, 2), put(1, 20, 30, 8, 3)], &[7, 8]);
     let end = history.end.as_mut().unwrap();
     end.revision = 2;
     end.state.insert(KEY, state(7, 2, 1).unwrap());
     assert_eq!(
-        faults(&history),
-        [Fault::OutOfOrder, Fault::NotLinearizable]
+        kinds(&history),
+        [AnomalyKind::OutOfOrder, AnomalyKind::NotLinearizable]
     );
 }
 
 #[test]
-fn a_key_that_was_there_at_the_start_must_be_there_at_the_end() {
+fn a_key_of_the_initial_state_must_be_in_the_final_state() {
     let mut history = history(Vec::new(), &[]);
     history.start.state.insert(KEY, state(7, 1, 1).unwrap());
-    assert_eq!(faults(&history), [Fault::WrongEnd, Fault::NotLinearizable]);
+    assert_eq!(
+        kinds(&history),
+        [AnomalyKind::WrongFinalState, AnomalyKind::NotLinearizable]
+    );
     history
         .end
         .as_mut()
         .unwrap()
         .state
         .insert(KEY, state(7, 1, 1).unwrap());
-    assert_eq!(faults(&history), []);
+    assert_eq!(kinds(&history), []);
 }
 
 #[test]
-fn a_key_at_the_end_that_was_never_written_is_found() {
+fn a_key_in_the_final_state_that_was_never_written_is_detected() {
     let mut history = history(Vec::new(), &[]);
     history
         .end
@@ -452,5 +489,8 @@ fn a_key_at_the_end_that_was_never_written_is_found() {
         .unwrap()
         .state
         .insert(KEY, state(7, 1, 1).unwrap());
-    assert_eq!(faults(&history), [Fault::WrongEnd, Fault::NotLinearizable]);
+    assert_eq!(
+        kinds(&history),
+        [AnomalyKind::WrongFinalState, AnomalyKind::NotLinearizable]
+    );
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use evenkeel_e2e::Story;
 use evenkeel_e2e::etcd::Cluster;
 use evenkeel_e2e::measured::eager;
-use evenkeel_history::Kind;
+use evenkeel_history::ClientKind;
 
 /// How long healing may take on a slow machine.
 const LONG: Duration = Duration::from_secs(180);
@@ -52,7 +52,7 @@ fn main() {
     let stats = workload.stats(since);
     let gap = |kind| {
         stats
-            .gaps
+            .longest_write_gap_by_kind
             .get(&kind)
             .copied()
             .unwrap_or_default()
@@ -67,11 +67,11 @@ fn main() {
     );
     println!(
         "  longest gap between writes   {:.2} s for clients that know all members",
-        gap(Kind::Everywhere)
+        gap(ClientKind::AllMembers)
     );
     println!(
         "                               {:.2} s through the Service",
-        gap(Kind::Service)
+        gap(ClientKind::Service)
     );
     println!("  acknowledged writes lost     0");
 }

@@ -7,7 +7,7 @@ use base64::engine::general_purpose::STANDARD;
 use evenkeel_e2e::etcd::{Cluster, manifest, members};
 use evenkeel_e2e::operator::install;
 use evenkeel_e2e::{RESTRICTED, Story};
-use evenkeel_history::Kind;
+use evenkeel_history::ClientKind;
 use evenkeel_lab::pki::{Files, Holder, Pki};
 use serde_json::{Value, json};
 
@@ -127,18 +127,22 @@ fn clients_follow_a_member_to_its_new_address_and_their_history_is_proved() {
         std::thread::sleep(Duration::from_secs(2));
         workload
             .stats(recent)
-            .gaps
-            .get(&Kind::Pinned)
+            .longest_write_gap_by_kind
+            .get(&ClientKind::Pinned)
             .is_some_and(|gap| *gap < Duration::from_secs(2))
     });
-    let gap = workload.stats(killed).gap;
+    let gap = workload.stats(killed).longest_write_gap;
     assert!(
         gap > Duration::from_millis(100),
         "nobody can have written while there was no etcd: {gap:?}"
     );
     std::thread::sleep(Duration::from_secs(3));
     let history = workload.finish();
-    assert!(history.ops.len() > 500, "{} operations", history.ops.len());
+    assert!(
+        history.operations.len() > 500,
+        "{} operations",
+        history.operations.len()
+    );
     cluster.holds_the_same_everywhere();
 }
 
