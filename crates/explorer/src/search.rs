@@ -17,16 +17,17 @@
 //! [`quiescence`]: crate::quiescence
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::sync::atomic::AtomicUsize;
 use std::time::{Duration, Instant};
+
+use evenkeel_modelcheck::Trace;
 
 use crate::canonical::canonical;
 use crate::compress::{Fingerprint, PartTables, fingerprint};
 use crate::event::ModelEvent;
 use crate::fault_budget::BudgetIndex;
 use crate::layer::{Layer, LayerResult, LayerWorker, add_to_visited};
-use crate::model::{ClusterModel, RuleViolation};
+use crate::model::ClusterModel;
 use crate::quiescence::{BadRun, QuiescenceChecker, no_convergence};
 use crate::visited::{EntryId, Visited, shard_of};
 use crate::{Decider, RealDecider};
@@ -47,25 +48,7 @@ pub struct ExplorerReport {
     /// The number of decisions by kind of action.
     pub decided: BTreeMap<&'static str, usize>,
     /// The shortest run that violates a rule, if there is one.
-    pub counterexample: Option<Counterexample>,
-}
-
-/// A run that violates a rule.
-#[derive(Debug)]
-pub struct Counterexample {
-    /// The events in their order.
-    pub events: Vec<ModelEvent>,
-    /// The violated rule.
-    pub violation: RuleViolation,
-}
-
-impl fmt::Display for Counterexample {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (number, event) in self.events.iter().enumerate() {
-            writeln!(f, "{:>3}. {event}", number + 1)?;
-        }
-        write!(f, "  => {}", self.violation.0)
-    }
+    pub counterexample: Option<Trace<ModelEvent>>,
 }
 
 /// Explores with one thread.
@@ -137,7 +120,7 @@ impl Search<'_> {
         &mut self,
         threads: usize,
         progress: &mut dyn FnMut(usize, usize, usize),
-    ) -> Option<Counterexample> {
+    ) -> Option<Trace<ModelEvent>> {
         let mut words = Vec::new();
         self.parts.compress(&canonical(self.start), &mut words);
         let fingerprint = fingerprint(&words);
@@ -281,12 +264,12 @@ impl Search<'_> {
         fingerprint(&words)
     }
 
-    fn counterexample(&self, visit: EntryId, (onward, violation): &BadRun) -> Counterexample {
+    fn counterexample(&self, visit: EntryId, (onward, violation): &BadRun) -> Trace<ModelEvent> {
         let (mut events, _) = self.replay(visit);
         events.extend(onward.iter().cloned());
-        Counterexample {
+        Trace {
             events,
-            violation: violation.clone(),
+            violation: violation.0.clone(),
         }
     }
 }

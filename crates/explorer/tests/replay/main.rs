@@ -90,8 +90,8 @@ fn versions() -> Result<Vec<Version>> {
                 .collect()
         })
         .unwrap_or_default();
-    let must_succeed = ["3.5.35", "3.6.16", "3.7.3"].map(str::parse::<Version>);
-    let mut versions = must_succeed.into_iter().collect::<Result<Vec<_>>>()?;
+    let supported = ["3.5.35", "3.6.16", "3.7.3"].map(str::parse::<Version>);
+    let mut versions = supported.into_iter().collect::<Result<Vec<_>>>()?;
     let is_built = |version: &Version| {
         built
             .iter()
