@@ -420,15 +420,15 @@ impl WorkloadState {
     }
 
     pub(crate) fn last_known_state(&self, slot: usize, key: Key) -> Option<(Value, i64)> {
-        let belief = lock(&self.last_known).get(slot).copied().flatten();
-        belief
+        let last_known = lock(&self.last_known).get(slot).copied().flatten();
+        last_known
             .filter(|(of, _)| *of == key)
             .map(|(_, state)| (state.value, state.revision))
     }
 
     /// Remembers the state of a key from a response, if it is newer than the known one.
     pub(crate) fn remember(&self, slot: usize, op: &Operation) {
-        let known = match (
+        let reported = match (
             op.response().and_then(|response| response.observed()),
             op.acknowledged_revision(),
             op.request.written_value(),
@@ -441,13 +441,13 @@ impl WorkloadState {
             }),
             _ => None,
         };
-        let Some(known) = known else { return };
-        if let Some(belief) = lock(&self.last_known).get_mut(slot)
-            && belief.is_none_or(|(of, known)| {
-                of < op.key || (of == op.key && known.revision < known.revision)
+        let Some(reported) = reported else { return };
+        if let Some(last_known) = lock(&self.last_known).get_mut(slot)
+            && last_known.is_none_or(|(of, known)| {
+                of < op.key || (of == op.key && known.revision < reported.revision)
             })
         {
-            *belief = Some((op.key, known));
+            *last_known = Some((op.key, reported));
         }
     }
 }

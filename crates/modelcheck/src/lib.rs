@@ -161,9 +161,7 @@ impl<M: Model> Search<M> {
             path.into_iter()
                 .for_each(|here| converges[here] = Some(result));
         }
-        let first = converges
-            .iter()
-            .position(|result| *result == Some(false))?;
+        let first = converges.iter().position(|result| *result == Some(false))?;
         let violation = "the run never converges although no more faults happen".to_owned();
         let mut trace = self.trace(first, None, violation);
         let mut state = M::clone(&self.visits[first].state);
