@@ -65,7 +65,7 @@ impl LeafCase {
         )
     }
 
-    fn from_spec(self, base: Value) -> Self {
+    fn with_base(self, base: Value) -> Self {
         Self { base, ..self }
     }
 
@@ -124,7 +124,7 @@ pub(crate) fn all() -> Vec<LeafCase> {
             .irreversible(),
         // An option that an earlier patch release lacks.
         case("spec.version", Restart, [json!("3.5.34"), json!("3.5.33")], [json!("3.5.12"), json!("3.7.3")])
-            .from_spec(json!({ "version": "3.5.35", "etcd": { "options": { "compaction-sleep-interval": "1s" } } }))
+            .with_base(json!({ "version": "3.5.35", "etcd": { "options": { "compaction-sleep-interval": "1s" } } }))
             .required(),
         case("spec.members", Scale, [json!(5), json!(1)], [json!(0), json!(8), json!("three")]),
         case("spec.paused", OperatorOnly, [json!(true), json!(false)], [json!("yes")]),
@@ -219,7 +219,7 @@ fn storage() -> Vec<LeafCase> {
             [json!("fast"), json!("faster")],
             [json!("")],
         )
-        .from_spec(json!({ "storage": { "class": "slow" } }))
+        .with_base(json!({ "storage": { "class": "slow" } }))
         .required(),
         case(
             "spec.storage.onDelete",
@@ -257,7 +257,7 @@ fn storage() -> Vec<LeafCase> {
             [json!("512Mi"), json!("1Gi")],
             [json!("2Gi")],
         )
-        .from_spec(json!({ "resources": { "limits": { "memory": "1Gi" } } })),
+        .with_base(json!({ "resources": { "limits": { "memory": "1Gi" } } })),
         case(
             "spec.resources.limits.memory",
             Restart,
@@ -293,7 +293,7 @@ fn scheduling() -> Vec<LeafCase> {
             [json!("yes")],
         ),
         case("spec.members", Scale, [json!(5), json!(1)], [json!(0)])
-            .from_spec(json!({ "scheduling": { "spread": { "require": true } } })),
+            .with_base(json!({ "scheduling": { "spread": { "require": true } } })),
         case(
             "spec.scheduling.nodeSelector",
             Restart,
@@ -320,35 +320,35 @@ fn scheduling() -> Vec<LeafCase> {
             [json!("a"), json!("b")],
             [json!(1)],
         )
-        .from_spec(tolerations(json!({ "operator": "Exists" }))),
+        .with_base(tolerations(json!({ "operator": "Exists" }))),
         case(
             "spec.scheduling.tolerations[].operator",
             Restart,
             [json!("Exists"), json!("Equal")],
             [json!(1), json!("Maybe")],
         )
-        .from_spec(tolerations(json!({ "key": "a" }))),
+        .with_base(tolerations(json!({ "key": "a" }))),
         case(
             "spec.scheduling.tolerations[].value",
             Restart,
             [json!("x"), json!("y")],
             [json!(true)],
         )
-        .from_spec(tolerations(json!({ "key": "a" }))),
+        .with_base(tolerations(json!({ "key": "a" }))),
         case(
             "spec.scheduling.tolerations[].effect",
             Restart,
             [json!("NoSchedule"), json!("NoExecute")],
             [json!(1), json!("Never")],
         )
-        .from_spec(tolerations(json!({ "key": "a", "operator": "Exists" }))),
+        .with_base(tolerations(json!({ "key": "a", "operator": "Exists" }))),
         case(
             "spec.scheduling.tolerations[].tolerationSeconds",
             Restart,
             [json!(60), json!(120)],
             [json!("soon")],
         )
-        .from_spec(toleration()),
+        .with_base(toleration()),
         case(
             "spec.scheduling.priorityClass",
             Restart,
@@ -387,7 +387,7 @@ fn access() -> Vec<LeafCase> {
             ],
             [json!(["a.example/b"])],
         )
-        .from_spec(json!({ "service": { "annotations": { "a.example/b": "c" } } })),
+        .with_base(json!({ "service": { "annotations": { "a.example/b": "c" } } })),
         case(
             "spec.tls.client.extraNames",
             ObjectsOnly,
@@ -459,14 +459,14 @@ fn windows() -> Vec<LeafCase> {
             [json!(["Sat"]), json!(["Sun", "Mon"])],
             [json!(["Someday"]), json!(["Sat", "Sat"])],
         )
-        .from_spec(with_window()),
+        .with_base(with_window()),
         case(
             "spec.maintenance.windows[].start",
             OperatorOnly,
             [json!("03:00"), json!("23:59")],
             [json!("24:00"), json!("3:00")],
         )
-        .from_spec(with_window())
+        .with_base(with_window())
         .required(),
         case(
             "spec.maintenance.windows[].duration",
@@ -474,7 +474,7 @@ fn windows() -> Vec<LeafCase> {
             [json!("10m"), json!("24h")],
             [json!("5m"), json!("25h"), json!("1d")],
         )
-        .from_spec(with_window())
+        .with_base(with_window())
         .required(),
         case(
             "spec.maintenance.windows[].timeZone",
@@ -482,6 +482,6 @@ fn windows() -> Vec<LeafCase> {
             [json!("Europe/Berlin"), json!("Asia/Tokyo")],
             [json!("+01:00"), json!("")],
         )
-        .from_spec(with_window()),
+        .with_base(with_window()),
     ]
 }
