@@ -7,7 +7,7 @@ mod bugs;
 mod event;
 mod world;
 
-use evenkeel_runtime::explore::{SearchReport, explore};
+use evenkeel_modelcheck::{SearchReport, explore};
 
 use bugs::Bug;
 use event::Event;
@@ -32,7 +32,7 @@ fn holds(name: &str, start: &World) -> SearchReport<Event> {
         report.transitions,
         began.elapsed()
     );
-    if let Some(story) = &report.story {
+    if let Some(story) = &report.counterexample {
         panic!("{name}:\n{story}");
     }
     report
@@ -93,7 +93,7 @@ fn a_look_that_misses_somebody_and_an_operator_that_wakes_late_do_no_harm() {
 
 /// What the explorer says of a bug.
 fn harm_of(bug: Bug, start: World) -> String {
-    let story = explore(&start.with_bug(bug)).story;
+    let story = explore(&start.with_bug(bug)).counterexample;
     story
         .unwrap_or_else(|| panic!("{bug:?} is not found"))
         .to_string()
@@ -129,7 +129,7 @@ fn deleting_a_volume_before_its_member_has_left_is_found() {
 #[test]
 fn sweeping_away_who_is_on_the_way_in_is_found() {
     let story = harm_of(Bug::SweepsNewcomers, World::new(2));
-    assert!(story.contains("=> it never comes to rest"), "{story}");
+    assert!(story.contains("=> the run never converges"), "{story}");
 }
 
 #[test]

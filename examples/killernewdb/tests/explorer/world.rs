@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use evenkeel_runtime::explore::Model as Explored;
+use evenkeel_modelcheck::Model as Explored;
 use evenkeel_runtime::{Observed, Plan, Presence, SimpleReconciler};
 use killernewdb::decide::decide;
 use killernewdb::facts::{Deed, Facts, Ledger, Member as Known};
