@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use evenkeel_history::{Config, Target, Tls};
+use evenkeel_history::{ClientTls, WorkloadConfig, WorkloadTarget};
 use evenkeel_lab::command::Cmd;
 use serde_json::{Value, json};
 
@@ -175,7 +175,7 @@ impl<'a> Cluster<'a> {
     }
 
     /// What a client of it needs for TLS.
-    pub fn client_tls(&self) -> Tls {
+    pub fn client_tls(&self) -> ClientTls {
         let secret = self
             .story
             .read("/api/v1", &format!("secrets/{}-etcd-client-tls", self.name));
@@ -185,7 +185,7 @@ impl<'a> Cluster<'a> {
             let text = text.unwrap_or_else(|| panic!("{}-etcd-client-tls has no {key}", self.name));
             STANDARD.decode(text).expect("a Secret's data is base64")
         };
-        Tls {
+        ClientTls {
             ca: part("ca.crt"),
             cert: part("tls.crt"),
             key: part("tls.key"),
@@ -194,9 +194,9 @@ impl<'a> Cluster<'a> {
     }
 
     /// Where a workload finds it: each member, and the Service.
-    pub fn target(&self) -> Target {
+    pub fn target(&self) -> WorkloadTarget {
         let service = vec![url(&self.service_ip())];
-        Target {
+        WorkloadTarget {
             members: endpoints(&self.pods()),
             service,
             tls: Some(self.client_tls()),
@@ -206,14 +206,14 @@ impl<'a> Cluster<'a> {
     /// Sets clients to work on it, 50 operations a second, and follows its members. Many stories run side by side: more would only
     /// wait longer.
     pub fn workload(&self) -> Watched {
-        self.workload_with(Config {
-            rate: 50.0,
-            ..Config::default()
+        self.workload_with(WorkloadConfig {
+            operations_per_second: 50.0,
+            ..WorkloadConfig::default()
         })
     }
 
     /// Sets clients to work on it in another way than usual, and follows its members.
-    pub fn workload_with(&self, config: Config) -> Watched {
+    pub fn workload_with(&self, config: WorkloadConfig) -> Watched {
         let (lab, path) = (
             self.story.lab().clone(),
             pods_path(self.story.namespace(), &self.name),

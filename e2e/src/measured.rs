@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use evenkeel_history::Config;
+use evenkeel_history::WorkloadConfig;
 use evenkeel_lab::command::Cmd;
 
 use crate::Story;
@@ -54,12 +54,12 @@ pub fn until(what: &str, mut so: impl FnMut() -> bool) -> Instant {
 /// Clients that write so often that what is measured is the cluster's silence and not their own, and that do not wait long: a
 /// write that a follower passes on in the very moment in which the lead is handed over is dropped by etcd without a word, and
 /// whoever sent it waits for as long as it has patience (seen: 1.1 s with a patience of 1 s, else 0.1 s).
-pub fn eager() -> Config {
-    Config {
-        pinned: 0,
-        rate: 400.0,
+pub fn eager() -> WorkloadConfig {
+    WorkloadConfig {
+        pinned_clients: 0,
+        operations_per_second: 400.0,
         timeout: PATIENCE,
-        ..Config::default()
+        ..WorkloadConfig::default()
     }
 }
 

@@ -5,7 +5,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use evenkeel_history::{Config, History, Kind, Stats, Target, Time, Workload, check_and_prove};
+use evenkeel_history::{
+    ClientKind, History, RunTime, Workload, WorkloadConfig, WorkloadStats, WorkloadTarget,
+    check_and_prove,
+};
 use evenkeel_lab::patience::Patience;
 
 /// How long a workload waits for its first answer: the address of a Service takes a moment to lead to the pods.
@@ -35,8 +38,8 @@ impl Watched {
     /// limits are multiplied by `patience`.
     pub fn start(
         name: &str,
-        config: Config,
-        target: Target,
+        config: WorkloadConfig,
+        target: WorkloadTarget,
         patience: Patience,
         members: impl Fn() -> Option<Vec<String>> + Send + 'static,
     ) -> Self {
@@ -70,12 +73,12 @@ impl Watched {
     }
 
     /// The time on the clients' clock, to ask for [figures](Self::stats) of what comes after.
-    pub fn now(&self) -> Time {
+    pub fn now(&self) -> RunTime {
         self.workload.now()
     }
 
     /// Figures from a time until now.
-    pub fn stats(&self, since: Time) -> Stats {
+    pub fn stats(&self, since: RunTime) -> WorkloadStats {
         self.workload.stats(since)
     }
 
@@ -84,7 +87,7 @@ impl Watched {
     pub fn finish(mut self) -> History {
         // Into a history of nothing much nothing can be forged: on a busy machine clients may hardly have begun.
         let began = Instant::now();
-        while self.stats(Time::default()).written < ENOUGH
+        while self.stats(RunTime::default()).acknowledged_writes < ENOUGH
             && began.elapsed() < self.patience.times(AT_MOST)
         {
             std::thread::sleep(Duration::from_millis(100));
@@ -122,14 +125,19 @@ impl Drop for Watched {
 }
 
 /// What clients achieved, in a line.
-pub fn told(name: &str, stats: &Stats) -> String {
-    let gap = |kind| stats.gaps.get(&kind).map_or(0, Duration::as_millis);
+pub fn told(name: &str, stats: &WorkloadStats) -> String {
+    let gap = |kind| {
+        stats
+            .longest_write_gap_by_kind
+            .get(&kind)
+            .map_or(0, Duration::as_millis)
+    };
     format!(
         "{name}: {} operations, {:.0} a second; longest gap between a client's writes: {} ms knowing all members, \
          {} ms through the Service",
-        stats.ops,
-        stats.rate(),
-        gap(Kind::Everywhere),
-        gap(Kind::Service),
+        stats.operations,
+        stats.operations_per_second(),
+        gap(ClientKind::AllMembers),
+        gap(ClientKind::Service),
     )
 }

@@ -1,10 +1,11 @@
-//! The docs as a program reads them, so that they cannot lie: [`page`] finds the commands of a page and what it says that they
-//! show, [`shape`] tells whether they still do, [`links`] follows every link. The stories in `e2e/tests/docs` run the commands.
+//! Reads the documentation so that tests can execute it: [`page`] extracts the commands of a page and their expected
+//! output, [`normalize`] compares output with what the page shows, [`links`] checks every link. `e2e/tests/docs` runs
+//! the commands.
 
+mod directives;
 pub mod files;
 pub mod links;
-mod notes;
+pub mod normalize;
 pub mod page;
-pub mod shape;
 
-pub use page::{Block, Page, Shown};
+pub use page::{CommandBlock, ExpectedOutput, Page};

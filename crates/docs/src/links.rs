@@ -1,38 +1,42 @@
-//! Links between the docs: each leads to a file that is there, and to a heading that is in it.
+//! Checks links between pages: each must point to an existing file and, if given, to a heading in it.
 
 use std::path::{Component, Path, PathBuf};
 
-/// A link that leads nowhere: in which line, and where it was to lead.
+/// A broken link.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Broken {
+pub struct BrokenLink {
     /// The line, from 1.
     pub line: usize,
-    /// As it is written.
+    /// The target as written.
     pub target: String,
-    /// What is wrong with it.
-    pub why: String,
+    /// The problem.
+    pub reason: String,
 }
 
-/// The links of a page that lead nowhere. `page` is its path from the checkout, `text` what is in it.
-pub fn broken(checkout: &Path, page: &str, text: &str) -> Vec<Broken> {
-    let links = targets(text)
+/// Returns the broken links of a page. `page` is its path in the checkout, `text` its content.
+pub fn broken_links(checkout: &Path, page: &str, text: &str) -> Vec<BrokenLink> {
+    let links = link_targets(text)
         .into_iter()
-        .filter(|(_, target)| !is_elsewhere(target));
+        .filter(|(_, target)| !is_external(target));
     let judged = links.filter_map(|(line, target)| {
-        let why = trouble(checkout, page, text, &target)?;
-        Some(Broken { line, target, why })
+        let why = problem(checkout, page, text, &target)?;
+        Some(BrokenLink {
+            line,
+            target,
+            reason: why,
+        })
     });
     judged.collect()
 }
 
-fn is_elsewhere(target: &str) -> bool {
+fn is_external(target: &str) -> bool {
     ["https://", "http://", "mailto:"]
         .iter()
         .any(|scheme| target.starts_with(scheme))
 }
 
-/// What is wrong with a link, if something is.
-fn trouble(checkout: &Path, page: &str, text: &str, target: &str) -> Option<String> {
+/// Returns the problem with a link, if there is one.
+fn problem(checkout: &Path, page: &str, text: &str, target: &str) -> Option<String> {
     let (file, heading) = target
         .split_once('#')
         .map_or((target, None), |(file, heading)| (file, Some(heading)));
@@ -40,24 +44,26 @@ fn trouble(checkout: &Path, page: &str, text: &str, target: &str) -> Option<Stri
         None
     } else {
         let directory = Path::new(page).parent().unwrap_or(Path::new(""));
-        let Some(path) = plain(&directory.join(file)) else {
-            return Some("it leads out of the checkout".to_owned());
+        let Some(path) = normalized(&directory.join(file)) else {
+            return Some("the target is outside the checkout".to_owned());
         };
         if !checkout.join(&path).exists() {
-            return Some(format!("there is no {}", path.display()));
+            return Some(format!("{} does not exist", path.display()));
         }
         Some(path)
     };
     let heading = heading?;
     let headings = match other {
-        None => headings(text),
-        Some(path) => headings(&std::fs::read_to_string(checkout.join(path)).unwrap_or_default()),
+        None => heading_anchors(text),
+        Some(path) => {
+            heading_anchors(&std::fs::read_to_string(checkout.join(path)).unwrap_or_default())
+        }
     };
-    (!headings.iter().any(|it| it == heading)).then(|| format!("there is no heading {heading}"))
+    (!headings.iter().any(|it| it == heading)).then(|| format!("heading {heading} does not exist"))
 }
 
-/// A path without `.` and `..`; nothing if it leads out.
-fn plain(path: &Path) -> Option<PathBuf> {
+/// Returns the path without `.` and `..`; `None` if it leaves the checkout.
+fn normalized(path: &Path) -> Option<PathBuf> {
     let mut plain = PathBuf::new();
     for part in path.components() {
         match part {
@@ -70,10 +76,10 @@ fn plain(path: &Path) -> Option<PathBuf> {
     Some(plain)
 }
 
-/// Where the links of a page lead, each with its line. Code is left out.
-fn targets(text: &str) -> Vec<(usize, String)> {
+/// Returns the link targets of a page with their lines. Links in code are ignored.
+fn link_targets(text: &str) -> Vec<(usize, String)> {
     let mut found = Vec::new();
-    for (number, line) in prose(text) {
+    for (number, line) in text_lines(text) {
         let line = without_code(line);
         let mut rest = line.as_str();
         while let Some(at) = rest.find("](") {
@@ -86,9 +92,9 @@ fn targets(text: &str) -> Vec<(usize, String)> {
     found
 }
 
-/// How headings are called in links.
-fn headings(text: &str) -> Vec<String> {
-    let titles = prose(text).filter_map(|(_, line)| {
+/// Returns the anchors of all headings.
+fn heading_anchors(text: &str) -> Vec<String> {
+    let titles = text_lines(text).filter_map(|(_, line)| {
         line.trim_start_matches('#')
             .strip_prefix(' ')
             .filter(|_| line.starts_with('#'))
@@ -106,8 +112,8 @@ fn slug(title: &str) -> String {
     letters.collect()
 }
 
-/// The lines outside of code blocks, numbered from 1.
-fn prose(text: &str) -> impl Iterator<Item = (usize, &str)> {
+/// Returns the lines outside code blocks, numbered from 1.
+fn text_lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let mut code = false;
     (1..).zip(text.lines()).filter(move |(_, line)| {
         let fence = line.trim_start().starts_with("```");
@@ -116,7 +122,7 @@ fn prose(text: &str) -> impl Iterator<Item = (usize, &str)> {
     })
 }
 
-/// A line without what stands between backticks.
+/// Returns a line without inline code.
 fn without_code(line: &str) -> String {
     line.split('`').step_by(2).collect()
 }
@@ -130,27 +136,27 @@ mod tests {
     }
 
     #[test]
-    fn every_link_in_the_docs_leads_somewhere() {
-        let mut told = Vec::new();
-        let pages = crate::files::all(checkout()).unwrap();
+    fn every_link_in_the_docs_has_a_target() {
+        let mut problems = Vec::new();
+        let pages = crate::files::markdown_files(checkout()).unwrap();
         assert!(pages.len() > 20, "only {pages:?} were found");
         for page in pages {
             let text = std::fs::read_to_string(checkout().join(&page)).unwrap();
-            let broken = broken(checkout(), &page, &text);
-            told.extend(
+            let broken = broken_links(checkout(), &page, &text);
+            problems.extend(
                 broken
                     .into_iter()
-                    .map(|it| format!("{page}:{}: {}: {}", it.line, it.target, it.why)),
+                    .map(|it| format!("{page}:{}: {}: {}", it.line, it.target, it.reason)),
             );
         }
-        assert!(told.is_empty(), "{}", told.join("\n"));
+        assert!(problems.is_empty(), "{}", problems.join("\n"));
     }
 
     #[test]
-    fn a_link_that_leads_nowhere_is_found() {
+    fn broken_links_are_detected() {
         let text = "[a](README.md) [b](gone.md)\n[c](README.md#no-such-heading) and [d](../../outside)\n\
             [e](https://example.org/gone) `[f](code.md)`\n```\n[g](code.md)\n```\n## Here it is\n[h](#here-it-is)[i](#gone)";
-        let found = broken(checkout(), "README.md", text);
+        let found = broken_links(checkout(), "README.md", text);
         let found: Vec<_> = found
             .iter()
             .map(|it| (it.line, it.target.as_str()))
@@ -167,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn headings_are_called_as_readers_of_markdown_call_them() {
+    fn heading_anchors_follow_the_rules_of_markdown_renderers() {
         assert_eq!(slug("`lab node`: what, why?"), "lab-node-what-why");
     }
 }

@@ -1,52 +1,52 @@
-//! A page: its commands in the order of the page, how each is run, and what the page says that it shows.
+//! A page: its commands in order, their options, and their expected output.
 
 use std::ops::Range;
 use std::time::Duration;
 
-pub use crate::notes::{How, Screen};
-use crate::notes::{Note, PATIENCE, Run, read};
+use crate::directives::{DEFAULT_TIMEOUT, Directive, RunOptions, parse_directive};
+pub use crate::directives::{PageSetup, ScreenCapture};
 
 /// A page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Page {
-    /// Its path from the checkout.
+    /// The path in the checkout.
     pub path: String,
-    /// How it is run.
-    pub how: How,
-    /// Its commands.
-    pub blocks: Vec<Block>,
-    /// Those that are not run: line and reason.
-    pub left: Vec<(usize, String)>,
+    /// The setup.
+    pub setup: PageSetup,
+    /// The command blocks.
+    pub blocks: Vec<CommandBlock>,
+    /// The skipped blocks: line and reason.
+    pub skipped: Vec<(usize, String)>,
 }
 
 /// Commands that are run together.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Block {
-    /// The line of the first, from 1.
+pub struct CommandBlock {
+    /// The line of the first command, from 1.
     pub line: usize,
     /// The commands.
     pub script: String,
-    /// The exit code that they must end with.
-    pub exit: i32,
-    /// How long they may take, and how long what they show is waited for.
+    /// The expected exit code.
+    pub exit_code: i32,
+    /// The time limit of the commands and of waiting for the expected output.
     pub timeout: Duration,
-    /// What the page says that they show.
-    pub shows: Option<Shown>,
+    /// The output that the page shows.
+    pub expected: Option<ExpectedOutput>,
 }
 
-/// What commands show.
+/// The expected output of commands.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Shown {
+pub struct ExpectedOutput {
     /// The lines of the page, from 0, without the fence.
     pub lines: Range<usize>,
     /// The text.
     pub text: String,
-    /// How it is captured, if it is.
-    pub screen: Option<Screen>,
+    /// How the output is captured, if it is.
+    pub screen: Option<ScreenCapture>,
 }
 
-/// Commands that only look, and may be asked again until they show what they should.
-const LOOKS: [&str; 7] = [
+/// Read-only commands, which may be repeated until they show the expected output.
+const READ_ONLY_COMMANDS: [&str; 7] = [
     "kubectl get ",
     "kubectl describe ",
     "kubectl evenkeel status",
@@ -56,145 +56,144 @@ const LOOKS: [&str; 7] = [
     "lab status",
 ];
 
-impl Block {
-    /// Whether its commands only look.
-    pub fn only_looks(&self) -> bool {
+impl CommandBlock {
+    /// Returns true if all commands are read-only.
+    pub fn is_read_only(&self) -> bool {
         let mut lines = self
             .script
             .lines()
             .map(str::trim)
             .filter(|line| !line.is_empty() && !line.starts_with('#'));
         lines.all(|line| {
-            LOOKS
+            READ_ONLY_COMMANDS
                 .iter()
                 .any(|look| line.starts_with(look) || line == look.trim())
         })
     }
 
-    /// Whether something of it goes on when it has ended.
-    pub fn leaves_something_running(&self) -> bool {
+    /// Returns true if a command keeps running in the background.
+    pub fn starts_background_process(&self) -> bool {
         self.script
             .lines()
             .any(|line| line.trim_end().ends_with(" &"))
     }
 }
 
-/// What is to be done with the next block.
-enum Next {
-    Run(Run),
+/// The directive for the next block.
+enum NextBlock {
+    Run(RunOptions),
     NotRun(String),
 }
 
-/// What has been read of a page so far.
-struct Reader {
+/// The state of the parser.
+struct PageParser {
     page: Page,
-    next: Option<Next>,
-    screen: Option<Screen>,
-    /// Whether the last block was left out: what it shows cannot be checked.
-    left: bool,
+    next: Option<NextBlock>,
+    screen: Option<ScreenCapture>,
+    /// Whether the last block was skipped, so that its output cannot be checked.
+    last_skipped: bool,
 }
 
 impl Page {
-    /// Reads a page; says in which line something is wrong.
-    pub fn read(path: &str, text: &str) -> Result<Self, String> {
+    /// Parses a page. The error names the line.
+    pub fn parse(path: &str, text: &str) -> Result<Self, String> {
         let lines: Vec<&str> = text.lines().collect();
         let page = Self {
             path: path.to_owned(),
-            how: How::default(),
+            setup: PageSetup::default(),
             blocks: Vec::new(),
-            left: Vec::new(),
+            skipped: Vec::new(),
         };
-        let mut reader = Reader {
+        let mut reader = PageParser {
             page,
             next: None,
             screen: None,
-            left: false,
+            last_skipped: false,
         };
         let mut at = 0;
         while at < lines.len() {
-            let read = reader.take(&lines, at);
+            let read = reader.read_at(&lines, at);
             at = read.map_err(|why| format!("{path}:{}: {why}", at + 1))?;
         }
         if reader.screen.is_some() {
-            return Err(format!("{path}: a screen does not end"));
+            return Err(format!("{path}: a screen has no end"));
         }
         if reader.next.is_some() {
-            return Err(format!("{path}: the last comment is about no block"));
+            return Err(format!("{path}: no block follows the last directive"));
         }
         Ok(reader.page)
     }
 
-    /// The page with other lines in place of some, as captured: the last first, so that the others stay where they are.
-    pub fn with_screens(text: &str, mut captured: Vec<(Range<usize>, String)>) -> String {
+    /// Returns the page with captured lines in place of some ranges. The last range is replaced first, so that the
+    /// others stay valid.
+    pub fn replace_screens(text: &str, mut captured: Vec<(Range<usize>, String)>) -> String {
         captured.sort_by_key(|(lines, _)| std::cmp::Reverse(lines.start));
         let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
-        for (range, shown) in captured {
-            lines.splice(range, shown.lines().map(str::to_owned));
+        for (range, output) in captured {
+            lines.splice(range, output.lines().map(str::to_owned));
         }
         lines.join("\n") + "\n"
     }
 }
 
-impl Reader {
-    /// Takes what begins at a line, and says where the next begins.
-    fn take(&mut self, lines: &[&str], at: usize) -> Result<usize, String> {
+impl PageParser {
+    /// Parses the element that starts at a line. Returns the line after it.
+    fn read_at(&mut self, lines: &[&str], at: usize) -> Result<usize, String> {
         let line = lines[at].trim();
         if let Some(language) = line.strip_prefix("```") {
             let length = lines[at + 1..].iter().position(|line| line.trim() == "```");
-            let end = at + 1 + length.ok_or("a code block does not end")?;
-            self.fence(language.trim(), at, end, lines)?;
+            let end = at + 1 + length.ok_or("a code block has no end")?;
+            self.read_fence(language.trim(), at, end, lines)?;
             return Ok(end + 1);
         }
         if let Some(first) = line.strip_prefix("<!--") {
             let length = lines[at..].iter().position(|line| line.contains("-->"));
-            let end = at + length.ok_or("a comment does not end")?;
+            let end = at + length.ok_or("a comment has no end")?;
             let comment = if end == at {
                 first.split("-->").next().unwrap_or_default().to_owned()
             } else {
                 let last = lines[end].split("-->").next().unwrap_or_default();
                 [&[first], &lines[at + 1..end], &[last]].concat().join("\n")
             };
-            self.note(read(&comment)?, at)?;
+            self.apply_directive(parse_directive(&comment)?, at)?;
             return Ok(end + 1);
         }
         if !line.is_empty() && self.next.is_some() {
-            return Err("the comment above is about a block that does not follow".to_owned());
+            return Err("no block follows the directive above".to_owned());
         }
         Ok(at + 1)
     }
 
-    fn note(&mut self, note: Note, at: usize) -> Result<(), String> {
+    fn apply_directive(&mut self, note: Directive, at: usize) -> Result<(), String> {
         match note {
-            Note::Page(_) if !self.page.blocks.is_empty() || !self.page.left.is_empty() => {
-                return Err("how a page is run stands above its first block".to_owned());
+            Directive::Page(_) if !self.page.blocks.is_empty() || !self.page.skipped.is_empty() => {
+                return Err("the `page` directive must precede the first block".to_owned());
             }
-            Note::Page(how) => self.page.how = how,
-            Note::Run(run) => self.next = Some(Next::Run(run)),
-            Note::NotRun(why) => self.next = Some(Next::NotRun(why)),
-            Note::Do(script) => {
-                self.left = false;
-                self.push(at + 1, script, Run::default());
+            Directive::Page(how) => self.page.setup = how,
+            Directive::Run(run) => self.next = Some(NextBlock::Run(run)),
+            Directive::NotRun(why) => self.next = Some(NextBlock::NotRun(why)),
+            Directive::Hidden(script) => {
+                self.last_skipped = false;
+                self.push_block(at + 1, script, RunOptions::default());
             }
-            Note::Screen(_) if self.left || self.page.blocks.is_empty() => {
+            Directive::Screen(_) if self.last_skipped || self.page.blocks.is_empty() => {
                 return Err(
-                    "a screen follows the commands that show it, and they are run".to_owned(),
+                    "a screen must follow the commands that show it, and they must be run"
+                        .to_owned(),
                 );
             }
-            Note::Screen(screen) => self.screen = Some(screen),
-            Note::ScreenEnds => {
+            Directive::Screen(screen) => self.screen = Some(screen),
+            Directive::ScreenEnd => {
                 if self.screen.take().is_some() {
-                    return Err(
-                        "there is nothing in this screen: put an empty block of text there"
-                            .to_owned(),
-                    );
+                    return Err("the screen is empty: add an empty `text` block".to_owned());
                 }
             }
-            Note::Remark => {}
+            Directive::Generated => {}
         }
         Ok(())
     }
 
-    fn fence(
+    fn read_fence(
         &mut self,
         language: &str,
         at: usize,
@@ -205,12 +204,12 @@ impl Reader {
             "sh" => {
                 let script = lines[at + 1..end].join("\n");
                 match self.next.take() {
-                    Some(Next::NotRun(why)) => {
-                        self.left = true;
-                        self.page.left.push((at + 1, why));
+                    Some(NextBlock::NotRun(why)) => {
+                        self.last_skipped = true;
+                        self.page.skipped.push((at + 1, why));
                     }
-                    Some(Next::Run(run)) => self.push(at + 1, script, run),
-                    None => self.push(at + 1, script, Run::default()),
+                    Some(NextBlock::Run(run)) => self.push_block(at + 1, script, run),
+                    None => self.push_block(at + 1, script, RunOptions::default()),
                 }
             }
             "text" => {
@@ -218,12 +217,12 @@ impl Reader {
                     .page
                     .blocks
                     .last_mut()
-                    .filter(|block| !self.left && block.shows.is_none());
+                    .filter(|block| !self.last_skipped && block.expected.is_none());
                 let Some(block) = last else {
-                    return Err("this text is shown by no command that is run".to_owned());
+                    return Err("no executed command shows this text".to_owned());
                 };
                 let text = lines[at + 1..end].join("\n");
-                block.shows = Some(Shown {
+                block.expected = Some(ExpectedOutput {
                     lines: at + 1..end,
                     text,
                     screen: self.screen.take(),
@@ -231,25 +230,25 @@ impl Reader {
             }
             "bash" | "shell" | "console" | "" => {
                 return Err(format!(
-                    "a block of commands is `sh`, and what they show `text`, not `{language}`"
+                    "use `sh` for commands and `text` for their output, not `{language}`"
                 ));
             }
             _ => {}
         }
         if self.next.is_some() {
-            return Err("the comment above is about a block of commands".to_owned());
+            return Err("the directive above needs a block of commands".to_owned());
         }
         Ok(())
     }
 
-    fn push(&mut self, line: usize, script: String, run: Run) {
-        self.left = false;
-        self.page.blocks.push(Block {
+    fn push_block(&mut self, line: usize, script: String, run: RunOptions) {
+        self.last_skipped = false;
+        self.page.blocks.push(CommandBlock {
             line,
             script,
-            exit: run.exit,
-            timeout: run.timeout.min(PATIENCE * 2),
-            shows: None,
+            exit_code: run.exit_code,
+            timeout: run.timeout.min(DEFAULT_TIMEOUT * 2),
+            expected: None,
         });
     }
 }
@@ -264,100 +263,101 @@ mod tests {
         ```yaml\na: b\n```\n- in a list\n  ```sh\n  kubectl port-forward x 1 &\n  ```\n";
 
     #[test]
-    fn commands_are_found_in_their_order_with_what_they_show() {
-        let page = Page::read("a.md", PAGE).unwrap();
-        assert_eq!(page.how.cluster, Some(1));
+    fn commands_are_parsed_in_order_with_their_expected_output() {
+        let page = Page::parse("a.md", PAGE).unwrap();
+        assert_eq!(page.setup.cluster_members, Some(1));
         let scripts: Vec<_> = page
             .blocks
             .iter()
-            .map(|it| (it.line, it.script.trim(), it.exit))
+            .map(|it| (it.line, it.script.trim(), it.exit_code))
             .collect();
-        let wanted = [
+        let expected = [
             (6, "kubectl get etcd", 0),
             (20, "kill it", 0),
             (24, "kubectl evenkeel status", 3),
             (36, "kubectl port-forward x 1 &", 0),
         ];
-        assert_eq!(scripts, wanted);
+        assert_eq!(scripts, expected);
         assert_eq!(
-            page.blocks[0].shows.as_ref().map(|it| it.text.as_str()),
+            page.blocks[0].expected.as_ref().map(|it| it.text.as_str()),
             Some("NAME\norders")
         );
         assert_eq!(page.blocks[2].timeout, Duration::from_secs(9));
-        assert_eq!(page.left, [(16, "it takes an hour".to_owned())]);
-        assert!(page.blocks[0].only_looks() && !page.blocks[1].only_looks());
+        assert_eq!(page.skipped, [(16, "it takes an hour".to_owned())]);
+        assert!(page.blocks[0].is_read_only() && !page.blocks[1].is_read_only());
         assert!(
-            page.blocks[3].leaves_something_running() && !page.blocks[0].leaves_something_running()
+            page.blocks[3].starts_background_process()
+                && !page.blocks[0].starts_background_process()
         );
     }
 
     #[test]
-    fn what_was_captured_takes_the_place_of_what_was_there() {
-        let page = Page::read("a.md", PAGE).unwrap();
-        let shown = page.blocks[2].shows.clone().unwrap();
-        assert_eq!(shown.screen.unwrap().until, "No quorum");
-        let new = Page::with_screens(PAGE, vec![(shown.lines, "new\nnewer".to_owned())]);
+    fn captured_output_replaces_the_old_text() {
+        let page = Page::parse("a.md", PAGE).unwrap();
+        let output = page.blocks[2].expected.clone().unwrap();
+        assert_eq!(output.screen.unwrap().until, "No quorum");
+        let new = Page::replace_screens(PAGE, vec![(output.lines, "new\nnewer".to_owned())]);
         assert_eq!(new, PAGE.replace("old", "new\nnewer"));
     }
 
     #[test]
-    fn what_nobody_would_run_or_check_is_refused() {
+    fn blocks_that_would_not_be_run_or_checked_are_rejected() {
         let wrong = [
-            ("```bash\nls\n```", "a.md:1: a block of commands is `sh`"),
-            ("```\nls\n```", "a.md:1: a block of commands is `sh`"),
-            ("```text\nls\n```", "shown by no command"),
+            ("```bash\nls\n```", "a.md:1: use `sh` for commands"),
+            ("```\nls\n```", "a.md:1: use `sh` for commands"),
+            ("```text\nls\n```", "no executed command shows"),
             (
                 "<!-- not run: it takes an hour -->\n```sh\nls\n```\n```text\nb\n```",
-                "a.md:5: this text is shown by no command",
+                "a.md:5: no executed command shows",
             ),
             (
                 "```sh\nls\n```\n```text\na\n```\n```text\nb\n```",
-                "shown by no command",
+                "no executed command shows",
             ),
             (
                 "<!-- run: exit=1 -->\nand then\n```sh\nls\n```",
-                "a.md:2: the comment above",
+                "a.md:2: no block follows the directive above",
             ),
             (
                 "<!-- run: exit=1 -->\n```yaml\na: b\n```",
-                "about a block of commands",
+                "needs a block of commands",
             ),
-            ("<!-- run: exit=1 -->", "about no block"),
-            ("```sh\nls", "does not end"),
+            ("<!-- run: exit=1 -->", "no block follows"),
+            ("```sh\nls", "has no end"),
             (
                 "```sh\nls\n```\n<!-- screen: until=\"a\" -->",
-                "a screen does not end",
+                "a screen has no end",
             ),
             (
                 "```sh\nls\n```\n<!-- screen: until=\"a\" -->\n<!-- /screen -->",
-                "nothing in this screen",
+                "the screen is empty",
             ),
             (
                 "<!-- screen: until=\"a\" -->\n```text\na\n```",
-                "a screen follows",
+                "a screen must follow",
             ),
             (
                 "```sh\nls\n```\n<!-- page: cluster=1 -->",
-                "above its first block",
+                "must precede the first block",
             ),
             (
                 "<!-- nit run: it takes an hour -->\n```sh\nls\n```",
-                "not known",
+                "unknown directive",
             ),
         ];
         for (text, why) in wrong {
-            let refused = Page::read("a.md", text).unwrap_err();
-            assert!(refused.contains(why), "{text}: {refused}");
+            let error = Page::parse("a.md", text).unwrap_err();
+            assert!(error.contains(why), "{text}: {error}");
         }
     }
 
     #[test]
-    fn every_page_of_the_docs_can_be_read() {
+    fn every_page_of_the_docs_can_be_parsed() {
         let checkout = std::path::Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
         let mut commands = 0;
-        for path in crate::files::for_users(checkout).unwrap() {
+        for path in crate::files::user_pages(checkout).unwrap() {
             let text = std::fs::read_to_string(checkout.join(&path)).unwrap();
-            let page = Page::read(&path, &text).unwrap();
+            let page = Page::parse(&path, &text).unwrap();
             commands += page.blocks.len();
         }
         assert!(commands > 60, "only {commands} were found");

@@ -1,14 +1,14 @@
-//! `docs/capability-levels.md` says which tests show what it claims. Each of them must be where the page says, be a test, and hurt nodes
-//! if, and only if, the page says so: what is renamed or taken away would else be claimed on.
+//! Checks the tests that `docs/capability-levels.md` cites: each must exist in the named file, be a test, and be
+//! marked as hurting nodes exactly if the page says so.
 //!
-//! In the column *shown by* a cell has parts between semicolons, each of them a file and its tests: `` `path/of.rs`: `one`, `other` ``.
-//! Before the file may stand `hurts nodes:`.
+//! In the column *shown by* a cell has parts separated by semicolons, each with a file and its tests: ``
+//! `path/of.rs`: `one`, `other` ``. The file may be preceded by `hurts nodes:`.
 
 use std::path::Path;
 
 const PAGE: &str = "docs/capability-levels.md";
 
-/// A test as the page names it.
+/// A cited test.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Cited {
     /// The line of the page, from 1.
@@ -27,7 +27,7 @@ fn last_cell(row: &str) -> &str {
         .trim()
 }
 
-/// All that a page cites, and the parts in which no file comes first.
+/// Returns all cited tests of a page, and the parts that do not start with a file.
 fn cited(page: &str) -> (Vec<Cited>, Vec<String>) {
     let (mut found, mut without_file) = (Vec::new(), Vec::new());
     let mut shows = None;
@@ -59,7 +59,7 @@ fn cited(page: &str) -> (Vec<Cited>, Vec<String>) {
     (found, without_file)
 }
 
-/// Whether a file has a test of this name. Stories of pages are listed with their page.
+/// Returns whether a file has a test of this name. Tests of documentation pages are listed with their page.
 fn has_test(source: &str, name: &str) -> bool {
     let (function, of_page) = (format!("fn {name}("), format!("{name}: \"docs/"));
     let lines: Vec<&str> = source.lines().map(str::trim).collect();
@@ -74,7 +74,7 @@ fn has_test(source: &str, name: &str) -> bool {
     let Some(at) = lines.iter().position(begins) else {
         return false;
     };
-    // Its attributes and comments, up to what is before it.
+    // The attributes and comments above the function.
     let mut above = lines
         .iter()
         .take(at)
@@ -83,7 +83,7 @@ fn has_test(source: &str, name: &str) -> bool {
     above.any(|line| *line == "#[test]" || line.starts_with("#[tokio::test"))
 }
 
-/// Whether the tests of a file hurt nodes: they are in a module `alone`, and so run alone (`.config/nextest.toml`).
+/// Returns whether the tests of a file hurt nodes: those are in a module `alone` and run alone (`.config/nextest.toml`).
 fn hurts(file: &str) -> bool {
     Path::new(file)
         .with_extension("")
@@ -91,48 +91,52 @@ fn hurts(file: &str) -> bool {
         .any(|module| module == "alone")
 }
 
-/// What is wrong with what is cited, by what is in its file.
+/// Returns the problem with a cited test, given the content of its file.
 fn trouble(cited: &Cited, source: Option<&str>) -> Option<String> {
     let Cited {
         line, file, name, ..
     } = cited;
     let why = match source.map(|source| has_test(source, name)) {
-        None => "there is no such file",
-        Some(false) => "there is no such test",
-        Some(true) if hurts(file) && !cited.hurts => "it hurts nodes, and the page does not say so",
-        Some(true) if !hurts(file) && cited.hurts => "it hurts no nodes, and the page says so",
+        None => "the file does not exist",
+        Some(false) => "the test does not exist",
+        Some(true) if hurts(file) && !cited.hurts => {
+            "the test hurts nodes, but the page does not say so"
+        }
+        Some(true) if !hurts(file) && cited.hurts => {
+            "the test does not hurt nodes, but the page says so"
+        }
         Some(true) => return None,
     };
     Some(format!("{PAGE}:{line}: {file}: {name}: {why}"))
 }
 
 #[test]
-fn every_test_that_the_capability_levels_rest_on_is_there_and_hurts_nodes_where_that_is_said() {
+fn every_test_cited_by_the_capability_levels_exists() {
     let checkout = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
-    let (cited, mut told) = cited(&std::fs::read_to_string(checkout.join(PAGE)).unwrap());
+    let (cited, mut problems) = cited(&std::fs::read_to_string(checkout.join(PAGE)).unwrap());
     assert!(cited.len() > 80, "only {} were found", cited.len());
     assert!(
         cited.iter().filter(|one| one.hurts).count() > 5,
-        "those that hurt nodes were not found"
+        "the tests that hurt nodes were not found"
     );
-    told.extend(cited.iter().filter_map(|one| {
+    problems.extend(cited.iter().filter_map(|one| {
         let source = std::fs::read_to_string(checkout.join(&one.file)).ok();
         trouble(one, source.as_deref())
     }));
-    assert!(told.is_empty(), "{}", told.join("\n"));
+    assert!(problems.is_empty(), "{}", problems.join("\n"));
 }
 
 #[test]
-fn what_is_cited_is_read_from_tables_that_say_what_they_show() {
+fn citations_are_read_from_tables_with_a_shown_by_column() {
     let page = "| level | for etcd |\n|---|---|\n| 1 | `not/cited.rs`: `nor_this` |\n\n| question | shown by |\n|---|---|\n\
         | `a` | `x.rs`: `one`, `two` and more; hurts nodes: `y.rs`: `three` |\n| b | see `c`; no test |\n";
     let (found, without_file) = cited(page);
-    let told: Vec<_> = found
+    let parsed: Vec<_> = found
         .iter()
         .map(|it| (it.line, &*it.file, &*it.name, it.hurts))
         .collect();
     assert_eq!(
-        told,
+        parsed,
         [
             (7, "x.rs", "one", false),
             (7, "x.rs", "two", false),
@@ -146,7 +150,7 @@ fn what_is_cited_is_read_from_tables_that_say_what_they_show() {
 }
 
 #[test]
-fn what_is_not_there_or_is_no_test_or_hurts_otherwise_than_said_is_found() {
+fn missing_tests_and_wrong_marks_are_detected() {
     let source = "fn helper() {}\n\n/// Why.\n#[test]\nfn plain() {}\n";
     let judged = |file: &str, name: &str, hurts: bool, source: Option<&str>| {
         let one = Cited {
@@ -166,19 +170,19 @@ fn what_is_not_there_or_is_no_test_or_hurts_otherwise_than_said_is_found() {
         assert_eq!(judged(file, "plain", hurts, Some(source)), None);
         assert!(
             judged(file, "plain", !hurts, Some(source)).is_some(),
-            "{file} is told otherwise"
+            "{file} has a wrong mark"
         );
         assert!(
             judged(file, "plain", hurts, None).is_some(),
-            "{file} is not there"
+            "{file} does not exist"
         );
     }
     for name in ["helper", "pla", "plain_and_more"] {
         assert!(
             judged("x.rs", name, false, Some(source)).is_some(),
-            "{name} is no test"
+            "{name} is not a test"
         );
     }
-    let pages = "pages! {\n    it_is_as_told: \"docs/it.md\",\n}\n";
-    assert_eq!(judged("x.rs", "it_is_as_told", false, Some(pages)), None);
+    let pages = "pages! {\n    page_is_current: \"docs/it.md\",\n}\n";
+    assert_eq!(judged("x.rs", "page_is_current", false, Some(pages)), None);
 }

@@ -1,11 +1,12 @@
-//! Explores one world from the command line: `explore MEMBERS FAULTS CRASHES EDITS DELAYS [ephemeral] [one-learner] [rolling | moving]`.
+//! Explores one model from the command line:
+//! `explore MEMBERS FAULTS CRASHES EDITS DELAYS [ephemeral] [one-learner] [rolling | moving]`.
 
 use std::time::Instant;
 
 use evenkeel_etcd::facts::StorageKind;
-use evenkeel_explorer::Real;
-use evenkeel_explorer::explore::explore_with;
-use evenkeel_explorer::world::{Budget, World};
+use evenkeel_explorer::RealDecider;
+use evenkeel_explorer::model::{ClusterModel, FaultBudget};
+use evenkeel_explorer::search::explore_with_progress;
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -16,7 +17,7 @@ fn main() {
             .unwrap_or(0_u8)
     };
     let has = |word: &str| arguments.iter().any(|argument| argument == word);
-    let budget = Budget {
+    let budget = FaultBudget {
         faults: number(1),
         crashes: number(2),
         edits: number(3),
@@ -29,44 +30,44 @@ fn main() {
     };
     let learners = if has("one-learner") { 1 } else { 2 };
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    let (began, mut told) = (Instant::now(), Instant::now());
-    let mut tell = |layers: usize, next: usize, states: usize| {
-        if told.elapsed().as_secs() >= 10 {
-            told = Instant::now();
+    let (began, mut last_report) = (Instant::now(), Instant::now());
+    let mut progress = |layers: usize, next: usize, states: usize| {
+        if last_report.elapsed().as_secs() >= 10 {
+            last_report = Instant::now();
             eprintln!(
                 "{:.0?}: {layers} layers, {states} states, {next} in the next layer",
                 began.elapsed()
             );
         }
     };
-    let world = World::new(number(0), storage, learners, budget);
-    let world = match (has("rolling"), has("moving")) {
-        (_, true) => world.moving(),
-        (true, _) => world.rolling(),
-        _ => world,
+    let model = ClusterModel::new(number(0), storage, learners, budget);
+    let model = match (has("rolling"), has("moving")) {
+        (_, true) => model.with_volume_edits(),
+        (true, _) => model.with_template_edits(),
+        _ => model,
     };
-    let report = explore_with(&world, &Real, threads, &mut tell);
+    let report = explore_with_progress(&model, &RealDecider, threads, &mut progress);
     println!(
         "{} members, {storage:?}, {learners} learners at once, {budget:?}",
         number(0)
     );
     println!(
-        "{} states of {} worlds, {} transitions, {} layers, {:.1?}, {threads} threads, {}",
+        "{} states of {} configurations, {} transitions, {} layers, {:.1?}, {threads} threads, {}",
         report.states,
-        report.worlds,
+        report.configurations,
         report.transitions,
         report.layers,
-        report.took,
+        report.elapsed,
         memory()
     );
     println!("{:#?}", report.decided);
-    match report.story {
-        Some(story) => println!("{story}"),
-        None => println!("no rule was broken, and every state came to rest"),
+    match report.counterexample {
+        Some(counterexample) => println!("{counterexample}"),
+        None => println!("no rule was broken, and every state converges"),
     }
 }
 
-/// The most memory that this process had.
+/// Returns the peak memory of this process.
 fn memory() -> String {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find(|line| line.starts_with("VmHWM"));

@@ -1,5 +1,6 @@
-//! Worlds that differ in names only are one. Uids matter by being equal or not; serials, epochs and incarnations of the
-//! resource, by their order; and a cluster that no disk remembers does not matter at all. States are told apart by this form.
+//! Canonical names for model states. States that differ in names only are equivalent: uids matter by equality;
+//! serials, epochs and incarnations of the resource matter by their order; and a cluster of which no disk holds data
+//! does not matter. The search compares states in this form.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,87 +9,87 @@ use evenkeel_etcd::identity::{Identity, Intent, MembershipChange, SeedStorage, U
 use evenkeel_etcd::names::{Epoch, Serial};
 use evenkeel_etcd::plan::{EtcdCreate, EtcdDisruption, EtcdPatch, OwnerTarget};
 
-use crate::doomed::drop_doomed;
 use crate::effect::Effect;
+use crate::model::{ClusterModel, DiskState, ModelCluster};
 use crate::observe::resource_uid;
-use crate::world::{Cluster, Disk, World};
+use crate::prune::prune_writes;
 
-/// The same world under the names that every world of its kind has.
-pub fn canonical(world: &World) -> World {
-    let mut world = world.clone();
-    rename(&mut world);
-    world
+/// Returns the state under canonical names.
+pub fn canonical(model: &ClusterModel) -> ClusterModel {
+    let mut model = model.clone();
+    canonicalize(&mut model);
+    model
 }
 
-/// Gives a world the names that every world of its kind has.
-pub fn rename(world: &mut World) {
-    drop_doomed(world);
-    drop_forgotten_clusters(world);
-    drop_vacant_places(world);
-    let mut census = Census::default();
-    walk(world, &mut census);
-    let sealed = world
+/// Replaces all names in the state by canonical ones.
+pub fn canonicalize(model: &mut ClusterModel) {
+    prune_writes(model);
+    drop_unused_clusters(model);
+    drop_unshared_nodes(model);
+    let mut names = NameCollector::default();
+    walk(model, &mut names);
+    let bootstrapped = model
         .identity
         .as_ref()
         .is_some_and(|identity| identity.bootstrapped);
-    // Before the seal a serial that is missing between two others tells that a member was lost; after it, serials matter
-    // by their order alone. `names_do_not_matter_to_what_is_decided` sees that this is so.
-    let serials = match (&world.identity, census.serials.first()) {
-        _ if sealed => Serials::InARow(census.serials),
-        // Everything is of the epoch that is: it could as well be the first.
-        (Some(identity), Some(first)) if *first == identity.seed && census.epochs.len() == 1 => {
-            Serials::Less(first.0)
+    // Before the bootstrap is finished a gap between two serials shows that a member was lost; afterwards only the
+    // order of serials matters. The test `names_do_not_change_the_possible_events` checks this.
+    let serials = match (&model.identity, names.serials.first()) {
+        _ if bootstrapped => SerialRenaming::Compact(names.serials),
+        // All objects belong to the current epoch, so it can be treated as the first.
+        (Some(identity), Some(first)) if *first == identity.seed && names.epochs.len() == 1 => {
+            SerialRenaming::Shift(first.0)
         }
-        _ => Serials::Less(0),
+        _ => SerialRenaming::Shift(0),
     };
-    // Epochs, too, matter by their order; while there is an old one, so does how far back it lies.
-    let epoch = match census.epochs.as_slice() {
-        [only] if serials != Serials::Less(0) => only.0 - 1,
+    // Epochs matter by their order as well. While an old epoch remains, its distance matters too.
+    let epoch = match names.epochs.as_slice() {
+        [only] if serials != SerialRenaming::Shift(0) => only.0 - 1,
         _ => 0,
     };
-    let mut renaming = Rename {
+    let mut renaming = Renamer {
         uids: Vec::new(),
-        resources: census.resources,
+        resources: names.resources,
         serials,
         epoch,
     };
-    walk(world, &mut renaming);
-    world.next_uid = u8::try_from(renaming.uids.len() + 1).unwrap_or(u8::MAX);
+    walk(model, &mut renaming);
+    model.next_uid = u8::try_from(renaming.uids.len() + 1).unwrap_or(u8::MAX);
 }
 
-/// Meets every name in a world, and may change it.
-trait Visitor {
+/// Visits every name in a state and may change it.
+trait NameVisitor {
     fn uid(&mut self, uid: &mut Uid);
     fn serial(&mut self, serial: &mut Serial);
     fn epoch(&mut self, epoch: &mut Epoch);
     fn resource(&mut self, resource: &mut Uid);
 }
 
-/// All names there are, in order.
+/// All names in a state, sorted.
 #[derive(Default)]
-struct Census {
+struct NameCollector {
     serials: Vec<Serial>,
     epochs: Vec<Epoch>,
     resources: Vec<Uid>,
 }
 
-impl Visitor for Census {
+impl NameVisitor for NameCollector {
     fn uid(&mut self, _: &mut Uid) {}
 
     fn serial(&mut self, serial: &mut Serial) {
-        include(&mut self.serials, *serial);
+        insert_sorted(&mut self.serials, *serial);
     }
 
     fn epoch(&mut self, epoch: &mut Epoch) {
-        include(&mut self.epochs, *epoch);
+        insert_sorted(&mut self.epochs, *epoch);
     }
 
     fn resource(&mut self, resource: &mut Uid) {
-        include(&mut self.resources, *resource);
+        insert_sorted(&mut self.resources, *resource);
     }
 }
 
-fn include<T: Ord>(sorted: &mut Vec<T>, one: T) {
+fn insert_sorted<T: Ord>(sorted: &mut Vec<T>, one: T) {
     if let Err(place) = sorted.binary_search(&one) {
         sorted.insert(place, one);
     }
@@ -96,22 +97,22 @@ fn include<T: Ord>(sorted: &mut Vec<T>, one: T) {
 
 /// How serials are renamed.
 #[derive(PartialEq, Eq)]
-enum Serials {
-    /// All by so many less.
-    Less(u16),
-    /// These, to the first ones.
-    InARow(Vec<Serial>),
+enum SerialRenaming {
+    /// Reduces all serials by this number.
+    Shift(u16),
+    /// Renames these serials to 0, 1, 2, …
+    Compact(Vec<Serial>),
 }
 
-struct Rename {
-    /// In the order in which they are met.
+struct Renamer {
+    /// In the order of the first visit.
     uids: Vec<Uid>,
     resources: Vec<Uid>,
-    serials: Serials,
+    serials: SerialRenaming,
     epoch: u16,
 }
 
-impl Visitor for Rename {
+impl NameVisitor for Renamer {
     fn uid(&mut self, uid: &mut Uid) {
         let at = self
             .uids
@@ -126,8 +127,8 @@ impl Visitor for Rename {
 
     fn serial(&mut self, serial: &mut Serial) {
         match &self.serials {
-            Serials::Less(by) => serial.0 -= by,
-            Serials::InARow(all) => {
+            SerialRenaming::Shift(by) => serial.0 -= by,
+            SerialRenaming::Compact(all) => {
                 let at = all.binary_search(serial).unwrap_or_default();
                 serial.0 = u16::try_from(at).unwrap_or(u16::MAX);
             }
@@ -144,69 +145,71 @@ impl Visitor for Rename {
     }
 }
 
-/// A place that nobody else will ask for is like one of one's own.
-fn drop_vacant_places(world: &mut World) {
-    let asked: BTreeSet<Serial> = world
+/// Drops the node of another member where no other object needs that node: it is then equivalent to a node of its
+/// own.
+fn drop_unshared_nodes(model: &mut ClusterModel) {
+    let serials: BTreeSet<Serial> = model
         .claims
         .keys()
-        .chain(world.pods.keys())
+        .chain(model.pods.keys())
         .copied()
         .collect();
-    let mut taken: BTreeMap<Serial, usize> = BTreeMap::new();
-    for serial in &asked {
-        *taken.entry(world.place(*serial)).or_default() += 1;
+    let mut users: BTreeMap<Serial, usize> = BTreeMap::new();
+    for serial in &serials {
+        *users.entry(model.node_of(*serial)).or_default() += 1;
     }
-    for claim in world.claims.values_mut() {
-        claim.took = claim
-            .took
-            .filter(|place| taken.get(place).is_some_and(|count| *count > 1));
+    for claim in model.claims.values_mut() {
+        claim.shares_node_of = claim
+            .shares_node_of
+            .filter(|place| users.get(place).is_some_and(|count| *count > 1));
     }
 }
 
-fn drop_forgotten_clusters(world: &mut World) {
-    let current = world.identity.as_ref().map(|identity| identity.epoch);
-    let disks = world
+fn drop_unused_clusters(model: &mut ClusterModel) {
+    let current = model.identity.as_ref().map(|identity| identity.epoch);
+    let disks = model
         .claims
         .values()
         .map(|claim| claim.disk)
-        .chain(world.pods.values().map(|pod| pod.disk));
+        .chain(model.pods.values().map(|pod| pod.disk));
     let used: BTreeSet<u8> = disks
         .filter_map(|disk| match disk {
-            Disk::Data { cluster, .. } => Some(cluster),
-            Disk::Empty => None,
+            DiskState::Data { cluster, .. } => Some(cluster),
+            DiskState::Empty => None,
         })
         .collect();
-    let is_kept = |at: u8, cluster: &Cluster| used.contains(&at) || Some(cluster.epoch) == current;
+    let is_used =
+        |at: u8, cluster: &ModelCluster| used.contains(&at) || Some(cluster.epoch) == current;
     if (0..)
-        .zip(&world.clusters)
-        .all(|(at, cluster)| is_kept(at, cluster))
+        .zip(&model.clusters)
+        .all(|(at, cluster)| is_used(at, cluster))
     {
         return;
     }
     let mut kept = Vec::new();
     let mut index = BTreeMap::new();
-    for (at, cluster) in world.clusters.iter().enumerate() {
+    for (at, cluster) in model.clusters.iter().enumerate() {
         let at = u8::try_from(at).unwrap_or(u8::MAX);
-        if is_kept(at, cluster) {
+        if is_used(at, cluster) {
             index.insert(at, u8::try_from(kept.len()).unwrap_or(u8::MAX));
             kept.push(cluster.clone());
         }
     }
-    world.clusters = kept;
-    let disks = world.claims.values_mut().map(|claim| &mut claim.disk);
-    for disk in disks.chain(world.pods.values_mut().map(|pod| &mut pod.disk)) {
-        if let Disk::Data { cluster, .. } = disk {
+    model.clusters = kept;
+    let disks = model.claims.values_mut().map(|claim| &mut claim.disk);
+    for disk in disks.chain(model.pods.values_mut().map(|pod| &mut pod.disk)) {
+        if let DiskState::Data { cluster, .. } = disk {
             *cluster = index.get(cluster).copied().unwrap_or(*cluster);
         }
     }
 }
 
-fn walk(world: &mut World, visitor: &mut dyn Visitor) {
-    walk_resource(&mut world.resource, visitor);
-    if let Some(identity) = &mut world.identity {
+fn walk(model: &mut ClusterModel, visitor: &mut dyn NameVisitor) {
+    walk_resource(&mut model.incarnation, visitor);
+    if let Some(identity) = &mut model.identity {
         walk_identity(identity, visitor);
     }
-    walk_map(&mut world.claims, visitor, |claim, visitor| {
+    walk_map(&mut model.claims, visitor, |claim, visitor| {
         visitor.epoch(&mut claim.epoch);
         visitor.uid(&mut claim.uid);
         if let Some((uid, volume)) = &mut claim.joined_on {
@@ -214,86 +217,96 @@ fn walk(world: &mut World, visitor: &mut dyn Visitor) {
             visitor.uid(volume);
         }
         walk_disk(&mut claim.disk, visitor);
-        claim.took.iter_mut().for_each(|of| visitor.serial(of));
+        claim
+            .shares_node_of
+            .iter_mut()
+            .for_each(|of| visitor.serial(of));
     });
-    walk_map(&mut world.pods, visitor, |pod, visitor| {
+    walk_map(&mut model.pods, visitor, |pod, visitor| {
         visitor.epoch(&mut pod.epoch);
         visitor.uid(&mut pod.uid);
-        walk_resource(&mut pod.owner, visitor);
-        walk_start(&mut pod.start, visitor);
-        if let Some((start, _)) = &mut pod.seen {
+        walk_resource(&mut pod.owner_incarnation, visitor);
+        walk_start(&mut pod.start_mode, visitor);
+        if let Some((start, _)) = &mut pod.kubelet_view {
             walk_start(start, visitor);
         }
         walk_disk(&mut pod.disk, visitor);
     });
-    for cluster in &mut world.clusters {
+    for cluster in &mut model.clusters {
         visitor.epoch(&mut cluster.epoch);
         walk_map(&mut cluster.members, visitor, |_, _| {});
         cluster
-            .in_log
+            .logged_change
             .iter_mut()
             .for_each(|change| walk_change(change, visitor));
     }
-    for effect in world.pending.iter_mut().chain(&mut world.late) {
+    for effect in model
+        .pending_writes
+        .iter_mut()
+        .chain(&mut model.late_writes)
+    {
         walk_effect(effect, visitor);
     }
 }
 
-fn walk_resource(number: &mut u8, visitor: &mut dyn Visitor) {
+fn walk_resource(number: &mut u8, visitor: &mut dyn NameVisitor) {
     let mut resource = resource_uid(*number);
     visitor.resource(&mut resource);
     *number = u8::try_from(resource.0 - resource_uid(0).0).unwrap_or(u8::MAX);
 }
 
-/// Visits the serials and what they stand for; most worlds keep their serials, and their maps.
+/// Visits the serials and values of a map. The map is rebuilt only if a serial changes.
 fn walk_map<V>(
     map: &mut BTreeMap<Serial, V>,
-    visitor: &mut dyn Visitor,
-    mut each: impl FnMut(&mut V, &mut dyn Visitor),
+    visitor: &mut dyn NameVisitor,
+    mut each: impl FnMut(&mut V, &mut dyn NameVisitor),
 ) {
     let mut moved = false;
     for (serial, value) in map.iter_mut() {
-        moved |= visited(*serial, visitor) != *serial;
+        moved |= renamed_serial(*serial, visitor) != *serial;
         each(value, visitor);
     }
     if moved {
         let old = std::mem::take(map);
         map.extend(
             old.into_iter()
-                .map(|(serial, value)| (visited(serial, visitor), value)),
+                .map(|(serial, value)| (renamed_serial(serial, visitor), value)),
         );
     }
 }
 
-fn walk_set(set: &mut BTreeSet<Serial>, visitor: &mut dyn Visitor) {
+fn walk_set(set: &mut BTreeSet<Serial>, visitor: &mut dyn NameVisitor) {
     let moved = set
         .iter()
-        .filter(|serial| visited(**serial, visitor) != **serial)
+        .filter(|serial| renamed_serial(**serial, visitor) != **serial)
         .count()
         > 0;
     if moved {
-        *set = set.iter().map(|serial| visited(*serial, visitor)).collect();
+        *set = set
+            .iter()
+            .map(|serial| renamed_serial(*serial, visitor))
+            .collect();
     }
 }
 
-fn visited(mut serial: Serial, visitor: &mut dyn Visitor) -> Serial {
+fn renamed_serial(mut serial: Serial, visitor: &mut dyn NameVisitor) -> Serial {
     visitor.serial(&mut serial);
     serial
 }
 
-fn walk_start(start: &mut StartMode, visitor: &mut dyn Visitor) {
+fn walk_start(start: &mut StartMode, visitor: &mut dyn NameVisitor) {
     if let StartMode::Join(list) = start {
         walk_set(list, visitor);
     }
 }
 
-fn walk_disk(disk: &mut Disk, visitor: &mut dyn Visitor) {
-    if let Disk::Data { serial, .. } = disk {
+fn walk_disk(disk: &mut DiskState, visitor: &mut dyn NameVisitor) {
+    if let DiskState::Data { serial, .. } = disk {
         visitor.serial(serial);
     }
 }
 
-fn walk_change(change: &mut MembershipChange, visitor: &mut dyn Visitor) {
+fn walk_change(change: &mut MembershipChange, visitor: &mut dyn NameVisitor) {
     match change {
         MembershipChange::Add(serial)
         | MembershipChange::Promote(serial)
@@ -302,12 +315,12 @@ fn walk_change(change: &mut MembershipChange, visitor: &mut dyn Visitor) {
     }
 }
 
-fn walk_intent(intent: &mut Intent, visitor: &mut dyn Visitor) {
+fn walk_intent(intent: &mut Intent, visitor: &mut dyn NameVisitor) {
     walk_change(&mut intent.change, visitor);
     walk_set(&mut intent.voters, visitor);
 }
 
-fn walk_identity(identity: &mut Identity, visitor: &mut dyn Visitor) {
+fn walk_identity(identity: &mut Identity, visitor: &mut dyn NameVisitor) {
     visitor.resource(&mut identity.resource_uid);
     visitor.epoch(&mut identity.epoch);
     visitor.serial(&mut identity.seed);
@@ -318,7 +331,7 @@ fn walk_identity(identity: &mut Identity, visitor: &mut dyn Visitor) {
     if let Some(intent) = &mut identity.intent {
         walk_intent(intent, visitor);
     }
-    // What etcd calls a cluster follows from its epoch in this world.
+    // In the model the cluster ID is the epoch.
     if let Some(cluster) = &mut identity.cluster_id {
         let mut epoch = Epoch(u16::try_from(cluster.0).unwrap_or(u16::MAX));
         visitor.epoch(&mut epoch);
@@ -326,7 +339,7 @@ fn walk_identity(identity: &mut Identity, visitor: &mut dyn Visitor) {
     }
 }
 
-fn walk_effect(effect: &mut Effect, visitor: &mut dyn Visitor) {
+fn walk_effect(effect: &mut Effect, visitor: &mut dyn NameVisitor) {
     match effect {
         Effect::Create(EtcdCreate::Identity(identity)) => walk_identity(identity, visitor),
         Effect::Create(EtcdCreate::Claim { serial, epoch }) => {
@@ -345,25 +358,25 @@ fn walk_effect(effect: &mut Effect, visitor: &mut dyn Visitor) {
             on.iter_mut().for_each(|uid| visitor.uid(uid));
             walk_start(start, visitor);
         }
-        Effect::Mark(EtcdPatch::SetStartMode { pod, from, to }) => {
+        Effect::Patch(EtcdPatch::SetStartMode { pod, from, to }) => {
             visitor.uid(pod);
             walk_start(from, visitor);
             walk_start(to, visitor);
         }
-        Effect::Mark(EtcdPatch::MarkJoined { pod, from }) => {
+        Effect::Patch(EtcdPatch::MarkJoined { pod, from }) => {
             visitor.uid(pod);
             walk_start(from, visitor);
         }
-        Effect::Mark(
+        Effect::Patch(
             EtcdPatch::RecordRemoval { claim, .. }
             | EtcdPatch::RecordVersion { claim, .. }
             | EtcdPatch::ResizeVolume { claim, .. },
         ) => visitor.uid(claim),
-        Effect::Mark(EtcdPatch::RecordJoinedVolume { claim, volume }) => {
+        Effect::Patch(EtcdPatch::RecordJoinedVolume { claim, volume }) => {
             visitor.uid(claim);
             visitor.uid(volume);
         }
-        Effect::Mark(
+        Effect::Patch(
             EtcdPatch::AttachClients { pod: uid }
             | EtcdPatch::DetachClients { pod: uid }
             | EtcdPatch::RecordTemplateHash { pod: uid, .. }
@@ -372,7 +385,7 @@ fn walk_effect(effect: &mut Effect, visitor: &mut dyn Visitor) {
                 ..
             },
         ) => visitor.uid(uid),
-        Effect::Mark(
+        Effect::Patch(
             EtcdPatch::RecordSpec
             | EtcdPatch::SetOwner {
                 target: OwnerTarget::Identity,
@@ -380,11 +393,11 @@ fn walk_effect(effect: &mut Effect, visitor: &mut dyn Visitor) {
             },
         )
         | Effect::Apply(_) => {}
-        Effect::Swap { from, to } => {
+        Effect::UpdateIdentity { from, to } => {
             walk_identity(from, visitor);
             walk_identity(to, visitor);
         }
-        Effect::Ask(intent) => walk_intent(intent, visitor),
+        Effect::ChangeMembership(intent) => walk_intent(intent, visitor),
         Effect::Delete(
             EtcdDisruption::DeletePod {
                 pod: uid, serial, ..

@@ -1,4 +1,4 @@
-//! What an operator does to the world, one write at a time, each as pinned as the real one.
+//! The writes of an operator and their effect on the model. Each write has the same preconditions as the real one.
 
 use std::collections::BTreeSet;
 
@@ -12,135 +12,144 @@ use evenkeel_etcd::plan::{
 use evenkeel_etcd::view::quorum;
 use evenkeel_runtime::Plan;
 
-use crate::doomed::{never_back, never_held_again};
-use crate::observe::ready;
-use crate::world::{Claim, Inputs, Member, Pod, Violation, World, shown};
+use crate::model::{
+    ClusterModel, ModelClaim, ModelMember, ModelPod, RuleViolation, TemplateVariant, member_label,
+};
+use crate::observe::is_ready;
+use crate::prune::{identity_moves_forward, start_mode_moves_forward};
 
 /// One write.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Effect {
-    /// Something is created unless it is there.
+    /// Creates an object unless it exists.
     Create(EtcdCreate),
-    /// Something is made as it should be, if it is still what it was.
+    /// Applies an object if it is unchanged since the observation.
     Apply(EtcdApply),
-    /// Something is marked, if it is still the same object.
-    Mark(EtcdPatch),
-    /// The identity is swapped, if it is still what it was.
-    Swap {
-        /// What it was.
+    /// Patches an object if its uid is unchanged.
+    Patch(EtcdPatch),
+    /// Replaces the identity if it is unchanged.
+    UpdateIdentity {
+        /// The observed identity.
         from: Identity,
-        /// What it becomes.
+        /// The new identity.
         to: Identity,
     },
-    /// etcd is asked for a change.
-    Ask(Intent),
-    /// Something is deleted, if it is still the same object.
+    /// Sends a membership change to etcd.
+    ChangeMembership(Intent),
+    /// Deletes or evicts an object if its uid is unchanged.
     Delete(EtcdDisruption),
 }
 
-/// What became of a write.
+/// The result of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
-    /// It was done: the plan goes on.
+pub enum WriteResult {
+    /// Done; the plan continues.
     Done,
-    /// It was refused: the rest of the plan is dropped.
-    Refused,
+    /// Rejected; the rest of the plan is dropped.
+    Rejected,
 }
 
-/// The writes that carry out a plan, in order.
-pub fn effects(plan: &Plan<Etcd>) -> Vec<Effect> {
-    let mut effects: Vec<Effect> = plan.create.iter().cloned().map(Effect::Create).collect();
-    effects.extend(plan.patch.iter().cloned().map(Effect::Mark));
-    effects.extend(plan.apply.iter().copied().map(Effect::Apply));
+/// Returns the writes of a plan in their order.
+pub fn plan_writes(plan: &Plan<Etcd>) -> Vec<Effect> {
+    let mut writes: Vec<Effect> = plan.create.iter().cloned().map(Effect::Create).collect();
+    writes.extend(plan.patch.iter().cloned().map(Effect::Patch));
+    writes.extend(plan.apply.iter().copied().map(Effect::Apply));
     match plan.disruption.clone() {
         None => {}
         Some(
             EtcdDisruption::UpdateIdentity { from, to, .. }
             | EtcdDisruption::ForceSnapshot { from, to },
-        ) => effects.push(Effect::Swap { from, to }),
+        ) => writes.push(Effect::UpdateIdentity { from, to }),
         Some(EtcdDisruption::ChangeMembership { from, intent, .. }) => {
-            // How many were replaced of late is not of this world, in which it is always now, or long ago.
+            // Replacement times are not modelled: every time is either now or long ago.
             let to = Identity {
                 replacements: BTreeSet::new(),
                 ..from.with_intent(&intent)
             };
             if to != from {
-                effects.push(Effect::Swap { from, to });
+                writes.push(Effect::UpdateIdentity { from, to });
             }
-            effects.push(Effect::Ask(intent));
+            writes.push(Effect::ChangeMembership(intent));
         }
-        Some(delete) => effects.push(Effect::Delete(delete)),
+        Some(delete) => writes.push(Effect::Delete(delete)),
     }
-    effects
+    writes
 }
 
-/// What an etcd knows of its members.
+/// Whether the etcd leader has detected the failed members.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Etcds {
-    /// Who is down: a while after it went down, or at once when its process died.
-    HasNoticed,
-    /// Nothing yet, for nodes that go down say no farewell.
-    HasNotNoticed,
+pub enum FailureDetection {
+    /// Detected: a while after a node went down, or at once after a process died.
+    Detected,
+    /// Not yet detected: a node that goes down closes no connections.
+    NotDetected,
 }
 
-/// Carries out one write; says what became of it, or which rule it broke.
-pub fn apply(world: &mut World, effect: &Effect, etcd: Etcds) -> Result<Outcome, Violation> {
+/// Executes one write. Returns its result, or the rule that it violates.
+pub fn apply(
+    model: &mut ClusterModel,
+    effect: &Effect,
+    etcd: FailureDetection,
+) -> Result<WriteResult, RuleViolation> {
     match effect {
-        Effect::Create(create) => Ok(apply_create(world, create)),
-        Effect::Mark(EtcdPatch::SetStartMode { from, to, .. }) if !never_held_again(from, to) => {
-            Err(Violation(
-                "a pod that was told how to start is told to wait, or to found a cluster"
-                    .to_owned(),
+        Effect::Create(create) => Ok(apply_create(model, create)),
+        Effect::Patch(EtcdPatch::SetStartMode { from, to, .. })
+            if !start_mode_moves_forward(from, to) =>
+        {
+            Err(RuleViolation(
+                "the start mode of a pod goes back to Held or Bootstrap".to_owned(),
             ))
         }
-        Effect::Mark(mark) => Ok(apply_mark(world, mark)),
+        Effect::Patch(patch) => Ok(apply_patch(model, patch)),
         Effect::Apply(EtcdApply::PodDisruptionBudget { from, min }) => {
-            if *from != world.budget_min.map(Some).into() {
-                return Ok(Outcome::Refused);
+            if *from != model.pdb_min_available.map(Some).into() {
+                return Ok(WriteResult::Rejected);
             }
-            world.budget_min = Some(*min);
-            // Pinned by its resourceVersion, not by its value: what was decided before this write is refused after it, and
-            // with it the rest of its plan.
-            let decided = world.late.iter().position(|late| {
+            model.pdb_min_available = Some(*min);
+            // The precondition is the resourceVersion, not the value: a write decided before this one is rejected
+            // after it, with the rest of its plan.
+            let decided = model.late_writes.iter().position(|late| {
                 matches!(late, Effect::Apply(EtcdApply::PodDisruptionBudget { .. }))
             });
-            world.late.truncate(decided.unwrap_or(world.late.len()));
-            Ok(Outcome::Done)
+            model
+                .late_writes
+                .truncate(decided.unwrap_or(model.late_writes.len()));
+            Ok(WriteResult::Done)
         }
-        // Services and secrets are always as they should be, here.
-        Effect::Apply(EtcdApply::Object(_)) => Ok(Outcome::Done),
-        Effect::Swap { from, to } if !never_back(from, to) => Err(Violation(
-            "the identity goes back to what it was".to_owned(),
-        )),
-        Effect::Swap { from, to } => {
-            if world.identity.as_ref() != Some(from) {
-                return Ok(Outcome::Refused);
+        // Services and Secrets never drift in the model.
+        Effect::Apply(EtcdApply::Object(_)) => Ok(WriteResult::Done),
+        Effect::UpdateIdentity { from, to } if !identity_moves_forward(from, to) => Err(
+            RuleViolation("the identity returns to an earlier state".to_owned()),
+        ),
+        Effect::UpdateIdentity { from, to } => {
+            if model.identity.as_ref() != Some(from) {
+                return Ok(WriteResult::Rejected);
             }
-            world.identity = Some(to.clone());
-            Ok(Outcome::Done)
+            model.identity = Some(to.clone());
+            Ok(WriteResult::Done)
         }
-        Effect::Ask(intent) => Ok(ask(world, intent, etcd)),
-        Effect::Delete(step) => delete(world, step),
+        Effect::ChangeMembership(intent) => Ok(change_membership(model, intent, etcd)),
+        Effect::Delete(disruption) => delete(model, disruption),
     }
 }
 
-fn apply_create(world: &mut World, create: &EtcdCreate) -> Outcome {
+fn apply_create(model: &mut ClusterModel, create: &EtcdCreate) -> WriteResult {
     match create {
         EtcdCreate::Identity(identity) => {
-            if world.identity.is_some() {
-                return Outcome::Refused;
+            if model.identity.is_some() {
+                return WriteResult::Rejected;
             }
-            world.identity = Some(identity.clone());
+            model.identity = Some(identity.clone());
         }
         EtcdCreate::Claim { serial, epoch } => {
-            if world.claims.contains_key(serial) {
-                return Outcome::Refused;
+            if model.claims.contains_key(serial) {
+                return WriteResult::Rejected;
             }
-            let uid = world.fresh_uid();
-            let made_for = world.volumes_for();
-            world
+            let uid = model.fresh_uid();
+            let made_for = model.volume_template();
+            model
                 .claims
-                .insert(*serial, Claim::new(uid, *epoch, made_for));
+                .insert(*serial, ModelClaim::new(uid, *epoch, made_for));
         }
         EtcdCreate::Pod {
             serial,
@@ -149,37 +158,37 @@ fn apply_create(world: &mut World, create: &EtcdCreate) -> Outcome {
             start_mode: start,
             template_hash,
         } => {
-            let claim = world.claims.get(serial).map(|claim| claim.uid);
-            if world.pods.contains_key(serial) || *on != claim {
-                return Outcome::Refused;
+            let claim = model.claims.get(serial).map(|claim| claim.uid);
+            if model.pods.contains_key(serial) || *on != claim {
+                return WriteResult::Rejected;
             }
-            let uid = world.fresh_uid();
-            world.pods.insert(
+            let uid = model.fresh_uid();
+            model.pods.insert(
                 *serial,
-                Pod::new(
+                ModelPod::new(
                     uid,
                     *epoch,
-                    Inputs::of(*template_hash),
+                    TemplateVariant::of(*template_hash),
                     start.clone(),
-                    world.resource,
+                    model.incarnation,
                 ),
             );
         }
     }
-    Outcome::Done
+    WriteResult::Done
 }
 
-fn apply_mark(world: &mut World, mark: &EtcdPatch) -> Outcome {
-    if let EtcdPatch::RecordJoinedVolume { claim: uid, volume } = mark {
-        return match world.claims.values_mut().find(|claim| claim.uid == *uid) {
+fn apply_patch(model: &mut ClusterModel, patch: &EtcdPatch) -> WriteResult {
+    if let EtcdPatch::RecordJoinedVolume { claim: uid, volume } = patch {
+        return match model.claims.values_mut().find(|claim| claim.uid == *uid) {
             Some(claim) => {
                 claim.joined_on = Some((*uid, *volume));
-                Outcome::Done
+                WriteResult::Done
             }
-            None => Outcome::Refused,
+            None => WriteResult::Rejected,
         };
     }
-    let resource = world.resource;
+    let resource = model.incarnation;
     let (EtcdPatch::SetStartMode { pod: uid, .. }
     | EtcdPatch::MarkJoined { pod: uid, .. }
     | EtcdPatch::AttachClients { pod: uid }
@@ -187,212 +196,232 @@ fn apply_mark(world: &mut World, mark: &EtcdPatch) -> Outcome {
     | EtcdPatch::SetOwner {
         target: OwnerTarget::Pod(uid),
         ..
-    }) = mark
+    }) = patch
     else {
-        return Outcome::Refused;
+        return WriteResult::Rejected;
     };
-    let Some((serial, pod)) = world.pods.iter_mut().find(|(_, pod)| pod.uid == *uid) else {
-        return Outcome::Refused;
+    let Some((serial, pod)) = model.pods.iter_mut().find(|(_, pod)| pod.uid == *uid) else {
+        return WriteResult::Rejected;
     };
     let serial = *serial;
-    match mark {
-        EtcdPatch::SetStartMode { from, to, .. } if pod.start == *from => pod.start = to.clone(),
-        EtcdPatch::SetStartMode { .. } => return Outcome::Refused,
-        EtcdPatch::MarkJoined { from, .. } if pod.start == *from => {
-            (pod.start, pod.gate) = (StartMode::ExistingData, true)
+    match patch {
+        EtcdPatch::SetStartMode { from, to, .. } if pod.start_mode == *from => {
+            pod.start_mode = to.clone()
         }
-        EtcdPatch::MarkJoined { .. } => return Outcome::Refused,
-        EtcdPatch::SetOwner { .. } => pod.owner = resource,
-        EtcdPatch::DetachClients { .. } => pod.routed = false,
+        EtcdPatch::SetStartMode { .. } => return WriteResult::Rejected,
+        EtcdPatch::MarkJoined { from, .. } if pod.start_mode == *from => {
+            (pod.start_mode, pod.joined_gate) = (StartMode::ExistingData, true)
+        }
+        EtcdPatch::MarkJoined { .. } => return WriteResult::Rejected,
+        EtcdPatch::SetOwner { .. } => pod.owner_incarnation = resource,
+        EtcdPatch::DetachClients { .. } => pod.is_routed = false,
         EtcdPatch::AttachClients { .. }
         | EtcdPatch::RecordJoinedVolume { .. }
         | EtcdPatch::RecordRemoval { .. }
         | EtcdPatch::RecordVersion { .. }
         | EtcdPatch::RecordTemplateHash { .. }
         | EtcdPatch::ResizeVolume { .. }
-        | EtcdPatch::RecordSpec => pod.routed = true,
+        | EtcdPatch::RecordSpec => pod.is_routed = true,
     }
-    let pending = std::mem::take(&mut world.pending);
-    overtakes(world, serial);
-    world.pending = pending;
-    Outcome::Done
+    let pending = std::mem::take(&mut model.pending_writes);
+    invalidate_writes(model, serial);
+    model.pending_writes = pending;
+    WriteResult::Done
 }
 
-/// etcd answers only with a quorum.
-fn ask(world: &mut World, intent: &Intent, etcd: Etcds) -> Outcome {
-    let Some((_, cluster)) = world.spokesman() else {
-        return Outcome::Refused;
+/// Sends a membership change. etcd accepts it only with a quorum.
+fn change_membership(
+    model: &mut ClusterModel,
+    intent: &Intent,
+    etcd: FailureDetection,
+) -> WriteResult {
+    let Some((_, cluster)) = model.reachable_voter() else {
+        return WriteResult::Rejected;
     };
-    if !is_taken(world, cluster, intent.change, etcd) {
-        return Outcome::Refused;
+    if !accepts_change(model, cluster, intent.change, etcd) {
+        return WriteResult::Rejected;
     }
-    make(world, cluster, intent.change);
-    Outcome::Done
+    commit_change(model, cluster, intent.change);
+    WriteResult::Done
 }
 
-/// Whether etcd takes a change. Strict reconfiguration refuses what would cost the quorum, as far as the leader has
-/// noticed who is down, and an add while any voter is; but it looks at a learner's log only: it promotes a dead one.
-fn is_taken(world: &World, cluster: usize, change: MembershipChange, etcd: Etcds) -> bool {
-    let members = &world.clusters[cluster].members;
-    let voters = world.votes(cluster);
-    let alive = if etcd == Etcds::HasNoticed {
-        world.alive_voters(cluster)
+/// Returns true if etcd accepts a change. The strict reconfiguration check rejects a change that would cost the
+/// quorum, as far as the leader has detected failures, and an addition while any voter is down. A promotion only
+/// checks the learner's log, so etcd promotes a dead learner.
+fn accepts_change(
+    model: &ClusterModel,
+    cluster: usize,
+    change: MembershipChange,
+    etcd: FailureDetection,
+) -> bool {
+    let members = &model.clusters[cluster].members;
+    let voters = model.voter_count(cluster);
+    let alive = if etcd == FailureDetection::Detected {
+        model.running_voters(cluster)
     } else {
         voters
     };
     match change {
         MembershipChange::Add(serial) => {
-            let learners = members.values().filter(|member| member.learner).count();
+            let learners = members.values().filter(|member| member.is_learner).count();
             !members.contains_key(&serial)
-                && learners < usize::from(world.max_learners)
+                && learners < usize::from(model.max_learners)
                 && alive == voters
         }
         MembershipChange::Promote(serial) => members
             .get(&serial)
-            .is_some_and(|member| member.learner && member.started),
-        MembershipChange::Remove(serial) if world.is_voter(cluster, serial) => {
-            let dead = world.running_in(serial) != Some(cluster);
+            .is_some_and(|member| member.is_learner && member.has_started),
+        MembershipChange::Remove(serial) if model.is_voter(cluster, serial) => {
+            let dead = model.running_cluster(serial) != Some(cluster);
             voters > 1 && (dead || alive > quorum(voters - 1))
         }
         MembershipChange::Remove(serial) => members.contains_key(&serial),
-        MembershipChange::RemoveUnknown(_) => world.clusters[cluster].stranger.is_some(),
+        MembershipChange::RemoveUnknown(_) => model.clusters[cluster].unknown_voter.is_some(),
     }
 }
 
-/// Whether a call is taken only by an etcd that has not noticed who is down.
-pub fn depends_on_notice(world: &World, change: MembershipChange) -> bool {
-    let taken = |cluster, etcd| is_taken(world, cluster, change, etcd);
-    world.spokesman().is_some_and(|(_, cluster)| {
-        taken(cluster, Etcds::HasNotNoticed) && !taken(cluster, Etcds::HasNoticed)
+/// Returns true if etcd accepts the change only because it has not detected a failure.
+pub fn needs_undetected_failure(model: &ClusterModel, change: MembershipChange) -> bool {
+    let taken = |cluster, etcd| accepts_change(model, cluster, change, etcd);
+    model.reachable_voter().is_some_and(|(_, cluster)| {
+        taken(cluster, FailureDetection::NotDetected) && !taken(cluster, FailureDetection::Detected)
     })
 }
 
-/// The membership after a change that a quorum agreed on.
-pub(crate) fn make(world: &mut World, cluster: usize, change: MembershipChange) {
-    let members = &mut world.clusters[cluster].members;
+/// Applies a committed membership change.
+pub(crate) fn commit_change(model: &mut ClusterModel, cluster: usize, change: MembershipChange) {
+    let members = &mut model.clusters[cluster].members;
     match change {
         MembershipChange::Add(serial) => {
             members.insert(
                 serial,
-                Member {
-                    learner: true,
-                    started: false,
+                ModelMember {
+                    is_learner: true,
+                    has_started: false,
                 },
             );
         }
         MembershipChange::Promote(serial) => {
             members.insert(
                 serial,
-                Member {
-                    learner: false,
-                    started: true,
+                ModelMember {
+                    is_learner: false,
+                    has_started: true,
                 },
             );
         }
         MembershipChange::Remove(serial) => {
             members.remove(&serial);
-            stop_removed(world, cluster, serial);
+            stop_removed(model, cluster, serial);
         }
-        MembershipChange::RemoveUnknown(_) => world.clusters[cluster].stranger = None,
+        MembershipChange::RemoveUnknown(_) => model.clusters[cluster].unknown_voter = None,
     }
 }
 
-/// Where a call would go that is taken into a leader's log although its quorum has just been lost: to a voter that speaks.
-pub fn takes_into_log(world: &World, change: MembershipChange) -> Option<usize> {
-    if world.spokesman().is_some() {
+/// Returns the cluster whose leader appends the change to its log although it has just lost its quorum: the cluster
+/// of a running voter.
+pub fn cluster_logging_change(model: &ClusterModel, change: MembershipChange) -> Option<usize> {
+    if model.reachable_voter().is_some() {
         return None;
     }
-    let heard = world
+    let reachable = model
         .pods
         .iter()
         .rev()
-        .filter(|(_, pod)| !pod.unheard)
+        .filter(|(_, pod)| !pod.is_unreachable)
         .map(|(serial, _)| serial);
-    let mut clusters = heard.filter_map(|serial| {
-        world
-            .running_in(*serial)
-            .filter(|cluster| world.is_voter(*cluster, *serial))
+    let mut clusters = reachable.filter_map(|serial| {
+        model
+            .running_cluster(*serial)
+            .filter(|cluster| model.is_voter(*cluster, *serial))
     });
     let cluster = clusters.next()?;
-    let free = world.clusters[cluster].in_log.is_none();
-    (free && is_taken(world, cluster, change, Etcds::HasNotNoticed)).then_some(cluster)
+    let free = model.clusters[cluster].logged_change.is_none();
+    (free && accepts_change(model, cluster, change, FailureDetection::NotDetected))
+        .then_some(cluster)
 }
 
-/// A removed member that lives notices, and exits.
-fn stop_removed(world: &mut World, cluster: usize, serial: Serial) {
-    if world.running_in(serial) == Some(cluster) {
-        world.set_runs(serial, false);
+/// Stops a removed member: a running member notices its removal and exits.
+fn stop_removed(model: &mut ClusterModel, cluster: usize, serial: Serial) {
+    if model.running_cluster(serial) == Some(cluster) {
+        model.set_running(serial, false);
     }
 }
 
-fn delete(world: &mut World, step: &EtcdDisruption) -> Result<Outcome, Violation> {
-    match step {
+fn delete(
+    model: &mut ClusterModel,
+    disruption: &EtcdDisruption,
+) -> Result<WriteResult, RuleViolation> {
+    match disruption {
         EtcdDisruption::RestartMember {
             serial,
             via_eviction: true,
             ..
-        } if !may_be_evicted(world, *serial) => Ok(Outcome::Refused),
+        } if !can_evict(model, *serial) => Ok(WriteResult::Rejected),
         EtcdDisruption::RestartMember {
             pod: uid, serial, ..
         }
         | EtcdDisruption::DeletePod {
             pod: uid, serial, ..
         } => {
-            let Some(pod) = world.pods.get_mut(serial).filter(|pod| pod.uid == *uid) else {
-                return Ok(Outcome::Refused);
+            let Some(pod) = model.pods.get_mut(serial).filter(|pod| pod.uid == *uid) else {
+                return Ok(WriteResult::Rejected);
             };
-            pod.deleting = true;
-            pod.runs = false;
-            Ok(Outcome::Done)
+            pod.is_terminating = true;
+            pod.is_running = false;
+            Ok(WriteResult::Done)
         }
         EtcdDisruption::DeleteClaim {
             claim: uid, serial, ..
         } => {
-            let Some(claim) = world.claims.get(serial).filter(|claim| claim.uid == *uid) else {
-                return Ok(Outcome::Refused);
+            let Some(claim) = model.claims.get(serial).filter(|claim| claim.uid == *uid) else {
+                return Ok(WriteResult::Rejected);
             };
-            let current = world
+            let current = model
                 .identity
                 .as_ref()
                 .is_some_and(|identity| identity.epoch == claim.epoch);
-            let member = world
-                .true_cluster()
-                .is_some_and(|cluster| world.clusters[cluster].members.contains_key(serial));
+            let member = model
+                .current_cluster()
+                .is_some_and(|cluster| model.clusters[cluster].members.contains_key(serial));
             if current && member {
-                return Err(Violation(format!(
-                    "the volume of {} is deleted while it is a member",
-                    shown(*serial)
+                return Err(RuleViolation(format!(
+                    "the volume of {} is deleted although {0} is still a member",
+                    member_label(*serial)
                 )));
             }
-            world.claims.remove(serial);
-            Ok(Outcome::Done)
+            model.claims.remove(serial);
+            Ok(WriteResult::Done)
         }
         EtcdDisruption::UpdateIdentity { .. }
         | EtcdDisruption::ForceSnapshot { .. }
-        | EtcdDisruption::ChangeMembership { .. } => Ok(Outcome::Refused),
+        | EtcdDisruption::ChangeMembership { .. } => Ok(WriteResult::Rejected),
     }
 }
 
-/// Whether the disruption budget lets a pod go: it counts those that are routed to and Ready, and lets the others go.
-fn may_be_evicted(world: &World, serial: Serial) -> bool {
+/// Returns true if the PodDisruptionBudget allows the eviction. It counts pods that are routed and Ready, and always
+/// allows evicting the others.
+fn can_evict(model: &ClusterModel, serial: Serial) -> bool {
     let counts = |serial: &Serial| {
-        world
+        model
             .pods
             .get(serial)
-            .is_some_and(|pod| pod.routed && !pod.deleting)
-            && ready(world, *serial)
+            .is_some_and(|pod| pod.is_routed && !pod.is_terminating)
+            && is_ready(model, *serial)
     };
-    let left = world
+    let left = model
         .pods
         .keys()
         .filter(|other| **other != serial && counts(other))
         .count();
-    !counts(&serial) || world.budget_min.is_none_or(|min| left >= usize::from(min))
+    !counts(&serial)
+        || model
+            .pdb_min_available
+            .is_none_or(|min| left >= usize::from(min))
 }
 
-/// A pod has changed: what was decided on it before is pinned to its resourceVersion, and refused from now on, with the rest of
-/// its plan.
-pub(crate) fn overtakes(world: &mut World, serial: Serial) {
+/// Drops the writes whose precondition is the old resourceVersion of this pod, with the rest of their plans.
+pub(crate) fn invalidate_writes(model: &mut ClusterModel, serial: Serial) {
     let is_overtaken = |effect: &Effect| match effect {
         Effect::Delete(
             EtcdDisruption::RestartMember { serial: of, .. }
@@ -404,20 +433,22 @@ pub(crate) fn overtakes(world: &mut World, serial: Serial) {
         ) => *of == serial,
         _ => false,
     };
-    let decided = world.late.iter().position(is_overtaken);
-    world.late.truncate(decided.unwrap_or(world.late.len()));
-    let decided = world.pending.iter().position(is_overtaken);
-    world
-        .pending
-        .truncate(decided.unwrap_or(world.pending.len()));
+    let decided = model.late_writes.iter().position(is_overtaken);
+    model
+        .late_writes
+        .truncate(decided.unwrap_or(model.late_writes.len()));
+    let decided = model.pending_writes.iter().position(is_overtaken);
+    model
+        .pending_writes
+        .truncate(decided.unwrap_or(model.pending_writes.len()));
 }
 
-/// A change in words.
-pub fn shown_change(change: MembershipChange) -> String {
+/// Describes a membership change.
+pub fn describe_change(change: MembershipChange) -> String {
     match change {
-        MembershipChange::Add(serial) => format!("adding {}", shown(serial)),
-        MembershipChange::Promote(serial) => format!("promoting {}", shown(serial)),
-        MembershipChange::Remove(serial) => format!("removing {}", shown(serial)),
-        MembershipChange::RemoveUnknown(_) => "removing the stranger".to_owned(),
+        MembershipChange::Add(serial) => format!("adding {}", member_label(serial)),
+        MembershipChange::Promote(serial) => format!("promoting {}", member_label(serial)),
+        MembershipChange::Remove(serial) => format!("removing {}", member_label(serial)),
+        MembershipChange::RemoveUnknown(_) => "removing the unknown member".to_owned(),
     }
 }

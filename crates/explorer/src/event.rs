@@ -1,436 +1,253 @@
-//! What can happen next: the operator's own doing, what kubelets and etcd do by themselves, and what goes wrong.
+//! The events that can happen next in a model state: steps of the operator, steps of kubelets, Kubernetes and etcd,
+//! and faults.
 
 use evenkeel_etcd::facts::{StartMode, StorageKind};
 use evenkeel_etcd::names::Serial;
-use evenkeel_etcd::plan::EtcdDisruption;
 use evenkeel_etcd::view::quorum;
 
 use crate::Decider;
-use crate::effect::{self, Effect, Etcds, Outcome};
-use crate::observe::{Sight, observe};
-use crate::starting::Starting;
-use crate::words::Shown;
-use crate::world::{Disk, Inputs, Stranger, Violation, World};
+use crate::effect::{self, Effect};
+use crate::etcd_start::StartResult;
+use crate::model::{ClusterModel, DiskState, TemplateVariant, UnknownVoter};
+use crate::observe::{Visibility, observe};
 
-/// One thing that happens.
+/// One event.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Event {
-    /// The operator looks, and decides on these writes.
+pub enum ModelEvent {
+    /// The operator observes everything and decides on these writes.
     Decide(Vec<Effect>),
-    /// The operator looks while something is hidden from it, and decides on these writes.
-    DecideBlind(Sight, Vec<Effect>),
-    /// The operator's next write.
+    /// The operator observes only a part and decides on these writes.
+    DecideWithout(Visibility, Vec<Effect>),
+    /// The operator sends its next write.
     Write(Effect),
-    /// The operator's next write is a call that etcd would refuse, had it noticed who is down.
-    WriteUnnoticed(Effect),
-    /// The operator's next write is a call that times out, for the quorum has just been lost; it is made when that is back.
-    WriteTimesOut(Effect),
-    /// The operator crashes: what it had not yet written is forgotten.
+    /// The operator sends a membership change that etcd accepts only because it has not detected a failed member yet.
+    WriteBeforeDetection(Effect),
+    /// The operator sends a membership change that times out, because the quorum has just been lost. etcd commits it
+    /// when the quorum is back.
+    WriteTimedOut(Effect),
+    /// The operator crashes; its remaining writes are forgotten.
     Crash,
-    /// Another operator takes over while this one is frozen in mid-plan.
+    /// The operator freezes in the middle of a plan and another one takes over.
     Freeze,
-    /// The frozen one wakes, and its next write goes out.
+    /// The frozen operator continues and sends its next write.
     LateWrite(Effect),
-    /// A kubelet sees what the API says of a pod.
-    Sees(Serial),
-    /// A newcomer's pod is given the node, and its volume a place there, that a voter which is away will need.
-    TakesPlace {
-        /// Who comes.
+    /// A kubelet reads a pod from the API.
+    KubeletSynced(Serial),
+    /// The pod and volume of a new member are placed on the node of a voter that has no running pod.
+    NodeTaken {
+        /// The new member.
         newcomer: Serial,
-        /// Who is away.
+        /// The voter.
         of: Serial,
     },
     /// A kubelet starts a pod's container.
-    Starts(Serial),
-    /// A learner that knows less than its leader takes it to know gets another leader.
-    LeaderChanges(Serial),
-    /// A pod on its way out is gone.
-    Leaves(Serial),
-    /// The identity of a former resource is gone.
-    IdentityGoes,
-    /// A claim of a former resource is gone.
-    ClaimGoes(Serial),
-    /// A node comes back.
-    NodeUp(Serial),
+    ContainerStarted(Serial),
+    /// A learner that has lost data gets another leader.
+    LeaderChanged(Serial),
+    /// A Terminating pod is removed.
+    PodRemoved(Serial),
+    /// The identity of a deleted resource is garbage collected.
+    IdentityCollected,
+    /// A claim of a deleted resource is garbage collected.
+    ClaimCollected(Serial),
+    /// A node that was down is back.
+    NodeRecovered(Serial),
     /// The operator can reach a member again.
-    Heard(Serial),
-    /// Somebody deletes the identity.
+    MemberReachable(Serial),
+    /// A user deletes the identity.
     IdentityDeleted,
-    /// Somebody adds a voter that never starts.
-    StrangerAdded,
-    /// Somebody deletes a pod.
+    /// A user adds a voter that never starts.
+    UnknownVoterAdded,
+    /// A user deletes a pod.
     PodDeleted(Serial),
-    /// A pod ends for good.
-    PodEnds(Serial),
-    /// A member's process dies.
-    ProcessDies(Serial),
-    /// A member's claim is deleted with its pod.
+    /// A pod enters a terminal phase.
+    PodFinished(Serial),
+    /// The process of a member dies.
+    ProcessDied(Serial),
+    /// A user deletes a claim and its pod.
     ClaimDeleted(Serial),
-    /// A member's claim is created again from an older copy, what was written on it included.
-    ClaimSwapped(Serial),
-    /// A member's directory is emptied under it.
-    Wiped(Serial),
-    /// A member's node goes down.
+    /// A user restores a claim, its annotations included, from an older copy.
+    ClaimRestored(Serial),
+    /// The data directory of a running member is emptied.
+    DiskWiped(Serial),
+    /// The node of a member goes down.
     NodeDown(Serial),
-    /// A member's node is gone for good.
-    NodeGone(Serial),
-    /// The operator cannot reach a member that others reach.
-    Unheard(Serial),
-    /// The user wants another number of members.
-    Edited(u8),
-    /// The user wants pods to be built from something else.
-    Rolled(Inputs),
+    /// The node of a member is lost for good.
+    NodeLost(Serial),
+    /// The operator cannot reach a member that other members reach.
+    MemberUnreachable(Serial),
+    /// The user changes `spec.members`.
+    MembersEdited(u8),
+    /// The user changes the pod template.
+    TemplateEdited(TemplateVariant),
     /// The user deletes the resource and creates it again.
-    Recreated,
-    /// The user deletes the resource alone, its pods orphaned, and creates it again.
-    RecreatedOverOrphans,
-    /// Time passes, longer than anybody's patience.
-    TimePasses,
+    ResourceRecreated,
+    /// The user deletes the resource with orphan propagation and creates it again.
+    ResourceRecreatedOverOrphans,
+    /// More time passes than every timeout.
+    TimePassed,
 }
 
-impl Event {
-    /// Everything that can happen next.
-    pub fn all(world: &World, decider: &dyn Decider) -> Vec<Self> {
-        let mut events = Self::by_itself(world, decider);
-        events.extend(Self::wrong(world, decider));
+impl ModelEvent {
+    /// Returns every event that can happen next.
+    pub fn all(model: &ClusterModel, decider: &dyn Decider) -> Vec<Self> {
+        let mut events = Self::enabled(model, decider);
+        events.extend(Self::faults(model, decider));
         events
     }
 
-    /// What happens by itself when nothing goes wrong.
-    pub fn by_itself(world: &World, decider: &dyn Decider) -> Vec<Self> {
+    /// Returns the events that happen without a fault.
+    pub fn enabled(model: &ClusterModel, decider: &dyn Decider) -> Vec<Self> {
         let mut events = Vec::new();
-        for (serial, pod) in &world.pods {
-            if pod.unheard {
-                events.push(Self::Heard(*serial));
+        for (serial, pod) in &model.pods {
+            if pod.is_unreachable {
+                events.push(Self::MemberReachable(*serial));
             }
-            if pod.down {
-                events.push(Self::NodeUp(*serial));
-            } else if pod.deleting {
-                events.push(Self::Leaves(*serial));
-            } else if !pod.finished && pod.start != StartMode::Held {
-                let is_news =
-                    |(start, gate): &(StartMode, bool)| (start, *gate) != (&pod.start, pod.gate);
-                if pod.seen.as_ref().is_none_or(is_news) && !world.is_kept_out(*serial) {
-                    events.push(Self::Sees(*serial));
+            if pod.node_down {
+                events.push(Self::NodeRecovered(*serial));
+            } else if pod.is_terminating {
+                events.push(Self::PodRemoved(*serial));
+            } else if !pod.is_finished && pod.start_mode != StartMode::Held {
+                let is_outdated = |(start, gate): &(StartMode, bool)| {
+                    (start, *gate) != (&pod.start_mode, pod.joined_gate)
+                };
+                if pod.kubelet_view.as_ref().is_none_or(is_outdated)
+                    && !model.is_unschedulable(*serial)
+                {
+                    events.push(Self::KubeletSynced(*serial));
                 }
-                if !pod.runs && world.starting(*serial) != Ok(Starting::Ends) {
-                    events.push(Self::Starts(*serial));
+                if !pod.is_running && model.start_result(*serial) != Ok(StartResult::Exits) {
+                    events.push(Self::ContainerStarted(*serial));
                 }
             }
         }
-        if world.former {
-            events.push(Self::IdentityGoes);
+        if model.identity_terminating {
+            events.push(Self::IdentityCollected);
         }
-        let former = world
+        let terminating = model
             .claims
             .iter()
-            .filter(|(serial, claim)| claim.former && !world.pods.contains_key(serial));
-        events.extend(former.map(|(serial, _)| Self::ClaimGoes(*serial)));
-        match world.pending.first() {
+            .filter(|(serial, claim)| claim.is_terminating && !model.pods.contains_key(serial));
+        events.extend(terminating.map(|(serial, _)| Self::ClaimCollected(*serial)));
+        match model.pending_writes.first() {
             Some(effect) => events.push(Self::Write(effect.clone())),
             None => {
-                let decided = decide(world, decider, Sight::Clear);
-                if !decided.is_empty() {
-                    events.push(Self::Decide(decided));
+                let writes = decided_writes(model, decider, Visibility::Full);
+                if !writes.is_empty() {
+                    events.push(Self::Decide(writes));
                 }
             }
         }
         events
     }
 
-    /// What may go wrong.
-    pub(crate) fn wrong(world: &World, decider: &dyn Decider) -> Vec<Self> {
+    /// Returns the faults that the fault budget still allows.
+    pub(crate) fn faults(model: &ClusterModel, decider: &dyn Decider) -> Vec<Self> {
         let mut events = Vec::new();
-        if let Some(effect) = world.late.first() {
+        if let Some(effect) = model.late_writes.first() {
             events.push(Self::LateWrite(effect.clone()));
         }
-        if let Some(effect @ Effect::Ask(intent)) = world.pending.first() {
-            if effect::depends_on_notice(world, intent.change) {
-                events.push(Self::WriteUnnoticed(effect.clone()));
+        if let Some(effect @ Effect::ChangeMembership(intent)) = model.pending_writes.first() {
+            if effect::needs_undetected_failure(model, intent.change) {
+                events.push(Self::WriteBeforeDetection(effect.clone()));
             }
-            if effect::takes_into_log(world, intent.change).is_some() {
-                events.push(Self::WriteTimesOut(effect.clone()));
+            if effect::cluster_logging_change(model, intent.change).is_some() {
+                events.push(Self::WriteTimedOut(effect.clone()));
             }
         }
-        let learners = world
+        let learners = model
             .pods
             .keys()
-            .filter(|serial| world.waits_for_another_leader(**serial).is_some());
-        events.extend(learners.map(|serial| Self::LeaderChanges(*serial)));
-        if world.budget.crashes > 0 && !world.pending.is_empty() {
+            .filter(|serial| model.needs_new_leader(**serial).is_some());
+        events.extend(learners.map(|serial| Self::LeaderChanged(*serial)));
+        if model.budget.crashes > 0 && !model.pending_writes.is_empty() {
             events.push(Self::Crash);
-            if world.late.is_empty() {
+            if model.late_writes.is_empty() {
                 events.push(Self::Freeze);
             }
         }
-        if world.budget.edits > 0 {
+        if model.budget.edits > 0 {
             events.extend(
                 [1, 3]
                     .into_iter()
-                    .filter(|wanted| *wanted != world.wanted)
-                    .map(Self::Edited),
+                    .filter(|members| *members != model.desired_members)
+                    .map(Self::MembersEdited),
             );
-            if world.rolls {
-                let others = [Inputs::First, Inputs::Second, Inputs::Bad];
-                let others = others.into_iter().filter(|inputs| *inputs != world.inputs);
-                events.extend(others.map(Self::Rolled));
+            if model.edits_change_template {
+                let templates = [
+                    TemplateVariant::Original,
+                    TemplateVariant::Changed,
+                    TemplateVariant::Broken,
+                ];
+                let others = templates
+                    .into_iter()
+                    .filter(|template| *template != model.template);
+                events.extend(others.map(Self::TemplateEdited));
             } else {
-                events.extend([Self::Recreated, Self::RecreatedOverOrphans]);
+                events.extend([Self::ResourceRecreated, Self::ResourceRecreatedOverOrphans]);
             }
         }
-        let something_new = world.pods.values().any(|pod| !pod.old)
-            || world
+        let has_running_timeouts = model.pods.values().any(|pod| !pod.is_old)
+            || model
                 .clusters
                 .iter()
-                .any(|cluster| cluster.stranger == Some(Stranger::New));
-        if world.budget.delays > 0 && something_new {
-            events.push(Self::TimePasses);
+                .any(|cluster| cluster.unknown_voter == Some(UnknownVoter::Recent));
+        if model.budget.delays > 0 && has_running_timeouts {
+            events.push(Self::TimePassed);
         }
-        if world.budget.faults > 0 {
-            faults(world, decider, &mut events);
+        if model.budget.faults > 0 {
+            add_object_faults(model, decider, &mut events);
         }
         events
     }
-
-    /// Lets it happen.
-    pub fn happen(&self, world: &mut World, decider: &dyn Decider) -> Result<(), Violation> {
-        match self {
-            Self::Decide(decided) => {
-                world.pending.clone_from(decided);
-                judge(world)?;
-            }
-            Self::DecideBlind(_, decided) => {
-                world.budget.faults -= 1;
-                world.pending.clone_from(decided);
-                judge(world)?;
-            }
-            Self::Write(effect) => {
-                world.pending.remove(0);
-                if effect::apply(world, effect, Etcds::HasNoticed)? == Outcome::Refused {
-                    world.pending.clear();
-                }
-            }
-            Self::WriteUnnoticed(effect) => {
-                world.pending.remove(0);
-                effect::apply(world, effect, Etcds::HasNotNoticed)?;
-            }
-            Self::WriteTimesOut(effect) => {
-                world.pending.clear();
-                if let Effect::Ask(intent) = effect
-                    && let Some(cluster) = effect::takes_into_log(world, intent.change)
-                {
-                    world.clusters[cluster].in_log = Some(intent.change);
-                }
-            }
-            Self::Crash => {
-                world.budget.crashes -= 1;
-                world.pending.clear();
-            }
-            Self::Freeze => {
-                world.budget.crashes -= 1;
-                // Its writes to Kubernetes may still land; a call to etcd is not sent once the lease has run out.
-                world.late = std::mem::take(&mut world.pending);
-                // Nor is a member restarted then without which there is no majority.
-                let is_withheld = |effect: &Effect| {
-                    matches!(
-                        effect,
-                        Effect::Ask(_)
-                            | Effect::Delete(EtcdDisruption::RestartMember {
-                                via_eviction: false,
-                                ..
-                            })
-                    )
-                };
-                world
-                    .late
-                    .retain(|effect| decider.sends_late() || !is_withheld(effect));
-            }
-            Self::LateWrite(effect) => {
-                world.late.remove(0);
-                let before = quorums(world);
-                if effect::apply(world, effect, Etcds::HasNotNoticed)? == Outcome::Refused {
-                    world.late.clear();
-                }
-                if before > quorums(world) {
-                    return Err(Violation(format!(
-                        "what was written late costs the quorum: {}",
-                        Shown(effect)
-                    )));
-                }
-            }
-            Self::Sees(serial) => {
-                if let Some(pod) = world.pods.get_mut(serial) {
-                    pod.seen = Some((pod.start.clone(), pod.gate));
-                }
-            }
-            Self::Starts(serial) => {
-                world.start_etcd(*serial)?;
-                effect::overtakes(world, *serial);
-            }
-            Self::LeaderChanges(serial) => world.catch_up(*serial),
-            Self::Leaves(serial) => world.remove_pod(*serial),
-            Self::IdentityGoes => (world.identity, world.former) = (None, false),
-            Self::ClaimGoes(serial) => {
-                world.claims.remove(serial);
-            }
-            Self::NodeUp(serial) => {
-                if let Some(pod) = world.pods.get_mut(serial) {
-                    pod.down = false;
-                }
-            }
-            Self::Heard(serial) => {
-                if let Some(pod) = world.pods.get_mut(serial) {
-                    pod.unheard = false;
-                }
-            }
-            Self::Edited(wanted) => {
-                world.budget.edits -= 1;
-                world.wanted = *wanted;
-            }
-            Self::Rolled(inputs) => {
-                world.budget.edits -= 1;
-                world.inputs = *inputs;
-            }
-            Self::Recreated => {
-                world.budget.edits -= 1;
-                world.resource += 1;
-                world.goes();
-            }
-            Self::RecreatedOverOrphans => {
-                world.budget.edits -= 1;
-                world.resource += 1;
-            }
-            Self::TimePasses => {
-                world.budget.delays -= 1;
-                let_time_pass(world);
-            }
-            fault => go_wrong(fault, world),
-        }
-        if matches!(
-            self,
-            Self::IdentityGoes | Self::ClaimGoes(_) | Self::Leaves(_)
-        ) {
-            world.forget_former();
-        }
-        world.settle();
-        world.check()
-    }
 }
 
-/// Everything that was new is old.
-pub fn let_time_pass(world: &mut World) {
-    for pod in world.pods.values_mut() {
-        pod.old = true;
-    }
-    for stranger in world
-        .clusters
-        .iter_mut()
-        .filter_map(|cluster| cluster.stranger.as_mut())
-    {
-        *stranger = Stranger::Old;
-    }
-    if let Some(intent) = world
-        .identity
-        .as_mut()
-        .and_then(|identity| identity.intent.as_mut())
-    {
-        intent.recorded_at = crate::observe::LONG_AGO;
-    }
+/// Returns the writes that an operator would decide on now.
+pub fn decided_writes(
+    model: &ClusterModel,
+    decider: &dyn Decider,
+    visibility: Visibility,
+) -> Vec<Effect> {
+    effect::plan_writes(&decider.decide(&observe(model, visibility)))
 }
 
-/// How many sealed clusters can agree: one, or none.
-fn quorums(world: &World) -> usize {
-    let sealed = world
-        .identity
-        .as_ref()
-        .is_some_and(|identity| identity.bootstrapped);
-    usize::from(
-        world
-            .true_cluster()
-            .is_some_and(|cluster| sealed && world.has_quorum(cluster)),
-    )
-}
-
-/// A plan is judged by the world it was made for: carried out at once, it must not cost a quorum that was there. What dies
-/// between the decision and the call is not the plan's fault; that etcd may notice and refuse is not its merit.
-fn judge(world: &World) -> Result<(), Violation> {
-    let sealed = world
-        .identity
-        .as_ref()
-        .is_some_and(|identity| identity.bootstrapped);
-    let Some(cluster) = world
-        .true_cluster()
-        .filter(|cluster| sealed && world.has_quorum(*cluster))
-    else {
-        return Ok(());
-    };
-    let mut after = world.clone();
-    for effect in &world.pending {
-        // Whoever has one or two members, all of them well, wants them restarted all the same.
-        let few = world.wanted <= 2
-            && world.votes(cluster) <= 2
-            && world.alive_voters(cluster) == world.votes(cluster);
-        if few
-            && matches!(
-                effect,
-                Effect::Delete(EtcdDisruption::RestartMember {
-                    via_eviction: false,
-                    ..
-                })
-            )
-        {
-            break;
-        }
-        if effect::apply(&mut after, effect, Etcds::HasNotNoticed)? == Outcome::Refused {
-            break;
-        }
-        if !after.has_quorum(cluster) {
-            return Err(Violation(format!(
-                "it is decided to cost the quorum: {}",
-                Shown(effect)
-            )));
-        }
-    }
-    Ok(())
-}
-
-/// What an operator that looks now would write.
-pub fn decide(world: &World, decider: &dyn Decider, sight: Sight) -> Vec<Effect> {
-    effect::effects(&decider.decide(&observe(world, sight)))
-}
-
-/// Newcomers that no kubelet has seen yet, each with the voters whose place they could get.
-fn places(world: &World) -> Vec<Event> {
-    let Some(cluster) = world
-        .true_cluster()
-        .filter(|_| world.storage == StorageKind::Persistent)
+/// Returns every pair of an unscheduled new member and a voter without a scheduled pod whose node it could take.
+fn node_takeovers(model: &ClusterModel) -> Vec<ModelEvent> {
+    let Some(cluster) = model
+        .current_cluster()
+        .filter(|_| model.storage == StorageKind::Persistent)
     else {
         return Vec::new();
     };
-    let members = &world.clusters[cluster].members;
-    let unseen = |serial: &Serial| world.pods.get(serial).is_none_or(|pod| pod.seen.is_none());
-    let comes = |serial: &Serial| {
-        let waits = world
+    let members = &model.clusters[cluster].members;
+    let unscheduled = |serial: &Serial| {
+        model
             .pods
             .get(serial)
-            .is_some_and(|pod| matches!(pod.start, StartMode::Join(_)) && !pod.deleting);
-        waits
-            && unseen(serial)
-            && world
+            .is_none_or(|pod| pod.kubelet_view.is_none())
+    };
+    let is_joining = |serial: &Serial| {
+        let has_join_pod = model
+            .pods
+            .get(serial)
+            .is_some_and(|pod| matches!(pod.start_mode, StartMode::Join(_)) && !pod.is_terminating);
+        has_join_pod
+            && unscheduled(serial)
+            && model
                 .claims
                 .get(serial)
-                .is_some_and(|claim| claim.took.is_none())
+                .is_some_and(|claim| claim.shares_node_of.is_none())
     };
     let newcomers = members
         .iter()
-        .filter(|(serial, member)| member.learner && comes(serial));
+        .filter(|(serial, member)| member.is_learner && is_joining(serial));
     let away: Vec<_> = members
         .iter()
-        .filter(|(serial, member)| !member.learner && unseen(serial))
+        .filter(|(serial, member)| !member.is_learner && unscheduled(serial))
         .collect();
     newcomers
         .flat_map(|(newcomer, _)| {
-            away.iter().map(|(of, _)| Event::TakesPlace {
+            away.iter().map(|(of, _)| ModelEvent::NodeTaken {
                 newcomer: *newcomer,
                 of: **of,
             })
@@ -438,135 +255,47 @@ fn places(world: &World) -> Vec<Event> {
         .collect()
 }
 
-fn faults(world: &World, decider: &dyn Decider, events: &mut Vec<Event>) {
-    events.extend(places(world));
-    if world.pending.is_empty() && world.identity.is_some() {
-        let blind = |sight| Event::DecideBlind(sight, decide(world, decider, sight));
-        events.extend([Sight::NoEtcd, Sight::NoObjects].map(blind));
+fn add_object_faults(model: &ClusterModel, decider: &dyn Decider, events: &mut Vec<ModelEvent>) {
+    events.extend(node_takeovers(model));
+    if model.pending_writes.is_empty() && model.identity.is_some() {
+        let partial = |visibility| {
+            ModelEvent::DecideWithout(visibility, decided_writes(model, decider, visibility))
+        };
+        events.extend([Visibility::NoEtcd, Visibility::NoObjects].map(partial));
     }
-    if world.identity.is_some() && world.meddles {
-        events.push(Event::IdentityDeleted);
-        if takes_a_stranger(world).is_some() {
-            events.push(Event::StrangerAdded);
+    if model.identity.is_some() && model.allows_tampering {
+        events.push(ModelEvent::IdentityDeleted);
+        if cluster_for_unknown_voter(model).is_some() {
+            events.push(ModelEvent::UnknownVoterAdded);
         }
     }
-    for (serial, pod) in &world.pods {
-        events.push(Event::PodDeleted(*serial));
-        if !pod.down && !pod.finished {
-            events.push(Event::NodeDown(*serial));
-            events.push(Event::PodEnds(*serial));
+    for (serial, pod) in &model.pods {
+        events.push(ModelEvent::PodDeleted(*serial));
+        if !pod.node_down && !pod.is_finished {
+            events.push(ModelEvent::NodeDown(*serial));
+            events.push(ModelEvent::PodFinished(*serial));
         }
-        if pod.runs {
-            events.push(Event::ProcessDies(*serial));
-            events.push(Event::Unheard(*serial));
-            events.push(Event::Wiped(*serial));
+        if pod.is_running {
+            events.push(ModelEvent::ProcessDied(*serial));
+            events.push(ModelEvent::MemberUnreachable(*serial));
+            events.push(ModelEvent::DiskWiped(*serial));
         }
-        events.push(Event::NodeGone(*serial));
+        events.push(ModelEvent::NodeLost(*serial));
     }
-    for (serial, claim) in &world.claims {
-        events.push(Event::ClaimDeleted(*serial));
-        if claim.disk != Disk::Empty {
-            events.push(Event::ClaimSwapped(*serial));
+    for (serial, claim) in &model.claims {
+        events.push(ModelEvent::ClaimDeleted(*serial));
+        if claim.disk != DiskState::Empty {
+            events.push(ModelEvent::ClaimRestored(*serial));
         }
     }
 }
 
-/// The cluster that would take one voter more, and agree without it. (With a single member etcd takes one that costs it its
-/// quorum; then only whoever did that can help.)
-fn takes_a_stranger(world: &World) -> Option<usize> {
-    let cluster = world
-        .true_cluster()
-        .filter(|cluster| world.clusters[*cluster].stranger.is_none())?;
-    let (alive, votes) = (world.alive_voters(cluster), world.votes(cluster));
-    (alive == votes && alive >= quorum(votes + 1)).then_some(cluster)
-}
-
-fn go_wrong(fault: &Event, world: &mut World) {
-    world.budget.faults -= 1;
-    match fault {
-        Event::IdentityDeleted => {
-            (world.identity, world.former) = (None, false);
-            world
-                .clusters
-                .iter_mut()
-                .for_each(|cluster| cluster.orphaned = true);
-        }
-        Event::StrangerAdded => {
-            if let Some(cluster) = takes_a_stranger(world) {
-                world.clusters[cluster].stranger = Some(Stranger::New);
-            }
-        }
-        Event::PodDeleted(serial) => world.remove_pod(*serial),
-        Event::PodEnds(serial) => {
-            if let Some(pod) = world.pods.get_mut(serial) {
-                (pod.finished, pod.runs) = (true, false);
-            }
-        }
-        Event::Unheard(serial) => {
-            if let Some(pod) = world.pods.get_mut(serial) {
-                pod.unheard = true;
-            }
-        }
-        Event::TakesPlace { newcomer, of } => {
-            let place = world.place(*of);
-            world
-                .claims
-                .get_mut(newcomer)
-                .into_iter()
-                .for_each(|claim| claim.took = Some(place));
-            world
-                .pods
-                .get_mut(newcomer)
-                .into_iter()
-                .for_each(|pod| pod.seen = Some((pod.start.clone(), pod.gate)));
-        }
-        Event::ProcessDies(serial) => {
-            if let Some(pod) = world.pods.get_mut(serial) {
-                pod.runs = false;
-            }
-        }
-        Event::Wiped(serial) => {
-            world.set_disk(*serial, Disk::Empty);
-            if let Some(pod) = world.pods.get_mut(serial) {
-                pod.runs = false;
-            }
-        }
-        Event::ClaimDeleted(serial) => {
-            world.claims.remove(serial);
-            world.remove_pod(*serial);
-        }
-        Event::ClaimSwapped(serial) => {
-            world.remove_pod(*serial);
-            let uid = world.fresh_uid();
-            if let Some(claim) = world.claims.get_mut(serial) {
-                claim.uid = uid;
-                if let Disk::Data {
-                    cluster, serial, ..
-                } = claim.disk
-                {
-                    claim.disk = Disk::Data {
-                        cluster,
-                        serial,
-                        stale: true,
-                    };
-                }
-            }
-        }
-        Event::NodeDown(serial) => {
-            if let Some(pod) = world.pods.get_mut(serial) {
-                (pod.down, pod.runs) = (true, false);
-            }
-        }
-        Event::NodeGone(serial) => {
-            world.remove_pod(*serial);
-            if let Some(claim) = world
-                .claims
-                .get_mut(serial)
-                .filter(|_| world.storage == StorageKind::Persistent)
-            {
-                claim.lost = true;
-            }
-        }
-        _ => {}
-    }
+/// Returns the cluster that accepts one more voter and keeps its quorum without it. (A single-member cluster also
+/// accepts one and loses its quorum; only the user can undo that.)
+pub(crate) fn cluster_for_unknown_voter(model: &ClusterModel) -> Option<usize> {
+    let cluster = model
+        .current_cluster()
+        .filter(|cluster| model.clusters[*cluster].unknown_voter.is_none())?;
+    let (running, voters) = (model.running_voters(cluster), model.voter_count(cluster));
+    (running == voters && running >= quorum(voters + 1)).then_some(cluster)
 }

@@ -1,49 +1,56 @@
-//! What must be so in every state of the world: the design's invariants, as far as a state alone shows them.
+//! The invariants of the design that can be checked on a single state.
 
 use std::collections::BTreeSet;
 
 use evenkeel_etcd::view::quorum;
 
-use crate::world::{Violation, World};
+use crate::model::{ClusterModel, RuleViolation};
 
-impl World {
-    /// What must be so in every state.
-    pub fn check(&self) -> Result<(), Violation> {
+impl ClusterModel {
+    /// Checks the invariants.
+    pub fn check(&self) -> Result<(), RuleViolation> {
         let serving: BTreeSet<usize> = self
             .pods
             .keys()
-            .filter(|serial| self.serves(**serial))
-            .filter_map(|serial| self.running_in(*serial))
+            .filter(|serial| self.is_serving(**serial))
+            .filter_map(|serial| self.running_cluster(*serial))
             .collect();
         if serving.len() > 1 {
-            return Err(Violation("two clusters serve at once".to_owned()));
+            return Err(RuleViolation(
+                "two clusters serve at the same time".to_owned(),
+            ));
         }
-        // Until the identity is there again nothing can be said of it.
+        // Without an identity the remaining invariants do not apply.
         let Some(identity) = &self.identity else {
             return Ok(());
         };
-        let sealed = identity.bootstrapped;
-        if !sealed && self.pods.values().any(|pod| pod.routed) {
-            return Err(Violation("clients are routed before the seal".to_owned()));
+        let bootstrapped = identity.bootstrapped;
+        if !bootstrapped && self.pods.values().any(|pod| pod.is_routed) {
+            return Err(RuleViolation(
+                "clients are routed before the bootstrap is finished".to_owned(),
+            ));
         }
-        if let Some(cluster) = self.true_cluster().filter(|_| sealed) {
+        if let Some(cluster) = self.current_cluster().filter(|_| bootstrapped) {
             let learners = self.clusters[cluster]
                 .members
                 .values()
-                .filter(|member| member.learner)
+                .filter(|member| member.is_learner)
                 .count();
-            // An identity that was rebuilt is sealed, whether or not it had been: learners of a bootstrap may be left.
-            if learners > 1 && !self.clusters[cluster].orphaned {
-                return Err(Violation(format!(
-                    "{learners} learners at once after the seal"
+            // A rebuilt identity is marked bootstrapped even if the bootstrap was not finished, so learners of the
+            // bootstrap may remain.
+            if learners > 1 && !self.clusters[cluster].identity_deleted {
+                return Err(RuleViolation(format!(
+                    "{learners} learners at the same time after the bootstrap"
                 )));
             }
             let voters = self.clusters[cluster].members.len() - learners;
             if self
-                .budget_min
+                .pdb_min_available
                 .is_none_or(|min| usize::from(min) < quorum(voters))
             {
-                return Err(Violation("evictions may cost the quorum".to_owned()));
+                return Err(RuleViolation(
+                    "the PodDisruptionBudget allows evictions that cost the quorum".to_owned(),
+                ));
             }
         }
         Ok(())

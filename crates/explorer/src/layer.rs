@@ -1,233 +1,248 @@
-//! All states of one distance from the start, and what can happen next in them.
+//! One layer of the search: all states at the same distance from the start, and their successors.
 //!
-//! Threads share a layer in two turns. In the first they take states of it, block by block, and live through everything that
-//! can happen in each; the set of visited states is only read. In the second each thread adds what was found to its own parts
-//! of that set, so that nobody waits for anybody, and what is new is the next layer.
+//! Threads process a layer in two phases. In the first phase they take blocks of states and apply every possible
+//! event; the visited set is only read. In the second phase each thread adds the results to its own shards of the
+//! visited set, so no thread waits for another. New states form the next layer.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::Decider;
-use crate::budgets::{Budgets, Set};
-use crate::canonical::rename;
-use crate::collapse::{Parts, Print, print};
-use crate::event::Event;
-use crate::kinds::kinds;
-use crate::observe::{Sight, observe};
-use crate::rest::{BadEnd, Patience};
-use crate::visited::{Number, SHARDS, Shard, Visited, shard_of};
+use crate::action_kinds::action_kinds;
+use crate::canonical::canonicalize;
+use crate::compress::{Fingerprint, PartTables, fingerprint};
+use crate::event::ModelEvent;
+use crate::fault_budget::{BudgetIndex, BudgetSet};
+use crate::observe::{Visibility, observe};
+use crate::quiescence::{BadRun, QuiescenceChecker};
+use crate::visited::{EntryId, SHARDS, Shard, Visited, shard_of};
 
-/// How many states a thread takes at a time.
-const BLOCK: usize = 64;
+/// The number of states that a thread takes at a time.
+const BLOCK_SIZE: usize = 64;
 
-/// Visits, with the words of their worlds.
+/// Visits with their encoded states.
 #[derive(Debug, Default)]
 pub struct Layer {
-    visits: Vec<Number>,
+    visits: Vec<EntryId>,
     ends: Vec<usize>,
     words: Vec<u32>,
 }
 
 impl Layer {
     /// Adds a visit.
-    pub fn push(&mut self, visit: Number, words: &[u32]) {
+    pub fn push(&mut self, visit: EntryId, words: &[u32]) {
         self.visits.push(visit);
         self.words.extend_from_slice(words);
         self.ends.push(self.words.len());
     }
 
-    /// How many states it has.
+    /// Returns the number of states.
     pub fn len(&self) -> usize {
         self.visits.len()
     }
 
-    /// Whether it has none.
+    /// Returns true if the layer has no states.
     pub fn is_empty(&self) -> bool {
         self.visits.is_empty()
     }
 
-    fn get(&self, at: usize) -> (Number, &[u32]) {
+    fn get(&self, at: usize) -> (EntryId, &[u32]) {
         let begin = if at == 0 { 0 } else { self.ends[at - 1] };
         (self.visits[at], &self.words[begin..self.ends[at]])
     }
 }
 
-/// What one thread finds in a layer.
+/// The results of one thread for a layer.
 #[derive(Debug)]
-pub struct Found {
-    /// Worlds not visited before this layer, by the part of the set they belong in.
-    new: Vec<Reached>,
-    /// What follows which state when nothing goes wrong.
-    next: Vec<(Number, Number)>,
-    /// How many ways from one state to another were tried.
+pub struct LayerResult {
+    /// States not visited before this layer, by shard.
+    arrivals: Vec<Arrivals>,
+    /// Pairs of a state and its successor without faults.
+    successors: Vec<(EntryId, EntryId)>,
+    /// The number of transitions.
     pub transitions: usize,
-    /// What kinds of things were decided, and how often.
+    /// The number of decisions by kind of action.
     pub decided: BTreeMap<&'static str, usize>,
-    /// The first state, by its place in the layer, that comes to a bad end.
-    pub bad: Option<(usize, Number, BadEnd)>,
+    /// The first bad run, with the position of its state in the layer.
+    pub bad_run: Option<(usize, EntryId, BadRun)>,
 }
 
-/// Worlds that were reached, in no more than their words.
+/// Reached states in encoded form.
 #[derive(Debug, Default)]
-struct Reached {
-    worlds: Vec<Arrival>,
+struct Arrivals {
+    arrivals: Vec<Arrival>,
     ends: Vec<usize>,
     words: Vec<u32>,
 }
 
-/// A world that was reached.
+/// One reached state.
 #[derive(Clone, Copy, Debug)]
 struct Arrival {
-    print: Print,
-    from: Number,
-    /// The number of its budget, and all budgets that it covers.
+    fingerprint: Fingerprint,
+    from: EntryId,
+    /// The number of the fault budget, and all budgets that it covers.
     budget: u8,
-    covers: Set,
-    /// The world that it follows when nothing goes wrong.
-    follows: Number,
+    covered: BudgetSet,
+    /// The state whose fault-free successor this state is.
+    predecessor: EntryId,
 }
 
-/// A thread's place among those that share a layer.
-pub struct Explorer<'a> {
-    /// Who decides.
+/// A worker thread of a layer.
+pub struct LayerWorker<'a> {
+    /// The decision function.
     pub decider: &'a dyn Decider,
-    /// The budgets that there are.
-    pub budgets: Budgets,
-    /// The parts that worlds are made of.
-    pub parts: &'a Parts,
-    /// What was visited before.
+    /// All fault budgets.
+    pub budgets: BudgetIndex,
+    /// The parts of encoded states.
+    pub parts: &'a PartTables,
+    /// The states visited in earlier layers.
     pub visited: &'a Visited,
     /// The layer.
     pub layer: &'a Layer,
-    /// The next state that nobody has taken.
-    pub taken: &'a AtomicUsize,
-    /// A state that comes to a bad end: those behind it need not be looked at.
-    pub stop: &'a AtomicUsize,
+    /// The position of the next state that no thread has taken.
+    pub next: &'a AtomicUsize,
+    /// The position of a state with a bad run; later states need not be explored.
+    pub stop_before: &'a AtomicUsize,
 }
 
-impl Explorer<'_> {
-    /// Lives through all that can happen next in every state that this thread gets hold of.
-    pub fn run(&self, patience: &mut Patience) -> Found {
-        let mut found = Found {
-            new: (0..SHARDS).map(|_| Reached::default()).collect(),
-            next: Vec::new(),
+impl LayerWorker<'_> {
+    /// Applies every possible event to every state that this thread takes.
+    pub fn run(&self, checker: &mut QuiescenceChecker) -> LayerResult {
+        let mut result = LayerResult {
+            arrivals: (0..SHARDS).map(|_| Arrivals::default()).collect(),
+            successors: Vec::new(),
             transitions: 0,
             decided: BTreeMap::new(),
-            bad: None,
+            bad_run: None,
         };
         loop {
-            let block = self.taken.fetch_add(BLOCK, Ordering::Relaxed);
-            if block >= self.layer.len().min(self.stop.load(Ordering::Relaxed)) {
-                return found;
+            let block = self.next.fetch_add(BLOCK_SIZE, Ordering::Relaxed);
+            if block
+                >= self
+                    .layer
+                    .len()
+                    .min(self.stop_before.load(Ordering::Relaxed))
+            {
+                return result;
             }
-            for at in block..self.layer.len().min(block + BLOCK) {
-                if let Err(end) = self.visit(at, patience, &mut found) {
-                    self.stop.fetch_min(at, Ordering::Relaxed);
-                    found.bad = Some((at, self.layer.get(at).0, end));
-                    return found;
+            for at in block..self.layer.len().min(block + BLOCK_SIZE) {
+                if let Err(end) = self.visit(at, checker, &mut result) {
+                    self.stop_before.fetch_min(at, Ordering::Relaxed);
+                    result.bad_run = Some((at, self.layer.get(at).0, end));
+                    return result;
                 }
             }
         }
     }
 
-    fn visit(&self, at: usize, patience: &mut Patience, found: &mut Found) -> Result<(), BadEnd> {
+    fn visit(
+        &self,
+        at: usize,
+        checker: &mut QuiescenceChecker,
+        result: &mut LayerResult,
+    ) -> Result<(), BadRun> {
         let (number, words) = self.layer.get(at);
         let visit = self.visited.visit(number);
-        let mut world = self.parts.expand(words);
-        world.budget = self.budgets.budget(visit.budget);
-        let note = |sight, found: &mut Found| {
-            for kind in kinds(&self.decider.decide(&observe(&world, sight))) {
-                *found.decided.entry(kind).or_default() += 1;
+        let mut model = self.parts.expand(words);
+        model.budget = self.budgets.budget(visit.budget);
+        let count_actions = |visibility, result: &mut LayerResult| {
+            for kind in action_kinds(&self.decider.decide(&observe(&model, visibility))) {
+                *result.decided.entry(kind).or_default() += 1;
             }
         };
-        if world.pending.is_empty() {
-            note(Sight::Clear, found);
+        if model.pending_writes.is_empty() {
+            count_actions(Visibility::Full, result);
         }
-        let mut events = Event::by_itself(&world, self.decider);
+        let mut events = ModelEvent::enabled(&model, self.decider);
         if events.is_empty() {
-            patience.ends_well(&world, self.decider, self.parts)?;
-            found.next.push((visit.world, Number::NONE));
+            checker.check(&model, self.decider, self.parts)?;
+            result.successors.push((visit.configuration, EntryId::NONE));
         }
-        // Kubelets first, then the operator: each gets its turn, since what they do is used up.
-        let mut follows = if events.is_empty() {
-            Number::NONE
+        // The first event is the fault-free successor: kubelets come first, then the operator. Each party gets its
+        // turn, since an event disables itself.
+        let mut predecessor = if events.is_empty() {
+            EntryId::NONE
         } else {
-            visit.world
+            visit.configuration
         };
-        events.extend(Event::wrong(&world, self.decider));
+        events.extend(ModelEvent::faults(&model, self.decider));
         let mut words = Vec::new();
         for event in events {
-            found.transitions += 1;
-            if let Event::DecideBlind(sight, _) = event {
-                note(sight, found);
+            result.transitions += 1;
+            if let ModelEvent::DecideWithout(visibility, _) = event {
+                count_actions(visibility, result);
             }
-            let mut after = world.clone();
-            if let Err(violation) = event.happen(&mut after, self.decider) {
+            let mut after = model.clone();
+            if let Err(violation) = event.apply(&mut after, self.decider) {
                 return Err((vec![event], violation));
             }
-            rename(&mut after);
-            self.parts.collapse(&after, &mut words);
-            let (print, budget) = (print(&words), self.budgets.number(after.budget));
-            match self.visited.find(print) {
-                Some((world, covered)) if covered >> budget & 1 == 1 => {
-                    found
-                        .next
-                        .extend((follows != Number::NONE).then_some((follows, world)));
+            canonicalize(&mut after);
+            self.parts.compress(&after, &mut words);
+            let (fingerprint, budget) = (fingerprint(&words), self.budgets.number(after.budget));
+            match self.visited.find(fingerprint) {
+                Some((configuration, covered)) if covered >> budget & 1 == 1 => {
+                    result.successors.extend(
+                        (predecessor != EntryId::NONE).then_some((predecessor, configuration)),
+                    );
                 }
                 _ => {
-                    let covers = self.budgets.covered(after.budget);
+                    let covered = self.budgets.covered_by(after.budget);
                     let arrival = Arrival {
-                        print,
+                        fingerprint,
                         from: number,
                         budget,
-                        covers,
-                        follows,
+                        covered,
+                        predecessor,
                     };
-                    found.new[shard_of(print)].push(arrival, &words);
+                    result.arrivals[shard_of(fingerprint)].push(arrival, &words);
                 }
             }
-            follows = Number::NONE;
+            predecessor = EntryId::NONE;
         }
         Ok(())
     }
 }
 
-impl Reached {
+impl Arrivals {
     fn push(&mut self, arrival: Arrival, words: &[u32]) {
-        self.worlds.push(arrival);
+        self.arrivals.push(arrival);
         self.words.extend_from_slice(words);
         self.ends.push(self.words.len());
     }
 }
 
-/// Adds what all threads found to one part of the set; returns what was new, and what follows which state.
-fn add(number: usize, shard: &mut Shard, found: &[Found]) -> (Layer, Vec<(Number, Number)>) {
+/// Adds the results of all threads to one shard. Returns the new visits and the fault-free successors.
+fn add_to_shard(
+    number: usize,
+    shard: &mut Shard,
+    result: &[LayerResult],
+) -> (Layer, Vec<(EntryId, EntryId)>) {
     let (mut layer, mut next) = (Layer::default(), Vec::new());
-    for reached in found.iter().map(|found| &found.new[number]) {
+    for reached in result.iter().map(|result| &result.arrivals[number]) {
         let mut begin = 0;
-        for (arrival, end) in reached.worlds.iter().zip(&reached.ends) {
+        for (arrival, end) in reached.arrivals.iter().zip(&reached.ends) {
             let Arrival {
-                print,
+                fingerprint,
                 from,
                 budget,
-                covers,
-                follows,
+                covered,
+                predecessor,
             } = *arrival;
-            let (world, visit) = shard.reach(print, from, budget, covers);
+            let (configuration, visit) = shard.reach(fingerprint, from, budget, covered);
             visit
                 .into_iter()
                 .for_each(|visit| layer.push(visit, &reached.words[begin..*end]));
-            next.extend((follows != Number::NONE).then_some((follows, world)));
+            next.extend((predecessor != EntryId::NONE).then_some((predecessor, configuration)));
             begin = *end;
         }
     }
     (layer, next)
 }
 
-/// Adds what all threads found to the set; returns the next layer.
-pub fn add_all(visited: &mut Visited, found: &[Found], threads: usize) -> Layer {
+/// Adds the results of all threads to the visited set. Returns the next layer.
+pub fn add_to_visited(visited: &mut Visited, result: &[LayerResult], threads: usize) -> Layer {
     let share = SHARDS.div_ceil(threads);
-    let added: Vec<(Layer, Vec<(Number, Number)>)> = std::thread::scope(|scope| {
+    let added: Vec<(Layer, Vec<(EntryId, EntryId)>)> = std::thread::scope(|scope| {
         let threads: Vec<_> = (0..)
             .step_by(share)
             .zip(visited.shards.chunks_mut(share))
@@ -235,7 +250,7 @@ pub fn add_all(visited: &mut Visited, found: &[Found], threads: usize) -> Layer 
                 let add_share = move || {
                     (first..)
                         .zip(shards)
-                        .map(|(number, shard)| add(number, shard, found))
+                        .map(|(number, shard)| add_to_shard(number, shard, result))
                 };
                 scope.spawn(move || add_share().collect::<Vec<_>>())
             })
@@ -259,7 +274,7 @@ pub fn add_all(visited: &mut Visited, found: &[Found], threads: usize) -> Layer 
         next.into_iter()
             .for_each(|(from, to)| visited.set_next(from, to));
     }
-    for (from, to) in found.iter().flat_map(|found| &found.next) {
+    for (from, to) in result.iter().flat_map(|result| &result.successors) {
         visited.set_next(*from, *to);
     }
     layer

@@ -1,45 +1,47 @@
-//! The explorer: the real `decide` in an abstract world where everything that can go wrong does, in every order, within
-//! bounds. For tests only.
+//! A bounded model checker: runs the real `decide` against an abstract model of Kubernetes, kubelets, disks and etcd,
+//! and applies every fault in every order within a fault budget. For tests only.
 
-pub mod budgets;
-pub mod bugs;
+pub mod action_kinds;
+pub mod apply;
 pub mod canonical;
-pub mod collapse;
-pub mod doomed;
+pub mod compress;
 pub mod effect;
+pub mod etcd_start;
 pub mod event;
-pub mod explore;
+pub mod fault_budget;
 mod invariants;
-pub mod kinds;
 pub mod layer;
-pub mod meddled;
+pub mod model;
+pub mod mutants;
 pub mod observe;
-pub mod rest;
-pub mod starting;
+pub mod prune;
+pub mod quiescence;
+pub mod search;
+pub mod tampered_facts;
+mod trace_fmt;
 pub mod visited;
-mod words;
-pub mod world;
 
 use evenkeel_etcd::Etcd;
 use evenkeel_etcd::facts::EtcdFacts;
 use evenkeel_runtime::{Engine, Plan};
 
-/// Who decides: the real thing, or the real thing tampered with.
+/// The decision function under test: the real one, or a deliberately broken one.
 pub trait Decider: Sync {
-    /// What is to be done.
+    /// Returns the plan for these facts.
     fn decide(&self, facts: &EtcdFacts) -> Plan<Etcd>;
 
-    /// Whether calls to etcd still go out when the lease has run out. They must not.
-    fn sends_late(&self) -> bool {
+    /// Returns true if membership changes are still sent after the lease has expired. The real operator never sends
+    /// them.
+    fn sends_after_lease(&self) -> bool {
         false
     }
 }
 
-/// The real thing.
+/// The decision function of the etcd engine.
 #[derive(Clone, Copy, Debug)]
-pub struct Real;
+pub struct RealDecider;
 
-impl Decider for Real {
+impl Decider for RealDecider {
     fn decide(&self, facts: &EtcdFacts) -> Plan<Etcd> {
         Etcd::decide(facts)
     }

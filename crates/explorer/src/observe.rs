@@ -1,4 +1,4 @@
-//! What an operator sees of the world when it looks live.
+//! The facts that an operator observes in a model state.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,40 +11,40 @@ use evenkeel_etcd::identity::{ClusterId, MemberId, Uid};
 use evenkeel_etcd::names::{Lineage, Serial};
 use evenkeel_runtime::{Observed, UnixTime};
 
-use crate::starting::Starting;
-use crate::world::{Stranger, World};
+use crate::etcd_start::StartResult;
+use crate::model::{ClusterModel, UnknownVoter};
 
-/// Now, in a world where things are new or old.
+/// The current time. Every other time in the model is now or long ago.
 pub const NOW: UnixTime = UnixTime(1_000_000);
-/// Longer ago than anybody's patience.
+/// A time before every timeout.
 pub const LONG_AGO: UnixTime = UnixTime(0);
 
-/// The version of etcd that everybody runs.
-const VERSION: Version = Version::new(3, 6, 16);
+/// The etcd version of all members.
+const ETCD_VERSION: Version = Version::new(3, 6, 16);
 
-/// What etcd calls somebody else's member.
-const STRANGER: MemberId = MemberId(1 << 32);
+/// The member ID of the unknown voter.
+const UNKNOWN_VOTER_ID: MemberId = MemberId(1 << 32);
 
-/// What is hidden from an operator when it looks.
+/// The part of the state that an operator can observe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sight {
-    /// Nothing.
-    Clear,
-    /// All of etcd: no member answers it.
+pub enum Visibility {
+    /// Everything.
+    Full,
+    /// Everything but etcd: no member answers.
     NoEtcd,
-    /// Kubernetes' lists of claims and pods.
+    /// Everything but the lists of claims and pods.
     NoObjects,
 }
 
-/// The uid of an incarnation of the resource.
+/// Returns the uid of an incarnation of the resource.
 pub fn resource_uid(resource: u8) -> Uid {
     Uid(1000 + u128::from(resource))
 }
 
-/// The facts, as an operator finds them.
-pub fn observe(world: &World, sight: Sight) -> EtcdFacts {
-    let objects = sight != Sight::NoObjects;
-    let claims = world
+/// Returns the facts that an operator observes.
+pub fn observe(model: &ClusterModel, visibility: Visibility) -> EtcdFacts {
+    let can_list = visibility != Visibility::NoObjects;
+    let claims = model
         .claims
         .iter()
         .map(|(serial, claim)| facts::ClaimFacts {
@@ -53,94 +53,103 @@ pub fn observe(world: &World, sight: Sight) -> EtcdFacts {
             uid: claim.uid,
             volume: claim.is_bound().then_some(claim.uid),
             joined_on: claim.joined_on,
-            is_terminating: claim.former,
-            topology: facts::VolumeTopology::Node(node(world, *serial)),
-            is_lost: claim.lost,
+            is_terminating: claim.is_terminating,
+            topology: facts::VolumeTopology::Node(node_uid(model, *serial)),
+            is_lost: claim.node_lost,
             removed_at: None,
-            last_version: Some(VERSION),
-            is_owned: world.owned,
+            last_version: Some(ETCD_VERSION),
+            is_owned: model.owns_data,
             requested_size: 0,
             resize_pending: false,
-            has_wrong_class: claim.made_for != world.volumes_for(),
+            has_wrong_class: claim.volume_template != model.volume_template(),
             is_misplaced: false,
         });
-    let pods = world.pods.iter().map(|(serial, pod)| facts::PodFacts {
+    let pods = model.pods.iter().map(|(serial, pod)| facts::PodFacts {
         serial: *serial,
         epoch: pod.epoch,
         uid: pod.uid,
-        created_at: if pod.old { LONG_AGO } else { NOW },
-        start_mode: pod.start.clone(),
-        joined_gate: pod.gate,
-        is_ready: ready(world, *serial),
-        unready_since: (!ready(world, *serial)).then_some(if pod.old { LONG_AGO } else { NOW }),
-        node: pod.seen.is_some().then(|| node(world, *serial)),
-        unschedulable_since: world.is_kept_out(*serial).then_some(if pod.old {
+        created_at: if pod.is_old { LONG_AGO } else { NOW },
+        start_mode: pod.start_mode.clone(),
+        joined_gate: pod.joined_gate,
+        is_ready: is_ready(model, *serial),
+        unready_since: (!is_ready(model, *serial)).then_some(if pod.is_old {
             LONG_AGO
         } else {
             NOW
         }),
-        template_hash: Some(pod.inputs.uid()),
+        node: pod.kubelet_view.is_some().then(|| node_uid(model, *serial)),
+        unschedulable_since: model.is_unschedulable(*serial).then_some(if pod.is_old {
+            LONG_AGO
+        } else {
+            NOW
+        }),
+        template_hash: Some(pod.template.uid()),
         scheduling_hash: Uid(0),
         restart_request: None,
-        version: Some(VERSION),
-        is_idle: !pod.runs && (pod.seen.is_none() || (!pod.down && crashes(world, *serial))),
-        crashing_since: crashes(world, *serial).then_some(if pod.old { LONG_AGO } else { NOW }),
-        is_terminating: pod.deleting,
-        is_finished: pod.finished,
-        is_routed: pod.routed,
-        is_owned: pod.owner == world.resource,
+        version: Some(ETCD_VERSION),
+        is_idle: !pod.is_running
+            && (pod.kubelet_view.is_none() || (!pod.node_down && is_crash_looping(model, *serial))),
+        crashing_since: is_crash_looping(model, *serial).then_some(if pod.is_old {
+            LONG_AGO
+        } else {
+            NOW
+        }),
+        is_terminating: pod.is_terminating,
+        is_finished: pod.is_finished,
+        is_routed: pod.is_routed,
+        is_owned: pod.owner_incarnation == model.incarnation,
     });
-    let deaf = sight == Sight::NoEtcd;
+    let etcd_hidden = visibility == Visibility::NoEtcd;
     EtcdFacts {
         now: NOW,
         new_lineage: Lineage(7),
         cluster: facts::ClusterFacts {
-            resource_uid: resource_uid(world.resource),
-            members: world.wanted,
-            storage: world.storage,
+            resource_uid: resource_uid(model.incarnation),
+            members: model.desired_members,
+            storage: model.storage,
             is_deleted: false,
             created_at: LONG_AGO,
             is_paused: false,
             status_cluster_id: None,
-            max_learners: world.max_learners,
+            max_learners: model.max_learners,
             bootstrap_timeout: Duration::from_secs(60),
             replace_after: Duration::from_secs(300),
             keep_removed_for: Duration::ZERO,
-            owns_data: world.owned,
+            owns_data: model.owns_data,
             disruption: DisruptionWindow::Allowed,
-            version: VERSION,
+            version: ETCD_VERSION,
             next_version: None,
-            pod_template_hash: world.inputs.uid(),
+            pod_template_hash: model.template.uid(),
             restart_request: None,
             volume_size: 0,
         },
-        identity: world.identity.clone().into(),
-        lineages: (!world.claims.is_empty() || !world.pods.is_empty())
+        identity: model.identity.clone().into(),
+        lineages: (!model.claims.is_empty() || !model.pods.is_empty())
             .then_some(Some(Lineage(7)))
             .into_iter()
             .collect(),
-        claims: if objects {
+        claims: if can_list {
             Observed::Present(claims.collect())
         } else {
             Observed::Unknown
         },
-        pods: if objects {
+        pods: if can_list {
             Observed::Present(pods.collect())
         } else {
             Observed::Unknown
         },
-        membership: if deaf {
+        membership: if etcd_hidden {
             Observed::Unknown
         } else {
-            membership(world)
+            membership(model)
         },
-        health: voices(world, deaf),
-        unreachable_since: silent(world),
+        health: health(model, etcd_hidden),
+        unreachable_since: unreachable_since(model),
         drift: BTreeMap::new(),
         recheck_secrets_at: None,
-        pdb_min_available: world.budget_min.map(Some).into(),
+        pdb_min_available: model.pdb_min_available.map(Some).into(),
         spec_recorded: true,
-        identity_owner: match (world.owned, world.former) {
+        identity_owner: match (model.owns_data, model.identity_terminating) {
             (false, _) => OwnedBy::Nobody,
             (true, false) => OwnedBy::Resource,
             (true, true) => OwnedBy::PreviousResource,
@@ -150,103 +159,111 @@ pub fn observe(world: &World, sight: Sight) -> EtcdFacts {
     }
 }
 
-/// The node of a member's volume, and of its pod.
-fn node(world: &World, serial: Serial) -> Uid {
-    Uid(2000 + u128::from(world.place(serial).0))
+/// Returns the node of a member's volume and pod.
+fn node_uid(model: &ClusterModel, serial: Serial) -> Uid {
+    Uid(2000 + u128::from(model.node_of(serial).0))
 }
 
-/// Whether a kubelet says so.
-pub(crate) fn ready(world: &World, serial: Serial) -> bool {
-    let seen = world.pods.get(&serial).and_then(|pod| pod.seen.as_ref());
-    world.serves(serial) && seen.is_some_and(|(_, gate)| *gate)
+/// Returns true if the kubelet reports the pod Ready.
+pub(crate) fn is_ready(model: &ClusterModel, serial: Serial) -> bool {
+    let view = model
+        .pods
+        .get(&serial)
+        .and_then(|pod| pod.kubelet_view.as_ref());
+    model.is_serving(serial) && view.is_some_and(|(_, gate)| *gate)
 }
 
-/// Members that neither the operator nor the leader hears: whoever does not run, for as long as its pod is there.
-fn silent(world: &World) -> BTreeMap<Serial, UnixTime> {
-    let Some((_, cluster)) = world.spokesman() else {
+/// Returns the listed members that neither the operator nor the leader can reach: those that do not run.
+fn unreachable_since(model: &ClusterModel) -> BTreeMap<Serial, UnixTime> {
+    let Some((_, cluster)) = model.reachable_voter() else {
         return BTreeMap::new();
     };
-    let members = world.clusters[cluster].members.keys();
-    let silent = members.filter(|serial| world.running_in(**serial) != Some(cluster));
-    let since = |serial: &Serial| world.pods.get(serial).is_some_and(|pod| pod.old);
-    silent
-        .map(|serial| (*serial, if since(serial) { LONG_AGO } else { NOW }))
+    let members = model.clusters[cluster].members.keys();
+    let stopped = members.filter(|serial| model.running_cluster(**serial) != Some(cluster));
+    let is_old = |serial: &Serial| model.pods.get(serial).is_some_and(|pod| pod.is_old);
+    stopped
+        .map(|serial| (*serial, if is_old(serial) { LONG_AGO } else { NOW }))
         .collect()
 }
 
-/// Whether a pod's etcd would end as soon as it is started.
-fn crashes(world: &World, serial: Serial) -> bool {
-    let Some(pod) = world.pods.get(&serial) else {
+/// Returns true if a pod's etcd exits at every start.
+fn is_crash_looping(model: &ClusterModel, serial: Serial) -> bool {
+    let Some(pod) = model.pods.get(&serial) else {
         return false;
     };
-    let tries = !pod.runs && !pod.down && !pod.deleting && !pod.finished && pod.seen.is_some();
-    tries && world.disk(serial).is_some() && world.starting(serial) == Ok(Starting::Ends)
+    let restarts = !pod.is_running
+        && !pod.node_down
+        && !pod.is_terminating
+        && !pod.is_finished
+        && pod.kubelet_view.is_some();
+    restarts && model.disk(serial).is_some() && model.start_result(serial) == Ok(StartResult::Exits)
 }
 
-fn membership(world: &World) -> Observed<Membership> {
-    let Some((teller, cluster)) = world.spokesman() else {
+fn membership(model: &ClusterModel) -> Observed<Membership> {
+    let Some((voter, cluster)) = model.reachable_voter() else {
         return Observed::Unknown;
     };
-    let members = world.clusters[cluster]
+    let members = model.clusters[cluster]
         .members
         .iter()
         .map(|(serial, member)| ListedMember {
             serial: *serial,
-            id: id(*serial),
-            is_learner: member.learner,
-            has_started: member.started,
+            id: member_id(*serial),
+            is_learner: member.is_learner,
+            has_started: member.has_started,
         });
-    let stranger = world.clusters[cluster]
-        .stranger
-        .map(|stranger| facts::UnknownMember {
-            id: STRANGER,
-            is_learner: false,
-            has_started: false,
-            first_seen: if stranger == Stranger::Old {
-                LONG_AGO
-            } else {
-                NOW
-            },
-        });
-    let strangers = stranger.into_iter().collect();
+    let unknown_voter =
+        model.clusters[cluster]
+            .unknown_voter
+            .map(|unknown_voter| facts::UnknownMember {
+                id: UNKNOWN_VOTER_ID,
+                is_learner: false,
+                has_started: false,
+                first_seen: if unknown_voter == UnknownVoter::Old {
+                    LONG_AGO
+                } else {
+                    NOW
+                },
+            });
+    let unknown_members = unknown_voter.into_iter().collect();
     Observed::Present(Membership {
-        reported_by: teller,
+        reported_by: voter,
         members: members.collect(),
-        unknown: strangers,
+        unknown: unknown_members,
     })
 }
 
-fn voices(world: &World, deaf: bool) -> BTreeMap<Serial, Observed<MemberHealth>> {
-    let voice = |serial: Serial| {
-        if deaf {
+fn health(model: &ClusterModel, etcd_hidden: bool) -> BTreeMap<Serial, Observed<MemberHealth>> {
+    let member = |serial: Serial| {
+        if etcd_hidden {
             return Observed::Unknown;
         }
-        let speaks = world
+        let answers = model
             .pods
             .get(&serial)
-            .is_some_and(|pod| pod.speaks && !pod.unheard);
-        let Some(cluster) = world.running_in(serial).filter(|_| speaks) else {
+            .is_some_and(|pod| pod.is_responsive && !pod.is_unreachable);
+        let Some(cluster) = model.running_cluster(serial).filter(|_| answers) else {
             return Observed::Absent;
         };
-        let serves = world.serves(serial);
+        let is_serving = model.is_serving(serial);
         Observed::Present(MemberHealth {
-            cluster_id: ClusterId(u64::from(world.clusters[cluster].epoch.0)),
-            member_id: id(serial),
-            is_serving: serves,
-            is_caught_up: serves,
-            // Anybody may lead. The last is the least kind: it is the newest, who goes first.
-            is_leader: world.leader() == Some(serial),
-            version: Some(VERSION),
+            cluster_id: ClusterId(u64::from(model.clusters[cluster].epoch.0)),
+            member_id: member_id(serial),
+            is_serving,
+            is_caught_up: is_serving,
+            // Any voter may lead. The last one is the worst case: it is the newest member, which is removed first.
+            is_leader: model.leader() == Some(serial),
+            version: Some(ETCD_VERSION),
             db_size: 0,
         })
     };
-    world
+    model
         .pods
         .keys()
-        .map(|serial| (*serial, voice(*serial)))
+        .map(|serial| (*serial, member(*serial)))
         .collect()
 }
 
-fn id(serial: Serial) -> MemberId {
+fn member_id(serial: Serial) -> MemberId {
     MemberId(u64::from(serial.0) + 1)
 }

@@ -1,19 +1,19 @@
-//! What was reached: some 40 bytes for each. Only the prints of worlds are kept, with the budgets they were reached with and
-//! what follows when nothing goes wrong; and for each visit where it came from, so that its story can be told by living it
-//! again.
+//! The visited set, about 40 bytes per entry. It stores the fingerprint of each configuration (a state without its
+//! fault budget), the budgets it was reached with and its fault-free successor, and for each visit the previous
+//! visit, so that a trace can be reconstructed by replaying it.
 
-use crate::budgets::Set;
-use crate::collapse::Print;
+use crate::compress::Fingerprint;
+use crate::fault_budget::BudgetSet;
 
-/// How many parts the set has; threads add to different ones without waiting for each other.
+/// The number of shards. Threads add to different shards without waiting for each other.
 pub const SHARDS: usize = 64;
 
-/// The number of a world, or of a visit: its part of the set, and its place there.
+/// The id of a configuration or of a visit: its shard and its position there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Number(u32);
+pub struct EntryId(u32);
 
-impl Number {
-    /// Of nothing: before the first, or after the last.
+impl EntryId {
+    /// No entry: the predecessor of the start, or the successor of a quiescent state.
     pub const NONE: Self = Self(u32::MAX);
 
     fn new(shard: usize, at: usize) -> Self {
@@ -29,40 +29,41 @@ impl Number {
     }
 }
 
-/// In which part a print belongs.
-pub fn shard_of(print: Print) -> usize {
-    (print % SHARDS as u128) as usize
+/// Returns the shard of a fingerprint.
+pub fn shard_of(fingerprint: Fingerprint) -> usize {
+    (fingerprint % SHARDS as u128) as usize
 }
 
-/// All worlds and visits.
+/// All configurations and visits.
 #[derive(Debug)]
 pub struct Visited {
-    /// Its parts.
+    /// The shards.
     pub shards: Vec<Shard>,
 }
 
-/// A part of the set.
+/// One shard.
 #[derive(Debug)]
 pub struct Shard {
     number: usize,
-    prints: Vec<Print>,
-    covered: Vec<Set>,
-    next: Vec<Number>,
-    /// Where the prints are, by their upper half: open addressing, less than three quarters full. Nothing is `u32::MAX`.
+    fingerprints: Vec<Fingerprint>,
+    covered_budgets: Vec<BudgetSet>,
+    next: Vec<EntryId>,
+    /// The hash table: positions of fingerprints by their upper half, open addressing, at most three quarters full.
+    /// `u32::MAX` is an empty slot.
     slots: Vec<u32>,
-    from: Vec<Number>,
-    of: Vec<Number>,
-    budgets: Vec<u8>,
+    visit_from: Vec<EntryId>,
+    visit_configuration: Vec<EntryId>,
+    visit_budget: Vec<u8>,
 }
 
-/// A world visited with a budget that no earlier visit's covers.
+/// A visit of a configuration with a budget that no earlier visit covers.
 #[derive(Clone, Copy, Debug)]
 pub struct Visit {
-    /// The visit it came from.
-    pub from: Number,
-    /// The world.
-    pub world: Number,
-    /// The number of the budget.
+    /// The previous visit.
+    pub from: EntryId,
+    /// The configuration.
+    pub configuration: EntryId,
+    /// The number of the fault budget.
     pub budget: u8,
 }
 
@@ -70,13 +71,13 @@ impl Default for Visited {
     fn default() -> Self {
         let shard = |number| Shard {
             number,
-            prints: Vec::new(),
-            covered: Vec::new(),
+            fingerprints: Vec::new(),
+            covered_budgets: Vec::new(),
             next: Vec::new(),
             slots: vec![u32::MAX; 16],
-            from: Vec::new(),
-            of: Vec::new(),
-            budgets: Vec::new(),
+            visit_from: Vec::new(),
+            visit_configuration: Vec::new(),
+            visit_budget: Vec::new(),
         };
         Self {
             shards: (0..SHARDS).map(shard).collect(),
@@ -85,83 +86,86 @@ impl Default for Visited {
 }
 
 impl Visited {
-    /// How many worlds there are.
-    pub fn worlds(&self) -> usize {
-        self.shards.iter().map(|shard| shard.prints.len()).sum()
+    /// Returns the number of configurations.
+    pub fn configurations(&self) -> usize {
+        self.shards
+            .iter()
+            .map(|shard| shard.fingerprints.len())
+            .sum()
     }
 
-    /// How many visits there were.
+    /// Returns the number of visits.
     pub fn visits(&self) -> usize {
-        self.shards.iter().map(|shard| shard.from.len()).sum()
+        self.shards.iter().map(|shard| shard.visit_from.len()).sum()
     }
 
-    /// The world of this print, if it was visited, and the budgets that its visits cover.
-    pub fn find(&self, print: Print) -> Option<(Number, Set)> {
-        let shard = &self.shards[shard_of(print)];
+    /// Returns the configuration with this fingerprint and the budgets that its visits cover.
+    pub fn find(&self, fingerprint: Fingerprint) -> Option<(EntryId, BudgetSet)> {
+        let shard = &self.shards[shard_of(fingerprint)];
         shard
-            .find(print)
-            .map(|at| (Number::new(shard.number, at), shard.covered[at]))
+            .find(fingerprint)
+            .map(|at| (EntryId::new(shard.number, at), shard.covered_budgets[at]))
     }
 
-    /// The print of a world.
-    pub fn print(&self, world: Number) -> Print {
-        self.shards[world.shard()].prints[world.at()]
+    /// Returns the fingerprint of a configuration.
+    pub fn fingerprint(&self, model: EntryId) -> Fingerprint {
+        self.shards[model.shard()].fingerprints[model.at()]
     }
 
-    /// A visit.
-    pub fn visit(&self, visit: Number) -> Visit {
+    /// Returns a visit.
+    pub fn visit(&self, visit: EntryId) -> Visit {
         let (shard, at) = (&self.shards[visit.shard()], visit.at());
         Visit {
-            from: shard.from[at],
-            world: shard.of[at],
-            budget: shard.budgets[at],
+            from: shard.visit_from[at],
+            configuration: shard.visit_configuration[at],
+            budget: shard.visit_budget[at],
         }
     }
 
-    /// What follows a world when nothing goes wrong.
-    pub fn next(&self, world: Number) -> Number {
-        self.shards[world.shard()].next[world.at()]
+    /// Returns the fault-free successor of a configuration.
+    pub fn next(&self, model: EntryId) -> EntryId {
+        self.shards[model.shard()].next[model.at()]
     }
 
-    /// Notes what follows a world when nothing goes wrong.
-    pub fn set_next(&mut self, world: Number, next: Number) {
-        self.shards[world.shard()].next[world.at()] = next;
+    /// Records the fault-free successor of a configuration.
+    pub fn set_next(&mut self, model: EntryId, next: EntryId) {
+        self.shards[model.shard()].next[model.at()] = next;
     }
 
-    /// All worlds.
-    pub fn all_worlds(&self) -> impl Iterator<Item = Number> {
+    /// Returns all configurations.
+    pub fn all_configurations(&self) -> impl Iterator<Item = EntryId> {
+        self.shards.iter().flat_map(|shard| {
+            (0..shard.fingerprints.len()).map(|at| EntryId::new(shard.number, at))
+        })
+    }
+
+    /// Returns all visits.
+    pub fn all_visits(&self) -> impl Iterator<Item = EntryId> {
         self.shards
             .iter()
-            .flat_map(|shard| (0..shard.prints.len()).map(|at| Number::new(shard.number, at)))
+            .flat_map(|shard| (0..shard.visit_from.len()).map(|at| EntryId::new(shard.number, at)))
     }
 
-    /// All visits.
-    pub fn all_visits(&self) -> impl Iterator<Item = Number> {
-        self.shards
-            .iter()
-            .flat_map(|shard| (0..shard.from.len()).map(|at| Number::new(shard.number, at)))
-    }
-
-    /// A mark for each world.
-    pub fn marks(&self) -> Marks {
-        Marks(
+    /// Returns an empty set of configurations.
+    pub fn empty_set(&self) -> ConfigurationSet {
+        ConfigurationSet(
             self.shards
                 .iter()
-                .map(|shard| vec![0; shard.prints.len() / 64 + 1])
+                .map(|shard| vec![0; shard.fingerprints.len() / 64 + 1])
                 .collect(),
         )
     }
 }
 
 impl Shard {
-    fn slot(&self, print: Print) -> usize {
-        ((print >> 64) as usize) & (self.slots.len() - 1)
+    fn slot(&self, fingerprint: Fingerprint) -> usize {
+        ((fingerprint >> 64) as usize) & (self.slots.len() - 1)
     }
 
-    fn find(&self, print: Print) -> Option<usize> {
-        let mut slot = self.slot(print);
-        while let Some(found) = self.prints.get(self.slots[slot] as usize) {
-            if *found == print {
+    fn find(&self, fingerprint: Fingerprint) -> Option<usize> {
+        let mut slot = self.slot(fingerprint);
+        while let Some(found) = self.fingerprints.get(self.slots[slot] as usize) {
+            if *found == fingerprint {
                 return Some(self.slots[slot] as usize);
             }
             slot = (slot + 1) & (self.slots.len() - 1);
@@ -169,32 +173,37 @@ impl Shard {
         None
     }
 
-    /// The world of this print, and the number of this visit to it, unless an earlier one covers its budget.
+    /// Adds a visit. Returns the configuration, and the visit unless an earlier one covers its budget.
     pub fn reach(
         &mut self,
-        print: Print,
-        from: Number,
+        fingerprint: Fingerprint,
+        from: EntryId,
         budget: u8,
-        covers: Set,
-    ) -> (Number, Option<Number>) {
-        let at = self.find(print).unwrap_or_else(|| self.add(print));
-        let world = Number::new(self.number, at);
-        if self.covered[at] >> budget & 1 == 1 {
-            return (world, None);
+        covers: BudgetSet,
+    ) -> (EntryId, Option<EntryId>) {
+        let at = self
+            .find(fingerprint)
+            .unwrap_or_else(|| self.add(fingerprint));
+        let model = EntryId::new(self.number, at);
+        if self.covered_budgets[at] >> budget & 1 == 1 {
+            return (model, None);
         }
-        self.covered[at] |= covers;
-        push(&mut self.from, from);
-        push(&mut self.of, world);
-        push(&mut self.budgets, budget);
-        (world, Some(Number::new(self.number, self.from.len() - 1)))
+        self.covered_budgets[at] |= covers;
+        push(&mut self.visit_from, from);
+        push(&mut self.visit_configuration, model);
+        push(&mut self.visit_budget, budget);
+        (
+            model,
+            Some(EntryId::new(self.number, self.visit_from.len() - 1)),
+        )
     }
 
-    fn add(&mut self, print: Print) -> usize {
-        let at = self.prints.len();
-        push(&mut self.prints, print);
-        push(&mut self.covered, 0);
-        push(&mut self.next, Number::new(self.number, at));
-        if self.prints.len() * 4 > self.slots.len() * 3 {
+    fn add(&mut self, fingerprint: Fingerprint) -> usize {
+        let at = self.fingerprints.len();
+        push(&mut self.fingerprints, fingerprint);
+        push(&mut self.covered_budgets, 0);
+        push(&mut self.next, EntryId::new(self.number, at));
+        if self.fingerprints.len() * 4 > self.slots.len() * 3 {
             self.slots = vec![u32::MAX; self.slots.len() * 2];
             (0..=at).for_each(|at| self.take_slot(at));
         } else {
@@ -204,7 +213,7 @@ impl Shard {
     }
 
     fn take_slot(&mut self, at: usize) {
-        let mut slot = self.slot(self.prints[at]);
+        let mut slot = self.slot(self.fingerprints[at]);
         while self.slots[slot] != u32::MAX {
             slot = (slot + 1) & (self.slots.len() - 1);
         }
@@ -212,7 +221,7 @@ impl Shard {
     }
 }
 
-/// Adds to a list that grows by an eighth at a time: doubled, it would be half empty.
+/// Appends to a list that grows by an eighth: doubling would leave it half empty.
 fn push<T>(list: &mut Vec<T>, one: T) {
     if list.len() == list.capacity() {
         list.reserve_exact(list.len() / 8 + 64);
@@ -220,18 +229,18 @@ fn push<T>(list: &mut Vec<T>, one: T) {
     list.push(one);
 }
 
-/// A bit for each world.
+/// A set of configurations, one bit each.
 #[derive(Debug)]
-pub struct Marks(Vec<Vec<u64>>);
+pub struct ConfigurationSet(Vec<Vec<u64>>);
 
-impl Marks {
-    /// Whether a world is marked.
-    pub fn has(&self, world: Number) -> bool {
-        self.0[world.shard()][world.at() / 64] >> (world.at() % 64) & 1 == 1
+impl ConfigurationSet {
+    /// Returns true if the set contains the configuration.
+    pub fn contains(&self, model: EntryId) -> bool {
+        self.0[model.shard()][model.at() / 64] >> (model.at() % 64) & 1 == 1
     }
 
-    /// Marks a world.
-    pub fn set(&mut self, world: Number) {
-        self.0[world.shard()][world.at() / 64] |= 1 << (world.at() % 64);
+    /// Adds a configuration.
+    pub fn insert(&mut self, model: EntryId) {
+        self.0[model.shard()][model.at() / 64] |= 1 << (model.at() % 64);
     }
 }

@@ -1,32 +1,36 @@
-//! What makes the search small loses nothing: beside it runs a plain one, which keeps every world as it is, under its own
-//! names, with its budget, and with writes that can no longer change anything.
+//! The reductions of the search lose no state: the tests compare it with a plain search, which keeps every state
+//! under its own names, with its fault budget and with writes that have no effect.
 
 use std::collections::HashSet;
 
 use evenkeel_etcd::facts::StorageKind;
-use evenkeel_explorer::bugs::BUGS;
 use evenkeel_explorer::canonical::canonical;
-use evenkeel_explorer::collapse::Parts;
-use evenkeel_explorer::event::Event;
-use evenkeel_explorer::explore::explore;
-use evenkeel_explorer::rest::Patience;
-use evenkeel_explorer::world::{Budget, World};
-use evenkeel_explorer::{Decider, Real};
+use evenkeel_explorer::compress::PartTables;
+use evenkeel_explorer::event::ModelEvent;
+use evenkeel_explorer::model::{ClusterModel, FaultBudget};
+use evenkeel_explorer::mutants::MUTANTS;
+use evenkeel_explorer::quiescence::QuiescenceChecker;
+use evenkeel_explorer::search::explore;
+use evenkeel_explorer::{Decider, RealDecider};
 
-/// Visits every world, layer by layer, until `look` has seen enough.
-fn plainly(start: &World, decider: &dyn Decider, mut look: impl FnMut(&World, &[Event]) -> bool) {
+/// Visits every state, layer by layer, until `visit` returns true.
+fn plain_search(
+    start: &ClusterModel,
+    decider: &dyn Decider,
+    mut visit: impl FnMut(&ClusterModel, &[ModelEvent]) -> bool,
+) {
     let mut seen = HashSet::from([start.clone()]);
     let mut layer = vec![start.clone()];
     while !layer.is_empty() {
         let mut next = Vec::new();
-        for world in layer {
-            let events = Event::all(&world, decider);
-            if look(&world, &events) {
+        for model in layer {
+            let events = ModelEvent::all(&model, decider);
+            if visit(&model, &events) {
                 return;
             }
             for event in events {
-                let mut after = world.clone();
-                if event.happen(&mut after, decider).is_ok() && seen.insert(after.clone()) {
+                let mut after = model.clone();
+                if event.apply(&mut after, decider).is_ok() && seen.insert(after.clone()) {
                     next.push(after);
                 }
             }
@@ -35,17 +39,17 @@ fn plainly(start: &World, decider: &dyn Decider, mut look: impl FnMut(&World, &[
     }
 }
 
-/// The form that a world has for the search, whatever may still go wrong in it.
-fn form(world: &World) -> World {
-    let mut form = canonical(world);
-    form.budget = Budget::NOTHING;
+/// Returns the canonical form of a state without its fault budget.
+fn form(model: &ClusterModel) -> ClusterModel {
+    let mut form = canonical(model);
+    form.budget = FaultBudget::NONE;
     form
 }
 
-const SMALL: [(u8, Budget); 4] = [
+const SMALL: [(u8, FaultBudget); 4] = [
     (
         1,
-        Budget {
+        FaultBudget {
             faults: 1,
             crashes: 1,
             edits: 0,
@@ -54,7 +58,7 @@ const SMALL: [(u8, Budget); 4] = [
     ),
     (
         1,
-        Budget {
+        FaultBudget {
             faults: 0,
             crashes: 1,
             edits: 1,
@@ -63,7 +67,7 @@ const SMALL: [(u8, Budget); 4] = [
     ),
     (
         3,
-        Budget {
+        FaultBudget {
             faults: 1,
             crashes: 0,
             edits: 0,
@@ -72,7 +76,7 @@ const SMALL: [(u8, Budget); 4] = [
     ),
     (
         3,
-        Budget {
+        FaultBudget {
             faults: 0,
             crashes: 1,
             edits: 0,
@@ -82,54 +86,60 @@ const SMALL: [(u8, Budget); 4] = [
 ];
 
 #[test]
-fn a_plain_search_reaches_the_same_worlds() {
+fn a_plain_search_reaches_the_same_configurations() {
     for (members, budget) in SMALL {
-        let persistent = World::new(members, StorageKind::Persistent, 2, budget);
-        let ephemeral = World::new(members, StorageKind::Ephemeral, 2, budget);
-        for start in [persistent.clone(), persistent.owned(), ephemeral] {
+        let persistent = ClusterModel::new(members, StorageKind::Persistent, 2, budget);
+        let ephemeral = ClusterModel::new(members, StorageKind::Ephemeral, 2, budget);
+        for start in [persistent.clone(), persistent.with_owned_data(), ephemeral] {
             let (mut forms, mut states) = (HashSet::new(), 0);
-            plainly(&start, &Real, |world, _| {
+            plain_search(&start, &RealDecider, |model, _| {
                 states += 1;
-                forms.insert(form(world));
+                forms.insert(form(model));
                 false
             });
-            let report = explore(&start, &Real);
+            let report = explore(&start, &RealDecider);
             println!(
-                "{members} members, {:?}, {budget:?}: {} worlds for {states} states",
-                start.storage, report.worlds
+                "{members} members, {:?}, {budget:?}: {} configurations for {states} states",
+                start.storage, report.configurations
             );
-            assert_eq!(report.worlds, forms.len());
+            assert_eq!(report.configurations, forms.len());
         }
     }
 }
 
 #[test]
-fn names_do_not_matter_to_what_can_happen() {
+fn names_do_not_change_the_possible_events() {
     for (members, budget) in SMALL {
-        let start = World::new(members, StorageKind::Persistent, 2, budget);
-        plainly(&start, &Real, |world, events| {
-            let after = |world: &World, event: &Event| {
-                let mut after = world.clone();
+        let start = ClusterModel::new(members, StorageKind::Persistent, 2, budget);
+        plain_search(&start, &RealDecider, |model, events| {
+            let after = |model: &ClusterModel, event: &ModelEvent| {
+                let mut after = model.clone();
                 event
-                    .happen(&mut after, &Real)
+                    .apply(&mut after, &RealDecider)
                     .map(|()| canonical(&after))
                     .map_err(|violation| violation.0)
             };
-            // A write that can no longer change anything is not in the form, and changes nothing.
-            let nothing = Ok(canonical(world));
-            let named = canonical(world);
-            let renamed: HashSet<_> = Event::all(&named, &Real)
+            // A write that can no longer have an effect is not part of the canonical form and changes nothing.
+            let unchanged = Ok(canonical(model));
+            let named = canonical(model);
+            let renamed: HashSet<_> = ModelEvent::all(&named, &RealDecider)
                 .iter()
                 .map(|event| after(&named, event))
                 .collect();
             for event in events {
-                let end = after(world, event);
+                let end = after(model, event);
                 let idle = matches!(
                     event,
-                    Event::Write(_) | Event::LateWrite(_) | Event::Crash | Event::Freeze
+                    ModelEvent::Write(_)
+                        | ModelEvent::LateWrite(_)
+                        | ModelEvent::Crash
+                        | ModelEvent::Freeze
                 );
-                let idle = idle && end.as_ref().is_ok_and(|end| form(end) == form(world));
-                assert!(idle || end == nothing || renamed.contains(&end), "{event}");
+                let idle = idle && end.as_ref().is_ok_and(|end| form(end) == form(model));
+                assert!(
+                    idle || end == unchanged || renamed.contains(&end),
+                    "{event}"
+                );
             }
             false
         });
@@ -137,50 +147,50 @@ fn names_do_not_matter_to_what_can_happen() {
 }
 
 #[test]
-fn a_plain_search_finds_the_deliberate_bugs_too() {
-    // Those that the small search finds soon: the plain one takes far longer.
-    for bug in BUGS
+fn a_plain_search_finds_the_mutants_too() {
+    // Only mutants that the reduced search finds early: the plain search takes far longer.
+    for mutant in MUTANTS
         .into_iter()
-        .filter(|bug| explore(&bug.world(), bug).states < 3_000)
+        .filter(|mutant| explore(&mutant.model(), mutant).states < 3_000)
     {
-        let start = bug.world();
-        let parts = Parts::new(&start);
-        let mut patience = Patience::default();
-        let mut harm = None;
-        plainly(&start, &bug, |world, events| {
+        let start = mutant.model();
+        let parts = PartTables::new(&start);
+        let mut checker = QuiescenceChecker::default();
+        let mut violation = None;
+        plain_search(&start, &mutant, |model, events| {
             let broken = events
                 .iter()
-                .find_map(|event| event.happen(&mut world.clone(), &bug).err());
-            harm = broken.or_else(|| restless(world, &bug, &parts, &mut patience));
-            harm.is_some()
+                .find_map(|event| event.apply(&mut model.clone(), &mutant).err());
+            violation = broken.or_else(|| run_on(model, &mutant, &parts, &mut checker));
+            violation.is_some()
         });
-        println!("{}: {:?}", bug.name, harm);
-        assert!(harm.is_some(), "{} does no harm", bug.name);
+        println!("{}: {:?}", mutant.name, violation);
+        assert!(violation.is_some(), "{} violates no rule", mutant.name);
     }
 }
 
-/// Runs a world on until nothing happens, and past anybody's patience.
-fn restless(
-    world: &World,
+/// Runs a state until it is quiescent, then lets time pass, and returns the violated rule.
+fn run_on(
+    model: &ClusterModel,
     decider: &dyn Decider,
-    parts: &Parts,
-    patience: &mut Patience,
-) -> Option<evenkeel_explorer::world::Violation> {
-    let mut world = world.clone();
+    parts: &PartTables,
+    checker: &mut QuiescenceChecker,
+) -> Option<evenkeel_explorer::model::RuleViolation> {
+    let mut model = model.clone();
     for _ in 0..400 {
-        match Event::by_itself(&world, decider).into_iter().next() {
+        match ModelEvent::enabled(&model, decider).into_iter().next() {
             Some(event) => {
-                if let Err(violation) = event.happen(&mut world, decider) {
+                if let Err(violation) = event.apply(&mut model, decider) {
                     return Some(violation);
                 }
             }
             None => {
-                return patience
-                    .ends_well(&world, decider, parts)
+                return checker
+                    .check(&model, decider, parts)
                     .err()
                     .map(|(_, violation)| violation);
             }
         }
     }
-    Some(evenkeel_explorer::rest::never_rests())
+    Some(evenkeel_explorer::quiescence::no_convergence())
 }

@@ -1,43 +1,43 @@
-//! How long the checkers take: `cargo run -p evenkeel-history --release --example scale [operations]`.
+//! Measures the run time of the checkers: `cargo run -p evenkeel-history --release --example scale [operations]`.
 
 use std::time::Instant;
 
 use evenkeel_history::check::{general, ordered};
-use evenkeel_history::simulate::{self, Shape};
+use evenkeel_history::simulate::{self, HistoryShape};
 
 fn main() {
     let ops = std::env::args()
         .nth(1)
         .and_then(|text| text.parse().ok())
         .unwrap_or(5_000_000);
-    let shape = Shape {
-        ops,
+    let shape = HistoryShape {
+        operations: ops,
         clients: 10,
         keys: 12,
-        ops_per_key: 300,
-        unknown: 1,
+        operations_per_key: 300,
+        unknown_percent: 1,
     };
     let began = Instant::now();
     let history = simulate::history(1, &shape);
     println!(
         "{} operations, {} writes: made in {:.1} s",
-        history.ops.len(),
-        history.log.len(),
+        history.operations.len(),
+        history.writes.len(),
         seconds(began)
     );
 
     let began = Instant::now();
-    let violations = ordered::check(&history).count();
+    let anomalies = ordered::check(&history).count();
     println!(
-        "revision-ordered checker: {violations} violations in {:.1} s",
+        "revision-ordered checker: {anomalies} anomalies in {:.1} s",
         seconds(began)
     );
 
     let began = Instant::now();
-    let (keys, violations) = general::check(&history);
+    let (keys, anomalies) = general::check(&history);
     println!(
-        "general checker: {} violations over {keys} keys in {:.1} s",
-        violations.count(),
+        "general checker: {} anomalies over {keys} keys in {:.1} s",
+        anomalies.count(),
         seconds(began)
     );
 }

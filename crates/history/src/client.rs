@@ -1,4 +1,4 @@
-//! One client of the workload: an operation, its outcome, the next one. It connects anew after whatever was no answer.
+//! One client of the workload: runs operations one after another and reconnects after every error.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -12,15 +12,16 @@ use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 
 use crate::connections::{Connection, Connections};
 use crate::history::{
-    Answer, By, Call, Client, Key, Kind, Lane, Op, Outcome, Snapshot, Value, Versioned,
+    ClientId, ClientKind, CompareBy, Key, KeyState, Lane, Operation, OperationOutcome, Request,
+    Response, Snapshot, Value,
 };
 use crate::outcome;
 use crate::random::Random;
-use crate::target::{For, connect};
-use crate::workload::Shared;
+use crate::target::{ConnectionPurpose, connect};
+use crate::workload::WorkloadState;
 
-/// Works until the workload is stopped.
-pub(crate) async fn run(shared: Arc<Shared>, lane: Lane, kind: Kind, nth: usize) {
+/// Runs until the workload is stopped.
+pub(crate) async fn run(shared: Arc<WorkloadState>, lane: Lane, kind: ClientKind, nth: usize) {
     let mut random = Random::new(shared.config.seed ^ (u64::from(lane.0) << 32));
     let period = shared.period();
     sleep(period.mul_f64(random.below(100) as f64 / 100.0)).await;
@@ -28,7 +29,7 @@ pub(crate) async fn run(shared: Arc<Shared>, lane: Lane, kind: Kind, nth: usize)
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut id = shared.fresh_client();
     let mut connections = Connections::of(kind, nth);
-    while !shared.stopped() {
+    while !shared.is_stopped() {
         ticks.tick().await;
         let Some(Connection {
             endpoint,
@@ -37,92 +38,92 @@ pub(crate) async fn run(shared: Arc<Shared>, lane: Lane, kind: Kind, nth: usize)
         else {
             continue;
         };
-        let Some(op) = operate(&shared, &mut random, &mut client, id, lane).await else {
+        let Some(op) = run_operation(&shared, &mut random, &mut client, id, lane).await else {
             break;
         };
-        if op.answer().is_none() {
-            connections.broke(&endpoint);
+        if op.response().is_none() {
+            connections.close(&endpoint);
         }
-        if matches!(op.outcome, Outcome::Unknown(_)) {
+        if matches!(op.outcome, OperationOutcome::Unknown(_)) {
             id = shared.fresh_client();
         }
         shared.record(op);
     }
 }
 
-/// `None` when the recording is full.
-async fn operate(
-    shared: &Shared,
+/// Runs one operation; `None` if the recording is full.
+async fn run_operation(
+    shared: &WorkloadState,
     random: &mut Random,
     client: &mut KvClient,
-    id: Client,
+    id: ClientId,
     lane: Lane,
-) -> Option<Op> {
+) -> Option<Operation> {
     if !shared.reserve() {
         return None;
     }
     let (slot, key) = shared.pick_key(random);
-    let call = choose(shared, random, slot, key);
+    let request = choose_request(shared, random, slot, key);
     let name = shared.name(key);
     let invoked = shared.config.clock.now();
-    let result = timeout(shared.config.timeout, perform(client, name, call)).await;
+    let result = timeout(shared.config.timeout, send(client, name, request)).await;
     let ended = shared.config.clock.now();
     let outcome = match result {
-        Ok(Ok(answer)) => Outcome::Ok(answer),
+        Ok(Ok(response)) => OperationOutcome::Ok(response),
         Ok(Err(error)) => outcome::of_error(&error),
-        Err(_) => Outcome::Unknown("no answer in time".into()),
+        Err(_) => OperationOutcome::Unknown("no response within the timeout".into()),
     };
-    let op = Op {
+    let op = Operation {
         client: id,
         lane,
         key,
-        call,
+        request,
         invoked,
         ended,
         outcome,
     };
-    shared.believe(slot, &op);
+    shared.remember(slot, &op);
     Some(op)
 }
 
-fn choose(shared: &Shared, random: &mut Random, slot: usize, key: Key) -> Call {
+fn choose_request(shared: &WorkloadState, random: &mut Random, slot: usize, key: Key) -> Request {
     let value = Value(shared.next_value.fetch_add(1, Ordering::Relaxed));
     match random.below(100) {
-        0..40 => Call::Put(value),
+        0..40 => Request::Put(value),
         40..65 => {
-            // Mostly what was last seen of the key; now and then "create it", which is refused when it is there.
+            // Mostly expects the last known state; sometimes a missing key, which fails if the key exists.
             let expect = if random.percent(10) {
                 None
             } else {
-                shared.belief(slot, key)
+                shared.last_known_state(slot, key)
             };
             let by = if expect.is_some() && random.percent(50) {
-                By::Value
+                CompareBy::Value
             } else {
-                By::Revision
+                CompareBy::Revision
             };
-            Call::Cas { by, expect, value }
+            Request::CompareAndSwap { by, expect, value }
         }
-        _ => Call::Read,
+        _ => Request::Read,
     }
 }
 
-async fn perform(client: &mut KvClient, name: String, call: Call) -> Result<Answer, Error> {
-    match call {
-        Call::Put(value) => {
+async fn send(client: &mut KvClient, name: String, request: Request) -> Result<Response, Error> {
+    match request {
+        Request::Put(value) => {
             let response = client.put(name, value.0.to_string(), None).await?;
-            Ok(Answer::Written(revision(response.header())?))
+            Ok(Response::Written(revision(response.header())?))
         }
-        Call::Read => {
+        Request::Read => {
             let response = client.get(name, None).await?;
-            Ok(Answer::Read(
+            Ok(Response::Read(
                 revision(response.header())?,
-                first(response.kvs()),
+                first_state(response.kvs()),
             ))
         }
-        Call::Cas { by, expect, value } => {
+        Request::CompareAndSwap { by, expect, value } => {
             let compare = match (by, expect) {
-                (By::Value, Some((old, _))) => {
+                (CompareBy::Value, Some((old, _))) => {
                     Compare::value(name.clone(), CompareOp::Equal, old.0.to_string())
                 }
                 (_, expect) => Compare::mod_revision(
@@ -138,12 +139,14 @@ async fn perform(client: &mut KvClient, name: String, call: Call) -> Result<Answ
             let response = client.txn(txn).await?;
             let revision = revision(response.header())?;
             if response.succeeded() {
-                return Ok(Answer::Written(revision));
+                return Ok(Response::Written(revision));
             }
             match response.op_responses().first() {
-                Some(TxnOpResponse::Get(read)) => Ok(Answer::Refused(revision, first(read.kvs()))),
+                Some(TxnOpResponse::Get(read)) => {
+                    Ok(Response::Mismatch(revision, first_state(read.kvs())))
+                }
                 _ => Err(Error::Internal(
-                    "a refused transaction without its read".into(),
+                    "a failed transaction without its read".into(),
                 )),
             }
         }
@@ -153,32 +156,41 @@ async fn perform(client: &mut KvClient, name: String, call: Call) -> Result<Answ
 fn revision(header: Option<&etcd_client::ResponseHeader>) -> Result<i64, Error> {
     header
         .map(etcd_client::ResponseHeader::revision)
-        .ok_or_else(|| Error::Internal("an answer without header".into()))
+        .ok_or_else(|| Error::Internal("a response without a header".into()))
 }
 
-fn first(kvs: &[KeyValue]) -> Option<Versioned> {
-    kvs.first().map(versioned)
+fn first_state(kvs: &[KeyValue]) -> Option<KeyState> {
+    kvs.first().map(key_state)
 }
 
-fn versioned(kv: &KeyValue) -> Versioned {
-    Versioned {
+fn key_state(kv: &KeyValue) -> KeyState {
+    KeyState {
         value: Value::parse(kv.value()),
         revision: kv.mod_revision(),
         version: kv.version(),
     }
 }
 
-/// Reads all keys of the workload linearizably, from one member after the other until one answers or time is up.
-pub(crate) async fn snapshot(shared: &Shared, patience: Duration) -> Result<Snapshot, String> {
+/// Reads all keys of the workload linearizably, from one member after another until one responds or the timeout
+/// expires.
+pub(crate) async fn snapshot(
+    shared: &WorkloadState,
+    time_limit: Duration,
+) -> Result<Snapshot, String> {
     const LARGE: usize = 256 << 20;
-    let deadline = tokio::time::Instant::now() + patience;
-    let mut last = "there is no endpoint".to_owned();
+    let deadline = tokio::time::Instant::now() + time_limit;
+    let mut last = "no endpoint is configured".to_owned();
     for turn in 0.. {
-        if let Some(endpoint) = shared.endpoint(Kind::Everywhere, turn) {
+        if let Some(endpoint) = shared.endpoint(ClientKind::AllMembers, turn) {
             let invoked = shared.config.clock.now();
             let read = async {
-                let client =
-                    connect(&endpoint, shared.tls(), shared.config.timeout, For::Calls).await?;
+                let client = connect(
+                    &endpoint,
+                    shared.tls(),
+                    shared.config.timeout,
+                    ConnectionPurpose::Calls,
+                )
+                .await?;
                 let mut client = client.kv_client().max_decoding_message_size(LARGE);
                 let options = GetOptions::new().with_prefix();
                 client
@@ -187,10 +199,11 @@ pub(crate) async fn snapshot(shared: &Shared, patience: Duration) -> Result<Snap
             };
             match timeout(shared.config.timeout * 5, read).await {
                 Ok(Ok(response)) => {
-                    return all(shared, invoked, &response).map_err(|error| error.to_string());
+                    return to_snapshot(shared, invoked, &response)
+                        .map_err(|error| error.to_string());
                 }
                 Ok(Err(error)) => last = format!("{endpoint}: {error}"),
-                Err(_) => last = format!("{endpoint}: no answer in time"),
+                Err(_) => last = format!("{endpoint}: no response within the timeout"),
             }
         }
         if tokio::time::Instant::now() >= deadline {
@@ -201,9 +214,9 @@ pub(crate) async fn snapshot(shared: &Shared, patience: Duration) -> Result<Snap
     Err(last)
 }
 
-fn all(
-    shared: &Shared,
-    invoked: crate::history::Time,
+fn to_snapshot(
+    shared: &WorkloadState,
+    invoked: crate::history::RunTime,
     response: &GetResponse,
 ) -> Result<Snapshot, Error> {
     let ended = shared.config.clock.now();
@@ -211,7 +224,7 @@ fn all(
     let prefix = shared.config.prefix.len();
     let state = response.kvs().iter().map(|kv| {
         let name = kv.key().get(prefix..).unwrap_or_default();
-        (Key::parse(name), versioned(kv))
+        (Key::parse(name), key_state(kv))
     });
     Ok(Snapshot {
         invoked,

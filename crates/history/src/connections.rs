@@ -1,5 +1,6 @@
-//! The connections of one client. One that knows all members has a connection to each, as etcd's own clients do, takes them
-//! in turns, and never waits for a member that is gone while others answer. The others have one, and make it again.
+//! The connections of one client. A client of all members connects to each of them, as etcd's own client does, uses
+//! them in turn, and does not wait for an unreachable member while others respond. The other clients have one
+//! connection and reopen it.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -8,66 +9,71 @@ use etcd_client::{GetOptions, KvClient};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
-use crate::history::Kind;
-use crate::target::{For, Tls, connect};
-use crate::workload::Shared;
+use crate::history::ClientKind;
+use crate::target::{ClientTls, ConnectionPurpose, connect};
+use crate::workload::WorkloadState;
 
-/// How long before a member that did not answer is tried again.
-const AGAIN: Duration = Duration::from_millis(100);
+/// The delay before a member that did not respond is tried again.
+const RETRY_DELAY: Duration = Duration::from_millis(100);
 
-/// A connection, and where to.
+/// A connection and its endpoint.
 #[derive(Clone)]
 pub(crate) struct Connection {
     pub(crate) endpoint: String,
     pub(crate) client: KvClient,
 }
 
-/// All that one client has.
+/// The connections of one client.
 pub(crate) struct Connections {
-    kind: Kind,
+    kind: ClientKind,
     turn: usize,
     open: Vec<Connection>,
-    opening: JoinSet<(String, Option<KvClient>)>,
-    awaited: BTreeSet<String>,
+    connect_tasks: JoinSet<(String, Option<KvClient>)>,
+    connecting: BTreeSet<String>,
 }
 
 impl Connections {
-    /// Of the nth client of its kind.
-    pub(crate) fn of(kind: Kind, nth: usize) -> Self {
+    /// Creates the connections of the nth client of its kind.
+    pub(crate) fn of(kind: ClientKind, nth: usize) -> Self {
         Self {
             kind,
             turn: nth,
             open: Vec::new(),
-            opening: JoinSet::new(),
-            awaited: BTreeSet::new(),
+            connect_tasks: JoinSet::new(),
+            connecting: BTreeSet::new(),
         }
     }
 
-    /// One to work with; nothing while there is none.
-    pub(crate) async fn next(&mut self, shared: &Shared) -> Option<Connection> {
-        if self.kind == Kind::Everywhere {
-            self.any(shared).await
+    /// Returns a connection; `None` while there is none.
+    pub(crate) async fn next(&mut self, shared: &WorkloadState) -> Option<Connection> {
+        if self.kind == ClientKind::AllMembers {
+            self.next_open(shared).await
         } else {
-            self.only(shared).await
+            self.single(shared).await
         }
     }
 
-    /// What was asked over it was not answered.
-    pub(crate) fn broke(&mut self, endpoint: &str) {
+    /// Closes the connection to an endpoint that did not respond.
+    pub(crate) fn close(&mut self, endpoint: &str) {
         self.open.retain(|one| one.endpoint != endpoint);
-        if self.kind == Kind::Service {
+        if self.kind == ClientKind::Service {
             self.turn += 1;
         }
     }
 
-    /// To the one endpoint that this client keeps to.
-    async fn only(&mut self, shared: &Shared) -> Option<Connection> {
+    /// Returns the connection to the client's only endpoint.
+    async fn single(&mut self, shared: &WorkloadState) -> Option<Connection> {
         let endpoint = shared.endpoint(self.kind, self.turn)?;
         self.open.retain(|one| one.endpoint == endpoint);
         if self.open.is_empty() {
-            let client = connect(&endpoint, shared.tls(), shared.config.timeout, For::Calls)
-                .await
-                .ok()?;
+            let client = connect(
+                &endpoint,
+                shared.tls(),
+                shared.config.timeout,
+                ConnectionPurpose::Calls,
+            )
+            .await
+            .ok()?;
             self.open.push(Connection {
                 endpoint,
                 client: client.kv_client(),
@@ -76,24 +82,25 @@ impl Connections {
         self.open.first().cloned()
     }
 
-    /// To whichever member is next of those that answer.
-    async fn any(&mut self, shared: &Shared) -> Option<Connection> {
+    /// Returns the connection to the next member that responds.
+    async fn next_open(&mut self, shared: &WorkloadState) -> Option<Connection> {
         let members = shared.members();
         self.open.retain(|one| members.contains(&one.endpoint));
         for member in members {
             if self.open.iter().all(|one| one.endpoint != member)
-                && self.awaited.insert(member.clone())
+                && self.connecting.insert(member.clone())
             {
                 let (tls, limit) = (shared.tls().cloned(), shared.config.timeout);
-                self.opening.spawn(open(member, tls, limit));
+                self.connect_tasks
+                    .spawn(connect_and_probe(member, tls, limit));
             }
         }
-        while let Some(opened) = self.opening.try_join_next() {
-            self.take(opened.ok());
+        while let Some(opened) = self.connect_tasks.try_join_next() {
+            self.finish_opening(opened.ok());
         }
         if self.open.is_empty() {
-            let opened = self.opening.join_next().await;
-            self.take(opened.and_then(Result::ok));
+            let opened = self.connect_tasks.join_next().await;
+            self.finish_opening(opened.and_then(Result::ok));
         }
         self.turn += 1;
         self.open
@@ -101,23 +108,27 @@ impl Connections {
             .cloned()
     }
 
-    fn take(&mut self, opened: Option<(String, Option<KvClient>)>) {
+    fn finish_opening(&mut self, opened: Option<(String, Option<KvClient>)>) {
         let Some((endpoint, client)) = opened else {
             return;
         };
-        self.awaited.remove(&endpoint);
+        self.connecting.remove(&endpoint);
         self.open
             .extend(client.map(|client| Connection { endpoint, client }));
     }
 }
 
-/// A connection that stands, to a member that answers; none, after a moment, where there is none to be had.
-async fn open(endpoint: String, tls: Option<Tls>, limit: Duration) -> (String, Option<KvClient>) {
+/// Connects to a member and checks that it responds; returns `None` after a delay if it does not.
+async fn connect_and_probe(
+    endpoint: String,
+    tls: Option<ClientTls>,
+    limit: Duration,
+) -> (String, Option<KvClient>) {
     let stands = async {
-        let mut client = connect(&endpoint, tls.as_ref(), limit, For::Calls)
+        let mut client = connect(&endpoint, tls.as_ref(), limit, ConnectionPurpose::Calls)
             .await?
             .kv_client();
-        // Connections are made with the first call. One that may be answered from any state asks nothing of the others.
+        // The first call opens the connection. A serializable read needs no other member.
         client
             .get(
                 "\0",
@@ -128,7 +139,7 @@ async fn open(endpoint: String, tls: Option<Tls>, limit: Duration) -> (String, O
     };
     let client = timeout(limit, stands).await.ok().and_then(Result::ok);
     if client.is_none() {
-        sleep(AGAIN).await;
+        sleep(RETRY_DELAY).await;
     }
     (endpoint, client)
 }

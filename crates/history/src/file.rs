@@ -1,4 +1,5 @@
-//! A history in a file: one JSON object a line, so that a person can grep it and a damaged one says where.
+//! The file format of a history: one JSON object per line, so that it can be searched with grep and a parse error
+//! names its line.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, BufWriter, Write as _};
@@ -6,41 +7,41 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use crate::history::{History, Kind, Op, Snapshot, Write};
+use crate::history::{ClientKind, History, Operation, Snapshot, WatchedWrite};
 
-/// A history's file could not be written or read.
+/// The file of a history could not be written or read.
 #[derive(Debug, thiserror::Error)]
 pub enum FileError {
-    /// The file itself.
-    #[error("the history's file {0}: {1}")]
+    /// The file could not be accessed.
+    #[error("failed to access history file {0}: {1}")]
     Io(String, std::io::Error),
-    /// Its content.
-    #[error("line {1} of the history's file {0} is none of its kinds: {2}")]
+    /// A line could not be parsed.
+    #[error("failed to parse line {1} of history file {0}: {2}")]
     Line(String, usize, serde_json::Error),
 }
 
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-enum Line {
-    Lanes(Vec<Kind>),
+enum FileLine {
+    Lanes(Vec<ClientKind>),
     Start(Snapshot),
-    Op(Op),
-    Write(Write),
+    Op(Operation),
+    Write(WatchedWrite),
     End(Snapshot),
 }
 
 impl History {
-    /// Writes it to a file, one JSON object a line.
+    /// Writes the history to a file.
     pub fn save(&self, path: &Path) -> Result<(), FileError> {
         let failed = |error| FileError::Io(path.display().to_string(), error);
         let mut file = BufWriter::new(File::create(path).map_err(failed)?);
         let head = [
-            Line::Lanes(self.lanes.clone()),
-            Line::Start(self.start.clone()),
+            FileLine::Lanes(self.lanes.clone()),
+            FileLine::Start(self.start.clone()),
         ];
-        let ops = self.ops.iter().cloned().map(Line::Op);
-        let log = self.log.iter().copied().map(Line::Write);
-        let end = self.end.clone().map(Line::End);
+        let ops = self.operations.iter().cloned().map(FileLine::Op);
+        let log = self.writes.iter().copied().map(FileLine::Write);
+        let end = self.end.clone().map(FileLine::End);
         for line in head.into_iter().chain(ops).chain(log).chain(end) {
             serde_json::to_writer(&mut file, &line).map_err(|error| failed(error.into()))?;
             file.write_all(b"\n").map_err(failed)?;
@@ -48,7 +49,7 @@ impl History {
         file.flush().map_err(failed)
     }
 
-    /// Reads it back.
+    /// Reads a history from a file.
     pub fn load(path: &Path) -> Result<Self, FileError> {
         let name = || path.display().to_string();
         let file = BufReader::new(File::open(path).map_err(|error| FileError::Io(name(), error))?);
@@ -58,11 +59,11 @@ impl History {
             let line = serde_json::from_str(&line)
                 .map_err(|error| FileError::Line(name(), index + 1, error))?;
             match line {
-                Line::Lanes(lanes) => history.lanes = lanes,
-                Line::Start(start) => history.start = start,
-                Line::Op(op) => history.ops.push(op),
-                Line::Write(write) => history.log.push(write),
-                Line::End(end) => history.end = Some(end),
+                FileLine::Lanes(lanes) => history.lanes = lanes,
+                FileLine::Start(start) => history.start = start,
+                FileLine::Op(op) => history.operations.push(op),
+                FileLine::Write(write) => history.writes.push(write),
+                FileLine::End(end) => history.end = Some(end),
             }
         }
         Ok(history)
@@ -72,15 +73,15 @@ impl History {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::simulate::{self, Shape};
+    use crate::simulate::{self, HistoryShape};
 
     #[test]
-    fn a_history_comes_back_from_its_file_unchanged() {
+    fn a_history_is_read_back_unchanged_from_its_file() {
         let history = simulate::history(
             7,
-            &Shape {
-                ops: 500,
-                ..Shape::default()
+            &HistoryShape {
+                operations: 500,
+                ..HistoryShape::default()
             },
         );
         let dir = tempfile::tempdir().unwrap();
@@ -90,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn a_damaged_file_names_the_line() {
+    fn a_parse_error_names_the_line() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("history.jsonl");
         std::fs::write(&path, "{\"lanes\":[]}\nwhat?\n").unwrap();

@@ -1,95 +1,104 @@
-//! Forged violations: each takes a history that is right and returns a copy of a world in which one promise was
-//! broken and everything else still fits. A checker that does not find it is blind.
+//! Forged anomalies: each function returns a copy of a correct history with one anomaly that is otherwise consistent.
+//! A checker that does not detect it is useless.
 
 use std::collections::{BTreeMap, HashMap};
 
-use crate::check::Fault;
-use crate::history::{Answer, History, Key, Op, Outcome, Value, Versioned, Write};
+use crate::check::AnomalyKind;
+use crate::history::{
+    History, Key, KeyState, Operation, OperationOutcome, Response, Value, WatchedWrite,
+};
 
-/// A history with a fault in it.
+/// A history with a forged anomaly.
 #[derive(Clone, Debug)]
 pub struct Forgery {
-    /// The copy.
+    /// The forged copy.
     pub history: History,
-    /// The key whose clients saw the fault.
+    /// The key of the anomaly.
     pub key: Key,
-    /// What the revision-ordered checker must call it.
-    pub fault: Fault,
+    /// The kind that the revision-ordered checker must report.
+    pub kind: AnomalyKind,
 }
 
-/// Makes a forgery; `None` when too little happened in the history.
+/// Forges an anomaly; `None` if the history is too small.
 pub type Forge = fn(&History) -> Option<Forgery>;
 
-/// All of them, by what they forge.
-pub const ALL: [(&str, Forge); 4] = [
+/// All forgeries with their names.
+pub const FORGERIES: [(&str, Forge); 4] = [
     ("a lost write", lost_write),
     ("a stale read", stale_read),
     ("an invented value", invented_value),
-    ("reordered writes", reordered),
+    ("reordered writes", reordered_writes),
 ];
 
-/// A key's last writes vanish, an acknowledged one among them: they are not in the order, and whoever saw them now sees
-/// what was there before.
+/// Removes the last writes of a key, an acknowledged one among them, from the order and from every response.
 pub fn lost_write(history: &History) -> Option<Forgery> {
-    let (first, second) = Writes::of(history).at_the_end()?;
+    let (first, second) = KeyWrites::of(history).final_pair()?;
     let key = second.key;
     let mut forged = history.clone();
     forged
-        .log
+        .writes
         .retain(|write| write.key != key || write.revision <= first.revision);
-    rewrite(&mut forged, key, |seen| {
-        if seen.revision > first.revision {
+    rewrite_observed(&mut forged, key, |observed| {
+        if observed.revision > first.revision {
             first.state()
         } else {
-            Some(seen)
+            Some(observed)
         }
     });
     Some(Forgery {
         history: forged,
         key,
-        fault: Fault::Lost,
+        kind: AnomalyKind::LostWrite,
     })
 }
 
-/// A read returns, as a member left behind would, what had been overwritten before the read began.
+/// Lets a read return a value that was overwritten before the read started, as a lagging member would.
 pub fn stale_read(history: &History) -> Option<Forgery> {
-    let writes = Writes::of(history);
-    history.ops.iter().enumerate().find_map(|(index, read)| {
-        let Some(Answer::Read(_, Some(seen))) = read.answer() else {
-            return None;
-        };
-        let (first, second) = writes.before(read.key, seen.revision)?;
-        if writes.writers.get(&second.revision)?.ended >= read.invoked {
-            return None;
-        }
-        let mut forged = history.clone();
-        forged.ops.get_mut(index)?.outcome =
-            Outcome::Ok(Answer::Read(first.revision, first.state()));
-        Some(Forgery {
-            history: forged,
-            key: read.key,
-            fault: Fault::OutOfOrder,
+    let writes = KeyWrites::of(history);
+    history
+        .operations
+        .iter()
+        .enumerate()
+        .find_map(|(index, read)| {
+            let Some(Response::Read(_, Some(observed))) = read.response() else {
+                return None;
+            };
+            let (first, second) = writes.ordered_pair(read.key, observed.revision)?;
+            if writes.writers.get(&second.revision)?.ended >= read.invoked {
+                return None;
+            }
+            let mut forged = history.clone();
+            forged.operations.get_mut(index)?.outcome =
+                OperationOutcome::Ok(Response::Read(first.revision, first.state()));
+            Some(Forgery {
+                history: forged,
+                key: read.key,
+                kind: AnomalyKind::OutOfOrder,
+            })
         })
-    })
 }
 
-/// A value that nobody wrote is there: the watch shows it, and the last read.
+/// Adds a value that no client wrote to the watch and to the final read.
 pub fn invented_value(history: &History) -> Option<Forgery> {
     let mut forged = history.clone();
-    let highest = history.ops.iter().filter_map(|op| op.call.writes()).max()?;
+    let highest = history
+        .operations
+        .iter()
+        .filter_map(|op| op.request.written_value())
+        .max()?;
     let end = forged.end.as_mut()?;
     let (&key, now) = end.state.iter_mut().next()?;
     let newest = history
-        .log
+        .writes
         .last()
         .map_or(end.revision, |write| write.revision.max(end.revision));
-    *now = Versioned {
+    *now = KeyState {
         value: Value(highest.0 + 1),
         revision: newest + 1,
         version: now.version + 1,
     };
     end.revision = newest + 1;
-    forged.log.push(Write {
+    forged.writes.push(WatchedWrite {
         revision: now.revision,
         key,
         value: Some(now.value),
@@ -98,24 +107,24 @@ pub fn invented_value(history: &History) -> Option<Forgery> {
     Some(Forgery {
         history: forged,
         key,
-        fault: Fault::Invented,
+        kind: AnomalyKind::InventedValue,
     })
 }
 
-/// Two writes, the second begun after the first had ended, took effect the other way round.
-pub fn reordered(history: &History) -> Option<Forgery> {
-    let (first, second) = Writes::of(history).at_the_end()?;
+/// Swaps two writes, the second of which started after the first had ended.
+pub fn reordered_writes(history: &History) -> Option<Forgery> {
+    let (first, second) = KeyWrites::of(history).final_pair()?;
     let key = second.key;
     let mut forged = history.clone();
-    for write in &mut forged.log {
+    for write in &mut forged.writes {
         if write.revision == first.revision {
             write.value = second.value;
         } else if write.revision == second.revision {
             write.value = first.value;
         }
     }
-    for op in &mut forged.ops {
-        if let Outcome::Ok(Answer::Written(revision)) = &mut op.outcome {
+    for op in &mut forged.operations {
+        if let OperationOutcome::Ok(Response::Written(revision)) = &mut op.outcome {
             if *revision == first.revision {
                 *revision = second.revision;
             } else if *revision == second.revision {
@@ -124,41 +133,41 @@ pub fn reordered(history: &History) -> Option<Forgery> {
         }
     }
     let (one, two) = (first.value?, second.value?);
-    rewrite(&mut forged, key, |seen| {
-        let value = if seen.value == one {
+    rewrite_observed(&mut forged, key, |observed| {
+        let value = if observed.value == one {
             two
-        } else if seen.value == two {
+        } else if observed.value == two {
             one
         } else {
-            seen.value
+            observed.value
         };
-        Some(Versioned { value, ..seen })
+        Some(KeyState { value, ..observed })
     });
     Some(Forgery {
         history: forged,
         key,
-        fault: Fault::OutOfOrder,
+        kind: AnomalyKind::OutOfOrder,
     })
 }
 
-/// The writes of each key, and who made them.
-struct Writes<'a> {
+/// The writes of each key with their operations.
+struct KeyWrites<'a> {
     history: &'a History,
-    keys: BTreeMap<Key, Vec<Write>>,
-    /// The acknowledged ones, by revision.
-    writers: HashMap<i64, &'a Op>,
+    keys: BTreeMap<Key, Vec<WatchedWrite>>,
+    /// The acknowledged operations by revision.
+    writers: HashMap<i64, &'a Operation>,
 }
 
-impl<'a> Writes<'a> {
+impl<'a> KeyWrites<'a> {
     fn of(history: &'a History) -> Self {
-        let mut keys: BTreeMap<Key, Vec<Write>> = BTreeMap::new();
-        for write in &history.log {
+        let mut keys: BTreeMap<Key, Vec<WatchedWrite>> = BTreeMap::new();
+        for write in &history.writes {
             keys.entry(write.key).or_default().push(*write);
         }
         let writers = history
-            .ops
+            .operations
             .iter()
-            .filter_map(|op| Some((op.written()?, op)))
+            .filter_map(|op| Some((op.acknowledged_revision()?, op)))
             .collect();
         Self {
             history,
@@ -167,15 +176,15 @@ impl<'a> Writes<'a> {
         }
     }
 
-    /// An acknowledged write of a key at a revision, and the last one before it that had ended when it began: no order
-    /// but this explains both.
-    fn before(&self, key: Key, revision: i64) -> Option<(Write, Write)> {
+    /// Returns the acknowledged write of a key at a revision, and the last write that had ended when it started. No
+    /// other order explains both.
+    fn ordered_pair(&self, key: Key, revision: i64) -> Option<(WatchedWrite, WatchedWrite)> {
         let writes = self.keys.get(&key)?;
         let at = writes
             .binary_search_by_key(&revision, |write| write.revision)
             .ok()?;
         let began = self.writers.get(&revision)?.invoked;
-        let ended = |write: &&Write| {
+        let ended = |write: &&WatchedWrite| {
             self.writers
                 .get(&write.revision)
                 .is_some_and(|op| op.ended < began)
@@ -184,20 +193,26 @@ impl<'a> Writes<'a> {
         Some((*first, *writes.get(at)?))
     }
 
-    /// Such a pair whose second write the last read saw.
-    fn at_the_end(&self) -> Option<(Write, Write)> {
+    /// Returns such a pair whose second write is in the final read.
+    fn final_pair(&self) -> Option<(WatchedWrite, WatchedWrite)> {
         let end = self.history.end.as_ref()?;
         end.state
             .iter()
-            .find_map(|(key, state)| self.before(*key, state.revision))
+            .find_map(|(key, state)| self.ordered_pair(*key, state.revision))
     }
 }
 
-/// Changes what everybody saw of a key.
-fn rewrite(history: &mut History, key: Key, change: impl Fn(Versioned) -> Option<Versioned>) {
-    for op in history.ops.iter_mut().filter(|op| op.key == key) {
-        if let Outcome::Ok(Answer::Read(_, seen) | Answer::Refused(_, seen)) = &mut op.outcome {
-            *seen = seen.and_then(&change);
+/// Changes every observed state of a key.
+fn rewrite_observed(
+    history: &mut History,
+    key: Key,
+    change: impl Fn(KeyState) -> Option<KeyState>,
+) {
+    for op in history.operations.iter_mut().filter(|op| op.key == key) {
+        if let OperationOutcome::Ok(Response::Read(_, observed) | Response::Mismatch(_, observed)) =
+            &mut op.outcome
+        {
+            *observed = observed.and_then(&change);
         }
     }
     if let Some(end) = &mut history.end {

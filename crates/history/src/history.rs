@@ -1,5 +1,5 @@
-//! What is recorded: operations with their times and outcomes, and the order of writes as a watch showed it. Kept
-//! compact (numbers, not texts), since a long run has millions.
+//! The recorded history: operations with their times and outcomes, and the order of writes from a watch. The types
+//! are compact (numbers instead of texts), because a long run has millions of operations.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,9 +11,9 @@ use serde::{Deserialize, Serialize};
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
 #[serde(transparent)]
-pub struct Time(pub u64);
+pub struct RunTime(pub u64);
 
-impl fmt::Display for Time {
+impl fmt::Display for RunTime {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
@@ -30,12 +30,12 @@ impl fmt::Display for Time {
 pub struct Key(pub u32);
 
 impl Key {
-    /// Stands for every key under the workload's prefix that the workload would never make.
+    /// Stands for every key under the workload's prefix that the workload never writes.
     pub const FOREIGN: Self = Self(u32::MAX);
 
-    /// Its number, read from the end of its name in etcd.
+    /// Parses the number at the end of the key's name.
     pub fn parse(text: &[u8]) -> Self {
-        number(text)
+        parse_number(text)
             .and_then(|n| u32::try_from(n).ok())
             .map_or(Self::FOREIGN, Self)
     }
@@ -44,39 +44,39 @@ impl Key {
 impl fmt::Display for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if *self == Self::FOREIGN {
-            f.write_str("a key not ours")
+            f.write_str("an unknown key")
         } else {
             write!(f, "key {}", self.0)
         }
     }
 }
 
-/// A value, by number; each is written at most once in a run.
+/// A value, by number. Each is written at most once in a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Value(pub u64);
 
 impl Value {
-    /// Stands for every value that the workload would never write.
+    /// Stands for every value that the workload never writes.
     pub const FOREIGN: Self = Self(u64::MAX);
 
-    /// Its number, read from what etcd holds.
+    /// Parses the number stored in etcd.
     pub fn parse(text: &[u8]) -> Self {
-        number(text).map_or(Self::FOREIGN, Self)
+        parse_number(text).map_or(Self::FOREIGN, Self)
     }
 }
 
 impl fmt::Display for Value {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if *self == Self::FOREIGN {
-            f.write_str("a value not ours")
+            f.write_str("an unknown value")
         } else {
             write!(f, "value {}", self.0)
         }
     }
 }
 
-fn number(text: &[u8]) -> Option<u64> {
+fn parse_number(text: &[u8]) -> Option<u64> {
     // Digits alone: Rust would also take "+7", which is another key.
     std::str::from_utf8(text)
         .ok()
@@ -88,46 +88,46 @@ fn number(text: &[u8]) -> Option<u64> {
 /// One sequential client; after an outcome that is not known it is never used again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct Client(pub u32);
+pub struct ClientId(pub u32);
 
 /// How a client reaches etcd.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub enum Kind {
+pub enum ClientKind {
     /// Always the same member.
     Pinned,
-    /// Any member: it goes on to the next one when one fails it.
-    Everywhere,
-    /// What stands before the members.
+    /// All members in turn.
+    AllMembers,
+    /// The Service in front of the members.
     Service,
 }
 
-impl fmt::Display for Kind {
+impl fmt::Display for ClientKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Pinned => "pinned to a member",
-            Self::Everywhere => "knowing all members",
-            Self::Service => "through the service",
+            Self::AllMembers => "using all members",
+            Self::Service => "using the Service",
         })
     }
 }
 
-/// A client of the workload for its whole life, over all the [`Client`] numbers it takes.
+/// A client of the workload, over all the [`ClientId`] numbers that it uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Lane(pub u16);
 
-/// A key's state as etcd tells it.
+/// The state of a key in etcd.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Versioned {
+pub struct KeyState {
     /// The value.
     pub value: Value,
     /// The revision that wrote it.
     pub revision: i64,
-    /// How many times the key has been written.
+    /// The number of writes to the key.
     pub version: i64,
 }
 
-impl fmt::Display for Versioned {
+impl fmt::Display for KeyState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
@@ -137,27 +137,27 @@ impl fmt::Display for Versioned {
     }
 }
 
-/// What a compare-and-swap compares.
+/// The comparison of a compare-and-swap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub enum By {
-    /// The revision that wrote the key last; 0 when there is to be none.
+pub enum CompareBy {
+    /// The revision of the last write; 0 for a missing key.
     Revision,
     /// The value.
     Value,
 }
 
-/// What a client asked for.
+/// A request of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub enum Call {
-    /// Write, whatever is there.
+pub enum Request {
+    /// Writes unconditionally.
     Put(Value),
-    /// Write if the key is as expected, else read it, in one transaction.
-    Cas {
-        /// What is compared.
-        by: By,
-        /// The expected value with its revision; `None` for a key that is not there.
+    /// Writes if the key is as expected, otherwise reads it, in one transaction.
+    CompareAndSwap {
+        /// The compared attribute.
+        by: CompareBy,
+        /// The expected value with its revision; `None` for a missing key.
         expect: Option<(Value, i64)>,
         /// The value to write.
         value: Value,
@@ -166,166 +166,174 @@ pub enum Call {
     Read,
 }
 
-impl Call {
-    /// The value that this would write.
-    pub fn writes(&self) -> Option<Value> {
+impl Request {
+    /// Returns the value that the request would write.
+    pub fn written_value(&self) -> Option<Value> {
         match *self {
-            Self::Put(value) | Self::Cas { value, .. } => Some(value),
+            Self::Put(value) | Self::CompareAndSwap { value, .. } => Some(value),
             Self::Read => None,
         }
     }
 }
 
-/// What etcd answered, with the store's revision at that point.
+/// The response of etcd with the store's revision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub enum Answer {
-    /// Written, at this revision.
+pub enum Response {
+    /// Written at this revision.
     Written(i64),
-    /// The compare-and-swap found something else, and this is what.
-    Refused(i64, Option<Versioned>),
-    /// What was read.
-    Read(i64, Option<Versioned>),
+    /// The compare-and-swap found this state instead of the expected one.
+    Mismatch(i64, Option<KeyState>),
+    /// The state that was read.
+    Read(i64, Option<KeyState>),
 }
 
-impl Answer {
-    /// The store's revision where this took effect.
+impl Response {
+    /// Returns the store's revision of the response.
     pub fn revision(&self) -> i64 {
         match *self {
-            Self::Written(revision) | Self::Refused(revision, _) | Self::Read(revision, _) => {
+            Self::Written(revision) | Self::Mismatch(revision, _) | Self::Read(revision, _) => {
                 revision
             }
         }
     }
 
-    /// The key's state that this tells of.
-    pub fn seen(&self) -> Option<Option<Versioned>> {
+    /// Returns the state of the key in the response, if it contains one.
+    pub fn observed(&self) -> Option<Option<KeyState>> {
         match *self {
             Self::Written(_) => None,
-            Self::Refused(_, seen) | Self::Read(_, seen) => Some(seen),
+            Self::Mismatch(_, observed) | Self::Read(_, observed) => Some(observed),
         }
     }
 }
 
-/// How an operation ended.
+/// The outcome of an operation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub enum Outcome {
-    /// It was answered.
-    Ok(Answer),
-    /// It certainly had no effect, and never will.
+pub enum OperationOutcome {
+    /// etcd responded.
+    Ok(Response),
+    /// The operation had no effect and never will.
     Failed(Box<str>),
-    /// It may have had its effect, or may have it at any time later, or never.
+    /// The operation may have taken effect, may take effect later, or never.
     Unknown(Box<str>),
 }
 
 /// One operation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Op {
-    /// Which sequential client.
-    pub client: Client,
-    /// Which client of the workload.
+pub struct Operation {
+    /// The sequential client.
+    pub client: ClientId,
+    /// The client of the workload.
     pub lane: Lane,
-    /// On which key.
+    /// The key.
     pub key: Key,
-    /// What was asked.
-    pub call: Call,
-    /// Just before it was sent.
-    pub invoked: Time,
-    /// Just after its end was known.
-    pub ended: Time,
-    /// How it ended.
-    pub outcome: Outcome,
+    /// The request.
+    pub request: Request,
+    /// The time just before the request was sent.
+    pub invoked: RunTime,
+    /// The time just after the outcome was known.
+    pub ended: RunTime,
+    /// The outcome.
+    pub outcome: OperationOutcome,
 }
 
-impl Op {
-    /// etcd's answer, if there was one.
-    pub fn answer(&self) -> Option<&Answer> {
+impl Operation {
+    /// Returns etcd's response, if there was one.
+    pub fn response(&self) -> Option<&Response> {
         match &self.outcome {
-            Outcome::Ok(answer) => Some(answer),
-            Outcome::Failed(_) | Outcome::Unknown(_) => None,
+            OperationOutcome::Ok(response) => Some(response),
+            OperationOutcome::Failed(_) | OperationOutcome::Unknown(_) => None,
         }
     }
 
-    /// The revision of an acknowledged write.
-    pub fn written(&self) -> Option<i64> {
+    /// Returns the revision of an acknowledged write.
+    pub fn acknowledged_revision(&self) -> Option<i64> {
         match self.outcome {
-            Outcome::Ok(Answer::Written(revision)) => Some(revision),
+            OperationOutcome::Ok(Response::Written(revision)) => Some(revision),
             _ => None,
         }
     }
 }
 
-impl fmt::Display for Op {
+impl fmt::Display for Operation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
             "client {}, {} to {}: ",
             self.client.0, self.invoked, self.ended
         )?;
-        match self.call {
-            Call::Put(value) => write!(f, "put {value} to {}", self.key)?,
-            Call::Cas {
+        match self.request {
+            Request::Put(value) => write!(f, "put {value} to {}", self.key)?,
+            Request::CompareAndSwap {
                 expect: None,
                 value,
                 ..
             } => write!(f, "create {} with {value}", self.key)?,
-            Call::Cas {
-                by: By::Value,
+            Request::CompareAndSwap {
+                by: CompareBy::Value,
                 expect: Some((old, _)),
                 value,
             } => {
                 write!(f, "swap {} from {old} to {value}", self.key)?;
             }
-            Call::Cas {
-                by: By::Revision,
+            Request::CompareAndSwap {
+                by: CompareBy::Revision,
                 expect: Some((old, at)),
                 value,
             } => {
                 write!(f, "swap {} from revision {at} ({old}) to {value}", self.key)?;
             }
-            Call::Read => write!(f, "read {}", self.key)?,
+            Request::Read => write!(f, "read {}", self.key)?,
         }
         match &self.outcome {
-            Outcome::Ok(Answer::Written(revision)) => {
+            OperationOutcome::Ok(Response::Written(revision)) => {
                 write!(f, " → written at revision {revision}")
             }
-            Outcome::Ok(Answer::Refused(revision, seen)) => {
-                write!(f, " → refused at revision {revision}: {}", shown(*seen))
+            OperationOutcome::Ok(Response::Mismatch(revision, observed)) => {
+                write!(
+                    f,
+                    " → mismatch at revision {revision}: {}",
+                    describe_state(*observed)
+                )
             }
-            Outcome::Ok(Answer::Read(revision, seen)) => {
-                write!(f, " → at revision {revision}: {}", shown(*seen))
+            OperationOutcome::Ok(Response::Read(revision, observed)) => {
+                write!(
+                    f,
+                    " → at revision {revision}: {}",
+                    describe_state(*observed)
+                )
             }
-            Outcome::Failed(why) => write!(f, " → failed: {why}"),
-            Outcome::Unknown(why) => write!(f, " → not known: {why}"),
+            OperationOutcome::Failed(why) => write!(f, " → failed: {why}"),
+            OperationOutcome::Unknown(why) => write!(f, " → unknown outcome: {why}"),
         }
     }
 }
 
-/// A key's state in words.
-pub(crate) fn shown(seen: Option<Versioned>) -> String {
-    seen.map_or_else(|| "nothing".to_owned(), |seen| seen.to_string())
+/// Describes the state of a key.
+pub(crate) fn describe_state(observed: Option<KeyState>) -> String {
+    observed.map_or_else(|| "nothing".to_owned(), |observed| observed.to_string())
 }
 
-/// A write as the watch showed it.
+/// A write that the watch reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Write {
-    /// Its place in etcd's order.
+pub struct WatchedWrite {
+    /// The revision: its place in etcd's order.
     pub revision: i64,
     /// The key.
     pub key: Key,
-    /// What was written; `None` for a deletion, which no workload asks for.
+    /// The written value; `None` for a deletion, which no workload requests.
     pub value: Option<Value>,
-    /// How many times the key has been written.
+    /// The number of writes to the key.
     pub version: i64,
 }
 
-impl Write {
-    /// The key's state after it.
-    pub fn state(&self) -> Option<Versioned> {
-        self.value.map(|value| Versioned {
+impl WatchedWrite {
+    /// Returns the state of the key after the write.
+    pub fn state(&self) -> Option<KeyState> {
+        self.value.map(|value| KeyState {
             value,
             revision: self.revision,
             version: self.version,
@@ -337,37 +345,37 @@ impl Write {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Snapshot {
-    /// Just before it was read.
-    pub invoked: Time,
-    /// Just after.
-    pub ended: Time,
+    /// The time just before the read.
+    pub invoked: RunTime,
+    /// The time just after the read.
+    pub ended: RunTime,
     /// The store's revision.
     pub revision: i64,
-    /// What was there.
-    pub state: BTreeMap<Key, Versioned>,
+    /// The keys and their states.
+    pub state: BTreeMap<Key, KeyState>,
 }
 
-/// All that was recorded in one run.
+/// The recording of one run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct History {
-    /// How each lane reached etcd, by the lane's number.
-    pub lanes: Vec<Kind>,
-    /// What was there before the first operation.
+    /// The kind of each client, by lane.
+    pub lanes: Vec<ClientKind>,
+    /// The state before the first operation.
     pub start: Snapshot,
-    /// Operations, in no order.
-    pub ops: Vec<Op>,
-    /// The watch: every write after `start`, in etcd's order.
-    pub log: Vec<Write>,
-    /// What was there after the last operation; `None` when it could not be read.
+    /// The operations, unordered.
+    pub operations: Vec<Operation>,
+    /// Every write after `start`, in etcd's order, from the watch.
+    pub writes: Vec<WatchedWrite>,
+    /// The state after the last operation; `None` if it could not be read.
     pub end: Option<Snapshot>,
 }
 
 impl History {
-    /// The keys' state when this revision was the newest: what a snapshot of that revision must bring back.
-    pub fn prefix(&self, revision: i64) -> BTreeMap<Key, Versioned> {
+    /// Returns the state of all keys at a revision: the state that a restored snapshot of that revision must have.
+    pub fn state_at(&self, revision: i64) -> BTreeMap<Key, KeyState> {
         let mut state = self.start.state.clone();
         for write in self
-            .log
+            .writes
             .iter()
             .take_while(|write| write.revision <= revision)
         {
@@ -385,7 +393,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_workload_would_never_write_is_foreign() {
+    fn keys_and_values_of_other_writers_are_parsed_as_foreign() {
         assert_eq!(Key::parse(b"12"), Key(12));
         assert_eq!(Key::parse(b"+12"), Key::FOREIGN);
         assert_eq!(Value::parse(b"hello"), Value::FOREIGN);

@@ -1,17 +1,17 @@
 //! A client workload against etcd that records its history, and the checkers of that history. For tests only.
 //!
-//! [`Workload`] drives some clients against a cluster while things break: puts, compare-and-swaps and linearizable
-//! reads with unique values. Beside it a watch collects every write in etcd's own order. Both together are a
-//! [`History`], which [`check()`] judges twice: once by etcd's revisions, quickly, and once as if
-//! etcd had none. [`check_and_prove`] also forges violations into copies and insists that each is found.
+//! [`Workload`] runs clients against a cluster while faults happen: puts, compare-and-swaps and linearizable reads
+//! with unique values. A watch collects every write in etcd's order. Both form a [`History`], which [`check()`]
+//! checks twice: once by etcd's revisions, which is fast, and once without them. [`check_and_prove`] also forges
+//! anomalies into copies of the history and fails unless both checkers detect each.
 //!
 //! ```no_run
 //! use std::time::Duration;
-//! use evenkeel_history::{Config, Target, Workload, check_and_prove};
+//! use evenkeel_history::{Workload, WorkloadConfig, WorkloadTarget, check_and_prove};
 //!
-//! let target = Target { members: vec!["http://127.0.0.1:2379".into()], service: Vec::new(), tls: None };
-//! let workload = Workload::start(Config::default(), target, Duration::from_secs(30))?;
-//! // … break things …
+//! let target = WorkloadTarget { members: vec!["http://127.0.0.1:2379".into()], service: Vec::new(), tls: None };
+//! let workload = Workload::start(WorkloadConfig::default(), target, Duration::from_secs(30))?;
+//! // … inject faults …
 //! let history = workload.finish(Duration::from_secs(30))?;
 //! println!("{}", history.stats(..));
 //! println!("{}", check_and_prove(&history)?);
@@ -32,12 +32,12 @@ mod target;
 mod watcher;
 mod workload;
 
-pub use check::{Verdict, check, check_and_prove};
+pub use check::{CheckResult, check, check_and_prove};
 pub use file::FileError;
 pub use history::{
-    Answer, By, Call, Client, History, Key, Kind, Lane, Op, Outcome, Snapshot, Time, Value,
-    Versioned, Write,
+    ClientId, ClientKind, CompareBy, History, Key, KeyState, Lane, Operation, OperationOutcome,
+    Request, Response, RunTime, Snapshot, Value, WatchedWrite,
 };
-pub use stats::Stats;
-pub use target::{Target, Tls};
-pub use workload::{Clock, Config, StartError, Unfinished, Workload};
+pub use stats::WorkloadStats;
+pub use target::{ClientTls, WorkloadTarget};
+pub use workload::{RunClock, StartError, UnfinishedError, Workload, WorkloadConfig};

@@ -1,15 +1,16 @@
-//! What an error says about the operation: certainly not done, or nobody knows. In doubt nobody knows.
+//! Classifies errors: either the operation certainly had no effect, or its outcome is unknown. In doubt it is
+//! unknown.
 
 use std::error::Error as _;
 
 use etcd_client::Error;
 
-use crate::history::Outcome;
+use crate::history::OperationOutcome;
 
-/// Refusals that etcd gives before a request enters the log, or in place of applying it. Not among them, because the
-/// write may be there nevertheless: "request timed out", "leader changed", "server stopped", and even "database space
-/// exceeded", with which a member applies a write that found the quota already used up.
-const NOT_DONE: [&str; 7] = [
+/// Errors that etcd returns before a request enters the log, or instead of applying it. Other errors do not belong
+/// here because the write may still have been applied: "request timed out", "leader changed", "server stopped", and
+/// even "database space exceeded", with which a member applies a write that found the quota already exhausted.
+const DEFINITE_FAILURES: [&str; 7] = [
     "etcdserver: no leader",
     "etcdserver: too many requests",
     "etcdserver: request is too large",
@@ -19,27 +20,27 @@ const NOT_DONE: [&str; 7] = [
     "etcdserver: rpc not supported for learner",
 ];
 
-/// The outcome of an operation that ended with this error.
-pub(crate) fn of_error(error: &Error) -> Outcome {
+/// Returns the outcome of an operation that ended with this error.
+pub(crate) fn of_error(error: &Error) -> OperationOutcome {
     let text = match error {
         Error::GRpcStatus(status) => format!("{}: {}", status.code(), status.message()).into(),
         other => other.to_string().into(),
     };
-    if certainly_not_done(error) {
-        Outcome::Failed(text)
+    if is_definite_failure(error) {
+        OperationOutcome::Failed(text)
     } else {
-        Outcome::Unknown(text)
+        OperationOutcome::Unknown(text)
     }
 }
 
-fn certainly_not_done(error: &Error) -> bool {
+fn is_definite_failure(error: &Error) -> bool {
     let Error::GRpcStatus(status) = error else {
         return false;
     };
-    if NOT_DONE.contains(&status.message()) {
+    if DEFINITE_FAILURES.contains(&status.message()) {
         return true;
     }
-    // There was no connection, so nothing was sent.
+    // Without a connection nothing was sent.
     let mut source = status.source();
     for _ in 0..16 {
         let Some(cause) = source else { return false };
@@ -54,22 +55,22 @@ fn certainly_not_done(error: &Error) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::target::{For, connect};
+    use crate::target::{ConnectionPurpose, connect};
     use tonic::{Code, Status};
 
-    fn outcome(code: Code, message: &str) -> Outcome {
+    fn outcome(code: Code, message: &str) -> OperationOutcome {
         of_error(&Error::GRpcStatus(Status::new(code, message)))
     }
 
     #[test]
-    fn only_refusals_that_come_before_any_effect_count_as_failed() {
+    fn only_errors_returned_before_any_effect_count_as_failed() {
         assert!(matches!(
             outcome(Code::Unavailable, "etcdserver: no leader"),
-            Outcome::Failed(_)
+            OperationOutcome::Failed(_)
         ));
         assert!(matches!(
             outcome(Code::PermissionDenied, "etcdserver: permission denied"),
-            Outcome::Failed(_)
+            OperationOutcome::Failed(_)
         ));
         for message in [
             "etcdserver: request timed out",
@@ -80,24 +81,27 @@ mod tests {
             "anything else",
         ] {
             assert!(
-                matches!(outcome(Code::Unavailable, message), Outcome::Unknown(_)),
+                matches!(
+                    outcome(Code::Unavailable, message),
+                    OperationOutcome::Unknown(_)
+                ),
                 "{message}"
             );
         }
         assert!(matches!(
-            of_error(&Error::Internal("what".into())),
-            Outcome::Unknown(_)
+            of_error(&Error::Internal("test".into())),
+            OperationOutcome::Unknown(_)
         ));
     }
 
     #[test]
-    fn what_was_never_sent_for_want_of_a_connection_has_failed() {
+    fn a_request_that_was_never_sent_has_failed() {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
             .unwrap();
         let outcome = runtime.block_on(async {
-            // A port that was free a moment ago, with nobody behind it.
+            // A port that was free a moment ago and has no listener.
             let port = std::net::TcpListener::bind("127.0.0.1:0")
                 .unwrap()
                 .local_addr()
@@ -105,10 +109,15 @@ mod tests {
                 .port();
             let endpoint = format!("http://127.0.0.1:{port}");
             let timeout = std::time::Duration::from_secs(1);
-            let mut client = connect(&endpoint, None, timeout, For::Calls).await.unwrap();
+            let mut client = connect(&endpoint, None, timeout, ConnectionPurpose::Calls)
+                .await
+                .unwrap();
             of_error(&client.put("key", "value", None).await.unwrap_err())
         });
-        assert!(matches!(outcome, Outcome::Failed(_)), "{outcome:?}");
+        assert!(
+            matches!(outcome, OperationOutcome::Failed(_)),
+            "{outcome:?}"
+        );
     }
 
     #[test]
@@ -127,11 +136,16 @@ mod tests {
                 let _ = stream.read(&mut buffer);
             });
             let timeout = std::time::Duration::from_secs(1);
-            let mut client = connect(&endpoint, None, timeout, For::Calls).await.unwrap();
+            let mut client = connect(&endpoint, None, timeout, ConnectionPurpose::Calls)
+                .await
+                .unwrap();
             let outcome = of_error(&client.put("key", "value", None).await.unwrap_err());
             server.join().unwrap();
             outcome
         });
-        assert!(matches!(outcome, Outcome::Unknown(_)), "{outcome:?}");
+        assert!(
+            matches!(outcome, OperationOutcome::Unknown(_)),
+            "{outcome:?}"
+        );
     }
 }

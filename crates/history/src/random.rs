@@ -1,6 +1,7 @@
-//! Seeded choices: SplitMix64, so that a run's operations can be had again from its seed, without a dependency.
+//! A seeded random number generator (SplitMix64), so that a run's operations can be reproduced from its seed without
+//! a dependency.
 
-/// A stream of numbers from a seed.
+/// A stream of random numbers.
 #[derive(Clone, Debug)]
 pub(crate) struct Random(u64);
 
@@ -17,12 +18,12 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// A number below the bound; 0 when the bound is 0.
+    /// Returns a number below the bound; 0 if the bound is 0.
     pub(crate) fn below(&mut self, bound: u64) -> u64 {
         self.next().checked_rem(bound).unwrap_or(0)
     }
 
-    /// True so many times in a hundred.
+    /// Returns true with this probability in percent.
     pub(crate) fn percent(&mut self, times: u64) -> bool {
         self.below(100) < times
     }

@@ -1,111 +1,117 @@
-//! Histories that are right by construction: a store in memory that takes each operation at one moment between its
-//! begin and its end. The checkers' tests need them, and so does measuring the checkers.
+//! Simulated histories that are correct by construction: an in-memory store applies each operation at one moment
+//! between its start and its end. Used to test and to measure the checkers.
 
 use std::collections::BTreeMap;
 
 use crate::history::{
-    Answer, By, Call, Client, History, Key, Kind, Lane, Op, Outcome, Snapshot, Time, Value,
-    Versioned, Write,
+    ClientId, ClientKind, CompareBy, History, Key, KeyState, Lane, Operation, OperationOutcome,
+    Request, Response, RunTime, Snapshot, Value, WatchedWrite,
 };
 use crate::random::Random;
 
-/// What a simulated history looks like.
+/// The parameters of a simulated history.
 #[derive(Clone, Copy, Debug)]
-pub struct Shape {
-    /// How many operations.
-    pub ops: usize,
-    /// Over how many clients.
+pub struct HistoryShape {
+    /// The number of operations.
+    pub operations: usize,
+    /// The number of clients.
     pub clients: u16,
-    /// Over how many keys at a time.
+    /// The number of keys in use at a time.
     pub keys: u32,
-    /// After how many operations a key gives way to a new one.
-    pub ops_per_key: u32,
-    /// Of a hundred operations, how many end without an answer.
-    pub unknown: u64,
+    /// The number of operations after which a key is replaced by a new one.
+    pub operations_per_key: u32,
+    /// The percentage of operations without a response.
+    pub unknown_percent: u64,
 }
 
-impl Default for Shape {
+impl Default for HistoryShape {
     fn default() -> Self {
         Self {
-            ops: 2_000,
+            operations: 2_000,
             clients: 10,
             keys: 8,
-            ops_per_key: 200,
-            unknown: 3,
+            operations_per_key: 200,
+            unknown_percent: 3,
         }
     }
 }
 
-/// A linearizable history, the same for the same seed.
-pub fn history(seed: u64, shape: &Shape) -> History {
+/// Returns a linearizable history, the same for the same seed.
+pub fn history(seed: u64, shape: &HistoryShape) -> History {
     let mut random = Random::new(seed);
-    let mut plans = plan(&mut random, shape);
+    let mut plans = plan_operations(&mut random, shape);
     plans.sort_by_key(|plan| plan.effect);
-    let lanes = (0..shape.clients).map(kind).collect();
+    let lanes = (0..shape.clients).map(client_kind).collect();
     let mut history = History {
         lanes,
         ..History::default()
     };
     history.start.revision = 1;
-    let mut store = Store {
+    let mut store = SimulatedStore {
         revision: 1,
         state: BTreeMap::new(),
         log: Vec::new(),
     };
     for plan in plans {
-        let op = run(&mut random, plan, &mut store);
-        history.ops.push(op);
+        let op = execute(&mut random, plan, &mut store);
+        history.operations.push(op);
     }
-    let last = history.ops.iter().map(|op| op.ended.0).max().unwrap_or(0);
-    history.log = store.log;
+    let last = history
+        .operations
+        .iter()
+        .map(|op| op.ended.0)
+        .max()
+        .unwrap_or(0);
+    history.writes = store.log;
     history.end = Some(Snapshot {
-        invoked: Time(last + 1),
-        ended: Time(last + 2),
+        invoked: RunTime(last + 1),
+        ended: RunTime(last + 2),
         revision: store.revision,
         state: store.state,
     });
     history
 }
 
-fn kind(lane: u16) -> Kind {
+fn client_kind(lane: u16) -> ClientKind {
     match lane % 5 {
-        0 => Kind::Everywhere,
-        1 => Kind::Service,
-        _ => Kind::Pinned,
+        0 => ClientKind::AllMembers,
+        1 => ClientKind::Service,
+        _ => ClientKind::Pinned,
     }
 }
 
-struct Plan {
-    op: Op,
+struct PlannedOperation {
+    op: Operation,
     effect: u64,
-    ending: Ending,
+    ending: PlannedOutcome,
 }
 
-enum Ending {
+enum PlannedOutcome {
     Answered,
     Failed,
     LostReply,
     LostRequest,
 }
 
-struct Store {
+struct SimulatedStore {
     revision: i64,
-    state: BTreeMap<Key, Versioned>,
-    log: Vec<Write>,
+    state: BTreeMap<Key, KeyState>,
+    log: Vec<WatchedWrite>,
 }
 
-/// When each operation begins, takes effect and ends; what it is, but for what depends on the store.
-fn plan(random: &mut Random, shape: &Shape) -> Vec<Plan> {
+/// Plans when each operation starts, takes effect and ends, and its request except for the parts that depend on the
+/// store.
+fn plan_operations(random: &mut Random, shape: &HistoryShape) -> Vec<PlannedOperation> {
     let mut free_at: Vec<u64> = vec![0; usize::from(shape.clients)];
     let mut ids: Vec<u32> = (0..u32::from(shape.clients)).collect();
     let mut fresh = u32::from(shape.clients);
     let mut used: BTreeMap<u32, u32> = BTreeMap::new();
-    let mut plans = Vec::with_capacity(shape.ops);
-    for number in 0..shape.ops {
+    let mut plans = Vec::with_capacity(shape.operations);
+    for number in 0..shape.operations {
         let lane = number % free_at.len().max(1);
         let slot = u32::try_from(random.below(shape.keys.into())).unwrap_or(0);
         let count = used.entry(slot).or_default();
-        let key = Key(slot + shape.keys * (*count / shape.ops_per_key.max(1)));
+        let key = Key(slot + shape.keys * (*count / shape.operations_per_key.max(1)));
         *count += 1;
         let (Some(free), Some(id)) = (free_at.get_mut(lane), ids.get_mut(lane)) else {
             break;
@@ -114,109 +120,114 @@ fn plan(random: &mut Random, shape: &Shape) -> Vec<Plan> {
         let mut effect = invoked + random.below(3_000);
         let ended = effect + random.below(3_000);
         let ending = match random.below(100) {
-            dice if dice < shape.unknown => Ending::LostRequest,
-            dice if dice < 2 * shape.unknown => Ending::LostReply,
-            dice if dice < 3 * shape.unknown => Ending::Failed,
-            _ => Ending::Answered,
+            dice if dice < shape.unknown_percent => PlannedOutcome::LostRequest,
+            dice if dice < 2 * shape.unknown_percent => PlannedOutcome::LostReply,
+            dice if dice < 3 * shape.unknown_percent => PlannedOutcome::Failed,
+            _ => PlannedOutcome::Answered,
         };
-        if matches!(ending, Ending::LostReply) {
+        if matches!(ending, PlannedOutcome::LostReply) {
             effect += random.below(20_000);
         }
         let value = Value(number as u64 + 1);
-        let call = match random.below(10) {
-            0..4 => Call::Put(value),
-            4..7 => Call::Cas {
-                by: By::Revision,
+        let request = match random.below(10) {
+            0..4 => Request::Put(value),
+            4..7 => Request::CompareAndSwap {
+                by: CompareBy::Revision,
                 expect: None,
                 value,
             },
-            _ => Call::Read,
+            _ => Request::Read,
         };
         let lane = Lane(u16::try_from(lane).unwrap_or(0));
-        let outcome = Outcome::Failed("simulated".into());
-        let op = Op {
-            client: Client(*id),
+        let outcome = OperationOutcome::Failed("simulated".into());
+        let op = Operation {
+            client: ClientId(*id),
             lane,
             key,
-            call,
-            invoked: Time(invoked),
-            ended: Time(ended),
+            request,
+            invoked: RunTime(invoked),
+            ended: RunTime(ended),
             outcome,
         };
         *free = ended + 1;
-        if matches!(ending, Ending::LostReply | Ending::LostRequest) {
+        if matches!(
+            ending,
+            PlannedOutcome::LostReply | PlannedOutcome::LostRequest
+        ) {
             *id = fresh;
             fresh += 1;
         }
-        plans.push(Plan { op, effect, ending });
+        plans.push(PlannedOperation { op, effect, ending });
     }
     plans
 }
 
-fn run(random: &mut Random, plan: Plan, store: &mut Store) -> Op {
-    let Plan { mut op, ending, .. } = plan;
+fn execute(random: &mut Random, plan: PlannedOperation, store: &mut SimulatedStore) -> Operation {
+    let PlannedOperation { mut op, ending, .. } = plan;
     let now = store.state.get(&op.key).copied();
-    if let Call::Cas { by, expect, .. } = &mut op.call {
-        // Mostly what is there, sometimes the absent key, sometimes an old belief.
+    if let Request::CompareAndSwap { by, expect, .. } = &mut op.request {
+        // Mostly the current state, sometimes a missing key, sometimes an outdated state.
         *expect = match random.below(10) {
             0 => None,
             1 => now.map(|now| (Value(now.value.0.saturating_sub(1)), now.revision - 1)),
             _ => now.map(|now| (now.value, now.revision)),
         };
         *by = if expect.is_some() && random.percent(50) {
-            By::Value
+            CompareBy::Value
         } else {
-            By::Revision
+            CompareBy::Revision
         };
     }
     match ending {
-        Ending::Failed => {}
-        Ending::LostRequest => op.outcome = Outcome::Unknown("simulated".into()),
-        Ending::LostReply => {
-            store.take(op.key, op.call, random);
-            op.outcome = Outcome::Unknown("simulated".into());
+        PlannedOutcome::Failed => {}
+        PlannedOutcome::LostRequest => op.outcome = OperationOutcome::Unknown("simulated".into()),
+        PlannedOutcome::LostReply => {
+            store.execute(op.key, op.request, random);
+            op.outcome = OperationOutcome::Unknown("simulated".into());
         }
-        Ending::Answered => op.outcome = Outcome::Ok(store.take(op.key, op.call, random)),
+        PlannedOutcome::Answered => {
+            op.outcome = OperationOutcome::Ok(store.execute(op.key, op.request, random))
+        }
     }
     op
 }
 
-impl Store {
-    fn take(&mut self, key: Key, call: Call, random: &mut Random) -> Answer {
-        // Now and then somebody else writes somewhere else.
+impl SimulatedStore {
+    fn execute(&mut self, key: Key, request: Request, random: &mut Random) -> Response {
+        // Sometimes another client writes elsewhere in the store.
         self.revision += i64::from(random.percent(5));
         let now = self.state.get(&key).copied();
-        match call {
-            Call::Read => Answer::Read(self.revision, now),
-            Call::Cas { by, expect, .. } if !matches(by, expect, now) => {
-                Answer::Refused(self.revision, now)
+        match request {
+            Request::Read => Response::Read(self.revision, now),
+            Request::CompareAndSwap { by, expect, .. } if !matches_expectation(by, expect, now) => {
+                Response::Mismatch(self.revision, now)
             }
-            Call::Cas { value, .. } | Call::Put(value) => {
+            Request::CompareAndSwap { value, .. } | Request::Put(value) => {
                 self.revision += 1;
                 let version = now.map_or(0, |now| now.version) + 1;
-                let state = Versioned {
+                let state = KeyState {
                     value,
                     revision: self.revision,
                     version,
                 };
                 self.state.insert(key, state);
-                self.log.push(Write {
+                self.log.push(WatchedWrite {
                     revision: self.revision,
                     key,
                     value: Some(value),
                     version,
                 });
-                Answer::Written(self.revision)
+                Response::Written(self.revision)
             }
         }
     }
 }
 
-fn matches(by: By, expect: Option<(Value, i64)>, now: Option<Versioned>) -> bool {
+fn matches_expectation(by: CompareBy, expect: Option<(Value, i64)>, now: Option<KeyState>) -> bool {
     match (by, expect, now) {
         (_, None, None) => true,
-        (By::Revision, Some((_, revision)), Some(now)) => revision == now.revision,
-        (By::Value, Some((value, _)), Some(now)) => value == now.value,
+        (CompareBy::Revision, Some((_, revision)), Some(now)) => revision == now.revision,
+        (CompareBy::Value, Some((value, _)), Some(now)) => value == now.value,
         _ => false,
     }
 }

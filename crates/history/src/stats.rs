@@ -1,76 +1,77 @@
-//! What a workload achieved: how many operations a second, and for how long nothing could be written.
+//! Statistics of a workload: the rate of operations, and the longest time without an acknowledged write.
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::{Bound, RangeBounds};
 use std::time::Duration;
 
-use crate::history::{History, Kind, Lane, Op, Outcome, Time};
+use crate::history::{ClientKind, History, Lane, Operation, OperationOutcome, RunTime};
 
-/// Figures of a stretch of time.
+/// Statistics of a period.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Stats {
-    /// How long the stretch is.
-    pub lasted: Duration,
-    /// Operations that ended in it, whatever their outcome.
-    pub ops: usize,
-    /// Of these, answered.
+pub struct WorkloadStats {
+    /// The length of the period.
+    pub duration: Duration,
+    /// The number of operations that ended in the period, with any outcome.
+    pub operations: usize,
+    /// The number of operations with a response.
     pub answered: usize,
-    /// Of these, acknowledged writes.
-    pub written: usize,
-    /// Certainly without effect.
+    /// The number of acknowledged writes.
+    pub acknowledged_writes: usize,
+    /// The number of operations that certainly had no effect.
     pub failed: usize,
-    /// With an outcome that is not known.
+    /// The number of operations with an unknown outcome.
     pub unknown: usize,
-    /// The longest time in which nobody's write was acknowledged.
-    pub gap: Duration,
-    /// The longest time in which *one* client of a kind had no write acknowledged: the worst client of the kind.
-    pub gaps: BTreeMap<Kind, Duration>,
+    /// The longest time without an acknowledged write of any client.
+    pub longest_write_gap: Duration,
+    /// The longest time without an acknowledged write of *one* client, by kind: the worst client of each kind.
+    pub longest_write_gap_by_kind: BTreeMap<ClientKind, Duration>,
 }
 
-impl Stats {
-    /// Operations a second.
-    pub fn rate(&self) -> f64 {
-        per_second(self.ops, self.lasted)
+impl WorkloadStats {
+    /// Returns the operations per second.
+    pub fn operations_per_second(&self) -> f64 {
+        per_second(self.operations, self.duration)
     }
 
-    /// Answered operations a second.
-    pub fn answered_rate(&self) -> f64 {
-        per_second(self.answered, self.lasted)
+    /// Returns the operations with a response per second.
+    pub fn answered_per_second(&self) -> f64 {
+        per_second(self.answered, self.duration)
     }
 
-    /// Of the operations and lanes, between two times. A gap may begin with the stretch or end with it, so that an
-    /// outage that never ended counts.
-    pub(crate) fn of(ops: &[Op], lanes: &[Kind], from: Time, to: Time) -> Self {
+    /// Computes the statistics between two times. A gap may start or end with the period, so an outage that never
+    /// ended counts.
+    pub(crate) fn of(ops: &[Operation], lanes: &[ClientKind], from: RunTime, to: RunTime) -> Self {
         let inside = || ops.iter().filter(|op| op.ended >= from && op.ended <= to);
-        let mut writes: BTreeMap<Lane, Vec<Time>> = (0..)
+        let mut writes: BTreeMap<Lane, Vec<RunTime>> = (0..)
             .zip(lanes)
             .map(|(lane, _)| (Lane(lane), Vec::new()))
             .collect();
-        for op in inside().filter(|op| op.written().is_some()) {
+        for op in inside().filter(|op| op.acknowledged_revision().is_some()) {
             writes.entry(op.lane).or_default().push(op.ended);
         }
-        let mut gaps: BTreeMap<Kind, Duration> = BTreeMap::new();
+        let mut gaps: BTreeMap<ClientKind, Duration> = BTreeMap::new();
         for (lane, times) in &mut writes {
             let Some(&kind) = lanes.get(usize::from(lane.0)) else {
                 continue;
             };
-            let gap = longest(times, from, to);
+            let gap = longest_gap(times, from, to);
             let worst = gaps.entry(kind).or_default();
             *worst = gap.max(*worst);
         }
-        let mut all: Vec<Time> = writes.into_values().flatten().collect();
-        let count =
-            |wanted: fn(&Outcome) -> bool| inside().filter(|op| wanted(&op.outcome)).count();
+        let mut all: Vec<RunTime> = writes.into_values().flatten().collect();
+        let count = |matches: fn(&OperationOutcome) -> bool| {
+            inside().filter(|op| matches(&op.outcome)).count()
+        };
         Self {
-            lasted: Duration::from_nanos(to.0.saturating_sub(from.0)),
-            ops: inside().count(),
-            answered: count(|outcome| matches!(outcome, Outcome::Ok(_))),
-            written: all.len(),
-            failed: count(|outcome| matches!(outcome, Outcome::Failed(_))),
-            unknown: count(|outcome| matches!(outcome, Outcome::Unknown(_))),
-            gap: longest(&mut all, from, to),
-            gaps,
+            duration: Duration::from_nanos(to.0.saturating_sub(from.0)),
+            operations: inside().count(),
+            answered: count(|outcome| matches!(outcome, OperationOutcome::Ok(_))),
+            acknowledged_writes: all.len(),
+            failed: count(|outcome| matches!(outcome, OperationOutcome::Failed(_))),
+            unknown: count(|outcome| matches!(outcome, OperationOutcome::Unknown(_))),
+            longest_write_gap: longest_gap(&mut all, from, to),
+            longest_write_gap_by_kind: gaps,
         }
     }
 }
@@ -83,7 +84,7 @@ fn per_second(count: usize, lasted: Duration) -> f64 {
     }
 }
 
-fn longest(times: &mut [Time], from: Time, to: Time) -> Duration {
+fn longest_gap(times: &mut [RunTime], from: RunTime, to: RunTime) -> Duration {
     times.sort_unstable();
     let mut last = from;
     let mut gap = 0;
@@ -94,22 +95,22 @@ fn longest(times: &mut [Time], from: Time, to: Time) -> Duration {
     Duration::from_nanos(gap)
 }
 
-impl fmt::Display for Stats {
+impl fmt::Display for WorkloadStats {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{} operations in {:.1} s ({:.0} a second): {} answered, {} of them writes, {} failed, {} not known; \
-             longest time without a write: {:.0} ms",
-            self.ops,
-            self.lasted.as_secs_f64(),
-            self.rate(),
+            "{} operations in {:.1} s ({:.0} per second): {} answered, {} of them writes, {} failed, {} unknown; \
+             longest time without an acknowledged write: {:.0} ms",
+            self.operations,
+            self.duration.as_secs_f64(),
+            self.operations_per_second(),
             self.answered,
-            self.written,
+            self.acknowledged_writes,
             self.failed,
             self.unknown,
-            self.gap.as_secs_f64() * 1e3,
+            self.longest_write_gap.as_secs_f64() * 1e3,
         )?;
-        for (kind, gap) in &self.gaps {
+        for (kind, gap) in &self.longest_write_gap_by_kind {
             write!(f, ", {kind} {:.0} ms", gap.as_secs_f64() * 1e3)?;
         }
         Ok(())
@@ -117,15 +118,15 @@ impl fmt::Display for Stats {
 }
 
 impl History {
-    /// Figures of a stretch of the run: `..` for all of it, from the first read to the last operation.
-    pub fn stats(&self, stretch: impl RangeBounds<Time>) -> Stats {
+    /// Returns the statistics of a period of the run: `..` for all of it, from the first read to the last operation.
+    pub fn stats(&self, stretch: impl RangeBounds<RunTime>) -> WorkloadStats {
         let last = self
-            .ops
+            .operations
             .iter()
             .map(|op| op.ended)
             .max()
             .unwrap_or(self.start.ended);
-        let bound = |bound: Bound<&Time>, otherwise| match bound {
+        let bound = |bound: Bound<&RunTime>, otherwise| match bound {
             Bound::Included(time) | Bound::Excluded(time) => *time,
             Bound::Unbounded => otherwise,
         };
@@ -133,55 +134,73 @@ impl History {
             bound(stretch.start_bound(), self.start.ended),
             bound(stretch.end_bound(), last),
         );
-        Stats::of(&self.ops, &self.lanes, from, to)
+        WorkloadStats::of(&self.operations, &self.lanes, from, to)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::history::{Answer, Call, Client, Key, Value};
+    use crate::history::{ClientId, Key, Request, Response, Value};
 
-    fn put(lane: u16, ended_ms: u64) -> Op {
-        let at = |ms: u64| Time(ms * 1_000_000);
+    fn put(lane: u16, ended_ms: u64) -> Operation {
+        let at = |ms: u64| RunTime(ms * 1_000_000);
         let value = Value(ended_ms);
-        Op {
-            client: Client(lane.into()),
+        Operation {
+            client: ClientId(lane.into()),
             lane: Lane(lane),
             key: Key(0),
-            call: Call::Put(value),
+            request: Request::Put(value),
             invoked: at(ended_ms - 1),
             ended: at(ended_ms),
-            outcome: Outcome::Ok(Answer::Written(ended_ms as i64)),
+            outcome: OperationOutcome::Ok(Response::Written(ended_ms as i64)),
         }
     }
 
     #[test]
-    fn the_longest_gap_counts_from_the_begin_to_the_end_of_the_stretch() {
-        let lanes = vec![Kind::Everywhere, Kind::Service];
+    fn the_longest_gap_counts_from_the_start_to_the_end_of_the_period() {
+        let lanes = vec![ClientKind::AllMembers, ClientKind::Service];
         let ops = vec![put(0, 100), put(0, 400), put(1, 600), put(0, 900)];
         let history = History {
             lanes,
-            ops,
+            operations: ops,
             ..History::default()
         };
-        let stats = history.stats(Time(0)..Time(2_000_000_000));
-        assert_eq!(stats.gap.as_millis(), 1_100);
+        let stats = history.stats(RunTime(0)..RunTime(2_000_000_000));
+        assert_eq!(stats.longest_write_gap.as_millis(), 1_100);
         assert_eq!(
-            stats.gaps.get(&Kind::Everywhere).unwrap().as_millis(),
+            stats
+                .longest_write_gap_by_kind
+                .get(&ClientKind::AllMembers)
+                .unwrap()
+                .as_millis(),
             1_100
         );
-        assert_eq!(stats.gaps.get(&Kind::Service).unwrap().as_millis(), 1_400);
-        assert_eq!((stats.ops, stats.written), (4, 4));
+        assert_eq!(
+            stats
+                .longest_write_gap_by_kind
+                .get(&ClientKind::Service)
+                .unwrap()
+                .as_millis(),
+            1_400
+        );
+        assert_eq!((stats.operations, stats.acknowledged_writes), (4, 4));
     }
 
     #[test]
-    fn a_client_that_never_wrote_has_a_gap_as_long_as_the_stretch() {
+    fn a_client_that_never_wrote_has_a_gap_as_long_as_the_period() {
         let history = History {
-            lanes: vec![Kind::Service],
+            lanes: vec![ClientKind::Service],
             ..History::default()
         };
-        let stats = history.stats(Time(0)..Time(3_000_000_000));
-        assert_eq!(stats.gaps.get(&Kind::Service).unwrap().as_secs(), 3);
+        let stats = history.stats(RunTime(0)..RunTime(3_000_000_000));
+        assert_eq!(
+            stats
+                .longest_write_gap_by_kind
+                .get(&ClientKind::Service)
+                .unwrap()
+                .as_secs(),
+            3
+        );
     }
 }

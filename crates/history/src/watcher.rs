@@ -1,5 +1,5 @@
-//! The order of all writes, from a watch that begins where the workload begins. It comes back by itself after a
-//! disconnect, at the revision after the last one seen, so that there is neither a gap nor a repetition.
+//! The total order of writes, from a watch that starts with the workload. After a disconnect the watch resumes at the
+//! revision after the last one, so there is no gap and no repetition.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -7,46 +7,51 @@ use std::time::Duration;
 use etcd_client::{EventType, WatchOptions, WatchResponse, WatchStream};
 use tokio::time::{sleep, timeout};
 
-use crate::history::{Key, Kind, Value, Write};
-use crate::target::{For, connect};
-use crate::workload::Shared;
+use crate::history::{ClientKind, Key, Value, WatchedWrite};
+use crate::target::{ConnectionPurpose, connect};
+use crate::workload::WorkloadState;
 
-/// After so long a silence another member is asked: this one may be cut off and not know it.
-const SILENCE: Duration = Duration::from_secs(5);
+/// After this time without a message the watch moves to another member, because this one may be partitioned.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What the watch has shown so far.
+/// The writes that the watch has reported so far.
 #[derive(Debug, Default)]
-pub(crate) struct Seen {
-    pub(crate) log: Vec<Write>,
-    pub(crate) last: i64,
-    /// Why there will be no more.
-    pub(crate) broken: Option<String>,
+pub(crate) struct WatchLog {
+    pub(crate) writes: Vec<WatchedWrite>,
+    pub(crate) last_revision: i64,
+    /// The error that ended the watch for good.
+    pub(crate) error: Option<String>,
 }
 
 /// A watch that runs in the background.
 #[derive(Clone, Debug)]
 pub(crate) struct Watcher {
-    seen: Arc<Mutex<Seen>>,
+    log: Arc<Mutex<WatchLog>>,
 }
 
 impl Watcher {
-    /// Begins after this revision; runs on the current runtime until that ends.
-    pub(crate) fn start(shared: Arc<Shared>, after: i64) -> Self {
-        let seen = Arc::new(Mutex::new(Seen {
-            last: after,
-            ..Seen::default()
+    /// Starts the watch after this revision. It runs on the current runtime until that ends.
+    pub(crate) fn start(shared: Arc<WorkloadState>, after: i64) -> Self {
+        let observed = Arc::new(Mutex::new(WatchLog {
+            last_revision: after,
+            ..WatchLog::default()
         }));
-        let watcher = Self { seen };
+        let watcher = Self { log: observed };
         let task = watcher.clone();
         tokio::spawn(async move { task.run(&shared).await });
         watcher
     }
 
-    /// Waits until the watch has come to a revision; says why when it does not.
-    pub(crate) async fn reach(&self, revision: i64, patience: Duration) -> Result<(), String> {
-        let deadline = tokio::time::Instant::now() + patience;
+    /// Waits until the watch has reached a revision.
+    pub(crate) async fn wait_for_revision(
+        &self,
+        revision: i64,
+        time_limit: Duration,
+    ) -> Result<(), String> {
+        let deadline = tokio::time::Instant::now() + time_limit;
         loop {
-            let (last, broken) = self.with(|seen| (seen.last, seen.broken.clone()));
+            let (last, broken) =
+                self.with(|observed| (observed.last_revision, observed.error.clone()));
             if last >= revision {
                 return Ok(());
             }
@@ -55,73 +60,85 @@ impl Watcher {
             }
             if tokio::time::Instant::now() >= deadline {
                 return Err(format!(
-                    "the watch is at revision {last} and does not come to {revision}"
+                    "the watch is at revision {last} and does not reach {revision}"
                 ));
             }
             sleep(Duration::from_millis(20)).await;
         }
     }
 
-    /// Takes what was seen.
-    pub(crate) fn take(&self) -> Vec<Write> {
-        self.with(|seen| std::mem::take(&mut seen.log))
+    /// Takes the reported writes.
+    pub(crate) fn take_writes(&self) -> Vec<WatchedWrite> {
+        self.with(|observed| std::mem::take(&mut observed.writes))
     }
 
-    fn with<T>(&self, f: impl FnOnce(&mut Seen) -> T) -> T {
-        f(&mut self.seen.lock().unwrap_or_else(PoisonError::into_inner))
+    fn with<T>(&self, f: impl FnOnce(&mut WatchLog) -> T) -> T {
+        f(&mut self.log.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    async fn run(&self, shared: &Shared) {
+    async fn run(&self, shared: &WorkloadState) {
         for turn in 0.. {
-            if self.with(|seen| seen.broken.is_some()) {
+            if self.with(|observed| observed.error.is_some()) {
                 return;
             }
-            if let Some(endpoint) = shared.endpoint(Kind::Everywhere, turn) {
+            if let Some(endpoint) = shared.endpoint(ClientKind::AllMembers, turn) {
                 self.follow(shared, &endpoint).await;
             }
             sleep(Duration::from_millis(50)).await;
         }
     }
 
-    /// Reads from one member for as long as it tells something.
-    async fn follow(&self, shared: &Shared, endpoint: &str) {
-        let from = self.with(|seen| seen.last) + 1;
+    /// Watches one member until its stream ends or is idle for too long.
+    async fn follow(&self, shared: &WorkloadState, endpoint: &str) {
+        let from = self.with(|observed| observed.last_revision) + 1;
         let open = async {
-            let client = connect(endpoint, shared.tls(), shared.config.timeout, For::Watch).await?;
+            let client = connect(
+                endpoint,
+                shared.tls(),
+                shared.config.timeout,
+                ConnectionPurpose::Watch,
+            )
+            .await?;
             let options = WatchOptions::new().with_prefix().with_start_revision(from);
             client
                 .watch_client()
                 .watch(shared.config.prefix.clone(), Some(options))
                 .await
         };
-        let Ok(Ok(mut stream)) = timeout(SILENCE, open).await else {
+        let Ok(Ok(mut stream)) = timeout(IDLE_TIMEOUT, open).await else {
             return;
         };
         while self.next(shared, &mut stream).await.is_some() {}
     }
 
-    async fn next(&self, shared: &Shared, stream: &mut WatchStream) -> Option<()> {
-        let response = timeout(SILENCE, stream.message()).await.ok()?.ok()??;
+    async fn next(&self, shared: &WorkloadState, stream: &mut WatchStream) -> Option<()> {
+        let response = timeout(IDLE_TIMEOUT, stream.message()).await.ok()?.ok()??;
         if response.compact_revision() > 0 {
             let compacted = response.compact_revision();
-            let last = self.with(|seen| seen.last);
+            let last = self.with(|observed| observed.last_revision);
             let why = format!(
-                "the watch was at revision {last}, but all up to {compacted} was compacted away"
+                "the watch was at revision {last}, but all revisions up to {compacted} were compacted"
             );
-            self.with(|seen| seen.broken = Some(why));
+            self.with(|observed| observed.error = Some(why));
         }
         if response.canceled() {
             return None;
         }
-        self.with(|seen| seen.take_in(&response, &shared.config.prefix, shared.config.most_ops));
+        self.with(|observed| {
+            observed.record(
+                &response,
+                &shared.config.prefix,
+                shared.config.max_operations,
+            )
+        });
         Some(())
     }
 }
 
-impl Seen {
-    fn take_in(&mut self, response: &WatchResponse, prefix: &str, most: usize) {
-        // All events of a revision come in one response.
-        let known = self.last;
+impl WatchLog {
+    fn record(&mut self, response: &WatchResponse, prefix: &str, most: usize) {
+        // All events of a revision arrive in one response.
+        let known = self.last_revision;
         for event in response.events() {
             let Some(kv) = event.kv() else { continue };
             let revision = kv.mod_revision();
@@ -130,17 +147,17 @@ impl Seen {
             }
             let key = Key::parse(kv.key().get(prefix.len()..).unwrap_or_default());
             let value = (event.event_type() == EventType::Put).then(|| Value::parse(kv.value()));
-            self.log.push(Write {
+            self.writes.push(WatchedWrite {
                 revision,
                 key,
                 value,
                 version: kv.version(),
             });
-            self.last = self.last.max(revision);
+            self.last_revision = self.last_revision.max(revision);
         }
-        if self.log.len() > 2 * most {
-            self.broken = Some(format!(
-                "there are more than {} writes; somebody else writes here",
+        if self.writes.len() > 2 * most {
+            self.error = Some(format!(
+                "there are more than {} writes; another client uses the workload's prefix",
                 2 * most
             ));
         }

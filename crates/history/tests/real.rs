@@ -1,4 +1,4 @@
-//! Three real etcd processes on loopback under the workload, while members are killed, restarted and frozen.
+//! Three real etcd processes on loopback under the workload while members are killed, restarted and frozen.
 
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
@@ -7,15 +7,17 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
-use evenkeel_history::check::Fault;
-use evenkeel_history::{Config, History, Kind, Target, Time, Tls, Workload, check};
+use evenkeel_history::check::AnomalyKind;
+use evenkeel_history::{
+    ClientKind, ClientTls, History, RunTime, Workload, WorkloadConfig, WorkloadTarget, check,
+};
 use evenkeel_lab::command::Cmd;
 use evenkeel_lab::parts::etcd::{EtcdVersion, get};
 use evenkeel_lab::pki::{Holder, Pki};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-/// A member of a cluster on loopback; it ends with the test.
+/// A member of a cluster on loopback. Its process ends with the test.
 struct Member {
     name: String,
     programs: PathBuf,
@@ -68,7 +70,7 @@ impl Member {
     }
 
     fn signal(&self, signal: Signal) -> Result<()> {
-        let process = self.process.as_ref().context("it does not run")?;
+        let process = self.process.as_ref().context("the member does not run")?;
         Ok(kill(Pid::from_raw(i32::try_from(process.id())?), signal)?)
     }
 
@@ -80,7 +82,7 @@ impl Member {
         Ok(())
     }
 
-    /// Whether this member leads, as itself tells.
+    /// Returns true if this member reports itself as the leader.
     fn leads(&self) -> Result<bool> {
         let (_, said) = Cmd::new(self.programs.join("etcdctl"))
             .args([
@@ -109,7 +111,7 @@ impl Member {
 
 impl Drop for Member {
     fn drop(&mut self) {
-        // There is nobody left to tell; a frozen process dies of SIGKILL too.
+        // Errors cannot be reported here. SIGKILL also ends a frozen process.
         let _ = self.kill();
     }
 }
@@ -117,7 +119,7 @@ impl Drop for Member {
 struct Cluster {
     members: Vec<Member>,
     dir: tempfile::TempDir,
-    tls: Option<Tls>,
+    tls: Option<ClientTls>,
 }
 
 impl Cluster {
@@ -130,7 +132,7 @@ impl Cluster {
             (None, Vec::new())
         };
         let scheme = if with_tls { "https" } else { "http" };
-        // All are held until all are known, so that no two are the same.
+        // All sockets stay open until all ports are known, so that the ports differ.
         let sockets = (0..2 * size)
             .map(|_| TcpListener::bind("127.0.0.1:0"))
             .collect::<Result<Vec<_>, _>>()?;
@@ -166,20 +168,20 @@ impl Cluster {
         Ok(cluster)
     }
 
-    fn target(&self) -> Target {
+    fn target(&self) -> WorkloadTarget {
         let members: Vec<String> = self
             .members
             .iter()
             .map(|member| member.client.clone())
             .collect();
-        Target {
+        WorkloadTarget {
             service: members.iter().rev().cloned().collect(),
             members,
             tls: self.tls.clone(),
         }
     }
 
-    /// The members, the leader first.
+    /// Returns the members, the leader first.
     fn leader_first(&mut self) -> Result<&mut [Member]> {
         let until = Instant::now() + Duration::from_secs(20);
         while Instant::now() < until {
@@ -191,12 +193,12 @@ impl Cluster {
             }
             sleep(Duration::from_millis(200));
         }
-        bail!("there is no leader after 20 s")
+        bail!("no leader after 20 s")
     }
 }
 
-/// What a client needs, and the flags of a server whose certificate has a name but no address.
-fn certificates(dir: &Path) -> Result<(Option<Tls>, Vec<String>)> {
+/// Returns the TLS configuration of a client, and the flags of a server whose certificate has a name but no address.
+fn certificates(dir: &Path) -> Result<(Option<ClientTls>, Vec<String>)> {
     let pki = Pki::at(&dir.join("pki"));
     let ca = pki.ca("ca")?;
     let names = vec!["orders-client".to_owned()];
@@ -211,7 +213,7 @@ fn certificates(dir: &Path) -> Result<(Option<Tls>, Vec<String>)> {
         },
     )?;
     let client = pki.issue("ca", "client", &Holder::client("client", None))?;
-    let tls = Tls {
+    let tls = ClientTls {
         ca: std::fs::read(&ca.cert)?,
         cert: std::fs::read(&client.cert)?,
         key: std::fs::read(&client.key)?,
@@ -263,15 +265,15 @@ fn save_beside(history: &History) -> PathBuf {
 }
 
 #[test]
-fn etcd_keeps_its_promises_while_members_are_killed_and_frozen() -> Result<()> {
+fn the_history_is_correct_while_members_are_killed_and_frozen() -> Result<()> {
     let mut cluster = Cluster::start(3, false)?;
-    let config = Config {
-        rate: 400.0,
-        ..Config::default()
+    let config = WorkloadConfig {
+        operations_per_second: 400.0,
+        ..WorkloadConfig::default()
     };
     let workload = Workload::start(config, cluster.target(), Duration::from_secs(30))?;
     run(&workload, &mut cluster)?;
-    println!("while it runs: {}", workload.stats(Time(0)));
+    println!("while it runs: {}", workload.stats(RunTime(0)));
     let history = workload.finish(Duration::from_secs(30))?;
     let stats = history.stats(..);
     println!("{stats}");
@@ -279,31 +281,35 @@ fn etcd_keeps_its_promises_while_members_are_killed_and_frozen() -> Result<()> {
     let proof = check::check_and_prove(&history);
     let path = save_beside(&history);
     println!(
-        "judged in {:?}; the history is in {}",
+        "checked in {:?}; the history is in {}",
         began.elapsed(),
         path.display()
     );
     println!("{}", proof?);
-    ensure!(stats.rate() >= 100.0, "too slow: {stats}");
+    ensure!(stats.operations_per_second() >= 100.0, "too slow: {stats}");
     ensure!(
         stats.failed > 0 && stats.unknown > 0,
-        "the faults were not felt: {stats}"
+        "the faults had no effect: {stats}"
     );
     ensure!(
-        stats.gap < Duration::from_secs(8),
+        stats.longest_write_gap < Duration::from_secs(8),
         "too long without a write: {stats}"
     );
     ensure!(
         History::load(&path)? == history,
-        "the file does not hold what was recorded"
+        "the file does not contain the recorded history"
     );
     Ok(())
 }
 
 #[test]
-fn a_member_rolled_back_to_older_data_is_caught_by_both_checkers() -> Result<()> {
+fn a_member_rolled_back_to_older_data_is_detected_by_both_checkers() -> Result<()> {
     let mut cluster = Cluster::start(1, false)?;
-    let workload = Workload::start(Config::default(), cluster.target(), Duration::from_secs(30))?;
+    let workload = Workload::start(
+        WorkloadConfig::default(),
+        cluster.target(),
+        Duration::from_secs(30),
+    )?;
     let [member] = cluster.members.as_mut_slice() else {
         bail!("one member")
     };
@@ -318,38 +324,38 @@ fn a_member_rolled_back_to_older_data_is_caught_by_both_checkers() -> Result<()>
     std::fs::rename(&older, &data)?;
     member.start()?;
     sleep(Duration::from_secs(2));
-    // The watch waits for a revision that this etcd may not come to; what was recorded is judged all the same.
+    // The watch waits for a revision that this etcd may never reach; the recording is checked all the same.
     let history = workload
         .finish(Duration::from_secs(5))
         .unwrap_or_else(|unfinished| *unfinished.history);
-    let verdict = check(&history);
+    let result = check(&history);
     println!(
         "{}",
-        verdict
+        result
             .to_string()
             .lines()
             .take(4)
             .collect::<Vec<_>>()
             .join("\n")
     );
-    let broken = &verdict.violations;
+    let broken = &result.anomalies;
     ensure!(
-        broken.has(Fault::Lost) || broken.has(Fault::OutOfOrder),
-        "the revisions show nothing: {verdict}"
+        broken.contains(AnomalyKind::LostWrite) || broken.contains(AnomalyKind::OutOfOrder),
+        "the revision-ordered checker detects nothing: {result}"
     );
     ensure!(
-        broken.has(Fault::NotLinearizable),
-        "the general checker sees nothing: {verdict}"
+        broken.contains(AnomalyKind::NotLinearizable),
+        "the general checker detects nothing: {result}"
     );
     Ok(())
 }
 
 #[test]
-fn the_workload_speaks_tls_follows_its_members_and_goes_on_where_another_ended() -> Result<()> {
+fn the_workload_uses_tls_follows_its_members_and_continues_an_earlier_one() -> Result<()> {
     let cluster = Cluster::start(1, true)?;
     let target = cluster.target();
-    let (patience, second) = (Duration::from_secs(30), Duration::from_secs(1));
-    let first = Workload::start(Config::default(), target.clone(), patience)?;
+    let (time_limit, second) = (Duration::from_secs(30), Duration::from_secs(1));
+    let first = Workload::start(WorkloadConfig::default(), target.clone(), time_limit)?;
     sleep(second);
     let nowhere = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
     let moved = first.now();
@@ -358,32 +364,38 @@ fn the_workload_speaks_tls_follows_its_members_and_goes_on_where_another_ended()
     let without_members = first.stats(moved);
     first.set_members(target.members.clone());
     sleep(second);
-    let first = first.finish(patience)?;
+    let first = first.finish(time_limit)?;
     println!(
-        "nowhere: {without_members}\nall: {}\n{}",
+        "without members: {without_members}\nall: {}\n{}",
         first.stats(..),
         check::check_and_prove(&first)?
     );
-    let gap = |kind| without_members.gaps.get(&kind).copied().unwrap_or_default();
+    let gap = |kind| {
+        without_members
+            .longest_write_gap_by_kind
+            .get(&kind)
+            .copied()
+            .unwrap_or_default()
+    };
     ensure!(
-        gap(Kind::Everywhere) > second * 4 / 5,
-        "members nowhere, yet: {without_members}"
+        gap(ClientKind::AllMembers) > second * 4 / 5,
+        "writes were acknowledged without members: {without_members}"
     );
     ensure!(
-        gap(Kind::Service) < gap(Kind::Everywhere),
-        "the service was to stay: {without_members}"
+        gap(ClientKind::Service) < gap(ClientKind::AllMembers),
+        "clients of the Service must continue: {without_members}"
     );
 
     let next = Workload::start(
-        Config {
+        WorkloadConfig {
             seed: 2,
-            ..Config::default()
+            ..WorkloadConfig::default()
         },
         target,
-        patience,
+        time_limit,
     )?;
     sleep(second);
-    let next = next.finish(patience)?;
+    let next = next.finish(time_limit)?;
     println!("{}", check::check_and_prove(&next)?);
     let end = first.end.as_ref().context("an end")?.revision;
     ensure!(!next.start.state.is_empty() && check::check_restore(&first, end, &next).count() == 0);
@@ -392,22 +404,22 @@ fn the_workload_speaks_tls_follows_its_members_and_goes_on_where_another_ended()
 }
 
 #[test]
-fn a_workload_without_etcd_says_so_in_time() {
+fn a_workload_without_etcd_fails_within_its_timeout() {
     let port = TcpListener::bind("127.0.0.1:0")
         .unwrap()
         .local_addr()
         .unwrap()
         .port();
-    let target = Target {
+    let target = WorkloadTarget {
         members: vec![format!("http://127.0.0.1:{port}")],
-        ..Target::default()
+        ..WorkloadTarget::default()
     };
     let began = Instant::now();
-    let error = Workload::start(Config::default(), target, Duration::from_secs(1))
+    let error = Workload::start(WorkloadConfig::default(), target, Duration::from_secs(1))
         .unwrap_err()
         .to_string();
     assert!(
-        error.contains("could not read from etcd") && error.contains(&port.to_string()),
+        error.contains("failed to read the initial state") && error.contains(&port.to_string()),
         "{error}"
     );
     assert!(began.elapsed() < Duration::from_secs(10));

@@ -16,7 +16,6 @@ mod error;
 mod events;
 mod execute;
 mod expectations;
-pub mod explore;
 #[cfg(test)]
 mod fake;
 mod lease;

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use evenkeel_e2e::Story;
 use evenkeel_e2e::etcd::Cluster;
 use evenkeel_e2e::measured::eager;
-use evenkeel_history::{Config, Kind};
+use evenkeel_history::{ClientKind, WorkloadConfig};
 
 /// How long healing may take on a slow machine.
 const LONG: Duration = Duration::from_secs(180);
@@ -31,7 +31,7 @@ fn main() {
     // On a slow machine clients ask less often and wait longer, or no write would be acknowledged in time.
     let (patience, eager) = (story.lab().patience(), eager());
     let rate = eager.rate / f64::from(u8::from(patience));
-    let workload = cluster.workload_with(Config {
+    let workload = cluster.workload_with(WorkloadConfig {
         rate,
         timeout: patience.times(eager.timeout),
         ..eager
@@ -59,7 +59,7 @@ fn main() {
     let stats = workload.stats(since);
     let gap = |kind| {
         stats
-            .gaps
+            .longest_write_gap_by_kind
             .get(&kind)
             .copied()
             .unwrap_or_default()
@@ -74,11 +74,11 @@ fn main() {
     );
     println!(
         "  longest gap between writes   {:.2} s for clients that know all members",
-        gap(Kind::Everywhere)
+        gap(ClientKind::AllMembers)
     );
     println!(
         "                               {:.2} s through the Service",
-        gap(Kind::Service)
+        gap(ClientKind::Service)
     );
     println!("  acknowledged writes lost     0");
 }

@@ -30,13 +30,13 @@ pages! {
 #[test]
 fn every_page_with_commands_has_its_story_and_what_is_not_run_says_why() {
     let mut with_commands = Vec::new();
-    for path in files::for_users(checkout()).unwrap() {
-        let page = Page::read(
+    for path in files::user_pages(checkout()).unwrap() {
+        let page = Page::parse(
             &path,
             &std::fs::read_to_string(checkout().join(&path)).unwrap(),
         )
         .unwrap();
-        for (line, why) in &page.left {
+        for (line, why) in &page.skipped {
             println!("left out: {path}:{line}: {why}");
         }
         if !page.blocks.is_empty() {

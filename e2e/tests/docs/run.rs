@@ -4,8 +4,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use evenkeel_docs::page::{How, Page, Shown};
-use evenkeel_docs::{Block, shape};
+use evenkeel_docs::page::{ExpectedOutput, Page, PageSetup};
+use evenkeel_docs::{CommandBlock, normalize};
 use evenkeel_e2e::operator::{Operator, Options, built, built_beside, install, load_image};
 use evenkeel_e2e::{Story, checkout};
 use evenkeel_lab::command::Cmd;
@@ -27,7 +27,7 @@ const AGAIN: Duration = Duration::from_secs(1);
 pub(crate) fn page(path: &str) {
     let file = checkout().join(path);
     let text = std::fs::read_to_string(&file).unwrap();
-    let page = Page::read(path, &text).unwrap_or_else(|why| panic!("{why}"));
+    let page = Page::parse(path, &text).unwrap_or_else(|why| panic!("{why}"));
     assert!(!page.blocks.is_empty(), "{path} has nothing to run");
     let name = path
         .trim_start_matches("docs/")
@@ -35,20 +35,20 @@ pub(crate) fn page(path: &str) {
         .to_lowercase()
         .replace('/', "-");
     let name = format!("docs-{name}");
-    let story = if page.how.apart {
+    let story = if page.setup.exclusive {
         Story::alone(&name)
     } else {
         Story::begin(&name)
     };
     let began = Instant::now();
-    let _healed = page.how.apart.then(|| Healed(&story));
-    let _bare = page.how.bare.then(|| Bare::make(&story));
+    let _healed = page.setup.exclusive.then(|| Healed(&story));
+    let _bare = page.setup.is_bare.then(|| Bare::make(&story));
     if text.contains(IMAGE.split(':').next().unwrap_or(IMAGE)) {
         load_image(&story, IMAGE, &built());
     }
     let operator = page
-        .how
-        .operator
+        .setup
+        .has_operator
         .then(|| Operator::with(&story, as_in_a_cluster()));
     let dir = tempfile::tempdir().unwrap();
     let environment = environment(
@@ -58,25 +58,25 @@ pub(crate) fn page(path: &str) {
         operator.as_ref().map(Operator::pid),
     );
     let mut shell = Shell::new(dir.path().to_owned(), environment);
-    set_up(&mut shell, &page.how);
+    set_up(&mut shell, &page.setup);
     let mut captured = Vec::new();
     let writes = std::env::var("EVENKEEL_SCREENS").is_ok_and(|it| it == "write");
     for block in &page.blocks {
         let printed = run(&mut shell, &page, block, story.namespace(), writes);
         let screen = block
-            .shows
+            .expected
             .as_ref()
             .and_then(|shows| Some((shows, shows.screen.as_ref()?)));
         if let Some((shows, screen)) = screen.filter(|_| writes) {
-            let seen = cut(&printed, screen.upto.as_deref());
+            let seen = cut(&printed, screen.up_to.as_deref());
             // What differs by chance alone is left as it is.
-            if shape::difference(&shows.text, &seen).is_some() {
+            if normalize::difference(&shows.text, &seen).is_some() {
                 captured.push((shows.lines.clone(), seen));
             }
         }
     }
     if !captured.is_empty() {
-        std::fs::write(&file, Page::with_screens(&text, captured)).unwrap();
+        std::fs::write(&file, Page::replace_screens(&text, captured)).unwrap();
     }
     println!(
         "{path}: {} blocks in {:.0} s",
@@ -98,7 +98,13 @@ fn as_in_a_cluster() -> Options {
 }
 
 /// Runs one block, which must end as it should and show what the page shows; says what it printed.
-fn run(shell: &mut Shell, page: &Page, block: &Block, namespace: &str, writes: bool) -> String {
+fn run(
+    shell: &mut Shell,
+    page: &Page,
+    block: &CommandBlock,
+    namespace: &str,
+    writes: bool,
+) -> String {
     let began = Instant::now();
     loop {
         // The last look is given its time, too.
@@ -106,17 +112,17 @@ fn run(shell: &mut Shell, page: &Page, block: &Block, namespace: &str, writes: b
         let did = shell.run(block, left);
         // On the page the namespace is the one that everybody has.
         let printed = did.printed.replace(namespace, "default");
-        let amiss = match (did.code, &block.shows) {
+        let amiss = match (did.code, &block.expected) {
             (None, _) => Some(format!("it took longer than {} s", block.timeout.as_secs())),
-            (Some(code), _) if code != block.exit => {
-                Some(format!("it ended with {code}, not {}", block.exit))
+            (Some(code), _) if code != block.exit_code => {
+                Some(format!("it ended with {code}, not {}", block.exit_code))
             }
             (_, Some(shows)) => differs(shows, &printed, writes),
             _ => None,
         };
         let Some(amiss) = amiss else { return printed };
         let patient =
-            block.shows.is_some() && block.only_looks() && began.elapsed() < block.timeout;
+            block.expected.is_some() && block.is_read_only() && began.elapsed() < block.timeout;
         if !patient || did.code.is_none() {
             let seen: String = printed
                 .lines()
@@ -132,14 +138,14 @@ fn run(shell: &mut Shell, page: &Page, block: &Block, namespace: &str, writes: b
 }
 
 /// How what is printed differs from what the page shows.
-fn differs(shows: &Shown, printed: &str, writes: bool) -> Option<String> {
+fn differs(shows: &ExpectedOutput, printed: &str, writes: bool) -> Option<String> {
     match &shows.screen {
         Some(screen) if writes => {
             let seen = printed.split_whitespace().collect::<Vec<_>>().join(" ");
             (!seen.contains(&screen.until)).then(|| format!("`{}` is not seen", screen.until))
         }
-        Some(screen) => shape::difference(&shows.text, &cut(printed, screen.upto.as_deref())),
-        None => shape::difference(&shows.text, printed),
+        Some(screen) => normalize::difference(&shows.text, &cut(printed, screen.up_to.as_deref())),
+        None => normalize::difference(&shows.text, printed),
     }
 }
 
@@ -208,20 +214,22 @@ fn environment(
 }
 
 /// What is there before the page begins.
-fn set_up(shell: &mut Shell, how: &How) {
-    let Some(members) = how.cluster else { return };
+fn set_up(shell: &mut Shell, how: &PageSetup) {
+    let Some(members) = how.cluster_members else {
+        return;
+    };
     let spec = json!({"version": "3.6.16", "members": members, "storage": {"size": "1Gi"}});
     let cluster = json!({"apiVersion": "evenkeel.dev/v1alpha1", "kind": "EtcdCluster",
         "metadata": {"name": "orders"}, "spec": spec});
     let script = format!(
         "kubectl apply -f - <<'END'\n{cluster}\nEND\nkubectl wait --for=jsonpath='{{.status.phrase}}'=Healthy etcd/orders --timeout=240s"
     );
-    let block = Block {
+    let block = CommandBlock {
         line: 0,
         script,
-        exit: 0,
+        exit_code: 0,
         timeout: Duration::from_secs(250),
-        shows: None,
+        expected: None,
     };
     let did = shell.run(&block, block.timeout);
     assert_eq!(did.code, Some(0), "no cluster comes up: {}", did.printed);

@@ -9,7 +9,7 @@ use std::process::Stdio;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use evenkeel_docs::Block;
+use evenkeel_docs::CommandBlock;
 use evenkeel_lab::command::Cmd;
 use nix::pty::{Winsize, openpty};
 use nix::sys::signal::{Signal, killpg};
@@ -45,7 +45,7 @@ impl Shell {
     }
 
     /// Runs a block, for at most so long.
-    pub(crate) fn run(&mut self, block: &Block, limit: Duration) -> Did {
+    pub(crate) fn run(&mut self, block: &CommandBlock, limit: Duration) -> Did {
         self.variables
             .extend(block.script.lines().filter_map(assigned));
         let (script, state) = (self.dir.join("block"), self.dir.join("state"));
@@ -99,7 +99,7 @@ impl Shell {
             }
             std::thread::sleep(Duration::from_millis(20));
         };
-        if block.leaves_something_running() {
+        if block.starts_background_process() {
             self.running.push(group);
         }
         slave.write_all(&[END]).expect("the terminal is ours");
@@ -164,14 +164,14 @@ fn plain(printed: &[u8]) -> String {
 mod tests {
     use super::*;
 
-    fn block(script: &str) -> Block {
+    fn block(script: &str) -> CommandBlock {
         let timeout = Duration::from_secs(20);
-        Block {
+        CommandBlock {
             line: 1,
             script: script.to_owned(),
-            exit: 0,
+            exit_code: 0,
             timeout,
-            shows: None,
+            expected: None,
         }
     }
 

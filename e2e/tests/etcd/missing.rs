@@ -10,7 +10,7 @@ use evenkeel_e2e::Story;
 use evenkeel_e2e::etcd::{Cluster, MemberPod};
 use evenkeel_e2e::operator::Operator;
 use evenkeel_e2e::watched::{Watched, told};
-use evenkeel_history::Kind;
+use evenkeel_history::ClientKind;
 
 use crate::look::{LONG, events, follower, ids, leader, until_whole};
 
@@ -65,10 +65,10 @@ fn claims(story: &Story) -> BTreeMap<String, String> {
 }
 
 /// Clients that know all members went on: a figure for the log, and a limit.
-fn clients_went_on(what: &str, clients: &Watched, since: evenkeel_history::Time) {
+fn clients_went_on(what: &str, clients: &Watched, since: evenkeel_history::RunTime) {
     let stats = clients.stats(since);
     println!("{}", told(what, &stats));
-    let gap = stats.gaps[&Kind::Everywhere];
+    let gap = stats.longest_write_gap_by_kind[&ClientKind::AllMembers];
     assert!(
         gap < UNAVAILABLE,
         "{what}: no write for {gap:?}, though one member of three was missing"

@@ -161,7 +161,10 @@ fn stops_at_a_bad_image(story: &Story, members: usize) {
     let since = workload.as_ref().map(evenkeel_e2e::watched::Watched::now);
     std::thread::sleep(Duration::from_secs(5));
     if let (Some(workload), Some(since)) = (&workload, since) {
-        assert!(workload.stats(since).written > 0, "clients write");
+        assert!(
+            workload.stats(since).acknowledged_writes > 0,
+            "clients write"
+        );
     }
     cluster.patch(&json!({ "image": { "repository": image } }));
     ends_well(story, &cluster, members);

@@ -16,7 +16,7 @@ use evenkeel_e2e::measured::{LIMIT, PATIENCE, eager, median_and_worst, settle, t
 use evenkeel_e2e::operator::Operator;
 use evenkeel_e2e::watched::Watched;
 use evenkeel_e2e::{Story, checkout};
-use evenkeel_history::Kind;
+use evenkeel_history::ClientKind;
 use serde_json::{Value, json};
 
 /// How often each thing is done: the worst counts.
@@ -111,8 +111,12 @@ const DEEDS: [Deed; 7] = [
 ];
 
 /// The worst gaps of some rounds, by kind of client.
-fn measure(story: &Story, cluster: &Cluster<'_>, deed: &Deed) -> BTreeMap<Kind, Vec<Duration>> {
-    let mut gaps: BTreeMap<Kind, Vec<Duration>> = BTreeMap::new();
+fn measure(
+    story: &Story,
+    cluster: &Cluster<'_>,
+    deed: &Deed,
+) -> BTreeMap<ClientKind, Vec<Duration>> {
+    let mut gaps: BTreeMap<ClientKind, Vec<Duration>> = BTreeMap::new();
     for _ in 0..ROUNDS {
         settle(story, cluster, 3);
         // Scaling down is measured from five on.
@@ -130,7 +134,7 @@ fn measure(story: &Story, cluster: &Cluster<'_>, deed: &Deed) -> BTreeMap<Kind, 
         }
         let members = if deed.0.ends_with("to 5") { 5 } else { 3 };
         settle(story, cluster, members);
-        for (kind, gap) in clients.stats(since).gaps {
+        for (kind, gap) in clients.stats(since).longest_write_gap_by_kind {
             gaps.entry(kind).or_default().push(gap);
         }
         clients.finish();
@@ -205,7 +209,7 @@ fn gaps_and_costs() {
         PATIENCE.as_millis()
     );
     for ((what, most, _), gaps) in &measured {
-        let of = |kind: Kind| {
+        let of = |kind: ClientKind| {
             gaps.get(&kind)
                 .map(|gaps| median_and_worst(gaps))
                 .unwrap_or_default()
@@ -213,8 +217,8 @@ fn gaps_and_costs() {
         writeln!(
             page,
             "| {what} | {} | {} | {most} |",
-            of(Kind::Everywhere),
-            of(Kind::Service)
+            of(ClientKind::AllMembers),
+            of(ClientKind::Service)
         )
         .unwrap();
     }

@@ -9,7 +9,7 @@ use base64::engine::general_purpose::STANDARD;
 use evenkeel_e2e::etcd::{Cluster, manifest, members};
 use evenkeel_e2e::operator::install;
 use evenkeel_e2e::{RESTRICTED, Story};
-use evenkeel_history::Kind;
+use evenkeel_history::ClientKind;
 use evenkeel_lab::pki::{CertificateFiles, Holder, Pki};
 use serde_json::{Value, json};
 

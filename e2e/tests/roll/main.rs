@@ -17,7 +17,7 @@ use evenkeel_e2e::measured::{
 };
 use evenkeel_e2e::operator::Operator;
 use evenkeel_e2e::{Story, checkout};
-use evenkeel_history::Kind;
+use evenkeel_history::ClientKind;
 use serde_json::{Value, json};
 
 const FROM: &str = "3.5.35";
@@ -124,7 +124,7 @@ struct Measured {
     /// … and until the operator says so, too.
     told: Vec<Duration>,
     /// The longest time without an acknowledged write of the worst client of a kind.
-    gaps: BTreeMap<Kind, Vec<Duration>>,
+    gaps: BTreeMap<ClientKind, Vec<Duration>>,
 }
 
 impl Measured {
@@ -147,7 +147,7 @@ impl Measured {
         let since = clients.now();
         self.roll(story, &cluster);
         settle(story, &cluster, MEMBERS);
-        for (kind, gap) in clients.stats(since).gaps {
+        for (kind, gap) in clients.stats(since).longest_write_gap_by_kind {
             self.gaps.entry(kind).or_default().push(gap);
         }
         clients.finish();
@@ -181,7 +181,7 @@ impl Measured {
     }
 
     fn page(&self, rounds: usize) -> String {
-        let gap = |kind: Kind| {
+        let gap = |kind: ClientKind| {
             self.gaps
                 .get(&kind)
                 .map(|gaps| median_and_worst(gaps))
@@ -219,12 +219,12 @@ impl Measured {
             ),
             (
                 "longest gap of a client that knows all members",
-                gap(Kind::Everywhere),
+                gap(ClientKind::AllMembers),
                 "0.3 s",
             ),
             (
                 "longest gap of a client that goes through the Service",
-                gap(Kind::Service),
+                gap(ClientKind::Service),
                 "–",
             ),
         ] {
@@ -232,7 +232,7 @@ impl Measured {
         }
         let everywhere = self
             .gaps
-            .get(&Kind::Everywhere)
+            .get(&ClientKind::AllMembers)
             .map(|gaps| milliseconds(gaps))
             .unwrap_or_default();
         writeln!(

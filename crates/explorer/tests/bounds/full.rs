@@ -4,11 +4,11 @@ use super::*;
 
 #[test]
 fn a_single_member_survives_two_faults_a_crash_and_an_edit() {
-    // For three members that takes a quarter of an hour: `make explore`.
-    explored(
+    // For three members this takes 15 minutes: `make explore`.
+    explore_from_start(
         1,
         StorageKind::Ephemeral,
-        Budget {
+        FaultBudget {
             faults: 2,
             crashes: 1,
             edits: 1,
@@ -19,33 +19,38 @@ fn a_single_member_survives_two_faults_a_crash_and_an_edit() {
 
 #[test]
 fn a_single_member_survives_two_faults_an_edit_and_a_delay() {
-    // A newcomer takes the place of the only voter, and nobody does anything about it for longer than anybody's patience. From a
-    // cluster that is there: from nothing that takes five minutes (`make explore`).
-    let budget = Budget {
+    // A new member takes the node of the only voter, and all timeouts expire meanwhile. Starts from a converged
+    // cluster; from an empty one this takes five minutes (`make explore`).
+    let budget = FaultBudget {
         faults: 2,
         crashes: 0,
         edits: 1,
         delays: 1,
     };
-    reported(&settled(&World::new(1, StorageKind::Persistent, 2, budget)));
+    explore_and_check(&run_to_quiescence(&ClusterModel::new(
+        1,
+        StorageKind::Persistent,
+        2,
+        budget,
+    )));
 }
 
 #[test]
-fn two_members_survive_two_faults_and_a_crash_and_a_fault_an_edit_and_a_delay() {
+fn two_members_survive_two_faults_and_a_crash_or_an_edit_and_a_delay() {
     for storage in [StorageKind::Persistent, StorageKind::Ephemeral] {
-        explored(
+        explore_from_start(
             2,
             storage,
-            Budget {
+            FaultBudget {
                 faults: 2,
                 crashes: 1,
                 ..ONE_FAULT
             },
         );
-        explored(
+        explore_from_start(
             2,
             storage,
-            Budget {
+            FaultBudget {
                 edits: 1,
                 delays: 1,
                 ..ONE_FAULT
@@ -56,11 +61,11 @@ fn two_members_survive_two_faults_and_a_crash_and_a_fault_an_edit_and_a_delay() 
 
 #[test]
 fn five_members_survive_a_fault_and_a_crash() {
-    explored(5, StorageKind::Ephemeral, ONE_FAULT);
-    explored(
+    explore_from_start(5, StorageKind::Ephemeral, ONE_FAULT);
+    explore_from_start(
         5,
         StorageKind::Persistent,
-        Budget {
+        FaultBudget {
             crashes: 1,
             ..ONE_FAULT
         },
@@ -70,10 +75,10 @@ fn five_members_survive_a_fault_and_a_crash() {
 #[test]
 fn three_members_survive_an_edit_and_a_delay() {
     for storage in [StorageKind::Persistent, StorageKind::Ephemeral] {
-        explored(
+        explore_from_start(
             3,
             storage,
-            Budget {
+            FaultBudget {
                 faults: 0,
                 crashes: 0,
                 edits: 1,
@@ -85,11 +90,11 @@ fn three_members_survive_an_edit_and_a_delay() {
 
 #[test]
 fn three_members_survive_two_faults() {
-    // On volumes, see below.
-    explored(
+    // On volumes: see `every_kind_of_action_is_decided_somewhere`.
+    explore_from_start(
         3,
         StorageKind::Ephemeral,
-        Budget {
+        FaultBudget {
             faults: 2,
             crashes: 0,
             edits: 0,
@@ -99,40 +104,40 @@ fn three_members_survive_two_faults() {
 }
 
 #[test]
-fn clusters_that_go_with_their_resource_are_begun_anew_when_all_of_the_former_is_gone() {
-    let one = Budget {
+fn an_owned_cluster_is_bootstrapped_anew_after_its_old_objects_are_deleted() {
+    let one = FaultBudget {
         faults: 1,
         crashes: 1,
         edits: 1,
         delays: 0,
     };
-    reported(&World::new(1, StorageKind::Persistent, 2, one).owned());
-    reported(&World::new(1, StorageKind::Ephemeral, 2, one));
-    let three = Budget {
+    explore_and_check(&ClusterModel::new(1, StorageKind::Persistent, 2, one).with_owned_data());
+    explore_and_check(&ClusterModel::new(1, StorageKind::Ephemeral, 2, one));
+    let three = FaultBudget {
         faults: 0,
         crashes: 1,
         edits: 1,
         delays: 0,
     };
-    reported(&World::new(3, StorageKind::Persistent, 2, three).owned());
+    explore_and_check(&ClusterModel::new(3, StorageKind::Persistent, 2, three).with_owned_data());
 }
 
 #[test]
-fn three_members_are_brought_up_to_date_through_a_fault_and_a_crash() {
-    rolled(
+fn three_members_are_rolled_out_through_a_fault_and_a_crash() {
+    explore_rollout(
         3,
         StorageKind::Persistent,
-        Budget {
+        FaultBudget {
             faults: 1,
             crashes: 1,
             edits: 1,
             delays: 0,
         },
     );
-    rolled(
+    explore_rollout(
         3,
         StorageKind::Ephemeral,
-        Budget {
+        FaultBudget {
             faults: 1,
             crashes: 0,
             edits: 1,
@@ -142,15 +147,15 @@ fn three_members_are_brought_up_to_date_through_a_fault_and_a_crash() {
 }
 
 #[test]
-fn members_on_volumes_that_are_to_be_others_are_replaced_one_by_one_through_a_fault_and_a_crash() {
+fn members_move_to_other_volumes_one_by_one_through_a_fault_and_a_crash() {
     let moved = |members, budget| {
-        reported(&settled(
-            &World::new(members, StorageKind::Persistent, 2, budget).moving(),
+        explore_and_check(&run_to_quiescence(
+            &ClusterModel::new(members, StorageKind::Persistent, 2, budget).with_volume_edits(),
         ));
     };
     moved(
         1,
-        Budget {
+        FaultBudget {
             faults: 1,
             crashes: 1,
             edits: 1,
@@ -159,7 +164,7 @@ fn members_on_volumes_that_are_to_be_others_are_replaced_one_by_one_through_a_fa
     );
     moved(
         3,
-        Budget {
+        FaultBudget {
             faults: 1,
             crashes: 0,
             edits: 1,
@@ -168,7 +173,7 @@ fn members_on_volumes_that_are_to_be_others_are_replaced_one_by_one_through_a_fa
     );
     moved(
         3,
-        Budget {
+        FaultBudget {
             faults: 0,
             crashes: 1,
             edits: 1,
@@ -177,7 +182,7 @@ fn members_on_volumes_that_are_to_be_others_are_replaced_one_by_one_through_a_fa
     );
     moved(
         1,
-        Budget {
+        FaultBudget {
             faults: 0,
             crashes: 0,
             edits: 2,
@@ -187,41 +192,43 @@ fn members_on_volumes_that_are_to_be_others_are_replaced_one_by_one_through_a_fa
 }
 
 #[test]
-fn a_bootstrap_on_volumes_that_are_to_be_others_begins_again_through_a_fault_and_a_crash() {
-    let begun = |members, budget| {
-        reported(&World::new(members, StorageKind::Persistent, 2, budget).moving())
+fn a_bootstrap_restarts_on_other_volumes_through_a_fault_and_a_crash() {
+    let bootstrapped = |members, budget| {
+        explore_and_check(
+            &ClusterModel::new(members, StorageKind::Persistent, 2, budget).with_volume_edits(),
+        )
     };
-    begun(
+    bootstrapped(
         1,
-        Budget {
+        FaultBudget {
             faults: 1,
             crashes: 1,
             edits: 1,
             delays: 0,
         },
     );
-    begun(
+    bootstrapped(
         3,
-        Budget {
+        FaultBudget {
             faults: 0,
             crashes: 1,
             edits: 1,
             delays: 0,
         },
     );
-    begun(
+    bootstrapped(
         1,
-        Budget {
+        FaultBudget {
             faults: 0,
             crashes: 1,
             edits: 2,
             delays: 0,
         },
     );
-    // With a crash that takes two minutes: `make explore`.
-    begun(
+    // With a crash this takes two minutes: `make explore`.
+    bootstrapped(
         1,
-        Budget {
+        FaultBudget {
             faults: 0,
             crashes: 0,
             edits: 2,
@@ -231,12 +238,12 @@ fn a_bootstrap_on_volumes_that_are_to_be_others_begins_again_through_a_fault_and
 }
 
 #[test]
-fn one_and_two_members_are_brought_up_to_date_through_faults_and_a_crash() {
+fn one_and_two_members_are_rolled_out_through_faults_and_a_crash() {
     for members in [1, 2] {
-        rolled(
+        explore_rollout(
             members,
             StorageKind::Persistent,
-            Budget {
+            FaultBudget {
                 faults: 1,
                 crashes: 1,
                 edits: 1,
@@ -244,10 +251,10 @@ fn one_and_two_members_are_brought_up_to_date_through_faults_and_a_crash() {
             },
         );
     }
-    rolled(
+    explore_rollout(
         1,
         StorageKind::Persistent,
-        Budget {
+        FaultBudget {
             faults: 2,
             crashes: 0,
             edits: 1,
@@ -256,53 +263,12 @@ fn one_and_two_members_are_brought_up_to_date_through_faults_and_a_crash() {
     );
 }
 
-/// What is decided when somebody meddles at any state that a fault and an edit lead to.
-fn meddled_with() -> BTreeSet<&'static str> {
-    let decider = Meddled::default();
-    let bounds = [
-        (
-            1,
-            Budget {
-                faults: 1,
-                crashes: 0,
-                edits: 1,
-                delays: 0,
-            },
-        ),
-        (
-            3,
-            Budget {
-                faults: 1,
-                crashes: 0,
-                edits: 0,
-                delays: 0,
-            },
-        ),
-    ];
-    for ((members, budget), storage) in bounds
-        .into_iter()
-        .zip([StorageKind::Ephemeral, StorageKind::Persistent])
-    {
-        let report = explore(&World::new(members, storage, 2, budget), &decider);
-        println!(
-            "meddled with: {members} members, {storage:?}: {} states, {:.1?}",
-            report.states, report.took
-        );
-        assert!(
-            decider.wrong().is_none(),
-            "\n{}",
-            decider.wrong().unwrap_or_default()
-        );
-    }
-    decider.kinds()
-}
-
 #[test]
-fn everything_that_can_be_decided_is_decided_somewhere() {
+fn every_kind_of_action_is_decided_somewhere() {
     let bounds = [
         (
             1,
-            Budget {
+            FaultBudget {
                 faults: 1,
                 crashes: 0,
                 edits: 1,
@@ -311,7 +277,7 @@ fn everything_that_can_be_decided_is_decided_somewhere() {
         ),
         (
             3,
-            Budget {
+            FaultBudget {
                 faults: 1,
                 crashes: 0,
                 edits: 0,
@@ -320,7 +286,7 @@ fn everything_that_can_be_decided_is_decided_somewhere() {
         ),
         (
             3,
-            Budget {
+            FaultBudget {
                 faults: 0,
                 crashes: 0,
                 edits: 1,
@@ -329,7 +295,7 @@ fn everything_that_can_be_decided_is_decided_somewhere() {
         ),
         (
             3,
-            Budget {
+            FaultBudget {
                 faults: 2,
                 crashes: 0,
                 edits: 0,
@@ -337,60 +303,62 @@ fn everything_that_can_be_decided_is_decided_somewhere() {
             },
         ),
     ];
-    let reports =
-        bounds.map(|(members, budget)| explored(members, StorageKind::Persistent, budget));
+    let reports = bounds
+        .map(|(members, budget)| explore_from_start(members, StorageKind::Persistent, budget));
     let mut decided: BTreeSet<&str> = reports
         .into_iter()
         .flat_map(|report| report.decided.into_keys())
         .collect();
-    let stranger = World::new(
+    let unknown_voter = ClusterModel::new(
         3,
         StorageKind::Persistent,
         2,
-        Budget {
+        FaultBudget {
             delays: 1,
             ..ONE_FAULT
         },
     )
-    .meddled();
-    decided.extend(reported(&stranger).decided.into_keys());
+    .with_tampering();
+    decided.extend(explore_and_check(&unknown_voter).decided.into_keys());
     for (members, budget) in [
         (
             1,
-            Budget {
+            FaultBudget {
                 edits: 1,
                 ..ONE_FAULT
             },
         ),
         (
             3,
-            Budget {
+            FaultBudget {
                 edits: 1,
                 ..ONE_FAULT
             },
         ),
     ] {
         decided.extend(
-            rolled(members, StorageKind::Persistent, budget)
+            explore_rollout(members, StorageKind::Persistent, budget)
                 .decided
                 .into_keys(),
         );
     }
-    decided.extend(meddled_with());
-    let moved = Budget {
+    decided.extend(explore_with_tampered_facts());
+    let moved = FaultBudget {
         faults: 0,
         crashes: 0,
         edits: 2,
         delays: 1,
     };
-    let moved = reported(&World::new(1, StorageKind::Persistent, 2, moved).moving());
+    let moved = explore_and_check(
+        &ClusterModel::new(1, StorageKind::Persistent, 2, moved).with_volume_edits(),
+    );
     decided.extend(moved.decided.into_keys());
-    let all: BTreeSet<&str> = ALL.into_iter().collect();
+    let all: BTreeSet<&str> = ALL_KINDS.into_iter().collect();
     let missing: Vec<_> = all.difference(&decided).collect();
-    assert!(missing.is_empty(), "out of reach: {missing:?}");
-    let unforeseen: Vec<_> = decided.difference(&all).collect();
+    assert!(missing.is_empty(), "never decided: {missing:?}");
+    let unlisted: Vec<_> = decided.difference(&all).collect();
     assert!(
-        unforeseen.is_empty(),
-        "decided, and not foreseen: {unforeseen:?}"
+        unlisted.is_empty(),
+        "decided, but not listed in ALL_KINDS: {unlisted:?}"
     );
 }

@@ -1,57 +1,70 @@
-//! Every state within these bounds: no rule of the design is broken, and all ways lead to rest.
+//! Explores every state within these fault budgets: no rule of the design is violated, and every run converges.
 
 mod full;
 
 use std::collections::BTreeSet;
 
 use evenkeel_etcd::facts::StorageKind;
-use evenkeel_explorer::Real;
-use evenkeel_explorer::explore::{Report, explore, settled};
-use evenkeel_explorer::kinds::ALL;
-use evenkeel_explorer::meddled::Meddled;
-use evenkeel_explorer::world::{Budget, World};
+use evenkeel_explorer::RealDecider;
+use evenkeel_explorer::action_kinds::ALL_KINDS;
+use evenkeel_explorer::model::{ClusterModel, FaultBudget};
+use evenkeel_explorer::search::{ExplorerReport, explore, run_to_quiescence};
+use evenkeel_explorer::tampered_facts::TamperingDecider;
 
-const ONE_FAULT: Budget = Budget {
+const ONE_FAULT: FaultBudget = FaultBudget {
     faults: 1,
     crashes: 0,
     edits: 0,
     delays: 0,
 };
 
-fn explored(members: u8, storage: StorageKind, budget: Budget) -> Report {
-    explored_with(members, storage, 2, budget)
+fn explore_from_start(members: u8, storage: StorageKind, budget: FaultBudget) -> ExplorerReport {
+    explore_with_learners(members, storage, 2, budget)
 }
 
-fn explored_with(members: u8, storage: StorageKind, learners: u8, budget: Budget) -> Report {
-    reported(&World::new(members, storage, learners, budget))
+fn explore_with_learners(
+    members: u8,
+    storage: StorageKind,
+    learners: u8,
+    budget: FaultBudget,
+) -> ExplorerReport {
+    explore_and_check(&ClusterModel::new(members, storage, learners, budget))
 }
 
-fn reported(world: &World) -> Report {
-    let report = explore(world, &Real);
-    let (members, storage, budget) = (world.wanted, world.storage, world.budget);
-    let meddled = if world.meddles { "meddled with, " } else { "" };
-    let owned = if world.owned { "owned, " } else { "" };
-    let owned = match (world.rolls, world.moves) {
+fn explore_and_check(model: &ClusterModel) -> ExplorerReport {
+    let report = explore(model, &RealDecider);
+    let (members, storage, budget) = (model.desired_members, model.storage, model.budget);
+    let tampering = if model.allows_tampering {
+        "tampering, "
+    } else {
+        ""
+    };
+    let edits = if model.owns_data { "owned, " } else { "" };
+    let edits = match (model.edits_change_template, model.edits_change_volumes) {
         (_, true) => "moving, ",
         (true, _) => "rolling, ",
-        _ => owned,
+        _ => edits,
     };
     println!(
-        "{members} members, {storage:?}, {meddled}{owned}{budget:?}: {} states, {} transitions, {:.1?}",
-        report.states, report.transitions, report.took
+        "{members} members, {storage:?}, {tampering}{edits}{budget:?}: {} states, {} transitions, {:.1?}",
+        report.states, report.transitions, report.elapsed
     );
-    let story = report.story.as_ref().map(ToString::to_string);
-    assert!(story.is_none(), "\n{}", story.unwrap_or_default());
+    let counterexample = report.counterexample.as_ref().map(ToString::to_string);
+    assert!(
+        counterexample.is_none(),
+        "\n{}",
+        counterexample.unwrap_or_default()
+    );
     report
 }
 
 #[test]
 fn a_single_member_survives_two_faults_and_a_crash() {
     for storage in [StorageKind::Persistent, StorageKind::Ephemeral] {
-        explored(
+        explore_from_start(
             1,
             storage,
-            Budget {
+            FaultBudget {
                 faults: 2,
                 crashes: 1,
                 edits: 0,
@@ -64,10 +77,10 @@ fn a_single_member_survives_two_faults_and_a_crash() {
 #[test]
 fn a_single_member_survives_a_fault_and_an_edit() {
     for storage in [StorageKind::Persistent, StorageKind::Ephemeral] {
-        explored(
+        explore_from_start(
             1,
             storage,
-            Budget {
+            FaultBudget {
                 faults: 1,
                 crashes: 0,
                 edits: 1,
@@ -80,10 +93,10 @@ fn a_single_member_survives_a_fault_and_an_edit() {
 #[test]
 fn three_members_survive_a_fault_and_a_crash() {
     for storage in [StorageKind::Persistent, StorageKind::Ephemeral] {
-        explored(
+        explore_from_start(
             3,
             storage,
-            Budget {
+            FaultBudget {
                 faults: 1,
                 crashes: 1,
                 edits: 0,
@@ -95,13 +108,13 @@ fn three_members_survive_a_fault_and_a_crash() {
 
 #[test]
 fn three_members_that_take_one_learner_at_a_time_survive_a_fault() {
-    // As etcd 3.5 does.
+    // etcd 3.5 accepts one learner at a time.
     for storage in [StorageKind::Persistent, StorageKind::Ephemeral] {
-        explored_with(
+        explore_with_learners(
             3,
             storage,
             1,
-            Budget {
+            FaultBudget {
                 faults: 1,
                 crashes: 0,
                 edits: 0,
@@ -112,11 +125,11 @@ fn three_members_that_take_one_learner_at_a_time_survive_a_fault() {
 }
 
 #[test]
-fn clusters_survive_the_loss_of_their_identity_and_members_that_somebody_adds() {
+fn clusters_survive_a_deleted_identity_and_an_unknown_voter() {
     for (members, budget) in [
         (
             1,
-            Budget {
+            FaultBudget {
                 faults: 2,
                 ..ONE_FAULT
             },
@@ -124,23 +137,25 @@ fn clusters_survive_the_loss_of_their_identity_and_members_that_somebody_adds() 
         (3, ONE_FAULT),
     ] {
         for storage in [StorageKind::Persistent, StorageKind::Ephemeral] {
-            reported(&World::new(members, storage, 2, budget).meddled());
+            explore_and_check(&ClusterModel::new(members, storage, 2, budget).with_tampering());
         }
     }
 }
 
-/// From a cluster that is there, whose pods are to be built from something else, that or what does not even start.
-fn rolled(members: u8, storage: StorageKind, budget: Budget) -> Report {
-    reported(&settled(&World::new(members, storage, 2, budget).rolling()))
+/// Explores template edits from a converged cluster; one of the templates does not start.
+fn explore_rollout(members: u8, storage: StorageKind, budget: FaultBudget) -> ExplorerReport {
+    explore_and_check(&run_to_quiescence(
+        &ClusterModel::new(members, storage, 2, budget).with_template_edits(),
+    ))
 }
 
 #[test]
-fn what_members_are_built_from_is_changed_and_changed_again_or_taken_back() {
+fn a_template_is_edited_twice_or_reverted() {
     for members in [1, 2] {
-        rolled(
+        explore_rollout(
             members,
             StorageKind::Persistent,
-            Budget {
+            FaultBudget {
                 faults: 0,
                 crashes: 0,
                 edits: 2,
@@ -148,34 +163,76 @@ fn what_members_are_built_from_is_changed_and_changed_again_or_taken_back() {
             },
         );
     }
-    rolled(
+    explore_rollout(
         3,
         StorageKind::Persistent,
-        Budget {
+        FaultBudget {
             faults: 0,
             crashes: 0,
             edits: 2,
             delays: 0,
         },
     );
-    rolled(
+    explore_rollout(
         3,
         StorageKind::Ephemeral,
-        Budget {
+        FaultBudget {
             faults: 0,
             crashes: 0,
             edits: 1,
             delays: 1,
         },
     );
-    rolled(
+    explore_rollout(
         5,
         StorageKind::Persistent,
-        Budget {
+        FaultBudget {
             faults: 0,
             crashes: 0,
             edits: 1,
             delays: 0,
         },
     );
+}
+
+/// Explores with tampered facts in every state that a fault and an edit lead to. Returns the kinds of decided
+/// actions.
+fn explore_with_tampered_facts() -> BTreeSet<&'static str> {
+    let decider = TamperingDecider::default();
+    let bounds = [
+        (
+            1,
+            FaultBudget {
+                faults: 1,
+                crashes: 0,
+                edits: 1,
+                delays: 0,
+            },
+        ),
+        (
+            3,
+            FaultBudget {
+                faults: 1,
+                crashes: 0,
+                edits: 0,
+                delays: 0,
+            },
+        ),
+    ];
+    for ((members, budget), storage) in bounds
+        .into_iter()
+        .zip([StorageKind::Ephemeral, StorageKind::Persistent])
+    {
+        let report = explore(&ClusterModel::new(members, storage, 2, budget), &decider);
+        println!(
+            "tampered facts: {members} members, {storage:?}: {} states, {:.1?}",
+            report.states, report.elapsed
+        );
+        assert!(
+            decider.first_mistake().is_none(),
+            "\n{}",
+            decider.first_mistake().unwrap_or_default()
+        );
+    }
+    decider.kinds()
 }

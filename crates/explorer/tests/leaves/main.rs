@@ -1,114 +1,127 @@
-//! Every leaf of the resource is set, changed, left out, made what it cannot be, and put back. Each step goes through the schema
-//! and its rules, through the checks in Rust, and through `decide` in the explorer's world, with the objects as they are built; at
-//! its end the cluster is what a new one with that very spec would be, and as many pods were touched as its row says.
+//! Edits every leaf of the spec: set, change, unset, set to invalid values, restore. Each edit passes through the
+//! schema and its CEL rules, the checks in Rust and `decide` on the explorer's model, with the real objects.
+//! Afterwards the cluster must equal a new cluster with the same spec, and as many pods must have been touched as the
+//! case says.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "tests fail by panicking")]
 
-mod known;
-mod kube_side;
-mod lived;
-mod rows;
+mod cases;
+mod known_differences;
+mod objects;
 mod schema;
+mod simulation;
 mod walk;
 
 use std::collections::BTreeSet;
 
 use serde_json::json;
 
-use crate::lived::Rollout;
-use crate::rows::{Kind, Row};
-use crate::schema::{Answer, Schema};
-use crate::walk::{Lab, edited, manifest};
+use crate::cases::{ChangeKind, LeafCase};
+use crate::schema::{ApiServerAnswer, Schema};
+use crate::simulation::Rollout;
+use crate::walk::{Harness, edited, manifest};
 
 #[test]
-fn every_leaf_of_the_spec_has_a_row() {
-    let leaves = Schema::of_the_types().leaves();
+fn every_leaf_of_the_spec_has_a_case() {
+    let leaves = Schema::from_crd().leaves();
     assert!(leaves.len() > 30, "only {leaves:?}");
-    let rows: BTreeSet<&str> = rows::all().iter().map(|row| row.leaf).collect();
+    let cases: BTreeSet<&str> = cases::all().iter().map(|case| case.leaf).collect();
     let without: Vec<_> = leaves
         .iter()
-        .filter(|leaf| !rows.contains(leaf.as_str()))
+        .filter(|leaf| !cases.contains(leaf.as_str()))
         .collect();
     assert!(
         without.is_empty(),
-        "no case for {without:?}: say in rows.rs what each can be, and how it is rolled out"
+        "no case for {without:?}: add one to cases.rs"
     );
-    let within = |row: &&&str| leaves.iter().any(|leaf| leaf.starts_with(**row));
-    let unknown: Vec<_> = rows.iter().filter(|row| !within(row)).collect();
+    let within = |case: &&&str| leaves.iter().any(|leaf| leaf.starts_with(**case));
+    let unknown: Vec<_> = cases.iter().filter(|case| !within(case)).collect();
     assert!(unknown.is_empty(), "no such leaf: {unknown:?}");
 }
 
 #[test]
-fn every_leaf_comes_to_what_a_new_cluster_would_be() {
-    let mut lab = Lab::new();
+fn every_edited_leaf_leads_to_the_state_of_a_new_cluster() {
+    let mut harness = Harness::new();
     let mut wrong = Vec::new();
-    for row in rows::all() {
-        let Row { leaf, kind, .. } = &row;
+    for case in cases::all() {
+        let LeafCase { leaf, kind, .. } = &case;
         for ephemeral in [false, true]
             .into_iter()
-            .filter(|ephemeral| row.is_walked(*ephemeral))
+            .filter(|ephemeral| case.applies_to(*ephemeral))
         {
             let data = if ephemeral { "in pods" } else { "on volumes" };
-            let found = lab.walk(&row, ephemeral);
+            let problems = harness.walk(&case, ephemeral);
             println!(
                 "{leaf} ({kind:?}, data {data}): {}",
-                if found.is_empty() { "well" } else { "wrong" }
+                if problems.is_empty() {
+                    "ok"
+                } else {
+                    "problems"
+                }
             );
             wrong.extend(
-                found
+                problems
                     .into_iter()
                     .map(|it| format!("{leaf}, data {data}: {it}")),
             );
         }
     }
-    known::mend(known::WALKED, &wrong);
+    known_differences::check(known_differences::EDITS, &wrong);
 }
 
-/// From here until Saturday night.
-const EIGHTEEN_HOURS: i64 = 18 * 3600;
+/// The seconds until the maintenance window on Saturday.
+const SECONDS_UNTIL_WINDOW: i64 = 18 * 3600;
 
 #[test]
-fn what_disturbs_members_waits_for_a_window_and_nothing_else_does() {
-    let mut lab = Lab::new();
+fn only_disruptive_edits_wait_for_the_maintenance_window() {
+    let mut harness = Harness::new();
     let window = json!([{ "days": ["Sat"], "start": "02:00", "duration": "3h" }]);
     let leaves = ["spec.maintenance.windows", "spec.paused"];
-    for row in rows::all()
+    for case in cases::all()
         .into_iter()
-        .filter(|row| !leaves.iter().any(|leaf| row.leaf.starts_with(leaf)))
+        .filter(|case| !leaves.iter().any(|leaf| case.leaf.starts_with(leaf)))
     {
-        let Row {
+        let LeafCase {
             leaf,
             kind,
             set,
             base,
             ..
-        } = &row;
+        } = &case;
         let base = edited(&manifest(base), "spec.maintenance.windows", Some(&window));
-        if matches!(kind, Kind::Kept | Kind::Never) {
+        if matches!(
+            kind,
+            ChangeKind::FixedOnceCreated | ChangeKind::AlwaysRejected
+        ) {
             continue;
         }
-        let mut lived = lab.fresh(&base).unwrap();
-        lab.edit(&mut lived, &edited(&base, leaf, Some(set)));
-        let came = lived.rest().unwrap();
-        let restarted = matches!(came.rollout(), Rollout::Restarted | Rollout::Replaced);
+        let mut cluster = harness.fresh(&base).unwrap();
+        harness.edit(&mut cluster, &edited(&base, leaf, Some(set)));
+        let result = cluster.converge().unwrap();
+        let restarted = matches!(result.rollout(), Rollout::Restarted | Rollout::Replaced);
         assert!(
-            restarted || !matches!(kind, Kind::Rolled | Kind::Moved),
-            "{leaf}: {came}"
+            restarted || !matches!(kind, ChangeKind::Restart | ChangeKind::Replace),
+            "{leaf}: {result}"
         );
-        // The volumes of those that went are kept for a day.
-        let waits = EIGHTEEN_HOURS + if *kind == Kind::Moved { 24 * 3600 } else { 0 };
+        // The volumes of replaced members are retained for a day.
+        let waits = SECONDS_UNTIL_WINDOW
+            + if *kind == ChangeKind::Replace {
+                24 * 3600
+            } else {
+                0
+            };
         assert_eq!(
-            came.waited,
+            result.waited,
             if restarted { waits } else { 0 },
-            "{leaf}: {came}"
+            "{leaf}: {result}"
         );
     }
 }
 
 #[test]
-fn while_it_is_paused_nothing_is_written_and_then_all_that_was_edited_meanwhile_is_rolled_out() {
-    let mut lab = Lab::new();
+fn edits_of_a_paused_resource_are_rolled_out_when_it_is_resumed() {
+    let mut harness = Harness::new();
     let base = manifest(&json!({}));
-    let mut lived = lab.fresh(&base).unwrap();
+    let mut cluster = harness.fresh(&base).unwrap();
     let paused = edited(&base, "spec.paused", Some(&json!(true)));
     let edits = [
         ("spec.resources.requests.cpu", json!("500m")),
@@ -119,49 +132,55 @@ fn while_it_is_paused_nothing_is_written_and_then_all_that_was_edited_meanwhile_
     let all = edits.iter().fold(paused, |manifest, (leaf, value)| {
         edited(&manifest, leaf, Some(value))
     });
-    lab.edit(&mut lived, &all);
-    assert_eq!(lived.rest().unwrap().writes, 0);
+    harness.edit(&mut cluster, &all);
+    assert_eq!(cluster.converge().unwrap().writes, 0);
     let all = edited(&all, "spec.paused", Some(&json!(false)));
-    lab.edit(&mut lived, &all);
-    assert_eq!(lived.rest().unwrap().rollout(), Rollout::Restarted);
-    assert!(lived.state() == lab.fresh(&all).unwrap().state());
+    harness.edit(&mut cluster, &all);
+    assert_eq!(cluster.converge().unwrap().rollout(), Rollout::Restarted);
+    assert!(cluster.state() == harness.fresh(&all).unwrap().state());
 }
 
 #[test]
-fn a_resource_created_again_over_kept_volumes_keeps_what_was_chosen_for_them() {
-    let mut lab = Lab::new();
+fn a_recreated_resource_keeps_the_storage_choices_of_its_retained_volumes() {
+    let mut harness = Harness::new();
     let mut wrong = Vec::new();
-    for row in rows::all().into_iter().filter(|row| row.kind == Kind::Kept) {
-        let Row { leaf, set, .. } = &row;
-        let mut lived = lab.fresh(&manifest(&json!({}))).unwrap();
-        let before = lived.look().unwrap().0.desired;
+    for case in cases::all()
+        .into_iter()
+        .filter(|case| case.kind == ChangeKind::FixedOnceCreated)
+    {
+        let LeafCase { leaf, set, .. } = &case;
+        let mut cluster = harness.fresh(&manifest(&json!({}))).unwrap();
+        let before = cluster.observe().unwrap().0.desired;
         let mut again = edited(&manifest(&json!({})), leaf, Some(set));
         again["metadata"]["uid"] = json!("00000000-0000-0000-0000-000000000002");
-        let again = lab.schema.defaulted(&again);
+        let again = harness.schema.defaulted(&again);
         assert!(
-            matches!(lab.schema.answer(&again, None), Answer::Stored),
-            "{leaf} is a choice"
+            matches!(
+                harness.schema.api_answer(&again, None),
+                ApiServerAnswer::Stored
+            ),
+            "{leaf} can be chosen at creation"
         );
-        lived.is_created_again(serde_json::from_value(again).unwrap());
-        if let Err(why) = lived.rest() {
-            wrong.push(format!("{leaf}, created again: {why}"));
+        cluster.recreate(serde_json::from_value(again).unwrap());
+        if let Err(why) = cluster.converge() {
+            wrong.push(format!("{leaf}, recreated: {why}"));
             continue;
         }
         wrong.extend(
-            lived
-                .is_unwell()
-                .map(|why| format!("{leaf}, created again: {why}")),
+            cluster
+                .problem()
+                .map(|why| format!("{leaf}, recreated: {why}")),
         );
-        let after = lived.look().unwrap().0;
+        let after = cluster.observe().unwrap().0;
         let (was, is) = (
             (before.data, before.quota),
             (after.desired.data, after.desired.quota),
         );
         if was != is {
             wrong.push(format!(
-                "{leaf}, created again: {was:?} becomes {is:?}, on the volumes of before"
+                "{leaf}, recreated: {was:?} becomes {is:?}, on the retained volumes"
             ));
         }
     }
-    known::mend(known::CREATED_AGAIN, &wrong);
+    known_differences::check(known_differences::RECREATIONS, &wrong);
 }

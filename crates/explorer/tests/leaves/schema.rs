@@ -1,5 +1,5 @@
-//! What an API server makes of a manifest: defaults, the structure that the schema asks for, and its rules. And which leaves
-//! there are.
+//! The API server's part in admitting a manifest: defaults, structural validation and CEL rules. Also lists the
+//! leaves of the schema.
 
 use std::collections::BTreeSet;
 
@@ -8,26 +8,26 @@ use kube::core::CustomResourceExt;
 use kube_cel::{CompiledSchema, Validator, apply_defaults, compile_schema};
 use serde_json::{Map, Value};
 
-/// The definition, as an API server has it.
+/// The schema of the CustomResourceDefinition.
 pub(crate) struct Schema {
     whole: Value,
     compiled: CompiledSchema,
 }
 
-/// What an API server says to a manifest.
+/// The answer of an API server to a manifest.
 #[derive(Debug)]
-pub(crate) enum Answer {
-    /// It is stored.
+pub(crate) enum ApiServerAnswer {
+    /// Stored.
     Stored,
-    /// It has not the form that it must have: only Kubernetes looks at that.
+    /// Rejected by the structural schema. Only Kubernetes checks this.
     Malformed(Vec<String>),
-    /// A rule refuses it: each of these stands in Rust, too.
-    Refused(Vec<String>),
+    /// Rejected by CEL rules, each of which also exists in Rust.
+    Rejected(Vec<String>),
 }
 
 impl Schema {
-    /// The schema, without the rules that `oldSelf` is optional for: an API server knows those, and this does not.
-    pub(crate) fn of_the_types() -> Self {
+    /// Builds the schema without rules that have `optionalOldSelf`, which kube-cel does not support.
+    pub(crate) fn from_crd() -> Self {
         let version = EtcdCluster::crd().spec.versions.remove(0);
         let mut whole =
             serde_json::to_value(version.schema.unwrap().open_api_v3_schema.unwrap()).unwrap();
@@ -42,33 +42,33 @@ impl Schema {
         Self { whole, compiled }
     }
 
-    /// Every leaf of the spec, by its path: `[]` stands for the elements of a list.
+    /// Returns the path of every leaf of the spec: `[]` stands for the elements of a list.
     pub(crate) fn leaves(&self) -> BTreeSet<String> {
         let mut leaves = BTreeSet::new();
         collect(&self.whole["properties"]["spec"], "spec", &mut leaves);
         leaves
     }
 
-    /// A manifest with all that was left out.
+    /// Returns a manifest with its defaults.
     pub(crate) fn defaulted(&self, manifest: &Value) -> Value {
         apply_defaults(&self.whole, manifest)
     }
 
-    /// What is said to a manifest that is created, or follows another.
-    pub(crate) fn answer(&self, new: &Value, old: Option<&Value>) -> Answer {
+    /// Returns the answer to a manifest that is created, or that replaces `old`.
+    pub(crate) fn api_answer(&self, new: &Value, old: Option<&Value>) -> ApiServerAnswer {
         let mut wrong = Vec::new();
-        look(
+        validate(
             &self.whole["properties"]["spec"],
             &new["spec"],
             "spec",
             &mut wrong,
         );
         if !wrong.is_empty() {
-            return Answer::Malformed(wrong);
+            return ApiServerAnswer::Malformed(wrong);
         }
         match Validator::new().validate_compiled(&self.compiled, new, old) {
-            Ok(()) => Answer::Stored,
-            Err(errors) => Answer::Refused(
+            Ok(()) => ApiServerAnswer::Stored,
+            Err(errors) => ApiServerAnswer::Rejected(
                 errors
                     .into_vec()
                     .into_iter()
@@ -91,8 +91,8 @@ fn collect(schema: &Value, path: &str, leaves: &mut BTreeSet<String>) {
     }
 }
 
-/// Notes what has not the form that it must have, as far as our schema uses what Kubernetes knows of that.
-fn look(schema: &Value, value: &Value, path: &str, wrong: &mut Vec<String>) {
+/// Validates a value against the parts of structural schemas that our schema uses.
+fn validate(schema: &Value, value: &Value, path: &str, wrong: &mut Vec<String>) {
     let length = |value: &str| u64::try_from(value.chars().count()).unwrap_or(u64::MAX);
     let mut say = |what: String| wrong.push(format!("{path}: {what}"));
     let limit = |key: &str| schema[key].as_u64();
@@ -139,31 +139,36 @@ fn look(schema: &Value, value: &Value, path: &str, wrong: &mut Vec<String>) {
         }
         _ => {}
     }
-    if let Some(known) = schema["enum"]
+    if let Some(supported) = schema["enum"]
         .as_array()
-        .filter(|known| !known.contains(value))
+        .filter(|supported| !supported.contains(value))
     {
         say(format!(
-            "Unsupported value: {value}: supported values: {known:?}"
+            "Unsupported value: {value}: supported values: {supported:?}"
         ));
     }
     match value {
         Value::Array(list) => {
             list.iter()
-                .for_each(|one| look(&schema["items"], one, &format!("{path}[]"), wrong));
+                .for_each(|one| validate(&schema["items"], one, &format!("{path}[]"), wrong));
         }
-        Value::Object(fields) => look_into(schema, fields, path, wrong),
+        Value::Object(fields) => validate_fields(schema, fields, path, wrong),
         _ => {}
     }
 }
 
-fn look_into(schema: &Value, fields: &Map<String, Value>, path: &str, wrong: &mut Vec<String>) {
+fn validate_fields(
+    schema: &Value,
+    fields: &Map<String, Value>,
+    path: &str,
+    wrong: &mut Vec<String>,
+) {
     for (name, value) in fields {
         let path = format!("{path}.{name}");
         match (&schema["properties"][name], &schema["additionalProperties"]) {
             (Value::Null, Value::Null) => wrong.push(format!("unknown field {path:?}")),
-            (Value::Null, values) => look(values, value, &path, wrong),
-            (field, _) => look(field, value, &path, wrong),
+            (Value::Null, values) => validate(values, value, &path, wrong),
+            (field, _) => validate(field, value, &path, wrong),
         }
     }
 }

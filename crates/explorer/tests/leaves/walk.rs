@@ -1,36 +1,36 @@
-//! A leaf is walked: set, changed, left out, made what it cannot be, and put back. After each step the cluster is what a new one
-//! with that very spec would be.
+//! Edits one leaf: set, change, unset, set to invalid values, restore. After each edit the cluster must equal a new
+//! cluster with the same spec.
 
 use std::collections::BTreeMap;
 
 use evenkeel_api::EtcdCluster;
 use serde_json::{Value, json};
 
-use crate::lived::{Came, Lived, Rollout};
-use crate::rows::{Kind, Row};
-use crate::schema::{Answer, Schema};
+use crate::cases::{ChangeKind, LeafCase};
+use crate::schema::{ApiServerAnswer, Schema};
+use crate::simulation::{EditResult, Rollout, SimulatedCluster};
 
-/// What goes wrong, as sentences.
-pub(crate) type Wrong = Vec<String>;
+/// Descriptions of problems.
+pub(crate) type Problems = Vec<String>;
 
-/// What is needed again and again.
-pub(crate) struct Lab {
+/// The schema and a cache of converged clusters.
+pub(crate) struct Harness {
     pub(crate) schema: Schema,
-    /// Clusters at rest that were created with a spec.
-    fresh: BTreeMap<String, Lived>,
+    /// Converged clusters by their manifest.
+    fresh: BTreeMap<String, SimulatedCluster>,
 }
 
-/// What an operator says to a spec that Kubernetes would hand to it.
-enum Word {
-    /// It cannot even read it.
+/// The operator's answer to a stored spec.
+enum OperatorAnswer {
+    /// The operator cannot parse the spec.
     Unreadable(String),
-    /// It is in force.
+    /// Accepted.
     Accepted(Box<EtcdCluster>),
-    /// Some of it is not, for this reason.
-    Refused(Box<EtcdCluster>, String),
+    /// Rejected for this reason.
+    Rejected(Box<EtcdCluster>, String),
 }
 
-/// A resource with this in its spec.
+/// Returns a resource with these fields in its spec.
 pub(crate) fn manifest(spec: &Value) -> Value {
     let mut whole = json!({ "version": "3.6.16" });
     whole
@@ -45,7 +45,7 @@ pub(crate) fn manifest(spec: &Value) -> Value {
     })
 }
 
-/// The same with a leaf that is this, or left out.
+/// Returns the manifest with the leaf set or unset.
 pub(crate) fn edited(manifest: &Value, leaf: &str, value: Option<&Value>) -> Value {
     let mut edited = manifest.clone();
     let path: Vec<&str> = leaf.split('.').collect();
@@ -69,155 +69,166 @@ pub(crate) fn edited(manifest: &Value, leaf: &str, value: Option<&Value>) -> Val
     edited
 }
 
-impl Lab {
+impl Harness {
     pub(crate) fn new() -> Self {
         Self {
-            schema: Schema::of_the_types(),
+            schema: Schema::from_crd(),
             fresh: BTreeMap::new(),
         }
     }
 
-    /// A cluster at rest that was created with this.
-    pub(crate) fn fresh(&mut self, manifest: &Value) -> Result<Lived, String> {
+    /// Returns a converged cluster that was created with this manifest.
+    pub(crate) fn fresh(&mut self, manifest: &Value) -> Result<SimulatedCluster, String> {
         let whole = self.schema.defaulted(manifest);
         if let Some(there) = self.fresh.get(&whole.to_string()) {
             return Ok(there.clone());
         }
         if whole["spec"]["paused"] == true {
-            // Nothing is created as long as it is: it has been paused since.
+            // A paused resource creates nothing, so it is paused after convergence.
             let mut paused = self.fresh(&edited(manifest, "spec.paused", None))?;
             paused.edit(serde_json::from_value(whole.clone()).unwrap());
-            paused.rest()?;
+            paused.converge()?;
             return Ok(paused);
         }
-        if let Answer::Malformed(why) | Answer::Refused(why) = self.schema.answer(&whole, None) {
-            return Err(format!("it is refused when it is created: {why:?}"));
+        if let ApiServerAnswer::Malformed(why) | ApiServerAnswer::Rejected(why) =
+            self.schema.api_answer(&whole, None)
+        {
+            return Err(format!("rejected at creation: {why:?}"));
         }
-        let mut lived = Lived::new(serde_json::from_value(whole.clone()).unwrap());
-        lived.rest()?;
-        if let Some(why) = lived.is_unwell() {
-            return Err(format!("a new cluster is not well: {why}"));
+        let mut cluster = SimulatedCluster::new(serde_json::from_value(whole.clone()).unwrap());
+        cluster.converge()?;
+        if let Some(why) = cluster.problem() {
+            return Err(format!("a new cluster is not healthy: {why}"));
         }
-        self.fresh.insert(whole.to_string(), lived.clone());
-        Ok(lived)
+        self.fresh.insert(whole.to_string(), cluster.clone());
+        Ok(cluster)
     }
 
-    /// What an API server says to an edit.
-    fn answer(&self, lived: &Lived, new: &Value) -> Answer {
-        let old = serde_json::to_value(&lived.kube.resource).unwrap();
+    /// Returns the API server's answer to an edit.
+    fn api_answer(&self, cluster: &SimulatedCluster, new: &Value) -> ApiServerAnswer {
+        let old = serde_json::to_value(&cluster.kube.resource).unwrap();
         let mut new = self.schema.defaulted(new);
-        new["status"] = json!(lived.status());
-        self.schema.answer(&new, Some(&old))
+        new["status"] = json!(cluster.status());
+        self.schema.api_answer(&new, Some(&old))
     }
 
-    /// What an operator says to it.
-    fn word(&self, lived: &Lived, new: &Value) -> Word {
+    /// Returns the operator's answer to an edit.
+    fn operator_answer(&self, cluster: &SimulatedCluster, new: &Value) -> OperatorAnswer {
         let whole = self.schema.defaulted(new);
         let resource: EtcdCluster = match serde_json::from_value(whole) {
             Ok(resource) => resource,
-            Err(why) => return Word::Unreadable(why.to_string()),
+            Err(why) => return OperatorAnswer::Unreadable(why.to_string()),
         };
-        let mut then = lived.clone();
+        let mut then = cluster.clone();
         then.edit(resource.clone());
-        match then.look() {
-            Ok((found, _)) => match found.rejection {
-                None => Word::Accepted(Box::new(resource)),
-                Some(refusal) => Word::Refused(Box::new(resource), refusal.to_string()),
+        match then.observe() {
+            Ok((observed, _)) => match observed.rejection {
+                None => OperatorAnswer::Accepted(Box::new(resource)),
+                Some(rejection) => {
+                    OperatorAnswer::Rejected(Box::new(resource), rejection.to_string())
+                }
             },
-            Err(why) => Word::Refused(Box::new(resource), why),
+            Err(why) => OperatorAnswer::Rejected(Box::new(resource), why),
         }
     }
 
-    /// Edits a cluster as Kubernetes and the operator accept it.
-    pub(crate) fn edit(&self, lived: &mut Lived, to: &Value) {
-        let answer = self.answer(lived, to);
-        assert!(matches!(answer, Answer::Stored), "{to}: {answer:?}");
-        let Word::Accepted(resource) = self.word(lived, to) else {
-            panic!("{to} is refused")
+    /// Applies an edit that the API server and the operator must accept.
+    pub(crate) fn edit(&self, cluster: &mut SimulatedCluster, to: &Value) {
+        let api_answer = self.api_answer(cluster, to);
+        assert!(
+            matches!(api_answer, ApiServerAnswer::Stored),
+            "{to}: {api_answer:?}"
+        );
+        let OperatorAnswer::Accepted(resource) = self.operator_answer(cluster, to) else {
+            panic!("the operator rejects {to}")
         };
-        lived.edit(*resource);
+        cluster.edit(*resource);
     }
 
-    /// Walks a leaf, with data where it is said to be.
-    pub(crate) fn walk(&mut self, row: &Row, ephemeral: bool) -> Wrong {
-        let mut base = manifest(&row.base);
+    /// Runs all edits of a case.
+    pub(crate) fn walk(&mut self, case: &LeafCase, ephemeral: bool) -> Problems {
+        let mut base = manifest(&case.base);
         if ephemeral {
             base = edited(&base, "spec.storage.ephemeral", Some(&json!(true)));
         }
-        let lived = match self.fresh(&base) {
-            Ok(lived) => lived,
-            Err(why) => return vec![format!("before: {why}")],
+        let cluster = match self.fresh(&base) {
+            Ok(cluster) => cluster,
+            Err(why) => return vec![format!("initial spec: {why}")],
         };
         let mut walk = Walk {
-            lab: self,
-            row,
+            harness: self,
+            case,
             ephemeral,
-            lived,
+            cluster,
             now: base.clone(),
             wrong: Vec::new(),
         };
         let (set, change) = (
-            edited(&base, row.leaf, Some(&row.set)),
-            edited(&base, row.leaf, Some(&row.change)),
+            edited(&base, case.leaf, Some(&case.set)),
+            edited(&base, case.leaf, Some(&case.change)),
         );
-        match row.kind {
-            Kind::Nothing | Kind::Beside | Kind::Rolled | Kind::Moved | Kind::Scaled => {
-                // What has grown does not shrink.
-                if row.leaf != "spec.storage.size" || ephemeral {
-                    walk.turns_back(&set);
+        match case.kind {
+            ChangeKind::OperatorOnly
+            | ChangeKind::ObjectsOnly
+            | ChangeKind::Restart
+            | ChangeKind::Replace
+            | ChangeKind::Scale => {
+                // A volume cannot shrink.
+                if case.leaf != "spec.storage.size" || ephemeral {
+                    walk.expect_reverted(&set);
                 }
-                walk.goes("set", &set);
-                walk.goes("changed", &change);
-                let unset = edited(&base, row.leaf, None);
-                if row.stays(ephemeral).0 {
-                    walk.is_refused("left out", &unset);
+                walk.expect_accepted("set", &set);
+                walk.expect_accepted("changed", &change);
+                let unset = edited(&base, case.leaf, None);
+                if case.rejects(ephemeral).0 {
+                    walk.expect_rejected("unset", &unset);
                 } else {
-                    walk.goes("left out", &unset);
+                    walk.expect_accepted("unset", &unset);
                 }
             }
-            // What could not be chosen with the other kind of data cannot be tried.
-            Kind::Kept => walk.is_kept(&set),
-            Kind::Never => {
+            // A value that the other storage kind rejects cannot be tested.
+            ChangeKind::FixedOnceCreated => walk.expect_fixed(&set),
+            ChangeKind::AlwaysRejected => {
                 for (how, to) in [("set", &set), ("changed", &change)] {
-                    walk.is_refused(how, to);
-                    if walk.lab.fresh(to).is_ok() {
-                        walk.says(how, "a new cluster may have it".to_owned());
+                    walk.expect_rejected(how, to);
+                    if walk.harness.fresh(to).is_ok() {
+                        walk.report(how, "a new cluster accepts the value".to_owned());
                     }
                 }
             }
         }
-        for bad in &row.bad {
-            walk.is_refused(
+        for bad in &case.bad {
+            walk.expect_rejected(
                 &format!("{bad}"),
-                &edited(&walk.now.clone(), row.leaf, Some(bad)),
+                &edited(&walk.now.clone(), case.leaf, Some(bad)),
             );
         }
-        if row.stays(ephemeral).1 {
-            walk.is_refused("put back", &base);
+        if case.rejects(ephemeral).1 {
+            walk.expect_rejected("restored", &base);
         } else {
-            walk.goes("put back", &base);
+            walk.expect_accepted("restored", &base);
         }
         walk.wrong
     }
 }
 
 struct Walk<'l> {
-    lab: &'l mut Lab,
-    row: &'l Row,
+    harness: &'l mut Harness,
+    case: &'l LeafCase,
     ephemeral: bool,
-    lived: Lived,
-    /// What was accepted last.
+    cluster: SimulatedCluster,
+    /// The last accepted manifest.
     now: Value,
-    wrong: Wrong,
+    wrong: Problems,
 }
 
 impl Walk<'_> {
-    fn says(&mut self, how: &str, what: String) {
+    fn report(&mut self, how: &str, what: String) {
         self.wrong.push(format!("{how}: {what}"));
     }
 
     fn is_the_same(&self, to: &Value) -> bool {
-        let whole = |manifest: &Value| self.lab.schema.defaulted(manifest);
+        let whole = |manifest: &Value| self.harness.schema.defaulted(manifest);
         let spec = |manifest: &Value| {
             serde_json::from_value::<EtcdCluster>(whole(manifest))
                 .unwrap()
@@ -226,57 +237,66 @@ impl Walk<'_> {
         spec(to) == spec(&self.now)
     }
 
-    /// How it should be rolled out.
+    /// Returns the expected rollout.
     fn rollout(&self, to: &Value) -> Rollout {
         let same = self.is_the_same(to);
-        match self.row.kind {
-            _ if same => Rollout::Nothing,
-            Kind::Moved => Rollout::Replaced,
-            Kind::Rolled if self.ephemeral => Rollout::Replaced,
-            Kind::Rolled => Rollout::Restarted,
-            Kind::Scaled => Rollout::Scaled,
-            Kind::Nothing | Kind::Beside | Kind::Kept | Kind::Never => Rollout::Nothing,
+        match self.case.kind {
+            _ if same => Rollout::Unchanged,
+            ChangeKind::Replace => Rollout::Replaced,
+            ChangeKind::Restart if self.ephemeral => Rollout::Replaced,
+            ChangeKind::Restart => Rollout::Restarted,
+            ChangeKind::Scale => Rollout::Scaled,
+            ChangeKind::OperatorOnly
+            | ChangeKind::ObjectsOnly
+            | ChangeKind::FixedOnceCreated
+            | ChangeKind::AlwaysRejected => Rollout::Unchanged,
         }
     }
 
-    /// An edit that is accepted, and rolled out.
-    fn goes(&mut self, how: &str, to: &Value) {
-        if let Answer::Malformed(why) | Answer::Refused(why) = self.lab.answer(&self.lived, to) {
-            return self.says(how, format!("the schema refuses it: {why:?}"));
+    /// Applies an edit that must be accepted and rolled out.
+    fn expect_accepted(&mut self, how: &str, to: &Value) {
+        if let ApiServerAnswer::Malformed(why) | ApiServerAnswer::Rejected(why) =
+            self.harness.api_answer(&self.cluster, to)
+        {
+            return self.report(how, format!("the schema rejects the value: {why:?}"));
         }
-        match self.lab.word(&self.lived, to) {
-            Word::Unreadable(why) => {
-                self.says(how, format!("it is stored, and cannot be read: {why}"))
-            }
-            Word::Refused(_, why) => {
-                self.says(how, format!("it is stored, and then refused: {why}"))
-            }
-            Word::Accepted(resource) => {
-                let (expected, before) = (self.rollout(to), self.lived.made());
+        match self.harness.operator_answer(&self.cluster, to) {
+            OperatorAnswer::Unreadable(why) => self.report(
+                how,
+                format!("stored, but the operator cannot parse the value: {why}"),
+            ),
+            OperatorAnswer::Rejected(_, why) => self.report(
+                how,
+                format!("stored, but the operator rejects the value: {why}"),
+            ),
+            OperatorAnswer::Accepted(resource) => {
+                let (expected, before) = (self.rollout(to), self.cluster.built_state());
                 let kind = if self.ephemeral {
-                    self.row.in_pods()
+                    self.case.kind_when_ephemeral()
                 } else {
-                    self.row.kind
+                    self.case.kind
                 };
-                let shows = !self.is_the_same(to) && kind != Kind::Nothing;
-                let known = self.wrong.len();
-                self.lived.edit(*resource);
+                let has_effect = !self.is_the_same(to) && kind != ChangeKind::OperatorOnly;
+                let problems_before = self.wrong.len();
+                self.cluster.edit(*resource);
                 self.now = to.clone();
-                match self.lived.rest() {
-                    Ok(came) => self.came(how, expected, &came),
-                    Err(why) => return self.says(how, why),
+                match self.cluster.converge() {
+                    Ok(result) => self.check_result(how, expected, &result),
+                    Err(why) => return self.report(how, why),
                 }
-                match self.lab.fresh(to) {
-                    Ok(fresh) => self.is_like(how, "a new one", &fresh.state()),
-                    Err(why) => self.says(how, why),
+                match self.harness.fresh(to) {
+                    Ok(fresh) => self.expect_same_state(how, "a new cluster", &fresh.state()),
+                    Err(why) => self.report(how, why),
                 }
-                // A leaf that nothing is built from would be the same in a new one.
-                if self.wrong.len() == known && shows != (self.lived.made() != before) {
-                    self.says(
+                // Otherwise a leaf without any effect would pass.
+                if self.wrong.len() == problems_before
+                    && has_effect != (self.cluster.built_state() != before)
+                {
+                    self.report(
                         how,
                         format!(
-                            "{} comes of it",
-                            if shows { "nothing" } else { "something" }
+                            "the edit has {} effect",
+                            if has_effect { "no" } else { "an unexpected" }
                         ),
                     );
                 }
@@ -284,80 +304,81 @@ impl Walk<'_> {
         }
     }
 
-    /// An edit that is taken back when it is half rolled out.
-    fn turns_back(&mut self, to: &Value) {
-        let how = "set and taken back half-way";
-        let Word::Accepted(there) = self.lab.word(&self.lived, to) else {
+    /// Reverts an edit in the middle of its rollout.
+    fn expect_reverted(&mut self, to: &Value) {
+        let how = "set and reverted half-way";
+        let OperatorAnswer::Accepted(there) = self.harness.operator_answer(&self.cluster, to)
+        else {
             return;
         };
-        let (mut whole, mut half) = (self.lived.clone(), self.lived.clone());
+        let (mut whole, mut half) = (self.cluster.clone(), self.cluster.clone());
         whole.edit((*there).clone());
-        let events = whole.rest().map_or(0, |came| came.events);
+        let events = whole.converge().map_or(0, |result| result.events);
         half.edit(*there);
-        if let Err(why) = half.live(events / 2) {
-            return self.says(how, why);
+        if let Err(why) = half.run(events / 2) {
+            return self.report(how, why);
         }
         half.kube.resource.status = Some(half.status());
-        if let Answer::Malformed(why) | Answer::Refused(why) = self.lab.answer(&half, &self.now) {
-            return self.says(how, format!("the schema refuses it: {why:?}"));
+        if let ApiServerAnswer::Malformed(why) | ApiServerAnswer::Rejected(why) =
+            self.harness.api_answer(&half, &self.now)
+        {
+            return self.report(how, format!("the schema rejects the value: {why:?}"));
         }
-        let Word::Accepted(back) = self.lab.word(&half, &self.now) else {
-            return self.says(how, "the operator refuses it".to_owned());
+        let OperatorAnswer::Accepted(back) = self.harness.operator_answer(&half, &self.now) else {
+            return self.report(how, "the operator rejects the reverted spec".to_owned());
         };
         half.edit(*back);
-        let before = self.lived.state();
-        match half.rest() {
-            Ok(came) if came.missed > 1 => {
-                self.says(how, format!("{} members were away at once", came.missed))
-            }
+        let before = self.cluster.state();
+        match half.converge() {
+            Ok(result) if result.unavailable > 1 => self.report(
+                how,
+                format!("{} members were unavailable at once", result.unavailable),
+            ),
             Ok(_) => {}
-            Err(why) => return self.says(how, why),
+            Err(why) => return self.report(how, why),
         }
-        if let Some(why) = half.is_unwell() {
-            self.says(how, format!("it rests, and {why}"));
+        if let Some(why) = half.problem() {
+            self.report(how, format!("converged, but {why}"));
         }
         let mut other = Walk {
-            lab: &mut *self.lab,
-            row: self.row,
+            harness: &mut *self.harness,
+            case: self.case,
             ephemeral: self.ephemeral,
-            lived: half,
+            cluster: half,
             now: self.now.clone(),
             wrong: Vec::new(),
         };
-        other.is_like(how, "before", &before);
+        other.expect_same_state(how, "before the edit", &before);
         self.wrong.extend(other.wrong);
     }
 
-    fn came(&mut self, how: &str, expected: Rollout, came: &Came) {
-        if came.rollout() != expected {
-            self.says(
-                how,
-                format!("{expected:?} is expected, and there is {came}"),
-            );
+    fn check_result(&mut self, how: &str, expected: Rollout, result: &EditResult) {
+        if result.rollout() != expected {
+            self.report(how, format!("expected {expected:?}, got {result}"));
         }
-        let most = if came.rollout() == Rollout::Nothing {
+        let most = if result.rollout() == Rollout::Unchanged {
             0
         } else {
             1
         };
-        if came.missed > most {
-            self.says(how, format!("{} members were away at once", came.missed));
-        }
-        if let Some(why) = self.lived.is_unwell() {
-            self.says(how, format!("it rests, and {why}"));
-        }
-        match self.lived.clone().rest() {
-            Ok(again) if again.writes == 0 => {}
-            Ok(again) => self.says(
+        if result.unavailable > most {
+            self.report(
                 how,
-                format!("it is written to although it is at rest: {again}"),
-            ),
-            Err(why) => self.says(how, why),
+                format!("{} members were unavailable at once", result.unavailable),
+            );
+        }
+        if let Some(why) = self.cluster.problem() {
+            self.report(how, format!("converged, but {why}"));
+        }
+        match self.cluster.clone().converge() {
+            Ok(again) if again.writes == 0 => {}
+            Ok(again) => self.report(how, format!("writes after convergence: {again}")),
+            Err(why) => self.report(how, why),
         }
     }
 
-    fn is_like(&mut self, how: &str, what: &str, other: &str) {
-        let own = self.lived.state();
+    fn expect_same_state(&mut self, how: &str, what: &str, other: &str) {
+        let own = self.cluster.state();
         if own == other {
             return;
         }
@@ -369,120 +390,134 @@ impl Walk<'_> {
             .lines()
             .filter(|line| !own.lines().any(|own| own == *line))
             .collect();
-        self.says(
+        self.report(
             how,
-            format!("it is not as {what}: it has {differ:?}, and not {lacks:?}"),
+            format!("the state differs from {what}: only here {differ:?}, only there {lacks:?}"),
         );
     }
 
-    /// An edit that is refused with a reason, after which all is as before.
-    fn is_refused(&mut self, how: &str, to: &Value) {
-        let (answer, word) = (
-            self.lab.answer(&self.lived, to),
-            self.lab.word(&self.lived, to),
+    /// Applies an edit that must be rejected with a reason and change nothing.
+    fn expect_rejected(&mut self, how: &str, to: &Value) {
+        let (api_answer, operator_answer) = (
+            self.harness.api_answer(&self.cluster, to),
+            self.harness.operator_answer(&self.cluster, to),
         );
-        if let Answer::Malformed(why) | Answer::Refused(why) = &answer
+        if let ApiServerAnswer::Malformed(why) | ApiServerAnswer::Rejected(why) = &api_answer
             && (why.is_empty() || why.iter().any(String::is_empty))
         {
-            self.says(how, "it is refused without a reason".to_owned());
+            self.report(how, "rejected without a reason".to_owned());
         }
-        match (answer, word) {
-            // Nobody has more to say about the form of things.
-            (Answer::Malformed(_), _) => {}
-            (_, Word::Unreadable(why)) => {
-                self.says(
+        match (api_answer, operator_answer) {
+            // Only the API server checks the structure.
+            (ApiServerAnswer::Malformed(_), _) => {}
+            (_, OperatorAnswer::Unreadable(why)) => {
+                self.report(
                     how,
-                    format!("it has the form that it must have, and cannot be read: {why}"),
+                    format!("structurally valid, but the operator cannot parse the value: {why}"),
                 );
             }
-            (Answer::Stored, Word::Accepted(_)) => self.says(how, "nobody refuses it".to_owned()),
-            (Answer::Refused(why), Word::Accepted(resource)) => {
-                let mut then = self.lived.clone();
+            (ApiServerAnswer::Stored, OperatorAnswer::Accepted(_)) => self.report(
+                how,
+                "neither the schema nor the operator rejects the value".to_owned(),
+            ),
+            (ApiServerAnswer::Rejected(why), OperatorAnswer::Accepted(resource)) => {
+                let mut then = self.cluster.clone();
                 then.edit(*resource);
-                let came = then.rest().map_or_else(|why| why, |came| came.to_string());
-                self.says(
+                let result = then
+                    .converge()
+                    .map_or_else(|why| why, |result| result.to_string());
+                self.report(
                     how,
                     format!(
-                        "the schema refuses it ({why:?}), and Rust does not; it comes to: {came}"
+                        "the schema rejects the value ({why:?}), the operator does not; result: {result}"
                     ),
                 );
             }
-            (answer, Word::Refused(resource, why)) => {
-                let former = self.lived.clone();
-                self.gets_by(how, *resource, &why);
-                // Else it would never have been stored.
-                if !matches!(answer, Answer::Stored) {
-                    self.lived = former;
+            (api_answer, OperatorAnswer::Rejected(resource, why)) => {
+                let former = self.cluster.clone();
+                self.expect_ignored(how, *resource, &why);
+                // Otherwise the edit would not have been stored.
+                if !matches!(api_answer, ApiServerAnswer::Stored) {
+                    self.cluster = former;
                 }
             }
         }
     }
 
-    /// An edit that is refused by the operator, after it has got past an older schema.
-    fn gets_by(&mut self, how: &str, resource: EtcdCluster, why: &str) {
-        let (before, accepted) = (self.lived.state(), self.lived.kube.resource.clone());
-        self.lived.edit(resource);
-        match self.lived.rest() {
-            Ok(came) => self.came(how, Rollout::Nothing, &came),
+    /// Applies an edit that only an older schema would store and that the operator must reject.
+    fn expect_ignored(&mut self, how: &str, resource: EtcdCluster, why: &str) {
+        let (before, accepted) = (self.cluster.state(), self.cluster.kube.resource.clone());
+        self.cluster.edit(resource);
+        match self.cluster.converge() {
+            Ok(result) => self.check_result(how, Rollout::Unchanged, &result),
             Err(why) => {
-                return self.says(how, format!("nothing is in force, and nobody heals: {why}"));
+                return self.report(
+                    how,
+                    format!("no spec is in force, so failures are not repaired: {why}"),
+                );
             }
         }
-        self.is_like(how, "before", &before);
-        let told = json!(self.lived.status()).to_string();
+        self.expect_same_state(how, "before the edit", &before);
+        let status = json!(self.cluster.status()).to_string();
         let (field, why) = why.split_once(": ").unwrap_or_default();
-        let told_why = json!(why).to_string();
-        if why.is_empty() || !told.contains(field) || !told.contains(told_why.trim_matches('"')) {
-            self.says(
+        let quoted_reason = json!(why).to_string();
+        if why.is_empty()
+            || !status.contains(field)
+            || !status.contains(quoted_reason.trim_matches('"'))
+        {
+            self.report(
                 how,
-                format!("people are not told that {field} is refused, {why:?}: {told}"),
+                format!("the status does not report that {field} is rejected, {why:?}: {status}"),
             );
         }
-        // And taken back.
-        let mut then = self.lived.clone();
+        // Reverting it must change nothing either.
+        let mut then = self.cluster.clone();
         then.edit(accepted);
-        match then.rest() {
-            Ok(came) if came.rollout() == Rollout::Nothing && then.state() == before => {}
-            Ok(came) => self.says(how, format!("taken back, it comes to {came}")),
-            Err(why) => self.says(how, format!("taken back: {why}")),
+        match then.converge() {
+            Ok(result) if result.rollout() == Rollout::Unchanged && then.state() == before => {}
+            Ok(result) => self.report(how, format!("reverted: {result}")),
+            Err(why) => self.report(how, format!("reverted: {why}")),
         }
     }
 
-    /// A leaf that can be chosen, and is then kept.
-    fn is_kept(&mut self, to: &Value) {
-        if self.lab.schema.defaulted(to) == self.lab.schema.defaulted(&self.now) {
-            return self.is_refused(
+    /// Checks a leaf that can be chosen at creation only.
+    fn expect_fixed(&mut self, to: &Value) {
+        if self.harness.schema.defaulted(to) == self.harness.schema.defaulted(&self.now) {
+            return self.expect_rejected(
                 "changed",
-                &edited(&self.now.clone(), self.row.leaf, Some(&self.row.change)),
+                &edited(&self.now.clone(), self.case.leaf, Some(&self.case.change)),
             );
         }
-        self.is_refused("set", to);
-        let Ok(chosen) = self.lab.fresh(to) else {
-            // With data in the pods there is nothing to choose.
+        self.expect_rejected("set", to);
+        let Ok(chosen) = self.harness.fresh(to) else {
+            // Ephemeral members leave nothing to choose.
             if !self.ephemeral {
-                self.says("set", "no cluster can be created with it".to_owned());
+                self.report(
+                    "set",
+                    "no cluster can be created with this value".to_owned(),
+                );
             }
             return;
         };
         let base = self.now.clone();
         let mut other = Walk {
-            lab: &mut *self.lab,
-            row: self.row,
+            harness: &mut *self.harness,
+            case: self.case,
             ephemeral: self.ephemeral,
-            lived: chosen,
+            cluster: chosen,
             now: to.clone(),
             wrong: Vec::new(),
         };
-        other.is_refused(
+        other.expect_rejected(
             "changed",
-            &edited(to, self.row.leaf, Some(&self.row.change)),
+            &edited(to, self.case.leaf, Some(&self.case.change)),
         );
-        other.is_refused("left out", &base);
+        other.expect_rejected("unset", &base);
         self.wrong.extend(
             other
                 .wrong
                 .into_iter()
-                .map(|wrong| format!("chosen, {wrong}")),
+                .map(|wrong| format!("chosen at creation, {wrong}")),
         );
     }
 }

@@ -1,5 +1,5 @@
-//! A dead member's calls, taken by somebody who says nothing: what is sent to it then is neither delivered nor refused, as when
-//! a pod's address is gone and packets to it are lost.
+//! Accepts the connections to a dead member and never answers, so that messages to it are neither delivered nor
+//! rejected, as when a pod's address is gone and packets to it are lost.
 
 use std::io::Read;
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -8,37 +8,39 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 
-/// For how long calls are taken: longer than it takes a leader to send messages by other ways than the broken ones.
-const LASTS: Duration = Duration::from_secs(4);
+/// How long connections are accepted: longer than a leader needs to switch to other streams than the broken ones.
+const HOLD_TIME: Duration = Duration::from_secs(4);
 
-/// Takes the calls to an address for a while. Those with which members keep in touch are cut in the end, so that they are made
-/// anew; the messages among them are kept.
-pub(crate) fn take_calls(address: SocketAddr) -> Result<Vec<TcpStream>> {
+/// Accepts the connections to an address for a while. Streams between members are closed in the end, so that members
+/// reconnect; connections with messages are returned open.
+pub(crate) fn accept_connections(address: SocketAddr) -> Result<Vec<TcpStream>> {
     let listener = TcpListener::bind(address)?;
     listener.set_nonblocking(true)?;
-    let (until, mut calls) = (Instant::now() + LASTS, Vec::new());
+    let (until, mut connections) = (Instant::now() + HOLD_TIME, Vec::new());
     while Instant::now() < until {
         match listener.accept() {
-            Ok((call, _)) => calls.push(call),
+            Ok((connection, _)) => connections.push(connection),
             Err(_) => sleep(Duration::from_millis(10)),
         }
     }
-    let messages: Vec<_> = calls.into_iter().filter_map(message).collect();
+    let messages: Vec<_> = connections.into_iter().filter_map(message).collect();
     ensure!(!messages.is_empty(), "no message was sent to {address}");
     Ok(messages)
 }
 
-fn message(mut call: TcpStream) -> Option<TcpStream> {
-    call.set_nonblocking(false).ok()?;
-    call.set_read_timeout(Some(Duration::from_millis(100)))
+fn message(mut connection: TcpStream) -> Option<TcpStream> {
+    connection.set_nonblocking(false).ok()?;
+    connection
+        .set_read_timeout(Some(Duration::from_millis(100)))
         .ok()?;
     let mut verb = [0; 5];
-    call.read_exact(&mut verb).ok()?;
-    (&verb == b"POST ").then_some(call)
+    connection.read_exact(&mut verb).ok()?;
+    (&verb == b"POST ").then_some(connection)
 }
 
-/// Breaks the calls, one by one: what waits behind the first is delivered before the last is broken.
-pub(crate) fn give_up(messages: Vec<TcpStream>) {
+/// Closes the connections one by one, so that messages queued behind the first are delivered before the last is
+/// closed.
+pub(crate) fn close_connections(messages: Vec<TcpStream>) {
     for message in messages {
         drop(message);
         sleep(Duration::from_secs(1));

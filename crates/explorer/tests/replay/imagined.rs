@@ -1,37 +1,39 @@
-//! The abstract world as a stage: its own rules and nothing else decide what comes of an act.
+//! Replays scripts on the explorer's model, whose rules alone decide the result of each step.
 
 use anyhow::{Result, bail, ensure};
 use evenkeel_etcd::facts::{StartMode, StorageKind};
 use evenkeel_etcd::identity::{Identity, Intent, MembershipChange, Uid};
 use evenkeel_etcd::names::{Epoch, Lineage, Serial};
-use evenkeel_explorer::effect::{self, Effect, Etcds, Outcome};
-use evenkeel_explorer::event::Event;
-use evenkeel_explorer::observe::{NOW, Sight, observe};
-use evenkeel_explorer::world::{Budget, Claim, Disk, Inputs, Pod, World};
+use evenkeel_explorer::effect::{self, Effect, FailureDetection, WriteResult};
+use evenkeel_explorer::event::ModelEvent;
+use evenkeel_explorer::model::{
+    ClusterModel, DiskState, FaultBudget, ModelClaim, ModelPod, TemplateVariant,
+};
+use evenkeel_explorer::observe::{NOW, Visibility, observe};
 
-use crate::stage::{Act, Entry, Look, Names, Said};
+use crate::stage::{IdNumbering, ListedEntry, MemberReply, ObservedState, ReplayStep};
 
-fn asking(change: MembershipChange) -> Effect {
-    Effect::Ask(Intent::new(change, [].into(), NOW))
+fn change_write(change: MembershipChange) -> Effect {
+    Effect::ChangeMembership(Intent::new(change, [].into(), NOW))
 }
 
-/// The world, and how its IDs are numbered.
-pub(crate) struct Imagined {
-    world: World,
-    names: Names,
+/// The model and the numbering of its IDs.
+pub(crate) struct ModelReplay {
+    model: ClusterModel,
+    names: IdNumbering,
 }
 
-impl Imagined {
-    /// A world in which the first member is the seed of an epoch that is not sealed.
+impl ModelReplay {
+    /// Creates a model in which the first member is the seed of an epoch in bootstrap.
     pub(crate) fn new(max_learners: u8) -> Self {
-        let plenty = Budget {
+        let plenty = FaultBudget {
             faults: 99,
             crashes: 0,
             edits: 0,
             delays: 0,
         };
-        let mut world = World::new(3, StorageKind::Persistent, max_learners, plenty);
-        world.identity = Some(Identity {
+        let mut model = ClusterModel::new(3, StorageKind::Persistent, max_learners, plenty);
+        model.identity = Some(Identity {
             lineage: Lineage(7),
             epoch: Epoch::FIRST,
             seed: Serial(0),
@@ -45,57 +47,59 @@ impl Imagined {
             resource_uid: Uid(1000),
         });
         Self {
-            world,
-            names: Names::default(),
+            model,
+            names: IdNumbering::default(),
         }
     }
 
-    /// Does one thing, and looks.
-    pub(crate) fn play(&mut self, act: &Act) -> Result<Look> {
-        let done = match act {
-            Act::Asks(change) => Some(self.ask(*change, Etcds::HasNoticed)?),
-            Act::AsksAsItDies(serial, change) => {
-                self.happen(Event::ProcessDies(*serial))?;
-                self.happen(Event::WriteTimesOut(asking(*change)))?;
+    /// Applies one step. Returns the state afterwards.
+    pub(crate) fn run(&mut self, step: &ReplayStep) -> Result<ObservedState> {
+        let done = match step {
+            ReplayStep::Change(change) => {
+                Some(self.send_change(*change, FailureDetection::Detected)?)
+            }
+            ReplayStep::ChangeAsMemberDies(serial, change) => {
+                self.apply(ModelEvent::ProcessDied(*serial))?;
+                self.apply(ModelEvent::WriteTimedOut(change_write(*change)))?;
                 Some(false)
             }
-            Act::AsksAsItFreezes(serial, change) => {
-                self.happen(Event::ProcessDies(*serial))?;
-                Some(self.ask(*change, Etcds::HasNotNoticed)?)
+            ReplayStep::ChangeAsMemberFreezes(serial, change) => {
+                self.apply(ModelEvent::ProcessDied(*serial))?;
+                Some(self.send_change(*change, FailureDetection::NotDetected)?)
             }
             other => {
-                self.do_to_member(other)?;
+                self.apply_to_member(other)?;
                 None
             }
         };
-        self.world.settle();
-        Ok(self.look(done))
+        self.model.settle();
+        Ok(self.state(done))
     }
 
-    fn do_to_member(&mut self, act: &Act) -> Result<()> {
-        match act {
-            Act::Starts(serial, start) => {
-                self.prepare(*serial, start);
-                self.happen(Event::Starts(*serial))?;
+    fn apply_to_member(&mut self, step: &ReplayStep) -> Result<()> {
+        match step {
+            ReplayStep::Start(serial, start) => {
+                self.create_objects(*serial, start);
+                self.apply(ModelEvent::ContainerStarted(*serial))?;
             }
-            Act::StartsUnderAnotherLeader(serial, start) => {
-                self.prepare(*serial, start);
+            ReplayStep::StartUnderNewLeader(serial, start) => {
+                self.create_objects(*serial, start);
                 ensure!(
-                    self.world.waits_for_another_leader(*serial).is_some(),
-                    "it needs no other leader"
+                    self.model.needs_new_leader(*serial).is_some(),
+                    "the member needs no other leader"
                 );
-                self.happen(Event::LeaderChanges(*serial))?;
+                self.apply(ModelEvent::LeaderChanged(*serial))?;
             }
-            Act::Dies(serial) => self.happen(Event::ProcessDies(*serial))?,
-            Act::Wiped(serial) => self.happen(Event::Wiped(*serial))?,
-            Act::RolledBack(serial) => {
-                if let Some(Disk::Data {
+            ReplayStep::Kill(serial) => self.apply(ModelEvent::ProcessDied(*serial))?,
+            ReplayStep::Wipe(serial) => self.apply(ModelEvent::DiskWiped(*serial))?,
+            ReplayStep::Restore(serial) => {
+                if let Some(DiskState::Data {
                     cluster, serial, ..
-                }) = self.world.disk(*serial)
+                }) = self.model.disk(*serial)
                 {
-                    self.world.set_disk(
+                    self.model.set_disk(
                         serial,
-                        Disk::Data {
+                        DiskState::Data {
                             cluster,
                             serial,
                             stale: true,
@@ -108,62 +112,62 @@ impl Imagined {
         Ok(())
     }
 
-    fn ask(&mut self, change: MembershipChange, etcd: Etcds) -> Result<bool> {
-        match effect::apply(&mut self.world, &asking(change), etcd) {
-            Ok(outcome) => Ok(outcome == Outcome::Done),
-            Err(violation) => bail!("the world forbids {change:?}: {}", violation.0),
+    fn send_change(&mut self, change: MembershipChange, etcd: FailureDetection) -> Result<bool> {
+        match effect::apply(&mut self.model, &change_write(change), etcd) {
+            Ok(outcome) => Ok(outcome == WriteResult::Done),
+            Err(violation) => bail!("the model forbids {change:?}: {}", violation.0),
         }
     }
 
-    fn happen(&mut self, event: Event) -> Result<()> {
-        match event.happen(&mut self.world, &evenkeel_explorer::Real) {
+    fn apply(&mut self, event: ModelEvent) -> Result<()> {
+        match event.apply(&mut self.model, &evenkeel_explorer::RealDecider) {
             Ok(()) => Ok(()),
-            Err(violation) => bail!("the world forbids {event}: {}", violation.0),
+            Err(violation) => bail!("the model forbids {event}: {}", violation.0),
         }
     }
 
-    /// The member's claim and pod, with flags that its kubelet has seen.
-    fn prepare(&mut self, serial: Serial, start: &StartMode) {
-        let (epoch, old) = (Epoch::FIRST, self.world.pods.remove(&serial));
-        let uid = old.map_or_else(|| self.world.fresh_uid(), |pod| pod.uid);
-        let fresh = Claim::new(uid, epoch, Inputs::First);
-        self.world.claims.entry(serial).or_insert(fresh);
-        let mut pod = Pod::new(uid, epoch, Inputs::First, start.clone(), 0);
-        pod.seen = Some((start.clone(), false));
-        self.world.pods.insert(serial, pod);
+    /// Creates the member's claim and pod, with flags that its kubelet has read.
+    fn create_objects(&mut self, serial: Serial, start: &StartMode) {
+        let (epoch, old) = (Epoch::FIRST, self.model.pods.remove(&serial));
+        let uid = old.map_or_else(|| self.model.fresh_uid(), |pod| pod.uid);
+        let fresh = ModelClaim::new(uid, epoch, TemplateVariant::Original);
+        self.model.claims.entry(serial).or_insert(fresh);
+        let mut pod = ModelPod::new(uid, epoch, TemplateVariant::Original, start.clone(), 0);
+        pod.kubelet_view = Some((start.clone(), false));
+        self.model.pods.insert(serial, pod);
     }
 
-    fn look(&mut self, done: Option<bool>) -> Look {
-        let facts = observe(&self.world, Sight::Clear);
-        let members = facts.membership.present().map(|told| {
+    fn state(&mut self, done: Option<bool>) -> ObservedState {
+        let facts = observe(&self.model, Visibility::Full);
+        let members = facts.membership.present().map(|membership| {
             let entry = |one: &evenkeel_etcd::facts::ListedMember| {
                 (
                     one.serial,
-                    Entry {
+                    ListedEntry {
                         id: one.id.0,
                         learner: one.is_learner,
                         started: one.has_started,
                     },
                 )
             };
-            told.members.iter().map(entry).collect()
+            membership.members.iter().map(entry).collect()
         });
-        let voices = facts.health.iter().filter_map(|(serial, voice)| {
-            let voice = voice.present()?;
+        let replies = facts.health.iter().filter_map(|(serial, health)| {
+            let health = health.present()?;
             Some((
                 *serial,
-                Said {
-                    cluster: voice.cluster_id.0,
-                    id: voice.member_id.0,
-                    serves: voice.is_serving,
+                MemberReply {
+                    cluster: health.cluster_id.0,
+                    id: health.member_id.0,
+                    serves: health.is_serving,
                 },
             ))
         });
-        let voices = voices.collect();
-        self.names.number(Look {
+        let replies = replies.collect();
+        self.names.number(ObservedState {
             done,
             members,
-            voices,
+            replies,
         })
     }
 }

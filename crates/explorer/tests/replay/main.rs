@@ -1,5 +1,5 @@
-//! The rules that the world ascribes to etcd, played on the world and on real etcd processes alike: what can be seen after
-//! each act is the same, so that the world cannot be kinder than etcd.
+//! Replays scripts on the explorer's model and on real etcd processes. The observable state after each step must be
+//! the same, so that the model's rules for etcd are those of etcd.
 
 mod held;
 mod imagined;
@@ -12,78 +12,79 @@ use evenkeel_etcd::identity::MembershipChange;
 use evenkeel_etcd::names::Serial;
 use evenkeel_lab::parts::etcd::EtcdVersion;
 
-use crate::imagined::Imagined;
-use crate::real::Real;
-use crate::stage::{Act, Then};
+use crate::imagined::ModelReplay;
+use crate::real::EtcdReplay;
+use crate::stage::{Expected, ReplayStep};
 
 const A: Serial = Serial(0);
 const B: Serial = Serial(1);
 const C: Serial = Serial(2);
 const D: Serial = Serial(3);
 
-type Scene = (Act, Then);
-type Story = fn(Versions) -> Result<()>;
+type ScriptStep = (ReplayStep, Expected);
+type Script = fn(Versions) -> Result<()>;
 
-fn founds(serial: Serial) -> Act {
-    Act::Starts(serial, StartMode::Bootstrap)
+fn bootstraps(serial: Serial) -> ReplayStep {
+    ReplayStep::Start(serial, StartMode::Bootstrap)
 }
 
-fn joins<const N: usize>(serial: Serial, list: [Serial; N]) -> Act {
-    Act::Starts(serial, StartMode::Join(list.into()))
+fn joins<const N: usize>(serial: Serial, list: [Serial; N]) -> ReplayStep {
+    ReplayStep::Start(serial, StartMode::Join(list.into()))
 }
 
-fn restarts(serial: Serial) -> Act {
-    Act::Starts(serial, StartMode::ExistingData)
+fn restarts(serial: Serial) -> ReplayStep {
+    ReplayStep::Start(serial, StartMode::ExistingData)
 }
 
-fn adds(serial: Serial) -> Act {
-    Act::Asks(MembershipChange::Add(serial))
+fn adds(serial: Serial) -> ReplayStep {
+    ReplayStep::Change(MembershipChange::Add(serial))
 }
 
-fn promotes(serial: Serial) -> Act {
-    Act::Asks(MembershipChange::Promote(serial))
+fn promotes(serial: Serial) -> ReplayStep {
+    ReplayStep::Change(MembershipChange::Promote(serial))
 }
 
-fn removes(serial: Serial) -> Act {
-    Act::Asks(MembershipChange::Remove(serial))
+fn removes(serial: Serial) -> ReplayStep {
+    ReplayStep::Change(MembershipChange::Remove(serial))
 }
 
-fn dies(serial: Serial) -> Scene {
-    (Act::Dies(serial), Then::Whatever)
+fn kills(serial: Serial) -> ScriptStep {
+    (ReplayStep::Kill(serial), Expected::Anything)
 }
 
-/// A seed, and whoever follows as a voter.
-fn voters<const N: usize>(others: [Serial; N]) -> Vec<Scene> {
-    let mut scenes = vec![(founds(A), Then::Serves)];
+/// Returns the steps to a cluster of a seed and these voters.
+fn voters<const N: usize>(others: [Serial; N]) -> Vec<ScriptStep> {
+    let mut steps = vec![(bootstraps(A), Expected::Serves)];
     let mut list = vec![A];
     for serial in others {
         list.push(serial);
-        let join = Act::Starts(serial, StartMode::Join(list.iter().copied().collect()));
-        scenes.extend([(adds(serial), Then::Done), (join, Then::Serves)]);
-        scenes.push((promotes(serial), Then::Done));
+        let join = ReplayStep::Start(serial, StartMode::Join(list.iter().copied().collect()));
+        steps.extend([(adds(serial), Expected::Done), (join, Expected::Serves)]);
+        steps.push((promotes(serial), Expected::Done));
     }
-    scenes
+    steps
 }
 
-/// Three voters, the quick way: nobody is added right after a promotion, which takes 5 s. 3.5 takes one learner at a time.
-fn three_voters() -> Vec<Scene> {
+/// Returns the steps to three voters without an addition right after a promotion, which takes 5 s. 3.5 accepts one
+/// learner at a time.
+fn three_voters() -> Vec<ScriptStep> {
     vec![
-        (founds(A), Then::Serves),
-        (adds(B), Then::Done),
-        (joins(B, [A, B]), Then::Serves),
-        (adds(C), Then::Done),
-        (joins(C, [A, B, C]), Then::Serves),
-        (promotes(B), Then::Done),
-        (promotes(C), Then::Done),
+        (bootstraps(A), Expected::Serves),
+        (adds(B), Expected::Done),
+        (joins(B, [A, B]), Expected::Serves),
+        (adds(C), Expected::Done),
+        (joins(C, [A, B, C]), Expected::Serves),
+        (promotes(B), Expected::Done),
+        (promotes(C), Expected::Done),
     ]
 }
 
-/// On which versions of etcd a story is played; one that is missing is built first.
+/// The etcd versions on which a script runs. A version that is not built yet is built first.
 #[derive(Clone, Copy)]
 enum Versions {
-    /// The newest.
+    /// The newest version.
     Newest,
-    /// All others.
+    /// All other versions.
     Others,
 }
 
@@ -97,67 +98,70 @@ impl Versions {
     }
 }
 
-/// Plays a story on the world, and then on all these versions of etcd at once.
-fn play(on: Versions, max_learners: u8, scenes: &[Scene]) -> Result<()> {
-    play_and(on, max_learners, scenes, |_| Ok(()))
+/// Runs a script on the model, then on all these versions of etcd in parallel.
+fn run(on: Versions, max_learners: u8, steps: &[ScriptStep]) -> Result<()> {
+    run_and_then(on, max_learners, steps, |_| Ok(()))
 }
 
-/// The same, and then what only real processes can show.
-fn play_and(
+/// Runs a script, then `and_then` on the real processes only.
+fn run_and_then(
     on: Versions,
     max_learners: u8,
-    scenes: &[Scene],
-    then: impl Fn(&mut Real) -> Result<()> + Sync,
+    steps: &[ScriptStep],
+    and_then: impl Fn(&mut EtcdReplay) -> Result<()> + Sync,
 ) -> Result<()> {
-    let mut world = Imagined::new(max_learners);
-    let mut looks = Vec::new();
-    for (act, then) in scenes {
-        let look = world.play(act)?;
+    let mut model = ModelReplay::new(max_learners);
+    let mut states = Vec::new();
+    for (step, expected) in steps {
+        let state = model.run(step)?;
         ensure!(
-            act.came(*then, &look),
-            "in the world {act:?} is not {then:?} then: {look:?}"
+            step.is_shown_by(*expected, &state),
+            "the model does not show {expected:?} after {step:?}: {state:?}"
         );
-        looks.push(look);
+        states.push(state);
     }
     on_each_version(on, max_learners, |real| {
-        for ((act, then), look) in scenes.iter().zip(&looks) {
-            real.play(act, *then, look)?;
+        for ((step, expected), state) in steps.iter().zip(&states) {
+            real.run(step, *expected, state)?;
         }
-        then(real)
+        and_then(real)
     })
 }
 
 fn on_each_version(
     on: Versions,
     max_learners: u8,
-    story: impl Fn(&mut Real) -> Result<()> + Sync,
+    script: impl Fn(&mut EtcdReplay) -> Result<()> + Sync,
 ) -> Result<()> {
     let mut versions = on.get()?;
-    // 3.5 has no such flag.
+    // 3.5 has no `--max-learners`.
     versions.retain(|version| max_learners == 1 || !version.as_str().starts_with("3.5"));
     let one = |version| {
-        story(&mut Real::new(version, max_learners)?).with_context(|| format!("etcd {version}"))
+        script(&mut EtcdReplay::new(version, max_learners)?)
+            .with_context(|| format!("etcd {version}"))
     };
     std::thread::scope(|scope| {
         let one = &one;
-        let players: Vec<_> = versions
+        let threads: Vec<_> = versions
             .into_iter()
             .map(|version| scope.spawn(move || one(version)))
             .collect();
-        let ends = players
-            .into_iter()
-            .map(|player| player.join().map_err(|_| anyhow::anyhow!("it panicked"))?);
-        ends.collect()
+        let results = threads.into_iter().map(|thread| {
+            thread
+                .join()
+                .map_err(|_| anyhow::anyhow!("the thread panicked"))?
+        });
+        results.collect()
     })
 }
 
-/// Declares a test for each list of stories, which play side by side: most of their time is spent waiting. They play on the
-/// newest version of etcd, and in `full` on the others.
+/// Declares a test for each list of scripts, which run in parallel: most of their time is spent waiting. The tests run on
+/// the newest version of etcd, those in `full` on the others.
 macro_rules! tests {
-    ($($name:ident: [$($story:ident,)*],)*) => {
+    ($($name:ident: [$($script:ident,)*],)*) => {
         $(#[test]
         fn $name() -> Result<()> {
-            play_together(Versions::Newest, &[$((stringify!($story), $story as Story)),*])
+            run_together(Versions::Newest, &[$((stringify!($script), $script as Script)),*])
         })*
 
         mod full {
@@ -165,378 +169,367 @@ macro_rules! tests {
 
             $(#[test]
             fn $name() -> Result<()> {
-                play_together(Versions::Others, &[$((stringify!($story), $story as Story)),*])
+                run_together(Versions::Others, &[$((stringify!($script), $script as Script)),*])
             })*
         }
     };
 }
 
-fn play_together(on: Versions, stories: &[(&str, Story)]) -> Result<()> {
+fn run_together(on: Versions, scripts: &[(&str, Script)]) -> Result<()> {
     std::thread::scope(|scope| {
-        let players: Vec<_> = stories
+        let threads: Vec<_> = scripts
             .iter()
-            .map(|(name, story)| (name, scope.spawn(move || story(on))))
+            .map(|(name, script)| (name, scope.spawn(move || script(on))))
             .collect();
-        let ends = players.into_iter().map(|(name, player)| {
-            let end = player.join().map_err(|_| anyhow::anyhow!("it panicked"))?;
+        let results = threads.into_iter().map(|(name, thread)| {
+            let end = thread
+                .join()
+                .map_err(|_| anyhow::anyhow!("the thread panicked"))?;
             end.with_context(|| name.replace('_', " "))
         });
-        ends.collect()
+        results.collect()
     })
 }
 
 tests! {
-    etcd_and_the_world_agree_on_reconfiguring: [
-        while_a_voter_is_down_nobody_is_added_and_the_dead_are_removed_but_not_the_living_nor_the_last,
-        a_removal_that_costs_the_quorum_is_made_by_a_leader_that_has_not_noticed,
+    etcd_and_the_model_agree_on_membership_changes: [
+        while_a_voter_is_down_only_the_dead_member_can_be_removed,
+        a_leader_accepts_a_removal_before_it_detects_a_failure,
     ],
-    etcd_and_the_world_agree_on_losing_the_quorum: [
-        without_a_quorum_nothing_is_read_or_changed_but_members_that_were_up_still_speak,
-        a_call_that_timed_out_as_the_quorum_was_lost_is_made_when_that_is_back,
-        a_member_that_starts_without_a_quorum_says_nothing_until_there_is_one,
+    etcd_and_the_model_agree_on_quorum_loss: [
+        without_a_quorum_members_answer_but_read_and_change_nothing,
+        a_change_that_timed_out_is_committed_when_the_quorum_is_back,
+        a_member_started_without_a_quorum_answers_only_with_one,
     ],
-    etcd_and_the_world_agree_on_leaving: [
-        a_removed_member_exits_and_never_comes_back,
-        a_member_that_was_down_when_it_was_removed_finds_out,
+    etcd_and_the_model_agree_on_removals: [
+        a_removed_member_exits_and_cannot_restart,
+        a_member_removed_while_it_was_down_exits_at_its_start,
     ],
-    etcd_and_the_world_agree_on_forgetting: [
-        a_learner_that_lost_its_data_crashes_at_every_start_until_there_is_another_leader,
-        a_learner_rolled_back_crashes_at_every_start_until_there_is_another_leader,
+    etcd_and_the_model_agree_on_data_loss: [
+        a_learner_without_its_data_crashes_until_the_leader_changes,
+        a_learner_on_older_data_crashes_until_the_leader_changes,
     ],
-    etcd_and_the_world_agree_on_joining: [
-        a_learner_joins_with_a_true_list_and_with_no_other,
-        a_joiner_that_finds_members_but_no_quorum_waits_for_it,
-        a_joiner_that_finds_nobody_ends,
+    etcd_and_the_model_agree_on_joins: [
+        a_learner_joins_only_with_the_correct_list,
+        a_joining_member_waits_for_a_quorum,
+        a_joining_member_that_reaches_no_member_exits,
     ],
-    etcd_and_the_world_agree_on_learning: [
-        one_learner_at_a_time_unless_told_otherwise,
-        as_many_learners_as_it_was_told,
-        a_dead_learner_is_promoted_and_costs_the_quorum_until_it_is_back,
+    etcd_and_the_model_agree_on_learners: [
+        one_learner_at_a_time_is_the_default,
+        max_learners_allows_more_learners,
+        a_dead_learner_is_promoted_and_costs_the_quorum,
     ],
-    etcd_and_the_world_agree_on_starting: [
-        a_seed_founds_alone_and_founded_again_has_the_same_ids,
-        flags_do_not_matter_to_a_member_with_data,
-        with_itself_alone_in_the_list_a_member_refuses_an_empty_directory,
-        an_empty_list_is_refused_as_an_argument,
+    etcd_and_the_model_agree_on_starts: [
+        a_seed_that_bootstraps_again_has_the_same_ids,
+        a_member_with_data_ignores_its_flags,
+        a_member_alone_in_its_list_refuses_an_empty_directory,
+        an_empty_initial_cluster_is_rejected,
     ],
-    a_leader_that_is_wrong_for_good_is_passed_over: [
-        a_leader_that_gave_up_a_message_late_declines_additions_for_good_and_a_follower_makes_them,
+    a_leader_that_is_wrong_is_bypassed: [
+        a_leader_that_rejects_additions_forever_is_bypassed_through_a_follower,
     ],
 }
 
-/// What `act::call` of the etcd engine rests on: a leader can be wrong for good, and then another member can be asked.
-fn a_leader_that_gave_up_a_message_late_declines_additions_for_good_and_a_follower_makes_them(
+/// The etcd engine relies on this: a leader can reject changes forever, while another member accepts them.
+fn a_leader_that_rejects_additions_forever_is_bypassed_through_a_follower(
     on: Versions,
 ) -> Result<()> {
-    play_and(on, 1, &voters([B, C]), |real| {
-        let messages = real.dies_and_is_held_in_touch(C)?;
-        real.restarts_and_serves(C)?;
-        held::give_up(messages);
-        // Whoever was in touch for five seconds counts as there, so that a leader that had noticed would have said yes.
+    run_and_then(on, 1, &voters([B, C]), |real| {
+        let messages = real.kill_and_hold_connections(C)?;
+        real.restart_until_serving(C)?;
+        held::close_connections(messages);
+        // A member counts as reachable after five seconds of contact. A leader that had noticed would accept the
+        // change.
         std::thread::sleep(std::time::Duration::from_secs(7));
-        let declined = real
-            .ask_of(A, MembershipChange::Add(D))
+        let rejected = real
+            .send_change_to(A, MembershipChange::Add(D))
             .err()
-            .context("the leader makes it")?;
+            .context("the leader accepts the change")?;
         ensure!(
-            declined.to_string().contains("unhealthy cluster"),
-            "declined for another reason: {declined}"
+            rejected.to_string().contains("unhealthy cluster"),
+            "rejected for another reason: {rejected}"
         );
-        real.ask_of(B, MembershipChange::Add(D))
-            .context("the follower declines, too")?;
+        real.send_change_to(B, MembershipChange::Add(D))
+            .context("the follower rejects the change, too")?;
         Ok(())
     })
 }
 
-fn a_seed_founds_alone_and_founded_again_has_the_same_ids(on: Versions) -> Result<()> {
-    play(
+fn a_seed_that_bootstraps_again_has_the_same_ids(on: Versions) -> Result<()> {
+    run(
         on,
         1,
         &[
-            (founds(A), Then::Serves),
-            dies(A),
-            (Act::Wiped(A), Then::Whatever),
-            (founds(A), Then::Serves),
+            (bootstraps(A), Expected::Serves),
+            kills(A),
+            (ReplayStep::Wipe(A), Expected::Anything),
+            (bootstraps(A), Expected::Serves),
         ],
     )
 }
 
-fn flags_do_not_matter_to_a_member_with_data(on: Versions) -> Result<()> {
-    play(
+fn a_member_with_data_ignores_its_flags(on: Versions) -> Result<()> {
+    run(
         on,
         1,
         &[
-            (founds(A), Then::Serves),
-            dies(A),
-            (restarts(A), Then::Serves),
-            dies(A),
-            (joins(A, [A, B, C]), Then::Serves),
-            dies(A),
-            (founds(A), Then::Serves),
+            (bootstraps(A), Expected::Serves),
+            kills(A),
+            (restarts(A), Expected::Serves),
+            kills(A),
+            (joins(A, [A, B, C]), Expected::Serves),
+            kills(A),
+            (bootstraps(A), Expected::Serves),
         ],
     )
 }
 
-fn with_itself_alone_in_the_list_a_member_refuses_an_empty_directory(on: Versions) -> Result<()> {
-    play(
+fn a_member_alone_in_its_list_refuses_an_empty_directory(on: Versions) -> Result<()> {
+    run(
         on,
         1,
         &[
-            (restarts(A), Then::Silent),
-            (founds(A), Then::Serves),
-            (adds(B), Then::Done),
-            (restarts(B), Then::Silent),
-            (joins(B, [A, B]), Then::Serves),
-            dies(B),
-            (restarts(B), Then::Serves),
-            dies(B),
-            (Act::Wiped(B), Then::Whatever),
-            (restarts(B), Then::Silent),
+            (restarts(A), Expected::Unreachable),
+            (bootstraps(A), Expected::Serves),
+            (adds(B), Expected::Done),
+            (restarts(B), Expected::Unreachable),
+            (joins(B, [A, B]), Expected::Serves),
+            kills(B),
+            (restarts(B), Expected::Serves),
+            kills(B),
+            (ReplayStep::Wipe(B), Expected::Anything),
+            (restarts(B), Expected::Unreachable),
         ],
     )
 }
 
-fn a_learner_joins_with_a_true_list_and_with_no_other(on: Versions) -> Result<()> {
-    play(
+fn a_learner_joins_only_with_the_correct_list(on: Versions) -> Result<()> {
+    run(
         on,
         1,
         &[
-            (founds(A), Then::Serves),
-            (joins(B, [A, B]), Then::Silent),
-            (adds(B), Then::Done),
-            (joins(B, [A, B, C]), Then::Silent),
-            (joins(B, [A, C]), Then::Silent),
-            (joins(B, [A, B]), Then::Serves),
-            (promotes(B), Then::Done),
-            (adds(C), Then::Done),
-            (joins(C, [A, C]), Then::Silent),
-            (joins(C, [A, B, C]), Then::Serves),
+            (bootstraps(A), Expected::Serves),
+            (joins(B, [A, B]), Expected::Unreachable),
+            (adds(B), Expected::Done),
+            (joins(B, [A, B, C]), Expected::Unreachable),
+            (joins(B, [A, C]), Expected::Unreachable),
+            (joins(B, [A, B]), Expected::Serves),
+            (promotes(B), Expected::Done),
+            (adds(C), Expected::Done),
+            (joins(C, [A, C]), Expected::Unreachable),
+            (joins(C, [A, B, C]), Expected::Serves),
         ],
     )
 }
 
-fn a_removed_member_exits_and_never_comes_back(on: Versions) -> Result<()> {
-    let mut scenes = voters([B]);
-    scenes.extend([
-        (removes(B), Then::Done),
-        (restarts(B), Then::Silent),
-        (joins(B, [A, B]), Then::Silent),
-        (Act::Wiped(B), Then::Whatever),
-        (joins(B, [A, B]), Then::Silent),
+fn a_removed_member_exits_and_cannot_restart(on: Versions) -> Result<()> {
+    let mut steps = voters([B]);
+    steps.extend([
+        (removes(B), Expected::Done),
+        (restarts(B), Expected::Unreachable),
+        (joins(B, [A, B]), Expected::Unreachable),
+        (ReplayStep::Wipe(B), Expected::Anything),
+        (joins(B, [A, B]), Expected::Unreachable),
     ]);
-    play(on, 1, &scenes)
+    run(on, 1, &steps)
 }
 
-fn a_member_that_was_down_when_it_was_removed_finds_out(on: Versions) -> Result<()> {
-    let mut scenes = three_voters();
-    scenes.extend([
-        dies(C),
-        (removes(C), Then::Done),
-        (restarts(C), Then::Silent),
-        dies(A),
-        dies(B),
-        (restarts(C), Then::Silent),
-        (restarts(A), Then::Silent),
+fn a_member_removed_while_it_was_down_exits_at_its_start(on: Versions) -> Result<()> {
+    let mut steps = three_voters();
+    steps.extend([
+        kills(C),
+        (removes(C), Expected::Done),
+        (restarts(C), Expected::Unreachable),
+        kills(A),
+        kills(B),
+        (restarts(C), Expected::Unreachable),
+        (restarts(A), Expected::Unreachable),
     ]);
-    play(on, 2, &scenes)
+    run(on, 2, &steps)
 }
 
-fn without_a_quorum_nothing_is_read_or_changed_but_members_that_were_up_still_speak(
-    on: Versions,
-) -> Result<()> {
-    let mut scenes = voters([B]);
-    scenes.extend([
-        dies(B),
-        (adds(C), Then::Refused),
-        (removes(B), Then::Refused),
-        (restarts(B), Then::Serves),
-        (adds(C), Then::Done),
-        dies(B),
-        (promotes(C), Then::Refused),
-        (removes(C), Then::Refused),
+fn without_a_quorum_members_answer_but_read_and_change_nothing(on: Versions) -> Result<()> {
+    let mut steps = voters([B]);
+    steps.extend([
+        kills(B),
+        (adds(C), Expected::Rejected),
+        (removes(B), Expected::Rejected),
+        (restarts(B), Expected::Serves),
+        (adds(C), Expected::Done),
+        kills(B),
+        (promotes(C), Expected::Rejected),
+        (removes(C), Expected::Rejected),
     ]);
-    play(on, 1, &scenes)
+    run(on, 1, &steps)
 }
 
-fn a_call_that_timed_out_as_the_quorum_was_lost_is_made_when_that_is_back(
-    on: Versions,
-) -> Result<()> {
-    let mut scenes = voters([B]);
-    scenes.extend([
+fn a_change_that_timed_out_is_committed_when_the_quorum_is_back(on: Versions) -> Result<()> {
+    let mut steps = voters([B]);
+    steps.extend([
         (
-            Act::AsksAsItDies(B, MembershipChange::Remove(B)),
-            Then::Refused,
+            ReplayStep::ChangeAsMemberDies(B, MembershipChange::Remove(B)),
+            Expected::Rejected,
         ),
-        (restarts(B), Then::Silent),
+        (restarts(B), Expected::Unreachable),
     ]);
-    play(on, 1, &scenes)
+    run(on, 1, &steps)
 }
 
-fn a_removal_that_costs_the_quorum_is_made_by_a_leader_that_has_not_noticed(
-    on: Versions,
-) -> Result<()> {
-    let mut scenes = three_voters();
-    scenes.extend([
+fn a_leader_accepts_a_removal_before_it_detects_a_failure(on: Versions) -> Result<()> {
+    let mut steps = three_voters();
+    steps.extend([
         (
-            Act::AsksAsItFreezes(C, MembershipChange::Remove(B)),
-            Then::Done,
+            ReplayStep::ChangeAsMemberFreezes(C, MembershipChange::Remove(B)),
+            Expected::Done,
         ),
-        (restarts(C), Then::Serves),
+        (restarts(C), Expected::Serves),
     ]);
-    play(on, 2, &scenes)
+    run(on, 2, &steps)
 }
 
-fn a_joiner_that_finds_members_but_no_quorum_waits_for_it(on: Versions) -> Result<()> {
-    let mut scenes = voters([B]);
-    scenes.extend([
-        (adds(C), Then::Done),
-        dies(B),
-        (joins(C, [A, B, C]), Then::Silent),
-        (restarts(B), Then::Serves),
+fn a_joining_member_waits_for_a_quorum(on: Versions) -> Result<()> {
+    let mut steps = voters([B]);
+    steps.extend([
+        (adds(C), Expected::Done),
+        kills(B),
+        (joins(C, [A, B, C]), Expected::Unreachable),
+        (restarts(B), Expected::Serves),
     ]);
-    play(on, 1, &scenes)
+    run(on, 1, &steps)
 }
 
-fn a_joiner_that_finds_nobody_ends(on: Versions) -> Result<()> {
-    play(
+fn a_joining_member_that_reaches_no_member_exits(on: Versions) -> Result<()> {
+    run(
         on,
         1,
         &[
-            (founds(A), Then::Serves),
-            (adds(B), Then::Done),
-            dies(A),
-            (joins(B, [A, B]), Then::Silent),
+            (bootstraps(A), Expected::Serves),
+            (adds(B), Expected::Done),
+            kills(A),
+            (joins(B, [A, B]), Expected::Unreachable),
         ],
     )
 }
 
-fn a_member_that_starts_without_a_quorum_says_nothing_until_there_is_one(
-    on: Versions,
-) -> Result<()> {
-    let mut scenes = voters([B]);
-    scenes.extend([
-        dies(A),
-        dies(B),
-        (restarts(A), Then::Silent),
-        (restarts(B), Then::Serves),
+fn a_member_started_without_a_quorum_answers_only_with_one(on: Versions) -> Result<()> {
+    let mut steps = voters([B]);
+    steps.extend([
+        kills(A),
+        kills(B),
+        (restarts(A), Expected::Unreachable),
+        (restarts(B), Expected::Serves),
     ]);
-    play(on, 1, &scenes)
+    run(on, 1, &steps)
 }
 
-fn a_dead_learner_is_promoted_and_costs_the_quorum_until_it_is_back(on: Versions) -> Result<()> {
-    play(
+fn a_dead_learner_is_promoted_and_costs_the_quorum(on: Versions) -> Result<()> {
+    run(
         on,
         1,
         &[
-            (founds(A), Then::Serves),
-            (adds(B), Then::Done),
-            (promotes(B), Then::Refused),
-            (joins(B, [A, B]), Then::Serves),
-            dies(B),
-            (promotes(B), Then::Done),
-            (restarts(B), Then::Serves),
+            (bootstraps(A), Expected::Serves),
+            (adds(B), Expected::Done),
+            (promotes(B), Expected::Rejected),
+            (joins(B, [A, B]), Expected::Serves),
+            kills(B),
+            (promotes(B), Expected::Done),
+            (restarts(B), Expected::Serves),
         ],
     )
 }
 
-fn one_learner_at_a_time_unless_told_otherwise(on: Versions) -> Result<()> {
-    play(
+fn one_learner_at_a_time_is_the_default(on: Versions) -> Result<()> {
+    run(
         on,
         1,
         &[
-            (founds(A), Then::Serves),
-            (adds(B), Then::Done),
-            (adds(C), Then::Refused),
-            (removes(B), Then::Done),
-            (adds(C), Then::Done),
+            (bootstraps(A), Expected::Serves),
+            (adds(B), Expected::Done),
+            (adds(C), Expected::Rejected),
+            (removes(B), Expected::Done),
+            (adds(C), Expected::Done),
         ],
     )
 }
 
-fn as_many_learners_as_it_was_told(on: Versions) -> Result<()> {
-    play(
+fn max_learners_allows_more_learners(on: Versions) -> Result<()> {
+    run(
         on,
         2,
         &[
-            (founds(A), Then::Serves),
-            (adds(B), Then::Done),
-            (adds(C), Then::Done),
-            (adds(D), Then::Refused),
-            (joins(B, [A, B]), Then::Silent),
-            (joins(B, [A, B, C]), Then::Serves),
-            (joins(C, [A, B, C]), Then::Serves),
-            (promotes(C), Then::Done),
-            (promotes(B), Then::Done),
+            (bootstraps(A), Expected::Serves),
+            (adds(B), Expected::Done),
+            (adds(C), Expected::Done),
+            (adds(D), Expected::Rejected),
+            (joins(B, [A, B]), Expected::Unreachable),
+            (joins(B, [A, B, C]), Expected::Serves),
+            (joins(C, [A, B, C]), Expected::Serves),
+            (promotes(C), Expected::Done),
+            (promotes(B), Expected::Done),
         ],
     )
 }
 
-fn a_learner_that_lost_its_data_crashes_at_every_start_until_there_is_another_leader(
-    on: Versions,
-) -> Result<()> {
-    play(
+fn a_learner_without_its_data_crashes_until_the_leader_changes(on: Versions) -> Result<()> {
+    run(
         on,
         1,
         &[
-            (founds(A), Then::Serves),
-            (adds(B), Then::Done),
-            (joins(B, [A, B]), Then::Serves),
-            dies(B),
-            (Act::Wiped(B), Then::Whatever),
-            (joins(B, [A, B]), Then::Silent),
-            (joins(B, [A, B]), Then::Silent),
+            (bootstraps(A), Expected::Serves),
+            (adds(B), Expected::Done),
+            (joins(B, [A, B]), Expected::Serves),
+            kills(B),
+            (ReplayStep::Wipe(B), Expected::Anything),
+            (joins(B, [A, B]), Expected::Unreachable),
+            (joins(B, [A, B]), Expected::Unreachable),
             (
-                Act::StartsUnderAnotherLeader(B, StartMode::Join([A, B].into())),
-                Then::Serves,
+                ReplayStep::StartUnderNewLeader(B, StartMode::Join([A, B].into())),
+                Expected::Serves,
             ),
         ],
     )
 }
 
-fn a_learner_rolled_back_crashes_at_every_start_until_there_is_another_leader(
-    on: Versions,
-) -> Result<()> {
-    play(
+fn a_learner_on_older_data_crashes_until_the_leader_changes(on: Versions) -> Result<()> {
+    run(
         on,
         2,
         &[
-            (founds(A), Then::Serves),
-            (adds(B), Then::Done),
-            (joins(B, [A, B]), Then::Serves),
-            dies(B),
-            (Act::Copied(B), Then::Whatever),
-            (restarts(B), Then::Serves),
-            (adds(C), Then::Done),
-            (removes(C), Then::Done),
-            dies(B),
-            (Act::RolledBack(B), Then::Whatever),
-            (restarts(B), Then::Silent),
+            (bootstraps(A), Expected::Serves),
+            (adds(B), Expected::Done),
+            (joins(B, [A, B]), Expected::Serves),
+            kills(B),
+            (ReplayStep::Copy(B), Expected::Anything),
+            (restarts(B), Expected::Serves),
+            (adds(C), Expected::Done),
+            (removes(C), Expected::Done),
+            kills(B),
+            (ReplayStep::Restore(B), Expected::Anything),
+            (restarts(B), Expected::Unreachable),
             (
-                Act::StartsUnderAnotherLeader(B, StartMode::ExistingData),
-                Then::Serves,
+                ReplayStep::StartUnderNewLeader(B, StartMode::ExistingData),
+                Expected::Serves,
             ),
         ],
     )
 }
 
-fn while_a_voter_is_down_nobody_is_added_and_the_dead_are_removed_but_not_the_living_nor_the_last(
-    on: Versions,
-) -> Result<()> {
-    let mut scenes = voters([B, C]);
-    scenes.extend([
-        dies(C),
-        (adds(D), Then::Refused),
-        (removes(B), Then::Refused),
-        (removes(C), Then::Done),
-        (adds(D), Then::Done),
-        (removes(D), Then::Done),
-        (removes(B), Then::Done),
-        (removes(A), Then::Refused),
+fn while_a_voter_is_down_only_the_dead_member_can_be_removed(on: Versions) -> Result<()> {
+    let mut steps = voters([B, C]);
+    steps.extend([
+        kills(C),
+        (adds(D), Expected::Rejected),
+        (removes(B), Expected::Rejected),
+        (removes(C), Expected::Done),
+        (adds(D), Expected::Done),
+        (removes(D), Expected::Done),
+        (removes(B), Expected::Done),
+        (removes(A), Expected::Rejected),
     ]);
-    play(on, 1, &scenes)
+    run(on, 1, &steps)
 }
 
-fn an_empty_list_is_refused_as_an_argument(on: Versions) -> Result<()> {
+fn an_empty_initial_cluster_is_rejected(on: Versions) -> Result<()> {
     on_each_version(on, 1, |real| {
         for state in ["new", "existing"] {
             real.spawn(A, "", state)?;
@@ -544,8 +537,8 @@ fn an_empty_list_is_refused_as_an_argument(on: Versions) -> Result<()> {
             while !real.has_ended(A)? {
                 ensure!(
                     std::time::Instant::now() < until,
-                    "it runs\n{}",
-                    real.last_words()
+                    "etcd keeps running\n{}",
+                    real.log_tails()
                 );
                 std::thread::sleep(std::time::Duration::from_millis(50));
             }

@@ -1,6 +1,6 @@
-//! Real etcd processes on loopback as a stage. Each member has an address of its own in 127/8 and the same ports, so that
-//! the port of one that is down is not taken by a stranger's outgoing connection; each process ends with the thread that
-//! plays the story.
+//! Replays scripts on real etcd processes on loopback. Each member has its own address in 127/8 and the same ports,
+//! so that no outgoing connection of another process takes the port of a stopped member. Each process ends with the
+//! thread that runs the script.
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -15,29 +15,29 @@ use anyhow::{Context, Result, bail, ensure};
 use evenkeel_etcd::facts::StartMode;
 use evenkeel_etcd::identity::MembershipChange;
 use evenkeel_etcd::names::Serial;
-use evenkeel_explorer::world::shown;
+use evenkeel_explorer::model::member_label;
 use evenkeel_lab::command::Cmd;
 use evenkeel_lab::parts::etcd::{EtcdVersion, get};
 use serde_json::{Value, json};
 
 use crate::held;
-use crate::stage::{Act, Entry, Look, Names, Said, Then};
+use crate::stage::{Expected, IdNumbering, ListedEntry, MemberReply, ObservedState, ReplayStep};
 
-const CLIENTS: u16 = 12379;
-const PEERS: u16 = 12380;
-/// How long the two stages may differ after an act. A change is refused as "unhealthy" for 5 s after an election.
-const PATIENCE: Duration = Duration::from_secs(20);
-/// What etcd does not answer in this time it does not answer.
-const TIMEOUT: Duration = Duration::from_millis(800);
+const CLIENT_PORT: u16 = 12379;
+const PEER_PORT: u16 = 12380;
+/// How long model and etcd may differ after a step. etcd rejects changes as "unhealthy" for 5 s after an election.
+const AGREEMENT_TIMEOUT: Duration = Duration::from_secs(20);
+/// The timeout of a call.
+const CALL_TIMEOUT: Duration = Duration::from_millis(800);
 
-/// Processes of one version, and how their IDs are numbered.
-pub(crate) struct Real {
+/// The processes of one version and the numbering of their IDs.
+pub(crate) struct EtcdReplay {
     version: EtcdVersion,
     programs: PathBuf,
     dir: tempfile::TempDir,
     options: Vec<String>,
     members: BTreeMap<Serial, Member>,
-    names: Names,
+    names: IdNumbering,
 }
 
 struct Member {
@@ -47,7 +47,7 @@ struct Member {
 
 impl Drop for Member {
     fn drop(&mut self) {
-        // There is nobody left to tell.
+        // Errors cannot be reported here.
         let _ = self.kill();
     }
 }
@@ -66,10 +66,10 @@ impl Member {
         format!("http://{a}.{b}.{c}.{d}:{port}")
     }
 
-    /// Calls etcd through its JSON gateway: every field of a request can be set, and nothing is retried.
+    /// Calls etcd through its JSON gateway, which allows setting every field and never retries.
     fn call(&self, path: &str, request: &Value, timeout: Duration) -> Result<Value> {
         let mut stream =
-            TcpStream::connect_timeout(&SocketAddr::from((self.address, CLIENTS)), timeout)?;
+            TcpStream::connect_timeout(&SocketAddr::from((self.address, CLIENT_PORT)), timeout)?;
         stream.set_read_timeout(Some(timeout))?;
         let body = request.to_string();
         write!(
@@ -85,14 +85,16 @@ impl Member {
         Ok(serde_json::from_str(body)?)
     }
 
-    /// What it says of itself, and whether it is a learner.
-    fn said(&self) -> Option<(Said, bool)> {
-        let status = self.call("maintenance/status", &json!({}), TIMEOUT).ok()?;
+    /// Returns the member's reply and whether it is a learner.
+    fn reply(&self) -> Option<(MemberReply, bool)> {
+        let status = self
+            .call("maintenance/status", &json!({}), CALL_TIMEOUT)
+            .ok()?;
         let learner = status["isLearner"] == true;
         let serves = if learner {
             number(&status["leader"]).is_some_and(|leader| leader != 0)
         } else {
-            self.call("kv/range", &json!({"key": "AA=="}), TIMEOUT)
+            self.call("kv/range", &json!({"key": "AA=="}), CALL_TIMEOUT)
                 .is_ok()
         };
         let (cluster, id) = (
@@ -100,7 +102,7 @@ impl Member {
             number(&status["header"]["member_id"])?,
         );
         Some((
-            Said {
+            MemberReply {
                 cluster,
                 id,
                 serves,
@@ -110,8 +112,8 @@ impl Member {
     }
 }
 
-impl Real {
-    /// Nothing runs yet.
+impl EtcdReplay {
+    /// Prepares a cluster without processes.
     pub(crate) fn new(version: EtcdVersion, max_learners: u8) -> Result<Self> {
         let options = match max_learners {
             1 => Vec::new(),
@@ -124,17 +126,22 @@ impl Real {
             dir,
             options,
             members: BTreeMap::new(),
-            names: Names::default(),
+            names: IdNumbering::default(),
         })
     }
 
-    /// Does one thing, and looks until what is seen is what the other stage showed, and stays so.
-    pub(crate) fn play(&mut self, act: &Act, then: Then, shown: &Look) -> Result<()> {
-        let done = self.act(act, shown.done)?;
-        let (until, mut agreed) = (Instant::now() + PATIENCE, 0);
+    /// Executes one step, then waits until the observable state equals that of the model and stays so.
+    pub(crate) fn run(
+        &mut self,
+        step: &ReplayStep,
+        expected: Expected,
+        model_state: &ObservedState,
+    ) -> Result<()> {
+        let done = self.step(step, model_state.done)?;
+        let (until, mut agreed) = (Instant::now() + AGREEMENT_TIMEOUT, 0);
         loop {
-            let look = self.look(done);
-            agreed = if look == *shown && act.came(then, &look) {
+            let state = self.state(done);
+            agreed = if state == *model_state && step.is_shown_by(expected, &state) {
                 agreed + 1
             } else {
                 0
@@ -144,63 +151,67 @@ impl Real {
             }
             if Instant::now() > until {
                 bail!(
-                    "etcd {} differs from the world after {act:?}\n  world: {shown:?}\n  etcd:  {look:?}\n{}",
+                    "etcd {} differs from the model after {step:?}\n  model: {model_state:?}\n  etcd:  {state:?}\n{}",
                     self.version,
-                    self.last_words()
+                    self.log_tails()
                 );
             }
             sleep(Duration::from_millis(200));
         }
     }
 
-    fn act(&mut self, act: &Act, wanted: Option<bool>) -> Result<Option<bool>> {
-        match act {
-            Act::Starts(serial, start) => self.start(*serial, start)?,
-            Act::StartsUnderAnotherLeader(serial, start) => {
+    fn step(&mut self, step: &ReplayStep, must_succeed: Option<bool>) -> Result<Option<bool>> {
+        match step {
+            ReplayStep::Start(serial, start) => self.start(*serial, start)?,
+            ReplayStep::StartUnderNewLeader(serial, start) => {
                 self.start(Serial(0), &StartMode::ExistingData)?;
                 self.start(*serial, start)?;
             }
-            Act::Dies(serial) => self.member(*serial)?.kill()?,
-            Act::Wiped(serial) => {
+            ReplayStep::Kill(serial) => self.member(*serial)?.kill()?,
+            ReplayStep::Wipe(serial) => {
                 self.member(*serial)?.kill()?;
                 std::fs::remove_dir_all(self.data(*serial))?;
             }
-            Act::Copied(serial) => {
+            ReplayStep::Copy(serial) => {
                 Cmd::new("cp")
                     .arg("-a")
                     .arg(self.data(*serial))
                     .arg(self.copy(*serial))
                     .run()?;
             }
-            Act::RolledBack(serial) => {
+            ReplayStep::Restore(serial) => {
                 std::fs::remove_dir_all(self.data(*serial))?;
                 std::fs::rename(self.copy(*serial), self.data(*serial))?;
             }
-            Act::Asks(change) => return self.ask(*change, wanted == Some(true)).map(Some),
-            Act::AsksAsItDies(serial, change) => {
-                let (path, request) = self.lead(*change)?;
+            ReplayStep::Change(change) => {
+                return self
+                    .send_change(*change, must_succeed == Some(true))
+                    .map(Some);
+            }
+            ReplayStep::ChangeAsMemberDies(serial, change) => {
+                let (path, request) = self.make_first_member_leader(*change)?;
                 self.member(*serial)?.kill()?;
                 return Ok(Some(
                     self.member(Serial(0))?
-                        .call(path, &request, TIMEOUT)
+                        .call(path, &request, CALL_TIMEOUT)
                         .is_ok(),
                 ));
             }
-            Act::AsksAsItFreezes(serial, change) => {
-                let (path, request) = self.lead(*change)?;
-                // A leader counts those as there whom it has been in touch with for 5 s.
+            ReplayStep::ChangeAsMemberFreezes(serial, change) => {
+                let (path, request) = self.make_first_member_leader(*change)?;
+                // A leader counts a member as reachable after 5 s of contact.
                 sleep(Duration::from_secs(6));
                 let process = self
                     .member(*serial)?
                     .process
                     .as_ref()
-                    .context("it does not run")?;
+                    .context("the member does not run")?;
                 Cmd::new("kill")
                     .args(["-STOP", &process.id().to_string()])
                     .run()?;
                 return Ok(Some(
                     self.member(Serial(0))?
-                        .call(path, &request, TIMEOUT * 2)
+                        .call(path, &request, CALL_TIMEOUT * 2)
                         .is_ok(),
                 ));
             }
@@ -208,28 +219,28 @@ impl Real {
         Ok(None)
     }
 
-    /// Kills a member, and has somebody take its calls who says nothing, until there are messages of others among them.
-    /// They are handed back as they are: sent, and not answered.
-    pub(crate) fn dies_and_is_held_in_touch(&mut self, serial: Serial) -> Result<Vec<TcpStream>> {
-        self.lead(MembershipChange::Remove(serial))?;
+    /// Kills a member and accepts its connections without answering until they carry messages. Returns the open
+    /// connections: sent, and not answered.
+    pub(crate) fn kill_and_hold_connections(&mut self, serial: Serial) -> Result<Vec<TcpStream>> {
+        self.make_first_member_leader(MembershipChange::Remove(serial))?;
         let member = self.member(serial)?;
         member.kill()?;
-        held::take_calls(SocketAddr::from((member.address, PEERS)))
+        held::accept_connections(SocketAddr::from((member.address, PEER_PORT)))
     }
 
-    /// Starts a member again with its data, and waits until it has been back for as long as etcd wants to see.
-    pub(crate) fn restarts_and_serves(&mut self, serial: Serial) -> Result<()> {
+    /// Restarts a member on its data and waits until it has served long enough for etcd.
+    pub(crate) fn restart_until_serving(&mut self, serial: Serial) -> Result<()> {
         self.start(serial, &StartMode::ExistingData)?;
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + AGREEMENT_TIMEOUT;
         while !self
             .member(serial)?
-            .said()
-            .is_some_and(|(said, _)| said.serves)
+            .reply()
+            .is_some_and(|(reply, _)| reply.serves)
         {
             ensure!(
                 Instant::now() < until,
-                "it does not come back\n{}",
-                self.last_words()
+                "the member does not serve again\n{}",
+                self.log_tails()
             );
             sleep(Duration::from_millis(100));
         }
@@ -237,19 +248,26 @@ impl Real {
         Ok(())
     }
 
-    /// Asks one member for a change, once.
-    pub(crate) fn ask_of(&mut self, asked: Serial, change: MembershipChange) -> Result<Value> {
+    /// Sends a change to one member, once.
+    pub(crate) fn send_change_to(
+        &mut self,
+        target: Serial,
+        change: MembershipChange,
+    ) -> Result<Value> {
         let (path, request) = self.request(change)?;
-        self.member(asked)?.call(path, &request, TIMEOUT * 2)
+        self.member(target)?.call(path, &request, CALL_TIMEOUT * 2)
     }
 
-    /// Has the first member lead; says how to ask for a change.
-    fn lead(&mut self, change: MembershipChange) -> Result<(&'static str, Value)> {
-        let until = Instant::now() + PATIENCE;
+    /// Transfers the leadership to the first member. Returns the request for the change.
+    fn make_first_member_leader(
+        &mut self,
+        change: MembershipChange,
+    ) -> Result<(&'static str, Value)> {
+        let until = Instant::now() + AGREEMENT_TIMEOUT;
         loop {
-            let status = self
-                .member(Serial(0))?
-                .call("maintenance/status", &json!({}), TIMEOUT)?;
+            let status =
+                self.member(Serial(0))?
+                    .call("maintenance/status", &json!({}), CALL_TIMEOUT)?;
             let (leader, id) = (
                 status["leader"].clone(),
                 status["header"]["member_id"].clone(),
@@ -259,12 +277,12 @@ impl Real {
             }
             ensure!(
                 Instant::now() < until,
-                "the first member does not come to lead"
+                "the first member does not become the leader"
             );
             let target = json!({"targetID": id});
             for one in self.members.values() {
-                // Only the leader obeys.
-                let _ = one.call("maintenance/transfer-leadership", &target, TIMEOUT);
+                // Only the leader executes the transfer.
+                let _ = one.call("maintenance/transfer-leadership", &target, CALL_TIMEOUT);
             }
         }
     }
@@ -272,36 +290,39 @@ impl Real {
     fn member(&mut self, serial: Serial) -> Result<&mut Member> {
         self.members
             .get_mut(&serial)
-            .with_context(|| format!("{} never started", shown(serial)))
+            .with_context(|| format!("{} never started", member_label(serial)))
     }
 
     fn data(&self, serial: Serial) -> PathBuf {
-        self.dir.path().join(shown(serial))
+        self.dir.path().join(member_label(serial))
     }
 
     fn copy(&self, serial: Serial) -> PathBuf {
-        self.dir.path().join(format!("{}.copy", shown(serial)))
+        self.dir
+            .path()
+            .join(format!("{}.copy", member_label(serial)))
     }
 
-    /// Where a member is, or will be.
-    fn place(&mut self, serial: Serial) -> &mut Member {
+    /// Returns a member; allocates its address if it is new.
+    fn member_or_new(&mut self, serial: Serial) -> &mut Member {
         self.members.entry(serial).or_insert_with(|| Member {
             address: fresh_address(),
             process: None,
         })
     }
 
-    /// Starts a process, and waits until it answers or has ended, or for a while if it does neither.
+    /// Starts a process and waits until it answers or exits, for 3 s at most.
     fn start(&mut self, serial: Serial, start: &StartMode) -> Result<()> {
         let list: Vec<Serial> = match start {
             StartMode::Join(list) => list.iter().copied().collect(),
             StartMode::Held | StartMode::Bootstrap | StartMode::ExistingData => vec![serial],
         };
-        let one =
-            |serial: Serial, member: &Member| format!("{}={}", shown(serial), member.url(PEERS));
+        let one = |serial: Serial, member: &Member| {
+            format!("{}={}", member_label(serial), member.url(PEER_PORT))
+        };
         let list: Vec<String> = list
             .into_iter()
-            .map(|serial| one(serial, self.place(serial)))
+            .map(|serial| one(serial, self.member_or_new(serial)))
             .collect();
         let state = if *start == StartMode::Bootstrap {
             "new"
@@ -312,7 +333,7 @@ impl Real {
         let until = Instant::now() + Duration::from_secs(3);
         while Instant::now() < until
             && !self.has_ended(serial)?
-            && self.member(serial)?.said().is_none()
+            && self.member(serial)?.reply().is_none()
         {
             sleep(Duration::from_millis(50));
         }
@@ -325,13 +346,13 @@ impl Real {
             .create(true)
             .append(true)
             .open(self.log(serial))?;
-        let member = self.place(serial);
+        let member = self.member_or_new(serial);
         member.kill()?;
-        let (clients, peers) = (member.url(CLIENTS), member.url(PEERS));
+        let (clients, peers) = (member.url(CLIENT_PORT), member.url(PEER_PORT));
         let command = Cmd::new("setpriv")
             .args(["--pdeathsig", "KILL"])
             .arg(self.programs.join("etcd"))
-            .args(["--name", &shown(serial), "--data-dir"])
+            .args(["--name", &member_label(serial), "--data-dir"])
             .arg(self.data(serial))
             .args([
                 "--listen-client-urls",
@@ -371,7 +392,7 @@ impl Real {
         Ok(())
     }
 
-    /// Whether a member's process is no more.
+    /// Returns true if a member's process has exited.
     pub(crate) fn has_ended(&mut self, serial: Serial) -> Result<bool> {
         let process = self.member(serial)?.process.as_mut();
         Ok(process
@@ -380,15 +401,19 @@ impl Real {
             .is_none_or(|status| status.is_some()))
     }
 
-    /// Asks for a change: again and again, if it is to be done in the end; once, if it is to be refused.
-    fn ask(&mut self, change: MembershipChange, wanted: bool) -> Result<bool> {
-        let until = Instant::now() + PATIENCE;
+    /// Sends a change: repeatedly if it must succeed, once if it must be rejected.
+    fn send_change(&mut self, change: MembershipChange, must_succeed: bool) -> Result<bool> {
+        let until = Instant::now() + AGREEMENT_TIMEOUT;
         loop {
-            let answer = self.ask_once(change);
+            let answer = self.send_change_once(change);
             match answer {
                 Ok(_) => return Ok(true),
-                Err(_) if wanted && Instant::now() < until => sleep(Duration::from_millis(300)),
-                Err(error) if wanted => return Err(error.context(format!("{change:?} is refused"))),
+                Err(_) if must_succeed && Instant::now() < until => {
+                    sleep(Duration::from_millis(300))
+                }
+                Err(error) if must_succeed => {
+                    return Err(error.context(format!("etcd rejects {change:?}")));
+                }
                 Err(_) => return Ok(false),
             }
         }
@@ -397,7 +422,7 @@ impl Real {
     fn request(&mut self, change: MembershipChange) -> Result<(&'static str, Value)> {
         Ok(match change {
             MembershipChange::Add(serial) => {
-                let url = self.place(serial).url(PEERS);
+                let url = self.member_or_new(serial).url(PEER_PORT);
                 (
                     "cluster/member/add",
                     json!({"peerURLs": [url], "isLearner": true}),
@@ -415,30 +440,34 @@ impl Real {
         })
     }
 
-    fn ask_once(&mut self, change: MembershipChange) -> Result<Value> {
+    fn send_change_once(&mut self, change: MembershipChange) -> Result<Value> {
         let (path, request) = self.request(change)?;
-        let speak: Vec<_> = self
+        let responding: Vec<_> = self
             .members
             .values()
-            .filter_map(|one| Some((one, one.said()?)))
+            .filter_map(|one| Some((one, one.reply()?)))
             .collect();
-        let voters = || speak.iter().filter(|(_, (_, learner))| !learner);
-        let asked = voters()
-            .find(|(_, (said, _))| said.serves)
+        let voters = || responding.iter().filter(|(_, (_, learner))| !learner);
+        let target = voters()
+            .find(|(_, (reply, _))| reply.serves)
             .or_else(|| voters().next());
-        let (asked, _) = asked.context("nobody answers")?;
-        let answer = asked.call(path, &request, TIMEOUT * 2)?;
-        // How far a log is agreed on is on a member's disk only with what follows: one that is restarted at once would
-        // take the membership for what it was before.
+        let (target, _) = target.context("no member answers")?;
+        let answer = target.call(path, &request, CALL_TIMEOUT * 2)?;
+        // The commit index reaches the disk only with later entries: a member restarted at once would see the old
+        // membership.
         for _ in 0..2 {
-            let _ = asked.call("kv/put", &json!({"key": "AA=="}), TIMEOUT);
+            let _ = target.call("kv/put", &json!({"key": "AA=="}), CALL_TIMEOUT);
         }
         Ok(answer)
     }
 
-    /// What anybody's list of members calls this one.
+    /// Returns the ID of a member from any member list.
     fn id(&self, serial: Serial) -> Result<String> {
-        let url = self.members.get(&serial).context("unheard of")?.url(PEERS);
+        let url = self
+            .members
+            .get(&serial)
+            .context("unknown member")?
+            .url(PEER_PORT);
         let lists = self.members.values().filter_map(|one| list(one, false));
         let mut entries = lists.flatten().filter(|entry| entry["peerURLs"][0] == url);
         Ok(entries.next().context("not a member")?["ID"]
@@ -447,38 +476,38 @@ impl Real {
             .to_owned())
     }
 
-    fn look(&mut self, done: Option<bool>) -> Look {
-        let heard: BTreeMap<Serial, (Said, bool)> = self
+    fn state(&mut self, done: Option<bool>) -> ObservedState {
+        let replies: BTreeMap<Serial, (MemberReply, bool)> = self
             .members
             .iter()
-            .filter_map(|(serial, one)| Some((*serial, one.said()?)))
+            .filter_map(|(serial, one)| Some((*serial, one.reply()?)))
             .collect();
-        let vouched = heard
+        let authoritative = replies
             .iter()
-            .filter(|(_, (said, learner))| said.serves && !learner);
-        let lists = vouched.filter_map(|(serial, _)| list(self.members.get(serial)?, true));
+            .filter(|(_, (reply, learner))| reply.serves && !learner);
+        let lists = authoritative.filter_map(|(serial, _)| list(self.members.get(serial)?, true));
         let members = lists
             .into_iter()
             .next_back()
             .map(|list| list.iter().filter_map(|one| self.entry(one)).collect());
-        let voices = heard
+        let replies = replies
             .into_iter()
-            .map(|(serial, (said, _))| (serial, said))
+            .map(|(serial, (reply, _))| (serial, reply))
             .collect();
-        self.names.number(Look {
+        self.names.number(ObservedState {
             done,
             members,
-            voices,
+            replies,
         })
     }
 
-    fn entry(&self, listed: &Value) -> Option<(Serial, Entry)> {
-        let is_it = |one: &&Member| listed["peerURLs"][0] == one.url(PEERS);
-        let (serial, _) = self.members.iter().find(|(_, one)| is_it(one))?;
+    fn entry(&self, listed: &Value) -> Option<(Serial, ListedEntry)> {
+        let is_member = |one: &&Member| listed["peerURLs"][0] == one.url(PEER_PORT);
+        let (serial, _) = self.members.iter().find(|(_, one)| is_member(one))?;
         let started = listed["name"].as_str().is_some_and(|name| !name.is_empty());
         Some((
             *serial,
-            Entry {
+            ListedEntry {
                 id: number(&listed["ID"])?,
                 learner: listed["isLearner"] == true,
                 started,
@@ -487,17 +516,19 @@ impl Real {
     }
 
     fn log(&self, serial: Serial) -> PathBuf {
-        self.dir.path().join(format!("{}.log", shown(serial)))
+        self.dir
+            .path()
+            .join(format!("{}.log", member_label(serial)))
     }
 
-    /// The end of everybody's log.
-    pub(crate) fn last_words(&self) -> String {
+    /// Returns the last lines of every member's log.
+    pub(crate) fn log_tails(&self) -> String {
         let of = |serial: &Serial| {
             let log = std::fs::read_to_string(self.log(*serial)).unwrap_or_default();
             let lines: Vec<&str> = log.lines().collect();
             format!(
                 "{}: {}\n",
-                shown(*serial),
+                member_label(*serial),
                 lines[lines.len().saturating_sub(4)..].join("\n   ")
             )
         };
@@ -505,24 +536,24 @@ impl Real {
     }
 }
 
-/// A member's list of members; linearizably, only with a quorum.
+/// Returns a member's member list; a linearizable one needs a quorum.
 fn list(member: &Member, linearizable: bool) -> Option<Vec<Value>> {
     let listed = member
         .call(
             "cluster/member/list",
             &json!({"linearizable": linearizable}),
-            TIMEOUT,
+            CALL_TIMEOUT,
         )
         .ok()?;
     listed["members"].as_array().cloned()
 }
 
-/// The gateway writes large numbers as text.
+/// Parses a number, which the gateway writes as text.
 fn number(value: &Value) -> Option<u64> {
     value.as_str()?.parse().ok()
 }
 
-/// An address that no other member of this process has, and probably none of another process.
+/// Returns an address that no other member of this process uses, and probably none of another process.
 fn fresh_address() -> [u8; 4] {
     static NEXT: AtomicU8 = AtomicU8::new(1);
     let [.., high, low] = std::process::id().to_be_bytes();

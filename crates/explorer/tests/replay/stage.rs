@@ -1,5 +1,5 @@
-//! A stage on which little stories are played, act by act. The abstract world is one, real etcd processes are another; what
-//! can be seen from the outside after each act must be the same on both.
+//! The steps of a replay script and the state that is compared. Scripts run on the explorer's model and on real etcd
+//! processes; the observable state after each step must be the same on both.
 
 use std::collections::BTreeMap;
 
@@ -7,116 +7,117 @@ use evenkeel_etcd::facts::StartMode;
 use evenkeel_etcd::identity::MembershipChange;
 use evenkeel_etcd::names::Serial;
 
-/// One thing that is done.
+/// One step.
 #[derive(Clone, Debug)]
-pub(crate) enum Act {
-    /// A container starts, with these flags, on whatever is in the member's directory.
-    Starts(Serial, StartMode),
-    /// A process dies.
-    Dies(Serial),
-    /// The directory of a member that does not run is emptied.
-    Wiped(Serial),
-    /// A copy is made of the directory of a member that does not run.
-    Copied(Serial),
-    /// The copy is put back in place of the directory.
-    RolledBack(Serial),
-    /// etcd is asked for a change of the membership.
-    Asks(MembershipChange),
-    /// The same, of a leader whose only other voter dies right before.
-    AsksAsItDies(Serial, MembershipChange),
-    /// The same, while a member is frozen and nobody has noticed.
-    AsksAsItFreezes(Serial, MembershipChange),
-    /// The only voter is restarted, and so knows nothing of what its learner had; then the learner's container starts.
-    StartsUnderAnotherLeader(Serial, StartMode),
+pub(crate) enum ReplayStep {
+    /// Starts a container with these flags on the member's data directory.
+    Start(Serial, StartMode),
+    /// Kills a process.
+    Kill(Serial),
+    /// Empties the directory of a stopped member.
+    Wipe(Serial),
+    /// Copies the directory of a stopped member.
+    Copy(Serial),
+    /// Replaces the directory by the copy.
+    Restore(Serial),
+    /// Sends a membership change to etcd.
+    Change(MembershipChange),
+    /// Sends a membership change to a leader right after its only other voter has died.
+    ChangeAsMemberDies(Serial, MembershipChange),
+    /// Sends a membership change while a member is frozen and the leader has not detected it.
+    ChangeAsMemberFreezes(Serial, MembershipChange),
+    /// Restarts the only voter, which then has no record of its learner's progress, and starts the learner's
+    /// container.
+    StartUnderNewLeader(Serial, StartMode),
 }
 
-/// What is said to come of it.
+/// The expected result of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Then {
-    /// Nothing that is worth a word.
-    Whatever,
+pub(crate) enum Expected {
+    /// Any result.
+    Anything,
     /// The member serves.
     Serves,
-    /// The member does not answer: it ended, or waits for a quorum.
-    Silent,
+    /// The member does not answer: it exited, or waits for a quorum.
+    Unreachable,
     /// The change was made.
     Done,
-    /// It was not.
-    Refused,
+    /// The change was not made.
+    Rejected,
 }
 
-/// What can be seen from the outside.
+/// The observable state.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Look {
-    /// Whether what was asked for was done.
+pub(crate) struct ObservedState {
+    /// Whether the requested change was made.
     pub done: Option<bool>,
-    /// The list of members, where a quorum vouches for it.
-    pub members: Option<BTreeMap<Serial, Entry>>,
-    /// Who answers, and what.
-    pub voices: BTreeMap<Serial, Said>,
+    /// The member list, if a quorum confirms it.
+    pub members: Option<BTreeMap<Serial, ListedEntry>>,
+    /// The replies of the members that answer.
+    pub replies: BTreeMap<Serial, MemberReply>,
 }
 
-/// A member as it is listed.
+/// A listed member.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Entry {
-    /// What etcd calls it.
+pub(crate) struct ListedEntry {
+    /// The member ID.
     pub id: u64,
-    /// Whether it has no vote.
+    /// Whether it is a learner.
     pub learner: bool,
-    /// Whether it has a name.
+    /// Whether it has a name, that is, has started.
     pub started: bool,
 }
 
-/// What a member says.
+/// The reply of a member.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Said {
-    /// The cluster it takes itself to be in.
+pub(crate) struct MemberReply {
+    /// The cluster ID that it reports.
     pub cluster: u64,
-    /// Who it takes itself to be.
+    /// The member ID that it reports.
     pub id: u64,
-    /// Whether it answers a linearizable read; a learner, that it knows a leader.
+    /// Whether it answers a linearizable read; for a learner, whether it knows a leader.
     pub serves: bool,
 }
 
-impl Act {
-    /// Whether a look shows what is said to come of this.
-    pub(crate) fn came(&self, then: Then, look: &Look) -> bool {
-        let voice = |serial: &Serial| look.voices.get(serial).map(|said| said.serves);
-        match (self, then) {
-            (_, Then::Whatever) => true,
-            (Self::Starts(serial, _) | Self::StartsUnderAnotherLeader(serial, _), Then::Serves) => {
-                voice(serial) == Some(true)
+impl ReplayStep {
+    /// Returns true if the state shows the expected result of this step.
+    pub(crate) fn is_shown_by(&self, expected: Expected, state: &ObservedState) -> bool {
+        let serves = |serial: &Serial| state.replies.get(serial).map(|reply| reply.serves);
+        match (self, expected) {
+            (_, Expected::Anything) => true,
+            (Self::Start(serial, _) | Self::StartUnderNewLeader(serial, _), Expected::Serves) => {
+                serves(serial) == Some(true)
             }
-            (Self::Starts(serial, _), Then::Silent) => voice(serial).is_none(),
-            (_, Then::Done) => look.done == Some(true),
-            (_, Then::Refused) => look.done == Some(false),
+            (Self::Start(serial, _), Expected::Unreachable) => serves(serial).is_none(),
+            (_, Expected::Done) => state.done == Some(true),
+            (_, Expected::Rejected) => state.done == Some(false),
             _ => false,
         }
     }
 }
 
-/// Gives IDs the numbers in which they were first seen, so that the IDs of two stages can be compared.
+/// Numbers IDs in the order of their first use, so that the IDs of the model and of etcd can be compared.
 #[derive(Debug, Default)]
-pub(crate) struct Names {
+pub(crate) struct IdNumbering {
     clusters: Vec<u64>,
     members: Vec<u64>,
 }
 
-impl Names {
-    /// The look, with its IDs numbered.
-    pub(crate) fn number(&mut self, mut look: Look) -> Look {
-        for entry in look.members.iter_mut().flat_map(BTreeMap::values_mut) {
-            entry.id = rank(&mut self.members, entry.id);
+impl IdNumbering {
+    /// Returns the state with numbered IDs.
+    pub(crate) fn number(&mut self, mut state: ObservedState) -> ObservedState {
+        for entry in state.members.iter_mut().flat_map(BTreeMap::values_mut) {
+            entry.id = number_of(&mut self.members, entry.id);
         }
-        for said in look.voices.values_mut() {
-            said.cluster = rank(&mut self.clusters, said.cluster);
-            said.id = rank(&mut self.members, said.id);
+        for reply in state.replies.values_mut() {
+            reply.cluster = number_of(&mut self.clusters, reply.cluster);
+            reply.id = number_of(&mut self.members, reply.id);
         }
-        look
+        state
     }
 }
 
-fn rank(seen: &mut Vec<u64>, id: u64) -> u64 {
+fn number_of(seen: &mut Vec<u64>, id: u64) -> u64 {
     let at = seen.iter().position(|one| *one == id).unwrap_or_else(|| {
         seen.push(id);
         seen.len() - 1

@@ -1,24 +1,30 @@
-//! The checker that trusts nobody's revisions: for each key, is there *any* order of its operations, each between its
-//! begin and its end, that explains every answer? Wing and Gong's search with Lowe's memory of where it has been.
+//! The checker that does not use revisions: for each key it searches for *any* order of the operations, each between
+//! its start and its end, that explains every response. The algorithm is Wing and Gong's search with Lowe's
+//! memoization.
 //!
-//! An operation that nobody got an answer to makes the search explode, unless: a write that no answer ever showed may
-//! be left out (a refused swap tells what it saw, so leaving it out changes no answer), and one that an answer showed
-//! must have happened before that answer came. Neither loses a violation.
+//! Operations without a response make the search explode, so two rules limit them: a write that no response ever
+//! showed may be left out (a failed compare-and-swap returns the state it saw, so leaving the write out changes no
+//! response), and a write that a response showed must have happened before that response. Neither rule hides an
+//! anomaly.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use super::{Fault, Violations};
-use crate::history::{Answer, By, Call, History, Key, Op, Outcome, Time, Value, Versioned};
+use super::{Anomalies, AnomalyKind};
+use crate::history::{
+    CompareBy, History, Key, KeyState, Operation, OperationOutcome, Request, Response, RunTime,
+    Value,
+};
 
-/// More operations than this on one key are not searched but reported; the workload turns to new keys long before.
-pub const MOST_OPS: usize = 1_000;
-/// So many states of the search are remembered for one key before it is given up.
-const MOST_STATES: usize = 1_000_000;
+/// The maximum number of operations per key. A key with more is reported as undecided; the workload moves to new keys
+/// long before.
+pub const MAX_OPERATIONS_PER_KEY: usize = 1_000;
+/// The maximum number of search states per key.
+const MAX_SEARCH_STATES: usize = 1_000_000;
 
-/// Judges every key; tells how many there were.
-pub fn check(history: &History) -> (usize, Violations) {
-    let mut keys: BTreeMap<Key, Vec<&Op>> = BTreeMap::new();
-    for op in &history.ops {
+/// Checks every key. Returns the number of keys and the anomalies.
+pub fn check(history: &History) -> (usize, Anomalies) {
+    let mut keys: BTreeMap<Key, Vec<&Operation>> = BTreeMap::new();
+    for op in &history.operations {
         keys.entry(op.key).or_default().push(op);
     }
     for key in history
@@ -29,72 +35,78 @@ pub fn check(history: &History) -> (usize, Violations) {
     {
         keys.entry(*key).or_default();
     }
-    let mut violations = Violations::default();
+    let mut anomalies = Anomalies::default();
     for (&key, ops) in &keys {
-        judge(history, key, ops, &mut violations);
+        check_operations(history, key, ops, &mut anomalies);
     }
-    (keys.len(), violations)
+    (keys.len(), anomalies)
 }
 
-/// Judges one key.
-pub fn check_key(history: &History, key: Key) -> Violations {
-    let ops: Vec<&Op> = history.ops.iter().filter(|op| op.key == key).collect();
-    let mut violations = Violations::default();
-    judge(history, key, &ops, &mut violations);
-    violations
+/// Checks one key.
+pub fn check_key(history: &History, key: Key) -> Anomalies {
+    let ops: Vec<&Operation> = history
+        .operations
+        .iter()
+        .filter(|op| op.key == key)
+        .collect();
+    let mut anomalies = Anomalies::default();
+    check_operations(history, key, &ops, &mut anomalies);
+    anomalies
 }
 
-fn judge(history: &History, key: Key, ops: &[&Op], violations: &mut Violations) {
-    let value = |state: Option<&Versioned>| state.map(|state| state.value);
+fn check_operations(history: &History, key: Key, ops: &[&Operation], anomalies: &mut Anomalies) {
+    let value = |state: Option<&KeyState>| state.map(|state| state.value);
     let start = value(history.start.state.get(&key));
     let at_end = history
         .end
         .as_ref()
         .and_then(|end| Some((end.state.get(&key)?.value, end.ended)));
-    let mut steps = steps(ops, at_end);
+    let mut steps = search_steps(ops, at_end);
     if let Some(end) = &history.end {
-        let seen = value(end.state.get(&key));
+        let observed = value(end.state.get(&key));
         steps.push(Step {
             begin: end.invoked,
             end: end.ended,
-            needs: Some(seen),
-            unlike: None,
-            leaves: None,
+            required: Some(observed),
+            forbidden: None,
+            writes: None,
             op: None,
         });
     }
-    if steps.len() > MOST_OPS {
+    if steps.len() > MAX_OPERATIONS_PER_KEY {
         let count = steps.len();
-        violations.add(Fault::Undecided, || {
-            format!("{key} has {count} operations, more than {MOST_OPS}")
+        anomalies.add(AnomalyKind::Undecided, || {
+            format!("{key} has {count} operations, more than {MAX_OPERATIONS_PER_KEY}")
         });
         return;
     }
     match search(&steps, start) {
-        Found::Order => {}
-        Found::GaveUp => violations.add(Fault::Undecided, || {
-            format!("{key}: no answer after {MOST_STATES} states of the search")
+        SearchResult::Linearizable => {}
+        SearchResult::LimitReached => anomalies.add(AnomalyKind::Undecided, || {
+            format!("{key}: undecided after {MAX_SEARCH_STATES} search states")
         }),
-        Found::Stuck { at, state } => violations.add(Fault::NotLinearizable, || {
+        SearchResult::Stuck { at, state } => anomalies.add(AnomalyKind::NotLinearizable, || {
             let held = state.map_or_else(|| "nothing".to_owned(), |value: Value| value.to_string());
             let this = steps
                 .get(at)
-                .map(|step| told(ops, step))
+                .map(|step| describe_step(ops, step))
                 .unwrap_or_default();
-            let around = around(ops, &steps, at);
-            format!("{key}: no order explains this, with {held} there: {this}; around it: {around}")
+            let around = describe_neighbours(ops, &steps, at);
+            format!(
+                "{key}: no order explains this operation on {held}: {this}; neighbours: {around}"
+            )
         }),
     }
 }
 
-fn told(ops: &[&Op], step: &Step) -> String {
+fn describe_step(ops: &[&Operation], step: &Step) -> String {
     step.op
         .and_then(|index| ops.get(index))
-        .map_or_else(|| "the read at the end".to_owned(), |op| op.to_string())
+        .map_or_else(|| "the final read".to_owned(), |op| op.to_string())
 }
 
-/// The operations that overlap with one, and the last to end before it.
-fn around(ops: &[&Op], steps: &[Step], at: usize) -> String {
+/// Describes the operations that overlap with a step, and the last ones that ended before it.
+fn describe_neighbours(ops: &[&Operation], steps: &[Step], at: usize) -> String {
     let Some(this) = steps.get(at) else {
         return String::new();
     };
@@ -108,112 +120,121 @@ fn around(ops: &[&Op], steps: &[Step], at: usize) -> String {
     near.sort_unstable_by_key(|step| step.begin);
     near.into_iter()
         .take(12)
-        .map(|step| told(ops, step))
+        .map(|step| describe_step(ops, step))
         .collect::<Vec<_>>()
         .join("; ")
 }
 
-/// An operation as the search sees it: what it needs to find, and what it leaves.
+/// An operation in the search: the state that it requires, and the value that it writes.
 #[derive(Clone, Copy, Debug)]
 struct Step {
-    begin: Time,
-    end: Time,
-    /// The state must be this.
-    needs: Option<Option<Value>>,
-    /// The state must not be this.
-    unlike: Option<Option<Value>>,
-    leaves: Option<Value>,
+    begin: RunTime,
+    end: RunTime,
+    /// The state that the operation requires.
+    required: Option<Option<Value>>,
+    /// The state that the operation excludes.
+    forbidden: Option<Option<Value>>,
+    writes: Option<Value>,
     op: Option<usize>,
 }
 
-fn steps(ops: &[&Op], at_end: Option<(Value, Time)>) -> Vec<Step> {
-    let mut shown: HashMap<Value, Time> = HashMap::new();
-    let mut found: Vec<(Value, Time)> = at_end.into_iter().collect();
+fn search_steps(ops: &[&Operation], at_end: Option<(Value, RunTime)>) -> Vec<Step> {
+    let mut shown: HashMap<Value, RunTime> = HashMap::new();
+    let mut actual: Vec<(Value, RunTime)> = at_end.into_iter().collect();
     let mut swapped: HashMap<Value, Value> = HashMap::new();
     for op in ops {
-        found.extend(
-            op.answer()
-                .and_then(Answer::seen)
+        actual.extend(
+            op.response()
+                .and_then(Response::observed)
                 .flatten()
-                .map(|seen| (seen.value, op.ended)),
+                .map(|observed| (observed.value, op.ended)),
         );
-        if let Call::Cas {
+        if let Request::CompareAndSwap {
             expect: Some((old, _)),
             value,
             ..
-        } = op.call
+        } = op.request
         {
             swapped.insert(value, old);
-            if op.written().is_some() {
-                found.push((old, op.ended));
+            if op.acknowledged_revision().is_some() {
+                actual.push((old, op.ended));
             }
         }
     }
-    while let Some((value, time)) = found.pop() {
+    while let Some((value, time)) = actual.pop() {
         if shown.get(&value).is_some_and(|first| *first <= time) {
             continue;
         }
         shown.insert(value, time);
-        // A swap that has happened has seen what it replaced.
-        found.extend(swapped.get(&value).map(|&old| (old, time)));
+        // A compare-and-swap that took effect has seen the value that it replaced.
+        actual.extend(swapped.get(&value).map(|&old| (old, time)));
     }
     ops.iter()
         .enumerate()
-        .filter_map(|(index, op)| step(index, op, &shown))
+        .filter_map(|(index, op)| search_step(index, op, &shown))
         .collect()
 }
 
-fn step(index: usize, op: &Op, shown: &HashMap<Value, Time>) -> Option<Step> {
+fn search_step(index: usize, op: &Operation, shown: &HashMap<Value, RunTime>) -> Option<Step> {
     let expected = |expect: Option<(Value, i64)>| expect.map(|(value, _)| value);
-    let (needs, unlike, leaves) = match (&op.outcome, op.call) {
-        (Outcome::Failed(_), _) | (Outcome::Unknown(_), Call::Read) => return None,
-        (Outcome::Ok(Answer::Read(_, seen)), _) => (Some(seen.map(|seen| seen.value)), None, None),
-        (Outcome::Ok(Answer::Refused(_, seen)), Call::Cas { by, expect, .. }) => {
-            // By revision or by value is the same, since no value is written twice.
-            let (By::Revision | By::Value) = by;
+    let (needs, unlike, leaves) = match (&op.outcome, op.request) {
+        (OperationOutcome::Failed(_), _) | (OperationOutcome::Unknown(_), Request::Read) => {
+            return None;
+        }
+        (OperationOutcome::Ok(Response::Read(_, observed)), _) => {
+            (Some(observed.map(|observed| observed.value)), None, None)
+        }
+        (
+            OperationOutcome::Ok(Response::Mismatch(_, observed)),
+            Request::CompareAndSwap { by, expect, .. },
+        ) => {
+            // Comparing by revision or by value is equivalent, because no value is written twice.
+            let (CompareBy::Revision | CompareBy::Value) = by;
             (
-                Some(seen.map(|seen| seen.value)),
+                Some(observed.map(|observed| observed.value)),
                 Some(expected(expect)),
                 None,
             )
         }
-        (Outcome::Ok(Answer::Refused(_, seen)), _) => {
-            (Some(seen.map(|seen| seen.value)), None, None)
+        (OperationOutcome::Ok(Response::Mismatch(_, observed)), _) => {
+            (Some(observed.map(|observed| observed.value)), None, None)
         }
-        (_, Call::Cas { expect, value, .. }) => (Some(expected(expect)), None, Some(value)),
-        (_, Call::Put(value)) => (None, None, Some(value)),
-        (Outcome::Ok(Answer::Written(_)), Call::Read) => return None,
+        (_, Request::CompareAndSwap { expect, value, .. }) => {
+            (Some(expected(expect)), None, Some(value))
+        }
+        (_, Request::Put(value)) => (None, None, Some(value)),
+        (OperationOutcome::Ok(Response::Written(_)), Request::Read) => return None,
     };
     let end = match (&op.outcome, leaves) {
-        (Outcome::Unknown(_), Some(value)) => *shown.get(&value)?,
+        (OperationOutcome::Unknown(_), Some(value)) => *shown.get(&value)?,
         _ => op.ended,
     };
     Some(Step {
         begin: op.invoked,
         end,
-        needs,
-        unlike,
-        leaves,
+        required: needs,
+        forbidden: unlike,
+        writes: leaves,
         op: Some(index),
     })
 }
 
-enum Found {
-    Order,
-    GaveUp,
+enum SearchResult {
+    Linearizable,
+    LimitReached,
     Stuck { at: usize, state: Option<Value> },
 }
 
-/// Depth-first over the orders. A step may come next when no step that is still open ended before it began; the
-/// number of steps taken and their set with the state reached are remembered, so no situation is tried twice.
-fn search(steps: &[Step], start: Option<Value>) -> Found {
+/// Searches depth first over the orders. A step may come next if no untaken step ended before it started. The set of
+/// taken steps together with the state is memoized, so no situation is tried twice.
+fn search(steps: &[Step], start: Option<Value>) -> SearchResult {
     let mut by_begin: Vec<usize> = (0..steps.len()).collect();
     by_begin.sort_unstable_by_key(|&index| steps.get(index).map(|step| step.begin));
-    let mut been: HashSet<(Vec<u64>, Option<Value>)> = HashSet::new();
-    let mut taken = Taken {
+    let mut visited: HashSet<(Vec<u64>, Option<Value>)> = HashSet::new();
+    let mut taken = TakenSteps {
         set: vec![0; steps.len().div_ceil(64)],
         count: 0,
-        first_open: 0,
+        first_untaken: 0,
     };
     let mut path: Vec<(usize, Option<Value>, usize)> = Vec::new();
     let mut state = start;
@@ -221,40 +242,46 @@ fn search(steps: &[Step], start: Option<Value>) -> Found {
     let mut deepest = (0, 0, start);
     loop {
         if taken.count == steps.len() {
-            return Found::Order;
+            return SearchResult::Linearizable;
         }
-        if been.len() > MOST_STATES {
-            return Found::GaveUp;
+        if visited.len() > MAX_SEARCH_STATES {
+            return SearchResult::LimitReached;
         }
-        taken.skip(&by_begin);
-        let (next, due) = candidate(steps, &by_begin, &taken, from.max(taken.first_open), state);
+        taken.skip_taken(&by_begin);
+        let (next, due) = next_step(
+            steps,
+            &by_begin,
+            &taken,
+            from.max(taken.first_untaken),
+            state,
+        );
         if taken.count >= deepest.0 {
             deepest = (taken.count, due, state);
         }
         match next {
             Some((position, index)) => {
-                let after = steps.get(index).and_then(|step| step.leaves).or(state);
-                taken.flip(index);
-                if been.insert((taken.set.clone(), after)) {
-                    path.push((position, state, taken.first_open));
+                let after = steps.get(index).and_then(|step| step.writes).or(state);
+                taken.toggle(index);
+                if visited.insert((taken.set.clone(), after)) {
+                    path.push((position, state, taken.first_untaken));
                     state = after;
                     from = 0;
                 } else {
-                    taken.flip(index);
+                    taken.toggle(index);
                     from = position + 1;
                 }
             }
             None => {
                 let Some((position, earlier, first_open)) = path.pop() else {
-                    return Found::Stuck {
+                    return SearchResult::Stuck {
                         at: deepest.1,
                         state: deepest.2,
                     };
                 };
                 if let Some(&index) = by_begin.get(position) {
-                    taken.flip(index);
+                    taken.toggle(index);
                 }
-                taken.first_open = first_open;
+                taken.first_untaken = first_open;
                 state = earlier;
                 from = position + 1;
             }
@@ -262,67 +289,67 @@ fn search(steps: &[Step], start: Option<Value>) -> Found {
     }
 }
 
-/// The next step to try, from a position on, and the open step that is due first.
-fn candidate(
+/// Returns the next step to try, from a position on, and the untaken step that ends first.
+fn next_step(
     steps: &[Step],
     by_begin: &[usize],
-    taken: &Taken,
+    taken: &TakenSteps,
     from: usize,
     state: Option<Value>,
 ) -> (Option<(usize, usize)>, usize) {
-    let mut due: Option<(Time, usize)> = None;
-    let mut found = None;
-    for (position, &index) in by_begin.iter().enumerate().skip(taken.first_open) {
+    let mut due: Option<(RunTime, usize)> = None;
+    let mut actual = None;
+    for (position, &index) in by_begin.iter().enumerate().skip(taken.first_untaken) {
         let Some(step) = steps.get(index) else {
             continue;
         };
-        if taken.has(index) {
+        if taken.contains(index) {
             continue;
         }
-        // Nothing that began after an open step's end may come before it, nor may anything later in this order.
+        // A step that started after the end of an untaken step cannot come before it, and neither can any later step.
         if due.is_some_and(|(end, _)| step.begin > end) {
             break;
         }
         if due.is_none_or(|(end, _)| step.end < end) {
             due = Some((step.end, index));
         }
-        let fits = step.needs.is_none_or(|needs| needs == state)
-            && step.unlike.is_none_or(|unlike| unlike != state);
-        if fits && found.is_none() && position >= from {
-            found = Some((position, index));
+        let fits = step.required.is_none_or(|needs| needs == state)
+            && step.forbidden.is_none_or(|unlike| unlike != state);
+        if fits && actual.is_none() && position >= from {
+            actual = Some((position, index));
         }
     }
-    (found, due.map_or(0, |(_, index)| index))
+    (actual, due.map_or(0, |(_, index)| index))
 }
 
-struct Taken {
+struct TakenSteps {
     set: Vec<u64>,
     count: usize,
-    /// Everything before this position, by begin, is taken.
-    first_open: usize,
+    /// All steps before this position, by start time, are taken.
+    first_untaken: usize,
 }
 
-impl Taken {
-    fn has(&self, index: usize) -> bool {
+impl TakenSteps {
+    fn contains(&self, index: usize) -> bool {
         self.set
             .get(index / 64)
             .is_some_and(|word| word >> (index % 64) & 1 == 1)
     }
 
-    fn flip(&mut self, index: usize) {
-        let had = self.has(index);
+    fn toggle(&mut self, index: usize) {
+        let had = self.contains(index);
         if let Some(word) = self.set.get_mut(index / 64) {
             *word ^= 1 << (index % 64);
         }
         self.count = if had { self.count - 1 } else { self.count + 1 };
     }
 
-    fn skip(&mut self, by_begin: &[usize]) {
+    fn skip_taken(&mut self, by_begin: &[usize]) {
         while by_begin
-            .get(self.first_open)
-            .is_some_and(|&index| self.has(index))
+            .get(self.first_untaken)
+            .is_some_and(|&index| self.contains(index))
         {
-            self.first_open += 1;
+            self.first_untaken += 1;
         }
     }
 }

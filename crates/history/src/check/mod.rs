@@ -1,5 +1,5 @@
-//! The judgement of a history, in words. [`ordered`] trusts etcd's revisions and is quick; [`general`] trusts
-//! nothing but the clients' own clock. [`check_and_prove`] also shows, on forged copies, that both would have seen a fault.
+//! The check of a history. [`ordered`] uses etcd's revisions and is fast; [`general`] uses only the clients' clock.
+//! [`check_and_prove`] also shows, on forged copies, that both checkers detect anomalies.
 
 pub mod general;
 pub mod ordered;
@@ -7,71 +7,71 @@ pub mod ordered;
 use std::fmt;
 
 use crate::forge::{self, Forgery};
-use crate::history::{History, Key, shown};
+use crate::history::{History, Key, describe_state};
 
-/// What sort of promise was broken.
+/// The kind of an anomaly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Fault {
-    /// An acknowledged write is not there.
-    Lost,
-    /// Something is there that nobody wrote.
-    Invented,
-    /// A write is there that was reported as not done, or twice, or elsewhere than reported.
-    Misreported,
-    /// A compare-and-swap wrote over, or refused, the wrong state.
-    WrongSwap,
-    /// A read returned something else than the newest state at its revision.
+pub enum AnomalyKind {
+    /// An acknowledged write is missing.
+    LostWrite,
+    /// A value exists that no client wrote.
+    InventedValue,
+    /// A write exists that was reported as failed, or exists twice, or at another revision or key than reported.
+    MisreportedWrite,
+    /// A compare-and-swap replaced, or was rejected by, the wrong state.
+    WrongCompareAndSwap,
+    /// A read did not return the state at its revision.
     WrongRead,
-    /// An operation took effect before one that had ended before it began: a stale read is such.
+    /// An operation took effect before another one that ended before it started. A stale read is an example.
     OutOfOrder,
-    /// What was there at the end is not what the writes add up to.
-    WrongEnd,
-    /// No order at all explains what a key's clients saw.
+    /// The final state is not the result of the writes.
+    WrongFinalState,
+    /// No order of operations explains the responses for a key.
     NotLinearizable,
-    /// The general checker gave up on a key.
+    /// The general checker reached its limit for a key.
     Undecided,
-    /// The recording itself is at fault.
-    Malformed,
+    /// The recording itself is inconsistent.
+    MalformedRecording,
 }
 
-/// One broken promise.
+/// One anomaly.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Violation {
-    /// What sort.
-    pub fault: Fault,
-    /// What happened, with the operations involved and their times.
+pub struct Anomaly {
+    /// The kind.
+    pub kind: AnomalyKind,
+    /// A description with the operations involved and their times.
     pub text: String,
 }
 
-impl Violation {
-    pub(crate) fn new(fault: Fault, text: impl Into<String>) -> Self {
+impl Anomaly {
+    pub(crate) fn new(kind: AnomalyKind, text: impl Into<String>) -> Self {
         Self {
-            fault,
+            kind,
             text: text.into(),
         }
     }
 }
 
-impl fmt::Display for Violation {
+impl fmt::Display for Anomaly {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?}: {}", self.fault, self.text)
+        write!(f, "{:?}: {}", self.kind, self.text)
     }
 }
 
-/// Violations, the first ones in words and all of them counted: a history gone wrong has thousands.
+/// Anomalies: the first ones with a description, all of them counted. A broken history can have thousands.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Violations {
-    listed: Vec<Violation>,
+pub struct Anomalies {
+    listed: Vec<Anomaly>,
     count: usize,
 }
 
-impl Violations {
-    const LISTED: usize = 100;
+impl Anomalies {
+    const MAX_LISTED: usize = 100;
 
-    pub(crate) fn add(&mut self, fault: Fault, text: impl FnOnce() -> String) {
-        // Each sort is listed at least once, however many others came before.
-        if self.listed.len() < Self::LISTED || !self.has(fault) {
-            self.listed.push(Violation::new(fault, text()));
+    pub(crate) fn add(&mut self, kind: AnomalyKind, text: impl FnOnce() -> String) {
+        // Each kind is listed at least once.
+        if self.listed.len() < Self::MAX_LISTED || !self.contains(kind) {
+            self.listed.push(Anomaly::new(kind, text()));
         }
         self.count += 1;
     }
@@ -81,173 +81,172 @@ impl Violations {
         self.listed.extend(other.listed);
     }
 
-    /// The first ones.
-    pub fn listed(&self) -> &[Violation] {
+    /// Returns the listed anomalies.
+    pub fn listed(&self) -> &[Anomaly] {
         &self.listed
     }
 
-    /// How many there are.
+    /// Returns the number of anomalies.
     pub fn count(&self) -> usize {
         self.count
     }
 
-    /// Whether one is of this sort.
-    pub fn has(&self, fault: Fault) -> bool {
-        self.listed.iter().any(|violation| violation.fault == fault)
+    /// Returns true if an anomaly of this kind was found.
+    pub fn contains(&self, kind: AnomalyKind) -> bool {
+        self.listed.iter().any(|anomaly| anomaly.kind == kind)
     }
 }
 
-/// What was found.
+/// The result of a check.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Verdict {
-    /// How many operations were judged.
-    pub ops: usize,
-    /// How many writes the watch showed.
+pub struct CheckResult {
+    /// The number of checked operations.
+    pub operations: usize,
+    /// The number of writes that the watch reported.
     pub writes: usize,
-    /// How many keys the general checker went through.
+    /// The number of keys that the general checker checked.
     pub keys: usize,
-    /// What was wrong.
-    pub violations: Violations,
+    /// The anomalies.
+    pub anomalies: Anomalies,
 }
 
-impl Verdict {
-    /// Whether all is well.
+impl CheckResult {
+    /// Returns true if no anomaly was found.
     pub fn is_ok(&self) -> bool {
-        self.violations.count() == 0
+        self.anomalies.count() == 0
     }
 }
 
-impl fmt::Display for Verdict {
+impl fmt::Display for CheckResult {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
             "{} operations, {} writes, {} keys: ",
-            self.ops, self.writes, self.keys
+            self.operations, self.writes, self.keys
         )?;
         if self.is_ok() {
             return f.write_str("linearizable, nothing lost, nothing invented");
         }
-        write!(f, "{} violations", self.violations.count())?;
-        for violation in self.violations.listed().iter().take(20) {
-            write!(f, "\n- {violation}")?;
+        write!(f, "{} violations", self.anomalies.count())?;
+        for anomaly in self.anomalies.listed().iter().take(20) {
+            write!(f, "\n- {anomaly}")?;
         }
         Ok(())
     }
 }
 
-/// Judges a history by both checkers.
-pub fn check(history: &History) -> Verdict {
-    let mut violations = ordered::check(history);
-    let (keys, found) = general::check(history);
-    violations.extend(found);
-    Verdict {
-        ops: history.ops.len(),
-        writes: history.log.len(),
+/// Checks a history with both checkers.
+pub fn check(history: &History) -> CheckResult {
+    let mut anomalies = ordered::check(history);
+    let (keys, from_general) = general::check(history);
+    anomalies.extend(from_general);
+    CheckResult {
+        operations: history.operations.len(),
+        writes: history.writes.len(),
         keys,
-        violations,
+        anomalies,
     }
 }
 
-/// Judges what a restore brought back: exactly what had been there at the snapshot's revision. `after` is the
-/// history of a workload with the same prefix, begun on the restored cluster.
-pub fn check_restore(before: &History, at_revision: i64, after: &History) -> Violations {
-    let wanted = before.prefix(at_revision);
-    let found = &after.start.state;
-    let mut violations = Violations::default();
+/// Checks a restored cluster: its state must be exactly the state at the snapshot's revision. `after` is the history
+/// of a workload with the same prefix that was started on the restored cluster.
+pub fn check_restore(before: &History, at_revision: i64, after: &History) -> Anomalies {
+    let expected = before.state_at(at_revision);
+    let actual = &after.start.state;
+    let mut anomalies = Anomalies::default();
     let keys: std::collections::BTreeSet<Key> =
-        wanted.keys().chain(found.keys()).copied().collect();
+        expected.keys().chain(actual.keys()).copied().collect();
     for key in keys {
-        let (wanted, found) = (wanted.get(&key).copied(), found.get(&key).copied());
-        let fault = match (wanted, found) {
-            _ if wanted == found => continue,
-            (None, Some(_)) => Fault::Invented,
-            _ => Fault::Lost,
+        let (expected, actual) = (expected.get(&key).copied(), actual.get(&key).copied());
+        let kind = match (expected, actual) {
+            _ if expected == actual => continue,
+            (None, Some(_)) => AnomalyKind::InventedValue,
+            _ => AnomalyKind::LostWrite,
         };
-        violations.add(fault, || {
+        anomalies.add(kind, || {
             format!(
                 "{key} was {} at the snapshot's revision {at_revision}; restored, it is {}",
-                shown(wanted),
-                shown(found)
+                describe_state(expected),
+                describe_state(actual)
             )
         });
     }
-    violations
+    anomalies
 }
 
-/// A history that passed, and the forgeries that would not have.
+/// The proof that a history is correct and that the checkers detect forgeries.
 #[derive(Clone, Debug)]
 pub struct Proof {
-    /// The verdict on the true history.
-    pub verdict: Verdict,
-    /// What was forged, each found by both checkers.
-    pub found: Vec<&'static str>,
+    /// The result for the recorded history.
+    pub result: CheckResult,
+    /// The forgeries, each detected by both checkers.
+    pub detected: Vec<&'static str>,
 }
 
 impl fmt::Display for Proof {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{}; forged and found by both checkers: {}",
-            self.verdict,
-            self.found.join(", ")
+            "{}; forgeries detected by both checkers: {}",
+            self.result,
+            self.detected.join(", ")
         )
     }
 }
 
 /// Why a history proves nothing.
 #[derive(Debug, thiserror::Error)]
-pub enum NotProven {
-    /// The history is wrong.
-    #[error("the history is not what etcd promises: {0}")]
-    Violated(Box<Verdict>),
-    /// The history has nothing to forge.
-    #[error(
-        "too little happened to forge {0} into the history ({1} operations); let the workload run longer"
-    )]
+pub enum ProofError {
+    /// The history has anomalies.
+    #[error("the history has anomalies: {0}")]
+    Anomalous(Box<CheckResult>),
+    /// The history is too small to forge an anomaly.
+    #[error("cannot forge {0} into the history: only {1} operations; let the workload run longer")]
     TooSmall(&'static str, usize),
-    /// A checker is blind.
-    #[error(
-        "the {checker} checker did not find {forged} that was forged into the history of {key}"
-    )]
-    Missed {
-        /// Which one.
+    /// A checker did not detect a forgery.
+    #[error("the {checker} checker did not detect {forged} forged into the history of {key}")]
+    ForgeryMissed {
+        /// The checker.
         checker: &'static str,
-        /// What was forged.
+        /// The forgery.
         forged: &'static str,
-        /// Into which key.
+        /// The key of the forgery.
         key: Key,
     },
 }
 
-/// Judges a history, and shows that both checkers find a lost write, a stale read, an invented value and two
-/// reordered writes once they are forged into copies of it.
-pub fn check_and_prove(history: &History) -> Result<Proof, NotProven> {
-    let verdict = check(history);
-    if !verdict.is_ok() {
-        return Err(NotProven::Violated(Box::new(verdict)));
+/// Checks a history, and shows that both checkers detect a lost write, a stale read, an invented value and two
+/// reordered writes when these are forged into copies of it.
+pub fn check_and_prove(history: &History) -> Result<Proof, ProofError> {
+    let result = check(history);
+    if !result.is_ok() {
+        return Err(ProofError::Anomalous(Box::new(result)));
     }
-    let mut found = Vec::new();
-    for (name, forge) in forge::ALL {
+    let mut actual = Vec::new();
+    for (name, forge) in forge::FORGERIES {
         let Forgery {
             history: forged,
             key,
-            fault,
-        } = forge(history).ok_or(NotProven::TooSmall(name, history.ops.len()))?;
-        if !ordered::check(&forged).has(fault) {
-            return Err(NotProven::Missed {
+            kind,
+        } = forge(history).ok_or(ProofError::TooSmall(name, history.operations.len()))?;
+        if !ordered::check(&forged).contains(kind) {
+            return Err(ProofError::ForgeryMissed {
                 checker: "revision-ordered",
                 forged: name,
                 key,
             });
         }
-        if !general::check_key(&forged, key).has(Fault::NotLinearizable) {
-            return Err(NotProven::Missed {
+        if !general::check_key(&forged, key).contains(AnomalyKind::NotLinearizable) {
+            return Err(ProofError::ForgeryMissed {
                 checker: "general",
                 forged: name,
                 key,
             });
         }
-        found.push(name);
+        actual.push(name);
     }
-    Ok(Proof { verdict, found })
+    Ok(Proof {
+        result,
+        detected: actual,
+    })
 }

@@ -1,71 +1,73 @@
-//! The checker that trusts etcd's revisions. The watch gives the one order of all writes; what remains is to compare
-//! every answer with it, and the order with the clock. O(n log n): millions of operations in seconds.
+//! The checker that uses etcd's revisions. The watch gives the total order of writes; every response is compared with
+//! it, and the order is compared with the clock. O(n log n): millions of operations in seconds.
 
 use std::collections::{BTreeMap, HashMap};
 
-use super::{Fault, Violations};
+use super::{Anomalies, AnomalyKind};
 use crate::history::{
-    Answer, By, Call, History, Key, Op, Outcome, Snapshot, Time, Value, Versioned, Write, shown,
+    CompareBy, History, Key, KeyState, Operation, OperationOutcome, Request, Response, RunTime,
+    Snapshot, Value, WatchedWrite, describe_state,
 };
 
-/// Judges a history.
-pub fn check(history: &History) -> Violations {
-    let order = Order::of(history);
-    let mut violations = Violations::default();
-    the_recording_is_sound(history, &mut violations);
-    let took_effect = every_write_was_asked_for(history, &order, &mut violations);
-    for (op, took_effect) in history.ops.iter().zip(&took_effect) {
-        an_answer_fits_the_order(op, took_effect.is_some(), &order, &mut violations);
+/// Checks a history.
+pub fn check(history: &History) -> Anomalies {
+    let order = WriteOrder::of(history);
+    let mut anomalies = Anomalies::default();
+    check_recording(history, &mut anomalies);
+    let effect_revisions = match_writes_to_operations(history, &order, &mut anomalies);
+    for (op, effect_revisions) in history.operations.iter().zip(&effect_revisions) {
+        check_response(op, effect_revisions.is_some(), &order, &mut anomalies);
     }
-    the_order_fits_the_clock(history, &took_effect, &mut violations);
+    check_real_time_order(history, &effect_revisions, &mut anomalies);
     match &history.end {
-        Some(end) => the_end_is_the_sum(end, &order, &mut violations),
-        None => violations.add(Fault::Malformed, || {
-            "what was there at the end could not be read".into()
+        Some(end) => check_final_state(end, &order, &mut anomalies),
+        None => anomalies.add(AnomalyKind::MalformedRecording, || {
+            "the final state could not be read".into()
         }),
     }
-    violations
+    anomalies
 }
 
 /// The writes of each key, in order.
-struct Order<'a> {
+struct WriteOrder<'a> {
     history: &'a History,
     keys: HashMap<Key, Vec<u32>>,
 }
 
-impl<'a> Order<'a> {
+impl<'a> WriteOrder<'a> {
     fn of(history: &'a History) -> Self {
         let mut keys: HashMap<Key, Vec<u32>> = HashMap::new();
-        for (index, write) in (0..).zip(&history.log) {
+        for (index, write) in (0..).zip(&history.writes) {
             keys.entry(write.key).or_default().push(index);
         }
         Self { history, keys }
     }
 
-    fn write(&self, index: u32) -> Option<&'a Write> {
-        self.history.log.get(index as usize)
+    fn write(&self, index: u32) -> Option<&'a WatchedWrite> {
+        self.history.writes.get(index as usize)
     }
 
-    /// A key's state when this revision was the newest.
-    fn at(&self, key: Key, revision: i64) -> Option<Versioned> {
+    /// Returns the state of a key at a revision.
+    fn state_at(&self, key: Key, revision: i64) -> Option<KeyState> {
         let writes = self.keys.get(&key).map_or(&[][..], Vec::as_slice);
         let until = writes
             .partition_point(|&index| self.write(index).is_some_and(|w| w.revision <= revision));
         match until.checked_sub(1).and_then(|last| writes.get(last)) {
-            Some(&index) => self.write(index).and_then(Write::state),
+            Some(&index) => self.write(index).and_then(WatchedWrite::state),
             None => self.history.start.state.get(&key).copied(),
         }
     }
 }
 
-/// One client does one thing at a time and nothing after an outcome that is not known; the watch goes forward.
-fn the_recording_is_sound(history: &History, violations: &mut Violations) {
-    let mut ops: Vec<&Op> = history.ops.iter().collect();
+/// Checks the recording: each client runs one operation at a time and none after an unknown outcome, and the
+/// revisions of the watch increase.
+fn check_recording(history: &History, anomalies: &mut Anomalies) {
+    let mut ops: Vec<&Operation> = history.operations.iter().collect();
     ops.sort_unstable_by_key(|op| (op.client, op.invoked));
     for op in &ops {
         if op.ended < op.invoked {
-            violations.add(Fault::Malformed, || {
-                format!("it ended before it began: {op}")
+            anomalies.add(AnomalyKind::MalformedRecording, || {
+                format!("the operation ended before it started: {op}")
             });
         }
     }
@@ -75,21 +77,21 @@ fn the_recording_is_sound(history: &History, violations: &mut Violations) {
             continue;
         }
         if next.invoked < one.ended {
-            violations.add(Fault::Malformed, || {
-                format!("one client did two things at once: {one}; {next}")
+            anomalies.add(AnomalyKind::MalformedRecording, || {
+                format!("one client ran two operations at the same time: {one}; {next}")
             });
         }
-        if matches!(one.outcome, Outcome::Unknown(_)) {
-            violations.add(Fault::Malformed, || {
-                format!("a client went on after it did not know: {one}; {next}")
+        if matches!(one.outcome, OperationOutcome::Unknown(_)) {
+            anomalies.add(AnomalyKind::MalformedRecording, || {
+                format!("a client continued after an unknown outcome: {one}; {next}")
             });
         }
     }
     let mut last = history.start.revision;
-    for write in &history.log {
+    for write in &history.writes {
         if write.revision <= last {
             let revision = write.revision;
-            violations.add(Fault::Malformed, || {
+            anomalies.add(AnomalyKind::MalformedRecording, || {
                 format!("the watch went from revision {last} to {revision}")
             });
         }
@@ -97,41 +99,41 @@ fn the_recording_is_sound(history: &History, violations: &mut Violations) {
     }
 }
 
-/// Each write in the order was attempted, once, with that value, on that key, and did not count as failed. Returns
-/// where each operation took effect.
-fn every_write_was_asked_for(
+/// Checks that each write belongs to exactly one operation, with its value and key, that was not reported as failed.
+/// Returns the revision at which each operation took effect.
+fn match_writes_to_operations(
     history: &History,
-    order: &Order<'_>,
-    violations: &mut Violations,
+    order: &WriteOrder<'_>,
+    anomalies: &mut Anomalies,
 ) -> Vec<Option<i64>> {
     let mut attempts: Vec<(Value, u32)> = (0..)
-        .zip(&history.ops)
-        .filter_map(|(index, op)| Some((op.call.writes()?, index)))
+        .zip(&history.operations)
+        .filter_map(|(index, op)| Some((op.request.written_value()?, index)))
         .collect();
     attempts.sort_unstable();
     for pair in attempts.windows(2) {
         if let [(value, _), (same, _)] = pair
             && value == same
         {
-            violations.add(Fault::Malformed, || {
+            anomalies.add(AnomalyKind::MalformedRecording, || {
                 format!("the workload wrote {value} twice")
             });
         }
     }
-    let mut took_effect: Vec<Option<i64>> = vec![None; history.ops.len()];
-    for write in &history.log {
+    let mut effect_revisions: Vec<Option<i64>> = vec![None; history.operations.len()];
+    for write in &history.writes {
         let (revision, key) = (write.revision, write.key);
-        let before = order.at(key, revision - 1);
+        let before = order.state_at(key, revision - 1);
         let Some(value) = write.value else {
-            violations.add(Fault::Invented, || {
-                format!("{key} was deleted at revision {revision}; nobody asked for it")
+            anomalies.add(AnomalyKind::InventedValue, || {
+                format!("{key} was deleted at revision {revision}; no client deletes keys")
             });
             continue;
         };
         let version = before.map_or(0, |before| before.version) + 1;
         if write.version != version {
-            violations.add(Fault::Lost, || {
-                let known = shown(before);
+            anomalies.add(AnomalyKind::LostWrite, || {
+                let known = describe_state(before);
                 format!(
                     "{value} of {key} at revision {revision} is version {}, after {known}",
                     write.version
@@ -143,131 +145,141 @@ fn every_write_was_asked_for(
             .get(attempt)
             .filter(|(other, _)| *other == value)
             .map(|&(_, index)| index as usize);
-        let Some((index, op)) = attempt.and_then(|index| Some((index, history.ops.get(index)?)))
+        let Some((index, op)) =
+            attempt.and_then(|index| Some((index, history.operations.get(index)?)))
         else {
-            violations.add(Fault::Invented, || {
+            anomalies.add(AnomalyKind::InventedValue, || {
                 format!("{value} of {key} at revision {revision} was never written")
             });
             continue;
         };
-        if let Some(slot) = took_effect.get_mut(index)
+        if let Some(slot) = effect_revisions.get_mut(index)
             && let Some(earlier) = slot.replace(revision)
         {
-            violations.add(Fault::Misreported, || {
+            anomalies.add(AnomalyKind::MisreportedWrite, || {
                 format!("applied twice, at revisions {earlier} and {revision}: {op}")
             });
         }
-        a_write_fits_its_attempt(op, write, before, violations);
+        check_write(op, write, before, anomalies);
     }
-    took_effect
+    effect_revisions
 }
 
-fn a_write_fits_its_attempt(
-    op: &Op,
-    write: &Write,
-    before: Option<Versioned>,
-    violations: &mut Violations,
+fn check_write(
+    op: &Operation,
+    write: &WatchedWrite,
+    before: Option<KeyState>,
+    anomalies: &mut Anomalies,
 ) {
     let revision = write.revision;
     if op.key != write.key {
-        violations.add(Fault::Invented, || {
+        anomalies.add(AnomalyKind::InventedValue, || {
             format!(
-                "written to {} at revision {revision} instead: {op}",
+                "written to {} instead, at revision {revision}: {op}",
                 write.key
             )
         });
     }
     match op.outcome {
-        Outcome::Ok(Answer::Written(told)) if told == revision => {}
-        Outcome::Unknown(_) => {}
-        _ => violations.add(Fault::Misreported, || {
+        OperationOutcome::Ok(Response::Written(reported)) if reported == revision => {}
+        OperationOutcome::Unknown(_) => {}
+        _ => anomalies.add(AnomalyKind::MisreportedWrite, || {
             format!("applied at revision {revision}, yet: {op}")
         }),
     }
-    if let Call::Cas { by, expect, .. } = op.call
-        && !holds(by, expect, before)
+    if let Request::CompareAndSwap { by, expect, .. } = op.request
+        && !matches_expectation(by, expect, before)
     {
-        let before = shown(before);
-        violations.add(Fault::WrongSwap, || {
+        let before = describe_state(before);
+        anomalies.add(AnomalyKind::WrongCompareAndSwap, || {
             format!("applied at revision {revision} over {before}: {op}")
         });
     }
 }
 
-fn holds(by: By, expect: Option<(Value, i64)>, now: Option<Versioned>) -> bool {
+fn matches_expectation(by: CompareBy, expect: Option<(Value, i64)>, now: Option<KeyState>) -> bool {
     match (expect, now) {
         (None, None) => true,
-        (Some((_, revision)), Some(now)) if by == By::Revision => revision == now.revision,
+        (Some((_, revision)), Some(now)) if by == CompareBy::Revision => revision == now.revision,
         (Some((value, _)), Some(now)) => value == now.value,
         _ => false,
     }
 }
 
-fn an_answer_fits_the_order(
-    op: &Op,
-    took_effect: bool,
-    order: &Order<'_>,
-    violations: &mut Violations,
+fn check_response(
+    op: &Operation,
+    effect_revisions: bool,
+    order: &WriteOrder<'_>,
+    anomalies: &mut Anomalies,
 ) {
-    let Some(answer) = op.answer() else { return };
-    let now = || order.at(op.key, answer.revision());
-    match (*answer, op.call) {
-        (Answer::Written(_), Call::Put(_) | Call::Cas { .. }) => {
-            if !took_effect {
-                violations.add(Fault::Lost, || {
+    let Some(response) = op.response() else {
+        return;
+    };
+    let now = || order.state_at(op.key, response.revision());
+    match (*response, op.request) {
+        (Response::Written(_), Request::Put(_) | Request::CompareAndSwap { .. }) => {
+            if !effect_revisions {
+                anomalies.add(AnomalyKind::LostWrite, || {
                     format!("acknowledged, but not among the writes: {op}")
                 });
             }
         }
-        (Answer::Read(_, seen), Call::Read) => {
+        (Response::Read(_, observed), Request::Read) => {
             let now = now();
-            if seen != now {
-                violations.add(Fault::WrongRead, || {
-                    format!("there was {} at that revision: {op}", shown(now))
+            if observed != now {
+                anomalies.add(AnomalyKind::WrongRead, || {
+                    format!(
+                        "the state at that revision was {}: {op}",
+                        describe_state(now)
+                    )
                 });
             }
         }
-        (Answer::Refused(_, seen), Call::Cas { by, expect, .. }) => {
+        (Response::Mismatch(_, observed), Request::CompareAndSwap { by, expect, .. }) => {
             let now = now();
-            if seen != now {
-                violations.add(Fault::WrongRead, || {
-                    format!("there was {} at that revision: {op}", shown(now))
+            if observed != now {
+                anomalies.add(AnomalyKind::WrongRead, || {
+                    format!(
+                        "the state at that revision was {}: {op}",
+                        describe_state(now)
+                    )
                 });
             }
-            if holds(by, expect, now) {
-                violations.add(Fault::WrongSwap, || {
-                    format!("refused, although it was as expected: {op}")
+            if matches_expectation(by, expect, now) {
+                anomalies.add(AnomalyKind::WrongCompareAndSwap, || {
+                    format!("rejected although the state was as expected: {op}")
                 });
             }
         }
-        _ => violations.add(Fault::Malformed, || {
-            format!("an answer to another question: {op}")
+        _ => anomalies.add(AnomalyKind::MalformedRecording, || {
+            format!("the response does not match the request: {op}")
         }),
     }
 }
 
-/// What ended before something else began has the smaller revision, or the same if that is no write.
-fn the_order_fits_the_clock(
+/// Checks that an operation that ended before another one started has the smaller revision, or the same one if the
+/// other is no write.
+fn check_real_time_order(
     history: &History,
-    took_effect: &[Option<i64>],
-    violations: &mut Violations,
+    effect_revisions: &[Option<i64>],
+    anomalies: &mut Anomalies,
 ) {
-    let mut ended: Vec<(Time, i64, u32)> = Vec::with_capacity(history.ops.len());
-    let mut begun: Vec<(Time, i64, u32)> = Vec::with_capacity(history.ops.len());
-    for ((index, op), took_effect) in (0..).zip(&history.ops).zip(took_effect) {
-        match (op.answer().map(Answer::revision), took_effect) {
+    let mut ended: Vec<(RunTime, i64, u32)> = Vec::with_capacity(history.operations.len());
+    let mut begun: Vec<(RunTime, i64, u32)> = Vec::with_capacity(history.operations.len());
+    for ((index, op), effect_revisions) in (0..).zip(&history.operations).zip(effect_revisions) {
+        match (op.response().map(Response::revision), effect_revisions) {
             (Some(revision), _) => {
                 ended.push((op.ended, revision, index));
                 begun.push((op.invoked, revision, index));
             }
-            // Nobody was told, so it can be as late as it likes; but not earlier than it was asked for.
+            // Without a response the write may take effect at any later time, but not before its request.
             (None, Some(revision)) => begun.push((op.invoked, *revision, index)),
             (None, None) => {}
         }
     }
     ended.sort_unstable();
     begun.sort_unstable();
-    let op = |index: u32| history.ops.get(index as usize);
+    let op = |index: u32| history.operations.get(index as usize);
     let mut ended = ended.into_iter().peekable();
     let mut newest: (i64, Option<u32>) = (history.start.revision, None);
     for (invoked, revision, index) in begun {
@@ -277,59 +289,63 @@ fn the_order_fits_the_clock(
             }
         }
         let Some(this) = op(index) else { continue };
-        let is_write = took_effect.get(index as usize).copied().flatten().is_some()
-            || this.written().is_some();
+        let is_write = effect_revisions
+            .get(index as usize)
+            .copied()
+            .flatten()
+            .is_some()
+            || this.acknowledged_revision().is_some();
         if revision < newest.0 || (is_write && revision == newest.0) {
-            violations.add(Fault::OutOfOrder, || {
-                let before = newest.1.and_then(op).map_or_else(|| "the start".to_owned(), Op::to_string);
-                format!("took effect at revision {revision}: {this}; but this had ended before: {before}")
+            anomalies.add(AnomalyKind::OutOfOrder, || {
+                let before = newest.1.and_then(op).map_or_else(|| "the start".to_owned(), Operation::to_string);
+                format!("took effect at revision {revision}: {this}; but this operation had ended before: {before}")
             });
         }
     }
     if let Some(end) = &history.end {
         let newest = history
-            .ops
+            .operations
             .iter()
             .filter(|op| op.ended < end.invoked)
             .filter_map(|op| {
-                let revision = op.answer()?.revision();
+                let revision = op.response()?.revision();
                 (revision > end.revision).then_some(op)
             });
         for op in newest {
             let revision = end.revision;
-            violations.add(Fault::OutOfOrder, || {
-                format!("the last read was at revision {revision}, after: {op}")
+            anomalies.add(AnomalyKind::OutOfOrder, || {
+                format!("the final read was at revision {revision}, after: {op}")
             });
         }
     }
 }
 
-fn the_end_is_the_sum(end: &Snapshot, order: &Order<'_>, violations: &mut Violations) {
-    let mut wanted: BTreeMap<Key, Option<Versioned>> = order
+fn check_final_state(end: &Snapshot, order: &WriteOrder<'_>, anomalies: &mut Anomalies) {
+    let mut expected: BTreeMap<Key, Option<KeyState>> = order
         .keys
         .keys()
-        .map(|&key| (key, order.at(key, end.revision)))
+        .map(|&key| (key, order.state_at(key, end.revision)))
         .collect();
-    wanted.extend(
+    expected.extend(
         order
             .history
             .start
             .state
             .keys()
-            .map(|&key| (key, order.at(key, end.revision))),
+            .map(|&key| (key, order.state_at(key, end.revision))),
     );
-    wanted.extend(
+    expected.extend(
         end.state
             .keys()
-            .map(|&key| (key, order.at(key, end.revision))),
+            .map(|&key| (key, order.state_at(key, end.revision))),
     );
-    for (key, wanted) in wanted {
-        let found = end.state.get(&key).copied();
-        if found != wanted {
-            violations.add(Fault::WrongEnd, || {
-                let (wanted, found) = (shown(wanted), shown(found));
+    for (key, expected) in expected {
+        let actual = end.state.get(&key).copied();
+        if actual != expected {
+            anomalies.add(AnomalyKind::WrongFinalState, || {
+                let (expected, actual) = (describe_state(expected), describe_state(actual));
                 format!(
-                    "{key} is {found} at the end, at revision {}; by the order it is {wanted}",
+                    "the final state of {key} at revision {} is {actual}; the writes give {expected}",
                     end.revision
                 )
             });

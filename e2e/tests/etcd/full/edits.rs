@@ -150,7 +150,7 @@ fn what_is_beside_the_members_is_changed_at_once_and_back_and_nobody_is_restarte
         address,
         "clients find it where it was"
     );
-    assert!(workload.stats(since).written > 0, "and write");
+    assert!(workload.stats(since).acknowledged_writes > 0, "and write");
     comes_to_rest(&operator);
     workload.finish();
 }

@@ -3,7 +3,7 @@
 use evenkeel_e2e::Story;
 use evenkeel_e2e::etcd::MemberPod;
 use evenkeel_e2e::operator::Operator;
-use evenkeel_history::Config;
+use evenkeel_history::WorkloadConfig;
 use serde_json::json;
 
 use crate::look::{LONG, follower, formed, ids, leader, says, until_whole};
@@ -102,14 +102,14 @@ fn a_newcomer_that_gets_all_as_a_snapshot_joins_though_nobody_writes_any_more() 
     let operator = Operator::start(&story);
     let cluster = formed(&story, &spec(3), 3);
     // More than etcd keeps in its log for those who come late, and more than it lets a member be behind.
-    let many = Config {
+    let many = WorkloadConfig {
         pinned: 18,
         everywhere: 6,
         service: 6,
         keys: 36,
-        ..Config::default()
+        ..WorkloadConfig::default()
     };
-    let workload = cluster.workload_with(Config {
+    let workload = cluster.workload_with(WorkloadConfig {
         rate: 3_000.0,
         ops_per_key: 100,
         ..many

@@ -7,7 +7,7 @@ mod bugs;
 mod event;
 mod world;
 
-use evenkeel_runtime::explore::{SearchReport, explore};
+use evenkeel_modelcheck::{SearchReport, explore};
 
 use bugs::Bug;
 use event::Event;
@@ -32,7 +32,7 @@ fn check(name: &str, start: &DbModel) -> SearchReport<Event> {
         report.transitions,
         began.elapsed()
     );
-    if let Some(trace) = &report.trace {
+    if let Some(trace) = &report.counterexample {
         panic!("{name}:\n{trace}");
     }
     report
@@ -96,7 +96,7 @@ fn a_missed_probe_and_a_frozen_operator_do_no_harm() {
 
 /// Returns the trace that the explorer finds for a bug.
 fn trace_of(bug: Bug, start: DbModel) -> String {
-    let trace = explore(&start.with_bug(bug)).trace;
+    let trace = explore(&start.with_bug(bug)).counterexample;
     trace
         .unwrap_or_else(|| panic!("{bug:?} is not found"))
         .to_string()

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use evenkeel_runtime::explore::Model;
+use evenkeel_modelcheck::Model;
 use evenkeel_runtime::{Observed, Plan, Presence, SimpleReconciler};
 use killernewdb::decide::decide;
 use killernewdb::facts::{DbAction, DbFacts, DbLedger, MemberFacts};

@@ -1,51 +1,51 @@
-//! A bounded model checker for tests of operators: visits every reachable state of a small model, with faults in every
-//! order that the model allows. Invariants must hold in every state, and from every state a run without further faults
-//! must end in a valid quiescent state.
+//! A bounded model checker for authors of operators: visits every state that a small model can reach, with every fault in
+//! every order that the model allows. The rules of the model must hold in each state, and from each state a run without
+//! further faults must converge. For tests only.
 //!
-//! The search is breadth first, so that the first trace found is a shortest one. Quiescence is not searched from each
-//! state: the successor of a state without faults is visited anyway. The search records it, and at the end every chain of
-//! such successors must end in a valid quiescent state; a chain that does not is a cycle.
+//! The search is breadth first, so the first trace is a shortest one. Convergence is not tested anew from each state: the
+//! fault-free successor of a state is itself a visited state. It is recorded, and at the end every chain of successors must
+//! end in a good quiescent state; a chain that does not is a cycle.
 
 use std::collections::HashMap;
 use std::fmt::{self, Display};
 use std::hash::Hash;
 use std::rc::Rc;
 
-/// A model of an operator and its environment.
+/// The state of a model, and the events that can happen next.
 pub trait Model: Clone + Eq + Hash {
-    /// An event that changes the state.
+    /// An event.
     type Event: Clone + Display;
 
-    /// Returns the events that happen without faults, in order. Empty in a quiescent state.
+    /// Returns the events that happen without a fault, the most urgent first. Empty if the state is quiescent.
     fn enabled(&self) -> Vec<Self::Event>;
 
-    /// Returns the faults that may happen, within the remaining limits.
+    /// Returns the faults that the model still allows.
     fn faults(&self) -> Vec<Self::Event>;
 
-    /// Applies an event. Returns the violated invariant, if any.
+    /// Applies an event. Returns the rule that it violates.
     fn apply(&mut self, event: &Self::Event) -> Result<(), String>;
 
-    /// Returns the problem of a quiescent state, if any.
+    /// Checks a quiescent state. Returns what is wrong with it.
     fn check_quiescent(&self) -> Result<(), String>;
 }
 
-/// The result of an exploration.
+/// The result of a search.
 #[derive(Debug)]
 pub struct SearchReport<E> {
     /// The number of states.
     pub states: usize,
     /// The number of transitions.
     pub transitions: usize,
-    /// The shortest trace to a violation, if there is one.
-    pub trace: Option<Trace<E>>,
+    /// The shortest run that violates a rule, if there is one.
+    pub counterexample: Option<Trace<E>>,
 }
 
-/// A shortest sequence of events that leads to a violation.
+/// A run that violates a rule.
 #[derive(Debug)]
 pub struct Trace<E> {
-    /// The events, in order.
+    /// The events in their order.
     pub events: Vec<E>,
-    /// The violation.
+    /// The violated rule.
     pub violation: String,
 }
 
@@ -58,7 +58,7 @@ impl<E: Display> Display for Trace<E> {
     }
 }
 
-/// Visits every state that is reachable from `start`.
+/// Visits every state that can be reached from `start`.
 pub fn explore<M: Model>(start: &M) -> SearchReport<M::Event> {
     let mut search = Search {
         numbers: HashMap::new(),
@@ -66,13 +66,16 @@ pub fn explore<M: Model>(start: &M) -> SearchReport<M::Event> {
         transitions: 0,
     };
     search.reach(start.clone(), None);
-    let trace = search.run();
+    let counterexample = search.run();
     SearchReport {
         states: search.visits.len(),
         transitions: search.transitions,
-        trace,
+        counterexample,
     }
 }
+
+/// The maximum number of events of a cycle that a trace shows.
+const MAX_CYCLE_EVENTS: usize = 24;
 
 struct Search<M: Model> {
     numbers: HashMap<Rc<M>, usize>,
@@ -82,16 +85,16 @@ struct Search<M: Model> {
 
 struct Visit<M: Model> {
     state: Rc<M>,
-    /// The state and the event from which this state was reached first.
+    /// The first predecessor, and the event that led from there.
     from: Option<(usize, M::Event)>,
-    /// The successor without faults; the state itself until it is known, `None` for a valid quiescent state.
+    /// The fault-free successor; the state itself until it is known, `None` if the state is quiescent and good.
     next: Option<usize>,
 }
 
 impl<M: Model> Search<M> {
     fn run(&mut self) -> Option<Trace<M::Event>> {
         let mut at = 0;
-        // New states are added at the end.
+        // New states are appended, so the list is also the queue.
         while at < self.visits.len() {
             if let Err((event, violation)) = self.visit(at) {
                 return Some(self.trace(at, event, violation));
@@ -108,7 +111,7 @@ impl<M: Model> Search<M> {
         if is_quiescent {
             state
                 .check_quiescent()
-                .map_err(|problem| (None, format!("the quiescent state is invalid: {problem}")))?;
+                .map_err(|problem| (None, format!("the model is quiescent although {problem}")))?;
             self.visits[at].next = None;
         }
         events.extend(state.faults());
@@ -118,9 +121,9 @@ impl<M: Model> Search<M> {
             after
                 .apply(&event)
                 .map_err(|violation| (Some(event.clone()), violation))?;
-            let successor = self.reach(after, Some((at, event)));
+            let reached = self.reach(after, Some((at, event)));
             if number == 0 && !is_quiescent {
-                self.visits[at].next = Some(successor);
+                self.visits[at].next = Some(reached);
             }
         }
         Ok(())
@@ -140,28 +143,29 @@ impl<M: Model> Search<M> {
         number
     }
 
-    /// Returns the trace to the first state from which no quiescent state is reached.
+    /// Returns the trace to the first state that never converges.
     fn find_cycle(&self) -> Option<Trace<M::Event>> {
-        let mut good = vec![None; self.visits.len()];
-        for begin in 0..self.visits.len() {
-            let (mut path, mut at) = (Vec::new(), Some(begin));
-            let is_good = loop {
+        let mut converges = vec![None; self.visits.len()];
+        for start in 0..self.visits.len() {
+            let (mut path, mut at) = (Vec::new(), Some(start));
+            let result = loop {
                 let Some(here) = at else { break true };
-                if let Some(known) = good[here] {
+                if let Some(known) = converges[here] {
                     break known;
                 }
-                // Not good until proven otherwise: a chain that returns here is a cycle.
-                good[here] = Some(false);
+                // A path that returns to this state is a cycle.
+                converges[here] = Some(false);
                 path.push(here);
                 at = self.visits[here].next;
             };
-            path.into_iter().for_each(|here| good[here] = Some(is_good));
+            path.into_iter()
+                .for_each(|here| converges[here] = Some(result));
         }
-        let first = good.iter().position(|good| *good == Some(false))?;
-        let violation = "no quiescent state is reached without further faults".to_owned();
+        let first = converges.iter().position(|result| *result == Some(false))?;
+        let violation = "the run never converges although no more faults happen".to_owned();
         let mut trace = self.trace(first, None, violation);
         let mut state = M::clone(&self.visits[first].state);
-        for _ in 0..CYCLE_EVENTS {
+        for _ in 0..MAX_CYCLE_EVENTS {
             let Some(event) = state.enabled().into_iter().next() else {
                 break;
             };
@@ -185,48 +189,45 @@ impl<M: Model> Search<M> {
     }
 }
 
-/// The number of events of a cycle in its trace.
-const CYCLE_EVENTS: usize = 24;
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// A lift that moves to the floor it is called to. Calls are the faults.
+    /// A lift that moves to the floor it is called to; calls are the faults.
     #[derive(Clone, PartialEq, Eq, Hash)]
     struct Lift {
         floor: u8,
-        called: u8,
-        calls: u8,
-        /// The floor with a violated invariant.
-        broken: u8,
-        /// The floor without a quiescent state.
-        restless: u8,
+        called_to: u8,
+        remaining_calls: u8,
+        /// The floor on which the lift falls.
+        broken_floor: u8,
+        /// The floor on which the lift never stops.
+        unstable_floor: u8,
     }
 
     impl Model for Lift {
         type Event = String;
 
         fn enabled(&self) -> Vec<String> {
-            let moves = self.floor != self.called || self.floor == self.restless;
+            let moves = self.floor != self.called_to || self.floor == self.unstable_floor;
             moves.then(|| "move".to_owned()).into_iter().collect()
         }
 
         fn faults(&self) -> Vec<String> {
-            let floors = if self.calls > 0 { 0..4 } else { 0..0 };
+            let floors = if self.remaining_calls > 0 { 0..4 } else { 0..0 };
             floors.map(|floor| format!("call {floor}")).collect()
         }
 
         fn apply(&mut self, event: &String) -> Result<(), String> {
             match event.strip_prefix("call ") {
                 Some(floor) => {
-                    self.called = floor.parse().unwrap();
-                    self.calls -= 1;
+                    self.called_to = floor.parse().unwrap();
+                    self.remaining_calls -= 1;
                 }
-                None if self.floor < self.called => self.floor += 1,
+                None if self.floor < self.called_to => self.floor += 1,
                 None => self.floor = self.floor.saturating_sub(1),
             }
-            if self.floor == self.broken {
+            if self.floor == self.broken_floor {
                 Err("the lift falls".to_owned())
             } else {
                 Ok(())
@@ -234,7 +235,7 @@ mod tests {
         }
 
         fn check_quiescent(&self) -> Result<(), String> {
-            if self.floor == 3 && self.broken == 4 {
+            if self.floor == 3 && self.broken_floor == 4 {
                 Err("the lift is too high".to_owned())
             } else {
                 Ok(())
@@ -244,23 +245,28 @@ mod tests {
 
     const LIFT: Lift = Lift {
         floor: 0,
-        called: 0,
-        calls: 2,
-        broken: 9,
-        restless: 9,
+        called_to: 0,
+        remaining_calls: 2,
+        broken_floor: 9,
+        unstable_floor: 9,
     };
 
     #[test]
     fn every_reachable_state_is_visited_once() {
         let report = explore(&LIFT);
-        assert!(report.trace.is_none());
-        // No calls left: any floor and any goal. One left: the way up to a goal. And the start.
+        assert!(report.counterexample.is_none());
+        // Without remaining calls any floor and any target; with one, the way up to a target; the start.
         assert_eq!(report.states, 16 + 10 + 1);
     }
 
     #[test]
-    fn the_shortest_trace_to_a_violation_is_reported() {
-        let trace = explore(&Lift { broken: 2, ..LIFT }).trace.unwrap();
+    fn the_shortest_trace_of_a_violation_is_returned() {
+        let trace = explore(&Lift {
+            broken_floor: 2,
+            ..LIFT
+        })
+        .counterexample
+        .unwrap();
         assert_eq!(
             trace.to_string(),
             "  1. call 2\n  2. move\n  3. move\n  => the lift falls"
@@ -268,20 +274,28 @@ mod tests {
     }
 
     #[test]
-    fn invalid_quiescence_and_cycles_are_reported() {
-        let trace = explore(&Lift { broken: 4, ..LIFT }).trace.unwrap();
+    fn bad_quiescent_states_and_cycles_are_violations() {
+        let trace = explore(&Lift {
+            broken_floor: 4,
+            ..LIFT
+        })
+        .counterexample
+        .unwrap();
         assert_eq!(
             trace.violation,
-            "the quiescent state is invalid: the lift is too high"
+            "the model is quiescent although the lift is too high"
         );
         assert_eq!(trace.events.len(), 4);
         let trace = explore(&Lift {
-            restless: 1,
+            unstable_floor: 1,
             ..LIFT
         })
-        .trace
+        .counterexample
         .unwrap();
-        assert!(trace.violation.starts_with("no quiescent state"), "{trace}");
+        assert!(
+            trace.violation.starts_with("the run never converges"),
+            "{trace}"
+        );
         assert_eq!(trace.events[..2], ["call 1", "move"].map(str::to_owned));
     }
 }

@@ -1,5 +1,6 @@
-//! Somebody meddles: at every state that is reached, the same facts are decided on once more with something changed behind
-//! the operator's back. What is decided then is not carried out; it is judged by itself.
+//! A decider that checks each decision against tampered facts: in every reached state the same facts are decided on
+//! again with one change made behind the operator's back. The resulting plans are not executed; each is checked on
+//! its own.
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
@@ -18,24 +19,24 @@ use evenkeel_etcd::plan::{
 use evenkeel_runtime::{Engine, Observed, Plan, UnixTime};
 
 use crate::Decider;
-use crate::kinds::kinds;
+use crate::action_kinds::action_kinds;
 
-/// What can be in the way, or gone.
+/// Returns the objects that may be missing or owned by another controller.
 fn objects() -> impl Iterator<Item = OwnedObject> {
     [OwnedObject::PeerService, OwnedObject::ClientService]
         .into_iter()
         .chain(SECRETS)
 }
 
-/// The real thing, asked again and again with something changed.
+/// The real decision function, which also checks the decisions on tampered facts.
 #[derive(Debug, Default)]
-pub struct Meddled {
+pub struct TamperingDecider {
     kinds: Mutex<BTreeSet<&'static str>>,
-    wrong: Mutex<Option<String>>,
+    first_mistake: Mutex<Option<String>>,
 }
 
-impl Meddled {
-    /// What was decided on changed facts, by kind.
+impl TamperingDecider {
+    /// Returns the kinds of actions that were decided on tampered facts.
     pub fn kinds(&self) -> BTreeSet<&'static str> {
         self.kinds
             .lock()
@@ -43,53 +44,56 @@ impl Meddled {
             .clone()
     }
 
-    /// The first thing that was decided wrongly, in words.
-    pub fn wrong(&self) -> Option<String> {
-        self.wrong
+    /// Returns the description of the first wrong decision.
+    pub fn first_mistake(&self) -> Option<String> {
+        self.first_mistake
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .clone()
     }
 
-    fn ask(&self, what: &str, facts: &EtcdFacts, is_right: impl Fn(&Plan<Etcd>) -> bool) {
+    fn check(&self, what: &str, facts: &EtcdFacts, is_right: impl Fn(&Plan<Etcd>) -> bool) {
         let plan = Etcd::decide(facts);
         self.kinds
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
-            .extend(kinds(&plan));
+            .extend(action_kinds(&plan));
         if !is_right(&plan) {
-            let mut wrong = self.wrong.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut wrong = self
+                .first_mistake
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner);
             wrong.get_or_insert_with(|| {
-                format!("{what}: it was decided on {plan:#?}, seeing {facts:#?}")
+                format!("{what}: the plan is {plan:#?}, the facts are {facts:#?}")
             });
         }
     }
 
-    fn pauses(&self, facts: &EtcdFacts) {
-        let mut meddled = facts.clone();
-        meddled.cluster.is_paused = true;
-        self.ask("paused", &meddled, |plan| {
+    fn pause(&self, facts: &EtcdFacts) {
+        let mut tampered = facts.clone();
+        tampered.cluster.is_paused = true;
+        self.check("paused", &tampered, |plan| {
             plan.is_noop() && plan.waits == [EtcdWait::Paused]
         });
-        meddled.cluster.is_deleted = true;
-        self.ask("deleted", &meddled, Plan::is_noop);
+        tampered.cluster.is_deleted = true;
+        self.check("deleted", &tampered, Plan::is_noop);
     }
 
-    fn takes_the_identity(&self, facts: &EtcdFacts) {
-        let mut meddled = EtcdFacts {
+    fn delete_identity(&self, facts: &EtcdFacts) {
+        let mut tampered = EtcdFacts {
             identity: Observed::Absent,
             ..facts.clone()
         };
-        meddled.cluster.status_cluster_id = Some(ClusterId(1));
-        self.ask(
-            "all is gone but the status",
+        tampered.cluster.status_cluster_id = Some(ClusterId(1));
+        self.check(
+            "all objects but the status are gone",
             &EtcdFacts {
                 lineages: BTreeSet::new(),
-                ..blank(&meddled)
+                ..without_objects(&tampered)
             },
             |plan| plan.is_noop() && matches!(plan.waits[..], [EtcdWait::DataLost(_)]),
         );
-        // An identity that is made of what is left is of a sealed epoch, or of one that is later than all that is left.
+        // A rebuilt identity is bootstrapped, or its epoch is later than that of every remaining object.
         let later = |epoch| {
             let claims = facts
                 .claims
@@ -105,15 +109,15 @@ impl Meddled {
                 .map(|pod| pod.epoch);
             claims.chain(pods).all(|other| other < epoch)
         };
-        self.ask("the identity is gone", &meddled, |plan| {
+        self.check("the identity is gone", &tampered, |plan| {
             match &plan.create[..] {
                 [] => plan.is_noop(),
                 [EtcdCreate::Identity(rebuilt)] => rebuilt.bootstrapped || later(rebuilt.epoch),
                 _ => false,
             }
         });
-        meddled.lineages.insert(Some(Lineage(1)));
-        self.ask("claims are of two clusters", &meddled, Plan::is_noop);
+        tampered.lineages.insert(Some(Lineage(1)));
+        self.check("claims are of two clusters", &tampered, Plan::is_noop);
         if let Some(identity) = facts
             .identity
             .present()
@@ -123,22 +127,22 @@ impl Meddled {
                 lineage: Lineage(1),
                 ..identity.clone()
             };
-            let meddled = EtcdFacts {
+            let tampered = EtcdFacts {
                 identity: Observed::Present(late),
-                ..blank(facts)
+                ..without_objects(facts)
             };
             let anything = !facts.lineages.is_empty();
-            self.ask(
+            self.check(
                 "an identity of another cluster was created late",
-                &meddled,
+                &tampered,
                 |plan| plan.is_noop() || !anything,
             );
         }
-        meddled.identity = Observed::Unknown;
-        self.ask("the identity cannot be read", &meddled, Plan::is_noop);
+        tampered.identity = Observed::Unknown;
+        self.check("the identity cannot be read", &tampered, Plan::is_noop);
     }
 
-    fn puts_an_older_identity_back(&self, facts: &EtcdFacts) {
+    fn restore_older_identity(&self, facts: &EtcdFacts) {
         let Some(identity) = facts
             .identity
             .present()
@@ -151,14 +155,14 @@ impl Meddled {
             intent: None,
             ..identity.clone()
         };
-        let mut meddled = EtcdFacts {
+        let mut tampered = EtcdFacts {
             identity: Observed::Present(older),
             ..facts.clone()
         };
-        meddled.cluster.status_cluster_id = Some(ClusterId(1));
-        self.ask(
-            "an identity of before the seal was put back",
-            &meddled,
+        tampered.cluster.status_cluster_id = Some(ClusterId(1));
+        self.check(
+            "an identity from before the end of the bootstrap was restored",
+            &tampered,
             |plan| match &plan.disruption {
                 Some(EtcdDisruption::UpdateIdentity { to, .. }) => to.bootstrapped,
                 Some(_) => false,
@@ -167,9 +171,9 @@ impl Meddled {
         );
     }
 
-    fn adds_a_stranger(&self, facts: &EtcdFacts) {
-        let mut meddled = facts.clone();
-        let Observed::Present(membership) = &mut meddled.membership else {
+    fn add_unknown_member(&self, facts: &EtcdFacts) {
+        let mut tampered = facts.clone();
+        let Observed::Present(membership) = &mut tampered.membership else {
             return;
         };
         let since = UnixTime(0);
@@ -179,15 +183,19 @@ impl Meddled {
             has_started: true,
             first_seen: since,
         }];
-        // It may hold somebody's data; and whoever is added could not name it, and would be refused.
-        self.ask(
-            "a stranger that has started is a member",
-            &meddled,
+        // The unknown member may hold data, so it is not removed. A new member's list could not name it, so none is
+        // added.
+        self.check(
+            "an unknown member that has started is listed",
+            &tampered,
             |plan| {
-                let change = plan.disruption.as_ref().and_then(|step| match step {
-                    EtcdDisruption::ChangeMembership { intent, .. } => Some(intent.change),
-                    _ => None,
-                });
+                let change = plan
+                    .disruption
+                    .as_ref()
+                    .and_then(|disruption| match disruption {
+                        EtcdDisruption::ChangeMembership { intent, .. } => Some(intent.change),
+                        _ => None,
+                    });
                 !matches!(
                     change,
                     Some(MembershipChange::RemoveUnknown(_) | MembershipChange::Add(_))
@@ -196,38 +204,39 @@ impl Meddled {
         );
     }
 
-    fn keeps_what_is_removed(&self, facts: &EtcdFacts) {
-        let mut meddled = facts.clone();
-        meddled.cluster.keep_removed_for = Duration::from_secs(3600);
+    fn retain_removed_claims(&self, facts: &EtcdFacts) {
+        let mut tampered = facts.clone();
+        tampered.cluster.keep_removed_for = Duration::from_secs(3600);
         let joined = |uid: Uid| {
             let mut claims = facts.claims.present().into_iter().flatten();
             claims.any(|claim| claim.uid == uid && claim.joined_on.is_some())
         };
-        let sealed = facts
+        let bootstrapped = facts
             .identity
             .present()
             .is_some_and(|identity| identity.bootstrapped);
-        self.ask(
-            "volumes of former members are kept",
-            &meddled,
+        self.check(
+            "volumes of removed members are retained",
+            &tampered,
             |plan| match plan.disruption {
-                Some(EtcdDisruption::DeleteClaim { claim, .. }) => !(sealed && joined(claim)),
+                Some(EtcdDisruption::DeleteClaim { claim, .. }) => !(bootstrapped && joined(claim)),
                 _ => true,
             },
         );
     }
 
-    /// A newcomer finds no node, and a voter is about to leave its own for a moment.
-    fn lacks_room(&self, facts: &EtcdFacts) {
-        let mut meddled = facts.clone();
-        let Some(told) = facts.membership.present() else {
+    /// A learner has no node while the pod of a voter is terminating.
+    fn occupy_node(&self, facts: &EtcdFacts) {
+        let mut tampered = facts.clone();
+        let Some(membership) = facts.membership.present() else {
             return;
         };
-        let Observed::Present(pods) = &mut meddled.pods else {
+        let Observed::Present(pods) = &mut tampered.pods else {
             return;
         };
         let is_learner = |serial| {
-            told.members
+            membership
+                .members
                 .iter()
                 .any(|one| one.serial == serial && one.is_learner)
         };
@@ -236,11 +245,11 @@ impl Meddled {
         }
         if let Some(voter) = pods.iter_mut().find(|pod| !is_learner(pod.serial)) {
             voter.is_terminating = true;
-            meddled.health.insert(voter.serial, Observed::Unknown);
+            tampered.health.insert(voter.serial, Observed::Unknown);
         }
-        self.ask(
-            "a newcomer and a voter want the same place",
-            &meddled,
+        self.check(
+            "a learner and a voter need the same node",
+            &tampered,
             |plan| match plan.disruption {
                 Some(EtcdDisruption::DeletePod {
                     serial,
@@ -252,17 +261,17 @@ impl Meddled {
         );
     }
 
-    fn replaced_many(&self, facts: &EtcdFacts) {
-        let mut meddled = facts.clone();
-        let Observed::Present(identity) = &mut meddled.identity else {
+    fn reach_replacement_limit(&self, facts: &EtcdFacts) {
+        let mut tampered = facts.clone();
+        let Observed::Present(identity) = &mut tampered.identity else {
             return;
         };
         identity.replacements = (1..=3).map(|ago| UnixTime(facts.now.0 - ago)).collect();
-        self.ask(
-            "three were replaced within the hour",
-            &meddled,
+        self.check(
+            "three members were replaced within the hour",
+            &tampered,
             |plan| match &plan.disruption {
-                // What was begun is finished.
+                // A recorded intent is finished.
                 Some(EtcdDisruption::ChangeMembership { intent, .. }) => {
                     !intent.is_replacement
                         || facts
@@ -275,10 +284,10 @@ impl Meddled {
         );
     }
 
-    /// The spec is not noted yet: nothing waits for that.
-    fn edits_the_spec(&self, facts: &EtcdFacts) {
+    /// The spec is not recorded yet; no other action waits for that.
+    fn edit_spec(&self, facts: &EtcdFacts) {
         let untouched = Etcd::decide(facts);
-        self.ask(
+        self.check(
             "the spec is new",
             &EtcdFacts {
                 spec_recorded: false,
@@ -292,22 +301,22 @@ impl Meddled {
         );
     }
 
-    /// Members are out of date, and it is not the time for that; or a stranger has a vote.
-    fn wants_something_else(&self, facts: &EtcdFacts) {
-        let mut meddled = facts.clone();
-        meddled.cluster.restart_request = Some(Uid(1));
-        meddled.cluster.disruption = DisruptionWindow::NotBefore(UnixTime(facts.now.0 + 60));
-        for claim in meddled.claims.present_mut().into_iter().flatten() {
+    /// Members are outdated outside the maintenance window, or while an unknown member is a voter.
+    fn outdate_members(&self, facts: &EtcdFacts) {
+        let mut tampered = facts.clone();
+        tampered.cluster.restart_request = Some(Uid(1));
+        tampered.cluster.disruption = DisruptionWindow::NotBefore(UnixTime(facts.now.0 + 60));
+        for claim in tampered.claims.present_mut().into_iter().flatten() {
             claim.last_version = None;
         }
         let restarts = |plan: &Plan<Etcd>| {
             matches!(plan.disruption, Some(EtcdDisruption::RestartMember { .. }))
         };
-        self.ask("it is not the time to restart anybody", &meddled, |plan| {
+        self.check("the maintenance window is closed", &tampered, |plan| {
             !restarts(plan)
         });
-        meddled.cluster.disruption = DisruptionWindow::Allowed;
-        if let Observed::Present(membership) = &mut meddled.membership {
+        tampered.cluster.disruption = DisruptionWindow::Allowed;
+        if let Observed::Present(membership) = &mut tampered.membership {
             let since = UnixTime(0);
             membership.unknown = vec![UnknownMember {
                 id: MemberId(99),
@@ -316,36 +325,41 @@ impl Meddled {
                 first_seen: since,
             }];
         }
-        let serve = meddled
+        let serving = tampered
             .health
             .values()
-            .filter(|voice| voice.present().is_some_and(|voice| voice.is_serving));
-        let voters = meddled.membership.present().map_or(0, |told| {
-            told.members.iter().filter(|one| !one.is_learner).count() + told.unknown.len()
+            .filter(|health| health.present().is_some_and(|health| health.is_serving));
+        let voters = tampered.membership.present().map_or(0, |membership| {
+            membership
+                .members
+                .iter()
+                .filter(|one| !one.is_learner)
+                .count()
+                + membership.unknown.len()
         });
-        let enough = serve.count() > evenkeel_etcd::view::quorum(voters);
-        self.ask(
-            "a stranger has a vote, and members are out of date",
-            &meddled,
+        let enough = serving.count() > evenkeel_etcd::view::quorum(voters);
+        self.check(
+            "an unknown member is a voter and members are outdated",
+            &tampered,
             |plan| !restarts(plan) || enough || voters <= 2,
         );
     }
 
-    fn takes_a_name(&self, facts: &EtcdFacts) {
-        let sealed = facts
+    fn take_name(&self, facts: &EtcdFacts) {
+        let bootstrapped = facts
             .identity
             .present()
             .is_some_and(|identity| identity.bootstrapped);
         for object in objects() {
-            let mut meddled = facts.clone();
-            meddled.drift.insert(object, Drift::NotOwned);
-            self.ask("a name is taken", &meddled, |plan| {
-                !applies(plan, object) && (sealed || !starts_somebody(plan))
+            let mut tampered = facts.clone();
+            tampered.drift.insert(object, Drift::NotOwned);
+            self.check("an object's name is taken", &tampered, |plan| {
+                !applies(plan, object) && (bootstrapped || !starts_member(plan))
             });
         }
     }
 
-    fn deletes_an_object(&self, facts: &EtcdFacts) {
+    fn delete_object(&self, facts: &EtcdFacts) {
         let (Some(identity), Some(pods)) = (facts.identity.present(), facts.pods.present()) else {
             return;
         };
@@ -360,29 +374,29 @@ impl Meddled {
         });
         let untouched = Etcd::decide(facts);
         for object in objects() {
-            let mut meddled = facts.clone();
-            meddled.drift.insert(object, Drift::Missing);
+            let mut tampered = facts.clone();
+            tampered.drift.insert(object, Drift::Missing);
             if object.is_ca() && identity.cluster_id.is_some() && runs {
-                // With another authority those who run and those who start would not know each other.
+                // Members that run and members that start would not trust each other's certificates under a new CA.
                 let signed = SECRETS
                     .into_iter()
                     .filter(|other| other.signed_by() == Some(object));
-                meddled
+                tampered
                     .drift
                     .extend(signed.map(|signed| (signed, Drift::Missing)));
-                self.ask("an authority is gone", &meddled, |plan| {
+                self.check("a CA Secret is gone", &tampered, |plan| {
                     let lost = plan.waits.contains(&EtcdWait::CaMissing(object));
                     lost && plan.apply == untouched.apply && plan.create == untouched.create
                 });
             } else {
-                self.ask("an object is gone", &meddled, |plan| applies(plan, object));
+                self.check("an object is gone", &tampered, |plan| applies(plan, object));
             }
         }
     }
 }
 
-/// The same, with nothing of it left, or nothing that is ours.
-fn blank(facts: &EtcdFacts) -> EtcdFacts {
+/// Returns the facts without pods and claims.
+fn without_objects(facts: &EtcdFacts) -> EtcdFacts {
     EtcdFacts {
         claims: Observed::Present(Vec::new()),
         pods: Observed::Present(Vec::new()),
@@ -394,11 +408,11 @@ fn applies(plan: &Plan<Etcd>, object: OwnedObject) -> bool {
     plan.apply.contains(&EtcdApply::Object(object))
 }
 
-/// Whether somebody is told to found or to join.
-fn starts_somebody(plan: &Plan<Etcd>) -> bool {
-    plan.patch.iter().any(|mark| {
+/// Returns true if the plan starts a member by bootstrap or join.
+fn starts_member(plan: &Plan<Etcd>) -> bool {
+    plan.patch.iter().any(|patch| {
         matches!(
-            mark,
+            patch,
             EtcdPatch::SetStartMode {
                 to: StartMode::Bootstrap | StartMode::Join(_),
                 ..
@@ -415,19 +429,19 @@ fn starts_somebody(plan: &Plan<Etcd>) -> bool {
     })
 }
 
-impl Decider for Meddled {
+impl Decider for TamperingDecider {
     fn decide(&self, facts: &EtcdFacts) -> Plan<Etcd> {
-        self.pauses(facts);
-        self.takes_the_identity(facts);
-        self.puts_an_older_identity_back(facts);
-        self.adds_a_stranger(facts);
-        self.keeps_what_is_removed(facts);
-        self.replaced_many(facts);
-        self.lacks_room(facts);
-        self.edits_the_spec(facts);
-        self.wants_something_else(facts);
-        self.takes_a_name(facts);
-        self.deletes_an_object(facts);
+        self.pause(facts);
+        self.delete_identity(facts);
+        self.restore_older_identity(facts);
+        self.add_unknown_member(facts);
+        self.retain_removed_claims(facts);
+        self.reach_replacement_limit(facts);
+        self.occupy_node(facts);
+        self.edit_spec(facts);
+        self.outdate_members(facts);
+        self.take_name(facts);
+        self.delete_object(facts);
         Etcd::decide(facts)
     }
 }

@@ -1,68 +1,71 @@
-//! One row for each leaf of the spec, or more: what it can be, what it cannot be, and how a change of it is rolled out.
+//! The test cases: for each leaf of the spec its valid and invalid values and how a change is rolled out.
 
 use serde_json::{Value, json};
 
 /// How a change of a leaf is rolled out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
-    /// Nothing is touched: it is the operator that behaves otherwise.
-    Nothing,
-    /// No pod is touched, but something else is.
-    Beside,
-    /// Members are restarted one by one; replaced one by one where their data is in their pods.
-    Rolled,
-    /// Members are replaced one by one, each on another volume.
-    Moved,
-    /// Members come or go.
-    Scaled,
-    /// It is refused once there is data, and can be chosen before.
-    Kept,
-    /// It is always refused.
-    Never,
+pub(crate) enum ChangeKind {
+    /// No object changes; only the operator behaves differently.
+    OperatorOnly,
+    /// Objects change, but no pod does.
+    ObjectsOnly,
+    /// Members are restarted one by one; ephemeral members are replaced one by one.
+    Restart,
+    /// Members are replaced one by one, each on a new volume.
+    Replace,
+    /// Members are added or removed.
+    Scale,
+    /// Can be chosen at creation and is rejected afterwards.
+    FixedOnceCreated,
+    /// Always rejected.
+    AlwaysRejected,
 }
 
-/// A leaf, and what is done with it.
-pub(crate) struct Row {
-    /// Its path.
+/// A leaf and its edits.
+pub(crate) struct LeafCase {
+    /// The path.
     pub(crate) leaf: &'static str,
-    pub(crate) kind: Kind,
-    /// What the spec has beside the version, before.
+    pub(crate) kind: ChangeKind,
+    /// The fields of the initial spec, besides the version.
     pub(crate) base: Value,
-    /// What it is set to.
+    /// The first value.
     pub(crate) set: Value,
-    /// What it is changed to.
+    /// The second value.
     pub(crate) change: Value,
-    /// What it cannot be; nothing where that would have to be of another type.
+    /// Invalid values; empty where only the type could be wrong.
     pub(crate) bad: Vec<Value>,
-    /// Whether it cannot be left out.
+    /// Whether the leaf cannot be unset.
     pub(crate) required: bool,
-    /// Whether it cannot be as it was before.
-    pub(crate) no_way_back: bool,
+    /// Whether the initial value cannot be restored.
+    pub(crate) is_irreversible: bool,
 }
 
-impl Row {
-    /// What kind it is of where data is in the pods, but for how these are rolled out.
-    pub(crate) fn in_pods(&self) -> Kind {
-        // There it always goes with the resource.
+impl LeafCase {
+    /// Returns the kind for ephemeral members.
+    pub(crate) fn kind_when_ephemeral(&self) -> ChangeKind {
+        // Ephemeral data is always deleted with the resource.
         if self.leaf == "spec.storage.onDelete" {
-            Kind::Nothing
+            ChangeKind::OperatorOnly
         } else {
             self.kind
         }
     }
 
-    /// Whether it is walked with data in the pods: these have no class.
-    pub(crate) fn is_walked(&self, ephemeral: bool) -> bool {
-        !(ephemeral && self.kind == Kind::Moved)
+    /// Returns true if the case applies. Ephemeral members have no StorageClass.
+    pub(crate) fn applies_to(&self, ephemeral: bool) -> bool {
+        !(ephemeral && self.kind == ChangeKind::Replace)
     }
 
-    /// Whether it cannot be left out, or be as it was before; what is in pods may be made smaller.
-    pub(crate) fn stays(&self, ephemeral: bool) -> (bool, bool) {
-        let grows = ephemeral && self.leaf == "spec.storage.size";
-        (self.required && !grows, self.no_way_back && !grows)
+    /// Returns whether unsetting and restoring are rejected. An ephemeral size limit may shrink.
+    pub(crate) fn rejects(&self, ephemeral: bool) -> (bool, bool) {
+        let can_shrink = ephemeral && self.leaf == "spec.storage.size";
+        (
+            self.required && !can_shrink,
+            self.is_irreversible && !can_shrink,
+        )
     }
 
-    fn on(self, base: Value) -> Self {
+    fn with_base(self, base: Value) -> Self {
         Self { base, ..self }
     }
 
@@ -73,22 +76,22 @@ impl Row {
         }
     }
 
-    fn without_a_way_back(self) -> Self {
+    fn irreversible(self) -> Self {
         Self {
-            no_way_back: true,
+            is_irreversible: true,
             ..self
         }
     }
 }
 
-fn row<const N: usize>(
+fn case<const N: usize>(
     leaf: &'static str,
-    kind: Kind,
+    kind: ChangeKind,
     [set, change]: [Value; 2],
     bad: [Value; N],
-) -> Row {
+) -> LeafCase {
     let (base, bad) = (json!({}), bad.into());
-    Row {
+    LeafCase {
         leaf,
         kind,
         base,
@@ -96,7 +99,7 @@ fn row<const N: usize>(
         change,
         bad,
         required: false,
-        no_way_back: false,
+        is_irreversible: false,
     }
 }
 
@@ -104,193 +107,196 @@ fn digest(digit: &str) -> Value {
     json!(format!("sha256:{}", digit.repeat(64)))
 }
 
-/// All rows. Each is walked twice: with data on volumes, and with data in the pods.
-pub(crate) fn all() -> Vec<Row> {
-    use Kind::{Nothing, Rolled, Scaled};
-    let mut rows = vec![
-        // A downgrade is refused for what members run.
-        row(
+/// Returns all cases. Each runs twice: with persistent and with ephemeral members.
+pub(crate) fn all() -> Vec<LeafCase> {
+    use ChangeKind::{OperatorOnly, Restart, Scale};
+    let mut cases = vec![
+        // A downgrade below the running version is rejected.
+        case(
             "spec.version",
-            Rolled,
+            Restart,
             [json!("3.6.17"), json!("3.6.18")],
             [json!("v3.6.16"), json!("3.5.35"), json!(3)],
         )
         .required(),
-        row("spec.version", Rolled, [json!("3.7.3"), json!("3.7.4")], [json!("3.6.16"), json!("3.8.0")])
+        case("spec.version", Restart, [json!("3.7.3"), json!("3.7.4")], [json!("3.6.16"), json!("3.8.0")])
             .required()
-            .without_a_way_back(),
-        // An option that an earlier patch does not have.
-        row("spec.version", Rolled, [json!("3.5.34"), json!("3.5.33")], [json!("3.5.12"), json!("3.7.3")])
-            .on(json!({ "version": "3.5.35", "etcd": { "options": { "compaction-sleep-interval": "1s" } } }))
+            .irreversible(),
+        // An option that an earlier patch release lacks.
+        case("spec.version", Restart, [json!("3.5.34"), json!("3.5.33")], [json!("3.5.12"), json!("3.7.3")])
+            .with_base(json!({ "version": "3.5.35", "etcd": { "options": { "compaction-sleep-interval": "1s" } } }))
             .required(),
-        row("spec.members", Scaled, [json!(5), json!(1)], [json!(0), json!(8), json!("three")]),
-        row("spec.paused", Nothing, [json!(true), json!(false)], [json!("yes")]),
-        row(
+        case("spec.members", Scale, [json!(5), json!(1)], [json!(0), json!(8), json!("three")]),
+        case("spec.paused", OperatorOnly, [json!(true), json!(false)], [json!("yes")]),
+        case(
             "spec.image.repository",
-            Rolled,
+            Restart,
             [json!("mirror.example/etcd"), json!("mirror.example:5000/infra/etcd")],
             [json!("mirror.example/etcd:v3.6.16"), json!("https://mirror.example/etcd"), json!("")],
         ),
-        row("spec.image.digest", Rolled, [digest("0"), digest("a")], [digest("A"), json!("sha256:12")]),
-        row(
+        case("spec.image.digest", Restart, [digest("0"), digest("a")], [digest("A"), json!("sha256:12")]),
+        case(
             "spec.image.pullSecrets",
-            Rolled,
+            Restart,
             [json!(["corp"]), json!(["corp", "other"])],
             [json!(["corp", "corp"]), json!([""])],
         ),
-        row(
+        case(
             "spec.heal.replaceAfter",
-            Nothing,
+            OperatorOnly,
             [json!("10m"), json!("30s")],
             [json!("29s"), json!("0"), json!("soon")],
         ),
     ];
-    rows.extend(storage());
-    rows.extend(placing());
-    rows.extend(reaching());
-    rows.extend(etcd());
-    rows.extend(windows());
-    rows.extend(in_other_words());
-    rows
+    cases.extend(storage());
+    cases.extend(scheduling());
+    cases.extend(access());
+    cases.extend(etcd());
+    cases.extend(windows());
+    cases.extend(equivalent_values());
+    cases
 }
 
-/// What stands for the very same as what was there before.
-fn in_other_words() -> Vec<Row> {
-    use Kind::Nothing;
+/// Returns cases whose values are equal to the default, written differently.
+fn equivalent_values() -> Vec<LeafCase> {
+    use ChangeKind::OperatorOnly;
     vec![
-        row(
+        case(
             "spec.storage.size",
-            Nothing,
+            OperatorOnly,
             [json!("4096Mi"), json!(4_294_967_296_u64)],
             [],
         ),
-        row(
+        case(
             "spec.resources.requests.cpu",
-            Nothing,
+            OperatorOnly,
             [json!("100m"), json!("0.1")],
             [],
         ),
-        row(
+        case(
             "spec.resources.requests.memory",
-            Nothing,
+            OperatorOnly,
             [json!("256Mi"), json!("0.25Gi")],
             [],
         ),
-        row(
+        case(
             "spec.resources.limits.memory",
-            Nothing,
+            OperatorOnly,
             [json!("2Gi"), json!("2048Mi")],
             [],
         ),
-        row(
+        case(
             "spec.etcd.quota",
-            Nothing,
+            OperatorOnly,
             [json!("3Gi"), json!("3072Mi")],
             [],
         ),
-        row(
+        case(
             "spec.etcd.autoCompaction",
-            Nothing,
+            OperatorOnly,
             [json!("60m"), json!("3600s")],
             [],
         ),
     ]
 }
 
-fn storage() -> Vec<Row> {
-    use Kind::{Beside, Kept, Moved, Never, Nothing, Rolled};
+fn storage() -> Vec<LeafCase> {
+    use ChangeKind::{
+        AlwaysRejected, FixedOnceCreated, ObjectsOnly, OperatorOnly, Replace, Restart,
+    };
     vec![
-        row(
+        case(
             "spec.storage.size",
-            Rolled,
+            Restart,
             [json!("8Gi"), json!("9Gi")],
             [json!("512Mi"), json!("lots")],
         )
         .required()
-        .without_a_way_back(),
-        row(
+        .irreversible(),
+        case(
             "spec.storage.class",
-            Moved,
+            Replace,
             [json!("fast"), json!("faster")],
             [json!("")],
         )
-        .on(json!({ "storage": { "class": "slow" } }))
+        .with_base(json!({ "storage": { "class": "slow" } }))
         .required(),
-        row(
+        case(
             "spec.storage.onDelete",
-            Beside,
+            ObjectsOnly,
             [json!("Delete"), json!("Keep")],
             [json!("Sometimes")],
         ),
-        row(
+        case(
             "spec.storage.keepRemovedFor",
-            Nothing,
+            OperatorOnly,
             [json!("1h"), json!("0")],
             [json!("1d"), json!("")],
         ),
-        row(
+        case(
             "spec.storage.ephemeral",
-            Kept,
+            FixedOnceCreated,
             [json!(true), json!(false)],
             [json!("yes")],
         ),
-        row(
+        case(
             "spec.resources.requests.cpu",
-            Rolled,
+            Restart,
             [json!("500m"), json!(1)],
             [json!("0"), json!("-1"), json!("two")],
         ),
-        row(
+        case(
             "spec.resources.requests.memory",
-            Rolled,
+            Restart,
             [json!("512Mi"), json!("3Gi")],
             [json!("512m"), json!("16Mi"), json!("lots")],
         ),
-        row(
+        case(
             "spec.resources.requests.memory",
-            Rolled,
+            Restart,
             [json!("512Mi"), json!("1Gi")],
             [json!("2Gi")],
         )
-        .on(json!({ "resources": { "limits": { "memory": "1Gi" } } })),
-        row(
+        .with_base(json!({ "resources": { "limits": { "memory": "1Gi" } } })),
+        case(
             "spec.resources.limits.memory",
-            Rolled,
+            Restart,
             [json!("128Mi"), json!("4Gi")],
             [json!("16Mi"), json!("lots")],
         ),
-        row(
+        case(
             "spec.resources.limits.cpu",
-            Never,
+            AlwaysRejected,
             [json!("1"), json!(2)],
             [json!("0")],
         ),
     ]
 }
 
-fn placing() -> Vec<Row> {
-    use Kind::{Rolled, Scaled};
+fn scheduling() -> Vec<LeafCase> {
+    use ChangeKind::{Restart, Scale};
     let long = "a".repeat(64);
     let tolerations = |one: Value| json!({ "scheduling": { "tolerations": [one] } });
-    let noted = || tolerations(json!({ "key": "a", "operator": "Exists", "effect": "NoExecute" }));
+    let toleration =
+        || tolerations(json!({ "key": "a", "operator": "Exists", "effect": "NoExecute" }));
     vec![
-        row(
+        case(
             "spec.scheduling.spread.across",
-            Rolled,
+            Restart,
             [json!("Zone"), json!("Node")],
             [json!("Rack")],
         ),
-        row(
+        case(
             "spec.scheduling.spread.require",
-            Rolled,
+            Restart,
             [json!(true), json!(false)],
             [json!("yes")],
         ),
-        row("spec.members", Scaled, [json!(5), json!(1)], [json!(0)])
-            .on(json!({ "scheduling": { "spread": { "require": true } } })),
-        row(
+        case("spec.members", Scale, [json!(5), json!(1)], [json!(0)])
+            .with_base(json!({ "scheduling": { "spread": { "require": true } } })),
+        case(
             "spec.scheduling.nodeSelector",
-            Rolled,
+            Restart,
             [json!({ "disk": "ssd" }), json!({ "disk": "nvme" })],
             [
                 json!({ "disk": long }),
@@ -299,86 +305,92 @@ fn placing() -> Vec<Row> {
                 json!({ "disk": "an ssd" }),
             ],
         ),
-        row(
+        case(
             "spec.scheduling.tolerations",
-            Rolled,
+            Restart,
             [
                 json!([{ "operator": "Exists" }]),
                 json!([{ "key": "a", "value": "b" }]),
             ],
             [json!({ "operator": "Exists" }), json!([{ "taint": "a" }])],
         ),
-        row(
+        case(
             "spec.scheduling.tolerations[].key",
-            Rolled,
+            Restart,
             [json!("a"), json!("b")],
             [json!(1)],
         )
-        .on(tolerations(json!({ "operator": "Exists" }))),
-        row(
+        .with_base(tolerations(json!({ "operator": "Exists" }))),
+        case(
             "spec.scheduling.tolerations[].operator",
-            Rolled,
+            Restart,
             [json!("Exists"), json!("Equal")],
             [json!(1), json!("Maybe")],
         )
-        .on(tolerations(json!({ "key": "a" }))),
-        row(
+        .with_base(tolerations(json!({ "key": "a" }))),
+        case(
             "spec.scheduling.tolerations[].value",
-            Rolled,
+            Restart,
             [json!("x"), json!("y")],
             [json!(true)],
         )
-        .on(tolerations(json!({ "key": "a" }))),
-        row(
+        .with_base(tolerations(json!({ "key": "a" }))),
+        case(
             "spec.scheduling.tolerations[].effect",
-            Rolled,
+            Restart,
             [json!("NoSchedule"), json!("NoExecute")],
             [json!(1), json!("Never")],
         )
-        .on(tolerations(json!({ "key": "a", "operator": "Exists" }))),
-        row(
+        .with_base(tolerations(json!({ "key": "a", "operator": "Exists" }))),
+        case(
             "spec.scheduling.tolerations[].tolerationSeconds",
-            Rolled,
+            Restart,
             [json!(60), json!(120)],
             [json!("soon")],
         )
-        .on(noted()),
-        row(
+        .with_base(toleration()),
+        case(
             "spec.scheduling.priorityClass",
-            Rolled,
+            Restart,
             [json!("high"), json!("higher")],
             [json!(""), json!("a".repeat(254)), json!("High!")],
         ),
     ]
 }
 
-fn reaching() -> Vec<Row> {
-    use Kind::Beside;
-    let noted = |key: &str, value: &str| json!({ key: value });
+fn access() -> Vec<LeafCase> {
+    use ChangeKind::ObjectsOnly;
+    let annotation = |key: &str, value: &str| json!({ key: value });
     vec![
-        row(
+        case(
             "spec.service.type",
-            Beside,
+            ObjectsOnly,
             [json!("NodePort"), json!("LoadBalancer")],
             [json!("ExternalName")],
         ),
-        row(
+        case(
             "spec.service.annotations",
-            Beside,
-            [noted("a.example/b", "c"), noted("a.example/d", "e")],
+            ObjectsOnly,
+            [
+                annotation("a.example/b", "c"),
+                annotation("a.example/d", "e"),
+            ],
             [json!({ "a.example/b": 1 }), json!({ "a b": "c" })],
         ),
-        // From one that has some from the start.
-        row(
+        // A Service that is created with annotations.
+        case(
             "spec.service.annotations",
-            Beside,
-            [noted("a.example/d", "e"), noted("a.example/d", "f")],
+            ObjectsOnly,
+            [
+                annotation("a.example/d", "e"),
+                annotation("a.example/d", "f"),
+            ],
             [json!(["a.example/b"])],
         )
-        .on(json!({ "service": { "annotations": { "a.example/b": "c" } } })),
-        row(
+        .with_base(json!({ "service": { "annotations": { "a.example/b": "c" } } })),
+        case(
             "spec.tls.client.extraNames",
-            Beside,
+            ObjectsOnly,
             [
                 json!(["etcd.corp.example"]),
                 json!(["*.corp.example", "etcd"]),
@@ -392,25 +404,25 @@ fn reaching() -> Vec<Row> {
     ]
 }
 
-fn etcd() -> Vec<Row> {
-    use Kind::Rolled;
+fn etcd() -> Vec<LeafCase> {
+    use ChangeKind::Restart;
     let option = |name: &str, value: &str| json!({ name: value });
     vec![
-        row(
+        case(
             "spec.etcd.quota",
-            Rolled,
+            Restart,
             [json!("2Gi"), json!("1Gi")],
             [json!("5Gi"), json!("512m"), json!("lots")],
         ),
-        row(
+        case(
             "spec.etcd.autoCompaction",
-            Rolled,
+            Restart,
             [json!("2h"), json!("0")],
             [json!("1d"), json!("")],
         ),
-        row(
+        case(
             "spec.etcd.options",
-            Rolled,
+            Restart,
             [
                 option("snapshot-count", "5000"),
                 option("heartbeat-interval", "200"),
@@ -424,13 +436,14 @@ fn etcd() -> Vec<Row> {
     ]
 }
 
-fn windows() -> Vec<Row> {
-    use Kind::Nothing;
-    let some = || json!({ "maintenance": { "windows": [{ "start": "02:00", "duration": "3h" }] } });
+fn windows() -> Vec<LeafCase> {
+    use ChangeKind::OperatorOnly;
+    let with_window =
+        || json!({ "maintenance": { "windows": [{ "start": "02:00", "duration": "3h" }] } });
     vec![
-        row(
+        case(
             "spec.maintenance.windows",
-            Nothing,
+            OperatorOnly,
             [
                 json!([{ "start": "02:00", "duration": "3h" }]),
                 json!([{ "start": "03:00", "duration": "1h" }]),
@@ -440,35 +453,35 @@ fn windows() -> Vec<Row> {
                 json!([{ "start": "02:00", "duration": "3h", "timeZone": "Europe/Atlantis" }]),
             ],
         ),
-        row(
+        case(
             "spec.maintenance.windows[].days",
-            Nothing,
+            OperatorOnly,
             [json!(["Sat"]), json!(["Sun", "Mon"])],
             [json!(["Someday"]), json!(["Sat", "Sat"])],
         )
-        .on(some()),
-        row(
+        .with_base(with_window()),
+        case(
             "spec.maintenance.windows[].start",
-            Nothing,
+            OperatorOnly,
             [json!("03:00"), json!("23:59")],
             [json!("24:00"), json!("3:00")],
         )
-        .on(some())
+        .with_base(with_window())
         .required(),
-        row(
+        case(
             "spec.maintenance.windows[].duration",
-            Nothing,
+            OperatorOnly,
             [json!("10m"), json!("24h")],
             [json!("5m"), json!("25h"), json!("1d")],
         )
-        .on(some())
+        .with_base(with_window())
         .required(),
-        row(
+        case(
             "spec.maintenance.windows[].timeZone",
-            Nothing,
+            OperatorOnly,
             [json!("Europe/Berlin"), json!("Asia/Tokyo")],
             [json!("+01:00"), json!("")],
         )
-        .on(some()),
+        .with_base(with_window()),
     ]
 }

@@ -8,7 +8,7 @@ use evenkeel_etcd::plan::{DeleteReason, EtcdDisruption, EtcdWait};
 use evenkeel_runtime::{Action, Plan};
 
 /// All kinds that explorations reach: first those of the explored world itself, then those that need tampered facts.
-pub const ALL: [&str; 60] = [
+pub const ALL_KINDS: [&str; 60] = [
     "create-identity",
     "create-claim",
     "create-pod",
@@ -72,7 +72,7 @@ pub const ALL: [&str; 60] = [
 ];
 
 /// Returns the kinds of all actions and waits of a plan.
-pub fn kinds(plan: &Plan<Etcd>) -> Vec<&'static str> {
+pub fn action_kinds(plan: &Plan<Etcd>) -> Vec<&'static str> {
     let actions = plan.actions().map(|action| match action {
         Action::Disruption(disruption) => disruption_kind(disruption),
         action => etcd_action(&action).name(),

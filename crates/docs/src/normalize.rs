@@ -1,22 +1,22 @@
-//! Whether what is seen is what the page shows. What differs from one run to the next is not looked at: the random end of a
-//! member's name, ages and times, addresses, nodes, sizes; who of the members leads; where lines are wrapped. All else must be
-//! the same, word for word.
+//! Compares actual output with the output that a page shows. Parts that differ from run to run are ignored: the
+//! random suffix of a member's name, ages and times, addresses, nodes, sizes, the leader among the members, and line
+//! wrapping. Everything else must be equal, word for word.
 //!
-//! On a page a line `…` stands for any lines, and a word that ends so for the rest of its line.
+//! On a page a line `…` stands for any lines, and a word that ends with `…` for the rest of its line.
 
-/// Before this, what is told of a cluster is the same each time; after it come decisions, which depend on who was quicker.
-const LOG: &str = "What was decided last";
+/// The decision log starts here. Its content depends on timing, so only its presence is compared.
+const DECISION_LOG_HEADING: &str = "What was decided last";
 
-/// How what is seen differs from what is shown; nothing if it does not.
+/// Returns the first difference between the shown and the actual output, if there is one.
 pub fn difference(shown: &str, seen: &str) -> Option<String> {
-    let (shown, seen) = (shape(shown), shape(seen));
-    if matches(&shown, &seen) {
+    let (shown, seen) = (normalized_lines(shown), normalized_lines(seen));
+    if lines_match(&shown, &seen) {
         return None;
     }
     let at = shown
         .iter()
         .zip(&seen)
-        .take_while(|(one, other)| same(one, other))
+        .take_while(|(one, other)| line_matches(one, other))
         .count();
     let line = |lines: &[String]| {
         lines
@@ -25,43 +25,52 @@ pub fn difference(shown: &str, seen: &str) -> Option<String> {
             .to_owned()
     };
     Some(format!(
-        "the page shows `{}`, and seen is `{}`",
+        "the page shows `{}`, the output is `{}`",
         line(&shown),
         line(&seen)
     ))
 }
 
-fn matches(shown: &[String], seen: &[String]) -> bool {
+fn lines_match(shown: &[String], seen: &[String]) -> bool {
     match (shown.split_first(), seen.split_first()) {
         (None, None) => true,
         (Some((any, rest)), _) if any == "…" => {
-            (0..=seen.len()).any(|skipped| matches(rest, &seen[skipped..]))
+            (0..=seen.len()).any(|skipped| lines_match(rest, &seen[skipped..]))
         }
-        (Some((one, rest)), Some((other, others))) => same(one, other) && matches(rest, others),
+        (Some((one, rest)), Some((other, others))) => {
+            line_matches(one, other) && lines_match(rest, others)
+        }
         _ => false,
     }
 }
 
-fn same(shown: &str, seen: &str) -> bool {
+fn line_matches(shown: &str, seen: &str) -> bool {
     match shown.split_once('…') {
         Some((beginning, _)) => seen.starts_with(beginning),
         None => shown == seen,
     }
 }
 
-/// The lines of a text, as far as they are the same each time.
-fn shape(text: &str) -> Vec<String> {
+/// Returns the lines of a text without the parts that vary.
+fn normalized_lines(text: &str) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for line in text.lines().map(str::trim_end) {
-        if line.starts_with(LOG) {
-            lines.push(LOG.to_owned());
-            let tells = text
+        if line.starts_with(DECISION_LOG_HEADING) {
+            lines.push(DECISION_LOG_HEADING.to_owned());
+            let has_decisions = text
                 .lines()
                 .any(|line| line.trim_start().starts_with("decided "));
-            lines.push(if tells { "decisions" } else { "no decision" }.to_owned());
+            lines.push(
+                if has_decisions {
+                    "decisions"
+                } else {
+                    "no decision"
+                }
+                .to_owned(),
+            );
             break;
         }
-        // What was wrapped is put together again.
+        // Wrapped lines are joined.
         let wrapped =
             line.starts_with("          ") && lines.last().is_some_and(|last| !last.is_empty());
         match lines.last_mut().filter(|_| wrapped) {
@@ -72,44 +81,44 @@ fn shape(text: &str) -> Vec<String> {
     let mut shaped: Vec<String> = Vec::new();
     let mut rows: Option<Vec<String>> = None;
     for line in &lines {
-        let words = plain(line, rows.is_some());
+        let words = normalize_line(line, rows.is_some());
         if line.is_empty() || line.starts_with(' ') || line == "…" {
-            shaped.extend(sorted(rows.take()));
+            shaped.extend(sorted_rows(rows.take()));
         }
         match &mut rows {
             Some(rows) => rows.push(words),
             None => shaped.push(words),
         }
-        if is_heading(line) {
+        if is_table_heading(line) {
             rows = Some(Vec::new());
         }
     }
-    shaped.extend(sorted(rows));
+    shaped.extend(sorted_rows(rows));
     shaped.retain(|line| !line.is_empty());
-    // Nor in which order the same is told of them.
+    // The order of lines with the same label varies.
     shaped
-        .chunk_by_mut(|one, other| label(one) == label(other))
+        .chunk_by_mut(|one, other| line_label(one) == line_label(other))
         .for_each(<[String]>::sort);
     shaped
 }
 
-/// The word that a line begins with, if it is a label; the line itself if it is not.
-fn label(line: &str) -> &str {
+/// Returns the label at the start of a line; the whole line if there is none.
+fn line_label(line: &str) -> &str {
     line.split(' ')
         .next()
         .filter(|word| word.ends_with(':'))
         .unwrap_or(line)
 }
 
-/// Which of the members is named first is chance.
-fn sorted(rows: Option<Vec<String>>) -> Vec<String> {
+/// Sorts the rows of a table, because the order of members varies.
+fn sorted_rows(rows: Option<Vec<String>>) -> Vec<String> {
     let mut rows = rows.unwrap_or_default();
     rows.sort();
     rows
 }
 
-/// Whether rows of a table follow.
-fn is_heading(line: &str) -> bool {
+/// Returns true if the line is a table heading.
+fn is_table_heading(line: &str) -> bool {
     let is_title = |word: &str| {
         word.chars()
             .all(|it| it.is_ascii_uppercase() || "()-".contains(it))
@@ -118,8 +127,8 @@ fn is_heading(line: &str) -> bool {
     line.split_whitespace().count() > 1 && line.split_whitespace().all(is_title)
 }
 
-/// A line's words, without what differs.
-fn plain(line: &str, in_table: bool) -> String {
+/// Returns the words of a line with the varying parts masked.
+fn normalize_line(line: &str, in_table: bool) -> String {
     let mut words: Vec<String> = Vec::new();
     let mut rest = line.split_whitespace().peekable();
     while let Some(word) = rest.next() {
@@ -134,14 +143,14 @@ fn plain(line: &str, in_table: bool) -> String {
         } else if in_table && (is_number || word == "-") {
             words.push("COUNT".to_owned());
         } else {
-            words.push(plain_word(word));
+            words.push(normalize_word(word));
         }
     }
     words.join(" ")
 }
 
-/// A word, without what differs. Signs around it stay.
-fn plain_word(word: &str) -> String {
+/// Returns a word with the varying parts masked. Punctuation around it stays.
+fn normalize_word(word: &str) -> String {
     let is_sign = |it: char| "(),.;:`'\"".contains(it);
     let core = word.trim_matches(is_sign);
     let Some(at) = word.find(core).filter(|_| !core.is_empty()) else {
@@ -159,7 +168,7 @@ fn plain_word(word: &str) -> String {
     } else if core.len() >= 12 && core.chars().all(|it| it.is_ascii_hexdigit()) {
         "ID".to_owned()
     } else {
-        without_suffixes(core)
+        mask_name_suffixes(core)
     };
     format!("{before}{kind}{after}")
 }
@@ -168,14 +177,14 @@ fn is_digits(text: &str) -> bool {
     !text.is_empty() && text.chars().all(|it| it.is_ascii_digit())
 }
 
-/// 2026-11-16 or 2026-11-16T12:00:00Z.
+/// Matches 2026-11-16 and 2026-11-16T12:00:00Z.
 fn is_time(word: &str) -> bool {
     let date = word.split('T').next().unwrap_or_default();
     let parts: Vec<_> = date.split('-').collect();
     parts.len() == 3 && parts[0].len() == 4 && parts.iter().all(|part| is_digits(part))
 }
 
-/// 5m30s.
+/// Matches 5m30s.
 fn is_age(word: &str) -> bool {
     let mut digits = 0;
     for letter in word.chars() {
@@ -193,8 +202,8 @@ fn is_address(word: &str) -> bool {
     host.split('.').count() == 4 && host.split('.').all(is_digits)
 }
 
-/// `orders-k7f2x` without its end, wherever it stands.
-fn without_suffixes(word: &str) -> String {
+/// Masks the random suffix in names such as `orders-k7f2x`.
+fn mask_name_suffixes(word: &str) -> String {
     let parts = word.split_inclusive(['-', '.', '/', ':', ',']);
     let mut plain = String::new();
     let mut after_hyphen = false;
@@ -224,7 +233,7 @@ mod tests {
         Certs:    good; the first to expire is orders-etcd-client-tls, in 364d\n";
 
     #[test]
-    fn names_ages_sizes_nodes_wraps_and_who_leads_may_differ() {
+    fn names_ages_sizes_nodes_wrapping_and_the_leader_may_differ() {
         let seen = "orders: writable, survives 1 more failure\netcd 3.6.16, 3/3 members serve, namespace default\nHealthy\n\n\
             MEMBER        ROLE    HEALTH  LAG  SIZE     VERSION  NODE\n\
             orders-94b9x  voter   serves  2    1.5 MiB  3.6.16   node-3\n\
@@ -235,10 +244,10 @@ mod tests {
     }
 
     #[test]
-    fn what_is_told_of_each_may_be_told_in_any_order() {
+    fn lines_with_the_same_label_may_come_in_any_order() {
         let (one, other) = (
-            "Evidence: orders-bbbbb (voter): silent",
-            "Evidence: orders-ccccc (voter): it does not serve",
+            "Evidence: orders-bbbbb (voter): unreachable",
+            "Evidence: orders-ccccc (voter): does not serve",
         );
         let shown = format!("Blocker:  a majority\n{one}\n{other}\nYou can:  wait");
         assert_eq!(
@@ -265,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_else_must_be_the_same() {
+    fn everything_else_must_be_equal() {
         let lies = [
             ("survives 1 more failure", "survives no further failure"),
             ("3/3", "2/3"),
@@ -292,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_may_leave_something_out_and_only_a_page() {
+    fn only_a_page_may_leave_lines_out() {
         assert_eq!(
             difference("first\n…\nlast one…", "first\na\nb\nlast one of all"),
             None
@@ -303,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn of_decisions_only_that_there_are_some() {
+    fn only_the_presence_of_decisions_is_compared() {
         let (one, other) = (
             "What was decided last, x:\n\n  decided     to add\n",
             "What was decided last, x:\n\n  decided     to wait\n",
@@ -314,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn words_that_differ_each_time_are_known() {
+    fn varying_words_are_masked() {
         let words = [
             ("pod/orders-k7f2x", "pod/orders-NAME"),
             ("orders-etcd-client", "orders-etcd-client"),
@@ -330,8 +339,8 @@ mod tests {
             ("3.6.16", "3.6.16"),
             ("3/3", "3/3"),
         ];
-        for (word, wanted) in words {
-            assert_eq!(plain_word(word), wanted);
+        for (word, expected) in words {
+            assert_eq!(normalize_word(word), expected);
         }
     }
 }

@@ -1,5 +1,5 @@
-//! What Kubernetes holds of a cluster beside the world: the resource and each object as it was written, so that an operator's
-//! whole way from objects to facts is walked. The world tells what became of pods, claims and etcd.
+//! The Kubernetes objects of a simulated cluster, as the operator writes them, so that the whole path from objects to
+//! facts is tested. The explorer's model supplies the state of pods, claims and etcd.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
@@ -23,60 +23,60 @@ use evenkeel_etcd::observe::{ClusterExtras, ObservedCluster};
 use evenkeel_etcd::plan::{EtcdApply, EtcdPatch, OwnerTarget};
 use evenkeel_runtime::{Engine, Observed, Plan, UnixTime};
 use k8s_openapi::ByteString;
+use k8s_openapi::Metadata;
 use k8s_openapi::api::core::v1::{
     ConfigMap, ContainerState, ContainerStateRunning, ContainerStateWaiting, ContainerStatus,
     PersistentVolumeClaim, PersistentVolumeClaimStatus, Pod, PodCondition, PodStatus, Secret,
     Service,
 };
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use k8s_openapi::jiff::Timestamp;
-use serde::Serialize;
-use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-/// What of a look at the Secrets is remembered: it takes longer than all else together.
+/// The cached result of checking the Secrets, which takes longer than everything else together.
 #[derive(Default)]
-struct Remembered(Mutex<Option<Looked>>);
+struct TlsCache(Mutex<Option<CachedTlsState>>);
 
-/// For which certificates, when, and what it came to.
-type Looked = (Vec<Option<Leaf>>, UnixTime, TlsState);
+/// The certificates, the time of the check and its result.
+type CachedTlsState = (Vec<Option<Leaf>>, UnixTime, TlsState);
 
-impl Clone for Remembered {
+impl Clone for TlsCache {
     fn clone(&self) -> Self {
         Self(Mutex::new(self.0.lock().unwrap().clone()))
     }
 }
 
-/// What Kubernetes holds.
+/// The objects of one cluster.
 #[derive(Clone)]
-pub(crate) struct Kube {
-    /// The resource, as it is stored.
+pub(crate) struct KubeObjects {
+    /// The stored resource.
     pub(crate) resource: EtcdCluster,
-    /// What time it is.
+    /// The current time.
     pub(crate) now: UnixTime,
-    /// What was in force when anything was last decided.
-    wanted: Option<DesiredCluster>,
+    /// The desired cluster at the last decision.
+    desired: Option<DesiredCluster>,
     identity: Option<(Identity, ConfigMap)>,
     pods: BTreeMap<Uid, Pod>,
     claims: BTreeMap<Uid, PersistentVolumeClaim>,
-    peer_service: Option<Applied>,
-    client_service: Option<Applied>,
+    peer_service: Option<ServiceState>,
+    client_service: Option<ServiceState>,
     budget: Option<(u8, PodDisruptionBudget)>,
     secrets: BTreeMap<OwnedObject, Secret>,
-    judged: Remembered,
+    tls_state: TlsCache,
 }
 
-/// A Service, and which of its annotations are still as it was created with: those stay when they are no longer applied, since
-/// whoever created it is another manager of fields than whoever applies, though both are us.
+/// A Service, and its annotations that still have the value of its creation. Server-side apply does not remove those:
+/// the create request used another field manager.
 #[derive(Clone)]
-struct Applied {
+struct ServiceState {
     there: Service,
     posted: BTreeMap<String, String>,
 }
 
-impl Applied {
-    /// A change of annotations that is nobody's but ours.
+impl ServiceState {
+    /// Patches annotations.
     fn patch(&mut self, annotations: &Value) {
         let there = self.there.metadata.annotations.get_or_insert_default();
         for (key, value) in annotations.as_object().into_iter().flatten() {
@@ -92,55 +92,38 @@ impl Applied {
     }
 
     fn write(into: &mut Option<Self>, built: Service) {
-        let wanted = built.metadata.annotations.clone().unwrap_or_default();
+        let desired = built.metadata.annotations.clone().unwrap_or_default();
         match into {
             None => {
                 *into = Some(Self {
                     there: built,
-                    posted: wanted,
+                    posted: desired,
                 })
             }
             Some(Self { there, posted }) => {
-                posted.retain(|key, value| wanted.get(key).is_none_or(|wanted| wanted == value));
+                posted.retain(|key, value| desired.get(key).is_none_or(|desired| desired == value));
                 *there = built;
-                let all: BTreeMap<_, _> = posted.clone().into_iter().chain(wanted).collect();
+                let all: BTreeMap<_, _> = posted.clone().into_iter().chain(desired).collect();
                 there.metadata.annotations = (!all.is_empty()).then_some(all);
             }
         }
     }
 }
 
-/// The same object with this in it.
-fn with<K: Serialize + DeserializeOwned>(object: &K, over: Value) -> K {
-    let mut whole = serde_json::to_value(object).unwrap();
-    lay_over(&mut whole, over);
-    serde_json::from_value(whole).unwrap()
+/// Sets the metadata that the API server adds when an object is created.
+fn created<K: Metadata<Ty = ObjectMeta>>(mut object: K, uid: Uid, now: UnixTime) -> K {
+    let metadata = object.metadata_mut();
+    metadata.uid = Some(uid.to_string());
+    metadata.creation_timestamp = Some(Time(Timestamp::from_second(now.0).unwrap_or_default()));
+    object
 }
 
-fn lay_over(under: &mut Value, over: Value) {
-    match (under, over) {
-        (Value::Object(under), Value::Object(over)) => {
-            over.into_iter()
-                .for_each(|(key, value)| lay_over(under.entry(key).or_insert(Value::Null), value));
-        }
-        (under, over) => *under = over,
-    }
-}
-
-fn at(time: UnixTime) -> Value {
-    json!(
-        Timestamp::from_second(time.0)
-            .unwrap_or_default()
-            .to_string()
-    )
-}
-
-impl Kube {
-    pub(crate) fn with(resource: EtcdCluster, now: UnixTime) -> Self {
+impl KubeObjects {
+    pub(crate) fn new(resource: EtcdCluster, now: UnixTime) -> Self {
         Self {
             resource,
             now,
-            wanted: None,
+            desired: None,
             identity: None,
             pods: BTreeMap::new(),
             claims: BTreeMap::new(),
@@ -148,13 +131,13 @@ impl Kube {
             client_service: None,
             budget: None,
             secrets: BTreeMap::new(),
-            judged: Remembered::default(),
+            tls_state: TlsCache::default(),
         }
     }
 
-    /// The resource is gone, and with it what Kubernetes deletes then: pods apart, of which the world knows, and the disruption
-    /// budget, which is there again as soon as it is missed.
-    pub(crate) fn is_created_again(&mut self, resource: EtcdCluster) {
+    /// Recreates the resource. Kubernetes deletes the owned objects, except pods, which the model tracks, and the
+    /// PodDisruptionBudget, which is recreated at once.
+    pub(crate) fn recreate(&mut self, resource: EtcdCluster) {
         let owners = self
             .budget
             .iter_mut()
@@ -162,86 +145,89 @@ impl Kube {
         owners.for_each(|owner| owner.uid = resource.metadata.uid.clone().unwrap_or_default());
         (self.peer_service, self.client_service) = (None, None);
         self.secrets.clear();
-        self.judged = Remembered::default();
+        self.tls_state = TlsCache::default();
         self.resource = resource;
     }
 
-    /// What an operator finds, and the facts that it makes of it.
-    pub(crate) fn look(&self, told: &EtcdFacts) -> Result<(ObservedCluster, EtcdFacts), String> {
-        let objects = self.objects(told);
+    /// Returns the observed cluster and its facts.
+    pub(crate) fn observe(
+        &self,
+        facts: &EtcdFacts,
+    ) -> Result<(ObservedCluster, EtcdFacts), String> {
+        let objects = self.objects(facts);
         let before = ClusterHistory::of(&objects);
-        let (wanted, refused) =
+        let (desired, rejected) =
             effective_spec(&objects.resource, &before).map_err(|why| why.to_string())?;
-        let tls = self.judged(&wanted);
+        let tls = self.tls_state(&desired);
         let (places, hostnames) = (BTreeMap::new(), BTreeMap::new());
-        let beside = ClusterExtras {
+        let extras = ClusterExtras {
             places,
             misplaced: BTreeSet::new(),
             missing_class: None,
             hostnames,
             tls,
             now: self.now,
-            lineage: told.new_lineage,
+            lineage: facts.new_lineage,
         };
-        let found = ObservedCluster::of(objects, (wanted, refused), beside)
+        let observed = ObservedCluster::of(objects, (desired, rejected), extras)
             .map_err(|why| why.to_string())?;
-        let facts = found.facts(&self.answers(told));
-        Ok((found, facts))
+        let facts = observed.facts(&self.etcd_state(facts));
+        Ok((observed, facts))
     }
 
-    /// What is decided now.
-    pub(crate) fn plan(&self, told: &EtcdFacts) -> Result<Plan<Etcd>, String> {
-        Ok(Etcd::decide(&self.look(told)?.1))
+    /// Returns the plan for the current state.
+    pub(crate) fn plan(&self, facts: &EtcdFacts) -> Result<Plan<Etcd>, String> {
+        Ok(Etcd::decide(&self.observe(facts)?.1))
     }
 
-    fn judged(&self, wanted: &DesiredCluster) -> TlsState {
+    fn tls_state(&self, desired: &DesiredCluster) -> TlsState {
         let leaves: Vec<_> = tls::SECRETS
             .iter()
-            .map(|object| tls::leaf(wanted, *object))
+            .map(|object| tls::leaf(desired, *object))
             .collect();
-        let mut remembered = self.judged.0.lock().unwrap();
-        match &*remembered {
-            Some((of, at, judged)) if *of == leaves && *at == self.now => judged.clone(),
+        let mut cached = self.tls_state.0.lock().unwrap();
+        match &*cached {
+            Some((of, at, tls_state)) if *of == leaves && *at == self.now => tls_state.clone(),
             _ => {
-                let judged = judge(wanted, &self.secrets, self.now);
-                *remembered = Some((leaves, self.now, judged.clone()));
-                judged
+                let tls_state = judge(desired, &self.secrets, self.now);
+                *cached = Some((leaves, self.now, tls_state.clone()));
+                tls_state
             }
         }
     }
 
-    /// What etcd says. It is the version that its pod was built with, where members say that.
-    fn answers(&self, told: &EtcdFacts) -> EtcdState {
-        let mut answers = EtcdState::from_facts(told);
-        for (serial, voice) in &mut answers.health {
-            let Observed::Present(said) = &*voice else {
+    /// Returns the state of etcd. Each reachable member reports the version of its pod.
+    fn etcd_state(&self, facts: &EtcdFacts) -> EtcdState {
+        let mut etcd_state = EtcdState::from_facts(facts);
+        for (serial, health) in &mut etcd_state.health {
+            let Observed::Present(reported) = &*health else {
                 continue;
             };
-            let of = told
+            let of = facts
                 .pods
                 .present()
                 .into_iter()
                 .flatten()
                 .find(|pod| pod.serial == *serial);
             let built = of.and_then(|pod| self.pods.get(&pod.uid)?.metadata.annotations.clone());
-            let mut said = serde_json::to_value(said).unwrap();
-            said["version"] = json!(built.and_then(|all| all.get(labels::VERSION).cloned()));
-            *voice = Observed::Present(serde_json::from_value(said).unwrap());
+            let mut reported = serde_json::to_value(reported).unwrap();
+            reported["version"] = json!(built.and_then(|all| all.get(labels::VERSION).cloned()));
+            *health = Observed::Present(serde_json::from_value(reported).unwrap());
         }
-        if answers.membership.is_present() {
-            answers.client_read = Observed::Present(());
+        if etcd_state.membership.is_present() {
+            etcd_state.client_read = Observed::Present(());
         }
-        answers
+        etcd_state
     }
 
-    /// All objects, with what became of them in the world.
-    pub(crate) fn objects(&self, told: &EtcdFacts) -> ClusterObjects {
-        let pods = told.pods.present().into_iter().flatten();
-        let claims = told.claims.present().into_iter().flatten();
+    /// Returns all objects with their status from the model.
+    pub(crate) fn objects(&self, facts: &EtcdFacts) -> ClusterObjects {
+        let pods = facts.pods.present().into_iter().flatten();
+        let claims = facts.claims.present().into_iter().flatten();
         ClusterObjects {
             resource: self.resource.clone(),
             identity: self.identity.as_ref().map(|(_, object)| object.clone()),
-            pods: pods.map(|fact| self.pod(told.new_lineage, fact)).collect(),
+            pods: pods.map(|fact| self.pod(facts.new_lineage, fact)).collect(),
             claims: claims.map(|fact| self.claim(fact)).collect(),
             peer_service: self
                 .peer_service
@@ -255,10 +241,10 @@ impl Kube {
         }
     }
 
-    // Objects are changed field by field here, since this is what takes the time of all tests.
+    // Objects are changed field by field because this code dominates the run time of the tests.
 
     fn pod(&self, lineage: Lineage, fact: &facts::PodFacts) -> Pod {
-        let wanted = self.wanted.as_ref().unwrap();
+        let desired = self.desired.as_ref().unwrap();
         let mut pod = self.pods[&fact.uid].clone();
         let since = pod.metadata.creation_timestamp.clone();
         let condition = |kind: &str, holds: bool| PodCondition {
@@ -289,7 +275,7 @@ impl Kube {
             container_statuses: Some(vec![etcd]),
             ..PodStatus::default()
         });
-        let how = start_mode::annotations(wanted, lineage, fact.serial, &fact.start_mode);
+        let how = start_mode::annotations(desired, lineage, fact.serial, &fact.start_mode);
         pod.metadata.annotations.get_or_insert_default().extend(how);
         if fact.is_routed {
             let role = (labels::ROLE.to_owned(), labels::ROLE_VOTER.to_owned());
@@ -315,7 +301,7 @@ impl Kube {
                 .extend([on]);
         }
         claim.spec.get_or_insert_default().volume_name = Some(volume);
-        // What is asked for is given at once.
+        // A requested size is granted at once.
         let asked = claim.spec.as_ref().and_then(|spec| spec.resources.clone());
         let (bound, capacity) = (
             Some("Bound".to_owned()),
@@ -329,15 +315,20 @@ impl Kube {
         claim
     }
 
-    /// Takes in what the world has come to: what was created is written as the operator builds it.
-    pub(crate) fn follow(&mut self, told: &EtcdFacts) {
-        let pods = told.pods.present().map(Vec::as_slice).unwrap_or_default();
-        let claims = told.claims.present().map(Vec::as_slice).unwrap_or_default();
+    /// Follows the model: creates the objects that the model has created, as the operator builds them.
+    pub(crate) fn sync(&mut self, facts: &EtcdFacts) {
+        let pods = facts.pods.present().map(Vec::as_slice).unwrap_or_default();
+        let claims = facts
+            .claims
+            .present()
+            .map(Vec::as_slice)
+            .unwrap_or_default();
         self.pods
             .retain(|uid, _| pods.iter().any(|pod| pod.uid == *uid));
         self.claims
             .retain(|uid, _| claims.iter().any(|claim| claim.uid == *uid));
-        let (Some(wanted), Some(identity)) = (self.wanted.clone(), told.identity.present()) else {
+        let (Some(desired), Some(identity)) = (self.desired.clone(), facts.identity.present())
+        else {
             return;
         };
         if self
@@ -346,10 +337,14 @@ impl Kube {
             .is_none_or(|(was, _)| was != identity)
         {
             let object = self.identity.take().map(|(_, object)| object);
-            let built = build::identity(&wanted, identity).unwrap();
+            let built = build::identity(&desired, identity).unwrap();
             let object = match object {
-                None => with(&built, json!({ "metadata": { "uid": Uid(2).to_string() } })),
-                // Whoever swaps it notes the spec along.
+                None => {
+                    let mut built = built;
+                    built.metadata.uid = Some(Uid(2).to_string());
+                    built
+                }
+                // An update of the identity keeps the recorded spec.
                 Some(object) => ConfigMap {
                     data: built.data,
                     ..object
@@ -362,13 +357,12 @@ impl Kube {
             epoch,
             serial,
         };
-        let new = |uid: Uid, now| json!({ "metadata": { "uid": uid.to_string(), "creationTimestamp": at(now) } });
         for fact in claims {
             self.claims.entry(fact.uid).or_insert_with(|| {
-                let built = claim(&wanted, member(fact.epoch, fact.serial))
+                let built = claim(&desired, member(fact.epoch, fact.serial))
                     .unwrap()
                     .unwrap();
-                with(&built, new(fact.uid, self.now))
+                created(built, fact.uid, self.now)
             });
         }
         for fact in pods {
@@ -376,49 +370,52 @@ impl Kube {
                 let seed = fact.start_mode == StartMode::Held
                     && fact.serial == identity.seed
                     && !identity.bootstrapped;
-                let made = PodParams {
+                let params = PodParams {
                     member: member(fact.epoch, fact.serial),
                     start: fact.start_mode.clone(),
                     seed,
                 };
-                with(&pod(&wanted, &made).unwrap(), new(fact.uid, self.now))
+                created(pod(&desired, &params).unwrap(), fact.uid, self.now)
             });
         }
-        let min = told.pdb_min_available.present().copied().flatten();
+        let min = facts.pdb_min_available.present().copied().flatten();
         if let Some(min) = min.filter(|min| self.budget.as_ref().is_none_or(|(was, _)| was != min))
         {
-            self.budget = Some((min, build::pod_disruption_budget(&wanted, min).unwrap()));
+            self.budget = Some((min, build::pod_disruption_budget(&desired, min).unwrap()));
         }
     }
 
-    /// Notes what is in force, for what is written next.
-    pub(crate) fn decides(&mut self, told: &EtcdFacts) -> Result<(), String> {
-        self.wanted = Some(self.look(told)?.0.desired);
+    /// Records the desired cluster for the next writes.
+    pub(crate) fn record_desired(&mut self, facts: &EtcdFacts) -> Result<(), String> {
+        self.desired = Some(self.observe(facts)?.0.desired);
         Ok(())
     }
 
-    /// Carries out what the world knows nothing of; says how much that was.
-    pub(crate) fn carry_out(
+    /// Executes the actions that are outside the model. Returns their number.
+    pub(crate) fn execute(
         &mut self,
-        told: &EtcdFacts,
+        facts: &EtcdFacts,
         plan: &Plan<Etcd>,
     ) -> Result<usize, String> {
-        let (marks, applies): (Vec<_>, Vec<_>) = (
-            plan.patch.iter().filter(|mark| is_beside(mark)).collect(),
+        let (patches, applies): (Vec<_>, Vec<_>) = (
+            plan.patch
+                .iter()
+                .filter(|patch| is_outside_model(patch))
+                .collect(),
             plan.apply
                 .iter()
                 .filter(|apply| matches!(apply, EtcdApply::Object(_)))
                 .collect(),
         );
-        let wanted = self.look(told)?.0.desired;
-        marks.iter().for_each(|what| self.mark(&wanted, what));
+        let desired = self.observe(facts)?.0.desired;
+        patches.iter().for_each(|what| self.patch(&desired, what));
         for what in &applies {
-            self.apply(&wanted, what)?;
+            self.apply(&desired, what)?;
         }
-        Ok(marks.len() + applies.len())
+        Ok(patches.len() + applies.len())
     }
 
-    fn mark(&mut self, wanted: &DesiredCluster, what: &EtcdPatch) {
+    fn patch(&mut self, desired: &DesiredCluster, what: &EtcdPatch) {
         let note = |metadata: &mut ObjectMeta, key: &str, value: String| {
             metadata
                 .annotations
@@ -431,7 +428,7 @@ impl Kube {
                 object
                     .data
                     .get_or_insert_default()
-                    .insert(build::SPEC_KEY.to_owned(), wanted.spec.clone());
+                    .insert(build::SPEC_KEY.to_owned(), desired.spec.clone());
             }
             EtcdPatch::RecordVersion { claim, version } => {
                 note(
@@ -453,9 +450,13 @@ impl Kube {
                 }
             }
             EtcdPatch::ResizeVolume { claim, to } => {
-                let larger = json!({ "requests": { "storage": quantity::binary(*to) } });
-                let claim = self.claims.get_mut(claim).unwrap();
-                *claim = with(claim, json!({ "spec": { "resources": larger } }));
+                let spec = self.claims.get_mut(claim).unwrap().spec.as_mut();
+                let resources = spec.unwrap().resources.get_or_insert_default();
+                let size = Quantity(quantity::binary(*to));
+                resources
+                    .requests
+                    .get_or_insert_default()
+                    .insert("storage".to_owned(), size);
             }
             EtcdPatch::SetOwner {
                 target: what,
@@ -466,29 +467,29 @@ impl Kube {
                     _ => &mut self.identity.as_mut().unwrap().1.metadata,
                 };
                 let owners = if *owned {
-                    json!([build::owner_reference(wanted)])
+                    json!([build::owner_reference(desired)])
                 } else {
                     json!([])
                 };
                 metadata.owner_references = serde_json::from_value(owners).unwrap();
             }
-            other => unreachable!("the world knows of {other:?}"),
+            other => unreachable!("{other:?} is part of the model"),
         }
     }
 
-    fn apply(&mut self, wanted: &DesiredCluster, what: &EtcdApply) -> Result<(), String> {
+    fn apply(&mut self, desired: &DesiredCluster, what: &EtcdApply) -> Result<(), String> {
         let EtcdApply::Object(object) = what else {
-            unreachable!("the world knows of {what:?}")
+            unreachable!("{what:?} is part of the model")
         };
         match object {
             OwnedObject::PeerService => {
-                Applied::write(
+                ServiceState::write(
                     &mut self.peer_service,
-                    service::peer(wanted).map_err(|why| why.to_string())?,
+                    service::peer(desired).map_err(|why| why.to_string())?,
                 );
             }
             OwnedObject::ClientService => {
-                let built = service::client(wanted).map_err(|why| why.to_string())?;
+                let built = service::client(desired).map_err(|why| why.to_string())?;
                 if let Some(service) = &mut self.client_service
                     && let Some(without) =
                         service::stale_annotations(&service.there.metadata, &built.metadata)
@@ -496,19 +497,19 @@ impl Kube {
                     service.patch(&without);
                     return Ok(());
                 }
-                Applied::write(&mut self.client_service, built);
+                ServiceState::write(&mut self.client_service, built);
             }
-            secret => self.make_secret(wanted, *secret)?,
+            secret => self.make_secret(desired, *secret)?,
         }
         Ok(())
     }
 
-    fn make_secret(&mut self, wanted: &DesiredCluster, object: OwnedObject) -> Result<(), String> {
+    fn make_secret(&mut self, desired: &DesiredCluster, object: OwnedObject) -> Result<(), String> {
         let failed = |why: certificates::CertificateError| why.to_string();
-        let (made, authority) = match tls::leaf(wanted, object) {
+        let (pair, authority) = match tls::leaf(desired, object) {
             None => {
-                let made = certificates::generate_ca("an authority", self.now).map_err(failed)?;
-                (made.clone(), made.certificate)
+                let pair = certificates::generate_ca("test CA", self.now).map_err(failed)?;
+                (pair.clone(), pair.certificate)
             }
             Some(leaf) => {
                 let Some(by) = self.secrets.get(&leaf.signed_by).and_then(key_pair) else {
@@ -527,15 +528,15 @@ impl Kube {
             }
         };
         let mut secret: Secret = serde_json::from_value(json!({ "metadata": {
-            "name": tls::secret_name(wanted, object),
-            "labels": build::common_labels(wanted),
-            "ownerReferences": [build::owner_reference(wanted)],
+            "name": tls::secret_name(desired, object),
+            "labels": build::common_labels(desired),
+            "ownerReferences": [build::owner_reference(desired)],
         } }))
         .unwrap();
         let texts = [
             ("ca.crt", authority),
-            ("tls.crt", made.certificate),
-            ("tls.key", made.key),
+            ("tls.crt", pair.certificate),
+            ("tls.key", pair.key),
         ];
         secret.data = Some(
             texts
@@ -543,22 +544,22 @@ impl Kube {
                 .into(),
         );
         self.secrets.insert(object, secret);
-        *self.judged.0.lock().unwrap() = None;
+        *self.tls_state.0.lock().unwrap() = None;
         Ok(())
     }
 
-    /// The names that the servers' certificate is good for.
-    pub(crate) fn server_names(&self, wanted: &DesiredCluster) -> Option<Vec<String>> {
-        let leaf = tls::leaf(wanted, OwnedObject::ServerTls)?;
+    /// Returns the names in the server certificate, if it is valid.
+    pub(crate) fn server_names(&self, desired: &DesiredCluster) -> Option<Vec<String>> {
+        let leaf = tls::leaf(desired, OwnedObject::ServerTls)?;
         let by = self.secrets.get(&leaf.signed_by).and_then(key_pair)?;
         let there = self.secrets.get(&OwnedObject::ServerTls)?;
         is_valid(there, &leaf, Some(&by.certificate), self.now).then_some(leaf.names)
     }
 }
 
-/// Whether a mark is of something that the world does not hold.
-pub(crate) fn is_beside(mark: &EtcdPatch) -> bool {
-    match mark {
+/// Returns true if the model does not represent what the patch changes.
+pub(crate) fn is_outside_model(patch: &EtcdPatch) -> bool {
+    match patch {
         EtcdPatch::RecordSpec
         | EtcdPatch::RecordVersion { .. }
         | EtcdPatch::RecordRemoval { .. }

@@ -1,5 +1,6 @@
-//! Deliberate bugs, each one that an operator has had or could have: wrappers that tamper with what `decide` is told, or
-//! with what it says. The product's own code carries no switches. The explorer must find every one of them.
+//! Mutants: the decision function with deliberate bugs, each of which an operator has had or could have. A mutant
+//! changes the facts before `decide` or the plan after it; the product code has no switches. The explorer must find
+//! every mutant.
 
 use evenkeel_etcd::Etcd;
 use evenkeel_etcd::facts::{EtcdFacts, Membership, OwnedBy, StartMode, StorageKind};
@@ -9,186 +10,191 @@ use evenkeel_etcd::plan::{DeleteReason, EtcdCreate, EtcdDisruption, EtcdPatch};
 use evenkeel_runtime::{Engine, Observed, Plan};
 
 use crate::Decider;
-use crate::explore;
-use crate::world::{Budget, World};
+use crate::model::{ClusterModel, FaultBudget};
+use crate::search;
 
-/// A bug, by name, and where to look for it.
+/// A mutant and the smallest model in which it shows.
 #[derive(Clone, Copy)]
-pub struct Bug {
-    /// Its name on the command line.
+pub struct Mutant {
+    /// The name on the command line.
     pub name: &'static str,
-    /// What it does wrong, and what taught us.
-    pub what: &'static str,
+    /// The bug, and its consequence.
+    pub description: &'static str,
     members: u8,
     storage: StorageKind,
-    budget: Budget,
-    told: fn(&mut EtcdFacts),
-    said: fn(&EtcdFacts, &mut Plan<Etcd>),
-    sends_late: bool,
-    settled: bool,
-    owned: bool,
+    budget: FaultBudget,
+    tamper_facts: fn(&mut EtcdFacts),
+    tamper_plan: fn(&EtcdFacts, &mut Plan<Etcd>),
+    sends_after_lease: bool,
+    starts_converged: bool,
+    owns_data: bool,
 }
 
-impl Decider for Bug {
+impl Decider for Mutant {
     fn decide(&self, facts: &EtcdFacts) -> Plan<Etcd> {
-        let mut told = facts.clone();
-        (self.told)(&mut told);
-        let mut plan = Etcd::decide(&told);
-        (self.said)(facts, &mut plan);
+        let mut tampered = facts.clone();
+        (self.tamper_facts)(&mut tampered);
+        let mut plan = Etcd::decide(&tampered);
+        (self.tamper_plan)(facts, &mut plan);
         plan
     }
 
-    fn sends_late(&self) -> bool {
-        self.sends_late
+    fn sends_after_lease(&self) -> bool {
+        self.sends_after_lease
     }
 }
 
-impl Bug {
-    /// The world in which it shows.
-    pub fn world(&self) -> World {
-        let world = World::new(self.members, self.storage, 2, self.budget);
-        let world = if self.owned { world.owned() } else { world };
-        if self.settled {
-            explore::settled(&world)
+impl Mutant {
+    /// Returns the initial state in which the bug shows.
+    pub fn model(&self) -> ClusterModel {
+        let model = ClusterModel::new(self.members, self.storage, 2, self.budget);
+        let model = if self.owns_data {
+            model.with_owned_data()
         } else {
-            world
+            model
+        };
+        if self.starts_converged {
+            search::run_to_quiescence(&model)
+        } else {
+            model
         }
     }
 
-    /// The bug of this name.
+    /// Returns the mutant of this name.
     pub fn find(name: &str) -> Option<Self> {
-        BUGS.iter().find(|bug| bug.name == name).copied()
+        MUTANTS.iter().find(|mutant| mutant.name == name).copied()
     }
 }
 
-const ONE_FAULT: Budget = Budget {
+const ONE_FAULT: FaultBudget = FaultBudget {
     faults: 1,
     crashes: 0,
     edits: 0,
     delays: 0,
 };
-const ONE_EDIT: Budget = Budget {
+const ONE_EDIT: FaultBudget = FaultBudget {
     faults: 0,
     crashes: 0,
     edits: 1,
     delays: 0,
 };
 
-const PLAIN: Bug = Bug {
+const BASE: Mutant = Mutant {
     name: "",
-    what: "",
+    description: "",
     members: 3,
     storage: StorageKind::Persistent,
     budget: ONE_FAULT,
-    told: |_| {},
-    said: |_, _| {},
-    sends_late: false,
-    settled: false,
-    owned: false,
+    tamper_facts: |_| {},
+    tamper_plan: |_, _| {},
+    sends_after_lease: false,
+    starts_converged: false,
+    owns_data: false,
 };
 
-/// All of them.
-pub const BUGS: [Bug; 16] = [
-    Bug {
-        name: "any-volume-will-do",
-        what: "takes whatever claim has the member's name: rolled back to older data it cost 10 of 10 acknowledged writes",
-        told: |facts| {
+/// All mutants.
+pub const MUTANTS: [Mutant; 16] = [
+    Mutant {
+        name: "accepts-any-volume",
+        description: "accepts any claim with the member's name: a claim restored from older data cost 10 of 10 acknowledged writes",
+        tamper_facts: |facts| {
             each_claim(facts, |claim| {
                 claim.joined_on = claim.joined_on.and(claim.volume.map(|on| (claim.uid, on)))
             })
         },
-        ..PLAIN
+        ..BASE
     },
-    Bug {
-        name: "same-member-on-an-empty-disk",
-        what: "starts a member whose volume is gone under its old ID, with the full list: it has forgotten what it acknowledged",
-        told: |facts| {
-            let on_their_claims = noted(facts);
+    Mutant {
+        name: "reuses-member-on-empty-disk",
+        description: "starts a member whose volume is gone under its old ID, with the full list: writes that it acknowledged are lost",
+        tamper_facts: |facts| {
+            let recorded = joined_serials(facts);
             let seed = facts.identity.present().map(|identity| identity.seed);
             each_member(facts, |member| {
                 let may_be_new = !member.is_learner && Some(member.serial) != seed;
-                member.has_started &= !may_be_new || on_their_claims.contains(&member.serial);
+                member.has_started &= !may_be_new || recorded.contains(&member.serial);
             });
         },
-        ..PLAIN
+        ..BASE
     },
-    Bug {
-        name: "flags-never-turned",
-        what: "leaves the joining flags as they were: restarted on an emptied directory the member joins as if new",
-        told: |facts| {
-            let voices = facts.health.clone();
+    Mutant {
+        name: "keeps-join-flags",
+        description: "keeps the flags for joining: restarted on an emptied directory the member joins as if it were new",
+        tamper_facts: |facts| {
+            let health = facts.health.clone();
             each_pod(facts, |pod| {
-                let has_joined = voices.get(&pod.serial).is_some_and(Observed::is_present);
+                let has_joined = health.get(&pod.serial).is_some_and(Observed::is_present);
                 if has_joined && matches!(pod.start_mode, StartMode::Join(_)) {
                     pod.start_mode = StartMode::ExistingData;
                 }
             });
         },
-        ..PLAIN
+        ..BASE
     },
-    Bug {
-        name: "turned-in-the-api-is-turned",
-        what: "trusts flags that the kubelet has not seen yet: the container restarts with the old ones",
-        told: |facts| {
+    Mutant {
+        name: "trusts-flags-the-kubelet-has-not-read",
+        description: "trusts flags that the kubelet has not read yet: the container restarts with the old ones",
+        tamper_facts: |facts| {
             each_pod(facts, |pod| {
                 pod.is_ready |= pod.start_mode == StartMode::ExistingData && pod.joined_gate;
             })
         },
-        ..PLAIN
+        ..BASE
     },
-    Bug {
-        name: "unknown-is-absent",
-        what: "takes a list of members that could not be read for a list without members",
-        told: |facts| {
+    Mutant {
+        name: "treats-unknown-as-absent",
+        description: "treats an unreadable member list as an empty one",
+        tamper_facts: |facts| {
             let formed = facts
                 .identity
                 .present()
                 .is_some_and(|identity| identity.cluster_id.is_some());
-            let teller = facts
+            let reporter = facts
                 .pods
                 .present()
                 .and_then(|pods| pods.first())
                 .map(|pod| pod.serial);
-            if let (Observed::Unknown, Some(told_by), true) = (&facts.membership, teller, formed) {
+            if let (Observed::Unknown, Some(reporter), true) = (&facts.membership, reporter, formed)
+            {
                 facts.membership = Observed::Present(Membership {
-                    reported_by: told_by,
+                    reported_by: reporter,
                     members: Vec::new(),
                     unknown: Vec::new(),
                 });
             }
         },
-        ..PLAIN
+        ..BASE
     },
-    Bug {
-        name: "promotes-the-dead",
-        what: "believes etcd's readiness check, which looks at a learner's log and not at its life",
+    Mutant {
+        name: "promotes-dead-learner",
+        description: "relies on etcd's readiness check, which looks at a learner's log and not at its health",
         members: 1,
-        budget: Budget {
+        budget: FaultBudget {
             faults: 1,
             crashes: 0,
             edits: 1,
             delays: 0,
         },
-        said: |facts, plan| {
+        tamper_plan: |facts, plan| {
             let learner = members(facts)
                 .into_iter()
                 .find(|member| member.is_learner && member.has_started);
             if let Some(member) = learner {
-                call(facts, plan, MembershipChange::Promote(member.serial));
+                propose_change(facts, plan, MembershipChange::Promote(member.serial));
             }
         },
-        ..PLAIN
+        ..BASE
     },
-    Bug {
-        name: "counts-the-dead-as-well",
-        what: "counts every voter in the list as healthy when it removes one",
-        budget: Budget {
+    Mutant {
+        name: "counts-dead-voters",
+        description: "counts every listed voter as healthy when it removes one",
+        budget: FaultBudget {
             faults: 1,
             crashes: 0,
             edits: 1,
             delays: 0,
         },
-        said: |facts, plan| {
+        tamper_plan: |facts, plan| {
             let surplus = members(facts).len() > usize::from(facts.cluster.members);
             let newest = members(facts)
                 .into_iter()
@@ -196,33 +202,33 @@ pub const BUGS: [Bug; 16] = [
                 .map(|one| one.serial)
                 .max();
             if let Some(serial) = newest.filter(|_| surplus) {
-                call(facts, plan, MembershipChange::Remove(serial));
+                propose_change(facts, plan, MembershipChange::Remove(serial));
             }
         },
-        ..PLAIN
+        ..BASE
     },
-    Bug {
-        name: "routes-before-the-seal",
-        what: "lets clients in while the bootstrap can still begin again",
-        budget: Budget {
+    Mutant {
+        name: "routes-during-bootstrap",
+        description: "routes clients while the bootstrap can still restart",
+        budget: FaultBudget {
             faults: 0,
             crashes: 0,
             edits: 0,
             delays: 0,
         },
-        said: |facts, plan| {
+        tamper_plan: |facts, plan| {
             let pods = facts.pods.present().into_iter().flatten();
             plan.patch.extend(
                 pods.filter(|pod| pod.is_ready && !pod.is_routed)
                     .map(|pod| EtcdPatch::AttachClients { pod: pod.uid }),
             );
         },
-        ..PLAIN
+        ..BASE
     },
-    Bug {
-        name: "no-pod-no-volume",
-        what: "deletes the volume of a member because its pod does not run",
-        said: |facts, plan| {
+    Mutant {
+        name: "deletes-volume-without-pod",
+        description: "deletes the volume of a member because its pod does not run",
+        tamper_plan: |facts, plan| {
             let with_pods: Vec<Serial> = facts
                 .pods
                 .present()
@@ -244,27 +250,27 @@ pub const BUGS: [Bug; 16] = [
                 });
             }
         },
-        ..PLAIN
+        ..BASE
     },
-    Bug {
-        name: "two-epochs-at-once",
-        what: "begins again without waiting for what the last bootstrap left running",
+    Mutant {
+        name: "starts-epoch-beside-old-one",
+        description: "restarts the bootstrap without waiting for the pods of the last one",
         budget: ONE_EDIT,
-        told: |facts| {
+        tamper_facts: |facts| {
             let epoch = facts.identity.present().map(|identity| identity.epoch);
             if let Observed::Present(pods) = &mut facts.pods {
                 pods.retain(|pod| Some(pod.epoch) == epoch);
             }
         },
-        ..PLAIN
+        ..BASE
     },
-    Bug {
-        name: "an-old-list",
-        what: "leaves a joiner with the list it was created with: etcd refuses an old list for ever",
-        said: |_, plan| {
-            plan.patch.retain(|mark| {
+    Mutant {
+        name: "keeps-old-member-list",
+        description: "keeps the member list that a joining pod was created with: etcd rejects an outdated list forever",
+        tamper_plan: |_, plan| {
+            plan.patch.retain(|patch| {
                 !matches!(
-                    mark,
+                    patch,
                     EtcdPatch::SetStartMode {
                         from: StartMode::Join(_),
                         to: StartMode::Join(_),
@@ -273,15 +279,15 @@ pub const BUGS: [Bug; 16] = [
                 )
             })
         },
-        ..PLAIN
+        ..BASE
     },
-    Bug {
-        name: "ended-pods-stay",
-        what: "never replaces a pod in a terminal phase: a full reboot left the cluster down for good",
-        said: |_, plan| {
-            plan.disruption = plan.disruption.take().filter(|step| {
+    Mutant {
+        name: "keeps-finished-pods",
+        description: "never replaces a pod in a terminal phase: after a full reboot the cluster stayed down",
+        tamper_plan: |_, plan| {
+            plan.disruption = plan.disruption.take().filter(|disruption| {
                 !matches!(
-                    step,
+                    disruption,
                     EtcdDisruption::DeletePod {
                         why: DeleteReason::Finished,
                         ..
@@ -289,19 +295,19 @@ pub const BUGS: [Bug; 16] = [
                 )
             })
         },
-        ..PLAIN
+        ..BASE
     },
-    Bug {
-        name: "created-ready-to-found",
-        what: "creates the seed's pod ready to found a cluster, so that a frozen operator can create it late",
-        budget: Budget {
+    Mutant {
+        name: "creates-seed-ready-to-bootstrap",
+        description: "creates the seed's pod in start mode Bootstrap, so that a frozen operator can create it late",
+        budget: FaultBudget {
             faults: 1,
             crashes: 1,
             edits: 0,
             delays: 0,
         },
         storage: StorageKind::Ephemeral,
-        said: |facts, plan| {
+        tamper_plan: |facts, plan| {
             let seed = facts.identity.present().map(|identity| identity.seed);
             for create in &mut plan.create {
                 if let EtcdCreate::Pod {
@@ -315,55 +321,55 @@ pub const BUGS: [Bug; 16] = [
                 }
             }
         },
-        ..PLAIN
+        ..BASE
     },
-    Bug {
-        name: "calls-after-the-lease",
-        what: "sends a call to etcd after its lease has run out: a late promotion of a dead learner cost the quorum",
+    Mutant {
+        name: "sends-after-lease-expiry",
+        description: "sends a membership change after its lease has expired: a late promotion of a dead learner cost the quorum",
         members: 1,
-        budget: Budget {
+        budget: FaultBudget {
             faults: 1,
             crashes: 1,
             edits: 1,
             delays: 1,
         },
-        settled: true,
-        sends_late: true,
-        ..PLAIN
+        starts_converged: true,
+        sends_after_lease: true,
+        ..BASE
     },
-    Bug {
-        name: "takes-up-what-is-going",
-        what: "takes up what went with a deleted resource, before Kubernetes has deleted it: a cluster whose volumes go one by one",
+    Mutant {
+        name: "adopts-terminating-objects",
+        description: "adopts objects of a deleted resource before Kubernetes has deleted them: the cluster loses its volumes one by one",
         members: 1,
         budget: ONE_EDIT,
-        settled: true,
-        owned: true,
-        told: |facts| {
+        starts_converged: true,
+        owns_data: true,
+        tamper_facts: |facts| {
             if facts.identity_owner == OwnedBy::PreviousResource {
                 facts.identity_owner = OwnedBy::Resource;
             }
             each_claim(facts, |claim| claim.is_terminating = false);
         },
-        ..PLAIN
+        ..BASE
     },
-    Bug {
-        name: "first-come-first-served",
-        what: "leaves a newcomer in the place of a voter that was away for a moment: the voter can go nowhere else",
+    Mutant {
+        name: "leaves-newcomer-on-voters-node",
+        description: "leaves a new member on the node of a voter that was briefly without a pod: the voter cannot be scheduled elsewhere",
         members: 1,
-        budget: Budget {
+        budget: FaultBudget {
             faults: 2,
             crashes: 0,
             edits: 1,
             delays: 0,
         },
-        settled: true,
-        told: |facts| each_pod(facts, |pod| pod.unschedulable_since = None),
-        ..PLAIN
+        starts_converged: true,
+        tamper_facts: |facts| each_pod(facts, |pod| pod.unschedulable_since = None),
+        ..BASE
     },
 ];
 
-/// Who has noted on its claim what it joined on.
-fn noted(facts: &EtcdFacts) -> Vec<Serial> {
+/// Returns the members whose claims record the volume that they joined on.
+fn joined_serials(facts: &EtcdFacts) -> Vec<Serial> {
     let claims = facts.claims.present().into_iter().flatten();
     claims
         .filter(|claim| claim.joined_on.is_some())
@@ -371,8 +377,8 @@ fn noted(facts: &EtcdFacts) -> Vec<Serial> {
         .collect()
 }
 
-/// Asks etcd for a change that nobody judged, where the plan has no step of its own.
-fn call(facts: &EtcdFacts, plan: &mut Plan<Etcd>, change: MembershipChange) {
+/// Adds an unchecked membership change to a plan without a disruption.
+fn propose_change(facts: &EtcdFacts, plan: &mut Plan<Etcd>, change: MembershipChange) {
     if let (None, Some(identity)) = (&plan.disruption, facts.identity.present()) {
         let voters = members(facts)
             .iter()
@@ -392,7 +398,7 @@ fn members(facts: &EtcdFacts) -> Vec<evenkeel_etcd::facts::ListedMember> {
     facts
         .membership
         .present()
-        .map(|told| told.members.clone())
+        .map(|membership| membership.members.clone())
         .unwrap_or_default()
 }
 
@@ -409,7 +415,7 @@ fn each_pod(facts: &mut EtcdFacts, change: impl FnMut(&mut evenkeel_etcd::facts:
 }
 
 fn each_member(facts: &mut EtcdFacts, change: impl FnMut(&mut evenkeel_etcd::facts::ListedMember)) {
-    if let Observed::Present(told) = &mut facts.membership {
-        told.members.iter_mut().for_each(change);
+    if let Observed::Present(membership) = &mut facts.membership {
+        membership.members.iter_mut().for_each(change);
     }
 }

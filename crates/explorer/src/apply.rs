@@ -1,0 +1,316 @@
+//! The effect of each event on the model: one handler per event, then the consequences that follow at once, then the
+//! invariants.
+
+use evenkeel_etcd::facts::StorageKind;
+use evenkeel_etcd::names::Serial;
+use evenkeel_etcd::plan::EtcdDisruption;
+
+use crate::Decider;
+use crate::effect::{self, Effect, FailureDetection, WriteResult};
+use crate::event::{ModelEvent, cluster_for_unknown_voter};
+use crate::model::{ClusterModel, DiskState, ModelPod, RuleViolation, UnknownVoter};
+use crate::trace_fmt::DescribedWrite;
+
+impl ModelEvent {
+    /// Applies the event to the model. Returns the rule that it violates, if any.
+    pub fn apply(
+        &self,
+        model: &mut ClusterModel,
+        decider: &dyn Decider,
+    ) -> Result<(), RuleViolation> {
+        match self {
+            Self::Decide(writes) => accept_plan(model, writes)?,
+            Self::Write(effect) => send_write(model, effect)?,
+            Self::WriteBeforeDetection(effect) => send_write_before_detection(model, effect)?,
+            Self::WriteTimedOut(effect) => time_out_write(model, effect),
+            Self::Crash => crash(model),
+            Self::Freeze => freeze(model, decider),
+            Self::LateWrite(effect) => send_late_write(model, effect)?,
+            Self::KubeletSynced(serial) => update_pod(model, *serial, sync_kubelet),
+            Self::ContainerStarted(serial) => start_container(model, *serial)?,
+            Self::LeaderChanged(serial) => model.catch_up(*serial),
+            Self::PodRemoved(serial) => remove_terminating_pod(model, *serial),
+            Self::IdentityCollected => collect_identity(model),
+            Self::ClaimCollected(serial) => collect_claim(model, *serial),
+            Self::NodeRecovered(serial) => update_pod(model, *serial, |pod| pod.node_down = false),
+            Self::MemberReachable(serial) => {
+                update_pod(model, *serial, |pod| pod.is_unreachable = false);
+            }
+            Self::MembersEdited(members) => {
+                model.budget.edits -= 1;
+                model.desired_members = *members;
+            }
+            Self::TemplateEdited(template) => {
+                model.budget.edits -= 1;
+                model.template = *template;
+            }
+            Self::ResourceRecreated => {
+                recreate_resource(model);
+                model.delete_resource();
+            }
+            Self::ResourceRecreatedOverOrphans => recreate_resource(model),
+            Self::TimePassed => {
+                model.budget.delays -= 1;
+                pass_time(model);
+            }
+            fault => {
+                model.budget.faults -= 1;
+                fault.apply_fault(model)?;
+            }
+        }
+        model.settle();
+        model.check()
+    }
+
+    /// Applies an event of the `faults` budget.
+    fn apply_fault(&self, model: &mut ClusterModel) -> Result<(), RuleViolation> {
+        match self {
+            Self::DecideWithout(_, writes) => accept_plan(model, writes)?,
+            Self::IdentityDeleted => delete_identity(model),
+            Self::UnknownVoterAdded => add_unknown_voter(model),
+            Self::PodDeleted(serial) => model.remove_pod(*serial),
+            Self::PodFinished(serial) => update_pod(model, *serial, |pod| {
+                (pod.is_finished, pod.is_running) = (true, false);
+            }),
+            Self::MemberUnreachable(serial) => {
+                update_pod(model, *serial, |pod| pod.is_unreachable = true);
+            }
+            Self::NodeTaken { newcomer, of } => take_node(model, *newcomer, *of),
+            Self::ProcessDied(serial) => model.set_running(*serial, false),
+            Self::DiskWiped(serial) => wipe_disk(model, *serial),
+            Self::ClaimDeleted(serial) => delete_claim(model, *serial),
+            Self::ClaimRestored(serial) => restore_claim(model, *serial),
+            Self::NodeDown(serial) => update_pod(model, *serial, |pod| {
+                (pod.node_down, pod.is_running) = (true, false);
+            }),
+            Self::NodeLost(serial) => lose_node(model, *serial),
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+fn update_pod(model: &mut ClusterModel, serial: Serial, update: impl FnOnce(&mut ModelPod)) {
+    if let Some(pod) = model.pods.get_mut(&serial) {
+        update(pod);
+    }
+}
+
+fn accept_plan(model: &mut ClusterModel, writes: &Vec<Effect>) -> Result<(), RuleViolation> {
+    model.pending_writes.clone_from(writes);
+    check_plan(model)
+}
+
+fn send_write(model: &mut ClusterModel, effect: &Effect) -> Result<(), RuleViolation> {
+    model.pending_writes.remove(0);
+    if effect::apply(model, effect, FailureDetection::Detected)? == WriteResult::Rejected {
+        model.pending_writes.clear();
+    }
+    Ok(())
+}
+
+fn send_write_before_detection(
+    model: &mut ClusterModel,
+    effect: &Effect,
+) -> Result<(), RuleViolation> {
+    model.pending_writes.remove(0);
+    effect::apply(model, effect, FailureDetection::NotDetected)?;
+    Ok(())
+}
+
+fn time_out_write(model: &mut ClusterModel, effect: &Effect) {
+    model.pending_writes.clear();
+    if let Effect::ChangeMembership(intent) = effect
+        && let Some(cluster) = effect::cluster_logging_change(model, intent.change)
+    {
+        model.clusters[cluster].logged_change = Some(intent.change);
+    }
+}
+
+fn crash(model: &mut ClusterModel) {
+    model.budget.crashes -= 1;
+    model.pending_writes.clear();
+}
+
+/// Keeps the writes that the frozen operator may still send. Its writes to Kubernetes may still arrive. The operator checks
+/// its lease before it sends a membership change to etcd and before it restarts a member that the quorum needs.
+fn freeze(model: &mut ClusterModel, decider: &dyn Decider) {
+    model.budget.crashes -= 1;
+    model.late_writes = std::mem::take(&mut model.pending_writes);
+    let checks_lease = |effect: &Effect| {
+        matches!(
+            effect,
+            Effect::ChangeMembership(_)
+                | Effect::Delete(EtcdDisruption::RestartMember {
+                    via_eviction: false,
+                    ..
+                })
+        )
+    };
+    model
+        .late_writes
+        .retain(|effect| decider.sends_after_lease() || !checks_lease(effect));
+}
+
+fn send_late_write(model: &mut ClusterModel, effect: &Effect) -> Result<(), RuleViolation> {
+    model.late_writes.remove(0);
+    let had_quorum = bootstrapped_quorum(model).is_some();
+    if effect::apply(model, effect, FailureDetection::NotDetected)? == WriteResult::Rejected {
+        model.late_writes.clear();
+    }
+    if had_quorum && bootstrapped_quorum(model).is_none() {
+        return Err(RuleViolation(format!(
+            "a late write costs the quorum: {}",
+            DescribedWrite(effect)
+        )));
+    }
+    Ok(())
+}
+
+fn sync_kubelet(pod: &mut ModelPod) {
+    pod.kubelet_view = Some((pod.start_mode.clone(), pod.joined_gate));
+}
+
+fn start_container(model: &mut ClusterModel, serial: Serial) -> Result<(), RuleViolation> {
+    model.start_container(serial)?;
+    effect::invalidate_writes(model, serial);
+    Ok(())
+}
+
+fn remove_terminating_pod(model: &mut ClusterModel, serial: Serial) {
+    model.remove_pod(serial);
+    model.forget_previous_cluster();
+}
+
+fn collect_identity(model: &mut ClusterModel) {
+    (model.identity, model.identity_terminating) = (None, false);
+    model.forget_previous_cluster();
+}
+
+fn collect_claim(model: &mut ClusterModel, serial: Serial) {
+    model.claims.remove(&serial);
+    model.forget_previous_cluster();
+}
+
+fn recreate_resource(model: &mut ClusterModel) {
+    model.budget.edits -= 1;
+    model.incarnation += 1;
+}
+
+/// Lets every timeout expire.
+pub fn pass_time(model: &mut ClusterModel) {
+    for pod in model.pods.values_mut() {
+        pod.is_old = true;
+    }
+    for cluster in &mut model.clusters {
+        cluster.unknown_voter = cluster.unknown_voter.map(|_| UnknownVoter::Old);
+    }
+    if let Some(intent) = model
+        .identity
+        .as_mut()
+        .and_then(|identity| identity.intent.as_mut())
+    {
+        intent.recorded_at = crate::observe::LONG_AGO;
+    }
+}
+
+fn delete_identity(model: &mut ClusterModel) {
+    (model.identity, model.identity_terminating) = (None, false);
+    for cluster in &mut model.clusters {
+        cluster.identity_deleted = true;
+    }
+}
+
+fn add_unknown_voter(model: &mut ClusterModel) {
+    if let Some(cluster) = cluster_for_unknown_voter(model) {
+        model.clusters[cluster].unknown_voter = Some(UnknownVoter::Recent);
+    }
+}
+
+fn take_node(model: &mut ClusterModel, newcomer: Serial, of: Serial) {
+    let node = model.node_of(of);
+    if let Some(claim) = model.claims.get_mut(&newcomer) {
+        claim.shares_node_of = Some(node);
+    }
+    update_pod(model, newcomer, sync_kubelet);
+}
+
+fn wipe_disk(model: &mut ClusterModel, serial: Serial) {
+    model.set_disk(serial, DiskState::Empty);
+    model.set_running(serial, false);
+}
+
+fn delete_claim(model: &mut ClusterModel, serial: Serial) {
+    model.claims.remove(&serial);
+    model.remove_pod(serial);
+}
+
+fn restore_claim(model: &mut ClusterModel, serial: Serial) {
+    model.remove_pod(serial);
+    let uid = model.fresh_uid();
+    let Some(claim) = model.claims.get_mut(&serial) else {
+        return;
+    };
+    claim.uid = uid;
+    if let DiskState::Data { stale, .. } = &mut claim.disk {
+        *stale = true;
+    }
+}
+
+fn lose_node(model: &mut ClusterModel, serial: Serial) {
+    model.remove_pod(serial);
+    if model.storage == StorageKind::Persistent
+        && let Some(claim) = model.claims.get_mut(&serial)
+    {
+        claim.node_lost = true;
+    }
+}
+
+/// Returns the current cluster if its bootstrap is finished and it has a quorum.
+fn bootstrapped_quorum(model: &ClusterModel) -> Option<usize> {
+    let bootstrapped = model
+        .identity
+        .as_ref()
+        .is_some_and(|identity| identity.bootstrapped);
+    model
+        .current_cluster()
+        .filter(|cluster| bootstrapped && model.has_quorum(*cluster))
+}
+
+/// Checks a plan against the state for which it was decided: executed at once, it must not cost an existing quorum. A failure
+/// between the decision and the write does not count against the plan, and a rejection by etcd does not count in its favour.
+fn check_plan(model: &ClusterModel) -> Result<(), RuleViolation> {
+    let Some(cluster) = bootstrapped_quorum(model) else {
+        return Ok(());
+    };
+    let mut after = model.clone();
+    for effect in &model.pending_writes {
+        // A cluster of one or two healthy members can only be restarted without a quorum.
+        let too_small = model.desired_members <= 2
+            && model.voter_count(cluster) <= 2
+            && model.running_voters(cluster) == model.voter_count(cluster);
+        if too_small
+            && matches!(
+                effect,
+                Effect::Delete(EtcdDisruption::RestartMember {
+                    via_eviction: false,
+                    ..
+                })
+            )
+        {
+            break;
+        }
+        if effect::apply(&mut after, effect, FailureDetection::NotDetected)?
+            == WriteResult::Rejected
+        {
+            break;
+        }
+        if !after.has_quorum(cluster) {
+            return Err(RuleViolation(format!(
+                "a decided write costs the quorum: {}",
+                DescribedWrite(effect)
+            )));
+        }
+    }
+    Ok(())
+}
