@@ -130,7 +130,7 @@ impl Decider for FixedPlan<'_> {
         for create in &mut plan.create {
             if let EtcdCreate::Pod { template_hash, .. } = create {
                 // etcd runs with every template of the cases; the pods carry the hash.
-                *inputs = TemplateVariant::Original.uid();
+                *template_hash = TemplateVariant::Original.uid();
             }
         }
         plan
