@@ -1,12 +1,15 @@
-//! What an etcd SRE knows. Deciding and building are pure: facts in, plan out. `observe` and `act` are thin.
+//! The etcd engine: the operational knowledge about etcd. `decide` and `build` are pure: facts in, plan and objects out.
+//! `observe` and `execute` are thin.
 
 pub mod build;
 pub mod certificates;
+mod client;
 pub mod desired;
 pub mod effective_spec;
 mod execute;
 pub mod facts;
 pub mod identity;
+mod memory;
 pub mod names;
 pub mod observe;
 pub mod plan;
@@ -18,8 +21,6 @@ pub mod view;
 mod watches;
 
 mod decide;
-#[cfg(test)]
-mod fake;
 #[cfg(test)]
 mod testing;
 

@@ -1,7 +1,7 @@
 //! What Kubernetes holds of a cluster beside the world: the resource and each object as it was written, so that an operator's
 //! whole way from objects to facts is walked. The world tells what became of pods, claims and etcd.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Mutex;
 
 use evenkeel_api::{EtcdCluster, labels, quantity};
@@ -12,14 +12,14 @@ use evenkeel_etcd::build::tls::{self, Leaf};
 use evenkeel_etcd::build::{self, MemberRef, service, start_mode};
 use evenkeel_etcd::certificates;
 use evenkeel_etcd::desired::DesiredCluster;
-use evenkeel_etcd::effective_spec::{ClusterHistory, effective_spec};
+use evenkeel_etcd::effective_spec::{ClusterHistory, EffectiveSpec, effective_spec};
 use evenkeel_etcd::facts::{self, EtcdFacts, OwnedObject, StartMode};
 use evenkeel_etcd::identity::{Identity, Uid};
 use evenkeel_etcd::names::Lineage;
 use evenkeel_etcd::observe::etcd::EtcdState;
 use evenkeel_etcd::observe::objects::ClusterObjects;
-use evenkeel_etcd::observe::secrets::{TlsState, is_valid, judge, key_pair};
-use evenkeel_etcd::observe::{ClusterExtras, ObservedCluster};
+use evenkeel_etcd::observe::secrets::{TlsState, evaluate, is_valid, key_pair};
+use evenkeel_etcd::observe::ObservedCluster;
 use evenkeel_etcd::plan::{EtcdApply, EtcdPatch, OwnerTarget};
 use evenkeel_runtime::{Engine, Observed, Plan, UnixTime};
 use k8s_openapi::ByteString;
@@ -170,21 +170,13 @@ impl Kube {
     pub(crate) fn look(&self, told: &EtcdFacts) -> Result<(ObservedCluster, EtcdFacts), String> {
         let objects = self.objects(told);
         let before = ClusterHistory::of(&objects);
-        let (wanted, refused) =
+        let EffectiveSpec { desired, rejection } =
             effective_spec(&objects.resource, &before).map_err(|why| why.to_string())?;
-        let tls = self.judged(&wanted);
-        let (places, hostnames) = (BTreeMap::new(), BTreeMap::new());
-        let beside = ClusterExtras {
-            places,
-            misplaced: BTreeSet::new(),
-            missing_class: None,
-            hostnames,
-            tls,
-            now: self.now,
-            lineage: told.new_lineage,
-        };
-        let found = ObservedCluster::of(objects, (wanted, refused), beside)
-            .map_err(|why| why.to_string())?;
+        let tls = self.judged(&desired);
+        let observed =
+            ObservedCluster::new(objects, desired, rejection, self.now, told.new_lineage)
+                .map_err(|why| why.to_string())?;
+        let found = ObservedCluster { tls, ..observed };
         let facts = found.facts(&self.answers(told));
         Ok((found, facts))
     }
@@ -203,7 +195,7 @@ impl Kube {
         match &*remembered {
             Some((of, at, judged)) if *of == leaves && *at == self.now => judged.clone(),
             _ => {
-                let judged = judge(wanted, &self.secrets, self.now);
+                let judged = evaluate(wanted, &self.secrets, self.now);
                 *remembered = Some((leaves, self.now, judged.clone()));
                 judged
             }
@@ -251,7 +243,7 @@ impl Kube {
                 .client_service
                 .as_ref()
                 .map(|service| service.there.clone()),
-            budget: self.budget.as_ref().map(|(_, budget)| budget.clone()),
+            pdb: self.budget.as_ref().map(|(_, budget)| budget.clone()),
         }
     }
 

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use evenkeel_api::{EtcdCluster, MemberStatus, Refusal};
 use evenkeel_etcd::desired::DesiredCluster;
+use evenkeel_etcd::effective_spec::EffectiveSpec;
 use evenkeel_etcd::facts::{
     Drift, EtcdFacts, MemberHealth, Membership, OwnedObject, VolumeTopology,
 };
@@ -12,7 +13,7 @@ use evenkeel_etcd::names::{Lineage, Serial};
 use evenkeel_etcd::observe::etcd::EtcdState;
 use evenkeel_etcd::observe::objects::{self, ClusterObjects};
 use evenkeel_etcd::observe::secrets::TlsState;
-use evenkeel_etcd::observe::{ClusterExtras, MemberIndex, ObservedCluster};
+use evenkeel_etcd::observe::{MemberIndex, ObservedCluster};
 use evenkeel_runtime::{Decision, Observed, UnixTime};
 use jiff::Timestamp;
 
@@ -75,27 +76,20 @@ impl Known {
     pub(super) fn applied_to(
         &self,
         objects: ClusterObjects,
-        (wanted, refused): (DesiredCluster, Option<Refusal>),
+        effective: EffectiveSpec,
         now: Timestamp,
     ) -> Result<(ObservedCluster, EtcdFacts), Trouble> {
         let now = UnixTime(now.as_second());
         let lineage = Lineage(0);
         let tls = TlsState {
-            drift: self.certificates(&objects, &wanted),
+            drift: self.certificates(&objects, &effective.desired),
             ..TlsState::default()
         };
         let resource = objects.resource.clone();
-        let beside = ClusterExtras {
-            places: BTreeMap::new(),
-            misplaced: BTreeSet::new(),
-            missing_class: None,
-            hostnames: BTreeMap::new(),
-            tls,
-            now,
-            lineage,
-        };
-        let found = ObservedCluster::of(objects, (wanted, refused), beside)
+        let EffectiveSpec { desired, rejection } = effective;
+        let observed = ObservedCluster::new(objects, desired, rejection, now, lineage)
             .map_err(|error| Trouble::new(error.to_string()))?;
+        let found = ObservedCluster { tls, ..observed };
         let answers = self.answers(&resource, found.member_index().as_ref());
         let mut facts = found.facts(&answers);
         self.remember_places(&mut facts);

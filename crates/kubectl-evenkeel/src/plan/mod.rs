@@ -147,10 +147,9 @@ async fn planned(
              right to read ConfigMaps",
         ));
     }
-    let (wanted, refused) =
-        effective_spec(&after, &ClusterHistory::of(&objects)).map_err(refusal)?;
+    let effective = effective_spec(&after, &ClusterHistory::of(&objects)).map_err(refusal)?;
     let now = Timestamp::now();
-    let (found, facts) = known.applied_to(objects, (wanted, refused), now)?;
+    let (found, facts) = known.applied_to(objects, effective, now)?;
     let refused = found.rejection.as_ref().map(ToString::to_string);
     let foreseen = preview(&found, facts, known.membership.clone());
     let edits = before

@@ -23,7 +23,7 @@ fn nothing_yet() -> ClusterObjects {
         claims: Vec::new(),
         peer_service: None,
         client_service: None,
-        budget: None,
+        pdb: None,
     }
 }
 
