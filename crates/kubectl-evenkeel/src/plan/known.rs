@@ -1,9 +1,9 @@
 //! What is known of a cluster without being its operator: its objects as they are now; what etcd said when the operator last wrote
 //! down what it knew; and of that only what the status, which is kept true, does not contradict.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
-use evenkeel_api::{EtcdCluster, MemberStatus, Refusal};
+use evenkeel_api::{EtcdCluster, MemberStatus};
 use evenkeel_etcd::desired::DesiredCluster;
 use evenkeel_etcd::effective_spec::EffectiveSpec;
 use evenkeel_etcd::facts::{

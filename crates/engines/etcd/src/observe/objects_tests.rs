@@ -32,6 +32,9 @@ fn an_unreadable_identity_is_an_error_and_not_absent() {
     );
 }
 
+/// The name of the client Service, which another owner has.
+const CLIENT_SERVICE: &str = "orders-etcd-client";
+
 /// Returns the metadata of an object of the PostgreSQL cluster `shop/orders`.
 fn postgres_metadata(name: &str, lineage: u32) -> Value {
     json!({
@@ -66,11 +69,12 @@ impl Namespace {
     /// Returns a client for the namespace. It implements label selectors of the form `key=value`, and rejects writes.
     fn client(&self) -> Client {
         let namespace = self.clone();
-        client(move |request, _| {
+        client(move |request, body| {
             let path = request.uri.path();
             if request.method != http::Method::GET {
                 let mut writes = namespace.writes.lock();
-                writes.push(format!("{} {path}", request.method));
+                let name = body["metadata"]["name"].as_str().unwrap_or_default();
+                writes.push(format!("{} {path} {name}", request.method));
                 return failure(500, "InternalError", "read-only");
             }
             let objects = namespace.objects.lock();
@@ -129,7 +133,7 @@ fn shared_namespace() -> Namespace {
         namespace.insert(&format!("{core}/{kind}"), object);
     }
     // A Service with our name that is not ours.
-    let taken = json!({ "metadata": { "name": "orders-etcd-client", "namespace": "shop", "uid": Uid(5).to_string() },
+    let taken = json!({ "metadata": { "name": CLIENT_SERVICE, "namespace": "shop", "uid": Uid(5).to_string() },
         "spec": { "selector": { "app": "other" } } });
     namespace.insert(&format!("{core}/services"), taken);
     namespace
@@ -203,11 +207,10 @@ async fn a_plan_next_to_another_engine_touches_only_our_own_objects() {
         let _ = reconciler.execute(&observation, &action, &|| true).await;
     }
     let writes = namespace.writes.lock().clone();
-    let is_peer_service = |write: &String| write.contains("services/orders-etcd-peer");
+    let is_peer_service = |write: &String| write.contains("services orders-etcd-peer");
     assert!(writes.iter().any(is_peer_service), "{writes:?}");
-    let is_foreign = |write: &&String| {
-        write.contains("postgres") || write.ends_with("services/orders-etcd-client")
-    };
+    let is_foreign =
+        |write: &&String| write.contains("postgres") || write.ends_with(CLIENT_SERVICE);
     let foreign: Vec<_> = writes.iter().filter(is_foreign).collect();
     assert!(foreign.is_empty(), "{foreign:?}");
 }
