@@ -30,9 +30,9 @@ fn main() {
     println!("Clients write to {name}: some know all members, some go through the Service.");
     // On a slow machine clients ask less often and wait longer, or no write would be acknowledged in time.
     let (patience, eager) = (story.lab().patience(), eager());
-    let rate = eager.rate / f64::from(u8::from(patience));
+    let rate = eager.operations_per_second / f64::from(u8::from(patience));
     let workload = cluster.workload_with(WorkloadConfig {
-        rate,
+        operations_per_second: rate,
         timeout: patience.times(eager.timeout),
         ..eager
     });

@@ -96,7 +96,7 @@ fn killed_after_each_intent(
     });
     operator.proxy().pass();
     assert!(
-        !operator.log_has("intent noted"),
+        !operator.log_has("intent recorded"),
         "it never lived to hear that an intent was noted"
     );
     intents

@@ -1,127 +1,127 @@
-//! What the user wants, checked and with every default filled in: nothing here is left open.
+//! The desired state of a cluster: a validated spec with every default filled in.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use evenkeel_api::options::Options;
-use evenkeel_api::windows::{WindowState as State, Windows};
+use evenkeel_api::windows::{WindowState, Windows};
 use evenkeel_api::{
-    EffectiveResources as SettledResources, EtcdCluster, EtcdClusterSpec, OnDelete, Rejection,
-    ServiceType, TopologyDomain as Across, ValidatedSpec as Checked, Version, labels, quantity,
+    EffectiveResources, EtcdCluster, EtcdClusterSpec, OnDelete, Rejection, ServiceType,
+    TopologyDomain, ValidatedSpec, Version, labels,
 };
+use evenkeel_kit::{ClusterRef, pods};
 use evenkeel_runtime::UnixTime;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Toleration;
-use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use kube::ResourceExt;
 use serde_json::{Value, json};
 
 use crate::facts::{ClusterFacts, DisruptionWindow, StorageKind};
 use crate::identity::{ClusterId, Uid};
-use crate::names::ObjectNames;
+use crate::names::{ENGINE, ObjectNames};
 use crate::versions;
 
-/// How long members that cannot start hold up the end of the bootstrap. An image that takes longer to be pulled comes
-/// after the seal, which costs nothing but a moment of less redundancy.
+/// The time for which bootstrap waits for members that cannot start. A member whose image takes longer to pull joins after
+/// bootstrap is finished; until then the cluster has less redundancy.
 const BOOTSTRAP_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// A cluster as it should be.
+/// The desired state of a cluster.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DesiredCluster {
-    /// The resource's name.
+    /// The name of the resource.
     pub name: String,
-    /// Its namespace.
+    /// The namespace of the resource.
     pub namespace: String,
-    /// Its uid.
+    /// The uid of the resource.
     pub uid: Uid,
-    /// The generation of its spec.
+    /// The generation of the resource.
     pub generation: i64,
     /// The version of etcd.
     pub version: Version,
-    /// The version that is to follow when the members' logs are renewed.
+    /// The version that the members are upgraded to once a snapshot was forced.
     pub next: Option<Version>,
-    /// How many members.
+    /// The number of members.
     pub members: u8,
-    /// Whether nothing is to be changed.
+    /// Whether the operator is paused for this cluster.
     pub paused: bool,
     /// Whether the resource is being deleted.
     pub deleted: bool,
-    /// When it was created.
+    /// The creation time of the resource.
     pub created: UnixTime,
-    /// The etcd cluster that its status names.
+    /// The cluster ID in the resource's status.
     pub known: Option<ClusterId>,
     /// The image, with tag or digest.
     pub image: String,
-    /// The secrets to pull it with.
+    /// The names of the image pull Secrets.
     pub pull_secrets: Vec<String>,
-    /// Where data is.
+    /// The storage of the members.
     pub data: DesiredStorage,
-    /// How large the volumes are, in bytes.
+    /// The size of each volume in bytes.
     pub size: u64,
-    /// What a container is given.
+    /// The resource requests and limits of the container.
     pub resources: Value,
-    /// The label of nodes that members are spread over.
+    /// The node label that members are spread over.
     pub spread_across: &'static str,
-    /// Whether a member rather waits than share.
+    /// Whether a pod stays Pending rather than share a node or zone.
     pub spread_required: bool,
-    /// Which nodes.
+    /// The node selector of the pods.
     pub node_selector: BTreeMap<String, String>,
-    /// Which taints are put up with.
+    /// The tolerations of the pods.
     pub tolerations: Vec<Toleration>,
-    /// How important.
+    /// The priority class of the pods.
     pub priority_class: Option<String>,
-    /// The type of the client service.
+    /// The type of the client Service.
     pub service_type: &'static str,
-    /// Its annotations.
+    /// The annotations of the client Service.
     pub service_annotations: BTreeMap<String, String>,
-    /// Further names in the servers' certificates.
+    /// Additional names in the server certificate.
     pub extra_names: Vec<String>,
-    /// How large etcd may let its data grow, in bytes.
+    /// The quota of etcd's database in bytes.
     pub quota: u64,
-    /// For how long etcd keeps past values, as its flag takes it.
+    /// The retention of etcd's auto-compaction, as its flag takes it.
     pub compaction: Option<String>,
-    /// Further flags of etcd.
+    /// Additional flags of etcd.
     pub options: Options,
-    /// For how long the claim of a member that was removed is kept.
+    /// The time for which the PVC of a removed member is kept.
     pub keep_removed_for: Duration,
-    /// How long a member that may come back is waited for before it is replaced.
+    /// The time after which an unreachable member is replaced.
     pub replace_after: Duration,
-    /// When changes that disturb members may happen.
+    /// The maintenance windows.
     pub windows: Windows,
-    /// What stands for all that pods are built from and that users have a say in.
+    /// The hash of the user's inputs that pods are built from.
     pub inputs: Uid,
-    /// The last restart that was asked for, in whatever words.
+    /// The value of the restart annotation.
     pub restart: Option<String>,
-    /// The spec that says so, as text.
+    /// The spec as JSON text.
     pub spec: String,
 }
 
-/// Where a cluster's data is.
+/// The storage of the members.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DesiredStorage {
-    /// On a claim for each member.
+    /// One PVC for each member.
     Persistent {
-        /// How large, as Kubernetes takes it.
+        /// The size, as a Kubernetes quantity.
         size: String,
-        /// Of which class; the default one if not said.
+        /// The StorageClass; the default class if `None`.
         class: Option<String>,
-        /// Whether it goes with the resource.
+        /// Whether the PVC is deleted with the resource.
         owned: bool,
     },
-    /// In the pods.
+    /// A volume that is deleted with the pod.
     Ephemeral {
-        /// At most so much.
+        /// The size limit, as a Kubernetes quantity.
         limit: String,
     },
 }
 
 impl DesiredCluster {
-    /// What a resource wants, or which field of it cannot be accepted.
+    /// Returns the desired state of a resource, or the first field that is invalid.
     pub fn of(resource: &EtcdCluster) -> Result<Self, Rejection> {
         let name = resource.name_any();
         evenkeel_api::validate_name(&name)?;
         let spec = &resource.spec;
-        let Checked {
+        let ValidatedSpec {
             version,
             members,
             size: bytes,
@@ -159,7 +159,7 @@ impl DesiredCluster {
                 .creation_timestamp
                 .as_ref()
                 .map_or(UnixTime(0), |at| UnixTime(at.0.as_second())),
-            known: known(resource),
+            known: status_cluster_id(resource),
             image: spec.image_reference(),
             pull_secrets: spec.image.pull_secrets.clone(),
             data,
@@ -169,8 +169,8 @@ impl DesiredCluster {
                 "limits": { "memory": resources.memory_limit },
             }),
             spread_across: match scheduling.spread.across {
-                Across::Node => "kubernetes.io/hostname",
-                Across::Zone => "topology.kubernetes.io/zone",
+                TopologyDomain::Node => "kubernetes.io/hostname",
+                TopologyDomain::Zone => "topology.kubernetes.io/zone",
             },
             spread_required: scheduling.spread.require,
             node_selector: scheduling.node_selector.clone(),
@@ -184,7 +184,7 @@ impl DesiredCluster {
             service_annotations: spec.service.annotations.clone(),
             extra_names: spec.tls.client.extra_names.clone(),
             quota,
-            compaction: auto_compaction.map(|kept| format!("{}s", kept.as_secs())),
+            compaction: auto_compaction.map(|retention| format!("{}s", retention.as_secs())),
             options,
             keep_removed_for,
             replace_after,
@@ -196,12 +196,22 @@ impl DesiredCluster {
         })
     }
 
-    /// The names of its objects.
+    /// Returns the names of the cluster's objects.
     pub fn names(&self) -> ObjectNames<'_> {
         ObjectNames(&self.name)
     }
 
-    /// Whether identity and claims go with the resource.
+    /// Returns the cluster as the kit takes it.
+    pub fn cluster_ref(&self) -> ClusterRef<'_> {
+        ClusterRef {
+            engine: &ENGINE,
+            name: &self.name,
+            namespace: &self.namespace,
+            uid: self.uid,
+        }
+    }
+
+    /// Returns true if the identity object and the PVCs are deleted with the resource.
     pub fn owns_data(&self) -> bool {
         match self.data {
             DesiredStorage::Persistent { owned, .. } => owned,
@@ -209,7 +219,7 @@ impl DesiredCluster {
         }
     }
 
-    /// The same as facts, for deciding at this time.
+    /// Returns the facts about the desired state at `now`.
     pub fn facts(&self, now: UnixTime) -> ClusterFacts {
         ClusterFacts {
             resource_uid: self.uid,
@@ -227,7 +237,7 @@ impl DesiredCluster {
             replace_after: self.replace_after,
             keep_removed_for: self.keep_removed_for,
             owns_data: self.owns_data(),
-            disruption: self.disrupt(now),
+            disruption: self.disruption_window(now),
             version: self.version,
             next_version: self.next,
             pod_template_hash: self.inputs,
@@ -236,22 +246,24 @@ impl DesiredCluster {
         }
     }
 
-    fn disrupt(&self, now: UnixTime) -> DisruptionWindow {
+    fn disruption_window(&self, now: UnixTime) -> DisruptionWindow {
         let now = Timestamp::from_second(now.0).unwrap_or_default();
         match self.windows.state(now) {
-            State::Open { .. } => DisruptionWindow::Allowed,
-            State::Closed { until } => DisruptionWindow::NotBefore(UnixTime(until.as_second())),
+            WindowState::Open { .. } => DisruptionWindow::Allowed,
+            WindowState::Closed { until } => {
+                DisruptionWindow::NotBefore(UnixTime(until.as_second()))
+            }
         }
     }
 }
 
-/// What stands for all that pods are built from and that users have a say in. Whatever stands here restarts members when it
-/// changes, and nothing else does: not how many there are, nor how this build of the operator would write a pod. So a field that
-/// is new must be left out of the text where it says nothing, and a default that becomes another must not show here, or every cluster
-/// would be restarted with the operator.
+/// Returns the hash of the user's inputs that pods are built from. A change of the hash restarts members. The number of
+/// members is not an input, and neither is the way in which this build of the operator writes a pod. A new field must
+/// therefore be omitted from the hashed text where it has its default, and a changed default must not change the text:
+/// otherwise an upgrade of the operator would restart every cluster.
 fn pod_template_hash(
     spec: &EtcdClusterSpec,
-    resources: &SettledResources,
+    resources: &EffectiveResources,
     quota: u64,
     compaction: Option<Duration>,
 ) -> Uid {
@@ -263,7 +275,7 @@ fn pod_template_hash(
         etcd,
         ..
     } = spec;
-    let SettledResources {
+    let EffectiveResources {
         cpu_request,
         memory_request,
         memory_limit,
@@ -271,44 +283,29 @@ fn pod_template_hash(
     let mut inputs = json!({
         "version": version,
         "image": image,
-        "resources": normalize_quantities(json!({ "cpu": cpu_request, "memory": memory_request, "limit": memory_limit })),
+        "resources": pods::normalize_quantities(json!({ "cpu": cpu_request, "memory": memory_request, "limit": memory_limit })),
         "scheduling": scheduling,
         "etcd": etcd,
     });
-    // As it comes out: it follows the volume's size.
+    // The effective quota: it depends on the size of the volume.
     inputs["etcd"]["quota"] = json!(quota);
-    if let (Some(text), Some(kept)) = (inputs["etcd"].get_mut("autoCompaction"), compaction) {
-        *text = json!(kept.as_secs());
+    if let (Some(text), Some(retention)) = (inputs["etcd"].get_mut("autoCompaction"), compaction) {
+        *text = json!(retention.as_secs());
     }
     if storage.ephemeral {
-        inputs["limit"] = normalize_quantities(json!(storage.size));
+        inputs["limit"] = pods::normalize_quantities(json!(storage.size));
     }
-    Uid::of_name(&inputs.to_string())
+    pods::template_hash(&inputs)
 }
 
-/// Amounts as numbers, in thousandths: another way to write the same is no change.
-fn normalize_quantities(value: Value) -> Value {
-    match value {
-        Value::Object(all) => all
-            .into_iter()
-            .map(|(key, value)| (key, normalize_quantities(value)))
-            .collect(),
-        Value::String(text) => match quantity::millis(&Quantity(text.clone())) {
-            Ok(amount) => json!(amount),
-            Err(_) => json!(text),
-        },
-        other => other,
-    }
-}
-
-/// The uid of a resource.
+/// Returns the uid of a resource.
 pub(crate) fn uid(resource: &EtcdCluster) -> Uid {
-    // Kubernetes' uids are UUIDs; should one ever not be, it still tells one resource from another.
+    // Kubernetes uids are UUIDs. Another text is hashed, which still distinguishes resources.
     let text = resource.uid().unwrap_or_default();
     text.parse().unwrap_or_else(|_| Uid::of_name(&text))
 }
 
-fn known(resource: &EtcdCluster) -> Option<ClusterId> {
+fn status_cluster_id(resource: &EtcdCluster) -> Option<ClusterId> {
     let id = &resource.status.as_ref()?.cluster_id;
     u64::from_str_radix(id, 16).ok().map(ClusterId)
 }
@@ -320,18 +317,18 @@ mod tests {
     use super::*;
     use crate::testing::resource;
 
-    /// What stands here is written on pods that run: another number for the same spec would restart every cluster there is.
+    /// Running pods carry these hashes: another hash for the same spec would restart every cluster.
     #[test]
-    fn what_pods_are_built_from_stands_for_the_same_with_every_operator() {
-        let inputs = |spec: Value| {
+    fn the_template_hash_of_a_spec_never_changes() {
+        let hash = |spec: Value| {
             DesiredCluster::of(&resource(spec))
                 .unwrap()
                 .inputs
                 .to_string()
         };
-        assert_eq!(inputs(json!({})), "e4972efd-a6d1-32c2-d3de-a306837b2cde");
+        assert_eq!(hash(json!({})), "e4972efd-a6d1-32c2-d3de-a306837b2cde");
         let ephemeral = json!({ "storage": { "size": "2Gi", "ephemeral": true } });
-        assert_eq!(inputs(ephemeral), "916dcc95-ff1b-6dd6-182f-2f6e90b6806c");
+        assert_eq!(hash(ephemeral), "916dcc95-ff1b-6dd6-182f-2f6e90b6806c");
         let full = json!({
             "version": "3.5.35",
             "image": { "repository": "mirror.example/etcd", "pullSecrets": ["a"] },
@@ -345,19 +342,19 @@ mod tests {
             },
             "etcd": { "quota": "4Gi", "autoCompaction": "8h", "options": { "snapshot-count": "5000" } },
         });
-        assert_eq!(inputs(full), "2b755afa-816e-0a77-fcb3-97442923b670");
+        assert_eq!(hash(full), "2b755afa-816e-0a77-fcb3-97442923b670");
         let cpu = |text: &str| json!({ "resources": { "requests": { "cpu": text } }, "etcd": { "autoCompaction": "60m" } });
         let same = json!({ "resources": { "requests": { "cpu": "1" } }, "etcd": { "autoCompaction": "1h" } });
         assert_eq!(
-            inputs(cpu("1000m")),
-            inputs(same),
-            "the same in other words"
+            hash(cpu("1000m")),
+            hash(same),
+            "two spellings of one quantity"
         );
-        assert_ne!(inputs(cpu("1001m")), inputs(cpu("1")));
-        // What is for others than pods does not count.
+        assert_ne!(hash(cpu("1001m")), hash(cpu("1")));
+        // Fields that do not concern pods do not count.
         assert_eq!(
-            inputs(json!({ "members": 5, "paused": true })),
-            inputs(json!({}))
+            hash(json!({ "members": 5, "paused": true })),
+            hash(json!({}))
         );
     }
 }

@@ -1,129 +1,158 @@
-//! Which spec is in force. A field that cannot be accepted keeps the value that was accepted last, as it is noted beside the
-//! identity, and everything else goes on: a spec may come by an older schema, which let it pass.
+//! The effective spec: the resource's spec with every rejected field replaced by the value that was accepted last. The
+//! accepted spec is recorded in the identity object. A rejected field does not stop anything else, healing least of all.
+//!
+//! The CRD's schema rejects most bad values at `kubectl apply`. Values get here that an older schema let pass, and values
+//! that are invalid only for this cluster, such as a downgrade or a smaller volume.
 
 use std::collections::BTreeSet;
 
 use evenkeel_api::{
-    EtcdCluster, EtcdClusterSpec, Image, Rejection, VOLUMES_NEVER_SHRINK as SHRINKS, Version,
-    labels, quantity, releases,
+    EtcdCluster, EtcdClusterSpec, Image, Rejection, VOLUMES_NEVER_SHRINK, Version, labels,
+    quantity, releases,
 };
+use evenkeel_kit::objects::has_annotation;
+use evenkeel_kit::ownership::owned_by;
+use evenkeel_kit::spec_fields::with_field;
+use evenkeel_kit::{ClusterRef, OwnedBy, claims, pods};
 use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim, Pod};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use kube::ResourceExt;
 use kube::api::ObjectMeta;
-use serde_json::Value;
 
-use crate::build::{SPEC_KEY, claim};
 use crate::desired::{self, DesiredCluster};
-use crate::facts::OwnedBy;
 use crate::identity::Identity;
-use crate::observe::objects::ClusterObjects;
-use crate::observe::{has_joined, member_ref, objects, owned_by, version};
+use crate::names::ENGINE;
+use crate::observe::objects::{ClusterObjects, parse_identity};
+use crate::observe::{has_joined, member_ref, version};
 
-/// How many fields may be refused at once.
+pub use evenkeel_kit::claims::largest_volume;
+pub use evenkeel_kit::identity_object::recorded_spec;
+
+/// The largest number of fields that are replaced before the whole accepted spec is used.
 const MAX_REJECTED_FIELDS: usize = 16;
 
-/// What is known of a cluster before a spec is accepted.
+/// The desired state according to the effective spec.
+#[derive(Clone, Debug, PartialEq)]
+pub struct EffectiveSpec {
+    /// The desired state.
+    pub desired: DesiredCluster,
+    /// The first field of the resource that was rejected.
+    pub rejection: Option<Rejection>,
+}
+
+/// The history of a cluster that limits which spec can be accepted.
 #[derive(Clone, Debug, Default)]
 pub struct ClusterHistory {
-    /// What was accepted last.
+    /// The spec that was accepted last.
     accepted: Option<AcceptedSpec>,
-    /// The versions of etcd that members were last started with, the lowest and the highest, where there is data that matters.
-    started_versions: Option<(Version, Version)>,
-    /// The version that all ran when their logs were renewed.
+    /// The lowest and the highest version of etcd that members last started with, if there is data to protect.
+    started_versions: Option<VersionRange>,
+    /// The version that all members ran when a snapshot was last forced.
     snapshotted_version: Option<Version>,
-    /// How large the data is, in bytes, as the status says.
+    /// The size of the data in bytes, from the resource's status.
     data_size: u64,
-    /// Whether there are pods that do not say from what they were built.
+    /// Whether there are pods without a template hash, which an earlier operator created.
     has_unmarked_pods: bool,
-    /// How large the largest volume of a member is, in bytes.
+    /// The size of the largest volume in bytes.
     volume_size: u64,
-    /// A class of which there are volumes that cannot grow.
+    /// A StorageClass of existing volumes that does not allow expansion.
     fixed_size_class: Option<String>,
-    /// The class that is wanted, if Kubernetes has none of that name.
+    /// The desired StorageClass, if Kubernetes has none of that name.
     missing_class: Option<String>,
 }
 
-/// What was accepted last.
+/// The lowest and the highest of a set of versions.
+type VersionRange = (Version, Version);
+
+/// The spec that was accepted last, and the state of the cluster that it describes.
 #[derive(Clone, Debug)]
 struct AcceptedSpec {
     spec: EtcdClusterSpec,
-    /// Whether a resource that is no more said so.
+    /// Whether the spec is of a deleted resource of the same name.
     is_previous_resource: bool,
-    /// Whether there is data that it stands for.
+    /// Whether bootstrap is finished: there is data to protect.
     is_bootstrapped: bool,
-    /// Whether there is a cluster already, though nobody was let in yet.
+    /// Whether the seed has formed the cluster and bootstrap is not finished.
     is_forming: bool,
 }
 
+/// A version that cannot be entered before a snapshot is forced.
+struct HeldVersion {
+    /// The version in the spec.
+    desired: Version,
+    /// The version to run until the snapshot is forced.
+    current: Version,
+}
+
 impl ClusterHistory {
-    /// By what is written beside the identity, and on volumes and pods.
+    /// Reads the history from the identity object, the PVCs, the pods and the status.
     pub fn of(objects: &ClusterObjects) -> Self {
-        let identity = objects.identity.as_ref();
-        let identity = identity.and_then(|object| objects::parse_identity(object.clone()).ok());
-        let noted = identity
+        let identity = objects
+            .identity
             .as_ref()
-            .and_then(|of| AcceptedSpec::of_identity(of, &objects.resource));
-        // What a bootstrap that may yet begin again has written binds nobody.
-        let matters = noted.as_ref().is_none_or(|noted| noted.is_bootstrapped);
-        let version = noted
+            .and_then(|object| parse_identity(object.clone()).ok());
+        let accepted = identity.as_ref().and_then(|(object, identity)| {
+            AcceptedSpec::of_identity(object, identity, &objects.resource)
+        });
+        // The versions of an unfinished bootstrap do not count: it can begin again.
+        let has_data = accepted
             .as_ref()
-            .and_then(|noted| noted.spec.version.parse().ok());
-        let started = started_versions(objects.pods.iter(), objects.claims.iter(), version)
-            .filter(|_| matters);
+            .is_none_or(|accepted| accepted.is_bootstrapped);
+        let accepted_version = accepted
+            .as_ref()
+            .and_then(|accepted| accepted.spec.version.parse().ok());
+        let started =
+            started_versions(objects.pods.iter(), objects.claims.iter(), accepted_version);
         let status = objects.resource.status.as_ref();
-        let ours = |pod: &Pod| {
-            let (member, identity) = (
-                member_ref(&pod.metadata),
-                identity.as_ref().map(|(_, identity)| identity),
-            );
-            member.zip(identity).is_some_and(|(member, identity)| {
-                (member.lineage, member.epoch) == (identity.lineage, identity.epoch)
-            })
-        };
-        let ended = |pod: &Pod| {
-            let phase = pod
-                .status
-                .as_ref()
-                .and_then(|status| status.phase.as_deref());
-            pod.metadata.deletion_timestamp.is_some()
-                || matches!(phase, Some("Succeeded" | "Failed"))
-        };
-        let unmarked = |pod: &Pod| {
-            ours(pod) && !ended(pod) && !has_annotation(&pod.metadata, labels::POD_TEMPLATE_HASH)
+        let identity = identity.map(|(_, identity)| identity);
+        let is_unmarked = |pod: &Pod| {
+            is_current_member(pod, identity.as_ref())
+                && pod.metadata.deletion_timestamp.is_none()
+                && !pods::is_finished(pod)
+                && !has_annotation(&pod.metadata, labels::POD_TEMPLATE_HASH)
         };
         Self {
-            accepted: noted,
-            started_versions: started,
+            accepted,
+            started_versions: started.filter(|_| has_data),
             snapshotted_version: identity
                 .as_ref()
-                .and_then(|(_, identity)| identity.snapshotted_version),
+                .and_then(|identity| identity.snapshotted_version),
             data_size: status
                 .and_then(|status| quantity::bytes(&Quantity(status.data_size.clone())).ok())
                 .unwrap_or(0),
-            has_unmarked_pods: objects.pods.iter().any(unmarked),
+            has_unmarked_pods: objects.pods.iter().any(is_unmarked),
             volume_size: largest_volume(objects.claims.iter()),
             fixed_size_class: None,
             missing_class: None,
         }
     }
 
-    /// The same, where volumes of a class cannot grow, and one that is wanted does not exist.
+    /// Returns the history with facts about StorageClasses: one whose volumes cannot grow, and the desired one if it does
+    /// not exist.
     #[must_use]
-    pub fn with_classes(self, cannot_grow: Option<String>, missing: Option<String>) -> Self {
+    pub fn with_classes(self, fixed_size: Option<String>, missing: Option<String>) -> Self {
         Self {
-            fixed_size_class: cannot_grow,
+            fixed_size_class: fixed_size,
             missing_class: missing,
             ..self
         }
     }
 
-    /// What pods that do not say so were built from: what was accepted last, for an operator that did not write it on pods took no
-    /// other. Until they say so it stays in force.
+    /// Returns true if the accepted spec is of this resource and there is data to protect.
+    fn has_accepted_data(&self) -> bool {
+        self.accepted
+            .as_ref()
+            .is_some_and(|accepted| accepted.is_bootstrapped && !accepted.is_previous_resource)
+    }
+
+    /// Returns the spec with the fields that unmarked pods were built from as they were accepted last; `None` if all pods
+    /// have a template hash. The operator that created unmarked pods used the accepted spec. It stays in force until the
+    /// hash is recorded on them, so that they are not restarted.
     fn spec_of_unmarked_pods(&self, spec: &EtcdClusterSpec) -> Option<EtcdClusterSpec> {
-        let noted = self.accepted.as_ref().filter(|noted| {
-            self.has_unmarked_pods && noted.is_bootstrapped && !noted.is_previous_resource
-        })?;
+        let accepted = self
+            .accepted
+            .as_ref()
+            .filter(|_| self.has_unmarked_pods && self.has_accepted_data())?;
         let EtcdClusterSpec {
             version,
             image,
@@ -132,7 +161,7 @@ impl ClusterHistory {
             scheduling,
             etcd,
             ..
-        } = noted.spec.clone();
+        } = accepted.spec.clone();
         Some(EtcdClusterSpec {
             version,
             image,
@@ -144,145 +173,147 @@ impl ClusterHistory {
         })
     }
 
-    /// The version that is to be entered, and the one to stay with until the members' logs are renewed; nothing if nothing keeps
-    /// the one that is wanted from being entered.
-    fn version_awaiting_snapshot(&self, spec: &EtcdClusterSpec) -> Option<(Version, Version)> {
+    /// Returns the desired version if it cannot read the log entries of the current one, and no snapshot was forced since
+    /// all members run the current one.
+    fn held_version(&self, spec: &EtcdClusterSpec) -> Option<HeldVersion> {
         let (lowest, highest) = self.started_versions?;
         let desired = spec.version.parse::<Version>().ok()?;
-        let renewed = self
+        let is_snapshotted = self
             .snapshotted_version
-            .is_some_and(|renewed| renewed.minor == lowest.minor);
-        let noted = self
+            .is_some_and(|version| version.minor == lowest.minor);
+        let accepted = self
             .accepted
             .as_ref()
-            .and_then(|noted| noted.spec.version.parse::<Version>().ok());
-        let stays = noted
-            .filter(|noted| noted.minor == lowest.minor)
+            .and_then(|accepted| accepted.spec.version.parse::<Version>().ok());
+        let current = accepted
+            .filter(|accepted| accepted.minor == lowest.minor)
             .unwrap_or(lowest);
-        let waits = releases::check_upgrade(lowest, highest, desired).is_ok()
+        let is_held = releases::check_upgrade(lowest, highest, desired).is_ok()
             && releases::needs_fresh_snapshot(lowest, desired)
-            && !renewed;
-        waits.then_some((desired, stays))
+            && !is_snapshotted;
+        is_held.then_some(HeldVersion { desired, current })
     }
 
-    /// A field that cannot be changed while there is data: etcd would not start on what another version wrote, or on nothing.
-    fn immutable_field(&self, spec: &EtcdClusterSpec) -> Option<Rejection> {
-        let refusal = |field, why| Some(Rejection { field, reason: why });
+    /// Returns the first field whose change is rejected because of the cluster's history.
+    fn rejected_change(&self, spec: &EtcdClusterSpec) -> Option<Rejection> {
         let version = spec.version.parse::<Version>().ok();
         if let (Some((lowest, highest)), Some(version)) = (self.started_versions, version)
             && let Err(why) = releases::check_upgrade(lowest, highest, version)
         {
-            return refusal("spec.version", why);
+            return rejection("spec.version", why);
         }
         match &self.accepted {
-            Some(noted)
-                if noted.is_forming
-                    && !noted.is_previous_resource
-                    && noted.spec.version != spec.version =>
+            Some(accepted)
+                if accepted.is_forming
+                    && !accepted.is_previous_resource
+                    && accepted.spec.version != spec.version =>
             {
                 let why = format!(
-                    "the cluster is being created with {}; it is brought to {} when that is done",
-                    noted.spec.version, spec.version
+                    "the cluster is being created with {}; it is upgraded to {} when bootstrap is finished",
+                    accepted.spec.version, spec.version
                 );
-                refusal("spec.version", why)
+                rejection("spec.version", why)
             }
-            Some(noted) if noted.is_bootstrapped => self.immutable_field_with_data(noted, spec),
+            Some(accepted) if accepted.is_bootstrapped => {
+                self.rejected_change_with_data(accepted, spec)
+            }
             _ => None,
         }
     }
 
-    /// The same of the fields that data hangs on, but for the version.
-    fn immutable_field_with_data(
+    /// Returns the first field, apart from the version, whose change is rejected because there is data to protect.
+    fn rejected_change_with_data(
         &self,
-        noted: &AcceptedSpec,
+        accepted: &AcceptedSpec,
         spec: &EtcdClusterSpec,
     ) -> Option<Rejection> {
-        let refusal = |field, why| Some(Rejection { field, reason: why });
-        let (was, wants) = (&noted.spec.storage, &spec.storage);
-        if let Some(class) = self
-            .missing_class
-            .as_ref()
-            .filter(|_| was.class != wants.class && self.missing_class == wants.class)
+        let (before, after) = (&accepted.spec.storage, &spec.storage);
+        if let Some(class) = &self.missing_class
+            && before.class != after.class
+            && Some(class) == after.class.as_ref()
         {
             let why = format!("there is no StorageClass {class}: create it first, or name another");
-            return refusal("spec.storage.class", why);
+            return rejection("spec.storage.class", why);
         }
-        if !noted.is_previous_resource && was.class.is_some() && wants.class.is_none() {
-            let why = "it cannot be left out again: name the class that members should move to";
-            return refusal("spec.storage.class", why.to_owned());
+        if !accepted.is_previous_resource && before.class.is_some() && after.class.is_none() {
+            let why = "it cannot be removed: name the class that members should move to";
+            return rejection("spec.storage.class", why.to_owned());
         }
-        let checked = noted.spec.validate().ok().zip(spec.validate().ok());
-        if checked
-            .as_ref()
-            .is_some_and(|(was, wants)| wants.quota < was.quota && wants.quota < self.data_size)
-        {
+        let checked = accepted.spec.validate().ok().zip(spec.validate().ok());
+        if checked.as_ref().is_some_and(|(before, after)| {
+            after.quota < before.quota && after.quota < self.data_size
+        }) {
             let why = format!(
-                "members have up to {} of data, and would take no more writes: compact and defragment first",
+                "members have up to {} of data and would reject writes: compact and defragment first",
                 quantity::binary(self.data_size)
             );
-            return refusal("spec.etcd.quota", why);
+            return rejection("spec.etcd.quota", why);
         }
-        if let Some(why) = self
-            .resize_error(&noted.spec, spec)
-            .filter(|_| !was.ephemeral)
+        if !before.ephemeral
+            && let Some(why) = self.resize_error(&accepted.spec, spec)
         {
-            return refusal("spec.storage.size", why);
+            return rejection("spec.storage.size", why);
         }
-        // Members that are restarted one by one must get along meanwhile.
-        if let Some(why) =
-            checked.and_then(|(was, wants)| was.options.check_compatible(&wants.options).err())
+        // During a rolling restart, members with old and new options run in one cluster.
+        if let Some(why) = checked
+            .and_then(|(before, after)| before.options.check_compatible(&after.options).err())
         {
-            return refusal("spec.etcd.options", why);
+            return rejection("spec.etcd.options", why);
         }
-        let moves = was.ephemeral != wants.ephemeral;
-        moves.then(|| Rejection {
-            field: "spec.storage.ephemeral",
-            reason: "data cannot be moved".to_owned(),
-        })
+        if before.ephemeral != after.ephemeral {
+            return rejection("spec.storage.ephemeral", "data cannot be moved".to_owned());
+        }
+        None
     }
 
-    /// Why volumes cannot be made as large as is wanted.
-    fn resize_error(&self, noted: &EtcdClusterSpec, spec: &EtcdClusterSpec) -> Option<String> {
-        let size = |spec: &EtcdClusterSpec| quantity::bytes(&spec.storage.size).ok();
-        let (noted, desired, of) = (size(noted)?, size(spec)?, spec.storage.class.as_ref());
-        if desired < noted && desired < self.volume_size {
-            return Some(SHRINKS.to_owned());
+    /// Returns the reason why volumes cannot get the size in the spec.
+    fn resize_error(&self, accepted: &EtcdClusterSpec, spec: &EtcdClusterSpec) -> Option<String> {
+        let accepted_size = quantity::bytes(&accepted.storage.size).ok()?;
+        let desired_size = quantity::bytes(&spec.storage.size).ok()?;
+        if desired_size < accepted_size && desired_size < self.volume_size {
+            return Some(VOLUMES_NEVER_SHRINK.to_owned());
         }
-        // Those of another class than is wanted are left, and need not grow.
-        let stays = |class: &&String| of.is_none_or(|desired| desired == *class);
+        let is_larger = desired_size > self.volume_size && desired_size > accepted_size;
+        // Volumes of another class than the desired one are replaced, and need not grow.
+        let stays = |class: &&String| {
+            let desired_class = spec.storage.class.as_ref();
+            desired_class.is_none_or(|desired| desired == *class)
+        };
         let class = self
             .fixed_size_class
             .as_ref()
-            .filter(|_| desired > self.volume_size && desired > noted)
+            .filter(|_| is_larger)
             .filter(stays)?;
         Some(format!(
-            "the StorageClass {class} does not let volumes grow (allowVolumeExpansion): name another in spec.storage.class, or leave \
-             the size as it is"
+            "the StorageClass {class} does not let volumes grow (allowVolumeExpansion): name another in spec.storage.class, or \
+             keep the size"
         ))
     }
 
-    /// A spec with a field as it was accepted last. What version that is, members know, too, and how large volumes are, claims.
+    /// Returns the spec with one field as it was accepted last; `None` if the field has that value already. Without an
+    /// accepted spec, the version is the lowest that members started with.
     fn with_accepted_field(&self, spec: &EtcdClusterSpec, field: &str) -> Option<EtcdClusterSpec> {
-        let noted = self.accepted.as_ref().map(|noted| &noted.spec);
+        let accepted = self.accepted.as_ref().map(|accepted| &accepted.spec);
         if field == "spec.version" {
             let lowest = self.started_versions.map(|(lowest, _)| lowest.to_string());
-            let versions = [noted.map(|noted| noted.version.clone()), lowest];
-            let other = versions
+            let candidates = [accepted.map(|accepted| accepted.version.clone()), lowest];
+            let other = candidates
                 .into_iter()
                 .flatten()
                 .find(|version| *version != spec.version);
             return other.map(|version| self.with_version(spec, &version));
         }
-        with_field(spec, noted?, field)
+        with_field(spec, accepted?, field)
     }
 
-    /// A spec with another version in force than it says: an image that it names by its digest is the one of that other version, too.
+    /// Returns the spec with another version. An image digest belongs to a version: the accepted version keeps its digest,
+    /// and another version has none.
     fn with_version(&self, spec: &EtcdClusterSpec, version: &str) -> EtcdClusterSpec {
-        let noted = self
+        let accepted = self
             .accepted
             .as_ref()
-            .filter(|noted| noted.spec.version == version);
-        let digest = noted.and_then(|noted| noted.spec.image.digest.clone());
+            .filter(|accepted| accepted.spec.version == version);
+        let digest = accepted.and_then(|accepted| accepted.spec.image.digest.clone());
         let image = Image {
             digest,
             ..spec.image.clone()
@@ -296,172 +327,147 @@ impl ClusterHistory {
 }
 
 impl AcceptedSpec {
-    /// As it stands beside the identity, if that is this cluster's and stays.
+    /// Reads the accepted spec from the identity object; `None` if the object is not this cluster's, or about to be deleted
+    /// with a previous resource.
     fn of_identity(
-        (object, identity): &(ConfigMap, Identity),
+        object: &ConfigMap,
+        identity: &Identity,
         resource: &EtcdCluster,
     ) -> Option<Self> {
-        let (name, uid) = (resource.name_any(), desired::uid(resource));
+        let (name, namespace) = (resource.name_any(), resource.namespace());
+        let cluster = ClusterRef {
+            engine: &ENGINE,
+            name: &name,
+            namespace: namespace.as_deref().unwrap_or_default(),
+            uid: desired::uid(resource),
+        };
         if object.labels().get(labels::CLUSTER) != Some(&name)
-            || owned_by(&name, uid, &object.metadata) == OwnedBy::PreviousResource
+            || owned_by(cluster, &object.metadata) == OwnedBy::PreviousResource
         {
             return None;
         }
-        let spec = serde_json::from_str(recorded_spec(object)?).ok()?;
-        let (sealed, formed) = (
-            identity.bootstrapped,
-            identity.cluster_id.is_some() && !identity.bootstrapped,
-        );
         Some(Self {
-            spec,
-            is_previous_resource: identity.resource_uid != uid,
-            is_bootstrapped: sealed,
-            is_forming: formed,
+            spec: serde_json::from_str(recorded_spec(object)?).ok()?,
+            is_previous_resource: identity.resource_uid != cluster.uid,
+            is_bootstrapped: identity.bootstrapped,
+            is_forming: identity.cluster_id.is_some() && !identity.bootstrapped,
         })
     }
 }
 
-fn has_annotation(metadata: &ObjectMeta, key: &str) -> bool {
-    metadata
-        .annotations
-        .as_ref()
-        .is_some_and(|annotations| annotations.contains_key(key))
+fn rejection(field: &'static str, why: String) -> Option<Rejection> {
+    Some(Rejection { field, reason: why })
 }
 
-/// The lowest and the highest version of etcd that members were last started with: it is written on their volumes, or, where
-/// data is in the pods, on those. What an earlier operator has not written it on was started with what was `noted` last.
+fn is_current_member(pod: &Pod, identity: Option<&Identity>) -> bool {
+    let member = member_ref(&pod.metadata);
+    member.zip(identity).is_some_and(|(member, identity)| {
+        (member.lineage, member.epoch) == (identity.lineage, identity.epoch)
+    })
+}
+
+/// Returns the lowest and the highest version of etcd that members last started with; `None` if none has joined. The
+/// version is an annotation of the PVC, or of the pod if the storage is ephemeral. An earlier operator did not write it:
+/// such a member started with the version that was `accepted` last.
 pub fn started_versions<'o>(
     pods: impl Iterator<Item = &'o Pod>,
     claims: impl Iterator<Item = &'o PersistentVolumeClaim>,
-    noted: Option<Version>,
-) -> Option<(Version, Version)> {
-    let of = |metadata: &ObjectMeta| version(metadata).or(noted);
-    let joined = |claim: &&PersistentVolumeClaim| {
-        has_annotation(&claim.metadata, labels::JOINED_VOLUME)
+    accepted: Option<Version>,
+) -> Option<VersionRange> {
+    let started_version = |metadata: &ObjectMeta| version(metadata).or(accepted);
+    let has_data = |claim: &&PersistentVolumeClaim| {
+        claims::read_joined_on(claim).is_some()
             && !has_annotation(&claim.metadata, labels::REMOVED_AT)
     };
     let mut claims = claims.peekable();
-    let all: BTreeSet<_> = match claims.peek() {
+    let versions: BTreeSet<_> = match claims.peek() {
         Some(_) => claims
-            .filter(joined)
-            .filter_map(|claim| of(&claim.metadata))
+            .filter(has_data)
+            .filter_map(|claim| started_version(&claim.metadata))
             .collect(),
         None => pods
             .filter(|pod| has_joined(pod))
-            .filter_map(|pod| of(&pod.metadata))
+            .filter_map(|pod| started_version(&pod.metadata))
             .collect(),
     };
-    Some((*all.first()?, *all.last()?))
+    Some((*versions.first()?, *versions.last()?))
 }
 
-/// How large the largest volume of a member is.
-pub fn largest_volume<'o>(claims: impl Iterator<Item = &'o PersistentVolumeClaim>) -> u64 {
-    let kept = claims.filter(|claim| !has_annotation(&claim.metadata, labels::REMOVED_AT));
-    kept.map(claim::granted_size).max().unwrap_or_default()
-}
-
-/// The spec that is noted beside the identity, as text.
-pub fn recorded_spec(identity: &ConfigMap) -> Option<&str> {
-    Some(identity.data.as_ref()?.get(SPEC_KEY)?.as_str())
-}
-
-/// What is in force, and the first field of the resource that is not, if there is one. Nothing is in force if a field cannot be
-/// accepted of which no value is noted.
+/// Returns the effective spec and the first rejected field, or the rejection if no spec can be in force.
+///
+/// The algorithm, with `candidate` as the spec to try, initially the resource's:
+/// 1. If pods lack a template hash, the accepted values of the pods' inputs stay in force; nothing is rejected.
+/// 2. If the version must wait for a forced snapshot, `candidate` keeps the current version, and the desired one becomes
+///    [`DesiredCluster::next`].
+/// 3. Repeat: if `candidate` is valid and its changes are allowed, it is in force. Otherwise the offending field gets its
+///    accepted value. If there is none, or the field has it already, go on with 4.
+/// 4. The whole accepted spec is in force, apart from `paused`: where several fields depend on each other, replacing one of
+///    them does not help.
+/// 5. Otherwise nothing is in force. This is the case for a new cluster, and for a resource that was created again: the
+///    accepted spec of the deleted resource is not visible anywhere.
 pub fn effective_spec(
     resource: &EtcdCluster,
-    before: &ClusterHistory,
-) -> Result<(DesiredCluster, Option<Rejection>), Rejection> {
-    let mut tried = resource.clone();
-    if let Some(spec) = before.spec_of_unmarked_pods(&resource.spec) {
-        tried.spec = spec;
-        if let Ok(desired) = DesiredCluster::of(&tried) {
-            return Ok((desired, None));
+    history: &ClusterHistory,
+) -> Result<EffectiveSpec, Rejection> {
+    let mut candidate = resource.clone();
+    if let Some(spec) = history.spec_of_unmarked_pods(&resource.spec) {
+        candidate.spec = spec;
+        if let Ok(desired) = DesiredCluster::of(&candidate) {
+            return Ok(EffectiveSpec {
+                desired,
+                rejection: None,
+            });
         }
-        tried.spec = resource.spec.clone();
+        candidate.spec = resource.spec.clone();
     }
-    let held_back = before.version_awaiting_snapshot(&tried.spec);
-    if let Some((_, stays)) = held_back {
-        tried.spec = before.with_version(&tried.spec, &stays.to_string());
+    let held = history.held_version(&candidate.spec);
+    if let Some(held) = &held {
+        candidate.spec = history.with_version(&candidate.spec, &held.current.to_string());
     }
-    let next = held_back.map(|(desired, _)| desired);
-    let mut first: Option<Rejection> = None;
+    let next = held.map(|held| held.desired);
+    let has_visible_fallback = history
+        .accepted
+        .as_ref()
+        .is_some_and(|accepted| !accepted.is_previous_resource);
+    let mut first_rejection: Option<Rejection> = None;
     for _ in 0..MAX_REJECTED_FIELDS {
-        let refusal = match (
-            before.immutable_field(&tried.spec),
-            DesiredCluster::of(&tried),
-        ) {
-            (None, Ok(desired)) => return Ok((DesiredCluster { next, ..desired }, first)),
-            (Some(refusal), _) => refusal,
-            // What a former resource wanted stands nowhere that people could see.
-            (None, Err(refusal))
-                if before
-                    .accepted
-                    .as_ref()
-                    .is_none_or(|noted| noted.is_previous_resource) =>
-            {
-                return Err(refusal);
+        let change = history.rejected_change(&candidate.spec);
+        let rejection = match (change, DesiredCluster::of(&candidate)) {
+            (None, Ok(desired)) => {
+                return Ok(EffectiveSpec {
+                    desired: DesiredCluster { next, ..desired },
+                    rejection: first_rejection,
+                });
             }
-            (None, Err(refusal)) => refusal,
+            (Some(rejection), _) => rejection,
+            (None, Err(rejection)) if !has_visible_fallback => return Err(rejection),
+            (None, Err(rejection)) => rejection,
         };
-        let field = refusal.field;
-        first.get_or_insert(refusal);
-        match before.with_accepted_field(&tried.spec, field) {
-            Some(spec) => tried.spec = spec,
+        let field = rejection.field;
+        first_rejection.get_or_insert(rejection);
+        match history.with_accepted_field(&candidate.spec, field) {
+            Some(spec) => candidate.spec = spec,
             None => break,
         }
     }
-    // What was accepted last as a whole: where several fields hang together, taking back one of them does not help.
-    if let Some(noted) = before
-        .accepted
-        .as_ref()
-        .filter(|noted| noted.is_bootstrapped && !noted.is_previous_resource)
+    if let Some(accepted) = &history.accepted
+        && history.has_accepted_data()
     {
-        let EtcdClusterSpec { paused, .. } = resource.spec;
-        tried.spec = EtcdClusterSpec {
-            paused,
-            ..noted.spec.clone()
+        candidate.spec = EtcdClusterSpec {
+            paused: resource.spec.paused,
+            ..accepted.spec.clone()
         };
-        if let Ok(desired) = DesiredCluster::of(&tried) {
-            return Ok((desired, first));
+        if let Ok(desired) = DesiredCluster::of(&candidate) {
+            return Ok(EffectiveSpec {
+                desired,
+                rejection: first_rejection,
+            });
         }
     }
-    Err(first.unwrap_or_else(|| Rejection {
+    Err(first_rejection.unwrap_or_else(|| Rejection {
         field: "spec",
-        reason: "it cannot be accepted".to_owned(),
+        reason: "it is invalid".to_owned(),
     }))
-}
-
-/// A spec with one field as another has it; nothing if it has it so already.
-fn with_field(
-    spec: &EtcdClusterSpec,
-    other: &EtcdClusterSpec,
-    field: &str,
-) -> Option<EtcdClusterSpec> {
-    let (mut changed, other) = (
-        serde_json::to_value(spec).ok()?,
-        serde_json::to_value(other).ok()?,
-    );
-    let mut path: Vec<&str> = field.strip_prefix("spec.")?.split('.').collect();
-    let last = path.pop()?;
-    let from = path
-        .iter()
-        .try_fold(&other, |at, key| at.get(key))
-        .and_then(|at| at.get(last));
-    let mut into = &mut changed;
-    for key in path {
-        into = into
-            .as_object_mut()?
-            .entry(key)
-            .or_insert_with(|| Value::Object(serde_json::Map::new()));
-    }
-    let into = into.as_object_mut()?;
-    match from {
-        Some(from) => into.insert(last.to_owned(), from.clone()),
-        None => into.remove(last),
-    };
-    serde_json::from_value(changed)
-        .ok()
-        .filter(|changed| changed != spec)
 }
 
 #[cfg(test)]

@@ -1,9 +1,11 @@
-use serde_json::json;
+//! Which spec is in force, for every kind of rejected change.
+
+use serde_json::{Value, json};
 
 use super::*;
 use crate::testing::{Scene, change, claim_uid, pod_uid, resource};
 
-fn noted(spec: Value) -> AcceptedSpec {
+fn accepted(spec: Value) -> AcceptedSpec {
     AcceptedSpec {
         spec: resource(spec).spec,
         is_previous_resource: false,
@@ -12,82 +14,82 @@ fn noted(spec: Value) -> AcceptedSpec {
     }
 }
 
-fn after(noted: AcceptedSpec) -> ClusterHistory {
+fn history_of(accepted: AcceptedSpec) -> ClusterHistory {
     ClusterHistory {
-        accepted: Some(noted),
+        accepted: Some(accepted),
         ..ClusterHistory::default()
     }
 }
 
-fn fields(
+fn in_force(
     resource: &EtcdCluster,
-    before: &ClusterHistory,
+    history: &ClusterHistory,
 ) -> (DesiredCluster, Option<&'static str>) {
-    let (desired, refused) = effective_spec(resource, before).unwrap();
-    (desired, refused.map(|refusal| refusal.field))
+    let effective = effective_spec(resource, history).unwrap();
+    let rejection = effective.rejection.map(|rejection| rejection.field);
+    (effective.desired, rejection)
 }
 
-/// The version in force, and whether the one that is wanted is refused.
-fn version(wants: &str, before: &ClusterHistory) -> (String, bool) {
-    let (desired, refused) = fields(&resource(json!({ "version": wants })), before);
+/// Returns the version in force, and whether the desired one is rejected.
+fn version(desired: &str, history: &ClusterHistory) -> (String, bool) {
+    let (desired, rejected) = in_force(&resource(json!({ "version": desired })), history);
     assert!(
-        refused.is_none_or(|field| field == "spec.version"),
-        "{refused:?}"
+        rejected.is_none_or(|field| field == "spec.version"),
+        "{rejected:?}"
     );
-    (desired.version.to_string(), refused.is_some())
+    (desired.version.to_string(), rejected.is_some())
 }
 
-fn runs(lowest: &str, highest: &str) -> ClusterHistory {
+fn running(lowest: &str, highest: &str) -> ClusterHistory {
     let started = Some((lowest.parse().unwrap(), highest.parse().unwrap()));
     ClusterHistory {
-        accepted: Some(noted(json!({ "version": highest }))),
+        accepted: Some(accepted(json!({ "version": highest }))),
         started_versions: started,
         ..ClusterHistory::default()
     }
 }
 
 #[test]
-fn what_can_be_accepted_is_in_force_as_it_is() {
-    let (desired, refused) = effective_spec(
+fn a_valid_spec_is_in_force() {
+    let (desired, rejected) = in_force(
         &resource(json!({ "members": 5 })),
         &ClusterHistory::default(),
-    )
-    .unwrap();
-    assert_eq!((desired.members, refused), (5, None));
-    let (desired, refused) = fields(
-        &resource(json!({ "members": 5 })),
-        &after(noted(json!({ "members": 3 }))),
     );
-    assert_eq!((desired.members, refused), (5, None));
+    assert_eq!((desired.members, rejected), (5, None));
+    let (desired, rejected) = in_force(
+        &resource(json!({ "members": 5 })),
+        &history_of(accepted(json!({ "members": 3 }))),
+    );
+    assert_eq!((desired.members, rejected), (5, None));
 }
 
 #[test]
-fn fields_that_cannot_be_accepted_keep_their_last_values_and_all_else_goes_on() {
+fn rejected_fields_keep_their_accepted_values() {
     let bad = json!({ "members": 5, "version": "3.9.9", "paused": true, "heal": { "replaceAfter": "soon" },
         "storage": { "onDelete": "Keep" } });
-    let known = noted(json!({ "members": 3, "storage": { "onDelete": "Delete" } }));
-    let (desired, refused) = fields(&resource(bad), &after(known.clone()));
-    assert_eq!(refused, Some("spec.version"), "the first");
+    let known = accepted(json!({ "members": 3, "storage": { "onDelete": "Delete" } }));
+    let (desired, rejected) = in_force(&resource(bad), &history_of(known.clone()));
+    assert_eq!(rejected, Some("spec.version"), "the first rejected field");
     assert_eq!(desired.version.to_string(), "3.6.16");
     assert_eq!(desired.replace_after.as_secs(), 300);
     assert!(desired.members == 5 && desired.paused && !desired.owns_data());
-    // Noted anew, it is the same again: nothing is written twice.
-    let again = after(AcceptedSpec {
+    // The effective spec, recorded as accepted, is in force again: nothing is written twice.
+    let again = history_of(AcceptedSpec {
         spec: serde_json::from_str(&desired.spec).unwrap(),
         ..known
     });
     let bad = resource(json!({ "members": 9 }));
     assert_eq!(
-        fields(&bad, &again),
+        in_force(&bad, &again),
         (
-            fields(&resource(json!({ "members": 5 })), &again).0,
+            in_force(&resource(json!({ "members": 5 })), &again).0,
             Some("spec.members")
         )
     );
 }
 
 #[test]
-fn a_field_of_which_nothing_better_is_noted_leaves_nothing_in_force() {
+fn without_an_accepted_value_nothing_is_in_force() {
     let bad = resource(json!({ "version": "3.9.9" }));
     assert_eq!(
         effective_spec(&bad, &ClusterHistory::default())
@@ -95,82 +97,82 @@ fn a_field_of_which_nothing_better_is_noted_leaves_nothing_in_force() {
             .field,
         "spec.version"
     );
-    let as_bad = after(AcceptedSpec {
+    let as_bad = history_of(AcceptedSpec {
         spec: bad.spec.clone(),
-        ..noted(json!({}))
+        ..accepted(json!({}))
     });
     assert_eq!(
         effective_spec(&bad, &as_bad).unwrap_err().field,
         "spec.version"
     );
-    let former = after(AcceptedSpec {
+    let previous = history_of(AcceptedSpec {
         is_previous_resource: true,
-        ..noted(json!({}))
+        ..accepted(json!({}))
     });
-    let unheard_of = resource(json!({ "members": 9 }));
+    let invalid = resource(json!({ "members": 9 }));
     assert_eq!(
-        effective_spec(&unheard_of, &former).unwrap_err().field,
+        effective_spec(&invalid, &previous).unwrap_err().field,
         "spec.members"
     );
 }
 
 #[test]
-fn a_version_follows_what_members_run_one_minor_at_a_time_whoever_wants_it() {
+fn a_version_follows_the_running_one_by_at_most_one_minor() {
     assert_eq!(
-        version("3.6.16", &runs("3.5.35", "3.5.35")),
+        version("3.6.16", &running("3.5.35", "3.5.35")),
         ("3.6.16".to_owned(), false)
     );
     assert_eq!(
-        version("3.7.3", &runs("3.5.35", "3.5.35")),
+        version("3.7.3", &running("3.5.35", "3.5.35")),
         ("3.5.35".to_owned(), true),
-        "skipped"
+        "a skipped minor"
     );
     assert_eq!(
-        version("3.6.16", &runs("3.5.30", "3.5.30")),
+        version("3.6.16", &running("3.5.30", "3.5.30")),
         ("3.5.30".to_owned(), true),
-        "too early"
+        "too old a patch release"
     );
     assert_eq!(
-        version("3.5.35", &runs("3.6.16", "3.6.16")),
+        version("3.5.35", &running("3.6.16", "3.6.16")),
         ("3.6.16".to_owned(), true),
-        "back"
+        "a downgrade"
     );
-    let mut former = runs("3.6.16", "3.6.16");
-    former
+    let mut previous = running("3.6.16", "3.6.16");
+    previous
         .accepted
         .iter_mut()
-        .for_each(|noted| noted.is_previous_resource = true);
+        .for_each(|accepted| accepted.is_previous_resource = true);
     assert_eq!(
-        version("3.5.35", &former),
+        version("3.5.35", &previous),
         ("3.6.16".to_owned(), true),
-        "of a resource created anew"
+        "a recreated resource"
     );
 }
 
 #[test]
-fn in_the_middle_of_an_upgrade_it_can_be_taken_back_and_the_next_one_is_refused() {
-    let half = runs("3.5.35", "3.6.16");
+fn an_unfinished_upgrade_can_be_reverted_and_not_skipped() {
+    let half = running("3.5.35", "3.6.16");
     assert_eq!(version("3.5.35", &half), ("3.5.35".to_owned(), false));
     assert_eq!(version("3.6.16", &half), ("3.6.16".to_owned(), false));
     assert_eq!(
         version("3.7.3", &half),
         ("3.6.16".to_owned(), true),
-        "not before all run 3.6"
+        "some members still run 3.5"
     );
 }
 
 #[test]
-fn without_an_identity_volumes_tell_which_version_may_start_on_them() {
-    let before = ClusterHistory {
+fn without_an_identity_the_volumes_limit_the_version() {
+    let history = ClusterHistory {
         accepted: None,
-        ..runs("3.6.16", "3.6.16")
+        ..running("3.6.16", "3.6.16")
     };
-    assert_eq!(version("3.5.35", &before), ("3.6.16".to_owned(), true));
-    assert_eq!(version("3.6.17", &before), ("3.6.17".to_owned(), false));
+    assert_eq!(version("3.5.35", &history), ("3.6.16".to_owned(), true));
+    assert_eq!(version("3.6.17", &history), ("3.6.17".to_owned(), false));
 }
 
 #[test]
-fn what_an_earlier_operator_has_not_written_on_volumes_was_started_with_what_was_noted() {
+fn volumes_without_a_version_started_with_the_accepted_one() {
     let mut scene = Scene::converged(3);
     for serial in 0..3 {
         change(
@@ -179,79 +181,82 @@ fn what_an_earlier_operator_has_not_written_on_volumes_was_started_with_what_was
         );
     }
     let claims: Vec<_> = scene.observed.claims.values().cloned().collect();
-    let told = |noted: Option<Version>| started_versions([].iter(), claims.iter(), noted);
-    let noted = Version::new(3, 5, 30);
-    assert_eq!(told(Some(noted)), Some((noted, noted)));
-    let mut known = runs("3.5.30", "3.5.30");
-    known.started_versions = told(Some(noted));
+    let accepted = Version::new(3, 5, 30);
+    let started = started_versions([].iter(), claims.iter(), Some(accepted));
+    assert_eq!(started, Some((accepted, accepted)));
+    let mut known = running("3.5.30", "3.5.30");
+    known.started_versions = started;
     assert_eq!(version("3.7.3", &known), ("3.5.30".to_owned(), true));
 }
 
 #[test]
-fn a_version_that_reads_no_old_log_is_entered_when_the_logs_are_renewed() {
-    let next = |wants: &str, before: &ClusterHistory| {
-        let (desired, refused) = fields(&resource(json!({ "version": wants })), before);
-        assert_eq!(refused, None);
+fn a_version_that_reads_no_old_log_waits_for_a_snapshot() {
+    let next = |version: &str, history: &ClusterHistory| {
+        let (desired, rejected) = in_force(&resource(json!({ "version": version })), history);
+        assert_eq!(rejected, None);
         (
             desired.version.to_string(),
             desired.next.map(|next| next.to_string()),
         )
     };
     let stays = ("3.6.16".to_owned(), Some("3.7.3".to_owned()));
-    let mut before = runs("3.6.16", "3.6.16");
-    assert_eq!(next("3.7.3", &before), stays);
-    // Renewed when all ran 3.5, it has entries of 3.5 in it.
-    before.snapshotted_version = Some(Version::new(3, 5, 35));
-    assert_eq!(next("3.7.3", &before), stays);
-    before.snapshotted_version = Some(Version::new(3, 6, 15));
-    assert_eq!(next("3.7.3", &before), ("3.7.3".to_owned(), None));
-    // Some have entered it since: it is gone on with.
+    let mut history = running("3.6.16", "3.6.16");
+    assert_eq!(next("3.7.3", &history), stays);
+    // A snapshot of 3.5 does not count: the log has entries of 3.5.
+    history.snapshotted_version = Some(Version::new(3, 5, 35));
+    assert_eq!(next("3.7.3", &history), stays);
+    history.snapshotted_version = Some(Version::new(3, 6, 15));
+    assert_eq!(next("3.7.3", &history), ("3.7.3".to_owned(), None));
+    // Some members run the new version since the snapshot: the upgrade continues.
     let half = ClusterHistory {
         snapshotted_version: Some(Version::new(3, 6, 16)),
-        ..runs("3.6.16", "3.7.3")
+        ..running("3.6.16", "3.7.3")
     };
-    for before in [half, runs("3.7.3", "3.7.3")] {
-        assert_eq!(next("3.7.3", &before), ("3.7.3".to_owned(), None));
+    for history in [half, running("3.7.3", "3.7.3")] {
+        assert_eq!(next("3.7.3", &history), ("3.7.3".to_owned(), None));
     }
-    // Or by a back door: those that have not are not to follow them, and these go back.
-    assert_eq!(next("3.7.3", &runs("3.6.16", "3.7.3")), stays);
+    // Some run it without a snapshot: the others do not follow, and these go back.
+    assert_eq!(next("3.7.3", &running("3.6.16", "3.7.3")), stays);
     assert_eq!(
-        next("3.6.16", &runs("3.5.35", "3.5.35")),
+        next("3.6.16", &running("3.5.35", "3.5.35")),
         ("3.6.16".to_owned(), None),
         "3.6 reads what 3.5 wrote"
     );
-    // Whatever else is wanted is in force meanwhile.
+    // All other fields are in force meanwhile.
     let both = resource(json!({ "version": "3.7.3", "members": 5 }));
-    assert_eq!(fields(&both, &runs("3.6.16", "3.6.16")).0.members, 5);
+    assert_eq!(in_force(&both, &running("3.6.16", "3.6.16")).0.members, 5);
 }
 
 #[test]
-fn pods_that_do_not_say_from_what_they_were_built_keep_that_in_force_until_they_do() {
-    let known = noted(json!({ "version": "3.6.15", "members": 3 }));
-    let mut before = after(known);
-    before.has_unmarked_pods = true;
-    let wants = resource(json!({ "version": "3.6.16", "members": 5, "paused": true }));
-    let (desired, _) = fields(&wants, &before);
+fn pods_without_a_template_hash_keep_the_accepted_spec() {
+    let known = accepted(json!({ "version": "3.6.15", "members": 3 }));
+    let mut history = history_of(known);
+    history.has_unmarked_pods = true;
+    let edited = resource(json!({ "version": "3.6.16", "members": 5, "paused": true }));
+    let (desired, _) = in_force(&edited, &history);
     assert_eq!(
         (desired.version.to_string(), desired.members, desired.paused),
         ("3.6.15".to_owned(), 5, true)
     );
-    before.has_unmarked_pods = false;
-    assert_eq!(fields(&wants, &before).0.version.to_string(), "3.6.16");
+    history.has_unmarked_pods = false;
+    assert_eq!(in_force(&edited, &history).0.version.to_string(), "3.6.16");
 }
 
 #[test]
-fn a_quota_is_not_lowered_below_what_there_is() {
+fn a_quota_is_not_lowered_below_the_size_of_the_data() {
     let quota =
         |amount: &str| json!({ "etcd": { "quota": amount }, "storage": { "size": "10Gi" } });
-    let mut before = after(noted(quota("4Gi")));
-    before.data_size = 3 << 30;
-    let (desired, refused) = fields(&resource(quota("2Gi")), &before);
-    assert_eq!((desired.quota, refused), (4 << 30, Some("spec.etcd.quota")));
+    let mut history = history_of(accepted(quota("4Gi")));
+    history.data_size = 3 << 30;
+    let (desired, rejected) = in_force(&resource(quota("2Gi")), &history);
+    assert_eq!(
+        (desired.quota, rejected),
+        (4 << 30, Some("spec.etcd.quota"))
+    );
     for (amount, data) in [("3Gi", 3), ("5Gi", 3), ("4Gi", 5), ("2Gi", 1)] {
-        before.data_size = data << 30;
+        history.data_size = data << 30;
         assert_eq!(
-            fields(&resource(quota(amount)), &before).1,
+            in_force(&resource(quota(amount)), &history).1,
             None,
             "{amount} for {data}Gi"
         );
@@ -259,48 +264,48 @@ fn a_quota_is_not_lowered_below_what_there_is() {
 }
 
 #[test]
-fn heartbeats_and_elections_change_in_steps_in_which_members_get_along() {
+fn heartbeat_and_election_timeouts_change_in_compatible_steps() {
     let options = |heartbeat: &str, election: &str| json!({ "etcd": { "options": { "heartbeat-interval": heartbeat, "election-timeout": election } } });
-    let slow = after(noted(options("2000", "20000")));
+    let slow = history_of(accepted(options("2000", "20000")));
     assert_eq!(
-        fields(&resource(options("100", "1000")), &slow).1,
+        in_force(&resource(options("100", "1000")), &slow).1,
         Some("spec.etcd.options")
     );
-    assert_eq!(fields(&resource(options("200", "10000")), &slow).1, None);
+    assert_eq!(in_force(&resource(options("200", "10000")), &slow).1, None);
 }
 
 #[test]
-fn while_a_cluster_is_being_created_its_version_stays_once_its_first_member_runs() {
+fn the_version_is_fixed_between_seed_start_and_end_of_bootstrap() {
     let begun = AcceptedSpec {
         is_bootstrapped: false,
-        ..noted(json!({ "version": "3.6.16" }))
+        ..accepted(json!({ "version": "3.6.16" }))
     };
     assert_eq!(
-        version("3.5.35", &after(begun.clone())),
+        version("3.5.35", &history_of(begun.clone())),
         ("3.5.35".to_owned(), false),
-        "nothing runs yet"
+        "the seed has not started"
     );
     let formed = AcceptedSpec {
         is_forming: true,
         ..begun
     };
     assert_eq!(
-        version("3.7.3", &after(formed.clone())),
+        version("3.7.3", &history_of(formed.clone())),
         ("3.6.16".to_owned(), true)
     );
-    let anew = AcceptedSpec {
+    let recreated = AcceptedSpec {
         is_previous_resource: true,
         ..formed
     };
     assert_eq!(
-        version("3.7.3", &after(anew)),
+        version("3.7.3", &history_of(recreated)),
         ("3.7.3".to_owned(), false),
-        "that one is given up"
+        "the unfinished bootstrap is abandoned"
     );
 }
 
 #[test]
-fn what_members_run_is_read_from_their_volumes_and_where_there_are_none_from_their_pods() {
+fn started_versions_are_read_from_volumes_or_else_from_pods() {
     let mut scene = Scene::converged(3);
     let wrote =
         |version: &str| json!({ "metadata": { "annotations": { labels::VERSION: version } } });
@@ -316,75 +321,81 @@ fn what_members_run_is_read_from_their_volumes_and_where_there_are_none_from_the
     }
     let pods: Vec<_> = scene.observed.pods.values().cloned().collect();
     let mut claims: Vec<_> = scene.observed.claims.values().cloned().collect();
-    let told = |pods: &[Pod], claims: &[PersistentVolumeClaim]| {
+    let started = |pods: &[Pod], claims: &[PersistentVolumeClaim]| {
         started_versions(pods.iter(), claims.iter(), None)
             .map(|(lowest, highest)| format!("{lowest} {highest}"))
     };
-    assert_eq!(told(&pods, &claims).as_deref(), Some("3.5.35 3.6.16"));
-    assert_eq!(told(&pods, &[]).as_deref(), Some("3.7.3 3.7.3"));
+    assert_eq!(started(&pods, &claims).as_deref(), Some("3.5.35 3.6.16"));
+    assert_eq!(started(&pods, &[]).as_deref(), Some("3.7.3 3.7.3"));
     let removed = json!({ "metadata": { "annotations": { labels::REMOVED_AT: "x" } } });
     let lowest = claims
         .iter_mut()
         .find(|claim| crate::observe::version(&claim.metadata).unwrap().minor == 5);
     change(lowest.unwrap(), removed);
     assert_eq!(
-        told(&pods, &claims).as_deref(),
+        started(&pods, &claims).as_deref(),
         Some("3.6.16 3.6.16"),
-        "what is kept binds nobody"
+        "a kept volume does not count"
     );
-    assert_eq!(told(&[], &[]), None);
+    assert_eq!(started(&[], &[]), None);
 }
 
 #[test]
-fn windows_in_a_zone_that_does_not_exist_leave_those_that_were_accepted_before() {
+fn windows_in_an_unknown_time_zone_keep_the_accepted_ones() {
     let in_zone = |zone: &str| {
         let window = json!({ "start": "02:00", "duration": "3h", "timeZone": zone });
         json!({ "maintenance": { "windows": [window] } })
     };
-    let known = after(noted(in_zone("Europe/Berlin")));
-    let (desired, refused) = fields(&resource(in_zone("Europe/Berln")), &known);
-    assert_eq!(refused, Some("spec.maintenance.windows"));
+    let known = history_of(accepted(in_zone("Europe/Berlin")));
+    let (desired, rejected) = in_force(&resource(in_zone("Europe/Berln")), &known);
+    assert_eq!(rejected, Some("spec.maintenance.windows"));
     assert_eq!(
         desired.windows,
-        fields(&resource(in_zone("Europe/Berlin")), &known)
+        in_force(&resource(in_zone("Europe/Berlin")), &known)
             .0
             .windows
     );
 }
 
 #[test]
-fn volumes_never_shrink_and_grow_only_where_their_class_lets_them() {
+fn volumes_never_shrink_and_grow_only_if_their_class_allows_it() {
     let size = |size: &str| json!({ "storage": { "size": size, "class": "fixed" } });
-    let mut before = after(noted(size("4Gi")));
-    before.volume_size = 4 << 30;
-    let told = |wants: Value, before: &ClusterHistory| {
-        let (desired, refused) = fields(&resource(wants), before);
-        (desired.size >> 30, refused)
+    let mut history = history_of(accepted(size("4Gi")));
+    history.volume_size = 4 << 30;
+    let size_in_force = |spec: Value, history: &ClusterHistory| {
+        let (desired, rejected) = in_force(&resource(spec), history);
+        (desired.size >> 30, rejected)
     };
-    assert_eq!(told(size("8Gi"), &before), (8, None));
-    assert_eq!(told(size("2Gi"), &before), (4, Some("spec.storage.size")));
-    before.fixed_size_class = Some("fixed".to_owned());
-    assert_eq!(told(size("8Gi"), &before), (4, Some("spec.storage.size")));
-    assert_eq!(told(size("4Gi"), &before), (4, None));
+    assert_eq!(size_in_force(size("8Gi"), &history), (8, None));
+    assert_eq!(
+        size_in_force(size("2Gi"), &history),
+        (4, Some("spec.storage.size"))
+    );
+    history.fixed_size_class = Some("fixed".to_owned());
+    assert_eq!(
+        size_in_force(size("8Gi"), &history),
+        (4, Some("spec.storage.size"))
+    );
+    assert_eq!(size_in_force(size("4Gi"), &history), (4, None));
     let elsewhere = json!({ "storage": { "size": "8Gi", "class": "fast" } });
     assert_eq!(
-        told(elsewhere, &before),
+        size_in_force(elsewhere, &history),
         (8, None),
-        "those of the former class are left"
+        "volumes of the former class are replaced"
     );
-    // What was asked for and never given can be taken back.
-    let asked = ClusterHistory {
+    // A larger size that was never granted can be taken back.
+    let never_granted = ClusterHistory {
         volume_size: 4 << 30,
-        ..after(noted(size("8Gi")))
+        ..history_of(accepted(size("8Gi")))
     };
-    assert_eq!(told(size("4Gi"), &asked), (4, None));
+    assert_eq!(size_in_force(size("4Gi"), &never_granted), (4, None));
 }
 
 #[test]
-fn an_image_that_is_named_by_its_digest_stays_with_the_version_that_stays() {
+fn an_image_digest_stays_with_its_version() {
     let of = |version: &str, digit: &str| json!({ "version": version, "image": { "digest": format!("sha256:{}", digit.repeat(64)) } });
-    let digest = |wants: Value, before: &ClusterHistory| {
-        let (desired, _) = fields(&resource(wants), before);
+    let digest = |spec: Value, history: &ClusterHistory| {
+        let (desired, _) = in_force(&resource(spec), history);
         (
             desired.version.to_string(),
             desired
@@ -394,61 +405,61 @@ fn an_image_that_is_named_by_its_digest_stays_with_the_version_that_stays() {
         )
     };
     let started = |text: &str| Some((text.parse().unwrap(), text.parse().unwrap()));
-    let before = ClusterHistory {
+    let history = ClusterHistory {
         started_versions: started("3.6.16"),
-        ..after(noted(of("3.6.16", "a")))
+        ..history_of(accepted(of("3.6.16", "a")))
     };
     let stays = ("3.6.16".to_owned(), Some("a".to_owned()));
     assert_eq!(
-        digest(of("3.7.3", "b"), &before),
+        digest(of("3.7.3", "b"), &history),
         stays,
-        "until the logs are renewed"
+        "until a snapshot is forced"
     );
-    let before = ClusterHistory {
+    let history = ClusterHistory {
         started_versions: started("3.5.30"),
-        ..after(noted(of("3.5.30", "a")))
+        ..history_of(accepted(of("3.5.30", "a")))
     };
     assert_eq!(
-        digest(of("3.7.3", "b"), &before),
+        digest(of("3.7.3", "b"), &history),
         ("3.5.30".to_owned(), Some("a".to_owned())),
-        "refused"
+        "rejected"
     );
-    let before = ClusterHistory {
+    let history = ClusterHistory {
         accepted: None,
-        ..before
+        ..history
     };
     assert_eq!(
-        digest(of("3.7.3", "b"), &before),
+        digest(of("3.7.3", "b"), &history),
         ("3.5.30".to_owned(), None),
-        "nobody knows which it was"
+        "the digest is unknown"
     );
 }
 
 #[test]
-fn where_fields_hang_together_all_that_was_accepted_last_stays_in_force() {
-    let known = noted(json!({ "resources": { "limits": { "memory": "1Gi" } } }));
-    let wants = json!({ "members": 5, "resources": { "requests": { "memory": "2Gi" }, "limits": { "memory": "1Gi" } } });
-    let (desired, refused) = fields(&resource(wants), &after(known));
+fn for_dependent_fields_the_whole_accepted_spec_stays_in_force() {
+    let known = accepted(json!({ "resources": { "limits": { "memory": "1Gi" } } }));
+    let edited = json!({ "members": 5, "resources": { "requests": { "memory": "2Gi" }, "limits": { "memory": "1Gi" } } });
+    let (desired, rejected) = in_force(&resource(edited), &history_of(known));
     assert!(
-        refused.is_some_and(|field| field.starts_with("spec.resources")),
-        "{refused:?}"
+        rejected.is_some_and(|field| field.starts_with("spec.resources")),
+        "{rejected:?}"
     );
     assert_eq!(desired.members, 3);
 }
 
 #[test]
-fn a_class_that_does_not_exist_is_refused_while_there_is_data() {
+fn a_missing_class_is_rejected_while_there_is_data() {
     let class = |class: &str| json!({ "storage": { "class": class } });
-    let before = after(noted(class("fast"))).with_classes(None, Some("fsat".to_owned()));
+    let history = history_of(accepted(class("fast"))).with_classes(None, Some("fsat".to_owned()));
     assert_eq!(
-        fields(&resource(class("fsat")), &before).1,
+        in_force(&resource(class("fsat")), &history).1,
         Some("spec.storage.class")
     );
-    assert_eq!(fields(&resource(class("slow")), &before).1, None);
-    let gone = after(noted(class("fast"))).with_classes(None, Some("fast".to_owned()));
+    assert_eq!(in_force(&resource(class("slow")), &history).1, None);
+    let gone = history_of(accepted(class("fast"))).with_classes(None, Some("fast".to_owned()));
     assert_eq!(
-        fields(&resource(class("fast")), &gone).1,
+        in_force(&resource(class("fast")), &gone).1,
         None,
-        "it was deleted, and its volumes are there"
+        "the class was deleted, and its volumes exist"
     );
 }

@@ -1,13 +1,16 @@
-//! The etcd engine. `decide` and `build` are pure: facts in, plan and objects out. `observe` and `execute` do the I/O.
+//! The etcd engine: the operational knowledge about etcd. `decide` and `build` are pure: facts in, plan and objects out.
+//! `observe` and `execute` are thin.
 
 pub mod actions;
 pub mod build;
 pub mod certificates;
+mod client;
 pub mod desired;
 pub mod effective_spec;
 mod execute;
 pub mod facts;
 pub mod identity;
+mod memory;
 pub mod names;
 pub mod observe;
 pub mod plan;
@@ -19,8 +22,6 @@ pub mod view;
 mod watches;
 
 mod decide;
-#[cfg(test)]
-mod fake;
 #[cfg(test)]
 mod testing;
 

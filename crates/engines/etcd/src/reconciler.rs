@@ -1,60 +1,61 @@
-//! etcd's hands and eyes, as the loop wants them.
+//! The etcd engine as the controller drives it: observation, probes, execution and status of EtcdClusters.
 
-use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use evenkeel_api::{EtcdCluster, labels, quantity};
+use evenkeel_kit::PerResource;
+use evenkeel_kit::tls_secrets::ObservedAt;
+use evenkeel_kit::volumes::{self, StorageClasses};
 use evenkeel_runtime::{
-    Action, Error, EventSpec, Expectations, Explanation, Observation, ObserveFrom, Observed,
-    Outcome, Plan, Reconciler, ResourceKey, SharedClock, SharedRandom, decision_log_meta,
+    Action, Error, EventSpec, Expectations, Explanation, Observation, ObserveFrom, Outcome, Plan,
+    Reconciler, ResourceKey, SharedClock, SharedRandom, decision_log_meta,
 };
-use k8s_openapi::api::core::v1::{Pod, Service};
 use kube::api::ObjectMeta;
 use kube::{Client, ResourceExt};
 use serde_json::{Value, json};
 
 use crate::actions::etcd_action;
+use crate::build::tls;
 use crate::decide::Etcd;
-use crate::desired::DesiredCluster;
-use crate::effective_spec::{ClusterHistory, effective_spec};
-use crate::execute::snapshot::SnapshotProgress;
-use crate::names::{Lineage, ObjectNames, member_name, peer_host};
-use crate::observe::etcd::{self, Endpoint, EtcdState, MemberTarget, SharedConnections};
+use crate::effective_spec::{ClusterHistory, EffectiveSpec, effective_spec};
+use crate::execute::{self, ExecuteContext, Means};
+use crate::memory::{ClusterMemory, ProbeMemory};
+use crate::names::{ENGINE, Lineage, ObjectNames};
+use crate::observe::endpoints::{member_targets, service_endpoint};
+use crate::observe::etcd::{self, ClusterQuery, EtcdState};
 use crate::observe::objects::{self, Caches, ClusterObjects};
-use crate::observe::secrets::TlsSecrets;
-use crate::observe::unreachable::UnreachableTracker;
-use crate::observe::volumes::Volumes;
-use crate::observe::{ClusterExtras, ObservedCluster, member_ref};
+use crate::observe::{MemberIndex, ObservedCluster};
 use crate::plan::{EtcdCreate, EtcdDisruption, EtcdPatch, EtcdWait};
-use crate::{execute, status};
+use crate::status;
 
-/// What is written, and not watched.
-pub(crate) const UNWATCHED: &[&str] = &["Secret"];
-
-/// Runs etcd clusters in one scope.
+/// Reconciles the EtcdClusters of one scope.
 pub struct EtcdReconciler {
-    pub(crate) client: Client,
-    pub(crate) clock: SharedClock,
-    pub(crate) expectations: Expectations<ResourceKey>,
-    pub(crate) tls_secrets: TlsSecrets,
+    client: Client,
+    clock: SharedClock,
     random: SharedRandom,
     caches: Caches,
-    volumes: Volumes,
-    unreachable: UnreachableTracker,
-    connections: Mutex<HashMap<ResourceKey, SharedConnections>>,
-    /// What came of the last read as clients make it.
-    client_reads: Mutex<HashMap<ResourceKey, Observed<()>>>,
-    /// From where on logs are being renewed.
-    snapshots: Mutex<HashMap<ResourceKey, SnapshotProgress>>,
+    expectations: Expectations<ResourceKey>,
+    storage_classes: StorageClasses,
+    /// The time after which Secrets are read again.
+    secrets_interval: Duration,
+    memory: PerResource<ClusterMemory>,
+}
+
+/// Whether a query of etcd is part of a probe or of a live observation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum QueryKind {
+    /// A probe may take seconds: it also reads through the client Service and searches for a stuck member.
+    Probe,
+    /// A live observation uses the last probe's results for both.
+    Live,
 }
 
 impl EtcdReconciler {
-    /// With what the watches bring, and what is handed in. Secrets are read again after `secrets_interval`, since nobody watches
-    /// them.
+    /// Returns a reconciler that reads `caches`. Secrets are not watched; they are read again after `secrets_interval`.
     pub fn new(
         client: Client,
-        stores: Caches,
+        caches: Caches,
         secrets_interval: Duration,
         clock: SharedClock,
         random: SharedRandom,
@@ -64,184 +65,133 @@ impl EtcdReconciler {
             expectations: Expectations::new(clock.clone()),
             clock,
             random,
-            caches: stores,
-            tls_secrets: TlsSecrets::every(secrets_interval),
-            volumes: Volumes::default(),
-            unreachable: UnreachableTracker::default(),
-            connections: Mutex::default(),
-            client_reads: Mutex::default(),
-            snapshots: Mutex::default(),
+            caches,
+            storage_classes: StorageClasses::default(),
+            secrets_interval,
+            memory: PerResource::default(),
         }
     }
 
-    /// The connections to a cluster's members.
-    pub(crate) fn connections(&self, key: &ResourceKey) -> SharedConnections {
-        let mut all = self
-            .connections
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        all.entry(key.clone()).or_default().clone()
+    /// Returns the means to execute actions for a resource.
+    fn means<'a>(&'a self, key: &'a ResourceKey, memory: &'a ClusterMemory) -> Means<'a> {
+        Means {
+            client: &self.client,
+            clock: &self.clock,
+            expectations: &self.expectations,
+            key,
+            memory,
+        }
     }
 
-    /// From where on a cluster's logs are being renewed, or what that becomes.
-    pub(crate) fn update_snapshot(
-        &self,
-        key: &ResourceKey,
-        becomes: impl FnOnce(Option<SnapshotProgress>) -> Option<SnapshotProgress>,
-    ) -> Option<SnapshotProgress> {
-        let mut all = self
-            .snapshots
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        let becomes = becomes(all.remove(key));
-        all.extend(becomes.map(|becomes| (key.clone(), becomes)));
-        becomes
-    }
-
+    /// Returns the observed cluster: its objects, the effective spec, and facts about volumes, nodes and Secrets.
     async fn observe_objects(
         &self,
         key: &ResourceKey,
         objects: ClusterObjects,
     ) -> Result<ObservedCluster, Error> {
-        let size = quantity::bytes(&objects.resource.spec.storage.size).unwrap_or_default();
-        let fixed = self
-            .volumes
-            .fixed_size_class(&self.client, size, &objects.claims)
+        let memory = self.memory.get(key);
+        let (client, nodes) = (&self.client, &self.caches.nodes);
+        let (now, uptime) = (self.clock.now(), self.clock.uptime());
+        let storage = &objects.resource.spec.storage;
+        let size = quantity::bytes(&storage.size).unwrap_or_default();
+        let fixed_size_class = self
+            .storage_classes
+            .fixed_size_class(client, uptime, size, &objects.claims)
             .await?;
-        let class = objects.resource.spec.storage.class.as_deref();
         let missing_class = self
+            .storage_classes
+            .missing_class(client, uptime, storage.class.as_deref(), &objects.claims)
+            .await?;
+        let history =
+            ClusterHistory::of(&objects).with_classes(fixed_size_class, missing_class.clone());
+        let EffectiveSpec { desired, rejection } =
+            effective_spec(&objects.resource, &history).map_err(Error::invalid_spec)?;
+        let at = ObservedAt {
+            now,
+            uptime,
+            fingerprint: objects.fingerprint(),
+        };
+        let tls = memory
+            .tls
+            .evaluate(client, &tls::spec(&desired), at, self.secrets_interval)
+            .await?;
+        let volume_locations = memory
             .volumes
-            .missing_class(&self.client, class, &objects.claims)
+            .locations(client, &volumes::hostnames(nodes), &objects.claims)
             .await?;
-        let before = ClusterHistory::of(&objects).with_classes(fixed, missing_class.clone());
-        let (desired, refused) =
-            effective_spec(&objects.resource, &before).map_err(Error::invalid_spec)?;
-        let now = self.clock.now();
-        let times = (now, self.clock.uptime());
-        let tls = self
-            .tls_secrets
-            .judge(&self.client, key, &desired, times, objects.fingerprint())
-            .await?;
-        let places = self
-            .volumes
-            .locations(&self.client, &self.caches.hostnames(), &objects.claims)
-            .await?;
-        let misplaced =
-            self.volumes
-                .misplaced(&self.caches, &desired.node_selector, &objects.claims);
-        let hostnames = self.caches.hostnames_of(&objects.pods);
+        let misplaced = memory.volumes.misplaced(
+            &volumes::node_labels(nodes),
+            &desired.node_selector,
+            &objects.claims,
+        );
+        let hostnames = volumes::hostnames_of_pods(nodes, &objects.pods);
         let lineage = Lineage(u32::try_from(self.random.u64() >> 32).unwrap_or_default());
-        let beside = ClusterExtras {
-            places,
+        Ok(ObservedCluster {
+            volume_locations,
             misplaced,
             missing_class,
             hostnames,
-            tls,
-            now,
-            lineage,
-        };
-        ObservedCluster::of(objects, (desired, refused), beside)
+            tls: tls.into(),
+            ..ObservedCluster::new(objects, desired, rejection, now, lineage)?
+        })
     }
 
-    /// Asks etcd, as far as there is any to be asked. Whether clients are served is for the prober to find out: through a
-    /// Service whose last connection died that takes seconds, which healing does not have.
+    /// Queries etcd, as far as there is an identity and a certificate. A cluster of a deleted resource is not queried: it
+    /// still serves, but its objects are about to be deleted.
     async fn query_etcd(
         &self,
         key: &ResourceKey,
         observed: &ObservedCluster,
-        as_clients: bool,
+        kind: QueryKind,
     ) -> EtcdState {
-        let (Some(access), Some(register), Some((_, identity))) = (
-            &observed.tls.credentials,
-            observed.member_index(),
-            &observed.identity,
-        ) else {
+        let (Some(credentials), Some((_, identity))) =
+            (&observed.tls.credentials, &observed.identity)
+        else {
             return EtcdState::default();
         };
         if observed.belongs_to_previous_resource() {
-            // What is still served is about to be deleted: nobody is to take that for this resource's.
             return EtcdState::default();
         }
-        let members: Vec<MemberTarget> = observed
-            .pods
-            .values()
-            .filter_map(|pod| member_target(observed, pod))
-            .collect();
+        let memory = self.memory.get(key);
         let service = observed
             .client_service
             .as_ref()
-            .filter(|_| as_clients && identity.bootstrapped);
-        let service = service.and_then(|service| service_endpoint(&observed.desired, service));
-        let connections = self.connections(key);
-        let mut state = etcd::query_cluster(
-            &connections,
-            access,
-            (&members, service.as_ref()),
-            &register,
-            observed.now,
-        )
+            .filter(|_| kind == QueryKind::Probe && identity.bootstrapped)
+            .and_then(|service| service_endpoint(&observed.desired, service));
+        let mut state = etcd::query_cluster(&ClusterQuery {
+            connections: &memory.connections,
+            credentials,
+            members: &member_targets(observed),
+            service: service.as_ref(),
+            index: &MemberIndex::of(&observed.desired, identity),
+            now: observed.now,
+        })
         .await;
-        self.unreachable.record(key, &mut state);
-        let mut served = self
-            .client_reads
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        if as_clients {
-            served.insert(key.clone(), state.client_read);
-        } else if identity.bootstrapped && state.membership.is_present() {
-            // Nobody is served, whatever was so a moment ago, when no member answers.
-            state.client_read = served.get(key).copied().unwrap_or_default();
+        memory.member_times.lock().record(&mut state);
+        match kind {
+            QueryKind::Probe => {
+                *memory.last_probe.lock() = ProbeMemory {
+                    client_read: state.client_read,
+                    stuck: state.stuck,
+                };
+            }
+            // Without a quorum the results of the last probe are outdated.
+            QueryKind::Live if identity.bootstrapped && state.membership.is_present() => {
+                add_probe_results(&mut state, *memory.last_probe.lock());
+            }
+            QueryKind::Live => {}
         }
         state
     }
 }
 
-/// Where a member of the current epoch can be asked, once its pod has an address.
-fn member_target(observed: &ObservedCluster, pod: &Pod) -> Option<MemberTarget> {
-    let (_, identity) = observed.identity.as_ref()?;
-    let member = member_ref(&pod.metadata)?;
-    if member.lineage != identity.lineage || member.epoch != identity.epoch {
-        return None;
-    }
-    let start = crate::build::start_mode::read(pod, member.serial, |_| None);
-    Some(MemberTarget {
-        serial: member.serial,
-        endpoint: endpoint(&observed.desired, pod)?,
-        is_seed: start == crate::facts::StartMode::Bootstrap,
-    })
-}
-
-/// Where a pod's etcd answers clients.
-pub(crate) fn endpoint(desired: &DesiredCluster, pod: &Pod) -> Option<Endpoint> {
-    let member = member_ref(&pod.metadata)?;
-    let address = pod
-        .status
-        .as_ref()?
-        .pod_ip
-        .clone()
-        .filter(|address| !address.is_empty())?;
-    let name = member_name(&desired.name, member.lineage, member.serial);
-    Some(Endpoint {
-        address,
-        name: peer_host(&desired.name, &desired.namespace, &name),
-    })
-}
-
-fn service_endpoint(desired: &DesiredCluster, service: &Service) -> Option<Endpoint> {
-    let address = service
-        .spec
-        .as_ref()?
-        .cluster_ip
-        .clone()
-        .filter(|address| address != "None")?;
-    Some(Endpoint {
-        address,
-        name: format!(
-            "{}.{}.svc",
-            desired.names().client_service(),
-            desired.namespace
-        ),
-    })
+/// Adds the results of the last probe to a live observation.
+fn add_probe_results(state: &mut EtcdState, last_probe: ProbeMemory) {
+    state.client_read = last_probe.client_read;
+    state.stuck = last_probe.stuck.filter(|serial| {
+        let health = state.health.get(serial);
+        !health.is_some_and(|health| health.is_present())
+    });
 }
 
 impl Reconciler for EtcdReconciler {
@@ -259,33 +209,40 @@ impl Reconciler for EtcdReconciler {
             .caches
             .cached(&key)
             .filter(|_| self.caches.sync.is_complete())?;
-        match self.observe_objects(&key, objects).await {
-            Ok(observed) => Some(self.query_etcd(&key, &observed, true).await),
+        let observed = match self.observe_objects(&key, objects).await {
+            Ok(observed) => observed,
             Err(error) => {
-                tracing::debug!(resource = %key, %error, "not asked");
-                None
+                tracing::debug!(resource = %key, %error, "probe skipped, failed to observe objects");
+                return None;
             }
+        };
+        let state = self.query_etcd(&key, &observed, QueryKind::Probe).await;
+        // To become an action of the plan: until then a probe nudges.
+        if let Some(stuck) = state.stuck {
+            let memory: Arc<ClusterMemory> = self.memory.get(&key);
+            let facts = observed.facts(&state);
+            execute::nudge_member(&self.means(&key, &memory), &observed, &facts, stuck).await;
         }
+        Some(state)
     }
 
     async fn observe(
         &self,
         key: &ResourceKey,
-        look: ObserveFrom<'_, EtcdState>,
+        from: ObserveFrom<'_, EtcdState>,
     ) -> Result<Option<Observation<Self>>, Error> {
-        if let ObserveFrom::Cache(state) = look
+        if let ObserveFrom::Cache(state) = from
             && self.caches.sync.is_complete()
             && self
                 .expectations
-                .satisfied(key, |what| self.caches.version(key, what))
+                .satisfied(key, |object| self.caches.version(key, object))
         {
             let Some(objects) = self.caches.cached(key) else {
                 return Ok(None);
             };
             let observed = self.observe_objects(key, objects).await?;
-            let facts = observed.facts(state);
             return Ok(Some(Observation {
-                facts,
+                facts: observed.facts(state),
                 objects: observed,
                 probe_result: state.clone(),
                 is_live: false,
@@ -295,7 +252,7 @@ impl Reconciler for EtcdReconciler {
             return Ok(None);
         };
         let observed = self.observe_objects(key, objects).await?;
-        let state = self.query_etcd(key, &observed, false).await;
+        let state = self.query_etcd(key, &observed, QueryKind::Live).await;
         Ok(Some(Observation {
             facts: observed.facts(&state),
             objects: observed,
@@ -308,9 +265,17 @@ impl Reconciler for EtcdReconciler {
         &self,
         observation: &Observation<Self>,
         action: &Action<'_, Etcd>,
-        holds: &(dyn Fn() -> bool + Sync),
+        holds_lease: &(dyn Fn() -> bool + Sync),
     ) -> Result<Outcome, Error> {
-        execute::execute(self, observation, action, holds).await
+        let observed = &observation.objects;
+        let key = ResourceKey {
+            namespace: observed.desired.namespace.clone(),
+            name: observed.desired.name.clone(),
+        };
+        let memory = self.memory.get(&key);
+        let means = self.means(&key, &memory);
+        let context = ExecuteContext::new(&means, observed, &observation.facts, holds_lease);
+        execute::execute(&context, action).await
     }
 
     fn is_prerequisite(action: &Action<'_, Etcd>) -> bool {
@@ -321,11 +286,11 @@ impl Reconciler for EtcdReconciler {
         plan.waits.iter().any(EtcdWait::needs_live_confirmation)
     }
 
-    fn status_on_observe_error(&self, resource: &EtcdCluster, why: &Error) -> Option<Value> {
+    fn status_on_observe_error(&self, resource: &EtcdCluster, error: &Error) -> Option<Value> {
         serde_json::to_value(status::observe_error_status(
             resource,
             self.clock.now(),
-            why,
+            error,
         ))
         .ok()
     }
@@ -334,9 +299,9 @@ impl Reconciler for EtcdReconciler {
         &self,
         observation: &Observation<Self>,
         plan: &Plan<Etcd>,
-        refused: Option<&Error>,
+        rejection: Option<&Error>,
     ) -> Option<Value> {
-        let status = status::status(&observation.objects, &observation.facts, plan, refused);
+        let status = status::status(&observation.objects, &observation.facts, plan, rejection);
         serde_json::to_value(status).ok()
     }
 
@@ -361,10 +326,10 @@ impl Reconciler for EtcdReconciler {
     }
 
     fn decision_log_meta(&self, resource: &EtcdCluster) -> Option<ObjectMeta> {
-        // Not the label that everything else of a cluster has: what carries it is watched, and wakes the loop.
+        // The decision log has no cluster label: objects with it are watched, and each write would trigger a reconcile.
         let labels = [
             (labels::APP_MANAGED_BY, labels::MANAGER),
-            (labels::APP_NAME, "etcd"),
+            (labels::APP_NAME, ENGINE.engine),
         ];
         let labels = labels
             .map(|(key, value)| (key.to_owned(), value.to_owned()))
@@ -404,19 +369,6 @@ impl Reconciler for EtcdReconciler {
     }
 
     fn forget(&self, key: &ResourceKey) {
-        self.tls_secrets.forget(key);
-        self.unreachable.forget(key);
-        self.connections
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .remove(key);
-        self.client_reads
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .remove(key);
-        self.snapshots
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .remove(key);
+        self.memory.forget(key);
     }
 }

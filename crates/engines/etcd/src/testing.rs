@@ -1,19 +1,19 @@
-//! Scenes for unit tests: a cluster's objects as Kubernetes would have them and the answers that etcd would give, from a
-//! converged one that a test then breaks.
+//! Scenes for unit tests: the objects of a cluster as Kubernetes stores them, and the state of etcd. A test starts with a
+//! converged scene and changes it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use evenkeel_api::conditions::ConditionType;
 use evenkeel_api::{EtcdCluster, EtcdClusterStatus, labels};
-use evenkeel_runtime::{Engine, Observation, Observed, Plan, UnixTime};
-use k8s_openapi::ByteString;
+use evenkeel_kit::testing::merge_json;
+use evenkeel_kit::tls_secrets;
+use evenkeel_runtime::{CacheSync, Engine, Observation, Observed, OwnedCache, Plan, UnixTime};
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod, Secret};
-use serde::Serialize;
-use serde::de::DeserializeOwned;
+use kube::runtime::reflector;
 use serde_json::{Value, json};
 
 use crate::build::{self, MemberRef, pod::PodParams, service, tls};
-use crate::certificates::{self, KeyPair};
+use crate::certificates;
 use crate::decide::Etcd;
 use crate::desired::DesiredCluster;
 use crate::facts::{
@@ -23,38 +23,41 @@ use crate::identity::{ClusterId, Identity, Intent, MemberId, SeedStorage, Uid};
 use crate::names::{Epoch, Lineage, Serial, member_name};
 use crate::observe::ObservedCluster;
 use crate::observe::etcd::EtcdState;
+use crate::observe::objects::Caches;
 use crate::observe::secrets::{TlsState, key_pair};
 use crate::observe::volumes::VolumeLocation;
 use crate::plan::EtcdDisruption;
 use crate::reconciler::EtcdReconciler;
 use crate::view::quorum;
 
-/// When scenes happen.
+pub(crate) use evenkeel_kit::testing::change;
+
+/// The time of every scene.
 pub(crate) const NOW: UnixTime = UnixTime(1_800_000_000);
-/// The resource in a scene.
+/// The uid of the resource.
 pub(crate) const RESOURCE: Uid = Uid(1);
-/// The history of the cluster in a scene.
+/// The lineage of the cluster.
 pub(crate) const LINEAGE: Lineage = Lineage(7);
-/// What etcd calls the cluster in a scene.
+/// The cluster ID.
 pub(crate) const CLUSTER: ClusterId = ClusterId(0xcafe_0000_0000_0001);
 
-/// `shop/orders`, with this in its spec beside the version.
+/// Returns the resource `shop/orders` with version 3.6.16, three members, and these fields in its spec.
 pub(crate) fn resource(spec: Value) -> EtcdCluster {
-    let mut whole = json!({ "version": "3.6.16", "members": 3 });
-    merge_json(&mut whole, spec);
+    let mut full_spec = json!({ "version": "3.6.16", "members": 3 });
+    merge_json(&mut full_spec, spec);
     let metadata = json!({ "name": "orders", "namespace": "shop", "uid": RESOURCE.to_string(), "generation": 1 });
     serde_json::from_value(json!({
-        "apiVersion": "evenkeel.dev/v1alpha1", "kind": "EtcdCluster", "metadata": metadata, "spec": whole,
+        "apiVersion": "evenkeel.dev/v1alpha1", "kind": "EtcdCluster", "metadata": metadata, "spec": full_spec,
     }))
     .unwrap()
 }
 
-/// What such a resource wants.
+/// Returns the desired state of such a resource.
 pub(crate) fn desired(spec: Value) -> DesiredCluster {
     DesiredCluster::of(&resource(spec)).unwrap()
 }
 
-/// A member of the scene's lineage, in its first epoch.
+/// Returns a member of the first epoch.
 pub(crate) fn member(serial: u16) -> MemberRef {
     MemberRef {
         lineage: LINEAGE,
@@ -63,63 +66,53 @@ pub(crate) fn member(serial: u16) -> MemberRef {
     }
 }
 
-/// What a member is called.
+/// Returns the name of a member.
 pub(crate) fn name(serial: u16) -> String {
     member_name("orders", LINEAGE, Serial(serial))
 }
 
-/// What etcd calls a member.
+/// Returns the ID that etcd gave a member.
 pub(crate) fn id(serial: u16) -> MemberId {
     MemberId(0x8e9e_05c5_2164_6900 + u64::from(serial))
 }
 
-/// The uid of a member's pod.
+/// Returns the uid of a member's pod.
 pub(crate) fn pod_uid(serial: u16) -> Uid {
     Uid(0x1_0000 + u128::from(serial))
 }
 
-/// The uid of a member's claim.
+/// Returns the uid of a member's PVC.
 pub(crate) fn claim_uid(serial: u16) -> Uid {
     Uid(0x2_0000 + u128::from(serial))
 }
 
-/// Changes an object as if it were text: what `with` has replaces what is there, lists as a whole;
-/// what it has as null goes.
-pub(crate) fn change<K: Serialize + DeserializeOwned>(object: &mut K, with: Value) {
-    let mut whole = serde_json::to_value(&*object).unwrap();
-    merge_json(&mut whole, with);
-    *object = serde_json::from_value(whole).unwrap();
-}
-
-fn merge_json(under: &mut Value, over: Value) {
-    match (under, over) {
-        (Value::Object(under), Value::Object(over)) => {
-            for (key, value) in over {
-                match value {
-                    Value::Null => {
-                        under.remove(&key);
-                    }
-                    value => merge_json(under.entry(key).or_insert(Value::Null), value),
-                }
-            }
-        }
-        (under, over) => *under = over,
+/// Returns caches without any object.
+pub(crate) fn empty_caches() -> Caches {
+    Caches {
+        clusters: reflector::store().0,
+        pods: OwnedCache::new(reflector::store().0, labels::CLUSTER),
+        claims: OwnedCache::new(reflector::store().0, labels::CLUSTER),
+        identities: OwnedCache::new(reflector::store().0, labels::CLUSTER),
+        services: OwnedCache::new(reflector::store().0, labels::CLUSTER),
+        pdbs: OwnedCache::new(reflector::store().0, labels::CLUSTER),
+        nodes: reflector::store().0,
+        sync: CacheSync::default(),
     }
 }
 
-/// What was found of a cluster, and what etcd said.
+/// An observed cluster and the state of etcd.
 pub(crate) struct Scene {
     pub(crate) observed: ObservedCluster,
     pub(crate) state: EtcdState,
 }
 
 impl Scene {
-    /// All as the spec says.
+    /// Returns a cluster that is as its spec says.
     pub(crate) fn converged(members: u16) -> Self {
         Self::with(members, json!({ "members": members }))
     }
 
-    /// So many members, all well, and a spec that may want something else.
+    /// Returns a cluster of this many healthy members, with these fields in its spec.
     pub(crate) fn with(members: u16, spec: Value) -> Self {
         let mut scene = Self::nothing(spec);
         let state = &mut scene.state;
@@ -147,8 +140,8 @@ impl Scene {
         let desired = &scene.observed.desired;
         scene.observed.peer_service = Some(service::peer(desired).unwrap());
         scene.observed.client_service = Some(service::client(desired).unwrap());
-        let least = u8::try_from(quorum(usize::from(members))).unwrap();
-        scene.observed.pdb = Some(build::pod_disruption_budget(desired, least).unwrap());
+        let min_available = u8::try_from(quorum(usize::from(members))).unwrap();
+        scene.observed.pdb = Some(build::pod_disruption_budget(desired, min_available).unwrap());
         for serial in 0..members {
             scene.has_claim(serial, true);
             scene.has_pod(serial, &StartMode::ExistingData);
@@ -158,7 +151,7 @@ impl Scene {
         scene
     }
 
-    /// Three members, all well, and a fourth that is on its way.
+    /// Returns a cluster of three healthy members and a learner that joins.
     pub(crate) fn with_newcomer() -> Self {
         let mut scene = Self::with(3, json!({ "members": 4 }));
         scene.turn(|identity| identity.next_serial = Serial(4));
@@ -171,7 +164,7 @@ impl Scene {
         scene
     }
 
-    /// A resource that was just created.
+    /// Returns a cluster whose resource was just created.
     pub(crate) fn nothing(spec: Value) -> Self {
         let resource = resource(spec);
         let observed = ObservedCluster {
@@ -199,7 +192,7 @@ impl Scene {
         }
     }
 
-    /// Gives the cluster this identity.
+    /// Sets the identity.
     pub(crate) fn identify(&mut self, identity: Identity) {
         let mut object = build::identity(&self.observed.desired, &identity).unwrap();
         change(
@@ -216,7 +209,7 @@ impl Scene {
         self.identify(identity);
     }
 
-    /// Has the bootstrap not be over: no clients are let in.
+    /// Makes bootstrap unfinished: no clients are routed.
     pub(crate) fn is_unsealed(&mut self) {
         self.turn(|identity| identity.bootstrapped = false);
         for pod in self.observed.pods.values_mut() {
@@ -227,7 +220,7 @@ impl Scene {
         }
     }
 
-    /// Gives a member its claim, bound; and joined on if it has.
+    /// Adds the bound PVC of a member, with the joined volume recorded if the member has joined.
     pub(crate) fn has_claim(&mut self, serial: u16, joined: bool) {
         let Some(mut claim) = build::claim::claim(&self.observed.desired, member(serial)).unwrap()
         else {
@@ -243,25 +236,25 @@ impl Scene {
             }),
         );
         if joined {
-            let on = build::claim::joined_on(uid, &volume);
+            let joined_on = build::claim::joined_on(uid, &volume);
             let version = &self.observed.desired.version;
-            let written = json!({ labels::JOINED_VOLUME: on, labels::VERSION: version });
+            let annotations = json!({ labels::JOINED_VOLUME: joined_on, labels::VERSION: version });
             change(
                 &mut claim,
-                json!({ "metadata": { "annotations": written } }),
+                json!({ "metadata": { "annotations": annotations } }),
             );
         }
         self.observed.claims.insert(uid, claim);
     }
 
-    /// Gives a member its pod: up and ready if it starts on its own data, else as Kubernetes creates it.
+    /// Adds the pod of a member: Ready if it starts on existing data, else as Kubernetes creates it.
     pub(crate) fn has_pod(&mut self, serial: u16, start: &StartMode) {
-        let made = PodParams {
+        let params = PodParams {
             member: member(serial),
             start: start.clone(),
             seed: false,
         };
-        let mut pod = build::pod::pod(&self.observed.desired, &made).unwrap();
+        let mut pod = build::pod::pod(&self.observed.desired, &params).unwrap();
         let created = "2027-01-15T07:00:00Z";
         let metadata = json!({ "uid": pod_uid(serial).to_string(), "creationTimestamp": created,
             "resourceVersion": format!("{}", 40 + serial) });
@@ -271,42 +264,44 @@ impl Scene {
                 "status": { "phase": "Running", "podIP": format!("10.0.0.{serial}") } }),
         );
         if *start == StartMode::ExistingData {
-            let holds = |kind: &str| json!({ "type": kind, "status": "True", "lastTransitionTime": created });
-            let conditions = [labels::GATE_JOINED, "ContainersReady", "Ready"].map(holds);
-            let runs = json!({ "name": build::pod::CONTAINER, "image": "", "imageID": "", "ready": true, "restartCount": 0,
+            let is_true = |kind: &str| json!({ "type": kind, "status": "True", "lastTransitionTime": created });
+            let conditions = [labels::GATE_JOINED, "ContainersReady", "Ready"].map(is_true);
+            let running = json!({ "name": build::pod::CONTAINER, "image": "", "imageID": "", "ready": true, "restartCount": 0,
                 "state": { "running": { "startedAt": created } } });
             change(
                 &mut pod,
                 json!({ "metadata": { "labels": { labels::ROLE: labels::ROLE_VOTER } },
-                    "status": { "conditions": conditions, "containerStatuses": [runs] } }),
+                    "status": { "conditions": conditions, "containerStatuses": [running] } }),
             );
         }
         self.observed.pods.insert(pod_uid(serial), pod);
     }
 
-    /// Has etcd list a member.
+    /// Adds a member to etcd's member list.
     pub(crate) fn is_listed(&mut self, serial: u16, learner: bool, started: bool) {
-        if let Observed::Present(told) = &mut self.state.membership {
-            told.members.retain(|entry| entry.serial != Serial(serial));
-            told.members.push(ListedMember {
+        if let Observed::Present(membership) = &mut self.state.membership {
+            membership
+                .members
+                .retain(|entry| entry.serial != Serial(serial));
+            membership.members.push(ListedMember {
                 serial: Serial(serial),
                 id: id(serial),
                 is_learner: learner,
                 has_started: started,
             });
-            told.members.sort();
+            membership.members.sort();
         }
     }
 
-    /// Has the user want something else, with which no pod was built.
+    /// Edits the spec. No pod was built from the new one.
     pub(crate) fn is_edited(&mut self, spec: Value) {
-        let mut whole = serde_json::to_value(&self.observed.resource.spec).unwrap();
-        merge_json(&mut whole, spec);
-        self.observed.resource.spec = serde_json::from_value(whole).unwrap();
+        let mut edited = serde_json::to_value(&self.observed.resource.spec).unwrap();
+        merge_json(&mut edited, spec);
+        self.observed.resource.spec = serde_json::from_value(edited).unwrap();
         self.observed.desired = DesiredCluster::of(&self.observed.resource).unwrap();
     }
 
-    /// Has a member's pod be built from what is wanted now.
+    /// Replaces a member's pod by one that was built from the current spec.
     pub(crate) fn is_rebuilt(&mut self, serial: u16) {
         self.has_pod(serial, &StartMode::ExistingData);
         let version = self.observed.desired.version;
@@ -319,7 +314,7 @@ impl Scene {
         }
     }
 
-    /// Has one more member be there, a voter and well, built from what is wanted now.
+    /// Adds a healthy voter whose pod was built from the current spec.
     pub(crate) fn is_rebuilt_anew(&mut self, serial: u16) {
         self.has_claim(serial, true);
         self.has_pod(serial, &StartMode::ExistingData);
@@ -327,21 +322,21 @@ impl Scene {
         self.state(serial);
     }
 
-    /// Has a member's pod wait for an image that cannot be had.
+    /// Makes a member's pod wait for an image that cannot be pulled.
     pub(crate) fn lacks_its_image(&mut self, serial: u16, seconds: i64) {
         self.is_out_of_reach(serial, seconds);
-        let waits = json!({ "name": build::pod::CONTAINER, "image": "", "imageID": "", "ready": false, "restartCount": 0,
+        let waiting = json!({ "name": build::pod::CONTAINER, "image": "", "imageID": "", "ready": false, "restartCount": 0,
             "state": { "waiting": { "reason": "ImagePullBackOff" } } });
         change(
             self.pod(serial),
-            json!({ "status": { "containerStatuses": [waits] } }),
+            json!({ "status": { "containerStatuses": [waiting] } }),
         );
     }
 
-    /// Has etcd list a voter of somebody else's.
+    /// Adds an unknown voter to etcd's member list.
     pub(crate) fn has_stranger(&mut self, id: u64, started: bool) {
-        if let Observed::Present(told) = &mut self.state.membership {
-            told.unknown.push(UnknownMember {
+        if let Observed::Present(membership) = &mut self.state.membership {
+            membership.unknown.push(UnknownMember {
                 id: MemberId(id),
                 is_learner: false,
                 has_started: started,
@@ -350,7 +345,7 @@ impl Scene {
         }
     }
 
-    /// Has it written on a claim that its member was removed just now.
+    /// Records on a PVC that its member was removed at [`NOW`].
     pub(crate) fn is_marked_removed(&mut self, serial: u16) {
         let removed =
             json!({ labels::REMOVED_AT: build::claim::removed_at(claim_uid(serial), NOW) });
@@ -360,7 +355,7 @@ impl Scene {
         );
     }
 
-    /// Has nobody hear a member for so long, and Kubernetes not call its pod Ready.
+    /// Makes a member unreachable for this many seconds, and its pod not Ready.
     pub(crate) fn is_out_of_reach(&mut self, serial: u16, seconds: i64) {
         self.stops_answering(serial);
         let since = UnixTime(NOW.0 - seconds);
@@ -369,24 +364,24 @@ impl Scene {
         self.is_unready(serial, &since, json!({}));
     }
 
-    /// Has Kubernetes find no node for a member's pod that was just created, and its volume be there.
+    /// Makes a member's new pod unschedulable, with its volume at this location.
     pub(crate) fn is_refused(&mut self, serial: u16, volume: Option<VolumeLocation>) {
         self.stops_answering(serial);
         let now = jiff::Timestamp::from_second(NOW.0).unwrap().to_string();
-        let refused = json!({ "type": "PodScheduled", "status": "False", "reason": "Unschedulable",
+        let unschedulable = json!({ "type": "PodScheduled", "status": "False", "reason": "Unschedulable",
             "message": "0/3 nodes are available", "lastTransitionTime": now });
         let created = json!({ "creationTimestamp": now });
-        let status = json!({ "phase": "Pending", "conditions": [refused] });
+        let status = json!({ "phase": "Pending", "conditions": [unschedulable] });
         change(
             self.pod(serial),
             json!({ "metadata": created, "spec": { "nodeName": null }, "status": status }),
         );
         self.observed
             .volume_locations
-            .extend(volume.map(|place| (name(serial), place)));
+            .extend(volume.map(|location| (name(serial), location)));
     }
 
-    /// Has a member's container end at every start for so long.
+    /// Makes a member's container crash for this many seconds.
     pub(crate) fn crashes(&mut self, serial: u16, seconds: i64) {
         self.stops_answering(serial);
         let since = jiff::Timestamp::from_second(NOW.0 - seconds)
@@ -406,7 +401,7 @@ impl Scene {
         change(self.pod(serial), json!({ "status": status }));
     }
 
-    /// Has a member answer, and serve.
+    /// Makes a member answer and serve.
     pub(crate) fn state(&mut self, serial: u16) {
         let health = MemberHealth {
             cluster_id: CLUSTER,
@@ -425,15 +420,15 @@ impl Scene {
             .insert(Serial(serial), "3.6.16".to_owned());
     }
 
-    /// Has a member answer no more.
+    /// Makes a member not answer.
     pub(crate) fn stops_answering(&mut self, serial: u16) {
         self.state.health.insert(Serial(serial), Observed::Unknown);
         self.state.versions.remove(&Serial(serial));
     }
 
-    /// Has most members answer no more, so that etcd cannot be asked who they are.
-    pub(crate) fn loses_its_quorum(&mut self, silent: &[u16]) {
-        silent
+    /// Makes these members not answer and the others not serve, so that the member list is unknown.
+    pub(crate) fn loses_its_quorum(&mut self, not_answering: &[u16]) {
+        not_answering
             .iter()
             .for_each(|serial| self.stops_answering(*serial));
         for health in self.state.health.values_mut() {
@@ -458,7 +453,7 @@ impl Scene {
         self.observed.facts(&self.state)
     }
 
-    /// All of it, as the loop hands it to whoever acts.
+    /// Returns the observation as the controller passes it to actions.
     pub(crate) fn observation(self) -> Observation<EtcdReconciler> {
         Observation {
             facts: self.facts(),
@@ -468,7 +463,7 @@ impl Scene {
         }
     }
 
-    /// What etcd is to be asked for, if it is.
+    /// Returns the membership change in the plan.
     pub(crate) fn asked(&self) -> Option<Intent> {
         match self.plan().disruption {
             Some(EtcdDisruption::ChangeMembership { intent, .. }) => Some(intent),
@@ -480,75 +475,48 @@ impl Scene {
         Etcd::decide(&self.facts())
     }
 
-    /// What people are told.
+    /// Returns the status.
     pub(crate) fn status(&self) -> EtcdClusterStatus {
         crate::status::status(&self.observed, &self.facts(), &self.plan(), None)
     }
 
-    /// Has people been told already, of this or of something else.
+    /// Sets the status of the resource.
     pub(crate) fn was_told(&mut self, status: EtcdClusterStatus) {
         self.observed.resource.status = Some(status);
         self.observed.desired = DesiredCluster::of(&self.observed.resource).unwrap();
     }
 }
 
-/// Every Secret of a cluster as it should be, made at `made`.
-pub(crate) fn secrets(desired: &DesiredCluster, made: UnixTime) -> BTreeMap<OwnedObject, Secret> {
-    let mut all = BTreeMap::new();
-    for object in tls::SECRETS {
-        let secret = match tls::leaf(desired, object) {
+/// Returns every TLS Secret of a cluster, generated at this time.
+pub(crate) fn secrets(desired: &DesiredCluster, at: UnixTime) -> BTreeMap<OwnedObject, Secret> {
+    let mut secrets = BTreeMap::new();
+    for spec in tls::spec(desired).secrets {
+        let (pair, ca) = match &spec.leaf {
             None => {
-                let authority = certificates::generate_ca("a", made).unwrap();
-                secret(desired, object, &authority, &authority.certificate)
+                let ca = certificates::generate_ca("ca", at).unwrap();
+                (ca.clone(), ca.certificate)
             }
             Some(leaf) => {
-                let by = key_pair(&all[&leaf.signed_by]).unwrap();
-                secret(
-                    desired,
-                    object,
-                    &certificates::sign_leaf(&leaf, &by, made).unwrap(),
-                    &by.certificate,
-                )
+                let ca = key_pair(&secrets[&leaf.signed_by]).unwrap();
+                let pair = certificates::sign_leaf(leaf, &ca, at).unwrap();
+                (pair, ca.certificate)
             }
         };
-        all.insert(object, secret);
+        let cluster = desired.cluster_ref();
+        let mut secret = tls_secrets::build(cluster, &spec.name, &pair, &ca, None).unwrap();
+        let metadata = json!({ "uid": Uid(3).to_string(), "resourceVersion": "50" });
+        change(&mut secret, json!({ "metadata": metadata }));
+        secrets.insert(spec.key, secret);
     }
-    all
+    secrets
 }
 
-fn secret(
-    desired: &DesiredCluster,
-    object: OwnedObject,
-    pair: &KeyPair,
-    authority: &str,
-) -> Secret {
-    let mut secret: Secret = serde_json::from_value(json!({ "metadata": {
-        "name": tls::secret_name(desired, object).unwrap(),
-        "uid": Uid(3).to_string(),
-        "resourceVersion": "50",
-        "labels": build::common_labels(desired),
-        "ownerReferences": [build::owner_reference(desired)],
-    } }))
-    .unwrap();
-    let texts = [
-        ("ca.crt", authority),
-        ("tls.crt", &pair.certificate),
-        ("tls.key", &pair.key),
-    ];
-    secret.data = Some(
-        texts
-            .map(|(key, text)| (key.to_owned(), ByteString(text.as_bytes().to_vec())))
-            .into(),
-    );
-    secret
-}
-
-/// A condition: whether it holds, why, and the sentence.
-pub(crate) fn condition(status: &EtcdClusterStatus, about: ConditionType) -> (&str, &str, &str) {
+/// Returns the status, reason and message of a condition.
+pub(crate) fn condition(status: &EtcdClusterStatus, type_: ConditionType) -> (&str, &str, &str) {
     let condition = status
         .conditions
         .iter()
-        .find(|one| one.type_ == about.to_string())
+        .find(|condition| condition.type_ == type_.to_string())
         .unwrap();
     (&condition.status, &condition.reason, &condition.message)
 }

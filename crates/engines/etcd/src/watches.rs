@@ -1,5 +1,5 @@
-//! What is watched for etcd clusters: everything that carries the cluster's label, and nodes, since a volume may go with one.
-//! Secrets are not: they are read by name.
+//! The watches of the etcd engine: every object with the cluster's label, and the metadata of nodes, because a volume may
+//! be lost with its node. Secrets are not watched; they are read by name.
 
 use std::collections::BTreeSet;
 
@@ -11,46 +11,46 @@ use kube::ResourceExt;
 
 use crate::observe::objects::Caches;
 
-/// The stores, and what wakes the loop. Nothing is brought before the wakers are polled.
-pub fn watch(streams: &Watches) -> (Caches, Triggers<EtcdCluster>) {
-    let clusters = streams.watch::<EtcdCluster>(None);
-    let (pods, pods_touched) = OwnedCache::watch(streams, labels::CLUSTER);
-    let (claims, claims_touched) = OwnedCache::watch(streams, labels::CLUSTER);
-    let (identities, identities_touched) = OwnedCache::watch(streams, labels::CLUSTER);
-    let (services, services_touched) = OwnedCache::watch(streams, labels::CLUSTER);
-    let (budgets, budgets_touched) = OwnedCache::watch(streams, labels::CLUSTER);
-    let (nodes, nodes_touched) = streams.watch_cluster_metadata::<Node>(None);
-    let stores = Caches {
+/// Returns the caches and the triggers of reconciles. The caches are filled only while the triggers are polled.
+pub fn watch(watches: &Watches) -> (Caches, Triggers<EtcdCluster>) {
+    let clusters = watches.watch::<EtcdCluster>(None);
+    let (pods, pod_changes) = OwnedCache::watch(watches, labels::CLUSTER);
+    let (claims, claim_changes) = OwnedCache::watch(watches, labels::CLUSTER);
+    let (identities, identity_changes) = OwnedCache::watch(watches, labels::CLUSTER);
+    let (services, service_changes) = OwnedCache::watch(watches, labels::CLUSTER);
+    let (pdbs, pdb_changes) = OwnedCache::watch(watches, labels::CLUSTER);
+    let (nodes, node_changes) = watches.watch_cluster_metadata::<Node>(None);
+    let caches = Caches {
         clusters: clusters.0.clone(),
         pods,
         claims,
         identities,
         services,
-        budgets,
+        pdbs,
         nodes,
-        sync: streams.cache_sync(),
+        sync: watches.cache_sync(),
     };
-    let touched = select_all([
-        pods_touched,
-        claims_touched,
-        identities_touched,
-        services_touched,
-        budgets_touched,
+    let related = select_all([
+        pod_changes,
+        claim_changes,
+        identity_changes,
+        service_changes,
+        pdb_changes,
     ]);
-    let nodes = stores.nodes.clone();
-    let mut before = BTreeSet::new();
-    // A node's heartbeat is no news; that there is one more, or one less, is.
-    let all = nodes_touched.filter_map(move |_| {
-        let now: BTreeSet<String> = nodes.state().iter().map(|node| node.name_any()).collect();
-        let changed = now != before;
-        before = now;
-        std::future::ready(changed.then_some(()))
+    let nodes = caches.nodes.clone();
+    let mut known_nodes = BTreeSet::new();
+    // Only the set of nodes matters: heartbeats change a node every few seconds.
+    let all = node_changes.filter_map(move |_| {
+        let current: BTreeSet<String> = nodes.state().iter().map(|node| node.name_any()).collect();
+        let has_changed = current != known_nodes;
+        known_nodes = current;
+        std::future::ready(has_changed.then_some(()))
     });
     (
-        stores,
+        caches,
         Triggers {
             resources: clusters,
-            related: touched.boxed(),
+            related: related.boxed(),
             all: all.boxed(),
         },
     )

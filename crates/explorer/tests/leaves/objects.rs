@@ -1,7 +1,7 @@
 //! The Kubernetes objects of a simulated cluster, as the operator writes them, so that the whole path from objects to
 //! facts is tested. The explorer's model supplies the state of pods, claims and etcd.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Mutex;
 
 use evenkeel_api::{EtcdCluster, labels, quantity};
@@ -12,14 +12,14 @@ use evenkeel_etcd::build::tls::{self, Leaf};
 use evenkeel_etcd::build::{self, MemberRef, service, start_mode};
 use evenkeel_etcd::certificates;
 use evenkeel_etcd::desired::DesiredCluster;
-use evenkeel_etcd::effective_spec::{ClusterHistory, effective_spec};
+use evenkeel_etcd::effective_spec::{ClusterHistory, EffectiveSpec, effective_spec};
 use evenkeel_etcd::facts::{self, EtcdFacts, OwnedObject, StartMode};
 use evenkeel_etcd::identity::{Identity, Uid};
 use evenkeel_etcd::names::Lineage;
+use evenkeel_etcd::observe::ObservedCluster;
 use evenkeel_etcd::observe::etcd::EtcdState;
 use evenkeel_etcd::observe::objects::ClusterObjects;
-use evenkeel_etcd::observe::secrets::{TlsState, is_valid, judge, key_pair};
-use evenkeel_etcd::observe::{ClusterExtras, ObservedCluster};
+use evenkeel_etcd::observe::secrets::{TlsState, evaluate, is_valid, key_pair};
 use evenkeel_etcd::plan::{EtcdApply, EtcdPatch, OwnerTarget};
 use evenkeel_runtime::{Engine, Observed, Plan, UnixTime};
 use k8s_openapi::ByteString;
@@ -156,21 +156,13 @@ impl KubeObjects {
     ) -> Result<(ObservedCluster, EtcdFacts), String> {
         let objects = self.objects(facts);
         let before = ClusterHistory::of(&objects);
-        let (desired, rejected) =
+        let EffectiveSpec { desired, rejection } =
             effective_spec(&objects.resource, &before).map_err(|why| why.to_string())?;
         let tls = self.tls_state(&desired);
-        let (places, hostnames) = (BTreeMap::new(), BTreeMap::new());
-        let extras = ClusterExtras {
-            places,
-            misplaced: BTreeSet::new(),
-            missing_class: None,
-            hostnames,
-            tls,
-            now: self.now,
-            lineage: facts.new_lineage,
-        };
-        let observed = ObservedCluster::of(objects, (desired, rejected), extras)
-            .map_err(|why| why.to_string())?;
+        let observed =
+            ObservedCluster::new(objects, desired, rejection, self.now, facts.new_lineage)
+                .map_err(|why| why.to_string())?;
+        let observed = ObservedCluster { tls, ..observed };
         let facts = observed.facts(&self.etcd_state(facts));
         Ok((observed, facts))
     }
@@ -189,7 +181,7 @@ impl KubeObjects {
         match &*cached {
             Some((of, at, tls_state)) if *of == leaves && *at == self.now => tls_state.clone(),
             _ => {
-                let tls_state = judge(desired, &self.secrets, self.now);
+                let tls_state = evaluate(desired, &self.secrets, self.now);
                 *cached = Some((leaves, self.now, tls_state.clone()));
                 tls_state
             }
@@ -237,7 +229,7 @@ impl KubeObjects {
                 .client_service
                 .as_ref()
                 .map(|service| service.there.clone()),
-            budget: self.budget.as_ref().map(|(_, budget)| budget.clone()),
+            pdb: self.budget.as_ref().map(|(_, budget)| budget.clone()),
         }
     }
 

@@ -365,7 +365,7 @@ impl SimulatedCluster {
             "pods": pods,
             "claims": claims,
             "services": [objects.peer_service, objects.client_service],
-            "budget": objects.budget,
+            "budget": objects.pdb,
         });
         serde_json::to_string_pretty(&whole).unwrap()
     }

@@ -154,10 +154,9 @@ async fn plan(
              right to read ConfigMaps",
         ));
     }
-    let (desired, rejection) =
-        effective_spec(&edited, &ClusterHistory::of(&objects)).map_err(rejected)?;
+    let effective = effective_spec(&edited, &ClusterHistory::of(&objects)).map_err(rejected)?;
     let now = Timestamp::now();
-    let (observed, facts) = snapshot.apply_to(objects, desired, rejection, now)?;
+    let (observed, facts) = snapshot.apply_to(objects, effective, now)?;
     let edits = current
         .as_ref()
         .map(|current| edit::changes(current, &edited))

@@ -26,7 +26,7 @@ fn no_objects() -> ClusterObjects {
         claims: Vec::new(),
         peer_service: None,
         client_service: None,
-        budget: None,
+        pdb: None,
     }
 }
 
@@ -82,10 +82,10 @@ Facts:    objects as they are now; etcd as the operator noted it 90s ago, and
 
 #[test]
 fn a_new_cluster_is_planned_without_objects() {
-    let (desired, rejection) = effective_spec(&cluster(), &ClusterHistory::default()).unwrap();
+    let effective = effective_spec(&cluster(), &ClusterHistory::default()).unwrap();
     let now = "2026-11-16T12:00:00Z".parse().unwrap();
     let (observed, facts) = Snapshot::default()
-        .apply_to(no_objects(), desired, rejection, now)
+        .apply_to(no_objects(), effective, now)
         .unwrap();
     let preview = preview(&observed, facts, None);
     assert_eq!(preview.ends, "Healthy");
@@ -102,10 +102,10 @@ fn a_new_cluster_is_planned_without_objects() {
 
 #[test]
 fn the_newest_facts_and_the_newest_membership_are_used() {
-    let (desired, rejection) = effective_spec(&cluster(), &ClusterHistory::default()).unwrap();
+    let effective = effective_spec(&cluster(), &ClusterHistory::default()).unwrap();
     let now: Timestamp = "2026-11-16T12:00:00Z".parse().unwrap();
     let (_, mut facts) = Snapshot::default()
-        .apply_to(no_objects(), desired, rejection, now)
+        .apply_to(no_objects(), effective, now)
         .unwrap();
     let decision = |facts: &EtcdFacts, at: &str| Decision {
         at: at.to_owned(),

@@ -1,11 +1,12 @@
 //! The facts for a preview outside of the operator: the objects as they are now, and etcd's state from the decision log,
 //! corrected by the newer status of the resource.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
-use evenkeel_api::{EtcdCluster, MemberStatus, Rejection};
+use evenkeel_api::{EtcdCluster, MemberStatus};
 use evenkeel_etcd::build::tls::SECRETS;
 use evenkeel_etcd::desired::DesiredCluster;
+use evenkeel_etcd::effective_spec::EffectiveSpec;
 use evenkeel_etcd::facts::{
     Drift, EtcdFacts, MemberHealth, Membership, OwnedObject, VolumeTopology,
 };
@@ -13,7 +14,7 @@ use evenkeel_etcd::names::{Lineage, Serial};
 use evenkeel_etcd::observe::etcd::EtcdState;
 use evenkeel_etcd::observe::objects::{self, ClusterObjects};
 use evenkeel_etcd::observe::secrets::TlsState;
-use evenkeel_etcd::observe::{ClusterExtras, MemberIndex, ObservedCluster};
+use evenkeel_etcd::observe::{MemberIndex, ObservedCluster};
 use evenkeel_runtime::{Decision, Observed, UnixTime};
 use jiff::Timestamp;
 
@@ -81,26 +82,19 @@ impl Snapshot {
     pub(super) fn apply_to(
         &self,
         objects: ClusterObjects,
-        desired: DesiredCluster,
-        rejection: Option<Rejection>,
+        effective: EffectiveSpec,
         now: Timestamp,
     ) -> Result<(ObservedCluster, EtcdFacts), CliError> {
+        let EffectiveSpec { desired, rejection } = effective;
         let tls = TlsState {
             drift: self.certificate_drift(&objects, &desired),
             ..TlsState::default()
         };
         let resource = objects.resource.clone();
-        let extras = ClusterExtras {
-            places: BTreeMap::new(),
-            misplaced: BTreeSet::new(),
-            missing_class: None,
-            hostnames: BTreeMap::new(),
-            tls,
-            now: UnixTime(now.as_second()),
-            lineage: Lineage(0),
-        };
-        let observed = ObservedCluster::of(objects, (desired, rejection), extras)
+        let now = UnixTime(now.as_second());
+        let observed = ObservedCluster::new(objects, desired, rejection, now, Lineage(0))
             .map_err(|error| CliError::new(error.to_string()))?;
+        let observed = ObservedCluster { tls, ..observed };
         let etcd = self.etcd_state(&resource, observed.member_index().as_ref());
         let mut facts = observed.facts(&etcd);
         self.copy_locations(&mut facts);

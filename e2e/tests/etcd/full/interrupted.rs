@@ -246,7 +246,7 @@ fn members_in_memory_are_replaced_one_by_one_though_the_operator_dies_after_each
     );
     let (workload, before) = (cluster.workload(), ids(&cluster));
     comes_to_rest(&operator);
-    let heard = |operator: &Operator| operator.log().matches("intent noted").count();
+    let heard = |operator: &Operator| operator.log().matches("intent recorded").count();
     let (began, heard_before) = (Instant::now(), heard(&operator));
     operator
         .proxy()

@@ -1,4 +1,4 @@
-//! What must hold for every object that is built, whatever else is in it.
+//! Properties of the built objects that the cluster's safety depends on.
 
 use std::collections::BTreeSet;
 
@@ -10,10 +10,10 @@ use super::pod::{CONTAINER, PodParams, pod};
 use super::*;
 use crate::facts::StartMode;
 use crate::identity::Uid;
-use crate::names::cluster_token;
+use crate::names::{Epoch, Serial, cluster_token};
 use crate::testing::{LINEAGE, RESOURCE, Scene, change, claim_uid, desired, member, name};
 
-fn kept() -> DesiredCluster {
+fn persistent() -> DesiredCluster {
     desired(json!({}))
 }
 
@@ -21,7 +21,7 @@ fn ephemeral() -> DesiredCluster {
     desired(json!({ "storage": { "ephemeral": true, "size": "2Gi" } }))
 }
 
-fn made(
+fn built_pod(
     desired: &DesiredCluster,
     start: StartMode,
     seed: bool,
@@ -50,8 +50,8 @@ fn arguments(container: &Container, flag: &str) -> Vec<String> {
 
 #[test]
 fn a_pod_passes_the_restricted_profile_and_has_no_token() {
-    for desired in [kept(), ephemeral()] {
-        let (_, spec, container) = made(&desired, StartMode::Held, true);
+    for desired in [persistent(), ephemeral()] {
+        let (_, spec, container) = built_pod(&desired, StartMode::Held, true);
         assert_eq!(spec.automount_service_account_token, Some(false));
         assert_eq!(
             (spec.host_network, spec.host_pid, spec.host_ipc),
@@ -61,7 +61,7 @@ fn a_pod_passes_the_restricted_profile_and_has_no_token() {
         assert_eq!(pod.run_as_non_root, Some(true));
         assert!(
             pod.run_as_user > Some(0) && pod.fs_group == pod.run_as_user,
-            "who may write to the volume"
+            "the volume is writable for etcd"
         );
         assert_eq!(pod.seccomp_profile.unwrap().type_, "RuntimeDefault");
         assert_eq!(spec.containers.len(), 1);
@@ -86,19 +86,19 @@ fn a_pod_passes_the_restricted_profile_and_has_no_token() {
                 || volume.empty_dir.is_some()
                 || volume.persistent_volume_claim.is_some()
         };
-        assert!(volumes.iter().all(allowed), "no paths of the node");
+        assert!(volumes.iter().all(allowed), "no hostPath");
     }
 }
 
 #[test]
-fn a_pod_is_found_by_its_label_goes_with_the_resource_and_gets_no_clients_yet() {
-    let (metadata, spec, _) = made(&kept(), StartMode::Held, false);
+fn a_new_pod_has_label_and_owner_and_gets_no_clients() {
+    let (metadata, spec, _) = built_pod(&persistent(), StartMode::Held, false);
     let labels = metadata.labels.unwrap();
     assert_eq!(labels[labels::CLUSTER], "orders");
     assert_eq!(labels[labels::APP_VERSION], "3.6.16");
     assert!(
         !labels.contains_key(labels::ROLE),
-        "clients are let in later, by this label"
+        "clients are routed by this label"
     );
     let owners = metadata.owner_references.unwrap();
     assert_eq!(
@@ -107,14 +107,14 @@ fn a_pod_is_found_by_its_label_goes_with_the_resource_and_gets_no_clients_yet() 
     );
     assert_eq!(
         owners[0].block_owner_deletion, None,
-        "that would need a right on the resource's finalizers"
+        "needs permission on the resource's finalizers"
     );
     assert_eq!(metadata.finalizers, None);
     assert_eq!(metadata.name, Some(name(1)));
     assert_eq!(
         spec.hostname,
         Some(name(1)),
-        "and so its host name is that of its peer URL"
+        "the host name in its peer URL"
     );
     assert_eq!(spec.subdomain.as_deref(), Some("orders-etcd-peer"));
     assert_eq!(
@@ -125,7 +125,7 @@ fn a_pod_is_found_by_its_label_goes_with_the_resource_and_gets_no_clients_yet() 
 
 #[test]
 fn a_pod_is_not_ready_before_it_has_joined() {
-    let (_, spec, container) = made(&kept(), StartMode::Held, false);
+    let (_, spec, container) = built_pod(&persistent(), StartMode::Held, false);
     let gates: Vec<_> = spec
         .readiness_gates
         .unwrap()
@@ -133,17 +133,17 @@ fn a_pod_is_not_ready_before_it_has_joined() {
         .map(|gate| gate.condition_type)
         .collect();
     assert_eq!(gates, [labels::GATE_JOINED]);
-    let ask = |probe: Option<k8s_openapi::api::core::v1::Probe>| {
+    let path = |probe: Option<k8s_openapi::api::core::v1::Probe>| {
         probe.unwrap().http_get.unwrap().path.unwrap()
     };
-    assert!(ask(container.readiness_probe).starts_with("/readyz"));
-    // A liveness probe that wants a quorum kills a cluster that is recovering.
-    assert_eq!(ask(container.liveness_probe), "/livez");
+    assert!(path(container.readiness_probe).starts_with("/readyz"));
+    // A liveness probe that needs a quorum kills a cluster that is recovering.
+    assert_eq!(path(container.liveness_probe), "/livez");
 }
 
 #[test]
-fn only_a_seed_can_be_told_to_found_a_cluster() {
-    let (_, _, seed) = made(&kept(), StartMode::Held, true);
+fn only_a_seed_can_start_a_new_cluster() {
+    let (_, _, seed) = built_pod(&persistent(), StartMode::Held, true);
     assert_eq!(
         arguments(&seed, "initial-cluster-state"),
         ["$(INITIAL_CLUSTER_STATE)"]
@@ -154,11 +154,11 @@ fn only_a_seed_can_be_told_to_found_a_cluster() {
         StartMode::ExistingData,
         StartMode::Join([Serial(0), Serial(1)].into()),
     ] {
-        let (_, _, other) = made(&kept(), start, false);
+        let (_, _, other) = built_pod(&persistent(), start, false);
         assert_eq!(
             arguments(&other, "initial-cluster-state"),
             ["existing"],
-            "literally"
+            "a literal, not a variable"
         );
         let variables: Vec<_> = other
             .env
@@ -171,17 +171,17 @@ fn only_a_seed_can_be_told_to_found_a_cluster() {
 }
 
 #[test]
-fn etcd_takes_nothing_from_the_environment_but_what_its_arguments_name() {
-    let (_, spec, container) = made(&kept(), StartMode::Held, true);
+fn etcd_reads_no_environment_variable_of_its_own() {
+    let (_, spec, container) = built_pod(&persistent(), StartMode::Held, true);
     let env = container.env.clone().unwrap();
     assert!(
         env.iter().all(|one| !one.name.starts_with("ETCD_")),
-        "an empty one makes etcd found a cluster"
+        "an empty one makes etcd start a new cluster"
     );
     assert_eq!(
         spec.enable_service_links,
         Some(false),
-        "a Service called etcd would make some"
+        "a Service named etcd would add ETCD_* variables"
     );
     assert!(container.env_from.is_none());
     for variable in env {
@@ -194,8 +194,8 @@ fn etcd_takes_nothing_from_the_environment_but_what_its_arguments_name() {
 }
 
 #[test]
-fn a_member_has_its_own_name_urls_and_the_token_of_its_epoch() {
-    let (_, _, etcd) = made(&kept(), StartMode::Held, false);
+fn a_member_has_its_own_name_and_urls_and_the_token_of_its_epoch() {
+    let (_, _, etcd) = built_pod(&persistent(), StartMode::Held, false);
     assert_eq!(etcd.name, CONTAINER);
     let host = format!("{}.orders-etcd-peer.shop.svc", name(1));
     assert_eq!(arguments(&etcd, "name"), [name(1)]);
@@ -220,7 +220,7 @@ fn a_member_has_its_own_name_urls_and_the_token_of_its_epoch() {
     );
     assert!(
         peers != clients,
-        "with one authority every client could speak as a member"
+        "with one CA every client could act as a member"
     );
     assert!(
         etcd.args
@@ -231,10 +231,10 @@ fn a_member_has_its_own_name_urls_and_the_token_of_its_epoch() {
 }
 
 #[test]
-fn options_reach_etcd_by_the_name_that_its_version_knows() {
+fn options_have_the_flag_names_of_the_version() {
     let options =
         json!({ "etcd": { "options": { "compaction-batch-limit": "500" } }, "version": "3.5.35" });
-    let (_, _, etcd) = made(&desired(options), StartMode::Held, false);
+    let (_, _, etcd) = built_pod(&desired(options), StartMode::Held, false);
     assert_eq!(
         arguments(&etcd, "experimental-compaction-batch-limit"),
         ["500"]
@@ -243,9 +243,9 @@ fn options_reach_etcd_by_the_name_that_its_version_knows() {
 }
 
 #[test]
-fn no_option_repeats_a_flag_that_we_set() {
+fn no_option_repeats_a_flag_of_the_operator() {
     for version in ["3.5.11", "3.5.35", "3.6.0", "3.6.16", "3.7.0", "3.7.3"] {
-        let (_, _, etcd) = made(
+        let (_, _, etcd) = built_pod(
             &desired(json!({ "version": version })),
             StartMode::Held,
             true,
@@ -256,52 +256,55 @@ fn no_option_repeats_a_flag_that_we_set() {
                 .next()
                 .map(str::to_owned)
         };
-        let ours: BTreeSet<_> = etcd
+        let own_flags: BTreeSet<_> = etcd
             .args
             .iter()
             .flatten()
             .filter_map(|arg| flag(arg))
             .collect();
-        assert!(ours.len() > 15, "{version}: {ours:?}");
-        let theirs = evenkeel_api::options::allowed_flags(version.parse().unwrap());
-        assert!(theirs.len() > 20, "{version}: {theirs:?}");
-        let both: Vec<_> = theirs.iter().filter(|flag| ours.contains(**flag)).collect();
-        assert!(both.is_empty(), "{version}: {both:?}");
+        assert!(own_flags.len() > 15, "{version}: {own_flags:?}");
+        let option_flags = evenkeel_api::options::allowed_flags(version.parse().unwrap());
+        assert!(option_flags.len() > 20, "{version}: {option_flags:?}");
+        let repeated: Vec<_> = option_flags
+            .iter()
+            .filter(|flag| own_flags.contains(**flag))
+            .collect();
+        assert!(repeated.is_empty(), "{version}: {repeated:?}");
     }
 }
 
 #[test]
-fn every_way_to_start_is_read_as_it_was_written() {
-    let desired = kept();
-    let register = Scene::converged(3).observed.member_index().unwrap();
-    let ways = [
+fn every_start_mode_is_read_as_it_was_written() {
+    let desired = persistent();
+    let index = Scene::converged(3).observed.member_index().unwrap();
+    let start_modes = [
         StartMode::Held,
         StartMode::Bootstrap,
         StartMode::ExistingData,
         StartMode::Join([0, 1].map(Serial).into()),
         StartMode::Join([0, 1, 2].map(Serial).into()),
     ];
-    for way in ways {
+    for start_mode in start_modes {
         let built = pod(
             &desired,
             &PodParams {
                 member: member(1),
-                start: way.clone(),
+                start: start_mode.clone(),
                 seed: true,
             },
         )
         .unwrap();
         assert_eq!(
-            start_mode::read(&built, Serial(1), |name| register.by_name(name)),
-            way
+            start_mode::read(&built, Serial(1), |name| index.by_name(name)),
+            start_mode
         );
     }
 }
 
 #[test]
-fn a_pod_that_was_tampered_with_is_never_read_as_a_founder_or_a_joiner() {
+fn an_edited_pod_is_never_read_as_seed_or_joining() {
     let mut built = pod(
-        &kept(),
+        &persistent(),
         &PodParams {
             member: member(1),
             start: StartMode::ExistingData,
@@ -312,12 +315,12 @@ fn a_pod_that_was_tampered_with_is_never_read_as_a_founder_or_a_joiner() {
     let read = |pod: &k8s_openapi::api::core::v1::Pod| start_mode::read(pod, Serial(1), |_| None);
     change(
         &mut built,
-        json!({ "metadata": { "annotations": { labels::INITIAL_CLUSTER: "who=knows" } } }),
+        json!({ "metadata": { "annotations": { labels::INITIAL_CLUSTER: "other=url" } } }),
     );
     assert_eq!(
         read(&built),
         StartMode::ExistingData,
-        "etcd refuses a list without itself on an empty directory"
+        "etcd rejects a list without itself on an empty directory"
     );
     change(
         &mut built,
@@ -329,27 +332,27 @@ fn a_pod_that_was_tampered_with_is_never_read_as_a_founder_or_a_joiner() {
 }
 
 #[test]
-fn a_pod_that_waits_cannot_mount_its_data() {
-    let (held, _, container) = made(&kept(), StartMode::Held, false);
+fn a_held_pod_cannot_mount_its_data() {
+    let (held, _, container) = built_pod(&persistent(), StartMode::Held, false);
     let data = |metadata: ObjectMeta| metadata.annotations.unwrap()[labels::DATA_SUB_PATH].clone();
     let mounts = container.volume_mounts.unwrap();
     let mount = mounts.iter().find(|mount| mount.name == "data").unwrap();
     assert_eq!(mount.sub_path_expr.as_deref(), Some("$(DATA)"));
-    let nowhere = data(held);
+    let sub_path = data(held);
     assert!(
-        nowhere.starts_with('/'),
-        "the kubelet refuses an absolute path: {nowhere}"
+        sub_path.starts_with('/'),
+        "the kubelet rejects an absolute path: {sub_path}"
     );
     assert!(start_mode::is_held_message(&format!(
-        "subPath: {nowhere} must be a relative path"
+        "subPath: {sub_path} must be a relative path"
     )));
-    assert!(!data(made(&kept(), StartMode::Bootstrap, true).0).starts_with('/'));
+    assert!(!data(built_pod(&persistent(), StartMode::Bootstrap, true).0).starts_with('/'));
 }
 
 #[test]
 fn data_is_on_a_claim_of_the_members_name_or_in_the_pod() {
     let data = |desired: &DesiredCluster| {
-        let (_, spec, _) = made(desired, StartMode::Held, false);
+        let (_, spec, _) = built_pod(desired, StartMode::Held, false);
         spec.volumes
             .unwrap()
             .into_iter()
@@ -357,7 +360,10 @@ fn data_is_on_a_claim_of_the_members_name_or_in_the_pod() {
             .unwrap()
     };
     assert_eq!(
-        data(&kept()).persistent_volume_claim.unwrap().claim_name,
+        data(&persistent())
+            .persistent_volume_claim
+            .unwrap()
+            .claim_name,
         name(1)
     );
     let limit = data(&ephemeral()).empty_dir.unwrap().size_limit.unwrap();
@@ -366,9 +372,9 @@ fn data_is_on_a_claim_of_the_members_name_or_in_the_pod() {
 }
 
 #[test]
-fn members_that_must_be_spread_count_on_a_node_each() {
+fn required_spread_needs_one_node_per_member() {
     let spread = |spec| {
-        let (_, spec, _) = made(&desired(spec), StartMode::Held, false);
+        let (_, spec, _) = built_pod(&desired(spec), StartMode::Held, false);
         let spread = spec.topology_spread_constraints.unwrap().remove(0);
         (
             spread.topology_key,
@@ -391,7 +397,7 @@ fn members_that_must_be_spread_count_on_a_node_each() {
 }
 
 #[test]
-fn a_claim_and_the_identity_go_with_the_resource_only_if_the_user_said_so() {
+fn claim_and_identity_are_owned_only_if_the_spec_says_delete() {
     let identity = Scene::converged(1).observed.identity.unwrap().1;
     for (on_delete, owners) in [("Keep", 0), ("Delete", 1)] {
         let desired = desired(
@@ -414,29 +420,33 @@ fn a_claim_and_the_identity_go_with_the_resource_only_if_the_user_said_so() {
             spec.resources.unwrap().requests.unwrap()["storage"].0,
             "20Gi"
         );
-        let kept = super::identity(&desired, &identity).unwrap();
+        let identity_object = super::identity(&desired, &identity).unwrap();
         assert_eq!(
-            kept.metadata.owner_references.unwrap_or_default().len(),
+            identity_object
+                .metadata
+                .owner_references
+                .unwrap_or_default()
+                .len(),
             owners,
             "{on_delete}"
         );
     }
-    let claim = claim(&kept(), member(1)).unwrap().unwrap();
+    let claim = claim(&persistent(), member(1)).unwrap().unwrap();
     assert_eq!(
         claim.spec.unwrap().storage_class_name,
         None,
-        "the default class: an empty name would be none"
+        "the default class: an empty name would mean no class"
     );
 }
 
 #[test]
-fn what_a_member_joined_on_is_read_as_it_was_written() {
-    let mut built = claim(&kept(), member(1)).unwrap().unwrap();
+fn the_joined_volume_is_read_as_it_was_written() {
+    let mut built = claim(&persistent(), member(1)).unwrap().unwrap();
     assert_eq!(read_joined_on(&built), None);
-    let on = joined_on(claim_uid(1), "pv-1");
+    let value = joined_on(claim_uid(1), "pv-1");
     change(
         &mut built,
-        json!({ "metadata": { "annotations": { labels::JOINED_VOLUME: on } } }),
+        json!({ "metadata": { "annotations": { labels::JOINED_VOLUME: value } } }),
     );
     assert_eq!(
         read_joined_on(&built),
@@ -447,7 +457,7 @@ fn what_a_member_joined_on_is_read_as_it_was_written() {
 #[test]
 fn an_identity_is_read_as_it_was_written() {
     let identity = Scene::converged(1).observed.identity.unwrap().1;
-    let object = super::identity(&kept(), &identity).unwrap();
+    let object = super::identity(&persistent(), &identity).unwrap();
     assert_eq!(
         object.metadata.name.as_deref(),
         Some("orders-etcd-identity")
@@ -459,7 +469,7 @@ fn an_identity_is_read_as_it_was_written() {
 }
 
 #[test]
-fn members_have_names_before_they_are_ready_and_clients_reach_voters_only() {
+fn the_peer_service_publishes_all_members_the_client_service_voters() {
     let desired =
         desired(json!({ "service": { "type": "LoadBalancer", "annotations": { "a": "b" } } }));
     let peer = service::peer(&desired).unwrap().spec.unwrap();
@@ -475,36 +485,39 @@ fn members_have_names_before_they_are_ready_and_clients_reach_voters_only() {
     let client = client.spec.unwrap();
     assert_eq!(client.type_.as_deref(), Some("LoadBalancer"));
     assert_eq!(client.publish_not_ready_addresses, None);
-    let chosen = client.selector.unwrap();
-    assert_eq!(chosen[labels::ROLE], labels::ROLE_VOTER);
-    assert_eq!(chosen[labels::CLUSTER], "orders");
+    let selector = client.selector.unwrap();
+    assert_eq!(selector[labels::ROLE], labels::ROLE_VOTER);
+    assert_eq!(selector[labels::CLUSTER], "orders");
     let ports: Vec<_> = client
         .ports
         .unwrap()
         .into_iter()
         .map(|port| port.port)
         .collect();
-    assert_eq!(ports, [2379], "the members' port is nobody else's business");
+    assert_eq!(ports, [2379], "clients do not use the peer port");
 }
 
 #[test]
-fn a_budget_guards_voters_by_number_and_no_pod_that_is_not_ready() {
-    let spec = pod_disruption_budget(&kept(), 2).unwrap().spec.unwrap();
+fn the_pod_disruption_budget_counts_ready_voters_by_number() {
+    let spec = pod_disruption_budget(&persistent(), 2)
+        .unwrap()
+        .spec
+        .unwrap();
     let min = spec.min_available.unwrap();
-    // In percent, or as maxUnavailable, it would be counted by the wanted members.
+    // A percentage or maxUnavailable would be computed from the desired members.
     assert_eq!(serde_json::to_value(min).unwrap(), json!(2));
     assert_eq!(spec.max_unavailable, None);
     assert_eq!(
         spec.unhealthy_pod_eviction_policy.as_deref(),
         Some("AlwaysAllow")
     );
-    let chosen = spec.selector.unwrap().match_labels.unwrap();
-    assert_eq!(chosen[labels::ROLE], labels::ROLE_VOTER);
-    assert_eq!(chosen[labels::CLUSTER], "orders");
+    let selector = spec.selector.unwrap().match_labels.unwrap();
+    assert_eq!(selector[labels::ROLE], labels::ROLE_VOTER);
+    assert_eq!(selector[labels::CLUSTER], "orders");
 }
 
 #[test]
-fn certificates_are_of_two_authorities_and_root_is_the_operators_alone() {
+fn there_are_two_cas_and_only_the_operator_is_root() {
     let desired = desired(json!({ "tls": { "client": { "extraNames": ["etcd.corp.example"] } } }));
     let leaves = tls::SECRETS
         .iter()
@@ -513,11 +526,7 @@ fn certificates_are_of_two_authorities_and_root_is_the_operators_alone() {
         .iter()
         .filter_map(|it| tls::secret_name(&desired, *it))
         .collect();
-    assert_eq!(
-        names.len(),
-        tls::SECRETS.len(),
-        "each in a Secret of its own"
-    );
+    assert_eq!(names.len(), tls::SECRETS.len(), "each in its own Secret");
     for (object, leaf) in leaves {
         use crate::facts::OwnedObject::{ClientCa, OperatorTls, PeerCa, PeerTls, ServerTls};
         assert_eq!(

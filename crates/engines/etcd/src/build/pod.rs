@@ -1,44 +1,47 @@
-//! A member's pod. It passes the restricted Pod Security profile, has no token of its own, and starts only as it is told.
+//! The pod of a member. It passes the restricted Pod Security profile, has no service account token, and starts etcd only
+//! in the mode that its annotations name.
 
 use evenkeel_api::{labels, options};
+use evenkeel_kit::objects::from_json;
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Value, json};
 
 use super::service::{CLIENT_PORT, METRICS_PORT, PEER_PORT};
-use super::{
-    BuildError, MemberRef, common_labels, from_json, owner_reference, selector, start_mode,
-};
+use super::{BuildError, MemberRef, common_labels, member_selector, owner_reference, start_mode};
 use crate::desired::{DesiredCluster, DesiredStorage};
 use crate::facts::StartMode;
 use crate::names::{cluster_token, member_name, peer_host, peer_url};
 use crate::versions;
 
-/// The container that runs etcd.
+/// The name of the container that runs etcd.
 pub const CONTAINER: &str = "etcd";
-/// An ordinary user: distroless images call it `nonroot`.
+/// The uid and gid of etcd: `nonroot` in distroless images.
 const USER: i64 = 65532;
-const DATA: &str = "/var/lib/etcd";
+/// The mount path of the data volume.
+const DATA_PATH: &str = "/var/lib/etcd";
+/// The mount path of the certificate for the peer port.
 const PEER_TLS: &str = "/etc/etcd/peer";
-/// Where the certificates are with which a member serves.
+/// The mount path of the certificate for the client port.
 pub const SERVER_TLS: &str = "/etc/etcd/server";
 
-/// What a member's pod is made for.
+/// The parameters of a member's pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PodParams {
-    /// Whose it is.
+    /// The member.
     pub member: MemberRef,
-    /// How it starts.
+    /// The start mode.
     pub start: StartMode,
-    /// Whether it is the seed of an epoch that is not sealed: only its pod can be told to found a cluster.
+    /// Whether the pod is for the seed of an epoch whose bootstrap is not finished. Only such a pod can start a new cluster.
     pub seed: bool,
 }
 
-/// The pod of a member.
-pub fn pod(desired: &DesiredCluster, made: &PodParams) -> Result<Pod, BuildError> {
-    let member = made.member;
+/// Returns the pod of a member.
+pub fn pod(desired: &DesiredCluster, params: &PodParams) -> Result<Pod, BuildError> {
+    let member = params.member;
     let name = member_name(&desired.name, member.lineage, member.serial);
     let mut annotations = member.annotations();
-    for (key, value) in start_mode::annotations(desired, member.lineage, member.serial, &made.start)
+    for (key, value) in
+        start_mode::annotations(desired, member.lineage, member.serial, &params.start)
     {
         annotations[key] = json!(value);
     }
@@ -59,17 +62,17 @@ pub fn pod(desired: &DesiredCluster, made: &PodParams) -> Result<Pod, BuildError
             "annotations": annotations,
             "ownerReferences": [owner_reference(desired)],
         },
-        "spec": spec(desired, made, &name),
+        "spec": spec(desired, params, &name),
     });
-    from_json("a pod", object)
+    from_json("Pod", object)
 }
 
-fn spec(desired: &DesiredCluster, made: &PodParams, name: &str) -> Value {
+fn spec(desired: &DesiredCluster, params: &PodParams, name: &str) -> Value {
     let mut spec = json!({
         "hostname": name,
         "subdomain": desired.names().peer_service(),
         "restartPolicy": "Always",
-        // Time to hand leadership over and to close the database.
+        // Time to transfer leadership and to close the database.
         "terminationGracePeriodSeconds": 30,
         "automountServiceAccountToken": false,
         "enableServiceLinks": false,
@@ -79,18 +82,18 @@ fn spec(desired: &DesiredCluster, made: &PodParams, name: &str) -> Value {
             "runAsUser": USER,
             "runAsGroup": USER,
             "fsGroup": USER,
-            // Large volumes are not walked through at every start.
+            // Changing the owner of every file of a large volume would delay each start.
             "fsGroupChangePolicy": "OnRootMismatch",
             "seccompProfile": { "type": "RuntimeDefault" },
         },
-        "containers": [container(desired, made, name)],
+        "containers": [container(desired, params, name)],
         "volumes": volumes(desired, name),
         "topologySpreadConstraints": [spread(desired)],
         "affinity": { "podAntiAffinity": { "preferredDuringSchedulingIgnoredDuringExecution": [{
             "weight": 100,
             "podAffinityTerm": {
                 "topologyKey": "kubernetes.io/hostname",
-                "labelSelector": { "matchLabels": selector(desired) },
+                "labelSelector": { "matchLabels": member_selector(desired) },
             },
         }] } },
     });
@@ -119,17 +122,17 @@ fn spread(desired: &DesiredCluster) -> Value {
         "maxSkew": 1,
         "topologyKey": desired.spread_across,
         "whenUnsatisfiable": if desired.spread_required { "DoNotSchedule" } else { "ScheduleAnyway" },
-        "labelSelector": { "matchLabels": selector(desired) },
+        "labelSelector": { "matchLabels": member_selector(desired) },
         "nodeTaintsPolicy": "Honor",
     });
     if desired.spread_required {
-        // Else a skew of one lets the third member share one of two nodes (tried).
+        // Without it, a skew of one lets the third member share one of two nodes (tried).
         spread["minDomains"] = json!(desired.members);
     }
     spread
 }
 
-fn container(desired: &DesiredCluster, made: &PodParams, name: &str) -> Value {
+fn container(desired: &DesiredCluster, params: &PodParams, name: &str) -> Value {
     let from_annotation = |variable: &str, key: &str| {
         let path = format!("metadata.annotations['{key}']");
         json!({ "name": variable, "valueFrom": { "fieldRef": { "fieldPath": path } } })
@@ -138,19 +141,19 @@ fn container(desired: &DesiredCluster, made: &PodParams, name: &str) -> Value {
         from_annotation("DATA", labels::DATA_SUB_PATH),
         from_annotation("INITIAL_CLUSTER", labels::INITIAL_CLUSTER),
     ];
-    if made.seed {
+    if params.seed {
         env.push(from_annotation(
             "INITIAL_CLUSTER_STATE",
             labels::INITIAL_CLUSTER_STATE,
         ));
     }
-    let ask = |path: &str| json!({ "path": path, "port": METRICS_PORT, "scheme": "HTTP" });
+    let probe = |path: &str| json!({ "path": path, "port": METRICS_PORT, "scheme": "HTTP" });
     json!({
         "name": CONTAINER,
         "image": desired.image,
         "imagePullPolicy": "IfNotPresent",
         "command": ["/usr/local/bin/etcd"],
-        "args": args(desired, made, name),
+        "args": args(desired, params, name),
         "env": env,
         "ports": [
             { "name": "client", "containerPort": CLIENT_PORT, "protocol": "TCP" },
@@ -163,37 +166,37 @@ fn container(desired: &DesiredCluster, made: &PodParams, name: &str) -> Value {
             "readOnlyRootFilesystem": true,
             "capabilities": { "drop": ["ALL"] },
         },
-        // Both ask the metrics listener: without a quorum the client port refuses every probe, and a liveness probe there
+        // Both probes use the metrics port: without a quorum the client port rejects every probe, and a liveness probe there
         // kills a cluster that is recovering (tried).
         "livenessProbe": {
-            "httpGet": ask("/livez"),
+            "httpGet": probe("/livez"),
             "initialDelaySeconds": 30, "periodSeconds": 10, "timeoutSeconds": 5, "failureThreshold": 6,
         },
-        // A learner is ready once it follows: its pod's readiness says that the kubelet has seen the gate. Clients are
+        // A learner is Ready once it follows the leader: Ready shows that the kubelet has seen the readiness gate. Clients are
         // routed by the role label.
         "readinessProbe": {
-            "httpGet": ask("/readyz?exclude=non_learner"),
+            "httpGet": probe("/readyz?exclude=non_learner"),
             "periodSeconds": 1, "timeoutSeconds": 5, "failureThreshold": 3,
         },
         "volumeMounts": [
-            { "name": "data", "mountPath": DATA, "subPathExpr": "$(DATA)" },
+            { "name": "data", "mountPath": DATA_PATH, "subPathExpr": "$(DATA)" },
             { "name": "peer-tls", "mountPath": PEER_TLS, "readOnly": true },
             { "name": "server-tls", "mountPath": SERVER_TLS, "readOnly": true },
         ],
     })
 }
 
-fn args(desired: &DesiredCluster, made: &PodParams, name: &str) -> Vec<String> {
+fn args(desired: &DesiredCluster, params: &PodParams, name: &str) -> Vec<String> {
     let host = peer_host(&desired.name, &desired.namespace, name);
-    // `new` can reach the seed of an unsealed epoch only; every other pod has `existing`, literally.
-    let state = if made.seed {
+    // Only the seed can get `new`, and only until bootstrap is finished. Every other pod has the literal `existing`.
+    let state = if params.seed {
         "$(INITIAL_CLUSTER_STATE)"
     } else {
         "existing"
     };
     let mut args = vec![
         format!("--name={name}"),
-        format!("--data-dir={DATA}/data"),
+        format!("--data-dir={DATA_PATH}/data"),
         format!("--listen-peer-urls=https://0.0.0.0:{PEER_PORT}"),
         format!("--listen-client-urls=https://0.0.0.0:{CLIENT_PORT}"),
         format!("--listen-metrics-urls=http://0.0.0.0:{METRICS_PORT}"),
@@ -206,7 +209,7 @@ fn args(desired: &DesiredCluster, made: &PodParams, name: &str) -> Vec<String> {
         format!("--initial-cluster-state={state}"),
         format!(
             "--initial-cluster-token={}",
-            cluster_token(&desired.name, made.member.lineage, made.member.epoch)
+            cluster_token(&desired.name, params.member.lineage, params.member.epoch)
         ),
         "--client-cert-auth=true".to_owned(),
         format!("--trusted-ca-file={SERVER_TLS}/ca.crt"),

@@ -1,30 +1,33 @@
-//! The two services: one gives members their names, the other is for clients.
+//! The two Services of a cluster: the headless one gives members their host names, the other routes clients.
 
 use evenkeel_api::labels;
+use evenkeel_kit::objects::{self, from_json};
+use evenkeel_kit::ownership::owned_metadata;
 use k8s_openapi::api::core::v1::Service;
 use kube::api::ObjectMeta;
 use serde_json::{Value, json};
 
-use super::{BuildError, from_json, owned_metadata, selector};
+use super::{BuildError, member_selector, voter_selector};
 use crate::desired::DesiredCluster;
 
-/// Where clients connect.
+/// The port for clients.
 pub const CLIENT_PORT: u16 = 2379;
-/// Where members connect to each other.
+/// The port for members.
 pub const PEER_PORT: u16 = 2380;
-/// Where probes ask, and metrics are read: in plain text, so it says nothing secret.
+/// The port for probes and metrics. It is plain HTTP, because it serves nothing secret.
 pub const METRICS_PORT: u16 = 2381;
 
-/// Gives each member a name that never changes, also while it is not ready: members find each other before they are.
+/// Returns the headless Service that gives each member a host name that never changes. It publishes addresses that are not
+/// Ready, because members must find each other before they are.
 pub fn peer(desired: &DesiredCluster) -> Result<Service, BuildError> {
     let object = json!({
         "apiVersion": "v1",
         "kind": "Service",
-        "metadata": owned_metadata(desired, &desired.names().peer_service()),
+        "metadata": owned_metadata(desired.cluster_ref(), &desired.names().peer_service()),
         "spec": {
             "clusterIP": "None",
             "publishNotReadyAddresses": true,
-            "selector": selector(desired),
+            "selector": member_selector(desired),
             "ports": [
                 { "name": "peer", "port": PEER_PORT, "targetPort": PEER_PORT, "protocol": "TCP" },
                 { "name": "client", "port": CLIENT_PORT, "targetPort": CLIENT_PORT, "protocol": "TCP" },
@@ -32,15 +35,13 @@ pub fn peer(desired: &DesiredCluster) -> Result<Service, BuildError> {
             ],
         },
     });
-    from_json("the peer service", object)
+    from_json("peer Service", object)
 }
 
-/// Routes clients to the voters that are ready: by a label that is set when a member has its vote, since readiness alone
-/// would route them to learners.
+/// Returns the Service for clients. It selects by the role label, which a member gets with its vote: readiness alone would
+/// route clients to learners.
 pub fn client(desired: &DesiredCluster) -> Result<Service, BuildError> {
-    let mut chosen = selector(desired);
-    chosen[labels::ROLE] = json!(labels::ROLE_VOTER);
-    let mut metadata = owned_metadata(desired, &desired.names().client_service());
+    let mut metadata = owned_metadata(desired.cluster_ref(), &desired.names().client_service());
     if !desired.service_annotations.is_empty() {
         let keys: Vec<_> = desired
             .service_annotations
@@ -56,30 +57,16 @@ pub fn client(desired: &DesiredCluster) -> Result<Service, BuildError> {
         "metadata": metadata,
         "spec": {
             "type": desired.service_type,
-            "selector": chosen,
+            "selector": voter_selector(desired),
             "ports": [
                 { "name": "client", "port": CLIENT_PORT, "targetPort": CLIENT_PORT, "protocol": "TCP" },
             ],
         },
     });
-    from_json("the client service", object)
+    from_json("client Service", object)
 }
 
-/// A change that takes off annotations that the spec had once, and no longer has; nothing if there are none.
-pub fn stale_annotations(there: &ObjectMeta, desired: &ObjectMeta) -> Option<Value> {
-    let of = |metadata: &ObjectMeta, key: &str| metadata.annotations.as_ref()?.get(key).cloned();
-    let ours = of(there, labels::SERVICE_ANNOTATIONS)?;
-    let gone = ours
-        .split(',')
-        .filter(|key| of(there, key).is_some() && of(desired, key).is_none());
-    let mut without: serde_json::Map<String, Value> =
-        gone.map(|key| (key.to_owned(), Value::Null)).collect();
-    if without.is_empty() && of(desired, labels::SERVICE_ANNOTATIONS).is_some() {
-        return None;
-    }
-    without.insert(
-        labels::SERVICE_ANNOTATIONS.to_owned(),
-        json!(of(desired, labels::SERVICE_ANNOTATIONS)),
-    );
-    Some(Value::Object(without))
+/// Returns a patch that removes the annotations that an earlier spec set; `None` if there are none.
+pub fn stale_annotations(observed: &ObjectMeta, desired: &ObjectMeta) -> Option<Value> {
+    objects::stale_annotations(observed, desired, labels::SERVICE_ANNOTATIONS)
 }

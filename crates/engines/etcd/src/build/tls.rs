@@ -1,26 +1,46 @@
-//! What certificates a cluster has. Two authorities, one for members and one for clients: with one, every application's
-//! certificate would open the members' port.
+//! The TLS Secrets of a cluster. There are two CAs, one for members and one for clients: with one, every application's
+//! certificate would open the peer port.
+
+use evenkeel_kit::tls_secrets::{SecretSpec, TlsSpec};
 
 use crate::desired::DesiredCluster;
 use crate::facts::OwnedObject;
 
-/// A certificate that an authority signs.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Leaf {
-    /// Which authority signs it.
-    pub signed_by: OwnedObject,
-    /// Whom it is for. etcd takes it for a user's name once authentication is switched on.
-    pub common_name: &'static str,
-    /// The host names and addresses it is good for.
-    pub names: Vec<String>,
+/// A certificate of a cluster.
+pub type Leaf = evenkeel_kit::certificates::Leaf<OwnedObject>;
+
+/// Every TLS Secret, CAs first: the certificates are signed by them.
+pub const SECRETS: [OwnedObject; 6] = [
+    OwnedObject::PeerCa,
+    OwnedObject::ClientCa,
+    OwnedObject::PeerTls,
+    OwnedObject::ServerTls,
+    OwnedObject::OperatorTls,
+    OwnedObject::ClientTls,
+];
+
+/// Returns all TLS Secrets of a cluster.
+pub fn spec(desired: &DesiredCluster) -> TlsSpec<'_, OwnedObject> {
+    let secret = |key: &OwnedObject| {
+        Some(SecretSpec {
+            key: *key,
+            name: secret_name(desired, *key)?,
+            leaf: leaf(desired, *key),
+        })
+    };
+    TlsSpec {
+        cluster: desired.cluster_ref(),
+        secrets: SECRETS.iter().filter_map(secret).collect(),
+        operator_secret: OwnedObject::OperatorTls,
+    }
 }
 
-/// The certificate in a secret; none for the authorities and for what is no secret.
+/// Returns the certificate in a Secret; `None` for a CA and for an object that is not a Secret.
 pub fn leaf(desired: &DesiredCluster, object: OwnedObject) -> Option<Leaf> {
     let (common_name, names) = match object {
-        OwnedObject::PeerTls => ("peer", peer_names(desired)),
+        OwnedObject::PeerTls => ("peer", member_names(desired)),
         OwnedObject::ServerTls => ("server", server_names(desired)),
-        // etcd's own name for the administrator, so that a user who switches authentication on does not lock it out.
+        // The name of etcd's administrator, so that a user who enables authentication does not lock the operator out.
         OwnedObject::OperatorTls => ("root", Vec::new()),
         // Never root: applications share it.
         OwnedObject::ClientTls => ("client", Vec::new()),
@@ -40,7 +60,7 @@ pub fn leaf(desired: &DesiredCluster, object: OwnedObject) -> Option<Leaf> {
     })
 }
 
-/// The secret of an object; none for what is no secret.
+/// Returns the name of a Secret; `None` for an object that is not a Secret.
 pub fn secret_name(desired: &DesiredCluster, object: OwnedObject) -> Option<String> {
     let names = desired.names();
     match object {
@@ -57,33 +77,18 @@ pub fn secret_name(desired: &DesiredCluster, object: OwnedObject) -> Option<Stri
     }
 }
 
-/// Every secret, authorities first: the others are signed by them.
-pub const SECRETS: [OwnedObject; 6] = [
-    OwnedObject::PeerCa,
-    OwnedObject::ClientCa,
-    OwnedObject::PeerTls,
-    OwnedObject::ServerTls,
-    OwnedObject::OperatorTls,
-    OwnedObject::ClientTls,
-];
-
-/// All members by one wildcard: no certificate has to be made when a member joins.
-fn members(desired: &DesiredCluster) -> Vec<String> {
-    let domain = format!(
-        "*.{}.{}.svc",
-        desired.names().peer_service(),
-        desired.namespace
-    );
+/// Returns wildcard names for all members, so that no certificate has to be renewed when a member joins.
+fn member_names(desired: &DesiredCluster) -> Vec<String> {
+    let service = desired.names().peer_service();
+    let domain = format!("*.{service}.{}.svc", desired.namespace);
     vec![format!("{domain}.cluster.local"), domain]
 }
 
-fn peer_names(desired: &DesiredCluster) -> Vec<String> {
-    members(desired)
-}
-
-/// What clients may call the servers: the service by all its names, each member, and this machine for port-forwarding.
+/// Returns the names under which clients reach servers: the Service by all its names, each member, the local host for
+/// port forwarding, and the names in the spec.
 fn server_names(desired: &DesiredCluster) -> Vec<String> {
-    let (service, namespace) = (desired.names().client_service(), &desired.namespace);
+    let service = desired.names().client_service();
+    let namespace = &desired.namespace;
     let mut names = vec![
         format!("{service}.{namespace}.svc"),
         format!("{service}.{namespace}.svc.cluster.local"),
@@ -93,7 +98,7 @@ fn server_names(desired: &DesiredCluster) -> Vec<String> {
         "127.0.0.1".to_owned(),
         "::1".to_owned(),
     ];
-    names.extend(members(desired));
+    names.extend(member_names(desired));
     names.extend(desired.extra_names.iter().cloned());
     names
 }

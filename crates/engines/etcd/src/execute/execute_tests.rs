@@ -1,63 +1,50 @@
-//! Writes are pinned to what they were decided on, and whatever has changed meanwhile is left alone.
+//! Every write carries preconditions, and an object that has changed meanwhile is left alone.
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
-use evenkeel_runtime::{CacheSync, OwnedCache, TestClock, TestRandom};
+use evenkeel_kit::testing::{client, failure, not_found};
+use evenkeel_runtime::{Reconciler, TestClock, TestRandom};
 use http::Method;
-use kube::runtime::reflector;
+use parking_lot::Mutex;
 
 use super::*;
-use crate::fake::{client, failure, not_found};
-use crate::observe::objects::Caches;
-use crate::plan::{DeleteReason, IdentityChange};
-use crate::testing::{NOW, Scene, claim_uid, name, pod_uid};
+use crate::plan::IdentityChange;
+use crate::reconciler::EtcdReconciler;
+use crate::testing::{NOW, Scene, claim_uid, empty_caches, name, pod_uid};
 
 type Requests = Arc<Mutex<Vec<(Method, String, Value)>>>;
 
-fn stores() -> Caches {
-    Caches {
-        clusters: reflector::store().0,
-        pods: OwnedCache::new(reflector::store().0, labels::CLUSTER),
-        claims: OwnedCache::new(reflector::store().0, labels::CLUSTER),
-        identities: OwnedCache::new(reflector::store().0, labels::CLUSTER),
-        services: OwnedCache::new(reflector::store().0, labels::CLUSTER),
-        budgets: OwnedCache::new(reflector::store().0, labels::CLUSTER),
-        nodes: reflector::store().0,
-        sync: CacheSync::default(),
-    }
-}
-
-/// Has an action carried out over a scene; what came of it, and what Kubernetes was asked for.
-pub(super) async fn done(
+/// Executes an action on a scene; returns the outcome and the requests to the API.
+pub(super) async fn executed(
     scene: Scene,
     action: Action<'_, Etcd>,
     answer: impl Fn(&Method, &str, &Value) -> (u16, Value) + Send + Sync + 'static,
 ) -> (Result<Outcome, Error>, Vec<(Method, String, Value)>) {
-    let asked = Requests::default();
-    let noted = asked.clone();
+    let requests = Requests::default();
+    let recorded = requests.clone();
     let client = client(move |request, body| {
         let (method, path) = (request.method.clone(), request.uri.path().to_owned());
         let answer = answer(&method, &path, body);
-        noted.lock().unwrap().push((method, path, body.clone()));
+        recorded.lock().push((method, path, body.clone()));
         answer
     });
-    let operator = EtcdReconciler::new(
+    let reconciler = EtcdReconciler::new(
         client,
-        stores(),
+        empty_caches(),
         Duration::ZERO,
         TestClock::new(NOW).shared(),
         TestRandom::shared(1),
     );
     let observation = scene.observation();
-    let outcome = execute(&operator, &observation, &action, &|| true).await;
-    let asked = asked.lock().unwrap().clone();
-    (outcome, asked)
+    let outcome = reconciler.execute(&observation, &action, &|| true).await;
+    let requests = requests.lock().clone();
+    (outcome, requests)
 }
 
-/// An API that takes everything, and has the claims of the scene.
-fn takes_all(method: &Method, path: &str, body: &Value) -> (u16, Value) {
+/// Answers as an API that accepts every write and has the PVCs of the scene.
+fn accepts_all(method: &Method, path: &str, body: &Value) -> (u16, Value) {
     let claims = Scene::converged(3).observed.claims;
     let claim = claims
         .values()
@@ -71,13 +58,13 @@ fn takes_all(method: &Method, path: &str, body: &Value) -> (u16, Value) {
             let mut body = body.clone();
             body["metadata"]["name"] = json!(name);
             body["metadata"]["resourceVersion"] = json!("99");
-            // A patch of a status has no spec, which an object of its kind may need.
+            // A status patch has no spec, which the kind may require.
             (200, json!({ "metadata": body["metadata"] }))
         }
     }
 }
 
-fn marks() -> Vec<EtcdPatch> {
+fn patches() -> Vec<EtcdPatch> {
     let (pod, claim) = (pod_uid(1), claim_uid(1));
     vec![
         EtcdPatch::SetStartMode {
@@ -126,12 +113,13 @@ fn deletions() -> [EtcdDisruption; 2] {
 }
 
 #[tokio::test]
-async fn every_mark_is_pinned_to_the_object_it_was_decided_on() {
-    for mark in marks() {
-        let (outcome, asked) = done(Scene::converged(3), Action::Patch(&mark), takes_all).await;
-        assert_eq!(outcome.unwrap(), Outcome::Done, "{mark:?}");
-        let [(method, path, body)] = asked.as_slice() else {
-            panic!("one write: {asked:?}")
+async fn every_patch_has_uid_and_resource_version_preconditions() {
+    for patch in patches() {
+        let (outcome, requests) =
+            executed(Scene::converged(3), Action::Patch(&patch), accepts_all).await;
+        assert_eq!(outcome.unwrap(), Outcome::Done, "{patch:?}");
+        let [(method, path, body)] = requests.as_slice() else {
+            panic!("expected one write: {requests:?}")
         };
         assert_eq!(method, Method::PATCH);
         let metadata = &body["metadata"];
@@ -143,44 +131,53 @@ async fn every_mark_is_pinned_to_the_object_it_was_decided_on() {
 }
 
 #[tokio::test]
-async fn every_deletion_is_pinned_to_the_object_it_was_decided_on() {
-    for step in deletions() {
-        let (outcome, asked) =
-            done(Scene::converged(3), Action::Disruption(&step), takes_all).await;
+async fn every_deletion_has_uid_and_resource_version_preconditions() {
+    for disruption in deletions() {
+        let (outcome, requests) = executed(
+            Scene::converged(3),
+            Action::Disruption(&disruption),
+            accepts_all,
+        )
+        .await;
         assert_eq!(outcome.unwrap(), Outcome::Done);
-        let [(method, _, body)] = asked.as_slice() else {
-            panic!("{asked:?}")
+        let [(method, _, body)] = requests.as_slice() else {
+            panic!("{requests:?}")
         };
         assert_eq!(method, Method::DELETE);
-        let exactly = &body["preconditions"];
+        let preconditions = &body["preconditions"];
         assert!(
-            exactly["uid"].is_string() && exactly["resourceVersion"].is_string(),
+            preconditions["uid"].is_string() && preconditions["resourceVersion"].is_string(),
             "{body}"
         );
     }
 }
 
 #[tokio::test]
-async fn an_outdated_pod_that_does_not_run_is_deleted_and_one_that_runs_asks_the_budgets() {
-    let anew = EtcdDisruption::DeletePod {
+async fn an_outdated_idle_pod_is_deleted_and_a_running_one_is_evicted() {
+    let delete = EtcdDisruption::DeletePod {
         pod: pod_uid(1),
         serial: Serial(1),
         why: DeleteReason::Outdated,
     };
     let mut scene = Scene::converged(3);
     scene.lacks_its_image(1, 90);
-    let (_, asked) = done(scene, Action::Disruption(&anew), takes_all).await;
-    let [(method, _, body)] = asked.as_slice() else {
-        panic!("{asked:?}")
+    let (_, requests) = executed(scene, Action::Disruption(&delete), accepts_all).await;
+    let [(method, _, body)] = requests.as_slice() else {
+        panic!("{requests:?}")
     };
     assert_eq!(method, Method::DELETE);
     assert!(
         body["preconditions"]["resourceVersion"].is_string(),
-        "not if it has come up meanwhile: {body}"
+        "a pod that has started meanwhile is kept: {body}"
     );
-    let (_, asked) = done(Scene::converged(3), Action::Disruption(&anew), takes_all).await;
-    let [(method, path, _)] = asked.as_slice() else {
-        panic!("{asked:?}")
+    let (_, requests) = executed(
+        Scene::converged(3),
+        Action::Disruption(&delete),
+        accepts_all,
+    )
+    .await;
+    let [(method, path, _)] = requests.as_slice() else {
+        panic!("{requests:?}")
     };
     assert!(
         *method == Method::POST && path.ends_with("/eviction"),
@@ -189,13 +186,13 @@ async fn an_outdated_pod_that_does_not_run_is_deleted_and_one_that_runs_asks_the
 }
 
 #[tokio::test]
-async fn how_a_pod_starts_and_its_gate_are_one_write() {
-    let turn = EtcdPatch::MarkJoined {
+async fn start_mode_and_readiness_gate_are_one_write() {
+    let patch = EtcdPatch::MarkJoined {
         pod: pod_uid(1),
         from: StartMode::Join(BTreeSet::new()),
     };
-    let (_, asked) = done(Scene::converged(3), Action::Patch(&turn), takes_all).await;
-    let (_, path, body) = &asked[0];
+    let (_, requests) = executed(Scene::converged(3), Action::Patch(&patch), accepts_all).await;
+    let (_, path, body) = &requests[0];
     assert!(
         path.ends_with(&format!("/pods/{}/status", name(1))),
         "{path}"
@@ -209,61 +206,72 @@ async fn how_a_pod_starts_and_its_gate_are_one_write() {
         .unwrap();
     assert!(
         list.starts_with(&name(1)) && !list.contains(','),
-        "itself alone: {list}"
+        "only itself: {list}"
     );
     assert_eq!(body["status"]["conditions"][0]["type"], labels::GATE_JOINED);
 }
 
 #[tokio::test]
-async fn whatever_has_changed_meanwhile_is_left_alone() {
+async fn an_object_that_changed_meanwhile_is_left_alone() {
     let conflict =
         |_: &Method, _: &str, _: &Value| failure(409, "Conflict", "it has been modified");
-    for mark in marks() {
-        let (outcome, _) = done(Scene::converged(3), Action::Patch(&mark), conflict).await;
-        assert_eq!(outcome.unwrap(), Outcome::Conflict, "{mark:?}");
+    for patch in patches() {
+        let (outcome, _) = executed(Scene::converged(3), Action::Patch(&patch), conflict).await;
+        assert_eq!(outcome.unwrap(), Outcome::Conflict, "{patch:?}");
     }
-    for step in deletions() {
-        let (outcome, _) = done(Scene::converged(3), Action::Disruption(&step), conflict).await;
-        assert_eq!(outcome.unwrap(), Outcome::Conflict, "{step:?}");
-        let (outcome, asked) = done(
+    for disruption in deletions() {
+        let (outcome, _) = executed(
+            Scene::converged(3),
+            Action::Disruption(&disruption),
+            conflict,
+        )
+        .await;
+        assert_eq!(outcome.unwrap(), Outcome::Conflict, "{disruption:?}");
+        let (outcome, requests) = executed(
             Scene::nothing(json!({})),
-            Action::Disruption(&step),
+            Action::Disruption(&disruption),
             conflict,
         )
         .await;
         assert_eq!(
-            (outcome.unwrap(), asked.len()),
+            (outcome.unwrap(), requests.len()),
             (Outcome::Conflict, 0),
-            "it was not even found"
+            "the object was not observed"
         );
     }
     let other = EtcdPatch::RecordJoinedVolume {
         claim: claim_uid(1),
         volume: Uid::of_name("pv-other"),
     };
-    let (outcome, asked) = done(Scene::converged(3), Action::Patch(&other), takes_all).await;
+    let (outcome, requests) =
+        executed(Scene::converged(3), Action::Patch(&other), accepts_all).await;
     assert_eq!(
-        (outcome.unwrap(), asked.len()),
+        (outcome.unwrap(), requests.len()),
         (Outcome::Conflict, 0),
         "another volume than was decided on"
     );
 }
 
 #[tokio::test]
-async fn an_identity_is_swapped_only_for_the_one_it_was_decided_on() {
+async fn an_identity_is_replaced_only_by_compare_and_swap() {
     let from = Scene::converged(3).observed.identity.unwrap().1;
     let to = Identity {
         next_serial: Serial(9),
         ..from.clone()
     };
-    let step = EtcdDisruption::UpdateIdentity {
+    let disruption = EtcdDisruption::UpdateIdentity {
         from: from.clone(),
         to: to.clone(),
         why: IdentityChange::SettleIntent,
     };
-    let (outcome, asked) = done(Scene::converged(3), Action::Disruption(&step), takes_all).await;
+    let (outcome, requests) = executed(
+        Scene::converged(3),
+        Action::Disruption(&disruption),
+        accepts_all,
+    )
+    .await;
     assert_eq!(outcome.unwrap(), Outcome::Done);
-    let (method, path, body) = &asked[0];
+    let (method, path, body) = &requests[0];
     assert_eq!(
         (method, path.as_str()),
         (
@@ -276,16 +284,21 @@ async fn an_identity_is_swapped_only_for_the_one_it_was_decided_on() {
         serde_json::from_str(body["data"]["identity"].as_str().unwrap()).unwrap();
     assert_eq!(written, to);
 
-    let step = EtcdDisruption::UpdateIdentity {
+    let disruption = EtcdDisruption::UpdateIdentity {
         from: to.clone(),
         to: from,
         why: IdentityChange::SettleIntent,
     };
-    let (outcome, asked) = done(Scene::converged(3), Action::Disruption(&step), takes_all).await;
+    let (outcome, requests) = executed(
+        Scene::converged(3),
+        Action::Disruption(&disruption),
+        accepts_all,
+    )
+    .await;
     assert_eq!(
-        (outcome.unwrap(), asked.len()),
+        (outcome.unwrap(), requests.len()),
         (Outcome::Conflict, 0),
-        "it is something else by now"
+        "the identity has changed"
     );
 }
 
@@ -298,55 +311,62 @@ async fn a_pod_is_created_only_on_the_claim_it_was_decided_on() {
         start_mode: StartMode::ExistingData,
         template_hash: Uid(0),
     };
-    let (outcome, asked) = done(
+    let (outcome, requests) = executed(
         Scene::converged(3),
         Action::Create(&create(Some(claim_uid(1)))),
-        takes_all,
+        accepts_all,
     )
     .await;
     assert_eq!(outcome.unwrap(), Outcome::Done);
     assert_eq!(
-        asked.iter().map(|(method, ..)| method).collect::<Vec<_>>(),
+        requests
+            .iter()
+            .map(|(method, ..)| method)
+            .collect::<Vec<_>>(),
         [Method::GET, Method::POST]
     );
     for on in [Some(Uid(9)), None] {
-        let (outcome, asked) =
-            done(Scene::converged(3), Action::Create(&create(on)), takes_all).await;
+        let (outcome, requests) = executed(
+            Scene::converged(3),
+            Action::Create(&create(on)),
+            accepts_all,
+        )
+        .await;
         assert_eq!(outcome.unwrap(), Outcome::Conflict);
         assert!(
-            asked.iter().all(|(method, ..)| *method == Method::GET),
-            "nothing was created: {asked:?}"
+            requests.iter().all(|(method, ..)| *method == Method::GET),
+            "nothing was created: {requests:?}"
         );
     }
 }
 
 #[tokio::test]
-async fn a_refusal_names_what_was_refused() {
-    let refuses =
+async fn a_rejected_write_names_the_object() {
+    let rejects =
         |_: &Method, _: &str, _: &Value| failure(403, "Forbidden", "exceeded quota: pods=10");
-    let route = EtcdPatch::AttachClients { pod: pod_uid(1) };
-    let (outcome, _) = done(Scene::converged(3), Action::Patch(&route), refuses).await;
-    let said = outcome.unwrap_err().to_string();
-    assert_eq!(
-        said,
-        format!("cannot change the Pod {}: exceeded quota: pods=10", name(1))
-    );
+    let patch = EtcdPatch::AttachClients { pod: pod_uid(1) };
+    let (outcome, _) = executed(Scene::converged(3), Action::Patch(&patch), rejects).await;
+    let error = outcome.unwrap_err().to_string();
+    assert!(error.contains(&name(1)), "{error}");
+    assert!(error.contains("exceeded quota: pods=10"), "{error}");
 }
 
-/// An API that has this pod already, and takes changes.
-fn has_it(there: &Value) -> impl Fn(&Method, &str, &Value) -> (u16, Value) + Send + Sync + 'static {
-    let there = there.clone();
+/// Answers as an API that has this pod already and accepts patches.
+fn has_pod(
+    existing: &Value,
+) -> impl Fn(&Method, &str, &Value) -> (u16, Value) + Send + Sync + 'static {
+    let existing = existing.clone();
     move |method, path, body| match *method {
-        Method::POST => failure(409, "AlreadyExists", "it is there"),
+        Method::POST => failure(409, "AlreadyExists", "the pod exists"),
         Method::GET if path.ends_with("/pods") => {
-            (200, json!({ "metadata": {}, "items": [there] }))
+            (200, json!({ "metadata": {}, "items": [existing] }))
         }
-        _ => takes_all(method, path, body),
+        _ => accepts_all(method, path, body),
     }
 }
 
 #[tokio::test]
-async fn a_pod_that_somebody_took_the_label_off_gets_it_back_and_one_of_somebody_elses_does_not() {
+async fn only_our_own_pod_gets_a_removed_cluster_label_back() {
     let mut scene = Scene::converged(3);
     let ours = scene.observed.pods.remove(&pod_uid(1)).unwrap();
     let ours = serde_json::to_value(ours).unwrap();
@@ -362,22 +382,29 @@ async fn a_pod_that_somebody_took_the_label_off_gets_it_back_and_one_of_somebody
         (ours.clone(), false),
         (other, false),
     ];
-    for (there, taken) in all {
+    for (existing, is_relabelled) in all {
         let mut scene = Scene::converged(3);
         scene.observed.pods.remove(&pod_uid(1));
         let create = scene.plan().create.remove(0);
-        let (outcome, asked) = done(scene, Action::Create(&create), has_it(&there)).await;
+        let (outcome, requests) =
+            executed(scene, Action::Create(&create), has_pod(&existing)).await;
         assert_eq!(
             outcome.unwrap(),
-            if taken {
+            if is_relabelled {
                 Outcome::Done
             } else {
                 Outcome::Conflict
             },
-            "{there}"
+            "{existing}"
         );
-        let patched = asked.iter().find(|(method, ..)| *method == Method::PATCH);
+        let patched = requests
+            .iter()
+            .find(|(method, ..)| *method == Method::PATCH);
         let label = patched.map(|(_, _, body)| &body["metadata"]["labels"][labels::CLUSTER]);
-        assert_eq!(label, taken.then_some(&json!("orders")), "{asked:?}");
+        assert_eq!(
+            label,
+            is_relabelled.then_some(&json!("orders")),
+            "{requests:?}"
+        );
     }
 }

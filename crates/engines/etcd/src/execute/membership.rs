@@ -1,257 +1,237 @@
-//! A change of etcd's membership. The call cannot be pinned, so its intent is written down first, by compare-and-swap; whoever
-//! finds an open intent settles it before anything else.
+//! Membership changes. A call to etcd cannot carry a precondition, so its intent is recorded first, by compare-and-swap. An
+//! open intent is settled before anything else happens.
 //!
-//! Whoever leads is asked first. It may be wrong about the others: a message of etcd's that is lost on the way to a member as it
-//! restarts, and given up when the member has long been back, leaves that member marked as unreachable until its connections
-//! break again, and every addition is declined (`rafthttp`'s pipeline; seen for four minutes in a story, reproduced on 3.5,
-//! 3.6 and 3.7: the explorer's `replay`). An addition that it declines for that is asked of the others, who see for themselves.
-//! A removal is not: whoever takes the leaver for unreachable removes it without looking at the quorum.
+//! The leader is asked first. It may be wrong about other members: a raft message that is lost while a member restarts, and
+//! given up when the member has long been back, leaves the member marked as unreachable until its connections break again,
+//! and every addition is rejected (`rafthttp`'s pipeline; seen for four minutes in a story, reproduced on 3.5, 3.6 and 3.7
+//! by the explorer's `replay`). An addition that the leader rejects for that reason is sent to the other voters, which have
+//! their own view. A removal is not: a member that considers the removed one unreachable does not check the quorum.
 
-use evenkeel_runtime::{Error, Observation, Outcome};
+use evenkeel_runtime::{Error, Outcome};
 
+use super::context::ExecuteContext;
 use super::update_identity;
-use super::writer::EtcdWriter;
 use crate::actions::member_display_name;
-use crate::facts::MemberHealth;
+use crate::client::{self, Endpoint, MembershipReply, MembershipRequest};
+use crate::facts::{EtcdFacts, MemberHealth};
 use crate::identity::{Identity, Intent, MemberId, MembershipChange};
 use crate::names::{Serial, member_name, peer_url};
-use crate::observe::etcd::{self, Endpoint, MembershipReply, MembershipRequest};
-use crate::observe::{ObservedCluster, member_ref};
-use crate::reconciler::{EtcdReconciler, endpoint};
+use crate::observe::ObservedCluster;
+use crate::observe::endpoints::member_endpoint;
 
-/// Notes the intent, unless it is noted already, and asks etcd.
+/// Records the intent, unless it is recorded already, and sends the change to etcd.
 pub(super) async fn change_membership(
-    writer: &EtcdWriter<'_>,
-    observation: &Observation<EtcdReconciler>,
+    context: &ExecuteContext<'_>,
     from: &Identity,
     intent: &Intent,
-    holds: &(dyn Fn() -> bool + Sync),
 ) -> Result<Outcome, Error> {
-    let observed = &observation.objects;
-    let (Some(access), Some(request)) = (
-        &observed.tls.credentials,
-        request(observation, intent.change),
-    ) else {
+    let observed = context.observed;
+    let request = request(observed, context.facts, intent.change);
+    let (Some(credentials), Some(request)) = (context.credentials(), request) else {
         return Ok(Outcome::Conflict);
     };
-    let noted = from.with_intent(intent);
-    if noted != *from {
-        match update_identity(writer, observed, from, &noted).await? {
+    let with_intent = from.with_intent(intent);
+    if with_intent != *from {
+        match update_identity(context, from, &with_intent).await? {
             Outcome::Done => {
-                tracing::info!(resource = %writer.key, intent = ?intent.change, "intent noted")
+                tracing::info!(resource = %context.key(), intent = ?intent.change, "intent recorded");
             }
             other => return Ok(other),
         }
     }
-    let connections = writer.reconciler.connections(writer.key);
-    let mut declined = None;
-    for member in membership_endpoints(observation) {
-        match etcd::change_membership(&connections, access, &member, &request, holds).await {
+    let mut rejection = None;
+    for member in membership_endpoints(observed, context.facts) {
+        let reply = client::change_membership(
+            context.connections(),
+            credentials,
+            &member,
+            &request,
+            context.holds_lease,
+        );
+        match reply.await {
             MembershipReply::Done => {
-                tracing::info!(resource = %writer.key, change = ?intent.change, by = %member.name, "etcd has done it");
+                tracing::info!(resource = %context.key(), change = ?intent.change, by = %member.name, "membership changed");
                 return Ok(Outcome::Done);
             }
-            MembershipReply::NotSent if declined.is_none() => return Ok(Outcome::Conflict),
+            MembershipReply::NotSent if rejection.is_none() => return Ok(Outcome::Conflict),
             MembershipReply::NotSent => break,
-            MembershipReply::UnhealthyCluster(why)
+            MembershipReply::UnhealthyCluster(error)
                 if matches!(request, MembershipRequest::Add(_)) =>
             {
-                tracing::info!(resource = %writer.key, by = %member.name, why, "declined: others are asked");
-                declined.get_or_insert(why);
+                tracing::info!(resource = %context.key(), by = %member.name, error, "membership change rejected, asking another member");
+                rejection.get_or_insert(error);
             }
-            MembershipReply::UnhealthyCluster(why) | MembershipReply::Failed(why) => {
-                declined = Some(why);
+            MembershipReply::UnhealthyCluster(error) | MembershipReply::Failed(error) => {
+                rejection = Some(error);
                 break;
             }
         }
     }
-    Ok(declined.map_or(Outcome::Conflict, |why| {
-        Outcome::RetryLater(format!(
-            "etcd, asked to {}: {why}",
-            describe(observed, intent.change)
-        ))
+    Ok(rejection.map_or(Outcome::Conflict, |error| {
+        let change = describe(observed, intent.change);
+        Outcome::RetryLater(format!("etcd, asked to {change}: {error}"))
     }))
 }
 
-/// What etcd is asked for, as in "asked to".
+/// Returns the change as an infinitive.
 fn describe(observed: &ObservedCluster, change: MembershipChange) -> String {
+    let name = |serial| member_display_name(observed, serial);
     match change {
-        MembershipChange::Add(serial) => {
-            format!("add {} as a learner", member_display_name(observed, serial))
-        }
-        MembershipChange::Promote(serial) => {
-            format!("give {} its vote", member_display_name(observed, serial))
-        }
-        MembershipChange::Remove(serial) => {
-            format!("remove {}", member_display_name(observed, serial))
-        }
+        MembershipChange::Add(serial) => format!("add {} as a learner", name(serial)),
+        MembershipChange::Promote(serial) => format!("promote {}", name(serial)),
+        MembershipChange::Remove(serial) => format!("remove {}", name(serial)),
         MembershipChange::RemoveUnknown(id) => format!("remove the unknown member {:x}", id.0),
     }
 }
 
-/// Has the one who goes hand the lead to its heir, if it has one. That this fails is no reason not to go on.
+/// Makes a leader that is about to stop transfer leadership, if there is a target. A failure does not stop the action:
+/// the remaining members elect a leader.
 pub(super) async fn transfer_leadership(
-    writer: &EtcdWriter<'_>,
-    observation: &Observation<EtcdReconciler>,
-    (goes, transfer_to): (Serial, Option<Serial>),
-    holds: &(dyn Fn() -> bool + Sync),
+    context: &ExecuteContext<'_>,
+    from: Serial,
+    to: Option<Serial>,
 ) {
-    let (Some(transfer_to), Some(access)) = (transfer_to, &observation.objects.tls.credentials)
-    else {
+    let (Some(to), Some(credentials)) = (to, context.credentials()) else {
         return;
     };
     let (Some(leader), Some(id)) = (
-        endpoint_of(observation, goes),
-        id_of(observation, transfer_to),
+        member_endpoint(context.observed, from),
+        member_id(context.facts, to),
     ) else {
         return;
     };
-    let connections = writer.reconciler.connections(writer.key);
-    match etcd::move_leader(&connections, access, &leader, id, holds).await {
+    let moved = client::move_leader(
+        context.connections(),
+        credentials,
+        &leader,
+        id,
+        context.holds_lease,
+    );
+    match moved.await {
         Ok(()) => {
-            tracing::info!(resource = %writer.key, leader = %leader.name, ?transfer_to, "handed the lead over")
+            tracing::info!(resource = %context.key(), leader = %leader.name, ?to, "leadership transferred");
         }
-        Err(why) => {
-            tracing::info!(resource = %writer.key, leader = %leader.name, why, "kept the lead")
+        Err(error) => {
+            tracing::info!(resource = %context.key(), leader = %leader.name, error, "failed to transfer leadership");
         }
     }
 }
 
 fn request(
-    observation: &Observation<EtcdReconciler>,
+    observed: &ObservedCluster,
+    facts: &EtcdFacts,
     change: MembershipChange,
 ) -> Option<MembershipRequest> {
-    let desired = &observation.objects.desired;
-    let (_, identity) = observation.objects.identity.as_ref()?;
+    let desired = &observed.desired;
+    let (_, identity) = observed.identity.as_ref()?;
     Some(match change {
         MembershipChange::Add(serial) => {
             let name = member_name(&desired.name, identity.lineage, serial);
             MembershipRequest::Add(peer_url(&desired.name, &desired.namespace, &name))
         }
-        MembershipChange::Promote(serial) => {
-            MembershipRequest::Promote(id_of(observation, serial)?)
-        }
-        MembershipChange::Remove(serial) => MembershipRequest::Remove(id_of(observation, serial)?),
+        MembershipChange::Promote(serial) => MembershipRequest::Promote(member_id(facts, serial)?),
+        MembershipChange::Remove(serial) => MembershipRequest::Remove(member_id(facts, serial)?),
         MembershipChange::RemoveUnknown(id) => MembershipRequest::Remove(id),
     })
 }
 
-/// Who is asked to change the members, in this order: whoever leads, the one that told who they are, and all others who vote
-/// and serve. A follower passes a promotion on without saying who asked, and where users must have names the leader refuses it
-/// (tried on 3.6.16).
-pub(super) fn membership_endpoints(observation: &Observation<EtcdReconciler>) -> Vec<Endpoint> {
-    let Some(told) = observation.facts.membership.present() else {
+/// Returns the members that are asked to change the membership: the leader, then the member that reported the list, then
+/// the other serving voters. A follower forwards a promotion without the caller's identity, and with authentication enabled
+/// the leader rejects it (tried on 3.6.16).
+pub(super) fn membership_endpoints(observed: &ObservedCluster, facts: &EtcdFacts) -> Vec<Endpoint> {
+    let Some(membership) = facts.membership.present() else {
         return Vec::new();
     };
-    let serves = |serial: &Serial| {
-        let health = observation
-            .facts
-            .health
-            .get(serial)
-            .and_then(|health| health.present());
-        health.filter(|health: &&MemberHealth| {
-            health.is_serving && Some(health.member_id) == id_of(observation, *serial)
-        })
+    let serving_health = |serial: Serial| -> Option<&MemberHealth> {
+        let health = facts.health.get(&serial)?.present()?;
+        let is_serving = health.is_serving && Some(health.member_id) == member_id(facts, serial);
+        is_serving.then_some(health)
     };
-    let voters = told
+    let voters = membership
         .members
         .iter()
-        .filter(|entry| !entry.is_learner)
-        .map(|entry| entry.serial);
-    let mut asked: Vec<_> = voters.filter(|serial| serves(serial).is_some()).collect();
-    if !asked.contains(&told.reported_by) {
-        asked.push(told.reported_by);
+        .filter(|member| !member.is_learner);
+    let mut members: Vec<_> = voters
+        .map(|member| member.serial)
+        .filter(|serial| serving_health(*serial).is_some())
+        .collect();
+    if !members.contains(&membership.reported_by) {
+        members.push(membership.reported_by);
     }
-    asked.sort_by_key(|serial| {
-        (
-            !serves(serial).is_some_and(|health| health.is_leader),
-            *serial != told.reported_by,
-            *serial,
-        )
+    members.sort_by_key(|serial| {
+        let is_leader = serving_health(*serial).is_some_and(|health| health.is_leader);
+        (!is_leader, *serial != membership.reported_by, *serial)
     });
-    asked
+    members
         .into_iter()
-        .filter_map(|serial| endpoint_of(observation, serial))
+        .filter_map(|serial| member_endpoint(observed, serial))
         .collect()
 }
 
-/// What etcd calls a member.
-fn id_of(observation: &Observation<EtcdReconciler>, serial: Serial) -> Option<MemberId> {
-    let told = observation.facts.membership.present()?;
-    told.members
-        .iter()
-        .find(|entry| entry.serial == serial)
-        .map(|entry| entry.id)
-}
-
-/// Where a member answers.
-pub(super) fn endpoint_of(
-    observation: &Observation<EtcdReconciler>,
-    serial: Serial,
-) -> Option<Endpoint> {
-    let observed: &ObservedCluster = &observation.objects;
-    let (_, identity) = observed.identity.as_ref()?;
-    let mut pods = observed.pods.values();
-    let pod = pods.find(|pod| {
-        member_ref(&pod.metadata).is_some_and(|member| {
-            member.serial == serial
-                && member.epoch == identity.epoch
-                && member.lineage == identity.lineage
-        })
-    })?;
-    endpoint(&observed.desired, pod)
+/// Returns the ID that etcd gave a member.
+fn member_id(facts: &EtcdFacts, serial: Serial) -> Option<MemberId> {
+    let mut members = facts.membership.present()?.members.iter();
+    members
+        .find(|member| member.serial == serial)
+        .map(|member| member.id)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use crate::testing::{Scene, name};
+    use evenkeel_runtime::Observed;
 
-    fn asked_of(scene: Scene) -> Vec<String> {
-        let by_name = membership_endpoints(&scene.observation())
+    use super::*;
+    use crate::testing::{Scene, id, name};
+
+    /// Returns the names of the members that are asked to change the membership.
+    fn endpoint_names(scene: &Scene) -> Vec<String> {
+        membership_endpoints(&scene.observed, &scene.facts())
             .into_iter()
-            .map(|endpoint| endpoint.name);
-        by_name
-            .map(|name| name.split('.').next().unwrap_or_default().to_owned())
+            .map(|endpoint| {
+                endpoint
+                    .name
+                    .split('.')
+                    .next()
+                    .unwrap_or_default()
+                    .to_owned()
+            })
             .collect()
     }
 
     #[test]
-    fn whoever_leads_is_asked_first_and_then_everybody_else_who_votes_and_serves() {
+    fn the_leader_is_asked_first_and_then_the_other_serving_voters() {
         let mut scene = Scene::with_newcomer();
-        assert_eq!(
-            asked_of(Scene::with_newcomer()),
-            [name(0), name(1), name(2)]
-        );
+        assert_eq!(endpoint_names(&scene), [name(0), name(1), name(2)]);
         for health in scene.state.health.values_mut() {
-            if let evenkeel_runtime::Observed::Present(health) = health {
-                health.is_leader = health.member_id == crate::testing::id(2);
+            if let Observed::Present(health) = health {
+                health.is_leader = health.member_id == id(2);
             }
         }
         scene.stops_answering(1);
-        assert_eq!(asked_of(scene), [name(2), name(0)]);
+        assert_eq!(endpoint_names(&scene), [name(2), name(0)]);
     }
 
     #[test]
-    fn where_nobody_leads_the_one_that_told_who_the_members_are_is_asked() {
+    fn without_a_leader_the_member_that_reported_the_list_is_asked() {
         let mut scene = Scene::converged(1);
         scene.stops_answering(0);
-        assert_eq!(asked_of(scene), [name(0)]);
+        assert_eq!(endpoint_names(&scene), [name(0)]);
     }
 
     #[test]
-    fn what_etcd_declines_is_told_by_the_members_name() {
+    fn a_rejected_change_is_described_with_the_members_name() {
         let observed = Scene::converged(2).observed;
+        let describe = |change| describe(&observed, change);
         assert_eq!(
-            describe(&observed, MembershipChange::Add(Serial(1))),
+            describe(MembershipChange::Add(Serial(1))),
             format!("add {} as a learner", name(1))
         );
         assert_eq!(
-            describe(&observed, MembershipChange::Promote(Serial(1))),
-            format!("give {} its vote", name(1))
+            describe(MembershipChange::Promote(Serial(1))),
+            format!("promote {}", name(1))
         );
         assert_eq!(
-            describe(&observed, MembershipChange::Remove(Serial(1))),
+            describe(MembershipChange::Remove(Serial(1))),
             format!("remove {}", name(1))
         );
     }

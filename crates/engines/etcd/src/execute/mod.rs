@@ -1,13 +1,16 @@
-//! Carrying out what was decided, each thing pinned to what it was decided on. Thin: whatever there is to know is decided before.
+//! Execution of actions. Every write carries the uid and the resourceVersion that the action was decided on. The code is
+//! thin: all knowledge is in `decide`.
 
 mod apply;
+mod context;
 mod membership;
-pub(crate) mod snapshot;
-mod writer;
+mod nudge;
+mod snapshot;
 
 use evenkeel_api::{labels, quantity};
-use evenkeel_runtime::{Action, Error, Observation, Outcome, ResourceKey};
-use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim, Pod};
+use evenkeel_kit::identity_object;
+use evenkeel_runtime::{Action, Error, KubeObject, Outcome};
+use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
 use kube::ResourceExt;
 use serde_json::{Value, json};
 
@@ -16,405 +19,338 @@ use crate::build::pod::{PodParams, pod};
 use crate::build::{self, MemberRef, start_mode};
 use crate::decide::Etcd;
 use crate::desired::DesiredStorage;
-use crate::facts::StartMode;
+use crate::facts::{EtcdFacts, StartMode};
 use crate::identity::{Identity, Uid};
-use crate::names::{Epoch, Serial};
-use crate::observe::{ObservedCluster, member_ref, uid};
+use crate::names::{Epoch, Serial, member_name};
+use crate::observe::member_ref;
 use crate::plan::{DeleteReason, EtcdCreate, EtcdDisruption, EtcdPatch, OwnerTarget};
-use crate::reconciler::EtcdReconciler;
-use snapshot::Renewed;
-use writer::EtcdWriter;
+use snapshot::SnapshotResult;
 
-/// Carries out one thing.
+pub(crate) use context::{ExecuteContext, Means};
+pub(crate) use nudge::nudge_member;
+
+/// Executes one action.
 pub(crate) async fn execute(
-    operator: &EtcdReconciler,
-    observation: &Observation<EtcdReconciler>,
+    context: &ExecuteContext<'_>,
     action: &Action<'_, Etcd>,
-    holds: &(dyn Fn() -> bool + Sync),
 ) -> Result<Outcome, Error> {
-    let observed = &observation.objects;
-    let key = ResourceKey {
-        namespace: observed.desired.namespace.clone(),
-        name: observed.desired.name.clone(),
-    };
-    let writer = EtcdWriter::new(operator, &key);
     match action {
-        Action::Create(what) => create(&writer, observed, what).await,
-        Action::Patch(what) => patch(&writer, observed, what).await,
-        Action::Apply(what) => apply::apply(&writer, observed, **what).await,
-        Action::Disruption(EtcdDisruption::UpdateIdentity { from, to, .. }) => {
-            update_identity(&writer, observed, from, to).await
-        }
-        Action::Disruption(EtcdDisruption::ChangeMembership {
+        Action::Create(create) => execute_create(context, create).await,
+        Action::Patch(patch) => execute_patch(context, patch).await,
+        Action::Apply(apply) => apply::apply(context, **apply).await,
+        Action::Disruption(disruption) => execute_disruption(context, disruption).await,
+    }
+}
+
+async fn execute_disruption(
+    context: &ExecuteContext<'_>,
+    disruption: &EtcdDisruption,
+) -> Result<Outcome, Error> {
+    let (writer, observed) = (&context.writer, context.observed);
+    match disruption {
+        EtcdDisruption::UpdateIdentity { from, to, .. } => update_identity(context, from, to).await,
+        EtcdDisruption::ChangeMembership {
             from,
             intent,
             transfer_to,
-        }) => {
-            if let Some(goes) = intent.change.member() {
-                membership::transfer_leadership(&writer, observation, (goes, *transfer_to), holds)
-                    .await;
+        } => {
+            if let Some(leaving) = intent.change.member() {
+                membership::transfer_leadership(context, leaving, *transfer_to).await;
             }
-            membership::change_membership(&writer, observation, from, intent, holds).await
+            membership::change_membership(context, from, intent).await
         }
-        Action::Disruption(EtcdDisruption::RestartMember {
+        EtcdDisruption::RestartMember {
             pod,
             serial,
             transfer_to,
             via_eviction,
-        }) => {
-            membership::transfer_leadership(&writer, observation, (*serial, *transfer_to), holds)
-                .await;
+        } => {
+            membership::transfer_leadership(context, *serial, *transfer_to).await;
             match observed.pods.get(pod) {
-                // Handing over takes its time, and whoever lost the lease meanwhile disturbs nobody.
-                _ if !holds() => Ok(Outcome::Conflict),
+                // The transfer takes time, in which the lease may have been lost.
+                _ if !(context.holds_lease)() => Ok(Outcome::Conflict),
                 Some(pod) if *via_eviction => writer.evict(pod).await,
                 pod => writer.delete_if_observed(pod).await,
             }
         }
-        Action::Disruption(EtcdDisruption::ForceSnapshot { from, to }) => {
-            match snapshot::force_snapshot(&writer, observation, holds).await {
-                Ok(Renewed::All) => update_identity(&writer, observed, from, to).await,
-                Ok(Renewed::UpTo { applied, ends }) => Ok(Outcome::InProgress(format!(
-                    "the log has got to {applied} of {ends}"
+        EtcdDisruption::ForceSnapshot { from, to } => {
+            match snapshot::force_snapshot(context).await {
+                Ok(SnapshotResult::Done) => update_identity(context, from, to).await,
+                Ok(SnapshotResult::InProgress {
+                    applied_index,
+                    target_index,
+                }) => Ok(Outcome::InProgress(format!(
+                    "the slowest member has applied {applied_index} of {target_index} log entries"
                 ))),
-                Err(why) => Ok(Outcome::RetryLater(why)),
+                Err(error) => Ok(Outcome::RetryLater(error)),
             }
         }
-        // One that runs, and is only not heard, leaves only if disruption budgets allow that.
-        Action::Disruption(EtcdDisruption::DeletePod {
+        // A pod that runs and does not answer is evicted, so that PodDisruptionBudgets are respected.
+        EtcdDisruption::DeletePod {
             pod,
             why: DeleteReason::Outdated,
             ..
-        }) if !is_idle(observation, *pod) => match observed.pods.get(pod) {
+        } if !is_idle(context.facts, *pod) => match observed.pods.get(pod) {
             Some(pod) => writer.evict(pod).await,
             None => Ok(Outcome::Conflict),
         },
-        Action::Disruption(EtcdDisruption::DeletePod { pod, .. }) => {
+        EtcdDisruption::DeletePod { pod, .. } => {
             writer.delete_if_observed(observed.pods.get(pod)).await
         }
-        Action::Disruption(EtcdDisruption::DeleteClaim { claim, .. }) => {
+        EtcdDisruption::DeleteClaim { claim, .. } => {
             writer.delete_if_observed(observed.claims.get(claim)).await
         }
     }
 }
 
-/// Whether a pod does not run, by what was decided on: nobody's budget is about that. It is deleted as it was found, so that one that has
-/// come up meanwhile is not.
-fn is_idle(observation: &Observation<EtcdReconciler>, pod: Uid) -> bool {
-    let pods = observation.facts.pods.present();
-    pods.is_some_and(|pods| pods.iter().any(|one| one.uid == pod && one.is_idle))
+/// Returns true if a pod did not run when the action was decided. It is deleted without an eviction; the precondition on its
+/// resourceVersion protects a pod that has started meanwhile.
+fn is_idle(facts: &EtcdFacts, pod: Uid) -> bool {
+    let mut pods = facts.pods.present().into_iter().flatten();
+    pods.any(|facts| facts.uid == pod && facts.is_idle)
 }
 
-fn build_error(error: build::BuildError) -> Error {
-    Error::other("build an object", error)
-}
-
-async fn create(
-    writer: &EtcdWriter<'_>,
-    observed: &ObservedCluster,
-    what: &EtcdCreate,
+async fn execute_create(
+    context: &ExecuteContext<'_>,
+    create: &EtcdCreate,
 ) -> Result<Outcome, Error> {
-    let of = |serial: Serial, epoch: Epoch| {
+    let observed = context.observed;
+    let member = |serial: Serial, epoch: Epoch| {
         let (_, identity) = observed.identity.as_ref()?;
-        Some((
-            MemberRef {
-                lineage: identity.lineage,
-                epoch,
-                serial,
-            },
-            identity,
-        ))
+        let member = MemberRef {
+            lineage: identity.lineage,
+            epoch,
+            serial,
+        };
+        Some((member, identity))
     };
-    match what {
+    match create {
         EtcdCreate::Identity(identity) => {
-            writer
-                .create(&build::identity(&observed.desired, identity).map_err(build_error)?)
-                .await
+            let object = build::identity(&observed.desired, identity)?;
+            context.writer.create(&object).await
         }
         EtcdCreate::Claim { serial, epoch } => {
-            let Some((member, _)) = of(*serial, *epoch) else {
+            let Some((member, _)) = member(*serial, *epoch) else {
                 return Ok(Outcome::Conflict);
             };
-            match claim(&observed.desired, member).map_err(build_error)? {
-                Some(claim) => create_or_find(writer, observed, &claim).await,
+            match claim(&observed.desired, member)? {
+                Some(claim) => create_or_relabel(context, &claim).await,
                 None => Ok(Outcome::Conflict),
             }
         }
         EtcdCreate::Pod {
             serial,
             epoch,
-            claim: on,
+            claim,
             start_mode,
             ..
         } => {
-            let Some((member, identity)) = of(*serial, *epoch) else {
+            let Some((member, identity)) = member(*serial, *epoch) else {
                 return Ok(Outcome::Conflict);
             };
-            if matches!(observed.desired.data, DesiredStorage::Persistent { .. })
-                && !claim_unchanged(writer, observed, member, *on).await?
-            {
+            let is_persistent = matches!(observed.desired.data, DesiredStorage::Persistent { .. });
+            if is_persistent && !is_claim_unchanged(context, member, *claim).await? {
                 return Ok(Outcome::Conflict);
             }
-            let seed = *start_mode == StartMode::Held
+            let is_bootstrap_seed = *start_mode == StartMode::Held
                 && *serial == identity.seed
                 && !identity.bootstrapped;
-            let made = PodParams {
+            let params = PodParams {
                 member,
                 start: start_mode.clone(),
-                seed,
+                seed: is_bootstrap_seed,
             };
-            create_or_find(
-                writer,
-                observed,
-                &pod(&observed.desired, &made).map_err(build_error)?,
-            )
-            .await
+            create_or_relabel(context, &pod(&observed.desired, &params)?).await
         }
     }
 }
 
-/// Creates an object of a member. Where that very object is there, and somebody took off the label by which it is found, it gets it back.
-async fn create_or_find<K: evenkeel_runtime::KubeObject>(
-    writer: &EtcdWriter<'_>,
-    observed: &ObservedCluster,
+/// Creates an object of a member. If the object exists and only lacks the cluster's label, which a user removed, the label
+/// is restored.
+async fn create_or_relabel<K: KubeObject>(
+    context: &ExecuteContext<'_>,
     object: &K,
 ) -> Result<Outcome, Error> {
-    let created = writer.create(object).await?;
-    if created != Outcome::Conflict {
-        return Ok(created);
+    let outcome = context.writer.create(object).await?;
+    if outcome != Outcome::Conflict {
+        return Ok(outcome);
     }
-    let Some(there) = writer.find_by_name::<K>(&object.name_any()).await? else {
-        return Ok(created);
+    let Some(existing) = context.writer.find_by_name::<K>(&object.name_any()).await? else {
+        return Ok(outcome);
     };
-    let name = &observed.desired.name;
-    let is_same = MemberRef::read(there.annotations())
-        .is_some_and(|it| Some(it) == MemberRef::read(object.annotations()));
-    if !is_same || there.labels().get(labels::CLUSTER) == Some(name) {
-        return Ok(created);
+    let cluster = &context.observed.desired.name;
+    let member = member_ref(existing.meta());
+    let is_same_member = member.is_some() && member == member_ref(object.meta());
+    if !is_same_member || existing.labels().get(labels::CLUSTER) == Some(cluster) {
+        return Ok(outcome);
     }
-    writer
-        .patch(
-            &there,
-            json!({ "metadata": { "labels": { labels::CLUSTER: name } } }),
-        )
-        .await
+    let patch = json!({ "metadata": { "labels": { labels::CLUSTER: cluster } } });
+    context.writer.patch(&existing, patch).await
 }
 
-/// Whether the claim that a pod is to stand on is still that claim: a pod names its claim and cannot be pinned to it, so it
-/// is looked at once more.
-async fn claim_unchanged(
-    writer: &EtcdWriter<'_>,
-    observed: &ObservedCluster,
+/// Reads a member's PVC and returns true if it is the one that the pod was decided for. A pod names its PVC and cannot carry
+/// a precondition on it.
+async fn is_claim_unchanged(
+    context: &ExecuteContext<'_>,
     member: MemberRef,
-    on: Option<Uid>,
+    expected: Option<Uid>,
 ) -> Result<bool, Error> {
-    let name = crate::names::member_name(&observed.desired.name, member.lineage, member.serial);
-    let there: Option<PersistentVolumeClaim> = writer.read(&name).await?;
-    let there = there.filter(|claim| claim.metadata.deletion_timestamp.is_none());
-    Ok(on.is_some() && there.and_then(|claim| uid(&claim.metadata)) == on)
+    let cluster = &context.observed.desired.name;
+    let name = member_name(cluster, member.lineage, member.serial);
+    let claim: Option<PersistentVolumeClaim> = context.writer.read(&name).await?;
+    let claim = claim.filter(|claim| claim.metadata.deletion_timestamp.is_none());
+    Ok(expected.is_some() && claim.and_then(|claim| Uid::of(&claim.metadata)) == expected)
 }
 
-async fn patch(
-    writer: &EtcdWriter<'_>,
-    observed: &ObservedCluster,
-    what: &EtcdPatch,
-) -> Result<Outcome, Error> {
-    match what {
-        EtcdPatch::SetStartMode { pod, to, .. } => match observed.pods.get(pod) {
-            Some(pod) => writer.patch(pod, start_mode_patch(observed, pod, to)).await,
-            None => Ok(Outcome::Conflict),
-        },
-        EtcdPatch::RecordJoinedVolume { claim: on, volume } => match observed.claims.get(on) {
-            Some(claim) => {
-                let name = claim
-                    .spec
-                    .as_ref()
-                    .and_then(|spec| spec.volume_name.clone())
-                    .unwrap_or_default();
-                if Uid::of_name(&name) != *volume {
-                    return Ok(Outcome::Conflict);
-                }
-                let text = joined_on(*on, &name);
-                writer
-                    .patch(
-                        claim,
-                        json!({ "metadata": { "annotations": { labels::JOINED_VOLUME: text } } }),
-                    )
-                    .await
-            }
-            None => Ok(Outcome::Conflict),
-        },
+async fn execute_patch(context: &ExecuteContext<'_>, patch: &EtcdPatch) -> Result<Outcome, Error> {
+    let observed = context.observed;
+    match patch {
+        EtcdPatch::SetStartMode { pod, to, .. } => {
+            let pod = observed.pods.get(pod);
+            let patch = pod.map(|pod| start_mode_patch(context, pod, to));
+            patch_or_conflict(context, pod, patch).await
+        }
+        EtcdPatch::RecordJoinedVolume { claim, volume } => {
+            let object = observed.claims.get(claim);
+            let volume_name = object
+                .and_then(evenkeel_kit::claims::volume_name)
+                .filter(|name| Uid::of_name(name) == *volume);
+            let patch = volume_name.map(|name| {
+                annotation_patch(labels::JOINED_VOLUME, json!(joined_on(*claim, name)))
+            });
+            patch_or_conflict(context, object, patch).await
+        }
         EtcdPatch::MarkJoined { pod, .. } => match observed.pods.get(pod) {
             Some(pod) => {
-                writer
-                    .patch_status(pod, joined_patch(writer, observed, pod))
-                    .await
+                let patch = joined_patch(context, pod);
+                context.writer.patch_status(pod, patch).await
             }
             None => Ok(Outcome::Conflict),
         },
         EtcdPatch::AttachClients { pod } => {
-            let label = json!({ labels::ROLE: labels::ROLE_VOTER });
-            writer
-                .patch_if_observed(
-                    observed.pods.get(pod),
-                    json!({ "metadata": { "labels": label } }),
-                )
-                .await
+            let patch = role_patch(json!(labels::ROLE_VOTER));
+            patch_or_conflict(context, observed.pods.get(pod), Some(patch)).await
         }
         EtcdPatch::DetachClients { pod } => {
-            let no_label = json!({ labels::ROLE: null });
-            writer
-                .patch_if_observed(
-                    observed.pods.get(pod),
-                    json!({ "metadata": { "labels": no_label } }),
-                )
-                .await
+            let patch = role_patch(Value::Null);
+            patch_or_conflict(context, observed.pods.get(pod), Some(patch)).await
         }
-        EtcdPatch::RecordRemoval { claim, at } => match observed.claims.get(claim) {
-            Some(claim) => {
-                let at = at.and_then(|at| Some(removed_at(uid(&claim.metadata)?, at)));
-                writer
-                    .patch(
-                        claim,
-                        json!({ "metadata": { "annotations": { labels::REMOVED_AT: at } } }),
-                    )
-                    .await
-            }
-            None => Ok(Outcome::Conflict),
-        },
+        EtcdPatch::RecordRemoval { claim, at } => {
+            let value = at.map(|at| removed_at(*claim, at));
+            let patch = annotation_patch(labels::REMOVED_AT, json!(value));
+            patch_or_conflict(context, observed.claims.get(claim), Some(patch)).await
+        }
         EtcdPatch::RecordVersion { claim, version } => {
-            let written = json!({ labels::VERSION: version });
-            writer
-                .patch_if_observed(
-                    observed.claims.get(claim),
-                    json!({ "metadata": { "annotations": written } }),
-                )
-                .await
+            let patch = annotation_patch(labels::VERSION, json!(version));
+            patch_or_conflict(context, observed.claims.get(claim), Some(patch)).await
         }
         EtcdPatch::RecordTemplateHash {
             pod,
             template_hash,
             version,
         } => {
-            let written =
+            let annotations =
                 json!({ labels::POD_TEMPLATE_HASH: template_hash, labels::VERSION: version });
-            writer
-                .patch_if_observed(
-                    observed.pods.get(pod),
-                    json!({ "metadata": { "annotations": written } }),
-                )
-                .await
+            let patch = json!({ "metadata": { "annotations": annotations } });
+            patch_or_conflict(context, observed.pods.get(pod), Some(patch)).await
         }
         EtcdPatch::ResizeVolume { claim, to } => {
-            let larger = json!({ "requests": { "storage": quantity::binary(*to) } });
-            writer
-                .patch_if_observed(
-                    observed.claims.get(claim),
-                    json!({ "spec": { "resources": larger } }),
-                )
-                .await
+            let resources = json!({ "requests": { "storage": quantity::binary(*to) } });
+            let patch = json!({ "spec": { "resources": resources } });
+            patch_or_conflict(context, observed.claims.get(claim), Some(patch)).await
         }
-        EtcdPatch::RecordSpec => match &observed.identity {
-            Some((object, _)) => {
-                writer
-                    .patch(
-                        object,
-                        json!({ "data": { build::SPEC_KEY: observed.desired.spec } }),
-                    )
-                    .await
-            }
-            None => Ok(Outcome::Conflict),
-        },
-        EtcdPatch::SetOwner { target, owned } => set_owner(writer, observed, *target, *owned).await,
+        EtcdPatch::RecordSpec => {
+            let object = observed.identity.as_ref().map(|(object, _)| object);
+            let patch = json!({ "data": { build::SPEC_KEY: observed.desired.spec } });
+            patch_or_conflict(context, object, Some(patch)).await
+        }
+        EtcdPatch::SetOwner { target, owned } => set_owner(context, *target, *owned).await,
     }
 }
 
-/// Tells a pod how its etcd finds its cluster, and lets one that waits go.
-fn start_mode_patch(observed: &ObservedCluster, pod: &Pod, to: &StartMode) -> Value {
+/// Patches an object. An object that was not observed, or a patch that does not fit it, is a conflict.
+async fn patch_or_conflict<K: KubeObject>(
+    context: &ExecuteContext<'_>,
+    object: Option<&K>,
+    patch: Option<Value>,
+) -> Result<Outcome, Error> {
+    match (object, patch) {
+        (Some(object), Some(patch)) => context.writer.patch(object, patch).await,
+        _ => Ok(Outcome::Conflict),
+    }
+}
+
+fn annotation_patch(key: &str, value: Value) -> Value {
+    json!({ "metadata": { "annotations": { key: value } } })
+}
+
+fn role_patch(role: Value) -> Value {
+    json!({ "metadata": { "labels": { labels::ROLE: role } } })
+}
+
+/// Returns a patch that sets the start mode, and releases a held pod.
+fn start_mode_patch(context: &ExecuteContext<'_>, pod: &Pod, to: &StartMode) -> Value {
+    let desired = &context.observed.desired;
     let Some(member) = member_ref(&pod.metadata) else {
         return json!({});
     };
-    let annotations = start_mode::annotations(&observed.desired, member.lineage, member.serial, to);
+    let annotations = start_mode::annotations(desired, member.lineage, member.serial, to);
     json!({ "metadata": { "annotations": annotations } })
 }
 
-/// How to start, and the gate, in one write: a pod's annotations can be written together with its status.
-fn joined_patch(writer: &EtcdWriter<'_>, observed: &ObservedCluster, pod: &Pod) -> Value {
-    let mut change = joined_condition(writer);
-    if let Some(member) = member_ref(&pod.metadata) {
-        let own = start_mode::annotations(
-            &observed.desired,
-            member.lineage,
-            member.serial,
-            &StartMode::ExistingData,
-        );
-        change["metadata"]["annotations"] = json!(own);
-    }
-    change
-}
-
-fn joined_condition(writer: &EtcdWriter<'_>) -> Value {
-    let now = writer.reconciler.clock.now();
-    let now = jiff::Timestamp::from_second(now.0).unwrap_or_default();
-    json!({ "status": { "conditions": [{
+/// Returns a patch of the status that sets the readiness gate and the start mode in one write: a write of a pod's status can
+/// change its annotations, too.
+fn joined_patch(context: &ExecuteContext<'_>, pod: &Pod) -> Value {
+    let now = jiff::Timestamp::from_second(context.clock.now().0).unwrap_or_default();
+    let mut patch = start_mode_patch(context, pod, &StartMode::ExistingData);
+    patch["status"]["conditions"] = json!([{
         "type": labels::GATE_JOINED,
         "status": "True",
         "reason": "Joined",
-        "message": "etcd has joined, and starts on its own data only from now on",
+        "message": "etcd has joined its cluster and starts on its own data only from now on",
         "lastTransitionTime": now.to_string(),
-    }] } })
+    }]);
+    patch
 }
 
 async fn set_owner(
-    writer: &EtcdWriter<'_>,
-    observed: &ObservedCluster,
-    what: OwnerTarget,
-    owned: bool,
+    context: &ExecuteContext<'_>,
+    target: OwnerTarget,
+    is_owned: bool,
 ) -> Result<Outcome, Error> {
-    let owners = if owned {
+    let observed = context.observed;
+    let owners = if is_owned {
         json!([build::owner_reference(&observed.desired)])
     } else {
         json!([])
     };
-    let patch = json!({ "metadata": { "ownerReferences": owners } });
-    match what {
-        OwnerTarget::Identity => match &observed.identity {
-            Some((object, _)) => writer.patch(object, patch).await,
-            None => Ok(Outcome::Conflict),
-        },
+    let patch = Some(json!({ "metadata": { "ownerReferences": owners } }));
+    match target {
+        OwnerTarget::Identity => {
+            let object = observed.identity.as_ref().map(|(object, _)| object);
+            patch_or_conflict(context, object, patch).await
+        }
         OwnerTarget::Claim(uid) => {
-            writer
-                .patch_if_observed(observed.claims.get(&uid), patch)
-                .await
+            patch_or_conflict(context, observed.claims.get(&uid), patch).await
         }
-        OwnerTarget::Pod(uid) => {
-            writer
-                .patch_if_observed(observed.pods.get(&uid), patch)
-                .await
-        }
+        OwnerTarget::Pod(uid) => patch_or_conflict(context, observed.pods.get(&uid), patch).await,
     }
 }
 
-/// Swaps the identity for another, if it is still what it was.
+/// Replaces the identity by compare-and-swap: only if it is still the one that the change was decided on.
 async fn update_identity(
-    writer: &EtcdWriter<'_>,
-    observed: &ObservedCluster,
+    context: &ExecuteContext<'_>,
     from: &Identity,
     to: &Identity,
 ) -> Result<Outcome, Error> {
-    let Some((object, there)) = &observed.identity else {
-        return Ok(Outcome::Conflict);
-    };
-    if there != from {
-        return Ok(Outcome::Conflict);
+    let observed = context.observed;
+    match &observed.identity {
+        Some((object, identity)) if identity == from => {
+            tracing::debug!(identity = %object.name_any(), ?to, "updating identity");
+            identity_object::replace(&context.writer, object, to, &observed.desired.spec).await
+        }
+        _ => Ok(Outcome::Conflict),
     }
-    let mut changed: ConfigMap = object.clone();
-    let text = serde_json::to_string(to).map_err(|why| Error::other("write the identity", why))?;
-    let data = changed.data.get_or_insert_default();
-    data.insert(build::IDENTITY_KEY.to_owned(), text);
-    data.insert(build::SPEC_KEY.to_owned(), observed.desired.spec.clone());
-    tracing::debug!(identity = %object.name_any(), ?to, "identity");
-    writer.replace(&changed).await
 }
 
 #[cfg(test)]

@@ -1,181 +1,164 @@
-//! Has every member take a snapshot of its log: etcd does so after a number of entries, so it is given that many. Each is a request
-//! for the list of alarms, which goes through the log like a write, and changes nothing.
+//! Forcing a snapshot on every member. etcd takes one after a number of log entries, so that many entries are appended. Each
+//! is a request for the list of alarms, which goes through the raft log like a write and changes nothing.
 
 use std::time::Duration;
 
-use evenkeel_runtime::Observation;
 use futures::future::try_join_all;
-use tokio::time::{Instant, sleep};
 
-use super::membership::{endpoint_of, membership_endpoints};
-use super::writer::EtcdWriter;
+use super::context::ExecuteContext;
+use super::membership::membership_endpoints;
 use crate::build::pod::CONTAINER;
-use crate::identity::ClusterId;
-use crate::observe::etcd::{self, Endpoint, RaftPosition, SharedConnections, TlsCredentials};
-use crate::observe::member_ref;
-use crate::reconciler::EtcdReconciler;
+use crate::client::{self, Connections, Endpoint, RaftPosition, TlsCredentials};
+use crate::facts::EtcdFacts;
+use crate::memory::SnapshotProgress;
+use crate::observe::endpoints::member_endpoint;
+use crate::observe::{ObservedCluster, member_ref};
 
-/// After how many entries etcd takes a snapshot unless it is told otherwise, from 3.6 on (`etcd --help`).
-const SNAPSHOT_COUNT: u64 = 10_000;
-/// How many more are written than that: a snapshot is taken when entries were applied, and they are applied many at once.
+/// etcd's default of `--snapshot-count` since 3.6 (`etcd --help`).
+const DEFAULT_SNAPSHOT_COUNT: u64 = 10_000;
+/// The number of entries beyond `--snapshot-count`: a snapshot is taken after entries were applied, many at once.
 const MARGIN: u64 = 500;
-/// How many are asked for at once.
-const AT_ONCE: u64 = 50;
-/// How many are asked for between two looks at how far all are.
-const BETWEEN: u64 = 500;
-/// For how long it is written in one go: what was decided is to be looked at again meanwhile.
-const ONE_GO: Duration = Duration::from_secs(2);
-/// How long members that are behind are waited for before they are looked at again.
-const SHORTLY: Duration = Duration::from_millis(200);
+/// The number of concurrent requests.
+const CONCURRENT_REQUESTS: u64 = 50;
+/// The number of entries between two checks of the members' positions.
+const BATCH_SIZE: u64 = 500;
+/// The longest time of one run: the plan must be decided again in between.
+const MAX_RUN: Duration = Duration::from_secs(2);
+/// The time between two checks of members that lag behind.
+const CHECK_INTERVAL: Duration = Duration::from_millis(200);
 
-/// Writes until everybody has applied so much that it must have taken a snapshot since this began, or for a while; says which. How far
-/// to go is remembered only by this operator: another one begins again, which costs some entries.
-pub(super) async fn force_snapshot(
-    writer: &EtcdWriter<'_>,
-    observation: &Observation<EtcdReconciler>,
-    holds: &(dyn Fn() -> bool + Sync),
-) -> Result<Renewed, String> {
-    let access = observation
-        .objects
-        .tls
-        .credentials
-        .as_ref()
-        .ok_or("there is no certificate to ask etcd with")?;
-    let log = Log {
-        connections: writer.reconciler.connections(writer.key),
-        access,
-        members: members(observation),
-    };
-    let leader = membership_endpoints(observation)
-        .into_iter()
-        .next()
-        .ok_or("nobody leads")?;
-    let cluster = observation
-        .objects
-        .identity
-        .as_ref()
-        .and_then(|(_, identity)| identity.cluster_id);
-    let begun = writer.reconciler.update_snapshot(writer.key, |begun| {
-        begun.filter(|begun| begun.cluster == cluster)
-    });
-    let begins = match begun {
-        Some(begun) => begun.begins,
-        None => {
-            // What is in the log before this is what nobody is to read again.
-            let begins = log.extent().await?.last_index;
-            writer
-                .reconciler
-                .update_snapshot(writer.key, |_| Some(SnapshotProgress { cluster, begins }));
-            tracing::info!(resource = %writer.key, begins, "renewing the logs");
-            begins
-        }
-    };
-    let ends = begins + snapshot_count(observation) + MARGIN;
-    let until = Instant::now() + ONE_GO;
-    loop {
-        let RaftPosition {
-            last_index: written,
-            applied_index: applied,
-        } = log.extent().await?;
-        if applied >= ends {
-            // What was applied last is followed by the snapshot.
-            sleep(SHORTLY).await;
-            writer.reconciler.update_snapshot(writer.key, |_| None);
-            return Ok(Renewed::All);
-        }
-        if !holds() || Instant::now() >= until {
-            return Ok(Renewed::UpTo { applied, ends });
-        }
-        match (ends + 1).saturating_sub(written).min(BETWEEN) {
-            0 => sleep(SHORTLY).await,
-            left => log.write(&leader, left).await?,
-        }
-    }
-}
-
-/// From where on the logs of a cluster are being renewed.
+/// The progress of a forced snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct SnapshotProgress {
-    cluster: Option<ClusterId>,
-    begins: u64,
-}
-
-/// How far they got.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Renewed {
-    /// All are renewed.
-    All,
-    /// The hindmost has got so far, of so much.
-    UpTo {
-        /// What it has applied.
-        applied: u64,
-        /// What it is to apply.
-        ends: u64,
+pub(super) enum SnapshotResult {
+    /// Every member has taken a snapshot.
+    Done,
+    /// The slowest member has applied this many entries of the target.
+    InProgress {
+        /// The index of the last entry that the slowest member applied.
+        applied_index: u64,
+        /// The index that it must apply.
+        target_index: u64,
     },
 }
 
-/// The log of a cluster.
-struct Log<'s> {
-    connections: SharedConnections,
-    access: &'s TlsCredentials,
+/// Appends entries until every member has applied so many that it must have taken a snapshot, or until the run is over. The
+/// start position is kept in memory: a restarted operator begins again, which costs some entries.
+pub(super) async fn force_snapshot(context: &ExecuteContext<'_>) -> Result<SnapshotResult, String> {
+    let (observed, facts) = (context.observed, context.facts);
+    let log = RaftLog {
+        connections: context.connections(),
+        credentials: context
+            .credentials()
+            .ok_or("the operator's certificate is missing")?,
+        members: member_endpoints(observed, facts),
+    };
+    let leader = membership_endpoints(observed, facts)
+        .into_iter()
+        .next()
+        .ok_or("there is no leader")?;
+    let first_index = first_index(context, &log).await?;
+    let target_index = first_index + snapshot_count(observed) + MARGIN;
+    let deadline = context.clock.uptime() + MAX_RUN;
+    loop {
+        let position = log.position().await?;
+        if position.applied_index >= target_index {
+            // The snapshot follows the last applied entry.
+            context.clock.sleep(CHECK_INTERVAL).await;
+            *context.memory.snapshot.lock() = None;
+            return Ok(SnapshotResult::Done);
+        }
+        if !(context.holds_lease)() || context.clock.uptime() >= deadline {
+            return Ok(SnapshotResult::InProgress {
+                applied_index: position.applied_index,
+                target_index,
+            });
+        }
+        let missing = (target_index + 1).saturating_sub(position.last_index);
+        match missing.min(BATCH_SIZE) {
+            0 => context.clock.sleep(CHECK_INTERVAL).await,
+            entries => log.append(&leader, entries).await?,
+        }
+    }
+}
+
+/// Returns the index of the last entry when the snapshot was begun; begins it if it was not. Entries up to this one must not
+/// be read by a later version.
+async fn first_index(context: &ExecuteContext<'_>, log: &RaftLog<'_>) -> Result<u64, String> {
+    let identity = context.observed.identity.as_ref();
+    let cluster_id = identity.and_then(|(_, identity)| identity.cluster_id);
+    let begun = *context.memory.snapshot.lock();
+    if let Some(progress) = begun.filter(|progress| progress.cluster_id == cluster_id) {
+        return Ok(progress.first_index);
+    }
+    let first_index = log.position().await?.last_index;
+    *context.memory.snapshot.lock() = Some(SnapshotProgress {
+        cluster_id,
+        first_index,
+    });
+    tracing::info!(resource = %context.key(), first_index, "forcing a snapshot");
+    Ok(first_index)
+}
+
+/// The raft log of a cluster.
+struct RaftLog<'a> {
+    connections: &'a Connections,
+    credentials: &'a TlsCredentials,
     members: Vec<Endpoint>,
 }
 
-impl Log<'_> {
-    /// How far the log goes, and how much of it everybody has applied.
-    async fn extent(&self) -> Result<RaftPosition, String> {
-        let ask = |one| etcd::raft_position(&self.connections, self.access, one);
-        let all = try_join_all(self.members.iter().map(ask)).await?;
-        let one = |one: RaftPosition, other: RaftPosition| RaftPosition {
-            last_index: one.last_index.max(other.last_index),
-            applied_index: one.applied_index.min(other.applied_index),
-        };
-        all.into_iter()
-            .reduce(one)
-            .ok_or_else(|| "nobody answers".to_owned())
+impl RaftLog<'_> {
+    /// Returns the highest index of any member, and the lowest applied index.
+    async fn position(&self) -> Result<RaftPosition, String> {
+        let queries = self
+            .members
+            .iter()
+            .map(|member| client::raft_position(self.connections, self.credentials, member));
+        let positions = try_join_all(queries).await?;
+        positions
+            .into_iter()
+            .reduce(|one, other| RaftPosition {
+                last_index: one.last_index.max(other.last_index),
+                applied_index: one.applied_index.min(other.applied_index),
+            })
+            .ok_or_else(|| "there are no members".to_owned())
     }
 
-    /// Adds so many entries to it.
-    async fn write(&self, leader: &Endpoint, entries: u64) -> Result<(), String> {
-        let each = entries.div_ceil(AT_ONCE);
-        let writers = (0..AT_ONCE.min(entries)).map(|_| async {
-            for _ in 0..each {
-                etcd::list_alarms(&self.connections, self.access, leader).await?;
+    /// Appends this many entries.
+    async fn append(&self, leader: &Endpoint, entries: u64) -> Result<(), String> {
+        let entries_per_task = entries.div_ceil(CONCURRENT_REQUESTS);
+        let tasks = (0..CONCURRENT_REQUESTS.min(entries)).map(|_| async {
+            for _ in 0..entries_per_task {
+                client::list_alarms(self.connections, self.credentials, leader).await?;
             }
             Ok(())
         });
-        try_join_all(writers).await.map(|_: Vec<()>| ())
+        try_join_all(tasks).await.map(|_: Vec<()>| ())
     }
 }
 
-/// Where the members answer, all of them: whoever may start again must have taken part.
-fn members(observation: &Observation<EtcdReconciler>) -> Vec<Endpoint> {
-    let told = observation
-        .facts
-        .membership
-        .present()
-        .map(|told| told.members.as_slice())
-        .unwrap_or_default();
-    told.iter()
-        .filter_map(|entry| endpoint_of(observation, entry.serial))
+/// Returns the addresses of all listed members: each of them may restart, and must have taken a snapshot.
+fn member_endpoints(observed: &ObservedCluster, facts: &EtcdFacts) -> Vec<Endpoint> {
+    let membership = facts.membership.present();
+    membership
+        .into_iter()
+        .flat_map(|membership| &membership.members)
+        .filter_map(|member| member_endpoint(observed, member.serial))
         .collect()
 }
 
-/// After how many entries members take a snapshot, by the flags that they run with: the most of all.
-fn snapshot_count(observation: &Observation<EtcdReconciler>) -> u64 {
-    let pods = observation
-        .objects
+/// Returns the largest `--snapshot-count` of the running pods.
+fn snapshot_count(observed: &ObservedCluster) -> u64 {
+    let members = observed
         .pods
         .values()
         .filter(|pod| member_ref(&pod.metadata).is_some());
-    let containers = pods
+    members
         .filter_map(|pod| pod.spec.as_ref())
-        .flat_map(|spec| &spec.containers);
-    let args = containers
-        .filter(|one| one.name == CONTAINER)
-        .flat_map(|one| one.args.iter().flatten());
-    let counts = args.filter_map(|arg| arg.strip_prefix("--snapshot-count=")?.parse().ok());
-    counts.fold(SNAPSHOT_COUNT, u64::max)
+        .flat_map(|spec| &spec.containers)
+        .filter(|container| container.name == CONTAINER)
+        .flat_map(|container| container.args.iter().flatten())
+        .filter_map(|arg| arg.strip_prefix("--snapshot-count=")?.parse().ok())
+        .fold(DEFAULT_SNAPSHOT_COUNT, u64::max)
 }
 
 #[cfg(test)]
@@ -184,23 +167,14 @@ mod tests {
     use crate::testing::Scene;
 
     #[test]
-    fn as_much_is_written_as_the_pods_themselves_say() {
-        assert_eq!(
-            snapshot_count(&Scene::converged(3).observation()),
-            SNAPSHOT_COUNT
-        );
+    fn the_snapshot_count_is_read_from_the_running_pods() {
         let mut scene = Scene::converged(3);
+        assert_eq!(snapshot_count(&scene.observed), DEFAULT_SNAPSHOT_COUNT);
         for (pod, count) in scene.observed.pods.values_mut().zip([20_000, 50_000, 100]) {
-            let container = pod
-                .spec
-                .as_mut()
-                .and_then(|spec| spec.containers.first_mut())
-                .unwrap();
-            container
-                .args
-                .get_or_insert_default()
-                .push(format!("--snapshot-count={count}"));
+            let spec = pod.spec.as_mut().unwrap();
+            let args = spec.containers[0].args.get_or_insert_default();
+            args.push(format!("--snapshot-count={count}"));
         }
-        assert_eq!(snapshot_count(&scene.observation()), 50_000);
+        assert_eq!(snapshot_count(&scene.observed), 50_000);
     }
 }

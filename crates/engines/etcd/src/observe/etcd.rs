@@ -1,524 +1,247 @@
-//! Asking etcd. Every question goes to one named member over a connection of its own, is sent once, and has an end.
+//! Querying etcd: the status of every member, the authoritative member list, and the members that nothing reaches. Nothing
+//! here writes.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::collections::{BTreeMap, BTreeSet};
 
-use etcd_client::{
-    AlarmAction, AlarmType, Certificate, Client, ConnectOptions, Error, Identity as TlsIdentity,
-    MemberAddOptions, TlsOptions,
-};
 use evenkeel_runtime::{Observed, UnixTime};
 use futures::future::{join, join_all};
-use tokio::time::{Instant, timeout_at};
 
 use super::member_status::{LeaderInfo, RawMember, RawStatus, membership};
-use super::{MemberIndex, leader_metrics, nudge};
-use crate::certificates::KeyPair;
+use super::{MemberIndex, leader_metrics, stuck};
+use crate::client::{self, Connections};
 use crate::facts::{EtcdFacts, ListedMember, MemberHealth, Membership};
 use crate::identity::MemberId;
 use crate::names::Serial;
 
-/// How long a question may take. A member that needs longer is not well.
-const REQUEST_TIMEOUT: Duration = Duration::from_secs(2);
-/// By how much a read ends before its question does: without a quorum it is never answered, and must not take along what the
-/// member has said of itself.
-const READ_MARGIN: Duration = Duration::from_millis(200);
-/// How long a change of the membership may take: below the margin that a lease is given up before it runs out, since a
-/// connection that breaks just then is made anew with the call waiting; and well below the time after which an intent is void.
-const CHANGE_TIMEOUT: Duration = Duration::from_secs(2);
-/// A key that nobody has: reading it is as good as reading any other.
-const HEALTH_KEY: &str = "evenkeel.dev/health";
+pub use crate::client::{Endpoint, TlsCredentials};
 
-/// What it takes to be let in.
-#[derive(Clone, Debug)]
-pub struct TlsCredentials {
-    /// Who signed the servers' certificates, as PEM.
-    pub ca: String,
-    /// The operator's certificate.
-    pub key_pair: KeyPair,
-}
-
-impl PartialEq for TlsCredentials {
-    fn eq(&self, other: &Self) -> bool {
-        self.ca == other.ca && self.key_pair.certificate == other.key_pair.certificate
-    }
-}
-
-/// Where somebody answers.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Endpoint {
-    /// The address, without the port.
-    pub address: String,
-    /// The name that its certificate must have.
-    pub name: String,
-}
-
-/// A member that can be asked.
+/// A member that can be queried.
 #[derive(Clone, Debug)]
 pub struct MemberTarget {
-    /// Who.
+    /// The serial of the member.
     pub serial: Serial,
-    /// Where.
+    /// The address of the member.
     pub endpoint: Endpoint,
-    /// Whether it was told to found a cluster: its word on who the members are counts less.
+    /// Whether the member starts as a new cluster. Its member list is used only if no other member has one.
     pub is_seed: bool,
 }
 
-/// What etcd says. Nothing in it changes by itself while all is well.
+/// The state of an etcd cluster as its members report it. Nothing in it changes while the cluster is healthy and idle.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EtcdState {
-    /// Who the members are.
+    /// The member list.
     pub membership: Observed<Membership>,
-    /// What each says of itself.
+    /// The health of each queried member.
     pub health: BTreeMap<Serial, Observed<MemberHealth>>,
-    /// The version each has.
+    /// The version of each member that answered.
     pub versions: BTreeMap<Serial, String>,
-    /// Who leads.
+    /// The leader.
     pub leader: Option<MemberId>,
-    /// Whether a read through the client service was answered.
+    /// Whether a read through the client Service was answered.
     pub client_read: Observed<()>,
-    /// Members that somebody heard: the operator, or the leader.
+    /// The members that answered the operator, or have a connection to the leader.
     pub reachable: BTreeSet<Serial>,
-    /// Members that neither of them hears, and since when.
+    /// The members that neither answered nor have a connection to the leader, with the time since when.
     pub unreachable_since: BTreeMap<Serial, UnixTime>,
+    /// A member that runs and does not serve until the raft log advances, see [`stuck`].
+    pub stuck: Option<Serial>,
 }
 
 impl EtcdState {
-    /// What was said when facts were gathered, as far as these tell.
+    /// Returns the state that facts were made from, as far as they show it.
     pub fn from_facts(facts: &EtcdFacts) -> Self {
         let leader = facts
             .details
             .iter()
-            .find(|(_, about)| about.is_leader)
-            .map(|(serial, _)| serial);
-        let told = facts
-            .membership
-            .present()
-            .map(|told| told.members.as_slice())
-            .unwrap_or_default();
-        let id = |serial: &Serial| {
-            told.iter()
-                .find(|one| one.serial == *serial)
-                .map(|one| one.id)
+            .find(|(_, details)| details.is_leader)
+            .map(|(serial, _)| *serial);
+        let membership = facts.membership.present();
+        let id_of = |serial: Serial| {
+            let mut members = membership?.members.iter();
+            members
+                .find(|member| member.serial == serial)
+                .map(|member| member.id)
         };
         let versions = facts
             .details
             .iter()
-            .filter_map(|(serial, one)| Some((*serial, one.version.clone()?)));
-        let spoke = facts
-            .health
-            .iter()
-            .filter(|(_, health)| health.is_present());
+            .filter_map(|(serial, details)| Some((*serial, details.version.clone()?)));
         Self {
             membership: facts.membership.clone(),
             health: facts.health.clone(),
             versions: versions.collect(),
-            leader: leader.and_then(id),
+            leader: leader.and_then(id_of),
             client_read: facts.client_read,
-            reachable: spoke.map(|(serial, _)| *serial).collect(),
+            reachable: answering(&facts.health),
             unreachable_since: facts.unreachable_since.clone(),
+            stuck: None,
         }
     }
 }
 
-impl Endpoint {
-    /// The address as a URL has it.
-    pub fn host(&self) -> String {
-        if self.address.contains(':') {
-            format!("[{}]", self.address)
-        } else {
-            self.address.clone()
-        }
-    }
+/// Returns the members that answered.
+fn answering(health: &BTreeMap<Serial, Observed<MemberHealth>>) -> BTreeSet<Serial> {
+    let answered = health.iter().filter(|(_, health)| health.is_present());
+    answered.map(|(serial, _)| *serial).collect()
 }
 
-/// The connections to one cluster's members, kept open. With another certificate they are made anew.
-#[derive(Default)]
-pub struct Connections {
-    kept: Mutex<(Option<TlsCredentials>, HashMap<Endpoint, Client>)>,
-    nudge_timer: nudge::NudgeTimer,
+/// A query of all members of a cluster.
+pub(crate) struct ClusterQuery<'a> {
+    pub(crate) connections: &'a Connections,
+    pub(crate) credentials: &'a TlsCredentials,
+    /// The members to query.
+    pub(crate) members: &'a [MemberTarget],
+    /// The client Service. Only a probe of a bootstrapped cluster sets it: a read through a Service whose last connection
+    /// died takes seconds, and so does the search for a stuck member.
+    pub(crate) service: Option<&'a Endpoint>,
+    /// The members that the operator added.
+    pub(crate) index: &'a MemberIndex,
+    /// The time of the query.
+    pub(crate) now: UnixTime,
 }
 
-impl std::fmt::Debug for Connections {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Connections").finish_non_exhaustive()
-    }
+/// A queried member and its answer.
+struct MemberAnswer<'a> {
+    target: &'a MemberTarget,
+    status: Option<RawStatus>,
 }
 
-impl Connections {
-    async fn to(&self, access: &TlsCredentials, endpoint: &Endpoint) -> Result<Client, Error> {
-        {
-            let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-            if kept.0.as_ref() != Some(access) {
-                *kept = (Some(access.clone()), HashMap::new());
-            }
-            if let Some(client) = kept.1.get(endpoint) {
-                return Ok(client.clone());
-            }
-        }
-        let client = connect(access, endpoint).await?;
-        self.kept
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .1
-            .insert(endpoint.clone(), client.clone());
-        Ok(client)
-    }
-
-    /// A connection that failed is not used again: addresses are given to others.
-    fn drop(&self, endpoint: &Endpoint) {
-        self.kept
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .1
-            .remove(endpoint);
-    }
-
-    /// Connections to those that are no more are closed.
-    fn keep_only(&self, endpoints: &[&Endpoint]) {
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        kept.1.retain(|endpoint, _| endpoints.contains(&endpoint));
-    }
-}
-
-async fn connect(access: &TlsCredentials, endpoint: &Endpoint) -> Result<Client, Error> {
-    let tls = TlsOptions::new()
-        .ca_certificate(Certificate::from_pem(&access.ca))
-        .identity(TlsIdentity::from_pem(
-            &access.key_pair.certificate,
-            &access.key_pair.key,
-        ))
-        .domain_name(&endpoint.name);
-    let options = ConnectOptions::new()
-        .with_tls(tls)
-        .with_connect_timeout(REQUEST_TIMEOUT)
-        .with_keep_alive(Duration::from_secs(5), Duration::from_secs(5));
-    Client::connect([format!("https://{}:2379", endpoint.host())], Some(options)).await
-}
-
-/// Asks all members, and one that serves who the members are. `register` tells who is who. What has no date yet is of `now`.
-pub async fn query_cluster(
-    connections: &Connections,
-    access: &TlsCredentials,
-    (members, service): (&[MemberTarget], Option<&Endpoint>),
-    register: &MemberIndex,
-    now: UnixTime,
-) -> EtcdState {
-    let desired: Vec<_> = members.iter().map(|asked| &asked.endpoint).collect();
-    if service.is_some() {
-        connections.keep_only(&desired);
-    }
-    let heard = join_all(
-        members
+/// Queries all members, and an authoritative one for the member list.
+pub(crate) async fn query_cluster(query: &ClusterQuery<'_>) -> EtcdState {
+    if query.service.is_some() {
+        let endpoints: Vec<_> = query
+            .members
             .iter()
-            .map(|asked| query_member(connections, access, asked)),
-    );
-    let served = async {
-        match service {
-            Some(service) => read_as_client(access, service).await,
-            None => Observed::Unknown,
+            .map(|member| &member.endpoint)
+            .collect();
+        query.connections.retain(&endpoints);
+    }
+    let (answers, client_read) = join(query_members(query), read_as_client(query)).await;
+    let leader = LeaderInfo::of(answers.iter().filter_map(|answer| answer.status.as_ref()));
+    let mut state = evaluate(&answers, leader);
+    state.client_read = client_read;
+    state.membership = authoritative_membership(query, &answers).await;
+    let leader = leader_endpoint(&answers, leader);
+    find_unreachable(&mut state, leader, query.now).await;
+    if query.service.is_some() && leader.is_some() {
+        state.stuck = find_stuck(&state, query.members).await;
+    }
+    state
+}
+
+/// Queries the status of all members at the same time.
+async fn query_members<'q>(query: &ClusterQuery<'q>) -> Vec<MemberAnswer<'q>> {
+    let queries = query.members.iter().map(|target| async move {
+        let answer =
+            client::status_and_read(query.connections, query.credentials, &target.endpoint).await;
+        MemberAnswer {
+            target,
+            status: answer.and_then(|answer| RawStatus::of(&answer.status, answer.has_read)),
         }
-    };
-    let (heard, served) = join(heard, served).await;
-    let leading = LeaderInfo::of(heard.iter().flatten());
-    let leader = leading.map(|leading| MemberId(leading.leader));
+    });
+    join_all(queries).await
+}
+
+async fn read_as_client(query: &ClusterQuery<'_>) -> Observed<()> {
+    match query.service {
+        Some(service) if client::can_read_as_client(query.credentials, service).await => {
+            Observed::Present(())
+        }
+        Some(_) => Observed::Absent,
+        None => Observed::Unknown,
+    }
+}
+
+/// Returns leader, health and versions according to the answers.
+fn evaluate(answers: &[MemberAnswer<'_>], leader: Option<LeaderInfo>) -> EtcdState {
     let mut state = EtcdState {
-        client_read: served,
-        leader,
+        leader: leader.map(|leader| MemberId(leader.leader)),
         ..EtcdState::default()
     };
-    for (asked, heard) in members.iter().zip(&heard) {
-        let health = heard.as_ref().map(|heard| heard.health(leading));
-        state.health.insert(
-            asked.serial,
-            health.map_or(Observed::Unknown, Observed::Present),
-        );
-        if let Some(heard) = heard {
-            state.versions.insert(asked.serial, heard.version.clone());
-        }
-    }
-    let mut tellers: Vec<_> = members
-        .iter()
-        .zip(&heard)
-        .filter(|(_, heard)| heard.as_ref().is_some_and(RawStatus::is_authoritative))
-        .collect();
-    tellers.sort_by_key(|(asked, _)| asked.is_seed);
-    for (asked, _) in tellers {
-        if let Some(list) = list_members(connections, access, asked).await {
-            state.membership = Observed::Present(membership(asked.serial, &list, register, now));
-            break;
-        }
-    }
-    let of_leader = |heard: &Option<RawStatus>| {
-        heard
-            .as_ref()
-            .is_some_and(|heard| leading.is_some_and(|leading| leading.leader == heard.id))
-    };
-    let leader = members
-        .iter()
-        .zip(&heard)
-        .find(|(_, heard)| of_leader(heard))
-        .map(|(asked, _)| asked);
-    find_unreachable(&mut state, leader, now).await;
-    if let Some(leader) = leader.filter(|_| service.is_some()) {
-        nudge_stuck_member(connections, access, (leader, members), &state).await;
+    for MemberAnswer { target, status } in answers {
+        let health = status.as_ref().map(|status| status.health(leader));
+        let health = health.map_or(Observed::Unknown, Observed::Present);
+        state.health.insert(target.serial, health);
+        let version = status.as_ref().map(|status| status.version.clone());
+        let version = version.map(|version| (target.serial, version));
+        state.versions.extend(version);
     }
     state
 }
 
-/// Gives a member that may be waiting for it something new to hear of. Nothing rests on it.
-async fn nudge_stuck_member(
-    connections: &Connections,
-    access: &TlsCredentials,
-    (leader, members): (&MemberTarget, &[MemberTarget]),
-    state: &EtcdState,
-) {
-    let Some(mute) = nudge::unresponsive(state, members) else {
-        return;
-    };
-    // One that has not even started waits for something else.
-    if !leader_metrics::has_leader(&mute.endpoint).await
-        || !connections.nudge_timer.is_due(Instant::now().into_std())
-    {
-        return;
+/// Returns the member list of a voter that has just answered a linearizable read. A seed comes last.
+async fn authoritative_membership(
+    query: &ClusterQuery<'_>,
+    answers: &[MemberAnswer<'_>],
+) -> Observed<Membership> {
+    let mut candidates: Vec<_> = answers
+        .iter()
+        .filter(|answer| {
+            let status = answer.status.as_ref();
+            status.is_some_and(RawStatus::is_authoritative)
+        })
+        .map(|answer| answer.target)
+        .collect();
+    candidates.sort_by_key(|target| target.is_seed);
+    for target in candidates {
+        let list =
+            client::list_members(query.connections, query.credentials, &target.endpoint).await;
+        if let Some(list) = list {
+            let list: Vec<_> = list.iter().map(RawMember::of).collect();
+            let reported = membership(target.serial, &list, query.index, query.now);
+            return Observed::Present(reported);
+        }
     }
-    let granted = with_timeout(REQUEST_TIMEOUT, async {
-        connections
-            .to(access, &leader.endpoint)
-            .await?
-            .lease_grant(nudge::LEASE_TTL_SECONDS, None)
-            .await
-    });
-    match granted.await {
-        Ok(_) => tracing::info!(member = %mute.endpoint.name, "given something new to hear of"),
-        Err(why) => tracing::debug!(member = %mute.endpoint.name, %why, "nothing new to hear of"),
-    }
+    Observed::Unknown
 }
 
-/// Notes who is heard, and who is not. The leader is asked only about those who did not answer.
-async fn find_unreachable(state: &mut EtcdState, leader: Option<&MemberTarget>, now: UnixTime) {
-    let spoke = state
-        .health
-        .iter()
-        .filter(|(_, health)| health.is_present());
-    state.reachable = spoke.map(|(serial, _)| *serial).collect();
-    let Observed::Present(told) = &state.membership else {
+fn leader_endpoint<'a>(
+    answers: &[MemberAnswer<'a>],
+    leader: Option<LeaderInfo>,
+) -> Option<&'a Endpoint> {
+    let leader = leader?.leader;
+    let is_leader = |answer: &&MemberAnswer<'_>| {
+        let status = answer.status.as_ref();
+        status.is_some_and(|status| status.id == leader)
+    };
+    let answer = answers.iter().find(is_leader)?;
+    Some(&answer.target.endpoint)
+}
+
+/// Records which members are reachable. The leader's metrics are read only if a listed member did not answer.
+async fn find_unreachable(state: &mut EtcdState, leader: Option<&Endpoint>, now: UnixTime) {
+    state.reachable = answering(&state.health);
+    let (Observed::Present(membership), Some(leader)) = (&state.membership, leader) else {
         return;
     };
-    let unheard: Vec<_> = told
+    let not_answering: Vec<_> = membership
         .members
         .iter()
-        .filter(|one| !state.reachable.contains(&one.serial))
+        .filter(|member| !state.reachable.contains(&member.serial))
         .collect();
-    let (false, Some(leader)) = (unheard.is_empty(), leader) else {
+    if not_answering.is_empty() {
+        return;
+    }
+    let Some(connected) = leader_metrics::connected_peers(leader).await else {
         return;
     };
-    let Some(connected) = leader_metrics::connected_peers(&leader.endpoint).await else {
-        return;
-    };
-    let (connected, silent): (Vec<&ListedMember>, Vec<_>) = unheard
+    let (connected, unreachable): (Vec<&ListedMember>, Vec<_>) = not_answering
         .into_iter()
-        .partition(|one| connected.contains(&one.id));
+        .partition(|member| connected.contains(&member.id));
     state
         .reachable
-        .extend(connected.into_iter().map(|one| one.serial));
-    state.unreachable_since = silent.into_iter().map(|one| (one.serial, now)).collect();
+        .extend(connected.into_iter().map(|member| member.serial));
+    state.unreachable_since = unreachable
+        .into_iter()
+        .map(|member| (member.serial, now))
+        .collect();
 }
 
-async fn query_member(
-    connections: &Connections,
-    access: &TlsCredentials,
-    asked: &MemberTarget,
-) -> Option<RawStatus> {
-    let until = Instant::now() + REQUEST_TIMEOUT - READ_MARGIN;
-    let heard = with_timeout(REQUEST_TIMEOUT, async {
-        let mut client = connections.to(access, &asked.endpoint).await?;
-        let mut reader = client.clone();
-        let (status, read) = join(
-            client.status(),
-            timeout_at(until, reader.get(HEALTH_KEY, None)),
-        )
-        .await;
-        Ok(RawStatus::of(&status?, matches!(read, Ok(Ok(_)))))
-    })
-    .await;
-    if let Err(why) = &heard {
-        connections.drop(&asked.endpoint);
-        tracing::trace!(member = %asked.endpoint.name, %why, "no answer");
-    }
-    heard.ok().flatten()
-}
-
-/// A read as clients make it who come now: over a connection of its own each time. One that was kept stays with its member
-/// when the Service leads there no more, or nowhere. Tried twice, as clients do.
-async fn read_as_client(access: &TlsCredentials, service: &Endpoint) -> Observed<()> {
-    for _ in 0..2 {
-        let read = with_timeout(REQUEST_TIMEOUT, async {
-            connect(access, service).await?.get(HEALTH_KEY, None).await
-        });
-        if read.await.is_ok() {
-            return Observed::Present(());
-        }
-    }
-    Observed::Absent
-}
-
-/// etcd-client asks for the member's own list. It is as good as a linearizable one, because the same member has answered a
-/// linearizable read just before: what it has applied since can only be newer.
-async fn list_members(
-    connections: &Connections,
-    access: &TlsCredentials,
-    asked: &MemberTarget,
-) -> Option<Vec<RawMember>> {
-    let list = with_timeout(REQUEST_TIMEOUT, async {
-        let mut client = connections.to(access, &asked.endpoint).await?;
-        client.get(HEALTH_KEY, None).await?;
-        client.member_list().await
-    });
-    list.await
-        .ok()
-        .map(|list| list.members().iter().map(RawMember::of).collect())
-}
-
-/// A change of the membership, in etcd's terms.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum MembershipRequest {
-    /// Add a learner with this peer URL.
-    Add(String),
-    /// Give it a vote.
-    Promote(MemberId),
-    /// Remove it.
-    Remove(MemberId),
-}
-
-/// Asks a member that leads to hand the lead to another. Nothing rests on it: without, whoever is left elects one.
-pub async fn move_leader(
-    connections: &Connections,
-    access: &TlsCredentials,
-    leader: &Endpoint,
-    transfer_to: MemberId,
-    holds: &(dyn Fn() -> bool + Sync),
-) -> Result<(), String> {
-    let mut client = connections
-        .to(access, leader)
+/// Returns a listed member that does not answer although it runs and has a leader.
+async fn find_stuck(state: &EtcdState, members: &[MemberTarget]) -> Option<Serial> {
+    let candidate = stuck::candidate(state, members)?;
+    // A member that has not started waits for something else.
+    leader_metrics::has_leader(&candidate.endpoint)
         .await
-        .map_err(|why| why.to_string())?;
-    if !holds() {
-        return Err("the lease is no longer held".to_owned());
-    }
-    with_timeout(CHANGE_TIMEOUT, client.move_leader(transfer_to.0))
-        .await
-        .map(|_| ())
+        .then_some(candidate.serial)
 }
-
-/// How far a member is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RaftPosition {
-    /// How far its log goes.
-    pub last_index: u64,
-    /// How much of that it has applied.
-    pub applied_index: u64,
-}
-
-/// Asks a member how far it is.
-pub async fn raft_position(
-    connections: &Connections,
-    access: &TlsCredentials,
-    member: &Endpoint,
-) -> Result<RaftPosition, String> {
-    let status = with_timeout(REQUEST_TIMEOUT, async {
-        connections.to(access, member).await?.status().await
-    })
-    .await?;
-    Ok(RaftPosition {
-        last_index: status.raft_index(),
-        applied_index: status.raft_applied_index(),
-    })
-}
-
-/// Asks for the list of alarms, which goes through the log (`EtcdServer.Alarm` proposes whatever it is asked).
-pub async fn list_alarms(
-    connections: &Connections,
-    access: &TlsCredentials,
-    member: &Endpoint,
-) -> Result<(), String> {
-    let list = async {
-        let mut client = connections.to(access, member).await?;
-        client.alarm(AlarmAction::Get, AlarmType::None, None).await
-    };
-    with_timeout(REQUEST_TIMEOUT, list).await.map(|_| ())
-}
-
-/// What came of a change that was asked for.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum MembershipReply {
-    /// etcd did it.
-    Done,
-    /// It was not sent: the lease was no longer held.
-    NotSent,
-    /// The one who was asked holds members for unreachable. It declined before anything was proposed, so that another may be
-    /// asked.
-    UnhealthyCluster(String),
-    /// etcd declined, or did not answer; it may have been done all the same.
-    Failed(String),
-}
-
-/// How a member says so.
-const UNHEALTHY_CLUSTER: &str = "etcdserver: unhealthy cluster";
-
-/// Asks a member for a change. The call goes out on a connection that has just answered, right after `holds` was asked, with
-/// nothing awaited between and no retry: a call that was sent late is accepted by etcd (tried).
-pub async fn change_membership(
-    connections: &Connections,
-    access: &TlsCredentials,
-    member: &Endpoint,
-    request: &MembershipRequest,
-    holds: &(dyn Fn() -> bool + Sync),
-) -> MembershipReply {
-    let mut client = match connections.to(access, member).await {
-        Ok(client) => client,
-        Err(why) => return MembershipReply::Failed(why.to_string()),
-    };
-    if let Err(why) = with_timeout(REQUEST_TIMEOUT, client.get(HEALTH_KEY, None)).await {
-        connections.drop(member);
-        return MembershipReply::Failed(why);
-    }
-    if !holds() {
-        return MembershipReply::NotSent;
-    }
-    let done = match request {
-        MembershipRequest::Add(url) => {
-            let learner = Some(MemberAddOptions::new().with_is_learner());
-            with_timeout(CHANGE_TIMEOUT, client.member_add([url.as_str()], learner))
-                .await
-                .map(|_| ())
-        }
-        MembershipRequest::Promote(id) => with_timeout(CHANGE_TIMEOUT, client.member_promote(id.0))
-            .await
-            .map(|_| ()),
-        MembershipRequest::Remove(id) => with_timeout(CHANGE_TIMEOUT, client.member_remove(id.0))
-            .await
-            .map(|_| ()),
-    };
-    match done {
-        Ok(()) => MembershipReply::Done,
-        Err(why) if why == UNHEALTHY_CLUSTER => MembershipReply::UnhealthyCluster(why),
-        Err(why) => MembershipReply::Failed(why),
-    }
-}
-
-async fn with_timeout<T>(
-    limit: Duration,
-    call: impl Future<Output = Result<T, Error>>,
-) -> Result<T, String> {
-    match tokio::time::timeout(limit, call).await {
-        Ok(Ok(answer)) => Ok(answer),
-        Ok(Err(Error::GRpcStatus(status))) => Err(status.message().to_owned()),
-        Ok(Err(why)) => Err(why.to_string()),
-        Err(_) => Err(format!("no answer within {} s", limit.as_secs())),
-    }
-}
-
-/// One cluster's connections, shared between whoever asks.
-pub type SharedConnections = Arc<Connections>;

@@ -1,5 +1,5 @@
-//! Whom the leader is connected to, from its metrics. Unreachable for the operator is not dead for etcd: before a member is
-//! taken for lost, the one who would know best is asked.
+//! Facts from etcd's metrics: the members that the leader is connected to, and whether a member has a leader. A member that
+//! the operator cannot reach may still be connected to the leader: it is not replaced then.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -10,16 +10,16 @@ use hyper::body::Bytes;
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::TokioExecutor;
 
-use super::etcd::Endpoint;
 use crate::build::service::METRICS_PORT;
+use crate::client::Endpoint;
 use crate::identity::MemberId;
 
-/// How long an answer may take.
+/// The deadline of a request.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(2);
-/// How much is read of it: a member's metrics are some two hundred kilobytes.
+/// The largest response that is read. The metrics of a member are some 200 kB.
 const MAX_METRICS_BYTES: usize = 8 << 20;
 
-/// The members that the leader has a connection to; nothing if it does not say, or does not lead.
+/// Returns the members that the leader is connected to; `None` if it does not answer or is not the leader.
 pub(super) async fn connected_peers(leader: &Endpoint) -> Option<BTreeSet<MemberId>> {
     let text = tokio::time::timeout(REQUEST_TIMEOUT, metrics(leader))
         .await
@@ -27,7 +27,7 @@ pub(super) async fn connected_peers(leader: &Endpoint) -> Option<BTreeSet<Member
     parse_connected(&text)
 }
 
-/// Whether a member runs and knows a leader, by its own metrics: they are told long before it answers anything else.
+/// Returns true if a member's metrics show that it has a leader. A member serves metrics long before it serves clients.
 pub(super) async fn has_leader(member: &Endpoint) -> bool {
     let text = tokio::time::timeout(REQUEST_TIMEOUT, metrics(member))
         .await
@@ -40,36 +40,36 @@ async fn metrics(member: &Endpoint) -> Option<String> {
     let client = Client::builder(TokioExecutor::new()).build_http::<Empty<Bytes>>();
     let uri = format!("http://{}:{METRICS_PORT}/metrics", member.host());
     let request = Request::get(uri).body(Empty::new()).ok()?;
-    let answer = client
+    let response = client
         .request(request)
         .await
         .ok()
-        .filter(|answer| answer.status().is_success())?;
-    let body = Limited::new(answer.into_body(), MAX_METRICS_BYTES)
+        .filter(|response| response.status().is_success())?;
+    let body = Limited::new(response.into_body(), MAX_METRICS_BYTES)
         .collect()
         .await
         .ok()?;
     String::from_utf8(body.to_bytes().to_vec()).ok()
 }
 
-/// What a leader's metrics say. One to whom there was never a connection is not in them at all.
+/// Returns the connected members in a leader's metrics. A member that was never connected does not appear in them.
 fn parse_connected(metrics: &str) -> Option<BTreeSet<MemberId>> {
     let samples = || metrics.lines().filter_map(|line| line.rsplit_once(' '));
-    let leads = samples().any(|(name, value)| name == "etcd_server_is_leader" && value == "1");
+    let is_leader = samples().any(|(name, value)| name == "etcd_server_is_leader" && value == "1");
     let peers = samples().filter_map(|(name, value)| {
         let labels = name.strip_prefix("etcd_network_active_peers{")?;
         let (_, remote) = labels.split_once("Remote=\"")?;
         let id = u64::from_str_radix(remote.split('"').next()?, 16).ok()?;
         (value.parse::<f64>().ok()? > 0.0).then_some(MemberId(id))
     });
-    leads.then(|| peers.collect())
+    is_leader.then(|| peers.collect())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// As etcd 3.6.16 prints them.
+    /// Metrics of etcd 3.6.16.
     const METRICS: &str = "\
 # HELP etcd_network_active_peers The current number of active peer connections.
 # TYPE etcd_network_active_peers gauge
@@ -81,7 +81,7 @@ etcd_server_is_leader 1
 ";
 
     #[test]
-    fn whoever_the_leader_is_connected_to_is_told_from_whoever_it_lost() {
+    fn only_connected_members_are_returned() {
         assert_eq!(
             parse_connected(METRICS),
             Some([MemberId(0x91bc_3c39_8fb3_c146)].into())
@@ -89,9 +89,9 @@ etcd_server_is_leader 1
     }
 
     #[test]
-    fn one_that_does_not_lead_has_no_say() {
-        let follows = METRICS.replace("is_leader 1\n", "is_leader 0\n");
-        assert_eq!(parse_connected(&follows), None);
-        assert_eq!(parse_connected("nothing of the kind"), None);
+    fn metrics_of_a_follower_are_ignored() {
+        let follower = METRICS.replace("is_leader 1\n", "is_leader 0\n");
+        assert_eq!(parse_connected(&follower), None);
+        assert_eq!(parse_connected("not metrics"), None);
     }
 }

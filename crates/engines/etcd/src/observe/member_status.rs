@@ -1,5 +1,5 @@
-//! What members said when they were asked, weighed: who leads, who serves, who the members are. Pure; asking is in
-//! [`super::ask`].
+//! Evaluation of members' answers: the leader, the health of each member, and the member list. Pure; the queries are in
+//! [`super::etcd`].
 
 use evenkeel_runtime::UnixTime;
 
@@ -8,26 +8,26 @@ use crate::identity::{ClusterId, MemberId};
 use crate::names::Serial;
 use crate::observe::MemberIndex;
 
-/// What a member said of itself.
+/// The status of a member as etcd reports it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct RawStatus {
     pub(super) cluster: u64,
     pub(super) id: u64,
-    /// Whom it follows, as far as it knows; 0 for nobody.
+    /// The ID of the leader that the member knows; 0 for none.
     pub(super) leader: u64,
     pub(super) term: u64,
-    /// How far its log goes.
+    /// The index of the last raft log entry.
     pub(super) index: u64,
     pub(super) learner: bool,
     pub(super) version: String,
-    /// How large its data is, in bytes.
+    /// The size of the database in bytes.
     pub(super) size: u64,
-    /// Whether it has answered a linearizable read.
+    /// Whether the member answered a linearizable read.
     pub(super) reads: bool,
 }
 
 impl RawStatus {
-    /// From an answer of etcd; nothing if it does not say whose it is.
+    /// Converts a response of etcd; `None` if it has no header.
     pub(super) fn of(status: &etcd_client::StatusResponse, reads: bool) -> Option<Self> {
         let header = status.header()?;
         Some(Self {
@@ -43,80 +43,84 @@ impl RawStatus {
         })
     }
 
-    /// Whoever has just answered a linearizable read as a voter: its own list is then at least as new as that read.
+    /// Returns true for a voter that has just answered a linearizable read: its own member list is at least as recent as
+    /// that read.
     pub(super) fn is_authoritative(&self) -> bool {
         self.reads && !self.learner
     }
 
-    /// What it says of itself, judged by who leads.
-    pub(super) fn health(&self, leading: Option<LeaderInfo>) -> MemberHealth {
-        // What a learner said to have followed once, it goes on saying when it is cut off.
-        let follows = leading
-            .is_some_and(|leading| (self.leader, self.term) == (leading.leader, leading.term));
-        let near = leading.is_some_and(|leading| {
-            // As etcd itself counts: nine tenths of the leader's log.
-            self.index.saturating_mul(10) >= leading.index.saturating_mul(9)
-                && leading.index.saturating_sub(self.index) <= MAX_LAG
+    /// Returns the health of the member, given the leader.
+    pub(super) fn health(&self, leader: Option<LeaderInfo>) -> MemberHealth {
+        // A learner that is cut off keeps reporting its last leader: leader and term must be the current ones.
+        let is_following =
+            leader.is_some_and(|leader| (self.leader, self.term) == (leader.leader, leader.term));
+        let is_near = leader.is_some_and(|leader| {
+            // etcd's own criterion: nine tenths of the leader's log.
+            self.index.saturating_mul(10) >= leader.index.saturating_mul(9)
+                && leader.index.saturating_sub(self.index) <= MAX_LAG
         });
         MemberHealth {
             cluster_id: ClusterId(self.cluster),
             member_id: MemberId(self.id),
-            is_serving: self.reads || (self.learner && follows),
-            is_caught_up: !self.learner || near,
-            is_leader: leading.is_some_and(|leading| leading.leader == self.id),
+            is_serving: self.reads || (self.learner && is_following),
+            is_caught_up: !self.learner || is_near,
+            is_leader: leader.is_some_and(|leader| leader.leader == self.id),
             version: self.version.parse().ok(),
-            db_size: rounded(self.size),
+            db_size: round_up(self.size),
         }
     }
 }
 
-/// Less than this is not told apart.
-const LEAST_SIZE: u64 = 16 << 20;
+/// The smallest size that is reported.
+const MIN_REPORTED_SIZE: u64 = 16 << 20;
 
-/// A size rounded up to one of eight steps between a power of two and the next: what grows a little looks the same.
-fn rounded(size: u64) -> u64 {
-    let size = size.max(LEAST_SIZE);
+/// Rounds a size up to one of eight steps between a power of two and the next, so that small growth does not change the
+/// status.
+fn round_up(size: u64) -> u64 {
+    let size = size.max(MIN_REPORTED_SIZE);
     size.next_multiple_of(1 << (size.ilog2() - 3))
 }
 
-/// How far behind a learner may be that gets a vote: as many entries as a leader keeps for those that are slow. With a vote and
-/// further behind it would be of no use for a majority until it has caught up.
+/// The largest number of entries that a learner may lag behind to be promoted: as many as a leader keeps for slow followers.
+/// A voter that lags further contributes nothing to a quorum until it has caught up.
 const MAX_LAG: u64 = 5_000;
 
-/// Who leads, by the word of voters that answer reads: a majority stands behind those.
+/// The leader according to voters that answer linearizable reads, which a quorum confirms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct LeaderInfo {
     pub(super) leader: u64,
     pub(super) term: u64,
-    /// How far the log goes.
+    /// The index of the last raft log entry.
     pub(super) index: u64,
 }
 
 impl LeaderInfo {
-    pub(super) fn of<'h>(heard: impl Iterator<Item = &'h RawStatus>) -> Option<Self> {
-        let told = heard.filter(|heard| heard.is_authoritative() && heard.leader != 0);
-        let told = told.map(|heard| Self {
-            term: heard.term,
-            index: heard.index,
-            leader: heard.leader,
-        });
-        told.max_by_key(|leading| (leading.term, leading.index))
+    /// Returns the leader with the highest term.
+    pub(super) fn of<'s>(statuses: impl Iterator<Item = &'s RawStatus>) -> Option<Self> {
+        statuses
+            .filter(|status| status.is_authoritative() && status.leader != 0)
+            .map(|status| Self {
+                term: status.term,
+                index: status.index,
+                leader: status.leader,
+            })
+            .max_by_key(|leader| (leader.term, leader.index))
     }
 }
 
-/// A member as etcd lists it, in its own terms.
+/// An entry of etcd's member list.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct RawMember {
     pub(super) id: u64,
     pub(super) name: String,
     pub(super) peer_urls: Vec<String>,
-    /// Whether it says where clients reach it.
+    /// Whether the member has published its client URLs.
     pub(super) has_client_urls: bool,
     pub(super) learner: bool,
 }
 
 impl RawMember {
-    /// From an answer of etcd.
+    /// Converts an entry of etcd's response.
     pub(super) fn of(member: &etcd_client::Member) -> Self {
         Self {
             id: member.id(),
@@ -128,48 +132,46 @@ impl RawMember {
     }
 }
 
-/// Who the members are; `register` knows ours by peer URL, and the others are strangers, seen `now`. One whose URLs somebody
-/// has changed is still ours by its name, which only its own process can have given it.
+/// Returns the membership according to `list`. A member is one of ours by its peer URL, or by its name if its URLs were
+/// changed: only its own process can have published the name. All others are unknown members, first seen `now`.
 pub(super) fn membership(
-    told_by: Serial,
+    reported_by: Serial,
     list: &[RawMember],
-    register: &MemberIndex,
+    index: &MemberIndex,
     now: UnixTime,
 ) -> Membership {
     let serial_of = |member: &RawMember| {
-        let by_url = member
-            .peer_urls
-            .iter()
-            .find_map(|url| register.by_peer_url(url));
-        by_url.or_else(|| register.by_name(&member.name))
+        let mut urls = member.peer_urls.iter();
+        urls.find_map(|url| index.by_peer_url(url))
+            .or_else(|| index.by_name(&member.name))
     };
-    let (mut members, mut unknown_members) = (Vec::new(), Vec::new());
+    let mut membership = Membership {
+        reported_by,
+        members: Vec::new(),
+        unknown: Vec::new(),
+    };
     for member in list {
-        let (id, learner) = (MemberId(member.id), member.learner);
-        // Of one that never ran there is a peer URL and no more.
-        let started = !member.name.is_empty() && member.has_client_urls;
+        let (id, is_learner) = (MemberId(member.id), member.learner);
+        // A member that never ran has only a peer URL.
+        let has_started = !member.name.is_empty() && member.has_client_urls;
         match serial_of(member) {
-            Some(serial) => members.push(ListedMember {
+            Some(serial) => membership.members.push(ListedMember {
                 serial,
                 id,
-                is_learner: learner,
-                has_started: started,
+                is_learner,
+                has_started,
             }),
-            None => unknown_members.push(UnknownMember {
+            None => membership.unknown.push(UnknownMember {
                 id,
-                is_learner: learner,
-                has_started: started,
+                is_learner,
+                has_started,
                 first_seen: now,
             }),
         }
     }
-    members.sort();
-    unknown_members.sort();
-    Membership {
-        reported_by: told_by,
-        members,
-        unknown: unknown_members,
-    }
+    membership.members.sort();
+    membership.unknown.sort();
+    membership
 }
 
 #[cfg(test)]

@@ -1,9 +1,9 @@
-//! Who leads, who serves and who the members are, by what they said.
+//! Leader, health and membership according to members' answers.
 
 use super::*;
 use crate::testing::NOW;
 
-/// A voter that answers reads and follows the leader `0xa`.
+/// Returns a voter that answers reads and is the leader `0xa`.
 fn voter() -> RawStatus {
     RawStatus {
         cluster: 0xc,
@@ -18,7 +18,7 @@ fn voter() -> RawStatus {
     }
 }
 
-/// A learner that follows it closely.
+/// Returns a learner that follows it closely.
 fn learner() -> RawStatus {
     RawStatus {
         id: 0xd,
@@ -28,12 +28,12 @@ fn learner() -> RawStatus {
     }
 }
 
-fn leading(heard: &[RawStatus]) -> Option<LeaderInfo> {
-    LeaderInfo::of(heard.iter())
+fn leader_of(statuses: &[RawStatus]) -> Option<LeaderInfo> {
+    LeaderInfo::of(statuses.iter())
 }
 
 #[test]
-fn who_leads_is_told_by_voters_that_answer_reads_and_by_nobody_else() {
+fn only_voters_that_answer_reads_determine_the_leader() {
     let cut_off = RawStatus {
         leader: 0xb,
         term: 9,
@@ -51,79 +51,73 @@ fn who_leads_is_told_by_voters_that_answer_reads_and_by_nobody_else() {
         term: 9,
         ..voter()
     };
-    let told = leading(&[cut_off.clone(), learner.clone(), undecided.clone(), voter()]);
+    let leader = leader_of(&[cut_off.clone(), learner.clone(), undecided.clone(), voter()]);
     assert_eq!(
-        told,
+        leader,
         Some(LeaderInfo {
             leader: 0xa,
             term: 4,
             index: 100_000
         })
     );
-    assert_eq!(leading(&[cut_off, learner, undecided]), None);
+    assert_eq!(leader_of(&[cut_off, learner, undecided]), None);
 }
 
 #[test]
-fn of_two_leaders_the_one_of_the_later_term_leads_however_short_its_log() {
+fn of_two_leaders_the_one_with_the_higher_term_counts() {
     let later = RawStatus {
         leader: 0xb,
         term: 5,
         index: 7,
         ..voter()
     };
-    let told = leading(&[voter(), later]).unwrap();
-    assert_eq!((told.leader, told.term, told.index), (0xb, 5, 7));
+    let leader = leader_of(&[voter(), later]).unwrap();
+    assert_eq!((leader.leader, leader.term, leader.index), (0xb, 5, 7));
     let further = RawStatus {
         index: 100_009,
         ..voter()
     };
     assert_eq!(
-        leading(&[voter(), further, voter()]).unwrap().index,
+        leader_of(&[voter(), further, voter()]).unwrap().index,
         100_009,
-        "of one term, the longest log"
+        "within one term, the longest log"
     );
 }
 
 #[test]
-fn a_voter_serves_when_it_has_answered_a_read_whatever_it_says() {
-    let leading = leading(&[voter()]);
-    assert!(voter().health(leading).is_serving && voter().health(leading).is_caught_up);
-    let silent = RawStatus {
+fn a_voter_serves_only_if_it_answered_a_read() {
+    let leader = leader_of(&[voter()]);
+    assert!(voter().health(leader).is_serving && voter().health(leader).is_caught_up);
+    let not_reading = RawStatus {
         reads: false,
         ..voter()
     };
-    assert!(
-        !silent.health(leading).is_serving,
-        "it follows the leader, and answers no read"
-    );
-    let who = silent.health(leading);
+    assert!(!not_reading.health(leader).is_serving, "it answers no read");
+    let health = not_reading.health(leader);
     assert_eq!(
-        (who.cluster_id, who.member_id),
+        (health.cluster_id, health.member_id),
         (ClusterId(0xc), MemberId(0xa))
     );
 }
 
 #[test]
 fn a_learner_serves_while_it_follows_the_leader_of_this_term() {
-    let leading = leading(&[voter()]);
-    assert!(learner().health(leading).is_serving);
-    let of_old = RawStatus {
+    let leader = leader_of(&[voter()]);
+    assert!(learner().health(leader).is_serving);
+    let of_old_term = RawStatus {
         term: 3,
         ..learner()
     };
     assert!(
-        !of_old.health(leading).is_serving,
+        !of_old_term.health(leader).is_serving,
         "it was cut off before the last election"
     );
-    let of_another = RawStatus {
+    let of_another_leader = RawStatus {
         leader: 0xb,
         ..learner()
     };
-    assert!(!of_another.health(leading).is_serving);
-    assert!(
-        !learner().health(None).is_serving,
-        "nobody leads that it could follow"
-    );
+    assert!(!of_another_leader.health(leader).is_serving);
+    assert!(!learner().health(None).is_serving, "there is no leader");
     let leaderless = RawStatus {
         leader: 0,
         term: 0,
@@ -133,20 +127,16 @@ fn a_learner_serves_while_it_follows_the_leader_of_this_term() {
 }
 
 #[test]
-fn a_learner_far_behind_has_not_caught_up_by_share_or_by_count() {
-    let leading = leading(&[voter()]);
-    let at = |index: u64| {
-        RawStatus { index, ..learner() }
-            .health(leading)
-            .is_caught_up
-    };
+fn a_learner_has_caught_up_by_share_and_by_number_of_entries() {
+    let leader = leader_of(&[voter()]);
+    let at = |index: u64| RawStatus { index, ..learner() }.health(leader).is_caught_up;
     assert!(
         at(100_000) && at(95_000),
         "as many entries as a leader keeps"
     );
     assert!(
         !at(94_999) && !at(94_000),
-        "6000 entries are too many, though they are less than a tenth"
+        "more than 5000 entries behind, though less than a tenth"
     );
 
     let young = Some(LeaderInfo {
@@ -156,19 +146,16 @@ fn a_learner_far_behind_has_not_caught_up_by_share_or_by_count() {
     });
     let at = |index: u64| RawStatus { index, ..learner() }.health(young).is_caught_up;
     assert!(at(900));
-    assert!(!at(899), "few entries, and yet more than a tenth");
+    assert!(!at(899), "few entries, but more than a tenth");
     assert!(
         !learner().health(None).is_caught_up,
-        "nobody knows how far the log goes"
+        "the length of the log is unknown"
     );
-    assert!(
-        at(2_000),
-        "it got ahead of what the leader said a moment ago"
-    );
+    assert!(at(2_000), "it is ahead of the leader's last answer");
 }
 
 #[test]
-fn only_voters_that_answer_reads_tell_who_the_members_are() {
+fn only_voters_that_answer_reads_are_authoritative() {
     assert!(voter().is_authoritative());
     assert!(
         !RawStatus {
@@ -196,7 +183,7 @@ fn listed(id: u64, name: &str, url: &str) -> RawMember {
     }
 }
 
-fn register() -> MemberIndex {
+fn index() -> MemberIndex {
     let known = |prefix: &str| {
         (0..10)
             .map(|serial| (format!("{prefix}-{serial}"), Serial(serial)))
@@ -209,37 +196,43 @@ fn register() -> MemberIndex {
 }
 
 #[test]
-fn members_are_told_by_their_peer_urls_whatever_they_are_called() {
+fn members_are_identified_by_peer_url() {
     let list = [
         listed(0xb, "orders-x", "ours-1"),
         listed(0xa, "ours-9", "ours-0"),
     ];
-    let told = membership(Serial(1), &list, &register(), NOW);
-    let who: Vec<_> = told
+    let reported = membership(Serial(1), &list, &index(), NOW);
+    let serials: Vec<_> = reported
         .members
         .iter()
         .map(|entry| (entry.serial, entry.id))
         .collect();
     assert_eq!(
-        who,
+        serials,
         [(Serial(0), MemberId(0xa)), (Serial(1), MemberId(0xb))],
-        "and stand in order"
+        "sorted by serial"
     );
-    assert_eq!((told.reported_by, told.unknown), (Serial(1), vec![]));
+    assert_eq!(
+        (reported.reported_by, reported.unknown),
+        (Serial(1), vec![])
+    );
 }
 
 #[test]
-fn one_whose_urls_somebody_has_changed_is_ours_still() {
+fn a_member_with_changed_urls_is_identified_by_name() {
     let moved = listed(0xa, "orders-2", "https://elsewhere:2380");
     let mut added = listed(0xb, "orders-3", "https://elsewhere:2380");
     added.peer_urls.push("ours-3".to_owned());
-    let told = membership(Serial(0), &[moved, added], &register(), NOW);
-    let who: Vec<_> = told.members.iter().map(|entry| entry.serial).collect();
-    assert_eq!((who, told.unknown), (vec![Serial(2), Serial(3)], vec![]));
+    let reported = membership(Serial(0), &[moved, added], &index(), NOW);
+    let serials: Vec<_> = reported.members.iter().map(|entry| entry.serial).collect();
+    assert_eq!(
+        (serials, reported.unknown),
+        (vec![Serial(2), Serial(3)], vec![])
+    );
 }
 
 #[test]
-fn who_is_at_none_of_our_urls_is_a_stranger() {
+fn a_member_with_other_urls_and_name_is_unknown() {
     let nowhere = RawMember {
         peer_urls: vec![],
         ..listed(0xe, "ours-0", "")
@@ -249,7 +242,7 @@ fn who_is_at_none_of_our_urls_is_a_stranger() {
         listed(0xb, "b", "https://elsewhere:2380"),
         nowhere,
     ];
-    let told = membership(Serial(0), &list, &register(), NOW);
+    let reported = membership(Serial(0), &list, &index(), NOW);
     let unknown = |id, started| UnknownMember {
         id: MemberId(id),
         is_learner: false,
@@ -257,16 +250,16 @@ fn who_is_at_none_of_our_urls_is_a_stranger() {
         first_seen: NOW,
     };
     assert_eq!(
-        (told.members.len(), told.unknown),
+        (reported.members.len(), reported.unknown),
         (1, vec![unknown(0xb, true), unknown(0xe, true)])
     );
     let added = RawMember {
         learner: true,
         ..listed(0xf, "", "https://elsewhere:2380")
     };
-    let told = membership(Serial(0), &[added], &register(), NOW);
+    let reported = membership(Serial(0), &[added], &index(), NOW);
     assert_eq!(
-        told.unknown,
+        reported.unknown,
         [UnknownMember {
             is_learner: true,
             ..unknown(0xf, false)
@@ -275,7 +268,7 @@ fn who_is_at_none_of_our_urls_is_a_stranger() {
 }
 
 #[test]
-fn one_that_was_added_and_never_ran_has_not_started() {
+fn a_member_that_never_ran_has_not_started() {
     let added = RawMember {
         learner: true,
         ..listed(0xd, "", "ours-3")
@@ -284,13 +277,13 @@ fn one_that_was_added_and_never_ran_has_not_started() {
         has_client_urls: false,
         ..listed(0xe, "orders-y", "ours-4")
     };
-    let told = membership(
+    let reported = membership(
         Serial(0),
         &[listed(0xa, "a", "ours-0"), added, halfway],
-        &register(),
+        &index(),
         NOW,
     );
-    let started: Vec<_> = told
+    let started: Vec<_> = reported
         .members
         .iter()
         .map(|entry| (entry.has_started, entry.is_learner))
@@ -299,7 +292,7 @@ fn one_that_was_added_and_never_ran_has_not_started() {
 }
 
 #[test]
-fn how_large_the_data_is_is_rounded_up_so_that_it_seldom_changes() {
+fn database_sizes_are_rounded_up() {
     for (size, rounded) in [
         (0, 16 << 20),
         (16 << 20, 16 << 20),
@@ -308,7 +301,7 @@ fn how_large_the_data_is_is_rounded_up_so_that_it_seldom_changes() {
         ((1 << 30) + 1, (1 << 30) + (128 << 20)),
         (5_000_000_000, 5 << 30),
     ] {
-        let heard = RawStatus { size, ..voter() };
-        assert_eq!(heard.health(None).db_size, rounded, "{size}");
+        let status = RawStatus { size, ..voter() };
+        assert_eq!(status.health(None).db_size, rounded, "{size}");
     }
 }

@@ -1,14 +1,16 @@
-//! What was found, as facts. Reading is in [`find`], asking etcd in [`ask`], [`heard`] and [`peers`], and what an operator
-//! remembers of the answers in [`since`]; here is only the translation, and it is pure.
+//! Observation: the objects of a cluster and the state of etcd, as facts. [`objects`] reads Kubernetes, [`etcd`] queries
+//! etcd, and [`unreachable`] adds the times that the operator remembers. This file turns both into facts, and is pure.
 
+mod conversions;
+pub(crate) mod endpoints;
 pub mod etcd;
 mod leader_metrics;
 mod member_status;
-mod nudge;
 pub mod objects;
 mod pod;
 pub mod secrets;
-pub mod unreachable;
+mod stuck;
+pub(crate) mod unreachable;
 pub mod volumes;
 
 #[cfg(test)]
@@ -17,158 +19,91 @@ mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use evenkeel_api::{EtcdCluster, Rejection as Refusal, Version, labels};
+use evenkeel_api::{EtcdCluster, Rejection, Version, labels};
+use evenkeel_kit::identity_object::recorded_spec;
+use evenkeel_kit::objects::{annotation, by_uid, is_as_built};
+use evenkeel_kit::ownership::{is_terminating, owned_by, ownership};
+use evenkeel_kit::{MemberRef, Ownership, claims, pods};
 use evenkeel_runtime::{Error, Observed, UnixTime};
 use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim, Pod, Service};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use serde::Serialize;
 
-use crate::build::{self, MemberRef, claim, service, superset::is_superset};
-use crate::desired::{self, DesiredCluster};
-use crate::effective_spec::recorded_spec;
+use crate::build::{self, service};
+use crate::desired::{DesiredCluster, DesiredStorage};
 use crate::facts::{
-    ClaimFacts, Drift, EtcdFacts, ListedMember, MemberDetails, OwnedBy, OwnedObject, VolumeTopology,
+    ClaimFacts, Drift, EtcdFacts, MemberDetails, OwnedBy, OwnedObject, PodFacts, VolumeTopology,
 };
 use crate::identity::{Identity, Uid};
-use crate::names::{Lineage, Serial, member_name, peer_url};
+use crate::names::{ENGINE, Lineage, Serial, member_name, peer_url};
 use etcd::EtcdState;
-use objects::ClusterObjects;
+use objects::{ClusterObjects, parse_identity};
 use secrets::TlsState;
 use volumes::VolumeLocation;
 
-pub use pod::{has_joined, node};
+pub use pod::has_joined;
 
-/// The objects of a cluster as they were found.
+/// The largest `minAvailable` that is recognized in a PodDisruptionBudget, plus one.
+const MAX_MIN_AVAILABLE: u8 = 16;
+
+/// A cluster as it was observed.
 #[derive(Debug)]
 pub struct ObservedCluster {
     /// The resource.
     pub resource: EtcdCluster,
-    /// What it wants, or what it wanted last that could be accepted.
+    /// The desired state, according to the effective spec.
     pub desired: DesiredCluster,
-    /// Why what it wants now cannot be accepted.
-    pub rejection: Option<Refusal>,
-    /// The identity object, and what is in it.
+    /// The first field of the resource's spec that was rejected.
+    pub rejection: Option<Rejection>,
+    /// The identity object, and the identity in it.
     pub identity: Option<(ConfigMap, Identity)>,
-    /// Whether there is something else in the identity object's place.
+    /// Whether another owner has a ConfigMap with the name of the identity object.
     pub identity_taken: bool,
-    /// Pods of members, by uid.
+    /// The pods of members, by uid.
     pub pods: BTreeMap<Uid, Pod>,
-    /// Claims of members, by uid.
+    /// The PVCs of members, by uid.
     pub claims: BTreeMap<Uid, PersistentVolumeClaim>,
-    /// Where the volumes of claims are, by the claims' names, as far as that is known.
+    /// The known locations of volumes, by the names of the PVCs.
     pub volume_locations: BTreeMap<String, VolumeLocation>,
-    /// The claims whose volumes none of the nodes reaches that the spec allows.
+    /// The names of the PVCs whose volumes no node reaches that the spec allows.
     pub misplaced: BTreeSet<String>,
-    /// The class that the spec names, if Kubernetes has none of that name.
+    /// The StorageClass in the spec, if Kubernetes has none of that name.
     pub missing_class: Option<String>,
-    /// What volumes call the nodes of the pods, by the nodes' names.
+    /// The hostname labels of the pods' nodes, by the names of the nodes.
     pub hostnames: BTreeMap<String, String>,
-    /// The service that gives members their names.
+    /// The Service that gives members their host names.
     pub peer_service: Option<Service>,
-    /// The service for clients.
+    /// The Service for clients.
     pub client_service: Option<Service>,
-    /// The disruption budget.
+    /// The PodDisruptionBudget.
     pub pdb: Option<PodDisruptionBudget>,
-    /// The certificates.
+    /// The TLS Secrets.
     pub tls: TlsState,
-    /// When it was looked at.
+    /// The time of the observation.
     pub now: UnixTime,
-    /// Randomness, for a cluster that is yet to have an identity.
+    /// A random lineage, for a cluster without an identity.
     pub lineage: Lineage,
 }
 
-/// What is known of a cluster beside its objects.
-#[derive(Debug)]
-pub struct ClusterExtras {
-    /// Where the volumes of claims are, by the claims' names, as far as that is known.
-    pub places: BTreeMap<String, VolumeLocation>,
-    /// The claims whose volumes none of the nodes reaches that the spec allows.
-    pub misplaced: BTreeSet<String>,
-    /// The class that the spec names, if Kubernetes has none of that name.
-    pub missing_class: Option<String>,
-    /// What volumes call the nodes of the pods, by the nodes' names.
-    pub hostnames: BTreeMap<String, String>,
-    /// The certificates.
-    pub tls: TlsState,
-    /// When it was looked at.
-    pub now: UnixTime,
-    /// Randomness, for a cluster that is yet to have an identity.
-    pub lineage: Lineage,
-}
-
-/// Whose an object is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ownership {
-    /// This resource's.
-    ThisResource,
-    /// That of a resource of this name that is no more, or nobody's any longer: it is taken over.
-    PreviousResource,
-    /// Somebody else's: it is never touched.
-    Other,
-}
-
-/// Whose an object is that goes with the resource.
-pub fn ownership(desired: &DesiredCluster, metadata: &ObjectMeta) -> Ownership {
-    let label = metadata
-        .labels
-        .as_ref()
-        .and_then(|labels| labels.get(labels::CLUSTER));
-    if label != Some(&desired.name) {
-        return Ownership::Other;
-    }
-    let mut references = metadata.owner_references.iter().flatten();
-    match references.find(|reference| reference.controller == Some(true)) {
-        None => Ownership::PreviousResource,
-        Some(reference) if reference.uid.parse() == Ok(desired.uid) => Ownership::ThisResource,
-        Some(reference) if reference.kind == "EtcdCluster" && reference.name == desired.name => {
-            Ownership::PreviousResource
-        }
-        Some(_) => Ownership::Other,
-    }
-}
-
-/// What an object goes with. Kubernetes deletes it when none of its owners is left; orphaned, it has none.
-pub fn owned_by(name: &str, uid: Uid, metadata: &ObjectMeta) -> OwnedBy {
-    let owners = metadata.owner_references.as_deref().unwrap_or_default();
-    if owners.iter().any(|owner| owner.uid.parse() == Ok(uid)) {
-        OwnedBy::Resource
-    } else if !owners.is_empty()
-        && owners
-            .iter()
-            .all(|owner| owner.kind == "EtcdCluster" && owner.name == name)
-    {
-        OwnedBy::PreviousResource
-    } else {
-        OwnedBy::Nobody
-    }
-}
-
-/// Whether an object is on its way out, or will be in a moment.
-fn is_terminating(desired: &DesiredCluster, metadata: &ObjectMeta) -> bool {
-    metadata.deletion_timestamp.is_some()
-        || owned_by(&desired.name, desired.uid, metadata) == OwnedBy::PreviousResource
-}
-
-/// A uid as facts carry it.
-pub fn uid(metadata: &ObjectMeta) -> Option<Uid> {
-    metadata.uid.as_ref()?.parse().ok()
-}
-
-/// Who an object's member is, by what is written on it.
+/// Returns the member that an object belongs to, as its annotations say.
 pub fn member_ref(metadata: &ObjectMeta) -> Option<MemberRef> {
-    MemberRef::read(metadata.annotations.as_ref()?)
+    MemberRef::of(metadata)
 }
 
-/// Which of a lineage's members a name or a peer URL belongs to.
+/// Returns the version of etcd that the member of a PVC or a pod last started with.
+pub fn version(metadata: &ObjectMeta) -> Option<Version> {
+    annotation(metadata, labels::VERSION)?.parse().ok()
+}
+
+/// The serials of a lineage's members by name and by peer URL.
 #[derive(Debug)]
 pub struct MemberIndex {
-    pub(super) by_name: BTreeMap<String, Serial>,
-    pub(super) by_url: BTreeMap<String, Serial>,
+    by_name: BTreeMap<String, Serial>,
+    by_url: BTreeMap<String, Serial>,
 }
 
 impl MemberIndex {
-    /// Of all members that there ever were.
+    /// Returns the index of all members that the lineage ever had.
     pub fn of(desired: &DesiredCluster, identity: &Identity) -> Self {
         let (mut by_name, mut by_url) = (BTreeMap::new(), BTreeMap::new());
         for serial in (0..identity.next_serial.0).map(Serial) {
@@ -179,86 +114,82 @@ impl MemberIndex {
         Self { by_name, by_url }
     }
 
-    /// By name.
+    /// Returns the serial of the member with this name.
     pub fn by_name(&self, name: &str) -> Option<Serial> {
         self.by_name.get(name).copied()
     }
 
-    /// By peer URL.
+    /// Returns the serial of the member with this peer URL.
     pub fn by_peer_url(&self, url: &str) -> Option<Serial> {
         self.by_url.get(url).copied()
     }
 }
 
 impl ObservedCluster {
-    /// A cluster's objects, and what is in force of what its resource wants.
-    pub fn of(
+    /// Returns a cluster without facts about volumes, nodes and Secrets, which the caller adds.
+    pub fn new(
         objects: ClusterObjects,
-        (desired, refused): (DesiredCluster, Option<Refusal>),
-        beside: ClusterExtras,
+        desired: DesiredCluster,
+        rejection: Option<Rejection>,
+        now: UnixTime,
+        lineage: Lineage,
     ) -> Result<Self, Error> {
         let identity_taken = objects
             .identity
             .as_ref()
-            .is_some_and(|object| !is_ours(&desired, &objects, object));
+            .is_some_and(|object| !is_own_identity(&desired, &objects, object));
         let identity = objects.identity.filter(|_| !identity_taken);
         Ok(Self {
-            identity: identity.map(objects::parse_identity).transpose()?,
+            identity: identity.map(parse_identity).transpose()?,
             identity_taken,
             desired,
-            rejection: refused,
-            pods: objects::by_uid(objects.pods),
-            claims: objects::by_uid(objects.claims),
-            volume_locations: beside.places,
-            misplaced: beside.misplaced,
-            missing_class: beside.missing_class,
-            hostnames: beside.hostnames,
+            rejection,
+            pods: by_uid(objects.pods),
+            claims: by_uid(objects.claims),
+            volume_locations: BTreeMap::new(),
+            misplaced: BTreeSet::new(),
+            missing_class: None,
+            hostnames: BTreeMap::new(),
             peer_service: objects.peer_service,
             client_service: objects.client_service,
-            pdb: objects.budget,
-            tls: beside.tls,
-            now: beside.now,
-            lineage: beside.lineage,
+            pdb: objects.pdb,
+            tls: TlsState::default(),
+            now,
+            lineage,
             resource: objects.resource,
         })
     }
 
-    /// Who is who.
+    /// Returns the index of the lineage's members; `None` without an identity.
     pub fn member_index(&self) -> Option<MemberIndex> {
         self.identity
             .as_ref()
             .map(|(_, identity)| MemberIndex::of(&self.desired, identity))
     }
 
-    /// Who an object's member is, if it is of this cluster's history: objects of another one under its name are none of ours.
+    /// Returns the member that an object belongs to; `None` for an object of another lineage.
     fn member_of(&self, metadata: &ObjectMeta) -> Option<MemberRef> {
         let lineage = self.identity.as_ref().map(|(_, identity)| identity.lineage);
         member_ref(metadata)
             .filter(|member| lineage.is_none_or(|lineage| lineage == member.lineage))
     }
 
-    /// The facts, with what etcd says.
+    /// Returns the facts about the cluster, given the state of etcd.
     pub fn facts(&self, state: &EtcdState) -> EtcdFacts {
-        let register = self.member_index();
-        let named = |name: &str| {
-            register
-                .as_ref()
-                .and_then(|register| register.by_name(name))
-        };
+        let index = self.member_index();
+        let serial_of = |name: &str| index.as_ref()?.by_name(name);
         let pods = self.pods.iter().filter_map(|(uid, pod)| {
             let member = self.member_of(&pod.metadata)?;
-            let node = node(pod).map(|name| self.hostnames.get(name).map_or(name, String::as_str));
-            let fact = pod::fact(&self.desired, *uid, pod, member, named, self.now);
-            Some(crate::facts::PodFacts {
-                node: node.map(Uid::of_name),
-                ..fact
+            let facts = pod::facts(&self.desired, *uid, pod, member, serial_of, self.now);
+            Some(PodFacts {
+                node: self.hostname(pod).map(Uid::of_name),
+                ..facts
             })
         });
         let claims = self.claims.iter().filter_map(|(uid, claim)| {
             let member = self.member_of(&claim.metadata)?;
-            Some(self.claim_fact(*uid, claim, member))
+            Some(self.claim_facts(*uid, claim, member))
         });
-        let (pods, claims): (Vec<_>, Vec<_>) = (pods.collect(), claims.collect());
         EtcdFacts {
             now: self.now,
             new_lineage: self.lineage,
@@ -270,14 +201,14 @@ impl ObservedCluster {
             },
             details: self.member_details(state),
             lineages: self.lineages(),
-            pods: Observed::Present(pods),
-            claims: Observed::Present(claims),
+            pods: Observed::Present(pods.collect()),
+            claims: Observed::Present(claims.collect()),
             membership: state.membership.clone(),
             health: state.health.clone(),
             unreachable_since: state.unreachable_since.clone(),
             drift: self.drift(),
             recheck_secrets_at: self.tls.recheck_at,
-            pdb_min_available: self.budget_fact(),
+            pdb_min_available: self.pdb_min_available(),
             spec_recorded: self.identity.as_ref().is_none_or(|(object, _)| {
                 recorded_spec(object) == Some(self.desired.spec.as_str())
             }),
@@ -288,222 +219,175 @@ impl ObservedCluster {
 
     fn identity_owner(&self) -> OwnedBy {
         match &self.identity {
-            Some((object, _)) => owned_by(&self.desired.name, self.desired.uid, &object.metadata),
+            Some((object, _)) => owned_by(self.desired.cluster_ref(), &object.metadata).into(),
             None => OwnedBy::Nobody,
         }
     }
 
-    /// Whether what there is went with a resource that is no more.
+    /// Returns true if the identity, and with it the whole cluster, belongs to a deleted resource of the same name.
     pub fn belongs_to_previous_resource(&self) -> bool {
         self.identity_owner() == OwnedBy::PreviousResource
     }
 
-    /// The lineages that are written on what is labelled for this cluster.
+    /// Returns the lineages of the pods and PVCs with the cluster's label; `None` for an unreadable one.
     fn lineages(&self) -> BTreeSet<Option<Lineage>> {
         let pods = self.pods.values().map(|pod| &pod.metadata);
-        let all = pods.chain(self.claims.values().map(|claim| &claim.metadata));
-        all.map(|metadata| member_ref(metadata).map(|member| member.lineage))
+        let claims = self.claims.values().map(|claim| &claim.metadata);
+        pods.chain(claims)
+            .map(|metadata| member_ref(metadata).map(|member| member.lineage))
             .collect()
     }
 
-    fn claim_fact(&self, uid: Uid, claim: &PersistentVolumeClaim, member: MemberRef) -> ClaimFacts {
-        let volume = claim
-            .spec
-            .as_ref()
-            .and_then(|spec| spec.volume_name.as_deref());
-        let phase = claim
-            .status
-            .as_ref()
-            .and_then(|status| status.phase.as_deref());
-        let place = claim
-            .metadata
-            .name
-            .as_ref()
-            .and_then(|name| self.volume_locations.get(name));
+    /// Returns the hostname label of a pod's node, or the node's name if the label is unknown.
+    fn hostname<'p>(&'p self, pod: &'p Pod) -> Option<&'p str> {
+        let node = pods::node(pod)?;
+        Some(self.hostnames.get(node).map_or(node, String::as_str))
+    }
+
+    fn claim_facts(
+        &self,
+        uid: Uid,
+        claim: &PersistentVolumeClaim,
+        member: MemberRef,
+    ) -> ClaimFacts {
+        let cluster = self.desired.cluster_ref();
+        let name = claim.metadata.name.as_ref();
+        let location = name.and_then(|name| self.volume_locations.get(name));
+        let owner = OwnedBy::from(owned_by(cluster, &claim.metadata));
+        let desired_class = match &self.desired.data {
+            DesiredStorage::Persistent { class, .. } => class.as_deref(),
+            DesiredStorage::Ephemeral { .. } => None,
+        };
         ClaimFacts {
             serial: member.serial,
             epoch: member.epoch,
             uid,
-            volume: volume.filter(|name| !name.is_empty()).map(Uid::of_name),
-            joined_on: claim::read_joined_on(claim),
-            is_terminating: is_terminating(&self.desired, &claim.metadata),
-            topology: place.map_or(VolumeTopology::Unknown, VolumeLocation::topology),
-            is_lost: phase == Some("Lost") || place == Some(&VolumeLocation::Gone),
-            removed_at: claim::read_removed_at(claim),
+            volume: claims::volume_name(claim).map(Uid::of_name),
+            joined_on: claims::read_joined_on(claim),
+            is_terminating: is_terminating(cluster, &claim.metadata),
+            topology: location.map_or(VolumeTopology::Unknown, |location| {
+                location.topology().into()
+            }),
+            is_lost: claims::is_lost(claim) || location == Some(&VolumeLocation::Gone),
+            removed_at: claims::read_removed_at(claim),
             last_version: version(&claim.metadata),
-            is_owned: owned_by(&self.desired.name, self.desired.uid, &claim.metadata)
-                == OwnedBy::Resource,
-            requested_size: claim::requested_size(claim),
-            resize_pending: self.resize_pending(claim),
-            has_wrong_class: self.has_wrong_class(claim),
-            is_misplaced: claim
-                .metadata
-                .name
-                .as_ref()
-                .is_some_and(|name| self.misplaced.contains(name)),
-        }
-    }
-
-    /// Whether a claim has not been given yet what it asks for. A claim never asks for less again, so what was asked for and taken
-    /// back may never be given, and nobody waits for it.
-    fn resize_pending(&self, claim: &PersistentVolumeClaim) -> bool {
-        let given = claim::granted_size(claim);
-        given > 0 && given < claim::requested_size(claim).min(self.desired.size)
-    }
-
-    /// Whether a claim's volume is of another class than is wanted. Where the spec names no class it may be of any; so may one that has a
-    /// volume and says nothing of a class; and so may one for which that class was asked: whoever has put another into it (a webhook,
-    /// say) would do so with its successors, too.
-    fn has_wrong_class(&self, claim: &PersistentVolumeClaim) -> bool {
-        let spec = claim.spec.as_ref();
-        let class = spec.and_then(|spec| spec.storage_class_name.as_deref());
-        let volume = spec.and_then(|spec| spec.volume_name.as_ref());
-        let asked = written(&claim.metadata, labels::STORAGE_CLASS);
-        match &self.desired.data {
-            desired::DesiredStorage::Persistent {
-                class: Some(desired),
-                ..
-            } if asked != Some(desired) => class.map_or(volume.is_none(), |class| class != desired),
-            desired::DesiredStorage::Persistent { .. }
-            | desired::DesiredStorage::Ephemeral { .. } => false,
+            is_owned: owner == OwnedBy::Resource,
+            requested_size: claims::requested_size(claim),
+            resize_pending: claims::is_resize_pending(claim, self.desired.size),
+            has_wrong_class: claims::has_wrong_class(claim, desired_class),
+            is_misplaced: name.is_some_and(|name| self.misplaced.contains(name)),
         }
     }
 
     fn drift(&self) -> BTreeMap<OwnedObject, Drift> {
-        let mut amiss = self.tls.drift.clone();
+        let mut drift = self.tls.drift.clone();
         if self.identity_taken {
-            amiss.insert(OwnedObject::Identity, Drift::NotOwned);
+            drift.insert(OwnedObject::Identity, Drift::NotOwned);
         }
-        let services = [
-            (
-                OwnedObject::PeerService,
-                &self.peer_service,
-                service::peer(&self.desired),
-            ),
-            (
-                OwnedObject::ClientService,
-                &self.client_service,
-                service::client(&self.desired),
-            ),
-        ];
-        for (object, there, desired) in services {
-            let Ok(desired) = desired else { continue };
-            let how = match there {
-                None => Some(Drift::Missing),
-                Some(there) if ownership(&self.desired, &there.metadata) == Ownership::Other => {
-                    Some(Drift::NotOwned)
-                }
-                Some(there) => {
-                    // What others have put there is theirs; what the spec had and no longer has goes.
-                    let ours = |service: &Service| {
-                        written(&service.metadata, labels::SERVICE_ANNOTATIONS)
-                            .map(ToOwned::to_owned)
-                    };
-                    let same = is_as_built(there, &desired) && ours(there) == ours(&desired);
-                    (!same).then_some(Drift::Differs)
-                }
-            };
-            amiss.extend(how.map(|how| (object, how)));
+        if let Ok(desired) = service::peer(&self.desired) {
+            let service = self.service_drift(self.peer_service.as_ref(), &desired);
+            drift.extend(service.map(|service| (OwnedObject::PeerService, service)));
         }
-        let budget = self
-            .pdb
-            .as_ref()
-            .map(|there| ownership(&self.desired, &there.metadata));
-        if budget == Some(Ownership::Other) {
-            amiss.insert(OwnedObject::PodDisruptionBudget, Drift::NotOwned);
+        if let Ok(desired) = service::client(&self.desired) {
+            let service = self.service_drift(self.client_service.as_ref(), &desired);
+            drift.extend(service.map(|service| (OwnedObject::ClientService, service)));
         }
-        amiss
+        if self.pdb.as_ref().is_some_and(|pdb| {
+            ownership(self.desired.cluster_ref(), &pdb.metadata) == Ownership::Other
+        }) {
+            drift.insert(OwnedObject::PodDisruptionBudget, Drift::NotOwned);
+        }
+        drift
     }
 
-    fn budget_fact(&self) -> Observed<Option<u8>> {
-        let Some(there) = &self.pdb else {
+    fn service_drift(&self, observed: Option<&Service>, desired: &Service) -> Option<Drift> {
+        let Some(observed) = observed else {
+            return Some(Drift::Missing);
+        };
+        if ownership(self.desired.cluster_ref(), &observed.metadata) == Ownership::Other {
+            return Some(Drift::NotOwned);
+        }
+        // Foreign annotations stay. Annotations that the spec no longer has are removed: the list of its keys shows them.
+        let spec_keys = |service: &Service| {
+            annotation(&service.metadata, labels::SERVICE_ANNOTATIONS).map(str::to_owned)
+        };
+        let is_current =
+            is_as_built(observed, desired) && spec_keys(observed) == spec_keys(desired);
+        (!is_current).then_some(Drift::Differs)
+    }
+
+    /// Returns `minAvailable` of the PodDisruptionBudget; `Present(None)` if it has another form.
+    fn pdb_min_available(&self) -> Observed<Option<u8>> {
+        let Some(observed) = &self.pdb else {
             return Observed::Absent;
         };
-        let min = (0..=u8::MAX).take(16).find(|min| {
-            build::pod_disruption_budget(&self.desired, *min)
-                .is_ok_and(|desired| is_as_built(there, &desired))
+        let min_available = (0..MAX_MIN_AVAILABLE).find(|min_available| {
+            build::pod_disruption_budget(&self.desired, *min_available)
+                .is_ok_and(|desired| is_as_built(observed, &desired))
         });
-        Observed::Present(min)
+        Observed::Present(min_available)
     }
 
-    /// Of a member whose volume nobody provides, since no class was named and none is the default, or since there is none of that name:
-    /// Kubernetes' own words ("unbound immediate PersistentVolumeClaims") tell nobody what to do.
-    fn without_a_class(&self, serial: Serial) -> Option<String> {
+    /// Returns the problem of a member whose PVC has no StorageClass, or one that does not exist. The message of Kubernetes
+    /// ("unbound immediate PersistentVolumeClaims") does not say what to do.
+    fn storage_class_problem(&self, serial: Serial) -> Option<String> {
         let mut claims = self.claims.values();
         let claim = claims.find(|claim| {
-            self.member_of(&claim.metadata)
-                .is_some_and(|one| one.serial == serial)
+            let member = self.member_of(&claim.metadata);
+            member.is_some_and(|member| member.serial == serial)
         })?;
-        let spec = claim.spec.as_ref()?;
-        let unbound = spec.volume_name.as_ref().is_none_or(String::is_empty);
-        match &spec.storage_class_name {
-            None if unbound => Some(
+        if claims::volume_name(claim).is_some() {
+            return None;
+        }
+        match &claim.spec.as_ref()?.storage_class_name {
+            None => Some(
                 "its volume has no StorageClass: none is the default of this Kubernetes cluster. Make one the default, or name one \
                  in spec.storage.class"
                     .to_owned(),
             ),
-            Some(class) if unbound && self.missing_class.as_ref() == Some(class) => Some(format!(
+            Some(class) if self.missing_class.as_ref() == Some(class) => Some(format!(
                 "there is no StorageClass {class} for its volume: create it, or name another in spec.storage.class"
             )),
-            _ => None,
+            Some(_) => None,
         }
     }
 
     fn member_details(&self, state: &EtcdState) -> BTreeMap<Serial, MemberDetails> {
-        let members = state
-            .membership
-            .present()
-            .map(|told| told.members.as_slice())
-            .unwrap_or_default();
-        let leads = |entry: &&ListedMember| Some(entry.id) == state.leader;
-        let leader = members.iter().find(leads).map(|entry| entry.serial);
-        let mut about: BTreeMap<Serial, MemberDetails> = BTreeMap::new();
-        for pod in self.pods.values() {
-            let Some(member) = self.member_of(&pod.metadata) else {
-                continue;
+        let membership = state.membership.present();
+        let mut listed = membership
+            .into_iter()
+            .flat_map(|membership| &membership.members);
+        let leader = listed
+            .find(|member| Some(member.id) == state.leader)
+            .map(|member| member.serial);
+        let details = self.pods.values().filter_map(|pod| {
+            let serial = self.member_of(&pod.metadata)?.serial;
+            let details = MemberDetails {
+                node: pods::node(pod).map(str::to_owned),
+                version: state.versions.get(&serial).cloned(),
+                is_leader: leader == Some(serial),
+                pod_problem: self
+                    .storage_class_problem(serial)
+                    .or_else(|| pods::problem(pod, ENGINE.engine)),
             };
-            about.insert(
-                member.serial,
-                MemberDetails {
-                    node: pod.spec.as_ref().and_then(|spec| spec.node_name.clone()),
-                    version: state.versions.get(&member.serial).cloned(),
-                    is_leader: leader == Some(member.serial),
-                    pod_problem: self
-                        .without_a_class(member.serial)
-                        .or_else(|| pod::trouble(pod)),
-                },
-            );
-        }
-        about
+            Some((serial, details))
+        });
+        details.collect()
     }
 }
 
-/// Whether an identity object is this cluster's. Without our label it is somebody else's, unless it tells of this very cluster.
-fn is_ours(desired: &DesiredCluster, objects: &ClusterObjects, object: &ConfigMap) -> bool {
-    let pods = objects.pods.iter().map(|pod| &pod.metadata);
-    let mut all = pods.chain(objects.claims.iter().map(|claim| &claim.metadata));
-    let mut is_of = |identity: Identity| {
-        identity.resource_uid == desired.uid
-            || all.any(|one| member_ref(one).is_some_and(|one| one.lineage == identity.lineage))
+/// Returns true if an identity object is this cluster's: by label and owner, or because it names this resource or the
+/// lineage of an existing member.
+fn is_own_identity(desired: &DesiredCluster, objects: &ClusterObjects, object: &ConfigMap) -> bool {
+    if ownership(desired.cluster_ref(), &object.metadata) != Ownership::Other {
+        return true;
+    }
+    let Ok((_, identity)) = parse_identity(object.clone()) else {
+        return false;
     };
-    ownership(desired, &object.metadata) != Ownership::Other
-        || objects::parse_identity(object.clone()).is_ok_and(|(_, identity)| is_of(identity))
-}
-
-/// Whether an object is as we would build it, whatever else there is on it.
-fn is_as_built<K: Serialize>(there: &K, desired: &K) -> bool {
-    match (serde_json::to_value(there), serde_json::to_value(desired)) {
-        (Ok(there), Ok(desired)) => is_superset(&there, &desired),
-        _ => false,
-    }
-}
-
-/// What is written on an object under a key.
-fn written<'m>(metadata: &'m ObjectMeta, key: &str) -> Option<&'m str> {
-    metadata.annotations.as_ref()?.get(key).map(String::as_str)
-}
-
-/// The version of etcd that a claim's or a pod's member was last started with.
-pub fn version(metadata: &ObjectMeta) -> Option<Version> {
-    written(metadata, labels::VERSION)?.parse().ok()
+    let pods = objects.pods.iter().map(|pod| &pod.metadata);
+    let mut members = pods
+        .chain(objects.claims.iter().map(|claim| &claim.metadata))
+        .filter_map(member_ref);
+    identity.resource_uid == desired.uid || members.any(|member| member.lineage == identity.lineage)
 }

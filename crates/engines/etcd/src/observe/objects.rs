@@ -1,94 +1,83 @@
-//! Reading a cluster's objects: from what the watches have brought, or from Kubernetes itself.
-
-use std::collections::{BTreeMap, BTreeSet};
-use std::hash::{DefaultHasher, Hash, Hasher};
+//! The objects of a cluster: from the caches, or from the API.
 
 use evenkeel_api::{EtcdCluster, labels};
+use evenkeel_kit::{identity_object, objects};
 use evenkeel_runtime::{
     CacheSync, CachedVersion, Error, ObjectKey, OwnedCache, ResourceKey, cache,
 };
 use k8s_openapi::api::core::v1::{ConfigMap, Node, PersistentVolumeClaim, Pod, Service};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use kube::Client;
 use kube::core::PartialObjectMeta;
-use kube::runtime::reflector::{ObjectRef, Store};
-use kube::{Client, Resource, ResourceExt};
+use kube::runtime::reflector::Store;
 
-use super::uid;
-use crate::build::IDENTITY_KEY;
-use crate::identity::{Identity, Uid};
-use crate::names::ObjectNames;
+use crate::identity::Identity;
+use crate::names::{ENGINE, ObjectNames};
 
-/// The label that tells nodes apart. A volume that names one is on that node's own disk.
-pub(super) const HOSTNAME: &str = "kubernetes.io/hostname";
-
-/// What the watches have brought.
+/// The caches that the watches fill.
 pub struct Caches {
     /// The resources.
     pub clusters: Store<EtcdCluster>,
-    /// Members' pods.
+    /// The pods of members.
     pub pods: OwnedCache<Pod>,
-    /// Members' claims.
+    /// The PVCs of members.
     pub claims: OwnedCache<PersistentVolumeClaim>,
-    /// Identities.
+    /// The identity objects.
     pub identities: OwnedCache<ConfigMap>,
-    /// Services.
+    /// The Services.
     pub services: OwnedCache<Service>,
-    /// Disruption budgets.
-    pub budgets: OwnedCache<PodDisruptionBudget>,
-    /// Nodes.
+    /// The PodDisruptionBudgets.
+    pub pdbs: OwnedCache<PodDisruptionBudget>,
+    /// The metadata of nodes.
     pub nodes: Store<PartialObjectMeta<Node>>,
-    /// Whether everything has been listed once; nodes apart, which the operator may not be allowed to see.
+    /// Whether every cache was filled once. Nodes are not waited for: the operator may lack the permission to list them.
     pub sync: CacheSync,
 }
 
-/// A cluster's objects as Kubernetes has them.
+/// The objects of a cluster as Kubernetes stores them. The TLS Secrets are read separately.
 pub struct ClusterObjects {
     /// The resource.
     pub resource: EtcdCluster,
-    /// The identity object.
+    /// The object with the identity's name, regardless of its owner.
     pub identity: Option<ConfigMap>,
-    /// Pods.
+    /// The pods with the cluster's label.
     pub pods: Vec<Pod>,
-    /// Claims.
+    /// The PVCs with the cluster's label.
     pub claims: Vec<PersistentVolumeClaim>,
-    /// The service that gives members their names.
+    /// The Service with the peer Service's name, regardless of its owner.
     pub peer_service: Option<Service>,
-    /// The service for clients.
+    /// The Service with the client Service's name, regardless of its owner.
     pub client_service: Option<Service>,
-    /// The disruption budget.
-    pub budget: Option<PodDisruptionBudget>,
+    /// The PodDisruptionBudget with the cluster's name, regardless of its owner.
+    pub pdb: Option<PodDisruptionBudget>,
 }
 
 impl ClusterObjects {
-    /// A number that is another one when anything of it has changed; the resource's own status apart, which is our own doing.
+    /// Returns a number that changes when any object changes. Changes of the resource's status do not count.
     pub fn fingerprint(&self) -> u64 {
-        let mut hasher = DefaultHasher::new();
-        self.resource.metadata.generation.hash(&mut hasher);
         let pods = self.pods.iter().map(|object| &object.metadata);
         let claims = self.claims.iter().map(|object| &object.metadata);
-        let services = self
-            .peer_service
-            .iter()
-            .chain(&self.client_service)
-            .map(|object| &object.metadata);
-        let others = self.identity.iter().map(|object| &object.metadata);
-        let others = others.chain(self.budget.iter().map(|object| &object.metadata));
-        let mut versions: Vec<_> = pods
+        let services = self.peer_service.iter().chain(&self.client_service);
+        let services = services.map(|object| &object.metadata);
+        let identity = self.identity.iter().map(|object| &object.metadata);
+        let pdb = self.pdb.iter().map(|object| &object.metadata);
+        let metadata = pods
             .chain(claims)
             .chain(services)
-            .chain(others)
-            .map(|metadata| (&metadata.uid, &metadata.resource_version))
-            .collect();
-        versions.sort();
-        versions.hash(&mut hasher);
-        hasher.finish()
+            .chain(identity)
+            .chain(pdb);
+        objects::fingerprint(self.resource.metadata.generation, metadata)
     }
 }
 
 impl Caches {
-    /// From what the watches have brought.
+    /// Returns the cached objects of a cluster; `None` if the resource is not cached.
     pub fn cached(&self, key: &ResourceKey) -> Option<ClusterObjects> {
         let names = ObjectNames(&key.name);
+        let service = |name: &str| {
+            let service = self.services.get(key, name)?;
+            Some((*service).clone())
+        };
         Some(ClusterObjects {
             resource: (*cache::get(&self.clusters, key, &key.name)?).clone(),
             identity: self
@@ -97,85 +86,57 @@ impl Caches {
                 .map(|object| (*object).clone()),
             pods: self.pods.owned_by(key),
             claims: self.claims.owned_by(key),
-            peer_service: self
-                .services
-                .get(key, &names.peer_service())
-                .map(|object| (*object).clone()),
-            client_service: self
-                .services
-                .get(key, &names.client_service())
-                .map(|object| (*object).clone()),
-            budget: self
-                .budgets
+            peer_service: service(&names.peer_service()),
+            client_service: service(&names.client_service()),
+            pdb: self
+                .pdbs
                 .get(key, &names.pod_disruption_budget())
                 .map(|object| (*object).clone()),
         })
     }
 
-    /// What the stores have of something that was written.
-    pub fn version(&self, key: &ResourceKey, what: &ObjectKey) -> Option<CachedVersion> {
-        let name = &what.name;
-        match what.kind.as_str() {
-            "EtcdCluster" => cache::version(&self.clusters, key, name),
+    /// Returns the cached version of an object that the operator wrote.
+    pub fn version(&self, key: &ResourceKey, object: &ObjectKey) -> Option<CachedVersion> {
+        let name = &object.name;
+        match object.kind.as_str() {
+            kind if kind == ENGINE.kind => cache::version(&self.clusters, key, name),
             "Pod" => self.pods.version(key, name),
             "PersistentVolumeClaim" => self.claims.version(key, name),
             "ConfigMap" => self.identities.version(key, name),
             "Service" => self.services.version(key, name),
-            "PodDisruptionBudget" => self.budgets.version(key, name),
+            "PodDisruptionBudget" => self.pdbs.version(key, name),
             _ => None,
         }
     }
-
-    /// The nodes that there are, by the label that volumes name them by.
-    pub fn hostnames(&self) -> BTreeSet<String> {
-        self.nodes
-            .state()
-            .iter()
-            .filter_map(|node| node.labels().get(HOSTNAME).cloned())
-            .collect()
-    }
-
-    /// What volumes call the nodes of these pods, by the nodes' names.
-    pub fn hostnames_of(&self, pods: &[Pod]) -> BTreeMap<String, String> {
-        let names = pods.iter().filter_map(super::node);
-        let known = names.filter_map(|name| {
-            let node = self.nodes.get(&ObjectRef::new(name))?;
-            Some((name.to_owned(), node.labels().get(HOSTNAME)?.clone()))
-        });
-        known.collect()
-    }
 }
 
-/// From Kubernetes itself, all at the same time.
+/// Reads the objects of a cluster from the API; `None` if the resource does not exist.
 pub async fn read_live(
     client: &Client,
     key: &ResourceKey,
 ) -> Result<Option<ClusterObjects>, Error> {
     let resource = cache::read::<EtcdCluster>(client, key, &key.name);
-    // What the resource is matters only if it is there.
-    let (resource, objects) = tokio::try_join!(resource, read_live_related(client, key))?;
-    Ok(resource.map(objects))
+    let (resource, with_resource) = tokio::try_join!(resource, read_live_related(client, key))?;
+    Ok(resource.map(with_resource))
 }
 
-/// All that there is but the resource itself, which is handed in: there may be none yet, or no longer.
+/// Reads all objects of a cluster but the resource from the API. The caller supplies the resource, which may not exist.
 pub async fn read_live_related(
     client: &Client,
     key: &ResourceKey,
 ) -> Result<impl FnOnce(EtcdCluster) -> ClusterObjects, Error> {
     let names = ObjectNames(&key.name);
-    let (identity, peer, service, pdb) = (
-        names.identity(),
-        names.peer_service(),
-        names.client_service(),
-        names.pod_disruption_budget(),
-    );
-    let (identity, pods, claims, peer_service, client_service, budget) = tokio::try_join!(
-        cache::read::<ConfigMap>(client, key, &identity),
+    let identity_name = names.identity();
+    let peer_service_name = names.peer_service();
+    let client_service_name = names.client_service();
+    let pdb_name = names.pod_disruption_budget();
+    let (identity, pods, claims, peer_service, client_service, pdb) = tokio::try_join!(
+        cache::read::<ConfigMap>(client, key, &identity_name),
         cache::list::<Pod>(client, key, labels::CLUSTER),
         cache::list::<PersistentVolumeClaim>(client, key, labels::CLUSTER),
-        cache::read::<Service>(client, key, &peer),
-        cache::read::<Service>(client, key, &service),
-        cache::read::<PodDisruptionBudget>(client, key, &pdb),
+        cache::read::<Service>(client, key, &peer_service_name),
+        cache::read::<Service>(client, key, &client_service_name),
+        cache::read::<PodDisruptionBudget>(client, key, &pdb_name),
     )?;
     Ok(move |resource| ClusterObjects {
         resource,
@@ -184,33 +145,14 @@ pub async fn read_live_related(
         claims,
         peer_service,
         client_service,
-        budget,
+        pdb,
     })
 }
 
-/// What an identity object says. One that cannot be read is no reason to make another.
+/// Returns an identity object with the identity in it. An unreadable identity is an error and not absent.
 pub fn parse_identity(object: ConfigMap) -> Result<(ConfigMap, Identity), Error> {
-    let text = object
-        .data
-        .as_ref()
-        .and_then(|data| data.get(IDENTITY_KEY))
-        .cloned()
-        .unwrap_or_default();
-    match serde_json::from_str(&text) {
-        Ok(identity) => Ok((object, identity)),
-        Err(why) => Err(Error::other(
-            format!("read the identity in the ConfigMap {}", object.name_any()),
-            why,
-        )),
-    }
-}
-
-/// Objects by their uid.
-pub fn by_uid<K: Resource>(objects: Vec<K>) -> BTreeMap<Uid, K> {
-    objects
-        .into_iter()
-        .filter_map(|object| Some((uid(object.meta())?, object)))
-        .collect()
+    let identity = identity_object::parse(&object)?;
+    Ok((object, identity))
 }
 
 #[cfg(test)]

@@ -1,72 +1,30 @@
-//! Since when an operator has been seeing what etcd tells without a date: members of somebody else's, and members that nobody
-//! hears. No object of Kubernetes says that, and nobody but who has looked all the time can know that it lasted: an
-//! operator that is started anew counts anew, and what rests on it comes later, never too early.
+//! Since when members have been unreachable or unknown. etcd reports both without a time, so the operator keeps the times in
+//! memory.
 
-use std::collections::{BTreeMap, HashMap};
-use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
-
-use evenkeel_runtime::{ResourceKey, UnixTime};
+use evenkeel_kit::{FirstSeen, UnreachableTracker};
+use evenkeel_runtime::Observed;
 
 use super::etcd::EtcdState;
 use crate::identity::MemberId;
 use crate::names::Serial;
 
-/// What is remembered of all clusters.
+/// The times of one cluster's members.
 #[derive(Debug, Default)]
-pub struct UnreachableTracker {
-    remembered: Mutex<HashMap<ResourceKey, Remembered>>,
+pub(crate) struct MemberTimes {
+    unreachable: UnreachableTracker<Serial>,
+    unknown: FirstSeen<MemberId>,
 }
 
-#[derive(Debug, Default)]
-struct Remembered {
-    unknown_members: BTreeMap<MemberId, UnixTime>,
-    /// Since when, and when that was last seen to be so.
-    silent: BTreeMap<Serial, (UnixTime, UnixTime)>,
-}
-
-/// How long nobody may look for a silence to count as one.
-const MAX_GAP: Duration = Duration::from_secs(60);
-
-impl UnreachableTracker {
-    /// Puts into answers since when it has been so, and remembers what they say.
-    pub fn record(&self, key: &ResourceKey, state: &mut EtcdState) {
-        let mut all = self
-            .remembered
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        let remembered = all.entry(key.clone()).or_default();
-        if let evenkeel_runtime::Observed::Present(told) = &mut state.membership {
-            remembered
-                .unknown_members
-                .retain(|id, _| told.unknown.iter().any(|unknown| unknown.id == *id));
-            for unknown in &mut told.unknown {
-                unknown.first_seen = *remembered
-                    .unknown_members
-                    .entry(unknown.id)
-                    .or_insert(unknown.first_seen);
-            }
+impl MemberTimes {
+    /// Records an observation, and replaces its times by the times since when each condition has lasted.
+    pub(crate) fn record(&mut self, state: &mut EtcdState) {
+        if let Observed::Present(membership) = &mut state.membership {
+            let unknown = membership.unknown.iter_mut();
+            self.unknown
+                .record(unknown.map(|member| (member.id, &mut member.first_seen)));
         }
-        // Who was heard is not silent, whoever heard it; of the others nothing is known while the leader does not say.
-        remembered
-            .silent
-            .retain(|serial, _| !state.reachable.contains(serial));
-        for (serial, since) in &mut state.unreachable_since {
-            let now = *since;
-            let (first, last) = remembered.silent.entry(*serial).or_insert((now, now));
-            if now.since(*last) > MAX_GAP {
-                *first = now;
-            }
-            (*since, *last) = (*first, now);
-        }
-    }
-
-    /// What was remembered of a cluster is forgotten.
-    pub fn forget(&self, key: &ResourceKey) {
-        self.remembered
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .remove(key);
+        self.unreachable
+            .record(&state.reachable, &mut state.unreachable_since);
     }
 }
 

@@ -1,0 +1,31 @@
+//! Building blocks for engines that manage members with volumes: identity and names, ownership, PersistentVolumeClaims and
+//! volumes, pods, certificates, and memory per resource. Nothing in this crate knows a particular application: an engine
+//! describes itself by an [`EngineInfo`] and passes each of its clusters as a [`ClusterRef`].
+
+pub mod certificates;
+pub mod claims;
+mod cluster;
+pub mod identity_object;
+pub mod objects;
+pub mod ownership;
+mod per_resource;
+pub mod pods;
+pub mod spec_fields;
+pub mod tls_secrets;
+mod unreachable;
+pub mod volumes;
+
+mod identity;
+#[cfg(any(test, feature = "testing"))]
+#[expect(
+    clippy::unwrap_used,
+    reason = "a unit test fails by panicking, and this module is for unit tests only"
+)]
+pub mod testing;
+
+pub use cluster::{ClusterRef, EngineInfo};
+pub use identity::{Epoch, InvalidUid, Lineage, MemberRef, Serial, Uid, member_name};
+pub use objects::BuildError;
+pub use ownership::{OwnedBy, Ownership};
+pub use per_resource::PerResource;
+pub use unreachable::{FirstSeen, UnreachableTracker};
