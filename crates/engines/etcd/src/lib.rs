@@ -1,4 +1,5 @@
-//! The etcd engine. `decide` and `build` are pure: facts in, plan and objects out. `observe` and `execute` do the I/O.
+//! The etcd engine. `decide` and `build` are pure: facts in, plan and objects out. `observe` and
+//! `execute` do the I/O.
 
 pub mod actions;
 pub mod build;

@@ -457,8 +457,8 @@ impl Kube {
                 let claim = self.claims.get_mut(claim).unwrap();
                 *claim = with(claim, json!({ "spec": { "resources": larger } }));
             }
-            EtcdPatch::SetOwner { what, owned } => {
-                let metadata = match what {
+            EtcdPatch::SetOwner { target, owned } => {
+                let metadata = match target {
                     OwnerTarget::Claim(of) => &mut self.claims.get_mut(of).unwrap().metadata,
                     _ => &mut self.identity.as_mut().unwrap().1.metadata,
                 };
