@@ -1,5 +1,5 @@
-//! The kinds of actions and waits that can be decided, by machine name. A kind that no exploration decides is unreachable: it is dead
-//! code, or the explored world is too small.
+//! The kinds of actions and waits that can be decided, by machine name. A kind that no exploration
+//! decides is unreachable: it is dead code, or the explored world is too small.
 
 use evenkeel_etcd::Etcd;
 use evenkeel_etcd::actions::{EtcdAction, etcd_action};
@@ -7,7 +7,8 @@ use evenkeel_etcd::identity::MembershipChange;
 use evenkeel_etcd::plan::{DeleteReason, EtcdDisruption, EtcdWait};
 use evenkeel_runtime::{Action, Plan};
 
-/// All kinds that explorations reach: first those of the explored world itself, then those that need tampered facts.
+/// All kinds that explorations reach: first those of the explored world itself, then those that
+/// need tampered facts.
 pub const ALL_KINDS: [&str; 60] = [
     "create-identity",
     "create-claim",

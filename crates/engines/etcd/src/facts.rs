@@ -1,6 +1,8 @@
-//! The facts that `decide` gets: everything known about a cluster, and what is unknown. Plain data without key material.
+//! The facts that `decide` gets: everything known about a cluster, and what is unknown. Plain data
+//! without key material.
 //!
-//! The decision log stores facts as JSON, and the plugin reads them back: fields that were added later have a default.
+//! The decision log stores facts as JSON, and the plugin reads them back: fields that were added
+//! later have a default.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -25,7 +27,8 @@ pub struct EtcdFacts {
     pub identity: Observed<Identity>,
     /// The claims labelled for this cluster, of every epoch.
     pub claims: Observed<Vec<ClaimFacts>>,
-    /// The lineages on claims and pods labelled for this cluster; `None` stands for an annotation that cannot be parsed.
+    /// The lineages on claims and pods labelled for this cluster; `None` stands for an annotation
+    /// that cannot be parsed.
     pub lineages: BTreeSet<Option<Lineage>>,
     /// The pods labelled for this cluster, of every epoch.
     pub pods: Observed<Vec<PodFacts>>,
@@ -33,14 +36,16 @@ pub struct EtcdFacts {
     pub membership: Observed<Membership>,
     /// The report of each member that was queried.
     pub health: BTreeMap<Serial, Observed<MemberHealth>>,
-    /// Since when members are unreachable: the operator cannot query them, and the leader has no stream to them. Only members
-    /// for which both are known. Tracked in memory: a restarted operator begins anew.
+    /// Since when members are unreachable: the operator cannot query them, and the leader has no
+    /// stream to them. Only members for which both are known. Tracked in memory: a restarted
+    /// operator begins anew.
     pub unreachable_since: BTreeMap<Serial, UnixTime>,
     /// Services and Secrets that differ from the desired state.
     pub drift: BTreeMap<OwnedObject, Drift>,
     /// When Secrets are read again. They are not watched.
     pub recheck_secrets_at: Option<UnixTime>,
-    /// The `minAvailable` of the PodDisruptionBudget; `None` if it is not an integer or another field is set.
+    /// The `minAvailable` of the PodDisruptionBudget; `None` if it is not an integer or another
+    /// field is set.
     pub pdb_min_available: Observed<Option<u8>>,
     /// The owner of the identity object.
     pub identity_owner: OwnedBy,
@@ -168,7 +173,8 @@ pub struct ClusterFacts {
     /// The version that follows once every member has taken a snapshot of its log.
     #[serde(default)]
     pub next_version: Option<Version>,
-    /// The hash of all inputs of a pod that the user controls, the version included. Pods with another hash are outdated.
+    /// The hash of all inputs of a pod that the user controls, the version included. Pods with
+    /// another hash are outdated.
     pub pod_template_hash: Uid,
     /// The hash of the last restart request. Pods that were built before it are outdated.
     pub restart_request: Option<Uid>,
@@ -177,8 +183,8 @@ pub struct ClusterFacts {
     pub volume_size: u64,
 }
 
-/// When serving members may be disturbed for a change of the spec, by the maintenance windows. Recovery does not wait for a
-/// window.
+/// When serving members may be disturbed for a change of the spec, by the maintenance windows.
+/// Recovery does not wait for a window.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
@@ -191,7 +197,8 @@ pub enum DisruptionWindow {
 }
 
 impl DisruptionWindow {
-    /// Returns the time to wait for; `None` if the time has come, as in a preview that has advanced its clock.
+    /// Returns the time to wait for; `None` if the time has come, as in a preview that has advanced
+    /// its clock.
     pub fn waits_until(self, now: UnixTime) -> Option<UnixTime> {
         match self {
             Self::Allowed => None,
@@ -244,14 +251,16 @@ pub struct ClaimFacts {
     /// Whether its StorageClass differs from the desired one. The member has to be replaced.
     #[serde(default)]
     pub has_wrong_class: bool,
-    /// Whether no node that the spec selects can mount its volume. A running member stays: labels of nodes change.
+    /// Whether no node that the spec selects can mount its volume. A running member stays: labels
+    /// of nodes change.
     #[serde(default)]
     pub is_misplaced: bool,
 }
 
 impl ClaimFacts {
-    /// Returns true if this is the claim and the volume that the member joined on. Another volume has other data: a member rolled
-    /// back to older data lost 10 of 10 acknowledged writes after an election (tried).
+    /// Returns true if this is the claim and the volume that the member joined on. Another volume
+    /// has other data: a member rolled back to older data lost 10 of 10 acknowledged writes after
+    /// an election (tried).
     pub fn is_joined_volume(&self) -> bool {
         !self.is_lost
             && self
@@ -280,7 +289,8 @@ pub enum StartMode {
     Bootstrap,
     /// It joins these members, itself included.
     Join(BTreeSet<Serial>),
-    /// It starts on existing data only: with itself alone in the list etcd rejects an empty directory (tried).
+    /// It starts on existing data only: with itself alone in the list etcd rejects an empty
+    /// directory (tried).
     ExistingData,
 }
 
@@ -299,16 +309,18 @@ pub struct PodFacts {
     pub start_mode: StartMode,
     /// Whether the readiness gate `evenkeel.dev/joined` is set.
     pub joined_gate: bool,
-    /// Whether the kubelet reports the pod Ready. It has then seen the gate and the start mode that was written with it.
+    /// Whether the kubelet reports the pod Ready. It has then seen the gate and the start mode that
+    /// was written with it.
     pub is_ready: bool,
-    /// Since when the pod is not Ready. Kubernetes reports the pods of an unreachable node as not Ready.
+    /// Since when the pod is not Ready. Kubernetes reports the pods of an unreachable node as not
+    /// Ready.
     pub unready_since: Option<UnixTime>,
     /// The node that the pod is scheduled to.
     pub node: Option<Uid>,
     /// Since when the scheduler reports the pod as unschedulable.
     pub unschedulable_since: Option<UnixTime>,
-    /// The hash of the inputs that the pod was built from, as recorded on it: the same for all members of one spec. Pods of
-    /// earlier operators have none.
+    /// The hash of the inputs that the pod was built from, as recorded on it: the same for all
+    /// members of one spec. Pods of earlier operators have none.
     pub template_hash: Option<Uid>,
     /// The hash of the inputs of scheduling.
     pub scheduling_hash: Uid,
@@ -333,7 +345,8 @@ pub struct PodFacts {
 /// etcd's member list.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Membership {
-    /// The member that reported the list. A member that is alone in a cluster of its own reports one as well.
+    /// The member that reported the list. A member that is alone in a cluster of its own reports
+    /// one as well.
     pub reported_by: Serial,
     /// The members of this cluster.
     pub members: Vec<ListedMember>,
@@ -374,7 +387,8 @@ pub struct MemberHealth {
     pub cluster_id: ClusterId,
     /// The member ID that it reports.
     pub member_id: MemberId,
-    /// Whether the member has answered a linearizable read; for a learner, whether it follows a leader.
+    /// Whether the member has answered a linearizable read; for a learner, whether it follows a
+    /// leader.
     pub is_serving: bool,
     /// For a learner: whether its log is close enough to the leader's.
     pub is_caught_up: bool,

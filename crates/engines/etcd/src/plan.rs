@@ -1,7 +1,8 @@
 //! The actions and waits that a plan consists of, as plain data.
 //!
-//! Each action carries the uid or the earlier value that it was decided on; `execute` writes with these as preconditions.
-//! The machine names come from here; descriptions, events and classes are in [`crate::actions`].
+//! Each action carries the uid or the earlier value that it was decided on; `execute` writes with
+//! these as preconditions. The machine names come from here; descriptions, events and classes are
+//! in [`crate::actions`].
 
 use std::collections::BTreeSet;
 
@@ -37,8 +38,9 @@ pub enum EtcdCreate {
         serial: Serial,
         /// The epoch of the member.
         epoch: Epoch,
-        /// The uid of the claim that the pod mounts. `execute` reads the claim once more right before it creates the pod: a
-        /// pod names its claim and cannot carry a precondition on the uid.
+        /// The uid of the claim that the pod mounts. `execute` reads the claim once more right
+        /// before it creates the pod: a pod names its claim and cannot carry a precondition on the
+        /// uid.
         claim: Option<Uid>,
         /// How the pod's etcd starts on an empty directory.
         start_mode: StartMode,
@@ -87,8 +89,8 @@ pub enum EtcdPatch {
         /// The volume that the claim is bound to.
         volume: Uid,
     },
-    /// Lets a pod start on existing data only and sets its readiness gate, in one write: a kubelet that reports the pod Ready has
-    /// seen both.
+    /// Lets a pod start on existing data only and sets its readiness gate, in one write: a kubelet
+    /// that reports the pod Ready has seen both.
     MarkJoined {
         /// The pod.
         pod: Uid,
@@ -112,15 +114,16 @@ pub enum EtcdPatch {
         /// The time of the removal; `None` deletes the record.
         at: Option<UnixTime>,
     },
-    /// Records on a claim the etcd version that its member runs. That version may have rewritten the data, and an older one then
-    /// fails to start on it.
+    /// Records on a claim the etcd version that its member runs. That version may have rewritten
+    /// the data, and an older one then fails to start on it.
     RecordVersion {
         /// The claim.
         claim: Uid,
         /// The version.
         version: Version,
     },
-    /// Records the template hash and the version on a pod that an earlier operator created without them.
+    /// Records the template hash and the version on a pod that an earlier operator created without
+    /// them.
     RecordTemplateHash {
         /// The pod.
         pod: Uid,
@@ -136,7 +139,8 @@ pub enum EtcdPatch {
         /// The requested size in bytes.
         to: u64,
     },
-    /// Records the accepted spec beside the identity: it stays effective if the next spec is rejected.
+    /// Records the accepted spec beside the identity: it stays effective if the next spec is
+    /// rejected.
     RecordSpec,
     /// Adds or removes the owner reference to the resource.
     SetOwner {
@@ -164,7 +168,8 @@ pub enum OwnerTarget {
 )]
 #[strum(serialize_all = "kebab-case")]
 pub enum EtcdDisruption {
-    /// Replaces the identity by compare-and-swap. The machine name is that of the [`IdentityChange`].
+    /// Replaces the identity by compare-and-swap. The machine name is that of the
+    /// [`IdentityChange`].
     UpdateIdentity {
         /// The observed identity.
         from: Identity,
@@ -173,14 +178,15 @@ pub enum EtcdDisruption {
         /// The reason.
         why: IdentityChange,
     },
-    /// Records an intent in the identity, then asks etcd for the change. The machine name is that of the membership change.
+    /// Records an intent in the identity, then asks etcd for the change. The machine name is that
+    /// of the membership change.
     ChangeMembership {
         /// The observed identity.
         from: Identity,
         /// The change.
         intent: Intent,
-        /// The voter that leadership is transferred to first, if the removed member leads: an election costs clients a second
-        /// or more.
+        /// The voter that leadership is transferred to first, if the removed member leads: an
+        /// election costs clients a second or more.
         transfer_to: Option<Serial>,
     },
     /// Restarts a serving voter with the current template.
@@ -191,11 +197,13 @@ pub enum EtcdDisruption {
         serial: Serial,
         /// The voter that leadership is transferred to first, if this member leads.
         transfer_to: Option<Serial>,
-        /// Whether the other voters keep the quorum. The pod is then evicted, within the PodDisruptionBudget. With one or two
-        /// voters no quorum is left without it, and the pod is deleted.
+        /// Whether the other voters keep the quorum. The pod is then evicted, within the
+        /// PodDisruptionBudget. With one or two voters no quorum is left without it, and the pod is
+        /// deleted.
         via_eviction: bool,
     },
-    /// Writes so many entries to etcd's log that every member takes a snapshot of it, then records that in the identity.
+    /// Writes so many entries to etcd's log that every member takes a snapshot of it, then records
+    /// that in the identity.
     ForceSnapshot {
         /// The observed identity.
         from: Identity,
@@ -242,13 +250,15 @@ pub enum IdentityChange {
     /// `spec.storage` was changed while the seed waited for its volume: a new epoch begins.
     #[strum(serialize = "restart-bootstrap-storage-changed")]
     SeedStorageChanged,
-    /// The resource was deleted and created again before bootstrap was finished: a new epoch begins.
+    /// The resource was deleted and created again before bootstrap was finished: a new epoch
+    /// begins.
     #[strum(serialize = "restart-bootstrap-resource-replaced")]
     ResourceReplaced,
     /// The resource was deleted and created again over a bootstrapped cluster.
     #[strum(serialize = "adopt-cluster")]
     Adopt,
-    /// Claims or pods exist that the identity does not know: a user or a backup tool restored an older identity.
+    /// Claims or pods exist that the identity does not know: a user or a backup tool restored an
+    /// older identity.
     #[strum(serialize = "repair-identity")]
     Repair,
 }
@@ -267,7 +277,8 @@ pub enum DeleteReason {
     Finished,
     /// The pod waits for a node that a voter needs; it is recreated once the voter has a node.
     FreesNode,
-    /// The pod does not run and was built from an outdated template; it is recreated from the current one.
+    /// The pod does not run and was built from an outdated template; it is recreated from the
+    /// current one.
     Outdated,
 }
 
@@ -287,7 +298,8 @@ pub enum EtcdWait {
     DataLost(ClusterId),
     /// Pods and claims of an abandoned epoch are terminating.
     OldEpochDeletion,
-    /// Objects of a deleted resource of the same name are terminating. They should be gone by this time.
+    /// Objects of a deleted resource of the same name are terminating. They should be gone by this
+    /// time.
     PreviousResourceDeletion(UnixTime),
     /// The seed does not serve yet.
     SeedStart(Serial),
@@ -311,7 +323,8 @@ pub enum EtcdWait {
     UnknownMembers(Vec<UnknownMember>),
     /// A member is to be replaced once this learner has become a voter.
     ReplacementJoin(Serial),
-    /// A member is to be replaced, and the limit of replacements per hour holds it up until this time.
+    /// A member is to be replaced, and the limit of replacements per hour holds it up until this
+    /// time.
     ReplacementLimit(Serial, UnixTime),
     /// Outdated members are restarted when the next maintenance window opens at this time.
     MaintenanceWindow(UnixTime),
@@ -319,7 +332,8 @@ pub enum EtcdWait {
     UnhealthyMember(Serial),
     /// Outdated members are not restarted: the other voters would not have a quorum.
     TooFewVoters,
-    /// Outdated members are not restarted: this member is up to date and reports another etcd version than the desired one.
+    /// Outdated members are not restarted: this member is up to date and reports another etcd
+    /// version than the desired one.
     VersionMismatch(Serial, Version),
     /// Outdated members are restarted once the volume of this member has been resized.
     VolumeResize(Serial),

@@ -16,8 +16,8 @@ use crate::plan::EtcdCreate;
 /// How long a terminating pod is expected to be gone soon.
 const TERMINATION_GRACE: Duration = Duration::from_secs(60);
 
-/// How long a voter may be unschedulable before a pod that may occupy its node is deleted, if the node is not known: another
-/// node may be about to join.
+/// How long a voter may be unschedulable before a pod that may occupy its node is deleted, if the
+/// node is not known: another node may be about to join.
 const UNSCHEDULABLE_GRACE: Duration = Duration::from_secs(60);
 
 /// Returns the number of voters that form a quorum.
@@ -75,7 +75,8 @@ pub enum DataState {
 }
 
 impl<'f> ClusterView<'f> {
-    /// Returns the view of the facts; `None` without an identity of this resource, or if claims or pods are unknown.
+    /// Returns the view of the facts; `None` without an identity of this resource, or if claims or
+    /// pods are unknown.
     pub fn from_facts(facts: &'f EtcdFacts) -> Option<Self> {
         let (Observed::Present(identity), Observed::Present(claims), Observed::Present(pods)) =
             (&facts.identity, &facts.claims, &facts.pods)
@@ -193,8 +194,8 @@ impl<'f> ClusterView<'f> {
             .count()
     }
 
-    /// Returns true if the voters left after the removal of this member have a quorum. The removal of a learner leaves the
-    /// number of voters as it is.
+    /// Returns true if the voters left after the removal of this member have a quorum. The removal
+    /// of a learner leaves the number of voters as it is.
     pub fn removal_is_safe(&self, serial: Serial) -> bool {
         let is_voter = self.voters().any(|member| member.serial == serial);
         let left = self.votes() - usize::from(is_voter);
@@ -212,8 +213,8 @@ impl<'f> ClusterView<'f> {
         self.healthy_voters_except(serial) >= quorum(self.votes())
     }
 
-    /// Returns the number of votes. Unknown voters count towards the quorum and never as healthy: the operator does not query
-    /// them.
+    /// Returns the number of votes. Unknown voters count towards the quorum and never as healthy:
+    /// the operator does not query them.
     pub fn votes(&self) -> usize {
         self.voters().count() + self.unknown_voters().len()
     }
@@ -227,8 +228,9 @@ impl<'f> ClusterView<'f> {
             .collect()
     }
 
-    /// Returns true if the healthy voters have a quorum after the promotion of this learner. etcd itself checks the learner's
-    /// log only and promotes a dead learner: a one-voter cluster then has no quorum (tried on 3.5.30).
+    /// Returns true if the healthy voters have a quorum after the promotion of this learner. etcd
+    /// itself checks the learner's log only and promotes a dead learner: a one-voter cluster then
+    /// has no quorum (tried on 3.5.30).
     pub fn promotion_is_safe(&self, learner: &MemberView<'_>) -> bool {
         let voters = self.votes() + 1;
         let healthy = self.voters().filter(|member| member.is_serving()).count() + 1;
@@ -238,13 +240,15 @@ impl<'f> ClusterView<'f> {
             && healthy >= quorum(voters)
     }
 
-    /// Returns true if a voter is about to be scheduled. Before bootstrap is finished all members are scheduled at once.
+    /// Returns true if a voter is about to be scheduled. Before bootstrap is finished all members
+    /// are scheduled at once.
     pub fn any_voter_needs_node(&self) -> bool {
         self.identity.bootstrapped && self.voters().any(|voter| self.needs_node(voter))
     }
 
-    /// Returns true if the member's pod is missing, unscheduled, or terminating and about to be recreated. A terminating pod
-    /// that answers may do so for ever if its kubelet is dead; a pod that was not Ready for long no longer reserves a node.
+    /// Returns true if the member's pod is missing, unscheduled, or terminating and about to be
+    /// recreated. A terminating pod that answers may do so for ever if its kubelet is dead; a pod
+    /// that was not Ready for long no longer reserves a node.
     fn needs_node(&self, member: &MemberView<'_>) -> bool {
         let Some(pod) = member.pod else { return true };
         let is_within = |limit| {
@@ -257,8 +261,9 @@ impl<'f> ClusterView<'f> {
         is_leaving || is_unscheduled
     }
 
-    /// Returns true if a voter waits for the node that this member occupies. While etcd's list is unknown every joined member
-    /// counts as a voter; members cannot be replaced then, so that no voter loses its reservation.
+    /// Returns true if a voter waits for the node that this member occupies. While etcd's list is
+    /// unknown every joined member counts as a voter; members cannot be replaced then, so that no
+    /// voter loses its reservation.
     pub fn blocks_a_voter(&self, member: &MemberView<'_>) -> bool {
         if !self.identity.bootstrapped {
             return false;
@@ -272,8 +277,9 @@ impl<'f> ClusterView<'f> {
             .any(|other| self.occupies_node_of(member, other))
     }
 
-    /// Returns true if `member` runs on the node that the unschedulable pod of `other` needs: the node of its volume, or any
-    /// node if every node can mount the volume and the pod has waited for [`UNSCHEDULABLE_GRACE`].
+    /// Returns true if `member` runs on the node that the unschedulable pod of `other` needs: the
+    /// node of its volume, or any node if every node can mount the volume and the pod has waited
+    /// for [`UNSCHEDULABLE_GRACE`].
     pub fn occupies_node_of(&self, member: &MemberView<'_>, other: &MemberView<'_>) -> bool {
         let unscheduled = other
             .pod
@@ -291,7 +297,8 @@ impl<'f> ClusterView<'f> {
         }
     }
 
-    /// Returns the oldest healthy voter that takes over leadership when this member leaves; `None` if it does not lead.
+    /// Returns the oldest healthy voter that takes over leadership when this member leaves; `None`
+    /// if it does not lead.
     pub fn transfer_target(&self, serial: Serial) -> Option<Serial> {
         if !self.members.get(&serial)?.is_leader() {
             return None;
@@ -312,7 +319,8 @@ impl<'f> ClusterView<'f> {
         }
     }
 
-    /// Returns true if a member's pod was built from another template than the current one, or before the requested restart.
+    /// Returns true if a member's pod was built from another template than the current one, or
+    /// before the requested restart.
     pub fn is_outdated(&self, member: &MemberView<'_>) -> bool {
         let Some(pod) = member.pod else { return false };
         let desired = &self.facts.cluster;
@@ -325,8 +333,8 @@ impl<'f> ClusterView<'f> {
         template_changed || restart_requested
     }
 
-    /// Returns true if a new member has to replace this one: a restart would lose its data, or its volume has the wrong class or
-    /// the wrong node. Data moves only with a member.
+    /// Returns true if a new member has to replace this one: a restart would lose its data, or its
+    /// volume has the wrong class or the wrong node. Data moves only with a member.
     pub fn must_be_replaced(&self, member: &MemberView<'_>) -> bool {
         match self.facts.cluster.storage {
             StorageKind::Ephemeral => self.is_outdated(member),
@@ -342,8 +350,9 @@ impl<'f> ClusterView<'f> {
         self.is_outdated(member) || self.must_be_replaced(member)
     }
 
-    /// Returns the number of members to have for now: one more than desired while members are replaced by others, which join
-    /// first. A replacement that has begun is finished outside of a maintenance window, too.
+    /// Returns the number of members to have for now: one more than desired while members are
+    /// replaced by others, which join first. A replacement that has begun is finished outside of a
+    /// maintenance window, too.
     pub fn target_members(&self) -> usize {
         let desired = usize::from(self.facts.cluster.members);
         let has_begun = self.listed().count() > desired;
@@ -355,8 +364,9 @@ impl<'f> ClusterView<'f> {
         desired + usize::from(surges)
     }
 
-    /// Returns true if another voter serves with the same template: the template is then not the cause of this pod's problem.
-    /// For an unscheduled pod only the scheduling inputs have to be the same.
+    /// Returns true if another voter serves with the same template: the template is then not the
+    /// cause of this pod's problem. For an unscheduled pod only the scheduling inputs have to be
+    /// the same.
     pub fn same_template_works_elsewhere(&self, pod: &PodFacts) -> bool {
         let is_same = |other: &PodFacts| {
             other.serial != pod.serial
@@ -420,7 +430,8 @@ impl MemberView<'_> {
             .is_some_and(|listed| listed.is_learner && !listed.has_started)
     }
 
-    /// Returns true if the member was added and its pod has no node. It may never get one, and no rule waits for it.
+    /// Returns true if the member was added and its pod has no node. It may never get one, and no
+    /// rule waits for it.
     pub fn is_unscheduled_learner(&self) -> bool {
         self.is_unstarted_learner() && self.pod.is_some_and(|pod| pod.node.is_none())
     }
@@ -430,8 +441,9 @@ impl MemberView<'_> {
         self.listed.is_some_and(|listed| listed.has_started) && self.health.is_some()
     }
 
-    /// Returns true if the member can start on its existing data only, as seen by the kubelet. A start mode in the API has not
-    /// reached the kubelet yet: a pod is Ready only once the kubelet has seen the gate (tried).
+    /// Returns true if the member can start on its existing data only, as seen by the kubelet. A
+    /// start mode in the API has not reached the kubelet yet: a pod is Ready only once the kubelet
+    /// has seen the gate (tried).
     pub fn is_joined(&self) -> bool {
         let has_gate = self.pod.is_some_and(|pod| {
             pod.start_mode == StartMode::ExistingData && pod.joined_gate && pod.is_ready
@@ -440,8 +452,9 @@ impl MemberView<'_> {
     }
 }
 
-/// Returns true if a member list is believed. Once the epoch's cluster is known, the list of a pod that may have formed another
-/// cluster is ignored: alone in its cluster it has a quorum, even under the same cluster ID.
+/// Returns true if a member list is believed. Once the epoch's cluster is known, the list of a pod
+/// that may have formed another cluster is ignored: alone in its cluster it has a quorum, even
+/// under the same cluster ID.
 fn is_trusted(identity: &Identity, pods: &[&PodFacts], membership: &Membership) -> bool {
     let reporter = pods.iter().find(|pod| pod.serial == membership.reported_by);
     let may_have_formed_another = reporter.is_none_or(|pod| pod.start_mode == StartMode::Bootstrap);
@@ -472,7 +485,8 @@ impl DataInputs<'_> {
         self.serial == self.identity.seed && self.identity.seed_storage.is_some()
     }
 
-    /// Returns true if the member may have written data: etcd lists it as started, or it is a seed that was allowed to start.
+    /// Returns true if the member may have written data: etcd lists it as started, or it is a seed
+    /// that was allowed to start.
     fn has_started(&self) -> bool {
         self.is_started_seed() || self.listed.is_some_and(|listed| listed.has_started)
     }
@@ -518,7 +532,8 @@ impl DataInputs<'_> {
             let is_seed_claim = self.identity.seed_storage == Some(SeedStorage::Claim(claim.uid));
             return intact_if(is_seed_claim);
         }
-        // The member has started and its volume is not recorded yet: only its running pod proves which volume that is.
+        // The member has started and its volume is not recorded yet: only its running pod proves
+        // which volume that is.
         if self.has_started() && self.pod.is_some_and(|pod| !pod.is_terminating) {
             return DataState::Intact;
         }

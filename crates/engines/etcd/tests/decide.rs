@@ -251,7 +251,8 @@ fn objects_of_a_previous_resource_are_awaited_and_never_adopted() {
             "its objects should be gone by then"
         );
     }
-    // Its members had joined: an identity rebuilt from such claims would be bootstrapped, and the claims are gone in a moment.
+    // Its members had joined: an identity rebuilt from such claims would be bootstrapped, and the
+    // claims are gone in a moment.
     let terminating = |serial| ClaimFacts {
         is_terminating: true,
         ..claim(serial, Epoch::FIRST, true)

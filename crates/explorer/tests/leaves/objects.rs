@@ -450,11 +450,8 @@ impl KubeObjects {
                     .get_or_insert_default()
                     .insert("storage".to_owned(), size);
             }
-            EtcdPatch::SetOwner {
-                target: what,
-                owned,
-            } => {
-                let metadata = match what {
+            EtcdPatch::SetOwner { target, owned } => {
+                let metadata = match target {
                     OwnerTarget::Claim(of) => &mut self.claims.get_mut(of).unwrap().metadata,
                     _ => &mut self.identity.as_mut().unwrap().1.metadata,
                 };

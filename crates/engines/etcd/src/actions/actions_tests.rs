@@ -87,8 +87,15 @@ fn disruptions() -> Vec<EtcdDisruption> {
     disruptions
 }
 
+/// A converged cluster whose next version waits for a forced snapshot.
+fn scene() -> Scene {
+    let mut scene = Scene::converged(3);
+    scene.observed.desired.next = Some(evenkeel_api::Version::new(3, 7, 3));
+    scene
+}
+
 fn event_of(disruption: &EtcdDisruption) -> Option<EventSpec> {
-    disruption.event(&Scene::converged(3).observed)
+    disruption.event(&scene().observed)
 }
 
 #[test]
@@ -157,7 +164,7 @@ fn events_are_in_the_past_tense_with_the_name_of_the_member() {
 
 #[test]
 fn descriptions_and_events_of_disruptions_are_plain_text() {
-    let mut scene = Scene::converged(3);
+    let mut scene = scene();
     for disruption in disruptions() {
         let mut plan = scene.plan();
         if let Some(event) = event_of(&disruption) {

@@ -76,7 +76,8 @@ impl<'f> ActionContext<'f> {
         }
     }
 
-    /// Returns the problem of a member's pod in Kubernetes' words, with a colon before it; empty if there is none.
+    /// Returns the problem of a member's pod in Kubernetes' words, with a colon before it; empty if
+    /// there is none.
     pub(crate) fn pod_problem_suffix(&self, serial: Serial) -> String {
         let details = self.view.and_then(|view| view.facts.details.get(&serial));
         match details.and_then(|details| details.pod_problem.as_ref()) {

@@ -84,7 +84,8 @@ impl EtcdAction for EtcdCreate {
     }
 }
 
-/// Returns true if the identity was rebuilt from claims and pods: a new one has used the seed's serial only.
+/// Returns true if the identity was rebuilt from claims and pods: a new one has used the seed's
+/// serial only.
 fn is_rebuilt(identity: &Identity) -> bool {
     identity.next_serial > Serial(1)
 }

@@ -1,7 +1,8 @@
-//! The actions of a plan, described in one place: machine name, description, reason, event and class of each.
+//! The actions of a plan, described in one place: machine name, description, reason, event and
+//! class of each.
 //!
-//! A new action needs its variant in `plan.rs`, its entries in the file of its part here, its write in `execute` and its effect
-//! in `preview::simulate`.
+//! A new action needs its variant in `plan.rs`, its entries in the file of its part here, its write
+//! in `execute` and its effect in `preview::simulate`.
 
 mod apply;
 mod context;

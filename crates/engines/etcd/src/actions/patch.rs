@@ -150,7 +150,8 @@ impl EtcdAction for EtcdPatch {
         }
     }
 
-    /// A membership change depends on the start mode of the other members, and the start mode on the recorded volume.
+    /// A membership change depends on the start mode of the other members, and the start mode on
+    /// the recorded volume.
     fn is_prerequisite(&self) -> bool {
         match self {
             Self::SetStartMode { .. }

@@ -1,4 +1,5 @@
-//! Waits: when each is checked again, how it is described, the step that follows it, and whether it degrades the cluster.
+//! Waits: when each is checked again, how it is described, the step that follows it, and whether it
+//! degrades the cluster.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -35,7 +36,8 @@ impl EtcdWait {
             Self::OpenIntent(intent) => {
                 Requeue::At(intent.recorded_at.after(intent::EXPIRES_AFTER))
             }
-            // Secrets are not watched: reading them again shows whether a conflicting one was deleted.
+            // Secrets are not watched: reading them again shows whether a conflicting one was
+            // deleted.
             Self::Unreadable(_) | Self::NameConflict(_) | Self::CaMissing(_) => {
                 Requeue::At(facts.now.after(UNWATCHED_RECHECK))
             }
@@ -66,7 +68,8 @@ impl EtcdWait {
         }
     }
 
-    /// Returns the time at which the wait ends by itself. The recheck of an object that a user has to correct is none.
+    /// Returns the time at which the wait ends by itself. The recheck of an object that a user has
+    /// to correct is none.
     pub(crate) fn deadline(&self, facts: &EtcdFacts) -> Option<UnixTime> {
         let is_recheck = matches!(
             self,
@@ -81,7 +84,8 @@ impl EtcdWait {
         }
     }
 
-    /// Returns true if a stale cache can cause the wait. The plan is then confirmed with a live observation.
+    /// Returns true if a stale cache can cause the wait. The plan is then confirmed with a live
+    /// observation.
     pub(crate) fn needs_live_confirmation(&self) -> bool {
         matches!(
             self,
@@ -279,7 +283,8 @@ impl EtcdWait {
     }
 }
 
-/// Describes the objects of a deleted resource of the same name, and the remedy once their deletion takes too long.
+/// Describes the objects of a deleted resource of the same name, and the remedy once their deletion
+/// takes too long.
 fn describe_previous_resource(context: &ActionContext<'_>, is_overdue: bool) -> String {
     let pods = context.observed.pods.values();
     let pods = pods.map(|pod| format!("pod {}", pod.name_any()));

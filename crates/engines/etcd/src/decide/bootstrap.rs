@@ -1,5 +1,6 @@
-//! Bootstrap: one seed, alone in its member list. A static list of several members could be split by an edit or a late start:
-//! such bootstraps produced two serving halves, even under one cluster ID (tried).
+//! Bootstrap: one seed, alone in its member list. A static list of several members could be split
+//! by an edit or a late start: such bootstraps produced two serving halves, even under one cluster
+//! ID (tried).
 
 use std::time::Duration;
 
@@ -53,8 +54,8 @@ fn restart(view: &ClusterView<'_>, why: IdentityChange) -> RuleResult {
     })
 }
 
-/// The reason why an unfinished bootstrap cannot succeed any more. Apart from [`Self::SeedLost`], etcd has formed a cluster and
-/// does not answer.
+/// The reason why an unfinished bootstrap cannot succeed any more. Apart from [`Self::SeedLost`],
+/// etcd has formed a cluster and does not answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum BootstrapFailure {
     /// The seed was allowed to start, and its data is gone.
@@ -65,7 +66,8 @@ pub(super) enum BootstrapFailure {
     MemberMissing,
     /// After the timeout: a member crashes at every start, as on a directory that was emptied.
     MemberCrashing,
-    /// After the timeout: the seed runs without a quorum, and a member has not recorded the volume that it joined on.
+    /// After the timeout: the seed runs without a quorum, and a member has not recorded the volume
+    /// that it joined on.
     JoinUnrecorded,
 }
 
@@ -110,8 +112,9 @@ impl BootstrapFailure {
     }
 }
 
-/// Returns true if the seed's pod runs. An etcd that starts without a quorum does not answer, not even with its member ID, until
-/// there is one (tried on 3.5.35, 3.6.16, 3.7.3): a pod that does not crash is the only sign.
+/// Returns true if the seed's pod runs. An etcd that starts without a quorum does not answer, not
+/// even with its member ID, until there is one (tried on 3.5.35, 3.6.16, 3.7.3): a pod that does
+/// not crash is the only sign.
 fn seed_runs(view: &ClusterView<'_>) -> bool {
     seed_pod(view).is_some_and(|pod| {
         pod.crashing_since.is_none()
@@ -121,8 +124,9 @@ fn seed_runs(view: &ClusterView<'_>) -> bool {
     })
 }
 
-/// Returns true if the seed waits for a volume that the spec no longer asks for and that may never be provisioned: of a class that
-/// does not exist, or larger than the available capacity. No member may have joined before.
+/// Returns true if the seed waits for a volume that the spec no longer asks for and that may never
+/// be provisioned: of a class that does not exist, or larger than the available capacity. No member
+/// may have joined before.
 fn has_unwanted_claim(view: &ClusterView<'_>, seed: &MemberView<'_>) -> bool {
     let cluster = &view.facts.cluster;
     if cluster.status_cluster_id.is_some() {
@@ -146,8 +150,9 @@ fn has_unwanted_claim(view: &ClusterView<'_>, seed: &MemberView<'_>) -> bool {
     is_unwanted && has_waited
 }
 
-/// Creates claims and held pods of the members that follow the seed: volumes and sandboxes are provisioned while the seed starts.
-/// They are no members yet; each pod gets its start mode once etcd lists its member.
+/// Creates claims and held pods of the members that follow the seed: volumes and sandboxes are
+/// provisioned while the seed starts. They are no members yet; each pod gets its start mode once
+/// etcd lists its member.
 pub(super) fn prepare_members(view: &ClusterView<'_>, actions: &mut Actions) {
     let seed = view.members.get(&view.identity.seed);
     let seed_has_pod = seed.is_some_and(|seed| seed.pod.is_some());
@@ -174,7 +179,8 @@ pub(super) fn prepare_members(view: &ClusterView<'_>, actions: &mut Actions) {
     }
 }
 
-/// Returns the serials of the members that follow the seed and that etcd does not list yet; none once bootstrap is finished.
+/// Returns the serials of the members that follow the seed and that etcd does not list yet; none
+/// once bootstrap is finished.
 pub(super) fn unprepared_serials(view: &ClusterView<'_>) -> impl Iterator<Item = Serial> + use<> {
     let identity = view.identity;
     // A member that is being added has used its serial, and counts as listed.
@@ -198,8 +204,9 @@ pub(super) fn unprepared_serials(view: &ClusterView<'_>) -> impl Iterator<Item =
     (next..next.saturating_add(missing)).map(Serial)
 }
 
-/// Records the storage of the seed, then lets its held pod form the cluster, by a patch with a precondition on the pod's uid: an
-/// operator that was frozen meanwhile cannot create a second seed late.
+/// Records the storage of the seed, then lets its held pod form the cluster, by a patch with a
+/// precondition on the pod's uid: an operator that was frozen meanwhile cannot create a second seed
+/// late.
 fn release_seed(view: &ClusterView<'_>, claim: Option<&ClaimFacts>, pod: &PodFacts) -> RuleResult {
     let identity = view.identity;
     if identity.seed_storage.is_none() {
@@ -225,8 +232,9 @@ fn release_seed(view: &ClusterView<'_>, claim: Option<&ClaimFacts>, pod: &PodFac
     })
 }
 
-/// Returns when a bootstrap whose etcd has formed a cluster and does not answer counts as failed: after the timeout of all members
-/// and after that of the seed, which may be unreachable for a moment.
+/// Returns when a bootstrap whose etcd has formed a cluster and does not answer counts as failed:
+/// after the timeout of all members and after that of the seed, which may be unreachable for a
+/// moment.
 pub(super) fn seed_grace_ends(view: &ClusterView<'_>) -> Option<UnixTime> {
     if view.identity.bootstrapped || view.membership_known || view.identity.cluster_id.is_none() {
         return None;
@@ -245,7 +253,8 @@ pub(super) fn record_cluster(view: &ClusterView<'_>) -> RuleResult {
     if view.identity.cluster_id.is_some() {
         return RuleResult::Pass;
     }
-    // A bootstrapped identity without a cluster ID was rebuilt: any member that has joined reports the ID.
+    // A bootstrapped identity without a cluster ID was rebuilt: any member that has joined reports
+    // the ID.
     let reporter = view.members.values().find(|member| {
         member.serial == view.identity.seed || (view.identity.bootstrapped && member.has_joined())
     });

@@ -1,5 +1,6 @@
-//! Pods and claims of removed members. The etcd of a removed member exits and is restarted for ever until its pod is deleted. A claim
-//! is deleted only when its member is known to be removed and the retention of the spec has passed.
+//! Pods and claims of removed members. The etcd of a removed member exits and is restarted for ever
+//! until its pod is deleted. A claim is deleted only when its member is known to be removed and the
+//! retention of the spec has passed.
 
 use std::collections::BTreeSet;
 
@@ -37,7 +38,8 @@ pub(super) fn delete_removed_members(view: &ClusterView<'_>) -> RuleResult {
     }
 }
 
-/// Records on retained claims when their member was removed, and deletes the record of listed members.
+/// Records on retained claims when their member was removed, and deletes the record of listed
+/// members.
 pub(super) fn record_removals(view: &ClusterView<'_>) -> Vec<EtcdPatch> {
     if !view.membership_known || membership_uncertain(view) {
         return Vec::new();
@@ -74,13 +76,15 @@ fn needs_removal_record(
     if pod.is_none() {
         return must_be_retained(view, claim);
     }
-    // The pod may stay for long, for example on a lost node. The version on its volume must not limit the versions of the others.
+    // The pod may stay for long, for example on a lost node. The version on its volume must not
+    // limit the versions of the others.
     let limits_versions =
         claim.joined_on.is_some() && claim.last_version != Some(view.facts.cluster.version);
     limits_versions && view.identity.bootstrapped
 }
 
-/// Returns true if an unknown member has started: it may be one of the members that seem to be removed.
+/// Returns true if an unknown member has started: it may be one of the members that seem to be
+/// removed.
 fn membership_uncertain(view: &ClusterView<'_>) -> bool {
     view.unknown_members
         .iter()

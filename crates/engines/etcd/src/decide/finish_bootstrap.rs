@@ -1,4 +1,5 @@
-//! The end of bootstrap: from then on clients are routed, and no member starts as a new cluster in this epoch.
+//! The end of bootstrap: from then on clients are routed, and no member starts as a new cluster in
+//! this epoch.
 
 use evenkeel_runtime::UnixTime;
 
@@ -8,7 +9,8 @@ use crate::identity::MembershipChange;
 use crate::plan::{EtcdWait, IdentityChange};
 use crate::view::{ClusterView, DataState, MemberView, quorum};
 
-/// Finishes bootstrap when all desired members are voters, or when the timeout has passed for those that do not start.
+/// Finishes bootstrap when all desired members are voters, or when the timeout has passed for those
+/// that do not start.
 pub(super) fn finish_bootstrap(view: &ClusterView<'_>) -> RuleResult {
     if view.identity.bootstrapped {
         return RuleResult::Pass;
@@ -19,7 +21,8 @@ pub(super) fn finish_bootstrap(view: &ClusterView<'_>) -> RuleResult {
             None => RuleResult::Wait(EtcdWait::SeedStart(view.identity.seed)),
         };
     }
-    // After bootstrap there is at most one learner: of several that do not start the newest is removed, and added again later.
+    // After bootstrap there is at most one learner: of several that do not start the newest is
+    // removed, and added again later.
     let mut learners = view.learners();
     if let (Some(first), Some(_)) = (learners.next(), learners.next()) {
         let newest = view
@@ -53,8 +56,9 @@ fn can_finish(view: &ClusterView<'_>) -> bool {
     (is_complete || is_enough) && view.voters().all(is_settled)
 }
 
-/// Returns true if bootstrap can finish without this voter: it is down and can start on its existing data only. It comes back or is
-/// replaced afterwards. The seed cannot be missing: it has a vote before its start mode is changed.
+/// Returns true if bootstrap can finish without this voter: it is down and can start on its
+/// existing data only. It comes back or is replaced afterwards. The seed cannot be missing: it has
+/// a vote before its start mode is changed.
 fn may_be_missing(view: &ClusterView<'_>, member: &MemberView<'_>) -> bool {
     let starts_on_existing_data =
         |pod: &PodFacts| pod.start_mode == StartMode::ExistingData && pod.joined_gate;
@@ -69,9 +73,9 @@ pub(super) fn timeout_expired(view: &ClusterView<'_>) -> bool {
     timeout_at(view).is_some_and(|until| view.facts.now >= until)
 }
 
-/// Returns true if bootstrap ends with the members that there are: every desired member was added, one more in the place of a
-/// member that did not start, and a learner still does not start. A further member would only be removed again, and bootstrap
-/// would never finish.
+/// Returns true if bootstrap ends with the members that there are: every desired member was added,
+/// one more in the place of a member that did not start, and a learner still does not start. A
+/// further member would only be removed again, and bootstrap would never finish.
 pub(super) fn all_attempts_failed(view: &ClusterView<'_>) -> bool {
     let identity = view.identity;
     let attempts = identity.next_serial.0.saturating_sub(identity.seed.0);
@@ -82,8 +86,8 @@ pub(super) fn all_attempts_failed(view: &ClusterView<'_>) -> bool {
             .any(|learner| add::is_blocked(view, learner))
 }
 
-/// Returns when the bootstrap timeout ends, counted from the creation of the newest member's pod. Prepared pods are no members yet
-/// and count only while etcd's list is unknown.
+/// Returns when the bootstrap timeout ends, counted from the creation of the newest member's pod.
+/// Prepared pods are no members yet and count only while etcd's list is unknown.
 pub(super) fn timeout_at(view: &ClusterView<'_>) -> Option<UnixTime> {
     let created_at = |member: &MemberView<'_>| member.pod.map(|pod| pod.created_at);
     let newest = view.listed().filter_map(created_at).max();

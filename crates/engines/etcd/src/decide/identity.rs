@@ -1,6 +1,8 @@
-//! The identity of a cluster: created once, rebuilt, repaired or adopted, before any other rule applies.
+//! The identity of a cluster: created once, rebuilt, repaired or adopted, before any other rule
+//! applies.
 //!
-//! [`IdentitySituation::of`] determines the situation, [`IdentitySituation::resolve`] gives the result of each.
+//! [`IdentitySituation::of`] determines the situation, [`IdentitySituation::resolve`] gives the
+//! result of each.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -16,10 +18,12 @@ use crate::plan::{
 };
 use crate::view::ClusterView;
 
-/// How long Kubernetes may take to delete the objects of a previous resource before the wait is reported as a problem.
+/// How long Kubernetes may take to delete the objects of a previous resource before the wait is
+/// reported as a problem.
 const DELETION_GRACE: Duration = Duration::from_secs(60);
 
-/// How many serials are skipped when an identity is rebuilt: a member without pod and claim may still be in etcd's list.
+/// How many serials are skipped when an identity is rebuilt: a member without pod and claim may
+/// still be in etcd's list.
 const SKIPPED_SERIALS: u16 = 16;
 
 /// Returns the facts by member, or the result of the situation that comes first.
@@ -30,8 +34,9 @@ pub(super) fn identify(facts: &EtcdFacts) -> Result<ClusterView<'_>, RuleResult>
 /// The situation of a cluster's identity.
 #[derive(Debug)]
 enum IdentitySituation<'f> {
-    /// The resource is being deleted. Kubernetes deletes the owned objects. There is no finalizer: deleting a namespace removes a
-    /// namespaced operator first, and a finalizer would then block the namespace for ever.
+    /// The resource is being deleted. Kubernetes deletes the owned objects. There is no finalizer:
+    /// deleting a namespace removes a namespaced operator first, and a finalizer would then block
+    /// the namespace for ever.
     ResourceDeleted,
     /// `spec.paused` is set.
     Paused,
@@ -39,11 +44,11 @@ enum IdentitySituation<'f> {
     Unreadable(UnreadableObjects),
     /// An object of another owner has the name of the identity.
     NameConflict,
-    /// Objects of a deleted resource of the same name are terminating. Kubernetes deletes them in any order: a cluster adopted
-    /// from them loses the data of its members (observed).
+    /// Objects of a deleted resource of the same name are terminating. Kubernetes deletes them in
+    /// any order: a cluster adopted from them loses the data of its members (observed).
     PreviousResourceTerminating,
-    /// Claims and pods belong to different clusters, or to another cluster than the identity. They are never taken for an empty
-    /// field.
+    /// Claims and pods belong to different clusters, or to another cluster than the identity. They
+    /// are never taken for an empty field.
     Inconsistent,
     /// No object of the cluster in the status is left.
     DataLost(ClusterId),
@@ -51,15 +56,17 @@ enum IdentitySituation<'f> {
     New,
     /// The identity was deleted and can be rebuilt from claims and pods.
     Deleted(Identity),
-    /// A restored identity predates the epoch of claims and pods, or the end of its bootstrap. It would have the clients' data
-    /// deleted as that of a failed bootstrap. `rebuilt` is the identity from claims and pods.
+    /// A restored identity predates the epoch of claims and pods, or the end of its bootstrap. It
+    /// would have the clients' data deleted as that of a failed bootstrap. `rebuilt` is the
+    /// identity from claims and pods.
     Outdated {
         current: &'f Identity,
         rebuilt: Identity,
     },
     /// The resource was deleted and created again over a bootstrapped cluster.
     Adopted(&'f Identity),
-    /// The resource was deleted and created again before bootstrap was finished. No client has written.
+    /// The resource was deleted and created again before bootstrap was finished. No client has
+    /// written.
     Abandoned {
         current: &'f Identity,
         highest: Option<Serial>,
@@ -121,7 +128,8 @@ impl<'f> IdentitySituation<'f> {
         identity: &'f Identity,
         objects: MemberObjects<'f>,
     ) -> Self {
-        // The identity was created late, by an operator that did not see the existing cluster. No second cluster is started.
+        // The identity was created late, by an operator that did not see the existing cluster. No
+        // second cluster is started.
         let is_own = |lineage: &Option<_>| *lineage == Some(identity.lineage);
         if !identity.bootstrapped && !facts.lineages.iter().all(is_own) {
             return Self::Inconsistent;
@@ -161,8 +169,8 @@ impl<'f> IdentitySituation<'f> {
         ))
     }
 
-    /// Claims and pods are believed only if they prove a bootstrapped cluster. A bootstrapped epoch is never left: if members
-    /// have joined in it, the objects of a later epoch are wrong.
+    /// Claims and pods are believed only if they prove a bootstrapped cluster. A bootstrapped epoch
+    /// is never left: if members have joined in it, the objects of a later epoch are wrong.
     fn with_outdated_identity(
         facts: &'f EtcdFacts,
         identity: &'f Identity,
@@ -279,13 +287,14 @@ impl<'f> MemberObjects<'f> {
             .any(|pod| pod.start_mode == StartMode::ExistingData)
     }
 
-    /// Returns true if the bootstrap of the identity's epoch must have been finished. Only then are pods routed to, are claims of
-    /// removed members retained, does the status name the cluster, and can a member have joined whose serial the identity does
-    /// not know.
+    /// Returns true if the bootstrap of the identity's epoch must have been finished. Only then are
+    /// pods routed to, are claims of removed members retained, does the status name the cluster,
+    /// and can a member have joined whose serial the identity does not know.
     fn was_bootstrapped(self, facts: &EtcdFacts, identity: &Identity) -> bool {
         let epoch = identity.epoch;
-        // Earlier operators wrote the cluster ID to the status as soon as the seed had formed the cluster. A pod that may still
-        // form one, or a later epoch without joined members, shows that bootstrap was not finished.
+        // Earlier operators wrote the cluster ID to the status as soon as the seed had formed the
+        // cluster. A pod that may still form one, or a later epoch without joined members, shows
+        // that bootstrap was not finished.
         let may_bootstrap = self
             .pods_of(epoch)
             .any(|pod| pod.start_mode == StartMode::Bootstrap);
@@ -302,8 +311,9 @@ impl<'f> MemberObjects<'f> {
             || self.claims_of(epoch).any(claim_proves)
     }
 
-    /// Rebuilds the identity from the annotations of claims and pods; `None` if they disagree. Bootstrap was finished if a member
-    /// has joined. Otherwise no client has written, and a new epoch begins.
+    /// Rebuilds the identity from the annotations of claims and pods; `None` if they disagree.
+    /// Bootstrap was finished if a member has joined. Otherwise no client has written, and a new
+    /// epoch begins.
     fn rebuild(self, facts: &EtcdFacts) -> Option<Identity> {
         let mut lineages = facts.lineages.iter();
         let (Some(Some(lineage)), None) = (lineages.next(), lineages.next()) else {
@@ -326,7 +336,8 @@ impl<'f> MemberObjects<'f> {
             identity.next_serial = skip_serials(highest);
             return Some(identity);
         }
-        // A new epoch would delete the data of removed members. Only a user decides that when the identity is lost.
+        // A new epoch would delete the data of removed members. Only a user decides that when the
+        // identity is lost.
         let has_retained_claim = self.claims.iter().any(|claim| claim.removed_at.is_some());
         if facts.cluster.status_cluster_id.is_some() || has_retained_claim {
             return None;
@@ -356,8 +367,8 @@ fn new_identity(facts: &EtcdFacts) -> Identity {
     }
 }
 
-/// Begins a new epoch. The serial of its seed is above every serial in use: objects that were prepared for the old epoch have
-/// other names.
+/// Begins a new epoch. The serial of its seed is above every serial in use: objects that were
+/// prepared for the old epoch have other names.
 pub(super) fn new_epoch(identity: &mut Identity, highest: Option<Serial>) {
     identity.epoch = identity.epoch.next();
     identity.seed = identity
@@ -369,8 +380,8 @@ pub(super) fn new_epoch(identity: &mut Identity, highest: Option<Serial>) {
     identity.intent = None;
 }
 
-/// Deletes the pods, then the claims of abandoned epochs. The new epoch starts once all pods are gone: two epochs never serve at
-/// once.
+/// Deletes the pods, then the claims of abandoned epochs. The new epoch starts once all pods are
+/// gone: two epochs never serve at once.
 pub(super) fn delete_old_epochs(view: &ClusterView<'_>) -> RuleResult {
     if let Some(pod) = view.old_pods.iter().find(|pod| !pod.is_terminating) {
         return RuleResult::disruption(EtcdDisruption::DeletePod {

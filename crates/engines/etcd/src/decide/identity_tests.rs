@@ -1,4 +1,5 @@
-//! The situations of an identity, one test each. The decisions that follow are tested with the whole of `decide`.
+//! The situations of an identity, one test each. The decisions that follow are tested with the
+//! whole of `decide`.
 
 use evenkeel_api::labels;
 use serde_json::json;

@@ -1,5 +1,6 @@
-//! The open intent: a membership change that has begun is settled before another begins. etcd accepts a call that arrives late:
-//! after another operator had removed the dead member C, a "remove B" of a thawed operator left one voter (tried).
+//! The open intent: a membership change that has begun is settled before another begins. etcd
+//! accepts a call that arrives late: after another operator had removed the dead member C, a
+//! "remove B" of a thawed operator left one voter (tried).
 
 use std::time::Duration;
 
@@ -19,7 +20,8 @@ pub(super) fn settle_intent(view: &ClusterView<'_>) -> RuleResult {
     if is_done(view, intent.change) {
         return close(view);
     }
-    // A repeated call is harmless: the second of the two finds the change done. The conditions may have changed, though.
+    // A repeated call is harmless: the second of the two finds the change done. The conditions may
+    // have changed, though.
     let voters_unchanged =
         view.voter_serials() == intent.voters && view.unknown_voters() == intent.unknown_voters;
     if voters_unchanged && is_still_valid(view, intent) {
@@ -59,8 +61,8 @@ fn is_still_valid(view: &ClusterView<'_>, intent: &Intent) -> bool {
     let change = intent.change;
     let member = change.member().and_then(|serial| view.members.get(&serial));
     match change {
-        // etcd rejects an add while a voter is down (tried on 3.5.35, 3.6.16, 3.7.3): repeated for ever, it would keep the dead
-        // voter from being removed.
+        // etcd rejects an add while a voter is down (tried on 3.5.35, 3.6.16, 3.7.3): repeated for
+        // ever, it would keep the dead voter from being removed.
         MembershipChange::Add(_) => {
             view.listed().count() < view.target_members()
                 && view.voters().all(MemberView::is_serving)

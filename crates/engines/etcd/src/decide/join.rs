@@ -1,5 +1,5 @@
-//! Joins: every listed member gets its claim, its pod and the current member list, and, once it has joined, a start mode with which
-//! it can only start on its existing data.
+//! Joins: every listed member gets its claim, its pod and the current member list, and, once it has
+//! joined, a start mode with which it can only start on its existing data.
 
 use std::collections::BTreeSet;
 
@@ -35,8 +35,8 @@ pub(super) fn resume_joins(view: &ClusterView<'_>) -> RuleResult {
     }
 }
 
-/// Creates the claim, then the pod of a member that has not joined, and keeps its member list current: etcd rejects an outdated
-/// list for ever (tried).
+/// Creates the claim, then the pod of a member that has not joined, and keeps its member list
+/// current: etcd rejects an outdated list for ever (tried).
 fn start_member(view: &ClusterView<'_>, member: &MemberView<'_>, actions: &mut Actions) {
     let claim = member.claim.map(|claim| claim.uid);
     if view.facts.cluster.storage == StorageKind::Persistent && claim.is_none() {
@@ -48,13 +48,14 @@ fn start_member(view: &ClusterView<'_>, member: &MemberView<'_>, actions: &mut A
         return;
     }
     if member.is_voter() && member.serial != view.identity.seed {
-        // A voter has joined before and never joins again: on an empty directory it would have forgotten what it acknowledged.
-        // It waits until its data is back or known to be lost.
+        // A voter has joined before and never joins again: on an empty directory it would have
+        // forgotten what it acknowledged. It waits until its data is back or known to be lost.
         return;
     }
     let Some(pod) = member.pod else {
-        // The pod is created held, and its start mode is set by a patch with a precondition on its uid: an operator that was
-        // frozen while the member became a voter and lost its data cannot create a joining pod late.
+        // The pod is created held, and its start mode is set by a patch with a precondition on its
+        // uid: an operator that was frozen while the member became a voter and lost its data cannot
+        // create a joining pod late.
         if !view.any_voter_needs_node() {
             actions
                 .create
@@ -72,7 +73,8 @@ fn start_member(view: &ClusterView<'_>, member: &MemberView<'_>, actions: &mut A
     }
 }
 
-/// Returns true if the start mode is that of a joining member. A seed and a member with existing data keep theirs.
+/// Returns true if the start mode is that of a joining member. A seed and a member with existing
+/// data keep theirs.
 fn may_rewrite(view: &ClusterView<'_>, serial: Serial, start_mode: &StartMode) -> bool {
     serial != view.identity.seed && matches!(start_mode, StartMode::Held | StartMode::Join(_))
 }
@@ -96,8 +98,8 @@ fn mark_joined(view: &ClusterView<'_>, member: &MemberView<'_>, actions: &mut Ac
     }
 }
 
-/// Records the current template hash on pods of earlier operators, which have none. They were built from the effective spec: no
-/// other spec becomes effective before all pods have a hash.
+/// Records the current template hash on pods of earlier operators, which have none. They were built
+/// from the effective spec: no other spec becomes effective before all pods have a hash.
 pub(super) fn record_template_hashes(view: &ClusterView<'_>) -> Vec<EtcdPatch> {
     let pods = view.members.values().filter_map(|member| member.pod);
     pods.filter(|pod| pod.template_hash.is_none() && !pod.is_terminating && !pod.is_finished)
@@ -109,7 +111,8 @@ pub(super) fn record_template_hashes(view: &ClusterView<'_>) -> Vec<EtcdPatch> {
         .collect()
 }
 
-/// Sets the gate of pods that were created to start on existing data, so that they are Ready as soon as their etcd is.
+/// Sets the gate of pods that were created to start on existing data, so that they are Ready as
+/// soon as their etcd is.
 pub(super) fn set_joined_gates(view: &ClusterView<'_>) -> Vec<EtcdPatch> {
     let pods = view.members.values().filter_map(|member| member.pod);
     pods.filter(|pod| {
@@ -125,13 +128,15 @@ pub(super) fn set_joined_gates(view: &ClusterView<'_>) -> Vec<EtcdPatch> {
     .collect()
 }
 
-/// Records on each claim the version that its member runs: the version that wrote the volume stays known without a running
-/// member. Only members that answer count: a version that never started has not rewritten the data.
+/// Records on each claim the version that its member runs: the version that wrote the volume stays
+/// known without a running member. Only members that answer count: a version that never started has
+/// not rewritten the data.
 pub(super) fn record_versions(view: &ClusterView<'_>) -> Vec<EtcdPatch> {
     let joined = view.listed().filter(|member| member.has_joined());
     let patches = joined.filter_map(|member| {
         let claim = member.claim?;
-        // etcd's own report comes first: an image named by its digest may contain another version than the spec says.
+        // etcd's own report comes first: an image named by its digest may contain another version
+        // than the spec says.
         let version = member.health?.version.or(member.pod?.version)?;
         if claim.last_version == Some(version) || claim.is_terminating {
             return None;

@@ -1,5 +1,5 @@
-//! Decisions: a plan from the facts alone. The rules are asked in a fixed order; the first that acts wins, and the others state
-//! the waits that hold them up.
+//! Decisions: a plan from the facts alone. The rules are asked in a fixed order; the first that
+//! acts wins, and the others state the waits that hold them up.
 
 mod add;
 mod bootstrap;
@@ -45,7 +45,8 @@ pub(crate) enum RuleResult {
     Block(EtcdWait),
     /// Act now; later rules may create and patch in the same plan, without a disruption.
     DisruptAndContinue(Box<EtcdDisruption>),
-    /// Create now; the write may be rejected for ever, for example by a quota, and does not hold up later rules.
+    /// Create now; the write may be rejected for ever, for example by a quota, and does not hold up
+    /// later rules.
     CreateAndContinue(Vec<EtcdCreate>),
     /// The rule does not apply.
     Pass,
@@ -102,7 +103,8 @@ impl RuleResult {
         Self::with_intent(view, new_intent(view, change))
     }
 
-    /// Asks etcd to remove a member that might have come back. The removal counts towards the limit of replacements.
+    /// Asks etcd to remove a member that might have come back. The removal counts towards the limit
+    /// of replacements.
     fn replace_member(view: &ClusterView<'_>, member: Serial) -> Self {
         Self::with_intent(
             view,

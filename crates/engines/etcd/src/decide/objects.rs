@@ -1,5 +1,5 @@
-//! Services, certificates, the PodDisruptionBudget and owner references. They disturb no client and wait for no other rule; but
-//! without DNS names and certificates no member can start.
+//! Services, certificates, the PodDisruptionBudget and owner references. They disturb no client and
+//! wait for no other rule; but without DNS names and certificates no member can start.
 
 use super::{Actions, RuleResult};
 use crate::facts::{Drift, OwnedBy, OwnedObject, StartMode, StorageKind};
@@ -7,7 +7,8 @@ use crate::identity::MembershipChange;
 use crate::plan::{EtcdApply, EtcdDisruption, EtcdPatch, EtcdWait, OwnerTarget};
 use crate::view::{ClusterView, quorum};
 
-/// Creates the objects that members need before any member starts. An object of that name with another owner is never taken over.
+/// Creates the objects that members need before any member starts. An object of that name with
+/// another owner is never taken over.
 pub(super) fn create_missing(view: &ClusterView<'_>) -> RuleResult {
     if let Some(ca) = missing_ca(view) {
         return RuleResult::Wait(EtcdWait::CaMissing(ca));
@@ -36,8 +37,9 @@ fn first_with_drift(view: &ClusterView<'_>, drift: Drift) -> Option<OwnedObject>
         .map(|(object, _)| *object)
 }
 
-/// Returns a missing CA while members run with its certificates. A new CA would separate members that start from then on from
-/// those that run: etcd reads its certificates for each connection, and the trusted CA only at its start.
+/// Returns a missing CA while members run with its certificates. A new CA would separate members
+/// that start from then on from those that run: etcd reads its certificates for each connection,
+/// and the trusted CA only at its start.
 fn missing_ca(view: &ClusterView<'_>) -> Option<OwnedObject> {
     if view.identity.cluster_id.is_none() || !any_member_runs(view) {
         return None;
@@ -54,7 +56,8 @@ fn any_member_runs(view: &ClusterView<'_>) -> bool {
     pods.any(|pod| !pod.is_terminating && !pod.is_finished && pod.start_mode != StartMode::Held)
 }
 
-/// Returns the objects to apply, without those that a missing CA, or a CA of another owner, would have to sign.
+/// Returns the objects to apply, without those that a missing CA, or a CA of another owner, would
+/// have to sign.
 fn objects_to_apply(view: &ClusterView<'_>) -> Vec<EtcdApply> {
     let missing_ca = missing_ca(view);
     let is_not_owned =
@@ -80,15 +83,16 @@ pub(super) fn correct_drift(view: &ClusterView<'_>, actions: &mut Actions) {
     let pdb = pod_disruption_budget(view, actions.disruption.as_ref());
     actions.apply.extend(pdb);
     actions.patch.extend(set_owners(view));
-    // The accepted spec stays effective when the next one is rejected. A disruption that writes the identity records the spec
-    // with it, and would conflict with a separate write.
+    // The accepted spec stays effective when the next one is rejected. A disruption that writes the
+    // identity records the spec with it, and would conflict with a separate write.
     if !view.facts.spec_recorded && actions.disruption.is_none() {
         actions.patch.push(EtcdPatch::RecordSpec);
     }
 }
 
-/// Keeps `minAvailable` at the quorum of the larger of the voters now and after the open intent: raised before a promotion, lowered
-/// after a removal. (With percentages, or with the desired members, an edit 5→3 allowed three evictions at once; tried.)
+/// Keeps `minAvailable` at the quorum of the larger of the voters now and after the open intent:
+/// raised before a promotion, lowered after a removal. (With percentages, or with the desired
+/// members, an edit 5→3 allowed three evictions at once; tried.)
 fn pod_disruption_budget(
     view: &ClusterView<'_>,
     disruption: Option<&EtcdDisruption>,
@@ -121,8 +125,8 @@ fn pod_disruption_budget(
     Some(EtcdApply::PodDisruptionBudget { from, min })
 }
 
-/// Sets the owner of pods always, because `kubectl drain` rejects pods without a controller; that of identity and claims by the
-/// spec.
+/// Sets the owner of pods always, because `kubectl drain` rejects pods without a controller; that
+/// of identity and claims by the spec.
 fn set_owners(view: &ClusterView<'_>) -> Vec<EtcdPatch> {
     let owned = view.facts.cluster.owns_data;
     let mut patches = Vec::new();

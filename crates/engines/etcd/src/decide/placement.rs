@@ -1,7 +1,8 @@
 //! Placement: voters come before new members where the nodes cannot run all pods.
 //!
-//! The scheduler gives a node to the first pod that asks for it. An evicted voter may then find a new member on its node, and cannot
-//! run elsewhere if its volume is there (observed twice: once the new member was deleted too late and kept the node).
+//! The scheduler gives a node to the first pod that asks for it. An evicted voter may then find a
+//! new member on its node, and cannot run elsewhere if its volume is there (observed twice: once
+//! the new member was deleted too late and kept the node).
 
 use super::RuleResult;
 use crate::facts::{PodFacts, StartMode};
@@ -32,8 +33,8 @@ fn unscheduled_competitor<'f>(view: &ClusterView<'f>) -> Option<&'f PodFacts> {
         .find(|pod| pod.node.is_none() && !pod.is_terminating)
 }
 
-/// Returns the pod of a joining member that occupies the node of a voter and so costs the quorum. Without a quorum etcd cannot
-/// remove the member; its start mode proves that it has no vote.
+/// Returns the pod of a joining member that occupies the node of a voter and so costs the quorum.
+/// Without a quorum etcd cannot remove the member; its start mode proves that it has no vote.
 fn unlisted_competitor<'f>(view: &ClusterView<'f>) -> Option<&'f PodFacts> {
     if view.membership_known {
         return None;
@@ -45,8 +46,9 @@ fn unlisted_competitor<'f>(view: &ClusterView<'f>) -> Option<&'f PodFacts> {
         .find(|pod| matches!(pod.start_mode, StartMode::Join(_)) && !pod.is_terminating)
 }
 
-/// Removes a learner that occupies the node of a voter. The deletion of its pod is not enough: its volume may be on that node, and
-/// the pod would return. Another learner is added once all voters are healthy.
+/// Removes a learner that occupies the node of a voter. The deletion of its pod is not enough: its
+/// volume may be on that node, and the pod would return. Another learner is added once all voters
+/// are healthy.
 pub(super) fn remove_blocking_learner(view: &ClusterView<'_>) -> RuleResult {
     match view.learners().find(|learner| view.blocks_a_voter(learner)) {
         Some(learner) if view.removal_is_safe(learner.serial) => {

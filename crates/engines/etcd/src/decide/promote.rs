@@ -1,5 +1,6 @@
-//! Promotion: a learner gets its vote when it has caught up, is reachable, can start on existing data only, and the quorum holds
-//! with one more voter. During bootstrap all learners are promoted at the end: an add right after a promotion waits 5 s.
+//! Promotion: a learner gets its vote when it has caught up, is reachable, can start on existing
+//! data only, and the quorum holds with one more voter. During bootstrap all learners are promoted
+//! at the end: an add right after a promotion waits 5 s.
 
 use super::{RuleResult, add, finish_bootstrap};
 use crate::identity::MembershipChange;

@@ -1,5 +1,6 @@
-//! Recreation of pods: a missing pod is recreated as the same member, with or without a quorum, on the volume that the member
-//! joined on. Operators that leave pods in a terminal phase lose the cluster with a reboot of all nodes.
+//! Recreation of pods: a missing pod is recreated as the same member, with or without a quorum, on
+//! the volume that the member joined on. Operators that leave pods in a terminal phase lose the
+//! cluster with a reboot of all nodes.
 
 use super::RuleResult;
 use crate::facts::StartMode;
@@ -50,7 +51,8 @@ pub(super) fn delete_finished_pods(view: &ClusterView<'_>) -> RuleResult {
     }
 }
 
-/// Returns the members whose data is not lost. While etcd's list is unknown every member of the epoch counts.
+/// Returns the members whose data is not lost. While etcd's list is unknown every member of the
+/// epoch counts.
 fn members_with_data<'v, 'f>(
     view: &'v ClusterView<'f>,
 ) -> impl Iterator<Item = &'v MemberView<'f>> {

@@ -1,11 +1,13 @@
-//! Replacement of lost members: a member whose data is lost is removed, and a new member joins under a new name.
+//! Replacement of lost members: a member whose data is lost is removed, and a new member joins
+//! under a new name.
 //!
-//! On an empty directory the member would have forgotten what it acknowledged (tried: an acknowledged write was lost). Lost members
-//! are removed before any is added: their names do not resolve, which delays a new member by 30 s, and older etcds reject an add
-//! while a member is down.
+//! On an empty directory the member would have forgotten what it acknowledged (tried: an
+//! acknowledged write was lost). Lost members are removed before any is added: their names do not
+//! resolve, which delays a new member by 30 s, and older etcds reject an add while a member is
+//! down.
 //!
-//! A member that may come back gets time first. Such replacements are made one at a time and limited per hour: their cause may
-//! take down the new members as well.
+//! A member that may come back gets time first. Such replacements are made one at a time and
+//! limited per hour: their cause may take down the new members as well.
 
 use std::time::Duration;
 
@@ -18,7 +20,8 @@ use crate::names::Serial;
 use crate::plan::EtcdWait;
 use crate::view::{ClusterView, DataState, MemberView};
 
-/// How long a pod must be unschedulable before a misplaced volume counts as the reason: labels of nodes change.
+/// How long a pod must be unschedulable before a misplaced volume counts as the reason: labels of
+/// nodes change.
 const UNSCHEDULABLE_LIMIT: Duration = Duration::from_secs(60);
 
 /// How many members that might have come back are replaced within [`REPLACEMENT_WINDOW`].
@@ -35,7 +38,8 @@ pub(super) fn remove_lost_member(view: &ClusterView<'_>) -> RuleResult {
             RuleResult::Wait(EtcdWait::NoQuorum)
         };
     }
-    // A learner that never started has no data, and on a volume that the spec no longer asks for it keeps others from joining.
+    // A learner that never started has no data, and on a volume that the spec no longer asks for it
+    // keeps others from joining.
     let has_unwanted_volume = |learner: &&MemberView<'_>| {
         learner.is_unstarted_learner()
             && (view.must_be_replaced(learner) || is_unschedulable(view, learner))
@@ -55,7 +59,8 @@ pub(super) fn remove_lost_member(view: &ClusterView<'_>) -> RuleResult {
 
 /// Removes a member that might come back, within the limits.
 fn replace(view: &ClusterView<'_>, member: &MemberView<'_>) -> RuleResult {
-    // A learner without a node does not hold up the replacement: it may need the very node that is lost.
+    // A learner without a node does not hold up the replacement: it may need the very node that is
+    // lost.
     let is_joining = |other: &&MemberView<'_>| {
         other.serial != member.serial
             && other
@@ -123,8 +128,9 @@ pub(crate) fn next_replacement(view: &ClusterView<'_>) -> Option<PendingReplacem
         .min_by_key(|pending| pending.deadline)
 }
 
-/// Returns when an unreachable member counts as lost. Three observers must miss it: the operator, the leader by its streams, and
-/// Kubernetes, which does not report the pod as Ready. A member that the API server cannot reach may still serve clients.
+/// Returns when an unreachable member counts as lost. Three observers must miss it: the operator,
+/// the leader by its streams, and Kubernetes, which does not report the pod as Ready. A member that
+/// the API server cannot reach may still serve clients.
 fn unreachable_deadline(view: &ClusterView<'_>, member: &MemberView<'_>) -> Option<UnixTime> {
     // Before bootstrap is finished its own timeouts apply.
     if !view.identity.bootstrapped {
@@ -135,13 +141,15 @@ fn unreachable_deadline(view: &ClusterView<'_>, member: &MemberView<'_>) -> Opti
         return None;
     }
     let pod = member.pod?;
-    // A new member that no node takes, or that cannot start on its node, is not lost; another one would not do better. The
-    // exceptions: its node is lost, so that its pod stays Terminating; or it was displaced from the node of its volume.
+    // A new member that no node takes, or that cannot start on its node, is not lost; another one
+    // would not do better. The exceptions: its node is lost, so that its pod stays Terminating; or
+    // it was displaced from the node of its volume.
     let node_is_lost = pod.node.is_some() && pod.is_terminating;
     if member.is_unstarted_learner() && !node_is_lost && !is_displaced(view, member) {
         return None;
     }
-    // A template that does not run anywhere yet may be the reason, and a new member would not do better.
+    // A template that does not run anywhere yet may be the reason, and a new member would not do
+    // better.
     let may_be_template = pod.is_idle
         && !pod.is_terminating
         && !view.same_template_works_elsewhere(pod)
@@ -156,7 +164,8 @@ fn unreachable_deadline(view: &ClusterView<'_>, member: &MemberView<'_>) -> Opti
     Some(since.after(view.facts.cluster.replace_after))
 }
 
-/// Returns true if a voter occupies the only node that can mount the member's volume. A new member finds another node.
+/// Returns true if a voter occupies the only node that can mount the member's volume. A new member
+/// finds another node.
 fn is_displaced(view: &ClusterView<'_>, member: &MemberView<'_>) -> bool {
     let has_local_volume = member
         .claim
@@ -167,7 +176,8 @@ fn is_displaced(view: &ClusterView<'_>, member: &MemberView<'_>) -> bool {
             .any(|voter| view.occupies_node_of(voter, member))
 }
 
-/// Returns true if the pod has been unschedulable for [`UNSCHEDULABLE_LIMIT`] and no selected node can mount its volume.
+/// Returns true if the pod has been unschedulable for [`UNSCHEDULABLE_LIMIT`] and no selected node
+/// can mount its volume.
 fn is_unschedulable(view: &ClusterView<'_>, member: &MemberView<'_>) -> bool {
     let is_misplaced = member.claim.is_some_and(|claim| claim.is_misplaced);
     let unscheduled = member.pod.filter(|pod| pod.node.is_none());
@@ -175,15 +185,17 @@ fn is_unschedulable(view: &ClusterView<'_>, member: &MemberView<'_>) -> bool {
     is_misplaced && since.is_some_and(|since| view.facts.now.since(since) >= UNSCHEDULABLE_LIMIT)
 }
 
-/// Returns when a started member that crashes at every start counts as lost, while others run with the same template. On a
-/// directory that was emptied a voter exits with an error, as it must, and a learner panics at every start.
+/// Returns when a started member that crashes at every start counts as lost, while others run with
+/// the same template. On a directory that was emptied a voter exits with an error, as it must, and
+/// a learner panics at every start.
 fn crashing_deadline(view: &ClusterView<'_>, member: &MemberView<'_>) -> Option<UnixTime> {
     let has_started = member.listed.is_some_and(|listed| listed.has_started);
     if !has_started || member.health.is_some() {
         return None;
     }
     let pod = member.pod?;
-    // A new member helps only if the template is not the reason, or if it is built from another template.
+    // A new member helps only if the template is not the reason, or if it is built from another
+    // template.
     if !view.same_template_works_elsewhere(pod) && !view.is_outdated(member) {
         return None;
     }

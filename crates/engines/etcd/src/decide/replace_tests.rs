@@ -70,7 +70,8 @@ fn a_member_that_one_of_three_observers_reaches_is_not_replaced() {
 fn a_member_needed_for_the_quorum_is_not_replaced() {
     let mut scene = Scene::converged(2);
     scene.is_out_of_reach(1, 9999);
-    // With one of two voters unreachable etcd does not report a list; if it did, one of one voter would be left.
+    // With one of two voters unreachable etcd does not report a list; if it did, one of one voter
+    // would be left.
     assert!(replaces(&scene, 1));
     let mut scene = Scene::converged(5);
     scene.is_out_of_reach(4, 9999);
@@ -129,7 +130,8 @@ fn a_crashing_member_is_replaced_only_if_its_template_works_elsewhere() {
     assert!(scene.asked().is_none());
     scene.crashes(2, 300);
     assert!(replaces(&scene, 2));
-    // The others have another template, and the successor would have one that no member runs with yet.
+    // The others have another template, and the successor would have one that no member runs with
+    // yet.
     let other = json!({ "metadata": { "annotations": { labels::POD_TEMPLATE_HASH: Uid(9) } } });
     for serial in [0, 1] {
         change(scene.pod(serial), other.clone());
@@ -232,7 +234,8 @@ fn an_unknown_voter_counts_towards_the_quorum_and_never_as_healthy() {
     let mut scene = Scene::with(4, json!({ "members": 3 }));
     scene.has_stranger(0xabc, true);
     scene.stops_answering(0);
-    // Clients are detached already. Of five votes four are left, and three are needed: three known voters are healthy.
+    // Clients are detached already. Of five votes four are left, and three are needed: three known
+    // voters are healthy.
     change(
         scene.pod(0),
         json!({ "metadata": { "labels": { "evenkeel.dev/role": null } } }),
@@ -323,7 +326,8 @@ fn a_retained_claim_gets_no_pod_when_the_quorum_is_lost() {
 #[test]
 fn nothing_is_deleted_while_an_unknown_member_has_started() {
     let mut scene = Scene::converged(3);
-    // As if a user had changed the URLs and the name of the third member: it serves as an unknown member.
+    // As if a user had changed the URLs and the name of the third member: it serves as an unknown
+    // member.
     if let evenkeel_runtime::Observed::Present(membership) = &mut scene.state.membership {
         membership.members.pop();
     }
@@ -456,7 +460,8 @@ fn a_restored_identity_from_before_the_end_of_bootstrap_loses_no_data() {
         "clients are routed to its pods: {:?}",
         scene.plan()
     );
-    // The seed was replaced long ago and all pods are gone: only the claims and the status are left.
+    // The seed was replaced long ago and all pods are gone: only the claims and the status are
+    // left.
     scene.observed.claims.remove(&claim_uid(0));
     scene.observed.pods.clear();
     scene.loses_its_quorum(&[0, 1, 2]);

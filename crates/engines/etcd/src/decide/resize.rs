@@ -1,4 +1,5 @@
-//! Volumes grow with the spec while members run, if their StorageClass allows it. They never shrink.
+//! Volumes grow with the spec while members run, if their StorageClass allows it. They never
+//! shrink.
 
 use crate::facts::ClaimFacts;
 use crate::plan::EtcdPatch;
@@ -17,7 +18,8 @@ pub(super) fn resize_volumes(view: &ClusterView<'_>) -> Vec<EtcdPatch> {
         .collect()
 }
 
-/// Returns the claim of a member if it is smaller than desired and stays. Kubernetes resizes bound claims only.
+/// Returns the claim of a member if it is smaller than desired and stays. Kubernetes resizes bound
+/// claims only.
 pub(super) fn claim_to_resize<'f>(
     view: &ClusterView<'_>,
     member: &MemberView<'f>,

@@ -1,11 +1,11 @@
-//! Rollouts: members with an outdated template are restarted one at a time while all others are healthy, followers first and the
-//! leader last, so that leadership moves once.
+//! Rollouts: members with an outdated template are restarted one at a time while all others are
+//! healthy, followers first and the leader last, so that leadership moves once.
 //!
-//! The first member that does not come back stops the rollout, and the quorum stays as it was. An edit of the spec changes the
-//! target at once.
+//! The first member that does not come back stops the rollout, and the quorum stays as it was. An
+//! edit of the spec changes the target at once.
 //!
-//! Members that cannot be restarted with their data are replaced instead: a new member joins before an old one is removed, see
-//! [`ClusterView::target_members`].
+//! Members that cannot be restarted with their data are replaced instead: a new member joins before
+//! an old one is removed, see [`ClusterView::target_members`].
 
 use std::time::Duration;
 
@@ -18,12 +18,13 @@ use crate::view::{ClusterView, DataState, MemberView};
 /// How long a pod may take to start before it counts as failed.
 const START_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// The number of desired members from which on the quorum is preserved. With one or two members every restart costs the quorum,
-/// and a user who asks for a restart accepts that.
+/// The number of desired members from which on the quorum is preserved. With one or two members
+/// every restart costs the quorum, and a user who asks for a restart accepts that.
 const MIN_VOTERS_FOR_EVICTION: u8 = 3;
 
-/// Deletes an outdated pod that does not run, with or without a quorum: its template may be the reason. An operator that waits
-/// for healthy members leaves a cluster down after a bad edit, even if the edit was reverted.
+/// Deletes an outdated pod that does not run, with or without a quorum: its template may be the
+/// reason. An operator that waits for healthy members leaves a cluster down after a bad edit, even
+/// if the edit was reverted.
 pub(super) fn replace_idle_pods(view: &ClusterView<'_>) -> RuleResult {
     let idle = view.members.values().find(|member| {
         view.is_outdated(member) && keeps_data(view, member) && is_idle(view, member)
@@ -38,8 +39,9 @@ pub(super) fn replace_idle_pods(view: &ClusterView<'_>) -> RuleResult {
     }
 }
 
-/// Returns true if the member does not answer, and its pod does not run or has not become Ready in time. The last report of a
-/// kubelet that is cut off since is no proof against a member that answers.
+/// Returns true if the member does not answer, and its pod does not run or has not become Ready in
+/// time. The last report of a kubelet that is cut off since is no proof against a member that
+/// answers.
 fn is_idle(view: &ClusterView<'_>, member: &MemberView<'_>) -> bool {
     let Some(pod) = member.pod else { return false };
     if member.health.is_some() || pod.is_terminating || pod.is_finished {
@@ -48,8 +50,9 @@ fn is_idle(view: &ClusterView<'_>, member: &MemberView<'_>) -> bool {
     pod.is_idle || is_unresponsive(view, member.serial, pod)
 }
 
-/// Returns true if a running pod can be deleted although the operator alone does not reach it: the operator may be the one that
-/// is cut off. One pod at a time, so that a bad template stops at the first.
+/// Returns true if a running pod can be deleted although the operator alone does not reach it: the
+/// operator may be the one that is cut off. One pod at a time, so that a bad template stops at the
+/// first.
 fn is_unresponsive(view: &ClusterView<'_>, serial: Serial, pod: &PodFacts) -> bool {
     if pod.is_ready || !start_timed_out(view, pod) {
         return false;
@@ -69,7 +72,8 @@ fn start_timed_out(view: &ClusterView<'_>, pod: &PodFacts) -> bool {
         .is_some_and(|since| view.facts.now.since(since) >= START_TIMEOUT)
 }
 
-/// Returns true if a member that has the current template, or whose pod is gone or terminating, does not serve.
+/// Returns true if a member that has the current template, or whose pod is gone or terminating,
+/// does not serve.
 fn restart_in_progress(view: &ClusterView<'_>) -> bool {
     view.listed().any(|member| {
         let pod_is_leaving = member.pod.is_none_or(|pod| pod.is_terminating);
@@ -139,8 +143,8 @@ fn is_resizing(view: &ClusterView<'_>, member: &MemberView<'_>) -> bool {
         || resize::claim_to_resize(view, member).is_some()
 }
 
-/// Returns the wait for a member that is up to date and reports another minor version than the desired one: an image named by its
-/// digest may contain any version. No other member follows it.
+/// Returns the wait for a member that is up to date and reports another minor version than the
+/// desired one: an image named by its digest may contain any version. No other member follows it.
 fn version_mismatch(view: &ClusterView<'_>, member: &MemberView<'_>) -> Option<EtcdWait> {
     let reported = member.health?.version?;
     let desired = view.facts.cluster.version;
@@ -151,7 +155,8 @@ fn version_mismatch(view: &ClusterView<'_>, member: &MemberView<'_>) -> Option<E
     Some(EtcdWait::VersionMismatch(member.serial, reported))
 }
 
-/// Returns true if the member must become healthy before the next one is restarted. A new member without a node is the exception.
+/// Returns true if the member must become healthy before the next one is restarted. A new member
+/// without a node is the exception.
 fn must_recover_first(member: &MemberView<'_>) -> bool {
     if !member.is_voter() {
         return !member.is_unscheduled_learner();

@@ -682,7 +682,8 @@ fn unresponsive_pods_are_recreated_one_at_a_time() {
         json!({ "metadata": { "deletionTimestamp": "2027-01-15T08:00:00Z" } }),
     );
     assert!(scene.plan().disruption.is_none(), "{:?}", scene.plan());
-    // The leader does not report whether it reaches the member; the healthy voters have a quorum without it.
+    // The leader does not report whether it reaches the member; the healthy voters have a quorum
+    // without it.
     let mut scene = outdated(3);
     scene.is_out_of_reach(1, 90);
     scene.state.unreachable_since.clear();

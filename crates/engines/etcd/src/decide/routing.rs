@@ -1,5 +1,6 @@
-//! Routing: a label on the pods of voters adds them to the client Service once bootstrap is finished. Readiness alone would route
-//! clients to learners (a learner of 3.5.16 answers 200; tried).
+//! Routing: a label on the pods of voters adds them to the client Service once bootstrap is
+//! finished. Readiness alone would route clients to learners (a learner of 3.5.16 answers 200;
+//! tried).
 
 use super::shrink;
 use crate::identity::MembershipChange;

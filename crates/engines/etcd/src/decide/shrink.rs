@@ -36,8 +36,9 @@ fn is_moving(view: &ClusterView<'_>) -> bool {
     view.listed().count() <= view.target_members()
 }
 
-/// Returns the voter that must become healthy before a healthy member is removed because of a replacement. An unhealthy voter gets
-/// its time like any other (see `replace`): otherwise the cause of its failure could take down one successor after the other.
+/// Returns the voter that must become healthy before a healthy member is removed because of a
+/// replacement. An unhealthy voter gets its time like any other (see `replace`): otherwise the
+/// cause of its failure could take down one successor after the other.
 fn unhealthy_during_move<'v, 'f>(
     view: &'v ClusterView<'f>,
     leaving: &MemberView<'_>,
@@ -51,9 +52,10 @@ fn unhealthy_during_move<'v, 'f>(
 
 /// Returns the member to remove while there are more than desired.
 ///
-/// During a replacement only members that must be replaced are candidates. Order of preference: learners before voters, unhealthy
-/// before healthy, members to be replaced before others, members that share a node before others, followers before the leader, the
-/// newest before the oldest. The seed is never removed during bootstrap.
+/// During a replacement only members that must be replaced are candidates. Order of preference:
+/// learners before voters, unhealthy before healthy, members to be replaced before others, members
+/// that share a node before others, followers before the leader, the newest before the oldest. The
+/// seed is never removed during bootstrap.
 fn surplus_member<'v, 'f>(view: &'v ClusterView<'f>) -> Option<&'v MemberView<'f>> {
     if view.listed().count() <= usize::from(view.facts.cluster.members) {
         return None;
@@ -78,7 +80,8 @@ fn surplus_member<'v, 'f>(view: &'v ClusterView<'f>) -> Option<&'v MemberView<'f
     })
 }
 
-/// Returns true if another listed member runs on the same node. The pods of removed members do not count.
+/// Returns true if another listed member runs on the same node. The pods of removed members do not
+/// count.
 fn shares_node(view: &ClusterView<'_>, member: &MemberView<'_>) -> bool {
     let node = |member: &MemberView<'_>| member.pod.and_then(|pod| pod.node);
     let mut others = view.listed().filter(|other| other.serial != member.serial);

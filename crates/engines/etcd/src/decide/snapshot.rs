@@ -1,9 +1,12 @@
-//! Forced snapshots: before some versions become effective, every member takes a snapshot of its log.
+//! Forced snapshots: before some versions become effective, every member takes a snapshot of its
+//! log.
 //!
-//! At its start etcd replays the log from the last snapshot. A log that is seldom written to reaches back to entries of a minor
-//! before the last, which a later version no longer reads: 3.7 panics at every start on a log with entries of 3.5 (tried: 3.5.35,
-//! 3.6.16 and 3.7.3 on one directory). The version therefore becomes effective only when the log of every member begins after all
-//! members have left the earlier minor; see [`evenkeel_api::releases::needs_fresh_snapshot`].
+//! At its start etcd replays the log from the last snapshot. A log that is seldom written to
+//! reaches back to entries of a minor before the last, which a later version no longer reads: 3.7
+//! panics at every start on a log with entries of 3.5 (tried: 3.5.35, 3.6.16 and 3.7.3 on one
+//! directory). The version therefore becomes effective only when the log of every member begins
+//! after all members have left the earlier minor; see
+//! [`evenkeel_api::releases::needs_fresh_snapshot`].
 
 use super::RuleResult;
 use crate::plan::{EtcdDisruption, EtcdWait};
@@ -21,7 +24,8 @@ pub(super) fn force_snapshot(view: &ClusterView<'_>) -> RuleResult {
         // The versions of unknown members are not known.
         return RuleResult::Wait(EtcdWait::UnknownMembers(view.unknown_members.to_vec()));
     }
-    // Every member that may start again has to take part. A member without a node gets the log from then on.
+    // Every member that may start again has to take part. A member without a node gets the log from
+    // then on.
     let blocking = view
         .listed()
         .find(|member| !can_take_part(view, member) && !member.is_unscheduled_learner());

@@ -1,5 +1,6 @@
-//! Members that the operator did not add. A member that never started is a mistake or was abandoned: it counts towards the quorum
-//! without voting, and is removed after `replace_after`. A member that has started may hold data, and is never removed.
+//! Members that the operator did not add. A member that never started is a mistake or was
+//! abandoned: it counts towards the quorum without voting, and is removed after `replace_after`. A
+//! member that has started may hold data, and is never removed.
 
 use super::RuleResult;
 use crate::identity::MembershipChange;

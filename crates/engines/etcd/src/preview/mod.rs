@@ -1,6 +1,7 @@
 //! Previews: the decisions that follow from the facts, each executed on simulated facts.
 //!
-//! The same `decide` runs the cluster: a preview is right as long as the cluster behaves as [`simulate`] assumes.
+//! The same `decide` runs the cluster: a preview is right as long as the cluster behaves as
+//! [`simulate`] assumes.
 
 mod simulate;
 
@@ -23,7 +24,8 @@ const MAX_PASSES: usize = 400;
 const HORIZON: i64 = 100 * 24 * 3600;
 /// How long a pod may take to start before it counts as stuck, in seconds.
 const START_TIMEOUT: i64 = 60;
-/// A pod that is not Ready since later than this after its creation, in seconds, has been Ready before: it is failing, not starting.
+/// A pod that is not Ready since later than this after its creation, in seconds, has been Ready
+/// before: it is failing, not starting.
 const FIRST_READY_TIMEOUT: i64 = 15;
 
 /// The course of a cluster from the current facts.
@@ -42,7 +44,8 @@ pub struct Preview {
 /// One action of a preview.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PreviewStep {
-    /// The earliest time in seconds from now. The time that starting and copying take is not included.
+    /// The earliest time in seconds from now. The time that starting and copying take is not
+    /// included.
     pub after: i64,
     /// The machine name of the action.
     pub action: &'static str,
@@ -54,7 +57,8 @@ pub struct PreviewStep {
     pub is_note: bool,
 }
 
-/// Decides and simulates until no action is left. `remembered` is the last known member list, in case etcd does not report it now.
+/// Decides and simulates until no action is left. `remembered` is the last known member list, in
+/// case etcd does not report it now.
 pub fn preview(
     observed: &ObservedCluster,
     facts: EtcdFacts,

@@ -167,10 +167,7 @@ fn a_recreated_resource_adopts_the_cluster_with_its_data() {
     scene.state = crate::observe::etcd::EtcdState::default();
     let preview = preview_of(&scene);
     let actions: Vec<_> = preview.steps.iter().map(|step| step.action).collect();
-    assert!(
-        !actions.iter().any(|action| *action == "create-claim"),
-        "{actions:#?}"
-    );
+    assert!(!actions.contains(&"create-claim"), "{actions:#?}");
     assert_eq!(
         actions
             .iter()

@@ -1,5 +1,5 @@
-//! A simulated cluster in which nothing else fails: the effect of each action on the facts, and the changes that follow by
-//! themselves.
+//! A simulated cluster in which nothing else fails: the effect of each action on the facts, and the
+//! changes that follow by themselves.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -500,7 +500,8 @@ impl SimulatedCluster {
         self.elect();
     }
 
-    /// Reports pods as Ready that serve and have joined, and answers the client read if one of them is routed.
+    /// Reports pods as Ready that serve and have joined, and answers the client read if one of them
+    /// is routed.
     fn update_readiness(&mut self) {
         let identity = self.facts.identity.present();
         let is_bootstrapped = identity.is_some_and(|identity| identity.bootstrapped);
@@ -535,7 +536,8 @@ fn voters(membership: &Membership) -> Vec<Serial> {
     voters.map(|listed| listed.serial).collect()
 }
 
-/// Returns the members by the claims that were joined on and not recorded as removed, for a cluster whose etcd is gone.
+/// Returns the members by the claims that were joined on and not recorded as removed, for a cluster
+/// whose etcd is gone.
 fn members_by_claims(facts: &EtcdFacts) -> Option<Membership> {
     let epoch = facts.identity.present()?.epoch;
     let claims = facts.claims.present()?.iter();

@@ -1,4 +1,5 @@
-//! The health script for Argo CD in `deploy/argocd`, run by Lua 5.1 as Argo CD does, on the status of scenes.
+//! The health script for Argo CD in `deploy/argocd`, run by Lua 5.1 as Argo CD does, on the status
+//! of scenes.
 
 use evenkeel_api::EtcdCluster;
 use evenkeel_runtime::Observed;

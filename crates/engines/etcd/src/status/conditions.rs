@@ -59,7 +59,8 @@ pub(super) fn ready(facts: &EtcdFacts, view: Option<&ClusterView<'_>>) -> Condit
     }
 }
 
-/// Returns the Ready condition of a cluster without an identity: a new one, or one whose identity was deleted.
+/// Returns the Ready condition of a cluster without an identity: a new one, or one whose identity
+/// was deleted.
 fn ready_without_identity(facts: &EtcdFacts) -> ConditionUpdate {
     let has_no_objects = facts.identity.is_absent()
         && facts.pods.present().is_some_and(Vec::is_empty)
@@ -198,7 +199,8 @@ impl Problem {
     }
 }
 
-/// Returns the problem of a member: an unschedulable pod before a voter that is down before a learner that cannot start.
+/// Returns the problem of a member: an unschedulable pod before a voter that is down before a
+/// learner that cannot start.
 pub(super) fn member_problem(context: &ActionContext<'_>) -> Option<Problem> {
     // The members of a deleted resource are expected to terminate.
     let view = context.view.filter(|view| !view.facts.cluster.is_deleted)?;

@@ -161,7 +161,11 @@ fn a_learner_in_the_desired_number_of_members_is_a_recovery() {
 #[test]
 fn a_plan_with_waits_only_is_a_wait() {
     let mut scene = Scene::converged(3);
-    scene.has_stranger(0xabc, true);
+    let without_labels = json!({ "metadata": { "labels": null } });
+    change(
+        scene.observed.client_service.as_mut().unwrap(),
+        without_labels,
+    );
     assert_eq!(progress(&scene), (ConditionStatus::False, Reason::Waiting));
 }
 

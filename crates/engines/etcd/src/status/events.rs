@@ -10,7 +10,8 @@ use crate::facts::EtcdFacts;
 use crate::observe::ObservedCluster;
 use crate::view::ClusterView;
 
-/// Returns a warning for each wait that degrades the cluster, for a rejected spec and for a member that is down.
+/// Returns a warning for each wait that degrades the cluster, for a rejected spec and for a member
+/// that is down.
 pub fn warning_events(
     observed: &ObservedCluster,
     facts: &EtcdFacts,

@@ -1,6 +1,8 @@
-//! The status of a resource: summary, conditions, member list, certificates, and the texts of the decision log.
+//! The status of a resource: summary, conditions, member list, certificates, and the texts of the
+//! decision log.
 //!
-//! Pure, and without values that change by themselves: the status of a converged cluster is never written again.
+//! Pure, and without values that change by themselves: the status of a converged cluster is never
+//! written again.
 
 mod conditions;
 mod events;
@@ -71,7 +73,8 @@ pub fn status(
         .iter()
         .filter(|member| member.healthy && member.role == MemberRole::Voter)
         .count();
-    // The identity of a previous resource may be deleted in a moment, and its cluster ID would then read as lost data.
+    // The identity of a previous resource may be deleted in a moment, and its cluster ID would then
+    // read as lost data.
     let identity = facts
         .identity
         .present()
@@ -123,7 +126,8 @@ fn volume_size(observed: &ObservedCluster) -> Option<String> {
     (size > 0).then(|| quantity::binary(size))
 }
 
-/// Returns the size of the largest member's data. The last size stands for members that do not report theirs.
+/// Returns the size of the largest member's data. The last size stands for members that do not
+/// report theirs.
 fn data_size(old: &str, facts: &EtcdFacts, view: Option<&ClusterView<'_>>) -> String {
     let health = facts.health.values().filter_map(|health| health.present());
     let reported = health.map(|health| health.db_size).max();
@@ -143,8 +147,8 @@ fn data_size(old: &str, facts: &EtcdFacts, view: Option<&ClusterView<'_>>) -> St
     quantity::binary(size)
 }
 
-/// Returns how many more voters may fail. Voters that the operator did not add count towards the quorum and never as healthy:
-/// the operator does not query them.
+/// Returns how many more voters may fail. Voters that the operator did not add count towards the
+/// quorum and never as healthy: the operator does not query them.
 fn failure_tolerance(view: &ClusterView<'_>) -> Option<i32> {
     if !view.membership_known || !view.identity.bootstrapped {
         return None;
@@ -164,8 +168,8 @@ fn certificates(observed: &ObservedCluster) -> Vec<CertificateStatus> {
     certificates.collect()
 }
 
-/// Adds the last known members while etcd's list is unknown: a list without them would read as a smaller cluster. They are
-/// reported as not healthy.
+/// Adds the last known members while etcd's list is unknown: a list without them would read as a
+/// smaller cluster. They are reported as not healthy.
 fn with_last_known(
     mut members: Vec<MemberStatus>,
     last: &[MemberStatus],
@@ -190,7 +194,8 @@ fn with_last_known(
     members
 }
 
-/// Returns the status of a cluster that could not be observed: the last one, with the error as the reason for doing nothing.
+/// Returns the status of a cluster that could not be observed: the last one, with the error as the
+/// reason for doing nothing.
 pub fn observe_error_status(
     resource: &EtcdCluster,
     now: UnixTime,
@@ -234,8 +239,9 @@ pub fn observe_error_status(
     }
 }
 
-/// Returns true if the last status stays as it is. A restarted operator has not made a client read yet: Ready must not
-/// flicker, and a converged cluster must not be written to, until its first read is answered.
+/// Returns true if the last status stays as it is. A restarted operator has not made a client read
+/// yet: Ready must not flicker, and a converged cluster must not be written to, until its first
+/// read is answered.
 fn keeps_last_status(
     old: &EtcdClusterStatus,
     facts: &EtcdFacts,
@@ -269,7 +275,8 @@ fn member_list(context: &ActionContext<'_>, view: &ClusterView<'_>) -> Vec<Membe
 }
 
 fn member_role(view: &ClusterView<'_>, member: &MemberView<'_>) -> MemberRole {
-    // Serials from `next_serial` on are prepared members. So is a member that is being added: its intent has used its serial.
+    // Serials from `next_serial` on are prepared members. So is a member that is being added: its
+    // intent has used its serial.
     let intended = view.identity.intent.as_ref().map(|intent| intent.change);
     let was_member = member.serial < view.identity.next_serial
         && intended != Some(MembershipChange::Add(member.serial));
@@ -370,8 +377,8 @@ impl Summary {
         });
     }
 
-    /// Reports a write that Kubernetes rejected. If it is the creation of a pod or a claim, it comes before every other problem:
-    /// it keeps members from coming back.
+    /// Reports a write that Kubernetes rejected. If it is the creation of a pod or a claim, it
+    /// comes before every other problem: it keeps members from coming back.
     fn reject_write(&mut self, error: &Error, plan: &Plan<Etcd>) {
         let problem = Problem {
             reason: Reason::WriteRefused,

@@ -88,8 +88,8 @@ impl RolloutProgress {
     }
 }
 
-/// Returns true if a member that does not serve was restarted by the rollout within [`RESTART_GRACE`] and its pod reports no
-/// problem.
+/// Returns true if a member that does not serve was restarted by the rollout within
+/// [`RESTART_GRACE`] and its pod reports no problem.
 pub(super) fn is_restarting(view: &ClusterView<'_>, member: &MemberView<'_>) -> bool {
     if view.facts.cluster.is_paused {
         // A paused cluster does not recreate the pod.
