@@ -81,10 +81,10 @@ Facts:    objects as they are now; etcd as the operator noted it 90s ago, and
 
 #[test]
 fn a_cluster_that_is_yet_to_be_is_planned_from_nothing() {
-    let (wanted, refused) = effective_spec(&cluster(), &ClusterHistory::default()).unwrap();
+    let effective = effective_spec(&cluster(), &ClusterHistory::default()).unwrap();
     let now = "2026-11-16T12:00:00Z".parse().unwrap();
     let (found, facts) = Known::default()
-        .applied_to(nothing_yet(), (wanted, refused), now)
+        .applied_to(nothing_yet(), effective, now)
         .unwrap();
     let foreseen = preview(&found, facts, None);
     assert_eq!(foreseen.ends, "Healthy");
@@ -101,10 +101,10 @@ fn a_cluster_that_is_yet_to_be_is_planned_from_nothing() {
 
 #[test]
 fn of_decisions_the_last_facts_count_and_of_members_the_last_list() {
-    let (wanted, refused) = effective_spec(&cluster(), &ClusterHistory::default()).unwrap();
+    let effective = effective_spec(&cluster(), &ClusterHistory::default()).unwrap();
     let now: Timestamp = "2026-11-16T12:00:00Z".parse().unwrap();
     let (_, mut facts) = Known::default()
-        .applied_to(nothing_yet(), (wanted, refused), now)
+        .applied_to(nothing_yet(), effective, now)
         .unwrap();
     let decision = |facts: &evenkeel_etcd::facts::EtcdFacts, at: &str| Decision {
         at: at.to_owned(),
