@@ -74,7 +74,8 @@ impl Namespace {
             if request.method != http::Method::GET {
                 let mut writes = namespace.writes.lock();
                 let name = body["metadata"]["name"].as_str().unwrap_or_default();
-                writes.push(format!("{} {path} {name}", request.method));
+                let write = format!("{} {path} {name}", request.method);
+                writes.push(write.trim_end().to_owned());
                 return failure(500, "InternalError", "read-only");
             }
             let objects = namespace.objects.lock();
