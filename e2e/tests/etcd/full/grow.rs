@@ -103,15 +103,15 @@ fn a_newcomer_that_gets_all_as_a_snapshot_joins_though_nobody_writes_any_more() 
     let cluster = formed(&story, &spec(3), 3);
     // More than etcd keeps in its log for those who come late, and more than it lets a member be behind.
     let many = WorkloadConfig {
-        pinned: 18,
-        everywhere: 6,
-        service: 6,
+        pinned_clients: 18,
+        all_members_clients: 6,
+        service_clients: 6,
         keys: 36,
         ..WorkloadConfig::default()
     };
     let workload = cluster.workload_with(WorkloadConfig {
-        rate: 3_000.0,
-        ops_per_key: 100,
+        operations_per_second: 3_000.0,
+        operations_per_key: 100,
         ..many
     });
     story.within(3 * LONG, "so much was written", || {

@@ -118,18 +118,22 @@ fn clients_follow_a_member_to_its_new_address_and_their_history_is_proved() {
         std::thread::sleep(Duration::from_secs(2));
         workload
             .stats(recent)
-            .gaps
-            .get(&Kind::Pinned)
+            .longest_write_gap_by_kind
+            .get(&ClientKind::Pinned)
             .is_some_and(|gap| *gap < Duration::from_secs(2))
     });
-    let gap = workload.stats(killed).gap;
+    let gap = workload.stats(killed).longest_write_gap;
     assert!(
         gap > Duration::from_millis(100),
         "nobody can have written while there was no etcd: {gap:?}"
     );
     std::thread::sleep(Duration::from_secs(3));
     let history = workload.finish();
-    assert!(history.ops.len() > 500, "{} operations", history.ops.len());
+    assert!(
+        history.operations.len() > 500,
+        "{} operations",
+        history.operations.len()
+    );
     cluster.holds_the_same_everywhere();
 }
 
