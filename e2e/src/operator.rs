@@ -93,7 +93,7 @@ struct Life {
 const WATCH: Duration = Duration::from_millis(500);
 
 /// What it says last when it has lost its lease.
-const LEASE_LOST: &str = "the lease is lost: another replica acts now";
+const LEASE_LOST: &str = "lost the lease to another replica";
 
 impl Life {
     fn begin(&mut self) {

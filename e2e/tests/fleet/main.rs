@@ -35,7 +35,7 @@ const IDLE: Duration = Duration::from_secs(60);
 const STARTS: usize = 3;
 
 /// What it says when all its watches have brought everything.
-const LISTED: &str = "everything has been seen once";
+const LISTED: &str = "caches synced";
 /// How it counts what it has reconciled.
 const RECONCILED: &str = r#"evenkeel_reconciles_total{kind="EtcdCluster",outcome="done"} "#;
 

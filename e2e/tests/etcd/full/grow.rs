@@ -134,8 +134,8 @@ fn a_newcomer_that_gets_all_as_a_snapshot_joins_though_nobody_writes_any_more() 
     comes_to_rest(&operator);
     // Not each time: it may have heard of the next change of the membership just in time.
     println!(
-        "it was given something new to hear of: {}",
-        operator.log_has("something new to hear of")
+        "a lease was granted to advance its log: {}",
+        operator.log_has("granted a short lease")
     );
     cluster.holds_the_same_everywhere();
 }

@@ -57,7 +57,7 @@ fn to_another_class_and_a_larger_size_members_move_one_by_one() {
     until_all_claims(&story, CLASS, "lab-disk", 3);
     until_all_claims(&story, CAPACITY, "2Gi", 3);
     let said = refused(&story, &json!({ "storage": { "class": null } }));
-    assert!(said.contains("cannot be left out again"), "{said}");
+    assert!(said.contains("cannot be removed"), "{said}");
     comes_to_rest(&operator);
     workload.finish();
     cluster.holds_the_same_everywhere();

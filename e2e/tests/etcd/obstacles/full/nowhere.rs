@@ -26,7 +26,7 @@ fn is_told(story: &Story, cluster: &Cluster<'_>, of_name: impl Fn(&str) -> bool)
     story.within(LONG, "the refusal is told", || {
         let told = events(story, cluster);
         let refused = told.iter().filter(|(reason, note)| {
-            reason == "WriteRefused" && note.contains("exceeded quota: two")
+            reason == "WriteRejected" && note.contains("exceeded quota: two")
         });
         let mut names =
             refused.filter_map(|(_, note)| note.split("the Pod ").nth(1)?.split(':').next());
