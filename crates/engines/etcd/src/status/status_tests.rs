@@ -565,7 +565,7 @@ fn a_failed_observation_keeps_the_last_status_and_adds_the_error() {
     let expected =
         "Cannot read its objects | 2/3 | Unknown NotAsked | False Waiting | True CannotRead";
     assert_eq!(line(&status), expected);
-    let message = "cannot list pods: pods is forbidden: User \"x\" cannot list pods";
+    let message = "failed to list pods: pods is forbidden: User \"x\" cannot list pods";
     assert_eq!(condition(&status, Degraded).2, message);
     assert_eq!(status.waiting_for, [message]);
     assert_eq!(
