@@ -38,11 +38,11 @@ fn what_is_deleted_or_edited_is_as_it_was_again_and_no_member_notices() {
             .is_ok()
     });
     let now = identity(&story, "orders");
-    for field in ["lineage", "epoch", "cluster", "resource", "sealed"] {
+    for field in ["lineage", "epoch", "cluster_id", "resource_uid", "bootstrapped"] {
         assert_eq!(now[field], was[field], "{field} of {now}");
     }
     assert!(
-        now["next"].as_u64() >= was["next"].as_u64(),
+        now["next_serial"].as_u64() >= was["next_serial"].as_u64(),
         "no name is used again: {now}"
     );
     story.eventually("that is told", || {
@@ -51,7 +51,7 @@ fn what_is_deleted_or_edited_is_as_it_was_again_and_no_member_notices() {
 
     // One that somebody kept from before clients were let in has nothing deleted.
     let mut kept = now.clone();
-    (kept["sealed"], kept["next"]) = (json!(false), json!(3));
+    (kept["bootstrapped"], kept["next_serial"]) = (json!(false), json!(3));
     let older = json!({ "data": { "identity": kept.to_string() } }).to_string();
     story.kubectl(&[
         "patch",
@@ -62,7 +62,7 @@ fn what_is_deleted_or_edited_is_as_it_was_again_and_no_member_notices() {
         &older,
     ]);
     story.eventually("it is brought up to date", || {
-        identity(&story, "orders")["sealed"] == true
+        identity(&story, "orders")["bootstrapped"] == true
     });
     assert_eq!(identity(&story, "orders")["epoch"], was["epoch"]);
 

@@ -64,7 +64,7 @@ pub(crate) fn notes(write: &Write, cluster: &str, kind: &str, serial: u64) -> bo
 pub(crate) fn creates_pod_of(write: &Write, cluster: &str) -> Option<u64> {
     let it = write.verb == "POST" && write.is_to("pods") && write.subresource().is_none();
     let metadata = write.body.get("metadata").filter(|_| it)?;
-    let ours = metadata.pointer("/labels/evenkeel.dev~1cluster")? == cluster;
+    let ours = metadata.pointer("/labels/etcd.evenkeel.dev~1cluster")? == cluster;
     metadata
         .pointer("/annotations/evenkeel.dev~1serial")
         .filter(|_| ours)?
@@ -94,7 +94,7 @@ fn identity_object(story: &Story, cluster: &str) -> (Value, Value) {
 pub(crate) fn member_pod(story: &Story, cluster: &str, serial: u64) -> Option<Value> {
     let pods = story.read(
         "/api/v1",
-        &format!("pods?labelSelector=evenkeel.dev%2Fcluster%3D{cluster}"),
+        &format!("pods?labelSelector=etcd.evenkeel.dev%2Fcluster%3D{cluster}"),
     );
     let pods = pods.unwrap_or_default();
     let serial = serial.to_string();
@@ -127,7 +127,7 @@ pub(crate) fn names(story: &Story, cluster: &str, sort: &str) -> BTreeSet<String
     };
     let list = story.read(
         "/api/v1",
-        &format!("{plural}?labelSelector=evenkeel.dev%2Fcluster%3D{cluster}"),
+        &format!("{plural}?labelSelector=etcd.evenkeel.dev%2Fcluster%3D{cluster}"),
     );
     let list = list.unwrap_or_else(|| panic!("there are no {plural}"));
     let is_kept = |object: &&Value| {
@@ -266,11 +266,11 @@ pub(crate) fn ends_well(story: &Story, cluster: &Cluster<'_>, members: usize) ->
         "the last intent is settled, and the identity sealed",
         || {
             let identity = identity(story, name);
-            identity["intent"].is_null() && identity["sealed"] == true
+            identity["intent"].is_null() && identity["bootstrapped"] == true
         },
     );
     let identity = identity(story, name);
-    let known = identity["cluster"]
+    let known = identity["cluster_id"]
         .as_u64()
         .expect("a sealed identity knows its cluster");
     for pod in &pods {
@@ -301,7 +301,7 @@ pub(crate) fn ends_well(story: &Story, cluster: &Cluster<'_>, members: usize) ->
 /// what is needed to find out how that came to be.
 fn tell_if_unsealed(story: &Story, cluster: &str) {
     let (object, identity) = identity_object(story, cluster);
-    if identity["sealed"] != true {
+    if identity["bootstrapped"] != true {
         let [uid, version] = ["uid", "resourceVersion"].map(|field| &object["metadata"][field]);
         eprintln!(
             "{}/{cluster} is healthy and not sealed: its identity, uid {uid}, resourceVersion {version}, is {identity}",

@@ -63,7 +63,7 @@ fn all_as_it_is(story: &Story) -> BTreeMap<String, Value> {
         .iter()
         .map(|pod| (format!("pod {}", name_of(pod)), pod_as_it_is(pod)));
     let mut all: BTreeMap<String, Value> = pods.collect();
-    let claims = "persistentvolumeclaims?labelSelector=evenkeel.dev%2Fcluster%3Dorders";
+    let claims = "persistentvolumeclaims?labelSelector=etcd.evenkeel.dev%2Fcluster%3Dorders";
     let claims = story.read("/api/v1", claims).unwrap_or_default();
     for claim in claims["items"].as_array().into_iter().flatten() {
         all.insert(

@@ -24,7 +24,7 @@ pub(crate) fn done(story: &Story, cluster: &str) -> Vec<String> {
         .map(|(_, page)| page)
     {
         let decision: Value = serde_json::from_str(page.as_str().unwrap()).unwrap();
-        for what in decision["does"].as_array().into_iter().flatten() {
+        for what in decision["actions"].as_array().into_iter().flatten() {
             let what = what.as_str().unwrap().to_owned();
             let notes = [
                 "noting ",

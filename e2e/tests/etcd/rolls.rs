@@ -24,7 +24,7 @@ pub(crate) fn memory(amount: &str) -> Value {
 pub(crate) fn pods(story: &Story) -> Vec<Value> {
     let list = story.read(
         "/api/v1",
-        "pods?labelSelector=evenkeel.dev%2Fcluster%3Dorders",
+        "pods?labelSelector=etcd.evenkeel.dev%2Fcluster%3Dorders",
     );
     list.unwrap_or_default()["items"]
         .as_array()

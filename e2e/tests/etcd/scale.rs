@@ -39,8 +39,8 @@ fn one_becomes_three_and_five_and_three_and_one_again_and_clients_hardly_notice(
     }
     ends_well(&story, &cluster, 1);
     assert_eq!(
-        identity(&story, "orders")["cluster"],
-        began["cluster"],
+        identity(&story, "orders")["cluster_id"],
+        began["cluster_id"],
         "it is the same cluster"
     );
     comes_to_rest(&operator);

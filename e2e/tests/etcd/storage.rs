@@ -25,7 +25,7 @@ fn spec(members: usize, class: &str) -> String {
 
 /// Something of each claim of `orders`, by the claims' names.
 fn of_claims(story: &Story, pointer: &str) -> BTreeMap<String, String> {
-    let path = "persistentvolumeclaims?labelSelector=evenkeel.dev%2Fcluster%3Dorders";
+    let path = "persistentvolumeclaims?labelSelector=etcd.evenkeel.dev%2Fcluster%3Dorders";
     let list = story.read("/api/v1", path).unwrap_or_default();
     let all = list["items"].as_array().cloned().unwrap_or_default();
     let text = |claim: &Value| {

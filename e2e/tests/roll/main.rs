@@ -101,7 +101,7 @@ fn restart(story: &Story) -> Duration {
 /// Whether Kubernetes says that all members run this version and are Ready.
 fn all_ready_on(story: &Story, cluster: &Cluster<'_>, version: &str) -> bool {
     let query = format!(
-        "pods?labelSelector=evenkeel.dev%2Fcluster%3D{}",
+        "pods?labelSelector=etcd.evenkeel.dev%2Fcluster%3D{}",
         cluster.name()
     );
     let list = story.read(CORE, &query).unwrap_or_default();

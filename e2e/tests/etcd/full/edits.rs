@@ -44,7 +44,7 @@ fn is_certified(story: &Story, name: &str) -> bool {
 
 /// Whether the members' volumes go with the resource; nothing while some do and some do not.
 fn volumes_go_along(story: &Story) -> Option<bool> {
-    let path = "persistentvolumeclaims?labelSelector=evenkeel.dev%2Fcluster%3Dorders";
+    let path = "persistentvolumeclaims?labelSelector=etcd.evenkeel.dev%2Fcluster%3Dorders";
     let claims = story.read("/api/v1", path).unwrap_or_default();
     let claims = claims["items"].as_array().cloned().unwrap_or_default();
     let owned = claims

@@ -109,7 +109,7 @@ fn the_third_that_no_node_takes_does_not_hold_the_others_up_and_joins_when_one_d
         began.elapsed().as_secs_f64()
     );
 
-    assert_eq!(identity(&story, "a")["sealed"], true);
+    assert_eq!(identity(&story, "a")["bootstrapped"], true);
     // It is Ready with one voter, too, when the second took longer than the operator is patient; and then there may be another
     // third.
     let unlucky = until_all_but_one_vote(&story, &cluster);
