@@ -36,7 +36,7 @@ fn by_node(cluster: &Cluster<'_>) -> BTreeMap<String, usize> {
 }
 
 fn budget(story: &Story, cluster: &Cluster<'_>) -> String {
-    story.field(&["pdb", cluster.name()], ".spec.minAvailable")
+    story.field(&["pdb", &format!("{}-etcd", cluster.name())], ".spec.minAvailable")
 }
 
 #[test]
@@ -212,7 +212,7 @@ fn one_may_be_evicted_and_not_a_second(
 ) {
     assert_eq!(budget(story, cluster), "2", "the quorum of three");
     story.eventually("the budget allows one", || {
-        story.field(&["pdb", "orders"], ".status.disruptionsAllowed") == "1"
+        story.field(&["pdb", "orders-etcd"], ".status.disruptionsAllowed") == "1"
     });
     let pods = cluster.pods();
     // Nobody brings the first one back while the second is tried.

@@ -80,7 +80,7 @@ fn what_is_deleted_or_edited_is_as_it_was_again_and_no_member_notices() {
         selector() == selected
     });
     for object in [
-        "poddisruptionbudget/orders",
+        "poddisruptionbudget/orders-etcd",
         "service/orders-etcd-peer",
         "secret/orders-etcd-client-tls",
     ] {

@@ -33,7 +33,7 @@ pub(crate) struct Intent {
 /// What a write makes of a cluster's identity.
 pub(crate) fn identity_in(write: &Write, cluster: &str) -> Option<Value> {
     let it = write.verb == "PUT" && write.is_to("configmaps");
-    let it = it && write.name()?.strip_suffix("-identity") == Some(cluster);
+    let it = it && write.name()?.strip_suffix("-etcd-identity") == Some(cluster);
     let text = write
         .body
         .pointer("/data/identity")

@@ -90,7 +90,7 @@ fn until_allowed(story: &Story, cluster: &Cluster<'_>, evictions: u32) {
         || {
             let budget = story.read(
                 "/apis/policy/v1",
-                &format!("poddisruptionbudgets/{}", cluster.name()),
+                &format!("poddisruptionbudgets/{}-etcd", cluster.name()),
             );
             let budget = budget.unwrap_or_default();
             budget["status"]["disruptionsAllowed"] == evictions
@@ -192,7 +192,7 @@ fn drains_while_three_become_five_and_three_again_wait_for_a_vote_that_is_about_
         cluster.patch(&json!({"members": 5}))
     });
     assert_eq!(intent.voters, 3);
-    assert_eq!(story.field(&["pdb", "orders"], ".spec.minAvailable"), "3");
+    assert_eq!(story.field(&["pdb", "orders-etcd"], ".spec.minAvailable"), "3");
     until_allowed(&story, &cluster, 0);
     // The newcomer has no vote, and may be evicted: it is not to be on the node that is drained.
     let pods = cluster.pods();
@@ -220,7 +220,7 @@ fn drains_while_three_become_five_and_three_again_wait_for_a_vote_that_is_about_
         cluster.patch(&json!({"members": 3}))
     });
     assert_eq!(intent.voters, 5);
-    assert_eq!(story.field(&["pdb", "orders"], ".spec.minAvailable"), "3");
+    assert_eq!(story.field(&["pdb", "orders-etcd"], ".spec.minAvailable"), "3");
     let node = follower(&story, &cluster).node;
     lives_again(&story, &mut operator);
     goes_through(&story, &cluster, &node, 3);

@@ -45,8 +45,8 @@ fn foreign() -> Vec<(&'static str, &'static str, Value)> {
         ),
         (
             "pdb/orders-etcd",
-            "the PodDisruptionBudget orders",
-            object("PodDisruptionBudget", "orders", budget),
+            "the PodDisruptionBudget orders-etcd",
+            object("PodDisruptionBudget", "orders-etcd", budget),
         ),
     ]
 }

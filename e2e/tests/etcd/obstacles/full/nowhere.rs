@@ -46,11 +46,11 @@ fn a_quota_that_refuses_a_members_pod_is_told_and_when_it_goes_the_member_is_bac
     story.kubectl(&["delete", "pod", &victim.name]);
     is_told(&story, &cluster, |name| name == victim.name);
     // What the quota does not forbid is healed as ever.
-    let uid = story.field(&["pdb", "orders"], ".metadata.uid");
-    story.kubectl(&["delete", "pdb", "orders"]);
+    let uid = story.field(&["pdb", "orders-etcd"], ".metadata.uid");
+    story.kubectl(&["delete", "pdb", "orders-etcd"]);
     story.eventually("the budget is there again", || {
         let there = story
-            .read("/apis/policy/v1", "poddisruptionbudgets/orders")
+            .read("/apis/policy/v1", "poddisruptionbudgets/orders-etcd")
             .unwrap_or_default();
         there["metadata"]["uid"]
             .as_str()

@@ -56,7 +56,7 @@ fn objects_in_the_way_of_a_running_cluster_are_told_and_left_alone_and_members_a
     }
     until_whole(&story, &cluster, 3);
     assert_eq!(
-        story.field(&["pdb", "orders"], ".spec.minAvailable"),
+        story.field(&["pdb", "orders-etcd"], ".spec.minAvailable"),
         "2",
         "guarded again"
     );
