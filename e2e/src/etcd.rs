@@ -335,7 +335,9 @@ fn endpoints(pods: &[MemberPod]) -> Vec<String> {
 }
 
 fn pods_path(namespace: &str, cluster: &str) -> String {
-    format!("/api/v1/namespaces/{namespace}/pods?labelSelector=etcd.evenkeel.dev%2Fcluster%3D{cluster}")
+    format!(
+        "/api/v1/namespaces/{namespace}/pods?labelSelector=etcd.evenkeel.dev%2Fcluster%3D{cluster}"
+    )
 }
 
 fn pods(list: &Value) -> Vec<MemberPod> {

@@ -36,7 +36,10 @@ fn by_node(cluster: &Cluster<'_>) -> BTreeMap<String, usize> {
 }
 
 fn budget(story: &Story, cluster: &Cluster<'_>) -> String {
-    story.field(&["pdb", &format!("{}-etcd", cluster.name())], ".spec.minAvailable")
+    story.field(
+        &["pdb", &format!("{}-etcd", cluster.name())],
+        ".spec.minAvailable",
+    )
 }
 
 #[test]

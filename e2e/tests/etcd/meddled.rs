@@ -38,7 +38,13 @@ fn what_is_deleted_or_edited_is_as_it_was_again_and_no_member_notices() {
             .is_ok()
     });
     let now = identity(&story, "orders");
-    for field in ["lineage", "epoch", "cluster_id", "resource_uid", "bootstrapped"] {
+    for field in [
+        "lineage",
+        "epoch",
+        "cluster_id",
+        "resource_uid",
+        "bootstrapped",
+    ] {
         assert_eq!(now[field], was[field], "{field} of {now}");
     }
     assert!(

@@ -25,8 +25,9 @@ fn one_that_lost_its_lease_is_started_again_and_one_that_ended_otherwise_or_was_
         Operator::with(&story, Options { env, ..stand_in() })
     };
     let lives = |operator: &Operator| operator.log().matches("started").count();
-    let mut loses =
-        giving_up("lost the lease to another replica: restart this process to become a candidate again");
+    let mut loses = giving_up(
+        "lost the lease to another replica: restart this process to become a candidate again",
+    );
     let breaks = giving_up("something is wrong");
     story.eventually("it has begun three times", || lives(&loses) > 2);
     loses.kill();

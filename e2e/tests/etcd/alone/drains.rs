@@ -192,7 +192,10 @@ fn drains_while_three_become_five_and_three_again_wait_for_a_vote_that_is_about_
         cluster.patch(&json!({"members": 5}))
     });
     assert_eq!(intent.voters, 3);
-    assert_eq!(story.field(&["pdb", "orders-etcd"], ".spec.minAvailable"), "3");
+    assert_eq!(
+        story.field(&["pdb", "orders-etcd"], ".spec.minAvailable"),
+        "3"
+    );
     until_allowed(&story, &cluster, 0);
     // The newcomer has no vote, and may be evicted: it is not to be on the node that is drained.
     let pods = cluster.pods();
@@ -220,7 +223,10 @@ fn drains_while_three_become_five_and_three_again_wait_for_a_vote_that_is_about_
         cluster.patch(&json!({"members": 3}))
     });
     assert_eq!(intent.voters, 5);
-    assert_eq!(story.field(&["pdb", "orders-etcd"], ".spec.minAvailable"), "3");
+    assert_eq!(
+        story.field(&["pdb", "orders-etcd"], ".spec.minAvailable"),
+        "3"
+    );
     let node = follower(&story, &cluster).node;
     lives_again(&story, &mut operator);
     goes_through(&story, &cluster, &node, 3);

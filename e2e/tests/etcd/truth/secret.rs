@@ -82,7 +82,7 @@ pub(crate) fn are_told_nowhere(story: &Story, cluster: &Cluster<'_>, operator: &
     ];
     assert_eq!(
         names,
-        all.map(|name| format!("orders-{name}")),
+        all.map(|name| format!("orders-etcd-{name}")),
         "each has a key of its own to look for"
     );
     let log = operator.log();
