@@ -2,7 +2,6 @@
 //! `kubectl` and a script in the operator's place.
 #![expect(
     clippy::unwrap_used,
-    clippy::panic,
     reason = "stories fail by panicking"
 )]
 
