@@ -110,7 +110,10 @@ fn what_is_deleted_or_edited_is_as_it_was_again_and_no_member_notices() {
     let victim = follower(&story, &cluster).name;
     story.kubectl(&["label", "pod", &victim, "etcd.evenkeel.dev/cluster-"]);
     story.eventually("it has the label by which it is found again", || {
-        story.field(&["pod", &victim], ".metadata.labels.etcd\\.evenkeel\\.dev/cluster") == "orders"
+        story.field(
+            &["pod", &victim],
+            ".metadata.labels.etcd\\.evenkeel\\.dev/cluster",
+        ) == "orders"
     });
 
     // An authority cannot be made again without parting those who run from those who start.
