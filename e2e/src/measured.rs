@@ -18,7 +18,7 @@ const LOOK: Duration = Duration::from_millis(20);
 /// Whether the operator says that all is well, and Kubernetes that all pods are Ready.
 pub fn is_whole(cluster: &Cluster<'_>, members: usize) -> bool {
     let (status, pods) = (cluster.status(), cluster.pods());
-    status["phrase"] == "Healthy"
+    status["summary"] == "Healthy"
         && status["ready"] == format!("{members}/{members}")
         && pods.len() == members
         && pods.iter().all(|pod| pod.ready)

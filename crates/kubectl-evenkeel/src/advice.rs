@@ -20,11 +20,11 @@ pub(crate) fn for_reason(reason: &str, cluster: &str) -> Option<String> {
              scheduler's words"
                 .to_owned()
         }
-        Reason::BootstrapWaiting => {
+        Reason::BootstrapStalled => {
             "see to what is named: a pod that cannot start, a volume that is not made, or what is left of a former cluster"
                 .to_owned()
         }
-        Reason::VolumesFound => {
+        Reason::InconsistentObjects => {
             "decide which of them are this cluster's: put its identity back, or take the label etcd.evenkeel.dev/cluster off \
              the others"
                 .to_owned()
@@ -44,26 +44,26 @@ pub(crate) fn for_reason(reason: &str, cluster: &str) -> Option<String> {
         Reason::TooManyReplacements => {
             "find out why members fail before more of them do: their logs, their nodes, their disks".to_owned()
         }
-        Reason::NameTaken => "delete or rename the object that is named, or give the cluster another name".to_owned(),
-        Reason::AuthorityLost => "put the Secret that is named back, from wherever you keep copies of it".to_owned(),
-        Reason::SpecRefused => {
+        Reason::NameConflict => "delete or rename the object that is named, or give the cluster another name".to_owned(),
+        Reason::CAMissing => "put the Secret that is named back, from wherever you keep copies of it".to_owned(),
+        Reason::InvalidSpec => {
             "mend the field that is named. Everything else goes on with what was accepted last".to_owned()
         }
-        Reason::CannotRead => {
+        Reason::ObserveFailed => {
             "nothing, if the API server was away for a moment. Else look at the operator's rights and its log".to_owned()
         }
-        Reason::WriteRefused => {
+        Reason::WriteRejected => {
             "see to what refuses it: a quota, a policy, a webhook, or rights that the operator lacks".to_owned()
         }
         Reason::Serving
         | Reason::NotServing
-        | Reason::NotAsked
+        | Reason::ProbePending
         | Reason::Bootstrapping
         | Reason::Deleting
         | Reason::Converged
         | Reason::Paused
         | Reason::Scaling
-        | Reason::Healing
+        | Reason::Recovering
         | Reason::Upgrading
         | Reason::Updating
         | Reason::Waiting

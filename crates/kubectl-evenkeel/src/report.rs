@@ -30,31 +30,24 @@ pub(crate) struct Report {
     /// Whether clients can write. `None` if unknown.
     pub(crate) writable: Option<bool>,
     /// The number of further member failures that the cluster tolerates. `None` if unknown.
-    #[serde(rename = "survives")]
     pub(crate) failure_tolerance: Option<usize>,
     /// The number of serving members and the desired number, such as 3/3.
     pub(crate) ready: String,
-    #[serde(rename = "phrase")]
     pub(crate) summary: String,
     pub(crate) members: Vec<MemberReport>,
-    #[serde(rename = "doing")]
     pub(crate) current_action: String,
-    #[serde(rename = "because")]
     pub(crate) action_reason: String,
     pub(crate) waiting_for: Vec<String>,
-    #[serde(rename = "next")]
     pub(crate) next_action: String,
     pub(crate) certificates: Vec<CertificateReport>,
     /// The condition Degraded, if it is true.
     pub(crate) degraded: Option<DegradedReport>,
     /// The messages of the conditions while clients are not served.
-    #[serde(rename = "aboutClients")]
     pub(crate) unserved_messages: Vec<String>,
     /// The alarm that etcd has raised. etcd then rejects writes.
     pub(crate) alarm: Option<String>,
     pub(crate) paused: bool,
     /// Whether it is known that no operator manages the cluster.
-    #[serde(rename = "unattended")]
     pub(crate) is_unmanaged: bool,
     /// Further notes for the user.
     pub(crate) notes: Vec<String>,
@@ -79,7 +72,6 @@ pub(crate) struct MemberReport {
     /// The number of log entries that the member has not applied yet.
     pub(crate) lag: Option<u64>,
     /// The size of the database, in bytes.
-    #[serde(rename = "size")]
     pub(crate) db_bytes: Option<u64>,
     pub(crate) version: String,
     pub(crate) node: String,
@@ -93,7 +85,6 @@ pub(crate) struct CertificateReport {
     pub(crate) secret: String,
     pub(crate) expires: String,
     /// The time until the expiry, in seconds.
-    #[serde(rename = "seconds")]
     pub(crate) seconds_left: i64,
 }
 
@@ -154,12 +145,12 @@ impl Report {
             writable: availability.writable,
             failure_tolerance: availability.failure_tolerance,
             ready: status.ready.clone(),
-            summary: status.phrase.clone(),
+            summary: status.summary.clone(),
             members: members.collect(),
-            current_action: status.doing.clone(),
-            action_reason: status.because.clone(),
+            current_action: status.current_action.clone(),
+            action_reason: status.action_reason.clone(),
             waiting_for: status.waiting_for.clone(),
-            next_action: status.next.clone(),
+            next_action: status.next_action.clone(),
             certificates: certificates.collect(),
             degraded,
             unserved_messages: unserved_messages(&status),
@@ -301,7 +292,7 @@ impl Availability {
                 failure_tolerance: spare,
             };
         }
-        let reported = status.survives.and_then(|more| usize::try_from(more).ok());
+        let reported = status.failure_tolerance.and_then(|more| usize::try_from(more).ok());
         let failure_tolerance = match (reported, spare) {
             (Some(reported), Some(spare)) => Some(reported.min(spare)),
             (reported, _) => reported,

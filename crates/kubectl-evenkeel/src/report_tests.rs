@@ -33,7 +33,7 @@ pub(crate) fn cluster(ready: &str, degraded: bool, members: &[(&str, &str, bool)
         "metadata": { "name": "orders", "namespace": "shop", "generation": 1, "creationTimestamp": "2026-11-16T10:00:00Z" },
         "spec": { "version": "3.6.16", "members": 3 },
         "status": {
-            "phrase": "Healthy", "ready": "3/3", "leader": "orders-a", "observedGeneration": 1, "memberList": members,
+            "summary": "Healthy", "ready": "3/3", "leader": "orders-a", "observedGeneration": 1, "memberList": members,
             "conditions": [condition_json("Ready", ready, "Serving"), condition_json("Degraded", status, reason)],
             "certificates": [{ "secret": "orders-etcd-client-tls", "expires": "2027-11-16T12:00:00Z" }],
         },
@@ -57,9 +57,9 @@ fn the_failure_tolerance_is_the_one_of_the_status() {
         ("orders-b", "Voter", true),
         ("orders-c", "Voter", true),
     ];
-    let report_with = |ready: &str, degraded: bool, survives: Option<i32>| {
+    let report_with = |ready: &str, degraded: bool, tolerance: Option<i32>| {
         let mut cluster = cluster(ready, degraded, &three);
-        cluster.status.as_mut().unwrap().survives = survives;
+        cluster.status.as_mut().unwrap().failure_tolerance = tolerance;
         report(&cluster)
     };
     let all = report_with("True", false, Some(1));

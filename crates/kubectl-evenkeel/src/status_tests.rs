@@ -13,11 +13,11 @@ fn the_headline_comes_first_and_the_text_fits_80_by_24() {
     ];
     let mut cluster = cluster("True", true, &members);
     let status = cluster.status.as_mut().unwrap();
-    status.doing = "creating the pod of orders-lost".to_owned();
-    status.because = "the pod of orders-lost is gone, and its data is there".repeat(3);
+    status.current_action = "creating the pod of orders-lost".to_owned();
+    status.action_reason = "the pod of orders-lost is gone, and its data is there".repeat(3);
     status.waiting_for = vec!["orders-lost must come back".to_owned()];
-    status.next = "clients are routed to it".to_owned();
-    status.survives = Some(0);
+    status.next_action = "clients are routed to it".to_owned();
+    status.failure_tolerance = Some(0);
     let output = text(&report(&cluster), Terminal::new(ColorMode::Never));
     let lines: Vec<_> = output.lines().collect();
     assert_eq!(lines[0], "orders: writable, survives no further failure");

@@ -26,7 +26,6 @@ struct WhyReport {
     goal: String,
     blocker: Option<String>,
     evidence: Vec<String>,
-    #[serde(rename = "youCan")]
     advice: Vec<String>,
     decisions: Vec<DecisionReport>,
 }
@@ -38,7 +37,6 @@ struct DecisionReport {
     #[serde(flatten)]
     decision: Decision,
     /// The facts about each member, in a few words.
-    #[serde(rename = "on")]
     fact_summary: Vec<String>,
     /// All facts.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -48,7 +48,7 @@ pub trait SimpleEngine: Send + Sync + Sized + 'static {
     type Facts: PlainData;
     /// An action, displayed as an imperative: "create Pod orders-1".
     type Action: PlainData + Display;
-    /// A reason to wait, displayed as a phrase: "orders-1 to answer".
+    /// A reason to wait, displayed as a summary: "orders-1 to answer".
     type Wait: PlainData + Display;
     /// The status of the resource.
     type Status: Serialize;

@@ -52,7 +52,7 @@ fn main() {
             .any(|pod| pod.name == leader && pod.uid != before.uid);
         back && pods.len() == members
             && pods.iter().all(|pod| pod.ready)
-            && cluster.status()["phrase"] == "Healthy"
+            && cluster.status()["summary"] == "Healthy"
     });
     let healed = began.elapsed();
     std::thread::sleep(AROUND);
@@ -89,14 +89,14 @@ fn unfit(cluster: &Cluster<'_>, settle: Duration) -> Option<String> {
     loop {
         let status = cluster.status();
         let serve = status["memberList"].as_array().map_or(0, Vec::len);
-        let well = status["phrase"] == "Healthy" && status["leader"].is_string() && serve >= 3;
+        let well = status["summary"] == "Healthy" && status["leader"].is_string() && serve >= 3;
         if well {
             return None;
         }
         if began.elapsed() > settle {
             return Some(format!(
                 "is {} with {serve} members, and only one of three or more that is Healthy is broken for show",
-                status["phrase"]
+                status["summary"]
             ));
         }
         std::thread::sleep(Duration::from_millis(500));

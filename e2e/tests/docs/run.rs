@@ -222,7 +222,7 @@ fn set_up(shell: &mut Shell, how: &PageSetup) {
     let cluster = json!({"apiVersion": "evenkeel.dev/v1alpha1", "kind": "EtcdCluster",
         "metadata": {"name": "orders"}, "spec": spec});
     let script = format!(
-        "kubectl apply -f - <<'END'\n{cluster}\nEND\nkubectl wait --for=jsonpath='{{.status.phrase}}'=Healthy etcd/orders --timeout=240s"
+        "kubectl apply -f - <<'END'\n{cluster}\nEND\nkubectl wait --for=jsonpath='{{.status.summary}}'=Healthy etcd/orders --timeout=240s"
     );
     let block = CommandBlock {
         line: 0,

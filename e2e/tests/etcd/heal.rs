@@ -73,7 +73,7 @@ fn when_all_data_is_gone_that_is_said_and_no_empty_cluster_is_made() {
     });
     let status = cluster.status();
     assert_eq!(
-        status["phrase"], "All pods and volumes are gone",
+        status["summary"], "All pods and volumes are gone",
         "{status:#}"
     );
     assert!(

@@ -73,15 +73,15 @@ pub(crate) fn what_is_amiss(cluster: &Cluster<'_>, members: usize) -> Option<Str
         .find(|(kind, holds)| told(kind).0 != *holds)
     {
         return Some(format!(
-            "{kind} is {:?}, and the phrase {}",
+            "{kind} is {:?}, and the summary {}",
             told(kind),
-            status["phrase"]
+            status["summary"]
         ));
     }
-    if status["ready"] != format!("{members}/{members}") || status["phrase"] != "Healthy" {
+    if status["ready"] != format!("{members}/{members}") || status["summary"] != "Healthy" {
         return Some(format!(
             "the status says {} {}",
-            status["ready"], status["phrase"]
+            status["ready"], status["summary"]
         ));
     }
     let listed = match cluster.try_etcdctl(&["member", "list", "--write-out=json"]) {

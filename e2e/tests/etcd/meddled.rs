@@ -128,7 +128,7 @@ fn what_is_deleted_or_edited_is_as_it_was_again_and_no_member_notices() {
         "--overwrite",
     ]);
     story.eventually("its loss is told", || {
-        cluster.condition("Degraded").1 == "AuthorityLost"
+        cluster.condition("Degraded").1 == "CAMissing"
     });
     assert!(
         story.try_kubectl(&["get", authority]).is_err(),

@@ -138,10 +138,10 @@ fn happens_as_planned(story: &Story, cluster: &Cluster<'_>, edit: &Value) -> Vec
     let plan: Value = serde_json::from_str(&said.out).unwrap();
     assert!(!plan["edits"].as_array().unwrap().is_empty(), "{plan:#}");
     let steps = plan["steps"].as_array().unwrap();
-    let does = |step: &Value| step["does"].as_str().unwrap().to_owned();
+    let does = |step: &Value| step["action"].as_str().unwrap().to_owned();
     let (later, soon): (Vec<&Value>, Vec<_>) = steps
         .iter()
-        .partition(|step| step["after"].as_i64() > Some(3600));
+        .partition(|step| step["afterSeconds"].as_i64() > Some(3600));
     let planned: Vec<String> = soon.into_iter().map(does).collect();
 
     let before = done(story, cluster.name());
@@ -151,12 +151,12 @@ fn happens_as_planned(story: &Story, cluster: &Cluster<'_>, edit: &Value) -> Vec
     until_right("it happens as planned", || {
         let (done, status) = (since(), cluster.status());
         let is_seen = status["observedGeneration"].as_i64() > looked_at;
-        if is_as(&done, &planned) && is_seen && status["phrase"] == plan["ends"] {
+        if is_as(&done, &planned) && is_seen && status["summary"] == plan["finalSummary"] {
             return Ok(());
         }
         Err(format!(
             "planned: {planned:#?}\ndone:    {done:#?}\n{}",
-            status["phrase"]
+            status["summary"]
         ))
     });
     // And that was all.

@@ -93,7 +93,7 @@ fn the_plugin_tells_how_a_cluster_is_and_why_and_does_what_it_is_told() {
     let told: Value =
         serde_json::from_str(&evenkeel(&story, &["status", "orders", "-o", "json"]).out).unwrap();
     assert_eq!(
-        (&told["writable"], &told["survives"]),
+        (&told["writable"], &told["failureTolerance"]),
         (&Value::from(true), &Value::from(1)),
         "{told:#}"
     );
@@ -102,7 +102,7 @@ fn the_plugin_tells_how_a_cluster_is_and_why_and_does_what_it_is_told() {
             .as_array()
             .unwrap()
             .iter()
-            .all(|one| one["size"].as_u64() > Some(1000)),
+            .all(|one| one["dbBytes"].as_u64() > Some(1000)),
         "{told:#}"
     );
     assert!(
@@ -172,7 +172,7 @@ fn the_plugin_tells_how_a_cluster_is_and_why_and_does_what_it_is_told() {
 
     // Paused, it is left alone; then it is looked after again, and can tell why it did what it did.
     assert_eq!(evenkeel(&story, &["pause"]).code, 0);
-    story.eventually("it is paused", || cluster.status()["phrase"] == "Paused");
+    story.eventually("it is paused", || cluster.status()["summary"] == "Paused");
     let victim = follower(&story, &cluster);
     story.kubectl(&["delete", "pod", &victim.name]);
     let is_told =

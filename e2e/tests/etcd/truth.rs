@@ -71,7 +71,7 @@ fn named_as_they_are(story: &Story, cluster: &Cluster<'_>) -> Result<(), String>
             json!(format!("{cluster_id:x}")),
         )?;
     }
-    for idle in ["doing", "waitingFor"] {
+    for idle in ["currentAction", "waitingFor"] {
         is(idle, &status[idle], Value::Null)?;
     }
     let generation = story.get(&["etcd/orders"])["metadata"]["generation"].clone();

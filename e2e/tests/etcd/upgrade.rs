@@ -43,13 +43,13 @@ pub(crate) fn runs(cluster: &Cluster<'_>, version: &str) -> bool {
 /// Brings a cluster of three to a version, and tells what there was to see.
 fn upgraded(story: &Story, cluster: &Cluster<'_>, version: &str) {
     let (members, claims, before) = (ids(cluster), claims(cluster), done(story, "orders"));
-    let mut phrases: Vec<String> = Vec::new();
+    let mut summaries: Vec<String> = Vec::new();
     cluster.patch(&json!({ "version": version }));
     until_right("all run the new version", || {
         let status = cluster.status();
-        let phrase = status["phrase"].as_str().unwrap_or_default().to_owned();
-        if phrases.last() != Some(&phrase) {
-            phrases.push(phrase);
+        let summary = status["summary"].as_str().unwrap_or_default().to_owned();
+        if summaries.last() != Some(&summary) {
+            summaries.push(summary);
         }
         if runs(cluster, version) {
             Ok(())
@@ -58,18 +58,18 @@ fn upgraded(story: &Story, cluster: &Cluster<'_>, version: &str) {
         }
     });
     until_whole(story, cluster, members.len());
-    println!("{}: {version}: {phrases:?}", story.namespace());
+    println!("{}: {version}: {summaries:?}", story.namespace());
     assert!(
-        phrases
+        summaries
             .iter()
-            .any(|phrase| phrase.starts_with("Upgrading ")),
-        "{phrases:?}"
+            .any(|summary| summary.starts_with("Upgrading ")),
+        "{summaries:?}"
     );
     assert!(
-        phrases
+        summaries
             .iter()
-            .any(|phrase| phrase.ends_with(", leader last")),
-        "{phrases:?}"
+            .any(|summary| summary.ends_with(", leader last")),
+        "{summaries:?}"
     );
     assert_eq!(ids(cluster), members, "they are the same members");
     assert_eq!(self::claims(cluster), claims, "on the same volumes");

@@ -55,7 +55,7 @@ fn service(cluster: &str) -> String {
 fn healthy(story: &Story) -> usize {
     let list = story.read(GROUP, "etcdclusters").unwrap_or_default();
     let all = list["items"].as_array().into_iter().flatten();
-    let well = |status: &Value| status["phrase"] == "Healthy" && status["ready"] == "1/1";
+    let well = |status: &Value| status["summary"] == "Healthy" && status["ready"] == "1/1";
     all.filter(|cluster| well(&cluster["status"])).count()
 }
 

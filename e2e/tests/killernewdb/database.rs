@@ -75,7 +75,7 @@ impl<'s> Database<'s> {
                 let status = object
                     .map(|object| object["status"].clone())
                     .unwrap_or_default();
-                status["phrase"] == "Healthy"
+                status["summary"] == "Healthy"
                     && status["ready"] == ready.as_str()
                     && status["members"] == members
             },

@@ -45,7 +45,7 @@ pub fn status(
         .iter()
         .filter(|name| facts.is_reachable(name))
         .count();
-    let phrase = match (&plan.disruption, plan.waits.first()) {
+    let summary = match (&plan.disruption, plan.waits.first()) {
         (Some(action), _) => format!("About to {action}"),
         (None, Some(wait)) => format!("Waiting for {wait}"),
         (None, None) => "Healthy".to_owned(),
@@ -53,7 +53,7 @@ pub fn status(
     KillerNewDbStatus {
         members: listed.len(),
         ready: format!("{ready}/{}", facts.desired),
-        phrase,
+        summary,
         waiting_for: plan.waits.first().cloned(),
     }
 }

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
     doc = "A killernewdb: its members are created, kept and replaced as its spec says.",
     status = "KillerNewDbStatus",
     printcolumn(name = "Members", type_ = "string", json_path = ".status.ready"),
-    printcolumn(name = "Status", type_ = "string", json_path = ".status.phrase"),
+    printcolumn(name = "Status", type_ = "string", json_path = ".status.summary"),
     scale(spec_replicas_path = ".spec.members", status_replicas_path = ".status.members"),
     validation = Rule::new("self.metadata.name.matches('^[a-z]([-a-z0-9]{0,38}[a-z0-9])?$')")
         .message("metadata.name is not a host name of at most 40 characters that begins with a letter: members' \
@@ -52,7 +52,7 @@ pub struct KillerNewDbStatus {
     /// The number of reachable members and of desired members, such as 2/3.
     pub ready: String,
     /// A summary in a few words.
-    pub phrase: String,
+    pub summary: String,
     /// The current wait.
     pub waiting_for: Option<String>,
 }

@@ -71,7 +71,7 @@ fn a_healthy_database_needs_no_action() {
     assert!(plan.is_noop());
     let status = status(&three(), &plan);
     assert_eq!(
-        (status.phrase.as_str(), status.ready.as_str()),
+        (status.summary.as_str(), status.ready.as_str()),
         ("Healthy", "3/3")
     );
 }

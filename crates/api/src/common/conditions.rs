@@ -49,7 +49,7 @@ pub enum Reason {
     /// Reads through the client Service fail although a quorum of members is healthy.
     NotServing,
     /// The cluster has not been probed yet, or cannot be probed.
-    NotAsked,
+    ProbePending,
     /// Fewer voters than a quorum respond.
     QuorumLost,
     /// The cluster is being created, and clients are not routed to it yet.
@@ -63,7 +63,7 @@ pub enum Reason {
     /// Members are being added or removed to match `spec.members`.
     Scaling,
     /// A member is being recovered or replaced.
-    Healing,
+    Recovering,
     /// Members are being restarted one by one with another version.
     Upgrading,
     /// Members are being restarted one by one with a changed spec, or other objects of the cluster are being updated.
@@ -73,13 +73,13 @@ pub enum Reason {
     /// No problem is known.
     AsExpected,
     /// The bootstrap takes longer than expected.
-    BootstrapWaiting,
+    BootstrapStalled,
     /// A member does not serve.
     MemberDown,
     /// The pod of a member cannot be scheduled.
     Unschedulable,
     /// PersistentVolumeClaims or pods of the cluster contradict each other, so the operator changes none of them.
-    VolumesFound,
+    InconsistentObjects,
     /// The status names an etcd cluster of which no data is left.
     DataLost,
     /// etcd lists a member that the operator did not add.
@@ -89,15 +89,15 @@ pub enum Reason {
     /// The limit of replacements per hour is reached, so the next replacement waits.
     TooManyReplacements,
     /// An object with a name that the cluster needs exists and does not belong to the cluster.
-    NameTaken,
+    NameConflict,
     /// The Secret of a CA is missing while members use certificates that it issued.
-    AuthorityLost,
+    CAMissing,
     /// A field of the spec is invalid. Its last accepted value stays in effect.
-    SpecRefused,
+    InvalidSpec,
     /// The Kubernetes API or etcd cannot be queried, so the operator decides nothing.
-    CannotRead,
+    ObserveFailed,
     /// The Kubernetes API rejected a write of the operator.
-    WriteRefused,
+    WriteRejected,
 }
 
 impl Reason {
@@ -123,27 +123,27 @@ impl Reason {
         match self {
             Self::Serving => &[(Ready, True)],
             Self::NotServing => &[(Ready, False)],
-            Self::NotAsked => &[(Ready, Unknown)],
+            Self::ProbePending => &[(Ready, Unknown)],
             Self::QuorumLost => &[(Ready, False), (Degraded, True)],
             Self::Bootstrapping | Self::Deleting => &[(Ready, False), (Progressing, True)],
             Self::Converged | Self::Paused | Self::Waiting => &[(Progressing, False)],
-            Self::Scaling | Self::Healing | Self::Upgrading | Self::Updating => {
+            Self::Scaling | Self::Recovering | Self::Upgrading | Self::Updating => {
                 &[(Progressing, True)]
             }
             Self::AsExpected => &[(Degraded, False)],
-            Self::BootstrapWaiting
+            Self::BootstrapStalled
             | Self::MemberDown
             | Self::Unschedulable
-            | Self::VolumesFound
+            | Self::InconsistentObjects
             | Self::DataLost
             | Self::UnknownMember
             | Self::RolloutStopped
             | Self::TooManyReplacements
-            | Self::NameTaken
-            | Self::AuthorityLost
-            | Self::SpecRefused
-            | Self::CannotRead
-            | Self::WriteRefused => &[(Degraded, True)],
+            | Self::NameConflict
+            | Self::CAMissing
+            | Self::InvalidSpec
+            | Self::ObserveFailed
+            | Self::WriteRejected => &[(Degraded, True)],
         }
     }
 }

@@ -43,7 +43,7 @@ pub const DEFAULT_REPOSITORY: &str = "gcr.io/etcd-development/etcd";
     derive = "PartialEq",
     printcolumn(name = "Version", type_ = "string", json_path = ".spec.version"),
     printcolumn(name = "Members", type_ = "string", json_path = ".status.ready"),
-    printcolumn(name = "Status", type_ = "string", json_path = ".status.phrase"),
+    printcolumn(name = "Status", type_ = "string", json_path = ".status.summary"),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
     scale(
         spec_replicas_path = ".spec.members",

@@ -17,7 +17,7 @@ use crate::common::schema::for_users;
 pub struct EtcdClusterStatus {
     /// A one-line summary of the cluster's state.
     #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub phrase: String,
+    pub summary: String,
     /// The number of serving members and the desired number, such as 3/3.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub ready: String,
@@ -25,7 +25,7 @@ pub struct EtcdClusterStatus {
     /// unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "i32")]
-    pub survives: Option<i32>,
+    pub failure_tolerance: Option<i32>,
     /// The number of members, whether or not they serve.
     #[serde(default, skip_serializing_if = "crate::common::is_default")]
     pub members: i32,
@@ -61,13 +61,13 @@ pub struct EtcdClusterStatus {
     pub leader: String,
     /// The action in progress.
     #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub doing: String,
+    pub current_action: String,
     /// The reason for the action in progress.
     #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub because: String,
+    pub action_reason: String,
     /// The action that follows when the waits have ended.
     #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub next: String,
+    pub next_action: String,
     /// The events that the operator waits for before it continues.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[x_kube(merge_strategy = ListMerge::Atomic)]

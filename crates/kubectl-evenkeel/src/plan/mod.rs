@@ -34,18 +34,16 @@ struct PlanReport {
     /// The fields that change.
     edits: Vec<String>,
     /// The field that the operator would reject. Its old value stays in effect.
-    #[serde(rename = "refused", skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     rejection: Option<String>,
     steps: Vec<PlanStep>,
     /// The summary of the cluster at the end.
-    #[serde(rename = "ends")]
     final_summary: String,
     /// The waits at the end.
     waits_for: Vec<String>,
-    #[serde(rename = "assumes")]
     assumptions: Vec<String>,
     /// The age of the operator's facts in seconds, if there are any.
-    #[serde(rename = "askedSecondsAgo", skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     facts_age_seconds: Option<i64>,
 }
 
@@ -54,11 +52,8 @@ struct PlanReport {
 #[serde(rename_all = "camelCase")]
 struct PlanStep {
     /// The earliest time of the action, in seconds from now.
-    #[serde(rename = "after")]
     after_seconds: i64,
-    #[serde(rename = "does")]
     action: String,
-    #[serde(rename = "because")]
     reason: String,
 }
 
@@ -185,7 +180,7 @@ impl PlanReport {
             .map(|step| PlanStep {
                 after_seconds: step.after,
                 action: step.does,
-                reason: step.because,
+                reason: step.reason,
             });
         Self {
             cluster,

@@ -35,7 +35,7 @@ fn step(after: i64, action: &str, is_note: bool) -> PreviewStep {
         after,
         action: "remove-member",
         does: action.to_owned(),
-        because: "it is so".to_owned(),
+        reason: "it is so".to_owned(),
         is_note,
     }
 }

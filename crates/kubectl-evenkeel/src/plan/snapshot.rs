@@ -148,7 +148,7 @@ impl Snapshot {
             self.correct_member(&mut state, serial, member, member.name == status.leader);
             // The status announces the replacement of unreachable members only. The operator waits for the others.
             if status
-                .next
+                .next_action
                 .contains(&format!("{} is replaced", member.name))
             {
                 state.unreachable_since.entry(serial).or_insert(UnixTime(0));

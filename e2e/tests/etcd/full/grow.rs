@@ -24,7 +24,7 @@ fn a_newcomer_that_no_node_takes_is_told_and_holds_up_neither_healing_nor_drains
         cluster.condition("Degraded") == ("True".to_owned(), "Unschedulable".to_owned())
     });
     assert!(
-        cluster.status()["phrase"].to_string().contains("nodes"),
+        cluster.status()["summary"].to_string().contains("nodes"),
         "{:#}",
         cluster.status()
     );
@@ -164,7 +164,7 @@ fn a_learner_that_dies_when_it_is_to_get_its_vote_breaks_nothing() {
     stopped.go_on();
     story.eventually("it is told that the learner must catch up, or join", || {
         let told = cluster.status()["waitingFor"].to_string();
-        told.contains(&learner) || cluster.status()["phrase"].to_string().contains(&learner)
+        told.contains(&learner) || cluster.status()["summary"].to_string().contains(&learner)
     });
     let since = workload.now();
     std::thread::sleep(std::time::Duration::from_secs(5));

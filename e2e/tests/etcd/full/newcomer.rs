@@ -182,7 +182,7 @@ fn a_new_user_can_tell_from_status_and_why_alone_what_happened_what_is_done_and_
         ],
     );
     assert!(
-        why.told["youCan"][0]
+        why.told["advice"][0]
             .as_str()
             .is_some_and(|it| it.contains("take back the edit")),
         "{:#}",
@@ -215,7 +215,7 @@ fn loses_a_volume(story: &Story, well: &Read) {
             "clients go on, and that is told: {}",
             read.words
         );
-        doing.extend(read.told["phrase"].as_str().map(str::to_owned));
+        doing.extend(read.told["summary"].as_str().map(str::to_owned));
         if is_well(&read) && !read.words.contains(&lost) {
             break;
         }

@@ -19,7 +19,7 @@ use crate::upgrade::{spec, uids};
 /// That it says it is paused, and what ends that.
 fn is_paused(cluster: &Cluster<'_>) -> bool {
     let status = cluster.status();
-    status["phrase"] == "Paused"
+    status["summary"] == "Paused"
         && cluster.condition("Progressing") == ("False".to_owned(), "Paused".to_owned())
         && status["waitingFor"]
             .to_string()
@@ -52,7 +52,7 @@ fn a_roll_that_is_paused_touches_nobody_while_the_status_stays_true_and_ends_whe
     never_happens(&operator, stopped);
     until_right("it is told that it is paused, and that all serve", || {
         let status = cluster.status();
-        let told = is_paused(&cluster) && status["ready"] == "3/3" && status["survives"] == 1;
+        let told = is_paused(&cluster) && status["ready"] == "3/3" && status["failureTolerance"] == 1;
         if told {
             Ok(())
         } else {
@@ -77,7 +77,7 @@ fn a_roll_that_is_paused_touches_nobody_while_the_status_stays_true_and_ends_whe
             let status = cluster.status();
             let of_it = told_of(&status, &lost.name);
             let missed = of_it["healthy"] == false && of_it["message"] == "it has no pod";
-            let counted = status["ready"] == "2/3" && status["survives"] == 0;
+            let counted = status["ready"] == "2/3" && status["failureTolerance"] == 0;
             let says = |kind: &str, reason: &str| {
                 cluster.condition(kind) == ("True".to_owned(), reason.to_owned())
             };

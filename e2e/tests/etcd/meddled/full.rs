@@ -43,7 +43,7 @@ fn a_status_that_was_wiped_is_told_again() {
     ]);
     until_whole(&story, &cluster, 1);
     let now = cluster.status();
-    for field in ["clusterId", "leader", "memberList", "phrase", "ready"] {
+    for field in ["clusterId", "leader", "memberList", "summary", "ready"] {
         assert_eq!(now[field], before[field], "{field}");
     }
     comes_to_rest(&operator);

@@ -77,7 +77,7 @@ fn an_object_in_the_way_of_a_new_cluster_is_told_and_left_alone_and_once_gone_th
             told = objects
                 .iter()
                 .position(one)
-                .filter(|_| said.contains("NameTaken"));
+                .filter(|_| said.contains("NameConflict"));
             told.is_some()
         });
         for (path, before) in &was {

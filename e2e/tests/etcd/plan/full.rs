@@ -22,7 +22,7 @@ fn what_is_planned_for_a_cluster_that_is_not_well_is_what_happens_step_for_step(
         };
         let given_up = format!("{victim} is replaced");
         let is_given_up = |status: &Value| {
-            status["next"]
+            status["nextAction"]
                 .as_str()
                 .is_some_and(|next| next.contains(&given_up))
         };
@@ -89,7 +89,7 @@ fn what_would_be_refused_is_refused_before_it_is_applied_and_a_new_cluster_is_pl
     let cluster = formed(&story, &crate::middle::spec(1), 1);
     what_would_be_refused_is_not_planned(&story);
     story.within(LONG, "it is as it was", || {
-        cluster.status()["phrase"] == "Healthy"
+        cluster.status()["summary"] == "Healthy"
     });
 }
 

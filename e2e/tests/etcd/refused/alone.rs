@@ -44,7 +44,7 @@ fn a_spec_that_only_the_operator_refuses_is_told_and_the_one_before_stays_in_for
                 .is_ok()
         });
         story.within(LONG, "it is told, with the reason", || {
-            cluster.condition("Degraded") == ("True".to_owned(), "SpecRefused".to_owned())
+            cluster.condition("Degraded") == ("True".to_owned(), "InvalidSpec".to_owned())
                 && cluster.status()["waitingFor"]
                     .to_string()
                     .contains("stays in force")
@@ -62,7 +62,7 @@ fn a_spec_that_only_the_operator_refuses_is_told_and_the_one_before_stays_in_for
                     .iter()
                     .any(|pod| pod.name == victim.name && pod.uid != victim.uid)
         });
-        assert_eq!(cluster.condition("Degraded").1, "SpecRefused");
+        assert_eq!(cluster.condition("Degraded").1, "InvalidSpec");
         assert_eq!(
             cluster.member_list().len(),
             3,

@@ -16,7 +16,7 @@ fn where_volumes_cannot_grow_that_is_refused_with_the_reason_and_can_be_taken_ba
         let named = status
             .to_string()
             .contains("the StorageClass lab-disk-fixed does not let volumes grow");
-        if degraded.1 == "SpecRefused" && named {
+        if degraded.1 == "InvalidSpec" && named {
             Ok(())
         } else {
             Err(format!("{degraded:?}: {status:#}"))

@@ -118,8 +118,8 @@ fn status_and_events_tell_who_is_who_what_is_done_and_what_is_waited_for() {
         ("MemberAdded", 1..=2),
         ("MemberPromoted", 1..=2),
         ("MemberRemoved", 0..=0),
-        ("BootstrapDone", 1..=1),
-        ("ClientsRouted", 3..=3),
+        ("BootstrapFinished", 1..=1),
+        ("MemberAddedToService", 3..=3),
     ];
     are_told(&events(&story, &cluster), &expected);
 
@@ -140,8 +140,8 @@ fn status_and_events_tell_who_is_who_what_is_done_and_what_is_waited_for() {
         ("PodCreated", 4..=4),
         ("MemberAdded", 1..=3),
         ("MemberPromoted", 1..=3),
-        ("BootstrapDone", 1..=1),
-        ("ClientsRouted", 4..=4),
+        ("BootstrapFinished", 1..=1),
+        ("MemberAddedToService", 4..=4),
     ];
     are_told(&events(&story, &cluster), &expected);
     assert!(
@@ -162,19 +162,19 @@ fn told_while_it_happened(statuses: &[Value], replaced: &str) {
             .find(|it| it["type"] == kind)
             .unwrap_or_default()
     };
-    let phrases: Vec<_> = statuses
+    let summaries: Vec<_> = statuses
         .iter()
-        .map(|it| it["phrase"].as_str().unwrap_or_default())
+        .map(|it| it["summary"].as_str().unwrap_or_default())
         .collect();
     for status in statuses {
         let busy =
-            [&status["doing"], &status["waitingFor"][0]].map(|it| it.as_str().unwrap_or("-"));
+            [&status["currentAction"], &status["waitingFor"][0]].map(|it| it.as_str().unwrap_or("-"));
         println!(
             "told: {} | {} | doing: {} | waiting: {}",
-            status["ready"], status["phrase"], busy[0], busy[1]
+            status["ready"], status["summary"], busy[0], busy[1]
         );
         let (ready, progressing) = (condition(status, "Ready"), condition(status, "Progressing"));
-        if status["phrase"]
+        if status["summary"]
             .as_str()
             .unwrap()
             .starts_with("Bootstrapping")
@@ -185,7 +185,7 @@ fn told_while_it_happened(statuses: &[Value], replaced: &str) {
                 "{status:#}"
             );
         }
-        let says_what = ["doing", "waitingFor"]
+        let says_what = ["currentAction", "waitingFor"]
             .iter()
             .any(|field| !status[field].is_null());
         assert!(
@@ -201,21 +201,21 @@ fn told_while_it_happened(statuses: &[Value], replaced: &str) {
         assert!(!status.to_string().contains("absolute path"), "{status:#}");
     }
     assert!(
-        phrases
+        summaries
             .iter()
-            .any(|phrase| phrase.starts_with("Bootstrapping")),
-        "{phrases:#?}"
+            .any(|summary| summary.starts_with("Bootstrapping")),
+        "{summaries:#?}"
     );
-    let healing: Vec<_> = phrases
+    let healing: Vec<_> = summaries
         .iter()
-        .skip_while(|phrase| **phrase != "Healthy")
+        .skip_while(|summary| **summary != "Healthy")
         .collect();
     assert!(
-        healing.iter().any(|phrase| phrase.contains(replaced)),
-        "nothing was said of {replaced}: {phrases:#?}"
+        healing.iter().any(|summary| summary.contains(replaced)),
+        "nothing was said of {replaced}: {summaries:#?}"
     );
     assert!(
-        healing.iter().any(|phrase| phrase.starts_with("Joining")),
-        "{phrases:#?}"
+        healing.iter().any(|summary| summary.starts_with("Joining")),
+        "{summaries:#?}"
     );
 }

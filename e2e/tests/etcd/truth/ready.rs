@@ -79,7 +79,7 @@ fn without_a_quorum_it_is_not_ready_until_there_is_one_again() {
             let lost = said("Ready") == "QuorumLost" && said("Degraded") == "QuorumLost";
             let waits = status["waitingFor"].to_string();
             let named = silenced.iter().all(|pod| waits.contains(&pod.name));
-            let told = lost && named && status["phrase"] == "No quorum: 1 of 3 answer";
+            let told = lost && named && status["summary"] == "No quorum: 1 of 3 answer";
             if told && !is_ready(&cluster) {
                 Ok(())
             } else {

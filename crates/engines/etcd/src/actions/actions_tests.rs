@@ -177,11 +177,11 @@ fn descriptions_and_events_of_disruptions_are_plain_text() {
         }
         plan.disruption = Some(disruption);
         let status = crate::status::status(&scene.observed, &scene.facts(), &plan, None);
-        is_plain(&status.doing);
+        is_plain(&status.current_action);
         assert!(
-            !status.doing.starts_with("the "),
+            !status.current_action.starts_with("the "),
             "an action, not a state: {}",
-            status.doing
+            status.current_action
         );
     }
     // A failed bootstrap is a warning.

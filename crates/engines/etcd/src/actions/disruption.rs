@@ -110,7 +110,7 @@ impl EtcdAction for EtcdDisruption {
                 let next = observed.desired.next;
                 let next = next.map(|next| next.to_string()).unwrap_or_default();
                 normal(
-                    "LogsRenewed",
+                    "SnapshotForced",
                     format!("renewed the logs of all members: {next} may follow"),
                 )
             }
@@ -185,13 +185,13 @@ impl IdentityChange {
     fn event(self) -> Option<EventSpec> {
         match self {
             Self::FinishBootstrap => normal(
-                "BootstrapDone",
+                "BootstrapFinished",
                 "the bootstrap was finished; clients were let in",
             ),
             Self::SeedLost | Self::SeedStorageChanged | Self::ResourceReplaced => {
                 warning("BootstrapRestarted", self.reason())
             }
-            Self::Adopt => normal("Adopted", self.reason()),
+            Self::Adopt => normal("ClusterAdopted", self.reason()),
             Self::Repair => warning("IdentityRebuilt", self.reason()),
             Self::StartSeed | Self::RecordCluster(_) | Self::SettleIntent => None,
         }
@@ -274,7 +274,7 @@ fn change_event(observed: &ObservedCluster, intent: &Intent) -> Option<EventSpec
             format!("removed {} from the cluster", member(serial)),
         ),
         MembershipChange::RemoveUnknown(id) => warning(
-            "StrangerRemoved",
+            "UnknownMemberRemoved",
             format!(
                 "removed the unknown member {:x} from the cluster: it never started",
                 id.0

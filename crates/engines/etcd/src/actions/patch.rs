@@ -112,12 +112,12 @@ impl EtcdAction for EtcdPatch {
         match self {
             Self::AttachClients { pod } => {
                 let name = observed.pods.get(pod)?.name_any();
-                normal("ClientsRouted", format!("routed clients to {name}"))
+                normal("MemberAddedToService", format!("routed clients to {name}"))
             }
             Self::DetachClients { pod } => {
                 let name = observed.pods.get(pod)?.name_any();
                 normal(
-                    "ClientsLed",
+                    "MemberRemovedFromService",
                     format!("routed clients away from {name}, which goes"),
                 )
             }
@@ -125,7 +125,7 @@ impl EtcdAction for EtcdPatch {
                 let name = observed.claims.get(claim)?.name_any();
                 let retention = format_duration(observed.desired.keep_removed_for);
                 normal(
-                    "ClaimKept",
+                    "ClaimRetained",
                     format!(
                         "the claim {name} of a member that was removed is kept for {retention}"
                     ),
@@ -135,7 +135,7 @@ impl EtcdAction for EtcdPatch {
                 let name = observed.claims.get(claim)?.name_any();
                 let size = quantity::binary(*to);
                 normal(
-                    "VolumeGrown",
+                    "VolumeResizeRequested",
                     format!("asked for a volume of {size} for the claim {name}"),
                 )
             }

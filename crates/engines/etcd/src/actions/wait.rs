@@ -243,10 +243,10 @@ impl EtcdWait {
     /// Returns the reason of the Degraded condition; `None` if the wait ends without a user.
     pub(crate) fn degraded_reason(&self, context: &ActionContext<'_>) -> Option<Reason> {
         match self {
-            Self::Unreadable(_) => Some(Reason::CannotRead),
-            Self::InconsistentObjects => Some(Reason::VolumesFound),
+            Self::Unreadable(_) => Some(Reason::ObserveFailed),
+            Self::InconsistentObjects => Some(Reason::InconsistentObjects),
             Self::PreviousResourceDeletion(until) if *until <= context.facts.now => {
-                Some(Reason::BootstrapWaiting)
+                Some(Reason::BootstrapStalled)
             }
             Self::DataLost(_) => Some(Reason::DataLost),
             Self::NoQuorum => {
@@ -259,8 +259,8 @@ impl EtcdWait {
                     Some(Reason::QuorumLost)
                 }
             }
-            Self::NameConflict(_) => Some(Reason::NameTaken),
-            Self::CaMissing(_) => Some(Reason::AuthorityLost),
+            Self::NameConflict(_) => Some(Reason::NameConflict),
+            Self::CaMissing(_) => Some(Reason::CAMissing),
             Self::UnknownMembers(_) => Some(Reason::UnknownMember),
             Self::ReplacementLimit(..) => Some(Reason::TooManyReplacements),
             Self::VersionMismatch(..) => Some(Reason::RolloutStopped),

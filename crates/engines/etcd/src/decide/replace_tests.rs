@@ -23,7 +23,7 @@ fn an_unreachable_member_is_replaced_after_its_time_and_not_before() {
     let plan = scene.plan();
     assert!(plan.is_noop(), "{plan:?}");
     assert_eq!(plan.requeue, Requeue::Poll, "the member is polled");
-    let next = scene.status().next;
+    let next = scene.status().next_action;
     assert!(
         next.contains("is replaced unless it comes back within 5m"),
         "{next}"
@@ -281,7 +281,7 @@ fn the_claim_of_a_removed_member_is_retained_as_the_spec_says() {
         plan.is_noop() && plan.requeue == Requeue::At(UnixTime(NOW.0 + 86_400)),
         "{plan:?}"
     );
-    assert_eq!(scene.status().phrase, "Healthy");
+    assert_eq!(scene.status().summary, "Healthy");
     assert_eq!(scene.status().members, 3, "the claim belongs to no member");
 
     scene.observed.now = UnixTime(NOW.0 + 86_400);
@@ -320,7 +320,7 @@ fn a_retained_claim_gets_no_pod_when_the_quorum_is_lost() {
     scene.loses_its_quorum(&[0, 1]);
     let plan = scene.plan();
     assert!(plan.is_noop(), "{plan:?}");
-    assert_eq!(scene.status().phrase, "No quorum: 1 of 3 answer");
+    assert_eq!(scene.status().summary, "No quorum: 1 of 3 answer");
 }
 
 #[test]

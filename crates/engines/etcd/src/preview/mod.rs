@@ -52,7 +52,7 @@ pub struct PreviewStep {
     /// The description of the action.
     pub does: String,
     /// The reason for the action.
-    pub because: String,
+    pub reason: String,
     /// Whether the action only records a fact, so that short output leaves it out.
     pub is_note: bool,
 }
@@ -104,7 +104,7 @@ fn describe_steps(
         after,
         action: action.name,
         does: action.description,
-        because: action.reason,
+        reason: action.reason,
         is_note: action.is_bookkeeping,
     });
     steps.collect()

@@ -53,7 +53,7 @@ pub(super) fn ready(facts: &EtcdFacts, view: Option<&ClusterView<'_>>) -> Condit
         ),
         Observed::Unknown => update(
             ConditionStatus::Unknown,
-            Reason::NotAsked,
+            Reason::ProbePending,
             "etcd has not been asked yet",
         ),
     }
@@ -68,7 +68,7 @@ fn ready_without_identity(facts: &EtcdFacts) -> ConditionUpdate {
     let (status, reason, message) = if !has_no_objects {
         (
             ConditionStatus::Unknown,
-            Reason::NotAsked,
+            Reason::ProbePending,
             "without its identity no member can be asked",
         )
     } else if facts.cluster.status_cluster_id.is_some() {
@@ -144,7 +144,7 @@ pub(super) fn progressing(
             ConditionStatus::False,
             Reason::Paused,
         ),
-        (rebuilds_identity, ConditionStatus::True, Reason::Healing),
+        (rebuilds_identity, ConditionStatus::True, Reason::Recovering),
         (
             is_bootstrapping && (has_identity || acts),
             ConditionStatus::True,
@@ -153,7 +153,7 @@ pub(super) fn progressing(
         // Without an identity and without an action the cluster waits for a user.
         (is_bootstrapping, ConditionStatus::False, Reason::Waiting),
         (rolls_out, ConditionStatus::True, rollout_reason),
-        (voter_is_terminating, ConditionStatus::True, Reason::Healing),
+        (voter_is_terminating, ConditionStatus::True, Reason::Recovering),
         // An unreachable member gets its time before it is replaced.
         (
             is_idle && !all_serve,
@@ -161,9 +161,9 @@ pub(super) fn progressing(
             Reason::Waiting,
         ),
         (is_idle, ConditionStatus::False, Reason::Converged),
-        (has_lost_data, ConditionStatus::True, Reason::Healing),
+        (has_lost_data, ConditionStatus::True, Reason::Recovering),
         (scales, ConditionStatus::True, Reason::Scaling),
-        (recovers, ConditionStatus::True, Reason::Healing),
+        (recovers, ConditionStatus::True, Reason::Recovering),
         (!acts, ConditionStatus::False, Reason::Waiting),
         (acts, ConditionStatus::True, Reason::Updating),
     ];

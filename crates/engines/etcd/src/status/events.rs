@@ -22,7 +22,7 @@ pub fn warning_events(
     let waits = plan.waits.iter();
     let waits = waits.filter_map(|wait| Problem::of_wait(&context, wait));
     let rejection = observed.rejection.as_ref().map(|rejection| Problem {
-        reason: Reason::SpecRefused,
+        reason: Reason::InvalidSpec,
         message: super::rejection_message(rejection),
     });
     waits

@@ -43,7 +43,7 @@ fn waits_that_a_user_has_to_end_are_warnings() {
     assert_eq!(
         reasons,
         [
-            (EventType::Warning, "NameTaken"),
+            (EventType::Warning, "NameConflict"),
             (EventType::Warning, "UnknownMember")
         ]
     );

@@ -48,7 +48,7 @@ fn reachable_members_without_a_leader_are_not_too_few() {
     scene.loses_its_quorum(&[]);
     let status = status_of(&scene);
     assert_eq!(
-        status.phrase,
+        status.summary,
         "No quorum: all 3 answer, and agree on no leader"
     );
     assert_eq!(condition(&status, Ready).1, "QuorumLost");
@@ -87,10 +87,10 @@ fn a_joining_learner_and_its_pod_problem_are_reported() {
     let summary = format!("Joining {}", name(2));
     assert_eq!(
         line(&status),
-        format!("{summary} | 2/3 | True Serving | True Healing | False AsExpected")
+        format!("{summary} | 2/3 | True Serving | True Recovering | False AsExpected")
     );
     assert_eq!(status.waiting_for[0], format!("{} must join", name(2)));
-    assert_eq!(status.next, "it gets its vote");
+    assert_eq!(status.next_action, "it gets its vote");
     assert_eq!(status.member_list[2].role, MemberRole::Joining);
 
     let mut scene = joining();
@@ -107,9 +107,9 @@ fn a_joining_learner_and_its_pod_problem_are_reported() {
         name(2)
     );
     assert!(
-        status.phrase.starts_with(&expected) && status.phrase.ends_with('…'),
+        status.summary.starts_with(&expected) && status.summary.ends_with('…'),
         "cut with an ellipsis: {}",
-        status.phrase
+        status.summary
     );
 }
 
@@ -118,7 +118,7 @@ fn unknown_members_are_reported_with_their_future() {
     let mut scene = Scene::converged(3);
     scene.has_stranger(0xabc, false);
     let status = scene.status();
-    assert_eq!(status.phrase, "Unknown members in etcd: 1");
+    assert_eq!(status.summary, "Unknown members in etcd: 1");
     assert_eq!(condition(&status, Degraded).1, "UnknownMember");
     let wait = &status.waiting_for[0];
     assert!(
@@ -127,7 +127,7 @@ fn unknown_members_are_reported_with_their_future() {
     );
     scene.has_stranger(0xdef, true);
     let status = scene.status();
-    assert_eq!(status.phrase, "Unknown members in etcd: 2");
+    assert_eq!(status.summary, "Unknown members in etcd: 2");
     let wait = &status.waiting_for[0];
     assert!(
         wait.contains("etcdctl member remove def") && wait.contains("left alone"),
@@ -179,7 +179,7 @@ fn patches_are_described_by_their_purpose() {
     scene.is_listed(2, true, true);
     scene.state(2);
     assert_eq!(
-        status_of(&scene).doing,
+        status_of(&scene).current_action,
         format!("noting on which volume {} has joined", name(2))
     );
     let mut scene = Scene::converged(3);
@@ -188,7 +188,7 @@ fn patches_are_described_by_their_purpose() {
         json!({ "metadata": { "labels": { labels::ROLE: null } } }),
     );
     assert_eq!(
-        status_of(&scene).doing,
+        status_of(&scene).current_action,
         format!("letting clients reach {}", name(2))
     );
     let mut scene = Scene::converged(3);
@@ -197,7 +197,7 @@ fn patches_are_described_by_their_purpose() {
         json!({ "metadata": { "ownerReferences": null } }),
     );
     assert_eq!(
-        status_of(&scene).doing,
+        status_of(&scene).current_action,
         format!("having the pod of {} go with the resource", name(2))
     );
 }
@@ -256,7 +256,7 @@ fn a_lost_quorum_comes_before_a_name_conflict() {
     );
     let status = status_of(&scene);
     assert_eq!(
-        (status.phrase.as_str(), status.waiting_for.len()),
+        (status.summary.as_str(), status.waiting_for.len()),
         ("No quorum: 1 of 3 answer", 2)
     );
     let (_, reason, message) = condition(&status, Degraded);

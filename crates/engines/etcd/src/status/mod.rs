@@ -84,9 +84,9 @@ pub fn status(
         .filter(|identity| identity.bootstrapped)
         .and_then(|identity| identity.cluster_id);
     EtcdClusterStatus {
-        phrase: summary.phrase.clone(),
+        summary: summary.summary.clone(),
         ready: format!("{healthy}/{}", facts.cluster.members),
-        survives: view.and_then(failure_tolerance),
+        failure_tolerance: view.and_then(failure_tolerance),
         members: i32::try_from(members.len()).unwrap_or(i32::MAX),
         selector: labels::selector(&observed.desired.name),
         observed_generation: generation,
@@ -101,9 +101,9 @@ pub fn status(
         version: lowest_version(observed).unwrap_or(old.version),
         volume_size: volume_size(observed).unwrap_or_default(),
         data_size: data_size(&old.data_size, facts, view),
-        doing: summary.doing,
-        because: summary.because,
-        next: summary.next,
+        current_action: summary.current_action,
+        action_reason: summary.action_reason,
+        next_action: summary.next_action,
         waiting_for: summary.waiting_for,
         member_list: members,
         certificates: certificates(observed),
@@ -202,9 +202,9 @@ pub fn observe_error_status(
     error: &Error,
 ) -> EtcdClusterStatus {
     let old = resource.status.clone().unwrap_or_default();
-    let (phrase, reason) = match error {
-        Error::InvalidSpec(_) => ("Cannot be run as it is", Reason::SpecRefused),
-        _ => ("Cannot read its objects", Reason::CannotRead),
+    let (summary, reason) = match error {
+        Error::InvalidSpec(_) => ("Cannot be run as it is", Reason::InvalidSpec),
+        _ => ("Cannot read its objects", Reason::ObserveFailed),
     };
     let update = |condition, status, reason| ConditionUpdate {
         condition,
@@ -216,7 +216,7 @@ pub fn observe_error_status(
         update(
             ConditionType::Ready,
             ConditionStatus::Unknown,
-            Reason::NotAsked,
+            Reason::ProbePending,
         ),
         update(
             ConditionType::Progressing,
@@ -227,14 +227,14 @@ pub fn observe_error_status(
     ];
     let generation = resource.metadata.generation;
     EtcdClusterStatus {
-        phrase: phrase.to_owned(),
+        summary: summary.to_owned(),
         observed_generation: generation,
         conditions: merge(&old.conditions, conditions, generation, &to_time(now)),
         waiting_for: vec![error.to_string()],
-        doing: String::new(),
-        because: String::new(),
-        survives: None,
-        next: String::new(),
+        current_action: String::new(),
+        action_reason: String::new(),
+        failure_tolerance: None,
+        next_action: String::new(),
         ..old
     }
 }
@@ -308,13 +308,13 @@ fn rejection_message(rejection: &Rejection) -> String {
 /// The texts of a status and the problems that its conditions report.
 struct Summary {
     /// The state in a few words.
-    phrase: String,
+    summary: String,
     /// The current action.
-    doing: String,
+    current_action: String,
     /// The reason for the current action.
-    because: String,
+    action_reason: String,
     /// The next step.
-    next: String,
+    next_action: String,
     /// The waits.
     waiting_for: Vec<String>,
     progress: Progress,
@@ -332,7 +332,7 @@ impl Summary {
             let name = context.member(member.serial);
             format!("the pod of {name} must be gone")
         }));
-        let (doing, because) = if facts.cluster.is_deleted {
+        let (current_action, action_reason) = if facts.cluster.is_deleted {
             (
                 "Kubernetes deletes what goes with the resource".to_owned(),
                 "the resource was deleted".to_owned(),
@@ -353,10 +353,10 @@ impl Summary {
         problems.sort_by_key(|problem| !problem.is_outage());
         let problem = problems.into_iter().next();
         Self {
-            phrase: messages::summary(context, plan),
-            doing,
-            because,
-            next: next.unwrap_or_default(),
+            summary: messages::summary(context, plan),
+            current_action,
+            action_reason,
+            next_action: next.unwrap_or_default(),
             waiting_for,
             progress: progressing(facts, context.view, plan),
             problem: problem.or_else(|| member_problem(context)),
@@ -365,14 +365,14 @@ impl Summary {
 
     /// Reports that the spec is rejected and an earlier one is effective.
     fn reject_spec(&mut self, rejection: &Rejection) {
-        if self.phrase == HEALTHY {
-            self.phrase = format!("Healthy, but {} is refused", rejection.field);
+        if self.summary == HEALTHY {
+            self.summary = format!("Healthy, but {} is refused", rejection.field);
         }
         if self.progress.reason == Reason::Converged {
             self.progress.reason = Reason::Waiting;
         }
         self.degrade(Problem {
-            reason: Reason::SpecRefused,
+            reason: Reason::InvalidSpec,
             message: rejection_message(rejection),
         });
     }
@@ -381,7 +381,7 @@ impl Summary {
     /// comes before every other problem: it keeps members from coming back.
     fn reject_write(&mut self, error: &Error, plan: &Plan<Etcd>) {
         let problem = Problem {
-            reason: Reason::WriteRefused,
+            reason: Reason::WriteRejected,
             message: error.to_string(),
         };
         let creates_member = plan.create.iter().any(|create| match create {
@@ -417,8 +417,8 @@ impl Summary {
     }
 
     fn progressing_condition(&self, facts: &EtcdFacts) -> ConditionUpdate {
-        let message = if !self.doing.is_empty() {
-            self.doing.clone()
+        let message = if !self.current_action.is_empty() {
+            self.current_action.clone()
         } else if let Some(wait) = self.waiting_for.first() {
             wait.clone()
         } else if let Some(problem) = &self.problem {

@@ -11,7 +11,7 @@ use crate::testing::{NOW, Scene, change, claim_uid, name, pod_uid};
 /// Returns the current action and its reason from the status.
 fn current(scene: &Scene) -> (String, String) {
     let status = scene.status();
-    (status.doing, status.because)
+    (status.current_action, status.action_reason)
 }
 
 #[test]

@@ -14,7 +14,7 @@ fn a_rejected_write_is_reported_after_an_outage_only() {
     let status_of =
         |scene: &Scene| status(&scene.observed, &scene.facts(), &scene.plan(), Some(&error));
     let status = status_of(&scene);
-    assert_eq!(condition(&status, Degraded).1, "WriteRefused");
+    assert_eq!(condition(&status, Degraded).1, "WriteRejected");
     assert!(
         condition(&status, Degraded)
             .2
@@ -34,8 +34,8 @@ fn a_rejected_write_is_reported_after_an_outage_only() {
     scene.observed.pods.remove(&pod_uid(0));
     let status = status_of(&scene);
     assert_eq!(
-        (condition(&status, Degraded).1, &*status.phrase),
-        ("WriteRefused", "No quorum: 1 of 3 answer")
+        (condition(&status, Degraded).1, &*status.summary),
+        ("WriteRejected", "No quorum: 1 of 3 answer")
     );
     assert!(
         status.waiting_for[0].contains("exceeded quota"),
@@ -52,7 +52,7 @@ fn a_rejected_spec_is_reported_beside_the_other_conditions() {
     };
     scene.observed.rejection = Some(rejection());
     let status = scene.status();
-    assert_eq!(status.phrase, "Healthy, but spec.version is refused");
+    assert_eq!(status.summary, "Healthy, but spec.version is refused");
     let degraded = status
         .conditions
         .iter()
@@ -60,7 +60,7 @@ fn a_rejected_spec_is_reported_beside_the_other_conditions() {
         .unwrap();
     assert_eq!(
         (degraded.status.as_str(), degraded.reason.as_str()),
-        ("True", "SpecRefused")
+        ("True", "InvalidSpec")
     );
     assert!(
         degraded.message.contains("3.9.9 is not known"),

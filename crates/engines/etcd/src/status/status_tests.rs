@@ -19,7 +19,7 @@ pub(super) fn line(status: &EtcdClusterStatus) -> String {
     });
     format!(
         "{} | {} | {}",
-        status.phrase,
+        status.summary,
         status.ready,
         conditions.join(" | ")
     )
@@ -52,10 +52,10 @@ pub(super) fn reads_well(status: &EtcdClusterStatus) {
     let conditions = status.conditions.iter().map(|condition| &condition.message);
     let mut texts: Vec<_> = conditions
         .chain(&status.waiting_for)
-        .chain([&status.phrase])
+        .chain([&status.summary])
         .collect();
     texts.extend(
-        [&status.doing, &status.next]
+        [&status.current_action, &status.next_action]
             .into_iter()
             .filter(|text| !text.is_empty()),
     );
@@ -68,16 +68,16 @@ pub(super) fn reads_well(status: &EtcdClusterStatus) {
     );
     texts.into_iter().for_each(|text| is_plain(text));
     assert!(
-        status.phrase.starts_with(char::is_uppercase),
+        status.summary.starts_with(char::is_uppercase),
         "{}",
-        status.phrase
+        status.summary
     );
     assert!(
-        status.phrase.chars().count() <= 160,
+        status.summary.chars().count() <= 160,
         "too long for a column: {}",
-        status.phrase
+        status.summary
     );
-    let has_text = !status.doing.is_empty() || !status.waiting_for.is_empty();
+    let has_text = !status.current_action.is_empty() || !status.waiting_for.is_empty();
     let is_progressing = condition(status, Progressing).0 == "True";
     assert!(
         !is_progressing || has_text,
@@ -134,7 +134,7 @@ fn a_new_resource_is_bootstrapping() {
         line(&status),
         "Beginning | 0/3 | False Bootstrapping | True Bootstrapping | False AsExpected"
     );
-    assert_eq!(status.doing, "giving the cluster its identity");
+    assert_eq!(status.current_action, "giving the cluster its identity");
 }
 
 #[test]
@@ -144,7 +144,7 @@ fn a_bootstrap_counts_its_members_and_names_a_pod_problem() {
         line(&status),
         "Bootstrapping 1 of 3 | 1/3 | False Bootstrapping | True Bootstrapping | False AsExpected"
     );
-    assert_eq!(status.doing, format!("adding {} as a learner", name(1)));
+    assert_eq!(status.current_action, format!("adding {} as a learner", name(1)));
 
     let mut scene = bootstrapping();
     scene.has_claim(1, false);
@@ -153,7 +153,7 @@ fn a_bootstrap_counts_its_members_and_names_a_pod_problem() {
     let status = status_of(&scene);
     let image = "the image gcr.io/etcd-development/etcd:v3.6.16 cannot be pulled";
     assert_eq!(
-        status.phrase,
+        status.summary,
         format!("Bootstrapping 1 of 3: {}: {image}", name(1))
     );
 }
@@ -186,8 +186,8 @@ fn a_converged_cluster_is_healthy_without_action_and_waits() {
     );
     assert_eq!(
         (
-            status.doing.as_str(),
-            status.next.as_str(),
+            status.current_action.as_str(),
+            status.next_action.as_str(),
             status.waiting_for.len()
         ),
         ("", "", 0)
@@ -299,7 +299,7 @@ fn a_terminating_or_finished_pod_is_reported() {
         json!({ "metadata": { "deletionTimestamp": "2027-01-15T07:59:00Z" } }),
     );
     let status = status_of(&scene);
-    assert_eq!(condition(&status, Progressing).1, "Healing");
+    assert_eq!(condition(&status, Progressing).1, "Recovering");
     assert_eq!(
         status.waiting_for,
         [format!("the pod of {} must be gone", name(1))]
@@ -311,7 +311,7 @@ fn a_terminating_or_finished_pod_is_reported() {
     scene.stops_answering(1);
     let status = status_of(&scene);
     assert_eq!(
-        status.doing,
+        status.current_action,
         format!(
             "deleting the pod of {}: it has ended, and is created again",
             name(1)
@@ -330,9 +330,9 @@ fn a_member_whose_data_is_gone_is_being_replaced() {
     let summary = format!("Replacing {}: its data is gone", name(1));
     assert_eq!(
         line(&status),
-        format!("{summary} | 2/3 | True Serving | True Healing | True MemberDown")
+        format!("{summary} | 2/3 | True Serving | True Recovering | True MemberDown")
     );
-    assert_eq!(status.doing, format!("removing {}", name(1)));
+    assert_eq!(status.current_action, format!("removing {}", name(1)));
     assert_eq!(status.member_list[1].role, MemberRole::Leaving);
     assert_eq!(
         status.member_list[1].message,
@@ -347,14 +347,14 @@ fn scaling_reports_its_progress() {
         line(&up),
         "Adding a member: 3 of 5 | 3/5 | True Serving | True Scaling | False AsExpected"
     );
-    assert_eq!(up.doing, format!("adding {} as a learner", name(3)));
+    assert_eq!(up.current_action, format!("adding {} as a learner", name(3)));
     let down = status_of(&Scene::with(5, json!({ "members": 3 })));
     assert_eq!(
         line(&down),
         "Removing a member: 5 there, 3 wanted | 5/3 | True Serving | True Scaling | False AsExpected"
     );
     assert_eq!(
-        down.doing,
+        down.current_action,
         format!("leading clients away from {}, which goes", name(4))
     );
 }
@@ -377,7 +377,7 @@ fn healthy_members_without_a_client_read_are_not_a_healthy_cluster() {
     scene.state.client_read = Observed::Unknown;
     let status = status_of(&scene);
     assert_eq!(
-        status.phrase,
+        status.summary,
         "All members are up: not asked as clients do yet"
     );
     assert_eq!(condition(&status, Ready).0, "Unknown");
@@ -394,7 +394,7 @@ fn a_name_conflict_is_reported_with_its_remedy() {
     let summary = "Name taken: the Service orders-etcd-client";
     assert_eq!(
         line(&status),
-        format!("{summary} | 3/3 | True Serving | False Waiting | True NameTaken")
+        format!("{summary} | 3/3 | True Serving | False Waiting | True NameConflict")
     );
     assert!(
         condition(&status, Degraded)
@@ -409,7 +409,7 @@ fn a_name_conflict_is_reported_with_its_remedy() {
     scene.observed.client_service =
         Some(crate::build::service::client(&scene.observed.desired).unwrap());
     assert_eq!(
-        status_of(&scene).phrase,
+        status_of(&scene).summary,
         "Name taken: the Secret orders-etcd-server-tls"
     );
 }
@@ -426,7 +426,7 @@ fn a_missing_ca_is_reported_with_its_remedy() {
     let summary = "Gone or of no use: the Secret orders-etcd-client-ca";
     assert_eq!(
         line(&status),
-        format!("{summary} | 3/3 | True Serving | False Waiting | True AuthorityLost")
+        format!("{summary} | 3/3 | True Serving | False Waiting | True CAMissing")
     );
     assert!(condition(&status, Degraded).2.contains("put it back"));
 }
@@ -453,7 +453,7 @@ fn without_an_identity_the_last_members_are_reported_as_unhealthy() {
     scene.observed.identity = None;
     scene.state = crate::observe::etcd::EtcdState::default();
     let rebuilding =
-        "Rebuilding its identity | 0/3 | Unknown NotAsked | True Healing | False AsExpected";
+        "Rebuilding its identity | 0/3 | Unknown ProbePending | True Recovering | False AsExpected";
     assert_eq!(line(&status_of(&scene)), rebuilding);
     // One claim belongs to another cluster.
     let other = json!({ "metadata": { "annotations": { labels::LINEAGE: "00000bad" } } });
@@ -462,7 +462,7 @@ fn without_an_identity_the_last_members_are_reported_as_unhealthy() {
     let summary = "Volumes and pods contradict each other";
     assert_eq!(
         line(&status),
-        format!("{summary} | 0/3 | Unknown NotAsked | False Waiting | True VolumesFound")
+        format!("{summary} | 0/3 | Unknown ProbePending | False Waiting | True InconsistentObjects")
     );
     assert!(
         condition(&status, Degraded)
@@ -563,13 +563,13 @@ fn a_failed_observation_keeps_the_last_status_and_adds_the_error() {
     let status = observe_error_status(resource, NOW, &error);
     reads_well(&status);
     let expected =
-        "Cannot read its objects | 2/3 | Unknown NotAsked | False Waiting | True CannotRead";
+        "Cannot read its objects | 2/3 | Unknown ProbePending | False Waiting | True ObserveFailed";
     assert_eq!(line(&status), expected);
     let message = "failed to list pods: pods is forbidden: User \"x\" cannot list pods";
     assert_eq!(condition(&status, Degraded).2, message);
     assert_eq!(status.waiting_for, [message]);
     assert_eq!(
-        (status.doing.as_str(), status.next.as_str()),
+        (status.current_action.as_str(), status.next_action.as_str()),
         ("", ""),
         "there is no action"
     );
@@ -585,8 +585,8 @@ fn a_rejected_spec_and_an_unreadable_object_have_different_reasons() {
     let status = observe_error_status(&resource, NOW, &Error::invalid_spec(error));
     reads_well(&status);
     assert_eq!(
-        (status.phrase.as_str(), condition(&status, Degraded).1),
-        ("Cannot be run as it is", "SpecRefused")
+        (status.summary.as_str(), condition(&status, Degraded).1),
+        ("Cannot be run as it is", "InvalidSpec")
     );
     assert!(condition(&status, Degraded).2.contains("spec.version"));
 
@@ -596,9 +596,9 @@ fn a_rejected_spec_and_an_unreadable_object_have_different_reasons() {
     let status = observe_error_status(&scene.observed.resource, NOW, &error);
     assert_eq!(
         condition(&status, Degraded).1,
-        "CannotRead",
+        "ObserveFailed",
         "the spec is fine: {}",
-        status.phrase
+        status.summary
     );
     assert!(
         status.waiting_for[0].contains("orders-etcd-identity"),
@@ -627,7 +627,7 @@ fn an_object_in_the_place_of_the_identity_is_a_name_conflict() {
     scene.observed.identity_taken = true;
     assert!(scene.plan().is_noop(), "{:?}", scene.plan());
     let status = scene.status();
-    assert_eq!(condition(&status, Degraded).1, "NameTaken");
+    assert_eq!(condition(&status, Degraded).1, "NameConflict");
     assert!(
         status.waiting_for[0].contains("the ConfigMap orders-etcd-identity exists"),
         "{:?}",
@@ -685,7 +685,7 @@ fn the_cluster_of_a_previous_resource_is_not_reported_as_this_one() {
 
     scene.observed.desired.created = UnixTime(NOW.0 - 61);
     let status = scene.status();
-    assert_eq!(condition(&status, Degraded).1, "BootstrapWaiting");
+    assert_eq!(condition(&status, Degraded).1, "BootstrapStalled");
     assert!(
         status.waiting_for[0].contains("--force"),
         "with the remedy: {:?}",

@@ -19,7 +19,7 @@ fn a_claim_that_says_it_is_of_a_cluster_yet_to_begin_is_told_and_without_the_lab
     let before = substance(story.get(&["pvc/stray"]));
     let cluster = Cluster::apply(&story, "orders", &spec(1));
     story.eventually("it is told", || {
-        cluster.condition("Degraded").1 == "VolumesFound"
+        cluster.condition("Degraded").1 == "InconsistentObjects"
     });
     let said = complaint(&cluster);
     assert!(
@@ -152,7 +152,7 @@ fn nonsense_with_a_clusters_label_is_left_alone_and_members_are_brought_back_and
             let pods = members(cluster);
             pods.len() == *count
                 && pods.iter().all(|pod| pod.ready && pod.uid != victim.uid)
-                && cluster.status()["phrase"] == "Healthy"
+                && cluster.status()["summary"] == "Healthy"
         });
     }
     let after = strays.map(|path| substance(story.get(&[path])));

@@ -39,12 +39,12 @@ fn objects_in_the_way_of_a_running_cluster_are_told_and_left_alone_and_members_a
     });
     until_replaced(&story, &cluster, 3, &lost);
     story.eventually("it is told", || {
-        cluster.condition("Degraded").1 == "NameTaken"
+        cluster.condition("Degraded").1 == "NameConflict"
     });
     story.eventually("also as an event", || {
         events(&story, &cluster)
             .iter()
-            .any(|(reason, _)| reason == "NameTaken")
+            .any(|(reason, _)| reason == "NameConflict")
     });
     for (path, before) in paths.into_iter().zip(before) {
         assert_eq!(

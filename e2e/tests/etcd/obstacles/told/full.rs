@@ -60,7 +60,7 @@ fn a_config_map_in_the_place_of_the_identity_is_told_and_left_alone_and_once_gon
     });
     let said = complaint(&cluster);
     assert!(
-        said.contains("NameTaken") && said.contains("delete or rename it"),
+        said.contains("NameConflict") && said.contains("delete or rename it"),
         "{said}"
     );
     assert_eq!(
@@ -124,7 +124,7 @@ fn a_secret_in_the_place_of_an_authority_keeps_no_member_of_a_running_cluster_fr
     });
     until_replaced(&story, &cluster, 3, &lost);
     story.eventually("it is told", || {
-        cluster.condition("Degraded").1 == "NameTaken"
+        cluster.condition("Degraded").1 == "NameConflict"
     });
 
     // With its label, as it was.
