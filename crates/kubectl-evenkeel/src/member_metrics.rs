@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn raft_lag_is_relative_to_the_highest_committed_index() {
+    fn lag_is_relative_to_the_highest_committed_index() {
         let metrics = |applied, committed| MemberMetrics {
             applied: Some(applied),
             committed: Some(committed),
