@@ -207,10 +207,10 @@ mod tests {
         );
         let screen = ScreenCapture {
             until: "No quorum, none".to_owned(),
-            up_to: Some("What was".to_owned()),
+            up_to: Some("Last decisions".to_owned()),
         };
         assert_eq!(
-            parse_directive(r#"screen: until="No quorum, none", upto="What was""#),
+            parse_directive(r#"screen: until="No quorum, none", upto="Last decisions""#),
             Ok(Directive::Screen(screen))
         );
         assert_eq!(

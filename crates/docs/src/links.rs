@@ -18,15 +18,15 @@ pub fn broken_links(checkout: &Path, page: &str, text: &str) -> Vec<BrokenLink> 
     let links = link_targets(text)
         .into_iter()
         .filter(|(_, target)| !is_external(target));
-    let judged = links.filter_map(|(line, target)| {
-        let why = problem(checkout, page, text, &target)?;
+    let broken = links.filter_map(|(line, target)| {
+        let reason = problem(checkout, page, text, &target)?;
         Some(BrokenLink {
             line,
             target,
-            reason: why,
+            reason,
         })
     });
-    judged.collect()
+    broken.collect()
 }
 
 fn is_external(target: &str) -> bool {
@@ -64,32 +64,32 @@ fn problem(checkout: &Path, page: &str, text: &str, target: &str) -> Option<Stri
 
 /// Returns the path without `.` and `..`; `None` if it leaves the checkout.
 fn normalized(path: &Path) -> Option<PathBuf> {
-    let mut plain = PathBuf::new();
+    let mut result = PathBuf::new();
     for part in path.components() {
         match part {
-            Component::Normal(name) => plain.push(name),
+            Component::Normal(name) => result.push(name),
             Component::CurDir => {}
-            Component::ParentDir if plain.pop() => {}
+            Component::ParentDir if result.pop() => {}
             Component::ParentDir | Component::RootDir | Component::Prefix(_) => return None,
         }
     }
-    Some(plain)
+    Some(result)
 }
 
 /// Returns the link targets of a page with their lines. Links in code are ignored.
 fn link_targets(text: &str) -> Vec<(usize, String)> {
-    let mut found = Vec::new();
+    let mut targets = Vec::new();
     for (number, line) in text_lines(text) {
         let line = without_code(line);
         let mut rest = line.as_str();
         while let Some(at) = rest.find("](") {
             rest = &rest[at + 2..];
             if let Some(end) = rest.find(')') {
-                found.push((number, rest[..end].trim().to_owned()));
+                targets.push((number, rest[..end].trim().to_owned()));
             }
         }
     }
-    found
+    targets
 }
 
 /// Returns the anchors of all headings.
@@ -114,11 +114,11 @@ fn slug(title: &str) -> String {
 
 /// Returns the lines outside code blocks, numbered from 1.
 fn text_lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
-    let mut code = false;
+    let mut in_code = false;
     (1..).zip(text.lines()).filter(move |(_, line)| {
-        let fence = line.trim_start().starts_with("```");
-        code ^= fence;
-        !code && !fence
+        let is_fence = line.trim_start().starts_with("```");
+        in_code ^= is_fence;
+        !in_code && !is_fence
     })
 }
 

@@ -5,37 +5,32 @@
 //! On a page a line `…` stands for any lines, and a word that ends with `…` for the rest of its line.
 
 /// The decision log starts here. Its content depends on timing, so only its presence is compared.
-const DECISION_LOG_HEADING: &str = "What was decided last";
+const DECISION_LOG_HEADING: &str = "Last decisions";
 
 /// Returns the first difference between the shown and the actual output, if there is one.
-pub fn difference(shown: &str, seen: &str) -> Option<String> {
-    let (shown, seen) = (normalized_lines(shown), normalized_lines(seen));
-    if lines_match(&shown, &seen) {
+pub fn difference(shown: &str, actual: &str) -> Option<String> {
+    let (shown, actual) = (normalized_lines(shown), normalized_lines(actual));
+    if lines_match(&shown, &actual) {
         return None;
     }
     let at = shown
         .iter()
-        .zip(&seen)
+        .zip(&actual)
         .take_while(|(one, other)| line_matches(one, other))
         .count();
-    let line = |lines: &[String]| {
-        lines
-            .get(at)
-            .map_or("nothing more", String::as_str)
-            .to_owned()
-    };
+    let line = |lines: &[String]| lines.get(at).map_or("(end)", String::as_str).to_owned();
     Some(format!(
         "the page shows `{}`, the output is `{}`",
         line(&shown),
-        line(&seen)
+        line(&actual)
     ))
 }
 
-fn lines_match(shown: &[String], seen: &[String]) -> bool {
-    match (shown.split_first(), seen.split_first()) {
+fn lines_match(shown: &[String], actual: &[String]) -> bool {
+    match (shown.split_first(), actual.split_first()) {
         (None, None) => true,
         (Some((any, rest)), _) if any == "…" => {
-            (0..=seen.len()).any(|skipped| lines_match(rest, &seen[skipped..]))
+            (0..=actual.len()).any(|skipped| lines_match(rest, &actual[skipped..]))
         }
         (Some((one, rest)), Some((other, others))) => {
             line_matches(one, other) && lines_match(rest, others)
@@ -44,10 +39,10 @@ fn lines_match(shown: &[String], seen: &[String]) -> bool {
     }
 }
 
-fn line_matches(shown: &str, seen: &str) -> bool {
+fn line_matches(shown: &str, actual: &str) -> bool {
     match shown.split_once('…') {
-        Some((beginning, _)) => seen.starts_with(beginning),
-        None => shown == seen,
+        Some((beginning, _)) => actual.starts_with(beginning),
+        None => shown == actual,
     }
 }
 
@@ -59,7 +54,7 @@ fn normalized_lines(text: &str) -> Vec<String> {
             lines.push(DECISION_LOG_HEADING.to_owned());
             let has_decisions = text
                 .lines()
-                .any(|line| line.trim_start().starts_with("decided "));
+                .any(|line| line.trim_start().starts_with("decision "));
             lines.push(
                 if has_decisions {
                     "decisions"
@@ -78,36 +73,39 @@ fn normalized_lines(text: &str) -> Vec<String> {
             None => lines.push(line.to_owned()),
         }
     }
-    let mut shaped: Vec<String> = Vec::new();
+    let mut normalized: Vec<String> = Vec::new();
     let mut rows: Option<Vec<String>> = None;
     for line in &lines {
         let words = normalize_line(line, rows.is_some());
         if line.is_empty() || line.starts_with(' ') || line == "…" {
-            shaped.extend(sorted_rows(rows.take()));
+            normalized.extend(sorted_rows(rows.take()));
         }
         match &mut rows {
             Some(rows) => rows.push(words),
-            None => shaped.push(words),
+            None => normalized.push(words),
         }
         if is_table_heading(line) {
             rows = Some(Vec::new());
         }
     }
-    shaped.extend(sorted_rows(rows));
-    shaped.retain(|line| !line.is_empty());
+    normalized.extend(sorted_rows(rows));
+    normalized.retain(|line| !line.is_empty());
     // The order of lines with the same label varies.
-    shaped
+    normalized
         .chunk_by_mut(|one, other| line_label(one) == line_label(other))
         .for_each(<[String]>::sort);
-    shaped
+    normalized
 }
 
-/// Returns the label at the start of a line; the whole line if there is none.
+/// Returns the label at the start of a line, such as `Waiting for:`; the whole line if there is none.
 fn line_label(line: &str) -> &str {
-    line.split(' ')
+    const MAX_WORDS: usize = 2;
+    let label = line
+        .match_indices(':')
+        .map(|(at, _)| &line[..=at])
         .next()
-        .filter(|word| word.ends_with(':'))
-        .unwrap_or(line)
+        .filter(|label| label.split(' ').count() <= MAX_WORDS);
+    label.unwrap_or(line)
 }
 
 /// Sorts the rows of a table, because the order of members varies.
@@ -122,7 +120,7 @@ fn is_table_heading(line: &str) -> bool {
     let is_title = |word: &str| {
         word.chars()
             .all(|it| it.is_ascii_uppercase() || "()-".contains(it))
-            && word.len() > 2
+            && word.len() > 1
     };
     line.split_whitespace().count() > 1 && line.split_whitespace().all(is_title)
 }
@@ -151,8 +149,8 @@ fn normalize_line(line: &str, in_table: bool) -> String {
 
 /// Returns a word with the varying parts masked. Punctuation around it stays.
 fn normalize_word(word: &str) -> String {
-    let is_sign = |it: char| "(),.;:`'\"".contains(it);
-    let core = word.trim_matches(is_sign);
+    let is_punctuation = |it: char| "(),.;:`'\"".contains(it);
+    let core = word.trim_matches(is_punctuation);
     let Some(at) = word.find(core).filter(|_| !core.is_empty()) else {
         return word.to_owned();
     };
@@ -205,7 +203,7 @@ fn is_address(word: &str) -> bool {
 /// Masks the random suffix in names such as `orders-k7f2x`.
 fn mask_name_suffixes(word: &str) -> String {
     let parts = word.split_inclusive(['-', '.', '/', ':', ',']);
-    let mut plain = String::new();
+    let mut masked = String::new();
     let mut after_hyphen = false;
     for part in parts {
         let core = part.trim_end_matches(['-', '.', '/', ':', ',']);
@@ -214,88 +212,73 @@ fn mask_name_suffixes(word: &str) -> String {
             && core
                 .chars()
                 .all(|it| "bcdfghjklmnpqrstvwxz2456789".contains(it));
-        plain.push_str(if is_suffix { "NAME" } else { core });
-        plain.push_str(&part[core.len()..]);
+        masked.push_str(if is_suffix { "NAME" } else { core });
+        masked.push_str(&part[core.len()..]);
         after_hyphen = part.ends_with('-');
     }
-    plain
+    masked
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const SHOWN: &str = "orders: writable, survives 1 more failure\netcd 3.6.16, 3/3 members serve, namespace default\nHealthy\n\n\
-        MEMBER        ROLE    HEALTH  LAG  SIZE    VERSION  NODE\n\
-        orders-k7f2x  leader  serves  0    20 KiB  3.6.16   node-1\n\
-        orders-b2b2b  voter   serves  0    20 KiB  3.6.16   node-2\n\n\
-        Doing:    nothing\nBecause:  orders-k7f2x is gone, and that is a long sentence that goes\n          on below, for 5m\n\
-        Certs:    good; the first to expire is orders-etcd-client-tls, in 364d\n";
+    const SHOWN: &str = "orders: available, tolerates 1 member failure\netcd 3.6.16, 3/3 members healthy, namespace default\nHealthy\n\n\
+        MEMBER        ROLE    HEALTH   RAFT LAG  DB SIZE  VERSION  NODE\n\
+        orders-k7f2x  leader  healthy  0         20 KiB   3.6.16   node-1\n\
+        orders-b2b2b  voter   healthy  0         20 KiB   3.6.16   node-2\n\n\
+        Current action:  none\nReason:          orders-k7f2x is missing, and this is a long sentence\n                 that continues below, for 5m\n\
+        Certificates:    valid; next expiry in 364d (orders-etcd-client-tls), auto-renewed\n";
 
     #[test]
     fn names_ages_sizes_nodes_wrapping_and_the_leader_may_differ() {
-        let seen = "orders: writable, survives 1 more failure\netcd 3.6.16, 3/3 members serve, namespace default\nHealthy\n\n\
-            MEMBER        ROLE    HEALTH  LAG  SIZE     VERSION  NODE\n\
-            orders-94b9x  voter   serves  2    1.5 MiB  3.6.16   node-3\n\
-            orders-zzzzz  leader  serves  -    20 KiB   3.6.16   node-1\n\n\
-            Doing:    nothing\nBecause:  orders-zzzzz is gone, and that\n          is a long sentence that goes on below, for 11m\n\
-            Certs:    good; the first to expire is orders-etcd-client-tls, in 2h\n";
-        assert_eq!(difference(SHOWN, seen), None);
+        let actual = "orders: available, tolerates 1 member failure\netcd 3.6.16, 3/3 members healthy, namespace default\nHealthy\n\n\
+            MEMBER        ROLE    HEALTH   RAFT LAG  DB SIZE  VERSION  NODE\n\
+            orders-94b9x  voter   healthy  2         1.5 MiB  3.6.16   node-3\n\
+            orders-zzzzz  leader  healthy  -         20 KiB   3.6.16   node-1\n\n\
+            Current action:  none\nReason:          orders-zzzzz is missing, and this\n                 is a long sentence that continues below, for 11m\n\
+            Certificates:    valid; next expiry in 2h (orders-etcd-client-tls), auto-renewed\n";
+        assert_eq!(difference(SHOWN, actual), None);
     }
 
     #[test]
     fn lines_with_the_same_label_may_come_in_any_order() {
-        let (one, other) = (
-            "Evidence: orders-bbbbb (voter): unreachable",
-            "Evidence: orders-ccccc (voter): does not serve",
-        );
-        let shown = format!("Blocker:  a majority\n{one}\n{other}\nYou can:  wait");
-        assert_eq!(
-            difference(
-                &shown,
-                &format!("Blocker:  a majority\n{other}\n{one}\nYou can:  wait")
-            ),
-            None
-        );
-        assert!(
-            difference(
-                &shown,
-                &format!("{one}\nBlocker:  a majority\n{other}\nYou can:  wait")
-            )
-            .is_some()
-        );
-        assert!(
-            difference(
-                &shown,
-                &format!("Blocker:  a majority\n{one}\n{one}\nYou can:  wait")
-            )
-            .is_some()
-        );
+        for label in ["Evidence:", "Waiting for:"] {
+            let one = format!("{label}  orders-bbbbb (voter): unreachable");
+            let other = format!("{label}  orders-ccccc (voter): unhealthy");
+            let shown = format!("Blocker:  no quorum\n{one}\n{other}\nGoal:  3 members");
+            let swapped = format!("Blocker:  no quorum\n{other}\n{one}\nGoal:  3 members");
+            assert_eq!(difference(&shown, &swapped), None);
+            let elsewhere = format!("{one}\nBlocker:  no quorum\n{other}\nGoal:  3 members");
+            assert!(difference(&shown, &elsewhere).is_some());
+            let repeated = format!("Blocker:  no quorum\n{one}\n{one}\nGoal:  3 members");
+            assert!(difference(&shown, &repeated).is_some());
+        }
     }
 
     #[test]
     fn everything_else_must_be_equal() {
-        let lies = [
-            ("survives 1 more failure", "survives no further failure"),
+        let changes = [
+            ("tolerates 1 member failure", "tolerates no member failure"),
             ("3/3", "2/3"),
             ("leader", "voter"),
-            ("voter   serves", "voter   down"),
+            ("voter   healthy", "voter   unhealthy"),
             (
-                "Doing:    nothing\n",
-                "Doing:    nothing\nWaits:    a majority\n",
+                "Current action:  none\n",
+                "Current action:  none\nWaiting for:     a quorum\n",
             ),
             (
-                "Certs:    good; the first to expire is orders-etcd-client-tls, in 364d\n",
+                "Certificates:    valid; next expiry in 364d (orders-etcd-client-tls), auto-renewed\n",
                 "",
             ),
             ("is a long", "is no long"),
             ("orders-etcd-client-tls", "orders-etcd-peer-tls"),
         ];
-        for (true_, lie) in lies {
-            assert!(SHOWN.contains(true_));
+        for (before, after) in changes {
+            assert!(SHOWN.contains(before));
             assert!(
-                difference(SHOWN, &SHOWN.replacen(true_, lie, 1)).is_some(),
-                "{lie} passes"
+                difference(SHOWN, &SHOWN.replacen(before, after, 1)).is_some(),
+                "{after} passes"
             );
         }
     }
@@ -303,7 +286,7 @@ mod tests {
     #[test]
     fn only_a_page_may_leave_lines_out() {
         assert_eq!(
-            difference("first\n…\nlast one…", "first\na\nb\nlast one of all"),
+            difference("first\n…\nlast line…", "first\na\nb\nlast line of all"),
             None
         );
         assert_eq!(difference("first\n…", "first"), None);
@@ -314,12 +297,12 @@ mod tests {
     #[test]
     fn only_the_presence_of_decisions_is_compared() {
         let (one, other) = (
-            "What was decided last, x:\n\n  decided     to add\n",
-            "What was decided last, x:\n\n  decided     to wait\n",
+            "Last decisions, x:\n\n  decision    adding a member\n",
+            "Last decisions, x:\n\n  decision    wait\n",
         );
         assert_eq!(difference(one, other), None);
-        assert!(difference(one, "What was decided last, x:\n").is_some());
-        assert!(difference(one, "No decision is on record.\n").is_some());
+        assert!(difference(one, "Last decisions, x:\n").is_some());
+        assert!(difference(one, "No decisions to show.\n").is_some());
     }
 
     #[test]

@@ -67,7 +67,7 @@ impl CommandBlock {
         lines.all(|line| {
             READ_ONLY_COMMANDS
                 .iter()
-                .any(|look| line.starts_with(look) || line == look.trim())
+                .any(|command| line.starts_with(command) || line == command.trim())
         })
     }
 
@@ -104,7 +104,7 @@ impl Page {
             blocks: Vec::new(),
             skipped: Vec::new(),
         };
-        let mut reader = PageParser {
+        let mut parser = PageParser {
             page,
             next: None,
             screen: None,
@@ -112,16 +112,16 @@ impl Page {
         };
         let mut at = 0;
         while at < lines.len() {
-            let read = reader.read_at(&lines, at);
-            at = read.map_err(|why| format!("{path}:{}: {why}", at + 1))?;
+            let read = parser.read_at(&lines, at);
+            at = read.map_err(|error| format!("{path}:{}: {error}", at + 1))?;
         }
-        if reader.screen.is_some() {
+        if parser.screen.is_some() {
             return Err(format!("{path}: a screen has no end"));
         }
-        if reader.next.is_some() {
+        if parser.next.is_some() {
             return Err(format!("{path}: no block follows the last directive"));
         }
-        Ok(reader.page)
+        Ok(parser.page)
     }
 
     /// Returns the page with captured lines in place of some ranges. The last range is replaced first, so that the
@@ -164,14 +164,14 @@ impl PageParser {
         Ok(at + 1)
     }
 
-    fn apply_directive(&mut self, note: Directive, at: usize) -> Result<(), String> {
-        match note {
+    fn apply_directive(&mut self, directive: Directive, at: usize) -> Result<(), String> {
+        match directive {
             Directive::Page(_) if !self.page.blocks.is_empty() || !self.page.skipped.is_empty() => {
                 return Err("the `page` directive must precede the first block".to_owned());
             }
-            Directive::Page(how) => self.page.setup = how,
+            Directive::Page(setup) => self.page.setup = setup,
             Directive::Run(run) => self.next = Some(NextBlock::Run(run)),
-            Directive::NotRun(why) => self.next = Some(NextBlock::NotRun(why)),
+            Directive::NotRun(reason) => self.next = Some(NextBlock::NotRun(reason)),
             Directive::Hidden(script) => {
                 self.last_skipped = false;
                 self.push_block(at + 1, script, RunOptions::default());
@@ -204,9 +204,9 @@ impl PageParser {
             "sh" => {
                 let script = lines[at + 1..end].join("\n");
                 match self.next.take() {
-                    Some(NextBlock::NotRun(why)) => {
+                    Some(NextBlock::NotRun(reason)) => {
                         self.last_skipped = true;
-                        self.page.skipped.push((at + 1, why));
+                        self.page.skipped.push((at + 1, reason));
                     }
                     Some(NextBlock::Run(run)) => self.push_block(at + 1, script, run),
                     None => self.push_block(at + 1, script, RunOptions::default()),
@@ -302,7 +302,7 @@ mod tests {
 
     #[test]
     fn blocks_that_would_not_be_run_or_checked_are_rejected() {
-        let wrong = [
+        let invalid = [
             ("```bash\nls\n```", "a.md:1: use `sh` for commands"),
             ("```\nls\n```", "a.md:1: use `sh` for commands"),
             ("```text\nls\n```", "no executed command shows"),
@@ -345,9 +345,9 @@ mod tests {
                 "unknown directive",
             ),
         ];
-        for (text, why) in wrong {
+        for (text, message) in invalid {
             let error = Page::parse("a.md", text).unwrap_err();
-            assert!(error.contains(why), "{text}: {error}");
+            assert!(error.contains(message), "{text}: {error}");
         }
     }
 

@@ -8,14 +8,15 @@ use std::path::Path;
 
 const PAGE: &str = "docs/capability-levels.md";
 
-/// A cited test.
+/// A test that the page cites.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Cited {
+struct Citation {
     /// The line of the page, from 1.
     line: usize,
     file: String,
     name: String,
-    hurts: bool,
+    /// Whether the page says that the test hurts nodes.
+    hurts_nodes: bool,
 }
 
 fn last_cell(row: &str) -> &str {
@@ -28,16 +29,16 @@ fn last_cell(row: &str) -> &str {
 }
 
 /// Returns all cited tests of a page, and the parts that do not start with a file.
-fn cited(page: &str) -> (Vec<Cited>, Vec<String>) {
+fn citations(page: &str) -> (Vec<Citation>, Vec<String>) {
     let (mut found, mut without_file) = (Vec::new(), Vec::new());
-    let mut shows = None;
+    let mut cites_tests = None;
     for (line, row) in (1..).zip(page.lines()) {
         if !row.starts_with('|') {
-            shows = None;
+            cites_tests = None;
             continue;
         }
         // The first row of a table is its heading.
-        if !*shows.get_or_insert_with(|| last_cell(row) == "shown by") {
+        if !*cites_tests.get_or_insert_with(|| last_cell(row) == "shown by") {
             continue;
         }
         for part in last_cell(row).split(';') {
@@ -47,12 +48,12 @@ fn cited(page: &str) -> (Vec<Cited>, Vec<String>) {
                 without_file.push(format!("{PAGE}:{line}: `{file}` has no file before it"));
                 continue;
             }
-            let hurts = part.trim_start().starts_with("hurts nodes:");
-            found.extend(quoted.map(|name| Cited {
+            let hurts_nodes = part.trim_start().starts_with("hurts nodes:");
+            found.extend(quoted.map(|name| Citation {
                 line,
                 file: file.to_owned(),
                 name: name.to_owned(),
-                hurts,
+                hurts_nodes,
             }));
         }
     }
@@ -66,12 +67,12 @@ fn has_test(source: &str, name: &str) -> bool {
     if source.contains("pages! {") && lines.iter().any(|line| line.starts_with(&of_page)) {
         return true;
     }
-    let begins = |line: &&str| {
+    let is_function = |line: &&str| {
         line.strip_prefix("async ")
             .unwrap_or(line)
             .starts_with(&function)
     };
-    let Some(at) = lines.iter().position(begins) else {
+    let Some(at) = lines.iter().position(is_function) else {
         return false;
     };
     // The attributes and comments above the function.
@@ -84,7 +85,7 @@ fn has_test(source: &str, name: &str) -> bool {
 }
 
 /// Returns whether the tests of a file hurt nodes: those are in a module `alone` and run alone (`.config/nextest.toml`).
-fn hurts(file: &str) -> bool {
+fn hurts_nodes(file: &str) -> bool {
     Path::new(file)
         .with_extension("")
         .iter()
@@ -92,36 +93,37 @@ fn hurts(file: &str) -> bool {
 }
 
 /// Returns the problem with a cited test, given the content of its file.
-fn trouble(cited: &Cited, source: Option<&str>) -> Option<String> {
-    let Cited {
+fn problem(citation: &Citation, source: Option<&str>) -> Option<String> {
+    let Citation {
         line, file, name, ..
-    } = cited;
-    let why = match source.map(|source| has_test(source, name)) {
+    } = citation;
+    let problem = match source.map(|source| has_test(source, name)) {
         None => "the file does not exist",
         Some(false) => "the test does not exist",
-        Some(true) if hurts(file) && !cited.hurts => {
+        Some(true) if hurts_nodes(file) && !citation.hurts_nodes => {
             "the test hurts nodes, but the page does not say so"
         }
-        Some(true) if !hurts(file) && cited.hurts => {
+        Some(true) if !hurts_nodes(file) && citation.hurts_nodes => {
             "the test does not hurt nodes, but the page says so"
         }
         Some(true) => return None,
     };
-    Some(format!("{PAGE}:{line}: {file}: {name}: {why}"))
+    Some(format!("{PAGE}:{line}: {file}: {name}: {problem}"))
 }
 
 #[test]
 fn every_test_cited_by_the_capability_levels_exists() {
     let checkout = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
-    let (cited, mut problems) = cited(&std::fs::read_to_string(checkout.join(PAGE)).unwrap());
-    assert!(cited.len() > 80, "only {} were found", cited.len());
+    let (citations, mut problems) =
+        citations(&std::fs::read_to_string(checkout.join(PAGE)).unwrap());
+    assert!(citations.len() > 80, "only {} were found", citations.len());
     assert!(
-        cited.iter().filter(|one| one.hurts).count() > 5,
+        citations.iter().filter(|it| it.hurts_nodes).count() > 5,
         "the tests that hurt nodes were not found"
     );
-    problems.extend(cited.iter().filter_map(|one| {
-        let source = std::fs::read_to_string(checkout.join(&one.file)).ok();
-        trouble(one, source.as_deref())
+    problems.extend(citations.iter().filter_map(|citation| {
+        let source = std::fs::read_to_string(checkout.join(&citation.file)).ok();
+        problem(citation, source.as_deref())
     }));
     assert!(problems.is_empty(), "{}", problems.join("\n"));
 }
@@ -130,10 +132,10 @@ fn every_test_cited_by_the_capability_levels_exists() {
 fn citations_are_read_from_tables_with_a_shown_by_column() {
     let page = "| level | for etcd |\n|---|---|\n| 1 | `not/cited.rs`: `nor_this` |\n\n| question | shown by |\n|---|---|\n\
         | `a` | `x.rs`: `one`, `two` and more; hurts nodes: `y.rs`: `three` |\n| b | see `c`; no test |\n";
-    let (found, without_file) = cited(page);
+    let (found, without_file) = citations(page);
     let parsed: Vec<_> = found
         .iter()
-        .map(|it| (it.line, &*it.file, &*it.name, it.hurts))
+        .map(|it| (it.line, &*it.file, &*it.name, it.hurts_nodes))
         .collect();
     assert_eq!(
         parsed,
@@ -151,38 +153,38 @@ fn citations_are_read_from_tables_with_a_shown_by_column() {
 
 #[test]
 fn missing_tests_and_wrong_marks_are_detected() {
-    let source = "fn helper() {}\n\n/// Why.\n#[test]\nfn plain() {}\n";
-    let judged = |file: &str, name: &str, hurts: bool, source: Option<&str>| {
-        let one = Cited {
+    let source = "fn helper() {}\n\n/// A comment.\n#[test]\nfn plain() {}\n";
+    let check = |file: &str, name: &str, hurts_nodes: bool, source: Option<&str>| {
+        let citation = Citation {
             line: 1,
             file: file.to_owned(),
             name: name.to_owned(),
-            hurts,
+            hurts_nodes,
         };
-        trouble(&one, source)
+        problem(&citation, source)
     };
-    for (file, hurts) in [
+    for (file, hurts_nodes) in [
         ("x.rs", false),
         ("alones.rs", false),
         ("x/alone.rs", true),
         ("alone/x.rs", true),
     ] {
-        assert_eq!(judged(file, "plain", hurts, Some(source)), None);
+        assert_eq!(check(file, "plain", hurts_nodes, Some(source)), None);
         assert!(
-            judged(file, "plain", !hurts, Some(source)).is_some(),
+            check(file, "plain", !hurts_nodes, Some(source)).is_some(),
             "{file} has a wrong mark"
         );
         assert!(
-            judged(file, "plain", hurts, None).is_some(),
+            check(file, "plain", hurts_nodes, None).is_some(),
             "{file} does not exist"
         );
     }
     for name in ["helper", "pla", "plain_and_more"] {
         assert!(
-            judged("x.rs", name, false, Some(source)).is_some(),
+            check("x.rs", name, false, Some(source)).is_some(),
             "{name} is not a test"
         );
     }
     let pages = "pages! {\n    page_is_current: \"docs/it.md\",\n}\n";
-    assert_eq!(judged("x.rs", "page_is_current", false, Some(pages)), None);
+    assert_eq!(check("x.rs", "page_is_current", false, Some(pages)), None);
 }

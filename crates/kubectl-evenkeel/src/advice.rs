@@ -1,4 +1,4 @@
-//! What a user can do about a degraded cluster, by the reason of the condition.
+//! The action that a degraded cluster requires from the user, by the reason of the condition.
 
 use evenkeel_api::conditions::Reason;
 
@@ -7,53 +7,65 @@ pub(crate) fn for_reason(reason: &str, cluster: &str) -> Option<String> {
     let reason = Reason::all().find(|known| known.as_str() == reason)?;
     let advice = match reason {
         Reason::QuorumLost => {
-            "bring the members that are named back: their nodes, their volumes, the network between them. Nothing is \
-             rebuilt meanwhile, so nothing is lost by waiting"
+            "restore the members that do not respond: check their nodes, volumes and network. The operator replaces no \
+             member without a quorum, so waiting loses no data"
                 .to_owned()
         }
         Reason::MemberDown => format!(
-            "nothing at once: it is brought back, or replaced after spec.heal.replaceAfter. Its log tells more: `kubectl \
-             evenkeel logs {cluster}`"
+            "none yet. The operator recovers the member, or replaces it after spec.heal.replaceAfter. See its log: \
+             `kubectl evenkeel logs {cluster}`"
         ),
         Reason::Unschedulable => {
-            "give it room: add a node or free one; or take back the edit that asks for it. `kubectl describe pod` has the \
-             scheduler's words"
+            "make the pod schedulable: add or uncordon a node, free resources, or create the StorageClass; or revert the \
+             edit of the spec. `kubectl describe pod` shows the scheduler's message"
                 .to_owned()
         }
         Reason::BootstrapStalled => {
-            "see to what is named: a pod that cannot start, a volume that is not made, or what is left of a former cluster"
+            "fix the cause that the message names: a pod that does not start, a volume that is not provisioned, or objects \
+             of a former cluster"
                 .to_owned()
         }
         Reason::InconsistentObjects => {
-            "decide which of them are this cluster's: put its identity back, or take the label etcd.evenkeel.dev/cluster off \
-             the others"
+            "decide which of the objects belong to this cluster. Restore its identity ConfigMap, or remove the label \
+             etcd.evenkeel.dev/cluster from the other objects"
                 .to_owned()
         }
         Reason::DataLost => {
-            "put the volumes' claims back if you can. To begin anew, with nothing in it, delete the resource and whatever the \
-             blocker names, and create it again"
+            "restore the PersistentVolumeClaims if you can. To start with an empty cluster, delete the EtcdCluster and the \
+             objects that the message names, and create it again"
                 .to_owned()
         }
         Reason::UnknownMember => format!(
-            "find out who added it. If nobody needs it: `kubectl evenkeel etcdctl {cluster} -- member remove` and its ID"
+            "find out which client added the member. If it is not needed, remove it: `kubectl evenkeel etcdctl {cluster} \
+             -- member remove <ID>`"
         ),
         Reason::RolloutStopped => format!(
-            "put back what the last edit of the spec changed, and the member comes back as it was; or mend it. `kubectl evenkeel logs \
-             {cluster}` has what its etcd says, if it starts at all"
+            "fix the spec, or revert its last edit; the operator then restarts the member. If its container starts, `kubectl \
+             evenkeel logs {cluster}` shows the error"
         ),
         Reason::TooManyReplacements => {
-            "find out why members fail before more of them do: their logs, their nodes, their disks".to_owned()
+            "find out why members fail before more of them do: check their logs, nodes and disks".to_owned()
         }
-        Reason::NameConflict => "delete or rename the object that is named, or give the cluster another name".to_owned(),
-        Reason::CAMissing => "put the Secret that is named back, from wherever you keep copies of it".to_owned(),
+        Reason::NameConflict => {
+            "delete or rename the object that the message names, or create the cluster under another name".to_owned()
+        }
+        Reason::CAMissing => {
+            "restore the Secret that the message names from a backup. The operator issues no certificates until then"
+                .to_owned()
+        }
         Reason::InvalidSpec => {
-            "mend the field that is named. Everything else goes on with what was accepted last".to_owned()
+            "fix the field that the message names. Until then its last accepted value stays in effect; a cluster whose \
+             spec was never accepted does not start"
+                .to_owned()
         }
         Reason::ObserveFailed => {
-            "nothing, if the API server was away for a moment. Else look at the operator's rights and its log".to_owned()
+            "none if the Kubernetes API was unavailable for a moment. Otherwise check the operator's permissions and log"
+                .to_owned()
         }
         Reason::WriteRejected => {
-            "see to what refuses it: a quota, a policy, a webhook, or rights that the operator lacks".to_owned()
+            "fix the cause that the message names: a ResourceQuota, a policy, a webhook, or missing permissions of the \
+             operator"
+                .to_owned()
         }
         Reason::Serving
         | Reason::NotServing

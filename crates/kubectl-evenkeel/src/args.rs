@@ -94,7 +94,7 @@ pub(crate) enum Verb {
         #[arg(short, long, value_enum, default_value_t, value_name = "FORMAT")]
         output: OutputFormat,
     },
-    /// Explain the state of a cluster: the goal, what blocks it, what you can do, and the last decisions
+    /// Explain the state of a cluster: goal, blocker, evidence, required action and the last decisions
     Why {
         #[command(flatten)]
         target: Target,
@@ -112,10 +112,10 @@ pub(crate) enum Verb {
     Plan {
         #[command(flatten)]
         target: Target,
-        /// Manifest with the edit, as for kubectl apply; - reads the standard input; without it, preview the current spec
+        /// Manifest with the edit, as for kubectl apply; - reads standard input; defaults to the current spec
         #[arg(short, long, value_name = "FILE")]
         file: Option<PathBuf>,
-        /// Show bookkeeping actions, too
+        /// Include bookkeeping actions, such as changes of annotations and of the identity ConfigMap
         #[arg(long)]
         all: bool,
         /// Output format
@@ -149,7 +149,7 @@ pub(crate) enum Verb {
         /// Number of lines of each member, from the end
         #[arg(long, value_name = "COUNT")]
         tail: Option<i64>,
-        /// Only lines that are newer than a duration, such as 10m
+        /// Only lines newer than this duration, such as 10m
         #[arg(long, value_name = "DURATION", value_parser = parse_seconds)]
         since: Option<i64>,
         /// Print the logs of the previous containers
@@ -199,7 +199,7 @@ pub(crate) enum Verb {
 pub(crate) enum ReferencePage {
     /// The command line
     Verbs,
-    /// Conditions and reasons, with remedies
+    /// Conditions and reasons, with the required actions
     Conditions,
 }
 

@@ -42,8 +42,8 @@ impl Connection {
                 .await
                 .map_err(|error| kubeconfig_error(&error))?,
             None => Config::infer().await.map_err(|error| {
-                CliError::new(format!("it is not known which Kubernetes to ask: {error}"))
-                    .help("name a kubeconfig with --kubeconfig, or in the variable KUBECONFIG")
+                CliError::new(format!("cannot find a Kubernetes configuration: {error}"))
+                    .help("set --kubeconfig or the environment variable KUBECONFIG")
                     .exit_code(EXIT_UNREACHABLE)
             })?,
         };
@@ -103,7 +103,7 @@ impl Connection {
         let Some(name) = name else {
             return self.only_cluster().await;
         };
-        let action = format!("read the etcdcluster {name}");
+        let action = format!("read EtcdCluster {name}");
         match request(&action, self.api().get_opt(name)).await? {
             Some(cluster) => Ok(cluster),
             None => {
@@ -119,26 +119,28 @@ impl Connection {
         match clusters.len() {
             1 => Ok(clusters.remove(0)),
             0 => Err(CliError::new(format!(
-                "there is no etcdcluster in the namespace {}",
+                "no EtcdCluster found in namespace {}",
                 self.namespace
             ))
-            .help("look elsewhere with -n, or everywhere with `kubectl evenkeel status -A`")
+            .help("choose a namespace with -n, or list all clusters with `kubectl evenkeel status -A`")
             .exit_code(EXIT_NOT_FOUND)),
-            _ => Err(
-                CliError::new(format!("which one? There are {}", names(&clusters)))
-                    .help("name one of them"),
-            ),
+            _ => Err(CliError::new(format!(
+                "namespace {} has several EtcdClusters: {}",
+                self.namespace,
+                names(&clusters)
+            ))
+            .help("specify one by name")),
         }
     }
 
     fn not_found(&self, name: &str, others: &[EtcdCluster]) -> CliError {
         let help = if others.is_empty() {
-            "there is none in this namespace: look elsewhere with -n, or everywhere with `kubectl evenkeel status -A`".to_owned()
+            "this namespace has none: choose another with -n, or list all clusters with `kubectl evenkeel status -A`".to_owned()
         } else {
-            format!("there are {}", names(others))
+            format!("existing clusters: {}", names(others))
         };
         CliError::new(format!(
-            "there is no etcdcluster {name} in the namespace {}",
+            "EtcdCluster {name} not found in namespace {}",
             self.namespace
         ))
         .help(help)
@@ -158,7 +160,7 @@ impl Connection {
 
 /// Lists clusters. Reports clusters that this release of the plugin cannot deserialize, and returns the others.
 async fn list_clusters(api: Api<DynamicObject>) -> Result<Vec<EtcdCluster>, CliError> {
-    let list = request("list etcdclusters", api.list(&ListParams::default())).await?;
+    let list = request("list EtcdClusters", api.list(&ListParams::default())).await?;
     let deserialize = |object: DynamicObject| {
         let name = object.name_any();
         let cluster = serde_json::to_value(object).and_then(serde_json::from_value::<EtcdCluster>);
@@ -177,18 +179,17 @@ pub(crate) async fn request<T>(
     match tokio::time::timeout(REQUEST_TIMEOUT, response).await {
         Ok(result) => result.map_err(|error| CliError::kubernetes(action, &error)),
         Err(_) => Err(CliError::new(format!(
-            "cannot {action}: Kubernetes does not answer within {} s",
+            "cannot {action}: the Kubernetes API did not respond within {} s",
             REQUEST_TIMEOUT.as_secs()
         ))
-        .help("is the cluster of this context up, and reachable from here? `kubectl cluster-info` asks the same")
+        .help("check that the Kubernetes cluster of this context is running and reachable: `kubectl cluster-info`")
         .exit_code(EXIT_UNREACHABLE)),
     }
 }
 
 fn invalid_cluster(name: &str, error: &serde_json::Error) -> CliError {
-    CliError::new(format!("the etcdcluster {name} cannot be read: {error}")).help(
-        "the plugin and the installed CRD may be of different releases of Evenkeel: bring both up to date",
-    )
+    CliError::new(format!("cannot parse EtcdCluster {name}: {error}"))
+        .help("the plugin and the installed CRD may be of different releases: update both")
 }
 
 fn names(clusters: &[EtcdCluster]) -> String {
@@ -200,7 +201,7 @@ fn names(clusters: &[EtcdCluster]) -> String {
 }
 
 fn kubeconfig_error(error: &dyn std::error::Error) -> CliError {
-    CliError::new(format!("the kubeconfig cannot be used: {error}"))
-        .help("`kubectl config view` shows it; --kubeconfig and --context name others")
+    CliError::new(format!("cannot use the kubeconfig: {error}"))
+        .help("`kubectl config view` shows it; --kubeconfig and --context select another")
         .exit_code(EXIT_UNREACHABLE)
 }

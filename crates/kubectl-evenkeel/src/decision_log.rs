@@ -16,7 +16,7 @@ pub(crate) async fn read_decisions(
     let namespace = cluster.namespace().unwrap_or_default();
     let api: Api<ConfigMap> = Api::namespaced(connection.client.clone(), &namespace);
     let name = ObjectNames(&cluster.name_any()).decision_log();
-    let action = format!("read the ConfigMap {name}");
+    let action = format!("read ConfigMap {name}");
     let log = request(&action, api.get_opt(&name))
         .await
         .map_err(|error| error.message)?;
@@ -29,7 +29,7 @@ pub(crate) async fn read_decisions(
         .any(|owner| Some(&owner.uid) == cluster.uid().as_ref());
     if !is_owned {
         return Err(format!(
-            "the ConfigMap {name} is not this cluster's: what it tells is not shown"
+            "ConfigMap {name} does not belong to this cluster, so its decisions are not shown"
         ));
     }
     Ok(Decision::read(&log))

@@ -22,7 +22,7 @@ pub(crate) const EXIT_FAILED: u8 = 1;
 /// Exit code of `status`: clients can write, but the cluster is degraded or no operator is running.
 pub(crate) const EXIT_DEGRADED: u8 = 3;
 /// Exit code of `status`: clients cannot write, or this is unknown.
-pub(crate) const EXIT_NOT_WRITABLE: u8 = 4;
+pub(crate) const EXIT_UNAVAILABLE: u8 = 4;
 /// Exit code: the cluster does not exist, or Evenkeel is not installed.
 pub(crate) const EXIT_NOT_FOUND: u8 = 5;
 /// Exit code: permission denied.
@@ -65,26 +65,26 @@ impl CliError {
     pub(crate) fn kubernetes(action: &str, error: &kube::Error) -> Self {
         match error {
             kube::Error::Api(status) => Self::from_status(action, status),
-            kube::Error::Auth(error) => Self::new(format!("Kubernetes cannot be asked as you: {error}"))
-                .help("log in again, or look at the user in your kubeconfig")
+            kube::Error::Auth(error) => Self::new(format!("failed to authenticate: {error}"))
+                .help("log in again, or check the user in your kubeconfig")
                 .exit_code(EXIT_FORBIDDEN),
-            kube::Error::SerdeError(error) => Self::new(format!("cannot {action}: what Kubernetes has cannot be read: {error}"))
-                .help("the plugin and the installed CRD may be of different releases of Evenkeel: bring both up to date"),
-            other => Self::new(format!("cannot {action}: Kubernetes does not answer: {}", root_cause(other)))
-                .help("is the cluster of this context up, and reachable from here? `kubectl cluster-info` asks the same")
+            kube::Error::SerdeError(error) => Self::new(format!("cannot {action}: cannot parse the response: {error}"))
+                .help("the plugin and the installed CRD may be of different releases: update both"),
+            other => Self::new(format!("cannot {action}: the Kubernetes API does not respond: {}", root_cause(other)))
+                .help("check that the Kubernetes cluster of this context is running and reachable: `kubectl cluster-info`")
                 .exit_code(EXIT_UNREACHABLE),
         }
     }
 
     fn from_status(action: &str, status: &Status) -> Self {
         match status.code {
-            401 => Self::new("Kubernetes does not know you".to_owned())
-                .help("log in again, or look at the user in your kubeconfig")
+            401 => Self::new("the Kubernetes API rejected your credentials".to_owned())
+                .help("log in again, or check the user in your kubeconfig")
                 .exit_code(EXIT_FORBIDDEN),
-            403 => Self::new(format!("you are not allowed to {action}: {}", status.message))
+            403 => Self::new(format!("permission denied: cannot {action}: {}", status.message))
                 .help(
-                    "ask an administrator for the ClusterRole `view` in this namespace, or `edit` to change things: with \
-                     Evenkeel's roles installed (deploy/operator/users.yaml) they include its clusters",
+                    "reading requires the ClusterRole `view` in this namespace, changing requires `edit`. Both include \
+                     EtcdClusters if deploy/operator/users.yaml is applied",
                 )
                 .exit_code(EXIT_FORBIDDEN),
             404 if !names_an_object(status) => Self::not_installed(),
@@ -94,8 +94,8 @@ impl CliError {
 
     /// The error for a Kubernetes cluster without Evenkeel's CustomResourceDefinitions.
     pub(crate) fn not_installed() -> Self {
-        Self::new("this Kubernetes knows no EtcdClusters: Evenkeel is not installed in it")
-            .help("install it with `make deploy` or its Helm chart; or choose another context with --context")
+        Self::new("Evenkeel is not installed: the Kubernetes API does not know the kind EtcdCluster")
+            .help("install it with `make deploy` or its Helm chart, or choose another context with --context")
             .exit_code(EXIT_NOT_FOUND)
     }
 }

@@ -5,6 +5,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Command, Output};
 
 use evenkeel_api::{EtcdCluster, EtcdClusterStatus};
+use kube::ResourceExt;
 // A member's server certificate is also valid as a client certificate of that member.
 use evenkeel_etcd::build::pod::{CONTAINER, SERVER_TLS};
 
@@ -59,7 +60,7 @@ fn etcdctl_command(arguments: &[String]) -> Vec<String> {
         format!("--cert={SERVER_TLS}/tls.crt"),
         format!("--key={SERVER_TLS}/tls.key"),
     ];
-    // etcdctl would add up endpoints that are given twice.
+    // etcdctl would use the endpoints of both flags.
     let sets_endpoints =
         |argument: &String| argument == "--endpoints" || argument.starts_with("--endpoints=");
     if !arguments.iter().any(sets_endpoints) {
@@ -83,8 +84,8 @@ fn select_member(cluster: &EtcdCluster, name: Option<&str>) -> Result<String, Cl
     };
     match name {
         Some(name) if members.iter().any(|member| member.name == name) => Ok(name.to_owned()),
-        Some(name) => Err(CliError::new(format!("there is no member {name}"))
-            .help(format!("there are {}", names()))),
+        Some(name) => Err(CliError::new(format!("member {name} does not exist"))
+            .help(format!("existing members: {}", names()))),
         None => {
             let leader = members
                 .iter()
@@ -93,16 +94,19 @@ fn select_member(cluster: &EtcdCluster, name: Option<&str>) -> Result<String, Cl
                 .or_else(|| members.iter().find(|member| member.healthy))
                 .or(members.first());
             preferred.map(|member| member.name.clone()).ok_or_else(|| {
-                CliError::new("it has no members yet")
-                    .help("`kubectl evenkeel status` tells how far it is")
+                CliError::new(format!(
+                    "EtcdCluster {} has no members yet",
+                    cluster.name_any()
+                ))
+                .help("`kubectl evenkeel status` shows the progress")
             })
         }
     }
 }
 
 fn cannot_run_kubectl(error: &std::io::Error) -> CliError {
-    CliError::new(format!("kubectl cannot be run: {error}"))
-        .help("it must be on the PATH: etcdctl is run by `kubectl exec`")
+    CliError::new(format!("failed to run kubectl: {error}"))
+        .help("etcdctl runs through `kubectl exec`: kubectl must be on the PATH")
 }
 
 #[cfg(test)]
@@ -136,11 +140,14 @@ mod tests {
         let error = select_member(&cluster("", &[]), Some("orders-c"))
             .unwrap_err()
             .to_string();
-        assert!(error.contains("there are orders-a, orders-b"), "{error}");
+        assert!(
+            error.contains("existing members: orders-a, orders-b"),
+            "{error}"
+        );
     }
 
     #[test]
-    fn given_endpoints_replace_the_local_one() {
+    fn an_endpoints_argument_replaces_the_local_endpoint() {
         let has_local_endpoint = |arguments: &[&str]| {
             let arguments: Vec<_> = arguments.iter().map(|it| (*it).to_owned()).collect();
             etcdctl_command(&arguments).contains(&LOCAL_ENDPOINT.to_owned())

@@ -48,8 +48,10 @@ pub(crate) async fn run(
     let pods = request("list pods", api.list(&of_cluster)).await?;
     let pods: Vec<String> = pods.items.iter().map(|pod| pod.name_any()).collect();
     if pods.is_empty() {
-        return Err(CliError::new(format!("{} has no pods", cluster.name_any()))
-            .help("`kubectl evenkeel why` tells why"));
+        return Err(
+            CliError::new(format!("EtcdCluster {} has no pods", cluster.name_any()))
+                .help("`kubectl evenkeel why` shows the reason"),
+        );
     }
     let params = LogParams {
         container: Some(CONTAINER.to_owned()),
@@ -151,7 +153,7 @@ async fn follow(
             }
         }
         if is_first_round && followed.is_empty() {
-            return Err(CliError::new("no member's log can be read"));
+            return Err(CliError::new("cannot read the log of any member"));
         }
         is_first_round = false;
         // The logs of new pods are printed from their beginning.
@@ -165,7 +167,7 @@ async fn follow(
                         return Ok(0);
                     }
                 }
-                Some(Err(error)) => eprintln!("a log has ended: {error}"),
+                Some(Err(error)) => eprintln!("a log stream ended: {error}"),
                 None => sleep_until(next_list).await,
             }
         }

@@ -90,7 +90,7 @@ async fn run(args: &Args) -> Result<u8, CliError> {
         } => {
             let options = plan::PlanOptions {
                 file: file.as_deref(),
-                include_notes: *all,
+                include_bookkeeping: *all,
             };
             plan::run(&connection, target, options, output(*format)).await
         }

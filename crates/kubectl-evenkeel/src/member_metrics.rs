@@ -1,4 +1,4 @@
-//! Queries the members for data that the status does not contain: database size, lag, leader and alarms. The requests go
+//! Queries the members for data that the status does not contain: database size, Raft lag, leader and alarms. The requests go
 //! through the API server's proxy, with the permissions of the user.
 
 use std::collections::BTreeMap;
@@ -14,7 +14,7 @@ use kube::{Client, ResourceExt};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct MemberMetrics {
     /// The size of the database, in bytes.
-    pub(crate) db_bytes: Option<u64>,
+    pub(crate) db_size_bytes: Option<u64>,
     /// The index of the last applied log entry.
     pub(crate) applied: Option<u64>,
     /// The index of the last committed log entry that the member knows.
@@ -65,7 +65,7 @@ impl ClusterMetrics {
                 Err(QueryError::Forbidden) => {
                     metrics.was_queried = false;
                     metrics.note = Some(
-                        "lag, size and alarms need the right to get pods/proxy in this namespace"
+                        "Raft lag, database size and alarms are unknown: they require permission to get pods/proxy in this namespace"
                             .to_owned(),
                     );
                 }
@@ -86,8 +86,8 @@ impl ClusterMetrics {
     }
 
     /// Returns the size of a member's database, in bytes.
-    pub(crate) fn db_bytes(&self, member: &str) -> Option<u64> {
-        self.members.get(member)?.db_bytes
+    pub(crate) fn db_size_bytes(&self, member: &str) -> Option<u64> {
+        self.members.get(member)?.db_size_bytes
     }
 
     /// Returns the member that reports itself as the leader. The leader in the status may be some seconds old.
@@ -99,7 +99,7 @@ impl ClusterMetrics {
     }
 
     /// Returns the number of log entries that a member has not applied yet.
-    pub(crate) fn lag(&self, member: &str) -> Option<u64> {
+    pub(crate) fn raft_lag(&self, member: &str) -> Option<u64> {
         let newest = self
             .members
             .values()
@@ -183,7 +183,7 @@ fn parse_metrics(text: &str) -> MemberMetrics {
             continue;
         };
         let field = match name {
-            "etcd_mvcc_db_total_size_in_bytes" => &mut metrics.db_bytes,
+            "etcd_mvcc_db_total_size_in_bytes" => &mut metrics.db_size_bytes,
             "etcd_server_proposals_applied_total" => &mut metrics.applied,
             "etcd_server_proposals_committed_total" => &mut metrics.committed,
             "etcd_server_is_leader" => &mut metrics.is_leader,
@@ -216,7 +216,7 @@ mod tests {
             etcd_server_proposals_applied_total 41\netcd_server_proposals_committed_total 42\nother{a=\"b c\"} 1\n\
             etcd_server_is_leader 1\n";
         let expected = MemberMetrics {
-            db_bytes: Some(20_971_520),
+            db_size_bytes: Some(20_971_520),
             applied: Some(41),
             committed: Some(42),
             is_leader: Some(1),
@@ -248,7 +248,11 @@ mod tests {
             ..ClusterMetrics::default()
         };
         assert_eq!(
-            (cluster.lag("a"), cluster.lag("b"), cluster.lag("c")),
+            (
+                cluster.raft_lag("a"),
+                cluster.raft_lag("b"),
+                cluster.raft_lag("c")
+            ),
             (Some(0), Some(10), None)
         );
     }

@@ -15,10 +15,14 @@ pub(crate) async fn run(
     to: Option<&str>,
 ) -> Result<u8, CliError> {
     let cluster = connection.cluster(target.cluster.as_deref()).await?;
+    let name = cluster.name_any();
     let status = cluster.status.clone().unwrap_or_default();
     let new_leader = select_leader(&status, to)?;
     if new_leader.name == status.leader {
-        println!("{} leads already.", new_leader.name);
+        println!(
+            "{name}: {} is the leader already (status.leader). Nothing was changed.",
+            new_leader.name
+        );
         return Ok(0);
     }
     let arguments = ["move-leader".to_owned(), new_leader.id.clone()];
@@ -26,13 +30,18 @@ pub(crate) async fn run(
     if !output.status.success() {
         let error = String::from_utf8_lossy(&output.stderr).trim().to_owned();
         return Err(CliError::new(format!(
-            "{} does not hand the lead of {} over: {error}",
-            status.leader,
-            cluster.name_any()
+            "failed to transfer leadership of EtcdCluster {name} from {} to {}: {error}",
+            status.leader, new_leader.name
         ))
-        .help("it may have changed hands meanwhile: `kubectl evenkeel status` tells who leads"));
+        .help(
+            "this requires permission to create pods/exec. If another member has become the leader meanwhile, try again: \
+             `kubectl evenkeel status` shows the leader",
+        ));
     }
-    println!("{} leads now; {} did.", new_leader.name, status.leader);
+    println!(
+        "{name}: transferred leadership from {} to {}.",
+        status.leader, new_leader.name
+    );
     Ok(0)
 }
 
@@ -42,8 +51,10 @@ fn select_leader<'s>(
     to: Option<&str>,
 ) -> Result<&'s MemberStatus, CliError> {
     if status.leader.is_empty() {
-        return Err(CliError::new("nobody leads, or nobody knows who")
-            .help("`kubectl evenkeel why` tells more"));
+        return Err(
+            CliError::new("the leader is unknown: status.leader is empty")
+                .help("`kubectl evenkeel why` shows the reason"),
+        );
     }
     let can_lead = |member: &&MemberStatus| {
         member.healthy && member.role == MemberRole::Voter && !member.id.is_empty()
@@ -51,7 +62,7 @@ fn select_leader<'s>(
     let candidates: Vec<_> = status.member_list.iter().filter(can_lead).collect();
     let is_other = |member: &MemberStatus| member.name != status.leader;
     let Some(name) = to else {
-        // The next member in the list, so that repeated calls go through all of them.
+        // The next member in the list, so that repeated calls rotate through all members.
         let current = candidates
             .iter()
             .position(|member| !is_other(member))
@@ -64,7 +75,7 @@ fn select_leader<'s>(
             .find(|member| is_other(member));
         return next
             .copied()
-            .ok_or_else(|| CliError::new("no other member has a vote and serves"));
+            .ok_or_else(|| CliError::new("no other member is a healthy voter"));
     };
     let named = candidates.iter().find(|member| member.name == name);
     named.copied().ok_or_else(|| {
@@ -74,9 +85,9 @@ fn select_leader<'s>(
             .map(|member| member.name.as_str())
             .collect();
         CliError::new(format!(
-            "{name} cannot lead: it is no member that has a vote and serves"
+            "cannot transfer leadership to {name}: it is not a healthy voter"
         ))
-        .help(format!("these can: {}", others.join(", ")))
+        .help(format!("candidates: {}", others.join(", ")))
     })
 }
 
@@ -93,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn leadership_goes_round_among_healthy_voters() {
+    fn the_next_healthy_voter_becomes_the_leader() {
         let select = |leader: &str, healthy: &[&str], to: Option<&str>| {
             select_leader(&status(leader, healthy), to)
                 .map(|member| member.name.clone())
@@ -106,7 +117,7 @@ mod tests {
         assert_eq!(select("a", &all, Some("c")).unwrap(), "c");
         assert!(select("a", &["a"], None).is_err());
         let error = select("a", &["a", "c"], Some("b")).unwrap_err();
-        assert!(error.contains("these can: c"), "{error}");
+        assert!(error.contains("candidates: c"), "{error}");
         assert!(select("", &all, None).is_err());
     }
 }

@@ -23,8 +23,13 @@ const LEASE_TIMEOUT: Duration = Duration::from_secs(4);
 pub(crate) enum OperatorStatus {
     /// An operator renews its Lease.
     Running,
-    /// No operator renews its Lease. Contains what is known.
-    NotRunning(String),
+    /// No operator renews its Lease.
+    NotRunning {
+        /// The namespace of the Lease and of the operator's pods.
+        namespace: String,
+        /// The state of the Lease.
+        lease: String,
+    },
     /// Unknown: the user may not list Leases, or the Lease has another name.
     Unknown,
 }
@@ -61,11 +66,11 @@ impl OperatorStatus {
             return Self::Unknown;
         };
         let namespace = lease.namespace().unwrap_or_default();
-        let hint = format!("`kubectl -n {namespace} get pods` shows why");
         if spec.holder_identity.as_ref().is_none_or(String::is_empty) {
-            return Self::NotRunning(format!(
-                "the last one has given its lease back, and none has taken it; {hint}"
-            ));
+            return Self::NotRunning {
+                lease: format!("Lease {namespace}/{LEASE_NAME} was released and has no holder"),
+                namespace,
+            };
         }
         let Some(renewed) = &spec.renew_time else {
             return Self::Unknown;
@@ -75,18 +80,22 @@ impl OperatorStatus {
         if seconds_ago <= i64::from(lease_seconds) + CLOCK_SKEW_SECONDS {
             Self::Running
         } else {
-            Self::NotRunning(format!(
-                "the last one was heard {} ago; {hint}",
-                format_duration(seconds_ago)
-            ))
+            Self::NotRunning {
+                lease: format!(
+                    "Lease {namespace}/{LEASE_NAME} was last renewed {} ago",
+                    format_duration(seconds_ago)
+                ),
+                namespace,
+            }
         }
     }
 
     /// Returns a note for the user if no operator is running.
     pub(crate) fn note(&self) -> Option<String> {
         match self {
-            Self::NotRunning(details) => Some(format!(
-                "no operator is at work: {details}. What is told here is as it was seen last"
+            Self::NotRunning { namespace, lease } => Some(format!(
+                "no operator is running: {lease}. Clusters are not healed, and this status may be outdated. Check the \
+                 operator: `kubectl -n {namespace} get pods`"
             )),
             Self::Running | Self::Unknown => None,
         }
@@ -94,7 +103,7 @@ impl OperatorStatus {
 
     /// Returns whether it is known that no operator is running.
     pub(crate) fn is_not_running(&self) -> bool {
-        matches!(self, Self::NotRunning(_))
+        matches!(self, Self::NotRunning { .. })
     }
 }
 
@@ -126,12 +135,11 @@ mod tests {
             OperatorStatus::Running
         );
         assert_eq!(status(&[]), OperatorStatus::Unknown);
-        let OperatorStatus::NotRunning(details) = status(&[lease("a", OLD)]) else {
-            unreachable!()
-        };
+        let note = status(&[lease("a", OLD)]).note().unwrap();
         assert!(
-            details.contains("60m ago") && details.contains("evenkeel-system"),
-            "{details}"
+            note.contains("last renewed 60m ago")
+                && note.contains("kubectl -n evenkeel-system get pods"),
+            "{note}"
         );
         assert!(status(&[lease("", RECENT)]).is_not_running());
     }

@@ -42,5 +42,5 @@ impl OutputOptions {
 }
 
 fn print_error(error: &dyn std::error::Error) -> CliError {
-    CliError::new(format!("cannot print it: {error}"))
+    CliError::new(format!("failed to write the output: {error}"))
 }

@@ -16,23 +16,28 @@ pub(crate) async fn run(
 ) -> Result<u8, CliError> {
     let cluster = connection.cluster(target.cluster.as_deref()).await?;
     let name = cluster.name_any();
-    let state = if paused {
-        "paused: its members go on, and nothing is healed or changed"
-    } else {
-        "looked after again"
-    };
     if cluster.spec.paused == paused {
-        println!("{name} is already {state}.");
+        let state = if paused {
+            "already paused"
+        } else {
+            "not paused"
+        };
+        println!("{name}: {state}. Nothing was changed.");
         return Ok(0);
     }
     let patch = Patch::Merge(json!({ "spec": { "paused": paused } }));
     request(
-        &format!("change the etcdcluster {name}"),
+        &format!("patch EtcdCluster {name}"),
         connection
             .api()
             .patch(&name, &PatchParams::default(), &patch),
     )
     .await?;
-    println!("{name} is {state}.");
+    let effect = if paused {
+        "paused. The operator neither heals nor changes the cluster; its members keep running"
+    } else {
+        "resumed. The operator manages the cluster again"
+    };
+    println!("{name}: {effect}.");
     Ok(0)
 }

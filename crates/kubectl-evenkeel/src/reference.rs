@@ -28,7 +28,7 @@ fn verbs() -> String {
     );
     let _ = writeln!(
         text,
-        "How to use it: [kubectl evenkeel](../kubectl-evenkeel.md).\n\n## Global flags\n"
+        "Guide: [kubectl evenkeel](../kubectl-evenkeel.md).\n\n## Global flags\n"
     );
     text.push_str("| flag | description |\n|---|---|\n");
     command
@@ -132,17 +132,17 @@ fn row(argument: &Arg) -> String {
     format!("| `{shown}` | {help} |\n")
 }
 
-/// Returns the reference of conditions and reasons, with remedies.
+/// Returns the reference of conditions and reasons, with the required actions.
 fn conditions() -> String {
     let mut text = format!(
         "# Conditions and reasons\n\n{GENERATED}\n\nAn EtcdCluster has three conditions, each with a reason and a message. Alerts and \
-         scripts can rely on the reasons: a released reason keeps its meaning.\n\n\
+         scripts can rely on the reasons: the meaning of a released reason does not change.\n\n\
          | condition | meaning |\n|---|---|\n\
          | `Ready` | Clients can read and write: a linearizable read through the client Service succeeds. |\n\
          | `Progressing` | The operator is changing the cluster. |\n\
          | `Degraded` | A problem persists for longer than its recovery should take. |\n\n\
-         The status `Unknown` means that the operator does not know: before the first probe, and while the cluster cannot be queried. \
-         `kubectl wait --for=condition=Ready etcd/orders` waits until clients are served.\n\n\
+         A condition is `Unknown` before the first probe, and while the operator cannot query the cluster. \
+         `kubectl wait --for=condition=Ready etcd/orders` waits until clients can read and write.\n\n\
          | reason | conditions | meaning |\n|---|---|---|\n"
     );
     for reason in Reason::all() {
@@ -154,8 +154,8 @@ fn conditions() -> String {
         let (conditions, meaning) = (conditions.join(", "), reason.meaning());
         let _ = writeln!(text, "| `{reason}` | {conditions} | {meaning} |");
     }
-    text.push_str("\n## Remedies\n\n`kubectl evenkeel why` prints the same texts; [failures](../failures/README.md) has a page for most reasons.\n\n");
-    text.push_str("| reason | you can |\n|---|---|\n");
+    text.push_str("\n## Required actions\n\n`kubectl evenkeel why` prints these texts as *Action required*. [Failures](../failures/README.md) has a page for most reasons.\n\n");
+    text.push_str("| reason | action required |\n|---|---|\n");
     for reason in Reason::all() {
         if let Some(advice) = advice::for_reason(reason.as_str(), "orders") {
             let _ = writeln!(text, "| `{reason}` | {advice} |");

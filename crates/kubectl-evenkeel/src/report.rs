@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use crate::args::Target;
 use crate::connection::Connection;
-use crate::error::{CliError, EXIT_DEGRADED, EXIT_NOT_WRITABLE};
+use crate::error::{CliError, EXIT_DEGRADED, EXIT_UNAVAILABLE};
 use crate::member_metrics::ClusterMetrics;
 use crate::operator_status::OperatorStatus;
 use crate::terminal::{Severity, format_duration};
@@ -28,10 +28,10 @@ pub(crate) struct Report {
     pub(crate) name: String,
     pub(crate) version: String,
     /// Whether clients can write. `None` if unknown.
-    pub(crate) writable: Option<bool>,
+    pub(crate) available: Option<bool>,
     /// The number of further member failures that the cluster tolerates. `None` if unknown.
     pub(crate) failure_tolerance: Option<usize>,
-    /// The number of serving members and the desired number, such as 3/3.
+    /// The number of healthy members and the desired number, such as 3/3.
     pub(crate) ready: String,
     pub(crate) summary: String,
     pub(crate) members: Vec<MemberReport>,
@@ -42,24 +42,25 @@ pub(crate) struct Report {
     pub(crate) certificates: Vec<CertificateReport>,
     /// The condition Degraded, if it is true.
     pub(crate) degraded: Option<DegradedReport>,
-    /// The messages of the conditions while clients are not served.
-    pub(crate) unserved_messages: Vec<String>,
+    /// The messages of the conditions Ready and Degraded while Ready is not true.
+    pub(crate) not_ready_messages: Vec<String>,
     /// The alarm that etcd has raised. etcd then rejects writes.
     pub(crate) alarm: Option<String>,
     pub(crate) paused: bool,
     /// Whether it is known that no operator manages the cluster.
-    pub(crate) is_unmanaged: bool,
+    pub(crate) unmanaged: bool,
     /// Further notes for the user.
     pub(crate) notes: Vec<String>,
 }
 
 /// The condition Degraded.
 #[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub(crate) struct DegradedReport {
     pub(crate) reason: String,
     pub(crate) message: String,
     /// How long the condition has been true, in seconds.
-    pub(crate) seconds: i64,
+    pub(crate) duration_seconds: i64,
 }
 
 /// The report about a member.
@@ -70,9 +71,9 @@ pub(crate) struct MemberReport {
     pub(crate) role: String,
     pub(crate) healthy: bool,
     /// The number of log entries that the member has not applied yet.
-    pub(crate) lag: Option<u64>,
+    pub(crate) raft_lag: Option<u64>,
     /// The size of the database, in bytes.
-    pub(crate) db_bytes: Option<u64>,
+    pub(crate) db_size_bytes: Option<u64>,
     pub(crate) version: String,
     pub(crate) node: String,
     pub(crate) message: String,
@@ -85,7 +86,7 @@ pub(crate) struct CertificateReport {
     pub(crate) secret: String,
     pub(crate) expires: String,
     /// The time until the expiry, in seconds.
-    pub(crate) seconds_left: i64,
+    pub(crate) remaining_seconds: i64,
 }
 
 impl Report {
@@ -116,8 +117,8 @@ impl Report {
             name: member.name.clone(),
             role: role_name(member.role, leader == member.name).to_owned(),
             healthy: member.healthy,
-            lag: metrics.lag(&member.name),
-            db_bytes: metrics.db_bytes(&member.name),
+            raft_lag: metrics.raft_lag(&member.name),
+            db_size_bytes: metrics.db_size_bytes(&member.name),
             version: member.version.clone(),
             node: member.node.clone(),
             message: member.message.clone(),
@@ -128,7 +129,7 @@ impl Report {
             .map(|certificate| CertificateReport {
                 secret: certificate.secret.clone(),
                 expires: certificate.expires.0.to_string(),
-                seconds_left: certificate.expires.0.as_second() - now.as_second(),
+                remaining_seconds: certificate.expires.0.as_second() - now.as_second(),
             });
         let availability = Availability::new(&status, metrics, operator);
         let degraded = condition(&status, "Degraded")
@@ -136,13 +137,13 @@ impl Report {
             .map(|condition| DegradedReport {
                 reason: condition.reason.clone(),
                 message: condition.message.clone(),
-                seconds: now.as_second() - condition.last_transition_time.0.as_second(),
+                duration_seconds: now.as_second() - condition.last_transition_time.0.as_second(),
             });
         Self {
             namespace: cluster.namespace().unwrap_or_default(),
             name: cluster.name_any(),
             version: cluster.spec.version.clone(),
-            writable: availability.writable,
+            available: availability.available,
             failure_tolerance: availability.failure_tolerance,
             ready: status.ready.clone(),
             summary: status.summary.clone(),
@@ -153,10 +154,10 @@ impl Report {
             next_action: status.next_action.clone(),
             certificates: certificates.collect(),
             degraded,
-            unserved_messages: unserved_messages(&status),
+            not_ready_messages: not_ready_messages(&status),
             alarm: metrics.alarm.clone(),
             paused: cluster.spec.paused,
-            is_unmanaged: operator.is_not_running() || cluster.status.is_none(),
+            unmanaged: operator.is_not_running() || cluster.status.is_none(),
             notes: notes(cluster, &status, metrics, operator, now),
         }
     }
@@ -172,23 +173,23 @@ impl Report {
 
     /// Returns the exit code of `status`.
     pub(crate) fn exit_code(&self) -> u8 {
-        match (self.writable, &self.degraded) {
-            (Some(true), None) if self.is_unmanaged => EXIT_DEGRADED,
+        match (self.available, &self.degraded) {
+            (Some(true), None) if self.unmanaged => EXIT_DEGRADED,
             (Some(true), None) => 0,
             (Some(true), Some(_)) => EXIT_DEGRADED,
-            _ => EXIT_NOT_WRITABLE,
+            _ => EXIT_UNAVAILABLE,
         }
     }
 
     /// Describes whether clients can write, and the failure tolerance.
     pub(crate) fn headline(&self) -> String {
-        match (self.writable, self.failure_tolerance) {
-            (Some(true), Some(0)) => "writable, survives no further failure".to_owned(),
-            (Some(true), Some(1)) => "writable, survives 1 more failure".to_owned(),
-            (Some(true), Some(more)) => format!("writable, survives {more} more failures"),
-            (Some(true), None) => "writable".to_owned(),
-            (Some(false), _) => "NOT writable".to_owned(),
-            (None, _) => "not known whether it is writable".to_owned(),
+        match (self.available, self.failure_tolerance) {
+            (Some(true), Some(0)) => "available, tolerates no member failure".to_owned(),
+            (Some(true), Some(1)) => "available, tolerates 1 member failure".to_owned(),
+            (Some(true), Some(count)) => format!("available, tolerates {count} member failures"),
+            (Some(true), None) => "available, failure tolerance unknown".to_owned(),
+            (Some(false), _) => "NOT available: clients cannot write".to_owned(),
+            (None, _) => "availability unknown".to_owned(),
         }
     }
 
@@ -197,22 +198,22 @@ impl Report {
         let Some(first) = self
             .certificates
             .iter()
-            .min_by_key(|certificate| certificate.seconds_left)
+            .min_by_key(|certificate| certificate.remaining_seconds)
         else {
-            return "nothing is known of them".to_owned();
+            return "none reported".to_owned();
         };
         let day = first.expires.get(..10).unwrap_or(&first.expires);
-        match first.seconds_left {
-            ..=0 => format!("{} has EXPIRED on {day}", first.secret),
+        match first.remaining_seconds {
+            ..=0 => format!("{} EXPIRED on {day}", first.secret),
             left if left < EXPIRY_WARNING_SECONDS => format!(
                 "{} expires in {}, on {day}",
                 first.secret,
                 format_duration(left)
             ),
             left => format!(
-                "good; the first to expire is {}, in {}",
-                first.secret,
-                format_duration(left)
+                "valid; next expiry in {} ({}), auto-renewed",
+                format_duration(left),
+                first.secret
             ),
         }
     }
@@ -220,7 +221,7 @@ impl Report {
 
 /// Returns the messages of Ready and Degraded while Ready is not true. If all members are healthy, the message of
 /// Degraded says what else to check.
-fn unserved_messages(status: &EtcdClusterStatus) -> Vec<String> {
+fn not_ready_messages(status: &EtcdClusterStatus) -> Vec<String> {
     let Some(ready) = condition(status, "Ready").filter(|ready| ready.status != "True") else {
         return Vec::new();
     };
@@ -252,7 +253,7 @@ fn role_name(role: MemberRole, is_leader: bool) -> &'static str {
 
 /// Whether clients can write, and how many further failures the cluster tolerates. `None` means unknown.
 struct Availability {
-    writable: Option<bool>,
+    available: Option<bool>,
     failure_tolerance: Option<usize>,
 }
 
@@ -281,24 +282,26 @@ impl Availability {
             .filter(|_| !voters.is_empty());
         if metrics.alarm.is_some() || alive.is_some_and(|alive| alive < quorum) {
             return Self {
-                writable: Some(false),
+                available: Some(false),
                 failure_tolerance: Some(0),
             };
         }
         let spare = alive.map(|alive| alive - quorum);
         if operator.is_not_running() {
             return Self {
-                writable: (alive.is_some() && ready == Some(true)).then_some(true),
+                available: (alive.is_some() && ready == Some(true)).then_some(true),
                 failure_tolerance: spare,
             };
         }
-        let reported = status.failure_tolerance.and_then(|more| usize::try_from(more).ok());
+        let reported = status
+            .failure_tolerance
+            .and_then(|more| usize::try_from(more).ok());
         let failure_tolerance = match (reported, spare) {
             (Some(reported), Some(spare)) => Some(reported.min(spare)),
             (reported, _) => reported,
         };
         Self {
-            writable: ready,
+            available: ready,
             failure_tolerance: match ready {
                 Some(true) => failure_tolerance,
                 Some(false) => Some(0),
@@ -320,26 +323,28 @@ fn notes(
     let age = created.map_or(0, |created| now.as_second() - created.0.as_second());
     if cluster.status.is_none() && age > MAX_SECONDS_WITHOUT_STATUS {
         notes.push(format!(
-            "no operator has looked at it in the {} since it was created: is one running, and does it look after this \
-             namespace?",
+            "no operator has reconciled this cluster in the {} since its creation. Check that an operator is running and \
+             manages this namespace",
             format_duration(age)
         ));
     } else if status.observed_generation < cluster.metadata.generation && cluster.status.is_some() {
-        notes.push(
-            "the last edit has not been looked at yet: what is told here is about the one before"
-                .to_owned(),
-        );
+        notes.push(format!(
+            "the operator has not reconciled generation {} of the spec yet. This status is about generation {}",
+            cluster.metadata.generation.unwrap_or_default(),
+            status.observed_generation.unwrap_or_default()
+        ));
     }
     if cluster.spec.paused {
-        notes.push(
-            "it is paused: nothing is healed. `kubectl evenkeel resume` ends that".to_owned(),
-        );
+        notes.push(format!(
+            "spec.paused is set: the operator neither heals nor changes the cluster. To resume: `kubectl evenkeel resume {}`",
+            cluster.name_any()
+        ));
     }
     notes.extend(
         metrics
             .alarm
             .as_ref()
-            .map(|alarm| format!("etcd has raised the alarm {alarm}, and refuses writes")),
+            .map(|alarm| format!("etcd has raised the alarm {alarm} and rejects writes")),
     );
     notes.extend(metrics.note.clone());
     notes

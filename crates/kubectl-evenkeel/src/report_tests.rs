@@ -20,7 +20,7 @@ fn condition_json(type_: &str, status: &str, reason: &str) -> Value {
 pub(crate) fn cluster(ready: &str, degraded: bool, members: &[(&str, &str, bool)]) -> EtcdCluster {
     let members = members.iter().map(|(name, role, healthy)| {
         json!({ "name": name, "id": format!("{name}-id"), "role": role, "healthy": healthy, "version": "3.6.16",
-            "node": "node-1", "message": if *healthy { "" } else { "etcd does not answer" } })
+            "node": "node-1", "message": if *healthy { "" } else { "etcd does not respond" } })
     });
     let members: Vec<_> = members.collect();
     let (status, reason) = if degraded {
@@ -50,6 +50,13 @@ pub(crate) fn report(cluster: &EtcdCluster) -> Report {
     )
 }
 
+pub(crate) fn not_running() -> OperatorStatus {
+    OperatorStatus::NotRunning {
+        namespace: "evenkeel-system".to_owned(),
+        lease: "Lease evenkeel-system/evenkeel-operator was last renewed 3d ago".to_owned(),
+    }
+}
+
 #[test]
 fn the_failure_tolerance_is_the_one_of_the_status() {
     let three = [
@@ -69,74 +76,74 @@ fn the_failure_tolerance_is_the_one_of_the_status() {
             all.exit_code(),
             all.headline().as_str()
         ),
-        (Some(1), 0, "writable, survives 1 more failure")
+        (Some(1), 0, "available, tolerates 1 member failure")
     );
     let one_down = report_with("True", true, Some(0));
     assert_eq!(
         (one_down.exit_code(), one_down.headline().as_str()),
-        (EXIT_DEGRADED, "writable, survives no further failure")
+        (EXIT_DEGRADED, "available, tolerates no member failure")
     );
     let unknown = report_with("True", false, None);
     assert_eq!(
         (unknown.failure_tolerance, unknown.headline().as_str()),
-        (None, "writable")
+        (None, "available, failure tolerance unknown")
     );
 }
 
 #[test]
-fn without_an_operator_an_old_status_does_not_count() {
+fn without_an_operator_the_status_does_not_prove_availability() {
     let three = [
         ("orders-a", "Voter", true),
         ("orders-b", "Voter", true),
         ("orders-c", "Voter", true),
     ];
     let cluster = cluster("True", false, &three);
-    let not_running = OperatorStatus::NotRunning("the last one was heard 3d ago".to_owned());
-    let report = Report::new(&cluster, &ClusterMetrics::default(), &not_running, now());
+    let operator = not_running();
+    let report = Report::new(&cluster, &ClusterMetrics::default(), &operator, now());
     assert_eq!(
         (
-            report.writable,
+            report.available,
             report.failure_tolerance,
             report.exit_code()
         ),
-        (None, None, EXIT_NOT_WRITABLE)
+        (None, None, EXIT_UNAVAILABLE)
     );
 }
 
 #[test]
-fn unknown_readiness_is_not_reported_as_writable() {
+fn unknown_readiness_is_not_reported_as_available() {
     let unknown = report(&cluster("Unknown", false, &[]));
     assert_eq!(
         (
-            unknown.writable,
+            unknown.available,
             unknown.failure_tolerance,
             unknown.exit_code()
         ),
-        (None, None, EXIT_NOT_WRITABLE)
+        (None, None, EXIT_UNAVAILABLE)
     );
     let not_ready = report(&cluster("False", true, &[]));
     assert_eq!(
         (not_ready.headline().as_str(), not_ready.exit_code()),
-        ("NOT writable", EXIT_NOT_WRITABLE)
+        ("NOT available: clients cannot write", EXIT_UNAVAILABLE)
     );
 }
 
 #[test]
 fn a_missing_operator_is_noted() {
     let mut cluster = cluster("True", false, &[]);
-    assert!(report(&cluster).notes.is_empty() && report(&cluster).unserved_messages.is_empty());
+    assert!(report(&cluster).notes.is_empty() && report(&cluster).not_ready_messages.is_empty());
     cluster.metadata.generation = Some(2);
-    assert!(report(&cluster).notes[0].contains("last edit"));
-    let not_running = OperatorStatus::NotRunning("the last one was heard 60m ago".to_owned());
-    let report_without = Report::new(&cluster, &ClusterMetrics::default(), &not_running, now());
+    assert!(report(&cluster).notes[0].contains("generation 2 of the spec"));
+    let operator = not_running();
+    let report_without = Report::new(&cluster, &ClusterMetrics::default(), &operator, now());
     assert!(
-        report_without.notes[0].contains("no operator is at work"),
+        report_without.notes[0].contains("no operator is running"),
         "{:?}",
         report_without.notes
     );
     cluster.status = None;
     assert!(
-        report(&cluster).notes[0].contains("no operator has looked at it in the 2h"),
+        report(&cluster).notes[0].contains("no operator has reconciled this cluster in the 2h"),
         "{:?}",
         report(&cluster).notes
     );
@@ -147,7 +154,7 @@ fn the_certificate_that_expires_first_is_summarized() {
     let mut cluster = cluster("True", false, &[]);
     assert_eq!(
         report(&cluster).certificate_summary(),
-        "good; the first to expire is orders-etcd-client-tls, in 365d"
+        "valid; next expiry in 365d (orders-etcd-client-tls), auto-renewed"
     );
     let status = cluster.status.as_mut().unwrap();
     status.certificates[0].expires.0 = "2026-11-18T12:00:00Z".parse().unwrap();
@@ -159,8 +166,5 @@ fn the_certificate_that_expires_first_is_summarized() {
         "2026-11-15T12:00:00Z".parse().unwrap();
     assert!(report(&cluster).certificate_summary().contains("EXPIRED"));
     cluster.status.as_mut().unwrap().certificates.clear();
-    assert_eq!(
-        report(&cluster).certificate_summary(),
-        "nothing is known of them"
-    );
+    assert_eq!(report(&cluster).certificate_summary(), "none reported");
 }

@@ -18,7 +18,7 @@ pub(crate) async fn run(connection: &Connection, target: &Target) -> Result<u8, 
     let patch =
         Patch::Merge(json!({ "metadata": { "annotations": { labels::RESTARTED_AT: now } } }));
     request(
-        &format!("change the etcdcluster {name}"),
+        &format!("patch EtcdCluster {name}"),
         connection
             .api()
             .patch(&name, &PatchParams::default(), &patch),
@@ -32,16 +32,20 @@ pub(crate) async fn run(connection: &Connection, target: &Target) -> Result<u8, 
 fn effect(cluster: &EtcdCluster) -> String {
     let name = cluster.name_any();
     let effect = match cluster.spec.members {
-        1 => "its one member is restarted. Clients cannot write meanwhile",
-        2 => "both members are restarted, one after the other. Clients cannot write meanwhile",
-        _ => "members are restarted one by one, whoever leads last",
+        1 => "its only member. Clients cannot write during the restart",
+        2 => {
+            "both members, one after the other, the leader last. Clients cannot write during each restart"
+        }
+        _ => "the members one by one, the leader last",
     };
-    let paused = if cluster.spec.paused {
-        ", once it is no longer paused"
+    let when = if cluster.spec.paused {
+        "After the cluster is resumed, the operator restarts"
     } else {
-        ""
+        "The operator restarts"
     };
-    format!("{name}: {effect}{paused}. `kubectl evenkeel status {name}` tells how far it is.")
+    format!(
+        "{name}: restart requested. {when} {effect}. `kubectl evenkeel status {name}` shows the progress."
+    )
 }
 
 #[cfg(test)]
@@ -58,9 +62,11 @@ mod tests {
         };
         assert!(
             effect_on(3, false)
-                .starts_with("orders: members are restarted one by one, whoever leads last.")
+                .starts_with("orders: restart requested. The operator restarts the members one by one, the leader last.")
         );
-        assert!(effect_on(1, false).contains("Clients cannot write meanwhile."));
-        assert!(effect_on(2, true).contains("meanwhile, once it is no longer paused."));
+        assert!(effect_on(1, false).contains("Clients cannot write during the restart."));
+        assert!(
+            effect_on(2, true).contains("After the cluster is resumed, the operator restarts both")
+        );
     }
 }

@@ -56,13 +56,13 @@ pub(crate) async fn run_all(
 pub(crate) fn text(report: &Report, terminal: Terminal) -> String {
     let headline = format!("{}: {}", report.name, report.headline());
     let mut text = format!("{}\n", terminal.paint(report.severity(), &headline));
-    let ready = if report.ready.is_empty() {
-        "no"
+    let members_text = if report.ready.is_empty() {
+        "members unknown".to_owned()
     } else {
-        &report.ready
+        format!("{} members healthy", report.ready)
     };
     text.push_str(&format!(
-        "etcd {}, {ready} members serve, namespace {}\n",
+        "etcd {}, {members_text}, namespace {}\n",
         report.version, report.namespace
     ));
     if !report.summary.is_empty() {
@@ -76,20 +76,20 @@ pub(crate) fn text(report: &Report, terminal: Terminal) -> String {
         text.push_str(&members(report, terminal));
     }
     text.push('\n');
-    let action = if report.current_action.is_empty() {
-        "nothing"
-    } else {
-        &report.current_action
+    let action = match report.current_action.as_str() {
+        "" if report.waiting_for.is_empty() => "none",
+        "" => "waiting",
+        action => action,
     };
-    text.push_str(&terminal.labelled("Doing", action));
-    text.push_str(&terminal.labelled("Because", &reason(report)));
+    text.push_str(&terminal.labelled("Current action", action));
+    text.push_str(&terminal.labelled("Reason", &reason(report)));
     for wait in &report.waiting_for {
-        text.push_str(&terminal.labelled("Waits", wait));
+        text.push_str(&terminal.labelled("Waiting for", wait));
     }
     if !report.next_action.is_empty() {
-        text.push_str(&terminal.labelled("Next", &report.next_action));
+        text.push_str(&terminal.labelled("Next action", &report.next_action));
     }
-    text.push_str(&terminal.labelled("Certs", &report.certificate_summary()));
+    text.push_str(&terminal.labelled("Certificates", &report.certificate_summary()));
     text
 }
 
@@ -98,21 +98,24 @@ fn reason(report: &Report) -> String {
     match &report.degraded {
         _ if !report.action_reason.is_empty() => report.action_reason.clone(),
         Some(degraded) => degraded.message.clone(),
-        None if report.writable != Some(true) && !report.unserved_messages.is_empty() => {
-            report.unserved_messages.join("; ")
+        None if report.available != Some(true) && !report.not_ready_messages.is_empty() => {
+            report.not_ready_messages.join("; ")
         }
         None if report.current_action.is_empty()
             && report.waiting_for.is_empty()
-            && report.writable == Some(true) =>
+            && report.available == Some(true) =>
         {
-            "everything is as the spec says".to_owned()
+            "the cluster matches its spec".to_owned()
         }
-        None => "nothing is amiss".to_owned(),
+        None => "no problem is known".to_owned(),
     }
 }
 
 fn members(report: &Report, terminal: Terminal) -> String {
-    let heading = ["MEMBER", "ROLE", "HEALTH", "LAG", "SIZE", "VERSION", "NODE"].map(str::to_owned);
+    let heading = [
+        "MEMBER", "ROLE", "HEALTH", "RAFT LAG", "DB SIZE", "VERSION", "NODE",
+    ]
+    .map(str::to_owned);
     let mut rows = vec![heading.to_vec()];
     let abbreviate = report
         .members
@@ -162,9 +165,14 @@ fn row(member: &MemberReport, cluster: &str, abbreviate: bool) -> Vec<String> {
     vec![
         name,
         member.role.clone(),
-        if member.healthy { "serves" } else { "down" }.to_owned(),
-        member.lag.map_or_else(unknown, |lag| lag.to_string()),
-        member.db_bytes.map_or_else(unknown, format_bytes),
+        if member.healthy {
+            "healthy"
+        } else {
+            "unhealthy"
+        }
+        .to_owned(),
+        member.raft_lag.map_or_else(unknown, |lag| lag.to_string()),
+        member.db_size_bytes.map_or_else(unknown, format_bytes),
         or_unknown(&member.version),
         or_unknown(&member.node),
     ]
@@ -173,28 +181,28 @@ fn row(member: &MemberReport, cluster: &str, abbreviate: bool) -> Vec<String> {
 /// Renders the table of all clusters.
 fn table(reports: &[Report], operator: &OperatorStatus, terminal: Terminal) -> String {
     if reports.is_empty() {
-        return "No etcdclusters found.\n".to_owned();
+        return "No EtcdClusters found.\n".to_owned();
     }
     let heading = [
         "NAMESPACE",
         "NAME",
         "VERSION",
         "MEMBERS",
-        "WRITABLE",
-        "SURVIVES",
+        "AVAILABLE",
+        "TOLERATES",
         "STATUS",
     ];
     let mut rows = vec![heading.map(str::to_owned).to_vec()];
     for report in reports {
-        let writable = report
-            .writable
-            .map_or("unknown", |writable| if writable { "yes" } else { "NO" });
+        let available = report
+            .available
+            .map_or("unknown", |available| if available { "yes" } else { "NO" });
         rows.push(vec![
             report.namespace.clone(),
             report.name.clone(),
             report.version.clone(),
             report.ready.clone(),
-            writable.to_owned(),
+            available.to_owned(),
             report
                 .failure_tolerance
                 .map_or_else(|| "-".to_owned(), |tolerance| tolerance.to_string()),

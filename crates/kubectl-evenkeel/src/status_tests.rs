@@ -13,30 +13,46 @@ fn the_headline_comes_first_and_the_text_fits_80_by_24() {
     ];
     let mut cluster = cluster("True", true, &members);
     let status = cluster.status.as_mut().unwrap();
-    status.current_action = "creating the pod of orders-lost".to_owned();
-    status.action_reason = "the pod of orders-lost is gone, and its data is there".repeat(3);
-    status.waiting_for = vec!["orders-lost must come back".to_owned()];
-    status.next_action = "clients are routed to it".to_owned();
+    status.current_action = "creating pod orders-lost".to_owned();
+    status.action_reason = "pod orders-lost is missing, and its data is intact. ".repeat(3);
+    status.waiting_for = vec!["member orders-lost to become healthy".to_owned()];
+    status.next_action = "adding orders-lost to the client Service".to_owned();
     status.failure_tolerance = Some(0);
     let output = text(&report(&cluster), Terminal::new(ColorMode::Never));
     let lines: Vec<_> = output.lines().collect();
-    assert_eq!(lines[0], "orders: writable, survives no further failure");
+    assert_eq!(lines[0], "orders: available, tolerates no member failure");
     assert!(
         lines.iter().all(|line| line.chars().count() <= 80) && lines.len() <= 24,
         "{output}"
     );
     for word in [
-        "Doing:",
-        "Because:",
-        "Waits:",
-        "Next:",
-        "Certs:",
+        "Current action: ",
+        "Reason: ",
+        "Waiting for: ",
+        "Next action: ",
+        "Certificates: ",
         "leader",
-        "down",
-        "etcd does not answer",
+        "unhealthy",
+        "etcd does not respond",
     ] {
         assert!(output.contains(word), "{word}: {output}");
     }
+}
+
+#[test]
+fn an_idle_cluster_has_no_action_and_a_waiting_one_says_so() {
+    let mut cluster = cluster("True", false, &[]);
+    let idle = text(&report(&cluster), Terminal::new(ColorMode::Never));
+    assert!(
+        idle.contains("Current action:  none\nReason:          the cluster matches its spec\n"),
+        "{idle}"
+    );
+    cluster.status.as_mut().unwrap().waiting_for = vec!["a maintenance window".to_owned()];
+    let waiting = text(&report(&cluster), Terminal::new(ColorMode::Never));
+    assert!(
+        waiting.contains("Current action:  waiting\nReason:          no problem is known\n"),
+        "{waiting}"
+    );
 }
 
 #[test]
@@ -59,8 +75,11 @@ fn a_cluster_without_a_status_is_reported_as_unknown() {
     cluster.status = None;
     let output = text(&report(&cluster), Terminal::new(ColorMode::Never));
     assert!(
-        output.starts_with("orders: not known whether it is writable\n"),
+        output.starts_with("orders: availability unknown\n"),
         "{output}"
     );
-    assert!(output.contains("no operator has looked at it"), "{output}");
+    assert!(
+        output.contains("no operator has reconciled this cluster"),
+        "{output}"
+    );
 }

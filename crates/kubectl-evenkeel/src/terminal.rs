@@ -24,7 +24,7 @@ pub(crate) enum Severity {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Terminal {
     has_colors: bool,
-    /// The width that tables are cut to. `None` if the output is not a terminal.
+    /// The width that tables are truncated to. `None` if the output is not a terminal.
     width: Option<usize>,
 }
 
@@ -43,7 +43,7 @@ impl Terminal {
         }
     }
 
-    /// Aligns rows in columns. The last column is cut to the rest of the line.
+    /// Aligns rows in columns. The last column is truncated to the rest of the line.
     pub(crate) fn table(self, rows: &[Vec<String>]) -> Vec<String> {
         table(rows, self.width)
     }
@@ -75,7 +75,7 @@ impl Terminal {
 
     /// Formats a text after a label, with further lines indented.
     pub(crate) fn labelled(self, label: &str, text: &str) -> String {
-        const INDENT: usize = 10;
+        const INDENT: usize = 17;
         let mut lines = wrap(text, WIDTH - INDENT).into_iter();
         let first = lines.next().unwrap_or_default();
         let mut all = format!(
@@ -168,7 +168,7 @@ fn table(rows: &[Vec<String>], width: Option<usize>) -> Vec<String> {
 pub(crate) fn format_bytes(count: u64) -> String {
     const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
     let mut unit = 0;
-    #[expect(clippy::cast_precision_loss, reason = "at most two digits are shown")]
+    #[expect(clippy::cast_precision_loss, reason = "at most one decimal is shown")]
     let mut amount = count as f64;
     while amount >= 1024.0 && unit + 1 < UNITS.len() {
         amount /= 1024.0;
@@ -216,25 +216,25 @@ mod tests {
         assert!(lines[1].ends_with('…'));
         assert!(
             table(&rows, None)[1].len() > WIDTH,
-            "without a terminal, nothing is cut"
+            "without a terminal, lines are not truncated"
         );
     }
 
     #[test]
     fn colors_can_be_switched_off() {
         assert_eq!(
-            Terminal::new(ColorMode::Never).paint(Severity::Critical, "no"),
-            "no"
+            Terminal::new(ColorMode::Never).paint(Severity::Critical, "text"),
+            "text"
         );
         assert_eq!(
-            Terminal::new(ColorMode::Always).paint(Severity::Critical, "no"),
-            "\x1b[31mno\x1b[0m"
+            Terminal::new(ColorMode::Always).paint(Severity::Critical, "text"),
+            "\x1b[31mtext\x1b[0m"
         );
     }
 
     #[test]
     fn escape_sequences_do_not_reach_the_terminal() {
-        let text = "fine\u{1b}]0;gotcha\u{7}\u{9b}2J";
+        let text = "text\u{1b}]0;title\u{7}\u{9b}2J";
         for printed in [
             clean(text),
             wrap(text, 80).join(""),
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn amounts_have_at_most_two_digits_and_a_unit() {
+    fn amounts_are_rounded_and_have_a_unit() {
         assert_eq!(
             [
                 format_bytes(900),

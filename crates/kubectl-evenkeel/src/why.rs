@@ -1,5 +1,5 @@
-//! `kubectl evenkeel why`: explains the state of a cluster: the goal, what blocks it, the evidence, what the user can do,
-//! and the last decisions with the facts that they were based on.
+//! `kubectl evenkeel why`: explains the state of a cluster: the goal, the blocker, the evidence, the action required from
+//! the user, and the last decisions with the facts that they were based on.
 
 use evenkeel_api::EtcdCluster;
 use evenkeel_etcd::facts::EtcdFacts;
@@ -23,6 +23,9 @@ use crate::terminal::{Terminal, WIDTH, format_duration, wrap};
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct WhyReport {
+    namespace: String,
+    name: String,
+    /// The desired state, in a few words.
     goal: String,
     blocker: Option<String>,
     evidence: Vec<String>,
@@ -79,19 +82,19 @@ fn explain(
 ) -> WhyReport {
     let spec = &cluster.spec;
     let mut goal = format!(
-        "{} of etcd {}",
+        "{}, etcd {}",
         pluralize(spec.members, "member"),
         spec.version
     );
     if spec.paused {
-        goal.push_str(", left alone while spec.paused is set");
+        goal.push_str("; spec.paused is set");
     }
     let degraded = report.degraded.as_ref();
     let blocker = report
         .waiting_for
         .first()
         .or_else(|| degraded.map(|degraded| &degraded.message))
-        .or_else(|| report.unserved_messages.first())
+        .or_else(|| report.not_ready_messages.first())
         .cloned();
     let skipped = decisions.len().saturating_sub(options.max_decisions);
     let decisions = decisions
@@ -99,6 +102,8 @@ fn explain(
         .skip(skipped)
         .map(|decision| DecisionReport::new(decision, &report.name, options.include_facts));
     WhyReport {
+        namespace: report.namespace.clone(),
+        name: report.name.clone(),
         goal,
         evidence: evidence(report, blocker.as_deref()),
         blocker,
@@ -113,7 +118,7 @@ fn evidence(report: &Report, blocker: Option<&str>) -> Vec<String> {
     if let Some(degraded) = &report.degraded {
         evidence.push(format!(
             "Degraded for {}: {}: {}",
-            format_duration(degraded.seconds),
+            format_duration(degraded.duration_seconds),
             degraded.reason,
             degraded.message
         ));
@@ -126,46 +131,47 @@ fn evidence(report: &Report, blocker: Option<&str>) -> Vec<String> {
         .filter(|member| !member.healthy && is_new(&member.message));
     evidence.extend(down.map(|member| {
         let problem = if member.message.is_empty() {
-            "it does not serve"
+            "unhealthy"
         } else {
             &member.message
         };
         format!("{} ({}): {problem}", member.name, member.role)
     }));
-    let unserved = report
-        .unserved_messages
+    let not_ready = report
+        .not_ready_messages
         .iter()
         .filter(|message| Some(message.as_str()) != blocker);
-    evidence.extend(unserved.cloned());
+    evidence.extend(not_ready.cloned());
     if evidence.is_empty() {
         evidence.push(format!(
-            "{} members serve, and nothing is amiss",
+            "{} members are healthy, and no problem is known",
             report.ready
         ));
     }
     evidence
 }
 
-/// Returns what the user can do, the most urgent first. Empty if no action is needed.
+/// Returns the actions that are required from the user, the most urgent first.
 fn advice(report: &Report) -> Vec<String> {
     let degraded = report.degraded.as_ref();
-    let is_healthy = report.writable == Some(true) && degraded.is_none() && report.notes.is_empty();
+    let is_healthy =
+        report.available == Some(true) && degraded.is_none() && report.notes.is_empty();
     let mut advice = Vec::new();
     if report.alarm.as_deref() == Some("NOSPACE") {
         advice.push(format!(
-            "make room: delete what nobody needs, then `kubectl evenkeel etcdctl {0}` with compact, defrag and alarm disarm",
+            "free space: delete keys that are no longer needed, then run compact, defrag and alarm disarm with `kubectl evenkeel etcdctl {}`",
             report.name
         ));
     }
-    if report.is_unmanaged {
+    if report.unmanaged {
         advice.push(
-            "bring an operator back: until then nothing is healed, and nothing here is news"
+            "start the operator. Until then the cluster is not healed, and this output may be outdated"
                 .to_owned(),
         );
     }
     if report.paused {
         advice.push(format!(
-            "end the pause, if it is over: `kubectl evenkeel resume {}`",
+            "resume the cluster when the pause is no longer needed: `kubectl evenkeel resume {}`",
             report.name
         ));
     } else {
@@ -175,7 +181,7 @@ fn advice(report: &Report) -> Vec<String> {
     }
     if advice.is_empty() && !is_healthy {
         advice.push(
-            "see to what the evidence names; what Evenkeel can do about it, it does".to_owned(),
+            "check the evidence above. The operator continues by itself where it can".to_owned(),
         );
     }
     advice
@@ -204,12 +210,14 @@ fn summarize(facts: &EtcdFacts, cluster: &str) -> Vec<String> {
     let (Observed::Present(identity), Observed::Present(claims), Observed::Present(pods)) =
         (&facts.identity, &facts.claims, &facts.pods)
     else {
-        return vec!["there was no identity, or it could not be read".to_owned()];
+        return vec![
+            "the identity, PersistentVolumeClaims or pods are missing or unknown".to_owned(),
+        ];
     };
     let view = ClusterView::new(facts, identity, claims, pods);
     let mut summary = Vec::new();
     if !view.membership_known {
-        summary.push("etcd could not be asked who its members are".to_owned());
+        summary.push("etcd's member list is unknown".to_owned());
     }
     summary.extend(view.members.values().map(|member| {
         format!(
@@ -222,32 +230,32 @@ fn summarize(facts: &EtcdFacts, cluster: &str) -> Vec<String> {
 }
 
 fn summarize_member(member: &MemberView<'_>, membership_known: bool) -> String {
-    let vote = match member.listed {
-        Some(listed) if listed.is_learner => "a learner",
-        Some(_) => "a voter",
-        None if membership_known => "not in etcd's list",
-        None => "perhaps a member",
+    let role = match member.listed {
+        Some(listed) if listed.is_learner => "learner",
+        Some(_) => "voter",
+        None if membership_known => "not in etcd's member list",
+        None => "role unknown",
     };
     let pod = match member.pod {
         None => "no pod",
-        Some(pod) if pod.is_terminating => "a pod that goes",
-        Some(pod) if pod.is_finished => "a pod that has ended",
-        Some(pod) if pod.unschedulable_since.is_some() => "a pod that no node takes",
-        Some(pod) if pod.crashing_since.is_some() => "a pod that crashes at every start",
-        Some(pod) if pod.is_ready => "a pod that is Ready",
-        Some(_) => "a pod that is not Ready",
+        Some(pod) if pod.is_terminating => "pod Terminating",
+        Some(pod) if pod.is_finished => "pod finished",
+        Some(pod) if pod.unschedulable_since.is_some() => "pod unschedulable",
+        Some(pod) if pod.crashing_since.is_some() => "pod crash-looping",
+        Some(pod) if pod.is_ready => "pod Ready",
+        Some(_) => "pod not Ready",
     };
     let data = match member.data {
         DataState::Empty => "no data yet",
-        DataState::Intact => "its own data",
-        DataState::Lost => "its data gone",
+        DataState::Intact => "data intact",
+        DataState::Lost => "data lost",
     };
     let health = match member.health {
-        Some(health) if health.is_serving => "served",
-        Some(_) => "answered, and did not serve",
-        None => "did not answer",
+        Some(health) if health.is_serving => "etcd healthy",
+        Some(_) => "etcd unhealthy",
+        None => "etcd does not respond",
     };
-    format!("{vote}, {pod}, {data}, {health}")
+    format!("{role}, {pod}, {data}, {health}")
 }
 
 fn pluralize(count: i32, noun: &str) -> String {
@@ -260,26 +268,23 @@ fn pluralize(count: i32, noun: &str) -> String {
 
 fn text(report: &WhyReport, now: Timestamp, terminal: Terminal) -> String {
     let mut text = terminal.labelled("Goal", &report.goal);
-    text.push_str(&terminal.labelled(
-        "Blocker",
-        report.blocker.as_deref().unwrap_or("nothing is in the way"),
-    ));
+    text.push_str(&terminal.labelled("Blocker", report.blocker.as_deref().unwrap_or("none")));
     for evidence in &report.evidence {
         text.push_str(&terminal.labelled("Evidence", evidence));
     }
     for advice in &report.advice {
-        text.push_str(&terminal.labelled("You can", advice));
+        text.push_str(&terminal.labelled("Action required", advice));
     }
     if report.advice.is_empty() {
-        text.push_str(&terminal.labelled("You can", "leave it alone: nothing needs you"));
+        text.push_str(&terminal.labelled("Action required", "none"));
     }
     if report.decisions.is_empty() {
-        text.push_str("\nNo decision is on record.\n");
+        text.push_str("\nNo decisions to show.\n");
         return text;
     }
     text.push_str(&format!(
         "\n{}\n",
-        terminal.bold("What was decided last, the newest at the end:")
+        terminal.bold("Last decisions, newest last:")
     ));
     for decision in &report.decisions {
         text.push_str(&decision_text(decision, now, terminal));
@@ -310,27 +315,20 @@ fn decision_text(report: &DecisionReport, now: Timestamp, terminal: Terminal) ->
     };
     let explained = &decision.explained;
     if explained.actions.is_empty() {
-        let waits = !explained.waits.is_empty();
-        add(
-            "decided",
-            if waits {
-                "to wait"
-            } else {
-                "nothing was to be done"
-            },
-        );
+        let is_waiting = !explained.waits.is_empty();
+        add("decision", if is_waiting { "wait" } else { "no action" });
     }
     for action in &explained.actions {
-        add("decided", action);
+        add("decision", action);
     }
     for reason in &explained.reasons {
-        add("because", reason);
+        add("reason", reason);
     }
     for wait in &explained.waits {
-        add("waited for", wait);
+        add("waiting for", wait);
     }
     for fact in &report.fact_summary {
-        add("it saw", fact);
+        add("observed", fact);
     }
     if !decision.outcome.is_empty() {
         add("outcome", &decision.outcome);

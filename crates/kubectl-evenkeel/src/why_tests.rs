@@ -5,13 +5,12 @@ use evenkeel_runtime::Explanation;
 use super::*;
 use crate::args::ColorMode;
 use crate::member_metrics::ClusterMetrics;
-use crate::operator_status::OperatorStatus;
-use crate::report::tests::{cluster, now, report};
+use crate::report::tests::{cluster, not_running, now, report};
 
 fn decision(action: &str) -> Decision {
     let explained = Explanation {
         actions: vec![action.to_owned()],
-        reasons: vec!["the pod is gone, and its data is there".to_owned()],
+        reasons: vec!["the pod is missing, and its data is intact".to_owned()],
         waits: Vec::new(),
     };
     Decision {
@@ -37,7 +36,7 @@ fn a_degraded_cluster_has_evidence_and_advice() {
             include_facts: false,
         },
     );
-    assert_eq!(explanation.goal, "3 members of etcd 3.6.16");
+    assert_eq!(explanation.goal, "3 members, etcd 3.6.16");
     assert!(
         explanation
             .evidence
@@ -61,11 +60,11 @@ fn a_degraded_cluster_has_evidence_and_advice() {
     );
     let output = text(&explanation, now(), Terminal::new(ColorMode::Never));
     assert!(
-        !output.contains("decided     one") && output.contains("two") && output.contains("three"),
+        !output.contains("decision    one") && output.contains("two") && output.contains("three"),
         "the last two: {output}"
     );
     assert!(
-        output.contains("because     the pod is gone") && output.contains("60s ago"),
+        output.contains("reason      the pod is missing") && output.contains("60s ago"),
         "{output}"
     );
     assert!(
@@ -88,19 +87,19 @@ fn a_healthy_cluster_needs_no_action() {
     );
     let output = text(&explanation, now(), Terminal::new(ColorMode::Never));
     assert!(
-        output.contains("nothing is in the way") && output.contains("nothing needs you"),
+        output.contains("Blocker:         none\n") && output.contains("Action required: none\n"),
         "{output}"
     );
-    assert!(output.contains("No decision is on record"), "{output}");
+    assert!(output.contains("No decisions to show"), "{output}");
 }
 
 #[test]
-fn there_is_advice_while_clients_are_not_served() {
+fn there_is_advice_while_the_cluster_is_not_ready() {
     let mut cluster = cluster("False", false, &[("orders-a", "Voter", true)]);
     let status = cluster.status.as_mut().unwrap();
-    status.conditions[0].message = "a read through the client Service was not answered".to_owned();
+    status.conditions[0].message = "a read through the client Service failed".to_owned();
     status.conditions[1].message =
-        "nothing is amiss with the members: look at the client Service and the network".to_owned();
+        "all members are healthy: check the client Service and the network".to_owned();
     let explanation = explain(
         &cluster,
         &report(&cluster),
@@ -113,14 +112,14 @@ fn there_is_advice_while_clients_are_not_served() {
     let output = text(&explanation, now(), Terminal::new(ColorMode::Never));
     let words = output.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(
-        words.contains("Blocker: a read through the client Service was not answered"),
+        words.contains("Blocker: a read through the client Service failed"),
         "{output}"
     );
     assert!(
-        words.contains("look at the client Service and the network"),
+        words.contains("check the client Service and the network"),
         "{output}"
     );
-    assert!(!words.contains("nothing needs you"), "{output}");
+    assert!(!words.contains("Action required: none"), "{output}");
 }
 
 #[test]
@@ -144,12 +143,11 @@ fn advice_about_a_pause_or_a_missing_operator_comes_first() {
         advice.len() == 1 && advice[0].contains("kubectl evenkeel resume orders"),
         "{advice:?}"
     );
-    let not_running = OperatorStatus::NotRunning("the last one was heard 3d ago".to_owned());
     let advice = advice_for(&Report::new(
         &cluster,
         &ClusterMetrics::default(),
-        &not_running,
+        &not_running(),
         now(),
     ));
-    assert!(advice[0].contains("bring an operator back"), "{advice:?}");
+    assert!(advice[0].contains("start the operator"), "{advice:?}");
 }

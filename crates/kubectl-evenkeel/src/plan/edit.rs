@@ -22,46 +22,50 @@ pub(super) fn dry_run(
         .arg(file);
     kubectl.stdin(std::process::Stdio::inherit());
     let output = kubectl.output().map_err(|error| {
-        CliError::new(format!("kubectl cannot be run: {error}"))
-            .help("the plugin has kubectl read and apply the file, without keeping what comes of it: put it on the PATH")
+        CliError::new(format!("failed to run kubectl: {error}"))
+            .help("`plan -f` runs `kubectl apply --dry-run=server`: kubectl must be on the PATH")
     })?;
     if !output.status.success() {
         return Err(apply_error(&String::from_utf8_lossy(&output.stderr)));
     }
     let applied: Value = serde_json::from_slice(&output.stdout)
-        .map_err(|error| CliError::new(format!("what kubectl says cannot be read: {error}")))?;
+        .map_err(|error| CliError::new(format!("cannot parse the output of kubectl: {error}")))?;
     select_cluster(&applied, name)
 }
 
 /// Classifies the error output of kubectl.
 pub(super) fn apply_error(stderr: &str) -> CliError {
     if stderr.contains("(Forbidden)") || stderr.contains("(Unauthorized)") {
-        return CliError::new(format!("you are not allowed to: {}", stderr.trim()))
-            .help("`plan` needs the rights of who would apply the file: to create and to patch etcdclusters")
+        return CliError::new(format!("permission denied: {}", stderr.trim()))
+            .help("`plan -f` requires permission to create and to patch EtcdClusters")
             .exit_code(EXIT_FORBIDDEN);
     }
     if stderr.contains("nable to connect to the server")
         || stderr.contains("connection to the server")
     {
-        return CliError::new(format!("Kubernetes does not answer: {}", stderr.trim()))
-            .exit_code(EXIT_UNREACHABLE);
+        return CliError::new(format!(
+            "the Kubernetes API does not respond: {}",
+            stderr.trim()
+        ))
+        .exit_code(EXIT_UNREACHABLE);
     }
     if stderr.contains("does not exist") {
         return CliError::new(format!("kubectl: {}", stderr.trim()));
     }
     CliError::new(format!(
-        "it would not be accepted: {}",
-        without_manifest(stderr)
+        "the manifest would be rejected: {}",
+        without_prefixes(stderr)
     ))
 }
 
-/// Removes the manifest that the API server repeats in front of the error about an unknown field.
-fn without_manifest(stderr: &str) -> &str {
+/// Removes kubectl's prefix, and the manifest that the API server repeats in front of the error about an unknown field.
+fn without_prefixes(stderr: &str) -> &str {
     const MARKER: &str = "strict decoding error: ";
-    stderr
+    let error = stderr
         .split_once(MARKER)
         .map_or(stderr, |(_, error)| error)
-        .trim()
+        .trim();
+    error.strip_prefix("error: ").unwrap_or(error)
 }
 
 /// Returns the cluster of this name among the applied objects, or the only one.
@@ -75,23 +79,22 @@ fn select_cluster(applied: &Value, name: Option<&str>) -> Result<EtcdCluster, Cl
         .map(|object| serde_json::from_value(object.clone()))
         .collect::<Result<_, _>>()
         .map_err(|error| {
-            CliError::new(format!("the cluster in the file cannot be read: {error}"))
+            CliError::new(format!("cannot parse the EtcdCluster in the file: {error}"))
         })?;
     if let Some(name) = name {
         clusters.retain(|cluster| cluster.name_any() == name);
     }
     match (clusters.len(), name) {
         (1, _) => Ok(clusters.remove(0)),
-        (0, Some(name)) => Err(CliError::new(format!(
-            "there is no EtcdCluster {name} in the file"
-        ))),
-        (0, None) => Err(CliError::new("there is no EtcdCluster in the file")),
+        (0, Some(name)) => Err(CliError::new(format!("no EtcdCluster {name} in the file"))),
+        (0, None) => Err(CliError::new("no EtcdCluster in the file")),
         _ => {
             let names: Vec<_> = clusters.iter().map(|cluster| cluster.name_any()).collect();
-            Err(
-                CliError::new(format!("which one? The file has {}", names.join(", ")))
-                    .help("name one of them"),
-            )
+            Err(CliError::new(format!(
+                "the file contains several EtcdClusters: {}",
+                names.join(", ")
+            ))
+            .help("specify one by name"))
         }
     }
 }

@@ -28,22 +28,21 @@ use snapshot::Snapshot;
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct PlanReport {
-    cluster: String,
+    namespace: String,
+    name: String,
     /// Whether the cluster exists already.
     exists: bool,
     /// The fields that change.
     edits: Vec<String>,
     /// The field that the operator would reject. Its old value stays in effect.
-    #[serde(skip_serializing_if = "Option::is_none")]
     rejection: Option<String>,
     steps: Vec<PlanStep>,
     /// The summary of the cluster at the end.
     final_summary: String,
     /// The waits at the end.
-    waits_for: Vec<String>,
+    waiting_for: Vec<String>,
     assumptions: Vec<String>,
     /// The age of the operator's facts in seconds, if there are any.
-    #[serde(skip_serializing_if = "Option::is_none")]
     facts_age_seconds: Option<i64>,
 }
 
@@ -62,7 +61,7 @@ pub(crate) struct PlanOptions<'a> {
     /// The manifest with the edit. `None` previews the current spec.
     pub(crate) file: Option<&'a Path>,
     /// Whether bookkeeping actions are shown.
-    pub(crate) include_notes: bool,
+    pub(crate) include_bookkeeping: bool,
 }
 
 /// Prints the preview.
@@ -83,7 +82,7 @@ pub(crate) async fn run(
         namespace,
         name: edited.name_any(),
     };
-    let report = plan_when_current(connection, &key, &edited, options.include_notes).await?;
+    let report = plan_when_current(connection, &key, &edited, options.include_bookkeeping).await?;
     output.print(&report, |terminal| text(&report, terminal))?;
     Ok(if report.rejection.is_some() {
         EXIT_FAILED
@@ -102,24 +101,24 @@ async fn plan_when_current(
     connection: &Connection,
     key: &ResourceKey,
     edited: &EtcdCluster,
-    include_notes: bool,
+    include_bookkeeping: bool,
 ) -> Result<PlanReport, CliError> {
     for _ in 0..MAX_READS {
         let api = connection.api_in(&key.namespace);
-        let current = request("read the etcdcluster", api.get_opt(&key.name)).await?;
+        let current = request("read the EtcdCluster", api.get_opt(&key.name)).await?;
         let with_related = objects::read_live_related(&connection.client, key)
             .await
             .map_err(observe_error)?;
         let objects = with_related(edited.clone());
-        if let Some(report) = plan(connection, current, objects, include_notes).await? {
+        if let Some(report) = plan(connection, current, objects, include_bookkeeping).await? {
             return Ok(report);
         }
         tokio::time::sleep(READ_INTERVAL).await;
     }
-    Err(
-        CliError::new("the operator is at work, and has not written down yet what it knows now")
-            .help("ask again in a moment; `kubectl evenkeel status` shows what it does"),
+    Err(CliError::new(
+        "the operator is changing the cluster, and its decision log is not up to date yet",
     )
+    .help("try again in a few seconds; `kubectl evenkeel status` shows the current action"))
 }
 
 /// Plans for the edited resource in `objects`. Returns `None` if the decision log does not match the objects yet.
@@ -127,7 +126,7 @@ async fn plan(
     connection: &Connection,
     current: Option<EtcdCluster>,
     objects: ClusterObjects,
-    include_notes: bool,
+    include_bookkeeping: bool,
 ) -> Result<Option<PlanReport>, CliError> {
     let edited = objects.resource.clone();
     let decisions = match &current {
@@ -144,9 +143,8 @@ async fn plan(
         .as_ref()
         .is_some_and(|cluster| cluster.status.is_some());
     if has_status && snapshot.facts.is_none() {
-        return Err(CliError::new("the operator has not written down what it knows of this cluster").help(
-            "`kubectl evenkeel why` shows its log of decisions: it is written by every operator of this release, and may need the \
-             right to read ConfigMaps",
+        return Err(CliError::new("the decision log of this cluster has no facts, or cannot be read").help(
+            "`kubectl evenkeel why` shows the decision log or the error. Reading it requires permission to get ConfigMaps",
         ));
     }
     let effective = effective_spec(&edited, &ClusterHistory::of(&objects)).map_err(rejected)?;
@@ -162,9 +160,9 @@ async fn plan(
         rejection: observed.rejection.as_ref().map(ToString::to_string),
         facts_age_seconds: snapshot.at.map(|at| now.as_second() - at.as_second()),
         ..PlanReport::from_preview(
-            edited.name_any(),
+            &edited,
             preview(&observed, facts, snapshot.membership.clone()),
-            include_notes,
+            include_bookkeeping,
         )
     };
     Ok(Some(report))
@@ -172,24 +170,25 @@ async fn plan(
 
 impl PlanReport {
     /// Creates a report from a preview, for a cluster that does not exist yet.
-    fn from_preview(cluster: String, preview: Preview, include_notes: bool) -> Self {
+    fn from_preview(cluster: &EtcdCluster, preview: Preview, include_bookkeeping: bool) -> Self {
         let steps = preview
             .steps
             .into_iter()
-            .filter(|step| include_notes || !step.is_note)
+            .filter(|step| include_bookkeeping || !step.is_note)
             .map(|step| PlanStep {
                 after_seconds: step.after,
                 action: step.does,
                 reason: step.reason,
             });
         Self {
-            cluster,
+            namespace: cluster.namespace().unwrap_or_default(),
+            name: cluster.name_any(),
             exists: false,
             edits: Vec::new(),
             rejection: None,
             steps: steps.collect(),
             final_summary: preview.ends,
-            waits_for: preview.waits_for,
+            waiting_for: preview.waits_for,
             assumptions: preview.assumes,
             facts_age_seconds: None,
         }
@@ -206,44 +205,47 @@ fn observe_error(error: evenkeel_runtime::Error) -> CliError {
 }
 
 fn rejected(rejection: Rejection) -> CliError {
-    CliError::new(format!("the operator would refuse it: {rejection}"))
-        .help("nothing would be done until that is mended")
+    CliError::new(format!("the operator would reject the spec: {rejection}"))
+        .help("the operator changes nothing until the field is fixed")
 }
 
 fn text(report: &PlanReport, terminal: Terminal) -> String {
     let mut text = String::new();
     let mut add = |label: &str, content: &str| text.push_str(&terminal.labelled(label, content));
     match (&report.edits[..], report.exists) {
-        (_, false) => add("Edit", &format!("{} is created", report.cluster)),
-        ([], true) => add("Edit", "nothing is changed"),
+        (_, false) => add("Edit", &format!("create EtcdCluster {}", report.name)),
+        ([], true) => add("Edit", "none"),
         (edits, true) => edits.iter().for_each(|edit| add("Edit", edit)),
     }
     if let Some(rejection) = &report.rejection {
-        add("Refused", &format!("{rejection}. It stays as it was"));
+        add(
+            "Rejected",
+            &format!("{rejection}. The last accepted value stays in effect"),
+        );
     }
     if report.steps.is_empty() {
-        add("Plan", "nothing is to be done");
+        add("Plan", "no action");
     } else {
         text.push_str(&steps_text(&report.steps, terminal));
     }
     let mut add = |label: &str, content: &str| text.push_str(&terminal.labelled(label, content));
-    add("Ends", &report.final_summary);
-    for wait in &report.waits_for {
-        add("Waits for", wait);
+    add("Final state", &report.final_summary);
+    for wait in &report.waiting_for {
+        add("Waiting for", wait);
     }
     for assumption in &report.assumptions {
-        add("Assumes", assumption);
+        add("Assumption", assumption);
     }
-    let facts = report.facts_age_seconds.map_or_else(
-        || "objects as they are now; nothing was noted of etcd".to_owned(),
+    let sources = report.facts_age_seconds.map_or_else(
+        || "live Kubernetes objects; etcd state unknown".to_owned(),
         |seconds| {
             format!(
-                "objects as they are now; etcd as the operator noted it {} ago, and the status since",
+                "live Kubernetes objects and status; etcd state observed {} ago",
                 format_duration(seconds)
             )
         },
     );
-    add("Facts", &facts);
+    add("Based on", &sources);
     text
 }
 
@@ -272,7 +274,7 @@ fn step_text(number: usize, step: &PlanStep) -> String {
         text.push_str(&format!("{label:<4}  {line}\n"));
     }
     if !step.reason.is_empty() {
-        for line in wrap(&format!("because {}", step.reason), WIDTH - 8) {
+        for line in wrap(&format!("reason: {}", step.reason), WIDTH - 8) {
             text.push_str(&format!("        {line}\n"));
         }
     }

@@ -35,7 +35,7 @@ fn step(after: i64, action: &str, is_note: bool) -> PreviewStep {
         after,
         action: "remove-member",
         does: action.to_owned(),
-        reason: "it is so".to_owned(),
+        reason: "the spec has changed".to_owned(),
         is_note,
     }
 }
@@ -44,40 +44,39 @@ fn shrink_preview() -> Preview {
     Preview {
         steps: vec![
             step(0, "removing orders-b", false),
-            step(0, "noting it", true),
+            step(0, "recording it", true),
             step(86_400, "deleting it", false),
         ],
         ends: "Healthy".to_owned(),
         waits_for: Vec::new(),
-        assumes: vec!["nothing else fails".to_owned()],
+        assumes: vec!["no other failures occur".to_owned()],
     }
 }
 
 #[test]
-fn steps_are_numbered_and_notes_are_left_out_by_default() {
-    let report = |include_notes| PlanReport {
+fn steps_are_numbered_and_bookkeeping_is_left_out_by_default() {
+    let report = |include_bookkeeping| PlanReport {
         exists: true,
         edits: vec!["spec.members: 3 → 2".to_owned()],
         facts_age_seconds: Some(90),
-        ..PlanReport::from_preview("orders".to_owned(), shrink_preview(), include_notes)
+        ..PlanReport::from_preview(&cluster(), shrink_preview(), include_bookkeeping)
     };
     let terminal = Terminal::new(ColorMode::Never);
     let short = text(&report(false), terminal);
     let expected = "\
-Edit:     spec.members: 3 → 2
+Edit:            spec.members: 3 → 2
 Plan:
   1.  removing orders-b
-        because it is so
+        reason: the spec has changed
   24h from now:
   2.  deleting it
-        because it is so
-Ends:     Healthy
-Assumes:  nothing else fails
-Facts:    objects as they are now; etcd as the operator noted it 90s ago, and
-          the status since
+        reason: the spec has changed
+Final state:     Healthy
+Assumption:      no other failures occur
+Based on:        live Kubernetes objects and status; etcd state observed 90s ago
 ";
     assert_eq!(short, expected);
-    assert!(text(&report(true), terminal).contains("2.  noting it"));
+    assert!(text(&report(true), terminal).contains("2.  recording it"));
 }
 
 #[test]
@@ -90,7 +89,7 @@ fn a_new_cluster_is_planned_without_objects() {
     let preview = preview(&observed, facts, None);
     assert_eq!(preview.ends, "Healthy");
     let first = preview.steps.iter().find(|step| !step.is_note).unwrap();
-    assert_eq!(first.does, "giving the cluster its identity");
+    assert_eq!(first.action, "create-identity");
     assert!(
         preview
             .steps
@@ -127,7 +126,7 @@ fn the_newest_facts_and_the_newest_membership_are_used() {
     };
     let error = Snapshot::from_decisions(&[older.clone(), newer.clone(), invalid]).unwrap_err();
     assert!(
-        error.message.contains("cannot be read"),
+        error.message.contains("cannot parse the facts"),
         "older facts would mislead: {error}"
     );
     let snapshot = Snapshot::from_decisions(&[older, newer]).unwrap();
@@ -151,10 +150,15 @@ fn errors_of_kubectl_have_specific_exit_codes() {
         code("error: the path \"/nowhere\" does not exist"),
         EXIT_FAILED
     );
+    let error = edit::apply_error("error: error validating data");
+    assert_eq!(
+        error.message,
+        "the manifest would be rejected: error validating data"
+    );
     let error =
         edit::apply_error("patch: {\"a\":1}: strict decoding error: unknown field \"spec.x\"");
     assert_eq!(
         error.message,
-        "it would not be accepted: unknown field \"spec.x\""
+        "the manifest would be rejected: unknown field \"spec.x\""
     );
 }

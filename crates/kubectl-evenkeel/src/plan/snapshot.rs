@@ -43,9 +43,10 @@ impl Snapshot {
             return Ok(Self::default());
         };
         let facts: EtcdFacts = serde_json::from_str(json).map_err(|error| {
-            CliError::new(format!("what the operator wrote down cannot be read: {error}")).help(
-                "the plugin and the operator may be of different releases of Evenkeel: bring both up to date",
-            )
+            CliError::new(format!(
+                "cannot parse the facts in the decision log: {error}"
+            ))
+            .help("the plugin and the operator may be of different releases: update both")
         })?;
         let mut earlier_memberships = with_facts
             .filter_map(|(_, json)| serde_json::from_str::<EtcdFacts>(json).ok())
