@@ -143,7 +143,7 @@ const SCHEMA_ONLY: [&str; 4] = [
     "unknown field",
     "Duplicate value",
     "must have at most",
-    "known to be bad",
+    "known defect",
 ];
 
 /// Compares the validation in Rust with each case, except for rules about changes. An end-to-end test applies the same
@@ -156,10 +156,10 @@ fn the_validation_in_rust_agrees_with_every_case() -> Result<(), Box<dyn Error>>
         let path = file?.path();
         let (case, text) = (path.display(), fs::read_to_string(&path)?);
         let (expected, documents) = text.split_once('\n').unwrap_or_default();
-        let rejected = expected.strip_prefix("# refused: ");
+        let rejected = expected.strip_prefix("# rejected: ");
         assert!(
             rejected.is_some() || expected == "# accepted",
-            "{case}: begin with `# accepted` or `# refused: <part of the message>`"
+            "{case}: begin with `# accepted` or `# rejected: <part of the message>`"
         );
         let documents: Vec<_> = documents.split("---\n").collect();
         for document in &documents {
