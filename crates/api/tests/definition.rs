@@ -147,8 +147,8 @@ const SCHEMA_ONLY: [&str; 5] = [
     "known defect",
 ];
 
-/// Compares the validation in Rust and its messages with each case, except for rules about changes. An end-to-end test applies the same
-/// cases to an API server.
+/// Compares the validation in Rust and its messages with each case, except for rules about changes. An end-to-end test
+/// applies the same cases to an API server.
 #[test]
 fn the_validation_in_rust_agrees_with_every_case() -> Result<(), Box<dyn Error>> {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cases");

@@ -25,8 +25,9 @@ const WINDOW_TOO_SHORT: &str =
     "must be at least 10m: members are restarted one by one, and each needs time to recover";
 const WINDOW_TOO_LONG: &str =
     "must be at most 24h. To cover several days, list each of them in days";
-const MUST_BE_TIME_ZONE: &str = "must be the name of a time zone in the IANA database, such as Europe/Berlin or UTC. An offset such as +01:00 \
-     is not supported: it does not follow daylight saving time";
+const MUST_BE_TIME_ZONE: &str = "must be the name of a time zone in the IANA database, such as \
+    Europe/Berlin or UTC. An offset such as +01:00 is not supported: it does not follow daylight \
+    saving time";
 
 /// When disruptive changes may begin.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]

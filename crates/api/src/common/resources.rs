@@ -19,8 +19,8 @@ const MEMORY_TOO_SMALL: &str =
     "must be at least 32Mi. The suffix m means thousandths; use Mi for mebibytes";
 const REQUEST_ABOVE_LIMIT: &str =
     "requests.memory must not exceed limits.memory. Raise limits.memory, or remove it";
-const NO_CPU_LIMIT: &str = "limits.cpu is not supported: a throttled leader misses its heartbeats, and the members elect \
-    another. Remove limits.cpu, and set requests.cpu to reserve CPU time";
+const NO_CPU_LIMIT: &str = "limits.cpu is not supported: a throttled leader misses its heartbeats, \
+    and the members elect another. Remove limits.cpu, and set requests.cpu to reserve CPU time";
 const MUST_BE_CPUS: &str = "must be a number of CPUs above zero, such as 2 or 500m";
 
 /// The resources of each member.

@@ -50,8 +50,8 @@ pub struct Storage {
 }
 
 /// The message for a smaller volume size.
-pub const VOLUMES_NEVER_SHRINK: &str = "cannot be decreased: volumes never shrink. Keep the size, or create a new cluster with smaller volumes \
-     and copy the data";
+pub const VOLUMES_NEVER_SHRINK: &str = "cannot be decreased: volumes never shrink. Keep the size, \
+    or create a new cluster with smaller volumes and copy the data";
 /// The message for a volume that is too small for etcd.
 pub(crate) const SIZE_TOO_SMALL: &str =
     "must be at least 1Gi: the volume also stores the write-ahead log and snapshots";

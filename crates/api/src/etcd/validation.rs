@@ -38,7 +38,8 @@ pub(crate) const NAME_WITH_DOT: &str =
     "must not contain dots: host names are derived from it. Use hyphens instead";
 pub(crate) const NAME_WITHOUT_LETTER: &str =
     "must start with a letter: the names of Services are derived from it";
-pub(crate) const TOO_FEW_MEMBERS: &str = "must be at least 1. To pause the operator, set spec.paused; to remove the cluster, delete the resource";
+pub(crate) const TOO_FEW_MEMBERS: &str = "must be at least 1. To pause the operator, set \
+    spec.paused; to remove the cluster, delete the resource";
 pub(crate) const TOO_MANY_MEMBERS: &str =
     "must be at most 7: every write waits for a majority, so more members make writes slower";
 pub(crate) const REPOSITORY_WITH_DIGEST: &str =
@@ -50,10 +51,10 @@ pub(crate) const MUST_BE_IMAGE_NAME: &str =
 pub(crate) const MUST_BE_DIGEST: &str = "must be sha256: and 64 hexadecimal digits in lower case";
 pub(crate) const QUOTA_TOO_SMALL: &str =
     "must be at least 16Mi. The suffix m means thousandths; use Mi for mebibytes";
-pub(crate) const QUOTA_ABOVE_SIZE: &str = "must not exceed spec.storage.size, or the volume is full before etcd rejects writes. Lower the quota, or raise \
-     spec.storage.size";
-pub(crate) const MUST_BE_HOST_NAMES: &str = "must be host names in lower case, such as etcd.corp.example or *.corp.example. IP addresses, ports and URLs are \
-     not supported";
+pub(crate) const QUOTA_ABOVE_SIZE: &str = "must not exceed spec.storage.size, or the volume is \
+    full before etcd rejects writes. Lower the quota, or raise spec.storage.size";
+pub(crate) const MUST_BE_HOST_NAMES: &str = "must be host names in lower case, such as \
+    etcd.corp.example or *.corp.example. IP addresses, ports and URLs are not supported";
 pub(crate) const INVALID_AUTO_COMPACTION: &str =
     "must be a duration such as 1h, 30m or 1h30m, or \"0\" to disable automatic compaction";
 /// The rule for keys of labels, annotations and taints, which the schema does not have.

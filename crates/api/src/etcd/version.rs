@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 use crate::common::rejection::invalid_value;
 
 /// The message for a text that is not an exact version.
-pub(crate) const MUST_BE_EXACT: &str = "must be an exact version of three numbers, such as 3.6.16. The meaning of 3.6 or latest changes over time, \
-     which would cause unplanned upgrades";
+pub(crate) const MUST_BE_EXACT: &str = "must be an exact version of three numbers, such as 3.6.16. \
+    The meaning of 3.6 or latest changes over time, which would cause unplanned upgrades";
 
 /// A version of etcd.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

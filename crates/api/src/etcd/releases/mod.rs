@@ -56,7 +56,7 @@ const ALL_PATCHES: PatchBound = PatchBound {
 pub(crate) const RELEASES: &[Release] = &[
     Release {
         minor: Minor(3, 5),
-        // CHANGELOG-3.5: /livez and /readyz came with 3.5.11. CHANGELOG/README: 3.5.0 to 3.5.2 lose writes when they
+        // CHANGELOG-3.5: 3.5.11 adds /livez and /readyz. CHANGELOG/README: 3.5.0 to 3.5.2 lose writes when they
         // are killed (use 3.5.4); 3.5.6 keeps members consistent when one crashes during a defragmentation (#14733).
         min_patch: PatchBound {
             patch: 11,
@@ -69,7 +69,8 @@ pub(crate) const RELEASES: &[Release] = &[
         // accident (#21694), 3.5.32 can skip old v2 content that stops 3.6 (#21897).
         min_patch_for_upgrade: Some(PatchBound {
             patch: 32,
-            reason: "after an upgrade from an earlier release, 3.6 can count promoted members as learners and removed members as present",
+            reason: "after an upgrade from an earlier release, 3.6 can count promoted members as learners \
+                and removed members as present",
         }),
         // Examined, and not listed as defects: 3.5.22 (and 3.6.4) and earlier can corrupt the data of a member that is
         // defragmented while it receives a snapshot (#20271), which the operator never does; watchers can miss
@@ -155,8 +156,8 @@ pub fn check_supported(version: Version) -> Result<(), String> {
 /// `target`. The error names the remedy.
 ///
 /// Upgrades go one minor release at a time. A downgrade is not supported once no member runs the earlier minor release,
-/// since that release cannot read data of the later one without etcd's own downgrade procedure. While some members still run the earlier release, etcd
-/// allows the others to return to it.
+/// since that release cannot read data of the later one without etcd's own downgrade procedure. While some members still
+/// run the earlier release, etcd allows the others to return to it.
 pub fn check_upgrade(lowest: Version, highest: Version, target: Version) -> Result<(), String> {
     if target == lowest && target == highest {
         return Ok(());
