@@ -119,7 +119,7 @@ fn add_rules(path: &str, field: &JSONSchemaProps, rules: &mut String) {
         let expression = rule
             .message_expression
             .as_deref()
-            .map(literals)
+            .map(messages_of)
             .unwrap_or_default();
         let messages = rule
             .message
@@ -137,24 +137,44 @@ fn add_rules(path: &str, field: &JSONSchemaProps, rules: &mut String) {
     }
 }
 
-/// Returns the string literals of a message expression that are sentences, or the whole expression if there are none.
-fn literals(expression: &str) -> Vec<String> {
+/// Returns the messages of a message expression.
+fn messages_of(expression: &str) -> Vec<String> {
     // Once escaped quotes are replaced, every second piece between quotes is a literal.
     let unescaped = expression.replace("\\'", "’");
-    let quoted = unescaped.split('\'').skip(1).step_by(2);
-    let sentences: Vec<_> = quoted
+    let pieces: Vec<_> = unescaped.split('\'').collect();
+    if expression.contains("self.filter(name, ") {
+        return vec![option_message(&pieces)];
+    }
+    let sentences = pieces.iter().skip(1).step_by(2);
+    sentences
         .filter(|text| text.matches(' ').count() > 2)
         .map(|text| {
-            // A literal that begins with a space is appended to a value that is not known here.
+            // A value that is not known here precedes or follows the literal.
             let prefix = if text.starts_with(' ') { "…" } else { "" };
-            format!("{prefix}{}", text.replace('’', "'"))
+            let suffix = if text.ends_with(' ') { "…" } else { "" };
+            format!("{prefix}{text}{suffix}").replace('’', "'")
         })
-        .collect();
-    if sentences.is_empty() {
-        vec![expression.to_owned()]
+        .collect()
+}
+
+/// Returns the message of a rule that rejects options by their names. `pieces` are the expressions and literals of the
+/// message expression: `'option "' + self.filter(name, name in ['a'] || name.startsWith('b'))[0] + '" is not supported'`.
+fn option_message(pieces: &[&str]) -> String {
+    let [first, names @ .., last, _] = pieces.get(1..).unwrap_or_default() else {
+        return pieces.concat();
+    };
+    let is_list = !names.iter().any(|piece| piece.contains("!(name in "));
+    let literals = names.windows(2).step_by(2).filter_map(|pair| match pair {
+        [expression, literal] if expression.ends_with("startsWith(") => Some(format!("{literal}…")),
+        [_, literal] => Some((*literal).to_owned()),
+        _ => None,
+    });
+    let names = if is_list {
+        literals.collect::<Vec<_>>().join("\", \"")
     } else {
-        sentences
-    }
+        "…".to_owned()
+    };
+    format!("{first}{names}{last}").replace('’', "'")
 }
 
 /// Returns the type of a field, or its values if it is an enum.

@@ -1,15 +1,17 @@
-//! CEL rules that several fields share, and helpers to compose CEL expressions.
+//! CEL rules that several fields use, and helpers to compose CEL expressions.
 //!
 //! The API server evaluates a rule with `oldSelf` on a field only if the field was set before and still is. A rule about
 //! an optional field is therefore put on its parent.
 
 use kube::core::Rule;
 
+use crate::common::quantity::MUST_BE_QUANTITY;
+
 /// A condition in CEL that rejects a value, and the message to reject it with.
 pub(crate) struct Case {
     /// The CEL expression that is true if the value is rejected.
     pub(crate) condition: String,
-    /// The message: plain text, or a CEL expression where a function says so.
+    /// The message: plain text for [`first_message`], a CEL expression for [`first_message_expression`].
     pub(crate) message: String,
 }
 
@@ -22,16 +24,17 @@ impl Case {
     }
 }
 
-/// Requires a duration or `0`. The message says what `0` does.
-pub(crate) fn duration_or_zero(effect_of_zero: &str) -> Rule {
-    Rule::new(format!("self == '0' || ({IS_DURATION})")).message(&*format!(
-        "write a duration such as 1h, 30m or 1h30m, or \"0\" {effect_of_zero}"
-    ))
+/// Requires a duration or `0`. The message states the effect of `0`.
+pub(crate) fn duration_or_zero(message: &str) -> Rule {
+    Rule::new(format!("self == '0' || ({IS_DURATION})")).message(message)
 }
+
+/// The message of [`duration`].
+pub(crate) const MUST_BE_DURATION: &str = "must be a duration such as 5m, 90s or 1h30m";
 
 /// Requires a duration.
 pub(crate) fn duration() -> Rule {
-    Rule::new(IS_DURATION).message("write a duration such as 5m, 90s or 1h30m")
+    Rule::new(IS_DURATION).message(MUST_BE_DURATION)
 }
 
 /// Requires a duration of at least `minimum`. A text that is not a duration passes, since [`duration`] rejects it.
@@ -56,7 +59,7 @@ const IS_DURATION: &str =
 
 /// Requires a quantity.
 pub(crate) fn quantity() -> Rule {
-    Rule::new("isQuantity(string(self))").message("write an amount such as 4Gi or 512Mi")
+    Rule::new("isQuantity(string(self))").message(MUST_BE_QUANTITY)
 }
 
 /// Requires a quantity of at least `minimum`. A text that is not a quantity passes, since [`quantity`] rejects it.

@@ -1,4 +1,4 @@
-//! Conditions of a cluster, and the reasons that they give. Users and alerts match on these words, so a released reason
+//! Conditions of a cluster, and the reasons that they give. Users and alerts match on them, so a released reason
 //! keeps its meaning.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
@@ -68,7 +68,7 @@ pub enum Reason {
     Upgrading,
     /// Members are being restarted one by one with a changed spec, or other objects of the cluster are being updated.
     Updating,
-    /// The operator waits for the event that the message names.
+    /// The operator waits. The message states the reason.
     Waiting,
     /// No problem is known.
     AsExpected,

@@ -9,7 +9,7 @@ use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::common::rejection::Rejection;
+use crate::common::rejection::{Rejection, invalid_value};
 use crate::common::windows::{Window, Windows};
 use crate::common::{cel, duration};
 
@@ -19,12 +19,22 @@ const MAX_WINDOWS: usize = 16;
 const MIN_WINDOW_DURATION: Duration = Duration::from_secs(600);
 const MAX_WINDOW_DURATION: Duration = Duration::from_secs(86_400);
 
+const MUST_BE_TIME_OF_DAY: &str =
+    "must be a time of day from 00:00 to 23:59 with four digits, such as \"02:00\"";
+const WINDOW_TOO_SHORT: &str =
+    "must be at least 10m: members are restarted one by one, and each needs time to recover";
+const WINDOW_TOO_LONG: &str =
+    "must be at most 24h. To cover several days, list each of them in days";
+const MUST_BE_TIME_ZONE: &str = "must be the name of a time zone in the IANA database, such as \
+    Europe/Berlin or UTC. An offset such as +01:00 is not supported: it does not follow daylight \
+    saving time";
+
 /// When disruptive changes may begin.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Maintenance {
     /// The windows in which changes that restart, move or replace members may begin. If empty, they begin at once.
-    /// Failures are healed at any time.
+    /// Failed members are recovered at any time.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16))]
     #[x_kube(merge_strategy = ListMerge::Atomic)]
@@ -41,26 +51,24 @@ pub struct MaintenanceWindow {
     #[x_kube(merge_strategy = ListMerge::Set)]
     pub days: Vec<Day>,
     /// The local time at which the window opens, such as "02:00" (a string). If clocks are set forward over this time,
-    /// the window opens at that moment; if they show it twice, it opens the first time.
+    /// the window opens at that moment; if they show it twice, it opens at the first of the two.
     #[schemars(length(max = 16))]
     #[x_kube(validation = Rule::new("self.matches('^([01][0-9]|2[0-3]):[0-5][0-9]$')")
-        .message("write a time of day from 00:00 to 23:59 with all four digits, such as \"02:00\""))]
+        .message(MUST_BE_TIME_OF_DAY))]
     pub start: String,
     /// How long the window is open, from 10m to 24h, such as 3h, 90m or 1h30m. It may extend into the next day.
     #[schemars(length(max = 16))]
     #[x_kube(
         validation = cel::duration(),
-        validation = cel::duration_at_least("10m", "at least 10m: members are disturbed one by one, and each takes a while to \
-            come back"),
-        validation = cel::duration_at_most("24h", "at most 24h: for more, let it begin on each of the days"),
+        validation = cel::duration_at_least("10m", WINDOW_TOO_SHORT),
+        validation = cel::duration_at_most("24h", WINDOW_TOO_LONG),
     )]
     pub duration: String,
     /// The time zone of days and start: a name in the IANA time zone database, such as Europe/Berlin.
     #[serde(default = "default_time_zone")]
     #[schemars(length(max = 64))]
     #[x_kube(validation = Rule::new("self.matches('^[A-Za-z][A-Za-z0-9_+-]*(/[A-Za-z0-9_+-]+)*$')")
-        .message("write a time zone's name in the IANA database, such as Europe/Berlin or UTC: an offset such as \
-            +01:00 does not tell when clocks are changed"))]
+        .message(MUST_BE_TIME_ZONE))]
     pub time_zone: String,
 }
 
@@ -115,12 +123,12 @@ impl Maintenance {
     /// Validates the windows. Returns the first problem.
     pub(crate) fn validate(&self) -> Result<Windows, Rejection> {
         if self.windows.len() > MAX_WINDOWS {
-            return Err(Rejection::new(FIELD, "more than 16 windows"));
+            return Err(Rejection::new(FIELD, "must have at most 16 items"));
         }
         let windows = self.windows.iter().enumerate().map(|(index, window)| {
             window
                 .validate()
-                .map_err(|reason| Rejection::new(FIELD, format!("in windows[{index}], {reason}")))
+                .map_err(|reason| Rejection::new(FIELD, format!("windows[{index}].{reason}")))
         });
         windows.collect()
     }
@@ -138,16 +146,17 @@ impl MaintenanceWindow {
         Ok(Window {
             days: days.iter().copied().map(Weekday::from).collect(),
             start: parse_time_of_day(start)
-                .ok_or_else(|| format!("start: {start:?} is not a time of day such as 02:00"))?,
+                .ok_or_else(|| invalid("start", start, MUST_BE_TIME_OF_DAY))?,
             duration: validate_duration(duration)
-                .map_err(|reason| format!("duration: {reason}"))?,
-            zone: find_zone(time_zone).ok_or_else(|| {
-                format!(
-                    "timeZone: {time_zone:?} is not in the IANA database: write a name such as Europe/Berlin or UTC"
-                )
-            })?,
+                .map_err(|rule| invalid("duration", duration, rule))?,
+            zone: find_zone(time_zone)
+                .ok_or_else(|| invalid("timeZone", time_zone, MUST_BE_TIME_ZONE))?,
         })
     }
+}
+
+fn invalid(field: &str, value: &str, rule: &str) -> String {
+    format!("{field}: {}", invalid_value(value, rule))
 }
 
 fn parse_time_of_day(text: &str) -> Option<Time> {
@@ -159,13 +168,12 @@ fn parse_time_of_day(text: &str) -> Option<Time> {
     Time::new(two_digits(hour)?, two_digits(minute)?, 0, 0).ok()
 }
 
-fn validate_duration(text: &str) -> Result<Duration, String> {
-    match duration::parse(text).map_err(|error| error.to_string())? {
-        Some(duration) if duration > MAX_WINDOW_DURATION => {
-            Err(format!("{text:?} is more than 24h"))
-        }
-        Some(duration) if duration >= MIN_WINDOW_DURATION => Ok(duration),
-        _ => Err(format!("{text:?} is less than 10m")),
+fn validate_duration(text: &str) -> Result<Duration, &'static str> {
+    match duration::parse(text) {
+        Err(_) | Ok(None) => Err(cel::MUST_BE_DURATION),
+        Ok(Some(duration)) if duration > MAX_WINDOW_DURATION => Err(WINDOW_TOO_LONG),
+        Ok(Some(duration)) if duration < MIN_WINDOW_DURATION => Err(WINDOW_TOO_SHORT),
+        Ok(Some(duration)) => Ok(duration),
     }
 }
 
@@ -200,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn the_smallest_window_is_every_day_in_utc() {
+    fn the_default_window_is_every_day_in_utc() {
         assert_eq!(window().time_zone, "UTC");
         let validated = window().validate().unwrap();
         assert_eq!(validated.days.len(), 7);
@@ -221,7 +229,7 @@ mod tests {
             .validate()
             .unwrap_err();
             assert!(
-                reason.starts_with("start: ") && reason.ends_with("such as 02:00"),
+                reason.starts_with("start: ") && reason.ends_with("such as \"02:00\""),
                 "{reason}"
             );
         }
@@ -236,8 +244,7 @@ mod tests {
         }
         assert_eq!(
             rejection_reason(|it| it.time_zone = "Europe/Berln".to_owned()),
-            "in windows[1], timeZone: \"Europe/Berln\" is not in the IANA database: write a name such as \
-             Europe/Berlin or UTC"
+            format!("windows[1].timeZone: invalid value \"Europe/Berln\": {MUST_BE_TIME_ZONE}")
         );
         assert!(
             rejection_reason(|it| it.time_zone = "Etc/Unknown".to_owned()).contains("timeZone")
@@ -245,11 +252,14 @@ mod tests {
         let many = Maintenance {
             windows: vec![window(); 17],
         };
-        assert_eq!(many.validate().unwrap_err().reason, "more than 16 windows");
+        assert_eq!(
+            many.validate().unwrap_err().reason,
+            "must have at most 16 items"
+        );
     }
 
     #[test]
-    fn ten_minutes_and_a_whole_day_are_the_bounds() {
+    fn windows_of_10_minutes_and_of_24_hours_are_valid() {
         for duration in ["10m", "600s", "24h", "23h60m"] {
             let window = MaintenanceWindow {
                 duration: duration.to_owned(),

@@ -5,16 +5,16 @@ use std::fmt;
 
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
-/// A quantity that cannot be parsed, and the reason.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct InvalidQuantity {
-    text: String,
-    reason: &'static str,
-}
+/// The rule that a text violates so that it is not a quantity.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct InvalidQuantity(&'static str);
+
+/// The rule for a text that is not a quantity.
+pub(crate) const MUST_BE_QUANTITY: &str = "must be a quantity such as 4Gi or 512Mi";
 
 impl fmt::Display for InvalidQuantity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?} {}", self.text, self.reason)
+        f.write_str(self.0)
     }
 }
 
@@ -43,13 +43,9 @@ pub fn millis(quantity: &Quantity) -> Result<u64, InvalidQuantity> {
 
 /// Returns the quantity times ten to the power of `shift`.
 fn scaled(Quantity(text): &Quantity, shift: i32) -> Result<u64, InvalidQuantity> {
-    let invalid = |reason| InvalidQuantity {
-        text: text.clone(),
-        reason,
-    };
-    let malformed = || invalid("is not an amount: write one such as 4Gi or 512Mi");
+    let malformed = || InvalidQuantity(MUST_BE_QUANTITY);
     let unsigned = match text.as_bytes() {
-        [b'-', ..] => return Err(invalid("is below zero")),
+        [b'-', ..] => return Err(InvalidQuantity("must not be negative")),
         [b'+', ..] => &text[1..],
         _ => text,
     };
@@ -77,10 +73,9 @@ fn scaled(Quantity(text): &Quantity, shift: i32) -> Result<u64, InvalidQuantity>
         .saturating_sub(length(fraction))
         .saturating_add(shift);
     // Kubernetes' maximum is 2^63-1; a u128 has room for twice as many digits.
-    let too_large = || invalid("is too large");
-    let mantissa = mantissa
-        .parse::<u128>()
-        .map_err(|_| invalid("has too many digits"))?;
+    let too_large = || InvalidQuantity("must be at most 2^63-1");
+    let too_many_digits = || InvalidQuantity("must have fewer digits");
+    let mantissa = mantissa.parse::<u128>().map_err(|_| too_many_digits())?;
     let value = if exponent >= 0 {
         let tens = 10_u128
             .checked_pow(exponent.unsigned_abs())
@@ -92,7 +87,7 @@ fn scaled(Quantity(text): &Quantity, shift: i32) -> Result<u64, InvalidQuantity>
     } else {
         let shifted = mantissa
             .checked_shl_exact(unit.twos)
-            .ok_or_else(|| invalid("has too many digits"))?;
+            .ok_or_else(too_many_digits)?;
         // A divisor that overflows leaves less than one, which rounds up to one.
         10_u128
             .checked_pow(exponent.unsigned_abs())
@@ -209,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn cpus_are_counted_in_thousandths() {
+    fn cpus_are_converted_to_thousandths() {
         for (text, expected) in [
             ("2", 2_000),
             ("500m", 500),
@@ -222,24 +217,27 @@ mod tests {
     }
 
     #[test]
-    fn the_largest_quantity_is_that_of_kubernetes() {
+    fn the_largest_quantity_is_the_same_as_in_kubernetes() {
         assert_eq!(in_bytes("9223372036854775807"), Ok(i64::MAX.unsigned_abs()));
         for text in ["9223372036854775808", "8Ei", "10E", "1e19", "1e400"] {
-            assert!(in_bytes(text).unwrap_err().contains("too large"), "{text}");
+            assert!(
+                in_bytes(text).unwrap_err().contains("at most 2^63-1"),
+                "{text}"
+            );
         }
     }
 
     #[test]
-    fn a_text_that_is_no_quantity_is_rejected() {
+    fn a_text_that_is_not_a_quantity_is_rejected() {
         for text in [
             "", "Gi", ".", "1..2", "1.2.3", "4 Gi", "4gi", "4GB", "1K", "1e", "1e1.5", "0x10",
             "four", "1Gi2",
         ] {
             assert!(
-                in_bytes(text).unwrap_err().contains("is not an amount"),
+                in_bytes(text).unwrap_err().contains("must be a quantity"),
                 "{text}"
             );
         }
-        assert!(in_bytes("-1").unwrap_err().contains("below zero"));
+        assert!(in_bytes("-1").unwrap_err().contains("must not be negative"));
     }
 }

@@ -7,7 +7,7 @@ use std::fmt;
 pub struct Rejection {
     /// The path of the field, such as `spec.version`.
     pub field: &'static str,
-    /// What is wrong with the value, and what to write instead.
+    /// The rule that the value violates, and the remedy. Several sentences, without a period at the end.
     pub reason: String,
 }
 
@@ -18,6 +18,16 @@ impl Rejection {
             reason: reason.into(),
         }
     }
+
+    /// Rejects a value because of a rule such as `must be a host name`.
+    pub(crate) fn invalid(field: &'static str, value: impl fmt::Display, rule: &str) -> Self {
+        Self::new(field, invalid_value(value, rule))
+    }
+}
+
+/// Returns the reason that names the value and the rule that it violates, in the words of the API server.
+pub(crate) fn invalid_value(value: impl fmt::Display, rule: &str) -> String {
+    format!("invalid value \"{value}\": {rule}")
 }
 
 impl fmt::Display for Rejection {

@@ -12,27 +12,32 @@ use crate::common::rejection::Rejection;
 const DEFAULT_CPU_REQUEST: &str = "100m";
 const DEFAULT_MEMORY_REQUEST: &str = "256Mi";
 const DEFAULT_MEMORY_LIMIT: &str = "2Gi";
-/// A smaller amount is probably a mistake, such as `512m` for `512Mi`.
+/// A smaller quantity is probably a mistake, such as `512m` for `512Mi`.
 const MIN_MEMORY: &str = "32Mi";
 
-const TOO_LITTLE_MEMORY: &str = "at least 32Mi: less is likely a slip. In amounts m means thousandths, so for mebibytes write Mi";
+const MEMORY_TOO_SMALL: &str =
+    "must be at least 32Mi. The suffix m means thousandths; use Mi for mebibytes";
+const REQUEST_ABOVE_LIMIT: &str =
+    "requests.memory must not exceed limits.memory. Raise limits.memory, or remove it";
+const NO_CPU_LIMIT: &str = "limits.cpu is not supported: a throttled leader misses its heartbeats, \
+    and the members elect another. Remove limits.cpu, and set requests.cpu to reserve CPU time";
+const MUST_BE_CPUS: &str = "must be a number of CPUs above zero, such as 2 or 500m";
 
 /// The resources of each member.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(validation = Rule::new(REQUESTS_WITHIN_LIMITS)
-    .message("requests.memory is more than limits.memory: raise the limit, or leave it out")
+    .message(REQUEST_ABOVE_LIMIT)
     .field_path(".limits"))]
 pub struct Resources {
     /// The CPU and memory that are reserved for each member on its node. Defaults: 100m of CPU, 256Mi of memory.
     #[serde(default, skip_serializing_if = "crate::common::is_default")]
     pub requests: ResourceAmounts,
     /// The memory that each member may use at most. Default: 2Gi, or the request if that is larger. A CPU limit is not
-    /// allowed: a throttled leader misses its heartbeats and loses its leadership.
+    /// supported: a throttled leader misses its heartbeats and loses its leadership.
     #[serde(default, skip_serializing_if = "crate::common::is_default")]
     #[x_kube(validation = Rule::new("!has(self.cpu)")
-        .message("leave out limits.cpu: a throttled leader misses its heartbeats, and each time the cluster stops to \
-            elect another. Use requests.cpu to set CPU time aside")
+        .message(NO_CPU_LIMIT)
         .field_path(".cpu"))]
     pub limits: ResourceAmounts,
 }
@@ -42,22 +47,22 @@ const REQUESTS_WITHIN_LIMITS: &str = "!has(self.requests) || !has(self.limits) |
     !isQuantity(string(self.requests.memory)) || !isQuantity(string(self.limits.memory)) || \
     quantity(string(self.requests.memory)).compareTo(quantity(string(self.limits.memory))) <= 0";
 
-/// Amounts of CPU and memory.
+/// Quantities of CPU and memory.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ResourceAmounts {
-    /// The number of CPUs, such as 2 or 500m (half a CPU).
+    /// The number of CPUs, such as 2 or 500m (half a CPU). Not supported in limits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Quantity")]
     #[x_kube(
         validation = Rule::new("isQuantity(string(self)) && quantity(string(self)).isGreaterThan(quantity('0'))")
-            .message("write an amount of CPUs above zero, such as 2 or 500m"),
+            .message(MUST_BE_CPUS),
     )]
     pub cpu: Option<Quantity>,
     /// The amount of memory, such as 512Mi or 2Gi. Minimum 32Mi.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Quantity")]
-    #[x_kube(validation = cel::quantity(), validation = cel::quantity_at_least(MIN_MEMORY, TOO_LITTLE_MEMORY))]
+    #[x_kube(validation = cel::quantity(), validation = cel::quantity_at_least(MIN_MEMORY, MEMORY_TOO_SMALL))]
     pub memory: Option<Quantity>,
 }
 
@@ -73,14 +78,11 @@ pub struct EffectiveResources {
 }
 
 impl Resources {
-    /// Validates the amounts and fills in the defaults. The user's amounts are kept as written. A default is adjusted
+    /// Validates the quantities and fills in the defaults. The user's quantities are kept as written. A default is adjusted
     /// where needed, so that no request exceeds its limit.
     pub fn validate(&self) -> Result<EffectiveResources, Rejection> {
         if self.limits.cpu.is_some() {
-            return Err(Rejection::new(
-                "spec.resources.limits.cpu",
-                "leave it out: throttling causes elections",
-            ));
+            return Err(Rejection::new("spec.resources.limits.cpu", NO_CPU_LIMIT));
         }
         let request = self.requests.memory.as_ref();
         let limit = self.limits.memory.as_ref();
@@ -93,16 +95,16 @@ impl Resources {
         if let (Some(request_bytes), Some(limit_bytes)) = (request_bytes, limit_bytes)
             && request_bytes > limit_bytes
         {
-            return Err(Rejection::new(
-                "spec.resources.limits",
-                "requests.memory is more than limits.memory",
-            ));
+            return Err(Rejection::new("spec.resources.limits", REQUEST_ABOVE_LIMIT));
         }
         if let Some(cpu) = &self.requests.cpu
             && !matches!(millis(cpu), Ok(1..))
         {
-            let reason = format!("{} is no amount of CPUs above zero", cpu.0);
-            return Err(Rejection::new("spec.resources.requests.cpu", reason));
+            return Err(Rejection::invalid(
+                "spec.resources.requests.cpu",
+                &cpu.0,
+                MUST_BE_CPUS,
+            ));
         }
         let limit_below_default =
             limit.filter(|_| limit_bytes < constant_bytes(DEFAULT_MEMORY_REQUEST));
@@ -127,14 +129,15 @@ impl Resources {
 }
 
 /// Returns one of the constants of this module in bytes.
-fn constant_bytes(amount: &str) -> Option<u64> {
-    bytes(&Quantity(amount.to_owned())).ok()
+fn constant_bytes(quantity: &str) -> Option<u64> {
+    bytes(&Quantity(quantity.to_owned())).ok()
 }
 
-fn validate_memory(field: &'static str, amount: &Quantity) -> Result<u64, Rejection> {
-    let bytes = bytes(amount).map_err(|error| Rejection::new(field, error.to_string()))?;
+fn validate_memory(field: &'static str, quantity: &Quantity) -> Result<u64, Rejection> {
+    let reject = |rule: &str| Rejection::invalid(field, &quantity.0, rule);
+    let bytes = bytes(quantity).map_err(|error| reject(&error.to_string()))?;
     if Some(bytes) < constant_bytes(MIN_MEMORY) {
-        return Err(Rejection::new(field, TOO_LITTLE_MEMORY));
+        return Err(reject(MEMORY_TOO_SMALL));
     }
     Ok(bytes)
 }
@@ -183,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn invalid_amounts_are_rejected_with_their_field() {
+    fn invalid_quantities_are_rejected_with_their_field() {
         for (json, field) in [
             (r#"{"limits":{"cpu":"1"}}"#, "spec.resources.limits.cpu"),
             (

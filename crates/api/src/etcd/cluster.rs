@@ -17,10 +17,15 @@ use crate::common::schema::{bounded_string, for_users};
 use crate::common::storage::{Storage, VOLUMES_NEVER_SHRINK};
 use crate::etcd::options::cel as options_cel;
 use crate::etcd::releases::cel::{
-    exact_version, known_minor, min_patch, min_patch_for_upgrade, no_downgrade, no_leading_v,
-    no_skipped_minor, not_known_bad, not_retired,
+    exact_version, known_minor, min_patch, min_patch_for_upgrade, no_downgrade, no_known_defect,
+    no_leading_v, no_skipped_minor, not_retired,
 };
 use crate::etcd::status::EtcdClusterStatus;
+use crate::etcd::validation::{
+    INVALID_AUTO_COMPACTION, MUST_BE_DIGEST, MUST_BE_HOST_NAMES, MUST_BE_IMAGE_NAME, NAME_TOO_LONG,
+    NAME_WITH_DOT, NAME_WITHOUT_LETTER, QUOTA_ABOVE_SIZE, QUOTA_TOO_SMALL, REPLACE_AFTER_TOO_SHORT,
+    REPOSITORY_WITH_DIGEST, REPOSITORY_WITH_TAG, TOO_FEW_MEMBERS, TOO_MANY_MEMBERS,
+};
 
 /// The default image repository: the one of etcd's authors.
 pub const DEFAULT_REPOSITORY: &str = "gcr.io/etcd-development/etcd";
@@ -38,7 +43,7 @@ pub const DEFAULT_REPOSITORY: &str = "gcr.io/etcd-development/etcd";
     category = "evenkeel",
     category = "all",
     namespaced,
-    doc = "An etcd cluster that the Evenkeel operator creates, heals, scales and upgrades as its spec says.",
+    doc = "An etcd cluster that the Evenkeel operator creates, heals, scales and upgrades according to its spec.",
     status = "EtcdClusterStatus",
     derive = "PartialEq",
     printcolumn(name = "Version", type_ = "string", json_path = ".spec.version"),
@@ -50,16 +55,10 @@ pub const DEFAULT_REPOSITORY: &str = "gcr.io/etcd-development/etcd";
         status_replicas_path = ".status.members",
         label_selector_path = ".status.selector"
     ),
-    validation = Rule::new("size(self.metadata.name) <= 40")
-        .message("metadata.name is longer than 40 characters: the names of pods and certificates are made from it, \
-            and must fit as well"),
-    validation = Rule::new("!self.metadata.name.contains('.')")
-        .message("metadata.name has a dot in it: host names are made from it, so it must be a single label; use a \
-            hyphen"),
-    validation = Rule::new("!self.metadata.name.matches('^[0-9]')")
-        .message("metadata.name begins with a digit: the names of Services are made from it, and must begin with a \
-            letter"),
-    validation = not_known_bad(),
+    validation = name_rule("size(self.metadata.name) <= 40", NAME_TOO_LONG),
+    validation = name_rule("!self.metadata.name.contains('.')", NAME_WITH_DOT),
+    validation = name_rule("!self.metadata.name.matches('^[0-9]')", NAME_WITHOUT_LETTER),
+    validation = no_known_defect(),
     validation = no_skipped_minor(),
     validation = min_patch_for_upgrade(),
     validation = no_downgrade(),
@@ -67,13 +66,12 @@ pub const DEFAULT_REPOSITORY: &str = "gcr.io/etcd-development/etcd";
 )]
 #[x_kube(validation = options_cel::exist_in_version())]
 #[x_kube(validation = Rule::new(QUOTA_WITHIN_SIZE)
-    .message("spec.etcd.quota is more than spec.storage.size: the volume would be full before etcd stops taking \
-        writes")
+    .message(QUOTA_ABOVE_SIZE)
     .field_path(".etcd.quota"))]
 pub struct EtcdClusterSpec {
-    /// The exact version of etcd, such as 3.6.16. There is no default, since a default that changes with the operator
-    /// would be a hidden upgrade. A change restarts the members one by one, the leader last. Upgrades go one minor
-    /// version at a time; downgrades to an earlier minor version are not possible.
+    /// The exact version of etcd, such as 3.6.16. There is no default, so that an upgrade of the operator does not
+    /// upgrade etcd. A change restarts the members one by one, the leader last. Upgrades go one minor version at a time;
+    /// downgrades to an earlier minor version are not supported.
     #[schemars(length(max = 64))]
     #[x_kube(
         validation = no_leading_v(),
@@ -88,15 +86,13 @@ pub struct EtcdClusterSpec {
     #[serde(default = "default_members")]
     #[x_kube(
         validation = Rule::new("self >= 1")
-            .message("a cluster has at least one member: delete the resource or set paused, according to what you \
-                want"),
+            .message(TOO_FEW_MEMBERS),
         validation = Rule::new("self <= 7")
-            .message("seven members are the most: every write waits for a majority, so more make it slower and \
-                hardly safer. Use 7 or fewer"),
+            .message(TOO_MANY_MEMBERS),
     )]
     pub members: i32,
-    /// If true, the operator changes nothing: members keep serving, but failures are not healed and edits are not
-    /// applied until this is false again.
+    /// If true, the operator changes nothing: members keep serving, but the operator neither recovers failed members nor
+    /// applies edits until this is false again.
     #[serde(default)]
     pub paused: bool,
     /// The image of etcd. A change restarts the members one by one.
@@ -121,7 +117,7 @@ pub struct EtcdClusterSpec {
     /// The settings of etcd itself. A change restarts the members one by one.
     #[serde(default)]
     pub etcd: EtcdOptions,
-    /// How failed members are healed.
+    /// When failed members are replaced.
     #[serde(default)]
     pub heal: Heal,
     /// When disruptive changes may begin. Without windows, at any time.
@@ -129,7 +125,12 @@ pub struct EtcdClusterSpec {
     pub maintenance: Maintenance,
 }
 
-/// Rejects a smaller volume size. A size that was requested and not reached yet may be taken back, and any size may be
+/// Requires a property of the name. The message names the field, since the rule belongs to the whole resource.
+fn name_rule(rule: &str, message: &str) -> Rule {
+    Rule::new(rule).message(&*format!("metadata.name {message}"))
+}
+
+/// Rejects a smaller volume size. A size that was requested and not reached yet may be reverted, and any size may be
 /// changed before the cluster exists.
 fn no_shrinking() -> Rule {
     const NEW: &str = "self.spec.storage.size";
@@ -163,12 +164,12 @@ pub struct Image {
     #[schemars(length(max = 255))]
     #[x_kube(
         validation = Rule::new("!self.contains('@')")
-            .message("put the digest into spec.image.digest, and only what stands before the @ here"),
+            .message(REPOSITORY_WITH_DIGEST),
         validation = Rule::new("self.contains('@') || !self.matches(':[^/]*$')")
-            .message("leave the tag out: it comes from spec.version"),
+            .message(REPOSITORY_WITH_TAG),
         validation = Rule::new("self.contains('@') || self.matches(':[^/]*$') || \
             self.matches('^[a-zA-Z0-9][a-zA-Z0-9.-]*(:[0-9]+)?(/[a-z0-9._-]+)*$')")
-            .message("write an image's name, such as gcr.io/etcd-development/etcd, without https://"),
+            .message(MUST_BE_IMAGE_NAME),
     )]
     pub repository: String,
     /// The digest of the image: sha256: and 64 hexadecimal digits. The digest decides which image runs, so it must
@@ -176,7 +177,7 @@ pub struct Image {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String", length(max = 128))]
     #[x_kube(validation = Rule::new("self.matches('^sha256:[0-9a-f]{64}$')")
-        .message("write sha256: and 64 hexadecimal digits, in lower case"))]
+        .message(MUST_BE_DIGEST))]
     pub digest: Option<String>,
     /// The names of image pull Secrets in the same namespace.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -230,7 +231,7 @@ pub enum ServiceType {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Tls {
-    /// Certificates for client connections. The operator manages those for connections between members by itself.
+    /// Certificates for client connections. The operator manages those for connections between members without settings.
     #[serde(default)]
     pub client: ClientTls,
 }
@@ -244,8 +245,7 @@ pub struct ClientTls {
     #[schemars(length(max = 16), inner(length(min = 1, max = 253)))]
     #[x_kube(
         validation = Rule::new(format!("self.all(name, name.matches('{HOST_NAME}'))"))
-            .message("write host names in lower case, such as etcd.corp.example or *.corp.example: no addresses, \
-                ports or URLs"),
+            .message(MUST_BE_HOST_NAMES),
         merge_strategy = ListMerge::Set,
     )]
     pub extra_names: Vec<String>,
@@ -265,15 +265,14 @@ pub struct EtcdOptions {
     #[schemars(with = "Quantity")]
     #[x_kube(
         validation = cel::quantity(),
-        validation = cel::quantity_at_least("16Mi", "at least 16Mi: less is likely a slip. In amounts m means thousandths, \
-            so for mebibytes write Mi"),
+        validation = cel::quantity_at_least("16Mi", QUOTA_TOO_SMALL),
     )]
     pub quota: Option<Quantity>,
     /// How long old revisions of keys can be read and watched, such as 1h, 30m or 1h30m; older ones are compacted. "0" (a
     /// string) disables automatic compaction; clients must then compact, or the database fills up.
     #[serde(default = "default_auto_compaction")]
     #[schemars(length(max = 16))]
-    #[x_kube(validation = cel::duration_or_zero("to switch it off"))]
+    #[x_kube(validation = cel::duration_or_zero(INVALID_AUTO_COMPACTION))]
     pub auto_compaction: String,
     /// Additional flags of etcd, named as in the newest supported etcd and without dashes, such as
     /// heartbeat-interval: "200". Only the flags that docs/tasks/options.md lists are allowed.
@@ -299,7 +298,7 @@ fn default_auto_compaction() -> String {
     "1h".to_owned()
 }
 
-/// How failed members are healed.
+/// When failed members are replaced.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Heal {
@@ -308,7 +307,7 @@ pub struct Heal {
     #[schemars(length(max = 16))]
     #[x_kube(
         validation = cel::duration(),
-        validation = cel::duration_at_least("30s", "at least 30s: a pod that moves, or a node that restarts, takes that long"),
+        validation = cel::duration_at_least("30s", REPLACE_AFTER_TOO_SHORT),
     )]
     pub replace_after: String,
 }
@@ -363,7 +362,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_smallest_manifest_gets_all_defaults() {
+    fn the_minimal_manifest_gets_all_defaults() {
         let spec: EtcdClusterSpec = serde_json::from_str(r#"{"version":"3.6.16"}"#).unwrap();
         assert_eq!(spec, EtcdClusterSpec::with_version("3.6.16"));
         assert_eq!(spec.members, 3);

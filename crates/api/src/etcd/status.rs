@@ -65,10 +65,10 @@ pub struct EtcdClusterStatus {
     /// The reason for the action in progress.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub action_reason: String,
-    /// The action that follows when the waits have ended.
+    /// The action that follows after the operator has waited.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub next_action: String,
-    /// The events that the operator waits for before it continues.
+    /// The reasons why the operator waits before it continues.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[x_kube(merge_strategy = ListMerge::Atomic)]
     pub waiting_for: Vec<String>,
@@ -76,7 +76,7 @@ pub struct EtcdClusterStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["name".to_owned()]))]
     pub member_list: Vec<MemberStatus>,
-    /// The expiry times of the certificates. The operator renews all of them in time, except those of the CAs.
+    /// The expiry times of the certificates. The operator renews all of them before they expire, except those of the CAs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["secret".to_owned()]))]
     pub certificates: Vec<CertificateStatus>,

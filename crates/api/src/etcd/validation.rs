@@ -6,12 +6,14 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::Toleration;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
+use crate::common::cel::MUST_BE_DURATION;
 use crate::common::duration;
 use crate::common::names::{is_host_name, is_label_key, is_label_value, is_subdomain};
 use crate::common::quantity::bytes;
 use crate::common::rejection::Rejection;
 use crate::common::resources::EffectiveResources;
 use crate::common::scheduling::Scheduling;
+use crate::common::storage::{INVALID_KEEP_REMOVED_FOR, NO_CLASS_IF_EPHEMERAL, SIZE_TOO_SMALL};
 use crate::common::windows::Windows;
 use crate::etcd::cluster::{EtcdClusterSpec, Heal, Image};
 use crate::etcd::options::Options;
@@ -24,9 +26,41 @@ const GIB: u64 = 1 << 30;
 const MAX_NAME_LENGTH: usize = 40;
 const MIN_VOLUME_BYTES: u64 = GIB;
 const MIN_QUOTA_BYTES: u64 = 16 * MIB;
-/// etcd's authors advise against a larger database.
+/// etcd's documentation advises against a larger database.
 const MAX_DEFAULT_QUOTA_BYTES: u64 = 8 * GIB;
 const MIN_REPLACE_AFTER: Duration = Duration::from_secs(30);
+
+// The messages, which the rules of the schema use as well.
+
+pub(crate) const NAME_TOO_LONG: &str =
+    "must be no more than 40 characters: the names of pods and certificates are derived from it";
+pub(crate) const NAME_WITH_DOT: &str =
+    "must not contain dots: host names are derived from it. Use hyphens instead";
+pub(crate) const NAME_WITHOUT_LETTER: &str =
+    "must start with a letter: the names of Services are derived from it";
+pub(crate) const TOO_FEW_MEMBERS: &str = "must be at least 1. To pause the operator, set \
+    spec.paused; to remove the cluster, delete the resource";
+pub(crate) const TOO_MANY_MEMBERS: &str =
+    "must be at most 7: every write waits for a majority, so more members make writes slower";
+pub(crate) const REPOSITORY_WITH_DIGEST: &str =
+    "must not contain a digest. Move the part after the @ to spec.image.digest";
+pub(crate) const REPOSITORY_WITH_TAG: &str =
+    "must not contain a tag: the tag is derived from spec.version. Remove the tag";
+pub(crate) const MUST_BE_IMAGE_NAME: &str =
+    "must be an image name such as gcr.io/etcd-development/etcd, without https://";
+pub(crate) const MUST_BE_DIGEST: &str = "must be sha256: and 64 hexadecimal digits in lower case";
+pub(crate) const QUOTA_TOO_SMALL: &str =
+    "must be at least 16Mi. The suffix m means thousandths; use Mi for mebibytes";
+pub(crate) const QUOTA_ABOVE_SIZE: &str = "must not exceed spec.storage.size, or the volume is \
+    full before etcd rejects writes. Lower the quota, or raise spec.storage.size";
+pub(crate) const MUST_BE_HOST_NAMES: &str = "must be host names in lower case, such as \
+    etcd.corp.example or *.corp.example. IP addresses, ports and URLs are not supported";
+pub(crate) const INVALID_AUTO_COMPACTION: &str =
+    "must be a duration such as 1h, 30m or 1h30m, or \"0\" to disable automatic compaction";
+/// The rule for keys of labels, annotations and taints, which the schema does not have.
+const MUST_BE_KEY: &str = "must be a key that Kubernetes accepts, such as example.com/name";
+pub(crate) const REPLACE_AFTER_TOO_SHORT: &str =
+    "must be at least 30s: a pod that is rescheduled, or a node that restarts, needs that long";
 
 /// The parsed values of a valid spec. Scheduling and the client Service are read from the spec itself.
 #[derive(Clone, Debug, PartialEq)]
@@ -57,13 +91,13 @@ pub struct ValidatedSpec {
 pub fn validate_name(name: &str) -> Result<(), Rejection> {
     let reject = |reason: &str| Err(Rejection::new("metadata.name", reason));
     if name.len() > MAX_NAME_LENGTH {
-        return reject("longer than 40 characters");
+        return reject(NAME_TOO_LONG);
     }
     if name.contains('.') {
-        return reject("has a dot in it: use a hyphen");
+        return reject(NAME_WITH_DOT);
     }
     if !name.starts_with(|first: char| first.is_ascii_lowercase()) {
-        return reject("does not begin with a letter");
+        return reject(NAME_WITHOUT_LETTER);
     }
     Ok(())
 }
@@ -97,35 +131,40 @@ impl EtcdClusterSpec {
         let members = match u8::try_from(*members) {
             Ok(members @ 1..=7) => members,
             _ => {
-                return Err(Rejection::new(
-                    "spec.members",
-                    format!("{members} is not between 1 and 7"),
-                ));
+                let rule = if *members < 1 {
+                    TOO_FEW_MEMBERS
+                } else {
+                    TOO_MANY_MEMBERS
+                };
+                let reason = format!("invalid value {members}: {rule}");
+                return Err(Rejection::new("spec.members", reason));
             }
         };
         validate_image(image)?;
         if storage.ephemeral && storage.class.is_some() {
-            return Err(Rejection::new(
-                "spec.storage.class",
-                "ephemeral data has no volume, and so no storage class",
-            ));
+            return Err(Rejection::new("spec.storage.class", NO_CLASS_IF_EPHEMERAL));
         }
-        let size = validate_bytes("spec.storage.size", &storage.size, MIN_VOLUME_BYTES)?;
+        let size = validate_bytes(
+            "spec.storage.size",
+            &storage.size,
+            MIN_VOLUME_BYTES,
+            SIZE_TOO_SMALL,
+        )?;
         let quota = match &etcd.quota {
-            Some(quota) => validate_bytes("spec.etcd.quota", quota, MIN_QUOTA_BYTES)?,
+            Some(quota) => {
+                validate_bytes("spec.etcd.quota", quota, MIN_QUOTA_BYTES, QUOTA_TOO_SMALL)?
+            }
             None => default_quota(size),
         };
         if quota > size {
-            return Err(Rejection::new(
-                "spec.etcd.quota",
-                "more than spec.storage.size",
-            ));
+            return Err(Rejection::new("spec.etcd.quota", QUOTA_ABOVE_SIZE));
         }
         validate_scheduling(scheduling)?;
         if let Some(key) = service.annotations.keys().find(|key| !is_label_key(key)) {
-            return Err(Rejection::new(
+            return Err(Rejection::invalid(
                 "spec.service.annotations",
-                format!("{key:?} is not a key that Kubernetes takes"),
+                key,
+                MUST_BE_KEY,
             ));
         }
         if let Some(name) = tls
@@ -134,17 +173,28 @@ impl EtcdClusterSpec {
             .iter()
             .find(|name| !is_host_name(name))
         {
-            return Err(Rejection::new(
+            return Err(Rejection::invalid(
                 "spec.tls.client.extraNames",
-                format!("{name:?} is not a host name"),
+                name,
+                MUST_BE_HOST_NAMES,
             ));
         }
-        let auto_compaction = duration::parse(&etcd.auto_compaction)
-            .map_err(|error| Rejection::new("spec.etcd.autoCompaction", error.to_string()))?;
+        let auto_compaction = duration::parse(&etcd.auto_compaction).map_err(|_| {
+            Rejection::invalid(
+                "spec.etcd.autoCompaction",
+                &etcd.auto_compaction,
+                INVALID_AUTO_COMPACTION,
+            )
+        })?;
         let options = Options::validate(&etcd.options, version)
             .map_err(|reason| Rejection::new("spec.etcd.options", reason))?;
-        let keep_removed_for = duration::parse(&storage.keep_removed_for)
-            .map_err(|error| Rejection::new("spec.storage.keepRemovedFor", error.to_string()))?;
+        let keep_removed_for = duration::parse(&storage.keep_removed_for).map_err(|_| {
+            Rejection::invalid(
+                "spec.storage.keepRemovedFor",
+                &storage.keep_removed_for,
+                INVALID_KEEP_REMOVED_FOR,
+            )
+        })?;
         Ok(ValidatedSpec {
             version,
             members,
@@ -160,7 +210,7 @@ impl EtcdClusterSpec {
     }
 }
 
-/// Checks the fields that the API server would reject in a pod.
+/// Checks the fields that the API server would reject only in a pod.
 fn validate_scheduling(scheduling: &Scheduling) -> Result<(), Rejection> {
     let Scheduling {
         spread: _,
@@ -172,17 +222,21 @@ fn validate_scheduling(scheduling: &Scheduling) -> Result<(), Rejection> {
         .iter()
         .find(|(key, value)| !is_label_key(key) || !is_label_value(value));
     if let Some((key, value)) = invalid_label {
-        let reason = format!("no node can have the label {key}={value}");
-        return Err(Rejection::new("spec.scheduling.nodeSelector", reason));
+        return Err(Rejection::invalid(
+            "spec.scheduling.nodeSelector",
+            format!("{key}={value}"),
+            "must be a label key and value that Kubernetes accepts, such as disk=ssd",
+        ));
     }
     for toleration in tolerations {
         validate_toleration(toleration)
             .map_err(|reason| Rejection::new("spec.scheduling.tolerations", reason))?;
     }
     match priority_class {
-        Some(class) if !is_subdomain(class) => Err(Rejection::new(
+        Some(class) if !is_subdomain(class) => Err(Rejection::invalid(
             "spec.scheduling.priorityClass",
-            format!("{class:?} is not a name that Kubernetes takes"),
+            class,
+            "must be the name of a PriorityClass: lower-case letters, digits, dashes and dots",
         )),
         _ => Ok(()),
     }
@@ -197,38 +251,48 @@ fn validate_toleration(toleration: &Toleration) -> Result<(), String> {
         Some("Exists") => true,
         Some(other) => {
             return Err(format!(
-                "the operator {other:?} is neither Exists nor Equal"
+                "invalid operator {other:?}: must be Exists or Equal"
             ));
         }
     };
     if !["", "NoSchedule", "PreferNoSchedule", "NoExecute"].contains(&effect) {
         return Err(format!(
-            "the effect {effect:?} is none of NoSchedule, PreferNoSchedule and NoExecute"
+            "invalid effect {effect:?}: must be NoSchedule, PreferNoSchedule or NoExecute"
         ));
     }
     if !key.is_empty() && !is_label_key(key) {
-        return Err(format!("{key:?} is not a key that Kubernetes takes"));
+        return Err(format!("invalid key {key:?}: {MUST_BE_KEY}"));
     }
     if is_exists && !value.is_empty() {
-        return Err("with the operator Exists there is no value".to_owned());
+        return Err("value must be empty if operator is Exists. Remove value".to_owned());
     }
     if !is_exists && key.is_empty() {
-        return Err("without a key the operator is Exists".to_owned());
+        return Err("operator must be Exists if key is empty. Set operator or key".to_owned());
     }
     if !is_label_value(value) {
-        return Err(format!("{value:?} is not a value that a taint can have"));
+        return Err(format!(
+            "invalid value {value:?}: must be the value of a taint, such as etcd"
+        ));
     }
     if toleration.toleration_seconds.is_some() && effect != "NoExecute" {
-        return Err("tolerationSeconds goes with the effect NoExecute only".to_owned());
+        return Err(
+            "effect must be NoExecute if tolerationSeconds is set. Set effect, or remove tolerationSeconds".to_owned(),
+        );
     }
     Ok(())
 }
 
 fn validate_replace_after(heal: &Heal) -> Result<Duration, Rejection> {
-    let reject = |reason: String| Rejection::new("spec.heal.replaceAfter", reason);
-    let after = duration::parse(&heal.replace_after).map_err(|error| reject(error.to_string()))?;
-    let after = after.filter(|after| *after >= MIN_REPLACE_AFTER);
-    after.ok_or_else(|| reject(format!("{:?} is less than 30s", heal.replace_after)))
+    let rule = match duration::parse(&heal.replace_after) {
+        Ok(Some(after)) if after >= MIN_REPLACE_AFTER => return Ok(after),
+        Ok(Some(_)) => REPLACE_AFTER_TOO_SHORT,
+        Ok(None) | Err(_) => MUST_BE_DURATION,
+    };
+    Err(Rejection::invalid(
+        "spec.heal.replaceAfter",
+        &heal.replace_after,
+        rule,
+    ))
 }
 
 fn validate_version(text: &str) -> Result<Version, Rejection> {
@@ -246,13 +310,22 @@ fn validate_image(image: &Image) -> Result<(), Rejection> {
         pull_secrets: _,
     } = image;
     if !is_repository(repository) {
-        let reason = format!("{repository:?} is not an image's name without tag and digest");
-        return Err(Rejection::new("spec.image.repository", reason));
+        let rule = match repository.rsplit('/').next() {
+            _ if repository.contains('@') => REPOSITORY_WITH_DIGEST,
+            Some(last) if last.contains(':') => REPOSITORY_WITH_TAG,
+            _ => MUST_BE_IMAGE_NAME,
+        };
+        return Err(Rejection::invalid(
+            "spec.image.repository",
+            repository,
+            rule,
+        ));
     }
     match digest {
-        Some(digest) if !is_digest(digest) => Err(Rejection::new(
+        Some(digest) if !is_digest(digest) => Err(Rejection::invalid(
             "spec.image.digest",
-            "write sha256: and 64 hexadecimal digits, in lower case",
+            digest,
+            MUST_BE_DIGEST,
         )),
         _ => Ok(()),
     }
@@ -286,15 +359,14 @@ fn validate_bytes(
     field: &'static str,
     quantity: &Quantity,
     min_bytes: u64,
+    too_small: &str,
 ) -> Result<u64, Rejection> {
-    let amount = bytes(quantity).map_err(|error| Rejection::new(field, error.to_string()))?;
-    if amount < min_bytes {
-        return Err(Rejection::new(
-            field,
-            format!("{} is less than {}Mi", quantity.0, min_bytes / MIB),
-        ));
+    let reject = |rule: &str| Rejection::invalid(field, &quantity.0, rule);
+    let parsed = bytes(quantity).map_err(|error| reject(&error.to_string()))?;
+    if parsed < min_bytes {
+        return Err(reject(too_small));
     }
-    Ok(amount)
+    Ok(parsed)
 }
 
 #[cfg(test)]
@@ -307,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn the_smallest_spec_gets_these_values() {
+    fn the_minimal_spec_gets_the_default_values() {
         let validated = spec().validate().unwrap();
         assert_eq!(validated.version, Version::new(3, 6, 16));
         assert_eq!(validated.members, 3);

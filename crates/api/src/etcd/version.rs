@@ -5,6 +5,12 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
+use crate::common::rejection::invalid_value;
+
+/// The message for a text that is not an exact version.
+pub(crate) const MUST_BE_EXACT: &str = "must be an exact version of three numbers, such as 3.6.16. \
+    The meaning of 3.6 or latest changes over time, which would cause unplanned upgrades";
+
 /// A version of etcd.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
@@ -65,13 +71,9 @@ impl FromStr for Version {
 
     fn from_str(text: &str) -> Result<Self, InvalidVersion> {
         if let Some(rest) = text.strip_prefix('v') {
-            return Err(InvalidVersion(format!("write {rest}, without the v")));
+            return Err(InvalidVersion(format!("must not start with v. Use {rest}")));
         }
-        let inexact = || {
-            InvalidVersion(format!(
-                "{text:?} is not one exact version: write all three numbers, such as 3.6.16"
-            ))
-        };
+        let inexact = || InvalidVersion(invalid_value(text, MUST_BE_EXACT));
         let mut numbers = text.split('.').map(parse_number);
         match (
             numbers.next(),
@@ -125,7 +127,7 @@ mod tests {
     fn a_leading_v_is_rejected_with_the_correct_notation() {
         assert_eq!(
             "v3.5.30".parse::<Version>().unwrap_err().to_string(),
-            "write 3.5.30, without the v"
+            "must not start with v. Use 3.5.30"
         );
     }
 

@@ -28,7 +28,7 @@ impl Options {
             let Some(flag) = ALLOWED.iter().find(|flag| flag.name == name) else {
                 let forbidden = FORBIDDEN.iter().find(|forbidden| forbidden.matches(name));
                 let reason = forbidden.map_or(UNKNOWN_FLAG, |forbidden| forbidden.reason);
-                return Err(format!("{name}: {reason}"));
+                return Err(format!("option \"{name}\" {reason}"));
             };
             if !flag.value.accepts(value) {
                 return Err(flag.invalid_value_message());
@@ -63,9 +63,9 @@ impl Options {
             let election = follower.number(&ELECTION_TIMEOUT);
             if heartbeat * MIN_HEARTBEATS_PER_ELECTION > election {
                 return Err(format!(
-                    "members are restarted one by one, and those with an election-timeout of {election} would not get along \
-                     with a heartbeat-interval of {heartbeat}, which others have meanwhile: go in steps, so that each \
-                     election-timeout is at least {MIN_HEARTBEATS_PER_ELECTION} times the heartbeat-interval before and after"
+                    "cannot be changed in one step: during the rollout, members with an election-timeout of {election} would \
+                     follow a leader with a heartbeat-interval of {heartbeat}. Change the options in steps, so that each \
+                     election-timeout, old and new, is at least {MIN_HEARTBEATS_PER_ELECTION} times each heartbeat-interval"
                 ));
             }
         }
@@ -142,13 +142,17 @@ impl AllowedFlag {
 
     /// Returns the message for a value that the flag does not accept.
     pub(crate) fn invalid_value_message(&self) -> String {
-        format!("{} is {}", self.name, self.value.description())
+        format!(
+            "option \"{}\" must be {}",
+            self.name,
+            self.value.description()
+        )
     }
 
     /// Returns the message for versions that do not have the flag.
     pub(crate) fn missing_message(&self) -> String {
         format!(
-            "{} does not exist in {}: leave it out, or use a later version",
+            "option \"{}\" does not exist in etcd {}. Remove it, or use a later version",
             self.name,
             self.missing_in().join(" and ")
         )
@@ -228,12 +232,12 @@ impl ForbiddenFlags {
 
 pub(crate) fn too_few_heartbeats_message() -> String {
     format!(
-        "{} ({} unless set) is less than {MIN_HEARTBEATS_PER_ELECTION} times {} ({} unless set): etcd would \
-         not start. Raise the one, or lower the other",
-        ELECTION_TIMEOUT.name,
+        "option \"{election}\" (default {}) must be at least {MIN_HEARTBEATS_PER_ELECTION} times \"{heartbeat}\" (default \
+         {}), or etcd does not start. Increase {election}, or decrease {heartbeat}",
         ELECTION_TIMEOUT.default,
-        HEARTBEAT_INTERVAL.name,
-        HEARTBEAT_INTERVAL.default
+        HEARTBEAT_INTERVAL.default,
+        election = ELECTION_TIMEOUT.name,
+        heartbeat = HEARTBEAT_INTERVAL.name
     )
 }
 
@@ -252,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn each_version_gets_a_flag_by_its_own_name() {
+    fn each_version_gets_a_flag_by_the_name_that_it_uses() {
         let options = [
             ("compaction-batch-limit", "500"),
             ("heartbeat-interval", "200"),
@@ -278,9 +282,11 @@ mod tests {
         let reason = |name, version| validated(&[(name, "1s")], version).unwrap_err();
         assert_eq!(
             reason("warning-unary-request-duration", "3.5.35"),
-            "warning-unary-request-duration does not exist in 3.5: leave it out, or use a later version"
+            "option \"warning-unary-request-duration\" does not exist in etcd 3.5. Remove it, or use a later version"
         );
-        assert!(reason("compaction-sleep-interval", "3.5.15").contains("in 3.5 before 3.5.16"));
+        assert!(
+            reason("compaction-sleep-interval", "3.5.15").contains("in etcd 3.5 before 3.5.16")
+        );
         assert!(validated(&[("compaction-sleep-interval", "1s")], "3.5.16").is_ok());
         assert!(validated(&[("warning-unary-request-duration", "1s")], "3.6.4").is_ok());
     }
@@ -288,29 +294,32 @@ mod tests {
     #[test]
     fn a_flag_that_the_operator_owns_is_rejected_with_a_remedy() {
         for (name, expected) in [
-            ("quota-backend-bytes", "use spec.etcd.quota"),
-            ("auto-compaction-mode", "use spec.etcd.autoCompaction"),
-            ("--heartbeat-interval", "leave out the dashes"),
+            ("quota-backend-bytes", "Use spec.etcd.quota"),
+            ("auto-compaction-mode", "Use spec.etcd.autoCompaction"),
+            ("--heartbeat-interval", "without leading dashes"),
             (
                 "experimental-warning-apply-duration",
-                "leave out experimental-",
+                "without experimental-",
             ),
-            ("initial-cluster-state", "names, addresses and data"),
+            (
+                "initial-cluster-state",
+                "names, addresses and data directories",
+            ),
             ("peer-trusted-ca-file", "spec.tls"),
-            ("force-new-cluster", "two clusters"),
+            ("force-new-cluster", "split the cluster"),
             ("listen-metrics-urls", "addresses"),
             ("frobnicate", "docs/tasks/options.md"),
         ] {
             let reason = validated(&[(name, "1")], "3.6.16").unwrap_err();
             assert!(
-                reason.starts_with(name) && reason.contains(expected),
+                reason.starts_with(&format!("option \"{name}\" ")) && reason.contains(expected),
                 "{reason}"
             );
         }
     }
 
     #[test]
-    fn values_out_of_type_or_bounds_are_rejected() {
+    fn values_of_a_wrong_type_or_out_of_bounds_are_rejected() {
         for (name, value) in [
             ("heartbeat-interval", "9"),
             ("heartbeat-interval", "0100"),
@@ -328,14 +337,14 @@ mod tests {
         ] {
             let reason = validated(&[(name, value)], "3.6.16").unwrap_err();
             assert!(
-                reason.starts_with(&format!("{name} is ")),
+                reason.starts_with(&format!("option \"{name}\" must be ")),
                 "{value}: {reason}"
             );
         }
     }
 
     #[test]
-    fn an_election_timeout_has_at_least_five_heartbeats() {
+    fn the_election_timeout_must_be_at_least_five_heartbeat_intervals() {
         for (options, is_valid) in [
             (&[("heartbeat-interval", "200")][..], true),
             (&[("heartbeat-interval", "201")], false),
@@ -381,7 +390,7 @@ mod tests {
         assert!(
             slow.check_compatible(&fast)
                 .unwrap_err()
-                .contains("go in steps")
+                .contains("Change the options in steps")
         );
         assert!(fast.check_compatible(&slow).is_err());
         assert_eq!(

@@ -1,4 +1,4 @@
-//! The table of etcd's flags that users may set, and of those that they may not set, with the reason. To allow one more
+//! The table of etcd's flags that users may set, and of those that they may not set, with the reason. To allow another
 //! flag, add a row, and look up its name in `etcd --help` of each supported version.
 
 use crate::etcd::releases::Minor;
@@ -26,7 +26,7 @@ pub(crate) enum FlagValue {
         min: &'static str,
         max: &'static str,
     },
-    /// One of these words.
+    /// One of these values.
     OneOf(&'static [&'static str]),
 }
 
@@ -138,7 +138,7 @@ pub(crate) const ALLOWED: &[AllowedFlag] = &[
         duration("0s", "10s"),
         "10ms",
         "pause between two batches of a compaction",
-        // CHANGELOG-3.5: it came with 3.5.16.
+        // CHANGELOG-3.5: added in 3.5.16.
         in_3_5!("experimental-compaction-sleep-interval", 16)
     ),
     flag!(
@@ -236,7 +236,7 @@ pub(crate) const ALLOWED: &[AllowedFlag] = &[
         "10000 (100000 in 3.5)",
         "number of log entries between two snapshots"
     ),
-    // CHANGELOG-3.5: it came with 3.5.8.
+    // CHANGELOG-3.5: added in 3.5.8.
     flag!(
         "tls-min-version",
         FlagValue::OneOf(&["TLS1.2", "TLS1.3"]),
@@ -272,7 +272,7 @@ pub(crate) struct ForbiddenFlags {
     pub names: &'static [&'static str],
     /// The prefixes of further names.
     pub prefixes: &'static [&'static str],
-    /// The reason, and what to do instead.
+    /// The end of the message that begins with `option "<name>"`: the rule and the remedy.
     pub reason: &'static str,
 }
 
@@ -281,38 +281,38 @@ pub(crate) const FORBIDDEN: &[ForbiddenFlags] = &[
     ForbiddenFlags {
         names: &[],
         prefixes: &["-"],
-        reason: "leave out the dashes",
+        reason: "must be written without leading dashes",
     },
     ForbiddenFlags {
         names: &[],
         prefixes: &["experimental-"],
-        reason: "leave out experimental-: write what the newest etcd calls it, and each version gets it by the name that \
-              it knows",
+        reason: "must be written without experimental-. Use the name in the newest supported etcd; the operator translates it \
+              for earlier versions",
     },
     ForbiddenFlags {
         names: &["quota-backend-bytes"],
         prefixes: &[],
-        reason: "use spec.etcd.quota",
+        reason: "is not supported. Use spec.etcd.quota",
     },
     ForbiddenFlags {
         names: &[],
         prefixes: &["auto-compaction-"],
-        reason: "use spec.etcd.autoCompaction",
+        reason: "is not supported. Use spec.etcd.autoCompaction",
     },
     ForbiddenFlags {
         names: &["force-new-cluster"],
         prefixes: &[],
-        reason: "it makes two clusters of one, and both take writes",
+        reason: "is not supported: it would split the cluster into two, and both would accept writes",
     },
     ForbiddenFlags {
         names: &["unsafe-no-fsync"],
         prefixes: &[],
-        reason: "writes that were acknowledged would be lost with a node",
+        reason: "is not supported: the failure of a node would lose acknowledged writes",
     },
     ForbiddenFlags {
         names: &["name", "data-dir", "wal-dir"],
         prefixes: &["initial-", "listen-", "advertise-", "discovery"],
-        reason: "Evenkeel sees to members' names, addresses and data",
+        reason: "is not supported: the operator sets the names, addresses and data directories of members",
     },
     ForbiddenFlags {
         names: &[
@@ -323,7 +323,7 @@ pub(crate) const FORBIDDEN: &[ForbiddenFlags] = &[
             "self-signed-cert-validity",
         ],
         prefixes: &["client-", "peer-"],
-        reason: "Evenkeel sees to certificates, and members trust no others: see spec.tls",
+        reason: "is not supported: the operator manages the certificates. Use spec.tls",
     },
     ForbiddenFlags {
         names: &[
@@ -334,7 +334,7 @@ pub(crate) const FORBIDDEN: &[ForbiddenFlags] = &[
             "downgrade-check-time",
         ],
         prefixes: &[],
-        reason: "Evenkeel counts on what it is",
+        reason: "is not supported: the operator sets it, or relies on its default",
     },
     ForbiddenFlags {
         names: &[
@@ -345,27 +345,28 @@ pub(crate) const FORBIDDEN: &[ForbiddenFlags] = &[
             "log-rotation-config-json",
         ],
         prefixes: &[],
-        reason: "the log goes where kubectl logs finds it, as it is",
+        reason: "is not supported: members log to the output of the container, which kubectl logs prints",
     },
     ForbiddenFlags {
         names: &["config-file"],
         prefixes: &[],
-        reason: "all that is configured stands in this resource",
+        reason: "is not supported: configure etcd in the EtcdCluster resource",
     },
     ForbiddenFlags {
         names: &["auth-token"],
         prefixes: &[],
-        reason: "tokens that are signed need keys in the pods, which Evenkeel does not bring there",
+        reason: "is not supported: signed tokens need keys in the pods, which the operator does not provide",
     },
     ForbiddenFlags {
         names: &["gateway", "grpc-proxy", "enable-v2", "v2-deprecation"],
         prefixes: &["proxy"],
-        reason: "Evenkeel runs members, with what etcd calls its v3 API, and nothing else",
+        reason: "is not supported: the operator runs only members with the v3 API",
     },
 ];
 
 /// The reason for a flag that is in neither table.
-pub(crate) const UNKNOWN_FLAG: &str = "not known to Evenkeel, which passes on only what it knows to be harmless: docs/tasks/options.md lists it";
+pub(crate) const UNKNOWN_FLAG: &str =
+    "is not supported. See docs/tasks/options.md for the supported options";
 
 /// A flag with a number, and its default.
 pub(crate) struct NumericFlag {

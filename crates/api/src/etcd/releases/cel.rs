@@ -7,6 +7,7 @@ use super::{
     too_old_message, unsupported_message, upgrade_too_early_message,
 };
 use crate::common::cel::{Case, first_message, first_message_expression, none_of, quoted};
+use crate::etcd::version::MUST_BE_EXACT;
 
 /// Three numbers with dots between them and without leading zeros.
 const EXACT: &str = "^(0|[1-9][0-9]{0,3})[.](0|[1-9][0-9]{0,3})[.](0|[1-9][0-9]{0,3})$";
@@ -18,16 +19,13 @@ const RUNNING: &str = "oldSelf.status.version";
 /// Rejects a leading v in `spec.version`.
 pub(crate) fn no_leading_v() -> Rule {
     Rule::new("!self.startsWith('v')").message(Message::Expression(
-        "'write ' + self.substring(1) + ', without the v'".to_owned(),
+        "'must not start with v. Use ' + self.substring(1)".to_owned(),
     ))
 }
 
 /// Requires an exact version in `spec.version`.
 pub(crate) fn exact_version() -> Rule {
-    Rule::new(format!("self.startsWith('v') || self.matches('{EXACT}')")).message(
-        "write one exact version, all three numbers of it, such as 3.6.16: what 3.6 or latest stands for moves, and \
-         that would be an upgrade nobody asked for",
-    )
+    Rule::new(format!("self.startsWith('v') || self.matches('{EXACT}')")).message(MUST_BE_EXACT)
 }
 
 /// Rejects retired minor releases in `spec.version`.
@@ -72,18 +70,21 @@ pub(crate) fn min_patch() -> Rule {
 }
 
 /// Rejects versions with a known defect, unless members run them already. A rule of the resource.
-pub(crate) fn not_known_bad() -> Rule {
-    let bad_patches = RELEASES
-        .iter()
-        .flat_map(|release| release.bad_patches.iter().map(move |bad| (release, bad)));
-    let cases: Vec<_> = bad_patches
-        .map(|(release, bad)| {
+pub(crate) fn no_known_defect() -> Rule {
+    let defective_patches = RELEASES.iter().flat_map(|release| {
+        release
+            .defective_patches
+            .iter()
+            .map(move |defective| (release, defective))
+    });
+    let cases: Vec<_> = defective_patches
+        .map(|(release, defective)| {
             let (is_minor, patch) = (is_minor(DESIRED, release.minor), patch_of(DESIRED));
-            let is_bad = format!(
+            let is_defective = format!(
                 "{is_minor} && {patch} >= {} && {patch} <= {}",
-                bad.first, bad.last
+                defective.first, defective.last
             );
-            Case::new(is_bad, known_defect_message(release, bad))
+            Case::new(is_defective, known_defect_message(release, defective))
         })
         .collect();
     let is_unchanged = "oldSelf.hasValue() && (oldSelf.value().spec.version == self.spec.version || \
@@ -145,7 +146,7 @@ fn is_edit(from: Minor, to: Minor) -> String {
     format!("{} && {}", is_minor(RUNNING, from), is_minor(DESIRED, to))
 }
 
-/// Rejects edits from one minor release to another.
+/// Rejects these changes of the minor release.
 fn reject_edits(pairs: &[(Minor, Minor)], message: fn(Minor, Minor) -> String) -> Rule {
     let cases: Vec<_> = pairs
         .iter()

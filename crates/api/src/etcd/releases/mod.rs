@@ -22,19 +22,19 @@ pub(crate) struct Release {
     /// take a snapshot after all members have left that release, and before it is upgraded to this one.
     pub needs_fresh_snapshot: bool,
     /// Patch releases that no cluster should be upgraded to. Clusters that already run one stay managed.
-    pub bad_patches: &'static [BadPatches],
+    pub defective_patches: &'static [DefectivePatches],
 }
 
-/// The lowest patch release that something is allowed for.
+/// A lower bound of patch releases.
 pub(crate) struct PatchBound {
     /// The patch number.
     pub patch: u16,
-    /// What is wrong with lower patch releases. Empty if there are none.
+    /// The problem of lower patch releases. Empty if there are none.
     pub reason: &'static str,
 }
 
 /// A range of patch releases with a known defect.
-pub(crate) struct BadPatches {
+pub(crate) struct DefectivePatches {
     /// The first patch release with the defect.
     pub first: u16,
     /// The last patch release with the defect.
@@ -56,11 +56,11 @@ const ALL_PATCHES: PatchBound = PatchBound {
 pub(crate) const RELEASES: &[Release] = &[
     Release {
         minor: Minor(3, 5),
-        // CHANGELOG-3.5: /livez and /readyz came with 3.5.11. CHANGELOG/README: 3.5.0 to 3.5.2 lose writes when they
+        // CHANGELOG-3.5: 3.5.11 adds /livez and /readyz. CHANGELOG/README: 3.5.0 to 3.5.2 lose writes when they
         // are killed (use 3.5.4); 3.5.6 keeps members consistent when one crashes during a defragmentation (#14733).
         min_patch: PatchBound {
             patch: 11,
-            reason: "Evenkeel needs the health checks that came with 3.5.11, and 3.5.0 to 3.5.5 can damage data",
+            reason: "earlier releases do not have the health checks that the operator needs, and 3.5.0 to 3.5.5 can corrupt data",
         },
         // etcd's upgrade guide requires 3.5.26: 3.5.20 stores promotions where 3.6 reads them (#19557, "too many
         // learner members"), 3.5.24 also those that came with a snapshot from an older member (#20793), 3.5.26 drops
@@ -69,14 +69,15 @@ pub(crate) const RELEASES: &[Release] = &[
         // accident (#21694), 3.5.32 can skip old v2 content that stops 3.6 (#21897).
         min_patch_for_upgrade: Some(PatchBound {
             patch: 32,
-            reason: "before it, members that were promoted or removed long ago can undo the upgrade",
+            reason: "after an upgrade from an earlier release, 3.6 can count promoted members as learners \
+                and removed members as present",
         }),
-        // Examined, and not counted as bad: 3.5.22 (and 3.6.4) and earlier can damage the data of a member that is
-        // defragmented in the moment it is sent a snapshot (#20271), which the operator never does; watchers can miss
+        // Examined, and not listed as defects: 3.5.22 (and 3.6.4) and earlier can corrupt the data of a member that is
+        // defragmented while it receives a snapshot (#20271), which the operator never does; watchers can miss
         // a deletion at a compaction (3.5.17 and earlier, #19249); stale reads after a pause (3.5.27 and earlier,
         // #21421).
         needs_fresh_snapshot: false,
-        bad_patches: &[],
+        defective_patches: &[],
     },
     Release {
         minor: Minor(3, 6),
@@ -85,15 +86,15 @@ pub(crate) const RELEASES: &[Release] = &[
         // (#21667).
         min_patch_for_upgrade: Some(PatchBound {
             patch: 11,
-            reason: "etcd's authors do not vouch for a roll from earlier ones",
+            reason: "etcd's upgrade guide requires it",
         }),
         needs_fresh_snapshot: false,
-        bad_patches: &[BadPatches {
+        defective_patches: &[DefectivePatches {
             first: 0,
             last: 3,
             // CHANGELOG-3.6, 3.6.4: #20340, fixed by #20387. Every member of a managed cluster was a learner once.
             // 3.6.0 also panics at a promotion (#20051).
-            reason: "once members were added and removed, they can fail at every start",
+            reason: "after members have been added and removed, a member can fail at every start",
         }],
     },
     Release {
@@ -107,14 +108,14 @@ pub(crate) const RELEASES: &[Release] = &[
         needs_fresh_snapshot: true,
         // No defect is known: CHANGELOG-3.7 up to 3.7.1 fixes none of this kind. The changelogs of 3.7.2 and 3.7.3 were
         // not available; 3.7.3 was tried.
-        bad_patches: &[],
+        defective_patches: &[],
     },
 ];
 
-/// Minor releases that were supported once, and the reason why they are not any more.
+/// Minor releases that were supported once, and the messages that reject them.
 pub(crate) const RETIRED: &[(Minor, &str)] = &[(
     Minor(3, 4),
-    "3.4 is at its end of life and gets no more fixes: use 3.5 or later",
+    "3.4 is not supported: it has reached its end of life. Use 3.5 or later",
 )];
 
 impl Minor {
@@ -137,7 +138,7 @@ impl fmt::Display for Minor {
     }
 }
 
-/// Checks whether a version is supported. The error says what to use instead. Versions with a known defect are
+/// Checks whether a version is supported. The error names the remedy. Versions with a known defect are
 /// supported, so that clusters that run them stay managed.
 pub fn check_supported(version: Version) -> Result<(), String> {
     let minor = Minor::of(version);
@@ -152,11 +153,11 @@ pub fn check_supported(version: Version) -> Result<(), String> {
 }
 
 /// Checks whether a cluster whose members were started with versions from `lowest` to `highest` may be changed to
-/// `target`. The error says what to do instead.
+/// `target`. The error names the remedy.
 ///
-/// Upgrades go one minor release at a time. A downgrade is not possible once all members have left the earlier minor
-/// release, since that release cannot read data of the later one. While some members still run the earlier release, etcd
-/// allows the others to return to it.
+/// Upgrades go one minor release at a time. A downgrade is not supported once no member runs the earlier minor release,
+/// since that release cannot read data of the later one without etcd's own downgrade procedure. While some members still
+/// run the earlier release, etcd allows the others to return to it.
 pub fn check_upgrade(lowest: Version, highest: Version, target: Version) -> Result<(), String> {
     if target == lowest && target == highest {
         return Ok(());
@@ -168,7 +169,7 @@ pub fn check_upgrade(lowest: Version, highest: Version, target: Version) -> Resu
     }
     if Minor::of(highest) > from && to > Minor::of(highest) {
         return Err(format!(
-            "members still run {lowest}: it follows once all run {}",
+            "members still run {lowest}. The upgrade to {target} starts after all members run {}",
             Minor::of(highest)
         ));
     }
@@ -196,14 +197,14 @@ pub fn needs_fresh_snapshot(from: Version, target: Version) -> bool {
             .is_some_and(|release| release.needs_fresh_snapshot)
 }
 
-/// Returns the known defect of a version, because of which no cluster should be upgraded to it.
+/// Returns the known defect of a version, which is why no cluster should be upgraded to it.
 pub fn known_defect(version: Version) -> Option<String> {
     let release = Minor::of(version).release()?;
-    let bad_patches = release
-        .bad_patches
+    let patches = release
+        .defective_patches
         .iter()
-        .find(|bad| (bad.first..=bad.last).contains(&version.patch))?;
-    Some(known_defect_message(release, bad_patches))
+        .find(|patches| (patches.first..=patches.last).contains(&version.patch))?;
+    Some(known_defect_message(release, patches))
 }
 
 // The messages, which the rules of the schema use as well.
@@ -213,45 +214,44 @@ pub(crate) fn unsupported_message() -> String {
         .iter()
         .map(|release| release.minor.to_string())
         .collect();
-    let (last, others) = minors
-        .split_last()
-        .map_or(("", &[][..]), |(last, others)| (last, others));
     format!(
-        "not known to this release of Evenkeel, which runs {} and {last}",
-        others.join(", ")
+        "not supported by this release of Evenkeel. Supported minor versions: {}",
+        minors.join(", ")
     )
 }
 
 pub(crate) fn too_old_message(release: &Release) -> String {
     format!(
-        "too old: {}. Use the newest {}",
-        release.min_patch.reason, release.minor
+        "must be {minor}.{} or later: {}. Use the latest {minor} release",
+        release.min_patch.patch,
+        release.min_patch.reason,
+        minor = release.minor
     )
 }
 
-pub(crate) fn known_defect_message(release: &Release, bad: &BadPatches) -> String {
+pub(crate) fn known_defect_message(release: &Release, patches: &DefectivePatches) -> String {
     let Release { minor, .. } = release;
-    let BadPatches {
+    let DefectivePatches {
         first,
         last,
         reason,
-    } = bad;
+    } = patches;
     format!(
-        "{minor}.{first} to {minor}.{last} are known to be bad: {reason}. Use {minor}.{} or later",
+        "{minor}.{first} to {minor}.{last} have a known defect: {reason}. Use {minor}.{} or later",
         last + 1
     )
 }
 
 pub(crate) fn downgrade_message(from: Minor, to: Minor) -> String {
     format!(
-        "{from} cannot become {to} again: all members have left it, and the data with them. Stay with {from}, or create \
-         another cluster and copy the data"
+        "downgrade from {from} to {to} is not supported once all members run {from}. Keep {from}, or create a new {to} \
+         cluster and copy the data"
     )
 }
 
 pub(crate) fn skipped_minor_message(from: Minor, to: Minor) -> String {
     format!(
-        "{from} cannot become {to} at once: go to {} first",
+        "upgrade from {from} to {to} is not supported: upgrades go one minor version at a time. Upgrade to {} first",
         from.next()
     )
 }
@@ -264,7 +264,7 @@ pub(crate) fn upgrade_too_early_message(lowest: &str, to: Minor, release: &Relea
         .as_ref()
         .unwrap_or(&ALL_PATCHES);
     format!(
-        "{lowest} cannot become {to}: go to {}.{} or later first; {}",
+        "{lowest} cannot be upgraded to {to}. Upgrade to {}.{} or later first: {}",
         release.minor, bound.patch, bound.reason
     )
 }
@@ -289,15 +289,16 @@ mod tests {
         let reason = |text: &str| check_supported(version(text)).unwrap_err();
         assert!(
             reason("3.4.37").contains("end of life")
-                && reason("3.4.37").contains("use 3.5 or later")
+                && reason("3.4.37").contains("Use 3.5 or later")
         );
         assert!(
-            reason("3.5.10").contains("3.5.11") && reason("3.5.10").contains("Use the newest 3.5")
+            reason("3.5.10").contains("3.5.11")
+                && reason("3.5.10").contains("Use the latest 3.5 release")
         );
         for text in ["3.3.27", "3.8.0", "2.3.8", "4.0.0", "3.50.1", "4.5.35"] {
             assert_eq!(
                 reason(text),
-                "not known to this release of Evenkeel, which runs 3.5, 3.6 and 3.7",
+                "not supported by this release of Evenkeel. Supported minor versions: 3.5, 3.6, 3.7",
                 "{text}"
             );
         }
@@ -327,26 +328,38 @@ mod tests {
             (
                 "3.5.35",
                 "3.7.3",
-                "3.5 cannot become 3.7 at once: go to 3.6 first",
+                "upgrade from 3.5 to 3.7 is not supported: upgrades go one minor version at a time. Upgrade to 3.6 first",
             ),
             (
                 "3.5.30",
                 "3.6.16",
-                "3.5.30 cannot become 3.6: go to 3.5.32 or later first",
+                "3.5.30 cannot be upgraded to 3.6. Upgrade to 3.5.32 or later first",
             ),
             (
                 "3.6.10",
                 "3.7.3",
-                "3.6.10 cannot become 3.7: go to 3.6.11 or later first",
+                "3.6.10 cannot be upgraded to 3.7. Upgrade to 3.6.11 or later first",
             ),
-            ("3.6.16", "3.5.35", "3.6 cannot become 3.5 again"),
-            ("3.7.3", "3.5.35", "3.7 cannot become 3.5 again"),
-            ("3.5.35", "3.6.3", "3.6.0 to 3.6.3 are known to be bad"),
+            (
+                "3.6.16",
+                "3.5.35",
+                "downgrade from 3.6 to 3.5 is not supported",
+            ),
+            (
+                "3.7.3",
+                "3.5.35",
+                "downgrade from 3.7 to 3.5 is not supported",
+            ),
+            ("3.5.35", "3.6.3", "3.6.0 to 3.6.3 have a known defect"),
             ("3.6.16", "3.6.0", "Use 3.6.4 or later"),
             ("3.6.2", "3.6.1", "Use 3.6.4 or later"),
             ("3.5.35", "3.4.37", "end of life"),
-            ("3.5.35", "3.5.10", "too old"),
-            ("3.7.3", "3.8.0", "not known to this release of Evenkeel"),
+            ("3.5.35", "3.5.10", "must be 3.5.11 or later"),
+            (
+                "3.7.3",
+                "3.8.0",
+                "not supported by this release of Evenkeel",
+            ),
         ] {
             let reason = upgrade(from, to).unwrap_err();
             assert!(reason.contains(expected), "{from} to {to}: {reason}");
@@ -354,22 +367,27 @@ mod tests {
     }
 
     #[test]
-    fn a_half_done_upgrade_can_continue_or_return_but_not_go_further() {
-        let half_done = |to: &str| check_upgrade(version("3.5.35"), version("3.6.16"), version(to));
+    fn a_partial_upgrade_can_continue_or_be_reverted_but_not_go_further() {
+        let partial_upgrade =
+            |to: &str| check_upgrade(version("3.5.35"), version("3.6.16"), version(to));
         for to in ["3.5.35", "3.5.34", "3.6.16", "3.6.15", "3.6.17"] {
-            assert_eq!(half_done(to), Ok(()), "{to}");
+            assert_eq!(partial_upgrade(to), Ok(()), "{to}");
         }
         assert_eq!(
-            half_done("3.7.3").unwrap_err(),
-            "members still run 3.5.35: it follows once all run 3.6"
+            partial_upgrade("3.7.3").unwrap_err(),
+            "members still run 3.5.35. The upgrade to 3.7.3 starts after all members run 3.6"
         );
-        assert!(half_done("3.6.1").unwrap_err().contains("known to be bad"));
+        assert!(
+            partial_upgrade("3.6.1")
+                .unwrap_err()
+                .contains("known defect")
+        );
     }
 
     #[test]
-    fn a_version_that_members_run_is_never_rejected_as_bad() {
+    fn a_version_that_members_run_is_never_rejected_as_defective() {
         assert_eq!(upgrade("3.6.2", "3.6.2"), Ok(()));
-        // An upgrade away from it is taken back.
+        // An upgrade from it is reverted.
         assert_eq!(
             check_upgrade(version("3.6.2"), version("3.6.16"), version("3.6.2")),
             Ok(())
@@ -396,9 +414,9 @@ mod tests {
             );
         }
         for release in RELEASES {
-            for bad in release.bad_patches {
+            for patches in release.defective_patches {
                 assert!(
-                    bad.first <= bad.last && release.min_patch.patch <= bad.first,
+                    patches.first <= patches.last && release.min_patch.patch <= patches.first,
                     "{}",
                     release.minor
                 );
@@ -407,9 +425,9 @@ mod tests {
                     minor: release.minor.1,
                     patch,
                 };
-                assert!(known_defect(patch_version(bad.last)).is_some());
+                assert!(known_defect(patch_version(patches.last)).is_some());
                 assert!(
-                    known_defect(patch_version(bad.last + 1)).is_none(),
+                    known_defect(patch_version(patches.last + 1)).is_none(),
                     "the recommended patch release has no defect"
                 );
             }
@@ -444,7 +462,7 @@ mod tests {
         }
 
         #[test]
-        fn an_upgrade_that_has_begun_can_be_taken_back(
+        fn an_upgrade_that_has_begun_can_be_reverted(
             (from, to, until) in (any_version(), any_version(), any_version())
         ) {
             if check_supported(from).is_ok() && check_upgrade(from, from, to).is_ok() {
