@@ -209,7 +209,7 @@ impl ClusterHistory {
                     && accepted.spec.version != spec.version =>
             {
                 let why = format!(
-                    "the cluster is being created with {}; it is upgraded to {} when bootstrap is finished",
+                    "the cluster is being created with {}. The operator upgrades it to {} when bootstrap is finished",
                     accepted.spec.version, spec.version
                 );
                 rejection("spec.version", why)
@@ -232,11 +232,11 @@ impl ClusterHistory {
             && before.class != after.class
             && Some(class) == after.class.as_ref()
         {
-            let why = format!("there is no StorageClass {class}: create it first, or name another");
+            let why = format!("StorageClass {class} does not exist. Create it, or set another one");
             return rejection("spec.storage.class", why);
         }
         if !accepted.is_previous_resource && before.class.is_some() && after.class.is_none() {
-            let why = "it cannot be removed: name the class that members should move to";
+            let why = "the field cannot be removed. Set it to the StorageClass that members should move to";
             return rejection("spec.storage.class", why.to_owned());
         }
         let checked = accepted.spec.validate().ok().zip(spec.validate().ok());
@@ -244,7 +244,7 @@ impl ClusterHistory {
             after.quota < before.quota && after.quota < self.data_size
         }) {
             let why = format!(
-                "members have up to {} of data and would reject writes: compact and defragment first",
+                "members have up to {} of data and would reject writes. Compact and defragment etcd first",
                 quantity::binary(self.data_size)
             );
             return rejection("spec.etcd.quota", why);
@@ -261,7 +261,8 @@ impl ClusterHistory {
             return rejection("spec.etcd.options", why);
         }
         if before.ephemeral != after.ephemeral {
-            return rejection("spec.storage.ephemeral", "data cannot be moved".to_owned());
+            let why = "the field cannot be changed: the data would be lost. Create another cluster and copy the data";
+            return rejection("spec.storage.ephemeral", why.to_owned());
         }
         None
     }
@@ -285,8 +286,8 @@ impl ClusterHistory {
             .filter(|_| is_larger)
             .filter(stays)?;
         Some(format!(
-            "the StorageClass {class} does not let volumes grow (allowVolumeExpansion): name another in spec.storage.class, or \
-             keep the size"
+            "StorageClass {class} does not set allowVolumeExpansion, so its volumes cannot grow. Set another \
+             spec.storage.class, or keep the size"
         ))
     }
 
@@ -466,7 +467,7 @@ pub fn effective_spec(
     }
     Err(first_rejection.unwrap_or_else(|| Rejection {
         field: "spec",
-        reason: "it is invalid".to_owned(),
+        reason: "the spec is invalid".to_owned(),
     }))
 }
 

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use evenkeel_runtime::EventType;
+use serde_json::json;
 
 use super::*;
 use crate::facts::StartMode;
@@ -11,7 +12,7 @@ use crate::names::{Epoch, Serial};
 use crate::plan::{
     DeleteReason, EtcdCreate, EtcdDisruption, EtcdPatch, IdentityChange, OwnerTarget,
 };
-use crate::status::tests::is_plain;
+use crate::status::tests::{is_gerund_phrase, is_plain};
 use crate::testing::{NOW, Scene, claim_uid, name as member_name, pod_uid};
 
 fn identity() -> Identity {
@@ -138,15 +139,15 @@ fn events_are_in_the_past_tense_with_the_name_of_the_member() {
     let note = |change| event_of(&membership_change(change)).unwrap().note;
     assert_eq!(
         note(MembershipChange::Add(Serial(1))),
-        format!("added {} as a learner", member_name(1))
+        format!("Added member {} as a learner", member_name(1))
     );
     assert_eq!(
         note(MembershipChange::Promote(Serial(1))),
-        format!("gave {} its vote", member_name(1))
+        format!("Promoted learner {} to voter", member_name(1))
     );
     assert_eq!(
         note(MembershipChange::Remove(Serial(1))),
-        format!("removed {} from the cluster", member_name(1))
+        format!("Removed member {}", member_name(1))
     );
     let finished = EtcdDisruption::DeletePod {
         pod: pod_uid(1),
@@ -158,7 +159,7 @@ fn events_are_in_the_past_tense_with_the_name_of_the_member() {
         (event.kind, event.reason.as_str()),
         (EventType::Warning, "PodDeleted")
     );
-    let start = format!("deleted the pod of {}: ", member_name(1));
+    let start = format!("Deleted Pod {}: it has terminated", member_name(1));
     assert!(event.note.starts_with(&start), "{}", event.note);
 }
 
@@ -169,6 +170,7 @@ fn descriptions_and_events_of_disruptions_are_plain_text() {
         let mut plan = scene.plan();
         if let Some(event) = event_of(&disruption) {
             is_plain(&event.note);
+            assert!(event.note.starts_with(char::is_uppercase), "{}", event.note);
             assert!(
                 event.reason.chars().all(char::is_alphanumeric),
                 "{}",
@@ -178,11 +180,8 @@ fn descriptions_and_events_of_disruptions_are_plain_text() {
         plan.disruption = Some(disruption);
         let status = crate::status::status(&scene.observed, &scene.facts(), &plan, None);
         is_plain(&status.current_action);
-        assert!(
-            !status.current_action.starts_with("the "),
-            "an action, not a state: {}",
-            status.current_action
-        );
+        is_gerund_phrase(&status.current_action);
+        is_plain(&status.action_reason);
     }
     // A failed bootstrap is a warning.
     assert_eq!(
@@ -195,7 +194,32 @@ fn descriptions_and_events_of_disruptions_are_plain_text() {
     scene.observed.identity = None;
     let add = membership_change(MembershipChange::Add(Serial(1)));
     let event = add.event(&scene.observed).unwrap();
-    assert_eq!(event.note, "added member 1 as a learner");
+    assert_eq!(event.note, "Added member orders-<1> as a learner");
+}
+
+#[test]
+fn the_event_of_a_restart_names_its_purpose() {
+    let note = |scene: &Scene| {
+        let restart = |via_eviction| EtcdDisruption::RestartMember {
+            pod: pod_uid(1),
+            serial: Serial(1),
+            transfer_to: None,
+            via_eviction,
+        };
+        let outage = restart(false).event(&scene.observed).unwrap();
+        assert!(outage.note.contains("clients cannot write"), "{outage:?}");
+        restart(true).event(&scene.observed).unwrap().note
+    };
+    let mut scene = Scene::converged(3);
+    let restarted = format!("Restarted member {}", member_name(1));
+    assert_eq!(note(&scene), format!("{restarted} as requested"));
+    scene.is_edited(json!({ "resources": { "requests": { "cpu": "2" } } }));
+    assert_eq!(
+        note(&scene),
+        format!("{restarted} to apply the changed spec")
+    );
+    scene.is_edited(json!({ "version": "3.6.17" }));
+    assert_eq!(note(&scene), format!("{restarted} to run etcd 3.6.17"));
 }
 
 #[test]
@@ -219,7 +243,10 @@ fn bookkeeping_has_no_event_and_attaching_clients_has_one() {
     let attached = event(EtcdPatch::AttachClients { pod: pod_uid(1) }).unwrap();
     assert_eq!(
         attached.note,
-        format!("routed clients to {}", member_name(1))
+        format!(
+            "Added member {} to Service orders-etcd-client",
+            member_name(1)
+        )
     );
     assert_eq!(
         event(EtcdPatch::AttachClients { pod: Uid(0) }),
@@ -241,10 +268,7 @@ fn a_rebuilt_identity_is_a_warning_and_a_new_one_has_no_event() {
     let created = create.event(&scene.observed).unwrap();
     assert_eq!(
         (created.kind, created.note),
-        (
-            EventType::Normal,
-            format!("created the pod of {}", member_name(1))
-        )
+        (EventType::Normal, format!("Created Pod {}", member_name(1)))
     );
     let first = Identity {
         next_serial: Serial(1),

@@ -3,7 +3,7 @@
 use evenkeel_runtime::EventSpec;
 
 use super::{ActionContext, EtcdAction};
-use crate::facts::Drift;
+use crate::facts::{Drift, OwnedObject};
 use crate::observe::ObservedCluster;
 use crate::plan::EtcdApply;
 use crate::view::ClusterView;
@@ -15,9 +15,16 @@ impl EtcdAction for EtcdApply {
 
     fn describe(&self, context: &ActionContext<'_>) -> String {
         match self {
-            Self::Object(object) => format!("bringing {} up to date", context.object(*object)),
+            Self::Object(object) => {
+                let verb = if is_missing(context, *object) {
+                    "creating"
+                } else {
+                    "updating"
+                };
+                format!("{verb} {}", context.object(*object))
+            }
             Self::PodDisruptionBudget { min, .. } => {
-                format!("having evictions leave {min} with a vote")
+                format!("setting PodDisruptionBudget minAvailable to {min}")
             }
         }
     }
@@ -25,17 +32,16 @@ impl EtcdAction for EtcdApply {
     fn reason(&self, context: &ActionContext<'_>) -> String {
         match self {
             Self::Object(object) => {
-                let drift = context.view.and_then(|view| view.facts.drift.get(object));
-                let problem = if drift == Some(&Drift::Missing) {
-                    "is missing"
+                let problem = if is_missing(context, *object) {
+                    "is missing or unusable"
                 } else {
-                    "is not as it should be"
+                    "differs from its desired state"
                 };
                 format!("{} {problem}", context.object(*object))
             }
             Self::PodDisruptionBudget { min, .. } => {
                 let voters = context.view.map_or(0, ClusterView::votes);
-                format!("of {voters} with a vote, evictions must leave {min}")
+                format!("evictions must leave at least {min} voters, and the cluster has {voters}")
             }
         }
     }
@@ -52,4 +58,8 @@ impl EtcdAction for EtcdApply {
     fn is_bookkeeping(&self) -> bool {
         false
     }
+}
+
+fn is_missing(context: &ActionContext<'_>, object: OwnedObject) -> bool {
+    context.facts.drift.get(&object) == Some(&Drift::Missing)
 }

@@ -10,6 +10,9 @@ use crate::names::{Serial, member_name};
 use crate::observe::ObservedCluster;
 use crate::view::ClusterView;
 
+/// The name of an object that is not among the facts.
+const UNKNOWN_NAME: &str = "(name unknown)";
+
 /// One cluster, as far as descriptions of its actions and waits need it.
 #[derive(Clone, Copy)]
 pub struct ActionContext<'f> {
@@ -41,12 +44,22 @@ impl<'f> ActionContext<'f> {
         names.join(", ")
     }
 
+    /// Returns the names of members after "member" or "members".
+    pub(crate) fn counted_members(&self, serials: &BTreeSet<Serial>) -> String {
+        let noun = if serials.len() == 1 {
+            "member"
+        } else {
+            "members"
+        };
+        format!("{noun} {}", self.members(serials))
+    }
+
     /// Returns the name of the member that a pod belongs to.
     pub(crate) fn pod_member(&self, uid: Uid) -> String {
         let mut pods = self.facts.pods.present().into_iter().flatten();
         match pods.find(|pod| pod.uid == uid) {
             Some(pod) => self.member(pod.serial),
-            None => "a pod".to_owned(),
+            None => UNKNOWN_NAME.to_owned(),
         }
     }
 
@@ -55,7 +68,7 @@ impl<'f> ActionContext<'f> {
         let mut claims = self.facts.claims.present().into_iter().flatten();
         match claims.find(|claim| claim.uid == uid) {
             Some(claim) => self.member(claim.serial),
-            None => "a member".to_owned(),
+            None => UNKNOWN_NAME.to_owned(),
         }
     }
 
@@ -63,15 +76,15 @@ impl<'f> ActionContext<'f> {
     pub(crate) fn object(&self, object: OwnedObject) -> String {
         let names = self.observed.desired.names();
         match object {
-            OwnedObject::Identity => format!("the ConfigMap {}", names.identity()),
-            OwnedObject::PeerService => format!("the Service {}", names.peer_service()),
-            OwnedObject::ClientService => format!("the Service {}", names.client_service()),
+            OwnedObject::Identity => format!("ConfigMap {}", names.identity()),
+            OwnedObject::PeerService => format!("Service {}", names.peer_service()),
+            OwnedObject::ClientService => format!("Service {}", names.client_service()),
             OwnedObject::PodDisruptionBudget => {
-                format!("the PodDisruptionBudget {}", names.pod_disruption_budget())
+                format!("PodDisruptionBudget {}", names.pod_disruption_budget())
             }
             secret => {
                 let name = tls::secret_name(&self.observed.desired, secret).unwrap_or_default();
-                format!("the Secret {name}")
+                format!("Secret {name}")
             }
         }
     }
@@ -87,11 +100,11 @@ impl<'f> ActionContext<'f> {
     }
 }
 
-/// Returns the name of a member; its serial while its lineage is not known.
+/// Returns the name of a member; a placeholder with its serial while its lineage is not known.
 pub(crate) fn member_display_name(observed: &ObservedCluster, serial: Serial) -> String {
     match &observed.identity {
         Some((_, identity)) => member_name(&observed.desired.name, identity.lineage, serial),
-        None => format!("member {}", serial.0),
+        None => format!("{}-<{}>", observed.desired.name, serial.0),
     }
 }
 
@@ -112,5 +125,14 @@ pub(crate) fn format_duration(duration: Duration) -> String {
         "0s".to_owned()
     } else {
         parts
+    }
+}
+
+/// Ends a text with a period, unless it ends a sentence already.
+pub(crate) fn sentence(text: &str) -> String {
+    if text.ends_with(['.', '!', '?']) {
+        text.to_owned()
+    } else {
+        format!("{text}.")
     }
 }

@@ -3,7 +3,7 @@
 use evenkeel_runtime::EventSpec;
 
 use super::{ActionContext, EtcdAction, member_display_name, normal, warning};
-use crate::facts::StartMode;
+use crate::facts::{OwnedObject, StartMode};
 use crate::identity::Identity;
 use crate::names::Serial;
 use crate::observe::ObservedCluster;
@@ -16,23 +16,26 @@ impl EtcdAction for EtcdCreate {
 
     fn describe(&self, context: &ActionContext<'_>) -> String {
         match self {
-            Self::Identity(_) => "giving the cluster its identity".to_owned(),
+            Self::Identity(_) => format!("creating {}", context.object(OwnedObject::Identity)),
             Self::Claim { serial, .. } => {
-                format!("creating the volume of {}", context.member(*serial))
+                format!("creating PersistentVolumeClaim {}", context.member(*serial))
             }
-            Self::Pod { serial, .. } => format!("creating the pod of {}", context.member(*serial)),
+            Self::Pod { serial, .. } => format!("creating Pod {}", context.member(*serial)),
         }
     }
 
     fn reason(&self, context: &ActionContext<'_>) -> String {
         match self {
             Self::Identity(identity) if is_rebuilt(identity) => {
-                "it was gone, and volumes and pods tell what it was".to_owned()
+                format!(
+                    "{} is missing, and PersistentVolumeClaims or pods of the cluster exist",
+                    context.object(OwnedObject::Identity)
+                )
             }
-            Self::Identity(_) => "the resource is new".to_owned(),
+            Self::Identity(_) => "the EtcdCluster is new".to_owned(),
             Self::Claim { serial, .. } => {
                 format!(
-                    "{} is to join, and has no volume yet",
+                    "new member {} has no PersistentVolumeClaim",
                     context.member(*serial)
                 )
             }
@@ -42,11 +45,13 @@ impl EtcdAction for EtcdCreate {
                 ..
             } => {
                 format!(
-                    "the pod of {} is gone, and its data is there",
+                    "PersistentVolumeClaim {} exists and the pod does not",
                     context.member(*serial)
                 )
             }
-            Self::Pod { serial, .. } => format!("{} is to join", context.member(*serial)),
+            Self::Pod { serial, .. } => {
+                format!("new member {} has no pod", context.member(*serial))
+            }
         }
     }
 
@@ -54,22 +59,22 @@ impl EtcdAction for EtcdCreate {
         match self {
             Self::Identity(identity) if is_rebuilt(identity) => warning(
                 "IdentityRebuilt",
-                "the identity was gone; it was rebuilt from what is written on volumes and pods",
+                format!(
+                    "Rebuilt ConfigMap {} from the annotations of PersistentVolumeClaims and pods: it was missing",
+                    observed.desired.names().identity()
+                ),
             ),
             Self::Identity(_) => None,
             Self::Claim { serial, .. } => normal(
                 "ClaimCreated",
                 format!(
-                    "created the claim of {}",
+                    "Created PersistentVolumeClaim {}",
                     member_display_name(observed, *serial)
                 ),
             ),
             Self::Pod { serial, .. } => normal(
                 "PodCreated",
-                format!(
-                    "created the pod of {}",
-                    member_display_name(observed, *serial)
-                ),
+                format!("Created Pod {}", member_display_name(observed, *serial)),
             ),
         }
     }

@@ -1,15 +1,20 @@
 //! Changes that may disturb clients, or that no other change may overlap.
 
+use evenkeel_api::labels;
+use evenkeel_kit::objects::annotation;
 use evenkeel_runtime::EventSpec;
 
 use super::{ActionContext, EtcdAction, format_duration, member_display_name, normal, warning};
 use crate::decide::replace;
-use crate::facts::StorageKind;
-use crate::identity::{Intent, MembershipChange};
+use crate::facts::{OwnedObject, StorageKind};
+use crate::identity::{Intent, MembershipChange, Uid};
 use crate::names::Serial;
-use crate::observe::ObservedCluster;
+use crate::observe::{ObservedCluster, version};
 use crate::plan::{DeleteReason, EtcdDisruption, IdentityChange};
 use crate::view::{ClusterView, DataState, MemberView};
+
+/// The reason for a removal that an earlier plan has begun and whose cause has passed.
+const REMOVAL_BEGUN: &str = "the removal has already begun";
 
 impl EtcdAction for EtcdDisruption {
     fn name(&self) -> &'static str {
@@ -25,7 +30,7 @@ impl EtcdAction for EtcdDisruption {
 
     fn describe(&self, context: &ActionContext<'_>) -> String {
         match self {
-            Self::UpdateIdentity { why, .. } => why.describe().to_owned(),
+            Self::UpdateIdentity { why, .. } => why.describe(context),
             Self::ChangeMembership { intent, .. } => describe_change(context, intent),
             Self::RestartMember {
                 serial,
@@ -33,39 +38,31 @@ impl EtcdAction for EtcdDisruption {
                 ..
             } => {
                 format!(
-                    "restarting {}, which hands the lead to {}",
+                    "restarting member {} after a leadership transfer to {}",
                     context.member(*serial),
                     context.member(*transfer_to)
                 )
             }
             Self::RestartMember { serial, .. } => {
-                format!("restarting {}", context.member(*serial))
+                format!("restarting member {}", context.member(*serial))
             }
             Self::ForceSnapshot { .. } => {
                 let next = context.facts.cluster.next_version;
                 let next = next.map(|next| next.to_string()).unwrap_or_default();
-                format!("renewing the members' logs, before {next} is entered")
+                format!("forcing a snapshot on every member before the upgrade to {next}")
             }
-            Self::DeletePod { serial, why, .. } => {
-                format!(
-                    "deleting the pod of {}: {}",
-                    context.member(*serial),
-                    why.reason()
-                )
+            Self::DeletePod { serial, .. } => {
+                format!("deleting Pod {}", context.member(*serial))
             }
-            Self::DeleteClaim { serial, why, .. } => {
-                format!(
-                    "deleting the volume of {}: {}",
-                    context.member(*serial),
-                    why.reason()
-                )
+            Self::DeleteClaim { serial, .. } => {
+                format!("deleting PersistentVolumeClaim {}", context.member(*serial))
             }
         }
     }
 
     fn reason(&self, context: &ActionContext<'_>) -> String {
         match self {
-            Self::UpdateIdentity { why, .. } => why.reason().to_owned(),
+            Self::UpdateIdentity { why, .. } => why.reason(context.observed),
             Self::ChangeMembership { intent, .. } => context
                 .view
                 .map(|view| change_reason(context, view, intent))
@@ -76,34 +73,48 @@ impl EtcdAction for EtcdDisruption {
                 ..
             } => context
                 .view
-                .map(|view| restart_reason(view, *serial, *via_eviction))
+                .map(|view| restart_reason(context, view, *serial, *via_eviction))
                 .unwrap_or_default(),
             Self::ForceSnapshot { .. } => {
-                "what an earlier version has written to them is no longer read by the one that follows"
-                    .to_owned()
+                let next = context.facts.cluster.next_version;
+                let next = next.map(|next| next.to_string()).unwrap_or_default();
+                format!("etcd {next} cannot read raft log entries of older minor versions")
             }
-            Self::DeletePod { why, .. } | Self::DeleteClaim { why, .. } => why.reason().to_owned(),
+            Self::DeletePod { serial, why, .. } => {
+                let name = context.member(*serial);
+                why.reason(&format!("Pod {name}"), &name)
+            }
+            Self::DeleteClaim { serial, why, .. } => {
+                let name = context.member(*serial);
+                why.reason(&format!("PersistentVolumeClaim {name}"), &name)
+            }
         }
     }
 
     fn event(&self, observed: &ObservedCluster) -> Option<EventSpec> {
         let member = |serial: &Serial| member_display_name(observed, *serial);
         match self {
-            Self::UpdateIdentity { why, .. } => why.event(),
+            Self::UpdateIdentity { why, .. } => why.event(observed),
             Self::ChangeMembership { intent, .. } => change_event(observed, intent),
             Self::RestartMember {
+                pod,
                 serial,
                 via_eviction: true,
                 ..
             } => normal(
                 "MemberRestarted",
-                format!("restarted {}, which was out of date", member(serial)),
+                format!(
+                    "Restarted member {} {}",
+                    member(serial),
+                    restart_purpose(observed, *pod)
+                ),
             ),
-            Self::RestartMember { serial, .. } => warning(
+            Self::RestartMember { pod, serial, .. } => warning(
                 "RestartWithoutRedundancy",
                 format!(
-                    "restarted {}, which was out of date; clients cannot write until it is back, since there is no majority without it",
-                    member(serial)
+                    "Restarted member {} {}. The other members have no quorum without it: clients cannot write until it is healthy",
+                    member(serial),
+                    restart_purpose(observed, *pod)
                 ),
             ),
             Self::ForceSnapshot { .. } => {
@@ -111,11 +122,12 @@ impl EtcdAction for EtcdDisruption {
                 let next = next.map(|next| next.to_string()).unwrap_or_default();
                 normal(
                     "SnapshotForced",
-                    format!("renewed the logs of all members: {next} may follow"),
+                    format!("Forced a snapshot on every member before the upgrade to {next}"),
                 )
             }
             Self::DeletePod { serial, why, .. } => {
-                let note = format!("deleted the pod of {}: {}", member(serial), why.reason());
+                let name = member(serial);
+                let note = format!("Deleted Pod {name}: {}", why.reason("it", &name));
                 match why {
                     DeleteReason::Finished => warning("PodDeleted", note),
                     DeleteReason::OldEpoch
@@ -124,10 +136,16 @@ impl EtcdAction for EtcdDisruption {
                     | DeleteReason::Outdated => normal("PodDeleted", note),
                 }
             }
-            Self::DeleteClaim { serial, why, .. } => normal(
-                "ClaimDeleted",
-                format!("deleted the claim of {}: {}", member(serial), why.reason()),
-            ),
+            Self::DeleteClaim { serial, why, .. } => {
+                let name = member(serial);
+                normal(
+                    "ClaimDeleted",
+                    format!(
+                        "Deleted PersistentVolumeClaim {name}: {}",
+                        why.reason("it", &name)
+                    ),
+                )
+            }
         }
     }
 
@@ -148,51 +166,83 @@ impl EtcdAction for EtcdDisruption {
 }
 
 impl IdentityChange {
-    fn describe(self) -> &'static str {
+    fn describe(self, context: &ActionContext<'_>) -> String {
+        let identity = context.object(OwnedObject::Identity);
         match self {
-            Self::StartSeed => "letting the first member start",
-            Self::RecordCluster(_) => "noting which cluster the first member has formed",
-            Self::FinishBootstrap => "letting clients in",
-            Self::SettleIntent => "closing a change of the membership",
-            Self::SeedLost => "beginning the bootstrap again: its first member is lost",
-            Self::SeedStorageChanged => "beginning the bootstrap again: spec.storage was changed",
-            Self::ResourceReplaced => {
-                "beginning the bootstrap again: the resource was created anew"
+            Self::StartSeed => {
+                format!("recording the storage of the first member in {identity}")
             }
-            Self::Adopt => "taking up the cluster that is there: the resource was created anew",
-            Self::Repair => "bringing the identity up to date: it is an older one",
+            Self::RecordCluster(_) => format!("recording the etcd cluster ID in {identity}"),
+            Self::FinishBootstrap => {
+                let service = context.object(OwnedObject::ClientService);
+                format!("finishing bootstrap: adding members to {service}")
+            }
+            Self::SettleIntent => {
+                format!("clearing the recorded membership change in {identity}")
+            }
+            Self::SeedLost | Self::SeedStorageChanged | Self::ResourceReplaced => {
+                "restarting the bootstrap with new members".to_owned()
+            }
+            Self::Adopt => "adopting the existing etcd cluster".to_owned(),
+            Self::Repair => format!("updating {identity}"),
         }
     }
 
-    fn reason(self) -> &'static str {
-        match self {
-            Self::StartSeed => "the first member may start",
-            Self::RecordCluster(_) => "the first member has formed the cluster",
-            Self::FinishBootstrap => "the bootstrap is over",
-            Self::SettleIntent => "a change of the membership is done",
-            Self::SeedLost => "the bootstrap lost its first member and begins again",
+    fn reason(self, observed: &ObservedCluster) -> String {
+        let reason = match self {
+            Self::StartSeed => "the first member starts next",
+            Self::RecordCluster(_) => "etcd has reported its cluster ID",
+            Self::FinishBootstrap => "the members have formed an etcd cluster",
+            Self::SettleIntent => "the recorded membership change is done or obsolete",
+            Self::SeedLost => "a member that the bootstrap needs was lost",
             Self::SeedStorageChanged => {
-                "spec.storage was changed before there was a cluster: the bootstrap begins again"
+                "spec.storage was changed before the first member had a volume"
             }
             Self::ResourceReplaced => {
-                "the resource was created anew before the bootstrap was over, which begins again"
+                "the EtcdCluster was deleted and created again before bootstrap was finished"
             }
-            Self::Adopt => "the resource was created anew, and takes up the cluster that is there",
-            Self::Repair => "the identity is an older one, and was brought up to date",
-        }
+            Self::Adopt => "the EtcdCluster was deleted and created again, and its data exists",
+            Self::Repair => {
+                let identity = observed.desired.names().identity();
+                return format!(
+                    "ConfigMap {identity} is older than the PersistentVolumeClaims and pods of the cluster"
+                );
+            }
+        };
+        reason.to_owned()
     }
 
-    fn event(self) -> Option<EventSpec> {
+    fn event(self, observed: &ObservedCluster) -> Option<EventSpec> {
+        let names = observed.desired.names();
         match self {
             Self::FinishBootstrap => normal(
                 "BootstrapFinished",
-                "the bootstrap was finished; clients were let in",
+                format!(
+                    "Finished bootstrap: members are added to Service {}",
+                    names.client_service()
+                ),
             ),
-            Self::SeedLost | Self::SeedStorageChanged | Self::ResourceReplaced => {
-                warning("BootstrapRestarted", self.reason())
-            }
-            Self::Adopt => normal("ClusterAdopted", self.reason()),
-            Self::Repair => warning("IdentityRebuilt", self.reason()),
+            Self::SeedLost | Self::SeedStorageChanged | Self::ResourceReplaced => warning(
+                "BootstrapRestarted",
+                format!(
+                    "Restarted the bootstrap with new members: {}",
+                    self.reason(observed)
+                ),
+            ),
+            Self::Adopt => normal(
+                "ClusterAdopted",
+                format!(
+                    "Adopted the existing etcd cluster: {}",
+                    self.reason(observed)
+                ),
+            ),
+            Self::Repair => warning(
+                "IdentityRebuilt",
+                format!(
+                    "Updated ConfigMap {} from the annotations of PersistentVolumeClaims and pods: it was older than they are",
+                    names.identity()
+                ),
+            ),
             Self::StartSeed | Self::RecordCluster(_) | Self::SettleIntent => None,
         }
     }
@@ -211,13 +261,14 @@ impl IdentityChange {
 }
 
 impl DeleteReason {
-    fn reason(self) -> &'static str {
+    /// Returns the reason as a clause about `object`, a pod or claim of `member`.
+    fn reason(self, object: &str, member: &str) -> String {
         match self {
-            Self::OldEpoch => "it is left over from a bootstrap that was given up",
-            Self::MemberRemoved => "its member was removed",
-            Self::Finished => "it has ended, and is created again",
-            Self::FreesNode => "a member that is to come back needs the place first",
-            Self::Outdated => "it does not run, and is created again as the spec has it now",
+            Self::OldEpoch => format!("{object} belongs to an abandoned bootstrap"),
+            Self::MemberRemoved => format!("member {member} was removed"),
+            Self::Finished => format!("{object} has terminated and must be recreated"),
+            Self::FreesNode => format!("{object} waits for a node that a voter needs first"),
+            Self::Outdated => format!("{object} is not running and its template is outdated"),
         }
     }
 }
@@ -235,19 +286,17 @@ fn change_name(intent: &Intent) -> &'static str {
 /// Describes a membership change.
 pub(super) fn describe_change(context: &ActionContext<'_>, intent: &Intent) -> String {
     match intent.change {
-        MembershipChange::Add(serial) => format!("adding {} as a learner", context.member(serial)),
-        MembershipChange::Promote(serial) => format!("giving {} its vote", context.member(serial)),
-        MembershipChange::Remove(serial) if intent.is_replacement => {
-            format!(
-                "replacing {}, which has not come back",
-                context.member(serial)
-            )
+        MembershipChange::Add(serial) => {
+            format!("adding member {} as a learner", context.member(serial))
         }
-        MembershipChange::Remove(serial) => format!("removing {}", context.member(serial)),
-        MembershipChange::RemoveUnknown(id) => format!(
-            "removing the unknown member {:x}, which never started",
-            id.0
-        ),
+        MembershipChange::Promote(serial) => {
+            format!("promoting learner {} to voter", context.member(serial))
+        }
+        MembershipChange::Remove(serial) if intent.is_replacement => {
+            format!("replacing member {}", context.member(serial))
+        }
+        MembershipChange::Remove(serial) => format!("removing member {}", context.member(serial)),
+        MembershipChange::RemoveUnknown(id) => format!("removing unknown member {:x}", id.0),
     }
 }
 
@@ -256,29 +305,27 @@ fn change_event(observed: &ObservedCluster, intent: &Intent) -> Option<EventSpec
     match intent.change {
         MembershipChange::Add(serial) => normal(
             "MemberAdded",
-            format!("added {} as a learner", member(serial)),
+            format!("Added member {} as a learner", member(serial)),
         ),
         MembershipChange::Promote(serial) => normal(
             "MemberPromoted",
-            format!("gave {} its vote", member(serial)),
+            format!("Promoted learner {} to voter", member(serial)),
         ),
         MembershipChange::Remove(serial) if intent.is_replacement => warning(
             "MemberReplaced",
             format!(
-                "removed {}, which has not come back, to replace it",
-                member(serial)
+                "Removed member {} to replace it: it was unreachable or crashing for {}",
+                member(serial),
+                format_duration(observed.desired.replace_after)
             ),
         ),
         MembershipChange::Remove(serial) => normal(
             "MemberRemoved",
-            format!("removed {} from the cluster", member(serial)),
+            format!("Removed member {}", member(serial)),
         ),
         MembershipChange::RemoveUnknown(id) => warning(
             "UnknownMemberRemoved",
-            format!(
-                "removed the unknown member {:x} from the cluster: it never started",
-                id.0
-            ),
+            format!("Removed unknown member {:x}: it never started", id.0),
         ),
     }
 }
@@ -287,20 +334,24 @@ fn change_reason(context: &ActionContext<'_>, view: &ClusterView<'_>, intent: &I
     match intent.change {
         MembershipChange::Add(_) => {
             let (listed, desired) = (view.listed().count(), view.facts.cluster.members);
-            format!("{listed} of {desired} members are there, and everyone with a vote serves")
+            format!("{listed} of {desired} members exist and all voters are healthy")
         }
-        MembershipChange::Promote(_) => {
+        MembershipChange::Promote(serial) => {
             let healthy = view.voters().filter(|member| member.is_serving()).count();
             let votes = view.votes();
-            format!("it serves and has caught up, and {healthy} of {votes} with a vote are well")
+            let name = context.member(serial);
+            format!("learner {name} has caught up and {healthy} of {votes} voters are healthy")
         }
-        MembershipChange::RemoveUnknown(_) => {
+        MembershipChange::RemoveUnknown(id) => {
             let after = format_duration(view.facts.cluster.replace_after);
-            format!("it is none of ours, and has not started within {after}")
+            format!(
+                "the operator did not add member {:x}, which has not started within {after}",
+                id.0
+            )
         }
         MembershipChange::Remove(serial) => match view.members.get(&serial) {
             Some(member) => removal_reason(context, view, member),
-            None => "it was begun".to_owned(),
+            None => REMOVAL_BEGUN.to_owned(),
         },
     }
 }
@@ -312,8 +363,9 @@ fn removal_reason(
 ) -> String {
     let (listed, desired) = (view.listed().count(), view.facts.cluster.members);
     let after = format_duration(view.facts.cluster.replace_after);
+    let name = context.member(member.serial);
     if member.data == DataState::Lost {
-        return data_loss_reason(view, member).to_owned();
+        return data_loss_reason(context, view, member);
     }
     if !member.is_voter() && view.blocks_a_voter(member) {
         let blocked = view
@@ -321,71 +373,111 @@ fn removal_reason(
             .find(|voter| view.occupies_node_of(member, voter));
         let blocked = blocked.map(|voter| context.member(voter.serial));
         return format!(
-            "it has the place that a member with a vote must come back to ({})",
+            "learner {name} occupies the node that voter {} needs",
             blocked.unwrap_or_default()
         );
     }
     let is_misplaced = member.claim.is_some_and(|claim| claim.is_misplaced);
     if member.is_unstarted_learner() && (view.must_be_replaced(member) || is_misplaced) {
-        return "it waits for a volume that is no longer wanted, and another one gets the one that is"
-            .to_owned();
+        return format!(
+            "learner {name} has not started, and its PersistentVolumeClaim does not match the current spec"
+        );
     }
     if replace::is_crashing(view, member) {
-        return format!(
-            "its etcd has ended at every start for {after}, while others run on the same image"
-        );
+        return format!("etcd in Pod {name} has crashed at every start for {after}");
     }
     if replace::is_unreachable(view, member) {
         return format!(
-            "for {after} neither the operator nor the leader has heard it, and its pod is not Ready"
+            "neither the operator nor the leader has reached member {name} for {after}, and its pod is not Ready"
         );
     }
     if listed > usize::from(desired) {
-        return format!("there are {listed} members, and {desired} are wanted");
+        return format!("{listed} members exist and spec.members is {desired}");
     }
-    "it was begun".to_owned()
+    REMOVAL_BEGUN.to_owned()
 }
 
 /// Returns how a member's data was lost.
-fn data_loss_reason(view: &ClusterView<'_>, member: &MemberView<'_>) -> &'static str {
+fn data_loss_reason(
+    context: &ActionContext<'_>,
+    view: &ClusterView<'_>,
+    member: &MemberView<'_>,
+) -> String {
+    let name = context.member(member.serial);
     match (view.facts.cluster.storage, member.claim) {
-        (StorageKind::Ephemeral, _) => "its pod is gone, and its data with it",
-        (_, None) => "its claim is gone, and its data with it",
-        (_, Some(claim)) if claim.is_lost => "its volume was on a node that is no more",
-        (_, Some(claim)) if claim.joined_on.is_some() => {
-            "its claim or its volume is not the one it joined on: what is there is other data"
+        (StorageKind::Ephemeral, _) => {
+            format!("Pod {name} is gone, and its ephemeral data with it")
         }
-        (_, Some(_)) => "nothing tells on which volume it joined",
+        (_, None) => format!("PersistentVolumeClaim {name} is gone, and its data with it"),
+        (_, Some(claim)) if claim.is_lost => {
+            format!("the volume of PersistentVolumeClaim {name} is on a node that no longer exists")
+        }
+        (_, Some(claim)) if claim.joined_on.is_some() => {
+            format!(
+                "PersistentVolumeClaim {name} or its volume is not the one that the member joined on"
+            )
+        }
+        (_, Some(_)) => {
+            format!(
+                "PersistentVolumeClaim {name} has no record of the volume that the member joined on"
+            )
+        }
     }
 }
 
-fn restart_reason(view: &ClusterView<'_>, serial: Serial, via_eviction: bool) -> String {
-    let cause = outdated_because(view, serial);
+fn restart_reason(
+    context: &ActionContext<'_>,
+    view: &ClusterView<'_>,
+    serial: Serial,
+    via_eviction: bool,
+) -> String {
+    let cause = outdated_because(context, view, serial);
     if !via_eviction {
         return format!(
-            "{cause}; clients cannot write meanwhile, since there is no majority without it"
+            "{cause}. The other members have no quorum without it: clients cannot write until it is healthy"
         );
     }
     let outdated = view
         .voters()
         .filter(|voter| view.is_outdated_or_misplaced(voter));
     format!(
-        "{cause}; everybody else is well ({} to go)",
+        "{cause} and all other members are healthy ({} left to restart)",
         outdated.count()
     )
 }
 
-fn outdated_because(view: &ClusterView<'_>, serial: Serial) -> String {
+fn outdated_because(context: &ActionContext<'_>, view: &ClusterView<'_>, serial: Serial) -> String {
+    let name = context.member(serial);
     let desired = &view.facts.cluster;
     let pod = view.members.get(&serial).and_then(|member| member.pod);
     if let Some(version) = pod.and_then(|pod| pod.version)
         && version != desired.version
     {
-        return format!("it runs {version}, and {} is wanted", desired.version);
+        return format!(
+            "member {name} runs etcd {version} instead of {}",
+            desired.version
+        );
     }
     let template_hash = pod.and_then(|pod| pod.template_hash);
     if template_hash.is_some_and(|hash| hash != desired.pod_template_hash) {
-        return "the spec has changed since it was started".to_owned();
+        return format!("the spec has changed since Pod {name} was created");
     }
-    "a restart was asked for".to_owned()
+    format!("a restart of member {name} was requested")
+}
+
+/// Returns the purpose of a restart for its event, which follows the name of the member.
+fn restart_purpose(observed: &ObservedCluster, pod: Uid) -> String {
+    let desired = &observed.desired;
+    let pod = observed.pods.get(&pod).map(|pod| &pod.metadata);
+    let has_other_version = pod
+        .and_then(version)
+        .is_some_and(|version| version != desired.version);
+    if has_other_version {
+        return format!("to run etcd {}", desired.version);
+    }
+    let template_hash = pod.and_then(|pod| annotation(pod, labels::POD_TEMPLATE_HASH));
+    if template_hash.is_some_and(|hash| hash.parse::<Uid>().ok() != Some(desired.inputs)) {
+        return "to apply the changed spec".to_owned();
+    }
+    "as requested".to_owned()
 }

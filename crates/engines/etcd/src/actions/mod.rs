@@ -14,7 +14,8 @@ mod wait;
 use evenkeel_runtime::{Action, EventSpec};
 
 pub use context::ActionContext;
-pub(crate) use context::{format_duration, member_display_name};
+pub(crate) use context::{format_duration, member_display_name, sentence};
+pub(crate) use wait::responding_voters;
 
 use crate::decide::Etcd;
 use crate::observe::ObservedCluster;
@@ -27,7 +28,7 @@ pub trait EtcdAction {
     /// Returns the machine name, for logs, metrics and tests.
     fn name(&self) -> &'static str;
 
-    /// Describes the action, for people.
+    /// Describes the action, for people: a gerund phrase with kind and name of the object.
     fn describe(&self, context: &ActionContext<'_>) -> String;
 
     /// Returns the fact that the action rests on, as a clause that follows "because".

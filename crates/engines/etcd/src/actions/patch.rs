@@ -5,7 +5,7 @@ use evenkeel_runtime::EventSpec;
 use kube::ResourceExt;
 
 use super::{ActionContext, EtcdAction, format_duration, normal};
-use crate::facts::StartMode;
+use crate::facts::{OwnedObject, StartMode};
 use crate::identity::Uid;
 use crate::observe::ObservedCluster;
 use crate::plan::{EtcdPatch, OwnerTarget};
@@ -24,101 +24,177 @@ impl EtcdAction for EtcdPatch {
                 pod,
                 to: StartMode::Join(_),
                 ..
-            } => format!("letting {} join", pod_member(pod)),
-            Self::SetStartMode { pod, .. } => format!("starting {}", pod_member(pod)),
-            Self::RecordJoinedVolume { claim, .. } => {
-                format!("noting on which volume {} has joined", claim_member(claim))
+            } => format!(
+                "starting etcd in Pod {} to join the cluster",
+                pod_member(pod)
+            ),
+            Self::SetStartMode {
+                pod,
+                to: StartMode::Bootstrap,
+                ..
+            } => format!(
+                "starting etcd in Pod {} to form the cluster",
+                pod_member(pod)
+            ),
+            Self::SetStartMode { pod, .. } => {
+                format!(
+                    "starting etcd in Pod {} on its existing data",
+                    pod_member(pod)
+                )
             }
-            Self::MarkJoined { pod, .. } => format!("noting that {} has joined", pod_member(pod)),
-            Self::AttachClients { pod } => format!("letting clients reach {}", pod_member(pod)),
+            Self::RecordJoinedVolume { claim, .. } => {
+                format!(
+                    "recording on PersistentVolumeClaim {} the volume that its member joined on",
+                    claim_member(claim)
+                )
+            }
+            Self::MarkJoined { pod, .. } => {
+                format!(
+                    "recording on Pod {} that its member has joined",
+                    pod_member(pod)
+                )
+            }
+            Self::AttachClients { pod } => {
+                let service = context.object(OwnedObject::ClientService);
+                format!("adding member {} to {service}", pod_member(pod))
+            }
             Self::DetachClients { pod } => {
-                format!("leading clients away from {}, which goes", pod_member(pod))
+                let service = context.object(OwnedObject::ClientService);
+                format!("removing member {} from {service}", pod_member(pod))
             }
             Self::RecordRemoval { claim, at: None } => {
-                format!("noting that {} is a member", claim_member(claim))
+                format!(
+                    "clearing the removal time on PersistentVolumeClaim {}",
+                    claim_member(claim)
+                )
             }
             Self::RecordRemoval { claim, at: Some(_) } => {
                 let retention = format_duration(context.observed.desired.keep_removed_for);
                 format!(
-                    "keeping the volume of {} for {retention}",
+                    "retaining PersistentVolumeClaim {} for {retention}",
                     claim_member(claim)
                 )
             }
             Self::RecordVersion { claim, version } => {
-                format!("noting that {} runs {version}", claim_member(claim))
+                format!(
+                    "recording etcd version {version} on PersistentVolumeClaim {}",
+                    claim_member(claim)
+                )
             }
             Self::RecordTemplateHash { pod, .. } => {
-                format!("noting from what the pod of {} was built", pod_member(pod))
+                format!("recording the template hash on Pod {}", pod_member(pod))
             }
             Self::ResizeVolume { claim, to } => {
                 let size = quantity::binary(*to);
-                format!("growing the volume of {} to {size}", claim_member(claim))
+                format!(
+                    "resizing PersistentVolumeClaim {} to {size}",
+                    claim_member(claim)
+                )
             }
-            Self::RecordSpec => "noting the spec".to_owned(),
+            Self::RecordSpec => format!(
+                "recording the accepted spec in {}",
+                context.object(OwnedObject::Identity)
+            ),
             Self::SetOwner { target, owned } => {
-                let target = match target {
-                    OwnerTarget::Identity => "the identity".to_owned(),
-                    OwnerTarget::Claim(claim) => format!("the volume of {}", claim_member(claim)),
-                    OwnerTarget::Pod(pod) => format!("the pod of {}", pod_member(pod)),
-                };
+                let target = owner_target(context, *target);
                 if *owned {
-                    format!("having {target} go with the resource")
+                    format!("setting the owner reference of {target}")
                 } else {
-                    format!("having {target} stay when the resource goes")
+                    format!("removing the owner reference of {target}")
                 }
             }
         }
     }
 
     fn reason(&self, context: &ActionContext<'_>) -> String {
-        let reason = match self {
+        let pod_member = |uid: &Uid| context.pod_member(*uid);
+        let claim_member = |uid: &Uid| context.claim_member(*uid);
+        match self {
             Self::SetStartMode {
+                pod,
                 to: StartMode::Bootstrap,
                 ..
-            } => "it is the first member",
+            } => format!("{} is the first member", pod_member(pod)),
             Self::SetStartMode {
+                pod,
                 to: StartMode::Join(_),
                 ..
-            } => "etcd lists it, and it must know who the others are",
-            Self::SetStartMode { .. } => "it has joined before",
-            Self::RecordJoinedVolume { .. } | Self::MarkJoined { .. } => {
-                "it has joined, and is to start on nothing but its own data from now on"
+            } => format!(
+                "etcd lists {}, which needs the names of the other members",
+                pod_member(pod)
+            ),
+            Self::SetStartMode { pod, .. } | Self::MarkJoined { pod, .. } => {
+                format!(
+                    "{} has joined and must start only on its existing data",
+                    pod_member(pod)
+                )
             }
-            Self::AttachClients { .. } => "it has a vote, and serves",
-            Self::DetachClients { pod } if is_voter_pod(context, *pod) => "it is to be removed",
-            Self::DetachClients { .. } => "it has no vote",
-            Self::RecordRemoval { at: Some(_), .. } => {
-                "its member was removed, and its data is kept for a while"
+            Self::RecordJoinedVolume { claim, .. } => {
+                format!(
+                    "{} has joined and must start only on its existing data",
+                    claim_member(claim)
+                )
             }
-            Self::RecordRemoval { at: None, .. } => "etcd lists its member",
-            Self::RecordVersion { .. } => {
-                "it may rewrite the data, so that nothing older can read it"
+            Self::AttachClients { pod } => format!("{} is a healthy voter", pod_member(pod)),
+            Self::DetachClients { pod } if is_voter_pod(context, *pod) => {
+                format!("the operator removes {} next", pod_member(pod))
             }
-            Self::RecordTemplateHash { .. } => {
-                "an earlier operator has built it, which did not say so"
+            Self::DetachClients { pod } => format!("{} is not a voter", pod_member(pod)),
+            Self::RecordRemoval { claim, at: Some(_) } => {
+                let retention = format_duration(context.observed.desired.keep_removed_for);
+                format!(
+                    "member {} was removed and spec.storage.keepRemovedFor is {retention}",
+                    claim_member(claim)
+                )
             }
-            Self::ResizeVolume { .. } => "it is smaller than the spec says",
+            Self::RecordRemoval { claim, at: None } => {
+                format!("etcd lists member {}", claim_member(claim))
+            }
+            Self::RecordVersion { version, .. } => {
+                format!("etcd {version} may rewrite the data so that older versions cannot read it")
+            }
+            Self::RecordTemplateHash { pod, .. } => {
+                format!(
+                    "an earlier operator created Pod {} without a template hash",
+                    pod_member(pod)
+                )
+            }
+            Self::ResizeVolume { claim, .. } => {
+                format!(
+                    "PersistentVolumeClaim {} is smaller than spec.storage.size",
+                    claim_member(claim)
+                )
+            }
             Self::RecordSpec => {
-                "it was accepted, and stays in force should the next one be refused"
+                "the spec is valid and stays in effect if the next one is invalid".to_owned()
             }
-            Self::SetOwner { .. } => {
-                "what goes with the resource is to belong to it, and nothing else"
+            Self::SetOwner { target, owned } => {
+                let target = owner_target(context, *target);
+                if *owned {
+                    format!("{target} is deleted together with the EtcdCluster")
+                } else {
+                    format!("{target} is kept when the EtcdCluster is deleted")
+                }
             }
-        };
-        reason.to_owned()
+        }
     }
 
     fn event(&self, observed: &ObservedCluster) -> Option<EventSpec> {
         match self {
             Self::AttachClients { pod } => {
                 let name = observed.pods.get(pod)?.name_any();
-                normal("MemberAddedToService", format!("routed clients to {name}"))
+                let service = observed.desired.names().client_service();
+                normal(
+                    "MemberAddedToService",
+                    format!("Added member {name} to Service {service}"),
+                )
             }
             Self::DetachClients { pod } => {
                 let name = observed.pods.get(pod)?.name_any();
+                let service = observed.desired.names().client_service();
                 normal(
                     "MemberRemovedFromService",
-                    format!("routed clients away from {name}, which goes"),
+                    format!("Removed member {name} from Service {service}"),
                 )
             }
             Self::RecordRemoval { claim, at: Some(_) } => {
@@ -127,7 +203,7 @@ impl EtcdAction for EtcdPatch {
                 normal(
                     "ClaimRetained",
                     format!(
-                        "the claim {name} of a member that was removed is kept for {retention}"
+                        "Retained PersistentVolumeClaim {name} of a removed member: it is deleted after {retention}"
                     ),
                 )
             }
@@ -136,7 +212,7 @@ impl EtcdAction for EtcdPatch {
                 let size = quantity::binary(*to);
                 normal(
                     "VolumeResizeRequested",
-                    format!("asked for a volume of {size} for the claim {name}"),
+                    format!("Requested {size} for PersistentVolumeClaim {name}"),
                 )
             }
             Self::SetStartMode { .. }
@@ -182,6 +258,17 @@ impl EtcdAction for EtcdPatch {
             | Self::ResizeVolume { .. }
             | Self::SetOwner { .. } => false,
         }
+    }
+}
+
+/// Returns kind and name of an object that the resource can own.
+fn owner_target(context: &ActionContext<'_>, target: OwnerTarget) -> String {
+    match target {
+        OwnerTarget::Identity => context.object(OwnedObject::Identity),
+        OwnerTarget::Claim(claim) => {
+            format!("PersistentVolumeClaim {}", context.claim_member(claim))
+        }
+        OwnerTarget::Pod(pod) => format!("Pod {}", context.pod_member(pod)),
     }
 }
 

@@ -5,12 +5,13 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use evenkeel_api::conditions::Reason;
+use evenkeel_api::labels;
 use evenkeel_runtime::{Requeue, UnixTime};
 use kube::ResourceExt;
 
-use super::{ActionContext, disruption::describe_change, format_duration};
+use super::{ActionContext, disruption::describe_change, format_duration, sentence};
 use crate::decide::intent;
-use crate::facts::{EtcdFacts, UnknownMember};
+use crate::facts::{EtcdFacts, OwnedObject, UnknownMember};
 use crate::names::Serial;
 use crate::plan::{EtcdWait, UnreadableObjects};
 use crate::view::{ClusterView, DataState};
@@ -93,110 +94,208 @@ impl EtcdWait {
         )
     }
 
-    /// Describes the wait and how it ends.
+    /// Returns the event that ends the wait, as a noun phrase that follows "waiting for".
     pub(crate) fn describe(&self, context: &ActionContext<'_>) -> String {
         let facts = context.facts;
         match self {
-            Self::Unreadable(UnreadableObjects::Identity) => "the identity cannot be read".to_owned(),
-            Self::Unreadable(UnreadableObjects::Objects) => "pods and claims cannot be read".to_owned(),
-            Self::Paused => "spec.paused is set: nothing is changed until it is false".to_owned(),
-            Self::InconsistentObjects => format!(
-                "claims and pods labelled for this cluster do not say the same about which cluster they are of: put the \
-                 ConfigMap {} back, or take the label off those that are not its own",
-                context.observed.desired.names().identity()
-            ),
-            Self::DataLost(cluster) => format!(
-                "etcd cluster {:x} has lost all its data: no empty one is put in its place. Delete the resource and \
-                 create it again to begin anew",
-                cluster.0
-            ),
-            Self::OldEpochDeletion => "pods of a bootstrap that was given up must be gone first".to_owned(),
-            Self::PreviousResourceDeletion(until) => describe_previous_resource(context, *until <= facts.now),
+            Self::Unreadable(objects) => {
+                format!("{} to become readable", unreadable(context, *objects))
+            }
+            Self::Paused => "spec.paused to be set to false".to_owned(),
+            Self::InconsistentObjects => {
+                "PersistentVolumeClaims and pods to belong to one cluster".to_owned()
+            }
+            Self::DataLost(cluster) => {
+                format!("the data of etcd cluster {:x} to be restored", cluster.0)
+            }
+            Self::OldEpochDeletion => {
+                "pods and PersistentVolumeClaims of an abandoned bootstrap to be deleted".to_owned()
+            }
+            Self::PreviousResourceDeletion(_) => {
+                let left = previous_objects(context);
+                let left = if left.is_empty() {
+                    String::new()
+                } else {
+                    format!(" ({left})")
+                };
+                format!("objects of the previous EtcdCluster to be deleted{left}")
+            }
             Self::SeedStart(serial) => {
                 let problem = context.pod_problem_suffix(*serial);
-                format!("{} must start and answer{problem}", context.member(*serial))
+                format!(
+                    "first member {} to start and respond{problem}",
+                    context.member(*serial)
+                )
             }
             Self::NoQuorum => describe_no_quorum(context),
-            Self::OpenIntent(intent) => format!(
-                "{} was begun, and etcd does not say yet what became of it",
-                describe_change(context, intent)
-            ),
+            Self::OpenIntent(intent) => {
+                format!("the result of {}", describe_change(context, intent))
+            }
             Self::MemberJoin(serials) => {
                 let first = serials.first();
-                let problem = first.map(|serial| context.pod_problem_suffix(*serial)).unwrap_or_default();
-                let verb = if all_are_voters(facts, serials) { "come back" } else { "join" };
-                format!("{} must {verb}{problem}", context.members(serials))
+                let problem = first
+                    .map(|serial| context.pod_problem_suffix(*serial))
+                    .unwrap_or_default();
+                let verb = if all_are_voters(facts, serials) {
+                    "respond again"
+                } else {
+                    "join"
+                };
+                format!("{} to {verb}{problem}", context.counted_members(serials))
             }
             Self::LearnerCatchUp(serial) => {
-                format!("{} must catch up before it gets its vote", context.member(*serial))
+                format!(
+                    "learner {} to catch up with the leader",
+                    context.member(*serial)
+                )
             }
-            Self::UnsafeToAdd => "all members must be in place before another is added".to_owned(),
+            Self::UnsafeToAdd => "all members to be healthy before another one is added".to_owned(),
             Self::BootstrapTimeout(_) => format!(
-                "all {} members should be there before clients are let in; those that do not start are not waited for \
-                 much longer",
+                "all {} members to join, or the bootstrap timeout to end",
                 facts.cluster.members
             ),
             Self::NameConflict(object) => format!(
-                "{} exists and is not this cluster's: delete or rename it, or give the cluster another name",
+                "{}, which does not belong to this cluster, to be deleted",
                 context.object(*object)
             ),
-            Self::CaMissing(object) => format!(
-                "{} is gone or of no use, and members run on certificates that it signed: put it back. No other is made while any of \
-                 them runs; none can be renewed meanwhile",
-                context.object(*object)
-            ),
+            Self::CaMissing(object) => format!("CA {} to be restored", context.object(*object)),
             Self::UnknownMembers(unknown) => {
-                let described: Vec<_> = unknown.iter().map(|unknown| describe_unknown(unknown, facts)).collect();
-                format!("{}. No member can be added while it is there", described.join("; "))
+                let described: Vec<_> = unknown
+                    .iter()
+                    .map(|unknown| describe_unknown(unknown, facts))
+                    .collect();
+                described.join("; ")
             }
-            Self::MaintenanceWindow(opens) => format!(
-                "members are restarted in the next maintenance window, which opens at {}",
-                timestamp(*opens)
-            ),
+            Self::MaintenanceWindow(opens) => {
+                format!("the maintenance window that opens at {}", timestamp(*opens))
+            }
             Self::UnhealthyMember(serial) => {
-                let replaces =
-                    context.view.is_some_and(|view| view.voters().any(|voter| view.must_be_replaced(voter)));
-                let verb = if replaces { "replaced" } else { "restarted" };
+                let verb = if replaces_voters(context) {
+                    "replaced"
+                } else {
+                    "restarted"
+                };
                 let problem = context.pod_problem_suffix(*serial);
-                format!("{} must be well before the next member is {verb}{problem}", context.member(*serial))
+                format!(
+                    "member {} to become healthy before the next member is {verb}{problem}",
+                    context.member(*serial)
+                )
             }
             Self::TooFewVoters => {
-                "members that are out of date are not restarted while the others could not agree without them"
+                "more healthy voters: the restart of an outdated member would lose the quorum"
                     .to_owned()
             }
-            Self::VersionMismatch(serial, reported) => format!(
-                "{} is up to date, and says that it is etcd {reported}, where {} is wanted: no other member follows it. Its image holds \
-                 something else than spec.version says: mend spec.image, or spec.version",
+            Self::VersionMismatch(serial, _) => format!(
+                "spec.image or spec.version to be corrected so that member {} runs etcd {}",
                 context.member(*serial),
                 facts.cluster.version
             ),
             Self::VolumeResize(serial) => format!(
-                "the volume of {} must have grown before members are restarted: see its claim for what is in the way",
+                "PersistentVolumeClaim {} to be resized before members are restarted (see its conditions and events)",
                 context.member(*serial)
             ),
             Self::SnapshotBlocked(serial) => {
-                let next = facts.cluster.next_version;
-                let next = next.map(|next| next.to_string()).unwrap_or_default();
                 let current = facts.cluster.version;
                 let problem = context.pod_problem_suffix(*serial);
                 format!(
-                    "{} must be well and run {current} before the members' logs are renewed, and {next} follows{problem}",
+                    "member {} to be healthy and to run etcd {current} before a snapshot is forced{problem}",
                     context.member(*serial)
                 )
             }
             Self::ReplacementJoin(serial) => {
-                format!("{} must join first: members are replaced one at a time", context.member(*serial))
+                format!(
+                    "member {} to join before the next member is replaced",
+                    context.member(*serial)
+                )
             }
             Self::ReplacementLimit(serial, until) => format!(
-                "{} would be replaced, but three members were within an hour, and it waits until {}: find out why members \
-                 fail before more of them do",
+                "the limit of 3 replacements per hour, which allows the replacement of member {} at {}",
                 context.member(*serial),
                 timestamp(*until)
             ),
         }
     }
 
-    /// Describes the step that follows the wait.
+    /// Describes the problem behind a wait that degrades the cluster, in sentences: the fact, the
+    /// consequence and the remedy.
+    pub(crate) fn problem(&self, context: &ActionContext<'_>) -> String {
+        match self {
+            Self::Unreadable(objects) => format!(
+                "The operator cannot read {}. It changes nothing until the read succeeds.",
+                unreadable(context, *objects)
+            ),
+            Self::InconsistentObjects => format!(
+                "PersistentVolumeClaims and pods with the label {}={} belong to different clusters: their lineage \
+                 annotations differ. The operator changes none of them. Restore {}, or remove the label from objects \
+                 that do not belong to this cluster.",
+                labels::CLUSTER,
+                context.observed.desired.name,
+                context.object(OwnedObject::Identity)
+            ),
+            Self::DataLost(cluster) => format!(
+                "All PersistentVolumeClaims and pods of etcd cluster {:x} are gone. The operator does not create an \
+                 empty cluster in its place. Restore the PersistentVolumeClaims if possible. To start with an empty \
+                 cluster, delete the EtcdCluster and create it again.",
+                cluster.0
+            ),
+            Self::PreviousResourceDeletion(_) => format!(
+                "Objects of the previous EtcdCluster still exist: {}. The operator creates the new cluster when \
+                 Kubernetes has deleted them. If the node of a pod is lost, delete the pod with \
+                 `kubectl delete pod --force`. A PersistentVolumeClaim is deleted when no pod uses it and it has no \
+                 finalizers.",
+                previous_objects(context)
+            ),
+            Self::NoQuorum => no_quorum_problem(context),
+            Self::NameConflict(object) => format!(
+                "{} exists and does not belong to this cluster. The operator does not change it. Delete it, or create \
+                 the EtcdCluster under another name.",
+                context.object(*object)
+            ),
+            Self::CaMissing(object) => format!(
+                "CA {} is missing or invalid. Restore it from a backup. The operator does not create a new CA while \
+                 members use certificates issued by the old one, and it cannot renew certificates until then.",
+                context.object(*object)
+            ),
+            Self::UnknownMembers(unknown) => {
+                let problems = unknown
+                    .iter()
+                    .map(|unknown| unknown_problem(unknown, context.facts));
+                let problems: Vec<_> = problems.collect();
+                format!("{} No member can be added until then.", problems.join(" "))
+            }
+            Self::VersionMismatch(serial, reported) => format!(
+                "Member {} runs etcd {reported} instead of {}. The rollout is stopped, and the other members are not \
+                 restarted. The image contains another version than spec.version: correct spec.image or spec.version.",
+                context.member(*serial),
+                context.facts.cluster.version
+            ),
+            Self::ReplacementLimit(serial, until) => format!(
+                "3 members were replaced within an hour. The operator does not replace member {} before {}. Find out \
+                 why members fail before more of them do.",
+                context.member(*serial),
+                timestamp(*until)
+            ),
+            Self::Paused
+            | Self::OldEpochDeletion
+            | Self::SeedStart(_)
+            | Self::OpenIntent(_)
+            | Self::MemberJoin(_)
+            | Self::LearnerCatchUp(_)
+            | Self::UnsafeToAdd
+            | Self::BootstrapTimeout(_)
+            | Self::ReplacementJoin(_)
+            | Self::MaintenanceWindow(_)
+            | Self::UnhealthyMember(_)
+            | Self::TooFewVoters
+            | Self::VolumeResize(_)
+            | Self::SnapshotBlocked(_) => sentence(&format!(
+                "The operator waits for {}",
+                self.describe(context)
+            )),
+        }
+    }
+
+    /// Describes the step that follows the wait, as a sentence without a period.
     pub(crate) fn next_step(&self, context: &ActionContext<'_>) -> Option<String> {
         let next = match self {
             Self::Paused | Self::InconsistentObjects | Self::DataLost(_) => {
@@ -204,38 +303,72 @@ impl EtcdWait {
             }
             Self::UnknownMembers(unknown) => {
                 let unstarted = unknown.iter().find(|unknown| !unknown.has_started)?;
+                let grace = format_duration(context.facts.cluster.replace_after);
                 return Some(format!(
-                    "the unknown member {:x} is removed",
+                    "operator removes unknown member {:x} unless it starts within {grace}",
                     unstarted.id.0
                 ));
             }
-            Self::SnapshotBlocked(_) => "the members' logs are renewed",
+            Self::SnapshotBlocked(_) => {
+                "operator forces a snapshot on every member before the upgrade"
+            }
             Self::MaintenanceWindow(_)
             | Self::UnhealthyMember(_)
             | Self::TooFewVoters
             | Self::VolumeResize(_)
-            | Self::VersionMismatch(..) => "the next member that is out of date is restarted",
-            Self::ReplacementJoin(_) => "the next member that does not come back is replaced",
+            | Self::VersionMismatch(..)
+                if replaces_voters(context) =>
+            {
+                "operator replaces the next outdated member"
+            }
+            Self::MaintenanceWindow(_)
+            | Self::UnhealthyMember(_)
+            | Self::TooFewVoters
+            | Self::VolumeResize(_)
+            | Self::VersionMismatch(..) => "operator restarts the next outdated member",
+            Self::ReplacementJoin(_) => "operator replaces the next member that does not recover",
             Self::ReplacementLimit(serial, _) => {
-                return Some(format!("{} is replaced", context.member(*serial)));
+                return Some(format!(
+                    "operator replaces member {}",
+                    context.member(*serial)
+                ));
             }
-            Self::OldEpochDeletion => "the bootstrap begins again, under new names",
-            Self::PreviousResourceDeletion(_) => "a new cluster is formed",
-            Self::SeedStart(_) if context.facts.cluster.members > 1 => "the other members join it",
-            Self::SeedStart(_) | Self::BootstrapTimeout(_) => "clients are let in",
+            Self::OldEpochDeletion => "operator restarts the bootstrap with new members",
+            Self::PreviousResourceDeletion(_) => "operator creates the new cluster",
+            Self::SeedStart(_) if context.facts.cluster.members > 1 => {
+                "operator adds the other members"
+            }
+            Self::SeedStart(_) | Self::BootstrapTimeout(_) => {
+                let service = context.object(OwnedObject::ClientService);
+                return Some(format!("operator adds the members to {service}"));
+            }
             Self::NoQuorum | Self::Unreadable(_) => {
-                "members that are missing are brought back or replaced"
+                "operator recreates or replaces members that are missing"
             }
-            Self::OpenIntent(_) => "the next change of the membership, if one is needed",
+            Self::OpenIntent(_) => "operator makes the next membership change, if one is needed",
             Self::MemberJoin(serials) if all_are_voters(context.facts, serials) => return None,
-            Self::MemberJoin(serials) if serials.len() > 1 => "they get their votes",
-            Self::MemberJoin(_) => "it gets its vote",
-            Self::LearnerCatchUp(serial) => {
-                return Some(format!("{} gets its vote", context.member(*serial)));
+            Self::MemberJoin(serials) => {
+                let noun = if serials.len() == 1 {
+                    "voter"
+                } else {
+                    "voters"
+                };
+                return Some(format!(
+                    "operator promotes {} to {noun}",
+                    context.counted_members(serials)
+                ));
             }
-            Self::UnsafeToAdd => "another member is added",
-            Self::NameConflict(_) => "what is missing is created",
-            Self::CaMissing(_) => "certificates are renewed in time again",
+            Self::LearnerCatchUp(serial) => {
+                return Some(format!(
+                    "operator promotes learner {} to voter",
+                    context.member(*serial)
+                ));
+            }
+            Self::UnsafeToAdd => "operator adds another member",
+            Self::NameConflict(object) => {
+                return Some(format!("operator creates {}", context.object(*object)));
+            }
+            Self::CaMissing(_) => "operator renews certificates when they are due",
         };
         Some(next.to_owned())
     }
@@ -283,53 +416,105 @@ impl EtcdWait {
     }
 }
 
-/// Describes the objects of a deleted resource of the same name, and the remedy once their deletion
-/// takes too long.
-fn describe_previous_resource(context: &ActionContext<'_>, is_overdue: bool) -> String {
+/// Returns kind and name of the objects that could not be read.
+fn unreadable(context: &ActionContext<'_>, objects: UnreadableObjects) -> String {
+    match objects {
+        UnreadableObjects::Identity => context.object(OwnedObject::Identity),
+        UnreadableObjects::Objects => "pods and PersistentVolumeClaims of the cluster".to_owned(),
+    }
+}
+
+/// Returns kind and name of the objects of a deleted resource of the same name.
+fn previous_objects(context: &ActionContext<'_>) -> String {
     let pods = context.observed.pods.values();
-    let pods = pods.map(|pod| format!("pod {}", pod.name_any()));
+    let pods = pods.map(|pod| format!("Pod {}", pod.name_any()));
     let claims = context.observed.claims.values();
-    let claims = claims.map(|claim| format!("claim {}", claim.name_any()));
-    let left: Vec<_> = pods.chain(claims).collect();
-    let left = if left.is_empty() {
-        String::new()
-    } else {
-        format!(" ({} left)", left.join(", "))
-    };
-    let remedy = if is_overdue {
-        ", but it takes long. A pod whose node is gone for good goes with `kubectl delete pod --force`; a claim when no pod uses it \
-         and nobody's finalizer holds it"
-    } else {
-        ""
-    };
-    format!(
-        "what belonged to the resource of this name that was deleted must be gone first{left}: Kubernetes deletes it{remedy}"
-    )
+    let claims = claims.map(|claim| format!("PersistentVolumeClaim {}", claim.name_any()));
+    let mut left: Vec<_> = pods.chain(claims).collect();
+    if left.is_empty() && context.observed.identity.is_some() {
+        left.push(context.object(OwnedObject::Identity));
+    }
+    left.join(", ")
+}
+
+/// Returns true if outdated voters are replaced instead of restarted.
+fn replaces_voters(context: &ActionContext<'_>) -> bool {
+    context
+        .view
+        .is_some_and(|view| view.voters().any(|voter| view.must_be_replaced(voter)))
 }
 
 fn describe_no_quorum(context: &ActionContext<'_>) -> String {
     let Some(view) = context.view else {
-        return "a majority of voters must answer".to_owned();
+        return "a quorum of voters to respond".to_owned();
     };
     if view.membership_known {
         return describe_unsafe_removal(context, view);
     }
-    let identity = context.observed.desired.names().identity();
+    if view.members.is_empty() {
+        return "the PersistentVolumeClaims of the members to be restored".to_owned();
+    }
+    match unreachable_members(context, view) {
+        Some(unreachable) => {
+            format!("a quorum of voters to respond (not responding: {unreachable})")
+        }
+        None => "the voters to elect a leader".to_owned(),
+    }
+}
+
+/// Describes a lost quorum in sentences.
+fn no_quorum_problem(context: &ActionContext<'_>) -> String {
+    let Some(view) = context.view.filter(|view| !view.membership_known) else {
+        return sentence(&format!(
+            "The operator waits for {}",
+            describe_no_quorum(context)
+        ));
+    };
+    let identity = context.object(OwnedObject::Identity);
     if view.members.is_empty() && !view.retained_claims.is_empty() {
         let retained = view.retained_claims.iter().map(|claim| claim.serial);
         return format!(
-            "no pod and no volume of a member is left. The volumes of {}, which were removed before, hold older data: put the \
-             members' claims back if you can; to begin anew, delete the resource, those claims and the ConfigMap {identity}, and \
-             create it again",
+            "All pods and PersistentVolumeClaims of members are gone. The PersistentVolumeClaims of removed members ({}) \
+             hold older data. Restore the PersistentVolumeClaims of the members if possible. To start with an empty \
+             cluster, delete the EtcdCluster, these PersistentVolumeClaims and {identity}, then create the EtcdCluster \
+             again.",
             context.members(&retained.collect()),
         );
     }
     if view.members.is_empty() {
         return format!(
-            "no pod and no volume of this cluster is left, and no empty one is put in its place: put the volumes' \
-             claims back if you can; to begin anew, delete the resource and the ConfigMap {identity}, and create it again",
+            "All pods and PersistentVolumeClaims of members are gone. The operator does not create an empty cluster in \
+             their place. Restore the PersistentVolumeClaims if possible. To start with an empty cluster, delete the \
+             EtcdCluster and {identity}, then create the EtcdCluster again.",
         );
     }
+    let Some(unreachable) = unreachable_members(context, view) else {
+        return "All members respond, but they have no leader. Clients cannot read or write. If this persists, check \
+                the network between the members."
+            .to_owned();
+    };
+    let lost = format!(
+        "{}. Clients cannot read or write until a quorum responds. Not responding: {unreachable}",
+        responding_voters(view)
+    );
+    sentence(&lost)
+}
+
+/// Returns how many voters respond. Without etcd's list every known member counts as a voter.
+pub(crate) fn responding_voters(view: &ClusterView<'_>) -> String {
+    let members = view.members.values();
+    let responding = members.filter(|member| member.health.is_some()).count();
+    let verb = if responding == 1 {
+        "responds"
+    } else {
+        "respond"
+    };
+    format!("{responding} of {} voters {verb}", view.members.len())
+}
+
+/// Returns the names of members that do not respond, with the problems of their pods; `None` if all
+/// respond.
+fn unreachable_members(context: &ActionContext<'_>, view: &ClusterView<'_>) -> Option<String> {
     let unreachable = view
         .members
         .values()
@@ -340,14 +525,7 @@ fn describe_no_quorum(context: &ActionContext<'_>) -> String {
             format!("{}{problem}", context.member(member.serial))
         })
         .collect();
-    if unreachable.is_empty() {
-        return "the members answer, and must agree on a leader; if they do not, they cannot reach each other"
-            .to_owned();
-    }
-    format!(
-        "a majority of voters must answer; silent: {}",
-        unreachable.join(", ")
-    )
+    (!unreachable.is_empty()).then(|| unreachable.join(", "))
 }
 
 /// A quorum answers, and a removal would leave too few voters.
@@ -360,11 +538,9 @@ fn describe_unsafe_removal(context: &ActionContext<'_>, view: &ClusterView<'_>) 
     let voters = if down.is_empty() {
         "more voters".to_owned()
     } else {
-        context.members(&down)
+        context.counted_members(&down)
     };
-    format!(
-        "{voters} must serve again before a member is removed, or too few would be left to agree"
-    )
+    format!("{voters} to become healthy: the removal of another member would lose the quorum")
 }
 
 /// Returns true if etcd lists all these members as voters.
@@ -383,15 +559,25 @@ fn all_are_voters(facts: &EtcdFacts, serials: &BTreeSet<Serial>) -> bool {
 fn describe_unknown(unknown: &UnknownMember, facts: &EtcdFacts) -> String {
     let id = unknown.id.0;
     if unknown.has_started {
+        format!("unknown member {id:x} to be removed by a user")
+    } else {
+        let grace = format_duration(facts.cluster.replace_after);
+        format!("unknown member {id:x} to start within {grace} or to be removed")
+    }
+}
+
+fn unknown_problem(unknown: &UnknownMember, facts: &EtcdFacts) -> String {
+    let id = unknown.id.0;
+    if unknown.has_started {
         format!(
-            "etcd lists the member {id:x}, which is not this cluster's and has started: it is left alone. If nobody needs it, \
-             remove it with etcdctl member remove {id:x}"
+            "etcd lists member {id:x}, which the operator did not add and which has started. The operator does not remove \
+             it. If it is not needed, remove it with `etcdctl member remove {id:x}`."
         )
     } else {
         let grace = format_duration(facts.cluster.replace_after);
         format!(
-            "etcd lists the member {id:x}, which is not this cluster's and never started: it is removed unless it starts \
-             within {grace}"
+            "etcd lists member {id:x}, which the operator did not add and which never started. The operator removes it \
+             unless it starts within {grace}."
         )
     }
 }

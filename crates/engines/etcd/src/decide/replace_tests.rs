@@ -25,7 +25,8 @@ fn an_unreachable_member_is_replaced_after_its_time_and_not_before() {
     assert_eq!(plan.requeue, Requeue::Poll, "the member is polled");
     let next = scene.status().next_action;
     assert!(
-        next.contains("is replaced unless it comes back within 5m"),
+        next.starts_with("operator replaces member ")
+            && next.ends_with("unless it responds within 5m"),
         "{next}"
     );
     scene.is_out_of_reach(2, 300);
@@ -320,7 +321,10 @@ fn a_retained_claim_gets_no_pod_when_the_quorum_is_lost() {
     scene.loses_its_quorum(&[0, 1]);
     let plan = scene.plan();
     assert!(plan.is_noop(), "{plan:?}");
-    assert_eq!(scene.status().summary, "No quorum: 1 of 3 answer");
+    assert_eq!(
+        scene.status().summary,
+        "Quorum lost: 1 of 3 voters responds"
+    );
 }
 
 #[test]

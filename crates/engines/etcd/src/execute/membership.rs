@@ -69,7 +69,7 @@ pub(super) async fn change_membership(
     }
     Ok(rejection.map_or(Outcome::Conflict, |error| {
         let change = describe(observed, intent.change);
-        Outcome::RetryLater(format!("etcd, asked to {change}: {error}"))
+        Outcome::RetryLater(format!("failed to {change}: {error}"))
     }))
 }
 
@@ -77,10 +77,10 @@ pub(super) async fn change_membership(
 fn describe(observed: &ObservedCluster, change: MembershipChange) -> String {
     let name = |serial| member_display_name(observed, serial);
     match change {
-        MembershipChange::Add(serial) => format!("add {} as a learner", name(serial)),
-        MembershipChange::Promote(serial) => format!("promote {}", name(serial)),
-        MembershipChange::Remove(serial) => format!("remove {}", name(serial)),
-        MembershipChange::RemoveUnknown(id) => format!("remove the unknown member {:x}", id.0),
+        MembershipChange::Add(serial) => format!("add member {} as a learner", name(serial)),
+        MembershipChange::Promote(serial) => format!("promote learner {} to voter", name(serial)),
+        MembershipChange::Remove(serial) => format!("remove member {}", name(serial)),
+        MembershipChange::RemoveUnknown(id) => format!("remove unknown member {:x}", id.0),
     }
 }
 
@@ -224,15 +224,15 @@ mod tests {
         let describe = |change| describe(&observed, change);
         assert_eq!(
             describe(MembershipChange::Add(Serial(1))),
-            format!("add {} as a learner", name(1))
+            format!("add member {} as a learner", name(1))
         );
         assert_eq!(
             describe(MembershipChange::Promote(Serial(1))),
-            format!("promote {}", name(1))
+            format!("promote learner {} to voter", name(1))
         );
         assert_eq!(
             describe(MembershipChange::Remove(Serial(1))),
-            format!("remove {}", name(1))
+            format!("remove member {}", name(1))
         );
     }
 }

@@ -80,9 +80,11 @@ async fn execute_disruption(
                     applied_index,
                     target_index,
                 }) => Ok(Outcome::InProgress(format!(
-                    "the slowest member has applied {applied_index} of {target_index} log entries"
+                    "the slowest member has applied {applied_index} of {target_index} raft log entries"
                 ))),
-                Err(error) => Ok(Outcome::RetryLater(error)),
+                Err(error) => Ok(Outcome::RetryLater(format!(
+                    "failed to force a snapshot: {error}"
+                ))),
             }
         }
         // A pod that runs and does not answer is evicted, so that PodDisruptionBudgets are respected.
@@ -307,7 +309,7 @@ fn joined_patch(context: &ExecuteContext<'_>, pod: &Pod) -> Value {
         "type": labels::GATE_JOINED,
         "status": "True",
         "reason": "Joined",
-        "message": "etcd has joined its cluster and starts on its own data only from now on",
+        "message": "The member has joined the cluster. etcd starts only on its existing data from now on.",
         "lastTransitionTime": now.to_string(),
     }]);
     patch

@@ -55,7 +55,7 @@ pub(super) async fn force_snapshot(context: &ExecuteContext<'_>) -> Result<Snaps
     let leader = membership_endpoints(observed, facts)
         .into_iter()
         .next()
-        .ok_or("there is no leader")?;
+        .ok_or("no member can be queried")?;
     let first_index = first_index(context, &log).await?;
     let target_index = first_index + snapshot_count(observed) + MARGIN;
     let deadline = context.clock.uptime() + MAX_RUN;
@@ -120,7 +120,7 @@ impl RaftLog<'_> {
                 last_index: one.last_index.max(other.last_index),
                 applied_index: one.applied_index.min(other.applied_index),
             })
-            .ok_or_else(|| "there are no members".to_owned())
+            .ok_or_else(|| "etcd lists no members".to_owned())
     }
 
     /// Appends this many entries.

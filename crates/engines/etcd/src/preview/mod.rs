@@ -81,7 +81,9 @@ pub fn preview(
         plan = Etcd::decide(&cluster.facts);
     }
     if !plan.is_noop() {
-        assumes.push(format!("it is followed for {MAX_PASSES} decisions only"));
+        assumes.push(format!(
+            "the preview ends after {MAX_PASSES} decisions, and more actions follow"
+        ));
     }
     let idle = status::describe_idle(observed, &cluster.facts, &plan);
     Preview {
@@ -167,8 +169,7 @@ fn is_stuck(facts: &EtcdFacts, pod: &PodFacts) -> bool {
 
 fn assumptions(observed: &ObservedCluster, facts: &EtcdFacts, stuck: &[StuckPod]) -> Vec<String> {
     let mut assumes = vec![
-        "nothing else fails or is changed meanwhile; new pods find a node, start and catch up"
-            .to_owned(),
+        "no other failure or change occurs; new pods are scheduled, start and catch up".to_owned(),
     ];
     if !stuck.is_empty() {
         let serials: BTreeSet<_> = stuck.iter().map(|pod| pod.serial).collect();
@@ -176,18 +177,17 @@ fn assumptions(observed: &ObservedCluster, facts: &EtcdFacts, stuck: &[StuckPod]
             .iter()
             .map(|serial| member_display_name(observed, *serial))
             .collect();
-        let (verb, state) = if names.len() == 1 {
-            ("does", "stays as it is")
+        let (noun, verb) = if names.len() == 1 {
+            ("member", "stays")
         } else {
-            ("do", "stay as they are")
+            ("members", "stay")
         };
-        assumes.push(format!(
-            "{}, which {verb} not serve now, {state}",
-            names.join(" and ")
-        ));
+        assumes.push(format!("{noun} {} {verb} unhealthy", names.join(" and ")));
     }
     if !facts.identity.is_present() && facts.lineages.is_empty() {
-        assumes.push("members get their names when the cluster is created".to_owned());
+        assumes.push(
+            "the operator generates the names of members when it creates the cluster".to_owned(),
+        );
     }
     assumes
 }

@@ -111,7 +111,7 @@ fn a_lost_quorum_ends_the_preview_with_its_waits() {
     let mut scene = Scene::converged(3);
     scene.loses_its_quorum(&[1, 2]);
     let preview = preview_of(&scene);
-    assert!(preview.ends.starts_with("No quorum"), "{}", preview.ends);
+    assert!(preview.ends.starts_with("Quorum lost"), "{}", preview.ends);
     assert!(!preview.waits_for.is_empty());
     assert_eq!(
         preview.steps.iter().filter(|step| !step.is_note).count(),
@@ -141,11 +141,7 @@ fn a_member_that_the_leader_reaches_is_never_replaced() {
         "{:#?}",
         preview.steps
     );
-    assert!(
-        preview.ends.starts_with("Bringing back"),
-        "{}",
-        preview.ends
-    );
+    assert!(preview.ends.starts_with("Recovering"), "{}", preview.ends);
 }
 
 #[test]

@@ -66,15 +66,15 @@ fn a_cluster_that_acts_is_progressing_with_its_action() {
     let scenes = [
         (
             Scene::nothing(json!({})),
-            "Beginning: giving the cluster its identity",
+            "Creating: The operator is creating ConfigMap orders-etcd-identity.",
         ),
         (
             Scene::with(3, json!({ "members": 5 })),
-            "Adding a member: 3 of 5: adding",
+            "Adding a member: 3 of 5: The operator is adding member",
         ),
         (
             changed(|scene| scene.observed.client_service = None),
-            "bringing services and certificates up to date",
+            "The operator is creating Service orders-etcd-client.",
         ),
     ];
     for (scene, expected) in scenes {
@@ -94,16 +94,16 @@ fn a_cluster_with_a_problem_is_degraded_even_if_it_acts_or_is_paused() {
     let mut paused = Scene::with(3, json!({ "paused": true }));
     paused.stops_answering(1);
     let scenes = [
-        (changed(|scene| scene.stops_answering(1)), "does not serve"),
+        (changed(|scene| scene.stops_answering(1)), "is not healthy"),
         (
             changed(|scene| scene.loses_its_quorum(&[0, 1])),
-            "No quorum: 1 of 3 answer: a majority of voters must answer",
+            "Quorum lost: 1 of 3 voters responds: 1 of 3 voters responds. Clients cannot read or write",
         ),
         (changed(lose_data), "Replacing"),
         (paused, "Paused: "),
         (
             changed(|scene| scene.state.client_read = Observed::Absent),
-            "Not serving: a read through the client Service was not answered",
+            "Not serving: A read through the client Service failed.",
         ),
     ];
     for (scene, expected) in scenes {
@@ -120,7 +120,7 @@ fn a_paused_cluster_without_problems_is_suspended() {
         (status.as_str(), message.as_str()),
         (
             "Suspended",
-            "Paused: spec.paused is set: nothing is changed until it is false"
+            "Paused: The operator waits for spec.paused to be set to false."
         )
     );
 }

@@ -4,7 +4,7 @@ use evenkeel_api::conditions::{ConditionStatus, ConditionType, ConditionUpdate, 
 use evenkeel_runtime::{Observed, Plan};
 
 use super::rollout::{self, RolloutProgress};
-use crate::actions::ActionContext;
+use crate::actions::{ActionContext, sentence};
 use crate::decide::Etcd;
 use crate::facts::{EtcdFacts, OwnedBy};
 use crate::plan::EtcdWait;
@@ -25,36 +25,36 @@ pub(super) fn ready(facts: &EtcdFacts, view: Option<&ClusterView<'_>>) -> Condit
         return update(
             ConditionStatus::False,
             Reason::Bootstrapping,
-            "clients are let in once the former cluster is gone and another is formed",
+            "Clients are not served until the previous cluster is deleted and the new one is bootstrapped.",
         );
     }
     if !identity.bootstrapped {
         return update(
             ConditionStatus::False,
             Reason::Bootstrapping,
-            "clients are let in once the members have formed a cluster",
+            "Clients are not served until bootstrap is finished.",
         );
     }
     match facts.client_read {
         Observed::Present(()) => update(
             ConditionStatus::True,
             Reason::Serving,
-            "a read through the client Service was answered",
+            "A linearizable read through the client Service succeeded.",
         ),
         _ if view.is_some_and(|view| !view.membership_known) => update(
             ConditionStatus::False,
             Reason::QuorumLost,
-            "too few voters answer: reads and writes wait for a majority",
+            "The voters have no quorum or no leader. Clients cannot read or write.",
         ),
         Observed::Absent => update(
             ConditionStatus::False,
             Reason::NotServing,
-            "a read through the client Service was not answered",
+            "A read through the client Service failed.",
         ),
         Observed::Unknown => update(
             ConditionStatus::Unknown,
             Reason::ProbePending,
-            "etcd has not been asked yet",
+            "etcd has not been queried yet.",
         ),
     }
 }
@@ -69,19 +69,19 @@ fn ready_without_identity(facts: &EtcdFacts) -> ConditionUpdate {
         (
             ConditionStatus::Unknown,
             Reason::ProbePending,
-            "without its identity no member can be asked",
+            "Members cannot be queried without the identity ConfigMap.",
         )
     } else if facts.cluster.status_cluster_id.is_some() {
         (
             ConditionStatus::False,
             Reason::NotServing,
-            "nothing is left of it that could answer",
+            "All pods and PersistentVolumeClaims of the cluster are gone.",
         )
     } else {
         (
             ConditionStatus::False,
             Reason::Bootstrapping,
-            "clients are let in once the members have formed a cluster",
+            "Clients are not served until bootstrap is finished.",
         )
     };
     ConditionUpdate {
@@ -153,7 +153,11 @@ pub(super) fn progressing(
         // Without an identity and without an action the cluster waits for a user.
         (is_bootstrapping, ConditionStatus::False, Reason::Waiting),
         (rolls_out, ConditionStatus::True, rollout_reason),
-        (voter_is_terminating, ConditionStatus::True, Reason::Recovering),
+        (
+            voter_is_terminating,
+            ConditionStatus::True,
+            Reason::Recovering,
+        ),
         // An unreachable member gets its time before it is replaced.
         (
             is_idle && !all_serve,
@@ -189,7 +193,7 @@ impl Problem {
     pub(super) fn of_wait(context: &ActionContext<'_>, wait: &EtcdWait) -> Option<Self> {
         Some(Self {
             reason: wait.degraded_reason(context)?,
-            message: wait.describe(context),
+            message: wait.problem(context),
         })
     }
 
@@ -218,7 +222,10 @@ fn unschedulable_pod(context: &ActionContext<'_>, view: &ClusterView<'_>) -> Opt
         let problem = details.pod_problem.as_ref()?;
         Some(Problem {
             reason: Reason::Unschedulable,
-            message: format!("no node takes {}: {problem}", context.member(member.serial)),
+            message: sentence(&format!(
+                "Pod {} cannot be scheduled: {problem}",
+                context.member(member.serial)
+            )),
         })
     })
 }
@@ -239,7 +246,10 @@ fn voter_down(context: &ActionContext<'_>, view: &ClusterView<'_>) -> Option<Pro
     let problem = context.pod_problem_suffix(member.serial);
     Some(Problem {
         reason: Reason::MemberDown,
-        message: format!("{} does not serve{problem}", context.member(member.serial)),
+        message: sentence(&format!(
+            "Member {} is not healthy{problem}",
+            context.member(member.serial)
+        )),
     })
 }
 
@@ -253,7 +263,10 @@ fn learner_cannot_start(context: &ActionContext<'_>, view: &ClusterView<'_>) -> 
         let problem = details.pod_problem.as_ref()?;
         Some(Problem {
             reason: Reason::MemberDown,
-            message: format!("{} cannot start: {problem}", context.member(member.serial)),
+            message: sentence(&format!(
+                "Member {} cannot start: {problem}",
+                context.member(member.serial)
+            )),
         })
     })
 }

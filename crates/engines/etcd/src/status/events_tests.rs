@@ -5,10 +5,11 @@ use serde_json::json;
 
 use super::super::tests::is_plain;
 use super::*;
-use crate::facts::OwnedObject;
+use crate::facts::{OwnedObject, UnknownMember};
+use crate::identity::MemberId;
 use crate::names::Serial;
 use crate::plan::EtcdWait;
-use crate::testing::{Scene, name as member_name};
+use crate::testing::{NOW, Scene, name as member_name};
 
 fn warnings(scene: &Scene, waits: Vec<EtcdWait>) -> Vec<EventSpec> {
     let mut plan = scene.plan();
@@ -31,9 +32,15 @@ fn waits_that_end_by_themselves_are_no_warnings() {
 
 #[test]
 fn waits_that_a_user_has_to_end_are_warnings() {
+    let unknown = UnknownMember {
+        id: MemberId(0xabc),
+        is_learner: false,
+        has_started: true,
+        first_seen: NOW,
+    };
     let waits = vec![
         EtcdWait::NameConflict(OwnedObject::PodDisruptionBudget),
-        EtcdWait::UnknownMembers(vec![]),
+        EtcdWait::UnknownMembers(vec![unknown]),
     ];
     let events = warnings(&Scene::converged(3), waits);
     let reasons: Vec<_> = events
@@ -58,7 +65,10 @@ fn a_member_that_does_not_serve_is_a_warning() {
     assert_eq!(events.len(), 1);
     assert_eq!(
         (events[0].reason.as_str(), &events[0].note),
-        ("MemberDown", &format!("{} does not serve", member_name(1)))
+        (
+            "MemberDown",
+            &format!("Member {} is not healthy.", member_name(1))
+        )
     );
     crate::testing::change(scene.pod(1), json!({ "spec": { "nodeName": null } }));
     assert_eq!(

@@ -3,52 +3,63 @@
 use evenkeel_runtime::{Action, Observed, Plan};
 
 use super::rollout::RolloutProgress;
-use crate::actions::{ActionContext, etcd_action, format_duration};
+use crate::actions::{ActionContext, etcd_action, format_duration, responding_voters};
 use crate::decide::{Etcd, replace};
-use crate::facts::StartMode;
+use crate::facts::{OwnedObject, StartMode};
 use crate::plan::EtcdWait;
 use crate::view::{ClusterView, DataState, MemberView};
 
 /// The summary of a cluster without problems.
 pub(super) const HEALTHY: &str = "Healthy";
 
+/// The summary of a cluster whose objects cannot be read.
+pub(super) const CANNOT_READ: &str = "Operator cannot read the objects of the cluster";
+
 /// The length to which the summary cuts a message from Kubernetes, in characters.
 const MAX_PROBLEM_CHARS: usize = 80;
 
 /// Summarizes the current action or the state of the cluster in a few words.
 pub(super) fn summary(context: &ActionContext<'_>, plan: &Plan<Etcd>) -> String {
+    summarize(context, plan).unwrap_or_else(|| HEALTHY.to_owned())
+}
+
+/// Summarizes the current action or the state of the cluster; `None` if it is healthy.
+pub(super) fn summarize(context: &ActionContext<'_>, plan: &Plan<Etcd>) -> Option<String> {
     let facts = context.facts;
     if facts.cluster.is_deleted {
-        return "Being deleted".to_owned();
+        return Some("Deleting".to_owned());
     }
-    match (context.view, plan.waits.first()) {
+    let summary = match (context.view, plan.waits.first()) {
         (_, Some(EtcdWait::Paused)) => "Paused".to_owned(),
-        (_, Some(EtcdWait::Unreadable(_))) => "Cannot read its objects".to_owned(),
+        (_, Some(EtcdWait::Unreadable(_))) => CANNOT_READ.to_owned(),
         (_, Some(EtcdWait::InconsistentObjects)) => {
-            "Volumes and pods contradict each other".to_owned()
+            "PersistentVolumeClaims and pods are inconsistent".to_owned()
         }
-        (_, Some(EtcdWait::DataLost(_))) => "All data is gone".to_owned(),
+        (_, Some(EtcdWait::DataLost(_))) => "All data is lost".to_owned(),
         (_, Some(EtcdWait::PreviousResourceDeletion(_))) => {
-            "Waiting until the former cluster is gone".to_owned()
+            "Waiting for the previous cluster to be deleted".to_owned()
         }
         // A lost quorum comes before every wait that a user has to end.
         (Some(view), _) if view.identity.bootstrapped && !view.membership_known => {
             summarize_no_quorum(view)
         }
         (_, Some(EtcdWait::NameConflict(object))) => {
-            format!("Name taken: {}", context.object(*object))
+            format!("Name conflict: {}", context.object(*object))
         }
         (_, Some(EtcdWait::CaMissing(object))) => {
-            format!("Gone or of no use: {}", context.object(*object))
+            format!("CA missing or invalid: {}", context.object(*object))
         }
         (_, Some(EtcdWait::UnknownMembers(unknown))) => {
             format!("Unknown members in etcd: {}", unknown.len())
         }
         (Some(view), _) if !view.identity.bootstrapped => summarize_bootstrap(context, view),
-        (Some(view), _) => summarize_running(context, view),
-        (None, _) if !facts.lineages.is_empty() => "Rebuilding its identity".to_owned(),
-        (None, _) => "Beginning".to_owned(),
-    }
+        (Some(view), _) => return summarize_running(context, view),
+        (None, _) if !facts.lineages.is_empty() => {
+            format!("Rebuilding {}", context.object(OwnedObject::Identity))
+        }
+        (None, _) => "Creating".to_owned(),
+    };
+    Some(summary)
 }
 
 fn summarize_bootstrap(context: &ActionContext<'_>, view: &ClusterView<'_>) -> String {
@@ -68,50 +79,63 @@ fn summarize_no_quorum(view: &ClusterView<'_>) -> String {
     let members = view.members.values();
     let reachable = members.filter(|member| member.health.is_some()).count();
     match view.members.len() {
-        0 => "All pods and volumes are gone".to_owned(),
+        0 => "All pods and PersistentVolumeClaims are gone".to_owned(),
         all if reachable == all => {
-            format!("No quorum: all {all} answer, and agree on no leader")
+            format!(
+                "Quorum lost: {}, but have no leader",
+                responding_voters(view)
+            )
         }
-        all => format!("No quorum: {reachable} of {all} answer"),
+        _ => format!("Quorum lost: {}", responding_voters(view)),
     }
 }
 
-fn summarize_running(context: &ActionContext<'_>, view: &ClusterView<'_>) -> String {
+fn summarize_running(context: &ActionContext<'_>, view: &ClusterView<'_>) -> Option<String> {
     if let Some(member) = view.listed().find(|member| member.data == DataState::Lost) {
-        return format!(
-            "Replacing {}: its data is gone",
+        return Some(format!(
+            "Replacing {}: its data is lost",
             context.member(member.serial)
-        );
+        ));
     }
     if let Some(rollout) = summarize_rollout(context, view) {
-        return rollout;
+        return Some(rollout);
     }
     let all_serve = view.listed().all(MemberView::is_serving);
     if let Some(next) = context.facts.cluster.next_version
         && all_serve
     {
-        return format!("Preparing {next}: renewing the log");
+        return Some(format!("Preparing upgrade to {next}: snapshotting members"));
     }
     if let Some(learner) = view.learners().next() {
         let problem = short_problem_suffix(view, learner);
-        return format!("Joining {}{problem}", context.member(learner.serial));
+        return Some(format!(
+            "Joining {}{problem}",
+            context.member(learner.serial)
+        ));
     }
     let listed = view.listed().count();
     let desired = usize::from(context.facts.cluster.members);
     if listed < desired {
-        return format!("Adding a member: {listed} of {desired}");
+        return Some(format!("Adding a member: {listed} of {desired}"));
     }
     if listed > desired {
-        return format!("Removing a member: {listed} there, {desired} wanted");
+        return Some(format!(
+            "Removing a member: {listed} exist, {desired} desired"
+        ));
     }
     if let Some(member) = view.listed().find(|member| !member.is_serving()) {
         let problem = short_problem_suffix(view, member);
-        return format!("Bringing back {}{problem}", context.member(member.serial));
+        return Some(format!(
+            "Recovering {}{problem}",
+            context.member(member.serial)
+        ));
     }
     match context.facts.client_read {
-        Observed::Present(()) => HEALTHY.to_owned(),
-        Observed::Absent => "Not serving".to_owned(),
-        Observed::Unknown => "All members are up: not asked as clients do yet".to_owned(),
+        Observed::Present(()) => None,
+        Observed::Absent => Some("Not serving".to_owned()),
+        Observed::Unknown => {
+            Some("All members are healthy, client access is not checked yet".to_owned())
+        }
     }
 }
 
@@ -160,17 +184,17 @@ fn short_problem_suffix(view: &ClusterView<'_>, member: &MemberView<'_>) -> Stri
 /// Returns the message of a member in the member list.
 pub(super) fn member_message(member: &MemberView<'_>, pod_problem: Option<String>) -> String {
     if member.data == DataState::Lost {
-        return "its data is gone; it is being replaced".to_owned();
+        return "data is lost; the member is being replaced".to_owned();
     }
     if let Some(problem) = pod_problem {
         return problem;
     }
     let message = match member.pod {
-        None => "it has no pod",
-        Some(pod) if pod.is_terminating => "its pod is going",
-        Some(pod) if pod.is_finished => "its pod has ended",
-        Some(pod) if pod.start_mode == StartMode::Held => "it waits for its turn",
-        Some(_) if member.health.is_none() => "etcd does not answer",
+        None => "pod does not exist",
+        Some(pod) if pod.is_terminating => "pod is Terminating",
+        Some(pod) if pod.is_finished => "pod has terminated",
+        Some(pod) if pod.start_mode == StartMode::Held => "etcd is not started yet",
+        Some(_) if member.health.is_none() => "etcd does not respond",
         Some(_) => "",
     };
     message.to_owned()
@@ -179,7 +203,6 @@ pub(super) fn member_message(member: &MemberView<'_>, pod_problem: Option<String
 /// Describes the main action of a plan; empty if the plan is a no-op.
 pub(super) fn current_action(context: &ActionContext<'_>, plan: &Plan<Etcd>) -> String {
     match main_action(plan) {
-        Some(Action::Apply(_)) => "bringing services and certificates up to date".to_owned(),
         Some(action) => etcd_action(&action).describe(context),
         None => String::new(),
     }
@@ -206,7 +229,7 @@ pub(super) fn pending_replacement(context: &ActionContext<'_>) -> Option<String>
     let next = replace::next_replacement(context.view?)?;
     let after = format_duration(context.observed.desired.replace_after);
     Some(format!(
-        "{} is replaced unless it comes back within {after}",
+        "operator replaces member {} unless it responds within {after}",
         context.member(next.serial)
     ))
 }

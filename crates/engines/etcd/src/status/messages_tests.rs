@@ -7,7 +7,9 @@ use evenkeel_api::{MemberRole, labels};
 use serde_json::json;
 
 use super::super::status;
-use super::super::tests::{finds_no_node, is_plain, joining, line, reads_well, status_of};
+use super::super::tests::{
+    finds_no_node, is_plain, is_sentence, joining, line, reads_well, status_of,
+};
 use super::*;
 use crate::facts::{OwnedObject, UnknownMember};
 use crate::identity::{ClusterId, Intent, MemberId, MembershipChange};
@@ -20,16 +22,19 @@ fn a_lost_quorum_names_the_unreachable_members() {
     let mut scene = Scene::converged(3);
     scene.loses_its_quorum(&[0, 1]);
     let status = status_of(&scene);
-    let expected =
-        "No quorum: 1 of 3 answer | 0/3 | False QuorumLost | False Waiting | True QuorumLost";
+    let expected = "Quorum lost: 1 of 3 voters responds | 0/3 | False QuorumLost | False Waiting | True QuorumLost";
     assert_eq!(line(&status), expected);
-    let wait = format!(
-        "a majority of voters must answer; silent: {}, {}",
-        name(0),
-        name(1)
+    let unreachable = format!("{}, {}", name(0), name(1));
+    assert_eq!(
+        status.waiting_for.join("|"),
+        format!("a quorum of voters to respond (not responding: {unreachable})")
     );
-    assert_eq!(status.waiting_for.join("|"), wait);
-    assert_eq!(condition(&status, Degraded).2, wait);
+    assert_eq!(
+        condition(&status, Degraded).2,
+        format!(
+            "1 of 3 voters responds. Clients cannot read or write until a quorum responds. Not responding: {unreachable}."
+        )
+    );
     assert_eq!(status.leader, "");
     let voters = status
         .member_list
@@ -49,7 +54,7 @@ fn reachable_members_without_a_leader_are_not_too_few() {
     let status = status_of(&scene);
     assert_eq!(
         status.summary,
-        "No quorum: all 3 answer, and agree on no leader"
+        "Quorum lost: 3 of 3 voters respond, but have no leader"
     );
     assert_eq!(condition(&status, Ready).1, "QuorumLost");
 }
@@ -75,7 +80,7 @@ fn an_unsafe_removal_is_not_a_lost_quorum() {
     assert_eq!(
         status.waiting_for[0],
         format!(
-            "{} must serve again before a member is removed, or too few would be left to agree",
+            "member {} to become healthy: the removal of another member would lose the quorum",
             name(1)
         )
     );
@@ -89,8 +94,11 @@ fn a_joining_learner_and_its_pod_problem_are_reported() {
         line(&status),
         format!("{summary} | 2/3 | True Serving | True Recovering | False AsExpected")
     );
-    assert_eq!(status.waiting_for[0], format!("{} must join", name(2)));
-    assert_eq!(status.next_action, "it gets its vote");
+    assert_eq!(status.waiting_for[0], format!("member {} to join", name(2)));
+    assert_eq!(
+        status.next_action,
+        format!("operator promotes member {} to voter", name(2))
+    );
     assert_eq!(status.member_list[2].role, MemberRole::Joining);
 
     let mut scene = joining();
@@ -100,7 +108,7 @@ fn a_joining_learner_and_its_pod_problem_are_reported() {
     assert!(
         condition(&status, Degraded)
             .2
-            .starts_with(&format!("no node takes {}: 0/3 nodes", name(2)))
+            .starts_with(&format!("Pod {} cannot be scheduled: 0/3 nodes", name(2)))
     );
     let expected = format!(
         "Joining {}: 0/3 nodes are available: 1 node(s) had untolerated taint",
@@ -120,20 +128,25 @@ fn unknown_members_are_reported_with_their_future() {
     let status = scene.status();
     assert_eq!(status.summary, "Unknown members in etcd: 1");
     assert_eq!(condition(&status, Degraded).1, "UnknownMember");
-    let wait = &status.waiting_for[0];
+    assert_eq!(
+        status.waiting_for[0],
+        "unknown member abc to start within 5m or to be removed"
+    );
+    let problem = condition(&status, Degraded).2;
     assert!(
-        wait.contains("the member abc") && wait.contains("removed unless it starts within 5m"),
-        "{wait}"
+        problem.contains("lists member abc") && problem.contains("unless it starts within 5m"),
+        "{problem}"
     );
     scene.has_stranger(0xdef, true);
     let status = scene.status();
     assert_eq!(status.summary, "Unknown members in etcd: 2");
-    let wait = &status.waiting_for[0];
+    let problem = condition(&status, Degraded).2;
     assert!(
-        wait.contains("etcdctl member remove def") && wait.contains("left alone"),
-        "{wait}"
+        problem.contains("etcdctl member remove def")
+            && problem.contains("The operator does not remove it"),
+        "{problem}"
     );
-    is_plain(wait);
+    is_plain(problem);
 }
 
 #[test]
@@ -167,7 +180,7 @@ fn degraded_reports_the_wait_that_a_user_has_to_end() {
     assert!(
         condition(&status, Degraded)
             .2
-            .contains("not this cluster's"),
+            .contains("which the operator did not add"),
         "{:?}",
         condition(&status, Degraded)
     );
@@ -180,7 +193,10 @@ fn patches_are_described_by_their_purpose() {
     scene.state(2);
     assert_eq!(
         status_of(&scene).current_action,
-        format!("noting on which volume {} has joined", name(2))
+        format!(
+            "recording on PersistentVolumeClaim {} the volume that its member joined on",
+            name(2)
+        )
     );
     let mut scene = Scene::converged(3);
     change(
@@ -189,7 +205,7 @@ fn patches_are_described_by_their_purpose() {
     );
     assert_eq!(
         status_of(&scene).current_action,
-        format!("letting clients reach {}", name(2))
+        format!("adding member {} to Service orders-etcd-client", name(2))
     );
     let mut scene = Scene::converged(3);
     change(
@@ -198,7 +214,7 @@ fn patches_are_described_by_their_purpose() {
     );
     assert_eq!(
         status_of(&scene).current_action,
-        format!("having the pod of {} go with the resource", name(2))
+        format!("setting the owner reference of Pod {}", name(2))
     );
 }
 
@@ -232,6 +248,12 @@ fn every_wait_has_a_plain_description() {
         EtcdWait::UnknownMembers(vec![unknown(1), unknown(2)]),
         EtcdWait::ReplacementJoin(Serial(2)),
         EtcdWait::ReplacementLimit(Serial(2), NOW),
+        EtcdWait::MaintenanceWindow(NOW),
+        EtcdWait::UnhealthyMember(Serial(2)),
+        EtcdWait::TooFewVoters,
+        EtcdWait::VersionMismatch(Serial(2), evenkeel_api::Version::new(3, 5, 35)),
+        EtcdWait::VolumeResize(Serial(2)),
+        EtcdWait::SnapshotBlocked(Serial(2)),
     ];
     for wait in waits {
         let mut plan = scene.plan();
@@ -243,6 +265,12 @@ fn every_wait_has_a_plain_description() {
             "{wait:?}: {:?}",
             status.waiting_for
         );
+        let facts = scene.facts();
+        let view = ClusterView::from_facts(&facts);
+        let context = ActionContext::new(&scene.observed, &facts, view.as_ref());
+        let problem = wait.problem(&context);
+        is_plain(&problem);
+        is_sentence(&problem);
     }
 }
 
@@ -257,11 +285,11 @@ fn a_lost_quorum_comes_before_a_name_conflict() {
     let status = status_of(&scene);
     assert_eq!(
         (status.summary.as_str(), status.waiting_for.len()),
-        ("No quorum: 1 of 3 answer", 2)
+        ("Quorum lost: 1 of 3 voters responds", 2)
     );
     let (_, reason, message) = condition(&status, Degraded);
     assert!(
-        reason == "QuorumLost" && message.contains("silent"),
+        reason == "QuorumLost" && message.contains("Not responding"),
         "{reason}: {message}"
     );
 }

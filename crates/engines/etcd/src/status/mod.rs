@@ -24,7 +24,7 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
-use crate::actions::ActionContext;
+use crate::actions::{ActionContext, sentence};
 use crate::build::tls;
 use crate::decide::Etcd;
 use crate::effective_spec::{self, started_versions};
@@ -35,6 +35,11 @@ use crate::plan::EtcdCreate;
 use crate::view::{ClusterView, DataState, MemberView, quorum};
 use conditions::{Problem, Progress, is_terminating, member_problem, progressing, ready};
 use messages::HEALTHY;
+
+/// The message of Progressing if there is nothing to do.
+const MATCHES_SPEC: &str = "The cluster matches its spec.";
+/// The message of Degraded if there is no problem.
+const NO_PROBLEM: &str = "No problem is known.";
 
 /// Returns the whole status; `rejected` is the error of a write that Kubernetes rejected.
 pub fn status(
@@ -177,9 +182,9 @@ fn with_last_known(
 ) -> Vec<MemberStatus> {
     let has_pods = facts.pods.present().is_some_and(|pods| !pods.is_empty());
     let message = if has_pods {
-        "it cannot be asked"
+        "etcd cannot be queried"
     } else {
-        "no pod of it is there"
+        "pod does not exist"
     };
     let missing: Vec<_> = last
         .iter()
@@ -202,9 +207,17 @@ pub fn observe_error_status(
     error: &Error,
 ) -> EtcdClusterStatus {
     let old = resource.status.clone().unwrap_or_default();
-    let (summary, reason) = match error {
-        Error::InvalidSpec(_) => ("Cannot be run as it is", Reason::InvalidSpec),
-        _ => ("Cannot read its objects", Reason::ObserveFailed),
+    let (summary, reason, wait) = match error {
+        Error::InvalidSpec(source) => (
+            "Invalid spec",
+            Reason::InvalidSpec,
+            format!("a valid spec: {source}"),
+        ),
+        error => (
+            messages::CANNOT_READ,
+            Reason::ObserveFailed,
+            format!("a successful retry: {error}"),
+        ),
     };
     let update = |condition, status, reason| ConditionUpdate {
         condition,
@@ -230,7 +243,7 @@ pub fn observe_error_status(
         summary: summary.to_owned(),
         observed_generation: generation,
         conditions: merge(&old.conditions, conditions, generation, &to_time(now)),
-        waiting_for: vec![error.to_string()],
+        waiting_for: vec![wait],
         current_action: String::new(),
         action_reason: String::new(),
         failure_tolerance: None,
@@ -302,7 +315,11 @@ fn leader(context: &ActionContext<'_>) -> Option<String> {
 
 /// Describes a rejected spec.
 fn rejection_message(rejection: &Rejection) -> String {
-    format!("{rejection}. What was accepted last stays in force until this is mended")
+    let fact = sentence(&format!(
+        "{} is invalid: {}",
+        rejection.field, rejection.reason
+    ));
+    format!("{fact} The last accepted value stays in effect until the field is corrected.")
 }
 
 /// The texts of a status and the problems that its conditions report.
@@ -317,6 +334,8 @@ struct Summary {
     next_action: String,
     /// The waits.
     waiting_for: Vec<String>,
+    /// Whether the summary is that of a cluster without problems.
+    is_healthy: bool,
     progress: Progress,
     problem: Option<Problem>,
 }
@@ -330,12 +349,12 @@ impl Summary {
         let terminating = voters.filter(|member| is_terminating(member));
         waiting_for.extend(terminating.map(|member| {
             let name = context.member(member.serial);
-            format!("the pod of {name} must be gone")
+            format!("pod {name} to be deleted")
         }));
         let (current_action, action_reason) = if facts.cluster.is_deleted {
             (
-                "Kubernetes deletes what goes with the resource".to_owned(),
-                "the resource was deleted".to_owned(),
+                "waiting for Kubernetes to delete the owned objects".to_owned(),
+                "the EtcdCluster was deleted".to_owned(),
             )
         } else {
             (
@@ -352,8 +371,10 @@ impl Summary {
         // An outage comes first; the sort is stable.
         problems.sort_by_key(|problem| !problem.is_outage());
         let problem = problems.into_iter().next();
+        let summary = messages::summarize(context, plan);
         Self {
-            summary: messages::summary(context, plan),
+            is_healthy: summary.is_none(),
+            summary: summary.unwrap_or_else(|| HEALTHY.to_owned()),
             current_action,
             action_reason,
             next_action: next.unwrap_or_default(),
@@ -365,16 +386,18 @@ impl Summary {
 
     /// Reports that the spec is rejected and an earlier one is effective.
     fn reject_spec(&mut self, rejection: &Rejection) {
-        if self.summary == HEALTHY {
-            self.summary = format!("Healthy, but {} is refused", rejection.field);
+        if self.is_healthy {
+            self.summary = format!("{HEALTHY}, but {} is invalid", rejection.field);
         }
         if self.progress.reason == Reason::Converged {
             self.progress.reason = Reason::Waiting;
         }
-        self.degrade(Problem {
+        let problem = Problem {
             reason: Reason::InvalidSpec,
             message: rejection_message(rejection),
-        });
+        };
+        let wait = format!("a valid {}: {}", rejection.field, rejection.reason);
+        self.degrade(problem, wait);
     }
 
     /// Reports a write that Kubernetes rejected. If it is the creation of a pod or a claim, it
@@ -388,17 +411,18 @@ impl Summary {
             EtcdCreate::Pod { .. } | EtcdCreate::Claim { .. } => true,
             EtcdCreate::Identity(_) => false,
         });
+        let wait = format!("a successful retry: {error}");
         if creates_member {
-            self.waiting_for.insert(0, problem.message.clone());
+            self.waiting_for.insert(0, wait);
             self.problem = Some(problem);
         } else {
-            self.degrade(problem);
+            self.degrade(problem, wait);
         }
     }
 
     /// Reports a problem. Only an outage comes before it.
-    fn degrade(&mut self, problem: Problem) {
-        self.waiting_for.push(problem.message.clone());
+    fn degrade(&mut self, problem: Problem, wait: String) {
+        self.waiting_for.push(wait);
         if !self.problem.as_ref().is_some_and(Problem::is_outage) {
             self.problem = Some(problem);
         }
@@ -418,24 +442,24 @@ impl Summary {
 
     fn progressing_condition(&self, facts: &EtcdFacts) -> ConditionUpdate {
         let message = if !self.current_action.is_empty() {
-            self.current_action.clone()
+            sentence(&format!("The operator is {}", self.current_action))
         } else if let Some(wait) = self.waiting_for.first() {
-            wait.clone()
+            sentence(&format!("The operator waits for {wait}"))
         } else if let Some(problem) = &self.problem {
             problem.message.clone()
         } else if facts.cluster.members <= 2 {
             // Users whose drain is rejected look here.
             let members = if facts.cluster.members == 1 {
-                "its one member"
+                "its only member"
             } else {
-                "either of its two members"
+                "both of its members"
             };
             format!(
-                "everything is as the spec says. Drains wait: it cannot do without {members}. Scale it to 3 members first, and \
-                 back afterwards"
+                "{MATCHES_SPEC} Node drains are blocked: the quorum needs {members}. Scale it to 3 members before a drain, \
+                 and back afterwards."
             )
         } else {
-            "everything is as the spec says".to_owned()
+            MATCHES_SPEC.to_owned()
         };
         ConditionUpdate {
             condition: ConditionType::Progressing,
@@ -456,13 +480,9 @@ impl Summary {
             None if self.progress.reason == Reason::Converged && facts.client_read.is_absent() => (
                 ConditionStatus::False,
                 Reason::AsExpected,
-                "nothing is amiss with the members: look at the client Service and the network",
+                "No problem of the members is known. Check the client Service and the network.",
             ),
-            None => (
-                ConditionStatus::False,
-                Reason::AsExpected,
-                "nothing is amiss",
-            ),
+            None => (ConditionStatus::False, Reason::AsExpected, NO_PROBLEM),
         };
         ConditionUpdate {
             condition: ConditionType::Degraded,

@@ -19,10 +19,13 @@ fn the_reason_for_a_recreated_pod_is_its_data() {
     let mut scene = Scene::converged(3);
     scene.observed.pods.remove(&pod_uid(2));
     scene.stops_answering(2);
-    let reason = format!("the pod of {} is gone, and its data is there", name(2));
+    let reason = format!(
+        "PersistentVolumeClaim {} exists and the pod does not",
+        name(2)
+    );
     assert_eq!(
         current(&scene),
-        (format!("creating the pod of {}", name(2)), reason)
+        (format!("creating Pod {}", name(2)), reason)
     );
 }
 
@@ -33,7 +36,13 @@ fn the_reason_for_a_removal_names_the_loss() {
     scene.observed.pods.remove(&pod_uid(2));
     scene.observed.claims.remove(&claim_uid(2));
     scene.stops_answering(2);
-    assert_eq!(reason(&scene), "its claim is gone, and its data with it");
+    assert_eq!(
+        reason(&scene),
+        format!(
+            "PersistentVolumeClaim {} is gone, and its data with it",
+            name(2)
+        )
+    );
 
     let mut scene = Scene::converged(3);
     change(
@@ -42,21 +51,26 @@ fn the_reason_for_a_removal_names_the_loss() {
     );
     scene.stops_answering(2);
     assert!(
-        reason(&scene).contains("not the one it joined on"),
+        reason(&scene).contains("is not the one that the member joined on"),
         "{}",
         reason(&scene)
     );
 
     let mut scene = Scene::converged(3);
     scene.is_out_of_reach(2, 300);
-    assert!(reason(&scene).starts_with("for 5m neither the operator nor the leader has heard it"));
+    assert_eq!(
+        reason(&scene),
+        format!(
+            "neither the operator nor the leader has reached member {} for 5m, and its pod is not Ready",
+            name(2)
+        )
+    );
 
     let mut scene = Scene::converged(3);
     scene.crashes(2, 300);
-    assert!(
-        reason(&scene).starts_with("its etcd has ended at every start for 5m"),
-        "{}",
-        reason(&scene)
+    assert_eq!(
+        reason(&scene),
+        format!("etcd in Pod {} has crashed at every start for 5m", name(2))
     );
 
     let mut scene = Scene::with_newcomer();
@@ -72,14 +86,14 @@ fn the_reason_for_a_removal_names_the_loss() {
     let mut scene = Scene::with(5, json!({ "members": 3 }));
     assert_eq!(
         reason(&scene),
-        "it is to be removed",
+        format!("the operator removes {} next", name(4)),
         "clients are detached first"
     );
     change(
         scene.pod(4),
         json!({ "metadata": { "labels": { evenkeel_api::labels::ROLE: null } } }),
     );
-    assert_eq!(reason(&scene), "there are 5 members, and 3 are wanted");
+    assert_eq!(reason(&scene), "5 members exist and spec.members is 3");
 }
 
 #[test]
@@ -87,7 +101,7 @@ fn the_reasons_for_an_add_and_a_promotion_name_the_counts() {
     let mut scene = Scene::with(3, json!({ "members": 5 }));
     assert_eq!(
         current(&scene).1,
-        "3 of 5 members are there, and everyone with a vote serves"
+        "3 of 5 members exist and all voters are healthy"
     );
     scene = Scene::with_newcomer();
     scene.has_claim(3, true);
@@ -99,10 +113,13 @@ fn the_reasons_for_an_add_and_a_promotion_name_the_counts() {
     scene.is_listed(3, true, true);
     scene.state(3);
     let (action, reason) = current(&scene);
-    assert_eq!(action, format!("giving {} its vote", name(3)));
+    assert_eq!(action, format!("promoting learner {} to voter", name(3)));
     assert_eq!(
         reason,
-        "it serves and has caught up, and 3 of 3 with a vote are well"
+        format!(
+            "learner {} has caught up and 3 of 3 voters are healthy",
+            name(3)
+        )
     );
 }
 
@@ -116,7 +133,7 @@ fn the_reason_for_a_created_object_is_that_it_is_missing() {
         .insert(OwnedObject::ClientTls, Drift::Missing);
     assert_eq!(
         current(&scene).1,
-        "the Secret orders-etcd-client-tls is missing"
+        "Secret orders-etcd-client-tls is missing or unusable"
     );
 }
 
@@ -134,7 +151,7 @@ fn an_explanation_has_every_action_and_reason() {
     assert_eq!(explanation.actions.len(), 2, "{explanation:?}");
     assert_eq!(explanation.reasons.len(), 2, "{explanation:?}");
     assert!(
-        explanation.reasons[1].contains("is not as it should be"),
+        explanation.reasons[1].contains("differs from its desired state"),
         "{explanation:?}"
     );
     let idle = Scene::converged(3);

@@ -5,7 +5,7 @@ use std::time::Duration;
 use evenkeel_api::conditions::Reason;
 use evenkeel_runtime::UnixTime;
 
-use crate::actions::ActionContext;
+use crate::actions::{ActionContext, sentence};
 use crate::view::{ClusterView, MemberView};
 
 /// How long a restarted member may take before it counts as down.
@@ -69,7 +69,7 @@ impl RolloutProgress {
             "Update"
         };
         let opens = jiff::Timestamp::from_second(opens.0).unwrap_or_default();
-        format!("{kind} waits until {opens}")
+        format!("{kind} waits for maintenance window at {opens}")
     }
 
     /// Summarizes the progress.
@@ -115,12 +115,14 @@ pub(super) fn stopped_message(
     let problem = context.pod_problem_suffix(member.serial);
     let version = pod
         .version
-        .map(|version| format!(", etcd {version}"))
+        .map(|version| format!(" (etcd {version})"))
         .unwrap_or_default();
-    Some(format!(
-        "{} does not come back as the spec has it now{version}{problem}. The others go on as they were: mend the spec, or put back what it \
-         was",
+    let fact = sentence(&format!(
+        "Member {} does not become healthy with the current spec{version}{problem}",
         context.member(member.serial)
+    ));
+    Some(format!(
+        "{fact} The rollout is stopped, and the other members are not changed. Correct the spec, or revert its last change."
     ))
 }
 

@@ -32,6 +32,24 @@ pub(super) fn status_of(scene: &Scene) -> EtcdClusterStatus {
     status
 }
 
+/// Words that texts for users do not use, besides those in hack/retired-words.
+const RETIRED_WORDS: &[&str] = &[
+    "anew",
+    "authority",
+    "everyone",
+    "goes",
+    "going",
+    "mend",
+    "mended",
+    "ours",
+    "refused",
+    "silent",
+    "taken",
+    "tells",
+    "told",
+    "wanted",
+];
+
 pub(crate) fn is_plain(text: &str) {
     for debris in [
         "Some(", "None", "Serial", "MemberId", "Uid", "Intent", "::", "{ ", "\\", "  ", ": :", "()",
@@ -41,11 +59,33 @@ pub(crate) fn is_plain(text: &str) {
             "`{debris}` in a text for users: {text}"
         );
     }
+    for word in RETIRED_WORDS {
+        let mut words = text.split(|it: char| !it.is_ascii_alphabetic() && it != '\'');
+        assert!(
+            words.all(|it| !it.eq_ignore_ascii_case(word)),
+            "`{word}` in a text for users: {text}"
+        );
+    }
     let mut words = text.split(|it: char| !it.is_ascii_alphanumeric());
     let decimal = words.any(|word| word.len() > 8 && word.chars().all(|it| it.is_ascii_digit()));
     assert!(!decimal, "a long decimal number: {text}");
     let ends = text.ends_with([' ', ':', ',', ';']) || text.starts_with([' ', ':', ',']);
     assert!(!ends && !text.is_empty(), "half a sentence: `{text}`");
+}
+
+/// Checks that a text names an action: it begins with a gerund.
+pub(crate) fn is_gerund_phrase(text: &str) {
+    let first = text.split(' ').next().unwrap_or_default();
+    assert!(first.ends_with("ing"), "an action, not a state: {text}");
+}
+
+/// Checks that a text consists of sentences.
+pub(crate) fn is_sentence(text: &str) {
+    let starts = text.starts_with(char::is_uppercase)
+        || text.starts_with("etcd ")
+        || text.starts_with("spec.")
+        || text.starts_with(char::is_numeric);
+    assert!(starts && text.ends_with('.'), "no sentence: {text}");
 }
 
 pub(super) fn reads_well(status: &EtcdClusterStatus) {
@@ -67,6 +107,24 @@ pub(super) fn reads_well(status: &EtcdClusterStatus) {
             .filter(|text| !text.is_empty()),
     );
     texts.into_iter().for_each(|text| is_plain(text));
+    if !status.current_action.is_empty() {
+        is_gerund_phrase(&status.current_action);
+        is_plain(&status.action_reason);
+    }
+    for wait in &status.waiting_for {
+        assert!(!wait.contains(" must "), "no noun phrase: {wait}");
+    }
+    assert!(
+        status.next_action.is_empty() || status.next_action.starts_with("operator "),
+        "{}",
+        status.next_action
+    );
+    for condition in &status.conditions {
+        if !condition.message.starts_with("failed to ") && !condition.message.starts_with("cannot ")
+        {
+            is_sentence(&condition.message);
+        }
+    }
     assert!(
         status.summary.starts_with(char::is_uppercase),
         "{}",
@@ -85,7 +143,7 @@ pub(super) fn reads_well(status: &EtcdClusterStatus) {
     );
     for about in [Progressing, Degraded] {
         let (holds, _, message) = condition(status, about);
-        let is_default = ["everything is as the spec says", "nothing is amiss"].contains(&message);
+        let is_default = [MATCHES_SPEC, NO_PROBLEM].contains(&message);
         assert!(holds == "False" || !is_default, "{about}: {message}");
     }
 }
@@ -132,9 +190,12 @@ fn a_new_resource_is_bootstrapping() {
     let status = status_of(&Scene::nothing(json!({})));
     assert_eq!(
         line(&status),
-        "Beginning | 0/3 | False Bootstrapping | True Bootstrapping | False AsExpected"
+        "Creating | 0/3 | False Bootstrapping | True Bootstrapping | False AsExpected"
     );
-    assert_eq!(status.current_action, "giving the cluster its identity");
+    assert_eq!(
+        status.current_action,
+        "creating ConfigMap orders-etcd-identity"
+    );
 }
 
 #[test]
@@ -144,7 +205,10 @@ fn a_bootstrap_counts_its_members_and_names_a_pod_problem() {
         line(&status),
         "Bootstrapping 1 of 3 | 1/3 | False Bootstrapping | True Bootstrapping | False AsExpected"
     );
-    assert_eq!(status.current_action, format!("adding {} as a learner", name(1)));
+    assert_eq!(
+        status.current_action,
+        format!("adding member {} as a learner", name(1))
+    );
 
     let mut scene = bootstrapping();
     scene.has_claim(1, false);
@@ -274,20 +338,20 @@ fn one_member_down_is_named_and_clients_are_served() {
     let mut scene = Scene::converged(3);
     scene.stops_answering(1);
     let status = status_of(&scene);
-    let summary = format!("Bringing back {}", name(1));
+    let summary = format!("Recovering {}", name(1));
     assert_eq!(
         line(&status),
         format!("{summary} | 2/3 | True Serving | False Waiting | True MemberDown")
     );
     assert_eq!(
         condition(&status, Degraded).2,
-        format!("{} does not serve", name(1))
+        format!("Member {} is not healthy.", name(1))
     );
     assert_eq!(
         condition(&status, Progressing).2,
-        format!("{} does not serve", name(1))
+        format!("Member {} is not healthy.", name(1))
     );
-    assert_eq!(status.member_list[1].message, "etcd does not answer");
+    assert_eq!(status.member_list[1].message, "etcd does not respond");
     assert!(!status.member_list[1].healthy && status.member_list[1].role == MemberRole::Voter);
 }
 
@@ -302,22 +366,22 @@ fn a_terminating_or_finished_pod_is_reported() {
     assert_eq!(condition(&status, Progressing).1, "Recovering");
     assert_eq!(
         status.waiting_for,
-        [format!("the pod of {} must be gone", name(1))]
+        [format!("pod {} to be deleted", name(1))]
     );
-    assert_eq!(status.member_list[1].message, "its pod is going");
+    assert_eq!(status.member_list[1].message, "pod is Terminating");
 
     let mut scene = Scene::converged(3);
     change(scene.pod(1), json!({ "status": { "phase": "Failed" } }));
     scene.stops_answering(1);
     let status = status_of(&scene);
     assert_eq!(
-        status.current_action,
-        format!(
-            "deleting the pod of {}: it has ended, and is created again",
-            name(1)
+        (status.current_action, status.action_reason),
+        (
+            format!("deleting Pod {}", name(1)),
+            format!("Pod {} has terminated and must be recreated", name(1))
         )
     );
-    assert_eq!(status.member_list[1].message, "its pod has ended");
+    assert_eq!(status.member_list[1].message, "pod has terminated");
 }
 
 #[test]
@@ -327,16 +391,19 @@ fn a_member_whose_data_is_gone_is_being_replaced() {
     scene.observed.pods.remove(&pod_uid(1));
     scene.stops_answering(1);
     let status = status_of(&scene);
-    let summary = format!("Replacing {}: its data is gone", name(1));
+    let summary = format!("Replacing {}: its data is lost", name(1));
     assert_eq!(
         line(&status),
         format!("{summary} | 2/3 | True Serving | True Recovering | True MemberDown")
     );
-    assert_eq!(status.current_action, format!("removing {}", name(1)));
+    assert_eq!(
+        status.current_action,
+        format!("removing member {}", name(1))
+    );
     assert_eq!(status.member_list[1].role, MemberRole::Leaving);
     assert_eq!(
         status.member_list[1].message,
-        "its data is gone; it is being replaced"
+        "data is lost; the member is being replaced"
     );
 }
 
@@ -347,15 +414,21 @@ fn scaling_reports_its_progress() {
         line(&up),
         "Adding a member: 3 of 5 | 3/5 | True Serving | True Scaling | False AsExpected"
     );
-    assert_eq!(up.current_action, format!("adding {} as a learner", name(3)));
+    assert_eq!(
+        up.current_action,
+        format!("adding member {} as a learner", name(3))
+    );
     let down = status_of(&Scene::with(5, json!({ "members": 3 })));
     assert_eq!(
         line(&down),
-        "Removing a member: 5 there, 3 wanted | 5/3 | True Serving | True Scaling | False AsExpected"
+        "Removing a member: 5 exist, 3 desired | 5/3 | True Serving | True Scaling | False AsExpected"
     );
     assert_eq!(
         down.current_action,
-        format!("leading clients away from {}, which goes", name(4))
+        format!(
+            "removing member {} from Service orders-etcd-client",
+            name(4)
+        )
     );
 }
 
@@ -371,14 +444,14 @@ fn healthy_members_without_a_client_read_are_not_a_healthy_cluster() {
     assert!(
         condition(&status, Degraded)
             .2
-            .contains("look at the client Service"),
+            .contains("Check the client Service"),
         "the message names the client Service"
     );
     scene.state.client_read = Observed::Unknown;
     let status = status_of(&scene);
     assert_eq!(
         status.summary,
-        "All members are up: not asked as clients do yet"
+        "All members are healthy, client access is not checked yet"
     );
     assert_eq!(condition(&status, Ready).0, "Unknown");
 }
@@ -391,7 +464,7 @@ fn a_name_conflict_is_reported_with_its_remedy() {
         json!({ "metadata": { "labels": null } }),
     );
     let status = status_of(&scene);
-    let summary = "Name taken: the Service orders-etcd-client";
+    let summary = "Name conflict: Service orders-etcd-client";
     assert_eq!(
         line(&status),
         format!("{summary} | 3/3 | True Serving | False Waiting | True NameConflict")
@@ -399,7 +472,7 @@ fn a_name_conflict_is_reported_with_its_remedy() {
     assert!(
         condition(&status, Degraded)
             .2
-            .contains("delete or rename it")
+            .contains("Delete it, or create the EtcdCluster under another name.")
     );
     scene
         .observed
@@ -410,7 +483,7 @@ fn a_name_conflict_is_reported_with_its_remedy() {
         Some(crate::build::service::client(&scene.observed.desired).unwrap());
     assert_eq!(
         status_of(&scene).summary,
-        "Name taken: the Secret orders-etcd-server-tls"
+        "Name conflict: Secret orders-etcd-server-tls"
     );
 }
 
@@ -423,12 +496,12 @@ fn a_missing_ca_is_reported_with_its_remedy() {
         .drift
         .insert(OwnedObject::ClientCa, Drift::Missing);
     let status = status_of(&scene);
-    let summary = "Gone or of no use: the Secret orders-etcd-client-ca";
+    let summary = "CA missing or invalid: Secret orders-etcd-client-ca";
     assert_eq!(
         line(&status),
         format!("{summary} | 3/3 | True Serving | False Waiting | True CAMissing")
     );
-    assert!(condition(&status, Degraded).2.contains("put it back"));
+    assert!(condition(&status, Degraded).2.contains("Restore it"));
 }
 
 #[test]
@@ -452,22 +525,23 @@ fn without_an_identity_the_last_members_are_reported_as_unhealthy() {
     scene.was_told(scene.status());
     scene.observed.identity = None;
     scene.state = crate::observe::etcd::EtcdState::default();
-    let rebuilding =
-        "Rebuilding its identity | 0/3 | Unknown ProbePending | True Recovering | False AsExpected";
+    let rebuilding = "Rebuilding ConfigMap orders-etcd-identity | 0/3 | Unknown ProbePending | True Recovering | False AsExpected";
     assert_eq!(line(&status_of(&scene)), rebuilding);
     // One claim belongs to another cluster.
     let other = json!({ "metadata": { "annotations": { labels::LINEAGE: "00000bad" } } });
     change(scene.claim(1), other);
     let status = status_of(&scene);
-    let summary = "Volumes and pods contradict each other";
+    let summary = "PersistentVolumeClaims and pods are inconsistent";
     assert_eq!(
         line(&status),
-        format!("{summary} | 0/3 | Unknown ProbePending | False Waiting | True InconsistentObjects")
+        format!(
+            "{summary} | 0/3 | Unknown ProbePending | False Waiting | True InconsistentObjects"
+        )
     );
     assert!(
         condition(&status, Degraded)
             .2
-            .contains("put the ConfigMap orders-etcd-identity back")
+            .contains("Restore ConfigMap orders-etcd-identity")
     );
     assert_eq!(
         status.member_list.len(),
@@ -478,7 +552,7 @@ fn without_an_identity_the_last_members_are_reported_as_unhealthy() {
         status
             .member_list
             .iter()
-            .all(|member| !member.healthy && member.message == "it cannot be asked")
+            .all(|member| !member.healthy && member.message == "etcd cannot be queried")
     );
     assert_eq!(
         status.cluster_id, "cafe000000000001",
@@ -493,7 +567,7 @@ fn a_cluster_without_objects_reports_lost_data_and_the_remedy() {
     scene = Scene::nothing(json!({}));
     scene.was_told(before);
     let status = status_of(&scene);
-    let summary = "All data is gone";
+    let summary = "All data is lost";
     assert_eq!(
         line(&status),
         format!("{summary} | 0/3 | False NotServing | False Waiting | True DataLost")
@@ -501,7 +575,7 @@ fn a_cluster_without_objects_reports_lost_data_and_the_remedy() {
     assert!(
         condition(&status, Degraded)
             .2
-            .contains("etcd cluster cafe000000000001 has lost all its data")
+            .contains("pods of etcd cluster cafe000000000001 are gone")
     );
     assert_eq!(status.cluster_id, "cafe000000000001");
 }
@@ -517,14 +591,15 @@ fn a_cluster_without_pods_and_volumes_has_no_healthy_member() {
         ..Default::default()
     };
     let status = status_of(&scene);
-    let summary = "All pods and volumes are gone";
+    let summary = "All pods and PersistentVolumeClaims are gone";
     assert_eq!(
         line(&status),
         format!("{summary} | 0/3 | False QuorumLost | False Waiting | True DataLost")
     );
     assert!(
-        status.waiting_for[0]
-            .contains("delete the resource and the ConfigMap orders-etcd-identity")
+        condition(&status, Degraded)
+            .2
+            .contains("delete the EtcdCluster and ConfigMap orders-etcd-identity")
     );
     assert_eq!(status.member_list.len(), 3);
 }
@@ -541,7 +616,7 @@ fn a_deleted_resource_is_not_converged() {
     let status = status_of(&scene);
     assert_eq!(
         line(&status),
-        "Being deleted | 2/3 | True Serving | True Deleting | False AsExpected"
+        "Deleting | 2/3 | True Serving | True Deleting | False AsExpected"
     );
     assert!(
         warning_events(&scene.observed, &scene.facts(), &scene.plan()).is_empty(),
@@ -562,12 +637,14 @@ fn a_failed_observation_keeps_the_last_status_and_adds_the_error() {
     let error = Error::kubernetes("list pods")(error);
     let status = observe_error_status(resource, NOW, &error);
     reads_well(&status);
-    let expected =
-        "Cannot read its objects | 2/3 | Unknown ProbePending | False Waiting | True ObserveFailed";
+    let expected = "Operator cannot read the objects of the cluster | 2/3 | Unknown ProbePending | False Waiting | True ObserveFailed";
     assert_eq!(line(&status), expected);
     let message = "failed to list pods: pods is forbidden: User \"x\" cannot list pods";
     assert_eq!(condition(&status, Degraded).2, message);
-    assert_eq!(status.waiting_for, [message]);
+    assert_eq!(
+        status.waiting_for,
+        [format!("a successful retry: {message}")]
+    );
     assert_eq!(
         (status.current_action.as_str(), status.next_action.as_str()),
         ("", ""),
@@ -586,7 +663,7 @@ fn a_rejected_spec_and_an_unreadable_object_have_different_reasons() {
     reads_well(&status);
     assert_eq!(
         (status.summary.as_str(), condition(&status, Degraded).1),
-        ("Cannot be run as it is", "InvalidSpec")
+        ("Invalid spec", "InvalidSpec")
     );
     assert!(condition(&status, Degraded).2.contains("spec.version"));
 
@@ -614,7 +691,7 @@ fn clusters_that_block_drains_report_the_remedy() {
         assert_eq!(
             condition(&status, Progressing)
                 .2
-                .contains("Scale it to 3 members first"),
+                .contains("Scale it to 3 members before a drain"),
             has_remedy,
             "{members}"
         );
@@ -629,7 +706,7 @@ fn an_object_in_the_place_of_the_identity_is_a_name_conflict() {
     let status = scene.status();
     assert_eq!(condition(&status, Degraded).1, "NameConflict");
     assert!(
-        status.waiting_for[0].contains("the ConfigMap orders-etcd-identity exists"),
+        status.waiting_for[0].starts_with("ConfigMap orders-etcd-identity, which does not belong"),
         "{:?}",
         status.waiting_for
     );
@@ -671,7 +748,7 @@ fn the_cluster_of_a_previous_resource_is_not_reported_as_this_one() {
     scene.observed.desired.created = NOW;
     let status = scene.status();
     reads_well(&status);
-    let expected = "Waiting until the former cluster is gone | 0/3 | False Bootstrapping | False Waiting | False AsExpected";
+    let expected = "Waiting for the previous cluster to be deleted | 0/3 | False Bootstrapping | False Waiting | False AsExpected";
     assert_eq!(line(&status), expected, "even though it still serves");
     assert!(
         status.cluster_id.is_empty() && status.member_list.is_empty(),
@@ -687,8 +764,8 @@ fn the_cluster_of_a_previous_resource_is_not_reported_as_this_one() {
     let status = scene.status();
     assert_eq!(condition(&status, Degraded).1, "BootstrapStalled");
     assert!(
-        status.waiting_for[0].contains("--force"),
+        condition(&status, Degraded).2.contains("--force"),
         "with the remedy: {:?}",
-        status.waiting_for
+        condition(&status, Degraded)
     );
 }
