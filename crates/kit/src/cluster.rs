@@ -1,5 +1,7 @@
 //! The description of an engine and of one of its clusters, as every function of the kit takes it.
 
+use kube::Resource;
+
 use crate::Uid;
 
 /// The constants of an engine that its objects carry in labels and owner references.
@@ -27,4 +29,19 @@ pub struct ClusterRef<'a> {
     pub namespace: &'a str,
     /// The uid of the resource.
     pub uid: Uid,
+}
+
+impl<'a> ClusterRef<'a> {
+    /// Returns the cluster that a resource describes.
+    pub fn of<K: Resource>(engine: &'static EngineInfo, resource: &'a K) -> Self {
+        let metadata = resource.meta();
+        // Kubernetes uids are UUIDs. Another text is hashed, which still distinguishes resources.
+        let uid = metadata.uid.as_deref().unwrap_or_default();
+        Self {
+            engine,
+            name: metadata.name.as_deref().unwrap_or_default(),
+            namespace: metadata.namespace.as_deref().unwrap_or_default(),
+            uid: uid.parse().unwrap_or_else(|_| Uid::of_name(uid)),
+        }
+    }
 }

@@ -1,19 +1,25 @@
-//! Building blocks for engines that manage members with volumes: identity and names, ownership, PersistentVolumeClaims and
-//! volumes, pods, certificates, and memory per resource. Nothing in this crate knows a particular application: an engine
-//! describes itself by an [`EngineInfo`] and passes each of its clusters as a [`ClusterRef`].
+//! Building blocks for engines that manage members with volumes: rules and plans, the effective spec, previews, maintenance
+//! windows and the limit of replacements; identity and names, ownership, PersistentVolumeClaims and volumes, pods,
+//! certificates, and memory per resource. Nothing in this crate knows a particular application: an engine describes itself by
+//! an [`EngineInfo`] and passes each of its clusters as a [`ClusterRef`].
 
 pub mod certificates;
 pub mod claims;
 mod cluster;
+pub mod effective_spec;
 pub mod identity_object;
 pub mod objects;
 pub mod ownership;
 mod per_resource;
 pub mod pods;
+pub mod preview;
+pub mod replacement;
+pub mod rules;
 pub mod spec_fields;
 pub mod tls_secrets;
 mod unreachable;
 pub mod volumes;
+pub mod windows;
 
 mod identity;
 #[cfg(any(test, feature = "testing"))]

@@ -1,6 +1,7 @@
-//! The decision: a pure function from facts to a plan. The rules are evaluated in order, and the first with an action
+//! The decision: a pure function from facts to a plan. The rules are asked in order, and the first that acts or blocks
 //! wins.
 
+use evenkeel_kit::rules::{self, PlanBuilder};
 use evenkeel_runtime::{Observed, Plan, Presence, Requeue, SimpleReconciler};
 
 use crate::facts::{DbAction, DbFacts, DbLedger, MemberFacts};
@@ -8,31 +9,36 @@ use crate::member::{MemberList, majority};
 use crate::operator::KillerNewDbEngine;
 use crate::resource::KillerNewDbStatus;
 
-/// The result of a rule: an action, nothing, or a wait.
-type RuleResult = Result<Option<DbAction>, String>;
+/// The result of a rule: actions, a wait, or nothing.
+type RuleResult = rules::RuleResult<SimpleReconciler<KillerNewDbEngine>>;
+
+/// The facts of a database that has a ledger.
+type View<'f> = (&'f DbFacts, &'f DbLedger);
+
+/// The rules in the order in which they are asked.
+const RULES: [fn(&View<'_>) -> RuleResult; 6] = [
+    create_members,
+    delete_obsolete_pods,
+    bootstrap,
+    find_list,
+    replace_primary,
+    maintain,
+];
 
 /// Returns the plan for these facts.
 pub fn decide(facts: &DbFacts) -> Plan<SimpleReconciler<KillerNewDbEngine>> {
-    let (disruption, waits) = match disruption(facts) {
-        Ok(action) => (action, Vec::new()),
-        Err(wait) => (None, vec![wait]),
-    };
-    Plan {
-        create: creates(facts),
-        apply: (!facts.has_service)
-            .then_some(DbAction::CreateService)
-            .into_iter()
-            .collect(),
-        // Members start and receive lists without an event in Kubernetes.
-        requeue: if waits.is_empty() {
-            Requeue::OnChange
-        } else {
-            Requeue::Poll
-        },
-        disruption,
-        waits,
-        ..Plan::default()
+    let mut builder = PlanBuilder::default();
+    match &facts.ledger {
+        Some(ledger) => builder.ask(&(facts, ledger), &RULES),
+        None => {
+            builder.add(create_ledger(facts));
+        }
     }
+    if !facts.has_service {
+        builder.actions().apply.push(DbAction::CreateService);
+    }
+    // Members start and receive lists without an event in Kubernetes.
+    builder.finish(|_| Requeue::Poll)
 }
 
 /// Returns the status that users see.
@@ -58,22 +64,21 @@ pub fn status(
     }
 }
 
-/// Returns the objects to create: the ledger first, then a PersistentVolumeClaim for the joining member, and a Pod for
-/// every PersistentVolumeClaim.
-fn creates(facts: &DbFacts) -> Vec<DbAction> {
-    let Some(ledger) = &facts.ledger else {
-        let first = DbLedger {
-            next: 1,
-            bootstrapped: false,
-            joining: Some(format!("{}-0", facts.name)),
-        };
-        return facts
-            .members
-            .is_empty()
-            .then_some(DbAction::CreateLedger(first))
-            .into_iter()
-            .collect();
-    };
+/// Creates the ledger of a new database.
+fn create_ledger(facts: &DbFacts) -> RuleResult {
+    if !facts.members.is_empty() {
+        let missing = "the ledger: members exist, but the ledger is missing. Restore the ConfigMap from a backup";
+        return RuleResult::Block(missing.to_owned());
+    }
+    RuleResult::create(vec![DbAction::CreateLedger(DbLedger {
+        next: 1,
+        bootstrapped: false,
+        joining: Some(format!("{}-0", facts.name)),
+    })])
+}
+
+/// Creates a PersistentVolumeClaim for the joining member, and a Pod for every PersistentVolumeClaim.
+fn create_members(&(facts, ledger): &View<'_>) -> RuleResult {
     let needs_claim =
         |name: &String| facts.is_new(name) && facts.member(name).claim == Presence::Absent;
     let claim = ledger
@@ -85,44 +90,30 @@ fn creates(facts: &DbFacts) -> Vec<DbAction> {
         (member.claim, member.pod) == (Presence::Present, Presence::Absent)
             && !facts.is_leftover(name)
     });
-    claim
-        .into_iter()
-        .chain(without_pod.map(|(name, _)| DbAction::CreatePod(name.clone())))
-        .collect()
+    let pods = without_pod.map(|(name, _)| DbAction::CreatePod(name.clone()));
+    RuleResult::CreateAndContinue(claim.into_iter().chain(pods).collect())
 }
 
-/// Returns the disruption.
-fn disruption(facts: &DbFacts) -> RuleResult {
-    let Some(ledger) = &facts.ledger else {
-        let missing = "the ledger: members exist, but the ledger is missing. Restore the ConfigMap from a backup";
-        return if facts.members.is_empty() {
-            Ok(None)
-        } else {
-            Err(missing.to_owned())
-        };
-    };
-    // A Pod that has finished, or that was created while its PersistentVolumeClaim was Terminating.
+/// Deletes a Pod that has finished, or that was created while its PersistentVolumeClaim was Terminating.
+fn delete_obsolete_pods(&(facts, _): &View<'_>) -> RuleResult {
     let obsolete = facts.members.iter().find(|(name, member)| {
         let has_no_volume = (member.claim, member.pod) == (Presence::Absent, Presence::Present);
         member.is_finished || has_no_volume && !facts.is_new(name)
     });
-    match (obsolete, facts.in_force(), facts.latest()) {
-        (Some((name, _)), _, _) => Ok(Some(DbAction::DeletePod(name.clone()))),
-        _ if !ledger.bootstrapped => bootstrap(facts, ledger),
-        (_, Some(list), _) => maintain(facts, ledger, list),
-        (_, None, Some(list)) => replace_primary(facts, list),
-        _ if facts.members.keys().all(|name| facts.is_lost(name)) => {
-            Err("a person: all data is lost. Delete the resource to start again".to_owned())
-        }
-        _ => Err("a member to answer".to_owned()),
+    match obsolete {
+        Some((name, _)) => RuleResult::disruption(DbAction::DeletePod(name.clone())),
+        None => RuleResult::Pass,
     }
 }
 
 /// Bootstraps the database. Before the bootstrap there is no data to lose, so it is repeated until it is observed.
-fn bootstrap(facts: &DbFacts, ledger: &DbLedger) -> RuleResult {
+fn bootstrap(&(facts, ledger): &View<'_>) -> RuleResult {
+    if ledger.bootstrapped {
+        return RuleResult::Pass;
+    }
     let seed = ledger.joining.clone().unwrap_or_default();
     match facts.member(&seed).list {
-        Observed::Absent => Ok(Some(DbAction::Bootstrap(seed))),
+        Observed::Absent => RuleResult::disruption(DbAction::Bootstrap(seed)),
         Observed::Present(_) => update_ledger(
             ledger,
             DbLedger {
@@ -131,12 +122,28 @@ fn bootstrap(facts: &DbFacts, ledger: &DbLedger) -> RuleResult {
                 ..ledger.clone()
             },
         ),
-        Observed::Unknown => Err(format!("{seed} to answer")),
+        Observed::Unknown => RuleResult::Block(format!("{seed} to answer")),
     }
 }
 
+/// Blocks the rules that need a member list.
+fn find_list(&(facts, _): &View<'_>) -> RuleResult {
+    if facts.latest().is_some() {
+        return RuleResult::Pass;
+    }
+    let all_lost = facts.members.keys().all(|name| facts.is_lost(name));
+    RuleResult::Block(if all_lost {
+        "a person: all data is lost. Delete the resource to start again".to_owned()
+    } else {
+        "a member to answer".to_owned()
+    })
+}
+
 /// Handles a primary that does not report its list: if its data is lost, the next member in the list replaces it.
-fn replace_primary(facts: &DbFacts, list: &MemberList) -> RuleResult {
+fn replace_primary(&(facts, _): &View<'_>) -> RuleResult {
+    let Some(list) = facts.latest().filter(|_| facts.in_force().is_none()) else {
+        return RuleResult::Pass;
+    };
     let left: Vec<_> = list
         .members
         .iter()
@@ -144,7 +151,7 @@ fn replace_primary(facts: &DbFacts, list: &MemberList) -> RuleResult {
         .cloned()
         .collect();
     if left.first() == list.members.first() {
-        return Err(format!(
+        return RuleResult::Block(format!(
             "the primary to answer, which is {}",
             left.join(" of ")
         ));
@@ -157,7 +164,7 @@ fn replace_primary(facts: &DbFacts, list: &MemberList) -> RuleResult {
     if reachable + majority(total) <= total
         || !left.first().is_some_and(|name| facts.is_reachable(name))
     {
-        return Err(format!(
+        return RuleResult::Block(format!(
             "more of {} to answer: the data of the primary is lost",
             left.join(", ")
         ));
@@ -166,7 +173,10 @@ fn replace_primary(facts: &DbFacts, list: &MemberList) -> RuleResult {
 }
 
 /// Maintains a list that is in force: removes lost members, finishes changes in progress, and scales.
-fn maintain(facts: &DbFacts, ledger: &DbLedger, list: &MemberList) -> RuleResult {
+fn maintain(&(facts, ledger): &View<'_>) -> RuleResult {
+    let Some(list) = facts.in_force() else {
+        return RuleResult::Pass;
+    };
     let here: Vec<_> = list
         .members
         .iter()
@@ -176,7 +186,7 @@ fn maintain(facts: &DbFacts, ledger: &DbLedger, list: &MemberList) -> RuleResult
     // Writes wait until every member has a new list, so no change starts while a member is unreachable.
     let is_unreachable = |name: &&String| !facts.is_lost(name) && !facts.is_reachable(name);
     if let Some(name) = list.members.iter().chain(&list.former).find(is_unreachable) {
-        return Err(format!("{name} to answer"));
+        return RuleResult::Wait(format!("{name} to answer"));
     }
     // The bootstrap list accepts no writes; the next list of the same members does.
     if here != list.members || !list.settled || list.version == 1 {
@@ -194,7 +204,9 @@ fn maintain(facts: &DbFacts, ledger: &DbLedger, list: &MemberList) -> RuleResult
                 ..ledger.clone()
             },
         ),
-        (Some(new), _) if facts.member(&new).list.is_unknown() => Err(format!("{new} to start")),
+        (Some(new), _) if facts.member(&new).list.is_unknown() => {
+            RuleResult::Wait(format!("{new} to start"))
+        }
         (Some(new), _) => change(facts, list, [here, vec![new]].concat()),
         (
             None,
@@ -205,7 +217,7 @@ fn maintain(facts: &DbFacts, ledger: &DbLedger, list: &MemberList) -> RuleResult
                     ..
                 },
             )),
-        ) => Ok(Some(DbAction::DeletePod(name.clone()))),
+        ) => RuleResult::disruption(DbAction::DeletePod(name.clone())),
         (
             None,
             Some((
@@ -216,8 +228,8 @@ fn maintain(facts: &DbFacts, ledger: &DbLedger, list: &MemberList) -> RuleResult
                     ..
                 },
             )),
-        ) => Ok(Some(DbAction::DeleteClaim(name.clone()))),
-        (None, Some((name, _))) => Err(format!("the objects of {name} to be deleted")),
+        ) => RuleResult::disruption(DbAction::DeleteClaim(name.clone())),
+        (None, Some((name, _))) => RuleResult::Wait(format!("the objects of {name} to be deleted")),
         (None, None) if here.len() < usize::from(facts.desired) => {
             let joining = Some(format!("{}-{}", facts.name, ledger.next));
             update_ledger(
@@ -233,25 +245,25 @@ fn maintain(facts: &DbFacts, ledger: &DbLedger, list: &MemberList) -> RuleResult
         (None, None) if here.len() > usize::from(facts.desired) => {
             change(facts, list, here[..here.len() - 1].to_vec())
         }
-        (None, None) => Ok(None),
+        (None, None) => RuleResult::Pass,
     }
 }
 
 fn update_ledger(from: &DbLedger, to: DbLedger) -> RuleResult {
-    Ok(Some(DbAction::UpdateLedger {
+    RuleResult::disruption(DbAction::UpdateLedger {
         from: from.clone(),
         to,
-    }))
+    })
 }
 
 fn change(facts: &DbFacts, list: &MemberList, members: Vec<String>) -> RuleResult {
     let known = list.members.iter().chain(&list.former).cloned();
     let lost = known.filter(|name| facts.is_lost(name)).collect();
-    Ok(Some(DbAction::ChangeMembers {
+    RuleResult::disruption(DbAction::ChangeMembers {
         version: list.version,
         members,
         lost,
-    }))
+    })
 }
 
 impl DbFacts {

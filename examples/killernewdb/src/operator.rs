@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use evenkeel_kit::pods;
 use evenkeel_runtime::{
     Error, ObjectWriter, Observed, Outcome, OwnedObjects, Plan, Presence, SimpleEngine,
     SimpleReconciler,
@@ -64,8 +65,6 @@ impl SimpleEngine for KillerNewDbEngine {
             .chain(objects.claims.iter().map(ResourceExt::name_any))
             .map(|name| {
                 let (pod, claim) = (objects.pod(&name), objects.claim(&name));
-                let phase = pod.and_then(|pod| pod.status.as_ref()?.phase.as_deref());
-                let is_finished = matches!(phase, Some("Failed" | "Succeeded"));
                 let list = probe_result
                     .get(&name)
                     .filter(|_| pod.is_some())
@@ -76,7 +75,7 @@ impl SimpleEngine for KillerNewDbEngine {
                     MemberFacts {
                         claim: Presence::of(claim),
                         pod: Presence::of(pod),
-                        is_finished,
+                        is_finished: pod.is_some_and(pods::is_finished),
                         list,
                     },
                 )

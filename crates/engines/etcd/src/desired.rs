@@ -4,14 +4,13 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use evenkeel_api::options::Options;
-use evenkeel_api::windows::{WindowState, Windows};
+use evenkeel_api::windows::Windows;
 use evenkeel_api::{
     EffectiveResources, EtcdCluster, EtcdClusterSpec, OnDelete, Rejection, ServiceType,
     TopologyDomain, ValidatedSpec, Version, labels,
 };
 use evenkeel_kit::{ClusterRef, pods};
 use evenkeel_runtime::UnixTime;
-use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Toleration;
 use kube::ResourceExt;
 use serde_json::{Value, json};
@@ -237,22 +236,12 @@ impl DesiredCluster {
             replace_after: self.replace_after,
             keep_removed_for: self.keep_removed_for,
             owns_data: self.owns_data(),
-            disruption: self.disruption_window(now),
+            disruption: DisruptionWindow::at(&self.windows, now),
             version: self.version,
             next_version: self.next,
             pod_template_hash: self.inputs,
             restart_request: self.restart.as_deref().map(Uid::of_name),
             volume_size: self.size,
-        }
-    }
-
-    fn disruption_window(&self, now: UnixTime) -> DisruptionWindow {
-        let now = Timestamp::from_second(now.0).unwrap_or_default();
-        match self.windows.state(now) {
-            WindowState::Open { .. } => DisruptionWindow::Allowed,
-            WindowState::Closed { until } => {
-                DisruptionWindow::NotBefore(UnixTime(until.as_second()))
-            }
         }
     }
 }
@@ -300,9 +289,7 @@ fn pod_template_hash(
 
 /// Returns the uid of a resource.
 pub(crate) fn uid(resource: &EtcdCluster) -> Uid {
-    // Kubernetes uids are UUIDs. Another text is hashed, which still distinguishes resources.
-    let text = resource.uid().unwrap_or_default();
-    text.parse().unwrap_or_else(|_| Uid::of_name(&text))
+    ClusterRef::of(&ENGINE, resource).uid
 }
 
 fn status_cluster_id(resource: &EtcdCluster) -> Option<ClusterId> {

@@ -1,5 +1,5 @@
-//! The effective spec: the resource's spec with every rejected field replaced by the value that was accepted last. The
-//! accepted spec is recorded in the identity object. A rejected field does not stop anything else, healing least of all.
+//! The effective spec of an etcd cluster: the kit's algorithm ([`evenkeel_kit::effective_spec`]) with the history that
+//! limits etcd's versions, options and volumes. The accepted spec is recorded in the identity object.
 //!
 //! The CRD's schema rejects most bad values at `kubectl apply`. Values get here that an older schema let pass, and values
 //! that are invalid only for this cluster, such as a downgrade or a smaller volume.
@@ -10,6 +10,7 @@ use evenkeel_api::{
     EtcdCluster, EtcdClusterSpec, Image, Rejection, VOLUMES_NEVER_SHRINK, Version, labels,
     quantity, releases,
 };
+use evenkeel_kit::effective_spec::{self as kit, SpecRules};
 use evenkeel_kit::objects::has_annotation;
 use evenkeel_kit::ownership::owned_by;
 use evenkeel_kit::spec_fields::with_field;
@@ -19,7 +20,7 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use kube::ResourceExt;
 use kube::api::ObjectMeta;
 
-use crate::desired::{self, DesiredCluster};
+use crate::desired::DesiredCluster;
 use crate::identity::Identity;
 use crate::names::ENGINE;
 use crate::observe::objects::{ClusterObjects, parse_identity};
@@ -28,23 +29,18 @@ use crate::observe::{has_joined, member_ref, version};
 pub use evenkeel_kit::claims::largest_volume;
 pub use evenkeel_kit::identity_object::recorded_spec;
 
-/// The largest number of fields that are replaced before the whole accepted spec is used.
-const MAX_REJECTED_FIELDS: usize = 16;
-
 /// The desired state according to the effective spec.
-#[derive(Clone, Debug, PartialEq)]
-pub struct EffectiveSpec {
-    /// The desired state.
-    pub desired: DesiredCluster,
-    /// The first field of the resource that was rejected.
-    pub rejection: Option<Rejection>,
-}
+pub type EffectiveSpec = kit::EffectiveSpec<DesiredCluster>;
+/// The spec that was accepted last.
+type AcceptedSpec = kit::AcceptedSpec<EtcdClusterSpec>;
 
 /// The history of a cluster that limits which spec can be accepted.
 #[derive(Clone, Debug, Default)]
 pub struct ClusterHistory {
     /// The spec that was accepted last.
     accepted: Option<AcceptedSpec>,
+    /// Whether the seed has formed the cluster and bootstrap is not finished.
+    is_forming: bool,
     /// The lowest and the highest version of etcd that members last started with, if there is data to protect.
     started_versions: Option<VersionRange>,
     /// The version that all members ran when a snapshot was last forced.
@@ -64,18 +60,6 @@ pub struct ClusterHistory {
 /// The lowest and the highest of a set of versions.
 type VersionRange = (Version, Version);
 
-/// The spec that was accepted last, and the state of the cluster that it describes.
-#[derive(Clone, Debug)]
-struct AcceptedSpec {
-    spec: EtcdClusterSpec,
-    /// Whether the spec is of a deleted resource of the same name.
-    is_previous_resource: bool,
-    /// Whether bootstrap is finished: there is data to protect.
-    is_bootstrapped: bool,
-    /// Whether the seed has formed the cluster and bootstrap is not finished.
-    is_forming: bool,
-}
-
 /// A version that cannot be entered before a snapshot is forced.
 struct HeldVersion {
     /// The version in the spec.
@@ -91,9 +75,9 @@ impl ClusterHistory {
             .identity
             .as_ref()
             .and_then(|object| parse_identity(object.clone()).ok());
-        let accepted = identity.as_ref().and_then(|(object, identity)| {
-            AcceptedSpec::of_identity(object, identity, &objects.resource)
-        });
+        let accepted = identity
+            .as_ref()
+            .and_then(|(object, identity)| accepted_spec(object, identity, &objects.resource));
         // The versions of an unfinished bootstrap do not count: it can begin again.
         let has_data = accepted
             .as_ref()
@@ -105,6 +89,9 @@ impl ClusterHistory {
             started_versions(objects.pods.iter(), objects.claims.iter(), accepted_version);
         let status = objects.resource.status.as_ref();
         let identity = identity.map(|(_, identity)| identity);
+        let is_forming = identity
+            .as_ref()
+            .is_some_and(|identity| identity.cluster_id.is_some() && !identity.bootstrapped);
         let is_unmarked = |pod: &Pod| {
             is_current_member(pod, identity.as_ref())
                 && pod.metadata.deletion_timestamp.is_none()
@@ -113,6 +100,7 @@ impl ClusterHistory {
         };
         Self {
             accepted,
+            is_forming,
             started_versions: started.filter(|_| has_data),
             snapshotted_version: identity
                 .as_ref()
@@ -138,13 +126,6 @@ impl ClusterHistory {
         }
     }
 
-    /// Returns true if the accepted spec is of this resource and there is data to protect.
-    fn has_accepted_data(&self) -> bool {
-        self.accepted
-            .as_ref()
-            .is_some_and(|accepted| accepted.is_bootstrapped && !accepted.is_previous_resource)
-    }
-
     /// Returns the spec with the fields that unmarked pods were built from as they were accepted last; `None` if all pods
     /// have a template hash. The operator that created unmarked pods used the accepted spec. It stays in force until the
     /// hash is recorded on them, so that they are not restarted.
@@ -152,7 +133,7 @@ impl ClusterHistory {
         let accepted = self
             .accepted
             .as_ref()
-            .filter(|_| self.has_unmarked_pods && self.has_accepted_data())?;
+            .filter(|accepted| self.has_unmarked_pods && accepted.has_data())?;
         let EtcdClusterSpec {
             version,
             image,
@@ -204,7 +185,7 @@ impl ClusterHistory {
         }
         match &self.accepted {
             Some(accepted)
-                if accepted.is_forming
+                if self.is_forming
                     && !accepted.is_previous_resource
                     && accepted.spec.version != spec.version =>
             {
@@ -327,33 +308,24 @@ impl ClusterHistory {
     }
 }
 
-impl AcceptedSpec {
-    /// Reads the accepted spec from the identity object; `None` if the object is not this cluster's, or about to be deleted
-    /// with a previous resource.
-    fn of_identity(
-        object: &ConfigMap,
-        identity: &Identity,
-        resource: &EtcdCluster,
-    ) -> Option<Self> {
-        let (name, namespace) = (resource.name_any(), resource.namespace());
-        let cluster = ClusterRef {
-            engine: &ENGINE,
-            name: &name,
-            namespace: namespace.as_deref().unwrap_or_default(),
-            uid: desired::uid(resource),
-        };
-        if object.labels().get(labels::CLUSTER) != Some(&name)
-            || owned_by(cluster, &object.metadata) == OwnedBy::PreviousResource
-        {
-            return None;
-        }
-        Some(Self {
-            spec: serde_json::from_str(recorded_spec(object)?).ok()?,
-            is_previous_resource: identity.resource_uid != cluster.uid,
-            is_bootstrapped: identity.bootstrapped,
-            is_forming: identity.cluster_id.is_some() && !identity.bootstrapped,
-        })
+/// Reads the accepted spec from the identity object; `None` if the object is not this cluster's, or about to be deleted with
+/// a previous resource.
+fn accepted_spec(
+    object: &ConfigMap,
+    identity: &Identity,
+    resource: &EtcdCluster,
+) -> Option<AcceptedSpec> {
+    let cluster = ClusterRef::of(&ENGINE, resource);
+    if object.labels().get(labels::CLUSTER).map(String::as_str) != Some(cluster.name)
+        || owned_by(cluster, &object.metadata) == OwnedBy::PreviousResource
+    {
+        return None;
     }
+    Some(AcceptedSpec {
+        spec: serde_json::from_str(recorded_spec(object)?).ok()?,
+        is_previous_resource: identity.resource_uid != cluster.uid,
+        is_bootstrapped: identity.bootstrapped,
+    })
 }
 
 fn rejection(field: &'static str, why: String) -> Option<Rejection> {
@@ -394,81 +366,77 @@ pub fn started_versions<'o>(
     Some((*versions.first()?, *versions.last()?))
 }
 
-/// Returns the effective spec and the first rejected field, or the rejection if no spec can be in force.
-///
-/// The algorithm, with `candidate` as the spec to try, initially the resource's:
+/// The rules by which a spec of a resource is accepted.
+struct EtcdSpecRules<'r> {
+    resource: &'r EtcdCluster,
+    history: &'r ClusterHistory,
+    /// The version that follows once a snapshot is forced.
+    next: Option<Version>,
+}
+
+impl SpecRules for EtcdSpecRules<'_> {
+    type Spec = EtcdClusterSpec;
+    type Desired = DesiredCluster;
+
+    fn accepted(&self) -> Option<&AcceptedSpec> {
+        self.history.accepted.as_ref()
+    }
+
+    fn rejected_change(&self, spec: &EtcdClusterSpec) -> Option<Rejection> {
+        self.history.rejected_change(spec)
+    }
+
+    fn validate(&self, spec: &EtcdClusterSpec) -> Result<DesiredCluster, Rejection> {
+        let desired = self.validate_accepted(spec)?;
+        Ok(DesiredCluster {
+            next: self.next,
+            ..desired
+        })
+    }
+
+    /// The accepted spec has no next version: the desired one is rejected with the rest of the resource's spec.
+    fn validate_accepted(&self, spec: &EtcdClusterSpec) -> Result<DesiredCluster, Rejection> {
+        DesiredCluster::of(&EtcdCluster {
+            spec: spec.clone(),
+            ..self.resource.clone()
+        })
+    }
+
+    fn with_accepted_field(&self, spec: &EtcdClusterSpec, field: &str) -> Option<EtcdClusterSpec> {
+        self.history.with_accepted_field(spec, field)
+    }
+}
+
+/// Returns the effective spec and the first rejected field, or the rejection if no spec can be in force. Before the kit's
+/// algorithm:
 /// 1. If pods lack a template hash, the accepted values of the pods' inputs stay in force; nothing is rejected.
-/// 2. If the version must wait for a forced snapshot, `candidate` keeps the current version, and the desired one becomes
+/// 2. If the version must wait for a forced snapshot, the current version stays in force, and the desired one becomes
 ///    [`DesiredCluster::next`].
-/// 3. Repeat: if `candidate` is valid and its changes are allowed, it is in force. Otherwise the offending field gets its
-///    accepted value. If there is none, or the field has it already, go on with 4.
-/// 4. The whole accepted spec is in force, apart from `paused`: where several fields depend on each other, replacing one of
-///    them does not help.
-/// 5. Otherwise nothing is in force. This is the case for a new cluster, and for a resource that was created again: the
-///    accepted spec of the deleted resource is not visible anywhere.
 pub fn effective_spec(
     resource: &EtcdCluster,
     history: &ClusterHistory,
 ) -> Result<EffectiveSpec, Rejection> {
-    let mut candidate = resource.clone();
-    if let Some(spec) = history.spec_of_unmarked_pods(&resource.spec) {
-        candidate.spec = spec;
-        if let Ok(desired) = DesiredCluster::of(&candidate) {
-            return Ok(EffectiveSpec {
-                desired,
-                rejection: None,
-            });
-        }
-        candidate.spec = resource.spec.clone();
-    }
-    let held = history.held_version(&candidate.spec);
-    if let Some(held) = &held {
-        candidate.spec = history.with_version(&candidate.spec, &held.current.to_string());
-    }
-    let next = held.map(|held| held.desired);
-    let has_visible_fallback = history
-        .accepted
-        .as_ref()
-        .is_some_and(|accepted| !accepted.is_previous_resource);
-    let mut first_rejection: Option<Rejection> = None;
-    for _ in 0..MAX_REJECTED_FIELDS {
-        let change = history.rejected_change(&candidate.spec);
-        let rejection = match (change, DesiredCluster::of(&candidate)) {
-            (None, Ok(desired)) => {
-                return Ok(EffectiveSpec {
-                    desired: DesiredCluster { next, ..desired },
-                    rejection: first_rejection,
-                });
-            }
-            (Some(rejection), _) => rejection,
-            (None, Err(rejection)) if !has_visible_fallback => return Err(rejection),
-            (None, Err(rejection)) => rejection,
-        };
-        let field = rejection.field;
-        first_rejection.get_or_insert(rejection);
-        match history.with_accepted_field(&candidate.spec, field) {
-            Some(spec) => candidate.spec = spec,
-            None => break,
-        }
-    }
-    if let Some(accepted) = &history.accepted
-        && history.has_accepted_data()
+    let held = history.held_version(&resource.spec);
+    let rules = EtcdSpecRules {
+        resource,
+        history,
+        next: held.as_ref().map(|held| held.desired),
+    };
+    if let Some(spec) = history.spec_of_unmarked_pods(&resource.spec)
+        && let Ok(desired) = rules.validate_accepted(&spec)
     {
-        candidate.spec = EtcdClusterSpec {
-            paused: resource.spec.paused,
-            ..accepted.spec.clone()
-        };
-        if let Ok(desired) = DesiredCluster::of(&candidate) {
-            return Ok(EffectiveSpec {
-                desired,
-                rejection: first_rejection,
-            });
+        return Ok(EffectiveSpec {
+            desired,
+            rejection: None,
+        });
+    }
+    match held {
+        None => kit::effective_spec(&rules, &resource.spec),
+        Some(held) => {
+            let spec = history.with_version(&resource.spec, &held.current.to_string());
+            kit::effective_spec(&rules, &spec)
         }
     }
-    Err(first_rejection.unwrap_or_else(|| Rejection {
-        field: "spec",
-        reason: "the spec is invalid".to_owned(),
-    }))
 }
 
 #[cfg(test)]

@@ -10,7 +10,6 @@ fn accepted(spec: Value) -> AcceptedSpec {
         spec: resource(spec).spec,
         is_previous_resource: false,
         is_bootstrapped: true,
-        is_forming: false,
     }
 }
 
@@ -285,20 +284,20 @@ fn the_version_is_fixed_between_seed_start_and_end_of_bootstrap() {
         ("3.5.35".to_owned(), false),
         "the seed has not started"
     );
-    let formed = AcceptedSpec {
+    let forming = |accepted: AcceptedSpec| ClusterHistory {
         is_forming: true,
-        ..begun
+        ..history_of(accepted)
     };
     assert_eq!(
-        version("3.7.3", &history_of(formed.clone())),
+        version("3.7.3", &forming(begun.clone())),
         ("3.6.16".to_owned(), true)
     );
     let recreated = AcceptedSpec {
         is_previous_resource: true,
-        ..formed
+        ..begun
     };
     assert_eq!(
-        version("3.7.3", &history_of(recreated)),
+        version("3.7.3", &forming(recreated)),
         ("3.7.3".to_owned(), false),
         "the unfinished bootstrap is abandoned"
     );

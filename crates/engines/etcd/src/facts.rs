@@ -14,6 +14,8 @@ use serde::{Deserialize, Serialize};
 use crate::identity::{ClusterId, Identity, MemberId, Uid};
 use crate::names::{Epoch, Lineage, Serial};
 
+pub use evenkeel_kit::windows::DisruptionWindow;
+
 /// The facts of one cluster.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EtcdFacts {
@@ -181,31 +183,6 @@ pub struct ClusterFacts {
     /// The desired size of each member's volume in bytes.
     #[serde(default)]
     pub volume_size: u64,
-}
-
-/// When serving members may be disturbed for a change of the spec, by the maintenance windows.
-/// Recovery does not wait for a window.
-#[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
-)]
-pub enum DisruptionWindow {
-    /// Now: a window is open, or no windows are configured.
-    #[default]
-    Allowed,
-    /// Not before the next window opens.
-    NotBefore(UnixTime),
-}
-
-impl DisruptionWindow {
-    /// Returns the time to wait for; `None` if the time has come, as in a preview that has advanced
-    /// its clock.
-    pub fn waits_until(self, now: UnixTime) -> Option<UnixTime> {
-        match self {
-            Self::Allowed => None,
-            Self::NotBefore(opens) if opens <= now => None,
-            Self::NotBefore(opens) => Some(opens),
-        }
-    }
 }
 
 /// The kind of storage that members' data is on.

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use evenkeel_api::Version;
+use evenkeel_kit::replacement::ReplacementLimit;
 use evenkeel_runtime::UnixTime;
 use serde::{Deserialize, Serialize};
 
@@ -20,8 +21,11 @@ pub struct MemberId(pub u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct ClusterId(pub u64);
 
-/// The time for which a replacement counts towards the limit.
-pub const REPLACEMENT_WINDOW: Duration = Duration::from_secs(3600);
+/// How many members that might have come back are replaced within an hour.
+pub const REPLACEMENT_LIMIT: ReplacementLimit = ReplacementLimit {
+    max: 3,
+    window: Duration::from_secs(3600),
+};
 
 /// The identity of a cluster.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -66,21 +70,9 @@ impl Identity {
             changed.next_serial = changed.next_serial.max(serial.next());
         }
         if intent.is_replacement {
-            changed
-                .replacements
-                .retain(|replaced_at| intent.recorded_at.since(*replaced_at) < REPLACEMENT_WINDOW);
-            changed.replacements.insert(intent.recorded_at);
+            REPLACEMENT_LIMIT.record(&mut changed.replacements, intent.recorded_at);
         }
         changed
-    }
-
-    /// Returns the times of the replacements that count towards the limit at `now`.
-    pub fn recent_replacements(&self, now: UnixTime) -> impl DoubleEndedIterator<Item = UnixTime> {
-        // A time in the future was written by an operator whose clock ran ahead: it does not count.
-        self.replacements
-            .iter()
-            .copied()
-            .filter(move |at| *at <= now && now.since(*at) < REPLACEMENT_WINDOW)
     }
 }
 

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use super::{RuleResult, finish_bootstrap};
+use super::{RuleResult, change_membership, finish_bootstrap};
 use crate::identity::MembershipChange;
 use crate::plan::EtcdWait;
 use crate::view::{ClusterView, DataState, MemberView};
@@ -36,7 +36,7 @@ pub(super) fn add_member(view: &ClusterView<'_>) -> RuleResult {
         .voters()
         .all(|voter| voter.is_joined() && voter.is_serving());
     if all_in_place && all_voters_serve {
-        RuleResult::change_membership(view, MembershipChange::Add(view.identity.next_serial))
+        change_membership(view, MembershipChange::Add(view.identity.next_serial))
     } else {
         RuleResult::Wait(EtcdWait::UnsafeToAdd)
     }

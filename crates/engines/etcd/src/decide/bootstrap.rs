@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use evenkeel_runtime::UnixTime;
 
-use super::{Actions, RuleResult, finish_bootstrap, identity};
+use super::{Actions, RuleResult, finish_bootstrap, identity, update_identity};
 use crate::facts::{ClaimFacts, PodFacts, StartMode, StorageKind};
 use crate::identity::{MembershipChange, SeedStorage};
 use crate::names::Serial;
@@ -49,7 +49,7 @@ pub(super) fn start_seed(view: &ClusterView<'_>) -> RuleResult {
 }
 
 fn restart(view: &ClusterView<'_>, why: IdentityChange) -> RuleResult {
-    RuleResult::update_identity(view.identity, why, |to| {
+    update_identity(view.identity, why, |to| {
         identity::new_epoch(to, view.highest_serial())
     })
 }
@@ -213,7 +213,7 @@ fn release_seed(view: &ClusterView<'_>, claim: Option<&ClaimFacts>, pod: &PodFac
         let storage = claim.map_or(SeedStorage::Pod(pod.uid), |claim| {
             SeedStorage::Claim(claim.uid)
         });
-        return RuleResult::update_identity(identity, IdentityChange::StartSeed, |to| {
+        return update_identity(identity, IdentityChange::StartSeed, |to| {
             to.seed_storage = Some(storage)
         });
     }
@@ -262,7 +262,7 @@ pub(super) fn record_cluster(view: &ClusterView<'_>) -> RuleResult {
         .filter(|member| member.has_joined())
         .and_then(|member| member.health);
     match health {
-        Some(health) => RuleResult::update_identity(
+        Some(health) => update_identity(
             view.identity,
             IdentityChange::RecordCluster(health.cluster_id),
             |to| to.cluster_id = Some(health.cluster_id),

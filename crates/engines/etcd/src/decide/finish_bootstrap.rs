@@ -3,7 +3,7 @@
 
 use evenkeel_runtime::UnixTime;
 
-use super::{RuleResult, add};
+use super::{RuleResult, add, change_membership, update_identity};
 use crate::facts::{PodFacts, StartMode};
 use crate::identity::MembershipChange;
 use crate::plan::{EtcdWait, IdentityChange};
@@ -30,13 +30,11 @@ pub(super) fn finish_bootstrap(view: &ClusterView<'_>) -> RuleResult {
             .filter(|learner| !learner.is_serving())
             .last();
         return match newest {
-            Some(learner) => {
-                RuleResult::change_membership(view, MembershipChange::Remove(learner.serial))
-            }
+            Some(learner) => change_membership(view, MembershipChange::Remove(learner.serial)),
             None => RuleResult::Wait(EtcdWait::LearnerCatchUp(first.serial)),
         };
     }
-    RuleResult::update_identity(view.identity, IdentityChange::FinishBootstrap, |to| {
+    update_identity(view.identity, IdentityChange::FinishBootstrap, |to| {
         to.bootstrapped = true
     })
 }

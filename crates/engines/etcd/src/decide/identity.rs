@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use evenkeel_runtime::Observed;
 
-use super::RuleResult;
+use super::{RuleResult, update_identity};
 use crate::facts::{ClaimFacts, EtcdFacts, OwnedBy, OwnedObject, PodFacts, StartMode};
 use crate::identity::{ClusterId, Identity};
 use crate::names::{Epoch, Serial};
@@ -206,21 +206,19 @@ impl<'f> IdentitySituation<'f> {
             Self::New => RuleResult::create(vec![EtcdCreate::Identity(new_identity(facts))]),
             Self::Deleted(identity) => RuleResult::create(vec![EtcdCreate::Identity(identity)]),
             Self::Outdated { current, rebuilt } => {
-                RuleResult::update_identity(current, IdentityChange::Repair, |to| *to = rebuilt)
+                update_identity(current, IdentityChange::Repair, |to| *to = rebuilt)
             }
-            Self::Adopted(current) => {
-                RuleResult::update_identity(current, IdentityChange::Adopt, |to| {
-                    to.resource_uid = resource_uid;
-                })
-            }
+            Self::Adopted(current) => update_identity(current, IdentityChange::Adopt, |to| {
+                to.resource_uid = resource_uid;
+            }),
             Self::Abandoned { current, highest } => {
-                RuleResult::update_identity(current, IdentityChange::ResourceReplaced, |to| {
+                update_identity(current, IdentityChange::ResourceReplaced, |to| {
                     new_epoch(to, highest);
                     to.resource_uid = resource_uid;
                 })
             }
             Self::SerialsOutdated { current, highest } => {
-                RuleResult::update_identity(current, IdentityChange::Repair, |to| {
+                update_identity(current, IdentityChange::Repair, |to| {
                     to.next_serial = skip_serials(highest);
                 })
             }

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use super::RuleResult;
+use super::{RuleResult, with_intent};
 use crate::identity::{Intent, MembershipChange};
 use crate::plan::{EtcdDisruption, EtcdWait, IdentityChange};
 use crate::view::{ClusterView, MemberView};
@@ -25,7 +25,7 @@ pub(super) fn settle_intent(view: &ClusterView<'_>) -> RuleResult {
     let voters_unchanged =
         view.voter_serials() == intent.voters && view.unknown_voters() == intent.unknown_voters;
     if voters_unchanged && is_still_valid(view, intent) {
-        return RuleResult::with_intent(view, intent.clone());
+        return with_intent(view, intent.clone());
     }
     if view.facts.now.since(intent.recorded_at) >= EXPIRES_AFTER {
         return close(view);

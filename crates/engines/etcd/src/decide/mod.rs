@@ -21,6 +21,7 @@ mod shrink;
 mod snapshot;
 mod unknown_members;
 
+use evenkeel_kit::rules::{self, PlanBuilder};
 use evenkeel_runtime::{Engine, Plan, Requeue, UnixTime};
 use serde::{Deserialize, Serialize};
 
@@ -28,107 +29,62 @@ use crate::facts::{EtcdFacts, OwnedBy};
 use crate::identity::{Identity, Intent, MembershipChange};
 use crate::names::Serial;
 use crate::plan::{EtcdApply, EtcdCreate, EtcdDisruption, EtcdPatch, EtcdWait, IdentityChange};
-use crate::view::ClusterView;
+use crate::view::{ClusterView, MemberView};
 
 /// The etcd engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Etcd;
 
 /// The result of a rule.
-#[derive(Debug)]
-pub(crate) enum RuleResult {
-    /// Act now; no later rule is asked.
-    Act(Box<Actions>),
-    /// The rule cannot act yet. Later rules may act.
-    Wait(EtcdWait),
-    /// No rule may act until the wait ends.
-    Block(EtcdWait),
-    /// Act now; later rules may create and patch in the same plan, without a disruption.
-    DisruptAndContinue(Box<EtcdDisruption>),
-    /// Create now; the write may be rejected for ever, for example by a quota, and does not hold up
-    /// later rules.
-    CreateAndContinue(Vec<EtcdCreate>),
-    /// The rule does not apply.
-    Pass,
+type RuleResult = rules::RuleResult<Etcd>;
+/// The actions of a plan.
+type Actions = rules::Actions<Etcd>;
+
+/// Replaces the identity by the result of `change`.
+fn update_identity(
+    identity: &Identity,
+    why: IdentityChange,
+    change: impl FnOnce(&mut Identity),
+) -> RuleResult {
+    let mut to = identity.clone();
+    change(&mut to);
+    RuleResult::disruption(EtcdDisruption::UpdateIdentity {
+        from: identity.clone(),
+        to,
+        why,
+    })
 }
 
-/// The actions of a rule.
-#[derive(Debug, Default)]
-pub(crate) struct Actions {
-    create: Vec<EtcdCreate>,
-    patch: Vec<EtcdPatch>,
-    apply: Vec<EtcdApply>,
-    disruption: Option<EtcdDisruption>,
+/// Asks etcd for a membership change.
+fn change_membership(view: &ClusterView<'_>, change: MembershipChange) -> RuleResult {
+    with_intent(view, new_intent(view, change))
 }
 
-impl RuleResult {
-    fn disruption(disruption: EtcdDisruption) -> Self {
-        Self::Act(Box::new(Actions {
-            disruption: Some(disruption),
-            ..Actions::default()
-        }))
-    }
+/// Asks etcd to remove a member that might have come back. The removal counts towards the limit
+/// of replacements.
+fn replace_member(view: &ClusterView<'_>, member: Serial) -> RuleResult {
+    with_intent(
+        view,
+        Intent {
+            is_replacement: true,
+            ..new_intent(view, MembershipChange::Remove(member))
+        },
+    )
+}
 
-    fn patch(patch: EtcdPatch) -> Self {
-        Self::Act(Box::new(Actions {
-            patch: vec![patch],
-            ..Actions::default()
-        }))
-    }
-
-    fn create(create: Vec<EtcdCreate>) -> Self {
-        Self::Act(Box::new(Actions {
-            create,
-            ..Actions::default()
-        }))
-    }
-
-    /// Replaces the identity by the result of `change`.
-    fn update_identity(
-        identity: &Identity,
-        why: IdentityChange,
-        change: impl FnOnce(&mut Identity),
-    ) -> Self {
-        let mut to = identity.clone();
-        change(&mut to);
-        Self::disruption(EtcdDisruption::UpdateIdentity {
-            from: identity.clone(),
-            to,
-            why,
-        })
-    }
-
-    /// Asks etcd for a membership change.
-    fn change_membership(view: &ClusterView<'_>, change: MembershipChange) -> Self {
-        Self::with_intent(view, new_intent(view, change))
-    }
-
-    /// Asks etcd to remove a member that might have come back. The removal counts towards the limit
-    /// of replacements.
-    fn replace_member(view: &ClusterView<'_>, member: Serial) -> Self {
-        Self::with_intent(
-            view,
-            Intent {
-                is_replacement: true,
-                ..new_intent(view, MembershipChange::Remove(member))
-            },
-        )
-    }
-
-    /// Asks etcd for the change of an intent.
-    fn with_intent(view: &ClusterView<'_>, intent: Intent) -> Self {
-        let transfer_to = match intent.change {
-            MembershipChange::Remove(serial) => view.transfer_target(serial),
-            MembershipChange::Add(_)
-            | MembershipChange::Promote(_)
-            | MembershipChange::RemoveUnknown(_) => None,
-        };
-        Self::disruption(EtcdDisruption::ChangeMembership {
-            from: view.identity.clone(),
-            intent,
-            transfer_to,
-        })
-    }
+/// Asks etcd for the change of an intent.
+fn with_intent(view: &ClusterView<'_>, intent: Intent) -> RuleResult {
+    let transfer_to = match intent.change {
+        MembershipChange::Remove(serial) => view.transfer_target(serial),
+        MembershipChange::Add(_)
+        | MembershipChange::Promote(_)
+        | MembershipChange::RemoveUnknown(_) => None,
+    };
+    RuleResult::disruption(EtcdDisruption::ChangeMembership {
+        from: view.identity.clone(),
+        intent,
+        transfer_to,
+    })
 }
 
 fn new_intent(view: &ClusterView<'_>, change: MembershipChange) -> Intent {
@@ -176,132 +132,58 @@ impl Engine for Etcd {
 
     fn decide(facts: &EtcdFacts) -> Plan<Self> {
         let mut builder = PlanBuilder::default();
-        builder.apply_rules(facts);
-        builder.finish(facts)
-    }
-}
-
-/// The results of the rules, until they become a plan.
-#[derive(Debug, Default)]
-struct PlanBuilder {
-    actions: Actions,
-    waits: Vec<EtcdWait>,
-    /// The disruption of a rule that let later rules continue.
-    disruption: Option<EtcdDisruption>,
-    /// The creations of rules that let later rules continue.
-    creates: Vec<EtcdCreate>,
-    /// The next deadline that no wait stands for.
-    next_deadline: Option<UnixTime>,
-    /// Whether a pod is Ready whose etcd is not known to serve.
-    probe_pending: bool,
-}
-
-impl PlanBuilder {
-    fn apply_rules(&mut self, facts: &EtcdFacts) {
-        let view = match identity::identify(facts) {
-            Ok(view) => view,
+        match identity::identify(facts) {
+            Ok(view) => apply_rules(&view, &mut builder),
             Err(result) => {
-                self.add(result);
-                return;
-            }
-        };
-        for rule in RULES {
-            if self.add(rule(&view)) {
-                break;
+                builder.add(result);
             }
         }
-        if let Some(disruption) = self.disruption.take() {
-            self.actions.disruption = Some(disruption);
+        if !client_read_is_known(facts) {
+            builder.requeue(Requeue::Poll);
         }
-        self.actions
-            .create
-            .splice(..0, std::mem::take(&mut self.creates));
-        // Changes that disturb no client are added to every plan, whichever rule has won.
-        let actions = &mut self.actions;
-        bootstrap::prepare_members(&view, actions);
-        actions.patch.extend(join::set_joined_gates(&view));
-        actions.patch.extend(join::record_versions(&view));
-        actions.patch.extend(join::record_template_hashes(&view));
-        actions.patch.extend(resize::resize_volumes(&view));
-        actions.patch.extend(routing::route_clients(&view));
-        actions.patch.extend(cleanup::record_removals(&view));
-        objects::correct_drift(&view, actions);
-        self.probe_pending = view.listed().any(|member| {
-            member
-                .pod
-                .is_some_and(|pod| pod.is_ready && !pod.is_terminating)
-                && !member.is_serving()
-        });
-        self.next_deadline = next_due(&view);
-    }
-
-    /// Adds the result of a rule; returns true if no later rule is asked.
-    fn add(&mut self, result: RuleResult) -> bool {
-        match result {
-            RuleResult::Act(actions) => {
-                self.actions = *actions;
-                true
-            }
-            RuleResult::Block(wait) => {
-                self.waits.push(wait);
-                true
-            }
-            RuleResult::Wait(wait) => {
-                if !self.waits.contains(&wait) {
-                    self.waits.push(wait);
-                }
-                false
-            }
-            RuleResult::DisruptAndContinue(disruption) => {
-                self.disruption = Some(*disruption);
-                false
-            }
-            RuleResult::CreateAndContinue(create) => {
-                self.creates.extend(create);
-                false
-            }
-            RuleResult::Pass => false,
-        }
-    }
-
-    fn finish(self, facts: &EtcdFacts) -> Plan<Etcd> {
-        let requeue = self.requeue(facts);
-        let Actions {
-            create,
-            patch,
-            apply,
-            disruption,
-        } = self.actions;
-        Plan {
-            create,
-            patch,
-            apply,
-            disruption,
-            waits: self.waits,
-            requeue,
-        }
-    }
-
-    fn requeue(&self, facts: &EtcdFacts) -> Requeue {
-        let is_bootstrapped = facts.identity_owner != OwnedBy::PreviousResource
-            && facts
-                .identity
-                .present()
-                .is_some_and(|identity| identity.bootstrapped);
-        // Only a probe shows whether clients are served.
-        let needs_probe =
-            self.probe_pending || (is_bootstrapped && !facts.client_read.is_present());
-        let probe = if needs_probe {
-            Requeue::Poll
-        } else {
-            Requeue::OnChange
-        };
         // Secrets are not watched.
-        let deadlines = [facts.recheck_secrets_at, self.next_deadline];
-        let deadlines = deadlines.into_iter().flatten().map(Requeue::At);
-        let waits = self.waits.iter().map(|wait| wait.requeue(facts));
-        deadlines.chain(waits).fold(probe, Requeue::or)
+        if let Some(time) = facts.recheck_secrets_at {
+            builder.requeue(Requeue::At(time));
+        }
+        builder.finish(|wait| wait.requeue(facts))
     }
+}
+
+fn apply_rules(view: &ClusterView<'_>, builder: &mut PlanBuilder<Etcd>) {
+    builder.ask(view, &RULES);
+    // Changes that disturb no client are added to every plan, whichever rule has won.
+    let actions = builder.actions();
+    bootstrap::prepare_members(view, actions);
+    actions.patch.extend(join::set_joined_gates(view));
+    actions.patch.extend(join::record_versions(view));
+    actions.patch.extend(join::record_template_hashes(view));
+    actions.patch.extend(resize::resize_volumes(view));
+    actions.patch.extend(routing::route_clients(view));
+    actions.patch.extend(cleanup::record_removals(view));
+    objects::correct_drift(view, actions);
+    // Only a probe shows whether a member serves.
+    let is_starting = |member: &MemberView<'_>| {
+        member
+            .pod
+            .is_some_and(|pod| pod.is_ready && !pod.is_terminating)
+            && !member.is_serving()
+    };
+    if view.listed().any(is_starting) {
+        builder.requeue(Requeue::Poll);
+    }
+    if let Some(time) = next_due(view) {
+        builder.requeue(Requeue::At(time));
+    }
+}
+
+/// Returns false if only a probe shows whether clients are served.
+fn client_read_is_known(facts: &EtcdFacts) -> bool {
+    let is_bootstrapped = facts.identity_owner != OwnedBy::PreviousResource
+        && facts
+            .identity
+            .present()
+            .is_some_and(|identity| identity.bootstrapped);
+    !is_bootstrapped || facts.client_read.is_present()
 }
 
 /// Returns the next time at which the clock alone changes the decision.

@@ -21,10 +21,7 @@ pub(super) fn create_missing(view: &ClusterView<'_>) -> RuleResult {
         None if first_with_drift(view, Drift::Missing).is_some()
             && (!is_bootstrapped || !any_member_runs(view)) =>
         {
-            RuleResult::Act(Box::new(Actions {
-                apply: objects_to_apply(view),
-                ..Actions::default()
-            }))
+            RuleResult::apply(objects_to_apply(view))
         }
         None => RuleResult::Pass,
     }

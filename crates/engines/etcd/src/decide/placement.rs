@@ -4,7 +4,7 @@
 //! new member on its node, and cannot run elsewhere if its volume is there (observed twice: once
 //! the new member was deleted too late and kept the node).
 
-use super::RuleResult;
+use super::{RuleResult, change_membership};
 use crate::facts::{PodFacts, StartMode};
 use crate::identity::MembershipChange;
 use crate::plan::{DeleteReason, EtcdDisruption};
@@ -52,7 +52,7 @@ fn unlisted_competitor<'f>(view: &ClusterView<'f>) -> Option<&'f PodFacts> {
 pub(super) fn remove_blocking_learner(view: &ClusterView<'_>) -> RuleResult {
     match view.learners().find(|learner| view.blocks_a_voter(learner)) {
         Some(learner) if view.removal_is_safe(learner.serial) => {
-            RuleResult::change_membership(view, MembershipChange::Remove(learner.serial))
+            change_membership(view, MembershipChange::Remove(learner.serial))
         }
         _ => RuleResult::Pass,
     }

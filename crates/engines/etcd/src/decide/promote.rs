@@ -2,7 +2,7 @@
 //! data only, and the quorum holds with one more voter. During bootstrap all learners are promoted
 //! at the end: an add right after a promotion waits 5 s.
 
-use super::{RuleResult, add, finish_bootstrap};
+use super::{RuleResult, add, change_membership, finish_bootstrap};
 use crate::identity::MembershipChange;
 use crate::plan::EtcdWait;
 use crate::view::ClusterView;
@@ -24,9 +24,7 @@ pub(super) fn promote_learner(view: &ClusterView<'_>) -> RuleResult {
     };
     let mut learners = view.learners();
     match learners.find(|learner| view.promotion_is_safe(learner)) {
-        Some(learner) => {
-            RuleResult::change_membership(view, MembershipChange::Promote(learner.serial))
-        }
+        Some(learner) => change_membership(view, MembershipChange::Promote(learner.serial)),
         None => RuleResult::Wait(EtcdWait::LearnerCatchUp(first.serial)),
     }
 }

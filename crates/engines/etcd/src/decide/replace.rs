@@ -13,9 +13,9 @@ use std::time::Duration;
 
 use evenkeel_runtime::UnixTime;
 
-use super::RuleResult;
+use super::{RuleResult, change_membership, replace_member};
 use crate::facts::VolumeTopology;
-use crate::identity::{MembershipChange, REPLACEMENT_WINDOW};
+use crate::identity::{MembershipChange, REPLACEMENT_LIMIT};
 use crate::names::Serial;
 use crate::plan::EtcdWait;
 use crate::view::{ClusterView, DataState, MemberView};
@@ -24,16 +24,13 @@ use crate::view::{ClusterView, DataState, MemberView};
 /// nodes change.
 const UNSCHEDULABLE_LIMIT: Duration = Duration::from_secs(60);
 
-/// How many members that might have come back are replaced within [`REPLACEMENT_WINDOW`].
-const MAX_RECENT_REPLACEMENTS: usize = 3;
-
 /// Removes a member that is lost or has been unreachable for too long, learners first.
 pub(super) fn remove_lost_member(view: &ClusterView<'_>) -> RuleResult {
     let has_lost_data = |member: &&MemberView<'_>| member.data == DataState::Lost;
     let lost = view.learners().find(has_lost_data);
     if let Some(member) = lost.or_else(|| view.voters().find(has_lost_data)) {
         return if view.removal_is_safe(member.serial) {
-            RuleResult::change_membership(view, MembershipChange::Remove(member.serial))
+            change_membership(view, MembershipChange::Remove(member.serial))
         } else {
             RuleResult::Wait(EtcdWait::NoQuorum)
         };
@@ -47,7 +44,7 @@ pub(super) fn remove_lost_member(view: &ClusterView<'_>) -> RuleResult {
     if view.identity.bootstrapped
         && let Some(learner) = view.learners().find(has_unwanted_volume)
     {
-        return RuleResult::change_membership(view, MembershipChange::Remove(learner.serial));
+        return change_membership(view, MembershipChange::Remove(learner.serial));
     }
     let is_lost = |member: &&MemberView<'_>| is_lost_for_good(view, member);
     let lost = view.learners().find(is_lost);
@@ -76,15 +73,11 @@ fn replace(view: &ClusterView<'_>, member: &MemberView<'_>) -> RuleResult {
     }
     if !member.is_voter() {
         // The limit protects voters only.
-        return RuleResult::change_membership(view, MembershipChange::Remove(member.serial));
+        return change_membership(view, MembershipChange::Remove(member.serial));
     }
-    let mut recent = view.identity.recent_replacements(view.facts.now);
-    match recent.nth_back(MAX_RECENT_REPLACEMENTS - 1) {
-        Some(oldest) => RuleResult::Wait(EtcdWait::ReplacementLimit(
-            member.serial,
-            oldest.after(REPLACEMENT_WINDOW),
-        )),
-        None => RuleResult::replace_member(view, member.serial),
+    match REPLACEMENT_LIMIT.waits_until(&view.identity.replacements, view.facts.now) {
+        Some(until) => RuleResult::Wait(EtcdWait::ReplacementLimit(member.serial, until)),
+        None => replace_member(view, member.serial),
     }
 }
 

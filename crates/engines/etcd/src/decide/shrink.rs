@@ -1,6 +1,6 @@
 //! Removal of surplus members, without risk for the quorum.
 
-use super::RuleResult;
+use super::{RuleResult, change_membership};
 use crate::identity::MembershipChange;
 use crate::plan::{EtcdPatch, EtcdWait};
 use crate::view::{ClusterView, MemberView};
@@ -18,7 +18,7 @@ pub(super) fn remove_member(view: &ClusterView<'_>) -> RuleResult {
     }
     match member.pod.filter(|pod| pod.is_routed) {
         Some(pod) => RuleResult::patch(EtcdPatch::DetachClients { pod: pod.uid }),
-        None => RuleResult::change_membership(view, MembershipChange::Remove(member.serial)),
+        None => change_membership(view, MembershipChange::Remove(member.serial)),
     }
 }
 

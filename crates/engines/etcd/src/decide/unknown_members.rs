@@ -2,7 +2,7 @@
 //! abandoned: it counts towards the quorum without voting, and is removed after `replace_after`. A
 //! member that has started may hold data, and is never removed.
 
-use super::RuleResult;
+use super::{RuleResult, change_membership};
 use crate::identity::MembershipChange;
 use crate::plan::EtcdWait;
 use crate::view::ClusterView;
@@ -19,7 +19,7 @@ pub(super) fn remove_unknown_members(view: &ClusterView<'_>) -> RuleResult {
     if let Some(unknown) = overdue
         && view.unknown_removal_is_safe(unknown)
     {
-        return RuleResult::change_membership(view, MembershipChange::RemoveUnknown(unknown.id));
+        return change_membership(view, MembershipChange::RemoveUnknown(unknown.id));
     }
     let wait = EtcdWait::UnknownMembers(view.unknown_members.to_vec());
     if view.identity.bootstrapped {

@@ -7,7 +7,8 @@ mod simulate;
 
 use std::collections::BTreeSet;
 
-use evenkeel_runtime::{Engine, Plan, UnixTime};
+use evenkeel_kit::preview::{MAX_PASSES, Simulation, follow};
+use evenkeel_runtime::{Plan, UnixTime};
 
 use crate::actions::member_display_name;
 use crate::decide::{Etcd, next_deadline};
@@ -18,44 +19,13 @@ use crate::observe::ObservedCluster;
 use crate::status;
 use simulate::SimulatedCluster;
 
-/// The number of decisions after which a preview stops.
-const MAX_PASSES: usize = 400;
-/// The time that a preview looks ahead, in seconds.
-const HORIZON: i64 = 100 * 24 * 3600;
+pub use evenkeel_kit::preview::{Preview, PreviewStep};
+
 /// How long a pod may take to start before it counts as stuck, in seconds.
 const START_TIMEOUT: i64 = 60;
 /// A pod that is not Ready since later than this after its creation, in seconds, has been Ready
 /// before: it is failing, not starting.
 const FIRST_READY_TIMEOUT: i64 = 15;
-
-/// The course of a cluster from the current facts.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Preview {
-    /// The actions in order.
-    pub steps: Vec<PreviewStep>,
-    /// The final state in a few words.
-    pub ends: String,
-    /// The waits that remain in the final state.
-    pub waits_for: Vec<String>,
-    /// The assumptions of the preview.
-    pub assumes: Vec<String>,
-}
-
-/// One action of a preview.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PreviewStep {
-    /// The earliest time in seconds from now. The time that starting and copying take is not
-    /// included.
-    pub after: i64,
-    /// The machine name of the action.
-    pub action: &'static str,
-    /// The description of the action.
-    pub does: String,
-    /// The reason for the action.
-    pub reason: String,
-    /// Whether the action only records a fact, so that short output leaves it out.
-    pub is_note: bool,
-}
 
 /// Decides and simulates until no action is left. `remembered` is the last known member list, in
 /// case etcd does not report it now.
@@ -64,22 +34,14 @@ pub fn preview(
     facts: EtcdFacts,
     remembered: Option<Membership>,
 ) -> Preview {
-    let began = facts.now;
     let stuck = stuck_pods(&facts);
     let mut assumes = assumptions(observed, &facts, &stuck);
     let stuck_uids = stuck.iter().map(|pod| pod.uid).collect();
     let mut cluster = SimulatedCluster::new(facts, stuck_uids, remembered);
     let mut steps = Vec::new();
-    let mut plan = Etcd::decide(&cluster.facts);
-    for _ in 0..MAX_PASSES {
-        if !plan.is_noop() {
-            steps.extend(describe_steps(observed, &cluster.facts, &plan, began));
-            cluster.execute(&plan);
-        } else if !cluster.advance() && !advance_clock(&mut cluster.facts, &plan, began) {
-            break;
-        }
-        plan = Etcd::decide(&cluster.facts);
-    }
+    let plan = follow(&mut cluster, |facts, plan, after| {
+        steps.extend(describe_steps(observed, facts, plan, after));
+    });
     if !plan.is_noop() {
         assumes.push(format!(
             "the preview ends after {MAX_PASSES} decisions, and more actions follow"
@@ -98,9 +60,8 @@ fn describe_steps(
     observed: &ObservedCluster,
     facts: &EtcdFacts,
     plan: &Plan<Etcd>,
-    began: UnixTime,
+    after: i64,
 ) -> Vec<PreviewStep> {
-    let after = facts.now.0.saturating_sub(began.0);
     let actions = status::describe_actions(observed, facts, plan);
     let steps = actions.into_iter().map(|action| PreviewStep {
         after,
@@ -112,14 +73,31 @@ fn describe_steps(
     steps.collect()
 }
 
-/// Advances the clock to the next deadline; returns false if there is none within [`HORIZON`].
-fn advance_clock(facts: &mut EtcdFacts, plan: &Plan<Etcd>, began: UnixTime) -> bool {
-    match next_deadline(facts, plan) {
-        Some(time) if time > facts.now && time.0.saturating_sub(began.0) < HORIZON => {
-            facts.now = time;
-            true
-        }
-        _ => false,
+impl Simulation for SimulatedCluster {
+    type Engine = Etcd;
+
+    fn facts(&self) -> &EtcdFacts {
+        &self.facts
+    }
+
+    fn now(&self) -> UnixTime {
+        self.facts.now
+    }
+
+    fn set_now(&mut self, now: UnixTime) {
+        self.facts.now = now;
+    }
+
+    fn execute(&mut self, plan: &Plan<Etcd>) {
+        self.execute(plan);
+    }
+
+    fn advance(&mut self) -> bool {
+        self.advance()
+    }
+
+    fn next_deadline(&self, plan: &Plan<Etcd>) -> Option<UnixTime> {
+        next_deadline(&self.facts, plan)
     }
 }
 
