@@ -111,15 +111,10 @@ impl EtcdWait {
             Self::OldEpochDeletion => {
                 "pods and PersistentVolumeClaims of an abandoned bootstrap to be deleted".to_owned()
             }
-            Self::PreviousResourceDeletion(_) => {
-                let left = previous_objects(context);
-                let left = if left.is_empty() {
-                    String::new()
-                } else {
-                    format!(" ({left})")
-                };
-                format!("objects of the previous EtcdCluster to be deleted{left}")
-            }
+            Self::PreviousResourceDeletion(_) => format!(
+                "objects of the previous EtcdCluster to be deleted{}",
+                previous_objects_suffix(context)
+            ),
             Self::SeedStart(serial) => {
                 let problem = context.pod_problem_suffix(*serial);
                 format!(
@@ -239,11 +234,11 @@ impl EtcdWait {
                 cluster.0
             ),
             Self::PreviousResourceDeletion(_) => format!(
-                "Objects of the previous EtcdCluster still exist: {}. The operator creates the new cluster when \
+                "Objects of the previous EtcdCluster still exist{}. The operator creates the new cluster when \
                  Kubernetes has deleted them. If the node of a pod is lost, delete the pod with \
                  `kubectl delete pod --force`. A PersistentVolumeClaim is deleted when no pod uses it and it has no \
                  finalizers.",
-                previous_objects(context)
+                previous_objects_suffix(context)
             ),
             Self::NoQuorum => no_quorum_problem(context),
             Self::NameConflict(object) => format!(
@@ -261,7 +256,10 @@ impl EtcdWait {
                     .iter()
                     .map(|unknown| unknown_problem(unknown, context.facts));
                 let problems: Vec<_> = problems.collect();
-                format!("{} No member can be added until then.", problems.join(" "))
+                format!(
+                    "{} No member can be added while etcd lists an unknown member.",
+                    problems.join(" ")
+                )
             }
             Self::VersionMismatch(serial, reported) => format!(
                 "Member {} runs etcd {reported} instead of {}. The rollout is stopped, and the other members are not \
@@ -424,17 +422,19 @@ fn unreadable(context: &ActionContext<'_>, objects: UnreadableObjects) -> String
     }
 }
 
-/// Returns kind and name of the objects of a deleted resource of the same name.
-fn previous_objects(context: &ActionContext<'_>) -> String {
+/// Returns kind and name of the objects of a deleted resource of the same name, in parentheses;
+/// empty if no object is left.
+fn previous_objects_suffix(context: &ActionContext<'_>) -> String {
     let pods = context.observed.pods.values();
     let pods = pods.map(|pod| format!("Pod {}", pod.name_any()));
     let claims = context.observed.claims.values();
     let claims = claims.map(|claim| format!("PersistentVolumeClaim {}", claim.name_any()));
-    let mut left: Vec<_> = pods.chain(claims).collect();
-    if left.is_empty() && context.observed.identity.is_some() {
-        left.push(context.object(OwnedObject::Identity));
+    let left: Vec<_> = pods.chain(claims).collect();
+    if left.is_empty() {
+        String::new()
+    } else {
+        format!(" ({})", left.join(", "))
     }
-    left.join(", ")
 }
 
 /// Returns true if outdated voters are replaced instead of restarted.
