@@ -144,13 +144,21 @@ impl<'a> Cluster<'a> {
 
     /// Returns the status and the reason of a condition; empty strings if the condition does not exist.
     pub fn condition(&self, kind: &str) -> (String, String) {
+        let found = self.find_condition(kind);
+        (text(&found, "/status"), text(&found, "/reason"))
+    }
+
+    /// Returns the message of a condition; empty if the condition does not exist.
+    pub fn condition_message(&self, kind: &str) -> String {
+        text(&self.find_condition(kind), "/message")
+    }
+
+    fn find_condition(&self, kind: &str) -> Value {
         let status = self.status();
         let all = status["conditions"].as_array().cloned().unwrap_or_default();
-        let found = all
-            .into_iter()
+        all.into_iter()
             .find(|condition| condition["type"] == kind)
-            .unwrap_or_default();
-        (text(&found, "/status"), text(&found, "/reason"))
+            .unwrap_or_default()
     }
 
     /// Returns the pods of the members, ordered by name.

@@ -185,7 +185,7 @@ fn a_pod_deleted_with_its_claim_is_replaced_by_a_member_on_a_new_claim() {
         );
         // The member list shows the removal. If etcd answers too late there is no event; but there is no event for another member, and none
         // twice.
-        removed.insert(format!("removed {} from the cluster", victim.name));
+        removed.insert(format!("Removed member {}", victim.name));
         let mut format_stats = events(&story, &cluster);
         format_stats.retain(|(reason, _)| reason == "MemberRemoved");
         let notes: BTreeSet<_> = format_stats.iter().map(|(_, note)| note.clone()).collect();

@@ -59,7 +59,7 @@ fn the_plugin_reports_status_and_reasons_and_runs_its_commands() {
     let output = evenkeel(&story, &["status"]);
     assert_eq!(output.code, 5, "expected exit code 5 without a cluster");
     assert!(
-        output.err.contains("no etcdcluster in the namespace"),
+        output.err.contains("no EtcdCluster found in namespace"),
         "{}",
         output.err
     );
@@ -73,7 +73,7 @@ fn the_plugin_reports_status_and_reasons_and_runs_its_commands() {
     assert!(
         output
             .out
-            .starts_with("orders: writable, survives 1 more failure\n"),
+            .starts_with("orders: available, tolerates 1 member failure\n"),
         "{}",
         output.out
     );
@@ -83,12 +83,16 @@ fn the_plugin_reports_status_and_reasons_and_runs_its_commands() {
         output.out
     );
     assert_eq!(
-        output.out.matches("  serves  ").count(),
+        output.out.matches("  healthy  ").count(),
         3,
         "{}",
         output.out
     );
-    assert!(output.out.contains("Certs:    good;"), "{}", output.out);
+    assert!(
+        output.out.contains("Certificates:    valid;"),
+        "{}",
+        output.out
+    );
     assert!(
         !output.out.contains('\u{1b}'),
         "colours in the output to a pipe"
@@ -96,7 +100,7 @@ fn the_plugin_reports_status_and_reasons_and_runs_its_commands() {
     let reported: Value =
         serde_json::from_str(&evenkeel(&story, &["status", "orders", "-o", "json"]).out).unwrap();
     assert_eq!(
-        (&reported["writable"], &reported["failureTolerance"]),
+        (&reported["available"], &reported["failureTolerance"]),
         (&Value::from(true), &Value::from(1)),
         "{reported:#}"
     );
@@ -105,17 +109,17 @@ fn the_plugin_reports_status_and_reasons_and_runs_its_commands() {
             .as_array()
             .unwrap()
             .iter()
-            .all(|one| one["dbBytes"].as_u64() > Some(1000)),
+            .all(|one| one["dbSizeBytes"].as_u64() > Some(1000)),
         "{reported:#}"
     );
     assert!(
         evenkeel(&story, &["status", "-o", "yaml"])
             .out
-            .contains("writable: true")
+            .contains("available: true")
     );
     let output = evenkeel(&story, &["status", "order"]);
     assert!(
-        output.code == 5 && output.err.contains("there are orders"),
+        output.code == 5 && output.err.contains("existing clusters: orders"),
         "{}",
         output.err
     );
@@ -171,7 +175,7 @@ fn the_plugin_reports_status_and_reasons_and_runs_its_commands() {
         after != before
             && output
                 .out
-                .contains(&format!("{after} leads now; {before} did")),
+                .contains(&format!("transferred leadership from {before} to {after}")),
         "{}",
         output.out
     );
@@ -183,11 +187,11 @@ fn the_plugin_reports_status_and_reasons_and_runs_its_commands() {
     });
     let victim = follower(&story, &cluster);
     story.kubectl(&["delete", "pod", &victim.name]);
-    let is_told = |output: &PluginOutput| {
-        output.out.contains("it is paused") && output.out.contains("no further failure")
+    let is_reported = |output: &PluginOutput| {
+        output.out.contains("spec.paused is set") && output.out.contains("no member failure")
     };
     story.eventually("the status reports the missing member", || {
-        is_told(&evenkeel(&story, &["status"]))
+        is_reported(&evenkeel(&story, &["status"]))
     });
     assert!(
         cluster.pods().iter().all(|pod| pod.name != victim.name),
@@ -203,13 +207,16 @@ fn the_plugin_reports_status_and_reasons_and_runs_its_commands() {
     wait_healthy(&story, &cluster, 3);
     let output = evenkeel(&story, &["why", "--last", "40"]);
     let words = [
-        "3 members of etcd 3.6.16".to_owned(),
-        format!("creating the pod of {}", victim.name),
-        format!("the pod of {} is gone", victim.name),
-        "spec.paused is set".to_owned(),
-        "letting clients in".to_owned(),
+        "3 members, etcd 3.6.16".to_owned(),
+        format!("creating Pod {}", victim.name),
         format!(
-            "{}: a voter, no pod, its own data, did not answer",
+            "PersistentVolumeClaim {} exists and the pod does not",
+            victim.name
+        ),
+        "spec.paused to be set to false".to_owned(),
+        "finishing bootstrap".to_owned(),
+        format!(
+            "{}: voter, no pod, data intact, etcd does not respond",
             victim.name
         ),
     ];

@@ -29,36 +29,39 @@ fn edits() -> Vec<(Vec<String>, &'static str)> {
             .to_vec()
     };
     vec![
-        (scale("0"), "delete the resource or set paused"),
-        (scale("8"), "seven members are the most"),
+        (
+            scale("0"),
+            "To pause the operator, set spec.paused; to remove the cluster, delete the resource",
+        ),
+        (scale("8"), "must be at most 7"),
         (
             patch(json!({"members": 0})),
-            "delete the resource or set paused",
+            "To pause the operator, set spec.paused; to remove the cluster, delete the resource",
         ),
         (
             patch(json!({"version": "3.9.9"})),
-            "not known to this release of Evenkeel",
+            "not supported by this release of Evenkeel",
         ),
         (
             patch(json!({"version": "3.6.2"})),
-            "3.6.0 to 3.6.3 are known to be bad",
+            "3.6.0 to 3.6.3 have a known defect",
         ),
         (
             patch(json!({"etcd": {"options": {"data-dir": "/tmp"}}})),
-            "Evenkeel sees to members' names",
+            "the operator sets the names, addresses and data directories of members",
         ),
         (
             patch(json!({"storage": {"ephemeral": true, "size": null}})),
-            "spec.storage.ephemeral cannot be changed",
+            "the operator does not move data between pods and volumes",
         ),
         (
             patch(json!({"storage": {"size": "512Mi"}})),
-            "etcd keeps its log and snapshots beside the data",
+            "the volume also stores the write-ahead log and snapshots",
         ),
         // A patch with one invalid field is rejected as a whole.
         (
             patch(json!({"members": 5, "etcd": {"quota": "2Gi"}})),
-            "spec.etcd.quota is more than spec.storage.size",
+            "must not exceed spec.storage.size",
         ),
     ]
 }

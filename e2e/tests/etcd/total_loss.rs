@@ -73,13 +73,13 @@ fn the_loss_of_all_data_is_reported_and_no_empty_cluster_is_created() {
     });
     let status = cluster.status();
     assert_eq!(
-        status["summary"], "All pods and volumes are gone",
+        status["summary"], "All pods and PersistentVolumeClaims are gone",
         "{status:#}"
     );
     assert!(
-        status["waitingFor"]
-            .to_string()
-            .contains("delete the resource"),
+        cluster
+            .condition_message("Degraded")
+            .contains("delete the EtcdCluster"),
         "the status has no remedy: {status:#}"
     );
     assert_eq!(

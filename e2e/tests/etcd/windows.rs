@@ -59,7 +59,7 @@ fn open() -> Value {
 /// Returns an error unless the status reports that members wait for a window, and until when.
 fn check_waiting(cluster: &Cluster<'_>, opens: &str) -> Result<(), String> {
     let status = cluster.status();
-    let until = format!("the next maintenance window, which opens at {opens}");
+    let until = format!("the maintenance window that opens at {opens}");
     let conditions = status["conditions"].as_array().cloned().unwrap_or_default();
     let says_so = |one: &Value| {
         one["type"] == "Progressing"

@@ -51,7 +51,7 @@ fn write(
 fn mismatch(story: &Story, path: &Path) -> Option<String> {
     let text = std::fs::read_to_string(path).unwrap();
     let (expected, documents) = text.split_once('\n').unwrap();
-    let rejected = expected.strip_prefix("# refused: ");
+    let rejected = expected.strip_prefix("# rejected: ");
     let mut existing = BTreeMap::new();
     let documents: Vec<_> = documents.split("---\n").collect();
     let (last, before) = documents.split_last().unwrap();

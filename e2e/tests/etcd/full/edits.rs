@@ -181,24 +181,27 @@ fn rejected_edits() -> [(Value, &'static str); 6] {
     [
         (
             options("quota-backend-bytes", "1000000"),
-            "use spec.etcd.quota",
+            "is not supported. Use spec.etcd.quota",
         ),
         (
             options("force-new-cluster", "true"),
-            "it makes two clusters of one, and both take writes",
+            "it would split the cluster into two, and both would accept writes",
         ),
         (
             options("heartbeat-interval", "300"),
-            "Raise the one, or lower the other",
+            "Increase election-timeout, or decrease heartbeat-interval",
         ),
         (
             options("max-txn-ops", "many"),
-            "a whole number from 1 to 65536",
+            "must be a whole number from 1 to 65536",
         ),
-        (options("frobnicate", "1"), "docs/tasks/options.md lists it"),
+        (
+            options("frobnicate", "1"),
+            "See docs/tasks/options.md for the supported options",
+        ),
         (
             json!({ "maintenance": { "windows": [{ "start": "2:00", "duration": "1h" }] } }),
-            "with all four digits",
+            "with four digits",
         ),
     ]
 }

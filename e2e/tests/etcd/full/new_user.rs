@@ -68,7 +68,7 @@ fn is_healthy(screen: &Screen) -> bool {
     screen.code == 0
         && screen
             .text
-            .contains("orders: writable, survives 1 more failure")
+            .contains("orders: available, tolerates 1 member failure")
         && screen.text.contains(" Healthy ")
 }
 
@@ -140,17 +140,14 @@ fn status_and_why_alone_explain_failures_to_a_new_user() {
     assert_contains(
         &well,
         &[
-            "etcd 3.6.16, 3/3 members serve",
-            "Doing: nothing",
-            "Because: everything is as the spec says",
+            "etcd 3.6.16, 3/3 members healthy",
+            "Current action: none",
+            "Reason: the cluster matches its spec",
         ],
     );
     assert_contains(
         &run_plugin(&story, &["why"]),
-        &[
-            "Blocker: nothing is in the way",
-            "You can: leave it alone: nothing needs you",
-        ],
+        &["Blocker: none", "Action required: none"],
     );
 
     lose_volume(&story, &well);
@@ -163,14 +160,18 @@ fn status_and_why_alone_explain_failures_to_a_new_user() {
         "no node fits the new member",
         |screen| {
             // Screen and JSON are from two calls.
-            let json = ["Next: it gets its vote", "nodes are available", "must join"];
+            let json = [
+                "Next action: operator promotes member",
+                "nodes are available",
+                "to join",
+            ];
             screen.code == 3
                 && screen.json["degraded"]["reason"] == "Unschedulable"
                 && json.iter().all(|word| screen.text.contains(word))
         },
     );
     assert_eq!(
-        (screen.code, &screen.json["writable"]),
+        (screen.code, &screen.json["available"]),
         (3, &Value::from(true)),
         "{}",
         screen.text
@@ -178,11 +179,11 @@ fn status_and_why_alone_explain_failures_to_a_new_user() {
     assert_contains(
         &screen,
         &[
-            "3/5 members serve",
+            "3/5 members healthy",
             "Joining orders-",
             "nodes are available",
-            "Waits: orders-",
-            "must join",
+            "Waiting for: member orders-",
+            "to join",
         ],
     );
     let why = run_plugin(&story, &["why"]);
@@ -190,16 +191,16 @@ fn status_and_why_alone_explain_failures_to_a_new_user() {
         &why,
         &[
             "Goal: 5 members",
-            "Blocker: orders-",
-            "must join: 0/3 nodes",
+            "Blocker: member orders-",
+            "to join: 0/3 nodes",
             "Unschedulable",
-            "You can: give it room: add a node",
+            "Action required: make the pod schedulable: add or uncordon a node",
         ],
     );
     assert!(
         why.json["advice"][0]
             .as_str()
-            .is_some_and(|it| it.contains("take back the edit")),
+            .is_some_and(|it| it.contains("revert the edit")),
         "{:#}",
         why.json
     );
@@ -226,7 +227,7 @@ fn lose_volume(story: &Story, well: &Screen) {
         let screen = run_plugin(story, &["status"]);
         // Steps may be missed between two calls; each status that is seen must be correct.
         assert_eq!(
-            screen.json["writable"], true,
+            screen.json["available"], true,
             "the status reports that clients cannot write: {}",
             screen.text
         );
@@ -243,20 +244,18 @@ fn lose_volume(story: &Story, well: &Screen) {
     }
     println!("{}: reported {doing:?}", story.namespace());
     let why = run_plugin(story, &["why", "--last", "40"]);
-    assert_contains(
-        &why,
-        &["Blocker: nothing is in the way", "nothing needs you"],
+    assert_contains(&why, &["Blocker: none", "Action required: none"]);
+    let removing = format!(
+        "decision removing member {lost} reason PersistentVolumeClaim {lost} is gone, and its data with it"
     );
-    let removing =
-        format!("decided removing {lost} because its claim is gone, and its data with it");
     assert_contains(
         &why,
         &[
             &removing,
-            &format!("{lost}: a voter"),
-            "its data gone",
+            &format!("{lost}: voter"),
+            "data lost",
             "as a learner",
-            "its vote",
+            "to voter",
         ],
     );
 }
@@ -273,10 +272,10 @@ fn lose_quorum(story: &Story, well: &Screen) {
     let screen = wait_reported(story, &["status"], "the quorum is lost", |screen| {
         // Screen and JSON are from two calls, and may differ.
         screen.json["degraded"]["reason"] == "QuorumLost"
-            && screen.text.contains("No quorum: 1 of 3 answer")
+            && screen.text.contains("Quorum lost: 1 of 3 voters responds")
     });
     assert_eq!(
-        (screen.code, &screen.json["writable"]),
+        (screen.code, &screen.json["available"]),
         (4, &Value::from(false)),
         "{}",
         screen.text
@@ -284,23 +283,23 @@ fn lose_quorum(story: &Story, well: &Screen) {
     assert_contains(
         &screen,
         &[
-            "orders: NOT writable",
-            "No quorum: 1 of 3 answer",
-            "a majority of voters must answer; silent:",
+            "orders: NOT available: clients cannot write",
+            "Quorum lost: 1 of 3 voters responds",
+            "a quorum of voters to respond (not responding:",
         ],
     );
     assert_contains(
         &screen,
-        &["Next: members that are missing are brought back or replaced"],
+        &["Next action: operator recreates or replaces members that are missing"],
     );
     let why = run_plugin(story, &["why"]);
     assert_contains(
         &why,
         &[
-            "Blocker: a majority of voters must answer",
+            "Blocker: a quorum of voters to respond",
             "Degraded for",
             "QuorumLost",
-            "nothing is lost by waiting",
+            "waiting loses no data",
         ],
     );
     for name in &frozen {
@@ -321,6 +320,6 @@ fn lose_quorum(story: &Story, well: &Screen) {
     );
     assert_contains(
         &run_plugin(story, &["why"]),
-        &["Blocker: nothing is in the way", "nothing needs you"],
+        &["Blocker: none", "Action required: none"],
     );
 }

@@ -23,7 +23,7 @@ fn is_paused(cluster: &Cluster<'_>) -> bool {
         && cluster.condition("Progressing") == ("False".to_owned(), "Paused".to_owned())
         && status["waitingFor"]
             .to_string()
-            .contains("nothing is changed until it is false")
+            .contains("spec.paused to be set to false")
 }
 
 /// Returns the status of a member.
@@ -80,7 +80,7 @@ fn a_paused_rollout_restarts_no_member_and_continues_when_resumed() {
         || {
             let status = cluster.status();
             let of_it = member_status(&status, &lost.name);
-            let missed = of_it["healthy"] == false && of_it["message"] == "it has no pod";
+            let missed = of_it["healthy"] == false && of_it["message"] == "pod does not exist";
             let counted = status["ready"] == "2/3" && status["failureTolerance"] == 0;
             let says = |kind: &str, reason: &str| {
                 cluster.condition(kind) == ("True".to_owned(), reason.to_owned())

@@ -135,16 +135,15 @@ fn an_unknown_started_member_is_reported_and_not_removed() {
     wait_stable(&story);
     cluster.patch(&json!({"heal": {"replaceAfter": "30s"}}));
     let workload = cluster.workload();
-    let is_told = || {
-        let status = cluster.status();
-        let reported = status["waitingFor"].to_string();
+    let is_reported = || {
+        let message = cluster.condition_message("Degraded");
         cluster.condition("Degraded").1 == "UnknownMember"
-            && reported.contains("etcdctl member remove")
+            && message.contains("etcdctl member remove")
     };
     story.within(
         CLUSTER_LIMIT,
         "the status reports the unknown member and the remedy",
-        is_told,
+        is_reported,
     );
 
     // A pod is recreated, and a member without data is removed; no member can join that does not know the guest.

@@ -30,22 +30,22 @@ fn foreign_objects() -> Vec<(&'static str, &'static str, Value)> {
     vec![
         (
             "service/orders-etcd-client",
-            "the Service orders-etcd-client",
+            "Service orders-etcd-client",
             object("Service", "orders-etcd-client", port.clone()),
         ),
         (
             "service/orders-etcd-peer",
-            "the Service orders-etcd-peer",
+            "Service orders-etcd-peer",
             object("Service", "orders-etcd-peer", port),
         ),
         (
             "secret/orders-etcd-client-tls",
-            "the Secret orders-etcd-client-tls",
+            "Secret orders-etcd-client-tls",
             object("Secret", "orders-etcd-client-tls", secret),
         ),
         (
             "pdb/orders-etcd",
-            "the PodDisruptionBudget orders-etcd",
+            "PodDisruptionBudget orders-etcd",
             object("PodDisruptionBudget", "orders-etcd", budget),
         ),
     ]
@@ -71,7 +71,9 @@ fn a_foreign_object_blocks_a_new_cluster_and_is_not_changed() {
         story.within(CLUSTER_LIMIT, "the next object is reported", || {
             let output = problem_report(&cluster);
             let one = |(_, words, _): &(_, &str, _)| {
-                output.contains(&format!("{words} exists and is not this"))
+                output.contains(&format!(
+                    "{words} exists and does not belong to this cluster"
+                ))
             };
             reported = objects
                 .iter()
@@ -89,7 +91,7 @@ fn a_foreign_object_blocks_a_new_cluster_and_is_not_changed() {
         assert_eq!(cluster.pods(), [], "a pod was started");
         let output = problem_report(&cluster);
         assert!(
-            output.contains("delete or rename it, or give the cluster another name"),
+            output.contains("Delete it, or create the EtcdCluster under another name"),
             "{output}"
         );
         let (path, ..) = objects.remove(reported.unwrap());

@@ -20,7 +20,7 @@ fn the_plan_for_an_unhealthy_cluster_happens_step_by_step() {
             let mut members = status["memberList"].as_array().unwrap().iter();
             members.any(|one| one["name"] == victim.as_str() && one["healthy"] == false)
         };
-        let given_up = format!("{victim} is replaced");
+        let given_up = format!("operator replaces member {victim}");
         let is_given_up = |status: &Value| {
             status["nextAction"]
                 .as_str()
@@ -36,7 +36,7 @@ fn the_plan_for_an_unhealthy_cluster_happens_step_by_step() {
     let victim = freeze_follower();
     let output = evenkeel(&story, &["plan"]);
     assert!(
-        output.out.contains(&victim) && output.out.contains("Edit:     nothing is changed"),
+        output.out.contains(&victim) && output.out.contains("Edit:            none"),
         "{}",
         output.out
     );
@@ -65,17 +65,21 @@ fn the_plan_rejects_invalid_edits_and_previews_a_new_cluster() {
     assert_bad_fields_rejected(&story);
     let output = plan(&story, "3", "3.6.16");
     assert!(
-        output.code == 0 && output.out.contains("orders is created"),
+        output.code == 0 && output.out.contains("create EtcdCluster orders"),
         "{}",
         output.out
     );
     assert_eq!(
-        output.out.matches("creating the pod of").count(),
+        output.out.matches("creating Pod ").count(),
         3,
         "{}",
         output.out
     );
-    assert!(output.out.contains("Ends:     Healthy"), "{}", output.out);
+    assert!(
+        output.out.contains("Final state:     Healthy"),
+        "{}",
+        output.out
+    );
     assert!(
         output.out.lines().all(|line| line.chars().count() <= 80),
         "{}",

@@ -42,7 +42,7 @@ fn the_plugin_names_the_remedy_without_permission_or_connection() {
         &["status"],
     );
     assert!(
-        output.code == 7 && output.err.contains("does not answer"),
+        output.code == 7 && output.err.contains("does not respond"),
         "{}",
         output.err
     );
@@ -71,14 +71,14 @@ fn a_cluster_with_a_full_database_is_not_reported_as_writable() {
     assert!(full, "the database did not become full");
     let output = evenkeel(&story, &["status"]);
     assert!(
-        output.code == 4 && output.out.starts_with("orders: NOT writable"),
+        output.code == 4 && output.out.starts_with("orders: NOT available"),
         "{}",
         output.out
     );
     assert!(output.out.contains("NOSPACE"), "{}", output.out);
     let output = evenkeel(&story, &["why"]);
     assert!(
-        output.out.contains("NOSPACE") && !output.out.contains("nothing needs you"),
+        output.out.contains("NOSPACE") && !output.out.contains("Action required: none"),
         "{}",
         output.out
     );
@@ -90,7 +90,7 @@ fn the_plugin_does_not_wait_for_a_frozen_member() {
     let mut operator = Operator::start(&story);
     let cluster = create_orders(&story, &spec(3), 3);
     let victim = follower(&story, &cluster);
-    // The pod exists, but its etcd does not answer: the API server tries, and reports it after some time.
+    // The pod exists, but its etcd does not respond: the API server tries, and reports it after some time.
     operator.kill();
     let pod = story.lab().pod(story.namespace(), &victim.name).unwrap();
     pod.freeze(Some("etcd"), None).unwrap();
@@ -100,7 +100,7 @@ fn the_plugin_does_not_wait_for_a_frozen_member() {
     assert!(
         output
             .out
-            .starts_with("orders: writable, survives no further failure"),
+            .starts_with("orders: available, tolerates no member failure"),
         "the plugin does not use the members' own answers: {}",
         output.out
     );

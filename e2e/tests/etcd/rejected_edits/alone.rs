@@ -48,9 +48,9 @@ fn an_invalid_spec_is_reported_and_the_accepted_one_stays_in_effect() {
             "the status reports the invalid spec and the reason",
             || {
                 cluster.condition("Degraded") == ("True".to_owned(), "InvalidSpec".to_owned())
-                    && cluster.status()["waitingFor"]
-                        .to_string()
-                        .contains("stays in force")
+                    && cluster
+                        .condition_message("Degraded")
+                        .contains("stays in effect")
             },
         );
         // Recovery continues, also by an operator that has never seen the accepted spec.

@@ -81,7 +81,8 @@ fn a_cluster_without_quorum_is_not_ready() {
                 let lost = output("Ready") == "QuorumLost" && output("Degraded") == "QuorumLost";
                 let waits = status["waitingFor"].to_string();
                 let named = silenced.iter().all(|pod| waits.contains(&pod.name));
-                let reported = lost && named && status["summary"] == "No quorum: 1 of 3 answer";
+                let reported =
+                    lost && named && status["summary"] == "Quorum lost: 1 of 3 voters responds";
                 if reported && !is_ready(&cluster) {
                     Ok(())
                 } else {

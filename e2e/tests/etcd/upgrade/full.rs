@@ -35,7 +35,7 @@ fn a_requested_restart_survives_an_operator_crash_at_each_member() {
     let output = evenkeel(&story, &["restart", "orders"]);
     assert_eq!(output.code, 0, "{}", output.err);
     assert!(
-        output.out.contains("one by one, whoever leads last"),
+        output.out.contains("one by one, the leader last"),
         "{}",
         output.out
     );

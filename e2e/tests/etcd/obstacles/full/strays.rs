@@ -23,7 +23,7 @@ fn a_stray_claim_blocks_the_bootstrap_until_its_label_is_removed() {
     });
     let output = problem_report(&cluster);
     assert!(
-        output.contains("take the label off those that are not its own"),
+        output.contains("remove the label from objects that do not belong to this cluster"),
         "{output}"
     );
     assert_eq!(

@@ -28,8 +28,12 @@ fn wait_rejection_event(story: &Story, cluster: &Cluster<'_>, of_name: impl Fn(&
         let rejected = reported.iter().filter(|(reason, note)| {
             reason == "WriteRejected" && note.contains("exceeded quota: two")
         });
-        let mut names =
-            rejected.filter_map(|(_, note)| note.split("the Pod ").nth(1)?.split(':').next());
+        let mut names = rejected.filter_map(|(_, note)| {
+            note.split("failed to create Pod ")
+                .nth(1)?
+                .split(':')
+                .next()
+        });
         names.any(|name| of_name(name.trim()))
     });
 }

@@ -55,11 +55,12 @@ fn a_foreign_config_map_with_the_identitys_name_is_reported_and_not_changed() {
     let before = operator_independent_parts(story.get(&["configmap", "orders-etcd-identity"]));
     let cluster = Cluster::apply(&story, "orders", &spec(1));
     story.eventually("the status names the ConfigMap", || {
-        problem_report(&cluster).contains("the ConfigMap orders-etcd-identity")
+        problem_report(&cluster).contains("ConfigMap orders-etcd-identity exists")
     });
     let output = problem_report(&cluster);
     assert!(
-        output.contains("NameConflict") && output.contains("delete or rename it"),
+        output.contains("NameConflict")
+            && output.contains("Delete it, or create the EtcdCluster under another name"),
         "{output}"
     );
     assert_eq!(
@@ -85,7 +86,8 @@ fn a_foreign_secret_with_a_cas_name_is_reported_and_not_changed() {
     let before = operator_independent_parts(story.get(&[secret]));
     let cluster = Cluster::apply(&story, "orders", &spec(1));
     story.eventually("the status names the Secret", || {
-        problem_report(&cluster).contains("the Secret orders-etcd-peer-ca exists and is not")
+        problem_report(&cluster)
+            .contains("Secret orders-etcd-peer-ca exists and does not belong to this cluster")
     });
     assert_eq!(
         operator_independent_parts(story.get(&[secret])),
