@@ -102,10 +102,10 @@ impl OperatorProcess {
     }
 
     fn has_lost_lease(&mut self) -> bool {
-        let status = self.restart_on_lease_loss && matches!(self.child.try_wait(), Ok(Some(_)));
+        let has_exited = self.restart_on_lease_loss && matches!(self.child.try_wait(), Ok(Some(_)));
         let read_log =
             || std::fs::read(&self.log).map(|log| String::from_utf8_lossy(&log).into_owned());
-        status
+        has_exited
             && read_log().is_ok_and(|log| {
                 log.lines()
                     .rev()

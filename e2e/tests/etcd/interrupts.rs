@@ -163,10 +163,10 @@ impl<'p> HeldWrites<'p> {
     /// Holds, before they are applied, the writes for which `key` returns a key.
     pub(crate) fn before(proxy: &'p Proxy, key: fn(&Write) -> Option<String>) -> Self {
         let released: Arc<Mutex<BTreeSet<String>>> = Arc::default();
-        let release = Arc::clone(&released);
+        let in_rule = Arc::clone(&released);
         proxy.rule(move |write| match key(write) {
             Some(kind)
-                if !release
+                if !in_rule
                     .lock()
                     .unwrap_or_else(PoisonError::into_inner)
                     .contains(&kind) =>
@@ -272,7 +272,7 @@ pub(crate) fn wait_converged(story: &Story, cluster: &Cluster<'_>, members: usiz
         },
     );
     let identity = identity(story, name);
-    let known = identity["cluster_id"]
+    let cluster_id = identity["cluster_id"]
         .as_u64()
         .expect("the identity of a bootstrapped cluster has its ID");
     for pod in &pods {
@@ -282,21 +282,21 @@ pub(crate) fn wait_converged(story: &Story, cluster: &Cluster<'_>, members: usiz
             !output.is_null()
         });
         assert_eq!(
-            output["header"]["cluster_id"], known,
+            output["header"]["cluster_id"], cluster_id,
             "{} is in another cluster: {output}",
             pod.name
         );
     }
-    let claimed = pods
+    let expected_claims = pods
         .iter()
         .filter(|pod| !pod.claim.is_empty())
         .map(|pod| pod.claim.clone())
         .collect();
     story.eventually(&format!("no object of {name} is left over"), || {
         let running: BTreeSet<_> = pods.iter().map(|pod| pod.name.clone()).collect();
-        names(story, name, "pods") == running && names(story, name, "pvc") == claimed
+        names(story, name, "pods") == running && names(story, name, "pvc") == expected_claims
     });
-    known
+    cluster_id
 }
 
 /// Prints the identity of a healthy cluster whose bootstrap is not finished. That does not fail a story if it is finished a moment

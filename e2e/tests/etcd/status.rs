@@ -31,18 +31,18 @@ pub(crate) fn assert_members_reported(story: &Story, cluster: &Cluster<'_>) {
 
 fn compare_members(story: &Story, cluster: &Cluster<'_>) -> Result<(), String> {
     let (current_leader, status, pods) = (leader(story, cluster), cluster.status(), cluster.pods());
-    let is = |what: &str, reported: &Value, so: Value| {
-        if *reported == so {
+    let compare = |what: &str, reported: &Value, expected: Value| {
+        if *reported == expected {
             Ok(())
         } else {
             Err(format!(
-                "{what} is {so}, but the status has {reported}: {status:#}"
+                "{what} is {expected}, but the status has {reported}: {status:#}"
             ))
         }
     };
     let listed = members(&cluster.try_etcdctl(&["member", "list", "--write-out=json"])?);
-    is("the leader", &status["leader"], json!(current_leader.name))?;
-    is(
+    compare("the leader", &status["leader"], json!(current_leader.name))?;
+    compare(
         "the number of members",
         &json!(status["memberList"].as_array().map(Vec::len)),
         json!(pods.len()),
@@ -54,32 +54,36 @@ fn compare_members(story: &Story, cluster: &Cluster<'_>) -> Result<(), String> {
             .ok_or(format!("the status does not list {}", pod.name))?;
         let entry = listed.iter().find(|entry| entry.name == pod.name);
         let entry = entry.ok_or(format!("etcd does not list {}", pod.name))?;
-        let output =
+        let endpoint =
             endpoint_status(cluster, pod).ok_or(format!("{} does not answer", pod.name))?;
-        let so = [
+        let expected = [
             ("role", json!("Voter")),
             ("healthy", json!(true)),
-            ("version", output["version"].clone()),
+            ("version", endpoint["version"].clone()),
             ("node", json!(pod.node)),
             ("id", json!(format!("{:x}", entry.id))),
             // A healthy member has no message.
             ("message", Value::Null),
         ];
-        for (field, so) in so {
-            is(&format!("{} of {}", field, pod.name), &reported[field], so)?;
+        for (field, expected) in expected {
+            compare(
+                &format!("{} of {}", field, pod.name),
+                &reported[field],
+                expected,
+            )?;
         }
-        let cluster_id = output["header"]["cluster_id"]
+        let cluster_id = endpoint["header"]["cluster_id"]
             .as_u64()
             .ok_or("a member reports its cluster ID")?;
-        is(
+        compare(
             "the cluster's ID",
             &status["clusterId"],
             json!(format!("{cluster_id:x}")),
         )?;
     }
     for idle in ["currentAction", "waitingFor"] {
-        is(idle, &status[idle], Value::Null)?;
+        compare(idle, &status[idle], Value::Null)?;
     }
     let generation = story.get(&["etcd/orders"])["metadata"]["generation"].clone();
-    is("the generation", &status["observedGeneration"], generation)
+    compare("the generation", &status["observedGeneration"], generation)
 }

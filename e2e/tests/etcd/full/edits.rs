@@ -61,7 +61,7 @@ struct OtherEdit {
     what: &'static str,
     edit: Value,
     back: Value,
-    is_so: fn(&Story) -> Option<bool>,
+    in_effect: fn(&Story) -> Option<bool>,
 }
 
 fn other_edits() -> [OtherEdit; 4] {
@@ -70,7 +70,7 @@ fn other_edits() -> [OtherEdit; 4] {
             what: "service.type",
             edit: json!({ "service": { "type": "NodePort" } }),
             back: json!({ "service": { "type": "ClusterIP" } }),
-            is_so: |story| {
+            in_effect: |story| {
                 let spec = service(story)["spec"].clone();
                 let (of_nodes, has_port) = (
                     spec["type"] == "NodePort",
@@ -83,7 +83,7 @@ fn other_edits() -> [OtherEdit; 4] {
             what: "service.annotations",
             edit: json!({ "service": { "annotations": { "example.com/zone": "a" } } }),
             back: json!({ "service": { "annotations": null } }),
-            is_so: |story| {
+            in_effect: |story| {
                 Some(service(story)["metadata"]["annotations"]["example.com/zone"] == "a")
             },
         },
@@ -91,13 +91,13 @@ fn other_edits() -> [OtherEdit; 4] {
             what: "tls.client.extraNames",
             edit: json!({ "tls": { "client": { "extraNames": ["etcd.corp.example"] } } }),
             back: json!({ "tls": { "client": { "extraNames": null } } }),
-            is_so: |story| Some(certificate_has(story, "etcd.corp.example")),
+            in_effect: |story| Some(certificate_has(story, "etcd.corp.example")),
         },
         OtherEdit {
             what: "storage.onDelete",
             edit: json!({ "storage": { "onDelete": "Delete" } }),
             back: json!({ "storage": { "onDelete": "Keep" } }),
-            is_so: volumes_are_owned,
+            in_effect: volumes_are_owned,
         },
     ]
 }
@@ -118,18 +118,18 @@ fn edits_of_other_objects_take_effect_at_once_and_restart_no_member() {
         what,
         edit,
         back,
-        is_so,
+        in_effect,
     } in other_edits()
     {
         assert_eq!(
-            is_so(&story),
+            in_effect(&story),
             Some(false),
             "{what} is in effect before the edit"
         );
         for (edit, expected) in [(edit, true), (back, false)] {
             cluster.patch(&edit);
             wait_until_ok(&format!("{what} is in effect"), || {
-                if is_so(&story) == Some(expected) {
+                if in_effect(&story) == Some(expected) {
                     Ok(())
                 } else {
                     Err(format!("{edit}: {:#}", cluster.status()))
@@ -223,9 +223,9 @@ fn a_valid_etcd_option_restarts_each_member_once_and_an_invalid_one_none() {
         let output = output.expect_err("the edit is rejected");
         assert!(output.contains(advice), "{edit}: {output}");
     }
-    let is = resource();
+    let now = resource();
     assert_eq!(
-        (&is["spec"], &is["metadata"]["generation"]),
+        (&now["spec"], &now["metadata"]["generation"]),
         (&was["spec"], &was["metadata"]["generation"])
     );
     assert_no_pod_changes(&cluster, Duration::from_secs(3));
