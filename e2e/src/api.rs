@@ -1,5 +1,5 @@
-//! Kubernetes as this process sees it. What stories look at again and again is read here: a `kubectl` for each look would be
-//! most of the load on the machine, and most of a story's time.
+//! A client of the lab's API server in this process. Repeated reads go through it: one `kubectl` process per read would
+//! be most of the load on the machine and most of a story's time.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -17,33 +17,33 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject};
 use serde_json::Value;
 use tokio::runtime::Runtime;
 
-use crate::PATIENCE;
+use crate::WAIT_LIMIT;
 
-/// How long an answer may take.
-const LIMIT: Duration = Duration::from_secs(10);
+/// The longest time that one request may take.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How soon one that could not answer is asked again.
-const AGAIN: Duration = Duration::from_millis(500);
+/// The delay before a request that failed temporarily is repeated.
+const RETRY_DELAY: Duration = Duration::from_millis(500);
 
 pub(crate) type HttpsClient = Client<HttpsConnector<HttpConnector>, Full<Bytes>>;
 
-/// Where the lab's API server is, and whom it believes.
+/// The address of the lab's API server, and the files of its CA and of the administrator's certificate.
 pub(crate) struct Access {
     pub(crate) server: String,
-    authority: String,
+    ca: String,
     certificate: String,
     key: String,
 }
 
 impl Access {
-    /// As the lab's kubeconfig has it.
+    /// Reads the lab's kubeconfig.
     pub(crate) fn to(lab: &Lab) -> Self {
         let view = lab
             .kubectl()
             .args(["config", "view", "--raw", "--output=json"])
             .run();
-        let view: Value =
-            serde_json::from_str(&view.expect("the lab has a kubeconfig")).expect("it is JSON");
+        let view: Value = serde_json::from_str(&view.expect("the lab has a kubeconfig"))
+            .expect("kubectl prints JSON");
         let text = |path: &str| {
             let found = view.pointer(path).and_then(Value::as_str);
             found
@@ -52,29 +52,29 @@ impl Access {
         };
         Self {
             server: text("/clusters/0/cluster/server"),
-            authority: text("/clusters/0/cluster/certificate-authority"),
+            ca: text("/clusters/0/cluster/certificate-authority"),
             certificate: text("/users/0/user/client-certificate"),
             key: text("/users/0/user/client-key"),
         }
     }
 
-    /// A client that is nobody: who it is must be said with each request.
+    /// Returns a client without credentials: each request carries its own.
     pub(crate) fn anonymous(&self) -> HttpsClient {
         client(tls(self).with_no_client_auth())
     }
 
-    /// A client that may do everything, as the lab's own kubeconfig.
+    /// Returns a client with the certificate of the lab's kubeconfig, which may do everything.
     fn administrator(&self) -> HttpsClient {
         let certificates =
-            CertificateDer::pem_file_iter(&self.certificate).expect("it can be read");
+            CertificateDer::pem_file_iter(&self.certificate).expect("the certificate can be read");
         let certificates = certificates
-            .map(|certificate| certificate.expect("it is PEM"))
+            .map(|certificate| certificate.expect("the certificate is PEM"))
             .collect();
         let key = PrivateKeyDer::from_pem_file(&self.key).expect("the key can be read");
         client(
             tls(self)
                 .with_client_auth_cert(certificates, key)
-                .expect("the key is the certificate's"),
+                .expect("the key belongs to the certificate"),
         )
     }
 }
@@ -83,16 +83,16 @@ fn tls(
     access: &Access,
 ) -> rustls::ConfigBuilder<rustls::ClientConfig, rustls::client::WantsClientCert> {
     let mut roots = rustls::RootCertStore::empty();
-    let authority = CertificateDer::pem_file_iter(&access.authority);
-    for certificate in authority.expect("the lab's authority can be read") {
+    let ca = CertificateDer::pem_file_iter(&access.ca);
+    for certificate in ca.expect("the lab's CA certificate can be read") {
         roots
-            .add(certificate.expect("it is PEM"))
-            .expect("it is a certificate");
+            .add(certificate.expect("the CA certificate is PEM"))
+            .expect("the CA certificate is valid");
     }
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     rustls::ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
-        .expect("aws-lc-rs has them")
+        .expect("aws-lc-rs supports the default protocol versions")
         .with_root_certificates(roots)
 }
 
@@ -117,41 +117,43 @@ struct Reader {
     runtime: Runtime,
 }
 
-/// Why there is no answer.
-struct Failed {
-    said: String,
-    /// Whether the next try may well have one: nobody was there, or somebody who had too much to do.
-    passing: bool,
+/// A request that failed.
+struct RequestError {
+    text: String,
+    /// Whether a retry may succeed: no connection, a timeout, or an overloaded server.
+    is_transient: bool,
 }
 
-/// What the API server has at this path; nothing where it has nothing. One that cannot answer at the moment is asked again:
-/// two cores carry it and everything else, and that it is always quick is no story's business.
+/// Returns the object or list at a path; `None` if it does not exist. Repeats requests that fail temporarily: the API server
+/// shares two cores with everything else.
 pub(crate) fn get(lab: &Lab, path: &str) -> Result<Option<Value>, String> {
-    let (began, limit) = (Instant::now(), lab.patience().times(PATIENCE));
+    let (began, limit) = (Instant::now(), lab.patience().times(WAIT_LIMIT));
     loop {
-        match ask(lab, "GET", path, None) {
-            Err(failed) if failed.passing && began.elapsed() < limit => std::thread::sleep(AGAIN),
-            read => return read.map_err(|failed| failed.said),
+        match call(lab, "GET", path, None) {
+            Err(failed) if failed.is_transient && began.elapsed() < limit => {
+                std::thread::sleep(RETRY_DELAY)
+            }
+            read => return read.map_err(|failed| failed.text),
         }
     }
 }
 
-/// The same, asked once: for those who look again anyway.
+/// Like [`get`], but without retries: for callers that poll anyway.
 pub(crate) fn get_once(lab: &Lab, path: &str) -> Result<Option<Value>, String> {
-    ask(lab, "GET", path, None).map_err(|failed| failed.said)
+    call(lab, "GET", path, None).map_err(|failed| failed.text)
 }
 
-/// Has the API server do something, once: what was answered with an error may have been done.
+/// Sends a write once, without retries: a write that was answered with an error may have been applied.
 pub(crate) fn send(
     lab: &Lab,
     verb: &str,
     path: &str,
     body: Option<&Value>,
 ) -> Result<Option<Value>, String> {
-    ask(lab, verb, path, body).map_err(|failed| failed.said)
+    call(lab, verb, path, body).map_err(|failed| failed.text)
 }
 
-/// Who asks on this lab.
+/// Returns the client of this process for a lab.
 fn reader(lab: &Lab) -> Arc<Reader> {
     static READERS: Mutex<BTreeMap<String, Arc<Reader>>> = Mutex::new(BTreeMap::new());
     let mut readers = READERS.lock().unwrap_or_else(PoisonError::into_inner);
@@ -164,14 +166,19 @@ fn reader(lab: &Lab) -> Arc<Reader> {
         Arc::new(Reader {
             client: access.administrator(),
             server: access.server,
-            runtime: runtime.expect("a runtime can be made"),
+            runtime: runtime.expect("the runtime starts"),
         })
     };
     Arc::clone(readers.entry(lab.name().to_string()).or_insert_with(new))
 }
 
-fn ask(lab: &Lab, verb: &str, path: &str, body: Option<&Value>) -> Result<Option<Value>, Failed> {
-    let (reader, limit) = (reader(lab), lab.patience().times(LIMIT));
+fn call(
+    lab: &Lab,
+    verb: &str,
+    path: &str,
+    body: Option<&Value>,
+) -> Result<Option<Value>, RequestError> {
+    let (reader, limit) = (reader(lab), lab.patience().times(REQUEST_TIMEOUT));
     let kind = if verb == "PATCH" {
         "application/merge-patch+json"
     } else {
@@ -182,9 +189,9 @@ fn ask(lab: &Lab, verb: &str, path: &str, body: Option<&Value>) -> Result<Option
         .method(verb)
         .uri(format!("{}{path}", reader.server));
     let request = request.header(CONTENT_TYPE, kind).body(Full::new(body));
-    let failed = |passing: bool, said: String| Failed {
-        said: format!("{path}: {said}"),
-        passing,
+    let failed = |is_transient: bool, text: String| RequestError {
+        text: format!("{path}: {text}"),
+        is_transient,
     };
     let request = request.map_err(|error| failed(false, error.to_string()))?;
     let answer = reader.client.request(request);
@@ -205,14 +212,14 @@ fn ask(lab: &Lab, verb: &str, path: &str, body: Option<&Value>) -> Result<Option
                 .map_err(|error| failed(false, error.to_string())),
             404 => Ok(None),
             code => {
-                // The API server's own words, where the answer is a `Status`.
+                // The message of the API server, if the answer is a `Status`.
                 let answer: Option<Value> = serde_json::from_slice(&body).ok();
                 let message = answer
                     .as_ref()
                     .and_then(|status| status["message"].as_str());
                 let message = message.map_or_else(|| String::from_utf8_lossy(&body), Into::into);
-                let said = format!("{status}: {message}");
-                Err(failed(code == 429 || status.is_server_error(), said))
+                let text = format!("{status}: {message}");
+                Err(failed(code == 429 || status.is_server_error(), text))
             }
         }
     };

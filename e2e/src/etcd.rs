@@ -1,5 +1,5 @@
-//! An etcd cluster of a story, used as the README tells users: by its resource, the Service `<name>-client` and the
-//! Secret `<name>-client-tls`.
+//! An etcd cluster of a story, used as the docs describe: through its resource, the Service `<name>-etcd-client` and the
+//! Secret `<name>-etcd-client-tls`.
 
 use std::path::Path;
 use std::time::Duration;
@@ -10,13 +10,13 @@ use evenkeel_history::{ClientTls, WorkloadConfig, WorkloadTarget};
 use evenkeel_lab::command::Cmd;
 use serde_json::{Value, json};
 
-use crate::watched::Watched;
+use crate::workload::CheckedWorkload;
 use crate::{Story, api};
 
-/// Where etcd listens for clients.
+/// The client port of etcd.
 const PORT: u16 = 2379;
 
-/// The manifest of a cluster; `storage` is a size (`1Gi`), the default where there is none.
+/// Returns the manifest of a cluster; `storage` is a size (`1Gi`), or `None` for the default.
 pub fn manifest(name: &str, members: u32, version: &str, storage: Option<&str>) -> Value {
     let mut spec = json!({"version": version, "members": members});
     if let Some(size) = storage {
@@ -28,30 +28,30 @@ pub fn manifest(name: &str, members: u32, version: &str, storage: Option<&str>) 
 /// The pod of a member.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemberPod {
-    /// Its name, which is the member's too.
+    /// The name of the pod and of the member.
     pub name: String,
-    /// Its uid: another one means another pod.
+    /// The uid; another uid means another pod.
     pub uid: String,
-    /// The node it is on; empty before it has one.
+    /// The node; empty if the pod is not scheduled.
     pub node: String,
-    /// Its address; empty before it has one.
+    /// The pod's address; empty if it has none yet.
     pub ip: String,
-    /// Whether it is Ready.
+    /// Whether the pod is Ready.
     pub ready: bool,
-    /// The claim of its data; empty for ephemeral ones.
+    /// The PVC of the data directory; empty for ephemeral data.
     pub claim: String,
 }
 
-/// A member, as etcd tells.
+/// A member in etcd's member list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Member {
-    /// Its ID.
+    /// The member ID.
     pub id: u64,
-    /// Its name; empty before it has started.
+    /// The name; empty before the member has started.
     pub name: String,
-    /// Where its peers reach it.
+    /// The peer URLs.
     pub peer_urls: Vec<String>,
-    /// Whether it has no vote yet.
+    /// Whether the member is a learner.
     pub learner: bool,
 }
 
@@ -69,14 +69,14 @@ impl<'a> Cluster<'a> {
         cluster
     }
 
-    /// A new cluster of exactly this spec.
-    pub fn apply_as_it_is(story: &'a Story, name: &str, spec: &str) -> Self {
+    /// Creates a cluster with exactly this spec.
+    pub fn apply_verbatim(story: &'a Story, name: &str, spec: &str) -> Self {
         let cluster = Self::named(story, name);
-        cluster.set_as_it_is(spec);
+        cluster.set_verbatim(spec);
         cluster
     }
 
-    /// One that is there, or will be.
+    /// Returns a handle for a cluster that exists or will exist.
     pub fn named(story: &'a Story, name: &str) -> Self {
         Self {
             story,
@@ -84,20 +84,25 @@ impl<'a> Cluster<'a> {
         }
     }
 
-    /// Its name.
+    /// The name of the resource.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Applies the resource again with another spec. Where it says nothing of volumes they are small: the lab promises no more
-    /// space than the machine has, and many stories run side by side.
+    /// Applies the resource with another spec. Adds a small volume size if the spec has no storage: the lab provides no more
+    /// space than the machine has, and many stories run at the same time.
     pub fn set(&self, spec: &str) {
-        let says = spec.starts_with('{') || spec.lines().any(|line| line.starts_with("storage:"));
-        let small = if says { "" } else { "\nstorage: {size: 1Gi}" };
-        self.set_as_it_is(&format!("{}{small}", spec.trim_end()));
+        let has_storage =
+            spec.starts_with('{') || spec.lines().any(|line| line.starts_with("storage:"));
+        let small = if has_storage {
+            ""
+        } else {
+            "\nstorage: {size: 1Gi}"
+        };
+        self.set_verbatim(&format!("{}{small}", spec.trim_end()));
     }
 
-    fn set_as_it_is(&self, spec: &str) {
+    fn set_verbatim(&self, spec: &str) {
         let spec: String = spec.lines().map(|line| format!("  {line}\n")).collect();
         let head = "apiVersion: evenkeel.dev/v1alpha1\nkind: EtcdCluster\n";
         self.story.apply(&format!(
@@ -106,7 +111,7 @@ impl<'a> Cluster<'a> {
         ));
     }
 
-    /// Changes some of the spec, by a merge patch of it.
+    /// Changes parts of the spec by a merge patch.
     pub fn patch(&self, spec: &Value) {
         let patch = json!({"spec": spec}).to_string();
         self.story
@@ -117,18 +122,18 @@ impl<'a> Cluster<'a> {
         format!("etcd/{}", self.name)
     }
 
-    /// Waits until it is Ready, as users do; fails the story when it does not come to be.
+    /// Waits for the condition Ready with `kubectl wait`, as users do; panics on timeout.
     pub fn wait_ready(&self, limit: Duration) {
         let limit = format!("--timeout={}s", limit.as_secs());
         let waited =
             self.story
                 .try_kubectl(&["wait", "--for=condition=Ready", &self.resource(), &limit]);
-        if let Err(said) = waited {
-            panic!("{} is not Ready: {said}\n{:#}", self.name, self.status());
+        if let Err(output) = waited {
+            panic!("{} is not Ready: {output}\n{:#}", self.name, self.status());
         }
     }
 
-    /// What the operator says of it; null where it has said nothing.
+    /// Returns the status; null if the operator has not written one.
     pub fn status(&self) -> Value {
         let there = self.story.read(
             "/apis/evenkeel.dev/v1alpha1",
@@ -137,36 +142,44 @@ impl<'a> Cluster<'a> {
         there.unwrap_or_else(|| panic!("there is no EtcdCluster {}", self.name))["status"].clone()
     }
 
-    /// A condition's status and reason; empty where it has none.
+    /// Returns the status and the reason of a condition; empty strings if the condition does not exist.
     pub fn condition(&self, kind: &str) -> (String, String) {
-        let status = self.status();
-        let all = status["conditions"].as_array().cloned().unwrap_or_default();
-        let it = all
-            .into_iter()
-            .find(|condition| condition["type"] == kind)
-            .unwrap_or_default();
-        (text(&it, "/status"), text(&it, "/reason"))
+        let found = self.find_condition(kind);
+        (text(&found, "/status"), text(&found, "/reason"))
     }
 
-    /// Its members' pods, by name.
+    /// Returns the message of a condition; empty if the condition does not exist.
+    pub fn condition_message(&self, kind: &str) -> String {
+        text(&self.find_condition(kind), "/message")
+    }
+
+    fn find_condition(&self, kind: &str) -> Value {
+        let status = self.status();
+        let all = status["conditions"].as_array().cloned().unwrap_or_default();
+        all.into_iter()
+            .find(|condition| condition["type"] == kind)
+            .unwrap_or_default()
+    }
+
+    /// Returns the pods of the members, ordered by name.
     pub fn pods(&self) -> Vec<MemberPod> {
         let path = pods_path(self.story.namespace(), &self.name);
         let list = api::get(self.story.lab(), &path).unwrap_or_else(|error| panic!("{error}"));
         pods(&list.unwrap_or_default())
     }
 
-    /// The pod of this name.
+    /// Returns the pod with this name.
     pub fn pod(&self, name: &str) -> MemberPod {
         let found = self.pods().into_iter().find(|pod| pod.name == name);
         found.unwrap_or_else(|| panic!("{} has no pod {name}", self.name))
     }
 
-    /// The name that clients use, and that servers' certificates have.
+    /// Returns the host name that clients use and that server certificates contain.
     pub fn host(&self) -> String {
         format!("{}-etcd-client.{}.svc", self.name, self.story.namespace())
     }
 
-    /// The Service's address.
+    /// Returns the address of the client Service.
     pub fn service_ip(&self) -> String {
         let service = self
             .story
@@ -174,7 +187,7 @@ impl<'a> Cluster<'a> {
         text(&service.unwrap_or_default(), "/spec/clusterIP")
     }
 
-    /// What a client of it needs for TLS.
+    /// Returns the client certificate, its key and the CA certificate.
     pub fn client_tls(&self) -> ClientTls {
         let secret = self
             .story
@@ -193,7 +206,7 @@ impl<'a> Cluster<'a> {
         }
     }
 
-    /// Where a workload finds it: each member, and the Service.
+    /// Returns the endpoints for a workload: each member, and the Service.
     pub fn target(&self) -> WorkloadTarget {
         let service = vec![url(&self.service_ip())];
         WorkloadTarget {
@@ -203,28 +216,28 @@ impl<'a> Cluster<'a> {
         }
     }
 
-    /// Sets clients to work on it, 50 operations a second, and follows its members. Many stories run side by side: more would only
-    /// wait longer.
-    pub fn workload(&self) -> Watched {
+    /// Starts clients with 50 operations a second, and follows the members. A higher rate would only make clients wait longer: many
+    /// stories run at the same time.
+    pub fn workload(&self) -> CheckedWorkload {
         self.workload_with(WorkloadConfig {
             operations_per_second: 50.0,
             ..WorkloadConfig::default()
         })
     }
 
-    /// Sets clients to work on it in another way than usual, and follows its members.
-    pub fn workload_with(&self, config: WorkloadConfig) -> Watched {
+    /// Starts clients with another configuration, and follows the members.
+    pub fn workload_with(&self, config: WorkloadConfig) -> CheckedWorkload {
         let (lab, path) = (
             self.story.lab().clone(),
             pods_path(self.story.namespace(), &self.name),
         );
-        // Once: it looks again anyway, and whoever ends it does not wait for an API server that is gone.
+        // No retries: the follower polls anyway, and its end must not wait for an API server that is down.
         let members = move || {
             Some(endpoints(&pods(
                 &api::get_once(&lab, &path).ok()?.unwrap_or_default(),
             )))
         };
-        Watched::start(
+        CheckedWorkload::start(
             &self.name,
             config,
             self.target(),
@@ -233,18 +246,18 @@ impl<'a> Cluster<'a> {
         )
     }
 
-    /// Runs `etcdctl` through the Service, with a client's certificate; it must succeed.
+    /// Runs `etcdctl` through the Service with the client certificate; it must succeed.
     pub fn etcdctl(&self, args: &[&str]) -> String {
         self.try_etcdctl(args)
-            .unwrap_or_else(|said| panic!("{said}"))
+            .unwrap_or_else(|output| panic!("{output}"))
     }
 
-    /// Runs `etcdctl` through the Service; says what it printed, or what it complained about.
+    /// Runs `etcdctl` through the Service; returns its output, or its error.
     pub fn try_etcdctl(&self, args: &[&str]) -> Result<String, String> {
         self.etcdctl_at(&self.service_ip(), args)
     }
 
-    /// Runs `etcdctl` on one address, a member's say, under the name that the certificates have.
+    /// Runs `etcdctl` at one address, for example of a member, with the host name that the certificates contain.
     pub fn etcdctl_at(&self, ip: &str, args: &[&str]) -> Result<String, String> {
         let tls = self.client_tls();
         let dir = tempfile::tempdir().expect("a directory for the certificates");
@@ -279,12 +292,12 @@ impl<'a> Cluster<'a> {
             .map_err(|error| format!("{error:#}"))
     }
 
-    /// The members, as etcd tells through the Service.
+    /// Returns the member list that etcd reports through the Service.
     pub fn member_list(&self) -> Vec<Member> {
         let mut printed = None;
-        // Whoever leads may have changed just now.
+        // The leader may have changed just now.
         self.story
-            .eventually(&format!("{} lists its members", self.name), || {
+            .eventually(&format!("{} reports its member list", self.name), || {
                 printed = self
                     .try_etcdctl(&["member", "list", "--write-out=json"])
                     .ok();
@@ -293,22 +306,22 @@ impl<'a> Cluster<'a> {
         members(&printed.unwrap_or_default())
     }
 
-    /// Waits until all members hold the same data: nobody may be writing.
-    pub fn holds_the_same_everywhere(&self) {
+    /// Waits until all members have the same data; no client may be writing.
+    pub fn wait_same_data(&self) {
         self.story.eventually(
-            &format!("all members of {} hold the same", self.name),
+            &format!("all members of {} have the same data", self.name),
             || {
                 let hash = |pod: &MemberPod| {
-                    let said = self
+                    let output = self
                         .etcdctl_at(&pod.ip, &["endpoint", "hashkv", "--write-out=json"])
                         .ok()?;
-                    let said: Value = serde_json::from_str(&said).ok()?;
-                    // The revision belongs to it: two that stand still at different ones are not the same.
+                    let output: Value = serde_json::from_str(&output).ok()?;
+                    // The revision is compared too: members that stopped at different revisions differ.
                     let [hash, revision] =
                         ["hash", "header/revision"].map(|field| format!("/0/HashKV/{field}"));
                     Some((
-                        said.pointer(&hash)?.clone(),
-                        said.pointer(&revision)?.clone(),
+                        output.pointer(&hash)?.clone(),
+                        output.pointer(&revision)?.clone(),
                     ))
                 };
                 let hashes: Vec<_> = self.pods().iter().map(hash).collect();
@@ -325,8 +338,8 @@ fn url(ip: &str) -> String {
     format!("https://{ip}:{PORT}")
 }
 
-/// Where the members with an address listen, Ready or not: a client that keeps to a member shall see what it does when
-/// it is not.
+/// Returns the client URLs of all members with an address, Ready or not: a pinned client must see how its member behaves while
+/// the member is not Ready.
 fn endpoints(pods: &[MemberPod]) -> Vec<String> {
     pods.iter()
         .filter(|pod| !pod.ip.is_empty())
@@ -369,7 +382,7 @@ fn member_pod(pod: &Value) -> MemberPod {
     }
 }
 
-/// A text within an object; empty where there is none.
+/// Returns a string within an object; empty if it is absent.
 fn text(object: &Value, path: &str) -> String {
     object
         .pointer(path)
@@ -378,7 +391,7 @@ fn text(object: &Value, path: &str) -> String {
         .to_owned()
 }
 
-/// The members in what `etcdctl member list` printed as JSON.
+/// Parses the JSON output of `etcdctl member list`.
 pub fn members(printed: &str) -> Vec<Member> {
     let list: Value = serde_json::from_str(printed).expect("etcdctl prints JSON");
     let member = |member: &Value| Member {
@@ -400,8 +413,8 @@ pub fn members(printed: &str) -> Vec<Member> {
         .collect()
 }
 
-/// A program that takes another file for `/etc/hosts`. This machine does not know the lab's names, and `etcdctl` takes
-/// the name that it verifies from the endpoint alone.
+/// Returns a command that runs a program with another `/etc/hosts`. This machine does not resolve the lab's names, and `etcdctl`
+/// verifies the host name of the endpoint.
 fn with_hosts(hosts: &Path, program: &Path) -> Cmd {
     let script = "mount --bind \"$1\" /etc/hosts && shift && exec \"$@\"";
     let own_mounts = Cmd::new("unshare").args(["--mount", "--propagation", "private"]);

@@ -1,28 +1,28 @@
-//! What every story needs: the lab, a namespace of its own, `kubectl`, and patience with an end.
+//! The harness of the stories: the lab, a namespace per story, `kubectl`, and waits with a limit.
 //!
-//! Each story is a process, started by `cargo nextest`, and several run side by side, each in its own namespace
-//! (`.config/nextest.toml` says how many). A story that hurts nodes or the control plane is in a module `alone` and begins with
-//! [`Story::alone`]: nextest then runs no other beside it.
+//! `cargo nextest` runs each story in a process of its own, several at the same time, each in its own namespace
+//! (`.config/nextest.toml` sets how many). A story that harms nodes or the control plane is in a module `alone` and begins with
+//! [`Story::alone`]: nextest then runs no other test at the same time.
 //!
-//! A story of the operator runs it as a process of its own ([`operator`]) through a [`proxy`] that stops it at chosen
-//! writes, and works on an [`etcd`] cluster the way users do, with [`watched`] clients. What the
-//! measurements of `make bench` share beside that is in [`measured`].
+//! A story of the operator runs it as a process ([`operator`]) behind a [`proxy`] that stops it at chosen writes, and uses an
+//! [`etcd`] cluster as users do, with a [`workload`] whose history is checked. The measurements of `make bench` share
+//! [`measurement`].
 #![expect(
     clippy::panic,
     clippy::expect_used,
-    reason = "a story that cannot go on has failed, and panics are how tests fail"
+    reason = "a story fails by panicking"
 )]
 
 mod api;
 pub mod etcd;
-pub mod measured;
+pub mod measurement;
 mod once;
 pub mod operator;
+pub mod permissions;
 pub mod proxy;
 pub mod report;
-pub mod rights;
 mod scene;
-pub mod watched;
+pub mod workload;
 
 use std::sync::OnceLock;
 use std::time::{Duration, Instant, SystemTime};
@@ -35,35 +35,34 @@ use serde_json::Value;
 pub use evenkeel_lab::parts::images::BUSYBOX_IMAGE;
 pub use once::once_per_run;
 
-/// How long a story waits for something that should happen within seconds: generous, because two cores carry all of
-/// Kubernetes and every other story, and a wait that succeeds early costs nothing.
-pub const PATIENCE: Duration = Duration::from_secs(90);
+/// The default limit for waits on events that normally take seconds. It is long because two cores run all of Kubernetes and
+/// every other story; a wait that succeeds early costs nothing.
+pub const WAIT_LIMIT: Duration = Duration::from_secs(90);
 
-/// One story on the lab, in its own namespace, which goes with it.
+/// A story on the lab, in its own namespace, which is deleted at the end of the story.
 pub struct Story {
     lab: Lab,
     namespace: String,
-    /// Whether it hurts the lab, which is then made good when it fails.
-    hurts: bool,
-    /// Whether the namespace was there before, and stays.
-    visits: bool,
+    /// Whether the story harms nodes. If it fails, they are restored.
+    harms_lab: bool,
+    /// Whether the namespace existed before and is kept.
+    keeps_namespace: bool,
 }
 
-/// The lab that the stories run on, named by the variable `LAB`.
+/// Opens the lab that the variable `LAB` names.
 pub fn lab() -> Lab {
-    let name =
-        std::env::var("LAB").expect("LAB names no lab: run the stories with `make test-e2e`");
-    Lab::open(&name.parse().expect("LAB names a lab")).expect("the lab is up")
+    let name = std::env::var("LAB").expect("LAB is not set: run the stories with `make test-e2e`");
+    Lab::open(&name.parse().expect("LAB is the name of a lab")).expect("the lab is up")
 }
 
 impl Story {
-    /// A story that harms nobody else.
+    /// Begins a story that other stories can run beside.
     pub fn begin(name: &str) -> Self {
         Self::new(name, false)
     }
 
-    /// A story that hurts what others stand on, or that others would disturb. It must be in a module `alone`, by which nextest
-    /// knows to run no other test beside it.
+    /// Begins a story that harms nodes or the control plane, or that other stories would disturb. It must be in a module `alone`:
+    /// nextest then runs no other test at the same time.
     pub fn alone(name: &str) -> Self {
         if let Ok(test) = std::env::var("NEXTEST_TEST_NAME") {
             assert!(
@@ -74,18 +73,18 @@ impl Story {
         Self::new(name, true)
     }
 
-    /// In a namespace that is there, and stays.
-    pub fn visit(namespace: &str) -> Self {
+    /// Uses a namespace that exists, and keeps it.
+    pub fn in_existing_namespace(namespace: &str) -> Self {
         Self {
             lab: lab(),
             namespace: namespace.to_owned(),
-            hurts: false,
-            visits: true,
+            harms_lab: false,
+            keeps_namespace: true,
         }
     }
 
-    fn new(name: &str, hurts: bool) -> Self {
-        scene::remember();
+    fn new(name: &str, harms_lab: bool) -> Self {
+        scene::install_panic_hook();
         let nanos = SystemTime::now()
             .duration_since(SystemTime::UNIX_EPOCH)
             .map_or(0, |now| now.subsec_nanos());
@@ -93,15 +92,15 @@ impl Story {
         let story = Self {
             lab: lab(),
             namespace,
-            hurts,
-            visits: false,
+            harms_lab,
+            keeps_namespace: false,
         };
         let labels = json_labels(&["enforce", "warn"]);
         let object = serde_json::json!({"apiVersion": "v1", "kind": "Namespace",
             "metadata": {"name": story.namespace, "labels": labels}});
         story.apply(&object.to_string());
-        // Pods are refused until the controllers have given the new namespace its service account.
-        story.eventually("the namespace has its service account", || {
+        // Pods are rejected until the new namespace has its service account.
+        story.eventually("the namespace has the service account `default`", || {
             story
                 .try_kubectl(&["get", "serviceaccount", "default"])
                 .is_ok()
@@ -109,45 +108,45 @@ impl Story {
         story
     }
 
-    /// The lab it runs on, with its faults.
+    /// The lab that the story runs on.
     pub fn lab(&self) -> &Lab {
         &self.lab
     }
 
-    /// Its namespace.
+    /// The namespace of the story.
     pub fn namespace(&self) -> &str {
         &self.namespace
     }
 
-    /// The file that it leaves if it fails: objects, decision logs, events, and the logs of its operator and pods.
+    /// The file that a failed story writes: objects, decision logs, events, and the logs of its operator and pods.
     pub fn scene_file(&self) -> std::path::PathBuf {
         scene::file_of(&self.namespace)
     }
 
-    /// Runs `kubectl` in the story's namespace, which must succeed. What only reads is tried again while the API server
-    /// cannot answer; where that is gone on purpose, use [`Story::try_kubectl`].
+    /// Runs `kubectl` in the story's namespace; it must succeed. Repeats reads while the API server cannot answer. If a story stops
+    /// the API server, it uses [`Story::try_kubectl`].
     pub fn kubectl(&self, args: &[&str]) -> String {
-        let (began, limit) = (Instant::now(), self.lab.patience().times(PATIENCE));
-        let reads = matches!(args.first(), Some(&("get" | "logs")));
+        let (began, limit) = (Instant::now(), self.lab.patience().times(WAIT_LIMIT));
+        let is_read = matches!(args.first(), Some(&("get" | "logs")));
         loop {
             match self.try_kubectl(args) {
-                Ok(said) => return said,
-                Err(said) if reads && is_passing(&said) && began.elapsed() < limit => {
+                Ok(output) => return output,
+                Err(output) if is_read && is_transient(&output) && began.elapsed() < limit => {
                     std::thread::sleep(Duration::from_millis(500));
                 }
-                Err(said) => panic!("{said}"),
+                Err(output) => panic!("{output}"),
             }
         }
     }
 
-    /// Runs `kubectl` in the story's namespace; says what it printed, or what it complained about.
+    /// Runs `kubectl` in the story's namespace; returns its output, or its error.
     pub fn try_kubectl(&self, args: &[&str]) -> Result<String, String> {
         self.command(args)
             .run()
             .map_err(|error| format!("{error:#}"))
     }
 
-    /// `kubectl` in the story's namespace, to be run by the caller.
+    /// Returns a `kubectl` command for the story's namespace, without running it.
     pub fn command(&self, args: &[&str]) -> Cmd {
         self.lab
             .kubectl()
@@ -155,34 +154,34 @@ impl Story {
             .args(args)
     }
 
-    /// Applies objects, which must be accepted.
+    /// Applies objects; the API server must accept them.
     pub fn apply(&self, objects: &str) {
         let applied = self.command(&["apply", "-f", "-"]).input(objects).run();
         applied.unwrap_or_else(|error| panic!("{error:#}"));
     }
 
-    /// Objects as `kubectl get ... -o json` shows them.
+    /// Returns objects as `kubectl get ... -o json` prints them.
     pub fn get(&self, args: &[&str]) -> Value {
         let mut all = vec!["get", "-o", "json"];
         all.extend(args);
         serde_json::from_str(&self.kubectl(&all)).expect("kubectl prints JSON")
     }
 
-    /// What the API server has in the story's namespace: `rest` is a plural and a name, or a plural and a query. Nothing where
-    /// it has nothing. For what is looked at again and again.
+    /// Reads from the API server without `kubectl`, for polling: `rest` is a plural with a name or a query in the story's
+    /// namespace. `None` if the object does not exist.
     pub fn read(&self, group: &str, rest: &str) -> Option<Value> {
         let path = format!("{group}/namespaces/{}/{rest}", self.namespace);
         api::get(&self.lab, &path).unwrap_or_else(|error| panic!("{error}"))
     }
 
-    /// Has the API server do something in the story's namespace, which must succeed: `POST`, `DELETE`, or `PATCH` with a merge
-    /// patch. For what is measured: `kubectl` takes a tenth of a second to start.
+    /// Sends a write to the API server without `kubectl`, whose start takes 0.1 s, for measurements: `POST`, `DELETE`, or `PATCH`
+    /// with a merge patch. It must succeed.
     pub fn send(&self, verb: &str, group: &str, rest: &str, body: Option<&Value>) -> Value {
         self.try_send(verb, group, rest, body)
             .unwrap_or_else(|error| panic!("{error}"))
     }
 
-    /// The same; says what the API server has against it.
+    /// Like [`Story::send`]; returns the API server's error.
     pub fn try_send(
         &self,
         verb: &str,
@@ -196,7 +195,7 @@ impl Story {
         answer.ok_or_else(|| format!("{verb} {path}: there is no such object"))
     }
 
-    /// One field of an object, by `kubectl`'s jsonpath; empty where there is none.
+    /// Returns one field of an object, by `kubectl`'s jsonpath; empty if it is absent.
     pub fn field(&self, object: &[&str], path: &str) -> String {
         let output = format!("-o=jsonpath={{{path}}}");
         let mut all = vec!["get"];
@@ -205,7 +204,7 @@ impl Story {
         self.kubectl(&all)
     }
 
-    /// Evicts a pod, as `kubectl drain` does; says what is said, or why it is refused.
+    /// Evicts a pod, as `kubectl drain` does; returns the API server's answer, or its error.
     pub fn evict(&self, pod: &str) -> Result<String, String> {
         let path = format!("/api/v1/namespaces/{}/pods/{pod}/eviction", self.namespace);
         let eviction = serde_json::json!({"apiVersion": "policy/v1", "kind": "Eviction",
@@ -216,40 +215,40 @@ impl Story {
         command.run().map_err(|error| format!("{error:#}"))
     }
 
-    /// Runs a shell command in a pod; says what it printed, or what it complained about.
+    /// Runs a shell script in a pod; returns its output, or its error.
     pub fn shell(&self, pod: &str, script: &str) -> Result<String, String> {
         self.try_kubectl(&["exec", pod, "--", "sh", "-c", script])
     }
 
-    /// Waits until it is so; fails the story when it does not come to be.
-    pub fn eventually(&self, what: &str, so: impl FnMut() -> bool) {
-        self.within(PATIENCE, what, so);
+    /// Waits until a condition holds; panics after the default limit.
+    pub fn eventually(&self, what: &str, holds: impl FnMut() -> bool) {
+        self.within(WAIT_LIMIT, what, holds);
     }
 
-    /// Waits until it is so, for as long as stated, times the patience of the lab (`lab up --patience`).
-    pub fn within(&self, limit: Duration, what: &str, mut so: impl FnMut() -> bool) {
+    /// Waits until a condition holds; panics after `limit` times the patience of the lab (`lab up --patience`).
+    pub fn within(&self, limit: Duration, what: &str, mut holds: impl FnMut() -> bool) {
         let limit = self.lab.patience().times(limit);
         let began = Instant::now();
-        while !so() {
+        while !holds() {
             if began.elapsed() > limit {
-                panic!("waited {} s in vain until {what}", limit.as_secs());
+                panic!("not within {} s: {what}", limit.as_secs());
             }
-            // What takes long is looked at more seldom: most looks start a program.
+            // Long waits poll at longer intervals: most polls start a process.
             let pause = (began.elapsed() / 20)
                 .clamp(Duration::from_millis(200), Duration::from_millis(500));
             std::thread::sleep(self.lab.patience().times(pause).min(Duration::from_secs(5)));
         }
     }
 
-    /// What a person would look at first, for the output; the file of the scene has the rest.
-    fn glance(&self) -> String {
-        let look = |args: &[&str]| self.try_kubectl(args).unwrap_or_else(|error| error);
-        let events = look(&["get", "events", "--sort-by=.lastTimestamp"]);
+    /// Returns the objects to look at first, for the output of a failed story; the scene file has the rest.
+    fn failure_summary(&self) -> String {
+        let kubectl_output = |args: &[&str]| self.try_kubectl(args).unwrap_or_else(|error| error);
+        let events = kubectl_output(&["get", "events", "--sort-by=.lastTimestamp"]);
         let events: Vec<_> = events.lines().rev().take(15).collect();
-        // Nothing, where the resource is not even known.
-        let told = r#"-o=jsonpath={range .items[*]}{.metadata.name}{": "}{.status}{"\n"}{end}"#;
-        let told = self
-            .try_kubectl(&["get", "etcdclusters", told])
+        // Empty if the CRD is not installed.
+        let statuses = r#"-o=jsonpath={range .items[*]}{.metadata.name}{": "}{.status}{"\n"}{end}"#;
+        let statuses = self
+            .try_kubectl(&["get", "etcdclusters", statuses])
             .unwrap_or_default();
         let logs = [
             "logs",
@@ -261,30 +260,30 @@ impl Story {
         let logs = self.try_kubectl(&logs).unwrap_or_default();
         format!(
             "{}\n{}\n{}\n{}\n{}",
-            look(&["get", "nodes"]),
-            look(&["get", "pods,pvc", "-o", "wide"]),
+            kubectl_output(&["get", "nodes"]),
+            kubectl_output(&["get", "pods,pvc", "-o", "wide"]),
             events
                 .into_iter()
                 .rev()
-                .map(scene::shortened)
+                .map(scene::shorten)
                 .collect::<Vec<_>>()
                 .join("\n"),
-            told.lines()
-                .map(scene::shortened)
+            statuses
+                .lines()
+                .map(scene::shorten)
                 .collect::<Vec<_>>()
                 .join("\n"),
             logs.lines()
-                .map(scene::shortened)
+                .map(scene::shorten)
                 .collect::<Vec<_>>()
                 .join("\n"),
         )
     }
 
-    /// Gives the lab as many nodes as it had, all of them well: one story that fails half-way is not to take the others
-    /// along.
-    fn make_good(&self) -> Result<(), Box<dyn std::error::Error>> {
+    /// Restores the number of nodes and their health, so that a story that fails half-way does not make others fail.
+    fn restore_nodes(&self) -> Result<(), Box<dyn std::error::Error>> {
         let name = self.lab.name();
-        // As it is now: ours is from the beginning, and a node that was deleted since would come to life again.
+        // Reopened: the story's own copy is from its begin, and would restore a node that was deleted since.
         let now = Lab::open(name)?;
         up(&UpOptions {
             name,
@@ -304,8 +303,8 @@ impl Story {
     }
 }
 
-/// Whether a complaint of `kubectl` is about an API server that could not answer just now.
-fn is_passing(said: &str) -> bool {
+/// Whether an error of `kubectl` means that the API server could not answer temporarily.
+fn is_transient(output: &str) -> bool {
     let words = [
         "connection refused",
         "connection reset by peer",
@@ -316,7 +315,7 @@ fn is_passing(said: &str) -> bool {
         "TooManyRequests",
         "too many requests",
     ];
-    words.iter().any(|word| said.contains(word))
+    words.iter().any(|word| output.contains(word))
 }
 
 impl Drop for Story {
@@ -324,16 +323,20 @@ impl Drop for Story {
         if std::thread::panicking() {
             let file = self.scene_file();
             scene::write(self, &file);
-            eprintln!("--- the scene in {}\n{}", self.namespace, self.glance());
-            if self.hurts
-                && let Err(error) = self.make_good()
+            eprintln!(
+                "--- state of {}\n{}",
+                self.namespace,
+                self.failure_summary()
+            );
+            if self.harms_lab
+                && let Err(error) = self.restore_nodes()
             {
                 eprintln!(
-                    "--- the lab is not as it was before {}: {error:?}",
+                    "--- failed to restore the nodes after {}: {error:?}",
                     self.namespace
                 );
             }
-            // The reason once more, at the end of the output, where it is found.
+            // The reason is repeated at the end of the output, where readers look first.
             eprintln!(
                 "--- {} failed; its scene is in {}\n{}",
                 self.namespace,
@@ -341,8 +344,8 @@ impl Drop for Story {
                 scene::reason()
             );
         }
-        if std::env::var_os("KEEP").is_none() && !self.visits {
-            // Best effort: the lab itself goes after the stories.
+        if std::env::var_os("KEEP").is_none() && !self.keeps_namespace {
+            // Best effort: the lab is deleted after the stories.
             let _ = self.try_kubectl(&["delete", "namespace", &self.namespace, "--wait=false"]);
         }
     }
@@ -358,11 +361,11 @@ fn json_labels(modes: &[&str]) -> Value {
     Value::Object(labels.collect())
 }
 
-/// A container's security context that passes the restricted profile.
+/// A container's security context that meets the restricted Pod Security Standard.
 pub const RESTRICTED: &str = "securityContext: {allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}, \
      runAsNonRoot: true, runAsUser: 1000, seccompProfile: {type: RuntimeDefault}}";
 
-/// Gets a page over plain HTTP/1.0, straight from this machine; `None` where nobody answers in time.
+/// Fetches a page over HTTP/1.0 from this machine; `None` if there is no answer within two seconds.
 pub fn http_get(address: &str, path: &str) -> Option<String> {
     use std::io::{Read, Write};
     let address = address.parse().ok()?;
@@ -375,8 +378,8 @@ pub fn http_get(address: &str, path: &str) -> Option<String> {
     head.contains(" 200 ").then(|| body.trim().to_owned())
 }
 
-/// Whether somebody accepts connections there.
-pub fn accepts(address: &str) -> bool {
+/// Whether a TCP connection to this address is accepted.
+pub fn accepts_connections(address: &str) -> bool {
     let Ok(address) = address.parse() else {
         return false;
     };

@@ -1,7 +1,7 @@
-//! The operator as a process of a story, on this machine: with the rights it has in a cluster, through a [`Proxy`], and
-//! killed, frozen or restarted at will.
+//! The operator as a process of a story on this machine: it has the permissions of its manifests, talks to the API server
+//! through a [`Proxy`], and can be killed, frozen and restarted.
 //!
-//! This machine reaches the pods and services of the lab, so the operator works as it does in a pod.
+//! This machine reaches the pods and Services of the lab, so the operator works as it does in a pod.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -18,95 +18,95 @@ use tempfile::TempDir;
 
 use crate::once::once_per_run;
 use crate::proxy::Proxy;
-use crate::scene::{self, plain, shortened};
-use crate::{PATIENCE, Story, checkout};
+use crate::scene::{self, format_log_line, shorten};
+use crate::{Story, WAIT_LIMIT, checkout};
 
-/// Whose token the operator has: the service account of its manifests.
+/// The service account of the operator's manifests, whose token the operator uses.
 pub const ACCOUNT: &str = "evenkeel";
 
-/// How long an orderly end may take.
-const END: Duration = PATIENCE;
+/// The limit for an orderly exit.
+const STOP_LIMIT: Duration = WAIT_LIMIT;
 
-/// For how long it may stand still and be sure of its lease: it relies on it for 12 s, and may have renewed it 5 s ago.
-const STILL: Duration = Duration::from_secs(5);
+/// How long the operator may be frozen and still hold its lease: it relies on the lease for 12 s, and may have renewed it 5 s ago.
+const MAX_FREEZE: Duration = Duration::from_secs(5);
 
-/// How many lines of its log the output of a failed story shows; the file of the scene has them all.
-const TAIL: usize = 40;
+/// How many lines of the operator's log a failed story prints; the scene file has all of them.
+const LOG_TAIL_LINES: usize = 40;
 
-/// How an operator runs, where it differs from the usual.
+/// Differences from the default way to run the operator.
 #[derive(Default)]
 pub struct Options {
-    /// What the story calls it: two replicas want two names. `operator` when empty.
+    /// The name of the process in outputs, `operator` if empty. Two replicas need two names.
     pub name: String,
-    /// The program; the one built with the stories when `None` (or what the variable `EVENKEEL_OPERATOR` names).
+    /// The program. `None` means the variable `EVENKEEL_OPERATOR`, or the binary that was built with the stories.
     pub program: Option<PathBuf>,
-    /// Arguments after the usual ones.
+    /// Arguments after the default ones.
     pub args: Vec<String>,
-    /// Variables beside the usual ones, or instead of them.
+    /// Variables in addition to the default ones, or to override them.
     pub env: Vec<(String, String)>,
-    /// The proxy it goes through; one of its own when `None`.
+    /// The proxy; `None` starts a new one.
     pub proxy: Option<Arc<Proxy>>,
-    /// What it is installed from; the etcd operator's when `None`.
+    /// The manifests; `None` means those of the etcd operator.
     pub manifests: Option<Manifests>,
 }
 
-/// What an operator is installed from, below the checkout.
+/// The manifests of an operator, relative to the checkout.
 #[derive(Clone, Copy, Debug)]
 pub struct Manifests {
-    /// The definitions of its resources.
-    pub definitions: &'static str,
-    /// Its rights.
-    pub rights: &'static str,
+    /// The directory of its CRDs.
+    pub crds: &'static str,
+    /// The file of its permissions.
+    pub permissions: &'static str,
 }
 
-/// Those of the etcd operator.
+/// The manifests of the etcd operator.
 const ETCD: Manifests = Manifests {
-    definitions: "deploy/crds",
-    rights: "deploy/operator/rbac.yaml",
+    crds: "deploy/crds",
+    permissions: "deploy/operator/rbac.yaml",
 };
 
-/// A running operator. Dropped, it is killed. One that ends because it lost its lease is started again, as a kubelet does it:
-/// on two cores that carry everything else a lease may be lost, and that is no story's business but those that freeze it.
+/// A running operator, killed on drop. It is restarted after it loses its lease, as a kubelet would do: on two busy cores a lease
+/// can expire, and only the stories that freeze the operator are about that.
 pub struct Operator {
     name: String,
     proxy: Arc<Proxy>,
     dir: TempDir,
-    life: Arc<Mutex<Life>>,
-    /// Whether it is the etcd operator, whose rights are looked at.
-    is_ours: bool,
-    /// Where its log goes when the story fails.
+    process: Arc<Mutex<OperatorProcess>>,
+    /// Whether this is the etcd operator, whose permissions are recorded.
+    is_etcd_operator: bool,
+    /// The scene file, which gets the log if the story fails.
     scene: PathBuf,
 }
 
-/// How it is started, and its process.
-struct Life {
+/// The command line and the running process.
+struct OperatorProcess {
     program: PathBuf,
     args: Vec<String>,
     env: Vec<(String, String)>,
     log: PathBuf,
     child: Child,
-    /// Whether it is to be started again when it loses its lease.
-    watched: bool,
+    /// Whether the process is restarted when it loses its lease.
+    restart_on_lease_loss: bool,
 }
 
-/// How often a kubelet looks, here.
-const WATCH: Duration = Duration::from_millis(500);
+/// The interval of the check for a lost lease.
+const LEASE_CHECK_INTERVAL: Duration = Duration::from_millis(500);
 
-/// What it says last when it has lost its lease.
+/// The last message of an operator that lost its lease.
 const LEASE_LOST: &str = "lost the lease to another replica";
 
-impl Life {
-    fn begin(&mut self) {
+impl OperatorProcess {
+    fn start_process(&mut self) {
         self.child = run(&self.program, &self.args, &self.env, &self.log);
-        self.watched = true;
+        self.restart_on_lease_loss = true;
     }
 
-    fn has_lost_its_lease(&mut self) -> bool {
-        let ended = self.watched && matches!(self.child.try_wait(), Ok(Some(_)));
-        let said =
+    fn has_lost_lease(&mut self) -> bool {
+        let has_exited = self.restart_on_lease_loss && matches!(self.child.try_wait(), Ok(Some(_)));
+        let read_log =
             || std::fs::read(&self.log).map(|log| String::from_utf8_lossy(&log).into_owned());
-        ended
-            && said().is_ok_and(|log| {
+        has_exited
+            && read_log().is_ok_and(|log| {
                 log.lines()
                     .rev()
                     .take(5)
@@ -115,34 +115,34 @@ impl Life {
     }
 }
 
-/// Starts it again whenever it has lost its lease, for as long as there is somebody to start it for.
-fn watch(name: String, life: Weak<Mutex<Life>>) {
+/// Restarts the process whenever it has lost its lease, until it is dropped.
+fn restart_when_lease_is_lost(name: String, process: Weak<Mutex<OperatorProcess>>) {
     std::thread::spawn(move || {
-        while let Some(life) = life.upgrade() {
-            let mut life = life.lock().unwrap_or_else(PoisonError::into_inner);
-            if life.has_lost_its_lease() {
-                println!("{name} has lost its lease, and is started again");
-                life.begin();
+        while let Some(process) = process.upgrade() {
+            let mut process = process.lock().unwrap_or_else(PoisonError::into_inner);
+            if process.has_lost_lease() {
+                println!("{name} lost its lease and is restarted");
+                process.start_process();
             }
-            drop(life);
-            std::thread::sleep(WATCH);
+            drop(process);
+            std::thread::sleep(LEASE_CHECK_INTERVAL);
         }
     });
 }
 
 impl Operator {
-    /// The operator for a story's namespace.
+    /// Starts the operator for a story's namespace.
     pub fn start(story: &Story) -> Self {
         Self::with(story, Options::default())
     }
 
-    /// The operator for a story's namespace, in another way than usual.
+    /// Starts the operator for a story's namespace with other options.
     pub fn with(story: &Story, options: Options) -> Self {
         let Options {
             name,
             program,
-            args: more,
-            env: variables,
+            args: extra_args,
+            env: extra_env,
             proxy,
             manifests,
         } = options;
@@ -151,37 +151,37 @@ impl Operator {
         } else {
             name
         };
-        let program = program.unwrap_or_else(built);
+        let program = program.unwrap_or_else(operator_binary);
         assert!(
             program.exists(),
-            "there is no {}: build it first, as hack/test does",
+            "{} does not exist: build it first, as hack/test does",
             program.display()
         );
         let proxy = proxy.unwrap_or_else(|| Arc::new(Proxy::start(story.lab())));
-        let is_ours = manifests.is_none();
+        let is_etcd_operator = manifests.is_none();
         let manifests = manifests.unwrap_or(ETCD);
-        define(story, manifests.definitions);
-        grant_from(story, &checkout().join(manifests.rights));
+        install_crds(story, manifests.crds);
+        grant_from(story, &checkout().join(manifests.permissions));
         let token = token(story);
         let dir = tempfile::Builder::new()
             .prefix("evenkeel-")
             .tempdir()
-            .expect("a directory for the operator");
+            .expect("a temporary directory");
         let kubeconfig = dir.path().join("kubeconfig");
-        let config = kubeconfig_of(&proxy.url(), &token, story.namespace());
-        std::fs::write(&kubeconfig, config.to_string()).expect("the kubeconfig can be written");
-        let usual = [
+        let config = kubeconfig_for(&proxy.url(), &token, story.namespace());
+        std::fs::write(&kubeconfig, config.to_string()).expect("the kubeconfig is writable");
+        let default_args = [
             "--namespaces",
             story.namespace(),
             "--lease-namespace",
             story.namespace(),
         ];
-        let mut args: Vec<String> = usual
+        let mut args: Vec<String> = default_args
             .into_iter()
             .chain(["--listen", "127.0.0.1:0"])
             .map(str::to_owned)
             .collect();
-        args.extend(more);
+        args.extend(extra_args);
         let mut env = vec![
             (
                 "KUBECONFIG".to_owned(),
@@ -189,157 +189,162 @@ impl Operator {
             ),
             ("EVENKEEL_LOG".to_owned(), "info,evenkeel=debug".to_owned()),
         ];
-        env.extend(variables);
-        let log = log_in(&dir);
+        env.extend(extra_env);
+        let log = log_file(&dir);
         let child = run(&program, &args, &env, &log);
-        let life = Arc::new(Mutex::new(Life {
+        let process = Arc::new(Mutex::new(OperatorProcess {
             program,
             args,
             env,
             log,
             child,
-            watched: true,
+            restart_on_lease_loss: true,
         }));
-        watch(
+        restart_when_lease_is_lost(
             format!("{}/{name}", story.namespace()),
-            Arc::downgrade(&life),
+            Arc::downgrade(&process),
         );
         Self {
             name,
             proxy,
             dir,
-            life,
-            is_ours,
+            process,
+            is_etcd_operator,
             scene: scene::file_of(story.namespace()),
         }
     }
 
-    fn life(&self) -> MutexGuard<'_, Life> {
-        self.life.lock().unwrap_or_else(PoisonError::into_inner)
+    fn process(&self) -> MutexGuard<'_, OperatorProcess> {
+        self.process.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What stands between it and the API server.
+    /// The proxy between the operator and the API server.
     pub fn proxy(&self) -> &Proxy {
         &self.proxy
     }
 
-    /// The same proxy, for another operator too.
+    /// The same proxy, for a second operator.
     pub fn shared_proxy(&self) -> Arc<Proxy> {
         Arc::clone(&self.proxy)
     }
 
-    /// Its process' number.
+    /// The process ID.
     pub fn pid(&self) -> u32 {
-        self.life().child.id()
+        self.process().child.id()
     }
 
-    /// Everything it has printed, in all its lives.
+    /// Returns the log of all starts so far.
     pub fn log(&self) -> String {
-        std::fs::read(log_in(&self.dir)).map_or_else(
+        std::fs::read(log_file(&self.dir)).map_or_else(
             |_| String::new(),
             |log| String::from_utf8_lossy(&log).into(),
         )
     }
 
-    /// Whether it has ever printed this.
+    /// Whether the log contains a text.
     pub fn log_has(&self, text: &str) -> bool {
         self.log().contains(text)
     }
 
-    /// Whether it runs, or is frozen.
+    /// Whether the process exists, running or frozen.
     pub fn is_running(&mut self) -> bool {
-        matches!(self.life().child.try_wait(), Ok(None))
+        matches!(self.process().child.try_wait(), Ok(None))
     }
 
-    /// Kills it, wherever it is. Its connections end with it.
+    /// Kills the process; its connections are closed.
     pub fn kill(&mut self) {
-        let mut life = self.life();
-        life.watched = false;
-        // Neither fails but when it has ended before, and then all is well.
-        let _ = life.child.kill();
-        let _ = life.child.wait();
+        let mut process = self.process();
+        process.restart_on_lease_loss = false;
+        // Both fail only if the process has exited before.
+        let _ = process.child.kill();
+        let _ = process.child.wait();
     }
 
-    /// Ends it as Kubernetes does, and expects it to go in time and in peace.
+    /// Sends SIGTERM, as Kubernetes does, and expects exit code 0 within the limit.
     pub fn stop(&mut self) {
-        assert!(self.is_running(), "{} has ended by itself", self.name);
-        self.life().watched = false;
+        assert!(self.is_running(), "{} exited by itself", self.name);
+        self.process().restart_on_lease_loss = false;
         self.signal(Signal::SIGTERM);
-        let ended = self.ends_within(END);
-        let ended =
-            ended.unwrap_or_else(|| panic!("{} did not end within {} s", self.name, END.as_secs()));
-        assert!(ended.success(), "{} ended with {ended}", self.name);
+        let status = self.wait_exit(STOP_LIMIT);
+        let status = status.unwrap_or_else(|| {
+            panic!(
+                "{} did not exit within {} s",
+                self.name,
+                STOP_LIMIT.as_secs()
+            )
+        });
+        assert!(status.success(), "{} exited with {status}", self.name);
     }
 
-    /// Waits until it has ended by itself; `None` when it has not.
-    pub fn ends_within(&mut self, limit: Duration) -> Option<ExitStatus> {
+    /// Waits until the process has exited by itself; `None` on timeout.
+    pub fn wait_exit(&mut self, limit: Duration) -> Option<ExitStatus> {
         let began = Instant::now();
         loop {
-            let ended = self
-                .life()
+            let status = self
+                .process()
                 .child
                 .try_wait()
-                .expect("our own child can be waited for");
-            match ended {
+                .expect("a child process can be waited for");
+            match status {
                 None if began.elapsed() < limit => std::thread::sleep(Duration::from_millis(20)),
-                ended => return ended,
+                status => return status,
             }
         }
     }
 
-    /// Stops it in the middle of whatever it does; its connections stay. Returns when it stands still.
+    /// Freezes the process; its connections stay open. Returns when the process has stopped.
     pub fn freeze(&self) {
-        self.life().watched = false;
+        self.process().restart_on_lease_loss = false;
         self.signal(Signal::SIGSTOP);
         let began = Instant::now();
         while self
-            .process("State")
+            .proc_status("State")
             .is_none_or(|state| !state.starts_with('T'))
         {
-            assert!(began.elapsed() < END, "{} does not freeze", self.name);
+            assert!(began.elapsed() < STOP_LIMIT, "{} did not freeze", self.name);
             std::thread::sleep(Duration::from_millis(2));
         }
     }
 
-    /// Lets it go on as if nothing had happened.
+    /// Lets a frozen process continue.
     pub fn thaw(&self) {
         self.signal(Signal::SIGCONT);
     }
 
-    /// Has something happen while it stands still. When that took so long that its lease may be gone, it is started again: it
-    /// would see that it leads no more, and end.
-    pub fn stands_still_while<T>(&mut self, happens: impl FnOnce() -> T) -> T {
+    /// Runs a function while the process is frozen. If that took so long that the lease may have expired, the process is restarted:
+    /// otherwise it would see that it is no longer the leader, and exit.
+    pub fn while_frozen<T>(&mut self, action: impl FnOnce() -> T) -> T {
         self.freeze();
         let began = Instant::now();
-        let happened = happens();
-        if began.elapsed() < STILL {
+        let result = action();
+        if began.elapsed() < MAX_FREEZE {
             self.thaw();
-            self.life().watched = true;
+            self.process().restart_on_lease_loss = true;
         } else {
             self.restart();
         }
-        happened
+        result
     }
 
-    /// Starts it again, from nothing; kills it first if it runs.
+    /// Kills the process if it runs, and starts it again.
     pub fn restart(&mut self) {
         self.kill();
-        self.life().begin();
+        self.process().start_process();
     }
 
-    /// How much memory it occupies, in bytes.
+    /// Returns the resident memory in bytes.
     pub fn rss(&self) -> u64 {
         let kib = self
-            .process("VmRSS")
+            .proc_status("VmRSS")
             .and_then(|text| text.split_whitespace().next()?.parse::<u64>().ok());
         kib.expect("a running process has memory") * 1024
     }
 
-    /// For how long it has had a processor, its threads together.
+    /// Returns the processor time of all threads.
     pub fn cpu(&self) -> Duration {
         let stat =
             std::fs::read_to_string(format!("/proc/{}/stat", self.pid())).unwrap_or_default();
-        // After its name, which may hold anything, its own time is the twelfth word, and the kernel's for it the next.
+        // After the program name, which may contain anything, the 12th word is the user time and the 13th the system time.
         let words = stat
             .rsplit_once(')')
             .map_or("", |(_, words)| words)
@@ -349,17 +354,13 @@ impl Operator {
             .take(2)
             .filter_map(|word| word.parse().ok())
             .collect();
-        assert_eq!(
-            ticks.len(),
-            2,
-            "a running process has had a processor: {stat}"
-        );
-        // The kernel tells everybody a hundred a second, however it counts itself.
+        assert_eq!(ticks.len(), 2, "/proc has the processor times: {stat}");
+        // The kernel reports them in hundredths of a second, whatever its own tick rate is.
         Duration::from_millis(ticks.iter().sum::<u64>() * 10)
     }
 
-    /// A line of what the kernel tells of it.
-    fn process(&self, field: &str) -> Option<String> {
+    /// Returns a field of /proc/PID/status.
+    fn proc_status(&self, field: &str) -> Option<String> {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid())).ok()?;
         let line = status
             .lines()
@@ -368,23 +369,23 @@ impl Operator {
     }
 
     fn signal(&self, signal: Signal) {
-        let pid = i32::try_from(self.pid()).expect("a process has a number");
-        signal::kill(Pid::from_raw(pid), signal).expect("our own child takes signals");
+        let pid = i32::try_from(self.pid()).expect("a process ID fits into i32");
+        signal::kill(Pid::from_raw(pid), signal).expect("a signal can be sent to a child process");
     }
 }
 
 impl Drop for Operator {
     fn drop(&mut self) {
         self.kill();
-        if self.is_ours {
-            crate::rights::note(
+        if self.is_etcd_operator {
+            crate::permissions::record(
                 &self.proxy.requests(),
                 &format!("{}-{}", self.name, self.pid()),
             );
         }
         if std::thread::panicking() {
             let log = self.log();
-            let lines: Vec<_> = log.lines().map(plain).collect();
+            let lines: Vec<_> = log.lines().map(format_log_line).collect();
             scene::append(
                 &self.scene,
                 &format!("log of {}", self.name),
@@ -393,22 +394,22 @@ impl Drop for Operator {
             scene::append(
                 &self.scene,
                 &format!("the last writes of {}", self.name),
-                &self.proxy.told(),
+                &self.proxy.recent_writes(),
             );
             let tail = lines
-                .get(lines.len().saturating_sub(TAIL)..)
+                .get(lines.len().saturating_sub(LOG_TAIL_LINES)..)
                 .unwrap_or_default();
-            let tail: Vec<_> = tail.iter().map(|line| shortened(line)).collect();
-            eprintln!("--- the last of {}'s log\n{}", self.name, tail.join("\n"));
+            let tail: Vec<_> = tail.iter().map(|line| shorten(line)).collect();
+            eprintln!("--- end of the log of {}\n{}", self.name, tail.join("\n"));
         }
     }
 }
 
-fn log_in(dir: &TempDir) -> PathBuf {
+fn log_file(dir: &TempDir) -> PathBuf {
     dir.path().join("log")
 }
 
-/// Makes an image of a program of this machine, and loads it into every node, once per run.
+/// Makes an image of a program of this machine and loads it into every node, once per run.
 pub fn load_image(story: &Story, name: &str, program: &Path) {
     once_per_run(&format!("load {name} into {}", story.lab().name()), || {
         let loaded = images::load_program(story.lab(), name, program);
@@ -416,27 +417,27 @@ pub fn load_image(story: &Story, name: &str, program: &Path) {
     });
 }
 
-/// The operator that was built beside the stories.
-pub fn built() -> PathBuf {
+/// Returns the path of the operator's binary.
+pub fn operator_binary() -> PathBuf {
     if let Some(named) = std::env::var_os("EVENKEEL_OPERATOR") {
         return named.into();
     }
-    built_beside("evenkeel-operator")
+    binary("evenkeel-operator")
 }
 
-/// A program that was built beside the stories.
-pub fn built_beside(name: &str) -> PathBuf {
-    // A story is <target>/debug/deps/<name>-<hash>.
-    let story = std::env::current_exe().expect("a running program has a path");
-    let built = story
+/// Returns the path of a binary that was built with the stories.
+pub fn binary(name: &str) -> PathBuf {
+    // A test binary is <target>/debug/deps/<name>-<hash>.
+    let story = std::env::current_exe().expect("the test binary has a path");
+    let operator_binary = story
         .parent()
         .and_then(Path::parent)
         .map(|dir| dir.join(name));
-    built.expect("stories are built by cargo")
+    operator_binary.expect("the test binary is in cargo's target directory")
 }
 
-/// A kubeconfig of one user at one address.
-pub fn kubeconfig_of(server: &str, token: &str, namespace: &str) -> Value {
+/// Returns a kubeconfig with one user and one server.
+pub fn kubeconfig_for(server: &str, token: &str, namespace: &str) -> Value {
     json!({
         "apiVersion": "v1",
         "kind": "Config",
@@ -447,7 +448,7 @@ pub fn kubeconfig_of(server: &str, token: &str, namespace: &str) -> Value {
     })
 }
 
-/// A token of the operator's account, good for two hours. Wants [`grant`] first.
+/// Returns a token of the operator's service account, valid for two hours. Needs [`grant`] first.
 pub fn token(story: &Story) -> String {
     story
         .kubectl(&["create", "token", ACCOUNT, "--duration=2h"])
@@ -455,42 +456,39 @@ pub fn token(story: &Story) -> String {
         .to_owned()
 }
 
-/// Makes the resources known to the lab, once per run.
+/// Installs the CRDs of the etcd operator on the lab, once per run.
 pub fn install(story: &Story) {
-    define(story, ETCD.definitions);
+    install_crds(story, ETCD.crds);
 }
 
-/// Makes these definitions known to the lab, once per run.
-pub fn define(story: &Story, definitions: &'static str) {
-    once_per_run(
-        &format!("define {definitions} in {}", story.lab().name()),
-        || {
-            let manifests = checkout().join(definitions).to_string_lossy().into_owned();
-            let manifests = ["--filename", &manifests];
-            let run = |args: &[&str]| {
-                story
-                    .command(args)
-                    .args(manifests)
-                    .run()
-                    .unwrap_or_else(|error| panic!("{error:#}"))
-            };
-            run(&["apply", "--server-side", "--force-conflicts"]);
-            run(&["wait", "--for=condition=Established", "--timeout=90s"]);
-        },
-    );
+/// Installs the CRDs in a directory on the lab, once per run.
+pub fn install_crds(story: &Story, crds: &'static str) {
+    once_per_run(&format!("define {crds} in {}", story.lab().name()), || {
+        let manifests = checkout().join(crds).to_string_lossy().into_owned();
+        let manifests = ["--filename", &manifests];
+        let run = |args: &[&str]| {
+            story
+                .command(args)
+                .args(manifests)
+                .run()
+                .unwrap_or_else(|error| panic!("{error:#}"))
+        };
+        run(&["apply", "--server-side", "--force-conflicts"]);
+        run(&["wait", "--for=condition=Established", "--timeout=90s"]);
+    });
 }
 
-/// Gives the operator's account in the story's namespace the rights that its manifests give it.
+/// Grants the operator's service account in the story's namespace the permissions of its manifests.
 pub fn grant(story: &Story) {
-    grant_from(story, &checkout().join(ETCD.rights));
+    grant_from(story, &checkout().join(ETCD.permissions));
 }
 
-/// Gives the operator's account in the story's namespace the rights of these manifests, and no other. What of them is
-/// outside the namespace goes with it too.
+/// Grants the operator's service account in the story's namespace the permissions of these manifests, and no others. Cluster-scoped
+/// objects are deleted together with the namespace.
 pub fn grant_from(story: &Story, manifests: &Path) {
     story.apply(&account());
     let path = manifests.to_string_lossy().into_owned();
-    // Not in the story's namespace: `kubectl` would refuse manifests that name another.
+    // Without the story's namespace: `kubectl` rejects manifests that name another one.
     let printing = [
         "create",
         "--dry-run=client",
@@ -521,16 +519,16 @@ pub fn grant_from(story: &Story, manifests: &Path) {
         })
         .collect();
     let uid = story.field(&["namespace", story.namespace()], ".metadata.uid");
-    let fitted: Vec<Value> = objects
+    let scoped_to: Vec<Value> = objects
         .iter()
-        .map(|object| fitted(object.clone(), &objects, story.namespace(), &uid))
+        .map(|object| scoped_to(object.clone(), &objects, story.namespace(), &uid))
         .collect();
-    story.apply(&json!({"apiVersion": "v1", "kind": "List", "items": fitted}).to_string());
+    story.apply(&json!({"apiVersion": "v1", "kind": "List", "items": scoped_to}).to_string());
 }
 
-/// A manifest of the operator's rights, made to fit into a namespace: stories run side by side, so what belongs to no
-/// namespace gets a name of its own, and the namespace as its owner.
-fn fitted(mut object: Value, all: &[Value], namespace: &str, uid: &str) -> Value {
+/// Adapts a manifest of the operator's permissions to a story's namespace: stories run at the same time, so a cluster-scoped object
+/// gets a name of its own and the namespace as its owner.
+fn scoped_to(mut object: Value, all: &[Value], namespace: &str, uid: &str) -> Value {
     let own =
         |name: &Value| Value::from(format!("{}-{namespace}", name.as_str().unwrap_or_default()));
     if object["kind"]
@@ -568,7 +566,7 @@ fn account() -> String {
     json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": ACCOUNT}}).to_string()
 }
 
-/// Starts the program so that it dies with this process, however that ends.
+/// Starts a program that is killed when this process ends.
 fn run(program: &Path, args: &[String], env: &[(String, String)], log: &Path) -> Child {
     let mut command = Cmd::new("setpriv")
         .args(["--pdeathsig", "KILL", "--"])
@@ -581,34 +579,35 @@ fn run(program: &Path, args: &[String], env: &[(String, String)], log: &Path) ->
         .create(true)
         .append(true)
         .open(log)
-        .expect("the log can be written");
-    let err = out.try_clone().expect("the log can be written by both");
-    from_a_lasting_thread(command, out, err)
+        .expect("the log is writable");
+    let err = out.try_clone().expect("the file handle can be cloned");
+    spawn_from_permanent_thread(command, out, err)
 }
 
 type Start = Box<dyn FnOnce() + Send>;
 
-/// The kernel's notion of a parent is the *thread* that started the child; one that never ends, then.
-fn from_a_lasting_thread(command: Cmd, out: File, err: File) -> Child {
+/// Starts a child from a thread that never ends: the kernel sends the death signal when the parent *thread* ends.
+fn spawn_from_permanent_thread(command: Cmd, out: File, err: File) -> Child {
     static STARTER: OnceLock<Mutex<mpsc::Sender<Start>>> = OnceLock::new();
     let starter = STARTER.get_or_init(|| {
-        let (ask, asked) = mpsc::channel::<Start>();
-        std::thread::spawn(move || asked.iter().for_each(|start| start()));
-        Mutex::new(ask)
+        let (requests, queue) = mpsc::channel::<Start>();
+        std::thread::spawn(move || queue.iter().for_each(|start| start()));
+        Mutex::new(requests)
     });
-    let (tell, told) = mpsc::channel();
+    let (sender, receiver) = mpsc::channel();
     let start = move || {
         let started =
             command.spawn(|command| _ = command.stdin(Stdio::null()).stdout(out).stderr(err));
-        // Whoever asked waits for it.
-        let _ = tell.send(started);
+        // The receiver waits for the result.
+        let _ = sender.send(started);
     };
-    let asked = starter
+    let queue = starter
         .lock()
         .unwrap_or_else(PoisonError::into_inner)
         .send(Box::new(start));
-    asked.expect("the thread lasts");
-    told.recv()
+    queue.expect("the thread runs");
+    receiver
+        .recv()
         .expect("the thread answers")
         .unwrap_or_else(|error| panic!("{error:#}"))
 }

@@ -1,5 +1,5 @@
-//! What came of a run of tests, from the files that the runners wrote: JUnit files of nextest, the output of `go test -v`, and the
-//! list of steps of `hack/test`.
+//! The result of a test run, from the files of the runners: JUnit files of nextest, the output of `go test -v`, and the list of
+//! steps of `hack/test`.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -7,34 +7,34 @@ use std::fmt::Write as _;
 /// A test that ran.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Test {
-    /// The program that has it, as nextest names it: `evenkeel-e2e::etcd`.
+    /// The test binary, as nextest names it: `evenkeel-e2e::etcd`.
     pub suite: String,
-    /// Its name with its modules.
+    /// The name with its modules.
     pub name: String,
-    /// When it began, in seconds since midnight.
+    /// When the test began, in seconds since midnight.
     pub began: f64,
-    /// How long it took, in seconds.
+    /// The duration in seconds.
     pub took: f64,
-    /// Why it failed, where it did.
+    /// The reason of the failure, if it failed.
     pub failed: Option<String>,
-    /// What it says that it did not run, and why.
+    /// The reason why a part was not run, if the test printed one.
     pub not_run: Option<String>,
 }
 
 /// A step of a run, such as a build.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Step {
-    /// Its name.
+    /// The name.
     pub name: String,
-    /// How long it took, in seconds.
+    /// The duration in seconds.
     pub took: u64,
-    /// Whether it failed.
+    /// Whether the step failed.
     pub failed: bool,
 }
 
-/// The tests in a JUnit file of nextest.
+/// Parses the tests in a JUnit file of nextest.
 pub fn junit(xml: &str) -> Vec<Test> {
-    // What tests print is escaped, so that no tag in it looks like this one.
+    // The output of tests is escaped, so it contains no such tag.
     xml.split("<testcase ").skip(1).map(test).collect()
 }
 
@@ -46,7 +46,7 @@ fn test(case: &str) -> Test {
     let failed = ["<failure", "<error"]
         .iter()
         .find_map(|tag| case.split_once(*tag));
-    let said = |begins: &str| {
+    let line_after = |begins: &str| {
         body.lines()
             .find_map(|line| line.strip_prefix(begins))
             .map(str::to_owned)
@@ -73,11 +73,11 @@ fn test(case: &str) -> Test {
         began: seconds_of_day(&attribute(head, "timestamp")),
         took: attribute(head, "time").parse().unwrap_or(0.0),
         failed: failed.map(|_| reason()),
-        not_run: said("NOT RUN "),
+        not_run: line_after("NOT RUN "),
     }
 }
 
-/// The text between tags; what tests print has its angle brackets escaped.
+/// Returns the text between tags; angle brackets in the output of tests are escaped.
 fn without_tags(xml: &str) -> String {
     let text = |part: &str| {
         part.split_once('>')
@@ -89,7 +89,7 @@ fn without_tags(xml: &str) -> String {
 
 fn attribute(head: &str, name: &str) -> String {
     let begins = format!("{name}=\"");
-    // `name` is the end of `classname` too.
+    // `name` is also the end of `classname`.
     let at = head
         .match_indices(&begins)
         .map(|(at, _)| at)
@@ -112,7 +112,7 @@ fn unescaped(text: &str) -> String {
         .fold(text.to_owned(), |text, (code, is)| text.replace(code, is))
 }
 
-/// Of a time such as `2026-11-17T18:52:16.123+00:00`.
+/// Returns the seconds since midnight of a time such as `2026-11-17T18:52:16.123+00:00`.
 fn seconds_of_day(timestamp: &str) -> f64 {
     let time = timestamp.split_once('T').map_or("", |(_, time)| time);
     let time = time.split(['+', '-', 'Z']).next().unwrap_or_default();
@@ -121,7 +121,7 @@ fn seconds_of_day(timestamp: &str) -> f64 {
     })
 }
 
-/// The tests in what `go test -v` printed.
+/// Parses the tests in the output of `go test -v`.
 pub fn go(printed: &str) -> Vec<Test> {
     let test = |line: &str| {
         let (result, rest) = line.strip_prefix("--- ")?.split_once(": ")?;
@@ -138,7 +138,7 @@ pub fn go(printed: &str) -> Vec<Test> {
     printed.lines().filter_map(test).collect()
 }
 
-/// The steps in a list of lines: name, seconds, and `failed` or nothing, between tabulators.
+/// Parses the list of steps; a line is name, seconds, and `failed` or nothing, separated by tabs.
 pub fn steps(list: &str) -> Vec<Step> {
     let step = |line: &str| {
         let mut words = line.split('\t');
@@ -152,20 +152,20 @@ pub fn steps(list: &str) -> Vec<Step> {
     list.lines().filter_map(step).collect()
 }
 
-/// What came of a suite.
+/// The result of a suite.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Suite {
-    /// How many passed, failed, and did not run.
+    /// The number of tests that passed.
     pub passed: usize,
-    /// How many failed.
+    /// The number of tests that failed.
     pub failed: usize,
-    /// How many said that they did not run.
+    /// The number of tests that did not run.
     pub not_run: usize,
-    /// From the first test's begin to the last one's end, in seconds.
+    /// The time from the first test's begin to the last test's end, in seconds.
     pub took: f64,
 }
 
-/// What came of all tests, and of those of each suite.
+/// Returns the result of all tests, and of each suite.
 pub fn suites(tests: &[Test]) -> (Suite, BTreeMap<String, Suite>) {
     let mut suites: BTreeMap<String, Vec<&Test>> = BTreeMap::new();
     for test in tests {
@@ -199,9 +199,8 @@ pub fn suites(tests: &[Test]) -> (Suite, BTreeMap<String, Suite>) {
     )
 }
 
-/// What `make test` prints at its end; `not_run` has a line for each suite that was left out. The last line is the one that CI
-/// reads.
-pub fn told(steps: &[Step], tests: &[Test], not_run: &str, logs: &str) -> String {
+/// Formats the end of the output of `make test`; `not_run` has a line for each suite that was left out. CI reads the last line.
+pub fn summary(steps: &[Step], tests: &[Test], not_run: &str, logs: &str) -> String {
     let (all, suites) = suites(tests);
     let mut out = String::from("\ntime of each step\n");
     for step in steps {
@@ -265,8 +264,8 @@ pub fn told(steps: &[Step], tests: &[Test], not_run: &str, logs: &str) -> String
     out
 }
 
-/// The result of a run of all tests, for `bench/results/test-all.md`.
-pub fn recorded(steps: &[Step], tests: &[Test], when: &str) -> String {
+/// Formats the result of a run of all tests, for `bench/results/test-all.md`.
+pub fn record_page(steps: &[Step], tests: &[Test], when: &str) -> String {
     let (all, suites) = suites(tests);
     let mut out = format!("# The last full run of `make test-all`\n\n{when}\n\n");
     out.push_str("| suite | passed | failed | not run | time |\n|---|---|---|---|---|\n");
@@ -284,7 +283,7 @@ pub fn recorded(steps: &[Step], tests: &[Test], when: &str) -> String {
     }
     let took: u64 = steps.iter().map(|step| step.took).sum();
     row("all", &all, format!("{} min {} s", took / 60, took % 60));
-    out.push_str("\nThe time of a suite is from its first test's begin to its last one's end; that of all is the whole run's.\n");
+    out.push_str("\nThe time of a suite is from the begin of its first test to the end of its last one; that of all is the time of the whole run.\n");
     out.push_str("\n| step | time | result |\n|---|---|---|\n");
     for step in steps {
         let _ = writeln!(

@@ -122,7 +122,7 @@ pub fn effective_spec<R: SpecRules>(
     }
     Err(first_rejection.unwrap_or_else(|| Rejection {
         field: "spec",
-        reason: "it is invalid".to_owned(),
+        reason: "the spec is invalid".to_owned(),
     }))
 }
 

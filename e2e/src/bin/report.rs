@@ -1,11 +1,11 @@
-//! Tells what came of a run of tests: `report DIRECTORY [RECORD WHEN]`, where DIRECTORY is the one that `hack/test` made for the run,
-//! and RECORD the file that a run of all tests is recorded in. Fails if a test or a step failed, or no test ran.
-#![expect(clippy::print_stdout, reason = "that is what it is for")]
+//! Prints the result of a test run: `report DIRECTORY [RECORD WHEN]`. DIRECTORY is the one that `hack/test` created for the run,
+//! RECORD the file for the result of `make test-all`. Exits with 1 if a test or a step failed or no test ran.
+#![expect(clippy::print_stdout, reason = "the program prints a report")]
 
 use std::path::Path;
 use std::process::ExitCode;
 
-use evenkeel_e2e::report::{go, junit, recorded, steps, told};
+use evenkeel_e2e::report::{go, junit, record_page, steps, summary};
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -23,12 +23,12 @@ fn main() -> ExitCode {
     tests.extend(junit(&read("e2e.xml")));
     let steps = steps(&read("steps"));
     if let Some((record, when)) = record
-        && let Err(error) = std::fs::write(record, recorded(&steps, &tests, when))
+        && let Err(error) = std::fs::write(record, record_page(&steps, &tests, when))
     {
-        println!("{record} cannot be written: {error}");
+        println!("failed to write {record}: {error}");
         return ExitCode::from(2);
     }
-    print!("{}", told(&steps, &tests, &read("not-run"), dir));
+    print!("{}", summary(&steps, &tests, &read("not-run"), dir));
     let failed =
         tests.iter().any(|test| test.failed.is_some()) || steps.iter().any(|step| step.failed);
     ExitCode::from(u8::from(failed || tests.is_empty()))

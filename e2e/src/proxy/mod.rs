@@ -1,11 +1,11 @@
-//! A proxy to the lab's API server that can stop the world at a chosen write.
+//! A proxy to the lab's API server that can stop the operator at a chosen write.
 //!
-//! A story gives its operator a kubeconfig that leads here. Everything passes, watches as they stream; but each write is
-//! first shown to the story's [rule](Proxy::rule), and the [`Verdict`] says what becomes of it. A write that is stopped
-//! is held, before the API server sees it or after it was applied, until the story [lets it go on](Stopped::go_on) or
-//! drops it: time enough to kill the operator between an intent and its effect, in every run at the same place.
+//! A story's operator gets a kubeconfig with the address of the proxy. All requests pass, and watches stream; but the story's
+//! [rule](Proxy::rule) gets each write first and returns a [`Verdict`]. A held write waits, before the API server gets it or after
+//! it was applied, until the story [resumes](HeldWrite::resume) or drops it: time to kill the operator between an intent and its
+//! effect, at the same place in every run.
 //!
-//! A write belongs to the network once it has come here: it goes on, when told to, even if its sender is dead by then.
+//! A write that has reached the proxy is executed even if its sender is dead by then, as on a real network.
 
 mod record;
 mod serve;
@@ -20,74 +20,74 @@ use evenkeel_lab::Lab;
 use tokio::runtime::Runtime;
 use tokio::sync::oneshot;
 
-pub use record::{Lives, Write, Written, lives, pattern};
+pub use record::{ObjectCounts, RecordedWrite, Write, object_counts, pattern};
 
-/// What becomes of a write.
+/// The treatment of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It is done, and answered.
+    /// The write is applied and answered.
     Pass,
-    /// It is held before the API server sees it. Dropped, it never does, and the sender gets no answer.
-    StopBefore,
-    /// It is done, but the answer is held. Dropped, the sender gets none.
-    StopAfter,
-    /// It is not done, and answered with this error.
+    /// The write is held before the API server gets it. If dropped, it is never sent, and the sender gets no answer.
+    HoldBefore,
+    /// The write is applied, but the answer is held. If dropped, the sender gets no answer.
+    HoldAfter,
+    /// The write is not sent; the sender gets this error code.
     Fail(u16),
-    /// It is done, yet answered with this error.
+    /// The write is applied, but the sender gets this error code.
     FailAfter(u16),
-    /// It goes on after this time, whether or not the sender still waits for it.
-    Hang(Duration),
+    /// The write is sent after this time, whether or not the sender still waits for it.
+    Delay(Duration),
 }
 
 type Rule = Arc<dyn Fn(&Write) -> Verdict + Send + Sync>;
 
-/// A write that is held. Dropped, its sender gets no answer.
+/// A write that is held. On drop its sender gets no answer.
 #[derive(Debug)]
-pub struct Stopped {
+pub struct HeldWrite {
     /// The write.
     pub write: Write,
-    /// What the API server answered; `None` where it has not seen it.
+    /// The API server's status code; `None` if the write was not sent to it.
     pub answered: Option<u16>,
-    go_on: oneshot::Sender<()>,
+    resume: oneshot::Sender<()>,
 }
 
-impl Stopped {
-    /// Lets it go on: to the API server, or its answer to the sender.
-    pub fn go_on(self) {
-        // Nobody waits for it any more when the proxy has gone.
-        let _ = self.go_on.send(());
+impl HeldWrite {
+    /// Sends the write to the API server, or its answer to the sender.
+    pub fn resume(self) {
+        // Fails only if the proxy has been dropped.
+        let _ = self.resume.send(());
     }
 }
 
-/// The proxy. It ends when dropped, and with it every connection through it.
+/// The proxy. On drop it stops and closes every connection.
 pub struct Proxy {
     address: SocketAddr,
     shared: Arc<serve::Shared>,
-    stops: Mutex<mpsc::Receiver<Stopped>>,
+    held_writes: Mutex<mpsc::Receiver<HeldWrite>>,
     runtime: Option<Runtime>,
 }
 
 impl Proxy {
-    /// A proxy to a lab's API server. Whoever asks says who it is: the `Authorization` header passes as it is.
+    /// Starts a proxy that passes the `Authorization` header of each request.
     pub fn start(lab: &Lab) -> Self {
         Self::new(lab, None)
     }
 
-    /// A proxy for those who do not say who they are: they are the bearer of this token. `kubectl` is such a one, since
-    /// it sends no token where there is no TLS.
+    /// Starts a proxy that adds this token to requests without one. `kubectl` needs it, because it sends no token over a connection
+    /// without TLS.
     pub fn start_as(lab: &Lab, token: &str) -> Self {
         Self::new(lab, Some(token))
     }
 
     fn new(lab: &Lab, token: Option<&str>) -> Self {
-        let (stopped, stops) = mpsc::channel();
-        let shared = Arc::new(serve::Shared::new(lab, token, stopped));
+        let (held, held_writes) = mpsc::channel();
+        let shared = Arc::new(serve::Shared::new(lab, token, held));
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)
             .thread_name("proxy")
             .enable_all()
             .build()
-            .expect("a thread for the proxy");
+            .expect("the runtime starts");
         let listener = runtime
             .block_on(tokio::net::TcpListener::bind(("127.0.0.1", 0)))
             .expect("a free port");
@@ -96,129 +96,124 @@ impl Proxy {
         Self {
             address,
             shared,
-            stops: Mutex::new(stops),
+            held_writes: Mutex::new(held_writes),
             runtime: Some(runtime),
         }
     }
 
-    /// Where it listens, as a kubeconfig's `server`.
+    /// Returns the address, for the `server` of a kubeconfig.
     pub fn url(&self) -> String {
         format!("http://{}", self.address)
     }
 
-    /// From now on every write is shown to this rule.
+    /// Sets the rule for all later writes.
     pub fn rule(&self, rule: impl Fn(&Write) -> Verdict + Send + Sync + 'static) {
         *lock(&self.shared.rule) = Arc::new(rule);
     }
 
-    /// From now on this becomes of the first write of the kind, and all others pass.
-    pub fn once(
-        &self,
-        verdict: Verdict,
-        of_the_kind: impl Fn(&Write) -> bool + Send + Sync + 'static,
-    ) {
+    /// Applies a verdict to the next write that matches; all others pass.
+    pub fn once(&self, verdict: Verdict, matches: impl Fn(&Write) -> bool + Send + Sync + 'static) {
         let done = AtomicBool::new(false);
         self.rule(move |write| {
-            let it = of_the_kind(write) && !done.swap(true, Ordering::SeqCst);
+            let it = matches(write) && !done.swap(true, Ordering::SeqCst);
             if it { verdict } else { Verdict::Pass }
         });
     }
 
-    /// From now on every write passes.
+    /// Lets all later writes pass.
     pub fn pass(&self) {
         self.rule(|_| Verdict::Pass);
     }
 
-    /// Waits until a write is stopped; fails the story when none is.
-    pub fn stopped(&self, limit: Duration) -> Stopped {
-        match lock(&self.stops).recv_timeout(limit) {
-            Ok(stopped) => stopped,
+    /// Waits for a held write; panics on timeout.
+    pub fn wait_held(&self, limit: Duration) -> HeldWrite {
+        match lock(&self.held_writes).recv_timeout(limit) {
+            Ok(held) => held,
             Err(_) => {
                 panic!(
-                    "no write was stopped within {} s; there were:\n{}",
+                    "no write was held within {} s; the writes were:\n{}",
                     limit.as_secs(),
-                    self.told()
+                    self.recent_writes()
                 )
             }
         }
     }
 
-    /// The write that is stopped by now, if one is.
-    pub fn try_stopped(&self) -> Option<Stopped> {
-        lock(&self.stops).try_recv().ok()
+    /// Returns a held write, if there is one.
+    pub fn try_held(&self) -> Option<HeldWrite> {
+        lock(&self.held_writes).try_recv().ok()
     }
 
-    /// The API server is gone: every connection ends at once, and nobody gets a new one.
+    /// Simulates an API server that is down: closes every connection and rejects new ones.
     pub fn cut(&self) {
         self.shared.open.send_replace(false);
     }
 
-    /// The API server is back.
-    pub fn mend(&self) {
+    /// Ends [`Proxy::cut`].
+    pub fn restore(&self) {
         self.shared.open.send_replace(true);
     }
 
-    /// All writes so far.
-    pub fn writes(&self) -> Vec<Written> {
+    /// Returns all writes so far.
+    pub fn writes(&self) -> Vec<RecordedWrite> {
         lock(&self.shared.record).writes()
     }
 
-    /// The writes that came since a time, those to Leases apart: an operator that lives renews its own.
-    pub fn writes_since(&self, time: Instant) -> Vec<Written> {
+    /// Returns the writes since a time, without those to Leases, which a running operator renews.
+    pub fn writes_since(&self, time: Instant) -> Vec<RecordedWrite> {
         record::since(self.writes(), time, is_lease)
     }
 
-    /// Creates and deletes done through this proxy, per object.
-    pub fn lives(&self) -> BTreeMap<String, Lives> {
-        lives(&self.writes())
+    /// Returns the number of creates and deletes through this proxy, per object.
+    pub fn object_counts(&self) -> BTreeMap<String, ObjectCounts> {
+        object_counts(&self.writes())
     }
 
-    /// How many requests came, reads included, by verb (`WATCH` is one) and [`pattern`].
+    /// Returns the number of requests, reads included, by verb (`WATCH` is one) and [`pattern`].
     pub fn requests(&self) -> BTreeMap<(String, String), usize> {
         lock(&self.shared.record).requests()
     }
 
-    /// The names of the objects of this sort (`pods`) that were read one by one since a time.
+    /// Returns the names of the objects of a resource (`pods`) that were read one by one since a time.
     pub fn read_since(&self, resource: &str, time: Instant) -> BTreeSet<String> {
         lock(&self.shared.record).read_since(resource, time)
     }
 
-    /// Waits so long, in which nothing but Leases may be written.
-    pub fn stays_quiet(&self, time: Duration) {
+    /// Asserts for some time that only Leases are written.
+    pub fn assert_idle(&self, time: Duration) {
         let began = Instant::now();
         while began.elapsed() < time {
             let writes = self.writes_since(began);
             assert!(
                 writes.is_empty(),
-                "nothing was to be written for {} s, but after {:.1} s was:\n{}",
+                "expected no write for {} s, but after {:.1} s there were:\n{}",
                 time.as_secs(),
                 began.elapsed().as_secs_f64(),
-                shown(&writes)
+                format_writes(&writes)
             );
             std::thread::sleep(Duration::from_millis(100));
         }
     }
 
-    /// Waits until nothing but Leases has been written for so long; fails the story when that does not come to be
-    /// within the limit.
-    pub fn becomes_quiet(&self, quiet: Duration, limit: Duration) {
+    /// Waits until only Leases have been written for `idle_time`; panics after `limit`.
+    pub fn wait_idle(&self, idle_time: Duration, limit: Duration) {
         let began = Instant::now();
-        while record::quiet(&self.writes(), began, is_lease) < quiet {
+        while record::idle_time(&self.writes(), began, is_lease) < idle_time {
             assert!(
                 began.elapsed() < limit,
-                "it was never quiet for {} s within {} s:\n{}",
-                quiet.as_secs(),
+                "no {} s without a write within {} s:\n{}",
+                idle_time.as_secs(),
                 limit.as_secs(),
-                self.told()
+                self.recent_writes()
             );
             std::thread::sleep(Duration::from_millis(100));
         }
     }
 
-    /// The last writes, a line each.
-    pub(crate) fn told(&self) -> String {
+    /// Formats the last writes, a line each.
+    pub(crate) fn recent_writes(&self) -> String {
         let writes = self.writes();
-        shown(
+        format_writes(
             writes
                 .get(writes.len().saturating_sub(40)..)
                 .unwrap_or_default(),
@@ -238,7 +233,7 @@ fn is_lease(write: &Write) -> bool {
     write.is_to("leases")
 }
 
-fn shown(writes: &[Written]) -> String {
+fn format_writes(writes: &[RecordedWrite]) -> String {
     writes
         .iter()
         .map(|written| format!("  {written}\n"))

@@ -1,5 +1,5 @@
-//! What passes through the proxy, in words: requests as patterns, writes with what became of them, and per object how
-//! often it was created and deleted.
+//! The record of the requests through the proxy: requests as patterns, writes with their answers, and the number of creates
+//! and deletes per object.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -13,27 +13,27 @@ pub struct Write {
     pub verb: String,
     /// Path and query, as sent.
     pub path: String,
-    /// What was sent; null where it is not JSON (some of `kubectl` speaks protobuf).
+    /// The body; null if it is not JSON (`kubectl` sends protobuf for some writes).
     pub body: Value,
-    /// Its number among all writes through this proxy, from 1.
+    /// The number among all writes through this proxy, from 1.
     pub number: u64,
-    /// Its number among the deeds, from 1. Leases are renewed and events told by the clock: were they counted, the
-    /// nth write would be another one in each run. They have none.
-    pub deed: Option<u64>,
+    /// The number among all writes except those to Leases and Events, from 1. Those depend on the clock, so that with them
+    /// the nth write would differ from run to run.
+    pub ordinal: Option<u64>,
 }
 
 impl Write {
-    /// Whether it goes to this sort of object (`pods`, `leases`), a subresource of it included.
+    /// Whether the write is to this resource (`pods`, `leases`), a subresource included.
     pub fn is_to(&self, resource: &str) -> bool {
         Parts::of(&self.path).resource == resource
     }
 
-    /// The subresource it goes to (`status`, `eviction`), if any.
+    /// The subresource (`status`, `eviction`), if any.
     pub fn subresource(&self) -> Option<&str> {
         Parts::of(&self.path).subresource
     }
 
-    /// The object's name, by the path or, for one that is created, by the body.
+    /// The name of the object, from the path or, for a create, from the body.
     pub fn name(&self) -> Option<&str> {
         Parts::of(&self.path)
             .name
@@ -41,35 +41,35 @@ impl Write {
     }
 }
 
-/// A write, and what became of it.
+/// A write and its answers.
 #[derive(Clone, Debug)]
-pub struct Written {
+pub struct RecordedWrite {
     /// The write.
     pub write: Write,
-    /// When it came to the proxy.
+    /// The time at which the write reached the proxy.
     pub at: Instant,
-    /// What the API server answered; `None` where it never got it, or has not answered yet.
+    /// The status code of the API server; `None` if it did not get the write or has not answered yet.
     pub answered: Option<u16>,
-    /// What the sender was told; `None` where it got no answer, or has none yet.
-    pub told: Option<u16>,
-    /// The name in the API server's answer: the one that an object of a generated name has.
+    /// The status code that the sender got; `None` if it got none, or none yet.
+    pub returned: Option<u16>,
+    /// The name in the API server's answer, for objects with generated names.
     pub(super) named: Option<String>,
 }
 
-impl Written {
-    /// Whether the API server has done it.
+impl RecordedWrite {
+    /// Whether the API server has applied the write.
     pub fn is_applied(&self) -> bool {
         self.answered.is_some_and(|code| (200..300).contains(&code))
     }
 
-    /// The object as `resource/name`: `pods/orders-1`.
+    /// Returns the object as `resource/name`: `pods/orders-1`.
     pub fn object(&self) -> String {
         let name = self.write.name().or(self.named.as_deref()).unwrap_or("?");
         format!("{}/{name}", Parts::of(&self.write.path).resource)
     }
 }
 
-impl std::fmt::Display for Written {
+impl std::fmt::Display for RecordedWrite {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Write {
             number, verb, path, ..
@@ -77,21 +77,21 @@ impl std::fmt::Display for Written {
         let code = |code: Option<u16>| code.map_or("nothing".to_owned(), |code| code.to_string());
         write!(
             f,
-            "{number}. {verb} {path}: answered {}, told {}",
+            "{number}. {verb} {path}: the API server answered {}, the sender got {}",
             code(self.answered),
-            code(self.told)
+            code(self.returned)
         )
     }
 }
 
-/// Every request that came, and every write.
+/// Every request, and every write.
 #[derive(Debug, Default)]
 pub(super) struct Record {
     requests: BTreeMap<(String, String), usize>,
-    /// When an object was last read by its name, by resource and name.
+    /// When an object was last read by name, by resource and name.
     reads: BTreeMap<(String, String), Instant>,
-    writes: Vec<Written>,
-    deeds: u64,
+    writes: Vec<RecordedWrite>,
+    ordinals: u64,
 }
 
 impl Record {
@@ -110,21 +110,21 @@ impl Record {
     pub(super) fn write(&mut self, verb: &str, path: &str, body: Value) -> Write {
         let number = self.writes.len() as u64 + 1;
         let parts = Parts::of(path);
-        let by_the_clock = matches!(parts.resource, "leases" | "events");
-        self.deeds += u64::from(!by_the_clock);
-        let deed = (!by_the_clock).then_some(self.deeds);
+        let is_clock_driven = matches!(parts.resource, "leases" | "events");
+        self.ordinals += u64::from(!is_clock_driven);
+        let ordinal = (!is_clock_driven).then_some(self.ordinals);
         let write = Write {
             verb: verb.to_owned(),
             path: path.to_owned(),
             body,
             number,
-            deed,
+            ordinal,
         };
-        self.writes.push(Written {
+        self.writes.push(RecordedWrite {
             write: write.clone(),
             at: Instant::now(),
             answered: None,
-            told: None,
+            returned: None,
             named: None,
         });
         write
@@ -141,13 +141,13 @@ impl Record {
         }
     }
 
-    pub(super) fn told(&mut self, number: u64, code: u16) {
+    pub(super) fn returned(&mut self, number: u64, code: u16) {
         if let Some(written) = self.nth(number) {
-            written.told = Some(code);
+            written.returned = Some(code);
         }
     }
 
-    fn nth(&mut self, number: u64) -> Option<&mut Written> {
+    fn nth(&mut self, number: u64) -> Option<&mut RecordedWrite> {
         self.writes
             .get_mut(usize::try_from(number).ok()?.checked_sub(1)?)
     }
@@ -164,24 +164,24 @@ impl Record {
         since.map(|((_, name), _)| name.clone()).collect()
     }
 
-    pub(super) fn writes(&self) -> Vec<Written> {
+    pub(super) fn writes(&self) -> Vec<RecordedWrite> {
         self.writes.clone()
     }
 }
 
-/// How often an object was created and deleted.
+/// The number of creates and deletes of an object.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Lives {
-    /// Created, by a create or by the apply that found none.
+pub struct ObjectCounts {
+    /// Creates, and applies of an object that did not exist.
     pub created: usize,
-    /// Deleted or evicted.
+    /// Deletes and evictions.
     pub deleted: usize,
 }
 
-/// Creates and deletes that the API server has done, per object (`pods/orders-1`): an operator that was disturbed makes
-/// no more of them than one that was not.
-pub fn lives(writes: &[Written]) -> BTreeMap<String, Lives> {
-    let mut lives: BTreeMap<String, Lives> = BTreeMap::new();
+/// Counts the creates and deletes that the API server has applied, per object (`pods/orders-1`). An operator that was disturbed
+/// must not need more of them than one that was not.
+pub fn object_counts(writes: &[RecordedWrite]) -> BTreeMap<String, ObjectCounts> {
+    let mut object_counts: BTreeMap<String, ObjectCounts> = BTreeMap::new();
     for written in writes.iter().filter(|written| written.is_applied()) {
         let created = written.answered == Some(201);
         let deleted = match (written.write.verb.as_str(), written.write.subresource()) {
@@ -189,31 +189,31 @@ pub fn lives(writes: &[Written]) -> BTreeMap<String, Lives> {
             (_, None) if created => false,
             _ => continue,
         };
-        let of = lives.entry(written.object()).or_default();
+        let of = object_counts.entry(written.object()).or_default();
         if deleted {
             of.deleted += 1;
         } else {
             of.created += 1;
         }
     }
-    lives
+    object_counts
 }
 
-/// The writes since a time, in order, `ignoring` some.
+/// Returns the writes since a time in order, without those to ignore.
 pub(super) fn since(
-    writes: Vec<Written>,
+    writes: Vec<RecordedWrite>,
     time: Instant,
     ignoring: impl Fn(&Write) -> bool,
-) -> Vec<Written> {
+) -> Vec<RecordedWrite> {
     writes
         .into_iter()
         .filter(|written| written.at >= time && !ignoring(&written.write))
         .collect()
 }
 
-/// For how long there was no write at the end, among those that count.
-pub(super) fn quiet(
-    writes: &[Written],
+/// Returns the time since the last write that is not ignored, or since `began`.
+pub(super) fn idle_time(
+    writes: &[RecordedWrite],
     began: Instant,
     ignoring: impl Fn(&Write) -> bool,
 ) -> Duration {
@@ -225,7 +225,7 @@ pub(super) fn quiet(
         .elapsed()
 }
 
-/// Whether a request changes something: questions that are asked by POST do not.
+/// Whether a request changes something. Reviews are sent by POST and do not.
 pub(super) fn changes(verb: &str, path: &str) -> bool {
     let review = path.starts_with("/apis/authorization.k8s.io/")
         || path.starts_with("/apis/authentication.k8s.io/");
@@ -240,7 +240,7 @@ fn verb_of<'a>(verb: &'a str, path: &str) -> &'a str {
     if watches { "WATCH" } else { verb }
 }
 
-/// A request's path without what differs from object to object: `/api/v1/namespaces/{namespace}/pods/{name}`.
+/// Returns a request's path without namespace and name: `/api/v1/namespaces/{namespace}/pods/{name}`.
 pub fn pattern(path: &str) -> String {
     let bare = path.split_once('?').map_or(path, |(bare, _)| bare);
     let parts = Parts::of(path);
@@ -263,7 +263,7 @@ pub fn pattern(path: &str) -> String {
     pattern
 }
 
-/// A path of the API, taken apart. Where it names no resource (`/version`, discovery) that is empty.
+/// The parts of an API path. `resource` is empty if the path names none (`/version`, discovery).
 #[derive(Default)]
 struct Parts<'a> {
     group: &'a str,
@@ -281,12 +281,15 @@ impl<'a> Parts<'a> {
             _ if bare.starts_with("/apis/") => 4,
             _ => return Self::default(),
         };
-        // The slash after the group and version: the third of `/api/v1/…`, the fourth of `/apis/apps/v1/…`.
+        // The slash after group and version: the third of `/api/v1/…`, the fourth of `/apis/apps/v1/…`.
         let Some((slash, _)) = bare.match_indices('/').nth(depth - 1) else {
             return Self::default();
         };
         let (group, rest) = bare.split_at(slash);
-        let mut words = rest.split('/').skip(1).filter(|word| !word.is_empty());
+        let mut words = rest
+            .split('/')
+            .skip(1)
+            .filter(|resumed| !resumed.is_empty());
         let mut parts = Self {
             group,
             ..Self::default()
@@ -295,7 +298,7 @@ impl<'a> Parts<'a> {
             return parts;
         };
         match (first, second, third) {
-            // `namespaces/x/status` and `namespaces/x/finalize` are of the namespace itself.
+            // `namespaces/x/status` and `namespaces/x/finalize` are subresources of the namespace.
             ("namespaces", Some(_), Some(third)) if !matches!(third, "status" | "finalize") => {
                 parts.namespaced = true;
                 parts.resource = third;

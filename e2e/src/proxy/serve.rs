@@ -1,4 +1,4 @@
-//! The proxy's inside: connections in, connections out, and what the verdicts do.
+//! The server and the client of the proxy, and the effect of each verdict.
 
 use std::error::Error;
 use std::sync::{Arc, Mutex, mpsc};
@@ -21,49 +21,53 @@ use tokio::sync::{oneshot, watch};
 use crate::api::{Access, HttpsClient};
 
 use super::record::{self, Record, Write};
-use super::{Rule, Stopped, Verdict, lock};
+use super::{HeldWrite, Rule, Verdict, lock};
 
-/// Why there is no answer. Whatever it is, the sender sees its connection end.
-type Unanswered = Box<dyn Error + Send + Sync>;
+/// An error without an answer: the sender's connection is closed.
+type NoAnswer = Box<dyn Error + Send + Sync>;
 
-/// An answer: of our own, or the API server's as it streams.
+/// An answer: our own, or the stream from the API server.
 type Answer = Response<Either<Full<Bytes>, Incoming>>;
 
 pub(super) struct Shared {
     pub(super) rule: Mutex<Rule>,
     pub(super) record: Mutex<Record>,
     pub(super) open: watch::Sender<bool>,
-    stops: mpsc::Sender<Stopped>,
+    held_writes: mpsc::Sender<HeldWrite>,
     server: String,
     client: HttpsClient,
-    stand_in: Option<HeaderValue>,
+    default_token: Option<HeaderValue>,
 }
 
 impl Shared {
-    pub(super) fn new(lab: &Lab, token: Option<&str>, stops: mpsc::Sender<Stopped>) -> Self {
+    pub(super) fn new(
+        lab: &Lab,
+        token: Option<&str>,
+        held_writes: mpsc::Sender<HeldWrite>,
+    ) -> Self {
         let access = Access::to(lab);
         Self {
             rule: Mutex::new(Arc::new(|_| Verdict::Pass)),
             record: Mutex::default(),
             open: watch::Sender::new(true),
-            stops,
+            held_writes,
             client: access.anonymous(),
             server: access.server,
-            stand_in: token.map(|token| {
+            default_token: token.map(|token| {
                 format!("Bearer {token}")
                     .parse()
-                    .expect("a token fits into a header")
+                    .expect("a token is a valid header value")
             }),
         }
     }
 
-    /// The request as it goes out.
-    fn outward(&self, request: Request<Bytes>) -> Result<Request<Full<Bytes>>, Unanswered> {
+    /// Returns the request for the API server.
+    fn outgoing(&self, request: Request<Bytes>) -> Result<Request<Full<Bytes>>, NoAnswer> {
         let (mut head, body) = request.into_parts();
         head.uri = format!("{}{}", self.server, head.uri).parse()?;
-        of_this_connection(&mut head.headers);
+        remove_hop_by_hop(&mut head.headers);
         head.headers.remove(HOST);
-        if let Some(token) = &self.stand_in
+        if let Some(token) = &self.default_token
             && !head.headers.contains_key(AUTHORIZATION)
         {
             head.headers.insert(AUTHORIZATION, token.clone());
@@ -71,53 +75,53 @@ impl Shared {
         Ok(Request::from_parts(head, Full::new(body)))
     }
 
-    /// Does a write, and reads the whole answer.
+    /// Sends a write and reads the whole answer.
     async fn apply(
         &self,
         write: &Write,
         request: Request<Full<Bytes>>,
-    ) -> Result<Response<Bytes>, Unanswered> {
+    ) -> Result<Response<Bytes>, NoAnswer> {
         let (mut head, body) = self.client.request(request).await?.into_parts();
         let body = body.collect().await?.to_bytes();
         lock(&self.record).answered(write.number, head.status.as_u16(), &body);
-        of_this_connection(&mut head.headers);
+        remove_hop_by_hop(&mut head.headers);
         Ok(Response::from_parts(head, body))
     }
 
-    /// Tells the story that a write is stopped, and waits for its word.
-    async fn hold(&self, write: &Write, answered: Option<StatusCode>) -> Result<(), Unanswered> {
-        let (go_on, word) = oneshot::channel();
+    /// Hands a held write to the story, and waits until it is resumed.
+    async fn hold(&self, write: &Write, answered: Option<StatusCode>) -> Result<(), NoAnswer> {
+        let (resume, resumed) = oneshot::channel();
         let answered = answered.map(|code| code.as_u16());
-        self.stops.send(Stopped {
+        self.held_writes.send(HeldWrite {
             write: write.clone(),
             answered,
-            go_on,
+            resume,
         })?;
-        Ok(word.await?)
+        Ok(resumed.await?)
     }
 
-    async fn judge(
+    async fn handle_write(
         &self,
         write: &Write,
         request: Request<Full<Bytes>>,
-    ) -> Result<Response<Bytes>, Unanswered> {
+    ) -> Result<Response<Bytes>, NoAnswer> {
         let rule = Arc::clone(&lock(&self.rule));
         match rule(write) {
             Verdict::Pass => self.apply(write, request).await,
-            Verdict::Hang(time) => {
+            Verdict::Delay(time) => {
                 tokio::time::sleep(time).await;
                 self.apply(write, request).await
             }
-            Verdict::Fail(code) => failure(write, code),
+            Verdict::Fail(code) => error_response(write, code),
             Verdict::FailAfter(code) => {
                 self.apply(write, request).await?;
-                failure(write, code)
+                error_response(write, code)
             }
-            Verdict::StopBefore => {
+            Verdict::HoldBefore => {
                 self.hold(write, None).await?;
                 self.apply(write, request).await
             }
-            Verdict::StopAfter => {
+            Verdict::HoldAfter => {
                 let answer = self.apply(write, request).await?;
                 self.hold(write, Some(answer.status())).await?;
                 Ok(answer)
@@ -126,7 +130,7 @@ impl Shared {
     }
 }
 
-/// Takes connections for as long as the proxy lives.
+/// Accepts connections until the proxy is dropped.
 pub(super) async fn accept(listener: TcpListener, shared: Arc<Shared>) {
     loop {
         let Ok((stream, _)) = listener.accept().await else {
@@ -136,14 +140,14 @@ pub(super) async fn accept(listener: TcpListener, shared: Arc<Shared>) {
         if !*open.borrow_and_update() {
             continue;
         }
-        // Without it small answers wait for each other's acknowledgements; not worth a connection.
+        // Without it small answers wait for acknowledgements. An error is ignored: the connection works without it.
         let _ = stream.set_nodelay(true);
         let shared = Arc::clone(&shared);
         tokio::spawn(async move {
             let service = service_fn(move |request| answer(Arc::clone(&shared), request));
             let connection = http1::Builder::new().serve_connection(TokioIo::new(stream), service);
             tokio::select! {
-                // How a connection ended is the sender's affair.
+                // The sender handles a closed connection.
                 _ = connection => {}
                 _ = open.wait_for(|open| !open) => {}
             }
@@ -151,7 +155,7 @@ pub(super) async fn accept(listener: TcpListener, shared: Arc<Shared>) {
     }
 }
 
-async fn answer(shared: Arc<Shared>, request: Request<Incoming>) -> Result<Answer, Unanswered> {
+async fn answer(shared: Arc<Shared>, request: Request<Incoming>) -> Result<Answer, NoAnswer> {
     let verb = request.method().as_str().to_owned();
     let path = request
         .uri()
@@ -162,33 +166,33 @@ async fn answer(shared: Arc<Shared>, request: Request<Incoming>) -> Result<Answe
     let (head, body) = request.into_parts();
     let body = body.collect().await?.to_bytes();
     let json = serde_json::from_slice(&body).unwrap_or(Value::Null);
-    let request = shared.outward(Request::from_parts(head, body))?;
+    let request = shared.outgoing(Request::from_parts(head, body))?;
     if !record::changes(&verb, &path) {
         let mut answer = shared.client.request(request).await?;
-        of_this_connection(answer.headers_mut());
+        remove_hop_by_hop(answer.headers_mut());
         return Ok(answer.map(Either::Right));
     }
     let write = lock(&shared.record).write(&verb, &path, json);
     let number = write.number;
-    // In a task of its own: this one ends when the sender dies, and what was sent is not unsent by that.
-    let judged = {
+    // In a task of its own: this task ends when the sender dies, but a write that was sent is executed.
+    let handled = {
         let shared = Arc::clone(&shared);
-        tokio::spawn(async move { shared.judge(&write, request).await })
+        tokio::spawn(async move { shared.handle_write(&write, request).await })
     };
-    let answer = judged.await??;
-    lock(&shared.record).told(number, answer.status().as_u16());
+    let answer = handled.await??;
+    lock(&shared.record).returned(number, answer.status().as_u16());
     Ok(answer.map(|body| Either::Left(Full::new(body))))
 }
 
-/// Removes what is between two neighbours only.
-fn of_this_connection(headers: &mut HeaderMap) {
+/// Removes hop-by-hop headers.
+fn remove_hop_by_hop(headers: &mut HeaderMap) {
     for name in [CONNECTION, TRANSFER_ENCODING, UPGRADE] {
         headers.remove(name);
     }
 }
 
-/// An error as the API server would tell it.
-fn failure(write: &Write, code: u16) -> Result<Response<Bytes>, Unanswered> {
+/// Returns an error in the API server's format.
+fn error_response(write: &Write, code: u16) -> Result<Response<Bytes>, NoAnswer> {
     let reason = match code {
         400 => "BadRequest",
         401 => "Unauthorized",

@@ -1,7 +1,7 @@
-//! The pages that hurt nodes, or take the operator away: each runs alone, in `make test-all`.
+//! The pages that harm nodes or remove the operator: `create test-all` runs each alone.
 
 pages! {
-    it_is_installed_and_taken_away_as_told: "docs/install.md",
-    a_node_is_drained_as_told: "docs/tasks/drain.md",
-    a_lost_node_looks_as_told: "docs/failures/node-lost.md",
+    installation_and_removal_match_the_page: "docs/install.md",
+    a_drain_matches_the_page: "docs/tasks/drain.md",
+    a_lost_node_matches_the_page: "docs/failures/node-lost.md",
 }

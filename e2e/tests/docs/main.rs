@@ -1,7 +1,7 @@
-//! The docs for users, run as they stand: every block of commands of every page, in order, on the lab, and what a page shows
-//! must be what is seen. A page has a namespace of its own, and runs beside the others unless it hurts nodes (in `alone`).
+//! The docs pages as stories: every block of commands of every page runs on the lab in order, and its output must be the one on
+//! the page. Each page has its own namespace and runs beside others, unless it harms nodes (module `alone`).
 //!
-//! `make screens` runs the same with `EVENKEEL_SCREENS=write`, which puts what is seen into the pages.
+//! `create screens` runs the same with `EVENKEEL_SCREENS=write`, which writes the output into the pages.
 #![expect(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -21,14 +21,14 @@ use evenkeel_docs::{Page, files};
 use evenkeel_e2e::checkout;
 
 pages! {
-    what_the_readme_says_is_so: "README.md",
-    a_cluster_is_created_as_told: "docs/tasks/create.md",
-    applications_connect_as_told: "docs/tasks/connect.md",
-    a_lost_pod_looks_as_told: "docs/failures/pod-lost.md",
+    the_readme_is_correct: "README.md",
+    creation_matches_the_page: "docs/tasks/create.md",
+    connecting_matches_the_page: "docs/tasks/connect.md",
+    a_lost_pod_matches_the_page: "docs/failures/pod-lost.md",
 }
 
 #[test]
-fn every_page_with_commands_has_its_story_and_what_is_not_run_says_why() {
+fn every_page_with_commands_has_a_story() {
     let mut with_commands = Vec::new();
     for path in files::user_pages(checkout()).unwrap() {
         let page = Page::parse(
@@ -37,7 +37,7 @@ fn every_page_with_commands_has_its_story_and_what_is_not_run_says_why() {
         )
         .unwrap();
         for (line, why) in &page.skipped {
-            println!("left out: {path}:{line}: {why}");
+            println!("not run: {path}:{line}: {why}");
         }
         if !page.blocks.is_empty() {
             with_commands.push(path);

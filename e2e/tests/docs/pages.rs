@@ -1,9 +1,9 @@
-//! A story for each page of a list.
+//! The macro that declares a story for each page.
 
-/// Declares a story for each page, and lists them.
+/// Declares a story for each page, and the list `PAGES`.
 macro_rules! pages {
     ($($name:ident: $path:literal,)*) => {
-        /// The pages that have commands to run.
+        /// The pages with commands to run.
         pub(crate) const PAGES: &[&str] = &[$($path),*];
 
         $(#[test]

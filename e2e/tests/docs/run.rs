@@ -1,4 +1,4 @@
-//! Runs a page.
+//! The run of one page.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use evenkeel_docs::page::{ExpectedOutput, Page, PageSetup};
 use evenkeel_docs::{CommandBlock, normalize};
-use evenkeel_e2e::operator::{Operator, Options, built, built_beside, install, load_image};
+use evenkeel_e2e::operator::{Operator, Options, binary, install, load_image, operator_binary};
 use evenkeel_e2e::{Story, checkout};
 use evenkeel_lab::command::Cmd;
 use evenkeel_lab::parts::helm;
@@ -17,13 +17,13 @@ use crate::shell::Shell;
 /// The image that the docs install.
 const IMAGE: &str = "registry.example/evenkeel-operator:0.1.0";
 
-/// How long a look may take.
-const LOOK: Duration = Duration::from_secs(20);
+/// The shortest time that a command gets.
+const MIN_TIME: Duration = Duration::from_secs(20);
 
-/// How soon commands that only look are asked again.
-const AGAIN: Duration = Duration::from_secs(1);
+/// The delay before commands that only read are repeated.
+const RETRY_DELAY: Duration = Duration::from_secs(1);
 
-/// Runs all commands of a page, in order.
+/// Runs all commands of a page in order.
 pub(crate) fn page(path: &str) {
     let file = checkout().join(path);
     let text = std::fs::read_to_string(&file).unwrap();
@@ -41,15 +41,15 @@ pub(crate) fn page(path: &str) {
         Story::begin(&name)
     };
     let began = Instant::now();
-    let _healed = page.setup.exclusive.then(|| Healed(&story));
-    let _bare = page.setup.is_bare.then(|| Bare::make(&story));
+    let _restore_nodes = page.setup.exclusive.then(|| RestoreNodes(&story));
+    let _not_installed = page.setup.is_bare.then(|| NotInstalled::create(&story));
     if text.contains(IMAGE.split(':').next().unwrap_or(IMAGE)) {
-        load_image(&story, IMAGE, &built());
+        load_image(&story, IMAGE, &operator_binary());
     }
     let operator = page
         .setup
         .has_operator
-        .then(|| Operator::with(&story, as_in_a_cluster()));
+        .then(|| Operator::with(&story, pod_like_options()));
     let dir = tempfile::tempdir().unwrap();
     let environment = environment(
         &story,
@@ -60,18 +60,18 @@ pub(crate) fn page(path: &str) {
     let mut shell = Shell::new(dir.path().to_owned(), environment);
     set_up(&mut shell, &page.setup);
     let mut captured = Vec::new();
-    let writes = std::env::var("EVENKEEL_SCREENS").is_ok_and(|it| it == "write");
+    let writes_screens = std::env::var("EVENKEEL_SCREENS").is_ok_and(|it| it == "write");
     for block in &page.blocks {
-        let printed = run(&mut shell, &page, block, story.namespace(), writes);
+        let printed = run(&mut shell, &page, block, story.namespace(), writes_screens);
         let screen = block
             .expected
             .as_ref()
-            .and_then(|shows| Some((shows, shows.screen.as_ref()?)));
-        if let Some((shows, screen)) = screen.filter(|_| writes) {
+            .and_then(|expected| Some((expected, expected.screen.as_ref()?)));
+        if let Some((expected, screen)) = screen.filter(|_| writes_screens) {
             let seen = cut(&printed, screen.up_to.as_deref());
-            // What differs by chance alone is left as it is.
-            if normalize::difference(&shows.text, &seen).is_some() {
-                captured.push((shows.lines.clone(), seen));
+            // A text that differs only in names, ages and the like is not rewritten.
+            if normalize::difference(&expected.text, &seen).is_some() {
+                captured.push((expected.lines.clone(), seen));
             }
         }
     }
@@ -85,8 +85,8 @@ pub(crate) fn page(path: &str) {
     );
 }
 
-/// An operator that is called as one in a pod is.
-fn as_in_a_cluster() -> Options {
+/// Returns the options of an operator whose name is that of a pod.
+fn pod_like_options() -> Options {
     let name = (
         "POD_NAME".to_owned(),
         "evenkeel-operator-6c9d7b4f5d-x2k4q".to_owned(),
@@ -97,59 +97,67 @@ fn as_in_a_cluster() -> Options {
     }
 }
 
-/// Runs one block, which must end as it should and show what the page shows; says what it printed.
+/// Runs one block. Its exit code and its output must be those on the page; returns the output.
 fn run(
     shell: &mut Shell,
     page: &Page,
     block: &CommandBlock,
     namespace: &str,
-    writes: bool,
+    writes_screens: bool,
 ) -> String {
     let began = Instant::now();
     loop {
-        // The last look is given its time, too.
-        let left = block.timeout.saturating_sub(began.elapsed()).max(LOOK);
-        let did = shell.run(block, left);
-        // On the page the namespace is the one that everybody has.
-        let printed = did.printed.replace(namespace, "default");
-        let amiss = match (did.code, &block.expected) {
-            (None, _) => Some(format!("it took longer than {} s", block.timeout.as_secs())),
+        // The last attempt gets its time, too.
+        let left = block.timeout.saturating_sub(began.elapsed()).max(MIN_TIME);
+        let result = shell.run(block, left);
+        // The pages show the namespace `default`.
+        let printed = result.printed.replace(namespace, "default");
+        let difference = match (result.code, &block.expected) {
+            (None, _) => Some(format!(
+                "the commands took longer than {} s",
+                block.timeout.as_secs()
+            )),
             (Some(code), _) if code != block.exit_code => {
-                Some(format!("it ended with {code}, not {}", block.exit_code))
+                Some(format!("the exit code is {code}, not {}", block.exit_code))
             }
-            (_, Some(shows)) => differs(shows, &printed, writes),
+            (_, Some(expected)) => differs(expected, &printed, writes_screens),
             _ => None,
         };
-        let Some(amiss) = amiss else { return printed };
-        let patient =
+        let Some(difference) = difference else {
+            return printed;
+        };
+        let may_retry =
             block.expected.is_some() && block.is_read_only() && began.elapsed() < block.timeout;
-        if !patient || did.code.is_none() {
+        if !may_retry || result.code.is_none() {
             let seen: String = printed
                 .lines()
                 .map(|line| format!("    | {line}\n"))
                 .collect();
             panic!(
-                "{}:{}: {amiss}\n{}\n{seen}",
+                "{}:{}: {difference}\n{}\n{seen}",
                 page.path, block.line, block.script
             );
         }
-        std::thread::sleep(AGAIN);
+        std::thread::sleep(RETRY_DELAY);
     }
 }
 
-/// How what is printed differs from what the page shows.
-fn differs(shows: &ExpectedOutput, printed: &str, writes: bool) -> Option<String> {
-    match &shows.screen {
-        Some(screen) if writes => {
+/// Returns the difference between the output and the page.
+fn differs(expected: &ExpectedOutput, printed: &str, writes_screens: bool) -> Option<String> {
+    match &expected.screen {
+        Some(screen) if writes_screens => {
             let seen = printed.split_whitespace().collect::<Vec<_>>().join(" ");
-            (!seen.contains(&screen.until)).then(|| format!("`{}` is not seen", screen.until))
+            (!seen.contains(&screen.until))
+                .then(|| format!("the output does not contain `{}`", screen.until))
         }
-        Some(screen) => normalize::difference(&shows.text, &cut(printed, screen.up_to.as_deref())),
-        None => normalize::difference(&shows.text, printed),
+        Some(screen) => {
+            normalize::difference(&expected.text, &cut(printed, screen.up_to.as_deref()))
+        }
+        None => normalize::difference(&expected.text, printed),
     }
 }
 
-/// What is captured: all, or all before a line.
+/// Returns the part of the output that is captured: all, or all lines before the one that begins with `upto`.
 fn cut(printed: &str, upto: Option<&str>) -> String {
     let Some(upto) = upto else {
         return printed.trim_end().to_owned();
@@ -161,7 +169,7 @@ fn cut(printed: &str, upto: Option<&str>) -> String {
     lines.join("\n").trim_end().to_owned()
 }
 
-/// What a reader of the page has: `kubectl` with the plugin, `helm` where the page uses it, `lab`, and the page's namespace as the current one.
+/// Returns the environment of a reader: `kubectl` with the plugin, `helm` if the page uses it, `lab`, and the page's namespace.
 fn environment(
     story: &Story,
     page: &str,
@@ -171,15 +179,15 @@ fn environment(
     let shown = |path: &Path| path.to_string_lossy().into_owned();
     let programs = dir.join("bin");
     std::fs::create_dir(&programs).unwrap();
-    let mut links = vec![("kubectl-evenkeel", built_beside("kubectl-evenkeel"))];
-    // It takes minutes to build where it is missing, and few pages use it.
+    let mut links = vec![("kubectl-evenkeel", binary("kubectl-evenkeel"))];
+    // Building helm takes minutes if it is missing, and few pages use it.
     if page.contains("helm ") {
         links.push(("helm", helm::get().unwrap()));
     }
     for (name, program) in links {
         std::os::unix::fs::symlink(program.canonicalize().unwrap(), programs.join(name)).unwrap();
     }
-    // What it starts outlives the page, and must not inherit a place for its files that goes with the page.
+    // Processes that `lab` starts outlive the page, so they must not use the page's temporary directory.
     let home = std::env::var("HOME").unwrap_or_default();
     let lab = shown(&checkout().join("bin/lab").canonicalize().unwrap());
     let script =
@@ -213,7 +221,7 @@ fn environment(
     env
 }
 
-/// What is there before the page begins.
+/// Creates the objects that the page needs.
 fn set_up(shell: &mut Shell, how: &PageSetup) {
     let Some(members) = how.cluster_members else {
         return;
@@ -231,16 +239,21 @@ fn set_up(shell: &mut Shell, how: &PageSetup) {
         timeout: Duration::from_secs(250),
         expected: None,
     };
-    let did = shell.run(&block, block.timeout);
-    assert_eq!(did.code, Some(0), "no cluster comes up: {}", did.printed);
+    let result = shell.run(&block, block.timeout);
+    assert_eq!(
+        result.code,
+        Some(0),
+        "the cluster is not healthy: {}",
+        result.printed
+    );
 }
 
-/// Nodes as they were, whatever becomes of a page.
-struct Healed<'s>(&'s Story);
+/// Restores all nodes on drop.
+struct RestoreNodes<'s>(&'s Story);
 
-impl Drop for Healed<'_> {
+impl Drop for RestoreNodes<'_> {
     fn drop(&mut self) {
-        // Best effort; the story makes good what is left where it fails.
+        // Best effort: a failed story restores the nodes itself.
         let _ = self.0.lab().heal();
         for node in self.0.lab().nodes() {
             let _ = self.0.lab().wait_until_ready(&node.name);
@@ -249,19 +262,19 @@ impl Drop for Healed<'_> {
     }
 }
 
-/// A lab without anything of Evenkeel's, for as long as this lasts.
-struct Bare<'s>(&'s Story);
+/// A lab on which Evenkeel is not installed, until it is dropped.
+struct NotInstalled<'s>(&'s Story);
 
-impl<'s> Bare<'s> {
-    fn make(story: &'s Story) -> Self {
-        // First, so that other stories' definitions are there again afterwards.
+impl<'s> NotInstalled<'s> {
+    fn create(story: &'s Story) -> Self {
+        // First, so that the CRDs of other stories exist again afterwards.
         install(story);
         let gone = Self(story);
-        gone.take_away();
+        gone.uninstall();
         gone
     }
 
-    fn take_away(&self) {
+    fn uninstall(&self) {
         let all = ["clusterroles", "clusterrolebindings"];
         for kind in all {
             let ours = self.0.kubectl(&[
@@ -287,13 +300,13 @@ impl<'s> Bare<'s> {
     }
 }
 
-impl Drop for Bare<'_> {
+impl Drop for NotInstalled<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            // Nobody wants to fail twice.
-            let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| self.take_away()));
+            // A panic while panicking would abort the process.
+            let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| self.uninstall()));
         } else {
-            self.take_away();
+            self.uninstall();
         }
         let crds = checkout()
             .join("deploy/crds")

@@ -1,4 +1,4 @@
-//! A shell as a reader has it: a terminal of 80 columns, and variables that stay from one block to the next.
+//! A shell like the reader's: a terminal with 80 columns, and variables that are kept from block to block.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -15,22 +15,23 @@ use nix::pty::{Winsize, openpty};
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 
-/// What ends what was printed: written by us when the commands have ended, for something may run on.
+/// The byte that marks the end of the output. Written when the commands have ended, because a background process may keep the
+/// terminal open.
 const END: u8 = 0x1e;
 
-/// What a block did.
-pub(crate) struct Did {
-    /// The exit code; none when it took too long.
+/// The result of a block.
+pub(crate) struct BlockResult {
+    /// The exit code; `None` on timeout.
     pub(crate) code: Option<i32>,
     pub(crate) printed: String,
 }
 
 pub(crate) struct Shell {
-    /// Files of its own.
+    /// The directory for the shell's files.
     dir: PathBuf,
     env: Vec<(String, String)>,
     variables: BTreeSet<String>,
-    /// Groups of processes that something was left running in.
+    /// Process groups with background processes.
     running: Vec<Pid>,
 }
 
@@ -44,8 +45,8 @@ impl Shell {
         }
     }
 
-    /// Runs a block, for at most so long.
-    pub(crate) fn run(&mut self, block: &CommandBlock, limit: Duration) -> Did {
+    /// Runs a block with a time limit.
+    pub(crate) fn run(&mut self, block: &CommandBlock, limit: Duration) -> BlockResult {
         self.variables
             .extend(block.script.lines().filter_map(assigned));
         let (script, state) = (self.dir.join("block"), self.dir.join("state"));
@@ -57,24 +58,24 @@ impl Shell {
             block.script,
             state = state.display(),
         );
-        std::fs::write(&script, text).expect("the commands can be written");
+        std::fs::write(&script, text).expect("the script is writable");
         let size = Winsize {
             ws_row: 50,
             ws_col: 80,
             ws_xpixel: 0,
             ws_ypixel: 0,
         };
-        let terminal = openpty(&size, None).expect("there is a pseudo-terminal");
+        let terminal = openpty(&size, None).expect("a pseudo-terminal can be opened");
         let (master, mut slave) = (File::from(terminal.master), File::from(terminal.slave));
         let (out, err) = (
-            slave.try_clone().expect("it has two"),
-            slave.try_clone().expect("and three"),
+            slave.try_clone().expect("the terminal can be cloned"),
+            slave.try_clone().expect("the terminal can be cloned"),
         );
         let mut command = Cmd::new("bash").arg(&script).dir(evenkeel_e2e::checkout());
         for (key, value) in &self.env {
             command = command.env(key, value);
         }
-        // A group of its own: whatever it starts can be ended.
+        // In a process group of its own, so that all processes that the commands start can be killed.
         let started = command.spawn(|command| {
             command
                 .process_group(0)
@@ -83,16 +84,16 @@ impl Shell {
                 .stderr(err);
         });
         let mut child = started.unwrap_or_else(|error| panic!("{error:#}"));
-        let group = Pid::from_raw(i32::try_from(child.id()).expect("a process has a number"));
-        let (tell, told) = mpsc::channel();
-        std::thread::spawn(move || tell.send(read(master)));
+        let group = Pid::from_raw(i32::try_from(child.id()).expect("a process ID fits into i32"));
+        let (sender, receiver) = mpsc::channel();
+        std::thread::spawn(move || sender.send(read(master)));
         let began = Instant::now();
         let code = loop {
-            if let Some(ended) = child.try_wait().expect("our own child can be waited for") {
+            if let Some(ended) = child.try_wait().expect("a child process can be waited for") {
                 break Some(ended.code().unwrap_or(-1));
             }
             if began.elapsed() > limit {
-                // It may have ended just now.
+                // Ignored: the group may have exited just now.
                 let _ = killpg(group, Signal::SIGKILL);
                 let _ = child.wait();
                 break None;
@@ -102,10 +103,10 @@ impl Shell {
         if block.starts_background_process() {
             self.running.push(group);
         }
-        slave.write_all(&[END]).expect("the terminal is ours");
-        Did {
+        slave.write_all(&[END]).expect("the terminal is writable");
+        BlockResult {
             code,
-            printed: plain(&told.recv().expect("it is read to the end")),
+            printed: strip_escapes(&receiver.recv().expect("the reader returns the output")),
         }
     }
 }
@@ -113,13 +114,13 @@ impl Shell {
 impl Drop for Shell {
     fn drop(&mut self) {
         for group in &self.running {
-            // What has ended by itself needs no end.
+            // Ignored: the group may have exited by itself.
             let _ = killpg(*group, Signal::SIGKILL);
         }
     }
 }
 
-/// The name of the variable that a line gives a value to.
+/// Returns the name of the variable that a line assigns.
 fn assigned(line: &str) -> Option<String> {
     let line = line.trim();
     let (name, _) = line
@@ -133,7 +134,7 @@ fn assigned(line: &str) -> Option<String> {
     is_name.then(|| name.to_owned())
 }
 
-/// All that is printed, up to the end.
+/// Reads the output up to the end mark.
 fn read(mut terminal: File) -> Vec<u8> {
     let mut all = Vec::new();
     let mut some = [0; 4096];
@@ -146,12 +147,12 @@ fn read(mut terminal: File) -> Vec<u8> {
     all
 }
 
-/// Without colours, and without what a terminal adds.
-fn plain(printed: &[u8]) -> String {
+/// Removes colours and carriage returns.
+fn strip_escapes(printed: &[u8]) -> String {
     let text = String::from_utf8_lossy(printed).replace(['\r', char::from(END)], "");
     let mut parts = text.split('\u{1b}');
     let first = parts.next().unwrap_or_default().to_owned();
-    // An escape ends with its first letter.
+    // An escape sequence ends with its first letter.
     parts.fold(first, |all, part| {
         let end = part
             .find(|it: char| it.is_ascii_alphabetic())
@@ -176,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shell_is_a_terminal_of_80_columns_and_remembers_its_variables() {
+    fn a_shell_is_a_terminal_of_80_columns_and_keeps_its_variables() {
         let dir = tempfile::tempdir().unwrap();
         let mut shell = Shell::new(
             dir.path().to_owned(),
@@ -184,27 +185,27 @@ mod tests {
         );
         let mut run =
             |script: &str, limit: u64| shell.run(&block(script), Duration::from_secs(limit));
-        let did = run(
+        let result = run(
             "name='two words'\n[ -t 1 ] && stty size <&1\necho $OURS\necho done >&2",
             20,
         );
         assert_eq!(
-            (did.code, did.printed.as_str()),
+            (result.code, result.printed.as_str()),
             (Some(0), "50 80\nhere\ndone\n")
         );
         assert_eq!(
             run("echo \"$name\"; printf '\\e[1mbold\\e[0m\\n'", 20).printed,
             "two words\nbold\n"
         );
-        let did = run("false\necho not reached", 20);
-        assert_eq!((did.code, did.printed.as_str()), (Some(1), ""));
+        let result = run("false\necho not reached", 20);
+        assert_eq!((result.code, result.printed.as_str()), (Some(1), ""));
         assert_eq!(run("exit 3", 20).code, Some(3));
-        assert_eq!(run("echo begun; sleep 60", 1).code, None);
+        assert_eq!(run("echo started; sleep 60", 1).code, None);
         let began = Instant::now();
         assert_eq!(run("sleep 30 &\necho on", 20).printed, "on\n");
         assert!(
             began.elapsed() < Duration::from_secs(20),
-            "what runs on is not waited for"
+            "the run waited for a background process"
         );
     }
 }

@@ -1,5 +1,5 @@
-//! A cluster comes to be: from the smallest manifest, in every size, on either storage, in every version; and what it is
-//! then: secured, spread out, guarded, and used as the README tells.
+//! Creation of clusters: from the smallest manifest, in every size, on either storage, in every version; and the properties that the
+//! docs promise: TLS, spread, disruption budget.
 
 mod cases;
 mod full;
@@ -12,11 +12,13 @@ use evenkeel_e2e::operator::Operator;
 use evenkeel_e2e::{Story, checkout, http_get};
 use serde_json::Value;
 
-use crate::look::{LONG, nodes, nodes_were_well_since, until_right, until_whole};
-use tls::{Caller, secret};
+use crate::assertions::{
+    CLUSTER_LIMIT, nodes, nodes_were_ready_since, wait_healthy, wait_until_ok,
+};
+use tls::{TlsClient, secret};
 
-/// Puts a key through the Service and gets it back, as the first thing that a user tries.
-fn is_of_use(cluster: &Cluster<'_>) {
+/// Writes a key through the Service and reads it back.
+fn assert_usable(cluster: &Cluster<'_>) {
     cluster.etcdctl(&["put", "greeting", "hello"]);
     assert_eq!(
         cluster
@@ -26,8 +28,8 @@ fn is_of_use(cluster: &Cluster<'_>) {
     );
 }
 
-/// How many members are on each node.
-fn by_node(cluster: &Cluster<'_>) -> BTreeMap<String, usize> {
+/// Counts the members on each node.
+fn members_by_node(cluster: &Cluster<'_>) -> BTreeMap<String, usize> {
     let mut nodes = BTreeMap::new();
     for pod in cluster.pods() {
         *nodes.entry(pod.node).or_default() += 1;
@@ -43,37 +45,33 @@ fn budget(story: &Story, cluster: &Cluster<'_>) -> String {
 }
 
 #[test]
-fn the_smallest_manifest_gives_three_members_secured_spread_out_and_guarded() {
+fn the_smallest_manifest_gives_three_members_with_tls_spread_and_budget() {
     let story = Story::begin("smallest");
     let (mut operator, lab) = (Operator::start(&story), nodes(&story));
     let sample = checkout().join("deploy/samples/orders.yaml");
     story.kubectl(&["apply", "--filename", &sample.to_string_lossy()]);
     let cluster = Cluster::named(&story, "orders");
-    cluster.wait_ready(LONG);
-    is_of_use(&cluster);
-    until_whole(&story, &cluster, 3);
+    cluster.wait_ready(CLUSTER_LIMIT);
+    assert_usable(&cluster);
+    wait_healthy(&story, &cluster, 3);
 
-    if nodes_were_well_since(&story, &lab) {
-        let nodes = by_node(&cluster);
-        assert_eq!(
-            nodes.len(),
-            3,
-            "each member is on a node of its own: {nodes:?}"
-        );
+    if nodes_were_ready_since(&story, &lab) {
+        let nodes = members_by_node(&cluster);
+        assert_eq!(nodes.len(), 3, "members share a node: {nodes:?}");
     }
     let resource = story.get(&["etcd/orders"]);
     assert_eq!(
         resource["metadata"]["finalizers"],
         Value::Null,
-        "nothing can hang its deletion"
+        "a finalizer could block the deletion"
     );
     for pod in cluster.pods() {
-        is_a_pod_as_promised(&story.get(&["pod", &pod.name]), &pod.claim);
+        assert_pod(&story.get(&["pod", &pod.name]), &pod.claim);
     }
-    nobody_gets_in_without_the_right_certificate(&cluster, &story);
-    is_shown_and_explained(&story);
-    one_may_be_evicted_and_not_a_second(&story, &mut operator, &cluster);
-    until_whole(&story, &cluster, 3);
+    assert_tls_required(&cluster, &story);
+    assert_kubectl_output(&story);
+    assert_one_eviction_allowed(&story, &mut operator, &cluster);
+    wait_healthy(&story, &cluster, 3);
     assert_eq!(
         cluster
             .etcdctl(&["get", "greeting", "--print-value-only"])
@@ -82,9 +80,9 @@ fn the_smallest_manifest_gives_three_members_secured_spread_out_and_guarded() {
     );
 }
 
-/// Labels as Kubernetes recommends them, a claim of its own, no token. That it is restricted the namespace itself has
-/// enforced.
-fn is_a_pod_as_promised(pod: &Value, claim: &str) {
+/// Asserts the recommended labels, a PVC per member and no token. The namespace itself enforces the restricted Pod Security
+/// Standard.
+fn assert_pod(pod: &Value, claim: &str) {
     let name = pod["metadata"]["name"].as_str().unwrap();
     let labels = [
         ("app.kubernetes.io/name", "etcd"),
@@ -98,11 +96,11 @@ fn is_a_pod_as_promised(pod: &Value, claim: &str) {
     for (key, value) in labels {
         assert_eq!(pod["metadata"]["labels"][key], value, "{name}: {key}");
     }
-    assert_eq!(claim, name, "a member is a reflection of its volume");
+    assert_eq!(claim, name, "the PVC has another name than its member");
     let owners = pod["metadata"]["ownerReferences"].as_array().unwrap();
     assert!(
         owners.iter().any(|owner| owner["controller"] == true),
-        "kubectl drain refuses {name}: {owners:?}"
+        "kubectl drain rejects {name}: {owners:?}"
     );
     let spec = &pod["spec"];
     assert_eq!(spec["automountServiceAccountToken"], false, "{name}");
@@ -116,12 +114,12 @@ fn is_a_pod_as_promised(pod: &Value, claim: &str) {
     assert_eq!(
         spec["containers"][0]["resources"]["limits"]["cpu"],
         Value::Null,
-        "throttling causes elections"
+        "a CPU limit could cause elections"
     );
 }
 
-/// Each refusal has its counterpart that is let in, so that none is refused for another reason than it should.
-fn nobody_gets_in_without_the_right_certificate(cluster: &Cluster<'_>, story: &Story) {
+/// Tests each rejection together with a call that succeeds, so that no call is rejected for another reason.
+fn assert_tls_required(cluster: &Cluster<'_>, story: &Story) {
     let pod = cluster.pods().remove(0);
     let (clients, peers) = (
         secret(story, "orders-etcd-client-tls"),
@@ -131,59 +129,65 @@ fn nobody_gets_in_without_the_right_certificate(cluster: &Cluster<'_>, story: &S
         clients.keys().map(String::as_str).collect::<Vec<_>>(),
         ["ca.crt", "tls.crt", "tls.key"]
     );
-    assert_ne!(clients["ca.crt"], peers["ca.crt"], "two authorities");
+    assert_ne!(
+        clients["ca.crt"], peers["ca.crt"],
+        "clients and peers share a CA"
+    );
     for ip in [&cluster.service_ip(), &pod.ip] {
-        let caller = Caller {
+        let client = TlsClient {
             ip,
             port: 2379,
             name: &cluster.host(),
             trusts: &clients["ca.crt"],
         };
-        let version = caller.asks(Some(&clients)).unwrap();
+        let version = client.request_version(Some(&clients)).unwrap();
         assert!(version.contains("3.6.16"), "{version}");
         assert_eq!(
             http_get(&format!("{ip}:2379"), "/version"),
             None,
-            "plain text is refused"
+            "plain text was answered"
         );
-        let said = caller
-            .asks(None)
-            .expect_err("nobody is let in without a certificate");
-        assert!(said.contains("CertificateRequired"), "{said}");
-        let said = caller
-            .asks(Some(&peers))
-            .expect_err("nor with one of the members'");
-        assert!(said.contains("UnknownCA"), "{said}");
+        let output = client
+            .request_version(None)
+            .expect_err("a client without a certificate is rejected");
+        assert!(output.contains("CertificateRequired"), "{output}");
+        let output = client
+            .request_version(Some(&peers))
+            .expect_err("a peer certificate is rejected");
+        assert!(output.contains("UnknownCA"), "{output}");
     }
     let name = format!("{}.orders-etcd-peer.{}.svc", pod.name, story.namespace());
-    let caller = Caller {
+    let client = TlsClient {
         ip: &pod.ip,
         port: 2380,
         name: &name,
         trusts: &peers["ca.crt"],
     };
     assert!(
-        caller.asks(Some(&peers)).unwrap().contains("3.6.16"),
-        "members reach each other"
+        client
+            .request_version(Some(&peers))
+            .unwrap()
+            .contains("3.6.16"),
+        "a peer certificate was rejected"
     );
     assert_eq!(
         http_get(&format!("{}:2380", pod.ip), "/version"),
         None,
-        "plain text is refused"
+        "plain text was answered"
     );
-    let said = caller
-        .asks(None)
-        .expect_err("the members' port takes no nameless caller");
-    assert!(said.contains("CertificateRequired"), "{said}");
-    let said = caller
-        .asks(Some(&clients))
-        .expect_err("a client's certificate does not open the members' port");
-    assert!(said.contains("UnknownCA"), "{said}");
+    let output = client
+        .request_version(None)
+        .expect_err("the peer port rejects a caller without a certificate");
+    assert!(output.contains("CertificateRequired"), "{output}");
+    let output = client
+        .request_version(Some(&clients))
+        .expect_err("the peer port rejects a client certificate");
+    assert!(output.contains("UnknownCA"), "{output}");
 }
 
-fn is_shown_and_explained(story: &Story) {
-    // Whole it has been; but a member that is silent for a moment is told, too.
-    until_right("it is shown as it is", || {
+fn assert_kubectl_output(story: &Story) {
+    // Polled: a member that does not answer for a moment is reported, too.
+    wait_until_ok("kubectl get shows a healthy cluster", || {
         let shown = story.kubectl(&["get", "etcd"]);
         let lines: Vec<Vec<_>> = shown
             .lines()
@@ -207,27 +211,27 @@ fn is_shown_and_explained(story: &Story) {
     );
 }
 
-/// As `kubectl drain` does it.
-fn one_may_be_evicted_and_not_a_second(
-    story: &Story,
-    operator: &mut Operator,
-    cluster: &Cluster<'_>,
-) {
-    assert_eq!(budget(story, cluster), "2", "the quorum of three");
-    story.eventually("the budget allows one", || {
+/// Evicts two pods as `kubectl drain` does: the first eviction is accepted, the second is not.
+fn assert_one_eviction_allowed(story: &Story, operator: &mut Operator, cluster: &Cluster<'_>) {
+    assert_eq!(
+        budget(story, cluster),
+        "2",
+        "minAvailable is not the quorum of three"
+    );
+    story.eventually("the budget allows one disruption", || {
         story.field(&["pdb", "orders-etcd"], ".status.disruptionsAllowed") == "1"
     });
     let pods = cluster.pods();
-    // Nobody brings the first one back while the second is tried.
+    // The first pod is not recreated while the second eviction is tried.
     let (first, second) =
-        operator.stands_still_while(|| (story.evict(&pods[0].name), story.evict(&pods[1].name)));
-    first.expect("one may go");
-    let said = second.expect_err("a second may not");
+        operator.while_frozen(|| (story.evict(&pods[0].name), story.evict(&pods[1].name)));
+    first.expect("the first eviction is accepted");
+    let output = second.expect_err("the second eviction is rejected");
     assert!(
-        said.contains("TooManyRequests") && said.contains("disruption budget"),
-        "{said}"
+        output.contains("TooManyRequests") && output.contains("disruption budget"),
+        "{output}"
     );
-    story.eventually("the first one is another pod now", || {
+    story.eventually("the first pod is recreated", || {
         cluster
             .pods()
             .iter()
@@ -236,6 +240,6 @@ fn one_may_be_evicted_and_not_a_second(
     assert_eq!(
         cluster.pod(&pods[1].name).uid,
         pods[1].uid,
-        "the second was left alone"
+        "the second pod was replaced"
     );
 }

@@ -1,4 +1,4 @@
-//! Stories of etcd clusters: a real operator, real Kubernetes, real etcd, and clients whose history is checked throughout.
+//! Stories of etcd clusters: a real operator, Kubernetes and etcd, and clients whose history is checked.
 #![expect(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -6,43 +6,43 @@
     reason = "stories fail by panicking"
 )]
 
-/// Stories that hurt nodes or the control plane: each runs alone, in `make test-all`.
+/// Stories that harm nodes or the control plane: `make test-all` runs each alone.
 mod alone {
     mod drains;
     mod installed;
     pub(crate) mod previous;
 }
-mod begin;
 mod bootstrap;
-/// Topics that only `make test-all` has.
+mod bootstrap_faults;
+/// Topics of `make test-all` only.
 mod full {
     mod charts;
     mod digest;
     mod edits;
-    mod grow;
-    mod interrupted;
-    mod lost;
-    mod newcomer;
+    mod lost_nodes;
+    mod new_user;
     mod paused;
-    mod strangers;
+    mod rollout_faults;
+    mod scale_up_faults;
+    mod unknown_members;
 }
-mod gone;
-mod heal;
-mod killed;
-mod look;
-mod meddled;
-mod middle;
-mod missing;
+mod assertions;
+mod converged;
+mod drift;
+mod intents;
+mod interrupts;
+mod lost_members;
 mod new_build;
-mod noted;
 mod obstacles;
+mod operator_crashes;
+mod outages;
 mod plan;
 mod plugin;
-mod read;
-mod refused;
-mod rolls;
+mod rejected_edits;
+mod rollouts;
 mod scale;
+mod status;
 mod storage;
-mod truth;
+mod total_loss;
 mod upgrade;
 mod windows;

@@ -1,5 +1,5 @@
-//! The operator is upgraded: another build takes over. No pod of etcd is restarted for that, nothing is done twice, and members that
-//! an earlier build has made are looked after like any others.
+//! Upgrades of the operator: another build takes over. It restarts no pod and repeats no action, and it manages members that an
+//! earlier build created.
 
 mod full;
 
@@ -8,21 +8,24 @@ use std::time::{Duration, Instant};
 
 use evenkeel_e2e::Story;
 use evenkeel_e2e::operator::{Operator, Options};
-use evenkeel_e2e::proxy::{Write, Written};
+use evenkeel_e2e::proxy::{RecordedWrite, Write};
 use serde_json::{Value, json};
 
-use crate::look::{LONG, formed, ids, until_right};
-use crate::middle::{comes_to_rest, ends_well};
-use crate::rolls::{each_was_restarted_once, how_many_ask, memory, name_of, pods, until_all_ask};
+use crate::assertions::{CLUSTER_LIMIT, create_orders, member_ids, wait_until_ok};
+use crate::interrupts::{wait_converged, wait_idle};
+use crate::rollouts::{
+    assert_each_restarted_once, count_with_memory, memory_request, name_of, pods,
+    wait_all_have_memory,
+};
 use crate::upgrade::{claims, spec};
 
-/// For how long a new build must find nothing to do: longer than it takes to ask every etcd, and once more.
-const SETTLED: Duration = Duration::from_secs(15);
+/// How long a new build must change nothing: longer than two rounds of probes.
+const QUIET_TIME: Duration = Duration::from_secs(15);
 
-/// What pods did not have before some build: what they were made from, and of which version.
-const LATER: [&str; 2] = ["evenkeel.dev/pod-template-hash", "evenkeel.dev/version"];
+/// Annotations that pods of earlier builds do not have.
+const LATER_ANNOTATIONS: [&str; 2] = ["evenkeel.dev/pod-template-hash", "evenkeel.dev/version"];
 
-/// Ends an operator in peace, as a Deployment does it, and starts the next one: a process and a proxy of its own.
+/// Stops an operator, as a Deployment does, and starts the next one with a proxy of its own.
 fn replaced(story: &Story, old: &mut Operator, name: &str) -> Operator {
     old.stop();
     Operator::with(
@@ -34,17 +37,17 @@ fn replaced(story: &Story, old: &mut Operator, name: &str) -> Operator {
     )
 }
 
-/// How often an operator has looked at a resource itself, which is the first thing that it does.
-fn looks(operator: &Operator) -> usize {
+/// Counts the reads of the resource, which every pass begins with.
+fn reconciles(operator: &Operator) -> usize {
     let requests = operator.proxy().requests();
-    let looks = requests
+    let reconciles = requests
         .iter()
         .filter(|((verb, path), _)| verb == "GET" && path.ends_with("/etcdclusters/{name}"));
-    looks.map(|(_, count)| count).sum()
+    reconciles.map(|(_, count)| count).sum()
 }
 
-/// All of a pod that is nobody's report of how it is at the moment, but for how often its etcd was started.
-fn pod_as_it_is(pod: &Value) -> Value {
+/// Returns a pod without its status, except for the number of starts of its etcd.
+fn pod_state(pod: &Value) -> Value {
     let metadata = &pod["metadata"];
     json!({
         "uid": metadata["uid"],
@@ -56,12 +59,12 @@ fn pod_as_it_is(pod: &Value) -> Value {
     })
 }
 
-/// What must not be touched: pods, and to the last write the claims and the identity, which nobody but the operator writes to.
-fn all_as_it_is(story: &Story) -> BTreeMap<String, Value> {
+/// Returns what must not change: the pods, and the resourceVersions of PVCs and identity, which only the operator writes.
+fn all_state(story: &Story) -> BTreeMap<String, Value> {
     let pods = pods(story);
     let pods = pods
         .iter()
-        .map(|pod| (format!("pod {}", name_of(pod)), pod_as_it_is(pod)));
+        .map(|pod| (format!("pod {}", name_of(pod)), pod_state(pod)));
     let mut all: BTreeMap<String, Value> = pods.collect();
     let claims = "persistentvolumeclaims?labelSelector=etcd.evenkeel.dev%2Fcluster%3Dorders";
     let claims = story.read("/api/v1", claims).unwrap_or_default();
@@ -81,99 +84,101 @@ fn all_as_it_is(story: &Story) -> BTreeMap<String, Value> {
     all
 }
 
-/// That for so long everything stays as it is.
-fn stays(story: &Story, as_it_is: &BTreeMap<String, Value>, time: Duration) {
+/// Asserts that nothing changes for some time.
+fn assert_unchanged(story: &Story, expected: &BTreeMap<String, Value>, time: Duration) {
     let began = Instant::now();
     while began.elapsed() < time {
-        let (now, after) = (all_as_it_is(story), began.elapsed().as_secs_f64());
+        let (now, after) = (all_state(story), began.elapsed().as_secs_f64());
         let other = now
             .iter()
-            .find(|(name, what)| as_it_is.get(*name) != Some(*what));
-        let was = other.and_then(|(name, _)| as_it_is.get(name));
+            .find(|(name, what)| expected.get(*name) != Some(*what));
+        let was = other.and_then(|(name, _)| expected.get(name));
         assert!(
             other.is_none(),
-            "after {after:.1} s {was:#?} became {other:#?}"
+            "after {after:.1} s {was:#?} changed to {other:#?}"
         );
         assert_eq!(
             now.len(),
-            as_it_is.len(),
-            "something is gone after {after:.1} s: {now:#?}"
+            expected.len(),
+            "an object is missing after {after:.1} s: {now:#?}"
         );
         std::thread::sleep(Duration::from_millis(500));
     }
 }
 
-/// Whether a write is to what must not be touched.
-fn touches(write: &Write) -> bool {
+/// Whether a write is to an object that must not change.
+fn is_protected(write: &Write) -> bool {
     let identity = write.is_to("configmaps") && write.name() == Some("orders-etcd-identity");
     identity || write.is_to("pods") || write.is_to("persistentvolumeclaims")
 }
 
-/// What an operator has written to pods, claims and the identity.
-fn touched(operator: &Operator) -> Vec<Written> {
+/// Returns the operator's writes to pods, PVCs and the identity.
+fn protected_writes(operator: &Operator) -> Vec<RecordedWrite> {
     operator
         .proxy()
         .writes()
         .into_iter()
-        .filter(|written| touches(&written.write))
+        .filter(|written| is_protected(&written.write))
         .collect()
 }
 
-/// What a pod has of that which it did not have before some build.
-fn noted(pod: &Value) -> Vec<Value> {
-    LATER
+/// Returns a pod's annotations that earlier builds do not write.
+fn later_annotations(pod: &Value) -> Vec<Value> {
+    LATER_ANNOTATIONS
         .iter()
         .map(|key| pod["metadata"]["annotations"][*key].clone())
         .collect()
 }
 
-/// The same of all pods, by name.
-fn all_noted(story: &Story) -> BTreeMap<String, Vec<Value>> {
+/// Returns the same of all pods, by name.
+fn all_later_annotations(story: &Story) -> BTreeMap<String, Vec<Value>> {
     pods(story)
         .iter()
-        .map(|pod| (name_of(pod), noted(pod)))
+        .map(|pod| (name_of(pod), later_annotations(pod)))
         .collect()
 }
 
 #[test]
-fn a_new_build_restarts_nobody_nor_do_pods_of_an_earlier_one_and_they_follow_the_next_edit() {
+fn a_new_build_restarts_no_member_also_not_pods_of_an_earlier_build() {
     let story = Story::begin("new-build");
     let mut old = Operator::start(&story);
-    let cluster = formed(&story, &spec("3.6.16", 3), 3);
-    let (workload, members, volumes) = (cluster.workload(), ids(&cluster), claims(&cluster));
-    comes_to_rest(&old);
-    let before = all_as_it_is(&story);
+    let cluster = create_orders(&story, &spec("3.6.16", 3), 3);
+    let (workload, members, volumes) = (cluster.workload(), member_ids(&cluster), claims(&cluster));
+    wait_idle(&old);
+    let before = all_state(&story);
     assert_eq!(
         before.len(),
         7,
-        "three pods, three claims and the identity: {before:#?}"
+        "expected three pods, three PVCs and the identity: {before:#?}"
     );
 
     let mut next = replaced(&story, &mut old, "next");
-    story.within(LONG, "the next build has looked at the cluster", || {
-        looks(&next) > 0
-    });
-    stays(&story, &before, SETTLED);
-    let writes = touched(&next);
-    assert!(
-        writes.is_empty(),
-        "it found something to write: {writes:#?}"
+    story.within(
+        CLUSTER_LIMIT,
+        "the next build has observed the cluster",
+        || reconciles(&next) > 0,
     );
+    assert_unchanged(&story, &before, QUIET_TIME);
+    let writes = protected_writes(&next);
+    assert!(writes.is_empty(), "the next build wrote: {writes:#?}");
 
-    // As an earlier build has made them.
+    // Pods as an earlier build creates them.
     next.stop();
-    let known = all_noted(&story);
+    let known = all_later_annotations(&story);
     assert!(
         known.values().flatten().all(Value::is_string),
-        "pods say what they were made from: {known:#?}"
+        "pods lack the annotations: {known:#?}"
     );
     for pod in cluster.pods() {
-        let without = LATER.map(|key| format!("{key}-"));
+        let without = LATER_ANNOTATIONS.map(|key| format!("{key}-"));
         story.kubectl(&["annotate", "pod", &pod.name, &without[0], &without[1]]);
     }
     assert!(
-        all_noted(&story).values().flatten().all(Value::is_null),
-        "it was taken off them"
+        all_later_annotations(&story)
+            .values()
+            .flatten()
+            .all(Value::is_null),
+        "the annotations are still there"
     );
     let last = Operator::with(
         &story,
@@ -182,36 +187,37 @@ fn a_new_build_restarts_nobody_nor_do_pods_of_an_earlier_one_and_they_follow_the
             ..Options::default()
         },
     );
-    until_right("pods say again what they were made from", || {
-        let now = all_noted(&story);
+    wait_until_ok("the annotations are restored", || {
+        let now = all_later_annotations(&story);
         if now == known {
             Ok(())
         } else {
             Err(format!("{now:#?}"))
         }
     });
-    comes_to_rest(&last);
-    let after = all_as_it_is(&story);
+    wait_idle(&last);
+    let after = all_state(&story);
     for (what, was) in before.iter().filter(|(what, _)| what.starts_with("pod ")) {
-        assert_eq!(after.get(what), Some(was), "{what} is another one");
+        assert_eq!(after.get(what), Some(was), "{what} changed");
     }
-    stays(&story, &after, SETTLED);
-    let goes = |written: &&Written| written.write.verb != "PATCH" && written.write.is_to("pods");
-    let writes = touched(&last);
+    assert_unchanged(&story, &after, QUIET_TIME);
+    let is_not_patch =
+        |written: &&RecordedWrite| written.write.verb != "PATCH" && written.write.is_to("pods");
+    let writes = protected_writes(&last);
     assert_eq!(
-        writes.iter().filter(goes).count(),
+        writes.iter().filter(is_not_patch).count(),
         0,
-        "pods are written on, and no more: {writes:#?}"
+        "pods were created or deleted: {writes:#?}"
     );
 
     let began = Instant::now();
-    cluster.patch(&memory("96Mi"));
-    until_all_ask(&story, "96Mi", 3);
-    ends_well(&story, &cluster, 3);
-    comes_to_rest(&last);
-    each_was_restarted_once(&last.proxy().writes_since(began), 3);
-    assert_eq!(ids(&cluster), members, "they are the same members");
-    assert_eq!(claims(&cluster), volumes, "on the same volumes");
+    cluster.patch(&memory_request("96Mi"));
+    wait_all_have_memory(&story, "96Mi", 3);
+    wait_converged(&story, &cluster, 3);
+    wait_idle(&last);
+    assert_each_restarted_once(&last.proxy().writes_since(began), 3);
+    assert_eq!(member_ids(&cluster), members, "the members differ");
+    assert_eq!(claims(&cluster), volumes, "the PVCs differ");
     workload.finish();
-    cluster.holds_the_same_everywhere();
+    cluster.wait_same_data();
 }

@@ -1,22 +1,22 @@
-//! What stands in a cluster's way and only the operator can see: it is told in words, what is somebody else's is left
-//! alone, everything that can be healed meanwhile is, and once the obstacle has gone the rest follows by itself.
+//! Obstacles that the API server does not reject: the status reports them, foreign objects are not changed, everything else is
+//! recovered meanwhile, and the rest follows when the obstacle is gone.
 
-mod locked;
+mod authentication;
 mod full {
-    mod nowhere;
     mod strays;
+    mod unplaceable;
 }
-mod taken;
-mod told;
+mod name_conflicts;
+mod reports;
 
 use evenkeel_e2e::Story;
 use evenkeel_e2e::etcd::{Cluster, MemberPod, members};
 use serde_json::Value;
 
-use crate::look::LONG;
+use crate::assertions::CLUSTER_LIMIT;
 
-/// What nobody may change of an object that is not the operator's. Its status is Kubernetes' own business.
-fn substance(mut object: Value) -> Value {
+/// Returns the parts of a foreign object that the operator must not change; Kubernetes changes its status.
+fn operator_independent_parts(mut object: Value) -> Value {
     let mut kept = serde_json::Map::new();
     for field in [
         "uid",
@@ -34,10 +34,10 @@ fn substance(mut object: Value) -> Value {
     Value::Object(kept)
 }
 
-/// Waits until members are well, though the operator has something to complain of: as many voters as wanted, nobody else,
-/// all Ready, and the one that was lost not among them.
-fn until_replaced(story: &Story, cluster: &Cluster<'_>, wanted: usize, lost: &MemberPod) {
-    story.within(LONG, &format!("{} is replaced", lost.name), || {
+/// Waits until a lost member is replaced, although the operator reports a problem: as many voters as desired, all Ready, and the lost
+/// one not among them.
+fn wait_replaced(story: &Story, cluster: &Cluster<'_>, desired: usize, lost: &MemberPod) {
+    story.within(CLUSTER_LIMIT, &format!("{} is replaced", lost.name), || {
         let pods = cluster.pods();
         let listed = cluster.try_etcdctl(&["member", "list", "--write-out=json"]);
         let listed = listed.map(|printed| members(&printed)).unwrap_or_default();
@@ -46,16 +46,16 @@ fn until_replaced(story: &Story, cluster: &Cluster<'_>, wanted: usize, lost: &Me
                 .iter()
                 .any(|member| member.name == name && !member.learner)
         };
-        pods.len() == wanted
-            && listed.len() == wanted
+        pods.len() == desired
+            && listed.len() == desired
             && pods
                 .iter()
                 .all(|pod| pod.ready && pod.name != lost.name && voting(&pod.name))
     });
 }
 
-/// What the operator says is amiss, and waits for: all that a person reads when they wonder.
-fn complaint(cluster: &Cluster<'_>) -> String {
+/// Returns the reason and message of Degraded, and the waits.
+fn problem_report(cluster: &Cluster<'_>) -> String {
     let status = cluster.status();
     let conditions = status["conditions"].as_array().cloned().unwrap_or_default();
     let degraded = conditions

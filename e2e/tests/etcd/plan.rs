@@ -1,4 +1,4 @@
-//! `kubectl evenkeel plan`: what it foretells is what then happens, step for step.
+//! `kubectl evenkeel plan`: its steps are the actions that then happen, in the same order.
 
 mod full;
 
@@ -9,14 +9,43 @@ use evenkeel_e2e::etcd::Cluster;
 use evenkeel_e2e::operator::Operator;
 use serde_json::{Value, json};
 
-use crate::look::{LONG, follower, formed, until_right, until_whole};
-use crate::plugin::{Said, evenkeel};
+use crate::assertions::{CLUSTER_LIMIT, create_orders, follower, wait_healthy, wait_until_ok};
+use crate::plugin::{PluginOutput, evenkeel};
 
-/// What the operator has decided to do so far, in order, without what it only writes down. What was declined and done again counts
+/// The names of actions that a plan does not contain: they only record something, or nudge a stuck member.
+const NOT_PLANNED: [&str; 10] = [
+    "mark-joined",
+    "nudge-member",
+    "record-cluster",
+    "record-joined-volume",
+    "record-removal",
+    "record-spec",
+    "record-template-hash",
+    "record-version",
+    "settle-intent",
+    "start-seed",
+];
+
+/// An action in the decision log.
+#[derive(Clone, Debug)]
+pub(crate) struct DecidedAction {
+    /// The machine name.
+    pub(crate) name: String,
+    /// The sentence, which a plan contains, too.
+    pub(crate) text: String,
+    /// The object of the action.
+    pub(crate) target: Value,
+}
+
+fn texts(actions: &[DecidedAction]) -> Vec<String> {
+    actions.iter().map(|action| action.text.clone()).collect()
+}
+
+/// Returns the actions that the operator has decided so far, in order, without those that no plan contains. A repeated action counts
 /// once.
-pub(crate) fn done(story: &Story, cluster: &str) -> Vec<String> {
+pub(crate) fn decided_actions(story: &Story, cluster: &str) -> Vec<DecidedAction> {
     let log = story.get(&["configmap", &format!("{cluster}-etcd-decisions")]);
-    let mut done: Vec<String> = Vec::new();
+    let mut decided: Vec<DecidedAction> = Vec::new();
     for page in log["data"]
         .as_object()
         .into_iter()
@@ -24,32 +53,39 @@ pub(crate) fn done(story: &Story, cluster: &str) -> Vec<String> {
         .map(|(_, page)| page)
     {
         let decision: Value = serde_json::from_str(page.as_str().unwrap()).unwrap();
-        for what in decision["actions"].as_array().into_iter().flatten() {
-            let what = what.as_str().unwrap().to_owned();
-            let notes = [
-                "noting ",
-                "closing a change of the membership",
-                "keeping the volume of ",
-            ];
-            if !notes.iter().any(|note| what.starts_with(note)) && done.last() != Some(&what) {
-                done.push(what);
+        let records = decision["plan"]["actions"].as_array().into_iter().flatten();
+        let texts = decision["actions"].as_array().into_iter().flatten();
+        for (record, text) in records.zip(texts) {
+            let action = DecidedAction {
+                name: record["name"].as_str().unwrap().to_owned(),
+                text: text.as_str().unwrap().to_owned(),
+                target: record["target"].clone(),
+            };
+            let is_repeated = decided.last().is_some_and(|last| last.text == action.text);
+            if !NOT_PLANNED.contains(&action.name.as_str()) && !is_repeated {
+                decided.push(action);
             }
         }
     }
-    done
+    decided
 }
 
-/// What it has decided since this had been done. The oldest decisions are forgotten as new ones come.
-pub(crate) fn done_since(story: &Story, cluster: &str, before: &[String]) -> Vec<String> {
-    let all = done(story, cluster);
+/// Returns the actions since an earlier call. The oldest decisions are dropped from the log as new ones come.
+pub(crate) fn decided_since(
+    story: &Story,
+    cluster: &str,
+    before: &[DecidedAction],
+) -> Vec<DecidedAction> {
+    let all = decided_actions(story, cluster);
+    let (all_texts, before_texts) = (texts(&all), texts(before));
     let kept = (0..=before.len())
-        .find(|from| all.starts_with(&before[*from..]))
+        .find(|from| all_texts.starts_with(&before_texts[*from..]))
         .unwrap_or(before.len());
     all[before.len() - kept..].to_vec()
 }
 
-/// The plan for an EtcdCluster `orders` of so many members and this version.
-fn plan(story: &Story, members: &str, version: &str) -> Said {
+/// Runs the plugin's plan for an EtcdCluster `orders` with this number of members and this version.
+fn plan(story: &Story, members: &str, version: &str) -> PluginOutput {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("new.yaml");
     let text = format!(
@@ -60,72 +96,72 @@ fn plan(story: &Story, members: &str, version: &str) -> Said {
     evenkeel(story, &["plan", "-f", file.to_str().unwrap()])
 }
 
-/// That what the API server would refuse for the cluster `orders` is refused before it is applied.
-pub(crate) fn what_would_be_refused_is_not_planned(story: &Story) {
-    bad_fields_are_not_planned(story);
-    let said = plan(story, "1", "3.6.2");
+/// Asserts that the plan rejects edits of the cluster `orders` that the API server would reject.
+pub(crate) fn assert_rejected_before_apply(story: &Story) {
+    assert_bad_fields_rejected(story);
+    let output = plan(story, "1", "3.6.2");
     assert!(
-        said.code == 1 && said.err.contains("known to be bad"),
+        output.code == 1 && output.err.contains("3.6.0 to 3.6.3 have a known defect"),
         "{}{}",
-        said.out,
-        said.err
+        output.out,
+        output.err
     );
     assert_eq!(evenkeel(story, &["plan", "-f", "/nowhere"]).code, 1);
 }
 
-/// The same of a field's value, and of a field that is none.
-fn bad_fields_are_not_planned(story: &Story) {
-    let said = plan(story, "9", "3.6.16");
+/// Asserts the same for the value of a field, and for an unknown field.
+fn assert_bad_fields_rejected(story: &Story) {
+    let output = plan(story, "9", "3.6.16");
     assert!(
-        said.code == 1 && said.err.contains("spec.members"),
+        output.code == 1 && output.err.contains("spec.members"),
         "{}",
-        said.err
+        output.err
     );
-    let said = plan(story, "3, frobnicate: 1", "3.6.16");
+    let output = plan(story, "3, frobnicate: 1", "3.6.16");
     assert!(
-        said.code == 1
-            && said
+        output.code == 1
+            && output
                 .err
-                .contains("not be accepted: unknown field \"spec.frobnicate\""),
+                .contains("would be rejected: unknown field \"spec.frobnicate\""),
         "{}",
-        said.err
+        output.err
     );
 }
 
-/// Lays one value over another, as a merge patch does.
-fn lay_over(under: &mut Value, over: &Value) {
+/// Merges a value into another, as a merge patch does.
+fn merge(under: &mut Value, over: &Value) {
     match (under, over) {
         (Value::Object(under), Value::Object(over)) => {
             for (key, value) in over {
-                lay_over(under.entry(key.clone()).or_insert(Value::Null), value);
+                merge(under.entry(key.clone()).or_insert(Value::Null), value);
             }
         }
         (under, over) => *under = over.clone(),
     }
 }
 
-/// Whether the same is done in the same order. Only volumes are deleted when their pods are gone, which takes as long as it takes.
-fn is_as(done: &[String], planned: &[String]) -> bool {
-    let volume = |what: &&String| what.starts_with("deleting the volume of");
-    let parted = |all: &[String]| {
+/// Whether the same actions are done in the same order. Only volumes may be deleted later, because their pods must be gone first.
+fn happened_as(decided: &[String], planned: &[String]) -> bool {
+    let volume = |what: &&String| what.starts_with("deleting PersistentVolumeClaim ");
+    let split = |all: &[String]| {
         let (mut volumes, others): (Vec<String>, Vec<_>) =
             all.iter().cloned().partition(|what| volume(&what));
         volumes.sort();
         (volumes, others)
     };
-    let at = |what: &str| done.iter().position(|one| one.starts_with(what));
+    let at = |what: &str| decided.iter().position(|one| one == what);
     let after_its_pod = |what: &String| {
-        let pod = what.replace("the volume of", "the pod of");
+        let pod = what.replace("PersistentVolumeClaim", "Pod");
         at(&pod).is_none_or(|pod| at(what) > Some(pod))
     };
-    parted(done) == parted(planned) && done.iter().filter(volume).all(after_its_pod)
+    split(decided) == split(planned) && decided.iter().filter(volume).all(after_its_pod)
 }
 
-/// What is planned for an edit is done, in that order, and nothing else; what is planned for hours later is handed back.
-fn happens_as_planned(story: &Story, cluster: &Cluster<'_>, edit: &Value) -> Vec<String> {
+/// Asserts that exactly the steps that are planned for an edit happen, in this order; returns the steps that are due hours later.
+fn assert_happens_as_planned(story: &Story, cluster: &Cluster<'_>, edit: &Value) -> Vec<String> {
     let mut resource = story.get(&[&format!("etcd/{}", cluster.name())]);
     let mut spec = resource["spec"].take();
-    lay_over(&mut spec, edit);
+    merge(&mut spec, edit);
     let resource = json!({ "apiVersion": "evenkeel.dev/v1alpha1", "kind": "EtcdCluster",
         "metadata": { "name": cluster.name() }, "spec": spec });
     let dir = tempfile::tempdir().unwrap();
@@ -133,9 +169,9 @@ fn happens_as_planned(story: &Story, cluster: &Cluster<'_>, edit: &Value) -> Vec
     std::fs::write(&file, resource.to_string()).unwrap();
     let file = file.to_str().unwrap();
     evenkeel(story, &["plan", "-f", file]);
-    let said = evenkeel(story, &["plan", "-f", file, "-o", "json"]);
-    assert_eq!(said.code, 0, "{}", said.err);
-    let plan: Value = serde_json::from_str(&said.out).unwrap();
+    let output = evenkeel(story, &["plan", "-f", file, "-o", "json"]);
+    assert_eq!(output.code, 0, "{}", output.err);
+    let plan: Value = serde_json::from_str(&output.out).unwrap();
     assert!(!plan["edits"].as_array().unwrap().is_empty(), "{plan:#}");
     let steps = plan["steps"].as_array().unwrap();
     let does = |step: &Value| step["action"].as_str().unwrap().to_owned();
@@ -144,40 +180,40 @@ fn happens_as_planned(story: &Story, cluster: &Cluster<'_>, edit: &Value) -> Vec
         .partition(|step| step["afterSeconds"].as_i64() > Some(3600));
     let planned: Vec<String> = soon.into_iter().map(does).collect();
 
-    let before = done(story, cluster.name());
-    let since = || done_since(story, cluster.name(), &before);
-    let looked_at = cluster.status()["observedGeneration"].as_i64();
+    let before = decided_actions(story, cluster.name());
+    let since = || texts(&decided_since(story, cluster.name(), &before));
+    let observed = cluster.status()["observedGeneration"].as_i64();
     story.kubectl(&["apply", "-f", file]);
-    until_right("it happens as planned", || {
-        let (done, status) = (since(), cluster.status());
-        let is_seen = status["observedGeneration"].as_i64() > looked_at;
-        if is_as(&done, &planned) && is_seen && status["summary"] == plan["finalSummary"] {
+    wait_until_ok("the actions happen as planned", || {
+        let (decided, status) = (since(), cluster.status());
+        let is_seen = status["observedGeneration"].as_i64() > observed;
+        if happened_as(&decided, &planned) && is_seen && status["summary"] == plan["finalSummary"] {
             return Ok(());
         }
         Err(format!(
-            "planned: {planned:#?}\ndone:    {done:#?}\n{}",
+            "planned: {planned:#?}\ndecided: {decided:#?}\n{}",
             status["summary"]
         ))
     });
-    // And that was all.
+    // No other action follows.
     std::thread::sleep(Duration::from_secs(3));
-    let done = since();
+    let decided = since();
     assert!(
-        is_as(&done, &planned),
-        "planned: {planned:#?}\ndone:    {done:#?}"
+        happened_as(&decided, &planned),
+        "planned: {planned:#?}\ndecided: {decided:#?}"
     );
     later.into_iter().map(does).collect()
 }
 
 #[test]
-fn a_new_service_annotation_and_more_members_come_step_for_step_as_planned() {
+fn an_annotation_and_more_members_happen_as_planned() {
     let story = Story::begin("plan-grow");
     let _operator = Operator::start(&story);
-    let cluster = formed(&story, &crate::middle::spec(1), 1);
+    let cluster = create_orders(&story, &crate::interrupts::spec(1), 1);
     let clients = cluster.workload();
     let annotations = json!({ "service": { "annotations": { "example.com/zone": "a" } } });
-    happens_as_planned(&story, &cluster, &annotations);
-    happens_as_planned(&story, &cluster, &json!({ "members": 3 }));
-    until_whole(&story, &cluster, 3);
+    assert_happens_as_planned(&story, &cluster, &annotations);
+    assert_happens_as_planned(&story, &cluster, &json!({ "members": 3 }));
+    wait_healthy(&story, &cluster, 3);
     clients.finish();
 }

@@ -1,37 +1,34 @@
-//! `kubectl evenkeel`, as a user tries it: on nothing, on a cluster that is well, on one that is broken, and without the right to.
+//! `kubectl evenkeel` as users call it: without a cluster, on a healthy one, on a broken one, and without permission.
 
 mod full;
 
 use std::process::Command;
 
 use evenkeel_e2e::Story;
-use evenkeel_e2e::operator::{Operator, built_beside};
+use evenkeel_e2e::operator::{Operator, binary};
 use serde_json::Value;
 
-use crate::look::{LONG, follower, formed, leader, until_whole};
-use crate::middle::spec;
+use crate::assertions::{CLUSTER_LIMIT, create_orders, follower, leader, wait_healthy};
+use crate::interrupts::spec;
 
-/// What it says.
-pub(crate) struct Said {
+/// The output of the plugin.
+pub(crate) struct PluginOutput {
     pub(crate) code: i32,
     pub(crate) out: String,
     pub(crate) err: String,
 }
 
-/// `kubectl evenkeel`, in the story's namespace.
-pub(crate) fn evenkeel(story: &Story, args: &[&str]) -> Said {
+/// Runs `kubectl evenkeel` in the story's namespace.
+pub(crate) fn evenkeel(story: &Story, args: &[&str]) -> PluginOutput {
     let kubeconfig = story.lab().kubeconfig().to_string_lossy().into_owned();
     evenkeel_as(story, &kubeconfig, args)
 }
 
-#[expect(
-    clippy::disallowed_methods,
-    reason = "its exit code is what is looked at"
-)]
-fn evenkeel_as(story: &Story, kubeconfig: &str, args: &[&str]) -> Said {
+#[expect(clippy::disallowed_methods, reason = "the exit code is asserted")]
+fn evenkeel_as(story: &Story, kubeconfig: &str, args: &[&str]) -> PluginOutput {
     let programs = story.lab().programs().to_string_lossy().into_owned();
     let path = format!("{programs}:{}", std::env::var("PATH").unwrap_or_default());
-    let mut command = Command::new(built_beside("kubectl-evenkeel"));
+    let mut command = Command::new(binary("kubectl-evenkeel"));
     command
         .args(["--namespace", story.namespace()])
         .args(args)
@@ -39,7 +36,7 @@ fn evenkeel_as(story: &Story, kubeconfig: &str, args: &[&str]) -> Said {
         .env("PATH", path);
     let output = command.output().expect("the plugin was built");
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    let said = Said {
+    let output = PluginOutput {
         code: output.status.code().unwrap_or(-1),
         out: text(&output.stdout),
         err: text(&output.stderr),
@@ -48,73 +45,83 @@ fn evenkeel_as(story: &Story, kubeconfig: &str, args: &[&str]) -> Said {
         "{}: kubectl evenkeel {}: {}\n{}{}",
         story.namespace(),
         args.join(" "),
-        said.code,
-        said.out,
-        said.err
+        output.code,
+        output.out,
+        output.err
     );
-    said
+    output
 }
 
 #[test]
-fn the_plugin_tells_how_a_cluster_is_and_why_and_does_what_it_is_told() {
+fn the_plugin_reports_status_and_reasons_and_runs_its_commands() {
     let story = Story::begin("plugin");
     let _operator = Operator::start(&story);
-    let said = evenkeel(&story, &["status"]);
-    assert_eq!(said.code, 5, "there is none yet");
+    let output = evenkeel(&story, &["status"]);
+    assert_eq!(output.code, 5, "expected exit code 5 without a cluster");
     assert!(
-        said.err.contains("no etcdcluster in the namespace"),
+        output.err.contains("no EtcdCluster found in namespace"),
         "{}",
-        said.err
+        output.err
     );
 
-    let cluster = formed(&story, &spec(3), 3);
-    let mut said = evenkeel(&story, &["status"]);
-    story.eventually("it is told as well", || {
-        said = evenkeel(&story, &["status"]);
-        said.code == 0
+    let cluster = create_orders(&story, &spec(3), 3);
+    let mut output = evenkeel(&story, &["status"]);
+    story.eventually("the plugin reports a healthy cluster", || {
+        output = evenkeel(&story, &["status"]);
+        output.code == 0
     });
     assert!(
-        said.out
-            .starts_with("orders: writable, survives 1 more failure\n"),
+        output
+            .out
+            .starts_with("orders: available, tolerates 1 member failure\n"),
         "{}",
-        said.out
+        output.out
     );
     assert!(
-        said.out.lines().all(|line| line.chars().count() <= 80),
+        output.out.lines().all(|line| line.chars().count() <= 80),
         "{}",
-        said.out
+        output.out
     );
-    assert_eq!(said.out.matches("  serves  ").count(), 3, "{}", said.out);
-    assert!(said.out.contains("Certs:    good;"), "{}", said.out);
+    assert_eq!(
+        output.out.matches("  healthy  ").count(),
+        3,
+        "{}",
+        output.out
+    );
     assert!(
-        !said.out.contains('\u{1b}'),
-        "no colours where nobody sees them"
+        output.out.contains("Certificates:    valid;"),
+        "{}",
+        output.out
     );
-    let told: Value =
+    assert!(
+        !output.out.contains('\u{1b}'),
+        "colours in the output to a pipe"
+    );
+    let reported: Value =
         serde_json::from_str(&evenkeel(&story, &["status", "orders", "-o", "json"]).out).unwrap();
     assert_eq!(
-        (&told["writable"], &told["failureTolerance"]),
+        (&reported["available"], &reported["failureTolerance"]),
         (&Value::from(true), &Value::from(1)),
-        "{told:#}"
+        "{reported:#}"
     );
     assert!(
-        told["members"]
+        reported["members"]
             .as_array()
             .unwrap()
             .iter()
-            .all(|one| one["dbBytes"].as_u64() > Some(1000)),
-        "{told:#}"
+            .all(|one| one["dbSizeBytes"].as_u64() > Some(1000)),
+        "{reported:#}"
     );
     assert!(
         evenkeel(&story, &["status", "-o", "yaml"])
             .out
-            .contains("writable: true")
+            .contains("available: true")
     );
-    let said = evenkeel(&story, &["status", "order"]);
+    let output = evenkeel(&story, &["status", "order"]);
     assert!(
-        said.code == 5 && said.err.contains("there are orders"),
+        output.code == 5 && output.err.contains("existing clusters: orders"),
         "{}",
-        said.err
+        output.err
     );
     assert!(
         evenkeel(&story, &["status", "-A"])
@@ -127,9 +134,9 @@ fn the_plugin_tells_how_a_cluster_is_and_why_and_does_what_it_is_told() {
             .starts_with("orders\n")
     );
 
-    let said = evenkeel(&story, &["etcdctl", "orders", "put", "greeting", "hello"]);
-    assert_eq!((said.code, said.out.trim()), (0, "OK"));
-    let said = evenkeel(
+    let output = evenkeel(&story, &["etcdctl", "orders", "put", "greeting", "hello"]);
+    assert_eq!((output.code, output.out.trim()), (0, "OK"));
+    let output = evenkeel(
         &story,
         &[
             "etcdctl",
@@ -140,77 +147,88 @@ fn the_plugin_tells_how_a_cluster_is_and_why_and_does_what_it_is_told() {
             "--print-value-only",
         ],
     );
-    assert_eq!(said.out.trim(), "hello");
+    assert_eq!(output.out.trim(), "hello");
     assert_ne!(
         evenkeel(&story, &["etcdctl", "orders", "frobnicate"]).code,
         0,
-        "etcdctl's own code"
+        "the exit code is not etcdctl's"
     );
 
-    let said = evenkeel(&story, &["logs", "--tail", "1"]);
+    let output = evenkeel(&story, &["logs", "--tail", "1"]);
     assert_eq!(
-        said.out.lines().count(),
+        output.out.lines().count(),
         3,
-        "a line of each member: {}",
-        said.out
+        "expected one line per member: {}",
+        output.out
     );
     let before = leader(&story, &cluster).name;
-    let said = evenkeel(&story, &["move-leader"]);
-    assert_eq!(said.code, 0);
+    let output = evenkeel(&story, &["move-leader"]);
+    assert_eq!(output.code, 0);
     let after = leader(&story, &cluster).name;
     let shown = evenkeel(&story, &["status"]).out;
-    let leads = |line: &str| line.starts_with(&after) && line.contains("  leader  ");
-    assert!(shown.lines().any(leads), "it is seen at once: {shown}");
+    let is_leader_line = |line: &str| line.starts_with(&after) && line.contains("  leader  ");
+    assert!(
+        shown.lines().any(is_leader_line),
+        "the new leader is not shown: {shown}"
+    );
     assert!(
         after != before
-            && said
+            && output
                 .out
-                .contains(&format!("{after} leads now; {before} did")),
+                .contains(&format!("transferred leadership from {before} to {after}")),
         "{}",
-        said.out
+        output.out
     );
 
-    // Paused, it is left alone; then it is looked after again, and can tell why it did what it did.
+    // While paused, nothing is recovered; afterwards the operator continues, and `why` reports its reasons.
     assert_eq!(evenkeel(&story, &["pause"]).code, 0);
-    story.eventually("it is paused", || cluster.status()["summary"] == "Paused");
+    story.eventually("the status reports the pause", || {
+        cluster.status()["summary"] == "Paused"
+    });
     let victim = follower(&story, &cluster);
     story.kubectl(&["delete", "pod", &victim.name]);
-    let is_told =
-        |said: &Said| said.out.contains("it is paused") && said.out.contains("no further failure");
-    story.eventually("one is missed", || is_told(&evenkeel(&story, &["status"])));
+    let is_reported = |output: &PluginOutput| {
+        output.out.contains("spec.paused is set") && output.out.contains("no member failure")
+    };
+    story.eventually("the status reports the missing member", || {
+        is_reported(&evenkeel(&story, &["status"]))
+    });
     assert!(
         cluster.pods().iter().all(|pod| pod.name != victim.name),
-        "nothing is healed"
+        "the pod was created during the pause"
     );
     assert_eq!(evenkeel(&story, &["resume"]).code, 0);
-    story.within(LONG, "it is back", || {
+    story.within(CLUSTER_LIMIT, "the member is back", || {
         cluster
             .pods()
             .iter()
             .any(|pod| pod.name == victim.name && pod.ready)
     });
-    until_whole(&story, &cluster, 3);
-    let said = evenkeel(&story, &["why", "--last", "40"]);
+    wait_healthy(&story, &cluster, 3);
+    let output = evenkeel(&story, &["why", "--last", "40"]);
     let words = [
-        "3 members of etcd 3.6.16".to_owned(),
-        format!("creating the pod of {}", victim.name),
-        format!("the pod of {} is gone", victim.name),
-        "spec.paused is set".to_owned(),
-        "letting clients in".to_owned(),
+        "3 members, etcd 3.6.16".to_owned(),
+        format!("creating Pod {}", victim.name),
         format!(
-            "{}: a voter, no pod, its own data, did not answer",
+            "PersistentVolumeClaim {} exists and the pod does not",
+            victim.name
+        ),
+        "spec.paused to be set to false".to_owned(),
+        "finishing bootstrap".to_owned(),
+        format!(
+            "{}: voter, no pod, data intact, etcd does not respond",
             victim.name
         ),
     ];
-    let told = said.out.split_whitespace().collect::<Vec<_>>().join(" ");
+    let reported = output.out.split_whitespace().collect::<Vec<_>>().join(" ");
     for word in words {
-        assert!(told.contains(&word), "{word} is not in {}", said.out);
+        assert!(reported.contains(&word), "{word} is not in {}", output.out);
     }
-    // And what it rested on is there in full: the very facts that would be decided on again.
-    let told: Value =
+    // The complete facts of the decision are included.
+    let reported: Value =
         serde_json::from_str(&evenkeel(&story, &["why", "--facts", "-o", "json"]).out).unwrap();
     assert!(
-        told["decisions"][0]["facts"]["cluster"]["members"] == 3,
-        "{told:#}"
+        reported["decisions"][0]["facts"]["cluster"]["members"] == 3,
+        "{reported:#}"
     );
 }

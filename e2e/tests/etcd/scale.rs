@@ -1,4 +1,4 @@
-//! More members and fewer, by `kubectl scale` and by edits, in the middle of one another, while clients work.
+//! Scaling up and down, by `kubectl scale` and by edits, also during an earlier change, while clients work.
 
 mod full;
 
@@ -9,18 +9,18 @@ use evenkeel_e2e::etcd::{Cluster, MemberPod};
 use evenkeel_e2e::operator::Operator;
 use serde_json::json;
 
-use crate::look::{LONG, formed, leader, says, until_whole};
-use crate::middle::{comes_to_rest, ends_well, identity};
+use crate::assertions::{CLUSTER_LIMIT, create_orders, endpoint_status, leader, wait_healthy};
+use crate::interrupts::{identity, wait_converged, wait_idle};
 
-/// Little of everything: five members beside all other stories.
+/// Small requests: five members beside all other stories.
 const SPEC: &str = "version: 3.6.16\nmembers: 1\nstorage: {size: 1Gi}\nresources: {requests: {cpu: 10m, memory: 64Mi}}";
 
 #[test]
-fn one_becomes_three_and_five_and_three_and_one_again_and_clients_hardly_notice() {
+fn a_cluster_is_scaled_from_one_to_five_and_back_while_clients_write() {
     let story = Story::begin("scaled");
     let operator = Operator::start(&story);
     let cluster = Cluster::apply(&story, "orders", SPEC);
-    cluster.wait_ready(LONG);
+    cluster.wait_ready(CLUSTER_LIMIT);
     let workload = cluster.workload();
     let began = identity(&story, "orders");
     for (members, by_scale) in [(3, true), (5, false), (3, true), (1, false)] {
@@ -30,20 +30,20 @@ fn one_becomes_three_and_five_and_three_and_one_again_and_clients_hardly_notice(
         } else {
             cluster.patch(&json!({"members": members}));
         }
-        until_whole(&story, &cluster, members);
+        wait_healthy(&story, &cluster, members);
         let stats = workload.stats(since);
         println!(
             "scaled to {members}: {}",
-            evenkeel_e2e::watched::told("orders", &stats)
+            evenkeel_e2e::workload::format_stats("orders", &stats)
         );
     }
-    ends_well(&story, &cluster, 1);
+    wait_converged(&story, &cluster, 1);
     assert_eq!(
         identity(&story, "orders")["cluster_id"],
         began["cluster_id"],
-        "it is the same cluster"
+        "the cluster ID changed"
     );
-    comes_to_rest(&operator);
+    wait_idle(&operator);
     workload.finish();
-    cluster.holds_the_same_everywhere();
+    cluster.wait_same_data();
 }

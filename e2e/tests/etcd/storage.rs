@@ -1,5 +1,5 @@
-//! Volumes: they grow while members run on them, where their class allows it; to another class or another place data moves with its
-//! members, which are replaced one by one.
+//! Volumes: they are expanded while members run, if their StorageClass allows it; to another class or zone members move by replacement,
+//! one by one.
 
 mod full;
 
@@ -10,12 +10,12 @@ use evenkeel_e2e::etcd::Cluster;
 use evenkeel_e2e::operator::Operator;
 use serde_json::{Value, json};
 
-use crate::look::{LONG, formed, ids, until_right};
-use crate::middle::{comes_to_rest, ends_well};
-use crate::rolls::{name_of, pods};
+use crate::assertions::{CLUSTER_LIMIT, create_orders, member_ids, wait_until_ok};
+use crate::interrupts::{wait_converged, wait_idle};
+use crate::rollouts::{name_of, pods};
 use crate::upgrade::{claims, uids};
 
-/// Members on volumes of this class, with a quota of their own: the default one would follow the volumes' size.
+/// Returns a spec with volumes of this class and a fixed quota: the default quota depends on the size of the volumes.
 fn spec(members: usize, class: &str) -> String {
     format!(
         "version: 3.6.16\nmembers: {members}\nstorage: {{size: 1Gi, class: {class}, keepRemovedFor: \"0\"}}\n\
@@ -23,8 +23,8 @@ fn spec(members: usize, class: &str) -> String {
     )
 }
 
-/// Something of each claim of `orders`, by the claims' names.
-fn of_claims(story: &Story, pointer: &str) -> BTreeMap<String, String> {
+/// Returns a field of each PVC of `orders`, by the PVC's name.
+fn claim_fields(story: &Story, pointer: &str) -> BTreeMap<String, String> {
     let path = "persistentvolumeclaims?labelSelector=etcd.evenkeel.dev%2Fcluster%3Dorders";
     let list = story.read("/api/v1", path).unwrap_or_default();
     let all = list["items"].as_array().cloned().unwrap_or_default();
@@ -40,9 +40,9 @@ fn of_claims(story: &Story, pointer: &str) -> BTreeMap<String, String> {
         .collect()
 }
 
-fn until_all_claims(story: &Story, pointer: &str, value: &str, members: usize) {
-    until_right(&format!("{pointer} is {value} on all claims"), || {
-        let now = of_claims(story, pointer);
+fn wait_all_claims(story: &Story, pointer: &str, value: &str, members: usize) {
+    wait_until_ok(&format!("{pointer} is {value} on all PVCs"), || {
+        let now = claim_fields(story, pointer);
         let all = now.len() == members && now.values().all(|one| one == value);
         if all { Ok(()) } else { Err(format!("{now:?}")) }
     });
@@ -50,22 +50,22 @@ fn until_all_claims(story: &Story, pointer: &str, value: &str, members: usize) {
 
 const CAPACITY: &str = "/status/capacity/storage";
 
-/// What `kubectl` says of an edit that is refused.
-fn refused(story: &Story, spec: &Value) -> String {
+/// Returns `kubectl`'s message for a rejected edit.
+fn rejection(story: &Story, spec: &Value) -> String {
     let patch = json!({ "spec": spec }).to_string();
-    let said = story.try_kubectl(&["patch", "etcd/orders", "--type=merge", "--patch", &patch]);
-    said.expect_err("it is refused")
+    let output = story.try_kubectl(&["patch", "etcd/orders", "--type=merge", "--patch", &patch]);
+    output.expect_err("the edit is rejected")
 }
 
 #[test]
-fn volumes_grow_while_members_run_on_them_and_never_shrink() {
+fn volumes_are_expanded_while_members_run_and_never_shrunk() {
     let story = Story::begin("volumes-grow");
     let operator = Operator::start(&story);
-    let cluster = formed(&story, &spec(3, "lab-disk"), 3);
+    let cluster = create_orders(&story, &spec(3, "lab-disk"), 3);
     let (workload, before, on) = (cluster.workload(), uids(&cluster), claims(&cluster));
     cluster.patch(&json!({ "storage": { "size": "2Gi" } }));
-    until_all_claims(&story, CAPACITY, "2Gi", 3);
-    until_right("the status says so", || {
+    wait_all_claims(&story, CAPACITY, "2Gi", 3);
+    wait_until_ok("the status reports 2Gi", || {
         let status = cluster.status();
         if status["volumeSize"] == "2Gi" {
             Ok(())
@@ -73,15 +73,15 @@ fn volumes_grow_while_members_run_on_them_and_never_shrink() {
             Err(format!("{status:#}"))
         }
     });
-    let said = refused(&story, &json!({ "storage": { "size": "1Gi" } }));
-    assert!(said.contains("volumes never shrink"), "{said}");
-    ends_well(&story, &cluster, 3);
-    assert_eq!(uids(&cluster), before, "nobody was restarted");
+    let output = rejection(&story, &json!({ "storage": { "size": "1Gi" } }));
+    assert!(output.contains("volumes never shrink"), "{output}");
+    wait_converged(&story, &cluster, 3);
+    assert_eq!(uids(&cluster), before, "a member was restarted");
     assert_eq!(claims(&cluster), on);
-    // With a quota that follows the volume members are restarted for that, one by one.
+    // A quota that depends on the volume's size restarts members, one by one.
     cluster.patch(&json!({ "etcd": { "quota": null } }));
     let flag = format!("--quota-backend-bytes={}", (2_u64 << 30) / 4 * 3);
-    until_right("all have the larger quota", || {
+    wait_until_ok("all members have the larger quota", || {
         let args = |pod: &Value| {
             pod.pointer("/spec/containers/0/args")
                 .cloned()
@@ -95,8 +95,8 @@ fn volumes_grow_while_members_run_on_them_and_never_shrink() {
             Err(format!("{:#}", cluster.status()))
         }
     });
-    ends_well(&story, &cluster, 3);
-    comes_to_rest(&operator);
+    wait_converged(&story, &cluster, 3);
+    wait_idle(&operator);
     workload.finish();
-    cluster.holds_the_same_everywhere();
+    cluster.wait_same_data();
 }

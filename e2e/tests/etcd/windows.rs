@@ -1,5 +1,5 @@
-//! Maintenance windows: what disturbs members waits for one, and the status says until when; what heals them never waits. A window
-//! that closes in the middle leaves the others as they are.
+//! Maintenance windows: disruptive edits wait for one, and the status reports until when; recovery never waits. A window that closes
+//! during a rollout stops it.
 
 mod full;
 
@@ -12,15 +12,15 @@ use evenkeel_e2e::operator::Operator;
 use evenkeel_lab::command::Cmd;
 use serde_json::{Value, json};
 
-use crate::look::{follower, formed, ids, until_right};
-use crate::middle::{Stops, comes_to_rest, ends_well};
-use crate::rolls::{
-    STILL, changed, how_many_ask, memory, never_happens, nobody_is_touched, until_all_ask,
-    whose_turn,
+use crate::assertions::{create_orders, follower, member_ids, wait_until_ok};
+use crate::interrupts::{HeldWrites, wait_converged, wait_idle};
+use crate::rollouts::{
+    QUIET_TIME, assert_no_pod_changes, changed_pods, count_with_memory, drop_held, evicted_pod,
+    memory_request, wait_all_have_memory,
 };
 use crate::upgrade::{spec, uids};
 
-/// Seconds since 1970, to the full minute: windows begin with one.
+/// Returns seconds since 1970, to the full minute: windows begin at one.
 fn this_minute() -> u64 {
     let now = SystemTime::now()
         .duration_since(UNIX_EPOCH)
@@ -29,37 +29,37 @@ fn this_minute() -> u64 {
     now / 60 * 60
 }
 
-/// A time in UTC, as `date` writes it.
-fn written(at: u64, format: &str) -> String {
+/// Formats a time in UTC with `date`.
+fn format_time(at: u64, format: &str) -> String {
     let (at, format) = (format!("@{at}"), format!("+{format}"));
-    let said = Cmd::new("date")
+    let output = Cmd::new("date")
         .env("LC_ALL", "C")
         .args(["--utc", "--date", &at, &format])
         .run();
-    said.unwrap().trim().to_owned()
+    output.unwrap().trim().to_owned()
 }
 
-/// A window of three hours, once a week.
+/// Returns a window of three hours, once a week.
 fn window(opens: u64) -> Value {
-    let window = json!({ "days": [written(opens, "%a")], "start": written(opens, "%H:%M"), "duration": "3h" });
+    let window = json!({ "days": [format_time(opens, "%a")], "start": format_time(opens, "%H:%M"), "duration": "3h" });
     json!({ "maintenance": { "windows": [window] } })
 }
 
-/// A window that is not open, and when it will be.
+/// Returns a window that is closed, and the time at which it opens.
 fn closed() -> (Value, String) {
     let opens = this_minute() + 2 * 3600;
-    (window(opens), written(opens, "%Y-%m-%dT%H:%M:%SZ"))
+    (window(opens), format_time(opens, "%Y-%m-%dT%H:%M:%SZ"))
 }
 
-/// A window that is open, for two hours more.
+/// Returns a window that is open for two more hours.
 fn open() -> Value {
     window(this_minute() - 3600)
 }
 
-/// Whether the status says that members wait for a window, and until when.
-fn is_told(cluster: &Cluster<'_>, opens: &str) -> Result<(), String> {
+/// Returns an error unless the status reports that members wait for a window, and until when.
+fn check_waiting(cluster: &Cluster<'_>, opens: &str) -> Result<(), String> {
     let status = cluster.status();
-    let until = format!("the next maintenance window, which opens at {opens}");
+    let until = format!("the maintenance window that opens at {opens}");
     let conditions = status["conditions"].as_array().cloned().unwrap_or_default();
     let says_so = |one: &Value| {
         one["type"] == "Progressing"
@@ -69,34 +69,35 @@ fn is_told(cluster: &Cluster<'_>, opens: &str) -> Result<(), String> {
                 .as_str()
                 .is_some_and(|message| message.contains(&until))
     };
-    let told = status["waitingFor"].to_string().contains(&until) && conditions.iter().any(says_so);
-    // Nobody is worse off for it.
+    let reported =
+        status["waitingFor"].to_string().contains(&until) && conditions.iter().any(says_so);
+    // The cluster stays healthy.
     let well = cluster.condition("Ready").0 == "True" && cluster.condition("Degraded").0 == "False";
-    if told && well {
+    if reported && well {
         Ok(())
     } else {
-        Err(format!("it is to say {until:?}: {status:#}"))
+        Err(format!("expected {until:?}: {status:#}"))
     }
 }
 
-/// An edit that comes while no window is open waits for it; a pod that is lost meanwhile does not, and is made as is wanted now.
-fn waits_and_heals(story: &Story, cluster: &Cluster<'_>) {
+/// Edits outside of a window, which waits; then deletes a pod, which is recovered at once with the new template.
+fn assert_waits_and_recovers(story: &Story, cluster: &Cluster<'_>) {
     let (closed, opens) = closed();
     cluster.patch(&closed);
-    cluster.patch(&memory("96Mi"));
-    until_right("it is told until when it waits", || {
-        is_told(cluster, &opens)
+    cluster.patch(&memory_request("96Mi"));
+    wait_until_ok("the status reports the window", || {
+        check_waiting(cluster, &opens)
     });
-    nobody_is_touched(cluster, STILL);
+    assert_no_pod_changes(cluster, QUIET_TIME);
     assert_eq!(
-        how_many_ask(story, "64Mi"),
+        count_with_memory(story, "64Mi"),
         3,
-        "nobody has what was wanted outside of a window"
+        "a member was restarted outside of a window"
     );
 
     let lost = follower(story, cluster);
     story.kubectl(&["delete", "pod", &lost.name]);
-    until_right("somebody is in its place", || {
+    wait_until_ok("the lost member is back or replaced", || {
         let (pods, status) = (cluster.pods(), cluster.status());
         let there = pods.len() == 3 && pods.iter().all(|pod| pod.ready && pod.uid != lost.uid);
         if there && status["ready"] == "3/3" {
@@ -105,53 +106,59 @@ fn waits_and_heals(story: &Story, cluster: &Cluster<'_>) {
             Err(format!("{pods:?}: {status:#}"))
         }
     });
-    until_right("the others wait on", || is_told(cluster, &opens));
-    nobody_is_touched(cluster, STILL / 2);
+    wait_until_ok("the status still reports the window", || {
+        check_waiting(cluster, &opens)
+    });
+    assert_no_pod_changes(cluster, QUIET_TIME / 2);
     assert_eq!(
-        how_many_ask(story, "96Mi"),
+        count_with_memory(story, "96Mi"),
         1,
-        "only who had to be made good is as wanted"
+        "another member than the recovered one has the edit"
     );
 }
 
 #[test]
-fn a_roll_waits_for_its_window_and_stops_when_that_closes_and_healing_waits_for_none() {
+fn a_rollout_waits_for_its_window_and_recovery_does_not() {
     let story = Story::begin("windows");
     let operator = Operator::start(&story);
-    let cluster = formed(&story, &spec("3.6.16", 3), 3);
-    let (workload, members) = (cluster.workload(), ids(&cluster));
-    waits_and_heals(&story, &cluster);
-    let healed = uids(&cluster);
+    let cluster = create_orders(&story, &spec("3.6.16", 3), 3);
+    let (workload, members) = (cluster.workload(), member_ids(&cluster));
+    assert_waits_and_recovers(&story, &cluster);
+    let restored = uids(&cluster);
 
-    // One of the two others has its turn while a window is open. It closes when the last one is about to have it.
-    let stops = Stops::before(operator.proxy(), whose_turn);
+    // One of the other two is restarted while a window is open. The window closes when the last one is about to be restarted.
+    let held_writes = HeldWrites::before(operator.proxy(), evicted_pod);
     cluster.patch(&open());
-    let (first, stopped) = stops.next();
-    stops.let_go(&first);
-    stopped.go_on();
-    let (last, stopped) = stops.next();
+    let (first, held) = held_writes.next();
+    held_writes.release(&first);
+    held.resume();
+    let (last, held) = held_writes.next();
     assert_ne!(first, last);
     let (closed, opens) = closed();
     cluster.patch(&closed);
-    never_happens(&operator, stopped);
-    until_right("it is told until when the last one waits", || {
-        is_told(&cluster, &opens)
+    drop_held(&operator, held);
+    wait_until_ok("the status reports the window for the last member", || {
+        check_waiting(&cluster, &opens)
     });
-    nobody_is_touched(&cluster, STILL);
-    assert_eq!(how_many_ask(&story, "64Mi"), 1, "{last} is as it was");
+    assert_no_pod_changes(&cluster, QUIET_TIME);
+    assert_eq!(
+        count_with_memory(&story, "64Mi"),
+        1,
+        "{last} was restarted outside of a window"
+    );
 
-    // Without windows nothing waits.
+    // Without windows the rollout continues.
     cluster.patch(&json!({ "maintenance": null }));
-    until_all_ask(&story, "96Mi", 3);
-    ends_well(&story, &cluster, 3);
-    assert_eq!(ids(&cluster), members, "they are the same members");
-    let restarted = changed(&cluster, &healed);
+    wait_all_have_memory(&story, "96Mi", 3);
+    wait_converged(&story, &cluster, 3);
+    assert_eq!(member_ids(&cluster), members, "the members differ");
+    let restarted = changed_pods(&cluster, &restored);
     assert_eq!(
         restarted,
         BTreeSet::from([first, last]),
-        "who was made good was not restarted once more"
+        "the recovered member was restarted again"
     );
-    comes_to_rest(&operator);
+    wait_idle(&operator);
     workload.finish();
-    cluster.holds_the_same_everywhere();
+    cluster.wait_same_data();
 }

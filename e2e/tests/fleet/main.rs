@@ -1,10 +1,10 @@
-//! What the operator costs with many clusters, how soon it acts on what happens to one of them, and how soon after its start it
-//! has seen them all: measured on a lab that does nothing else, for `make bench`. Not a story: nothing here fails for being
-//! slow, and `cargo test` leaves it out.
+//! The cost of the operator with many clusters, its reaction time, and the time after its start until it has observed all of them:
+//! measured on an otherwise idle lab for `make bench`. Not a story: nothing here fails because it is slow, and `cargo test` does not
+//! run it.
 #![expect(
     clippy::unwrap_used,
     clippy::expect_used,
-    reason = "what cannot be measured ends the measuring"
+    reason = "a measurement that fails ends the program"
 )]
 
 use std::collections::BTreeSet;
@@ -13,8 +13,9 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use evenkeel_e2e::etcd::manifest;
-use evenkeel_e2e::measured::{
-    LIMIT, machine, median, milliseconds, number, percentile, seconds, today, until,
+use evenkeel_e2e::measurement::{
+    MEASUREMENT_LIMIT, machine, median, milliseconds, number, percentile, seconds, today,
+    wait_until,
 };
 use evenkeel_e2e::operator::{Operator, Options};
 use evenkeel_e2e::proxy::Verdict;
@@ -23,23 +24,23 @@ use serde_json::{Value, json};
 
 const CORE: &str = "/api/v1";
 const GROUP: &str = "/apis/evenkeel.dev/v1alpha1";
-/// How many clusters are made at a time: with all at once, kubelets and certificates keep two cores busy until probes fail.
-const AT_ONCE: usize = 10;
-/// How long so many may take; a machine that needs longer carries no more.
+/// How many clusters are created at a time: all at once, kubelets and certificates would keep two cores busy until probes fail.
+const BATCH_SIZE: usize = 10;
+/// The limit for a batch. On a machine that needs longer, no more clusters are created.
 const BATCH_LIMIT: Duration = Duration::from_secs(300);
-/// How long nothing is written before an idle time begins, and before something is done to the next cluster.
-const AT_REST: Duration = Duration::from_secs(20);
-const BETWEEN: Duration = Duration::from_secs(1);
-const IDLE: Duration = Duration::from_secs(60);
-/// How often the operator is started again: the one in the middle counts.
+/// How long nothing is written before the idle time begins, and between two samples.
+const IDLE_BEFORE: Duration = Duration::from_secs(20);
+const PAUSE_BETWEEN: Duration = Duration::from_secs(1);
+const IDLE_TIME: Duration = Duration::from_secs(60);
+/// How often the operator is restarted; the median counts.
 const STARTS: usize = 3;
 
-/// What it says when all its watches have brought everything.
-const LISTED: &str = "caches synced";
-/// How it counts what it has reconciled.
-const RECONCILED: &str = r#"evenkeel_reconciles_total{kind="EtcdCluster",outcome="done"} "#;
+/// The operator's message when all caches are filled.
+const SYNCED_MESSAGE: &str = "caches synced";
+/// The operator's counter of reconciles.
+const RECONCILES_METRIC: &str = r#"evenkeel_reconciles_total{kind="EtcdCluster",outcome="done"} "#;
 
-/// As little of a cluster as there can be.
+/// Returns the smallest possible cluster.
 fn small(name: &str) -> Value {
     let mut cluster = manifest(name, 1, "3.6.16", None);
     cluster["spec"]["storage"] = json!({"ephemeral": true});
@@ -47,37 +48,37 @@ fn small(name: &str) -> Value {
     cluster
 }
 
-/// The Service for its clients.
+/// Returns the name of the client Service.
 fn service(cluster: &str) -> String {
     format!("{cluster}-etcd-client")
 }
 
-fn healthy(story: &Story) -> usize {
+fn count_healthy(story: &Story) -> usize {
     let list = story.read(GROUP, "etcdclusters").unwrap_or_default();
     let all = list["items"].as_array().into_iter().flatten();
     let well = |status: &Value| status["summary"] == "Healthy" && status["ready"] == "1/1";
     all.filter(|cluster| well(&cluster["status"])).count()
 }
 
-fn become_healthy(story: &Story, clusters: usize) -> bool {
+fn wait_all_healthy(story: &Story, clusters: usize) -> bool {
     let began = Instant::now();
-    while healthy(story) < clusters && began.elapsed() < BATCH_LIMIT {
+    while count_healthy(story) < clusters && began.elapsed() < BATCH_LIMIT {
         std::thread::sleep(Duration::from_millis(500));
     }
-    healthy(story) >= clusters
+    count_healthy(story) >= clusters
 }
 
-/// Makes as many clusters as are wanted, or as the machine carries, and says what they are called.
-fn fleet(story: &Story, wanted: usize) -> Vec<String> {
+/// Creates the desired number of clusters, or as many as the machine supports, and returns their names.
+fn fleet(story: &Story, planned: usize) -> Vec<String> {
     let mut carried: Vec<String> = Vec::new();
-    while carried.len() < wanted {
-        let next = carried.len()..wanted.min(carried.len() + AT_ONCE);
+    while carried.len() < planned {
+        let next = carried.len()..planned.min(carried.len() + BATCH_SIZE);
         let batch: Vec<String> = next.map(|n| format!("fleet-{n:03}")).collect();
         let items: Vec<Value> = batch.iter().map(|name| small(name)).collect();
         story.apply(&json!({"apiVersion": "v1", "kind": "List", "items": items}).to_string());
-        if !become_healthy(story, carried.len() + batch.len()) {
+        if !wait_all_healthy(story, carried.len() + batch.len()) {
             println!(
-                "not all of {batch:?} are healthy after {} s: they go",
+                "not all of {batch:?} are healthy after {} s: deleting them",
                 BATCH_LIMIT.as_secs()
             );
             let them: Vec<&str> = batch.iter().map(String::as_str).collect();
@@ -87,23 +88,23 @@ fn fleet(story: &Story, wanted: usize) -> Vec<String> {
         carried.extend(batch);
         println!("{} clusters are healthy", carried.len());
     }
-    assert!(!carried.is_empty(), "there is no cluster to measure with");
+    assert!(!carried.is_empty(), "no cluster is healthy");
     assert!(
-        become_healthy(story, carried.len()),
-        "those that were healthy are not so any more"
+        wait_all_healthy(story, carried.len()),
+        "not all clusters stay healthy"
     );
     carried
 }
 
-/// What the operator costs while nothing happens.
-struct Idle {
+/// The cost of the idle operator.
+struct IdleCost {
     memory: u64,
     cpu: Duration,
     requests: usize,
     writes: usize,
 }
 
-/// All that it has asked of Kubernetes, beside its lease.
+/// Counts the requests, without those for the lease.
 fn requests(operator: &Operator) -> usize {
     let all = operator.proxy().requests();
     all.into_iter()
@@ -112,21 +113,21 @@ fn requests(operator: &Operator) -> usize {
         .sum()
 }
 
-fn idle(operator: &Operator) -> Idle {
-    operator.proxy().becomes_quiet(AT_REST, LIMIT);
+fn measure_idle(operator: &Operator) -> IdleCost {
+    operator.proxy().wait_idle(IDLE_BEFORE, MEASUREMENT_LIMIT);
     let (pid, asked, cpu, since) = (
         operator.pid(),
         requests(operator),
         operator.cpu(),
         Instant::now(),
     );
-    std::thread::sleep(IDLE);
+    std::thread::sleep(IDLE_TIME);
     assert_eq!(
         operator.pid(),
         pid,
-        "it was started anew in between, and has cost nothing yet"
+        "the operator was restarted during the measurement"
     );
-    Idle {
+    IdleCost {
         cpu: operator.cpu() - cpu,
         memory: operator.rss(),
         requests: requests(operator) - asked,
@@ -134,30 +135,30 @@ fn idle(operator: &Operator) -> Idle {
     }
 }
 
-/// How long after a cluster's Service was asked to be deleted the operator's first write for it comes: the API server's work,
-/// the watch, the look and the decision are in it.
+/// Measures the time from the request that deletes a cluster's Service to the operator's first write for it. It includes the API
+/// server, the watch, the reconcile and the decision.
 fn first_action(story: &Story, operator: &Operator, cluster: &str) -> Duration {
-    let (tell, told) = mpsc::channel();
+    let (sender, receiver) = mpsc::channel();
     let service = service(cluster);
     let path = format!("services/{service}");
     operator.proxy().rule(move |write| {
         if write.is_to("services") && write.name() == Some(service.as_str()) {
-            // Only the first is waited for.
-            let _ = tell.send(Instant::now());
+            // Only the first message is received.
+            let _ = sender.send(Instant::now());
         }
         Verdict::Pass
     });
     let began = Instant::now();
     story.send("DELETE", CORE, &path, None);
-    let acted = told
-        .recv_timeout(LIMIT)
-        .expect("the operator makes the Service anew");
+    let acted = receiver
+        .recv_timeout(MEASUREMENT_LIMIT)
+        .expect("the operator creates the Service again");
     operator.proxy().pass();
-    operator.proxy().becomes_quiet(BETWEEN, LIMIT);
+    operator.proxy().wait_idle(PAUSE_BETWEEN, MEASUREMENT_LIMIT);
     acted - began
 }
 
-/// Does that to clusters that chance chooses, one after the other; the same in every run. The shortest time first.
+/// Measures pseudo-randomly chosen clusters one after the other, the same in every run. Returns the times in ascending order.
 fn first_actions(
     story: &Story,
     operator: &Operator,
@@ -167,7 +168,7 @@ fn first_actions(
     let mut chance: u64 = 1;
     let mut times: Vec<Duration> = Vec::new();
     for _ in 0..samples {
-        // Knuth's numbers; their upper bits are the better ones.
+        // Knuth's linear congruential generator; the upper bits are more random.
         chance = chance
             .wrapping_mul(6_364_136_223_846_793_005)
             .wrapping_add(1_442_695_040_888_963_407);
@@ -178,7 +179,7 @@ fn first_actions(
     times
 }
 
-/// How many reconciles this life of the operator has done, by its own count.
+/// Returns the number of reconciles since the operator's start, from its metrics.
 fn reconciled(operator: &Operator) -> usize {
     let log = operator.log();
     let serving = log
@@ -193,55 +194,55 @@ fn reconciled(operator: &Operator) -> usize {
         .and_then(|address| http_get(address, "/metrics"));
     let page = page.unwrap_or_default();
     page.lines()
-        .find_map(|line| line.strip_prefix(RECONCILED)?.trim().parse().ok())
+        .find_map(|line| line.strip_prefix(RECONCILES_METRIC)?.trim().parse().ok())
         .unwrap_or(0)
 }
 
-/// How long the operator takes from its start, after one that ended in order and gave its lease back.
+/// Times from the operator's start, after an operator that exited in order and released its lease.
 #[derive(Default)]
-struct Starts {
-    /// Until all its watches have brought everything.
-    listed: Vec<Duration>,
-    /// Until it has looked at every single cluster.
-    looked: Vec<Duration>,
-    /// Until it has acted for every single cluster, to each of which something was done while it was away.
+struct StartTimes {
+    /// Until all caches are filled.
+    synced: Vec<Duration>,
+    /// Until every cluster has been observed.
+    observed: Vec<Duration>,
+    /// Until the operator has acted on every cluster, each of which lost its Service while the operator was stopped.
     acted: Vec<Duration>,
 }
 
-impl Starts {
-    /// Nothing has happened while it was away.
-    fn to_rest(&mut self, operator: &mut Operator, clusters: usize) {
-        operator.proxy().becomes_quiet(BETWEEN, LIMIT);
+impl StartTimes {
+    /// Measures a start after nothing has happened.
+    fn measure_idle_start(&mut self, operator: &mut Operator, clusters: usize) {
+        operator.proxy().wait_idle(PAUSE_BETWEEN, MEASUREMENT_LIMIT);
         operator.stop();
-        let before = operator.log().matches(LISTED).count();
+        let before = operator.log().matches(SYNCED_MESSAGE).count();
         let began = Instant::now();
         operator.restart();
         let now: &Operator = operator;
-        let listed = until("all watches have brought everything", || {
-            now.log().matches(LISTED).count() > before
+        let synced = wait_until("all caches are filled", || {
+            now.log().matches(SYNCED_MESSAGE).count() > before
         });
-        // Its first look at a cluster is live, and reads the resource by its name. Reconciles alone do not tell whose they were.
-        let looked = until("every cluster has been looked at", || {
+        // The first observation of a cluster reads the resource by name. The counter of reconciles does not tell clusters apart.
+        let observed = wait_until("every cluster has been observed", || {
             now.proxy().read_since("etcdclusters", began).len() >= clusters
                 && reconciled(now) >= clusters
         });
-        self.listed.push(listed - began);
-        self.looked.push(looked - began);
+        self.synced.push(synced - began);
+        self.observed.push(observed - began);
     }
 
-    /// Every cluster has lost the Service for its clients while it was away.
-    fn to_work(&mut self, story: &Story, operator: &mut Operator, clusters: &[String]) {
-        operator.proxy().becomes_quiet(BETWEEN, LIMIT);
+    /// Measures a start after every cluster has lost its client Service.
+    fn measure_busy_start(&mut self, story: &Story, operator: &mut Operator, clusters: &[String]) {
+        operator.proxy().wait_idle(PAUSE_BETWEEN, MEASUREMENT_LIMIT);
         operator.stop();
         let mut left: BTreeSet<String> = clusters.iter().map(|cluster| service(cluster)).collect();
         for service in &left {
             story.send("DELETE", CORE, &format!("services/{service}"), None);
         }
-        let (tell, told) = mpsc::channel();
+        let (sender, receiver) = mpsc::channel();
         operator.proxy().rule(move |write| {
             if let (true, Some(name)) = (write.is_to("services"), write.name()) {
-                // Nobody waits for it once all have been seen.
-                let _ = tell.send((name.to_owned(), Instant::now()));
+                // The receiver is gone once all have been seen.
+                let _ = sender.send((name.to_owned(), Instant::now()));
             }
             Verdict::Pass
         });
@@ -249,9 +250,9 @@ impl Starts {
         operator.restart();
         let mut last = began;
         while !left.is_empty() {
-            let (name, at) = told
-                .recv_timeout(LIMIT)
-                .expect("the operator makes every Service anew");
+            let (name, at) = receiver
+                .recv_timeout(MEASUREMENT_LIMIT)
+                .expect("the operator creates every Service again");
             if left.remove(&name) {
                 last = at;
             }
@@ -262,21 +263,21 @@ impl Starts {
 }
 
 fn page(
-    wanted: usize,
+    planned: usize,
     clusters: usize,
-    idle: &Idle,
+    idle: &IdleCost,
     actions: &[Duration],
-    starts: &Starts,
+    starts: &StartTimes,
 ) -> String {
-    let carried = if clusters < wanted {
-        format!(" ({wanted} were wanted; the machine carried no more)")
+    let carried = if clusters < planned {
+        format!(" ({planned} were planned; the machine supports no more)")
     } else {
         String::new()
     };
     let mut page = format!(
-        "# What the operator costs with many clusters, and how soon it acts\n\n`make bench`, {}, on {}, which carries \
-         Kubernetes and every etcd as well: {clusters} clusters{carried} of one member each, without volumes and idle, looked after by \
-         one operator (release build, logging as by default) that runs beside the lab, through a proxy that times its \
+        "# Cost and reaction time of the operator with many clusters\n\n`make bench`, {}, on {}, which also runs \
+         Kubernetes and every etcd: {clusters} idle clusters{carried} of one member each, without volumes, managed by \
+         one operator (release build, default log level) that runs beside the lab, behind a proxy that times its \
          requests.\n\n| with {clusters} clusters | measured |\n|---|---|\n",
         today(),
         machine(),
@@ -288,42 +289,42 @@ fn page(
             format!("{} MiB", idle.memory >> 20),
         ),
         (
-            "processor in an idle minute",
+            "processor time in an idle minute",
             format!(
                 "{cpu:.2} s ({:.1} % of a core)",
-                100.0 * cpu / IDLE.as_secs_f64()
+                100.0 * cpu / IDLE_TIME.as_secs_f64()
             ),
         ),
         (
-            "requests in an idle minute, beside its lease",
+            "requests in an idle minute, without the lease",
             idle.requests.to_string(),
         ),
         (
-            "writes in an idle minute, beside its lease",
+            "writes in an idle minute, without the lease",
             idle.writes.to_string(),
         ),
         (
             "from an event to the first action, p50",
-            shown(percentile(actions, 50)),
+            format_ms(percentile(actions, 50)),
         ),
         (
             "from an event to the first action, p99",
-            shown(percentile(actions, 99)),
+            format_ms(percentile(actions, 99)),
         ),
         (
             "from an event to the first action, worst",
-            shown(percentile(actions, 100)),
+            format_ms(percentile(actions, 100)),
         ),
         (
-            "from the operator's start until all watches have brought everything",
-            seconds(median(&starts.listed)),
+            "from the operator's start until all caches are filled",
+            seconds(median(&starts.synced)),
         ),
         (
-            "… until every cluster has been looked at",
-            seconds(median(&starts.looked)),
+            "… until every cluster has been observed",
+            seconds(median(&starts.observed)),
         ),
         (
-            "… until all have been acted for, when each has lost its Service meanwhile",
+            "… until the operator has acted on all, when each lost its Service meanwhile",
             seconds(median(&starts.acted)),
         ),
     ] {
@@ -331,29 +332,29 @@ fn page(
     }
     writeln!(
         page,
-        "\nThe event is the deletion of the Service for clients, {} times, each time of a cluster that chance chose; the time \
-         is from the request to delete it until the operator's write that makes it anew comes to the proxy. Starts are those \
-         after an operator that ended in order, medians of {STARTS}; after one that was killed, its lease has to run out first \
-         (15 s).\n\nAll in ms: first actions {}; watches {}; looked at {}; acted for {}.",
+        "\nThe event is the deletion of the client Service, {} times, each time of a pseudo-randomly chosen cluster; the time \
+         is from the delete request until the operator's write that creates the Service again reaches the proxy. Start times are \
+         those after an operator that exited in order, medians of {STARTS}; after one that was killed, its lease must expire first \
+         (15 s).\n\nAll in ms: first actions {}; caches filled {}; observed {}; acted {}.",
         actions.len(),
         milliseconds(actions),
-        milliseconds(&starts.listed),
-        milliseconds(&starts.looked),
+        milliseconds(&starts.synced),
+        milliseconds(&starts.observed),
         milliseconds(&starts.acted),
     )
     .unwrap();
     page
 }
 
-/// To the millisecond.
-fn shown(time: Duration) -> String {
+/// Formats a time in milliseconds.
+fn format_ms(time: Duration) -> String {
     format!("{} ms", time.as_millis())
 }
 
 #[test]
 fn many_clusters_and_one_operator() {
     let story = Story::alone("fleet");
-    // As it is installed: the stories have it log more.
+    // As installed: the stories use a higher log level.
     let env = vec![("EVENKEEL_LOG".to_owned(), "info".to_owned())];
     let mut operator = Operator::with(
         &story,
@@ -362,22 +363,22 @@ fn many_clusters_and_one_operator() {
             ..Options::default()
         },
     );
-    let wanted = number("FLEET", 50);
-    let clusters = fleet(&story, wanted);
-    let idle = idle(&operator);
+    let planned = number("FLEET", 50);
+    let clusters = fleet(&story, planned);
+    let idle = measure_idle(&operator);
     println!(
-        "{} MiB, {:?} of processor in an idle minute",
+        "{} MiB, {:?} of processor time in an idle minute",
         idle.memory >> 20,
         idle.cpu
     );
     let actions = first_actions(&story, &operator, &clusters, number("SAMPLES", 100));
     println!("first actions after ms: {}", milliseconds(&actions));
-    let mut starts = Starts::default();
+    let mut starts = StartTimes::default();
     for _ in 0..STARTS {
-        starts.to_rest(&mut operator, clusters.len());
-        starts.to_work(&story, &mut operator, &clusters);
+        starts.measure_idle_start(&mut operator, clusters.len());
+        starts.measure_busy_start(&story, &mut operator, &clusters);
     }
-    let page = page(wanted, clusters.len(), &idle, &actions, &starts);
+    let page = page(planned, clusters.len(), &idle, &actions, &starts);
     println!("{page}");
     std::fs::write(checkout().join("bench/results/fleet.md"), page).unwrap();
 }

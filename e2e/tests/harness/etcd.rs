@@ -1,4 +1,4 @@
-//! The clients of a cluster, tried on an etcd made by hand with the names that the operator gives.
+//! The client of a cluster, tested on an etcd that has the names that the operator gives.
 
 mod full;
 
@@ -14,7 +14,7 @@ use evenkeel_lab::pki::{CertificateFiles, Holder, Pki};
 use serde_json::{Value, json};
 
 #[test]
-fn a_manifest_has_what_the_readme_types_and_no_more() {
+fn a_manifest_has_the_fields_of_the_readme() {
     let expected = json!({"apiVersion": "evenkeel.dev/v1alpha1", "kind": "EtcdCluster", "metadata": {"name": "orders"},
         "spec": {"version": "3.6.16", "members": 3}});
     assert_eq!(manifest("orders", 3, "3.6.16", None), expected);

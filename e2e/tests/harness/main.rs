@@ -1,5 +1,5 @@
-//! What the other stories stand on: the proxy, the operator's process and the cluster's clients, tried on the lab with
-//! `kubectl` and a script in the operator's place.
+//! Tests of the harness: the proxy, the operator's process and the cluster's client, on the lab with `kubectl` and a script instead
+//! of the operator.
 #![expect(clippy::unwrap_used, reason = "stories fail by panicking")]
 
 mod etcd;
@@ -8,6 +8,6 @@ mod full {
     mod scene;
 }
 mod operator;
+mod proxied_kubectl;
 mod proxy;
 mod report;
-mod through;

@@ -1,4 +1,4 @@
-//! The operator's process in a story's hands, with a script in its place.
+//! The operator's process in a story, with a script instead of the operator.
 
 mod full;
 
@@ -6,43 +6,48 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use evenkeel_e2e::operator::{Operator, Options, grant, grant_from, token};
-use evenkeel_e2e::proxy::{Lives, Proxy, Verdict};
-use evenkeel_e2e::{PATIENCE, Story, checkout};
+use evenkeel_e2e::proxy::{ObjectCounts, Proxy, Verdict};
+use evenkeel_e2e::{Story, WAIT_LIMIT, checkout};
 use serde_json::json;
 
-fn stand_in() -> Options {
+fn script_options() -> Options {
     Options {
-        program: Some(checkout().join("e2e/tests/harness/stand-in")),
+        program: Some(checkout().join("e2e/tests/harness/fake-operator")),
         ..Options::default()
     }
 }
 
 #[test]
-fn one_that_lost_its_lease_is_started_again_and_one_that_ended_otherwise_or_was_killed_is_not() {
+fn only_an_operator_that_lost_its_lease_is_restarted() {
     let story = Story::begin("operator-lease");
-    let giving_up = |words: &str| {
-        let env = vec![("GIVES_UP".to_owned(), words.to_owned())];
-        Operator::with(&story, Options { env, ..stand_in() })
+    let start_with_last_message = |words: &str| {
+        let env = vec![("EXIT_MESSAGE".to_owned(), words.to_owned())];
+        Operator::with(
+            &story,
+            Options {
+                env,
+                ..script_options()
+            },
+        )
     };
-    let lives = |operator: &Operator| operator.log().matches("started").count();
-    let mut loses = giving_up(
+    let starts = |operator: &Operator| operator.log().matches("started").count();
+    let mut lost_lease = start_with_last_message(
         "lost the lease to another replica: restart this process to become a candidate again",
     );
-    let breaks = giving_up("something is wrong");
-    story.eventually("it has begun three times", || lives(&loses) > 2);
-    loses.kill();
-    let then = lives(&loses);
+    let other_error = start_with_last_message("another error");
+    story.eventually("it has started three times", || starts(&lost_lease) > 2);
+    lost_lease.kill();
+    let then = starts(&lost_lease);
     std::thread::sleep(Duration::from_secs(2));
-    assert_eq!((lives(&loses), lives(&breaks)), (then, 1));
+    assert_eq!((starts(&lost_lease), starts(&other_error)), (then, 1));
 }
 
 #[test]
-fn it_has_the_rights_of_the_manifests_and_no_other_and_what_is_outside_the_namespace_goes_with_it()
-{
-    let story = Story::begin("operator-rights");
+fn the_operator_has_exactly_the_permissions_of_its_manifests() {
+    let story = Story::begin("operator-permissions");
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("rbac.yaml");
-    // As manifests are written: for a namespace of their own, with their account beside them.
+    // Like real manifests: for their own namespace, with their service account.
     std::fs::write(
         &path,
         "apiVersion: v1
@@ -82,8 +87,8 @@ subjects: [{kind: ServiceAccount, name: evenkeel, namespace: evenkeel-system}]
             .unwrap();
         asked.0
     };
-    // The API server takes a moment to know of rights that were just given.
-    story.eventually("it has the rights of the manifests", || {
+    // The API server takes a moment to use new permissions.
+    story.eventually("it has the permissions of the manifests", || {
         may("create", "configmaps") && may("list", "nodes")
     });
     assert!(!may("create", "secrets") && !may("delete", "configmaps") && !may("delete", "nodes"));
@@ -98,13 +103,13 @@ subjects: [{kind: ServiceAccount, name: evenkeel, namespace: evenkeel-system}]
     ]);
     assert!(
         !elsewhere.attempt().unwrap().0,
-        "in its own namespace alone"
+        "it has permissions in another namespace"
     );
 
     story.kubectl(&["delete", "namespace", story.namespace(), "--wait=false"]);
     let outside = format!("evenkeel-nodes-{}", story.namespace());
     for kind in ["clusterrole", "clusterrolebinding"] {
-        story.eventually(&format!("the {kind} goes with the namespace"), || {
+        story.eventually(&format!("the {kind} is deleted with the namespace"), || {
             story.try_kubectl(&["get", kind, &outside]).is_err()
         });
     }

@@ -1,4 +1,4 @@
-//! What passes through the proxy, and what is known of it afterwards.
+//! Requests through the proxy, and its record of them.
 
 mod full;
 
@@ -6,10 +6,10 @@ use std::io::{BufRead, BufReader};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use evenkeel_e2e::proxy::{Lives, Verdict, pattern};
-use evenkeel_e2e::{PATIENCE, Story};
+use evenkeel_e2e::proxy::{ObjectCounts, Verdict, pattern};
+use evenkeel_e2e::{Story, WAIT_LIMIT};
 
-use crate::through::{Running, Through, creates};
+use crate::proxied_kubectl::{ProxiedKubectl, Running, creates};
 
 #[test]
 fn paths_become_patterns() {

@@ -1,6 +1,6 @@
-//! What `make test` says at its end, from files as the runners write them.
+//! The report at the end of `make test`, from files in the runners' formats.
 
-use evenkeel_e2e::report::{go, junit, recorded, steps, suites, told};
+use evenkeel_e2e::report::{go, junit, record_page, steps, suites, summary};
 
 const JUNIT: &str = r#"<?xml version="1.0" encoding="UTF-8"?>
 <testsuites name="evenkeel" tests="3" failures="1" errors="0" uuid="0" timestamp="2026-11-17T18:52:00.000+00:00" time="9.000">
@@ -10,7 +10,7 @@ const JUNIT: &str = r#"<?xml version="1.0" encoding="UTF-8"?>
         </testcase>
         <testcase name="heal::it_does_not" classname="evenkeel-e2e::etcd" timestamp="2026-11-17T18:52:02.000+00:00" time="7.000">
             <failure message="panicked" type="test failure">thread 'x' panicked at heal.rs:7:
-waited 90 s in vain until it is healed
+not within 90 s: it is healed
 --- all-gone-1 failed; its scene is in /logs/scenes/all-gone-1.txt</failure>
         </testcase>
     </testsuite>
@@ -24,7 +24,7 @@ NOT RUN etcd 3.5.30 can no longer be had</system-err>
 "#;
 
 #[test]
-fn each_suite_has_its_time_the_slowest_come_first_and_what_failed_or_did_not_run_is_named_last() {
+fn the_report_lists_times_slowest_tests_failures_and_skips() {
     let mut tests = junit(JUNIT);
     tests.extend(go(
         "=== RUN   TestGrow\n--- PASS: TestGrow (0.10s)\n--- SKIP: TestMount (0.00s)\nPASS\n",
@@ -33,18 +33,18 @@ fn each_suite_has_its_time_the_slowest_come_first_and_what_failed_or_did_not_run
     assert_eq!((all.passed, all.failed, all.not_run), (2, 1, 2));
     assert!(
         (each["evenkeel-e2e::etcd"].took - 9.0).abs() < 0.01,
-        "from the first to the last: {each:?}"
+        "not from the first begin to the last end: {each:?}"
     );
     let steps = steps("build\t60\t\nend of the lab\t3\tfailed\n");
-    let said = told(&steps, &tests, "the stories: E2E=skip\n", "/logs");
-    let slowest = said
+    let report_text = summary(&steps, &tests, "the stories: E2E=skip\n", "/logs");
+    let slowest = report_text
         .split("ten slowest tests\n")
         .nth(1)
         .unwrap()
         .trim_start();
     assert!(
         slowest.starts_with("7 s  evenkeel-e2e::etcd heal::it_does_not\n"),
-        "{said}"
+        "{report_text}"
     );
     let words = [
         "60 s  build\n",
@@ -52,15 +52,21 @@ fn each_suite_has_its_time_the_slowest_come_first_and_what_failed_or_did_not_run
         "NOT RUN: the stories: E2E=skip\n",
         "NOT RUN: evenkeel-e2e::lab full::images::old: etcd 3.5.30 can no longer be had\n",
         "FAILED: evenkeel-e2e::etcd heal::it_does_not\n",
-        "waited 90 s in vain until it is healed\n",
+        "not within 90 s: it is healed\n",
         "its scene is in /logs/scenes/all-gone-1.txt\n",
         "FAILED: end of the lab\n",
     ];
     for word in words {
-        assert!(said.contains(word), "{word:?} is not in {said}");
+        assert!(
+            report_text.contains(word),
+            "{word:?} is not in {report_text}"
+        );
     }
-    assert_eq!(said.lines().last(), Some("2 passed, 1 failed, 2 skipped"));
-    let record = recorded(&steps, &tests, "2026-11-17, commit abc");
+    assert_eq!(
+        report_text.lines().last(),
+        Some("2 passed, 1 failed, 2 skipped")
+    );
+    let record = record_page(&steps, &tests, "2026-11-17, commit abc");
     assert!(
         record.contains("| evenkeel-e2e::etcd | 1 | 1 | 0 | 9 s |\n"),
         "{record}"

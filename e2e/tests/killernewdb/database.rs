@@ -1,4 +1,4 @@
-//! A database as its users see it: created, asked, and written to by a client that remembers what was acknowledged.
+//! A client of the database: creates it, queries it, and writes while it remembers the acknowledged writes.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
@@ -7,24 +7,24 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use evenkeel_e2e::operator::{Manifests, Operator, Options, built_beside, load_image};
-use evenkeel_e2e::{PATIENCE, Story};
+use evenkeel_e2e::operator::{Manifests, Operator, Options, binary, load_image};
+use evenkeel_e2e::{Story, WAIT_LIMIT};
 use evenkeel_lab::Lab;
 use serde_json::{Value, json};
 
-/// What the database is called.
+/// The name of the database.
 pub(crate) const NAME: &str = "shop";
-/// The definition of its resource.
-pub(crate) const DEFINITION: &str = "examples/killernewdb/deploy/crd.yaml";
+/// The CRD.
+pub(crate) const CRD: &str = "examples/killernewdb/deploy/crd.yaml";
 
-/// The example's operator, for a story's namespace.
+/// Starts the example's operator for a story's namespace.
 pub(crate) fn operator(story: &Story) -> Operator {
     images(story);
     let manifests = Some(Manifests {
-        definitions: DEFINITION,
-        rights: "examples/killernewdb/deploy/rbac.yaml",
+        crds: CRD,
+        permissions: "examples/killernewdb/deploy/rbac.yaml",
     });
-    let program = Some(built_beside("killernewdb-operator"));
+    let program = Some(binary("killernewdb-operator"));
     Operator::with(
         story,
         Options {
@@ -35,9 +35,9 @@ pub(crate) fn operator(story: &Story) -> Operator {
     )
 }
 
-/// Puts the database's image into the nodes, once.
+/// Loads the database's image into the nodes, once per run.
 pub(crate) fn images(story: &Story) {
-    load_image(story, "killernewdb:0.1.0", &built_beside("killernewdb"));
+    load_image(story, "killernewdb:0.1.0", &binary("killernewdb"));
 }
 
 /// A database in a story's namespace.
@@ -46,12 +46,12 @@ pub(crate) struct Database<'s> {
 }
 
 impl<'s> Database<'s> {
-    /// The one that is there.
+    /// Returns a handle for an existing database.
     pub(crate) fn named(story: &'s Story) -> Self {
         Self { story }
     }
 
-    /// Creates it, and waits until it is healthy.
+    /// Creates the database, and waits until it is healthy.
     pub(crate) fn create(story: &'s Story, members: u8) -> Self {
         let object = json!({ "apiVersion": "killernewdb.example/v1", "kind": "KillerNewDb",
             "metadata": { "name": NAME }, "spec": { "members": members, "size": "1Gi" } });
@@ -61,11 +61,11 @@ impl<'s> Database<'s> {
         database
     }
 
-    /// Waits until it has so many members, all of which answer, and nothing more is to be done.
+    /// Waits until the database has this number of members, all of them answer, and nothing is left to do.
     pub(crate) fn until_healthy(&self, members: u8) {
         let ready = format!("{members}/{members}");
         self.story.within(
-            2 * PATIENCE,
+            2 * WAIT_LIMIT,
             &format!("{ready} members are healthy"),
             || {
                 let object = self.story.read(
@@ -82,14 +82,14 @@ impl<'s> Database<'s> {
         );
     }
 
-    /// The members, as the first that answers tells it; nobody where nobody answers.
+    /// Returns the members in the newest member list that a member reports; none if no member answers.
     pub(crate) fn members(&self) -> Vec<String> {
-        let reach = Reach::of(self.story);
-        let told = reach
+        let connection = Connection::of(self.story);
+        let replies = connection
             .addresses()
             .into_iter()
             .filter_map(|(_, address)| request(&address, &json!("Status")));
-        let lists = told.filter_map(|reply| Some(reply.get("Status")?.clone()));
+        let lists = replies.filter_map(|reply| Some(reply.get("Status")?.clone()));
         let latest = lists
             .max_by_key(|list| list["version"].as_u64())
             .unwrap_or_default();
@@ -99,21 +99,22 @@ impl<'s> Database<'s> {
             .collect()
     }
 
-    /// A client that writes all the time.
+    /// Starts a client that writes continuously.
     pub(crate) fn client(&self) -> Client {
-        let (reach, stop, count) = (
-            Reach::of(self.story),
+        let (connection, stop, count) = (
+            Connection::of(self.story),
             Arc::<AtomicBool>::default(),
             Arc::<AtomicUsize>::default(),
         );
-        let (stopped, counted) = (stop.clone(), count.clone());
+        let (held, counted) = (stop.clone(), count.clone());
         let thread = std::thread::spawn(move || {
             let mut acknowledged = Vec::new();
             for key in 1_u32.. {
-                if stopped.load(Ordering::Relaxed) {
+                if held.load(Ordering::Relaxed) {
                     break;
                 }
-                if reach.ask(&json!({ "Put": [key.to_string(), "written"] })) == Some(json!("Done"))
+                if connection.request_primary(&json!({ "Put": [key.to_string(), "written"] }))
+                    == Some(json!("Done"))
                 {
                     acknowledged.push(key);
                     counted.fetch_add(1, Ordering::Relaxed);
@@ -123,23 +124,23 @@ impl<'s> Database<'s> {
             acknowledged
         });
         let client = Client {
-            reach: Reach::of(self.story),
+            connection: Connection::of(self.story),
             stop,
             count,
             thread,
         };
-        client.writes_some();
+        client.wait_for_writes();
         client
     }
 }
 
-/// How a database is reached from this machine.
-struct Reach {
+/// The access to a database from this machine.
+struct Connection {
     lab: Lab,
     namespace: String,
 }
 
-impl Reach {
+impl Connection {
     fn of(story: &Story) -> Self {
         Self {
             lab: story.lab().clone(),
@@ -147,7 +148,7 @@ impl Reach {
         }
     }
 
-    /// The members' pods with their addresses.
+    /// Returns the members' pods with their addresses.
     fn addresses(&self) -> Vec<(String, String)> {
         let selector = "--selector=killernewdb.example/database";
         let fields = "-o=jsonpath={range .items[*]}{.metadata.name} {.status.podIP}{\"\\n\"}{end}";
@@ -167,7 +168,7 @@ impl Reach {
             .collect()
     }
 
-    /// Where the primary is: the member that takes reads.
+    /// Returns the address of the primary: the member that answers reads.
     fn primary(&self) -> Option<String> {
         let reads = |address: &String| {
             request(address, &json!({ "Get": "1" }))
@@ -179,8 +180,8 @@ impl Reach {
             .find(reads)
     }
 
-    /// Asks the primary; nothing if it is not to be found, or says nothing.
-    fn ask(&self, what: &Value) -> Option<Value> {
+    /// Sends a request to the primary; `None` if it is not found or does not answer.
+    fn request_primary(&self, what: &Value) -> Option<Value> {
         let addresses = self.addresses();
         addresses.iter().find_map(|(_, address)| {
             let reply = request(address, what)?;
@@ -192,7 +193,7 @@ impl Reach {
     }
 }
 
-/// Asks one member.
+/// Sends a request to one member.
 fn request(address: &str, what: &Value) -> Option<Value> {
     let limit = Duration::from_secs(5);
     let stream = TcpStream::connect_timeout(&address.parse().ok()?, Duration::from_secs(1)).ok()?;
@@ -203,33 +204,33 @@ fn request(address: &str, what: &Value) -> Option<Value> {
     serde_json::from_str(&line).ok()
 }
 
-/// A client that writes all the time.
+/// A client that writes continuously.
 pub(crate) struct Client {
-    reach: Reach,
+    connection: Connection,
     stop: Arc<AtomicBool>,
     count: Arc<AtomicUsize>,
     thread: JoinHandle<Vec<u32>>,
 }
 
 impl Client {
-    /// Waits until some more writes were acknowledged.
-    pub(crate) fn writes_some(&self) {
+    /// Waits until more writes have been acknowledged.
+    pub(crate) fn wait_for_writes(&self) {
         let (before, began) = (
             self.count.load(Ordering::Relaxed),
             std::time::Instant::now(),
         );
         while self.count.load(Ordering::Relaxed) < before + 5 {
-            assert!(began.elapsed() < PATIENCE, "nothing can be written");
+            assert!(began.elapsed() < WAIT_LIMIT, "no write is acknowledged");
             std::thread::sleep(Duration::from_millis(50));
         }
     }
 
-    /// Ends it. All that was acknowledged must be there.
+    /// Stops the client and asserts that all acknowledged writes exist.
     pub(crate) fn finish(self) {
-        self.writes_some();
+        self.wait_for_writes();
         self.stop.store(true, Ordering::Relaxed);
         let acknowledged = self.thread.join().unwrap();
-        let primary = self.reach.primary().expect("there is a primary");
+        let primary = self.connection.primary().expect("a member is the primary");
         let is_there = |key: &u32| {
             request(&primary, &json!({ "Get": key.to_string() }))
                 == Some(json!({ "Value": "written" }))
@@ -237,9 +238,9 @@ impl Client {
         let lost: Vec<_> = acknowledged.iter().filter(|key| !is_there(key)).collect();
         println!(
             "{}: {} writes acknowledged",
-            self.reach.namespace,
+            self.connection.namespace,
             acknowledged.len()
         );
-        assert!(lost.is_empty(), "acknowledged, and lost: {lost:?}");
+        assert!(lost.is_empty(), "acknowledged writes are lost: {lost:?}");
     }
 }

@@ -1,9 +1,9 @@
-//! The stories of this topic that `make test-all` runs.
+//! The stories of this topic for `make test-all`.
 
 use super::*;
 
 #[test]
-fn a_pod_comes_back_with_its_data_and_a_lost_volume_is_rebuilt_from_the_others() {
+fn a_lost_pod_comes_back_and_a_lost_volume_is_rebuilt_from_the_others() {
     let story = Story::begin("kndb-heal");
     let _operator = operator(&story);
     let database = Database::create(&story, 3);
@@ -11,7 +11,7 @@ fn a_pod_comes_back_with_its_data_and_a_lost_volume_is_rebuilt_from_the_others()
     for pod in ["shop-1", "shop-0"] {
         let uid = story.field(&["pod", pod], ".metadata.uid");
         story.kubectl(&["delete", "pod", pod]);
-        story.eventually("it is back", || {
+        story.eventually("the pod is back", || {
             let path = format!("pods/{pod}");
             story
                 .read("/api/v1", &path)
@@ -21,67 +21,65 @@ fn a_pod_comes_back_with_its_data_and_a_lost_volume_is_rebuilt_from_the_others()
         assert_eq!(
             database.members(),
             ["shop-0", "shop-1", "shop-2"],
-            "they are the same members"
+            "the members differ"
         );
     }
-    // The volume of a member, and then that of the primary.
+    // The volume of a replica, then that of the primary.
     for (lost, then) in [
         ("shop-1", ["shop-0", "shop-2", "shop-3"]),
         ("shop-0", ["shop-2", "shop-3", "shop-4"]),
     ] {
-        client.writes_some();
+        client.wait_for_writes();
         story.kubectl(&[
             "delete",
             &format!("pod/{lost}"),
             &format!("pvc/{lost}"),
             "--wait=false",
         ]);
-        story.eventually("somebody else is in its place", || {
-            database.members() == then
-        });
+        story.eventually("another member replaces it", || database.members() == then);
         database.until_healthy(3);
     }
     client.finish();
 }
 
-/// Tells the write at which the operator dies.
-type Moment = fn(&Write) -> bool;
+/// Selects the write at which the operator is killed.
+type WriteFilter = fn(&Write) -> bool;
 
 fn deletes_a_pod(write: &Write) -> bool {
     write.verb == "DELETE" && write.is_to("pods")
 }
 
-/// Whether a write notes something in the ledger.
-fn notes(write: &Write) -> bool {
+/// Whether a write records something in the ledger.
+fn records_in_ledger(write: &Write) -> bool {
     write.verb == "PATCH" && write.is_to("configmaps") && write.name() == Some(NAME)
 }
 
 #[test]
-fn an_operator_killed_between_what_it_intends_and_what_it_does_finishes_that_in_its_next_life() {
+fn an_operator_killed_between_intent_and_effect_finishes_after_a_restart() {
     let story = Story::begin("kndb-killed");
     let mut operator = operator(&story);
     let database = Database::create(&story, 1);
     let client = database.client();
-    // A name is reserved, and nothing is done about it; a pod that is about to be deleted, when its member has left.
-    let moments: [(u8, Moment, Verdict); 2] = [
-        (2, notes, Verdict::StopAfter),
-        (1, deletes_a_pod, Verdict::StopBefore),
+    // First after a name is reserved, before anything is created; then before a pod is deleted, whose member has left.
+    let moments: [(u8, WriteFilter, Verdict); 2] = [
+        (2, records_in_ledger, Verdict::HoldAfter),
+        (1, deletes_a_pod, Verdict::HoldBefore),
     ];
     for (members, moment, verdict) in moments {
         operator.proxy().once(verdict, moment);
         story.kubectl(&["scale", "kndb", NAME, &format!("--replicas={members}")]);
-        let stopped = operator.proxy().stopped(evenkeel_e2e::PATIENCE);
+        let held = operator.proxy().wait_held(evenkeel_e2e::WAIT_LIMIT);
         operator.kill();
-        drop(stopped);
-        lives_again(&story, &mut operator);
+        drop(held);
+        start_after_kill(&story, &mut operator);
         database.until_healthy(members);
         assert_eq!(database.members().len(), usize::from(members));
     }
     client.finish();
 }
 
-/// Starts a dead operator. How long a successor waits for its lease is for other stories.
-fn lives_again(story: &Story, operator: &mut Operator) {
+/// Starts a killed operator. Deletes its lease first: the wait for it is the topic of other stories.
+fn start_after_kill(story: &Story, operator: &mut Operator) {
     story.kubectl(&[
         "delete",
         "lease",
@@ -92,13 +90,13 @@ fn lives_again(story: &Story, operator: &mut Operator) {
 }
 
 #[test]
-fn installed_from_its_manifests_it_runs_a_database() {
+fn an_operator_installed_from_its_manifests_runs_a_database() {
     let story = Story::begin("kndb-install");
-    define(&story, DEFINITION);
+    install_crds(&story, CRD);
     database::images(&story);
-    let program = built_beside("killernewdb-operator");
+    let program = binary("killernewdb-operator");
     load_image(&story, "killernewdb-operator:0.1.0", &program);
-    // Fitted into the story's namespace: others run beside it.
+    // Adapted to the story's namespace: other stories run at the same time.
     let place = story.namespace();
     for file in ["rbac.yaml", "operator.yaml"] {
         let text =
@@ -131,7 +129,7 @@ fn installed_from_its_manifests_it_runs_a_database() {
     let database = Database::named(&story);
     database.until_healthy(3);
     database.client().finish();
-    let said = story.kubectl(&[
+    let output = story.kubectl(&[
         "exec",
         "shop-1",
         "--",
@@ -140,9 +138,9 @@ fn installed_from_its_manifests_it_runs_a_database() {
         "get",
         "1",
     ]);
-    assert_eq!(said.trim(), "written");
+    assert_eq!(output.trim(), "written");
     story.kubectl(&["delete", "kndb", NAME]);
-    story.eventually("all of it goes with its resource", || {
+    story.eventually("all objects are deleted with the resource", || {
         story
             .kubectl(&[
                 "get",

@@ -1,5 +1,5 @@
-//! Stories of the made-up database: the example's operator and members, real, on a real Kubernetes, with a client whose every
-//! acknowledged write must be there in the end.
+//! Stories of the example database: its operator and members on a real Kubernetes, with a client whose acknowledged writes must all
+//! exist at the end.
 #![expect(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -11,15 +11,15 @@ mod full;
 
 use std::time::Duration;
 
-use evenkeel_e2e::operator::{Operator, built_beside, define, load_image};
+use evenkeel_e2e::operator::{Operator, binary, install_crds, load_image};
 use evenkeel_e2e::proxy::{Verdict, Write};
 use evenkeel_e2e::{Story, checkout};
 use serde_json::Value;
 
-use database::{DEFINITION, Database, NAME, operator};
+use database::{CRD, Database, NAME, operator};
 
 #[test]
-fn one_member_becomes_three_and_two_and_keeps_what_was_written() {
+fn scaling_keeps_all_acknowledged_writes() {
     let story = Story::begin("kndb-scale");
     let operator = operator(&story);
     let database = Database::create(&story, 1);
@@ -30,11 +30,11 @@ fn one_member_becomes_three_and_two_and_keeps_what_was_written() {
     }
     client.finish();
     let left = story.get(&["pvc"])["items"].as_array().map(Vec::len);
-    assert_eq!(left, Some(2), "the volume of who left is gone");
+    assert_eq!(left, Some(2), "the PVC of the removed member still exists");
     operator
         .proxy()
-        .becomes_quiet(Duration::from_secs(4), evenkeel_e2e::PATIENCE);
-    // What it did, on which facts, can be read afterwards.
+        .wait_idle(Duration::from_secs(4), evenkeel_e2e::WAIT_LIMIT);
+    // The decision log has the actions.
     let decisions = story.get(&["configmap", &format!("{NAME}-killernewdb-decisions")]);
     let texts: Vec<&str> = decisions["data"]
         .as_object()

@@ -1,5 +1,5 @@
-//! What this machine itself shows of a lab: processes in `/proc`, loop devices in `/sys`, sockets. The observers of
-//! faults look here and at Kubernetes' own word, never through the code that injects.
+//! Observations of a lab from this machine: processes in `/proc`, loop devices in `/sys`, sockets. Stories of faults use them and
+//! Kubernetes' own status, never the code that injects the faults.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -9,14 +9,14 @@ use std::time::Duration;
 use evenkeel_e2e::{BUSYBOX_IMAGE, RESTRICTED, Story};
 use evenkeel_lab::command::Cmd;
 
-/// A process of this machine. A number alone may be somebody else's later; with the moment of its start it is unique.
+/// A process of this machine, identified by its PID and its start time, because PIDs are reused.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Process {
     pub(crate) pid: u32,
     started: u64,
-    /// The words of its command line.
+    /// The words of the command line.
     pub(crate) words: Vec<String>,
-    /// The path of its cgroup in the first hierarchy that says anything.
+    /// The path of the cgroup in the first hierarchy that has one.
     pub(crate) cgroup: String,
 }
 
@@ -41,12 +41,12 @@ impl Process {
         })
     }
 
-    /// Whether it still lives; a corpse that nobody buried yet does not.
-    pub(crate) fn lives(&self) -> bool {
+    /// Whether the process exists and is not a zombie.
+    pub(crate) fn is_alive(&self) -> bool {
         started(self.pid) == Some(self.started)
     }
 
-    /// The file name of its program.
+    /// The file name of the program.
     pub(crate) fn program(&self) -> &str {
         self.words
             .first()
@@ -54,7 +54,7 @@ impl Process {
             .unwrap_or_default()
     }
 
-    /// Whether it was forked and has not become a program of its own yet: its parent is the very same program.
+    /// Whether the process was forked and has not called exec yet: its command line is that of its parent.
     pub(crate) fn is_a_fork(&self) -> bool {
         let stat = fs::read_to_string(format!("/proc/{}/stat", self.pid)).unwrap_or_default();
         let parent = stat
@@ -65,9 +65,9 @@ impl Process {
             .is_some_and(|parent| parent.words == self.words)
     }
 
-    /// Ends it as `kill -9` does.
+    /// Kills the process with SIGKILL.
     pub(crate) fn kill(&self) {
-        assert!(self.lives(), "{self:?} is gone already");
+        assert!(self.is_alive(), "{self:?} does not exist any more");
         Cmd::new("kill")
             .args(["-9", &self.pid.to_string()])
             .run()
@@ -75,10 +75,10 @@ impl Process {
     }
 }
 
-/// When a process was started, in the kernel's own count; nothing for one that is dead.
+/// Returns the start time of a process in clock ticks; `None` if it is dead.
 fn started(pid: u32) -> Option<u64> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name, in brackets, may hold anything: what follows the last one is plain words, the first the state.
+    // The name, in brackets, may contain anything: the fields after the last bracket begin with the state.
     let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
     if matches!(*fields.first()?, "Z" | "X") {
         None
@@ -87,7 +87,7 @@ fn started(pid: u32) -> Option<u64> {
     }
 }
 
-/// Every process of this machine.
+/// Returns all processes of this machine.
 pub(crate) fn processes() -> Vec<Process> {
     let numbers = fs::read_dir("/proc")
         .unwrap()
@@ -95,7 +95,7 @@ pub(crate) fn processes() -> Vec<Process> {
     numbers.filter_map(Process::read).collect()
 }
 
-/// The processes whose command line holds this word.
+/// Returns the processes whose command line contains this word.
 pub(crate) fn marked(word: &str) -> Vec<Process> {
     processes()
         .into_iter()
@@ -103,7 +103,7 @@ pub(crate) fn marked(word: &str) -> Vec<Process> {
         .collect()
 }
 
-/// The processes of a lab, or of one of its machines, by the cgroup that each of them says it is in.
+/// Returns the processes of a lab, or of one of its machines, by their cgroup.
 pub(crate) fn processes_of(lab: &str, machine: Option<&str>) -> Vec<Process> {
     let below = format!(
         "/evenkeel-lab/{lab}/{}",
@@ -115,7 +115,7 @@ pub(crate) fn processes_of(lab: &str, machine: Option<&str>) -> Vec<Process> {
         .collect()
 }
 
-/// The one process of a machine that runs this program from the lab's own directory.
+/// Returns the process of a machine that runs this program from the lab's directory.
 pub(crate) fn service(lab: &str, machine: &str, program: &str) -> Option<Process> {
     let path = format!("/labs/{lab}/programs/{program}");
     let mut all = processes_of(lab, Some(machine)).into_iter();
@@ -127,7 +127,7 @@ pub(crate) fn service(lab: &str, machine: &str, program: &str) -> Option<Process
     })
 }
 
-/// The files behind this machine's loop devices.
+/// Returns the files of this machine's loop devices.
 pub(crate) fn loop_files() -> Vec<String> {
     let devices = fs::read_dir("/sys/block").unwrap().filter_map(Result::ok);
     let files = devices
@@ -135,28 +135,28 @@ pub(crate) fn loop_files() -> Vec<String> {
     files.map(|file| file.trim().to_owned()).collect()
 }
 
-/// Whether somebody is there to say no: a connection is refused at once, not lost.
-pub(crate) fn refuses(address: &str) -> bool {
-    let refused = TcpStream::connect_timeout(&address.parse().unwrap(), Duration::from_secs(2));
-    refused.is_err_and(|error| error.kind() == ErrorKind::ConnectionRefused)
+/// Whether a connection is refused at once, not lost: the address exists, but the port is closed.
+pub(crate) fn refuses_connections(address: &str) -> bool {
+    let rejected = TcpStream::connect_timeout(&address.parse().unwrap(), Duration::from_secs(2));
+    rejected.is_err_and(|error| error.kind() == ErrorKind::ConnectionRefused)
 }
 
-/// Does something when the story ends, however it ends: a fault must not outlive the story that made it.
-pub(crate) struct Afterwards<F: FnMut()>(pub(crate) F);
+/// Runs a function on drop: a fault must not outlive its story.
+pub(crate) struct OnDrop<F: FnMut()>(pub(crate) F);
 
-impl<F: FnMut()> Drop for Afterwards<F> {
+impl<F: FnMut()> Drop for OnDrop<F> {
     fn drop(&mut self) {
         (self.0)();
     }
 }
 
-/// A word by which the web servers of this story are told from all other processes of the machine.
+/// Returns a word that marks the web servers of this story among all processes of the machine.
 pub(crate) fn marker(story: &Story, pod: &str) -> String {
     format!("/tmp/{pod}-of-{}", story.namespace())
 }
 
-/// A pod on a certain node that answers over HTTP, and that stays whatever becomes of the node. Its one process has
-/// the [`marker`] in its command line.
+/// Returns a pod on a certain node that answers over HTTP, and that stays there when the node is lost. Its process has the [`marker`]
+/// in its command line.
 pub(crate) fn pinned(story: &Story, pod: &str, node: &str) -> String {
     let home = marker(story, pod);
     format!(
@@ -177,38 +177,38 @@ spec:
     )
 }
 
-/// A [`pinned`] pod that runs: where it answers, and its process.
-pub(crate) struct Served {
+/// A running [`pinned`] pod: its address and its process.
+pub(crate) struct Server {
     pub(crate) address: String,
     pub(crate) process: Process,
 }
 
-/// Runs a [`pinned`] pod until it answers.
-pub(crate) fn serve(story: &Story, pod: &str, node: &str) -> Served {
+/// Creates a [`pinned`] pod and waits until it answers.
+pub(crate) fn serve(story: &Story, pod: &str, node: &str) -> Server {
     story.apply(&pinned(story, pod, node));
     serving(story, pod)
 }
 
 /// Waits until a [`pinned`] pod answers.
-pub(crate) fn serving(story: &Story, pod: &str) -> Served {
+pub(crate) fn serving(story: &Story, pod: &str) -> Server {
     let mut served = None;
-    story.eventually(&format!("{pod} answers, and is one process"), || {
+    story.eventually(&format!("{pod} answers and has one process"), || {
         let address = format!("{}:8080", story.field(&["pod", pod], ".status.podIP"));
         let answers = evenkeel_e2e::http_get(&address, "/").as_deref() == Some(pod);
-        // The server forks to answer: for as long as a probe is answered, there are two.
+        // The server forks to answer: while it does, there are two processes.
         let found = marked(&marker(story, pod));
         if let ([process], true) = (found.as_slice(), answers) {
-            served = Some(Served {
+            served = Some(Server {
                 address,
                 process: process.clone(),
             });
         }
         served.is_some()
     });
-    served.expect("else the wait had not ended")
+    served.expect("the wait found the process")
 }
 
-/// The names of the nodes that Kubernetes knows, oldest number first.
+/// Returns the names of the nodes in Kubernetes, lowest number first.
 pub(crate) fn nodes(story: &Story) -> Vec<String> {
     let names = story.kubectl(&["get", "nodes", "-o", "name"]);
     let mut names: Vec<String> = names
@@ -223,7 +223,7 @@ pub(crate) fn nodes(story: &Story) -> Vec<String> {
     names
 }
 
-/// Where a node's kubelet listens.
+/// Returns the address of a node's kubelet.
 pub(crate) fn kubelet(story: &Story, node: &str) -> String {
     let address = story.field(
         &["node", node],
@@ -232,7 +232,7 @@ pub(crate) fn kubelet(story: &Story, node: &str) -> String {
     format!("{address}:10250")
 }
 
-/// What Kubernetes says of a node: `True` where it is Ready, `False` or `Unknown` where it is not.
+/// Returns the Ready condition of a node: `True`, `False` or `Unknown`.
 pub(crate) fn ready(story: &Story, node: &str) -> String {
     story.field(
         &["node", node],
@@ -240,16 +240,16 @@ pub(crate) fn ready(story: &Story, node: &str) -> String {
     )
 }
 
-/// Waits until Kubernetes takes a node for lost.
-pub(crate) fn until_lost(story: &Story, node: &str) {
-    story.eventually(&format!("Kubernetes takes {node} for lost"), || {
+/// Waits until Kubernetes reports a node as lost.
+pub(crate) fn wait_lost(story: &Story, node: &str) {
+    story.eventually(&format!("Kubernetes reports {node} as lost"), || {
         ready(story, node) == "Unknown"
     });
 }
 
-/// Waits until Kubernetes takes a node for well.
-pub(crate) fn until_ready(story: &Story, node: &str) {
-    story.eventually(&format!("Kubernetes takes {node} for well"), || {
+/// Waits until Kubernetes reports a node as Ready.
+pub(crate) fn wait_ready(story: &Story, node: &str) {
+    story.eventually(&format!("Kubernetes reports {node} as Ready"), || {
         ready(story, node) == "True"
     });
 }

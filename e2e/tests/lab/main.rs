@@ -1,5 +1,4 @@
-//! The lab itself: that it is a real Kubernetes, and that each of its faults is real. Observers never use the code
-//! that injects.
+//! Tests of the lab: it is a real Kubernetes, and each fault is real. Observations never use the code that injects the faults.
 #![expect(
     clippy::unwrap_used,
     clippy::panic,
@@ -7,13 +6,13 @@
     reason = "stories fail by panicking"
 )]
 
-/// Stories that hurt nodes or the control plane: each runs alone, in `make test-all`.
+/// Stories that harm nodes or the control plane: `make test-all` runs each alone.
 mod alone {
     mod control_faults;
     pub(crate) mod node_faults;
     mod volumes_lost;
 }
-/// Topics that only `make test-all` has.
+/// Topics of `make test-all` only.
 mod full {
     mod commands;
     mod images;

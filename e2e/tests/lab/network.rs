@@ -1,5 +1,5 @@
-//! The network of the lab: every pod reaches every other, names lead where they should, and no packet for one of the
-//! lab's addresses leaves the machine.
+//! The network of the lab: every pod reaches every other one, names are resolved, and no packet for an address of the lab leaves the
+//! machine.
 
 mod alone;
 mod full;
@@ -37,7 +37,7 @@ fn pods_reach_each_other_across_nodes() {
             story.eventually(&format!("{from} reaches {to}"), || {
                 story
                     .shell(from, &format!("timeout 3 wget -qO- {page}"))
-                    .is_ok_and(|said| said.trim() == to)
+                    .is_ok_and(|output| output.trim() == to)
             });
         }
     }

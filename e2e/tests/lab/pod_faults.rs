@@ -1,13 +1,13 @@
-//! The faults of single pods, seen by their clients on this machine, by `kubectl` and by the kernel.
+//! Faults of single pods, observed by clients on this machine, by `kubectl` and through `/proc`.
 
 mod full;
 
-use evenkeel_e2e::{Story, accepts, http_get};
+use evenkeel_e2e::{Story, accepts_connections, http_get};
 
 use crate::pods;
-use crate::volumes::{CLAIM, KEEPER, keep};
+use crate::volumes::{CLAIM, STORE_POD, create_store};
 
-/// What the pod's web server answers this machine.
+/// Returns the answer of the pod's web server.
 fn answer(story: &Story, pod: &str) -> Option<String> {
     http_get(&pods::address(story, pod, 8080), "/")
 }
@@ -16,9 +16,9 @@ fn answers(story: &Story, pod: &str) -> bool {
     answer(story, pod).as_deref() == Some(pod)
 }
 
-/// How a process of the pod's only container fares, by its name: one letter of the kernel's, `T` for stopped.
+/// Returns the states of the processes with this name in the pod's only container, as in `/proc`: `T` means stopped.
 fn states(story: &Story, pod: &str, process: &str) -> Vec<String> {
-    // A process may end while it is looked at.
+    // A process may exit while its file is read.
     let all = story
         .shell(pod, "cat /proc/[0-9]*/stat 2>/dev/null; true")
         .unwrap();
@@ -30,11 +30,11 @@ fn states(story: &Story, pod: &str, process: &str) -> Vec<String> {
 }
 
 #[test]
-fn a_frozen_process_takes_connections_but_answers_only_when_thawed() {
+fn a_frozen_process_accepts_connections_and_answers_when_thawed() {
     let story = Story::begin("pod-frozen");
     story.apply(&pods::server("victim", ""));
     pods::wait_for(&story, &["victim"]);
-    story.eventually("it answers", || answers(&story, "victim"));
+    story.eventually("the pod answers", || answers(&story, "victim"));
     let address = pods::address(&story, "victim", 8080);
 
     story
@@ -44,11 +44,11 @@ fn a_frozen_process_takes_connections_but_answers_only_when_thawed() {
         .freeze(None, Some("httpd"))
         .unwrap();
     assert!(
-        accepts(&address),
-        "the kernel still takes connections for it"
+        accepts_connections(&address),
+        "the kernel does not accept connections"
     );
     assert_eq!(answer(&story, "victim"), None);
-    // One more of them, if it was about to answer somebody.
+    // There may be a second one, forked for an answer.
     let frozen = states(&story, "victim", "httpd");
     assert!(
         !frozen.is_empty() && frozen.iter().all(|state| state == "T"),
@@ -57,7 +57,7 @@ fn a_frozen_process_takes_connections_but_answers_only_when_thawed() {
     assert_ne!(
         states(&story, "victim", "sh")[0],
         "T",
-        "the shell beside it goes on"
+        "the shell was frozen, too"
     );
 
     story
@@ -66,13 +66,13 @@ fn a_frozen_process_takes_connections_but_answers_only_when_thawed() {
         .unwrap()
         .thaw(None, Some("httpd"))
         .unwrap();
-    story.eventually("it answers again", || answers(&story, "victim"));
+    story.eventually("the pod answers again", || answers(&story, "victim"));
     assert_eq!(pods::restarts(&story, "victim"), 0);
     assert_eq!(
         story
             .shell("victim", "cat /tmp/falls 2>/dev/null; true")
             .unwrap(),
         "",
-        "it is the same process"
+        "the web server was restarted"
     );
 }

@@ -1,9 +1,9 @@
-//! Pods that several stories run, as text for `kubectl apply`.
+//! Pods for several stories, as text for `kubectl apply`.
 
 use evenkeel_e2e::{BUSYBOX_IMAGE, RESTRICTED, Story};
 
-/// A restricted pod that runs a script; `spec` and `container` are further fields of its spec and of its container,
-/// each on a line of its own.
+/// Returns a restricted pod that runs a script; `spec` and `container` are further fields of its spec and of its container, each on a
+/// line of its own.
 pub(crate) fn pod(name: &str, script: &str, spec: &str, container: &str) -> String {
     let (spec, container) = (
         spec.replace('\n', "\n  "),
@@ -28,29 +28,29 @@ spec:
     )
 }
 
-/// A pod that only waits to be used.
+/// Returns a pod that sleeps.
 pub(crate) fn idle(name: &str, spec: &str) -> String {
     pod(name, "exec sleep 1000000", spec, "")
 }
 
-/// A pod that answers at port 8080 with its own name. Its web server is started again should it end, and `/tmp/falls`
-/// has a line for each time it did.
+/// Returns a pod that answers at port 8080 with its name. Its web server is restarted when it exits, and `/tmp/falls` gets a line for
+/// each exit.
 pub(crate) fn server(name: &str, spec: &str) -> String {
     let serve = "hostname > /tmp/index.html; while :; do httpd -f -p 8080 -h /tmp; echo fell >> /tmp/falls; done";
     pod(name, serve, spec, "")
 }
 
-/// The field of a pod's spec that binds it to a node.
+/// Returns the field of a pod's spec that binds it to a node.
 pub(crate) fn on(node: &str) -> String {
     format!("nodeSelector: {{kubernetes.io/hostname: {node}}}")
 }
 
-/// Whether Kubernetes says that the pod is Ready and not on its way out.
+/// Whether the pod is Ready and not being deleted.
 pub(crate) fn is_ready(story: &Story, pod: &str) -> bool {
     let ready = "-o=jsonpath={.metadata.deletionTimestamp}{.status.conditions[?(@.type==\"Ready\")].status}";
     story
         .try_kubectl(&["get", "pod", pod, ready])
-        .is_ok_and(|said| said == "True")
+        .is_ok_and(|output| output == "True")
 }
 
 /// Waits until these pods are Ready.
@@ -60,7 +60,7 @@ pub(crate) fn wait_for(story: &Story, pods: &[&str]) {
     }
 }
 
-/// How often a pod's first container was started again. One of which nothing is known yet never was.
+/// Returns the number of restarts of a pod's first container; 0 if its status is not known yet.
 pub(crate) fn restarts(story: &Story, pod: &str) -> u32 {
     let count = story.field(&["pod", pod], ".status.containerStatuses[0].restartCount");
     if count.is_empty() {
@@ -70,7 +70,7 @@ pub(crate) fn restarts(story: &Story, pod: &str) -> u32 {
     }
 }
 
-/// A pod's address with this port.
+/// Returns a pod's address with this port.
 pub(crate) fn address(story: &Story, pod: &str, port: u16) -> String {
     format!("{}:{port}", story.field(&["pod", pod], ".status.podIP"))
 }

@@ -1,4 +1,4 @@
-//! The stateless story, which Kubernetes tells by itself: a web server is scaled, loses a pod, loses a node.
+//! A stateless web server, which needs no operator: it is scaled, loses a pod, loses a node.
 
 mod alone;
 mod full;
@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use evenkeel_e2e::{BUSYBOX_IMAGE, RESTRICTED, Story, http_get};
 
-/// A web server that answers with the name of its pod, and a service before it.
+/// Returns a web server that answers with the name of its pod, and its Service.
 pub(crate) fn web(replicas: u32) -> String {
     format!(
         "apiVersion: apps/v1
@@ -37,12 +37,12 @@ spec: {{selector: {{app: web}}, ports: [{{port: 80, targetPort: 8080}}]}}
     )
 }
 
-/// The names of the web server's pods that are Ready and not on their way out.
+/// Returns the names of the web server's pods that are Ready and not being deleted.
 fn ready_pods(story: &Story) -> BTreeSet<String> {
     ready_on(story).into_keys().collect()
 }
 
-/// The same, each with its node.
+/// Returns the same, each with its node.
 fn ready_on(story: &Story) -> BTreeMap<String, String> {
     let pods = story.get(&["pods", "-l", "app=web"]);
     let items = pods["items"].as_array().cloned().unwrap_or_default();

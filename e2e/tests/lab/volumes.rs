@@ -1,4 +1,4 @@
-//! Volumes, as the pods that use them see them: of true size, growing, filling up, shared, and gone with their claim.
+//! Volumes as their pods see them: correct size, expansion, full volumes, shared volumes, and deletion with the PVC.
 
 mod full;
 
@@ -8,23 +8,23 @@ use evenkeel_e2e::{BUSYBOX_IMAGE, RESTRICTED, Story};
 
 use crate::pods;
 
-/// The one pod of [`keeper`].
-pub(crate) const KEEPER: &str = "keeper-0";
+/// The pod of [`store_manifest`].
+pub(crate) const STORE_POD: &str = "store-0";
 
-/// Its claim.
-pub(crate) const CLAIM: &str = "data-keeper-0";
+/// The PVC of [`store_manifest`].
+pub(crate) const CLAIM: &str = "data-store-0";
 
-/// A StatefulSet of one restricted pod with a volume at `/data`.
-pub(crate) fn keeper(class: &str) -> String {
+/// Returns a StatefulSet of one restricted pod with a volume at `/data`.
+pub(crate) fn store_manifest(class: &str) -> String {
     format!(
         "apiVersion: apps/v1
 kind: StatefulSet
-metadata: {{name: keeper}}
+metadata: {{name: store}}
 spec:
-  serviceName: keeper
-  selector: {{matchLabels: {{app: keeper}}}}
+  serviceName: store
+  selector: {{matchLabels: {{app: store}}}}
   template:
-    metadata: {{labels: {{app: keeper}}}}
+    metadata: {{labels: {{app: store}}}}
     spec:
       terminationGracePeriodSeconds: 1
       securityContext: {{fsGroup: 2000}}
@@ -41,7 +41,7 @@ spec:
     )
 }
 
-/// A claim of the default class.
+/// Returns a PVC of the default class.
 pub(crate) fn claim(name: &str) -> String {
     format!(
         "apiVersion: v1
@@ -53,7 +53,7 @@ spec: {{accessModes: [ReadWriteOnce], resources: {{requests: {{storage: 400Mi}}}
     )
 }
 
-/// A pod with the volume of a claim at `/data`.
+/// Returns a pod with the volume of a PVC at `/data`.
 pub(crate) fn user(name: &str, claim: &str, read_only: bool) -> String {
     let spec = format!(
         "securityContext: {{fsGroup: 2000}}
@@ -67,34 +67,34 @@ volumes: [{{name: data, persistentVolumeClaim: {{claimName: {claim}, readOnly: {
     )
 }
 
-/// Begins with a keeper that is ready.
-pub(crate) fn keep(story: &Story, class: &str) {
-    story.apply(&keeper(class));
-    pods::wait_for(story, &[KEEPER]);
+/// Creates the StatefulSet and waits until its pod is Ready.
+pub(crate) fn create_store(story: &Story, class: &str) {
+    story.apply(&store_manifest(class));
+    pods::wait_for(story, &[STORE_POD]);
 }
 
-/// Runs a shell command in the keeper, which must succeed; without the line's end.
-pub(crate) fn inside(story: &Story, script: &str) -> String {
-    match story.shell(KEEPER, script) {
-        Ok(said) => said.trim_end().to_owned(),
-        Err(said) => panic!("{said}"),
+/// Runs a shell script in the pod, which must succeed; returns its output without the final line break.
+pub(crate) fn run_in_store(story: &Story, script: &str) -> String {
+    match story.shell(STORE_POD, script) {
+        Ok(output) => output.trim_end().to_owned(),
+        Err(output) => panic!("{output}"),
     }
 }
 
-/// The size of the keeper's file system in KiB, as `df` shows it in the pod.
-pub(crate) fn size_inside(story: &Story) -> u64 {
-    size_seen(story).expect("df shows the size of /data")
+/// Returns the size of the pod's file system in KiB, as `df` shows it.
+pub(crate) fn store_size(story: &Story) -> u64 {
+    try_store_size(story).expect("df shows the size of /data")
 }
 
-/// The same, if the pod can be asked: for as long as it is waited for.
-pub(crate) fn size_seen(story: &Story) -> Option<u64> {
-    let shown = story.shell(KEEPER, "df -k /data | tail -n 1").ok()?;
-    // Busybox breaks the line after a long device: the numbers are counted from its end.
+/// Returns the same, or `None` if the pod does not answer: for polling.
+pub(crate) fn try_store_size(story: &Story) -> Option<u64> {
+    let shown = story.shell(STORE_POD, "df -k /data | tail -n 1").ok()?;
+    // Busybox breaks the line after a long device name: the numbers are counted from the end.
     let words: Vec<_> = shown.split_whitespace().rev().collect();
     words.get(4).filter(|_| words[0] == "/data")?.parse().ok()
 }
 
-/// The files on this machine that are behind a volume, on whichever node.
+/// Returns the files on this machine that hold a volume, on any node.
 pub(crate) fn backing_files(story: &Story, volume: &str) -> Vec<PathBuf> {
     let machines = std::fs::read_dir(story.lab().dir().join("machines")).unwrap();
     let files = machines
@@ -109,12 +109,13 @@ pub(crate) fn backing_files(story: &Story, volume: &str) -> Vec<PathBuf> {
 #[test]
 fn a_stateful_set_keeps_its_data_when_its_pod_is_deleted() {
     let story = Story::begin("volume-kept");
-    keep(&story, "lab-disk");
-    inside(&story, "echo precious > /data/note");
-    let before = story.field(&["pod", KEEPER], ".metadata.uid");
-    story.kubectl(&["delete", "pod", KEEPER]);
-    story.eventually("another pod has taken its place", || {
-        pods::is_ready(&story, KEEPER) && story.field(&["pod", KEEPER], ".metadata.uid") != before
+    create_store(&story, "lab-disk");
+    run_in_store(&story, "echo precious > /data/note");
+    let before = story.field(&["pod", STORE_POD], ".metadata.uid");
+    story.kubectl(&["delete", "pod", STORE_POD]);
+    story.eventually("another pod is Ready", || {
+        pods::is_ready(&story, STORE_POD)
+            && story.field(&["pod", STORE_POD], ".metadata.uid") != before
     });
-    assert_eq!(inside(&story, "cat /data/note"), "precious");
+    assert_eq!(run_in_store(&story, "cat /data/note"), "precious");
 }

@@ -1,9 +1,9 @@
-//! How long a rolling upgrade of three members takes, against three restarts of a bare pod in the same run, and for how long
-//! clients cannot write meanwhile: measured on a lab that does nothing else, for `make bench`. Not a story: nothing here fails
-//! for being slow, and `cargo test` leaves it out.
+//! The duration of a rolling upgrade of three members, compared with three restarts of a bare pod in the same run, and how long clients
+//! cannot write meanwhile: measured on an otherwise idle lab for `make bench`. Not a story: nothing here fails because it is slow, and
+//! `cargo test` does not run it.
 #![expect(
     clippy::unwrap_used,
-    reason = "what cannot be measured ends the measuring"
+    reason = "a measurement that fails ends the program"
 )]
 
 use std::collections::BTreeMap;
@@ -11,9 +11,9 @@ use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
 use evenkeel_e2e::etcd::Cluster;
-use evenkeel_e2e::measured::{
-    LIMIT, PATIENCE, eager, is_whole, machine, median, median_and_worst, milliseconds, number,
-    seconds, settle, today, until,
+use evenkeel_e2e::measurement::{
+    CLIENT_TIMEOUT, MEASUREMENT_LIMIT, high_rate, is_healthy, machine, median, median_and_worst,
+    milliseconds, number, seconds, today, wait_settled, wait_until,
 };
 use evenkeel_e2e::operator::Operator;
 use evenkeel_e2e::{Story, checkout};
@@ -29,7 +29,7 @@ const RESTARTS: usize = 3;
 const CORE: &str = "/api/v1";
 const GROUP: &str = "/apis/evenkeel.dev/v1alpha1";
 
-/// The volume of the bare pod: of the class and size that members have.
+/// Returns the PVC of the bare pod: with the class and size of the members' PVCs.
 fn claim() -> Value {
     json!({
         "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "bare"},
@@ -37,7 +37,7 @@ fn claim() -> Value {
     })
 }
 
-/// A bare pod: etcd as members have it, asked as often whether it is ready, and nobody but itself to find.
+/// Returns a bare pod: a single etcd with the members' image and readiness probe.
 fn bare() -> Value {
     json!({
         "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "bare"},
@@ -87,18 +87,18 @@ fn bare_is_ready(story: &Story) -> bool {
         .is_some_and(|pod| is_ready(&pod))
 }
 
-/// How long the bare pod is away: deleted, created again as soon as it is gone, until its etcd says that it is ready.
+/// Measures how long the bare pod is away: deleted, created again as soon as it is gone, until it is Ready.
 fn restart(story: &Story) -> Duration {
     let began = Instant::now();
     story.send("DELETE", CORE, "pods/bare", None);
-    until("the bare pod is gone", || {
+    wait_until("the bare pod is gone", || {
         story.read(CORE, "pods/bare").is_none()
     });
     story.send("POST", CORE, "pods", Some(&bare()));
-    until("the bare pod is Ready", || bare_is_ready(story)) - began
+    wait_until("the bare pod is Ready", || bare_is_ready(story)) - began
 }
 
-/// Whether Kubernetes says that all members run this version and are Ready.
+/// Whether all members run this version and are Ready, according to Kubernetes.
 fn all_ready_on(story: &Story, cluster: &Cluster<'_>, version: &str) -> bool {
     let query = format!(
         "pods?labelSelector=etcd.evenkeel.dev%2Fcluster%3D{}",
@@ -106,56 +106,58 @@ fn all_ready_on(story: &Story, cluster: &Cluster<'_>, version: &str) -> bool {
     );
     let list = story.read(CORE, &query).unwrap_or_default();
     let pods: Vec<&Value> = list["items"].as_array().into_iter().flatten().collect();
-    let wanted = image(version);
+    let expected = image(version);
     let runs = |pod: &Value| {
-        pod["spec"]["containers"][0]["image"] == wanted.as_str()
+        pod["spec"]["containers"][0]["image"] == expected.as_str()
             && pod["metadata"]["deletionTimestamp"].is_null()
     };
     pods.len() == MEMBERS && pods.into_iter().all(|pod| runs(pod) && is_ready(pod))
 }
 
-/// What was measured, a round after the other.
+/// The measurements of all rounds.
 #[derive(Default)]
-struct Measured {
-    /// The bare pod's restarts.
+struct Measurements {
+    /// The restarts of the bare pod.
     restarts: Vec<Duration>,
-    /// From the edit until all members are Ready on the new version.
-    rolls: Vec<Duration>,
-    /// … and until the operator says so, too.
-    told: Vec<Duration>,
-    /// The longest time without an acknowledged write of the worst client of a kind.
+    /// From the edit until all members are Ready with the new version.
+    upgrades: Vec<Duration>,
+    /// … and until the status reports it, too.
+    reported: Vec<Duration>,
+    /// The longest time without an acknowledged write of the worst client, by kind.
     gaps: BTreeMap<ClientKind, Vec<Duration>>,
 }
 
-impl Measured {
-    /// Upgrades a new cluster while clients write, and restarts the bare pod beside the same clients: both have the same two
-    /// cores less what they take.
+impl Measurements {
+    /// Upgrades a new cluster while clients write, and restarts the bare pod beside the same clients: both share the two cores with
+    /// them.
     fn round(&mut self, story: &Story, name: &str) {
         let spec = format!(
             "version: {FROM}\nmembers: {MEMBERS}\nstorage: {{size: 1Gi, onDelete: Delete}}\nresources: {{requests: {{cpu: 10m, \
              memory: 64Mi}}}}"
         );
         let cluster = Cluster::apply(story, name, &spec);
-        cluster.wait_ready(LIMIT);
-        settle(story, &cluster, MEMBERS);
-        let clients = cluster.workload_with(eager());
+        cluster.wait_ready(MEASUREMENT_LIMIT);
+        wait_settled(story, &cluster, MEMBERS);
+        let clients = cluster.workload_with(high_rate());
         std::thread::sleep(Duration::from_secs(2));
         for _ in 0..RESTARTS {
             self.restarts.push(restart(story));
             std::thread::sleep(Duration::from_secs(1));
         }
         let since = clients.now();
-        self.roll(story, &cluster);
-        settle(story, &cluster, MEMBERS);
+        self.upgrade(story, &cluster);
+        wait_settled(story, &cluster, MEMBERS);
         for (kind, gap) in clients.stats(since).longest_write_gap_by_kind {
             self.gaps.entry(kind).or_default().push(gap);
         }
         clients.finish();
         story.kubectl(&["delete", "etcd", name]);
-        story.within(LIMIT, "its pods are gone", || cluster.pods().is_empty());
+        story.within(MEASUREMENT_LIMIT, "the pods are gone", || {
+            cluster.pods().is_empty()
+        });
     }
 
-    fn roll(&mut self, story: &Story, cluster: &Cluster<'_>) {
+    fn upgrade(&mut self, story: &Story, cluster: &Cluster<'_>) {
         let began = Instant::now();
         let edit = json!({"spec": {"version": TO}});
         story.send(
@@ -164,20 +166,20 @@ impl Measured {
             &format!("etcdclusters/{}", cluster.name()),
             Some(&edit),
         );
-        let ready = until("all members are Ready on the new version", || {
+        let ready = wait_until("all members are Ready with the new version", || {
             all_ready_on(story, cluster, TO)
         });
-        let told = until("the status says so", || {
-            is_whole(cluster, MEMBERS) && cluster.status()["version"] == TO
+        let reported = wait_until("the status reports the new version", || {
+            is_healthy(cluster, MEMBERS) && cluster.status()["version"] == TO
         });
-        self.rolls.push(ready - began);
-        self.told.push(told - began);
+        self.upgrades.push(ready - began);
+        self.reported.push(reported - began);
     }
 
-    /// An upgrade against as many restarts of the bare pod as it has members.
+    /// Returns the duration of an upgrade divided by that of as many restarts of the bare pod as there are members.
     fn ratio(&self) -> f64 {
         let restarts = median(&self.restarts).as_secs_f64() * MEMBERS as f64;
-        median(&self.rolls).as_secs_f64() / restarts
+        median(&self.upgrades).as_secs_f64() / restarts
     }
 
     fn page(&self, rounds: usize) -> String {
@@ -188,23 +190,23 @@ impl Measured {
                 .unwrap_or_default()
         };
         let mut page = format!(
-            "# How long a rolling upgrade takes\n\n`make bench`, {}, on {}: medians of {rounds} upgrades of three members on \
+            "# Duration of a rolling upgrade\n\n`make bench`, {}, on {}: medians of {rounds} upgrades of three members on \
              volumes from {FROM} to {TO}, each of a new cluster, and of {} restarts of a bare pod in between. The bare pod is \
              one etcd of the same image on a volume of the same kind, without an operator and without TLS: deleted, created \
-             again as soon as it is gone, until it is Ready. Clients write to the cluster all the time, each about 65 times a \
-             second, and wait for an answer for {} ms before they ask another member; a gap is the longest time without an \
-             acknowledged write of the worst client of its kind, from the edit until all has been well for five seconds. The \
-             lab does nothing else.\n\n| | measured | at most |\n|---|---|---|\n",
+             again as soon as it is gone, until it is Ready. Clients write to the cluster continuously, each about 65 times a \
+             second, and try another member after {} ms without an answer; a gap is the longest time without an \
+             acknowledged write of the worst client of its kind, from the edit until the cluster has been healthy for five seconds. The \
+             lab is otherwise idle.\n\n| | measured | at most |\n|---|---|---|\n",
             today(),
             machine(),
             self.restarts.len(),
-            PATIENCE.as_millis(),
+            CLIENT_TIMEOUT.as_millis(),
         );
         for (what, figure, most) in [
             ("a bare pod's restart", seconds(median(&self.restarts)), "–"),
             (
                 "three members upgraded: from the edit until all are Ready",
-                median_and_worst(&self.rolls),
+                median_and_worst(&self.upgrades),
                 "–",
             ),
             (
@@ -213,8 +215,8 @@ impl Measured {
                 "2",
             ),
             (
-                "… until the status says so, too",
-                median_and_worst(&self.told),
+                "… until the status reports it, too",
+                median_and_worst(&self.reported),
                 "–",
             ),
             (
@@ -223,7 +225,7 @@ impl Measured {
                 "0.3 s",
             ),
             (
-                "longest gap of a client that goes through the Service",
+                "longest gap of a client of the Service",
                 gap(ClientKind::Service),
                 "–",
             ),
@@ -239,7 +241,7 @@ impl Measured {
             page,
             "\nAll rounds in ms: restarts {}; upgrades {}; gaps knowing all members {everywhere}.",
             milliseconds(&self.restarts),
-            milliseconds(&self.rolls),
+            milliseconds(&self.upgrades),
         )
         .unwrap();
         page
@@ -252,14 +254,14 @@ fn an_upgrade_beside_restarts_of_a_bare_pod() {
     let _operator = Operator::start(&story);
     story.apply(&claim().to_string());
     story.apply(&bare().to_string());
-    until("the bare pod is Ready", || bare_is_ready(&story));
-    let (rounds, mut measured) = (number("ROUNDS", 5), Measured::default());
+    wait_until("the bare pod is Ready", || bare_is_ready(&story));
+    let (rounds, mut measurement) = (number("ROUNDS", 5), Measurements::default());
     for round in 1..=rounds {
-        measured.round(&story, &format!("roll-{round}"));
-        let (roll, gaps) = (measured.rolls.last(), &measured.gaps);
-        println!("round {round} of {rounds}: {roll:?}, gaps so far {gaps:?}");
+        measurement.round(&story, &format!("roll-{round}"));
+        let (upgrade, gaps) = (measurement.upgrades.last(), &measurement.gaps);
+        println!("round {round} of {rounds}: {upgrade:?}, gaps so far {gaps:?}");
     }
-    let page = measured.page(rounds);
+    let page = measurement.page(rounds);
     println!("{page}");
     std::fs::write(checkout().join("bench/results/roll.md"), page).unwrap();
 }

@@ -1,32 +1,32 @@
-//! What cannot be told beside other stories: the operator as people install it, which looks after every story's namespace
-//! while it is there; nodes that are drained; everything without power.
+//! Stories that cannot run beside others: the operator installed with `make deploy`, which manages every story's namespace; drains of
+//! nodes; a power cut of everything.
 
 use std::time::Duration;
 
 use evenkeel_e2e::etcd::Cluster;
-use evenkeel_e2e::operator::{Operator, built, load_image};
-use evenkeel_e2e::watched::told;
+use evenkeel_e2e::operator::{Operator, load_image, operator_binary};
+use evenkeel_e2e::workload::format_stats;
 use evenkeel_e2e::{Story, checkout, http_get};
 use evenkeel_lab::command::Cmd;
 
-use crate::look::until_whole;
+use crate::assertions::wait_healthy;
 
 const IMAGE: &str = "evenkeel-operator:0.1.0";
 const LIMIT: Duration = Duration::from_secs(180);
 
-/// Takes the operator away again, however the story ends.
+/// The operator deployed by `make`, deleted on drop.
 struct Deployed<'s>(&'s Story);
 
 impl<'s> Deployed<'s> {
     fn by_make(story: &'s Story) -> Self {
-        load_image(story, IMAGE, &built());
+        load_image(story, IMAGE, &operator_binary());
         let deployed = Self(story);
-        let said = Cmd::new(checkout().join("hack/deploy"))
+        let output = Cmd::new(checkout().join("hack/deploy"))
             .env("KUBECONFIG", story.lab().kubeconfig())
             .env("KUBECTL", story.lab().programs().join("kubectl"))
             .run()
             .unwrap();
-        assert!(said.contains("looks after all namespaces"), "{said}");
+        assert!(output.contains("manages all namespaces"), "{output}");
         deployed
     }
 
@@ -40,7 +40,7 @@ impl<'s> Deployed<'s> {
             .unwrap()
     }
 
-    /// The replica that holds the lease.
+    /// Returns the replica that holds the lease.
     fn leader(&self) -> Option<String> {
         let path = "-o=jsonpath={.spec.holderIdentity}";
         let holder = self.kubectl(&["get", "lease", "evenkeel-operator", path]);
@@ -61,7 +61,7 @@ impl<'s> Deployed<'s> {
 
 impl Drop for Deployed<'_> {
     fn drop(&mut self) {
-        // Best effort: the lab itself goes after the stories. The definition stays: other stories use it.
+        // Best effort: the lab is deleted after the stories. The CRD stays, because other stories use it.
         let manifests = checkout()
             .join("deploy/operator")
             .to_string_lossy()
@@ -72,7 +72,7 @@ impl Drop for Deployed<'_> {
 }
 
 #[test]
-fn deployed_by_make_it_runs_in_the_cluster_and_its_second_replica_takes_over() {
+fn the_deployed_operator_runs_and_its_second_replica_takes_over() {
     let story = Story::alone("deployed");
     let deployed = Deployed::by_make(&story);
     let cluster = Cluster::apply(&story, "orders", "version: 3.6.16\nmembers: 3");
@@ -84,7 +84,7 @@ fn deployed_by_make_it_runs_in_the_cluster_and_its_second_replica_takes_over() {
         .expect("one of the replicas holds the lease");
     let address = deployed.address(&leader);
     for page in ["/livez", "/readyz"] {
-        story.eventually(&format!("{page} is ok"), || {
+        story.eventually(&format!("{page} answers ok"), || {
             http_get(&address, page).as_deref() == Some("ok")
         });
     }
@@ -101,7 +101,7 @@ fn deployed_by_make_it_runs_in_the_cluster_and_its_second_replica_takes_over() {
         "{metrics}"
     );
 
-    // A replica that ends gives its lease back: the other one acts at once, and heals.
+    // A replica releases its lease when it exits: the other one acts at once, and recovers the member.
     deployed.kubectl(&["delete", "pod", &leader, "--wait=false"]);
     let lost = cluster.pods()[0].clone();
     story.kubectl(&["delete", "pod", &lost.name, "--wait=false"]);
@@ -117,9 +117,9 @@ fn deployed_by_make_it_runs_in_the_cluster_and_its_second_replica_takes_over() {
     assert_ne!(successor, leader);
     cluster.wait_ready(LIMIT);
     workload.finish();
-    cluster.holds_the_same_everywhere();
+    cluster.wait_same_data();
 
-    // Deployed again, nothing of the cluster is touched.
+    // A second deployment does not touch the cluster.
     let before: Vec<_> = cluster.pods().iter().map(|pod| pod.uid.clone()).collect();
     deployed.kubectl(&["rollout", "restart", "deployment/evenkeel-operator"]);
     deployed.kubectl(&[
@@ -130,13 +130,10 @@ fn deployed_by_make_it_runs_in_the_cluster_and_its_second_replica_takes_over() {
     ]);
     cluster.wait_ready(LIMIT);
     let after: Vec<_> = cluster.pods().iter().map(|pod| pod.uid.clone()).collect();
-    assert_eq!(
-        after, before,
-        "an operator that is replaced restarts no member"
-    );
+    assert_eq!(after, before, "a member was restarted for the new operator");
 }
 
-/// Opens a node for pods again, whatever becomes of the story.
+/// Uncordons a node on drop.
 struct Uncordon<'s>(&'s Story, String);
 
 impl Drop for Uncordon<'_> {
@@ -146,7 +143,7 @@ impl Drop for Uncordon<'_> {
 }
 
 #[test]
-fn draining_each_node_in_turn_costs_no_quorum_and_a_power_cut_of_everything_no_data() {
+fn drains_of_all_nodes_keep_the_quorum_and_a_power_cut_loses_no_data() {
     let story = Story::alone("drained");
     let operator = Operator::start(&story);
     let cluster = Cluster::apply(
@@ -157,7 +154,7 @@ fn draining_each_node_in_turn_costs_no_quorum_and_a_power_cut_of_everything_no_d
     let kept = Cluster::apply(&story, "kept", "version: 3.6.16\nmembers: 3");
     for cluster in [&cluster, &kept] {
         cluster.wait_ready(LIMIT);
-        until_whole(&story, cluster, 3);
+        wait_healthy(&story, cluster, 3);
     }
     let workload = cluster.workload();
     let nodes: Vec<String> = story
@@ -169,7 +166,7 @@ fn draining_each_node_in_turn_costs_no_quorum_and_a_power_cut_of_everything_no_d
     for node in &nodes {
         let _open = Uncordon(&story, node.clone());
         let since = workload.now();
-        // Members on volumes stay where their disks are.
+        // Members on volumes stay on their nodes.
         let mine = "--pod-selector=etcd.evenkeel.dev/cluster=orders";
         let drain = [
             "drain",
@@ -180,28 +177,27 @@ fn draining_each_node_in_turn_costs_no_quorum_and_a_power_cut_of_everything_no_d
             mine,
         ];
         story.kubectl(&drain);
-        until_whole(&story, &cluster, 3);
+        wait_healthy(&story, &cluster, 3);
         assert!(
             cluster.pods().iter().all(|pod| pod.node != *node),
             "{:?}",
             cluster.pods()
         );
-        println!("drained {node}: {}", told("orders", &workload.stats(since)));
+        println!(
+            "drained {node}: {}",
+            format_stats("orders", &workload.stats(since))
+        );
     }
     workload.finish();
-    cluster.holds_the_same_everywhere();
+    cluster.wait_same_data();
     drop(operator);
 
     let members = kept.member_list();
     let workload = kept.workload();
     story.lab().power_cycle().unwrap();
     let _operator = Operator::start(&story);
-    until_whole(&story, &kept, 3);
-    assert_eq!(
-        kept.member_list(),
-        members,
-        "they are the members they were"
-    );
+    wait_healthy(&story, &kept, 3);
+    assert_eq!(kept.member_list(), members, "the members differ");
     workload.finish();
-    kept.holds_the_same_everywhere();
+    kept.wait_same_data();
 }

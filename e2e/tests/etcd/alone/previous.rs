@@ -1,27 +1,29 @@
-//! The operator is upgraded from the build that landed before this work, with the schema of that time: schema first, as it should
-//! be, and operator first. No pod is restarted for either, nothing is done twice, and the next edit rolls out as usual.
+//! Upgrades of the operator from an earlier build with its own CRD: CRD first, as documented, and operator first. Neither restarts a
+//! pod or repeats an action, and the next edit rolls out as usual.
 //!
-//! Both builds are real: `make test-all` builds the earlier one from this repository's own history (`hack/previous`). The schema is
-//! everybody's, so these stories run alone.
+//! Both builds are real: `make test-all` builds the earlier one from this repository's history (`hack/previous`). All stories share
+//! the CRD, so these run alone.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use evenkeel_e2e::operator::{Manifests, Operator, Options, define};
+use evenkeel_e2e::operator::{Manifests, Operator, Options, install_crds};
 use evenkeel_e2e::{Story, checkout};
 use evenkeel_lab::command::Cmd;
 
-use crate::look::{formed, ids};
-use crate::middle::{comes_to_rest, ends_well, spec};
-use crate::rolls::{each_was_restarted_once, memory, nobody_is_touched, until_all_ask};
+use crate::assertions::{create_orders, member_ids};
+use crate::interrupts::{spec, wait_converged, wait_idle};
+use crate::rollouts::{
+    assert_each_restarted_once, assert_no_pod_changes, memory_request, wait_all_have_memory,
+};
 use crate::upgrade::uids;
 
-/// For how long an operator or a schema that is new must change nothing.
-const SETTLED: Duration = Duration::from_secs(15);
+/// How long a new operator or CRD must change nothing.
+const QUIET_TIME: Duration = Duration::from_secs(15);
 
-/// The checkout of the earlier build, with its operator built.
-fn earlier() -> PathBuf {
+/// Returns the checkout of the earlier build, with its operator built.
+fn earlier_checkout() -> PathBuf {
     if let Some(named) = std::env::var_os("EVENKEEL_PREVIOUS") {
         return named.into();
     }
@@ -31,12 +33,12 @@ fn earlier() -> PathBuf {
         .into()
 }
 
-/// The earlier operator, with its own schema and rights.
+/// Starts the earlier operator, with its own CRD and permissions.
 fn earlier_operator(story: &Story) -> Operator {
     let within = |path: &str| -> &'static str {
-        // A story's manifests are known for as long as it runs, and there are two.
+        // Leaked: a story needs the path until it ends, and there are two of them.
         Box::leak(
-            earlier()
+            earlier_checkout()
                 .join(path)
                 .to_string_lossy()
                 .into_owned()
@@ -44,10 +46,10 @@ fn earlier_operator(story: &Story) -> Operator {
         )
     };
     let manifests = Manifests {
-        definitions: within("deploy/crds"),
-        rights: within("deploy/operator/rbac.yaml"),
+        crds: within("deploy/crds"),
+        permissions: within("deploy/operator/rbac.yaml"),
     };
-    let program = Some(earlier().join("bin/evenkeel-operator"));
+    let program = Some(earlier_checkout().join("bin/evenkeel-operator"));
     Operator::with(
         story,
         Options {
@@ -59,7 +61,7 @@ fn earlier_operator(story: &Story) -> Operator {
     )
 }
 
-/// The schema of a checkout, in force.
+/// Applies the CRDs of a checkout.
 fn apply_schema(story: &Story, checkout: &std::path::Path) -> Result<String, String> {
     let crds = checkout.join("deploy/crds").to_string_lossy().into_owned();
     story.try_kubectl(&[
@@ -71,10 +73,10 @@ fn apply_schema(story: &Story, checkout: &std::path::Path) -> Result<String, Str
     ])
 }
 
-/// Puts the schema of now back, whatever becomes of the story.
-pub(crate) struct SchemaOfNow<'a>(pub(crate) &'a Story);
+/// Applies the current CRDs on drop.
+pub(crate) struct CurrentCrd<'a>(pub(crate) &'a Story);
 
-impl Drop for SchemaOfNow<'_> {
+impl Drop for CurrentCrd<'_> {
     fn drop(&mut self) {
         let put_back = apply_schema(self.0, checkout());
         if !std::thread::panicking() {
@@ -83,21 +85,21 @@ impl Drop for SchemaOfNow<'_> {
     }
 }
 
-/// What is done in which order when the operator is upgraded.
+/// The part that is upgraded first.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum First {
     Schema,
     Operator,
 }
 
-fn upgrades_the_operator(story: &Story, first: First) {
-    let _schema = SchemaOfNow(story);
-    // So that starting the later operator does not bring its schema along.
-    define(story, "deploy/crds");
-    apply_schema(story, &earlier()).unwrap();
+fn upgrade_operator(story: &Story, first: First) {
+    let _schema = CurrentCrd(story);
+    // So that the start of the later operator does not apply the later CRD.
+    install_crds(story, "deploy/crds");
+    apply_schema(story, &earlier_checkout()).unwrap();
     let mut old = earlier_operator(story);
-    let cluster = formed(story, &spec(3), 3);
-    let (workload, members) = (cluster.workload(), ids(&cluster));
+    let cluster = create_orders(story, &spec(3), 3);
+    let (workload, members) = (cluster.workload(), member_ids(&cluster));
     let before: BTreeMap<String, String> = uids(&cluster);
     let next = |old: &mut Operator| {
         old.stop();
@@ -112,46 +114,46 @@ fn upgrades_the_operator(story: &Story, first: First) {
     let now = match first {
         First::Schema => {
             apply_schema(story, checkout()).unwrap();
-            nobody_is_touched(&cluster, SETTLED);
+            assert_no_pod_changes(&cluster, QUIET_TIME);
             next(&mut old)
         }
         First::Operator => {
             let now = next(&mut old);
-            nobody_is_touched(&cluster, SETTLED);
-            ends_well(story, &cluster, 3);
+            assert_no_pod_changes(&cluster, QUIET_TIME);
+            wait_converged(story, &cluster, 3);
             apply_schema(story, checkout()).unwrap();
             now
         }
     };
-    nobody_is_touched(&cluster, SETTLED);
-    ends_well(story, &cluster, 3);
+    assert_no_pod_changes(&cluster, QUIET_TIME);
+    wait_converged(story, &cluster, 3);
     assert_eq!(
         uids(&cluster),
         before,
-        "no pod was restarted for the operator"
+        "a pod was restarted for the new operator"
     );
-    comes_to_rest(&now);
+    wait_idle(&now);
     let began = Instant::now();
-    story.eventually("the schema takes edits", || {
-        let patch = serde_json::json!({ "spec": memory("96Mi") }).to_string();
+    story.eventually("the API server accepts the edit", || {
+        let patch = serde_json::json!({ "spec": memory_request("96Mi") }).to_string();
         story
             .try_kubectl(&["patch", "etcd/orders", "--type=merge", "--patch", &patch])
             .is_ok()
     });
-    until_all_ask(story, "96Mi", 3);
-    ends_well(story, &cluster, 3);
-    each_was_restarted_once(&now.proxy().writes_since(began), 3);
-    assert_eq!(ids(&cluster), members, "they are the same members");
+    wait_all_have_memory(story, "96Mi", 3);
+    wait_converged(story, &cluster, 3);
+    assert_each_restarted_once(&now.proxy().writes_since(began), 3);
+    assert_eq!(member_ids(&cluster), members, "the members differ");
     workload.finish();
-    cluster.holds_the_same_everywhere();
+    cluster.wait_same_data();
 }
 
 #[test]
-fn from_the_earlier_build_with_the_schema_first_nobody_is_restarted() {
-    upgrades_the_operator(&Story::alone("schema-first"), First::Schema);
+fn an_upgrade_from_the_earlier_build_crd_first_restarts_no_member() {
+    upgrade_operator(&Story::alone("schema-first"), First::Schema);
 }
 
 #[test]
-fn from_the_earlier_build_with_the_operator_first_nobody_is_restarted() {
-    upgrades_the_operator(&Story::alone("operator-first"), First::Operator);
+fn an_upgrade_from_the_earlier_build_operator_first_restarts_no_member() {
+    upgrade_operator(&Story::alone("operator-first"), First::Operator);
 }

@@ -1,5 +1,5 @@
-//! What users may write, tried on a real API server: each file in `crates/api/tests/cases` says in its first line what
-//! becomes of it.
+//! Specs on a real API server: each file in `crates/api/tests/cases` states in its first line whether the API server accepts or
+//! rejects it.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -17,18 +17,18 @@ fn name_of(object: &Value) -> String {
         .to_owned()
 }
 
-/// Creates an object, or replaces the one of its name that is `there`. Unknown fields are refused, as for `kubectl`, which would
-/// take a tenth of a second for each.
+/// Creates an object, or replaces the existing one of its name. Unknown fields are rejected, as by `kubectl`, whose start takes 0.1 s
+/// for each case.
 fn write(
     story: &Story,
     document: &str,
-    there: &BTreeMap<String, Value>,
-    how: &str,
+    existing: &BTreeMap<String, Value>,
+    query_suffix: &str,
 ) -> Result<Value, String> {
     let mut object: Value = serde_saphyr::from_str(document).map_err(|error| error.to_string())?;
     let name = name_of(&object);
-    let query = format!("fieldValidation=Strict{how}");
-    match there.get(&name) {
+    let query = format!("fieldValidation=Strict{query_suffix}");
+    match existing.get(&name) {
         None => story.try_send(
             "POST",
             GROUP,
@@ -47,32 +47,32 @@ fn write(
     }
 }
 
-/// What became of a case, where it is not what the case says.
-fn wrong(story: &Story, path: &Path) -> Option<String> {
+/// Returns the result of a case if it differs from its first line.
+fn mismatch(story: &Story, path: &Path) -> Option<String> {
     let text = std::fs::read_to_string(path).unwrap();
     let (expected, documents) = text.split_once('\n').unwrap();
-    let refused = expected.strip_prefix("# refused: ");
-    let mut there = BTreeMap::new();
+    let rejected = expected.strip_prefix("# rejected: ");
+    let mut existing = BTreeMap::new();
     let documents: Vec<_> = documents.split("---\n").collect();
     let (last, before) = documents.split_last().unwrap();
     for document in before {
-        match write(story, document, &there, "") {
-            Ok(object) => _ = there.insert(name_of(&object), object),
-            Err(said) => return Some(format!("what stood there before is refused: {said}")),
+        match write(story, document, &existing, "") {
+            Ok(object) => _ = existing.insert(name_of(&object), object),
+            Err(output) => return Some(format!("an earlier document is rejected: {output}")),
         }
     }
-    let last = write(story, last, &there, "&dryRun=All");
-    match (refused, last) {
+    let last = write(story, last, &existing, "&dryRun=All");
+    match (rejected, last) {
         (None, Ok(_)) => None,
-        (Some(part), Err(said)) if said.contains(part) => None,
-        (_, became) => Some(format!("expected `{expected}`, and it was {became:?}")),
+        (Some(part), Err(output)) if output.contains(part) => None,
+        (_, result) => Some(format!("expected `{expected}`, got {result:?}")),
     }
 }
 
 #[test]
-fn the_api_server_accepts_and_refuses_what_each_case_says() {
+fn the_api_server_accepts_or_rejects_each_case_as_stated() {
     let story = Story::begin("api-cases");
-    // No operator: nothing is to come of the ones that are accepted.
+    // No operator: accepted resources must have no effect.
     install(&story);
     let directory = checkout().join("crates/api/tests/cases");
     let cases: Vec<PathBuf> = std::fs::read_dir(directory)
@@ -80,14 +80,15 @@ fn the_api_server_accepts_and_refuses_what_each_case_says() {
         .map(|file| file.unwrap().path())
         .collect();
     assert!(cases.len() >= 90, "only {} cases were found", cases.len());
-    // A few at a time: nearly all of it is waiting.
-    let told: Vec<String> = std::thread::scope(|scope| {
+    // In four threads: almost all time is spent waiting.
+    let mismatches: Vec<String> = std::thread::scope(|scope| {
         let shares = cases.chunks(cases.len().div_ceil(4));
         let threads: Vec<_> = shares
             .map(|share| {
-                let told =
-                    |path: &PathBuf| Some(format!("{}: {}", path.display(), wrong(&story, path)?));
-                scope.spawn(move || share.iter().filter_map(told).collect::<Vec<_>>())
+                let mismatches = |path: &PathBuf| {
+                    Some(format!("{}: {}", path.display(), mismatch(&story, path)?))
+                };
+                scope.spawn(move || share.iter().filter_map(mismatches).collect::<Vec<_>>())
             })
             .collect();
         threads
@@ -96,10 +97,10 @@ fn the_api_server_accepts_and_refuses_what_each_case_says() {
             .collect()
     });
     assert!(
-        told.is_empty(),
+        mismatches.is_empty(),
         "{} of {} cases:\n{}",
-        told.len(),
+        mismatches.len(),
         cases.len(),
-        told.join("\n")
+        mismatches.join("\n")
     );
 }

@@ -1,4 +1,4 @@
-//! A caller at one of a member's ports, with whatever certificate it has.
+//! A TLS client for a member's ports, with any certificate.
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -13,9 +13,9 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 
-const SOON: Duration = Duration::from_secs(10);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A Secret's contents, by key.
+/// Returns the contents of a Secret, by key.
 pub(super) fn secret(story: &Story, name: &str) -> BTreeMap<String, Vec<u8>> {
     let secret = story.get(&["secret", name]);
     let data = secret["data"].as_object().unwrap().iter();
@@ -28,17 +28,20 @@ pub(super) fn secret(story: &Story, name: &str) -> BTreeMap<String, Vec<u8>> {
     .collect()
 }
 
-/// Whom it calls, and whom it trusts.
-pub(super) struct Caller<'a> {
+/// The server, and the CA that the client trusts.
+pub(super) struct TlsClient<'a> {
     pub(super) ip: &'a str,
     pub(super) port: u16,
     pub(super) name: &'a str,
     pub(super) trusts: &'a [u8],
 }
 
-impl Caller<'_> {
-    /// Asks for the version, with the certificate of a Secret or with none; the answer, or why there is none.
-    pub(super) fn asks(&self, with: Option<&BTreeMap<String, Vec<u8>>>) -> Result<String, String> {
+impl TlsClient<'_> {
+    /// Requests the version, with the certificate of a Secret or without one; returns the answer, or the error.
+    pub(super) fn request_version(
+        &self,
+        with: Option<&BTreeMap<String, Vec<u8>>>,
+    ) -> Result<String, String> {
         let mut roots = RootCertStore::empty();
         for certificate in CertificateDer::pem_slice_iter(self.trusts) {
             roots.add(certificate.unwrap()).unwrap();
@@ -61,15 +64,15 @@ impl Caller<'_> {
         let name = ServerName::try_from(self.name.to_owned()).unwrap();
         let connection = ClientConnection::new(Arc::new(config), name).unwrap();
         let address = format!("{}:{}", self.ip, self.port).parse().unwrap();
-        let stream = TcpStream::connect_timeout(&address, SOON).unwrap();
-        stream.set_read_timeout(Some(SOON)).unwrap();
+        let stream = TcpStream::connect_timeout(&address, CONNECT_TIMEOUT).unwrap();
+        stream.set_read_timeout(Some(CONNECT_TIMEOUT)).unwrap();
         let mut stream = StreamOwned::new(connection, stream);
-        let asked = format!("GET /version HTTP/1.0\r\nHost: {}\r\n\r\n", self.name);
+        let memory_requests = format!("GET /version HTTP/1.0\r\nHost: {}\r\n\r\n", self.name);
         let mut answer = String::new();
-        let said = stream
-            .write_all(asked.as_bytes())
+        let output = stream
+            .write_all(memory_requests.as_bytes())
             .and_then(|()| stream.read_to_string(&mut answer));
-        match said {
+        match output {
             _ if answer.contains(" 200 OK") => Ok(answer),
             Ok(_) => Err(answer),
             Err(error) => Err(format!("{error:?}")),

@@ -1,14 +1,14 @@
-//! The Helm charts and the manifests that are made from them, with the real Helm.
+//! The Helm charts and the manifests that are generated from them, with the real Helm.
 
 use std::path::{Path, PathBuf};
 
 use evenkeel_e2e::etcd::Cluster;
-use evenkeel_e2e::operator::{built, install, load_image};
+use evenkeel_e2e::operator::{install, load_image, operator_binary};
 use evenkeel_e2e::{Story, checkout};
 use evenkeel_lab::command::Cmd;
 use evenkeel_lab::parts::helm;
 
-use crate::look::{LONG, until_whole};
+use crate::assertions::{CLUSTER_LIMIT, wait_healthy};
 use crate::plugin::evenkeel;
 use crate::upgrade::uids;
 
@@ -18,7 +18,7 @@ pub(crate) fn chart(name: &str) -> PathBuf {
     checkout().join("deploy/helm").join(name)
 }
 
-/// Helm, in the story's namespace.
+/// Runs Helm in the story's namespace.
 pub(crate) fn helm(story: &Story, args: &[&str]) -> Result<String, String> {
     let program = helm::get().unwrap();
     let home = tempfile::tempdir().unwrap();
@@ -35,12 +35,11 @@ pub(crate) fn shown(path: &Path) -> String {
 }
 
 #[test]
-fn installed_from_the_chart_it_runs_clusters_and_leaves_them_in_peace_when_it_is_upgraded_or_uninstalled()
- {
+fn upgrading_or_uninstalling_the_chart_does_not_disturb_clusters() {
     let story = Story::begin("chart");
-    load_image(&story, IMAGE, &built());
+    load_image(&story, IMAGE, &operator_binary());
     install(&story);
-    // Other stories have the same definitions and roles: they are taken over as they are.
+    // Other stories have the same CRDs and roles: the release takes ownership of them.
     let only = format!("namespaces={{{}}}", story.namespace());
     let (operator, cluster) = (shown(&chart("evenkeel")), shown(&chart("etcd-cluster")));
     let deploy = |extra: &[&str]| {
@@ -57,8 +56,8 @@ fn installed_from_the_chart_it_runs_clusters_and_leaves_them_in_peace_when_it_is
         let wait = ["--take-ownership", "--wait", "--timeout=3m"];
         helm(&story, &[&args[..], &wait[..], extra].concat()).unwrap()
     };
-    let said = deploy(&[]);
-    assert!(said.contains("looks after the namespaces"), "{said}");
+    let output = deploy(&[]);
+    assert!(output.contains("looks after the namespaces"), "{output}");
     let make = |members: &str| {
         let members = format!("spec.members={members}");
         let args = [
@@ -75,37 +74,39 @@ fn installed_from_the_chart_it_runs_clusters_and_leaves_them_in_peace_when_it_is
     };
     assert!(make("1").contains("orders-etcd-client"));
     let orders = Cluster::named(&story, "orders");
-    orders.wait_ready(LONG);
-    until_whole(&story, &orders, 1);
+    orders.wait_ready(CLUSTER_LIMIT);
+    wait_healthy(&story, &orders, 1);
     make("3");
-    until_whole(&story, &orders, 3);
-    story.eventually("it is told as well", || {
+    wait_healthy(&story, &orders, 3);
+    story.eventually("the status reports a healthy cluster", || {
         evenkeel(&story, &["status"]).code == 0
     });
 
-    // Another build, or other settings, of the operator restart nothing of the cluster's.
+    // An upgrade or another setting of the operator restarts no member.
     let workload = orders.workload();
     let before = uids(&orders);
     deploy(&["--set", "replicas=1", "--set", "log.filter=debug"]);
     assert_eq!(uids(&orders), before);
     helm(&story, &["uninstall", story.namespace(), "--wait"]).unwrap();
-    assert_eq!(uids(&orders), before, "without an operator it serves on");
+    assert_eq!(uids(&orders), before, "a pod was replaced");
     workload.finish();
-    // Back again, it takes up what is there.
+    // A new installation manages the existing cluster.
     deploy(&[]);
     story.kubectl(&["delete", "pod", &orders.pods().remove(0).name]);
-    story.within(LONG, "it is looked after again", || {
+    story.within(CLUSTER_LIMIT, "the pod is recreated", || {
         orders.pods().len() == 3
     });
-    until_whole(&story, &orders, 3);
+    wait_healthy(&story, &orders, 3);
     helm(&story, &["uninstall", "orders"]).unwrap();
-    story.within(LONG, "the cluster is gone", || orders.pods().is_empty());
+    story.within(CLUSTER_LIMIT, "the cluster is gone", || {
+        orders.pods().is_empty()
+    });
     let claims = story.kubectl(&["get", "pvc", "-o", "name"]);
-    assert_eq!(claims.lines().count(), 3, "its volumes stay: {claims}");
+    assert_eq!(claims.lines().count(), 3, "PVCs were deleted: {claims}");
 }
 
 #[test]
-fn whoever_may_edit_a_namespace_may_have_clusters_there_and_whoever_may_view_it_sees_them() {
+fn editors_can_manage_clusters_and_viewers_can_read_them() {
     let story = Story::begin("roles");
     install(&story);
     let users = shown(&checkout().join("deploy/operator/users.yaml"));
@@ -129,7 +130,7 @@ fn whoever_may_edit_a_namespace_may_have_clusters_there_and_whoever_may_view_it_
     let may = |role: &str, verb: &str, part: &str| {
         let who = format!("--as=system:serviceaccount:{}:{role}", story.namespace());
         let part = format!("--subresource={part}");
-        let asked = story.try_kubectl(&[
+        let memory_requests = story.try_kubectl(&[
             "auth",
             "can-i",
             verb,
@@ -137,7 +138,7 @@ fn whoever_may_edit_a_namespace_may_have_clusters_there_and_whoever_may_view_it_
             &part,
             &who,
         ]);
-        asked.is_ok_and(|said| said.trim() == "yes")
+        memory_requests.is_ok_and(|output| output.trim() == "yes")
     };
     story.eventually("the roles are aggregated", || {
         may("view", "list", "") && may("edit", "create", "")
@@ -147,23 +148,26 @@ fn whoever_may_edit_a_namespace_may_have_clusters_there_and_whoever_may_view_it_
     );
     assert!(
         !may("view", "create", "") && !may("view", "update", "scale"),
-        "whoever may look may not change"
+        "a viewer may change clusters"
     );
-    assert!(!may("edit", "update", "status"), "that is the operator's");
+    assert!(
+        !may("edit", "update", "status"),
+        "an editor may write the status"
+    );
 }
 
-/// Without a cluster to ask, Helm assumes an older one.
+/// Without access to a cluster, Helm assumes an older version.
 const KUBE: &str = "--kube-version=1.35.0";
 
 #[test]
-fn the_charts_are_sound_and_the_plain_manifests_are_made_from_them() {
+fn the_charts_pass_lint_and_the_manifests_are_generated_from_them() {
     let story = Story::begin("rendered");
     install(&story);
     for name in ["evenkeel", "etcd-cluster"] {
-        let said = helm(&story, &["lint", "--strict", KUBE, &shown(&chart(name))]).unwrap();
-        assert!(said.contains("0 chart(s) failed"), "{said}");
+        let output = helm(&story, &["lint", "--strict", KUBE, &shown(&chart(name))]).unwrap();
+        assert!(output.contains("0 chart(s) failed"), "{output}");
     }
-    // `make generate` writes them anew.
+    // `make generate` writes these files.
     let dir = tempfile::tempdir().unwrap();
     Cmd::new(checkout().join("hack/generate"))
         .args(["manifests"])
@@ -186,12 +190,12 @@ fn the_charts_are_sound_and_the_plain_manifests_are_made_from_them() {
             |root: &Path| std::fs::read_to_string(root.join(format!("{file}.yaml"))).unwrap();
         assert!(
             read(dir.path()) == read(&checkout().join("deploy")),
-            "{file} is old: make generate"
+            "{file} is outdated: run make generate"
         );
     }
-    // Everything that is shipped is accepted as it is.
-    let whole = std::fs::read_to_string(checkout().join("deploy/install.yaml")).unwrap();
-    let here = whole.replace("evenkeel-system", story.namespace());
+    // The API server accepts all shipped manifests.
+    let manifest = std::fs::read_to_string(checkout().join("deploy/install.yaml")).unwrap();
+    let adapted = manifest.replace("evenkeel-system", story.namespace());
     let apply = [
         "apply",
         "--server-side",
@@ -200,10 +204,16 @@ fn the_charts_are_sound_and_the_plain_manifests_are_made_from_them() {
         "-f",
         "-",
     ];
-    let said = story.lab().kubectl().args(apply).input(here).run().unwrap();
+    let output = story
+        .lab()
+        .kubectl()
+        .args(apply)
+        .input(adapted)
+        .run()
+        .unwrap();
     assert!(
-        said.contains("deployment.apps/evenkeel-operator") && said.contains("clusterrole"),
-        "{said}"
+        output.contains("deployment.apps/evenkeel-operator") && output.contains("clusterrole"),
+        "{output}"
     );
     for sample in std::fs::read_dir(checkout().join("deploy/samples")).unwrap() {
         let sample = shown(&sample.unwrap().path());
@@ -212,9 +222,9 @@ fn the_charts_are_sound_and_the_plain_manifests_are_made_from_them() {
 }
 
 #[test]
-fn values_that_make_no_sense_are_refused_with_their_names() {
+fn invalid_chart_values_are_rejected_by_name() {
     let story = Story::begin("values");
-    let wrong = [
+    let mismatch = [
         ("evenkeel", "replicas=0", "replicas"),
         ("evenkeel", "namespaces={Shop_1}", "namespaces"),
         ("evenkeel", "imagee.tag=1", "imagee"),
@@ -224,19 +234,19 @@ fn values_that_make_no_sense_are_refused_with_their_names() {
         ("etcd-cluster", "spec.members=8", "members"),
         ("etcd-cluster", "nameOverride=9lives", "nameOverride"),
     ];
-    for (name, value, named) in wrong {
-        let said = helm(
+    for (name, value, named) in mismatch {
+        let output = helm(
             &story,
             &["template", "it", KUBE, &shown(&chart(name)), "--set", value],
         )
         .unwrap_err();
-        assert!(said.contains(named), "{value}: {said}");
+        assert!(output.contains(named), "{value}: {output}");
     }
     let values = [
         "--set",
         "image.digest=sha256:0000000000000000000000000000000000000000000000000000000000000000",
     ];
-    let said = helm(
+    let output = helm(
         &story,
         &[
             &["template", "it", KUBE, &shown(&chart("evenkeel"))],
@@ -246,10 +256,10 @@ fn values_that_make_no_sense_are_refused_with_their_names() {
     )
     .unwrap();
     assert!(
-        said.contains("evenkeel-operator@sha256:0000"),
-        "a digest replaces the tag"
+        output.contains("evenkeel-operator@sha256:0000"),
+        "the digest does not replace the tag"
     );
-    let said = helm(
+    let output = helm(
         &story,
         &[
             "template",
@@ -262,10 +272,10 @@ fn values_that_make_no_sense_are_refused_with_their_names() {
     )
     .unwrap();
     assert!(
-        !said.contains("helm.sh/resource-policy"),
-        "the definitions may go with the release"
+        !output.contains("helm.sh/resource-policy"),
+        "the CRDs are kept although crds.keep is false"
     );
-    let said = helm(
+    let output = helm(
         &story,
         &[
             "template",
@@ -278,12 +288,13 @@ fn values_that_make_no_sense_are_refused_with_their_names() {
     )
     .unwrap();
     assert!(
-        !said.contains("kind: CustomResourceDefinition"),
-        "or be somebody else's"
+        !output.contains("kind: CustomResourceDefinition"),
+        "the CRDs are rendered although crds.install is false"
     );
     assert!(
-        said.contains("kind: ClusterRoleBinding") && said.contains("name: it-evenkeel-operator"),
-        "{said}"
+        output.contains("kind: ClusterRoleBinding")
+            && output.contains("name: it-evenkeel-operator"),
+        "{output}"
     );
     let namespaced = [
         "--set",
@@ -291,7 +302,7 @@ fn values_that_make_no_sense_are_refused_with_their_names() {
         "--show-only",
         "templates/bindings.yaml",
     ];
-    let said = helm(
+    let output = helm(
         &story,
         &[
             &["template", "it", KUBE, &shown(&chart("evenkeel"))],
@@ -301,7 +312,7 @@ fn values_that_make_no_sense_are_refused_with_their_names() {
     )
     .unwrap();
     assert!(
-        !said.contains("ClusterRoleBinding") && said.matches("kind: RoleBinding").count() == 2,
-        "{said}"
+        !output.contains("ClusterRoleBinding") && output.matches("kind: RoleBinding").count() == 2,
+        "{output}"
     );
 }

@@ -1,4 +1,4 @@
-//! An image that is named by its digest: the very image that a registry may not exchange behind a tag.
+//! Images with a digest, which a registry cannot exchange.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
@@ -8,23 +8,23 @@ use evenkeel_e2e::etcd::Cluster;
 use evenkeel_e2e::operator::Operator;
 use serde_json::{Value, json};
 
-use crate::look::{formed, ids, until_right};
-use crate::middle::{comes_to_rest, ends_well};
-use crate::rolls::{each_was_restarted_once, pods};
+use crate::assertions::{create_orders, member_ids, wait_until_ok};
+use crate::interrupts::{wait_converged, wait_idle};
+use crate::rollouts::{assert_each_restarted_once, pods};
 use crate::upgrade::{claims, spec, uids};
 
 const REPOSITORY: &str = "gcr.io/etcd-development/etcd";
 
-/// The digest of an etcd's image, as nodes tell it.
+/// Returns the digest of an etcd image, which nodes report.
 fn digest_of(story: &Story, version: &str) -> String {
     let (tagged, with_digest) = (format!("{REPOSITORY}:v{version}"), format!("{REPOSITORY}@"));
     let mut found = None;
-    // Nodes tell of their images now and then.
-    story.eventually(&format!("nodes tell the digest of {tagged}"), || {
+    // Nodes report their images at intervals.
+    story.eventually(&format!("a node reports the digest of {tagged}"), || {
         found = digest_in(&story.get(&["nodes"]), &tagged, &with_digest);
         found.is_some()
     });
-    found.expect("it was found")
+    found.expect("the wait found the digest")
 }
 
 fn digest_in(nodes: &Value, tagged: &str, with_digest: &str) -> Option<String> {
@@ -43,7 +43,7 @@ fn digest_in(nodes: &Value, tagged: &str, with_digest: &str) -> Option<String> {
         .find_map(|name| Some(name.strip_prefix(with_digest)?.to_owned()))
 }
 
-/// The images that pods of `orders` are to run.
+/// Returns the images in the pods of `orders`.
 fn images(story: &Story) -> BTreeSet<String> {
     let image = |pod: &Value| {
         pod["spec"]["containers"][0]["image"]
@@ -54,27 +54,27 @@ fn images(story: &Story) -> BTreeSet<String> {
     pods(story).iter().map(image).collect()
 }
 
-/// Who the members are, and on which claims.
+/// Returns the member IDs and the PVCs.
 fn lived_on(cluster: &Cluster<'_>) -> (BTreeMap<String, u64>, BTreeMap<String, String>) {
-    (ids(cluster), claims(cluster))
+    (member_ids(cluster), claims(cluster))
 }
 
 #[test]
-fn an_image_by_its_digest_alone_and_together_with_a_version_restarts_each_member_once() {
+fn an_image_digest_restarts_each_member_once() {
     let story = Story::begin("digest");
     let operator = Operator::start(&story);
-    let (earlier, later) = (digest_of(&story, "3.5.35"), digest_of(&story, "3.6.16"));
-    assert_ne!(earlier, later);
-    let cluster = formed(&story, &spec("3.5.35", 3), 3);
+    let (earlier_checkout, later) = (digest_of(&story, "3.5.35"), digest_of(&story, "3.6.16"));
+    assert_ne!(earlier_checkout, later);
+    let cluster = create_orders(&story, &spec("3.5.35", 3), 3);
     let (workload, before) = (cluster.workload(), lived_on(&cluster));
-    comes_to_rest(&operator);
+    wait_idle(&operator);
     let edits = [
         (
-            json!({ "image": { "digest": earlier } }),
+            json!({ "image": { "digest": earlier_checkout } }),
             "3.5.35",
-            format!("{REPOSITORY}:v3.5.35@{earlier}"),
+            format!("{REPOSITORY}:v3.5.35@{earlier_checkout}"),
         ),
-        // Whoever pins digests changes both at once.
+        // Users who pin digests change both at once.
         (
             json!({ "version": "3.6.16", "image": { "digest": later } }),
             "3.6.16",
@@ -89,7 +89,7 @@ fn an_image_by_its_digest_alone_and_together_with_a_version_restarts_each_member
     for (edit, version, image) in edits {
         let began = Instant::now();
         cluster.patch(&edit);
-        until_right(&format!("all run {image}"), || {
+        wait_until_ok(&format!("all pods have {image}"), || {
             let now = images(&story);
             if now == BTreeSet::from([image.clone()]) {
                 Ok(())
@@ -97,33 +97,28 @@ fn an_image_by_its_digest_alone_and_together_with_a_version_restarts_each_member
                 Err(format!("{now:?}"))
             }
         });
-        ends_well(&story, &cluster, 3);
-        comes_to_rest(&operator);
-        each_was_restarted_once(&operator.proxy().writes_since(began), 3);
+        wait_converged(&story, &cluster, 3);
+        wait_idle(&operator);
+        assert_each_restarted_once(&operator.proxy().writes_since(began), 3);
         assert_eq!(cluster.status()["version"], version);
     }
-    assert_eq!(
-        lived_on(&cluster),
-        before,
-        "the same members, on the same volumes"
-    );
+    assert_eq!(lived_on(&cluster), before, "members or PVCs differ");
     workload.finish();
-    cluster.holds_the_same_everywhere();
+    cluster.wait_same_data();
 }
 
 #[test]
-fn a_digest_that_cannot_be_had_or_is_of_another_version_stops_at_one_member_and_can_be_taken_back()
-{
+fn a_wrong_digest_stops_at_one_member_and_can_be_reverted() {
     let story = Story::begin("digest-wrong");
     let operator = Operator::start(&story);
     let other = digest_of(&story, "3.5.35");
-    let cluster = formed(&story, &spec("3.6.16", 3), 3);
+    let cluster = create_orders(&story, &spec("3.6.16", 3), 3);
     let (workload, before) = (cluster.workload(), lived_on(&cluster));
-    comes_to_rest(&operator);
-    for wrong in [format!("sha256:{}", "0".repeat(64)), other] {
+    wait_idle(&operator);
+    for mismatch in [format!("sha256:{}", "0".repeat(64)), other] {
         let healthy = uids(&cluster);
-        cluster.patch(&json!({ "image": { "digest": wrong } }));
-        until_right("it stops, and says so", || {
+        cluster.patch(&json!({ "image": { "digest": mismatch } }));
+        wait_until_ok("Degraded has the reason RolloutStopped", || {
             let degraded = cluster.condition("Degraded");
             if degraded.1 == "RolloutStopped" {
                 Ok(())
@@ -135,20 +130,16 @@ fn a_digest_that_cannot_be_had_or_is_of_another_version_stops_at_one_member_and_
             .into_iter()
             .filter(|(name, uid)| healthy.get(name) == Some(uid))
             .count();
-        assert!(same >= 2, "the other two go on as they were");
+        assert!(same >= 2, "more than one member was restarted");
         cluster.patch(&json!({ "image": { "digest": null } }));
-        ends_well(&story, &cluster, 3);
-        comes_to_rest(&operator);
+        wait_converged(&story, &cluster, 3);
+        wait_idle(&operator);
         assert_eq!(
             images(&story),
             BTreeSet::from([format!("{REPOSITORY}:v3.6.16")])
         );
     }
-    assert_eq!(
-        lived_on(&cluster),
-        before,
-        "the same members, on the same volumes"
-    );
+    assert_eq!(lived_on(&cluster), before, "members or PVCs differ");
     workload.finish();
-    cluster.holds_the_same_everywhere();
+    cluster.wait_same_data();
 }

@@ -1,6 +1,5 @@
-//! Edits of a cluster that runs, one of each kind: what is beside the members changes at once, and nobody is restarted; what members
-//! are made of restarts each of them once; what would harm them is refused with what to do instead. Taken back, each leaves
-//! everything as it was.
+//! Edits of a running cluster, one of each kind: an edit of objects beside the members restarts none; an edit of the members restarts
+//! each once; a harmful edit is rejected with a remedy. Reverting an edit restores everything.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -11,20 +10,22 @@ use evenkeel_e2e::Story;
 use evenkeel_e2e::operator::Operator;
 use serde_json::{Value, json};
 
-use crate::look::{formed, ids, until_right, until_whole};
-use crate::middle::{comes_to_rest, ends_well};
-use crate::rolls::{each_was_restarted_once, name_of, nobody_is_touched, pods, pods_lives};
+use crate::assertions::{create_orders, member_ids, wait_healthy, wait_until_ok};
+use crate::interrupts::{wait_converged, wait_idle};
+use crate::rollouts::{
+    assert_each_restarted_once, assert_no_pod_changes, name_of, pod_counts, pods,
+};
 use crate::upgrade::{claims, spec, uids};
 
-/// The Service for clients.
+/// Returns the client Service.
 fn service(story: &Story) -> Value {
     story
         .read("/api/v1", "services/orders-etcd-client")
-        .expect("clients have a Service")
+        .expect("the client Service exists")
 }
 
-/// Whether the members' certificate has a name: in it names stand as they are.
-fn is_certified(story: &Story, name: &str) -> bool {
+/// Whether the server certificate contains a name: DER stores names as plain text.
+fn certificate_has(story: &Story, name: &str) -> bool {
     let secret = story
         .read("/api/v1", "secrets/orders-etcd-server-tls")
         .unwrap_or_default();
@@ -34,16 +35,14 @@ fn is_certified(story: &Story, name: &str) -> bool {
         .lines()
         .filter(|line| !line.starts_with("-----"))
         .collect();
-    let within = STANDARD
-        .decode(within)
-        .expect("between its lines a certificate is base64");
+    let within = STANDARD.decode(within).expect("a PEM body is base64");
     within
         .windows(name.len())
         .any(|part| part == name.as_bytes())
 }
 
-/// Whether the members' volumes go with the resource; nothing while some do and some do not.
-fn volumes_go_along(story: &Story) -> Option<bool> {
+/// Whether the resource owns the members' PVCs; `None` while it owns only some.
+fn volumes_are_owned(story: &Story) -> Option<bool> {
     let path = "persistentvolumeclaims?labelSelector=etcd.evenkeel.dev%2Fcluster%3Dorders";
     let claims = story.read("/api/v1", path).unwrap_or_default();
     let claims = claims["items"].as_array().cloned().unwrap_or_default();
@@ -57,21 +56,21 @@ fn volumes_go_along(story: &Story) -> Option<bool> {
         .map(|(_, go)| go)
 }
 
-/// A field beside the members: what it is set to, what it was, and how to see which of the two it is.
-struct Beside {
+/// A field that does not affect members: an edit, its reverse, and a check which of the two is in effect.
+struct OtherEdit {
     what: &'static str,
     edit: Value,
     back: Value,
-    is_so: fn(&Story) -> Option<bool>,
+    in_effect: fn(&Story) -> Option<bool>,
 }
 
-fn beside() -> [Beside; 4] {
+fn other_edits() -> [OtherEdit; 4] {
     [
-        Beside {
+        OtherEdit {
             what: "service.type",
             edit: json!({ "service": { "type": "NodePort" } }),
             back: json!({ "service": { "type": "ClusterIP" } }),
-            is_so: |story| {
+            in_effect: |story| {
                 let spec = service(story)["spec"].clone();
                 let (of_nodes, has_port) = (
                     spec["type"] == "NodePort",
@@ -80,57 +79,57 @@ fn beside() -> [Beside; 4] {
                 (of_nodes == has_port).then_some(of_nodes)
             },
         },
-        Beside {
+        OtherEdit {
             what: "service.annotations",
             edit: json!({ "service": { "annotations": { "example.com/zone": "a" } } }),
             back: json!({ "service": { "annotations": null } }),
-            is_so: |story| {
+            in_effect: |story| {
                 Some(service(story)["metadata"]["annotations"]["example.com/zone"] == "a")
             },
         },
-        Beside {
+        OtherEdit {
             what: "tls.client.extraNames",
             edit: json!({ "tls": { "client": { "extraNames": ["etcd.corp.example"] } } }),
             back: json!({ "tls": { "client": { "extraNames": null } } }),
-            is_so: |story| Some(is_certified(story, "etcd.corp.example")),
+            in_effect: |story| Some(certificate_has(story, "etcd.corp.example")),
         },
-        Beside {
+        OtherEdit {
             what: "storage.onDelete",
             edit: json!({ "storage": { "onDelete": "Delete" } }),
             back: json!({ "storage": { "onDelete": "Keep" } }),
-            is_so: volumes_go_along,
+            in_effect: volumes_are_owned,
         },
     ]
 }
 
 #[test]
-fn what_is_beside_the_members_is_changed_at_once_and_back_and_nobody_is_restarted() {
+fn edits_of_other_objects_take_effect_at_once_and_restart_no_member() {
     let story = Story::begin("edits-beside");
     let operator = Operator::start(&story);
-    let cluster = formed(&story, &spec("3.6.16", 3), 3);
+    let cluster = create_orders(&story, &spec("3.6.16", 3), 3);
     let (workload, before, address) = (cluster.workload(), uids(&cluster), cluster.service_ip());
-    comes_to_rest(&operator);
+    wait_idle(&operator);
     let (began, since) = (Instant::now(), workload.now());
     assert!(
-        is_certified(&story, "orders-etcd-client"),
-        "names are looked for where they are"
+        certificate_has(&story, "orders-etcd-client"),
+        "the certificate does not contain the Service's name"
     );
-    for Beside {
+    for OtherEdit {
         what,
         edit,
         back,
-        is_so,
-    } in beside()
+        in_effect,
+    } in other_edits()
     {
         assert_eq!(
-            is_so(&story),
+            in_effect(&story),
             Some(false),
-            "{what} is another one before it is changed"
+            "{what} is in effect before the edit"
         );
-        for (edit, wanted) in [(edit, true), (back, false)] {
+        for (edit, expected) in [(edit, true), (back, false)] {
             cluster.patch(&edit);
-            until_right(&format!("{what} is as it was set"), || {
-                if is_so(&story) == Some(wanted) {
+            wait_until_ok(&format!("{what} is in effect"), || {
+                if in_effect(&story) == Some(expected) {
                     Ok(())
                 } else {
                     Err(format!("{edit}: {:#}", cluster.status()))
@@ -138,25 +137,28 @@ fn what_is_beside_the_members_is_changed_at_once_and_back_and_nobody_is_restarte
             });
         }
     }
-    until_whole(&story, &cluster, 3);
-    nobody_is_touched(&cluster, Duration::from_secs(5));
-    assert_eq!(uids(&cluster), before, "nobody was restarted");
+    wait_healthy(&story, &cluster, 3);
+    assert_no_pod_changes(&cluster, Duration::from_secs(5));
+    assert_eq!(uids(&cluster), before, "a member was restarted");
     assert_eq!(
-        pods_lives(&operator.proxy().writes_since(began)),
+        pod_counts(&operator.proxy().writes_since(began)),
         BTreeMap::new()
     );
     assert_eq!(
         cluster.service_ip(),
         address,
-        "clients find it where it was"
+        "the Service's address changed"
     );
-    assert!(workload.stats(since).acknowledged_writes > 0, "and write");
-    comes_to_rest(&operator);
+    assert!(
+        workload.stats(since).acknowledged_writes > 0,
+        "no write was acknowledged"
+    );
+    wait_idle(&operator);
     workload.finish();
 }
 
-/// What each member's etcd is started with. In its first life the pod of the first member is told elsewhere whether to found a
-/// cluster, and later as the others are: that flag is left out.
+/// Returns the arguments of each member's etcd, without `--initial-cluster-state`: the first pod of the seed has another value than
+/// its later ones.
 fn flags(story: &Story) -> BTreeMap<String, Vec<String>> {
     let flags = |pod: &Value| {
         let all = pod["spec"]["containers"][0]["args"]
@@ -173,61 +175,61 @@ fn flags(story: &Story) -> BTreeMap<String, Vec<String>> {
         .collect()
 }
 
-/// Edits that are refused, and what is advised.
-fn refused() -> [(Value, &'static str); 6] {
+/// Returns edits that are rejected, and the remedy in the message.
+fn rejected_edits() -> [(Value, &'static str); 6] {
     let options = |name: &str, value: &str| json!({ "etcd": { "options": { name: value } } });
     [
         (
             options("quota-backend-bytes", "1000000"),
-            "use spec.etcd.quota",
+            "is not supported. Use spec.etcd.quota",
         ),
         (
             options("force-new-cluster", "true"),
-            "it makes two clusters of one, and both take writes",
+            "it would split the cluster into two, and both would accept writes",
         ),
         (
             options("heartbeat-interval", "300"),
-            "Raise the one, or lower the other",
+            "Increase election-timeout, or decrease heartbeat-interval",
         ),
         (
             options("max-txn-ops", "many"),
-            "a whole number from 1 to 65536",
+            "must be a whole number from 1 to 65536",
         ),
-        (options("frobnicate", "1"), "docs/tasks/options.md lists it"),
+        (
+            options("frobnicate", "1"),
+            "See docs/tasks/options.md for the supported options",
+        ),
         (
             json!({ "maintenance": { "windows": [{ "start": "2:00", "duration": "1h" }] } }),
-            "with all four digits",
+            "with four digits",
         ),
     ]
 }
 
 #[test]
-fn an_option_of_etcd_restarts_each_member_once_and_so_does_taking_it_back_and_a_bad_one_none() {
+fn a_valid_etcd_option_restarts_each_member_once_and_an_invalid_one_none() {
     let story = Story::begin("edits-option");
     let operator = Operator::start(&story);
-    let cluster = formed(&story, &spec("3.6.16", 3), 3);
-    let (workload, members, volumes) = (cluster.workload(), ids(&cluster), claims(&cluster));
-    comes_to_rest(&operator);
+    let cluster = create_orders(&story, &spec("3.6.16", 3), 3);
+    let (workload, members, volumes) = (cluster.workload(), member_ids(&cluster), claims(&cluster));
+    wait_idle(&operator);
     let (before, untouched) = (flags(&story), uids(&cluster));
     let resource = || story.get(&["etcd/orders"]);
     let was = resource();
-    for (edit, advice) in refused() {
+    for (edit, advice) in rejected_edits() {
         let patch = json!({ "spec": edit }).to_string();
-        let said = story.try_kubectl(&["patch", "etcd/orders", "--type=merge", "--patch", &patch]);
-        let said = said.expect_err("it is refused");
-        assert!(said.contains(advice), "{edit}: {said}");
+        let output =
+            story.try_kubectl(&["patch", "etcd/orders", "--type=merge", "--patch", &patch]);
+        let output = output.expect_err("the edit is rejected");
+        assert!(output.contains(advice), "{edit}: {output}");
     }
-    let is = resource();
+    let now = resource();
     assert_eq!(
-        (&is["spec"], &is["metadata"]["generation"]),
+        (&now["spec"], &now["metadata"]["generation"]),
         (&was["spec"], &was["metadata"]["generation"])
     );
-    nobody_is_touched(&cluster, Duration::from_secs(3));
-    assert_eq!(
-        uids(&cluster),
-        untouched,
-        "of what is refused nothing is done"
-    );
+    assert_no_pod_changes(&cluster, Duration::from_secs(3));
+    assert_eq!(uids(&cluster), untouched, "a rejected edit had an effect");
 
     let option = "--max-txn-ops=256".to_owned();
     let mut with_it = before.clone();
@@ -241,28 +243,28 @@ fn an_option_of_etcd_restarts_each_member_once_and_so_does_taking_it_back_and_a_
         ),
         (json!({ "etcd": { "options": null } }), before),
     ];
-    for (edit, wanted) in edits {
+    for (edit, expected) in edits {
         let began = Instant::now();
         cluster.patch(&edit);
-        until_right(&format!("all are started as {edit} says"), || {
+        wait_until_ok(&format!("all pods have the arguments of {edit}"), || {
             let sorted = |flags: &BTreeMap<String, Vec<String>>| {
                 let mut flags = flags.clone();
                 flags.values_mut().for_each(|flags| flags.sort());
                 flags
             };
             let now = flags(&story);
-            if sorted(&now) == sorted(&wanted) {
+            if sorted(&now) == sorted(&expected) {
                 Ok(())
             } else {
                 Err(format!("{now:#?}"))
             }
         });
-        ends_well(&story, &cluster, 3);
-        comes_to_rest(&operator);
-        each_was_restarted_once(&operator.proxy().writes_since(began), 3);
+        wait_converged(&story, &cluster, 3);
+        wait_idle(&operator);
+        assert_each_restarted_once(&operator.proxy().writes_since(began), 3);
     }
-    assert_eq!(ids(&cluster), members, "they are the same members");
-    assert_eq!(claims(&cluster), volumes, "on the same volumes");
+    assert_eq!(member_ids(&cluster), members, "the members differ");
+    assert_eq!(claims(&cluster), volumes, "the PVCs differ");
     workload.finish();
-    cluster.holds_the_same_everywhere();
+    cluster.wait_same_data();
 }

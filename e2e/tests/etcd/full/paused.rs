@@ -1,4 +1,4 @@
-//! A roll that is paused in the middle: it goes no further, nothing is healed, and the status goes on telling the truth.
+//! A rollout that is paused: it does not continue, nothing is recovered, and the status stays correct.
 
 use std::collections::BTreeSet;
 use std::time::Instant;
@@ -8,26 +8,26 @@ use evenkeel_e2e::etcd::Cluster;
 use evenkeel_e2e::operator::Operator;
 use serde_json::{Value, json};
 
-use crate::look::{follower, formed, ids, until_right};
-use crate::middle::{Stops, comes_to_rest, ends_well};
-use crate::rolls::{
-    STILL, changed, how_many_ask, memory, never_happens, nobody_is_touched, until_all_ask,
-    whose_turn,
+use crate::assertions::{create_orders, follower, member_ids, wait_until_ok};
+use crate::interrupts::{HeldWrites, wait_converged, wait_idle};
+use crate::rollouts::{
+    QUIET_TIME, assert_no_pod_changes, changed_pods, count_with_memory, drop_held, evicted_pod,
+    memory_request, wait_all_have_memory,
 };
 use crate::upgrade::{spec, uids};
 
-/// That it says it is paused, and what ends that.
+/// Whether the status reports the pause, and what ends it.
 fn is_paused(cluster: &Cluster<'_>) -> bool {
     let status = cluster.status();
     status["summary"] == "Paused"
         && cluster.condition("Progressing") == ("False".to_owned(), "Paused".to_owned())
         && status["waitingFor"]
             .to_string()
-            .contains("nothing is changed until it is false")
+            .contains("spec.paused to be set to false")
 }
 
-/// What the status says of a member.
-fn told_of(status: &Value, member: &str) -> Value {
+/// Returns the status of a member.
+fn member_status(status: &Value, member: &str) -> Value {
     let mut members = status["memberList"].as_array().into_iter().flatten();
     members
         .find(|one| one["name"] == member)
@@ -36,65 +36,72 @@ fn told_of(status: &Value, member: &str) -> Value {
 }
 
 #[test]
-fn a_roll_that_is_paused_touches_nobody_while_the_status_stays_true_and_ends_when_it_goes_on() {
+fn a_paused_rollout_restarts_no_member_and_continues_when_resumed() {
     let story = Story::begin("paused");
     let operator = Operator::start(&story);
-    let cluster = formed(&story, &spec("3.6.16", 3), 3);
-    let (workload, members, before) = (cluster.workload(), ids(&cluster), uids(&cluster));
-    let stops = Stops::before(operator.proxy(), whose_turn);
-    cluster.patch(&memory("96Mi"));
-    let (first, stopped) = stops.next();
-    stops.let_go(&first);
-    stopped.go_on();
-    // When the next one is about to go, the first one is back.
-    let (_, stopped) = stops.next();
+    let cluster = create_orders(&story, &spec("3.6.16", 3), 3);
+    let (workload, members, before) = (cluster.workload(), member_ids(&cluster), uids(&cluster));
+    let held_writes = HeldWrites::before(operator.proxy(), evicted_pod);
+    cluster.patch(&memory_request("96Mi"));
+    let (first, held) = held_writes.next();
+    held_writes.release(&first);
+    held.resume();
+    // When the next member is about to be evicted, the first one is back.
+    let (_, held) = held_writes.next();
     cluster.patch(&json!({ "paused": true }));
-    never_happens(&operator, stopped);
-    until_right("it is told that it is paused, and that all serve", || {
-        let status = cluster.status();
-        let told =
-            is_paused(&cluster) && status["ready"] == "3/3" && status["failureTolerance"] == 1;
-        if told {
-            Ok(())
-        } else {
-            Err(format!("{status:#}"))
-        }
-    });
-    let paused = Instant::now();
-    nobody_is_touched(&cluster, STILL);
-    assert_eq!(
-        changed(&cluster, &before),
-        BTreeSet::from([first]),
-        "no other was restarted"
-    );
-    assert_eq!(how_many_ask(&story, "96Mi"), 1);
-
-    // What happens meanwhile is seen, and left as it is.
-    let lost = follower(&story, &cluster);
-    story.kubectl(&["delete", "pod", &lost.name]);
-    until_right(
-        "it is told who is missing, and that clients are served",
+    drop_held(&operator, held);
+    wait_until_ok(
+        "the status reports the pause and three ready members",
         || {
             let status = cluster.status();
-            let of_it = told_of(&status, &lost.name);
-            let missed = of_it["healthy"] == false && of_it["message"] == "it has no pod";
-            let counted = status["ready"] == "2/3" && status["failureTolerance"] == 0;
-            let says = |kind: &str, reason: &str| {
-                cluster.condition(kind) == ("True".to_owned(), reason.to_owned())
-            };
-            // It is nobody's turn to be away: nobody is brought back.
-            let told =
-                says("Ready", "Serving") && says("Degraded", "MemberDown") && is_paused(&cluster);
-            if missed && counted && told {
+            let reported =
+                is_paused(&cluster) && status["ready"] == "3/3" && status["failureTolerance"] == 1;
+            if reported {
                 Ok(())
             } else {
                 Err(format!("{status:#}"))
             }
         },
     );
-    nobody_is_touched(&cluster, STILL / 2);
-    assert_eq!(cluster.pods().len(), 2, "nothing is healed");
-    let touched: Vec<_> = operator
+    let paused = Instant::now();
+    assert_no_pod_changes(&cluster, QUIET_TIME);
+    assert_eq!(
+        changed_pods(&cluster, &before),
+        BTreeSet::from([first]),
+        "another member was restarted"
+    );
+    assert_eq!(count_with_memory(&story, "96Mi"), 1);
+
+    // Faults during the pause are reported, but not recovered.
+    let lost = follower(&story, &cluster);
+    story.kubectl(&["delete", "pod", &lost.name]);
+    wait_until_ok(
+        "the status reports the missing member and that clients are served",
+        || {
+            let status = cluster.status();
+            let of_it = member_status(&status, &lost.name);
+            let missed = of_it["healthy"] == false && of_it["message"] == "pod does not exist";
+            let counted = status["ready"] == "2/3" && status["failureTolerance"] == 0;
+            let says = |kind: &str, reason: &str| {
+                cluster.condition(kind) == ("True".to_owned(), reason.to_owned())
+            };
+            // No member is being restarted.
+            let reported =
+                says("Ready", "Serving") && says("Degraded", "MemberDown") && is_paused(&cluster);
+            if missed && counted && reported {
+                Ok(())
+            } else {
+                Err(format!("{status:#}"))
+            }
+        },
+    );
+    assert_no_pod_changes(&cluster, QUIET_TIME / 2);
+    assert_eq!(
+        cluster.pods().len(),
+        2,
+        "a pod was created during the pause"
+    );
+    let protected_writes: Vec<_> = operator
         .proxy()
         .writes_since(paused)
         .into_iter()
@@ -102,18 +109,18 @@ fn a_roll_that_is_paused_touches_nobody_while_the_status_stays_true_and_ends_whe
             written.write.is_to("pods") || written.write.is_to("persistentvolumeclaims")
         })
         .collect();
-    assert!(touched.is_empty(), "{touched:#?}");
+    assert!(protected_writes.is_empty(), "{protected_writes:#?}");
 
     cluster.patch(&json!({ "paused": false }));
-    until_all_ask(&story, "96Mi", 3);
-    ends_well(&story, &cluster, 3);
-    assert_eq!(ids(&cluster), members, "they are the same members");
+    wait_all_have_memory(&story, "96Mi", 3);
+    wait_converged(&story, &cluster, 3);
+    assert_eq!(member_ids(&cluster), members, "the members differ");
     assert_eq!(
-        changed(&cluster, &before).len(),
+        changed_pods(&cluster, &before).len(),
         3,
-        "the others had their turn"
+        "not all members were restarted"
     );
-    comes_to_rest(&operator);
+    wait_idle(&operator);
     workload.finish();
-    cluster.holds_the_same_everywhere();
+    cluster.wait_same_data();
 }

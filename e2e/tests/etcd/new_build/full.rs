@@ -1,32 +1,32 @@
-//! The stories of this topic that `make test-all` runs.
+//! The stories of this topic for `make test-all`.
 
 use super::*;
 
 #[test]
-fn a_new_build_that_takes_over_in_the_middle_of_a_roll_finishes_it_and_restarts_nobody_twice() {
+fn a_new_build_finishes_a_rollout_and_restarts_no_member_twice() {
     let story = Story::begin("new-build-roll");
     let mut old = Operator::start(&story);
-    let cluster = formed(&story, &spec("3.6.16", 3), 3);
-    let (workload, members, volumes) = (cluster.workload(), ids(&cluster), claims(&cluster));
-    comes_to_rest(&old);
+    let cluster = create_orders(&story, &spec("3.6.16", 3), 3);
+    let (workload, members, volumes) = (cluster.workload(), member_ids(&cluster), claims(&cluster));
+    wait_idle(&old);
     let began = Instant::now();
-    cluster.patch(&memory("96Mi"));
-    story.within(LONG, "the first one has had its turn", || {
-        how_many_ask(&story, "96Mi") > 0
+    cluster.patch(&memory_request("96Mi"));
+    story.within(CLUSTER_LIMIT, "the first member has been restarted", || {
+        count_with_memory(&story, "96Mi") > 0
     });
     let next = replaced(&story, &mut old, "next");
     assert!(
-        how_many_ask(&story, "96Mi") < 3,
-        "else there is nothing left to be taken over"
+        count_with_memory(&story, "96Mi") < 3,
+        "the rollout ended before the upgrade"
     );
-    until_all_ask(&story, "96Mi", 3);
-    ends_well(&story, &cluster, 3);
-    comes_to_rest(&next);
+    wait_all_have_memory(&story, "96Mi", 3);
+    wait_converged(&story, &cluster, 3);
+    wait_idle(&next);
     let mut writes = old.proxy().writes_since(began);
     writes.extend(next.proxy().writes());
-    each_was_restarted_once(&writes, 3);
-    assert_eq!(ids(&cluster), members, "they are the same members");
-    assert_eq!(claims(&cluster), volumes, "on the same volumes");
+    assert_each_restarted_once(&writes, 3);
+    assert_eq!(member_ids(&cluster), members, "the members differ");
+    assert_eq!(claims(&cluster), volumes, "the PVCs differ");
     workload.finish();
-    cluster.holds_the_same_everywhere();
+    cluster.wait_same_data();
 }

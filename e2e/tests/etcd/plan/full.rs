@@ -1,14 +1,14 @@
-//! The stories of this topic that `make test-all` runs.
+//! The stories of this topic for `make test-all`.
 
 use super::*;
 
 #[test]
-fn what_is_planned_for_a_cluster_that_is_not_well_is_what_happens_step_for_step() {
+fn the_plan_for_an_unhealthy_cluster_happens_step_by_step() {
     let story = Story::begin("plan-hurt");
     let _operator = Operator::start(&story);
     let spec = "version: 3.6.16\nmembers: 3\nstorage: {size: 1Gi}\nheal: {replaceAfter: 1h}";
-    let cluster = formed(&story, spec, 3);
-    let falls_silent = || {
+    let cluster = create_orders(&story, spec, 3);
+    let freeze_follower = || {
         let victim = follower(&story, &cluster).name;
         story
             .lab()
@@ -20,133 +20,137 @@ fn what_is_planned_for_a_cluster_that_is_not_well_is_what_happens_step_for_step(
             let mut members = status["memberList"].as_array().unwrap().iter();
             members.any(|one| one["name"] == victim.as_str() && one["healthy"] == false)
         };
-        let given_up = format!("{victim} is replaced");
+        let given_up = format!("operator replaces member {victim}");
         let is_given_up = |status: &Value| {
             status["nextAction"]
                 .as_str()
                 .is_some_and(|next| next.contains(&given_up))
         };
-        story.eventually("it is missed", || {
+        story.eventually("the status reports the member as unhealthy", || {
             let status = cluster.status();
             is_told(&status) && is_given_up(&status) && !cluster.pod(&victim).ready
         });
         victim
     };
-    // More members than can be added while one is down; it is given up sooner with the same edit.
-    let victim = falls_silent();
-    let said = evenkeel(&story, &["plan"]);
+    // More members than can be added while one is down; the same edit shortens `replaceAfter`.
+    let victim = freeze_follower();
+    let output = evenkeel(&story, &["plan"]);
     assert!(
-        said.out.contains(&victim) && said.out.contains("Edit:     nothing is changed"),
+        output.out.contains(&victim) && output.out.contains("Edit:            none"),
         "{}",
-        said.out
+        output.out
     );
-    happens_as_planned(
+    assert_happens_as_planned(
         &story,
         &cluster,
         &json!({ "members": 4, "heal": { "replaceAfter": "30s" } }),
     );
-    until_whole(&story, &cluster, 4);
-    happens_as_planned(
+    wait_healthy(&story, &cluster, 4);
+    assert_happens_as_planned(
         &story,
         &cluster,
         &json!({ "heal": { "replaceAfter": "1h" } }),
     );
-    // Fewer, of whom one is down: it is the one to go.
-    let victim = falls_silent();
-    happens_as_planned(&story, &cluster, &json!({ "members": 3 }));
-    until_whole(&story, &cluster, 3);
+    // Fewer members while one is down: that one is removed.
+    let victim = freeze_follower();
+    assert_happens_as_planned(&story, &cluster, &json!({ "members": 3 }));
+    wait_healthy(&story, &cluster, 3);
     assert!(cluster.member_list().iter().all(|one| one.name != victim));
 }
 
 #[test]
-fn what_would_be_refused_is_refused_before_it_is_applied_and_a_new_cluster_is_planned() {
+fn the_plan_rejects_invalid_edits_and_previews_a_new_cluster() {
     let story = Story::begin("plan-no");
     let _operator = Operator::start(&story);
-    bad_fields_are_not_planned(&story);
-    let said = plan(&story, "3", "3.6.16");
+    assert_bad_fields_rejected(&story);
+    let output = plan(&story, "3", "3.6.16");
     assert!(
-        said.code == 0 && said.out.contains("orders is created"),
+        output.code == 0 && output.out.contains("create EtcdCluster orders"),
         "{}",
-        said.out
+        output.out
     );
     assert_eq!(
-        said.out.matches("creating the pod of").count(),
+        output.out.matches("creating Pod ").count(),
         3,
         "{}",
-        said.out
+        output.out
     );
-    assert!(said.out.contains("Ends:     Healthy"), "{}", said.out);
     assert!(
-        said.out.lines().all(|line| line.chars().count() <= 80),
+        output.out.contains("Final state:     Healthy"),
         "{}",
-        said.out
+        output.out
+    );
+    assert!(
+        output.out.lines().all(|line| line.chars().count() <= 80),
+        "{}",
+        output.out
     );
     assert!(
         story.try_kubectl(&["get", "etcd", "orders"]).is_err(),
-        "nothing was changed"
+        "the plan created the resource"
     );
 
-    let cluster = formed(&story, &crate::middle::spec(1), 1);
-    what_would_be_refused_is_not_planned(&story);
-    story.within(LONG, "it is as it was", || {
+    let cluster = create_orders(&story, &crate::interrupts::spec(1), 1);
+    assert_rejected_before_apply(&story);
+    story.within(CLUSTER_LIMIT, "the cluster is healthy", || {
         cluster.status()["summary"] == "Healthy"
     });
 }
 
-/// When a pod was created, as text that sorts.
+/// Returns the creation time of a pod, as text that sorts.
 fn age_of(story: &Story, pod: &str) -> String {
     story.field(&["pod", pod], ".metadata.creationTimestamp")
 }
 
 #[test]
-fn what_is_planned_for_an_edit_is_what_happens_step_for_step() {
+fn the_plan_for_an_edit_happens_step_by_step() {
     let story = Story::begin("plan");
     let _operator = Operator::start(&story);
-    let cluster = formed(&story, &crate::middle::spec(3), 3);
+    let cluster = create_orders(&story, &crate::interrupts::spec(3), 3);
     let clients = cluster.workload();
     let annotations = json!({ "service": { "annotations": { "example.com/zone": "a" } } });
-    happens_as_planned(&story, &cluster, &annotations);
-    happens_as_planned(
+    assert_happens_as_planned(&story, &cluster, &annotations);
+    assert_happens_as_planned(
         &story,
         &cluster,
         &json!({ "storage": { "onDelete": "Delete" } }),
     );
-    happens_as_planned(
+    assert_happens_as_planned(
         &story,
         &cluster,
         &json!({ "tls": { "client": { "extraNames": ["etcd.example.com"] } } }),
     );
-    happens_as_planned(&story, &cluster, &json!({ "members": 5 }));
-    until_whole(&story, &cluster, 5);
-    // Who leads is spared, whoever that is by now.
+    assert_happens_as_planned(&story, &cluster, &json!({ "members": 5 }));
+    wait_healthy(&story, &cluster, 5);
+    // The leader is not removed, whichever member it is.
     let newest = cluster
         .pods()
         .into_iter()
         .map(|pod| pod.name)
         .max_by_key(|name| age_of(&story, name))
         .unwrap();
-    story.eventually("it leads, and that is told", || {
-        let leads = cluster.status()["leader"] == newest.as_str();
-        leads || {
+    story.eventually("the status reports the newest member as leader", || {
+        let is_leader = cluster.status()["leader"] == newest.as_str();
+        is_leader || {
             evenkeel(&story, &["move-leader", "--to", &newest]);
             false
         }
     });
-    let later = happens_as_planned(&story, &cluster, &json!({ "members": 3 }));
+    let later = assert_happens_as_planned(&story, &cluster, &json!({ "members": 3 }));
     assert!(cluster.member_list().iter().any(|one| one.name == newest));
     assert_eq!(
         later.len(),
         2,
-        "their volumes are deleted tomorrow: {later:?}"
+        "expected the deletion of volumes after a day: {later:?}"
     );
-    until_whole(&story, &cluster, 3);
-    happens_as_planned(
+    wait_healthy(&story, &cluster, 3);
+    assert_happens_as_planned(
         &story,
         &cluster,
         &json!({ "storage": { "keepRemovedFor": "0" } }),
     );
-    happens_as_planned(&story, &cluster, &json!({ "paused": true, "members": 1 }));
-    happens_as_planned(&story, &cluster, &json!({ "paused": false }));
-    until_whole(&story, &cluster, 1);
+    assert_happens_as_planned(&story, &cluster, &json!({ "paused": true, "members": 1 }));
+    assert_happens_as_planned(&story, &cluster, &json!({ "paused": false }));
+    wait_healthy(&story, &cluster, 1);
     clients.finish();
 }

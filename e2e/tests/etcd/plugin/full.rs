@@ -1,17 +1,17 @@
-//! The stories of this topic that `make test-all` runs.
+//! The stories of this topic for `make test-all`.
 
 use super::*;
 
 #[test]
-fn the_plugin_says_what_to_do_where_it_is_not_allowed_or_nobody_answers() {
+fn the_plugin_names_the_remedy_without_permission_or_connection() {
     let story = Story::begin("plugin-no");
     let dir = tempfile::tempdir().unwrap();
     let with = |server: &str, token: &str| {
-        let authority = story.field(&["configmap", "kube-root-ca.crt"], ".data['ca\\.crt']");
+        let ca = story.field(&["configmap", "kube-root-ca.crt"], ".data['ca\\.crt']");
         let file = dir.path().join("kubeconfig");
-        let mut config = evenkeel_e2e::operator::kubeconfig_of(server, token, story.namespace());
+        let mut config = evenkeel_e2e::operator::kubeconfig_for(server, token, story.namespace());
         let cluster = &mut config["clusters"][0]["cluster"];
-        std::fs::write(dir.path().join("ca.crt"), authority).unwrap();
+        std::fs::write(dir.path().join("ca.crt"), ca).unwrap();
         cluster["certificate-authority"] =
             Value::from(dir.path().join("ca.crt").to_string_lossy().into_owned());
         std::fs::write(&file, config.to_string()).unwrap();
@@ -24,89 +24,90 @@ fn the_plugin_says_what_to_do_where_it_is_not_allowed_or_nobody_answers() {
         "-o=jsonpath={.clusters[0].cluster.server}",
     ]);
     let token = story.kubectl(&["create", "token", "default"]);
-    let said = evenkeel_as(&story, &with(server.trim(), token.trim()), &["status"]);
+    let output = evenkeel_as(&story, &with(server.trim(), token.trim()), &["status"]);
     assert!(
-        said.code == 6 && said.err.contains("ClusterRole `view`"),
+        output.code == 6 && output.err.contains("ClusterRole `view`"),
         "{}",
-        said.err
+        output.err
     );
-    let said = evenkeel_as(&story, &with(server.trim(), "nonsense"), &["status"]);
+    let output = evenkeel_as(&story, &with(server.trim(), "nonsense"), &["status"]);
     assert!(
-        said.code == 6 && said.err.contains("log in again"),
+        output.code == 6 && output.err.contains("log in again"),
         "{}",
-        said.err
+        output.err
     );
-    let said = evenkeel_as(
+    let output = evenkeel_as(
         &story,
         &with("https://127.0.0.1:9", "nonsense"),
         &["status"],
     );
     assert!(
-        said.code == 7 && said.err.contains("does not answer"),
+        output.code == 7 && output.err.contains("does not respond"),
         "{}",
-        said.err
+        output.err
     );
-    let said = evenkeel_as(&story, "/nowhere", &["status"]);
-    assert_eq!(said.code, 7, "{}", said.err);
+    let output = evenkeel_as(&story, "/nowhere", &["status"]);
+    assert_eq!(output.code, 7, "{}", output.err);
     assert_eq!(evenkeel(&story, &["stattus"]).code, 2);
 }
 
 #[test]
-fn a_cluster_that_takes_no_writes_for_want_of_space_is_not_called_writable() {
+fn a_cluster_with_a_full_database_is_not_reported_as_writable() {
     let story = Story::begin("plugin-full");
     let _operator = Operator::start(&story);
-    let cluster = formed(
+    let cluster = create_orders(
         &story,
         "version: 3.6.16\nmembers: 1\nstorage: {size: 1Gi}\netcd: {quota: 16Mi}",
         1,
     );
-    story.eventually("it is told as well", || {
+    story.eventually("the plugin reports a healthy cluster", || {
         evenkeel(&story, &["status"]).code == 0
     });
     let large = "x".repeat(100_000);
     let full = (0..400).any(|key| {
-        let said = cluster.try_etcdctl(&["put", &format!("key-{key}"), &large]);
-        said.is_err_and(|said| said.contains("database space exceeded"))
+        let output = cluster.try_etcdctl(&["put", &format!("key-{key}"), &large]);
+        output.is_err_and(|output| output.contains("database space exceeded"))
     });
-    assert!(full, "it has an end");
-    let said = evenkeel(&story, &["status"]);
+    assert!(full, "the database did not become full");
+    let output = evenkeel(&story, &["status"]);
     assert!(
-        said.code == 4 && said.out.starts_with("orders: NOT writable"),
+        output.code == 4 && output.out.starts_with("orders: NOT available"),
         "{}",
-        said.out
+        output.out
     );
-    assert!(said.out.contains("NOSPACE"), "{}", said.out);
-    let said = evenkeel(&story, &["why"]);
+    assert!(output.out.contains("NOSPACE"), "{}", output.out);
+    let output = evenkeel(&story, &["why"]);
     assert!(
-        said.out.contains("NOSPACE") && !said.out.contains("nothing needs you"),
+        output.out.contains("NOSPACE") && !output.out.contains("Action required: none"),
         "{}",
-        said.out
+        output.out
     );
 }
 
 #[test]
-fn a_member_that_does_not_listen_keeps_nobody_waiting() {
+fn the_plugin_does_not_wait_for_a_frozen_member() {
     let story = Story::begin("plugin-mute");
     let mut operator = Operator::start(&story);
-    let cluster = formed(&story, &spec(3), 3);
+    let cluster = create_orders(&story, &spec(3), 3);
     let victim = follower(&story, &cluster);
-    // Its pod is there, and nobody in it answers: the API server tries, and says so after a while.
+    // The pod exists, but its etcd does not respond: the API server tries, and reports it after some time.
     operator.kill();
     let pod = story.lab().pod(story.namespace(), &victim.name).unwrap();
     pod.freeze(Some("etcd"), None).unwrap();
     let began = std::time::Instant::now();
-    let said = evenkeel(&story, &["status"]);
-    assert!(said.out.contains(&victim.name), "{}", said.out);
+    let output = evenkeel(&story, &["status"]);
+    assert!(output.out.contains(&victim.name), "{}", output.out);
     assert!(
-        said.out
-            .starts_with("orders: writable, survives no further failure"),
-        "by the members' own word: {}",
-        said.out
+        output
+            .out
+            .starts_with("orders: available, tolerates no member failure"),
+        "the plugin does not use the members' own answers: {}",
+        output.out
     );
-    println!("told after {:.1} s", began.elapsed().as_secs_f64());
+    println!("reported after {:.1} s", began.elapsed().as_secs_f64());
     assert!(
         began.elapsed() < std::time::Duration::from_secs(60),
-        "nobody waits for minutes"
+        "the plugin took too long"
     );
     pod.thaw(Some("etcd"), None).unwrap();
 }

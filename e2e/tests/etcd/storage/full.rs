@@ -1,37 +1,37 @@
-//! The stories of this topic that `make test-all` runs.
+//! The stories of this topic for `make test-all`.
 
 use super::*;
 
 const CLASS: &str = "/spec/storageClassName";
 
 #[test]
-fn where_volumes_cannot_grow_that_is_refused_with_the_reason_and_can_be_taken_back() {
+fn an_expansion_that_the_class_forbids_is_rejected_and_can_be_reverted() {
     let story = Story::begin("volumes-fixed");
     let operator = Operator::start(&story);
-    let cluster = formed(&story, &spec(1, "lab-disk-fixed"), 1);
+    let cluster = create_orders(&story, &spec(1, "lab-disk-fixed"), 1);
     let before = uids(&cluster);
     cluster.patch(&json!({ "storage": { "size": "2Gi" } }));
-    until_right("it is refused", || {
+    wait_until_ok("Degraded has the reason InvalidSpec", || {
         let (degraded, status) = (cluster.condition("Degraded"), cluster.status());
         let named = status
             .to_string()
-            .contains("the StorageClass lab-disk-fixed does not let volumes grow");
+            .contains("StorageClass lab-disk-fixed does not set allowVolumeExpansion");
         if degraded.1 == "InvalidSpec" && named {
             Ok(())
         } else {
             Err(format!("{degraded:?}: {status:#}"))
         }
     });
-    until_all_claims(&story, "/spec/resources/requests/storage", "1Gi", 1);
+    wait_all_claims(&story, "/spec/resources/requests/storage", "1Gi", 1);
     cluster.patch(&json!({ "storage": { "size": "1Gi" } }));
-    ends_well(&story, &cluster, 1);
-    assert_eq!(uids(&cluster), before, "nobody was restarted");
-    comes_to_rest(&operator);
+    wait_converged(&story, &cluster, 1);
+    assert_eq!(uids(&cluster), before, "a member was restarted");
+    wait_idle(&operator);
 }
 
-/// Waits until every member is another than before.
-fn until_moved(cluster: &Cluster<'_>, before: &BTreeMap<String, u64>) {
-    until_right("all members are others", || {
+/// Waits until no earlier member is left.
+fn wait_all_replaced(cluster: &Cluster<'_>, before: &BTreeMap<String, u64>) {
+    wait_until_ok("all members are replaced", || {
         let left: Vec<_> = uids(cluster)
             .into_keys()
             .filter(|name| before.contains_key(name))
@@ -45,52 +45,52 @@ fn until_moved(cluster: &Cluster<'_>, before: &BTreeMap<String, u64>) {
 }
 
 #[test]
-fn to_another_class_and_a_larger_size_members_move_one_by_one() {
+fn members_move_to_another_class_and_size_one_by_one() {
     let story = Story::begin("other-class");
     let operator = Operator::start(&story);
-    let cluster = formed(&story, &spec(3, "lab-disk-fixed"), 3);
-    let (workload, before) = (cluster.workload(), ids(&cluster));
-    // Those that cannot grow need not, since they are left.
+    let cluster = create_orders(&story, &spec(3, "lab-disk-fixed"), 3);
+    let (workload, before) = (cluster.workload(), member_ids(&cluster));
+    // Volumes that cannot be expanded are not, because their members are replaced.
     cluster.patch(&json!({ "storage": { "class": "lab-disk", "size": "2Gi" } }));
-    until_moved(&cluster, &before);
-    ends_well(&story, &cluster, 3);
-    until_all_claims(&story, CLASS, "lab-disk", 3);
-    until_all_claims(&story, CAPACITY, "2Gi", 3);
-    let said = refused(&story, &json!({ "storage": { "class": null } }));
-    assert!(said.contains("cannot be removed"), "{said}");
-    comes_to_rest(&operator);
+    wait_all_replaced(&cluster, &before);
+    wait_converged(&story, &cluster, 3);
+    wait_all_claims(&story, CLASS, "lab-disk", 3);
+    wait_all_claims(&story, CAPACITY, "2Gi", 3);
+    let output = rejection(&story, &json!({ "storage": { "class": null } }));
+    assert!(output.contains("cannot be removed"), "{output}");
+    wait_idle(&operator);
     workload.finish();
-    cluster.holds_the_same_everywhere();
+    cluster.wait_same_data();
 }
 
 #[test]
-fn a_class_or_size_that_cannot_be_had_is_told_and_can_be_put_right_before_there_is_a_cluster() {
+fn an_unavailable_class_or_size_is_reported_and_can_be_corrected() {
     let story = Story::begin("class-typo");
     let operator = Operator::start(&story);
     let cluster = Cluster::apply(&story, "orders", &spec(3, "lab-dsik"));
-    until_right("it is told", || {
+    wait_until_ok("the status reports the missing StorageClass", || {
         let status = cluster.status().to_string();
-        if status.contains("there is no StorageClass lab-dsik") {
+        if status.contains("StorageClass lab-dsik") {
             Ok(())
         } else {
             Err(status)
         }
     });
-    // More than any disk has, which takes as long to be found out.
+    // A size that no disk has.
     cluster.patch(&json!({ "storage": { "class": "lab-disk", "size": "900Ti" } }));
-    until_all_claims(&story, CLASS, "lab-disk", 3);
+    wait_all_claims(&story, CLASS, "lab-disk", 3);
     cluster.patch(&json!({ "storage": { "size": "1Gi" } }));
-    cluster.wait_ready(LONG);
-    ends_well(&story, &cluster, 3);
-    until_all_claims(&story, CAPACITY, "1Gi", 3);
-    comes_to_rest(&operator);
+    cluster.wait_ready(CLUSTER_LIMIT);
+    wait_converged(&story, &cluster, 3);
+    wait_all_claims(&story, CAPACITY, "1Gi", 3);
+    wait_idle(&operator);
 }
 
 #[test]
-fn to_another_zone_a_member_moves_that_its_volume_cannot_follow_to() {
+fn a_member_moves_to_another_zone_by_replacement() {
     let story = Story::begin("other-zone");
     let operator = Operator::start(&story);
-    let cluster = formed(&story, &spec(1, "lab-disk"), 1);
+    let cluster = create_orders(&story, &spec(1, "lab-disk"), 1);
     cluster.etcdctl(&["put", "kept", "yes"]);
     let node = |name: &str| json!({ "scheduling": { "nodeSelector": { "topology.kubernetes.io/zone": name } } });
     let zone = |story: &Story| {
@@ -107,11 +107,11 @@ fn to_another_zone_a_member_moves_that_its_volume_cannot_follow_to() {
         .into_iter()
         .find(|name| there != [*name])
         .unwrap();
-    let before = ids(&cluster);
+    let before = member_ids(&cluster);
     cluster.patch(&node(other));
-    until_moved(&cluster, &before);
-    ends_well(&story, &cluster, 1);
+    wait_all_replaced(&cluster, &before);
+    wait_converged(&story, &cluster, 1);
     assert_eq!(zone(&story), [other]);
     assert!(cluster.etcdctl(&["get", "kept"]).contains("yes"));
-    comes_to_rest(&operator);
+    wait_idle(&operator);
 }

@@ -1,32 +1,34 @@
-//! The stories of this topic that `make test-all` runs.
+//! The stories of this topic for `make test-all`.
 
 use super::*;
 
 #[test]
-fn members_in_memory_are_replaced_in_a_window_only_and_one_that_is_lost_at_any_time() {
+fn ephemeral_members_are_replaced_in_a_window_and_lost_ones_at_any_time() {
     let story = Story::begin("windows-memory");
     let operator = Operator::start(&story);
-    let cluster = formed(
+    let cluster = create_orders(
         &story,
         &spec("3.6.16", 3).replace("{size: 1Gi}", "{ephemeral: true}"),
         3,
     );
-    let (workload, members) = (cluster.workload(), ids(&cluster));
-    waits_and_heals(&story, &cluster);
-    let stayed = ids(&cluster)
+    let (workload, members) = (cluster.workload(), member_ids(&cluster));
+    assert_waits_and_recovers(&story, &cluster);
+    let stayed = member_ids(&cluster)
         .into_keys()
         .filter(|name| members.contains_key(name))
         .count();
-    assert_eq!(stayed, 2, "the one that was lost is another one now");
+    assert_eq!(stayed, 2, "not only the lost member was replaced");
 
     cluster.patch(&open());
-    until_all_ask(&story, "96Mi", 3);
-    ends_well(&story, &cluster, 3);
+    wait_all_have_memory(&story, "96Mi", 3);
+    wait_converged(&story, &cluster, 3);
     assert!(
-        ids(&cluster).keys().all(|name| !members.contains_key(name)),
-        "all have been replaced"
+        member_ids(&cluster)
+            .keys()
+            .all(|name| !members.contains_key(name)),
+        "a member was not replaced"
     );
-    comes_to_rest(&operator);
+    wait_idle(&operator);
     workload.finish();
-    cluster.holds_the_same_everywhere();
+    cluster.wait_same_data();
 }

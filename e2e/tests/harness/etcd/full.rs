@@ -1,4 +1,4 @@
-//! The stories of this topic that `make test-all` runs.
+//! The stories of this topic for `make test-all`.
 
 use super::*;
 
@@ -10,8 +10,8 @@ fn secret(name: &str, ca: &CertificateFiles, files: &CertificateFiles) -> String
     .to_string()
 }
 
-/// Secrets and the Service of a cluster `orders`, and the claim of its one member.
-fn surroundings(story: &Story) {
+/// Creates the Secrets and the Service of a cluster `orders`, and the PVC of its one member.
+fn create_surroundings(story: &Story) {
     let dir = tempfile::tempdir().unwrap();
     let pki = Pki::at(dir.path());
     let ca = pki.ca("clients").unwrap();
@@ -67,9 +67,9 @@ spec:
 }
 
 #[test]
-fn clients_follow_a_member_to_its_new_address_and_their_history_is_proved() {
+fn clients_follow_a_member_to_its_new_address() {
     let story = Story::begin("etcd-clients");
-    surroundings(&story);
+    create_surroundings(&story);
     story.apply(&member());
     let cluster = Cluster::named(&story, "orders");
     story.eventually("the member is ready", || {
@@ -81,7 +81,7 @@ fn clients_follow_a_member_to_its_new_address_and_their_history_is_proved() {
         ("orders-1", false),
         "{first:?}"
     );
-    story.eventually("the Service leads to it", || {
+    story.eventually("the Service routes to the member", || {
         cluster.try_etcdctl(&["put", "greeting", "hello"]).is_ok()
     });
     assert_eq!(
@@ -96,18 +96,16 @@ fn clients_follow_a_member_to_its_new_address_and_their_history_is_proved() {
         members[0].name == "orders-1" && !members[0].learner,
         "{members:?}"
     );
-    let stranger = cluster.etcdctl_at("127.0.0.1", &["get", "greeting", "--command-timeout=1s"]);
-    assert!(
-        stranger.is_err(),
-        "it asks at the address it was told, and nowhere else"
-    );
+    let wrong_address =
+        cluster.etcdctl_at("127.0.0.1", &["get", "greeting", "--command-timeout=1s"]);
+    assert!(wrong_address.is_err(), "etcdctl used another address");
 
     let workload = cluster.workload();
     std::thread::sleep(Duration::from_secs(4));
     let killed = workload.now();
     story.kubectl(&["delete", "pod", "orders-1"]);
     story.apply(&member());
-    story.eventually("a new pod has come", || {
+    story.eventually("a new pod is ready", || {
         cluster
             .pods()
             .iter()
@@ -125,7 +123,7 @@ fn clients_follow_a_member_to_its_new_address_and_their_history_is_proved() {
     let gap = workload.stats(killed).longest_write_gap;
     assert!(
         gap > Duration::from_millis(100),
-        "nobody can have written while there was no etcd: {gap:?}"
+        "the gap is too short for a restart: {gap:?}"
     );
     std::thread::sleep(Duration::from_secs(3));
     let history = workload.finish();
@@ -134,11 +132,11 @@ fn clients_follow_a_member_to_its_new_address_and_their_history_is_proved() {
         "{} operations",
         history.operations.len()
     );
-    cluster.holds_the_same_everywhere();
+    cluster.wait_same_data();
 }
 
 #[test]
-fn a_cluster_is_applied_changed_and_waited_for_by_its_resource() {
+fn a_cluster_is_applied_patched_and_awaited_by_its_resource() {
     let story = Story::begin("etcd-resource");
     install(&story);
     let cluster = Cluster::apply(&story, "orders", "version: 3.6.16\nmembers: 3");
@@ -154,9 +152,9 @@ fn a_cluster_is_applied_changed_and_waited_for_by_its_resource() {
         ),
         ("5", "true")
     );
-    assert!(cluster.pods().is_empty(), "there is no operator");
+    assert!(cluster.pods().is_empty(), "pods exist without an operator");
 
-    let ready = json!({"type": "Ready", "status": "True", "reason": "Serving", "message": "says the story",
+    let ready = json!({"type": "Ready", "status": "True", "reason": "Serving", "message": "written by the story",
         "lastTransitionTime": "2026-01-01T00:00:00Z"});
     let patch = json!({"status": {"conditions": [ready]}}).to_string();
     std::thread::scope(|scope| {

@@ -1,82 +1,85 @@
-//! The stories of this topic that `make test-all` runs.
+//! The stories of this topic for `make test-all`.
 
 use super::*;
 
 #[test]
-fn a_create_stopped_before_the_api_server_saw_it_goes_on_when_it_is_told_to() {
+fn a_create_held_before_the_api_server_is_applied_when_resumed() {
     let story = Story::begin("stop-go-on");
-    let through = Through::new(&story);
-    through.proxy.once(Verdict::StopBefore, creates("held"));
-    let sender = through.creating("held");
-    let stopped = through.proxy.stopped(PATIENCE);
-    assert!(!through.exists("held"));
-    stopped.go_on();
+    let proxied = ProxiedKubectl::new(&story);
+    proxied.proxy.once(Verdict::HoldBefore, creates("held"));
+    let sender = proxied.start_create("held");
+    let held = proxied.proxy.wait_held(WAIT_LIMIT);
+    assert!(!proxied.exists("held"));
+    held.resume();
     assert!(sender.succeeds());
-    assert!(through.exists("held"));
+    assert!(proxied.exists("held"));
 }
 
 #[test]
-fn a_create_stopped_after_it_was_applied_is_there_and_its_killed_sender_never_knew() {
+fn a_create_held_after_it_was_applied_exists_without_an_answer() {
     let story = Story::begin("stop-after");
-    let through = Through::new(&story);
-    through.proxy.once(Verdict::StopAfter, creates("done"));
-    let sender = through.creating("done");
-    let stopped = through.proxy.stopped(PATIENCE);
-    assert_eq!(stopped.answered, Some(201));
+    let proxied = ProxiedKubectl::new(&story);
+    proxied.proxy.once(Verdict::HoldAfter, creates("done"));
+    let sender = proxied.start_create("done");
+    let held = proxied.proxy.wait_held(WAIT_LIMIT);
+    assert_eq!(held.answered, Some(201));
     assert!(
-        through.exists("done"),
-        "at the very moment that the story is told"
+        proxied.exists("done"),
+        "the write is held before it is applied"
     );
     drop(sender);
-    drop(stopped);
-    let written = &through.proxy.writes()[0];
+    drop(held);
+    let written = &proxied.proxy.writes()[0];
     assert_eq!(
-        (written.answered, written.told),
+        (written.answered, written.returned),
         (Some(201), None),
         "{written}"
     );
-    assert!(through.proxy.try_stopped().is_none(), "once is once");
+    assert!(
+        proxied.proxy.try_held().is_none(),
+        "a second write was held"
+    );
 }
 
 #[test]
-fn an_error_is_told_without_or_with_the_write_being_done() {
+fn an_error_is_returned_with_or_without_applying_the_write() {
     let story = Story::begin("proxy-errors");
-    let through = Through::new(&story);
-    let told = |name: &str| through.create(name).unwrap_err();
-    through.proxy.once(Verdict::Fail(409), creates("refused"));
-    let said = told("refused");
-    assert!(said.contains("AlreadyExists"), "{said}");
-    assert!(!through.exists("refused"));
+    let proxied = ProxiedKubectl::new(&story);
+    let returned = |name: &str| proxied.create(name).unwrap_err();
+    proxied.proxy.once(Verdict::Fail(409), creates("rejected"));
+    let output = returned("rejected");
+    assert!(output.contains("AlreadyExists"), "{output}");
+    assert!(!proxied.exists("rejected"));
 
-    through
+    proxied
         .proxy
         .once(Verdict::FailAfter(500), creates("applied"));
-    let said = told("applied");
-    assert!(said.contains("InternalError"), "{said}");
-    assert!(through.exists("applied"));
-    let writes = through.proxy.writes();
-    let codes: Vec<_> = writes.iter().map(|it| (it.answered, it.told)).collect();
+    let output = returned("applied");
+    assert!(output.contains("InternalError"), "{output}");
+    assert!(proxied.exists("applied"));
+    let writes = proxied.proxy.writes();
+    let codes: Vec<_> = writes.iter().map(|it| (it.answered, it.returned)).collect();
     assert_eq!(codes, [(None, Some(409)), (Some(201), Some(500))]);
 
-    through.proxy.rule(|write| {
-        if write.deed == Some(4) {
+    proxied.proxy.rule(|write| {
+        if write.ordinal == Some(4) {
             Verdict::Fail(503)
         } else {
             Verdict::Pass
         }
     });
-    through.create("third").unwrap();
-    let said = told("fourth");
-    assert!(said.contains("ServiceUnavailable"), "{said}");
-    through.proxy.pass();
-    through.create("fourth").unwrap();
+    proxied.create("third").unwrap();
+    let output = returned("fourth");
+    assert!(output.contains("ServiceUnavailable"), "{output}");
+    proxied.proxy.pass();
+    proxied.create("fourth").unwrap();
 }
 
 #[test]
-#[should_panic(expected = "no write was stopped within 1 s")]
-fn a_story_whose_write_never_comes_fails_and_tells_what_came() {
+#[should_panic(expected = "no write was held within 1 s")]
+fn a_story_whose_write_is_never_held_fails_with_the_other_writes() {
     let story = Story::begin("stop-none");
-    let through = Through::new(&story);
-    through.create("unstopped").unwrap();
-    through.proxy.stopped(Duration::from_secs(1));
+    let proxied = ProxiedKubectl::new(&story);
+    proxied.create("unstopped").unwrap();
+    proxied.proxy.wait_held(Duration::from_secs(1));
 }

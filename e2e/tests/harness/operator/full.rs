@@ -1,16 +1,16 @@
-//! The stories of this topic that `make test-all` runs.
+//! The stories of this topic for `make test-all`.
 
 use super::*;
 
 #[test]
-fn it_is_started_with_its_namespace_and_ended_in_peace() {
+fn the_operator_gets_its_namespace_and_stops_on_sigterm() {
     let story = Story::begin("operator-start");
-    let mut operator = Operator::with(&story, stand_in());
+    let mut operator = Operator::with(&story, script_options());
     let namespace = story.namespace();
     let expected = format!(
         "started with --namespaces {namespace} --lease-namespace {namespace} --listen 127.0.0.1:0\n"
     );
-    story.eventually("it says how it was started", || operator.log() == expected);
+    story.eventually("the log has the arguments", || operator.log() == expected);
     assert!(operator.is_running());
     assert!(
         (10_000..100_000_000).contains(&operator.rss()),
@@ -19,7 +19,7 @@ fn it_is_started_with_its_namespace_and_ended_in_peace() {
     );
     assert!(
         operator.cpu() < Duration::from_secs(5),
-        "{:?} for next to nothing",
+        "{:?} of processor time",
         operator.cpu()
     );
     operator.stop();
@@ -27,35 +27,35 @@ fn it_is_started_with_its_namespace_and_ended_in_peace() {
 }
 
 #[test]
-fn it_is_frozen_thawed_killed_and_started_again() {
+fn the_operator_is_frozen_thawed_killed_and_restarted() {
     let story = Story::begin("operator-lives");
-    let mut operator = Operator::with(&story, stand_in());
+    let mut operator = Operator::with(&story, script_options());
     story.eventually("it runs", || operator.log_has("started"));
     operator.freeze();
-    assert!(operator.is_running(), "a frozen one has not ended");
+    assert!(operator.is_running(), "a frozen process counts as exited");
     operator.thaw();
     let first = operator.pid();
     operator.kill();
     assert!(!operator.is_running() && !std::path::Path::new(&format!("/proc/{first}")).exists());
     operator.restart();
     assert_ne!(operator.pid(), first);
-    story.eventually("it has begun twice", || {
+    story.eventually("it has started twice", || {
         operator.log().matches("started").count() == 2
     });
-    // A frozen one can be killed too, and one that is started again need not have ended.
+    // A frozen process can be killed, too, and a running one can be restarted.
     operator.freeze();
     operator.restart();
-    story.eventually("it has begun three times", || {
+    story.eventually("it has started three times", || {
         operator.log().matches("started").count() == 3
     });
 }
 
 #[test]
-fn it_outlives_the_thread_that_started_it() {
+fn the_operator_outlives_the_thread_that_started_it() {
     let story = Story::begin("operator-thread");
     let mut operator = std::thread::scope(|scope| {
         scope
-            .spawn(|| Operator::with(&story, stand_in()))
+            .spawn(|| Operator::with(&story, script_options()))
             .join()
             .unwrap()
     });
@@ -67,20 +67,26 @@ fn it_outlives_the_thread_that_started_it() {
 }
 
 #[test]
-#[should_panic(expected = "ended with exit status: 3")]
-fn an_end_in_anger_fails_the_story() {
+#[should_panic(expected = "exited with exit status: 3")]
+fn a_nonzero_exit_code_fails_the_story() {
     let story = Story::begin("operator-anger");
-    let env = vec![("LAST_WORD".to_owned(), "3".to_owned())];
-    let mut operator = Operator::with(&story, Options { env, ..stand_in() });
+    let env = vec![("EXIT_CODE".to_owned(), "3".to_owned())];
+    let mut operator = Operator::with(
+        &story,
+        Options {
+            env,
+            ..script_options()
+        },
+    );
     story.eventually("it runs", || operator.log_has("started"));
     operator.stop();
 }
 
 #[test]
-fn it_is_killed_between_an_intent_and_its_effect_and_does_the_rest_in_its_next_life() {
+fn an_operator_killed_between_two_writes_does_the_second_after_a_restart() {
     let story = Story::begin("operator-crash");
     grant(&story);
-    // kubectl sends no token over plain HTTP, as the operator does.
+    // Unlike the operator, kubectl sends no token over plain HTTP.
     let proxy = Arc::new(Proxy::start_as(story.lab(), &token(&story)));
     let dir = tempfile::tempdir().unwrap();
     let object =
@@ -102,36 +108,36 @@ fn it_is_killed_between_an_intent_and_its_effect_and_does_the_rest_in_its_next_l
         ),
         ("HOME".to_owned(), dir.path().to_string_lossy().into_owned()),
     ];
-    proxy.once(Verdict::StopBefore, |write| write.deed == Some(2));
+    proxy.once(Verdict::HoldBefore, |write| write.ordinal == Some(2));
     let mut operator = Operator::with(
         &story,
         Options {
             env,
             proxy: Some(Arc::clone(&proxy)),
-            ..stand_in()
+            ..script_options()
         },
     );
-    let stopped = proxy.stopped(PATIENCE);
-    assert_eq!(stopped.write.name(), Some("effect"));
+    let held = proxy.wait_held(WAIT_LIMIT);
+    assert_eq!(held.write.name(), Some("effect"));
     operator.kill();
-    drop(stopped);
+    drop(held);
     assert!(story.try_kubectl(&["get", "configmap", "intent"]).is_ok());
     assert!(story.try_kubectl(&["get", "configmap", "effect"]).is_err());
 
     operator.restart();
-    let ended = operator.ends_within(PATIENCE).expect("it has acted");
-    assert!(!ended.success(), "the intent was there already");
-    let lives = proxy.lives();
+    let ended = operator.wait_exit(WAIT_LIMIT).expect("the script exits");
+    assert!(!ended.success(), "the intent did not exist yet");
+    let counts = proxy.object_counts();
     assert_eq!(
-        lives["configmaps/intent"],
-        Lives {
+        counts["configmaps/intent"],
+        ObjectCounts {
             created: 1,
             deleted: 0
         }
     );
     assert_eq!(
-        lives["configmaps/effect"],
-        Lives {
+        counts["configmaps/effect"],
+        ObjectCounts {
             created: 1,
             deleted: 0
         }

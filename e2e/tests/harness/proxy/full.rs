@@ -1,14 +1,14 @@
-//! The stories of this topic that `make test-all` runs.
+//! The stories of this topic for `make test-all`.
 
 use super::*;
 
 #[test]
-fn kubectl_works_through_the_proxy_and_every_request_is_counted_and_every_write_recorded() {
+fn the_proxy_counts_every_request_and_records_every_write() {
     let story = Story::begin("proxy-record");
-    let through = Through::new(&story);
+    let proxied = ProxiedKubectl::new(&story);
     let began = Instant::now();
-    through.create("one").unwrap();
-    through
+    proxied.create("one").unwrap();
+    proxied
         .kubectl(&[
             "patch",
             "configmap",
@@ -18,30 +18,37 @@ fn kubectl_works_through_the_proxy_and_every_request_is_counted_and_every_write_
         ])
         .unwrap();
     assert_eq!(
-        through
+        proxied
             .kubectl(&["get", "configmap", "one", "-o=jsonpath={.data.key}"])
             .unwrap(),
         "second"
     );
-    let twice = through.create("one").unwrap_err();
+    let twice = proxied.create("one").unwrap_err();
     assert!(twice.contains("already exists"), "{twice}");
-    through
+    proxied
         .kubectl(&["delete", "configmap", "one", "--wait=false"])
         .unwrap();
-    through.create("two").unwrap();
-    // Rights are asked for by POST, which changes nothing.
+    proxied.create("two").unwrap();
+    // Permissions are reviewed by POST, which changes nothing.
     assert_eq!(
-        through
+        proxied
             .kubectl(&["auth", "can-i", "list", "pods"])
             .unwrap()
             .trim(),
         "yes"
     );
 
-    let writes = through.proxy.writes();
-    let told: Vec<_> = writes
+    let writes = proxied.proxy.writes();
+    let returned: Vec<_> = writes
         .iter()
-        .map(|it| (it.write.verb.as_str(), it.object(), it.answered, it.told))
+        .map(|it| {
+            (
+                it.write.verb.as_str(),
+                it.object(),
+                it.answered,
+                it.returned,
+            )
+        })
         .collect();
     let one = || "configmaps/one".to_owned();
     let expected = vec![
@@ -51,50 +58,50 @@ fn kubectl_works_through_the_proxy_and_every_request_is_counted_and_every_write_
         ("DELETE", one(), Some(200), Some(200)),
         ("POST", "configmaps/two".to_owned(), Some(201), Some(201)),
     ];
-    assert_eq!(told, expected);
+    assert_eq!(returned, expected);
     assert_eq!(
         writes[1].write.body["data"]["key"], "second",
-        "what was sent is kept"
+        "the body is not recorded"
     );
     assert_eq!(
         writes.iter().map(|it| it.write.number).collect::<Vec<_>>(),
         [1, 2, 3, 4, 5]
     );
-    assert_eq!(through.proxy.writes_since(began).len(), 5);
-    assert!(through.proxy.writes_since(Instant::now()).is_empty());
+    assert_eq!(proxied.proxy.writes_since(began).len(), 5);
+    assert!(proxied.proxy.writes_since(Instant::now()).is_empty());
 
     assert!(
-        through
+        proxied
             .proxy
             .read_since("configmaps", began)
             .contains("one")
     );
     assert!(
-        through
+        proxied
             .proxy
             .read_since("configmaps", Instant::now())
             .is_empty()
     );
 
-    let lives = through.proxy.lives();
+    let counts = proxied.proxy.object_counts();
     assert_eq!(
-        lives["configmaps/one"],
-        Lives {
+        counts["configmaps/one"],
+        ObjectCounts {
             created: 1,
             deleted: 1
         },
-        "{lives:?}"
+        "{counts:?}"
     );
     assert_eq!(
-        lives["configmaps/two"],
-        Lives {
+        counts["configmaps/two"],
+        ObjectCounts {
             created: 1,
             deleted: 0
         },
-        "{lives:?}"
+        "{counts:?}"
     );
 
-    let requests = through.proxy.requests();
+    let requests = proxied.proxy.requests();
     let count = |verb: &str, pattern: &str| {
         requests
             .get(&(verb.to_owned(), pattern.to_owned()))
@@ -121,116 +128,118 @@ fn kubectl_works_through_the_proxy_and_every_request_is_counted_and_every_write_
 }
 
 #[test]
-fn leases_and_events_are_no_deeds_and_a_quiet_time_may_have_leases() {
-    let story = Story::begin("proxy-deeds");
-    let through = Through::new(&story);
+fn leases_and_events_have_no_ordinal_and_leases_are_ignored_when_idle() {
+    let story = Story::begin("proxy-ordinals");
+    let proxied = ProxiedKubectl::new(&story);
     let lease = r#"{"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"generateName": "leader-"}}"#;
     let create = ["create", "--validate=false", "--filename=-"];
-    through.create("one").unwrap();
-    through.command(&create).input(lease).run().unwrap();
-    through.create("two").unwrap();
-    let deeds: Vec<_> = through
+    proxied.create("one").unwrap();
+    proxied.command(&create).input(lease).run().unwrap();
+    proxied.create("two").unwrap();
+    let ordinals: Vec<_> = proxied
         .proxy
         .writes()
         .iter()
-        .map(|it| it.write.deed)
+        .map(|it| it.write.ordinal)
         .collect();
-    assert_eq!(deeds, [Some(1), None, Some(2)]);
-    let writes = through.proxy.writes();
+    assert_eq!(ordinals, [Some(1), None, Some(2)]);
+    let writes = proxied.proxy.writes();
     assert!(
         writes[1].object().starts_with("leases/leader-"),
-        "the name comes from the answer: {}",
+        "the generated name is not recorded: {}",
         writes[1]
     );
 
-    through
-        .proxy
-        .becomes_quiet(Duration::from_secs(1), PATIENCE);
+    proxied.proxy.wait_idle(Duration::from_secs(1), WAIT_LIMIT);
     std::thread::scope(|scope| {
-        scope.spawn(|| through.command(&create).input(lease).run().unwrap());
-        through.proxy.stays_quiet(Duration::from_secs(2));
+        scope.spawn(|| proxied.command(&create).input(lease).run().unwrap());
+        proxied.proxy.assert_idle(Duration::from_secs(2));
     });
     assert_eq!(
-        through.proxy.writes().len(),
+        proxied.proxy.writes().len(),
         4,
-        "there was another lease meanwhile"
+        "no lease was written meanwhile"
     );
     let noisy = std::thread::scope(|scope| {
-        scope.spawn(|| through.create("three").unwrap());
-        scope.spawn(|| through.proxy.stays_quiet(PATIENCE)).join()
+        scope.spawn(|| proxied.create("three").unwrap());
+        scope.spawn(|| proxied.proxy.assert_idle(WAIT_LIMIT)).join()
     });
-    let said = noisy.unwrap_err();
-    let said = said.downcast_ref::<String>().unwrap();
+    let sender = noisy.unwrap_err();
+    let sender = sender.downcast_ref::<String>().unwrap();
     assert!(
-        said.contains("POST") && said.contains("configmaps"),
-        "{said}"
+        sender.contains("POST") && sender.contains("configmaps"),
+        "{sender}"
     );
 }
 
 #[test]
-fn a_watch_streams_until_the_api_server_is_gone_and_works_again_when_it_is_back() {
+fn a_watch_streams_until_the_proxy_is_cut_and_works_again_afterwards() {
     let story = Story::begin("proxy-watch");
-    let through = Through::new(&story);
-    let watch = |through: &Through<'_>| {
-        let mut watch = through.running(&["get", "configmaps", "--watch", "--output=name"]);
-        let (said, heard) = mpsc::channel();
+    let proxied = ProxiedKubectl::new(&story);
+    let watch = |proxied: &ProxiedKubectl<'_>| {
+        let mut watch = proxied.start(&["get", "configmaps", "--watch", "--output=name"]);
+        let (sender, received) = mpsc::channel();
         let lines = BufReader::new(watch.0.stdout.take().unwrap()).lines();
         std::thread::spawn(move || {
             lines
                 .map_while(Result::ok)
-                .try_for_each(|line| said.send(line))
+                .try_for_each(|line| sender.send(line))
         });
-        (watch, heard)
+        (watch, received)
     };
-    let hears = |heard: &mpsc::Receiver<String>, name: &str| {
-        while heard.recv_timeout(PATIENCE).expect("the watch goes on")
+    let wait_line = |lines: &mpsc::Receiver<String>, name: &str| {
+        while lines
+            .recv_timeout(WAIT_LIMIT)
+            .expect("the watch sends lines")
             != format!("configmap/{name}")
         {}
     };
-    let (watching, heard) = watch(&through);
-    // It lists first: what is there by then is told too.
-    hears(&heard, "kube-root-ca.crt");
-    story.eventually("it watches", || {
-        through
+    let (watching, lines) = watch(&proxied);
+    // The watch lists first: existing objects are sent, too.
+    wait_line(&lines, "kube-root-ca.crt");
+    story.eventually("the watch has begun", || {
+        proxied
             .proxy
             .requests()
             .keys()
             .any(|(verb, path)| verb == "WATCH" && path.ends_with("/configmaps"))
     });
     story.kubectl(&["create", "configmap", "fresh"]);
-    // An event is not kept back until there is more to send.
-    hears(&heard, "fresh");
+    // An event is sent at once, without waiting for more data.
+    wait_line(&lines, "fresh");
 
-    through.proxy.cut();
+    proxied.proxy.cut();
     assert!(
-        heard.recv_timeout(PATIENCE) == Err(mpsc::RecvTimeoutError::Disconnected),
-        "the watch has ended"
+        lines.recv_timeout(WAIT_LIMIT) == Err(mpsc::RecvTimeoutError::Disconnected),
+        "the watch has not ended"
     );
     drop(watching);
-    let gone = through.kubectl(&["get", "configmaps", "--request-timeout=5s"]);
-    assert!(gone.is_err(), "nobody answers: {gone:?}");
-    through.proxy.mend();
-    let (_watching, heard) = watch(&through);
-    hears(&heard, "fresh");
+    let gone = proxied.kubectl(&["get", "configmaps", "--request-timeout=5s"]);
+    assert!(gone.is_err(), "the API server answers: {gone:?}");
+    proxied.proxy.restore();
+    let (_watching, lines) = watch(&proxied);
+    wait_line(&lines, "fresh");
 }
 
 #[test]
-fn a_write_may_hang_and_is_done_nevertheless_when_its_sender_has_given_up() {
+fn a_delayed_write_is_applied_although_its_sender_was_killed() {
     let story = Story::begin("proxy-hang");
-    let through = Through::new(&story);
-    // Longer than it takes to kill the sender and to look, however busy the machine is.
-    through
+    let proxied = ProxiedKubectl::new(&story);
+    // Longer than it takes to kill the sender and to check, on a busy machine.
+    proxied
         .proxy
-        .once(Verdict::Hang(Duration::from_secs(20)), creates("late"));
-    let sender = through.creating("late");
-    story.eventually("it is under way", || !through.proxy.writes().is_empty());
-    drop::<Running>(sender);
-    assert!(!through.exists("late"));
-    story.eventually("it is done", || through.exists("late"));
-    // That it is there is seen before the proxy has heard of it.
-    story.eventually("it is answered", || {
-        through.proxy.writes()[0].answered == Some(201)
+        .once(Verdict::Delay(Duration::from_secs(20)), creates("late"));
+    let sender = proxied.start_create("late");
+    story.eventually("the write has reached the proxy", || {
+        !proxied.proxy.writes().is_empty()
     });
-    let written = &through.proxy.writes()[0];
-    assert_eq!(written.told, None, "{written}");
+    drop::<Running>(sender);
+    assert!(!proxied.exists("late"));
+    story.eventually("the write is applied", || proxied.exists("late"));
+    // The object may be visible before the proxy has the answer.
+    story.eventually("the write is answered", || {
+        proxied.proxy.writes()[0].answered == Some(201)
+    });
+    let written = &proxied.proxy.writes()[0];
+    assert_eq!(written.returned, None, "{written}");
 }

@@ -1,10 +1,10 @@
-//! What can befall the control plane and the programs that make up a machine: the API server stops, everything loses
-//! power at once, a single program is killed.
+//! Faults of the control plane and of the programs of a machine: the API server stops, everything loses power at once, a single
+//! program is killed.
 
-use evenkeel_e2e::{PATIENCE, Story, accepts, http_get};
+use evenkeel_e2e::{Story, WAIT_LIMIT, accepts_connections, http_get};
 
 use crate::host::{
-    Afterwards, marked, nodes, pinned, refuses, serve, service, serving, until_ready,
+    OnDrop, marked, nodes, pinned, refuses_connections, serve, service, serving, wait_ready,
 };
 use crate::pods;
 use crate::stateless::web;
@@ -13,7 +13,7 @@ fn lab_name() -> String {
     std::env::var("LAB").unwrap()
 }
 
-/// Where the API server listens, as the kubeconfig says.
+/// Returns the address of the API server in the kubeconfig.
 fn api(story: &Story) -> String {
     let server = story.kubectl(&[
         "config",
@@ -24,7 +24,7 @@ fn api(story: &Story) -> String {
 }
 
 #[test]
-fn while_the_api_server_is_stopped_pods_go_on_serving_and_after_its_start_everything_answers() {
+fn pods_serve_while_the_api_server_is_stopped() {
     let story = Story::alone("api-stop");
     let node = nodes(&story).remove(0);
     let pod = serve(&story, "web", &node);
@@ -35,15 +35,18 @@ fn while_the_api_server_is_stopped_pods_go_on_serving_and_after_its_start_everyt
     });
     let api = api(&story);
     let before = service(&lab_name(), "control", "kube-apiserver").expect("the API server runs");
-    let _started = Afterwards(|| drop(story.lab().start_api()));
-    assert!(accepts(&api), "else that it refuses later says nothing");
+    let _started = OnDrop(|| drop(story.lab().start_api()));
+    assert!(
+        accepts_connections(&api),
+        "the API server does not accept connections before the fault"
+    );
 
     story.lab().stop_api().unwrap();
-    // Longer than it takes a program that ended by itself to be started again.
+    // Longer than the restart of a program that exited by itself takes.
     for _ in 0..4 {
         assert!(
-            refuses(&api),
-            "somebody listens at the API server's address"
+            refuses_connections(&api),
+            "the API server's port accepts connections"
         );
         story.eventually("the pod answers without the API server", || {
             http_get(&pod.address, "/").as_deref() == Some("web")
@@ -53,38 +56,33 @@ fn while_the_api_server_is_stopped_pods_go_on_serving_and_after_its_start_everyt
         });
         std::thread::sleep(std::time::Duration::from_secs(1));
     }
-    assert!(!before.lives() && story.try_kubectl(&["get", "pods"]).is_err());
+    assert!(!before.is_alive() && story.try_kubectl(&["get", "pods"]).is_err());
 
     story.lab().start_api().unwrap();
     story.eventually("the API server answers", || {
         story.try_kubectl(&["get", "--raw", "/readyz"]).is_ok()
     });
     for node in nodes(&story) {
-        until_ready(&story, &node);
+        wait_ready(&story, &node);
     }
-    story.apply(&pinned(&story, "newcomer", &node));
-    // A kubelet asks again after up to a minute, the longer the more often it was refused of late.
-    story.within(2 * PATIENCE, "a new pod runs", || {
-        story.field(&["pod", "newcomer"], ".status.phase") == "Running"
+    story.apply(&pinned(&story, "later", &node));
+    // A kubelet retries after up to a minute, with growing delays.
+    story.within(2 * WAIT_LIMIT, "a new pod runs", || {
+        story.field(&["pod", "later"], ".status.phase") == "Running"
     });
-    serving(&story, "newcomer");
+    serving(&story, "later");
     assert!(
-        pod.process.lives() && pods::restarts(&story, "web") == 0,
-        "the pod noticed nothing"
+        pod.process.is_alive() && pods::restarts(&story, "web") == 0,
+        "the pod was restarted"
     );
 }
 
 #[test]
-fn after_a_power_cycle_of_everything_objects_are_still_there_and_pods_come_back() {
+fn objects_and_pods_survive_a_power_cycle_of_everything() {
     let story = Story::alone("power-cycle");
     story.apply(&web(3));
     story.kubectl(&["rollout", "status", "deployment/web", "--timeout=90s"]);
-    story.kubectl(&[
-        "create",
-        "configmap",
-        "note",
-        "--from-literal=said=remember",
-    ]);
+    story.kubectl(&["create", "configmap", "note", "--from-literal=key=value"]);
     let uids = || {
         story.kubectl(&[
             "get",
@@ -109,21 +107,18 @@ fn after_a_power_cycle_of_everything_objects_are_still_there_and_pods_come_back(
     };
     assert!(
         before.len() > 20 && servers() >= 3,
-        "else that they are gone later says nothing: {before:?}"
+        "no server runs before the power cut: {before:?}"
     );
 
     story.lab().power_cycle().unwrap();
-    let survivors: Vec<_> = before.iter().filter(|process| process.lives()).collect();
+    let survivors: Vec<_> = before.iter().filter(|process| process.is_alive()).collect();
     assert!(
         survivors.is_empty(),
-        "lived through a power cut: {survivors:?}"
+        "processes survived a power cut: {survivors:?}"
     );
 
     assert_eq!(uids(), uids_before);
-    assert_eq!(
-        story.field(&["configmap", "note"], ".data.said"),
-        "remember"
-    );
+    assert_eq!(story.field(&["configmap", "note"], ".data.key"), "value");
     let service = format!("{}:80", story.field(&["service", "web"], ".spec.clusterIP"));
     let mut answered = std::collections::BTreeSet::new();
     story.eventually("all three replicas answer again", || {
@@ -133,7 +128,7 @@ fn after_a_power_cycle_of_everything_objects_are_still_there_and_pods_come_back(
     story.kubectl(&["rollout", "status", "deployment/web", "--timeout=90s"]);
 }
 
-/// Kills a program of a machine, and waits for the one that is started in its stead.
+/// Kills a program of a machine, and waits until it is restarted.
 fn kill_and_wait(story: &Story, machine: &str, program: &str) {
     let name = lab_name();
     let killed = service(&name, machine, program)
@@ -142,11 +137,11 @@ fn kill_and_wait(story: &Story, machine: &str, program: &str) {
     story.eventually(&format!("{program} runs again on {machine}"), || {
         service(&name, machine, program).is_some_and(|new| new != killed)
     });
-    assert!(!killed.lives());
+    assert!(!killed.is_alive());
 }
 
 #[test]
-fn a_killed_program_of_a_node_is_started_again_and_containers_survive_it() {
+fn a_killed_program_of_a_node_is_restarted_and_containers_survive() {
     let story = Story::alone("kill-node");
     let node = nodes(&story).remove(0);
     let web = serve(&story, "web", &node);
@@ -155,26 +150,26 @@ fn a_killed_program_of_a_node_is_started_again_and_containers_survive_it() {
         story.eventually(&format!("the pod answers without {program}"), || {
             http_get(&web.address, "/").as_deref() == Some("web")
         });
-        // Through the kubelet, and through containerd.
+        // `kubectl exec` needs both the kubelet and containerd.
         story.eventually(
             &format!("a command runs in the pod after {program} was killed"),
             || {
                 story
                     .shell("web", "echo here")
-                    .is_ok_and(|said| said.trim() == "here")
+                    .is_ok_and(|output| output.trim() == "here")
             },
         );
-        until_ready(&story, &node);
+        wait_ready(&story, &node);
     }
-    serve(&story, "newcomer", &node);
+    serve(&story, "later", &node);
     assert!(
-        web.process.lives() && pods::restarts(&story, "web") == 0,
+        web.process.is_alive() && pods::restarts(&story, "web") == 0,
         "the container did not survive"
     );
 }
 
 #[test]
-fn a_killed_program_of_the_control_plane_is_started_again_and_does_its_work() {
+fn a_killed_program_of_the_control_plane_is_restarted() {
     let story = Story::alone("kill-control");
     story.apply(&web(1));
     story.kubectl(&["rollout", "status", "deployment/web", "--timeout=90s"]);
@@ -191,7 +186,7 @@ fn a_killed_program_of_the_control_plane_is_started_again_and_does_its_work() {
     story.eventually("the API server answers", || {
         story.try_kubectl(&["get", "--raw", "/readyz"]).is_ok()
     });
-    // The controllers make the pod, the scheduler places it, the kube-proxy leads there, CoreDNS knows the name.
+    // The controllers create the pod, the scheduler places it, kube-proxy routes to it, CoreDNS resolves the name.
     story.kubectl(&["scale", "deployment/web", "--replicas=2"]);
     story.kubectl(&["rollout", "status", "deployment/web", "--timeout=180s"]);
     let service = format!("{}:80", story.field(&["service", "web"], ".spec.clusterIP"));
@@ -204,9 +199,9 @@ fn a_killed_program_of_the_control_plane_is_started_again_and_does_its_work() {
     story.eventually("a pod finds the service by its name", || {
         story
             .shell(asker, "timeout 5 wget -qO- http://web/")
-            .is_ok_and(|said| answered.contains(said.trim()))
+            .is_ok_and(|output| answered.contains(output.trim()))
     });
     for node in nodes(&story) {
-        until_ready(&story, &node);
+        wait_ready(&story, &node);
     }
 }

@@ -1,121 +1,123 @@
-//! What can befall a node: each fault is seen to happen and seen to heal, by Kubernetes, by TCP and by `/proc`.
+//! Faults of nodes: each fault and its end are observed through Kubernetes, TCP and `/proc`.
 
 use std::path::Path;
 
-use evenkeel_e2e::{BUSYBOX_IMAGE, RESTRICTED, Story, accepts, http_get};
+use evenkeel_e2e::{BUSYBOX_IMAGE, RESTRICTED, Story, accepts_connections, http_get};
 use evenkeel_lab::up;
 
 use crate::host::{
-    Afterwards, kubelet, loop_files, marked, marker, nodes, ready, serve, serving, until_lost,
-    until_ready,
+    OnDrop, kubelet, loop_files, marked, marker, nodes, ready, serve, serving, wait_lost,
+    wait_ready,
 };
 use crate::pods;
 
 #[test]
-fn a_node_without_power_has_no_process_left_and_runs_its_pods_again_when_powered_on() {
+fn a_node_without_power_has_no_processes_and_restarts_its_pods_later() {
     let story = Story::alone("power");
     let node = nodes(&story).pop().unwrap();
     let kubelet = kubelet(&story, &node);
     let before = serve(&story, "web", &node);
-    let _on_again = Afterwards(|| drop(story.lab().power_on(&node)));
+    let _on_again = OnDrop(|| drop(story.lab().power_on(&node)));
     assert!(
-        accepts(&kubelet),
-        "else that it is silent later says nothing"
+        accepts_connections(&kubelet),
+        "the kubelet does not accept connections before the fault"
     );
 
     story.lab().power_off(&node).unwrap();
     assert_eq!(
         marked(&marker(&story, "web")),
         [],
-        "its containers die with it"
+        "containers survived the power cut"
     );
     assert!(
-        !before.process.lives() && !accepts(&kubelet) && http_get(&before.address, "/").is_none()
+        !before.process.is_alive()
+            && !accepts_connections(&kubelet)
+            && http_get(&before.address, "/").is_none()
     );
-    until_lost(&story, &node);
+    wait_lost(&story, &node);
 
     story.lab().power_on(&node).unwrap();
-    until_ready(&story, &node);
+    wait_ready(&story, &node);
     let after = serving(&story, "web");
     assert_ne!(
         after.process, before.process,
-        "a process that died is not the one that runs"
+        "the process is the one from before the power cut"
     );
     assert_ne!(pods::restarts(&story, "web"), 0);
-    serve(&story, "newcomer", &node);
+    serve(&story, "later", &node);
 }
 
 #[test]
-fn a_frozen_node_takes_connections_and_answers_none_and_goes_on_where_it_was_when_thawed() {
+fn a_frozen_node_accepts_connections_and_continues_when_thawed() {
     let story = Story::alone("freeze");
     let node = nodes(&story).pop().unwrap();
     let kubelet = kubelet(&story, &node);
     let web = serve(&story, "web", &node);
-    let _thawed = Afterwards(|| drop(story.lab().thaw(&node)));
+    let _thawed = OnDrop(|| drop(story.lab().thaw(&node)));
 
     story.lab().freeze(&node).unwrap();
     assert_eq!(
         http_get(&web.address, "/"),
         None,
-        "the pod answers though its node is frozen"
+        "the pod answers although its node is frozen"
     );
     assert!(
-        accepts(&web.address) && accepts(&kubelet),
-        "its kernel still takes connections: it hangs, it is not gone"
+        accepts_connections(&web.address) && accepts_connections(&kubelet),
+        "the kernel of a frozen node does not accept connections"
     );
-    until_lost(&story, &node);
+    wait_lost(&story, &node);
     assert_eq!(
         http_get(&web.address, "/"),
         None,
-        "the pod answers though its node is still frozen"
+        "the pod answers although its node is still frozen"
     );
-    assert!(web.process.lives());
+    assert!(web.process.is_alive());
 
     story.lab().thaw(&node).unwrap();
     story.eventually("the pod answers again", || {
         http_get(&web.address, "/").is_some()
     });
-    until_ready(&story, &node);
-    assert!(web.process.lives(), "the same process goes on");
+    wait_ready(&story, &node);
+    assert!(web.process.is_alive(), "the process was replaced");
     assert_eq!(pods::restarts(&story, "web"), 0);
 }
 
 #[test]
-fn a_node_that_is_cut_off_cannot_be_reached_while_its_containers_run_on_and_can_when_mended() {
+fn a_node_that_is_cut_off_is_unreachable_while_its_containers_run() {
     let story = Story::alone("cut");
     let node = nodes(&story).pop().unwrap();
     let kubelet = kubelet(&story, &node);
     let web = serve(&story, "web", &node);
-    let _mended = Afterwards(|| drop(story.lab().mend(&node)));
+    let _restored = OnDrop(|| drop(story.lab().mend(&node)));
     assert!(
-        accepts(&kubelet),
-        "else that it cannot be reached later says nothing"
+        accepts_connections(&kubelet),
+        "the kubelet does not accept connections before the fault"
     );
 
     story.lab().cut(&node).unwrap();
     assert!(
-        !accepts(&kubelet) && !accepts(&web.address),
-        "packets reach a node without a cable"
+        !accepts_connections(&kubelet) && !accepts_connections(&web.address),
+        "packets reach a node that is cut off"
     );
-    until_lost(&story, &node);
+    wait_lost(&story, &node);
     assert!(
-        !accepts(&kubelet) && web.process.lives(),
-        "it is cut off, not dead"
+        !accepts_connections(&kubelet) && web.process.is_alive(),
+        "the process died although the node is only cut off"
     );
 
     story.lab().mend(&node).unwrap();
-    until_ready(&story, &node);
+    wait_ready(&story, &node);
     story.eventually("the pod answers again", || {
         http_get(&web.address, "/").is_some()
     });
     assert!(
-        accepts(&kubelet) && web.process.lives(),
-        "the same process runs on"
+        accepts_connections(&kubelet) && web.process.is_alive(),
+        "the process was replaced"
     );
     assert_eq!(pods::restarts(&story, "web"), 0);
 }
 
-/// A pod with a volume, wherever the node is.
+/// Returns a pod with a volume on this node.
 pub(crate) fn with_disk(node: &str) -> String {
     format!(
         "apiVersion: v1
@@ -125,14 +127,14 @@ spec: {{accessModes: [ReadWriteOnce], resources: {{requests: {{storage: 512Mi}}}
 ---
 apiVersion: v1
 kind: Pod
-metadata: {{name: keeper}}
+metadata: {{name: store}}
 spec:
   nodeSelector: {{kubernetes.io/hostname: {node}}}
   terminationGracePeriodSeconds: 1
   securityContext: {{fsGroup: 1000}}
   volumes: [{{name: disk, persistentVolumeClaim: {{claimName: disk}}}}]
   containers:
-    - name: keeper
+    - name: store
       image: {BUSYBOX_IMAGE}
       command: [sh, -c, \"exec sleep 100000\"]
       volumeMounts: [{{name: disk, mountPath: /disk}}]
@@ -151,7 +153,7 @@ spec: {{selector: {{app: {pod}}}, ports: [{{port: 80, targetPort: 8080}}]}}
     )
 }
 
-/// The cluster address of a new service for a pod, once it answers on this machine.
+/// Creates a Service for a pod, and returns its cluster address once it answers on this machine.
 fn served_as(story: &Story, name: &str, pod: &str) -> String {
     story.apply(&service(name, pod));
     let address = format!("{}:80", story.field(&["service", name], ".spec.clusterIP"));
@@ -162,10 +164,10 @@ fn served_as(story: &Story, name: &str, pod: &str) -> String {
 }
 
 #[test]
-fn a_deleted_node_is_gone_with_its_disks_and_a_new_one_of_another_name_takes_its_place() {
+fn a_deleted_node_is_gone_with_its_disks_and_a_new_one_has_another_name() {
     let story = Story::alone("for-good");
     let before = nodes(&story);
-    // The first: the control plane's kube-proxy, by which the machine itself reaches services, speaks for it.
+    // The first node: the kube-proxy of the control plane, through which this machine reaches Services, uses the first node's name.
     let (first, last) = (before.first().unwrap(), before.last().unwrap());
     let kubelet = kubelet(&story, first);
     let doomed = serve(&story, "doomed", first);
@@ -174,7 +176,7 @@ fn a_deleted_node_is_gone_with_its_disks_and_a_new_one_of_another_name_takes_its
         "wait",
         "--for=condition=Ready",
         "--timeout=90s",
-        "pod/keeper",
+        "pod/store",
     ]);
     let volume = story.field(&["pvc", "disk"], ".spec.volumeName");
     let disks = || {
@@ -189,7 +191,7 @@ fn a_deleted_node_is_gone_with_its_disks_and_a_new_one_of_another_name_takes_its
         .join(first);
     assert!(
         disks() == 1 && files.is_dir(),
-        "else that they are gone later says nothing"
+        "the node has no disk or no files before it is deleted"
     );
     serve(&story, "web", last);
     let old_service = served_as(&story, "old", "web");
@@ -201,24 +203,24 @@ fn a_deleted_node_is_gone_with_its_disks_and_a_new_one_of_another_name_takes_its
             .unwrap_err()
             .contains("NotFound")
     );
-    assert!(!doomed.process.lives() && !accepts(&kubelet));
-    story.eventually("its disk is free", || disks() == 0);
-    assert!(!files.exists(), "its files are still there");
+    assert!(!doomed.process.is_alive() && !accepts_connections(&kubelet));
+    story.eventually("the loop device is gone", || disks() == 0);
+    assert!(!files.exists(), "the files still exist");
     served_as(&story, "new", "web");
-    story.eventually("the old service answers still", || {
+    story.eventually("the old service still answers", || {
         http_get(&old_service, "/").as_deref() == Some("web")
     });
 
     let added = up::add_node(story.lab().name()).unwrap().name;
     assert!(
         !before.contains(&added),
-        "the new node has an old one's name"
+        "the new node has the name of an old one"
     );
     assert_eq!(nodes(&story).len(), before.len());
     assert_eq!(ready(&story, &added), "True");
-    serve(&story, "newcomer", &added);
+    serve(&story, "later", &added);
 
-    // Nobody is left to take the lost disk's volume away.
+    // No node is left that could delete the lost disk's PersistentVolume.
     story.kubectl(&["delete", "pod,pvc", "--all", "--force", "--wait=false"]);
     story.kubectl(&[
         "patch",

@@ -1,4 +1,4 @@
-//! Volumes and their nodes: what a power cut keeps and loses, and that a volume is where its node is, or nowhere.
+//! Volumes and their nodes: what a power cut keeps and loses, and that a volume is available only on its node.
 
 use std::time::Duration;
 
@@ -7,51 +7,52 @@ use evenkeel_lab::up::{add_node, delete_node};
 
 use crate::pods;
 use crate::volumes::{
-    CLAIM, KEEPER, backing_files, claim, inside, keep, size_inside, size_seen, user,
+    CLAIM, STORE_POD, backing_files, claim, create_store, run_in_store, store_size, try_store_size,
+    user,
 };
 
-/// Long enough for a node to boot and its pods to be started again.
+/// Long enough for a node to boot and to restart its pods.
 const BOOT: Duration = Duration::from_secs(180);
 
 fn node_of(story: &Story) -> String {
-    story.field(&["pod", KEEPER], ".spec.nodeName")
+    story.field(&["pod", STORE_POD], ".spec.nodeName")
 }
 
-/// Why the keeper is on no node, if the scheduler has said so.
+/// Returns the scheduler's message, if the pod is on no node.
 fn why_pending(story: &Story) -> String {
     let why =
         "-o=jsonpath={.spec.nodeName}{.status.conditions[?(@.reason==\"Unschedulable\")].message}";
     story
-        .try_kubectl(&["get", "pod", KEEPER, why])
+        .try_kubectl(&["get", "pod", STORE_POD, why])
         .unwrap_or_default()
 }
 
-/// Gives the lost keeper up, as a person would who knows that its node is gone, and waits until the scheduler has
-/// found no place for its successor.
-fn replace_in_vain(story: &Story) -> String {
-    let lost = story.field(&["pod", KEEPER], ".metadata.uid");
-    story.kubectl(&["delete", "pod", KEEPER, "--force", "--grace-period=0"]);
-    story.eventually("its successor finds no node", || {
-        let uid = story.try_kubectl(&["get", "pod", KEEPER, "-o=jsonpath={.metadata.uid}"]);
+/// Force-deletes the lost pod, as a user would who knows that its node is gone, and waits until the scheduler reports that no node fits
+/// its successor.
+fn wait_unschedulable(story: &Story) -> String {
+    let lost = story.field(&["pod", STORE_POD], ".metadata.uid");
+    story.kubectl(&["delete", "pod", STORE_POD, "--force", "--grace-period=0"]);
+    story.eventually("no node fits the successor", || {
+        let uid = story.try_kubectl(&["get", "pod", STORE_POD, "-o=jsonpath={.metadata.uid}"]);
         uid.is_ok_and(|uid| uid != lost) && why_pending(story).contains("nodes are available")
     });
     why_pending(story)
 }
 
 #[test]
-fn a_pod_waits_for_the_node_of_its_volume_and_finds_its_data_when_that_has_power_again() {
+fn a_pod_waits_for_the_node_of_its_volume_and_finds_its_data() {
     let story = Story::alone("volume-bound");
-    keep(&story, "lab-disk");
-    inside(&story, "echo precious > /data/note && sync");
+    create_store(&story, "lab-disk");
+    run_in_store(&story, "echo precious > /data/note && sync");
     let node = node_of(&story);
 
     story.lab().power_off(&node).unwrap();
-    story.eventually("the node is taken for lost", || {
+    story.eventually("Kubernetes reports the node as lost", || {
         story
             .field(&["node", &node], ".spec.taints[*].key")
             .contains("node.kubernetes.io/unreachable")
     });
-    let why = replace_in_vain(&story);
+    let why = wait_unschedulable(&story);
     let others = story.lab().nodes().len() - 1;
     assert!(
         why.contains(&format!(
@@ -62,17 +63,17 @@ fn a_pod_waits_for_the_node_of_its_volume_and_finds_its_data_when_that_has_power
 
     story.lab().power_on(&node).unwrap();
     story.lab().wait_until_ready(&node).unwrap();
-    story.within(BOOT, "the pod runs", || pods::is_ready(&story, KEEPER));
+    story.within(BOOT, "the pod runs", || pods::is_ready(&story, STORE_POD));
     assert_eq!(node_of(&story), node);
-    assert_eq!(inside(&story, "cat /data/note"), "precious");
+    assert_eq!(run_in_store(&story, "cat /data/note"), "precious");
 }
 
 #[test]
-fn what_is_asked_of_a_volume_while_its_node_is_off_is_done_when_that_has_power_again() {
+fn volume_requests_while_the_node_is_off_are_done_when_it_is_back() {
     let story = Story::alone("volume-asked");
-    keep(&story, "lab-disk");
-    let (node, before) = (node_of(&story), size_inside(&story));
-    inside(&story, "echo precious > /data/note && sync");
+    create_store(&story, "lab-disk");
+    let (node, before) = (node_of(&story), store_size(&story));
+    run_in_store(&story, "echo precious > /data/note && sync");
     let user = user("user", "given-up", false).replacen(
         "spec:\n",
         &format!("spec:\n  {}\n", pods::on(&node)),
@@ -91,65 +92,65 @@ fn what_is_asked_of_a_volume_while_its_node_is_off_is_done_when_that_has_power_a
     assert_eq!(
         backing_files(&story, &given_up).len(),
         1,
-        "nobody is there to remove the file"
+        "the file was removed while the node was off"
     );
     assert_eq!(
         story.field(&["pvc", CLAIM], ".status.capacity.storage"),
         "400Mi",
-        "nor to grow the other"
+        "the volume was expanded while the node was off"
     );
 
     story.lab().power_on(&node).unwrap();
     story.lab().wait_until_ready(&node).unwrap();
-    story.within(BOOT, "the given up volume is gone", || {
+    story.within(BOOT, "the deleted volume is gone", || {
         story.try_kubectl(&["get", "pv", &given_up]).is_err()
     });
     assert!(backing_files(&story, &given_up).is_empty());
     story.within(BOOT, "the pod runs again", || {
-        pods::is_ready(&story, KEEPER) && story.shell(KEEPER, "true").is_ok()
+        pods::is_ready(&story, STORE_POD) && story.shell(STORE_POD, "true").is_ok()
     });
     story.eventually("the pod sees 450 MiB more", || {
-        size_seen(&story).is_some_and(|size| size >= before + (450 << 10))
+        try_store_size(&story).is_some_and(|size| size >= before + (450 << 10))
     });
-    story.eventually("the claim says so", || {
+    story.eventually("the PVC reports the new size", || {
         story.field(&["pvc", CLAIM], ".status.capacity.storage") == "900Mi"
     });
-    assert_eq!(inside(&story, "cat /data/note"), "precious");
+    assert_eq!(run_in_store(&story, "cat /data/note"), "precious");
 }
 
 #[test]
 fn a_stateful_set_keeps_its_data_across_a_power_cycle_of_the_whole_lab() {
     let story = Story::alone("volume-cycled");
-    keep(&story, "lab-disk");
-    inside(&story, "echo precious > /data/note && sync");
-    // Its container is started again, or it is another pod: either is a life of its own.
+    create_store(&story, "lab-disk");
+    run_in_store(&story, "echo precious > /data/note && sync");
+    // Either the container is restarted, or the pod is another one.
     let life = "-o=jsonpath={.metadata.uid} {.status.containerStatuses[0].restartCount}";
-    let life = || story.try_kubectl(&["get", "pod", KEEPER, life]).ok();
-    let (node, before) = (node_of(&story), life().expect("the keeper is there"));
+    let life = || story.try_kubectl(&["get", "pod", STORE_POD, life]).ok();
+    let (node, before) = (node_of(&story), life().expect("the pod exists"));
     story.lab().power_cycle().unwrap();
     story.within(BOOT, "the pod runs again", || {
         let again = life().is_some_and(|now| now != before);
-        again && pods::is_ready(&story, KEEPER) && story.shell(KEEPER, "true").is_ok()
+        again && pods::is_ready(&story, STORE_POD) && story.shell(STORE_POD, "true").is_ok()
     });
     assert_eq!(node_of(&story), node);
-    assert_eq!(inside(&story, "cat /data/note"), "precious");
+    assert_eq!(run_in_store(&story, "cat /data/note"), "precious");
 }
 
 #[test]
-fn a_power_cut_loses_what_was_not_synced_and_nothing_else() {
+fn a_power_cut_loses_only_unsynced_data() {
     let story = Story::alone("volume-unsynced");
-    keep(&story, "lab-disk");
+    create_store(&story, "lab-disk");
     let node = node_of(&story);
-    // Whoever syncs on this machine, syncs every file system: that what was not synced survives proves nothing, once.
+    // Any process on this machine that calls sync syncs all file systems: that unsynced data survives once proves nothing.
     let lost_in = (1..=3).find(|round| {
-        inside(
+        run_in_store(
             &story,
             &format!("dd if=/dev/urandom of=/data/synced-{round} bs=1M count=8; sync"),
         );
-        let sums = inside(&story, "cd /data && sha256sum synced-*");
-        inside(&story, &format!("echo fleeting > /data/unsynced-{round}"));
+        let sums = run_in_store(&story, "cd /data && sha256sum synced-*");
+        run_in_store(&story, &format!("echo fleeting > /data/unsynced-{round}"));
         assert_eq!(
-            inside(&story, &format!("cat /data/unsynced-{round}")),
+            run_in_store(&story, &format!("cat /data/unsynced-{round}")),
             "fleeting"
         );
 
@@ -157,22 +158,19 @@ fn a_power_cut_loses_what_was_not_synced_and_nothing_else() {
         story.lab().power_on(&node).unwrap();
         story.lab().wait_until_ready(&node).unwrap();
         story.within(BOOT, "the pod runs again", || {
-            pods::is_ready(&story, KEEPER) && story.shell(KEEPER, "true").is_ok()
+            pods::is_ready(&story, STORE_POD) && story.shell(STORE_POD, "true").is_ok()
         });
-        assert_eq!(inside(&story, "cd /data && sha256sum synced-*"), sums);
-        // Its name may have been written and its contents not.
+        assert_eq!(run_in_store(&story, "cd /data && sha256sum synced-*"), sums);
+        // The name may have been written without the contents.
         story
-            .shell(KEEPER, &format!("cat /data/unsynced-{round}"))
+            .shell(STORE_POD, &format!("cat /data/unsynced-{round}"))
             .unwrap_or_default()
             != "fleeting\n"
     });
-    assert!(
-        lost_in.is_some(),
-        "three power cuts in a row have lost nothing that was not synced"
-    );
+    assert!(lost_in.is_some(), "three power cuts lost no unsynced data");
 }
 
-/// Gives the lab as many nodes as it had, whatever becomes of the story.
+/// Adds a node on drop, for the one that the story deletes.
 struct Replacement<'a>(&'a Story);
 
 impl Drop for Replacement<'_> {
@@ -185,9 +183,9 @@ impl Drop for Replacement<'_> {
 }
 
 #[test]
-fn a_pod_whose_node_is_gone_for_good_stays_pending_and_says_why() {
+fn a_pod_whose_node_is_deleted_stays_pending_with_a_reason() {
     let story = Story::alone("volume-gone");
-    keep(&story, "lab-disk");
+    create_store(&story, "lab-disk");
     let (node, volume) = (
         node_of(&story),
         story.field(&["pvc", CLAIM], ".spec.volumeName"),
@@ -197,10 +195,10 @@ fn a_pod_whose_node_is_gone_for_good_stays_pending_and_says_why() {
     let replacement = Replacement(&story);
     assert!(
         story.try_kubectl(&["get", "node", &node]).is_err(),
-        "{node} is still known"
+        "{node} still exists"
     );
     let others = story.lab().nodes().len() - 1;
-    let why = replace_in_vain(&story);
+    let why = wait_unschedulable(&story);
     assert!(
         why.contains(&format!(
             "{others} node(s) didn't match PersistentVolume's node affinity"
@@ -208,7 +206,7 @@ fn a_pod_whose_node_is_gone_for_good_stays_pending_and_says_why() {
         "{why}"
     );
     drop(replacement);
-    // A new node is not the old one.
+    // A new node is not the old one: the pod stays pending.
     story.eventually("the scheduler has considered the new node, too", || {
         why_pending(&story).contains(&format!(
             "{} node(s) didn't match PersistentVolume's node affinity",
@@ -216,8 +214,8 @@ fn a_pod_whose_node_is_gone_for_good_stays_pending_and_says_why() {
         ))
     });
 
-    // Nobody is left who could tell that the disk is gone: a person says so.
-    story.kubectl(&["delete", "statefulset", "keeper"]);
+    // No node is left that could report the lost disk: a user deletes the objects.
+    story.kubectl(&["delete", "statefulset", "store"]);
     story.kubectl(&["delete", "pvc", CLAIM]);
     story.kubectl(&["delete", "pv", &volume, "--wait=false"]);
     story.kubectl(&[
@@ -227,7 +225,7 @@ fn a_pod_whose_node_is_gone_for_good_stays_pending_and_says_why() {
         "--patch",
         r#"{"metadata": {"finalizers": null}}"#,
     ]);
-    story.eventually("the volume is forgotten", || {
+    story.eventually("the PersistentVolume is gone", || {
         story.try_kubectl(&["get", "pv", &volume]).is_err()
     });
 }

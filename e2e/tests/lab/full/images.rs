@@ -1,4 +1,4 @@
-//! The etcd images: there under the names that people's clusters pull, and shaped like upstream's.
+//! The etcd images: available under the names that clusters pull, with the layout of the official images.
 
 use evenkeel_e2e::{RESTRICTED, Story};
 use evenkeel_lab::parts::etcd::EtcdVersion;
@@ -7,7 +7,7 @@ use serde_json::json;
 
 use crate::pods;
 
-/// The names of a version, written down apart from the code that gives them.
+/// Returns the names of a version, independently of the code that assigns them.
 fn names(version: &str) -> [String; 3] {
     [
         format!("gcr.io/etcd-development/etcd:v{version}"),
@@ -16,7 +16,7 @@ fn names(version: &str) -> [String; 3] {
     ]
 }
 
-/// A pod of an image that must be on the node already; `spec` and `container` as for [`pods::pod`].
+/// Returns a pod with an image that must be on the node already; `spec` and `container` as for [`pods::pod`].
 fn pod(name: &str, image: &str, spec: &str, container: &str) -> String {
     let (spec, container) = (
         spec.replace('\n', "\n  "),
@@ -40,13 +40,13 @@ spec:
     )
 }
 
-/// Runs a command once in an image on a node, and gives back what it printed.
-struct Once<'a> {
+/// Runs commands in images on nodes, each once in a pod of its own.
+struct OneShotPods<'a> {
     story: &'a Story,
     pods: Vec<(String, String)>,
 }
 
-impl<'a> Once<'a> {
+impl<'a> OneShotPods<'a> {
     fn new(story: &'a Story) -> Self {
         Self {
             story,
@@ -66,25 +66,25 @@ impl<'a> Once<'a> {
         self.pods.push((name, says.to_owned()));
     }
 
-    /// Waits until each has succeeded, and compares what it said.
+    /// Waits until each pod has succeeded, and compares its output.
     fn check(self) {
         for (name, says) in self.pods {
             self.story.eventually(&format!("{name} has run"), || {
                 self.story.field(&["pod", &name], ".status.phase") == "Succeeded"
             });
-            let said = self.story.kubectl(&["logs", &name]);
+            let output = self.story.kubectl(&["logs", &name]);
             assert!(
-                said.contains(&says),
-                "{name} should say {says:?} and says {said:?}"
+                output.contains(&says),
+                "{name} printed {output:?}, expected {says:?}"
             );
         }
     }
 }
 
 #[test]
-fn every_node_has_etcd_under_each_name_that_people_pull() {
+fn every_node_has_etcd_under_each_public_image_name() {
     let story = Story::begin("images-names");
-    let mut once = Once::new(&story);
+    let mut once = OneShotPods::new(&story);
     for node in story.lab().nodes() {
         for name in names("3.6.16") {
             once.run(
@@ -99,7 +99,7 @@ fn every_node_has_etcd_under_each_name_that_people_pull() {
     once.check();
 }
 
-/// etcd by the image's own command, with nothing to write to but its data's directory.
+/// Returns a pod that runs the image's own command, and can write only to its data directory.
 fn etcd(image: &str) -> String {
     let spec = "securityContext: {fsGroup: 2000}\nvolumes: [{name: data, emptyDir: {}}]";
     let mounts = "volumeMounts: [{name: data, mountPath: /var/lib/etcd}]";
@@ -110,7 +110,7 @@ fn etcd(image: &str) -> String {
 }
 
 #[test]
-fn etcd_runs_by_the_images_own_command_as_a_restricted_pod_and_stores_what_it_is_given() {
+fn etcd_runs_with_the_images_own_command_as_a_restricted_pod() {
     let story = Story::begin("images-runs");
     story.apply(&etcd(&names("3.6.16")[2]));
     pods::wait_for(&story, &["etcd"]);
@@ -163,30 +163,30 @@ fn the_image_has_its_three_programs_and_no_shell() {
             "etcdutl version: 3.6.16",
         ),
     ] {
-        let said = exec(&[program, argument]).unwrap();
-        assert!(said.contains(says), "{said}");
+        let output = exec(&[program, argument]).unwrap();
+        assert!(output.contains(says), "{output}");
     }
     for absent in ["sh", "/bin/sh", "/bin/bash", "ls", "cat", "/busybox/sh"] {
-        let said = exec(&[absent]).unwrap_err();
+        let output = exec(&[absent]).unwrap_err();
         assert!(
-            said.contains("executable file not found") || said.contains("no such file"),
-            "{absent}: {said}"
+            output.contains("executable file not found") || output.contains("no such file"),
+            "{absent}: {output}"
         );
     }
 }
 
 #[test]
-fn every_other_version_can_be_made_and_says_what_it_is() {
+fn every_other_version_can_be_built_and_reports_its_version() {
     let story = Story::begin("images-versions");
-    let mut once = Once::new(&story);
+    let mut once = OneShotPods::new(&story);
     for text in ["3.5.16", "3.5.30", "3.5.35", "3.7.3"] {
         let version: EtcdVersion = text.parse().unwrap();
         let archive = match etcd_image(version) {
             Ok(archive) => archive,
-            // The one version that only Debian has: it is gone there on the day Debian packages the next.
+            // Only Debian has this version, and removes it when it packages the next one.
             Err(error) if text == "3.5.30" => {
                 let why = format!("{error:#}").replace('\n', " ");
-                eprintln!("\nNOT RUN etcd 3.5.30 can no longer be had: {why}");
+                eprintln!("\nNOT RUN etcd 3.5.30 is no longer available: {why}");
                 continue;
             }
             Err(error) => panic!("{error:#}"),

@@ -1,4 +1,4 @@
-//! Stock `kubectl` on the lab: what reaches into pods, and what people use every day.
+//! Stock `kubectl` on the lab: commands that reach into pods, and commands for daily use.
 
 mod alone;
 
@@ -6,14 +6,14 @@ use std::io::{BufRead, BufReader};
 use std::process::{Child, Stdio};
 use std::sync::mpsc;
 
-use evenkeel_e2e::{BUSYBOX_IMAGE, PATIENCE, Story, http_get};
+use evenkeel_e2e::{BUSYBOX_IMAGE, Story, WAIT_LIMIT, http_get};
 use evenkeel_lab::command::Cmd;
 use serde_json::json;
 
 use crate::pods;
 use crate::stateless::web;
 
-/// A `kubectl port-forward` to port 8080 of what is named, from a port of this machine that nobody else has.
+/// A `kubectl port-forward` to a port of a pod or Service, from a free port of this machine.
 struct Forward {
     child: Child,
     address: String,
@@ -25,23 +25,23 @@ impl Forward {
         let mut child = command
             .spawn(|command| _ = command.stdout(Stdio::piped()))
             .unwrap();
-        let (said, heard) = mpsc::channel();
+        let (sender, received) = mpsc::channel();
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
         std::thread::spawn(move || {
             lines
                 .map_while(Result::ok)
-                .try_for_each(|line| said.send(line))
+                .try_for_each(|line| sender.send(line))
         });
-        let line = heard
-            .recv_timeout(PATIENCE)
-            .expect("port-forward says where it listens");
+        let line = received
+            .recv_timeout(WAIT_LIMIT)
+            .expect("port-forward prints its address");
         let address = line
             .split_whitespace()
             .find(|word| word.starts_with("127.0.0.1:"))
             .expect(&line)
             .to_owned();
-        // Later lines tell of connections: somebody must take them.
-        std::thread::spawn(move || heard.iter().for_each(drop));
+        // Later lines report connections, and must be read.
+        std::thread::spawn(move || received.iter().for_each(drop));
         Self { child, address }
     }
 }
@@ -53,7 +53,7 @@ impl Drop for Forward {
     }
 }
 
-/// What makes a pod of `kubectl run` pass the restricted profile.
+/// Returns overrides with which a pod of `kubectl run` meets the restricted Pod Security Standard.
 fn restricted() -> String {
     json!({"spec": {"securityContext": {
         "runAsNonRoot": true, "runAsUser": 1000, "seccompProfile": {"type": "RuntimeDefault"},
@@ -62,24 +62,24 @@ fn restricted() -> String {
 }
 
 #[test]
-fn logs_are_shown_whole_followed_to_their_end_and_kept_from_the_container_before() {
+fn logs_are_complete_followed_and_kept_from_the_previous_container() {
     let story = Story::begin("kubectl-logs");
     let counts = "for i in 1 2 3 4 5 6; do echo line $i; sleep 1; done";
     story.apply(&(pods::pod("counter", counts, "restartPolicy: Never", "")));
-    // The first life ends on a sign; the second stays.
+    // The first container exits when a file exists; the second stays.
     let twice = "echo life; until [ -e /tmp/end ]; do sleep 0.1; done; echo end; exit 3";
     story.apply(&pods::pod("twice", twice, "", ""));
     pods::wait_for(&story, &["twice"]);
-    story.eventually("it counts", || {
+    story.eventually("the first line is logged", || {
         story
             .try_kubectl(&["logs", "counter"])
-            .is_ok_and(|said| said.contains("line 1"))
+            .is_ok_and(|sender| sender.contains("line 1"))
     });
     let all = "line 1\nline 2\nline 3\nline 4\nline 5\nline 6\n";
     assert_eq!(
         story.kubectl(&["logs", "--follow", "counter"]),
         all,
-        "followed until the pod ended"
+        "the log was not followed to its end"
     );
     assert_eq!(
         story.kubectl(&["logs", "--tail=2", "counter"]),
@@ -88,18 +88,18 @@ fn logs_are_shown_whole_followed_to_their_end_and_kept_from_the_container_before
 
     assert!(
         story.try_kubectl(&["logs", "--previous", "twice"]).is_err(),
-        "there was no container before"
+        "there is a log of a previous container"
     );
     story.shell("twice", "touch /tmp/end").unwrap();
-    story.eventually("it lives again", || {
+    story.eventually("the container is restarted", || {
         pods::restarts(&story, "twice") == 1 && pods::is_ready(&story, "twice")
     });
     assert_eq!(
         story.kubectl(&["logs", "--previous", "twice"]),
         "life\nend\n"
     );
-    // Without a probe a container counts as ready before it has done anything.
-    story.eventually("the second life speaks, too", || {
+    // Without a probe a container is Ready before it has logged anything.
+    story.eventually("the second container has logged", || {
         story.kubectl(&["logs", "twice"]) == "life\n"
     });
 }
@@ -153,7 +153,7 @@ fn files_are_copied_into_a_pod_and_out_of_it() {
     assert_eq!(
         sum.split_whitespace().next(),
         local.split_whitespace().next(),
-        "and inside it is the same"
+        "the file in the pod differs"
     );
 }
 
@@ -168,15 +168,15 @@ fn ports_are_forwarded_to_pods_and_services() {
         story.eventually(&format!("{what} answers"), || {
             http_get(&forward.address, "/").as_deref() == Some("server")
         });
-        // More than one connection through the same forward.
-        story.eventually(&format!("{what} answers once more"), || {
+        // A second connection through the same forward.
+        story.eventually(&format!("{what} answers again"), || {
             http_get(&forward.address, "/").as_deref() == Some("server")
         });
     }
 }
 
 #[test]
-fn a_pod_can_be_run_talked_to_and_attached_to() {
+fn a_pod_can_be_run_with_input_and_attached_to() {
     let story = Story::begin("kubectl-run");
     let image = format!("--image={BUSYBOX_IMAGE}");
     let secure = json!({"allowPrivilegeEscalation": false, "capabilities": {"drop": ["ALL"]}});
@@ -194,15 +194,15 @@ fn a_pod_can_be_run_talked_to_and_attached_to() {
         &overrides,
     ];
     let mut args = run.to_vec();
-    args.extend(["--command", "--", "sh", "-c", "read word; echo heard $word"]);
-    let said = story.command(&args).input("hello\n").run().unwrap();
-    assert!(said.contains("heard hello"), "{said}");
+    args.extend(["--command", "--", "sh", "-c", "read word; echo got $word"]);
+    let sender = story.command(&args).input("hello\n").run().unwrap();
+    assert!(sender.contains("got hello"), "{sender}");
     assert!(
         story.try_kubectl(&["get", "pod", "once"]).is_err(),
-        "--rm has removed it"
+        "--rm has not deleted the pod"
     );
 
-    let listens = "read word; echo heard $word; exec sleep 1000000";
+    let listens = "read word; echo got $word; exec sleep 1000000";
     story.apply(&pods::pod(
         "listener",
         listens,
@@ -220,19 +220,19 @@ fn a_pod_can_be_run_talked_to_and_attached_to() {
         });
     let attached = attached.as_mut().unwrap();
     std::io::Write::write_all(&mut attached.stdin.take().unwrap(), b"attached\n").unwrap();
-    story.eventually("it has heard", || {
-        story.kubectl(&["logs", "listener"]) == "heard attached\n"
+    story.eventually("the pod has read the input", || {
+        story.kubectl(&["logs", "listener"]) == "got attached\n"
     });
     let _ = attached.kill();
     let _ = attached.wait();
 }
 
 #[test]
-fn a_debugging_container_looks_into_a_running_pod() {
+fn a_debugging_container_sees_a_running_pod() {
     let story = Story::begin("kubectl-debug");
     story.apply(&pods::server("server", ""));
     pods::wait_for(&story, &["server"]);
-    // Without a probe it is ready before its web server listens, and the debugging container asks once.
+    // Without a probe the pod is Ready before its web server listens, and the debugging container asks only once.
     story.eventually("the server answers", || {
         http_get(&pods::address(&story, "server", 8080), "/").as_deref() == Some("server")
     });
@@ -252,28 +252,31 @@ fn a_debugging_container_looks_into_a_running_pod() {
         &image,
         "--profile=restricted",
         &custom_flag,
-        "--container=look",
+        "--container=debug",
         "--target=main",
     ];
     let mut args = debug.to_vec();
-    // A process may end while it is looked at.
+    // A process may exit while its file is read.
     let look = "wget -qO- http://127.0.0.1:8080/; cat /proc/[0-9]*/comm 2>/dev/null; echo done";
     args.extend(["--", "sh", "-c", look]);
     let debugged = story.try_kubectl(&args);
     std::fs::remove_file(custom).unwrap();
     debugged.unwrap();
-    let mut said = String::new();
-    story.eventually("it has looked", || {
-        said = story
-            .try_kubectl(&["logs", "server", "-c", "look"])
+    let mut sender = String::new();
+    story.eventually("the debugging container has printed", || {
+        sender = story
+            .try_kubectl(&["logs", "server", "-c", "debug"])
             .unwrap_or_default();
-        said.ends_with("done\n")
+        sender.ends_with("done\n")
     });
     assert!(
-        said.starts_with("server\n"),
-        "it shares the pod's network: {said}"
+        sender.starts_with("server\n"),
+        "it does not share the pod's network: {sender}"
     );
-    assert!(said.contains("httpd\n"), "and sees its processes: {said}");
+    assert!(
+        sender.contains("httpd\n"),
+        "it does not see the pod's processes: {sender}"
+    );
 }
 
 #[test]
@@ -295,7 +298,7 @@ fn a_deployment_is_rolled_out_waited_for_and_rolled_back() {
             .trim()
             .to_owned()
     };
-    story.eventually("the new ones alone are there", || {
+    story.eventually("only new pods exist", || {
         story.get(&["pods", "-l", "app=web"])["items"]
             .as_array()
             .unwrap()
@@ -329,7 +332,7 @@ fn a_deployment_is_rolled_out_waited_for_and_rolled_back() {
 }
 
 #[test]
-fn objects_are_explained_applied_by_owners_and_rights_are_told() {
+fn explain_server_side_apply_and_permission_reviews_work() {
     let story = Story::begin("kubectl-misc");
     let explained = story.kubectl(&["explain", "statefulset.spec.podManagementPolicy"]);
     assert!(explained.contains("OrderedReady"), "{explained}");
@@ -350,17 +353,17 @@ fn objects_are_explained_applied_by_owners_and_rights_are_told() {
     assert!(conflict.contains("conflict with \"one\""), "{conflict}");
     assert_eq!(story.field(&["configmap", "owned"], ".data.key"), "first");
 
-    let anybody = format!("--as=system:serviceaccount:{}:default", story.namespace());
+    let account = format!("--as=system:serviceaccount:{}:default", story.namespace());
     assert_eq!(
         story.kubectl(&["auth", "can-i", "delete", "pods"]).trim(),
         "yes"
     );
     let cannot = story
-        .command(&["auth", "can-i", "delete", "pods", &anybody])
+        .command(&["auth", "can-i", "delete", "pods", &account])
         .attempt()
         .unwrap();
     assert_eq!((cannot.0, cannot.1.trim()), (false, "no"));
-    // Known and said so: there is no metrics server.
+    // Known limitation: there is no metrics server.
     let top = story.try_kubectl(&["top", "nodes"]).unwrap_err();
     assert!(top.contains("Metrics API not available"), "{top}");
 }

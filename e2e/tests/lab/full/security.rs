@@ -1,5 +1,4 @@
-//! The lab's doors are shut as on a good cluster: who nobody knows is refused, and who is known may do no more than
-//! its part.
+//! Access control of the lab: unknown users are rejected, and known users have only their permissions.
 
 use std::path::Path;
 
@@ -12,40 +11,43 @@ use serde_json::{Value, json};
 
 use crate::pods;
 
-/// `kubectl` as somebody else than the administrator.
+/// Returns `kubectl` with another kubeconfig than the administrator's.
 fn kubectl_as(lab: &Lab, kubeconfig: &Path) -> Cmd {
     Cmd::new(lab.programs().join("kubectl"))
         .arg("--kubeconfig")
         .arg(kubeconfig)
 }
 
-/// `kubectl` as nobody. The password is a formality without which it would ask for one: the server knows no passwords.
-fn kubectl_as_nobody(lab: &Lab, server: &str) -> Cmd {
+/// Returns `kubectl` without credentials. Without the password it would ask for one; the server knows no passwords.
+fn kubectl_without_credentials(lab: &Lab, server: &str) -> Cmd {
     kubectl_as(lab, Path::new("/dev/null"))
         .args([
             "--server",
             server,
-            "--username=nobody",
+            "--username=unknown",
             "--password=none",
             "--certificate-authority",
         ])
         .arg(lab.pki().join("kubernetes-ca.crt"))
 }
 
-/// What it was told, since it must be refused.
-fn refused(command: Cmd) -> String {
-    let (done, said) = command.attempt().unwrap();
-    assert!(!done, "this was not refused: {said}");
-    said
+/// Runs a command that must be rejected, and returns its output.
+fn rejected(command: Cmd) -> String {
+    let (done, output) = command.attempt().unwrap();
+    assert!(!done, "the command was not rejected: {output}");
+    output
 }
 
 #[test]
-fn an_ordinary_service_account_may_not_read_secrets_unless_it_is_granted() {
+fn a_service_account_cannot_read_secrets_without_permission() {
     let story = Story::begin("security-rbac");
     let account = format!("--as=system:serviceaccount:{}:default", story.namespace());
     let list = || story.command(&["get", "secrets", &account]);
-    let said = refused(list());
-    assert!(said.contains("cannot list resource \"secrets\""), "{said}");
+    let output = rejected(list());
+    assert!(
+        output.contains("cannot list resource \"secrets\""),
+        "{output}"
+    );
     story.kubectl(&[
         "create",
         "role",
@@ -55,34 +57,37 @@ fn an_ordinary_service_account_may_not_read_secrets_unless_it_is_granted() {
     ]);
     let who = format!("--serviceaccount={}:default", story.namespace());
     story.kubectl(&["create", "rolebinding", "reader", "--role=reader", &who]);
-    story.eventually("it may now", || list().attempt().unwrap().0);
+    story.eventually("the permission is in effect", || {
+        list().attempt().unwrap().0
+    });
     let elsewhere = story
         .lab()
         .kubectl()
         .args(["get", "secrets", "-n", "kube-system", &account]);
     assert!(
-        refused(elsewhere).contains("cannot list resource \"secrets\""),
-        "but here alone"
+        rejected(elsewhere).contains("cannot list resource \"secrets\""),
+        "the permission is in effect in another namespace"
     );
 }
 
 #[test]
-fn a_restricted_namespace_refuses_a_pod_with_privileges_and_says_why() {
+fn a_restricted_namespace_rejects_a_privileged_pod_with_a_reason() {
     let story = Story::begin("security-pods");
     let pod = pods::idle("mighty", "hostNetwork: true").replace(RESTRICTED, "");
     assert!(!pod.contains("securityContext"));
-    let said = refused(story.command(&["apply", "-f", "-"]).input(pod.clone()));
+    let output = rejected(story.command(&["apply", "-f", "-"]).input(pod.clone()));
     assert!(
-        said.contains(
+        output.contains(
             "violates PodSecurity \"restricted:latest\": host namespaces (hostNetwork=true)"
         ),
-        "{said}"
+        "{output}"
     );
     assert!(
-        said.contains("allowPrivilegeEscalation != false") && said.contains("runAsNonRoot != true"),
-        "{said}"
+        output.contains("allowPrivilegeEscalation != false")
+            && output.contains("runAsNonRoot != true"),
+        "{output}"
     );
-    // It is the namespace that forbids it, not the cluster.
+    // The namespace forbids it, not the cluster.
     let elsewhere = [
         "apply",
         "--namespace=default",
@@ -100,13 +105,13 @@ fn a_restricted_namespace_refuses_a_pod_with_privileges_and_says_why() {
 
     let privileged =
         pods::idle("mighty", "").replace(RESTRICTED, "securityContext: {privileged: true}");
-    let said = refused(story.command(&["apply", "-f", "-"]).input(privileged));
-    assert!(said.contains("privileged"), "{said}");
+    let output = rejected(story.command(&["apply", "-f", "-"]).input(privileged));
+    assert!(output.contains("privileged"), "{output}");
     assert!(story.try_kubectl(&["get", "pod", "mighty"]).is_err());
 }
 
 #[test]
-fn a_node_may_change_itself_and_no_other_and_reads_only_its_own_pods_secrets() {
+fn a_node_can_change_only_itself_and_read_only_its_pods_secrets() {
     let story = Story::begin("security-nodes");
     let (own, other) = (&story.lab().nodes()[0].name, &story.lab().nodes()[1].name);
     let kubeconfig = story.lab().pki().join(format!("{own}.kubeconfig"));
@@ -119,24 +124,27 @@ fn a_node_may_change_itself_and_no_other_and_reads_only_its_own_pods_secrets() {
     let forget = format!("lab.evenkeel.dev/{}-", story.namespace());
     node(&["label", "node", own, &note]).run().unwrap();
     node(&["label", "node", own, &forget]).run().unwrap();
-    // Written at once: `kubectl label` would fail before, since a node may not even read another.
+    // In one request: `kubectl label` would fail earlier, because a node may not read another.
     let mut object = story.get(&["node", other]);
     object["metadata"]["labels"]["lab.evenkeel.dev/mine"] = "true".into();
     let path = format!("/api/v1/nodes/{other}");
-    let said = refused(node(&["replace", "--raw", &path, "-f", "-"]).input(object.to_string()));
+    let output = rejected(node(&["replace", "--raw", &path, "-f", "-"]).input(object.to_string()));
     assert!(
-        said.contains(&format!(
+        output.contains(&format!(
             "node \"{own}\" is not allowed to modify node \"{other}\""
         )),
-        "{said}"
+        "{output}"
     );
-    let said = refused(node(&[
+    let output = rejected(node(&[
         "label",
         "node",
         own,
         "node-restriction.kubernetes.io/x=true",
     ]));
-    assert!(said.contains("is not allowed to modify labels"), "{said}");
+    assert!(
+        output.contains("is not allowed to modify labels"),
+        "{output}"
+    );
 
     for secret in ["used", "unused"] {
         story.kubectl(&[
@@ -150,32 +158,34 @@ fn a_node_may_change_itself_and_no_other_and_reads_only_its_own_pods_secrets() {
     let volume = "volumes: [{name: secret, secret: {secretName: used}}]";
     story.apply(&pods::idle("user", &format!("{}\n{volume}", pods::on(own))));
     pods::wait_for(&story, &["user"]);
-    story.eventually("it reads what its pod uses", || {
+    story.eventually("the node can read the Secret of its pod", || {
         node(&["get", "secret", "used"]).attempt().unwrap().0
     });
-    let said = refused(node(&["get", "secret", "unused"]));
+    let output = rejected(node(&["get", "secret", "unused"]));
     assert!(
-        said.contains("no relationship found between node"),
-        "{said}"
+        output.contains("no relationship found between node"),
+        "{output}"
     );
-    refused(node(&["get", "secrets"]));
+    rejected(node(&["get", "secrets"]));
 }
 
 #[test]
-fn who_shows_no_credentials_is_refused_by_the_api_server_and_by_kubelets() {
-    let story = Story::begin("security-nobody");
+fn requests_without_credentials_are_rejected() {
+    let story = Story::begin("security-anonymous");
     let addresses = story.lab().addresses().unwrap();
     let node = addresses.node(story.lab().nodes()[0].number);
-    // What a cluster that admits anonymous users shows to all of them.
+    // Paths that a cluster with anonymous access shows to everyone.
     let known = [
         (format!("https://{}:6443", addresses.control()), "/version"),
         (format!("https://{node}:10250"), "/pods"),
     ];
     for (server, path) in known {
-        let said = refused(kubectl_as_nobody(story.lab(), &server).args(["get", "--raw", path]));
+        let output = rejected(
+            kubectl_without_credentials(story.lab(), &server).args(["get", "--raw", path]),
+        );
         assert!(
-            said.contains("Unauthorized") || said.contains("must be logged in"),
-            "{server}: {said}"
+            output.contains("Unauthorized") || output.contains("must be logged in"),
+            "{server}: {output}"
         );
     }
     let datastore = || {
@@ -193,8 +203,8 @@ fn who_shows_no_credentials_is_refused_by_the_api_server_and_by_kubelets() {
                 "--keys-only",
             ])
     };
-    let said = refused(datastore());
-    assert!(!said.contains("/registry/"), "{said}");
+    let output = rejected(datastore());
+    assert!(!output.contains("/registry/"), "{output}");
     let client = story.lab().pki().join("apiserver-to-datastore");
     let known = datastore().arg("--cert").arg(client.with_extension("crt"));
     let shown = known
@@ -205,12 +215,12 @@ fn who_shows_no_credentials_is_refused_by_the_api_server_and_by_kubelets() {
     assert_eq!(
         shown.trim(),
         "/registry/namespaces/default",
-        "the API server itself is not refused"
+        "the API server's certificate was rejected"
     );
 }
 
 #[test]
-fn nobody_but_the_administrator_is_a_master() {
+fn only_the_administrator_is_in_the_group_system_masters() {
     let story = Story::begin("security-masters");
     let (server, ca) = (
         evenkeel_lab::control::server(story.lab()).unwrap(),
@@ -233,16 +243,16 @@ fn nobody_but_the_administrator_is_a_master() {
             .arg("--client-key")
             .arg(cert.with_extension("key"))
             .args(["auth", "whoami", "-o", "json"]);
-        let (admitted, said) = ask.attempt().unwrap();
+        let (admitted, output) = ask.attempt().unwrap();
         let name = cert.file_stem().unwrap().to_string_lossy().into_owned();
         if !admitted {
             assert!(
-                said.contains("Unauthorized") || said.contains("must be logged in"),
-                "{name}: {said}"
+                output.contains("Unauthorized") || output.contains("must be logged in"),
+                "{name}: {output}"
             );
             continue;
         }
-        let whoami: Value = serde_json::from_str(&said).unwrap();
+        let whoami: Value = serde_json::from_str(&output).unwrap();
         let groups = whoami["status"]["userInfo"]["groups"].as_array().unwrap();
         if groups.iter().any(|group| group == "system:masters") {
             masters.push(name.clone());
@@ -262,18 +272,18 @@ fn nobody_but_the_administrator_is_a_master() {
     ] {
         assert!(
             known.iter().any(|name| name == component),
-            "{component} is not among those asked: {known:?}"
+            "{component} has no certificate: {known:?}"
         );
     }
-    let strangers = ["front-proxy", "apiserver-to-datastore"];
+    let others = ["front-proxy", "apiserver-to-datastore"];
     assert!(
-        !known.iter().any(|name| strangers.contains(&name.as_str())),
-        "another authority's are taken: {known:?}"
+        !known.iter().any(|name| others.contains(&name.as_str())),
+        "certificates of another CA are accepted: {known:?}"
     );
 }
 
 #[test]
-fn a_pod_reaches_the_api_by_its_name_with_the_token_and_the_authority_it_was_given() {
+fn a_pod_reaches_the_api_server_with_its_token_and_ca() {
     const KUBECTL_IMAGE: &str = "docker.io/evenkeel-e2e/kubectl:1";
     const GIVEN: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
     let story = Story::begin("security-in-pod");
@@ -324,7 +334,7 @@ spec:
             json!(command)
         ));
     };
-    // By name with a configuration of its own; and as client libraries find it by themselves; and where it may not.
+    // By name with a kubeconfig; as client libraries find it by themselves; and a request without permission.
     run(
         "by-name",
         &[
@@ -348,6 +358,9 @@ spec:
         format!("system:serviceaccount:{}:default", story.namespace())
     );
     assert!(ended("by-itself", "Succeeded").contains("\"gitVersion\": \"v1."));
-    let said = ended("too-curious", "Failed");
-    assert!(said.contains("cannot list resource \"secrets\""), "{said}");
+    let output = ended("too-curious", "Failed");
+    assert!(
+        output.contains("cannot list resource \"secrets\""),
+        "{output}"
+    );
 }

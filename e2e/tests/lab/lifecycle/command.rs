@@ -1,4 +1,4 @@
-//! What the program `lab` says, to whom, and what it refuses.
+//! The output of the program `lab`, its exit codes, and the errors for invalid calls.
 
 mod full;
 
@@ -12,10 +12,10 @@ use super::{OwnLab, eventually, lab, program, run};
 use crate::host::processes_of;
 
 #[test]
-fn a_second_up_restarts_nothing_and_status_tells_a_lab_that_is_well_from_one_whose_node_is_off() {
+fn a_second_up_restarts_nothing_and_status_reports_a_node_that_is_off() {
     let own = OwnLab::new("well");
     own.up();
-    // What runs for good, that is: kubelets start and end helpers all the time.
+    // Only long-running programs: kubelets start and stop helpers all the time.
     let services = || -> BTreeSet<_> {
         let all = processes_of(&own.name, None).into_iter();
         all.filter(|one| {
@@ -37,27 +37,27 @@ fn a_second_up_restarts_nothing_and_status_tells_a_lab_that_is_well_from_one_who
         },
     );
     own.up();
-    eventually("the same run, and no other", || services() == before);
+    eventually("the same programs run", || services() == before);
 
-    // What is not well at the moment is told: Kubernetes takes its time to know.
-    let is_well = || {
-        let (code, said) = own.try_lab(&["status"]);
-        let well = code == 0 && said.contains("all is well");
+    // Polled: Kubernetes takes some time to report a healthy state.
+    let is_healthy = || {
+        let (code, output) = own.try_lab(&["status"]);
+        let well = code == 0 && output.contains("all is well");
         if !well {
-            println!("{code}: {said}");
+            println!("{code}: {output}");
         }
         well
     };
-    eventually("all is well", is_well);
+    eventually("the status is healthy", is_healthy);
 
     own.lab(&["node", "off", "node-1"]);
-    let (code, said) = own.try_lab(&["status"]);
-    assert_eq!(code, 1, "{said}");
+    let (code, output) = own.try_lab(&["status"]);
+    assert_eq!(code, 1, "{output}");
     assert!(
-        said.contains("✗ node-1 is off") && !said.contains("all is well"),
-        "{said}"
+        output.contains("✗ node-1 is off") && !output.contains("all is well"),
+        "{output}"
     );
 
     own.lab(&["node", "on", "node-1"]);
-    eventually("all is well again", is_well);
+    eventually("the status is healthy again", is_healthy);
 }

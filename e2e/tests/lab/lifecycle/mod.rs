@@ -1,5 +1,5 @@
-//! The life of a lab, told by labs of the stories' own through the program `lab`: they come up from whatever state
-//! they are in, harm nobody, and leave nothing.
+//! Creation, recovery and deletion of labs with the program `lab`, on labs of the stories' own: they start from any state, harm no
+//! other process, and leave nothing.
 
 mod alone {
     mod residue;
@@ -13,15 +13,15 @@ use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use evenkeel_e2e::{PATIENCE, checkout};
+use evenkeel_e2e::{WAIT_LIMIT, checkout};
 use evenkeel_lab::command::Cmd;
 
-/// The program, where `make` puts it.
+/// Returns the path of the program that `make` builds.
 fn program() -> PathBuf {
     checkout().join("bin/lab")
 }
 
-/// Runs `lab` to its end; its exit code, and all it printed. One that does not end is killed, and its code is 137.
+/// Runs `lab`; returns its exit code and its output. After 300 s it is killed, and its code is 137.
 fn lab(args: &[&str]) -> (i32, String) {
     run(Cmd::new("timeout")
         .args(["--foreground", "--signal=KILL", "300"])
@@ -29,7 +29,7 @@ fn lab(args: &[&str]) -> (i32, String) {
         .args(args))
 }
 
-/// Runs a command to its end; its exit code, and all it printed.
+/// Runs a command; returns its exit code and its output.
 fn run(command: Cmd) -> (i32, String) {
     let piped = |command: &mut std::process::Command| {
         command
@@ -38,29 +38,29 @@ fn run(command: Cmd) -> (i32, String) {
             .stderr(Stdio::piped());
     };
     let output = command.spawn(piped).unwrap().wait_with_output().unwrap();
-    let said = format!(
+    let text = format!(
         "{}{}",
         String::from_utf8_lossy(&output.stdout),
         String::from_utf8_lossy(&output.stderr)
     );
-    (output.status.code().unwrap_or(-1), said)
+    (output.status.code().unwrap_or(-1), text)
 }
 
-/// Waits until it is so.
-fn eventually(what: &str, mut so: impl FnMut() -> bool) {
+/// Waits until a condition holds.
+fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     let began = Instant::now();
-    while !so() {
+    while !holds() {
         assert!(
-            began.elapsed() < PATIENCE,
-            "waited {} s in vain until {what}",
-            PATIENCE.as_secs()
+            began.elapsed() < WAIT_LIMIT,
+            "not within {} s: {what}",
+            WAIT_LIMIT.as_secs()
         );
         std::thread::sleep(Duration::from_millis(200));
     }
 }
 
-/// A small lab of a story's own. Its name follows from that of the stories' lab, so that what a killed run left of it
-/// is cleaned up by the next.
+/// A small lab of a story. Its name is derived from that of the stories' lab, so that the next run cleans up after one that was
+/// killed.
 struct OwnLab {
     name: String,
 }
@@ -74,14 +74,14 @@ impl OwnLab {
         own
     }
 
-    /// Runs `lab` on it, which must succeed; all it printed.
+    /// Runs `lab` on it; it must succeed. Returns its output.
     fn lab(&self, args: &[&str]) -> String {
-        let (code, said) = self.try_lab(args);
-        assert_eq!(code, 0, "lab {args:?} failed:\n{said}");
-        said
+        let (code, output) = self.try_lab(args);
+        assert_eq!(code, 0, "lab {args:?} failed:\n{output}");
+        output
     }
 
-    /// Runs `lab` on it; its exit code, and all it printed.
+    /// Runs `lab` on it; returns its exit code and its output.
     fn try_lab(&self, args: &[&str]) -> (i32, String) {
         let mut all = vec!["--name", &self.name];
         all.extend(args);
@@ -110,10 +110,10 @@ impl OwnLab {
 
     fn kubectl(&self, args: &[&str]) -> String {
         self.try_kubectl(args)
-            .unwrap_or_else(|said| panic!("{said}"))
+            .unwrap_or_else(|output| panic!("{output}"))
     }
 
-    /// The first two numbers of all its addresses, such as `10.203`.
+    /// Returns the first two numbers of all its addresses, such as `10.203`.
     fn range(&self) -> String {
         let server = self.kubectl(&[
             "config",
@@ -128,7 +128,7 @@ impl OwnLab {
         numbers.join(".")
     }
 
-    /// This machine's interface into it, found by its address.
+    /// Returns this machine's interface to the lab, found by its address.
     fn interface(&self) -> String {
         let own = format!(" {}.0.1/24 ", self.range());
         let all = Cmd::new("ip").args(["-4", "-o", "addr"]).run().unwrap();
@@ -139,11 +139,11 @@ impl OwnLab {
         line.split_whitespace().nth(1).unwrap().to_owned()
     }
 
-    /// Kills every process it has, as `kill -9` does.
+    /// Kills every process of the lab with SIGKILL.
     fn kill_everything(&self) {
         eventually("every process of the lab is dead", || {
             let left = crate::host::processes_of(&self.name, None);
-            // One that ended meanwhile is what was wanted.
+            // Ignored: a process may have exited meanwhile.
             let _ = Cmd::new("kill")
                 .arg("-9")
                 .args(left.iter().map(|process| process.pid.to_string()))
@@ -156,9 +156,9 @@ impl OwnLab {
 impl Drop for OwnLab {
     fn drop(&mut self) {
         if std::env::var_os("KEEP").is_none() {
-            let (code, said) = self.try_lab(&["down"]);
+            let (code, output) = self.try_lab(&["down"]);
             if code != 0 {
-                eprintln!("{said}");
+                eprintln!("{output}");
             }
         }
     }

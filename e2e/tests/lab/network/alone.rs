@@ -1,33 +1,33 @@
-//! The stories of this topic that hurt nodes or the control plane: each runs alone.
+//! The stories of this topic that other stories would disturb.
 
 use super::*;
 
-/// Counts packets as they leave the machine, in a table of the test's own, before and after the lab's guard.
+/// Counters of packets that leave the machine, in an nftables table of the test, before and after the lab's guard.
 struct Counters {
     table: String,
 }
 
-/// What was counted so far.
+/// The counts so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Counted {
-    /// For the lab's addresses, into the lab.
+    /// Packets for the lab's addresses, into the lab.
     into_lab: u64,
-    /// For the lab's addresses, by any other interface, before the guard has seen them.
+    /// Packets for the lab's addresses, through any other interface, before the guard.
     astray: u64,
     /// The same, after the guard.
     left: u64,
-    /// For the address that the test may send elsewhere, after the guard.
+    /// Packets for the test's own outside address, after the guard.
     elsewhere: u64,
 }
 
 impl Counters {
     fn begin(story: &Story) -> Self {
         let table = format!("evenkeel_e2e_{}", story.lab().number());
-        let (all, inside) = (
+        let (all, run_in_store) = (
             story.lab().addresses().unwrap().all(),
             format!("ek{}", story.lab().number()),
         );
-        // The guard's own priority is -5.
+        // The guard has priority -5.
         let rules = format!(
             "table inet {table} {{}}
 delete table inet {table}
@@ -38,12 +38,12 @@ table inet {table} {{
     counter elsewhere {{ }}
     chain before {{
         type filter hook postrouting priority -10
-        oifname != {{ \"{inside}\", \"lo\" }} ip daddr {all} counter name astray
+        oifname != {{ \"{run_in_store}\", \"lo\" }} ip daddr {all} counter name astray
     }}
     chain after {{
         type filter hook postrouting priority 100
-        oifname \"{inside}\" ip daddr {all} counter name into_lab
-        oifname != {{ \"{inside}\", \"lo\" }} ip daddr {all} counter name left
+        oifname \"{run_in_store}\" ip daddr {all} counter name into_lab
+        oifname != {{ \"{run_in_store}\", \"lo\" }} ip daddr {all} counter name left
         ip daddr {ELSEWHERE} counter name elsewhere
     }}
 }}
@@ -58,13 +58,13 @@ table inet {table} {{
     }
 
     fn read(&self) -> Counted {
-        let said = Cmd::new("nft")
+        let output = Cmd::new("nft")
             .args(["-j", "list", "counters", "table", "inet", &self.table])
             .run()
             .unwrap();
-        let said: Value = serde_json::from_str(&said).unwrap();
+        let output: Value = serde_json::from_str(&output).unwrap();
         let packets = |name: &str| {
-            let all = said["nftables"].as_array().unwrap().iter();
+            let all = output["nftables"].as_array().unwrap().iter();
             let named = all
                 .map(|entry| &entry["counter"])
                 .find(|counter| counter["name"] == name);
@@ -89,15 +89,15 @@ impl Drop for Counters {
     }
 }
 
-/// An address for documentation, which is nobody's.
+/// An address reserved for documentation.
 const ELSEWHERE: &str = "203.0.113.1";
 
-/// A way out of the machine's own network that ends in an empty namespace: what leaves by it is counted and harms nobody.
-struct WayOut {
+/// A route out of the machine's network that ends in an empty namespace: packets on it are counted and reach no host.
+struct OutsideRoute {
     name: String,
 }
 
-impl WayOut {
+impl OutsideRoute {
     fn to(story: &Story, address: &str) -> Self {
         let way = Self {
             name: format!("ekt{}", story.lab().number()),
@@ -117,16 +117,16 @@ impl WayOut {
     }
 }
 
-impl Drop for WayOut {
+impl Drop for OutsideRoute {
     fn drop(&mut self) {
-        // The routes go with the interface.
+        // The routes are deleted with the interface.
         let _ = Cmd::new("ip").args(["link", "del", &self.name]).attempt();
         let _ = Cmd::new("ip").args(["netns", "del", &self.name]).attempt();
     }
 }
 
-/// Tries to reach an address from this machine, by UDP and TCP. What comes of it is for the counters to tell.
-fn knock(address: &str) {
+/// Sends UDP and TCP packets to an address from this machine. Only the counters matter.
+fn send_packets(address: &str) {
     let target = format!("{address}:8080");
     if let Ok(socket) = UdpSocket::bind("0.0.0.0:0") {
         let _ = socket.send_to(b"knock", &target);
@@ -134,19 +134,19 @@ fn knock(address: &str) {
     let _ = TcpStream::connect_timeout(&target.parse().unwrap(), Duration::from_millis(300));
 }
 
-/// The same from a shell that has `nc` (a pod) or is bash (a node).
-fn knocks(addresses: &[String], with: &str) -> String {
+/// Returns a script that does the same in a shell with `nc` (a pod) or with bash (a node).
+fn packet_script(addresses: &[String], with: &str) -> String {
     let each = addresses.iter().map(|address| match with {
         "nc" => format!("echo knock | timeout 1 nc {address} 8080"),
         _ => format!(
             "echo knock > /dev/udp/{address}/8080; timeout 1 {with} -c 'echo > /dev/tcp/{address}/8080'"
         ),
     });
-    // All at once, and refusals are as good as answers here.
+    // All in parallel; rejections count as answers.
     each.map(|one| format!("({one}) & ")).collect::<String>() + "wait; true"
 }
 
-/// Everything that may be sent to: live, dead and never given, of pods and of services.
+/// Returns all kinds of addresses: live, dead and unused, of pods and of Services.
 fn targets(story: &Story) -> Vec<String> {
     let prefix = story
         .lab()
@@ -159,12 +159,12 @@ fn targets(story: &Story) -> Vec<String> {
     vec![
         story.field(&["pod", "live"], ".status.podIP"),
         story.field(&["service", "live"], ".spec.clusterIP"),
-        // Of a node that is there, of one that never was, and outside of every node's range.
+        // Of an existing node, of a node that never existed, and outside of every node's range.
         format!("{prefix}.{}.250", 64 + node),
         format!("{prefix}.{}.7", 64 + 59),
         format!("{prefix}.200.9"),
         format!("{prefix}.0.99"),
-        // Services that were never made, at the beginning and at the end of their range.
+        // Unused Service addresses at the begin and at the end of their range.
         format!("{prefix}.129.77"),
         format!("{prefix}.143.254"),
     ]
@@ -185,13 +185,13 @@ fn no_packet_for_an_address_of_the_lab_leaves_the_machine() {
 
     let counters = Counters::begin(&story);
     for address in &targets {
-        knock(address);
+        send_packets(address);
     }
-    story.shell("live", &knocks(&targets, "nc")).unwrap();
+    story.shell("live", &packet_script(&targets, "nc")).unwrap();
     for node in story.lab().nodes() {
         let netns = format!("--net=/run/netns/ek-{}-{}", story.lab().name(), node.name);
         Cmd::new("nsenter")
-            .args([&netns, "bash", "-c", &knocks(&targets, "bash")])
+            .args([&netns, "bash", "-c", &packet_script(&targets, "bash")])
             .run()
             .unwrap();
     }
@@ -201,17 +201,17 @@ fn no_packet_for_an_address_of_the_lab_leaves_the_machine() {
     let counted = counters.read();
     assert!(
         counted.into_lab > 4,
-        "what went into the lab was counted: {counted:?}"
+        "no packet into the lab was counted: {counted:?}"
     );
     assert_eq!(
         (counted.astray, counted.left),
         (0, 0),
-        "nothing even tried to leave: {counted:?}"
+        "packets tried to leave: {counted:?}"
     );
 }
 
 #[test]
-fn the_guard_stops_what_a_wrong_route_would_let_out() {
+fn the_guard_stops_packets_on_a_wrong_route() {
     let story = Story::alone("network-guard");
     let astray = story
         .lab()
@@ -221,17 +221,17 @@ fn the_guard_stops_what_a_wrong_route_would_let_out() {
         .to_string()
         .replace(".0.0/16", ".200.1");
     let counters = Counters::begin(&story);
-    let _way = WayOut::to(&story, &astray);
-    knock(&astray);
-    knock(ELSEWHERE);
+    let _way = OutsideRoute::to(&story, &astray);
+    send_packets(&astray);
+    send_packets(ELSEWHERE);
     let counted = counters.read();
     assert!(
         counted.astray >= 2,
-        "the wrong route was taken: {counted:?}"
+        "the wrong route was not used: {counted:?}"
     );
-    assert!(counted.elsewhere >= 2, "that way leads out: {counted:?}");
-    assert_eq!(
-        counted.left, 0,
-        "and the guard has let nothing of the lab's pass: {counted:?}"
+    assert!(
+        counted.elsewhere >= 2,
+        "no packet left through the route: {counted:?}"
     );
+    assert_eq!(counted.left, 0, "the guard let packets pass: {counted:?}");
 }

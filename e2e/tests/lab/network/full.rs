@@ -1,9 +1,9 @@
-//! The stories of this topic that `make test-all` runs.
+//! The stories of this topic for `make test-all`.
 
 use super::*;
 
 #[test]
-fn names_of_services_and_of_their_pods_lead_to_them_and_other_names_are_denied_at_once() {
+fn names_of_services_and_pods_resolve_and_others_are_rejected_at_once() {
     let story = Story::begin("network-names");
     story.apply(&web(1));
     let headless = "hostname: first\nsubdomain: crew";
@@ -24,23 +24,25 @@ spec: {clusterIP: None, selector: {app: member}, ports: [{port: 8080}]}
         (format!("crew.{domain}"), &member),
         (format!("first.crew.{domain}"), &member),
     ] {
-        story.eventually(&format!("{name} leads to {address}"), || {
-            let said = story.shell("member", &format!("nslookup {name}"));
-            said.is_ok_and(|said| said.contains(&format!("Name:\t{name}\nAddress: {address}\n")))
+        story.eventually(&format!("{name} resolves to {address}"), || {
+            let output = story.shell("member", &format!("nslookup {name}"));
+            output.is_ok_and(|output| {
+                output.contains(&format!("Name:\t{name}\nAddress: {address}\n"))
+            })
         });
     }
-    // As programs resolve: by the search list, through the C library.
+    // As programs resolve: with the search list, through the C library.
     story.eventually("a program finds the pod by its short name", || {
         let found = story.shell("member", "timeout 3 wget -qO- http://first.crew:8080/");
         found.is_ok_and(|found| found.trim() == "first")
     });
     for outside in ["example.com", "no-such-service.default.svc.cluster.local"] {
-        story.eventually(&format!("{outside} is denied at once"), || {
-            let said = story.shell(
+        story.eventually(&format!("{outside} is rejected at once"), || {
+            let output = story.shell(
                 "member",
                 &format!("timeout 4 nslookup {outside}; echo ended $?"),
             );
-            said.is_ok_and(|said| said.contains("NXDOMAIN") && said.ends_with("ended 1\n"))
+            output.is_ok_and(|output| output.contains("NXDOMAIN") && output.ends_with("ended 1\n"))
         });
     }
 }

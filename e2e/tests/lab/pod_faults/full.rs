@@ -1,9 +1,9 @@
-//! The stories of this topic that `make test-all` runs.
+//! The stories of this topic for `make test-all`.
 
 use super::*;
 
 #[test]
-fn a_pod_that_is_cut_off_answers_nobody_while_its_neighbours_do_until_it_is_mended() {
+fn a_pod_that_is_cut_off_does_not_answer_while_its_neighbours_do() {
     let story = Story::begin("pod-cut");
     let here = pods::on(&story.lab().nodes()[0].name);
     let there = pods::on(&story.lab().nodes()[1].name);
@@ -15,11 +15,11 @@ fn a_pod_that_is_cut_off_answers_nobody_while_its_neighbours_do_until_it_is_mend
     pods::wait_for(&story, &["victim", "neighbour", "asker"]);
     let victim = pods::address(&story, "victim", 8080);
     let from_pod = || story.shell("asker", &format!("timeout 3 wget -qO- http://{victim}/"));
-    story.eventually("both answer", || {
+    story.eventually("both pods answer", || {
         answers(&story, "victim") && answers(&story, "neighbour")
     });
-    story.eventually("a pod reaches it", || {
-        from_pod().is_ok_and(|said| said.trim() == "victim")
+    story.eventually("the asker reaches the victim", || {
+        from_pod().is_ok_and(|output| output.trim() == "victim")
     });
 
     story
@@ -28,18 +28,24 @@ fn a_pod_that_is_cut_off_answers_nobody_while_its_neighbours_do_until_it_is_mend
         .unwrap()
         .cut()
         .unwrap();
-    assert!(!accepts(&victim), "the victim is cut off from this machine");
-    assert!(from_pod().is_err(), "and from pods of other nodes");
+    assert!(
+        !accepts_connections(&victim),
+        "the victim accepts connections"
+    );
+    assert!(
+        from_pod().is_err(),
+        "a pod on another node reaches the victim"
+    );
     let outwards = format!(
         "timeout 3 wget -qO- http://{}/",
         pods::address(&story, "neighbour", 8080)
     );
     assert!(
         story.shell("victim", &outwards).is_err(),
-        "and reaches not even its neighbour"
+        "the victim reaches its neighbour"
     );
-    story.eventually("the neighbour is well", || answers(&story, "neighbour"));
-    story.eventually("and so is the victim, in itself", || {
+    story.eventually("the neighbour answers", || answers(&story, "neighbour"));
+    story.eventually("the victim answers itself", || {
         story
             .shell("victim", "timeout 3 wget -qO- http://127.0.0.1:8080/")
             .is_ok()
@@ -54,38 +60,38 @@ fn a_pod_that_is_cut_off_answers_nobody_while_its_neighbours_do_until_it_is_mend
     story.eventually("the victim answers again", || {
         answers(&story, "victim") && from_pod().is_ok()
     });
-    story.eventually("and reaches others again", || {
+    story.eventually("the victim reaches others again", || {
         story.shell("victim", &outwards).is_ok()
     });
     assert_eq!(pods::restarts(&story, "victim"), 0);
 }
 
 #[test]
-fn a_pod_whose_processes_are_killed_is_started_again_and_serves() {
+fn a_pod_whose_processes_are_killed_is_restarted() {
     let story = Story::begin("pod-killed");
     story.apply(&pods::server("victim", ""));
     pods::wait_for(&story, &["victim"]);
-    story.eventually("it answers", || answers(&story, "victim"));
+    story.eventually("the pod answers", || answers(&story, "victim"));
     story
         .lab()
         .pod(story.namespace(), "victim")
         .unwrap()
         .kill(None, None)
         .unwrap();
-    story.eventually("Kubernetes has counted a restart", || {
+    story.eventually("the restart is counted", || {
         pods::restarts(&story, "victim") == 1
     });
     let how = ".status.containerStatuses[0].lastState.terminated.exitCode";
     assert_eq!(
         story.field(&["pod", "victim"], how),
         "137",
-        "it died of SIGKILL"
+        "the exit code is not that of SIGKILL"
     );
-    story.eventually("it answers again", || answers(&story, "victim"));
+    story.eventually("the pod answers again", || answers(&story, "victim"));
 }
 
 #[test]
-fn only_the_container_that_is_named_is_killed() {
+fn only_the_named_container_is_killed() {
     let story = Story::begin("pod-container");
     let shown = story
         .command(&["create", "--dry-run=client", "-o", "json", "-f", "-"])
@@ -107,50 +113,50 @@ fn only_the_container_that_is_named_is_killed() {
         let path = format!(".status.containerStatuses[?(@.name==\"{name}\")].restartCount");
         story.field(&["pod", "victim"], &path)
     };
-    story.eventually("the second was started again", || restarts("second") == "1");
+    story.eventually("the second container is restarted", || {
+        restarts("second") == "1"
+    });
     assert_eq!(restarts("main"), "0");
     assert_eq!(
         story
             .shell("victim", "cat /tmp/falls 2>/dev/null; true")
             .unwrap(),
         "",
-        "the web server never fell"
+        "the web server was restarted"
     );
 }
 
 #[test]
-fn a_process_that_is_killed_by_name_takes_no_other_with_it() {
+fn killing_a_process_by_name_kills_no_other() {
     let story = Story::begin("pod-process");
     story.apply(&pods::server("victim", ""));
     pods::wait_for(&story, &["victim"]);
-    story.eventually("it answers", || answers(&story, "victim"));
+    story.eventually("the pod answers", || answers(&story, "victim"));
     story
         .lab()
         .pod(story.namespace(), "victim")
         .unwrap()
         .kill(None, Some("httpd"))
         .unwrap();
-    story.eventually("the shell has seen its web server fall", || {
+    story.eventually("the shell has seen its web server exit", || {
         story
             .shell("victim", "cat /tmp/falls")
             .is_ok_and(|falls| falls == "fell\n")
     });
-    story.eventually("it has started another, which answers", || {
-        answers(&story, "victim")
-    });
+    story.eventually("another web server answers", || answers(&story, "victim"));
     assert_eq!(
         pods::restarts(&story, "victim"),
         0,
-        "the container lived on"
+        "the container was restarted"
     );
 }
 
 #[test]
-fn a_container_that_is_frozen_whole_is_still_there_when_thawed() {
-    let story = Story::begin("pod-frozen-whole");
+fn a_frozen_container_continues_when_thawed() {
+    let story = Story::begin("pod-frozen-all");
     story.apply(&pods::server("victim", ""));
     pods::wait_for(&story, &["victim"]);
-    story.eventually("it answers", || answers(&story, "victim"));
+    story.eventually("the pod answers", || answers(&story, "victim"));
     story
         .lab()
         .pod(story.namespace(), "victim")
@@ -171,22 +177,22 @@ fn a_container_that_is_frozen_whole_is_still_there_when_thawed() {
         .unwrap()
         .thaw(Some("main"), None)
         .unwrap();
-    story.eventually("it answers again", || answers(&story, "victim"));
+    story.eventually("the pod answers again", || answers(&story, "victim"));
     assert_eq!(pods::restarts(&story, "victim"), 0);
 }
 
 #[test]
-fn what_is_not_there_is_named_together_with_what_is() {
+fn errors_name_the_missing_object_and_the_existing_ones() {
     let story = Story::begin("pod-errors");
-    keep(&story, "lab-disk");
-    let nobody = format!(
+    create_store(&story, "lab-disk");
+    let missing = format!(
         "{:#}",
-        story.lab().pod(story.namespace(), "nobody").unwrap_err()
+        story.lab().pod(story.namespace(), "missing").unwrap_err()
     );
-    assert!(nobody.contains("pods \"nobody\" not found"), "{nobody}");
+    assert!(missing.contains("pods \"missing\" not found"), "{missing}");
 
-    let pod = story.lab().pod(story.namespace(), KEEPER).unwrap();
-    let shown = format!("{}/{KEEPER}", story.namespace());
+    let pod = story.lab().pod(story.namespace(), STORE_POD).unwrap();
+    let shown = format!("{}/{STORE_POD}", story.namespace());
     let container = pod.kill(Some("nope"), None).unwrap_err().to_string();
     assert_eq!(
         container,
@@ -202,5 +208,9 @@ fn what_is_not_there_is_named_together_with_what_is() {
         claim,
         format!("pod {shown} has no claim nope; its claims are: {CLAIM}")
     );
-    assert_eq!(pods::restarts(&story, KEEPER), 0, "nothing was done");
+    assert_eq!(
+        pods::restarts(&story, STORE_POD),
+        0,
+        "the container was restarted"
+    );
 }

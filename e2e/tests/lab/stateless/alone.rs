@@ -1,9 +1,9 @@
-//! The stories of this topic that hurt nodes or the control plane: each runs alone.
+//! The stories of this topic that harm nodes.
 
 use super::*;
 
 #[test]
-fn the_pods_of_a_node_without_power_come_back_elsewhere() {
+fn pods_of_a_node_without_power_are_recreated_on_other_nodes() {
     let story = Story::alone("node-lost");
     story.apply(&web(3));
     story.eventually("three replicas are ready", || ready_pods(&story).len() == 3);
@@ -16,7 +16,7 @@ fn the_pods_of_a_node_without_power_come_back_elsewhere() {
     });
     story.lab().power_on(&node).unwrap();
     story.lab().wait_until_ready(&node).unwrap();
-    story.eventually("the lost pod is gone for good", || {
+    story.eventually("the lost pod is gone", || {
         story.try_kubectl(&["get", "pod", &victim]).is_err()
     });
 }

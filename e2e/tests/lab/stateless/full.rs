@@ -1,9 +1,9 @@
-//! The stories of this topic that `make test-all` runs.
+//! The stories of this topic for `make test-all`.
 
 use super::*;
 
 #[test]
-fn a_web_server_is_scaled_and_a_deleted_pod_is_replaced_and_every_replica_answers_by_name() {
+fn a_web_server_is_scaled_and_a_deleted_pod_is_replaced() {
     let story = Story::begin("stateless");
     story.apply(&web(1));
     story.eventually("one replica is ready", || ready_pods(&story).len() == 1);
@@ -36,7 +36,7 @@ fn a_web_server_is_scaled_and_a_deleted_pod_is_replaced_and_every_replica_answer
 }
 
 #[test]
-fn cluster_and_pod_addresses_answer_from_the_machine_itself() {
+fn service_and_pod_addresses_are_reachable_from_the_machine() {
     let story = Story::begin("from-host");
     story.apply(&web(2));
     story.eventually("two replicas are ready", || ready_pods(&story).len() == 2);

@@ -1,28 +1,28 @@
-//! The stories of this topic that `make test-all` runs.
+//! The stories of this topic for `make test-all`.
 
 use super::*;
 
 #[test]
-fn a_restricted_pod_that_is_not_root_can_write_and_its_files_have_the_group_of_the_pod() {
+fn a_restricted_pod_can_write_with_the_group_of_the_pod() {
     let story = Story::begin("volume-group");
-    keep(&story, "lab-disk");
-    assert_eq!(inside(&story, "id -u"), "1000");
-    assert_eq!(inside(&story, "stat -c %g /data"), "2000");
-    inside(&story, "mkdir /data/dir && echo mine > /data/dir/file");
+    create_store(&story, "lab-disk");
+    assert_eq!(run_in_store(&story, "id -u"), "1000");
+    assert_eq!(run_in_store(&story, "stat -c %g /data"), "2000");
+    run_in_store(&story, "mkdir /data/dir && echo mine > /data/dir/file");
     assert_eq!(
-        inside(&story, "stat -c '%u %g' /data/dir/file"),
+        run_in_store(&story, "stat -c '%u %g' /data/dir/file"),
         "1000 2000"
     );
 }
 
 #[test]
-fn a_volume_has_the_size_that_was_asked_for() {
+fn a_volume_has_the_requested_size() {
     let story = Story::begin("volume-size");
-    keep(&story, "lab-disk");
-    let size = size_inside(&story);
+    create_store(&story, "lab-disk");
+    let size = store_size(&story);
     assert!(
         (300 << 10..=400 << 10).contains(&size),
-        "400 MiB were asked for, the pod has {size} KiB"
+        "400 MiB were requested, the pod has {size} KiB"
     );
     assert_eq!(
         story.field(&["pvc", CLAIM], ".status.capacity.storage"),
@@ -31,45 +31,45 @@ fn a_volume_has_the_size_that_was_asked_for() {
 }
 
 #[test]
-fn growing_the_claim_grows_the_file_system_under_the_running_pod() {
+fn expanding_a_claim_expands_the_file_system_of_the_running_pod() {
     let story = Story::begin("volume-grows");
-    keep(&story, "lab-disk");
+    create_store(&story, "lab-disk");
     let (before, uid) = (
-        size_inside(&story),
-        story.field(&["pod", KEEPER], ".metadata.uid"),
+        store_size(&story),
+        story.field(&["pod", STORE_POD], ".metadata.uid"),
     );
-    inside(&story, "echo precious > /data/note");
+    run_in_store(&story, "echo precious > /data/note");
     let more = r#"{"spec": {"resources": {"requests": {"storage": "900Mi"}}}}"#;
     story.kubectl(&["patch", "pvc", CLAIM, "--patch", more]);
-    // 500 MiB more, but for what XFS takes for itself.
+    // 500 MiB more, minus what XFS uses itself.
     story.eventually("the pod sees 450 MiB more", || {
-        size_seen(&story).is_some_and(|size| size >= before + (450 << 10))
+        try_store_size(&story).is_some_and(|size| size >= before + (450 << 10))
     });
-    story.eventually("the claim says so", || {
+    story.eventually("the PVC reports the new size", || {
         story.field(&["pvc", CLAIM], ".status.capacity.storage") == "900Mi"
     });
-    inside(
+    run_in_store(
         &story,
         "dd if=/dev/zero of=/data/large bs=1M count=600 && rm /data/large",
     );
-    assert_eq!(inside(&story, "cat /data/note"), "precious");
+    assert_eq!(run_in_store(&story, "cat /data/note"), "precious");
     assert_eq!(
-        story.field(&["pod", KEEPER], ".metadata.uid"),
+        story.field(&["pod", STORE_POD], ".metadata.uid"),
         uid,
-        "it is the same pod"
+        "the pod was replaced"
     );
-    assert_eq!(pods::restarts(&story, KEEPER), 0);
+    assert_eq!(pods::restarts(&story, STORE_POD), 0);
 }
 
 #[test]
-fn a_claim_of_the_fixed_class_cannot_be_grown() {
+fn a_claim_of_the_fixed_class_cannot_be_expanded() {
     let story = Story::begin("volume-fixed");
-    keep(&story, "lab-disk-fixed");
+    create_store(&story, "lab-disk-fixed");
     let more = r#"{"spec": {"resources": {"requests": {"storage": "900Mi"}}}}"#;
-    let refused = story
+    let rejected = story
         .try_kubectl(&["patch", "pvc", CLAIM, "--patch", more])
         .unwrap_err();
-    assert!(refused.contains("must support resize"), "{refused}");
+    assert!(rejected.contains("must support resize"), "{rejected}");
     assert_eq!(
         story.field(&["pvc", CLAIM], ".spec.resources.requests.storage"),
         "400Mi"
@@ -77,85 +77,87 @@ fn a_claim_of_the_fixed_class_cannot_be_grown() {
 }
 
 #[test]
-fn a_pod_that_fills_its_volume_is_told_that_no_space_is_left() {
+fn a_pod_that_fills_its_volume_gets_no_space_left() {
     let story = Story::begin("volume-full");
-    keep(&story, "lab-disk");
+    create_store(&story, "lab-disk");
     let full = story
-        .shell(KEEPER, "dd if=/dev/zero of=/data/large bs=1M count=500")
+        .shell(STORE_POD, "dd if=/dev/zero of=/data/large bs=1M count=500")
         .unwrap_err();
     assert!(full.contains("No space left on device"), "{full}");
-    let written: u64 = inside(&story, "stat -c %s /data/large").parse().unwrap();
+    let written: u64 = run_in_store(&story, "stat -c %s /data/large")
+        .parse()
+        .unwrap();
     assert!(
         (250 << 20..400 << 20).contains(&written),
-        "full after {written} bytes"
+        "the volume is full after {written} bytes"
     );
-    inside(&story, "rm /data/large && echo again > /data/note && sync");
-    assert_eq!(inside(&story, "cat /data/note"), "again");
+    run_in_store(&story, "rm /data/large && echo again > /data/note && sync");
+    assert_eq!(run_in_store(&story, "cat /data/note"), "again");
 }
 
 #[test]
-fn a_volume_that_is_filled_from_outside_has_no_space_left_until_it_is_freed() {
+fn a_volume_filled_from_outside_has_no_space_until_it_is_freed() {
     let story = Story::begin("volume-filled");
-    keep(&story, "lab-disk");
+    create_store(&story, "lab-disk");
     let write = "dd if=/dev/zero of=/data/some bs=4k count=1";
-    inside(&story, write);
-    inside(&story, "rm /data/some");
+    run_in_store(&story, write);
+    run_in_store(&story, "rm /data/some");
     story
         .lab()
-        .pod(story.namespace(), KEEPER)
+        .pod(story.namespace(), STORE_POD)
         .unwrap()
         .fill_volume(None)
         .unwrap();
-    let full = story.shell(KEEPER, write).unwrap_err();
+    let full = story.shell(STORE_POD, write).unwrap_err();
     assert!(full.contains("No space left on device"), "{full}");
     story
         .lab()
-        .pod(story.namespace(), KEEPER)
+        .pod(story.namespace(), STORE_POD)
         .unwrap()
         .free_volume(None)
         .unwrap();
-    inside(&story, "dd if=/dev/zero of=/data/some bs=1M count=200");
+    run_in_store(&story, "dd if=/dev/zero of=/data/some bs=1M count=200");
 }
 
 #[test]
 fn a_wiped_volume_is_empty_and_can_still_be_used() {
     let story = Story::begin("volume-wiped");
-    keep(&story, "lab-disk");
-    inside(
+    create_store(&story, "lab-disk");
+    run_in_store(
         &story,
         "mkdir -p /data/dir/below && touch /data/dir/below/file /data/.hidden",
     );
-    // A link that would lead out of the volume, seen from this machine.
+    // A link that leads out of the volume when it is followed on this machine.
     let outside = std::env::temp_dir().join(story.namespace());
     std::fs::create_dir(&outside).unwrap();
     std::fs::write(outside.join("file"), "not of the volume").unwrap();
-    inside(&story, &format!("ln -s {} /data/link", outside.display()));
+    run_in_store(&story, &format!("ln -s {} /data/link", outside.display()));
     story
         .lab()
-        .pod(story.namespace(), KEEPER)
+        .pod(story.namespace(), STORE_POD)
         .unwrap()
         .wipe_volume(Some(CLAIM))
         .unwrap();
     let survived = std::fs::read_to_string(outside.join("file"));
     std::fs::remove_dir_all(&outside).unwrap();
     assert_eq!(survived.unwrap(), "not of the volume");
-    assert_eq!(inside(&story, "ls -A /data"), "");
-    inside(&story, "echo anew > /data/note");
-    assert_eq!(inside(&story, "cat /data/note"), "anew");
-    assert_eq!(pods::restarts(&story, KEEPER), 0);
+    assert_eq!(run_in_store(&story, "ls -A /data"), "");
+    run_in_store(&story, "echo again > /data/note");
+    assert_eq!(run_in_store(&story, "cat /data/note"), "again");
+    assert_eq!(pods::restarts(&story, STORE_POD), 0);
 }
 
 #[test]
-fn deleting_the_claim_removes_its_volume_and_the_file_behind_it() {
+fn deleting_a_claim_removes_its_volume_and_its_file() {
     let story = Story::begin("volume-deleted");
-    keep(&story, "lab-disk");
+    create_store(&story, "lab-disk");
     let volume = story.field(&["pvc", CLAIM], ".spec.volumeName");
     assert_eq!(
         backing_files(&story, &volume).len(),
         1,
-        "one file is behind {volume}"
+        "not one file holds {volume}"
     );
-    story.kubectl(&["delete", "statefulset", "keeper"]);
+    story.kubectl(&["delete", "statefulset", "store"]);
     story.kubectl(&["delete", "pvc", CLAIM]);
     story.eventually("the volume is gone", || {
         story
@@ -166,11 +168,11 @@ fn deleting_the_claim_removes_its_volume_and_the_file_behind_it() {
 }
 
 #[test]
-fn pods_of_one_node_share_a_claim_and_one_that_mounts_it_to_read_cannot_write() {
+fn pods_of_one_node_share_a_claim_and_a_read_only_mount_cannot_write() {
     let story = Story::begin("volume-shared");
     let pod = |name: &str, read_only: bool| user(name, "shared", read_only);
     story.apply(&claim("shared"));
-    // The first alone, so that it is the one that decides where the volume is.
+    // The first alone, so that its node becomes that of the volume.
     story.apply(&pod("writer", false));
     pods::wait_for(&story, &["writer"]);
     story.apply(&(pod("other", false) + &pod("reader", true)));
@@ -180,7 +182,7 @@ fn pods_of_one_node_share_a_claim_and_one_that_mounts_it_to_read_cannot_write() 
         assert_eq!(
             story.field(&["pod", one], ".spec.nodeName"),
             node,
-            "{one} is where the volume is"
+            "{one} is on another node than the volume"
         );
     }
 
@@ -191,11 +193,11 @@ fn pods_of_one_node_share_a_claim_and_one_that_mounts_it_to_read_cannot_write() 
         assert_eq!(
             story.shell(one, "cat /data/note").unwrap().trim(),
             "from the writer",
-            "seen by {one}"
+            "{one} does not see the write"
         );
     }
-    let refused = story.shell("reader", "echo no > /data/note").unwrap_err();
-    assert!(refused.contains("Read-only file system"), "{refused}");
+    let rejected = story.shell("reader", "echo no > /data/note").unwrap_err();
+    assert!(rejected.contains("Read-only file system"), "{rejected}");
     story
         .shell("other", "echo from the other > /data/note")
         .unwrap();

@@ -1,49 +1,52 @@
-//! Objects with a cluster's label that make no sense, and an identity that makes none: whoever is concerned says so, and
-//! everybody else in the namespace is healed as ever.
+//! Invalid objects with a cluster's label, and an invalid identity: the cluster concerned reports it, and all other clusters in the
+//! namespace are recovered as usual.
 
 use evenkeel_e2e::etcd::Cluster;
 use evenkeel_e2e::operator::Operator;
 use evenkeel_e2e::{BUSYBOX_IMAGE, RESTRICTED, Story};
 use serde_json::json;
 
-use crate::look::{LONG, follower, until_whole};
-use crate::middle::{ends_well, spec};
-use crate::noted::{dies_once_noting, take_pod_and_claim};
-use crate::obstacles::{complaint, substance};
+use crate::assertions::{CLUSTER_LIMIT, follower, wait_healthy};
+use crate::intents::{delete_pod_and_claim, kill_after_intent_and_restart};
+use crate::interrupts::{spec, wait_converged};
+use crate::obstacles::{operator_independent_parts, problem_report};
 
 #[test]
-fn a_claim_that_says_it_is_of_a_cluster_yet_to_begin_is_told_and_without_the_label_it_begins() {
+fn a_stray_claim_blocks_the_bootstrap_until_its_label_is_removed() {
     let story = Story::begin("stray-first");
     let _operator = Operator::start(&story);
     story.apply(&claim("orders"));
-    let before = substance(story.get(&["pvc/stray"]));
+    let before = operator_independent_parts(story.get(&["pvc/stray"]));
     let cluster = Cluster::apply(&story, "orders", &spec(1));
-    story.eventually("it is told", || {
+    story.eventually("Degraded has the reason InconsistentObjects", || {
         cluster.condition("Degraded").1 == "InconsistentObjects"
     });
-    let said = complaint(&cluster);
+    let output = problem_report(&cluster);
     assert!(
-        said.contains("take the label off those that are not its own"),
-        "{said}"
+        output.contains("remove the label from objects that do not belong to this cluster"),
+        "{output}"
     );
     assert_eq!(
         cluster.pods(),
         [],
-        "nothing is begun beside what may be somebody's data"
+        "a bootstrap began beside a PVC that may have data"
     );
-    assert_eq!(substance(story.get(&["pvc/stray"])), before);
+    assert_eq!(
+        operator_independent_parts(story.get(&["pvc/stray"])),
+        before
+    );
     story.kubectl(&["label", "pvc", "stray", "etcd.evenkeel.dev/cluster-"]);
-    ends_well(&story, &cluster, 1);
+    wait_converged(&story, &cluster, 1);
 }
 
 #[test]
-fn an_identity_that_became_nonsense_is_told_and_others_are_healed_and_put_back_it_serves_again() {
-    let story = Story::begin("nonsense");
+fn an_invalid_identity_is_reported_and_does_not_affect_other_clusters() {
+    let story = Story::begin("bad-identity");
     let mut operator = Operator::start(&story);
     let [broken, orders] = [("broken", 1), ("orders", 3)].map(|(name, members)| {
         let cluster = Cluster::apply(&story, name, &spec(members));
-        cluster.wait_ready(LONG);
-        until_whole(&story, &cluster, members);
+        cluster.wait_ready(CLUSTER_LIMIT);
+        wait_healthy(&story, &cluster, members);
         cluster
     });
     let clients = [&broken, &orders].map(Cluster::workload);
@@ -60,30 +63,30 @@ fn an_identity_that_became_nonsense_is_told_and_others_are_healed_and_put_back_i
         ]);
     };
     edit("{nonsense");
-    story.eventually("it is told", || {
-        complaint(&broken).contains("broken-etcd-identity")
+    story.eventually("the status names the identity", || {
+        problem_report(&broken).contains("broken-etcd-identity")
     });
     assert_eq!(
         story.field(&["configmap", "broken-etcd-identity"], ".data.identity"),
         "{nonsense",
-        "it is let be"
+        "the invalid identity was changed"
     );
 
     let lost = follower(&story, &orders);
-    dies_once_noting(&story, &mut operator, &orders, "Remove", || {
-        take_pod_and_claim(&story, &lost.name)
+    kill_after_intent_and_restart(&story, &mut operator, &orders, "Remove", || {
+        delete_pod_and_claim(&story, &lost.name)
     });
-    until_whole(&story, &orders, 3);
+    wait_healthy(&story, &orders, 3);
 
     edit(&text);
-    until_whole(&story, &broken, 1);
+    wait_healthy(&story, &broken, 1);
     for clients in clients {
         clients.finish();
     }
-    orders.holds_the_same_everywhere();
+    orders.wait_same_data();
 }
 
-/// Metadata that says whose it is, and about all else nonsense.
+/// Returns metadata with a valid cluster label and otherwise invalid values.
 fn metadata(of: &str) -> String {
     format!(
         "{{name: stray, labels: {{etcd.evenkeel.dev/cluster: {of}}}, annotations: {{evenkeel.dev/lineage: nonsense, \
@@ -115,8 +118,7 @@ fn config_map(of: &str) -> String {
 }
 
 #[test]
-fn nonsense_with_a_clusters_label_is_left_alone_and_members_are_brought_back_and_replaced_beside_it()
- {
+fn stray_objects_with_the_cluster_label_are_not_changed() {
     let story = Story::begin("strays");
     let mut operator = Operator::start(&story);
     let clusters = [("orders", 3), ("other", 1)].map(|(name, members)| {
@@ -124,8 +126,8 @@ fn nonsense_with_a_clusters_label_is_left_alone_and_members_are_brought_back_and
         (cluster, members)
     });
     for (cluster, members) in &clusters {
-        cluster.wait_ready(LONG);
-        until_whole(&story, cluster, *members);
+        cluster.wait_ready(CLUSTER_LIMIT);
+        wait_healthy(&story, cluster, *members);
     }
     let [(orders, _), (other, _)] = &clusters;
     let clients = orders.workload();
@@ -139,8 +141,8 @@ fn nonsense_with_a_clusters_label_is_left_alone_and_members_are_brought_back_and
         "pod/stray",
         "--timeout=120s",
     ]);
-    let before = strays.map(|path| substance(story.get(&[path])));
-    // The stray is a pod like the others to whoever looks by the label.
+    let before = strays.map(|path| operator_independent_parts(story.get(&[path])));
+    // A query by label returns the stray pod, too.
     let members = |cluster: &Cluster<'_>| {
         let pods = cluster.pods().into_iter().filter(|pod| pod.name != "stray");
         pods.collect::<Vec<_>>()
@@ -148,30 +150,34 @@ fn nonsense_with_a_clusters_label_is_left_alone_and_members_are_brought_back_and
     for (cluster, count) in &clusters {
         let victim = members(cluster).remove(0);
         story.kubectl(&["delete", "pod", &victim.name]);
-        story.within(LONG, &format!("{} is back", victim.name), || {
+        story.within(CLUSTER_LIMIT, &format!("{} is back", victim.name), || {
             let pods = members(cluster);
             pods.len() == *count
                 && pods.iter().all(|pod| pod.ready && pod.uid != victim.uid)
                 && cluster.status()["summary"] == "Healthy"
         });
     }
-    let after = strays.map(|path| substance(story.get(&[path])));
-    assert_eq!(after, before, "nobody's business");
+    let after = strays.map(|path| operator_independent_parts(story.get(&[path])));
+    assert_eq!(after, before, "a foreign object was changed");
     story.kubectl(&["delete", "pod", "stray", "--grace-period=1"]);
 
     let lost = follower(&story, orders);
-    dies_once_noting(&story, &mut operator, orders, "Remove", || {
-        take_pod_and_claim(&story, &lost.name)
+    kill_after_intent_and_restart(&story, &mut operator, orders, "Remove", || {
+        delete_pod_and_claim(&story, &lost.name)
     });
-    until_whole(&story, orders, 3);
+    wait_healthy(&story, orders, 3);
     assert!(
         orders.pods().iter().all(|pod| pod.name != lost.name),
-        "it was replaced"
+        "the member was not replaced"
     );
-    until_whole(&story, other, 1);
+    wait_healthy(&story, other, 1);
     for (path, before) in strays.into_iter().zip(before).skip(1) {
-        assert_eq!(substance(story.get(&[path])), before, "nobody's business");
+        assert_eq!(
+            operator_independent_parts(story.get(&[path])),
+            before,
+            "a foreign object was changed"
+        );
     }
     clients.finish();
-    orders.holds_the_same_everywhere();
+    orders.wait_same_data();
 }

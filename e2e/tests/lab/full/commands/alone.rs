@@ -1,29 +1,33 @@
-//! The stories of this topic that hurt nodes or the control plane: each runs alone.
+//! The stories of this topic that harm nodes.
 
 use super::*;
 
 #[test]
-fn what_is_done_to_nodes_and_the_api_server_can_be_typed() {
+fn commands_inject_faults_into_nodes_and_the_api_server() {
     let story = Story::alone("typed-node");
     let added = lab(&story, &["node", "add"]).trim().to_owned();
-    assert!(nodes(&story).contains(&added), "{added} is not there");
+    assert!(nodes(&story).contains(&added), "{added} does not exist");
     let kubelet = format!(
         "{}:10250",
         story.field(&["node", &added], ".status.addresses[0].address")
     );
-    assert!(accepts(&kubelet));
+    assert!(accepts_connections(&kubelet));
 
     lab(&story, &["node", "cut", &added]);
     assert!(
-        !accepts(&kubelet),
-        "its kubelet is reached although its cable is pulled"
+        !accepts_connections(&kubelet),
+        "the kubelet is reachable although its node is cut off"
     );
     lab(&story, &["node", "mend", &added]);
-    story.eventually("its kubelet is reached again", || accepts(&kubelet));
+    story.eventually("the kubelet is reachable again", || {
+        accepts_connections(&kubelet)
+    });
     lab(&story, &["node", "freeze", &added]);
-    story.eventually("it is taken for lost", || ready(&story, &added) != "True");
+    story.eventually("the node is not Ready", || ready(&story, &added) != "True");
     lab(&story, &["node", "thaw", &added]);
-    story.eventually("it is Ready again", || ready(&story, &added) == "True");
+    story.eventually("the node is Ready again", || {
+        ready(&story, &added) == "True"
+    });
 
     lab(&story, &["api", "stop"]);
     assert!(
@@ -34,5 +38,5 @@ fn what_is_done_to_nodes_and_the_api_server_can_be_typed() {
     );
     lab(&story, &["api", "start"]);
     lab(&story, &["node", "delete", &added]);
-    assert!(!nodes(&story).contains(&added), "{added} is still there");
+    assert!(!nodes(&story).contains(&added), "{added} still exists");
 }

@@ -1,8 +1,8 @@
-//! The stories of this topic that hurt nodes or the control plane: each runs alone.
+//! The stories of this topic that harm nodes.
 
 use super::*;
 
-/// Lets pods come to a node again, whatever becomes of the story.
+/// Uncordons a node on drop.
 struct Uncordon<'a>(&'a Story, &'a str);
 
 impl Drop for Uncordon<'_> {
@@ -12,7 +12,7 @@ impl Drop for Uncordon<'_> {
 }
 
 #[test]
-fn draining_a_node_respects_a_disruption_budget_and_uncordoning_opens_it_again() {
+fn draining_respects_a_disruption_budget_and_uncordoning_reverts_it() {
     let story = Story::alone("kubectl-drain");
     story.apply(&web(2));
     let budget = |least: u32| {
@@ -23,10 +23,10 @@ metadata: {{name: web}}
 spec: {{minAvailable: {least}, selector: {{matchLabels: {{app: web}}}}}}
 "
         ));
-        story.eventually("the budget is counted", || {
+        story.eventually("the budget is up to date", || {
             let counted = "-o=jsonpath={.metadata.generation} {.status.observedGeneration} {.status.disruptionsAllowed}";
-            let said = story.kubectl(&["get", "pdb", "web", counted]);
-            let words: Vec<_> = said.split(' ').collect();
+            let output = story.kubectl(&["get", "pdb", "web", counted]);
+            let words: Vec<_> = output.split(' ').collect();
             words.len() == 3 && words[0] == words[1] && words[2] == (2 - least).to_string()
         });
     };
@@ -59,12 +59,12 @@ spec: {{minAvailable: {least}, selector: {{matchLabels: {{app: web}}}}}}
 
     let _opened = Uncordon(&story, &node);
     let before = names();
-    let refused = drain("8s").unwrap_err();
+    let rejected = drain("8s").unwrap_err();
     assert!(
-        refused.contains("violate the pod's disruption budget"),
-        "{refused}"
+        rejected.contains("violate the pod's disruption budget"),
+        "{rejected}"
     );
-    assert_eq!(names(), before, "nobody was evicted");
+    assert_eq!(names(), before, "a pod was evicted");
     assert_eq!(story.field(&["node", &node], ".spec.unschedulable"), "true");
 
     budget(1);
@@ -73,7 +73,7 @@ spec: {{minAvailable: {least}, selector: {{matchLabels: {{app: web}}}}}}
         pods()
             .iter()
             .all(|pod| pod["spec"]["nodeName"] != node.as_str()),
-        "{node} is empty"
+        "a pod is still on {node}"
     );
     story.kubectl(&["rollout", "status", "deployment/web", "--timeout=90s"]);
 

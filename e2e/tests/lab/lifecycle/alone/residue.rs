@@ -1,4 +1,4 @@
-//! What a lab leaves behind: nothing; and whom it harms: nobody.
+//! `lab down` leaves nothing behind and harms no other process.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -14,7 +14,7 @@ use crate::host::{loop_files, nodes, processes, processes_of, serve, service};
 use crate::lifecycle::{OwnLab, eventually};
 use crate::pods;
 
-/// Everything of this machine that labs touch, each item as its kind and its text.
+/// Lists everything on this machine that labs change, each item as its kind and its text.
 fn machine() -> BTreeSet<(&'static str, String)> {
     let mut items = BTreeSet::new();
     let mut add = |kind, some: Vec<String>| items.extend(some.into_iter().map(|item| (kind, item)));
@@ -25,7 +25,7 @@ fn machine() -> BTreeSet<(&'static str, String)> {
             .map(str::to_owned)
             .collect::<Vec<_>>()
     };
-    let said = |program: &str, args: &[&str]| {
+    let output = |program: &str, args: &[&str]| {
         let text = Cmd::new(program).args(args).run().unwrap();
         text.lines()
             .map(|line| format!("{} ", line.trim()))
@@ -34,13 +34,13 @@ fn machine() -> BTreeSet<(&'static str, String)> {
     add("mount", read("/proc/self/mountinfo"));
     add("loop device", loop_files());
     add("network namespace", below("/run/netns"));
-    add("interface", said("ip", &["-br", "addr"]));
+    add("interface", output("ip", &["-br", "addr"]));
     add(
         "route",
-        said("ip", &["-4", "route", "show", "table", "all"]),
+        output("ip", &["-4", "route", "show", "table", "all"]),
     );
-    add("routing rule", said("ip", &["rule"]));
-    add("nftables table", said("nft", &["list", "tables"]));
+    add("routing rule", output("ip", &["rule"]));
+    add("nftables table", output("nft", &["list", "tables"]));
     let homes = [
         "/opt",
         "/run",
@@ -54,7 +54,7 @@ fn machine() -> BTreeSet<(&'static str, String)> {
     for dir in homes.into_iter().chain(["/var/lib/evenkeel/labs"]) {
         add("file", below(dir));
     }
-    // One tree per controller in version 1; the one of version 2 is passed through here, too.
+    // One tree per controller in cgroup v1; in v2 this reads the one tree.
     for tree in below("/sys/fs/cgroup")
         .into_iter()
         .chain(["/sys/fs/cgroup".to_owned()])
@@ -98,7 +98,7 @@ fn directories(dir: &str) -> Vec<String> {
         .collect()
 }
 
-/// The machine without any lab: labs of others may come and go while the story runs.
+/// Lists the machine without labs: other labs may be started and stopped during the story.
 fn without_labs() -> BTreeSet<(&'static str, String)> {
     let lab_addresses =
         |item: &str| (200..240).any(|second| item.contains(&format!("10.{second}.")));
@@ -109,7 +109,7 @@ fn without_labs() -> BTreeSet<(&'static str, String)> {
     items
 }
 
-/// What on this machine is a certain lab's: by its name, its addresses and its interface.
+/// Lists the items of one lab: by its name, its addresses and its interface.
 fn traces(name: &str, range: &str, interface: &str) -> BTreeSet<(&'static str, String)> {
     let shapes = [
         format!("/run/netns/ek-{name}-"),
@@ -137,13 +137,13 @@ fn traces(name: &str, range: &str, interface: &str) -> BTreeSet<(&'static str, S
     items
 }
 
-/// A containerd that has nothing to do with any lab.
-struct Neighbour {
+/// A containerd that belongs to no lab.
+struct OtherContainerd {
     child: Child,
     dir: tempfile::TempDir,
 }
 
-impl Neighbour {
+impl OtherContainerd {
     fn start(lab: &str) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let at = |name: &str| dir.path().join(name).display().to_string();
@@ -175,17 +175,17 @@ impl Neighbour {
             child: child.unwrap(),
             dir,
         };
-        eventually("a containerd of its own listens", || own.is_well());
+        eventually("the other containerd listens", || own.is_healthy());
         own
     }
 
-    fn is_well(&mut self) -> bool {
+    fn is_healthy(&mut self) -> bool {
         self.child.try_wait().unwrap().is_none()
             && UnixStream::connect(self.dir.path().join("socket")).is_ok()
     }
 }
 
-impl Drop for Neighbour {
+impl Drop for OtherContainerd {
     fn drop(&mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
@@ -193,21 +193,20 @@ impl Drop for Neighbour {
 }
 
 #[test]
-fn down_leaves_nothing_of_the_lab_and_harms_neither_another_lab_nor_a_containerd_that_was_there_before()
- {
-    // Alone: other stories change what this one compares.
+fn down_leaves_nothing_behind_and_harms_no_other_lab_or_containerd() {
+    // Alone: other stories change the compared items.
     let story = Story::alone("residue");
     let beside = std::env::var("LAB").unwrap();
     let node = nodes(&story).remove(0);
     let web = serve(&story, "web", &node);
     let api_server = service(&beside, "control", "kube-apiserver").unwrap();
-    let mut neighbour = Neighbour::start(&beside);
+    let mut other_containerd = OtherContainerd::start(&beside);
     let own = OwnLab::new("gone");
     let before = without_labs();
 
     own.up();
     let (range, interface) = (own.range(), own.interface());
-    eventually("pods are admitted", || {
+    eventually("pods can be created", || {
         own.try_kubectl(&["get", "serviceaccount", "default"])
             .is_ok()
     });
@@ -218,7 +217,7 @@ fn down_leaves_nothing_of_the_lab_and_harms_neither_another_lab_nor_a_containerd
         "wait",
         "--for=condition=Ready",
         "--timeout=90s",
-        "pod/keeper",
+        "pod/store",
     ]);
     let lived: Vec<_> = processes_of(&own.name, None);
     let kinds: BTreeSet<_> = traces(&own.name, &range, &interface)
@@ -239,25 +238,25 @@ fn down_leaves_nothing_of_the_lab_and_harms_neither_another_lab_nor_a_containerd
     assert_eq!(
         kinds,
         BTreeSet::from(all),
-        "a kind of trace that is not seen while the lab is up is not missed later"
+        "not every kind of item is found while the lab is up"
     );
 
     own.lab(&["down"]);
-    let left: Vec<_> = lived.iter().filter(|process| process.lives()).collect();
+    let left: Vec<_> = lived.iter().filter(|process| process.is_alive()).collect();
     assert!(left.is_empty(), "processes outlive their lab: {left:?}");
     assert_eq!(traces(&own.name, &range, &interface), BTreeSet::new());
     assert_eq!(without_labs(), before);
-    let (code, said) = own.try_lab(&["status"]);
-    assert!(code != 0 && said.contains("there is no lab"), "{said}");
+    let (code, output) = own.try_lab(&["status"]);
+    assert!(code != 0 && output.contains("there is no lab"), "{output}");
     own.lab(&["down"]);
 
     assert!(
-        neighbour.is_well(),
-        "the containerd that was there before went with the lab"
+        other_containerd.is_healthy(),
+        "the other containerd was stopped with the lab"
     );
     assert!(
-        api_server.lives() && web.process.lives(),
-        "the other lab suffered"
+        api_server.is_alive() && web.process.is_alive(),
+        "the other lab was harmed"
     );
     eventually("the other lab's pod answers", || {
         http_get(&web.address, "/").as_deref() == Some("web")

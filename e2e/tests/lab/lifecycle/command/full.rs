@@ -1,9 +1,9 @@
-//! The stories of this topic that `make test-all` runs.
+//! The stories of this topic for `make test-all`.
 
 use super::*;
 
 #[test]
-fn a_lab_that_is_not_there_and_a_name_that_cannot_be_are_said_clearly() {
+fn an_unknown_lab_and_an_invalid_name_are_reported() {
     for verb in [
         &["status"][..],
         &["kubeconfig"],
@@ -13,10 +13,10 @@ fn a_lab_that_is_not_there_and_a_name_that_cannot_be_are_said_clearly() {
     ] {
         let mut args = vec!["--name", "nowhere-to-be-found"];
         args.extend(verb);
-        let (code, said) = lab(&args);
+        let (code, output) = lab(&args);
         assert!(
-            code != 0 && said.contains("there is no lab `nowhere-to-be-found`"),
-            "{verb:?}: {code}: {said}"
+            code != 0 && output.contains("there is no lab `nowhere-to-be-found`"),
+            "{verb:?}: {code}: {output}"
         );
     }
     for name in [
@@ -27,28 +27,28 @@ fn a_lab_that_is_not_there_and_a_name_that_cannot_be_are_said_clearly() {
         "-x",
         "a-name-far-too-long-for-any-lab",
     ] {
-        let (code, said) = lab(&["up", &format!("--name={name}")]);
+        let (code, output) = lab(&["up", &format!("--name={name}")]);
         assert!(
-            code != 0 && said.contains("cannot name a lab"),
-            "{name:?}: {code}: {said}"
+            code != 0 && output.contains("cannot name a lab"),
+            "{name:?}: {code}: {output}"
         );
     }
     let own = std::env::var("LAB").unwrap();
-    let (code, said) = lab(&["--name", &own, "node", "off", "node-99"]);
+    let (code, output) = lab(&["--name", &own, "node", "off", "node-99"]);
     assert!(
-        code != 0 && said.contains("has no node `node-99`"),
-        "{code}: {said}"
+        code != 0 && output.contains("has no node `node-99`"),
+        "{code}: {output}"
     );
 }
 
 #[test]
-fn without_privileges_up_names_every_operation_that_is_refused_and_makes_nothing() {
-    // Nobody may not look into the checkout.
+fn up_without_privileges_reports_every_forbidden_operation() {
+    // The unprivileged user may not read the checkout.
     let dir = tempfile::tempdir().unwrap();
     fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
     let copy = dir.path().join("lab");
     fs::copy(program(), &copy).unwrap();
-    let name = format!("{}-refused", std::env::var("LAB").unwrap());
+    let name = format!("{}-rejected", std::env::var("LAB").unwrap());
     let up = |privileges: &[&str]| {
         let command = Cmd::new("timeout")
             .args(["--signal=KILL", "60", "setpriv"])
@@ -56,8 +56,8 @@ fn without_privileges_up_names_every_operation_that_is_refused_and_makes_nothing
         run(command.arg(&copy).args(["--name", &name, "up"]))
     };
 
-    let (code, said) = up(&["--reuid=65534", "--regid=65534", "--clear-groups"]);
-    assert_eq!(code, 1, "{said}");
+    let (code, output) = up(&["--reuid=65534", "--regid=65534", "--clear-groups"]);
+    assert_eq!(code, 1, "{output}");
     for what in [
         "root",
         "namespaces",
@@ -67,24 +67,24 @@ fn without_privileges_up_names_every_operation_that_is_refused_and_makes_nothing
         "loop devices",
     ] {
         assert!(
-            said.contains(&format!("✗ {what}: ")),
-            "{what} is not named:\n{said}"
+            output.contains(&format!("✗ {what}: ")),
+            "{what} is not reported:\n{output}"
         );
     }
 
-    let (code, said) = up(&["--bounding-set=-sys_admin", "--inh-caps=-sys_admin"]);
-    assert_eq!(code, 1, "{said}");
+    let (code, output) = up(&["--bounding-set=-sys_admin", "--inh-caps=-sys_admin"]);
+    assert_eq!(code, 1, "{output}");
     for what in ["namespaces", "mounts", "a network of its own"] {
         assert!(
-            said.contains(&format!("✗ {what}: ")),
-            "{what} is not named:\n{said}"
+            output.contains(&format!("✗ {what}: ")),
+            "{what} is not reported:\n{output}"
         );
     }
     assert!(
-        said.contains("CAP_SYS_ADMIN") && !said.contains("✗ root"),
-        "{said}"
+        output.contains("CAP_SYS_ADMIN") && !output.contains("✗ root"),
+        "{output}"
     );
 
     let (_, labs) = lab(&["list"]);
-    assert!(!labs.contains(&name), "a lab was made: {labs}");
+    assert!(!labs.contains(&name), "a lab was created: {labs}");
 }

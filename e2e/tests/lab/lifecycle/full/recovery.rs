@@ -1,4 +1,4 @@
-//! Whatever became of a lab, `lab up` brings it back.
+//! `lab up` restores a lab from any state.
 
 use std::fs;
 use std::path::Path;
@@ -12,29 +12,24 @@ use crate::host::processes_of;
 use crate::lifecycle::{OwnLab, eventually, program};
 use crate::stateless::web;
 
-/// Puts something into the lab that must outlive what befalls it.
-fn furnish(own: &OwnLab) {
-    own.kubectl(&[
-        "create",
-        "configmap",
-        "note",
-        "--from-literal=said=remember",
-    ]);
-    eventually("pods are admitted", || {
+/// Creates objects in the lab that must survive.
+fn create_objects(own: &OwnLab) {
+    own.kubectl(&["create", "configmap", "note", "--from-literal=key=value"]);
+    eventually("pods can be created", || {
         own.try_kubectl(&["get", "serviceaccount", "default"])
             .is_ok()
     });
     let file = own.dir().join("web.yaml");
     fs::write(&file, web(2)).unwrap();
     own.kubectl(&["apply", "-f", &file.display().to_string()]);
-    is_furnished(own);
+    assert_objects(own);
 }
 
-/// What was put there is there, and its pods answer on this machine.
-fn is_furnished(own: &OwnLab) {
+/// Asserts that the objects exist, and that their pods answer on this machine.
+fn assert_objects(own: &OwnLab) {
     assert_eq!(
-        own.kubectl(&["get", "configmap", "note", "-o=jsonpath={.data.said}"]),
-        "remember"
+        own.kubectl(&["get", "configmap", "note", "-o=jsonpath={.data.key}"]),
+        "value"
     );
     let service = own.kubectl(&["get", "service", "web", "-o=jsonpath={.spec.clusterIP}"]);
     let mut answered = std::collections::BTreeSet::new();
@@ -45,25 +40,25 @@ fn is_furnished(own: &OwnLab) {
 }
 
 #[test]
-fn after_kill_9_of_every_process_and_after_a_reboot_up_brings_everything_back() {
+fn up_restores_a_lab_after_kill_9_and_after_a_reboot() {
     let own = OwnLab::new("back");
     own.up();
-    furnish(&own);
+    create_objects(&own);
 
     own.kill_everything();
-    half_make(&own);
+    break_links(&own);
     own.up();
-    is_furnished(&own);
+    assert_objects(&own);
 
     reboot(&own);
     own.up();
-    is_furnished(&own);
-    let (code, said) = own.try_lab(&["status"]);
-    assert_eq!(code, 0, "{said}");
+    assert_objects(&own);
+    let (code, output) = own.try_lab(&["status"]);
+    assert_eq!(code, 0, "{output}");
 }
 
-/// Leaves cables as an `up` does that is killed between making one and setting it up.
-fn half_make(own: &OwnLab) {
+/// Leaves links as an `up` does that is killed between their creation and their configuration.
+fn break_links(own: &OwnLab) {
     let (interface, netns) = (own.interface(), |machine: &str| {
         format!("ek-{}-{machine}", own.name)
     });
@@ -83,7 +78,7 @@ fn half_make(own: &OwnLab) {
     ip(&["-n", &netns("node-1"), "link", "set", "eth0", "down"]);
 }
 
-/// Takes away what a reboot takes away: all but the files.
+/// Removes what a reboot removes: everything but files.
 fn reboot(own: &OwnLab) {
     let (range, interface) = (own.range(), own.interface());
     own.kill_everything();
@@ -93,7 +88,7 @@ fn reboot(own: &OwnLab) {
     for machine in ["control", "node-1"] {
         ip(&["netns", "del", &format!("ek-{}-{machine}", own.name)]);
     }
-    // Where /run is on a disk, a file that stands for nothing stays behind.
+    // If /run is on a disk, a file without a namespace is left.
     fs::write(format!("/run/netns/ek-{}-node-1", own.name), "").unwrap();
     let table = format!("evenkeel_lab_{}", own.name.replace('-', "_"));
     Cmd::new("nft")
@@ -103,7 +98,7 @@ fn reboot(own: &OwnLab) {
     for tree in fs::read_dir("/sys/fs/cgroup").unwrap().flatten() {
         remove_cgroup(&tree.path().join("evenkeel-lab").join(&own.name));
     }
-    // A version 2 machine has one tree for all.
+    // A machine with cgroup v2 has one tree.
     remove_cgroup(&Path::new("/sys/fs/cgroup/evenkeel-lab").join(&own.name));
     let routes = ip(&["route"]);
     assert!(
@@ -125,7 +120,7 @@ fn remove_cgroup(dir: &Path) {
 }
 
 #[test]
-fn an_up_that_was_killed_at_any_moment_is_taken_up_by_the_next_and_two_at_once_both_succeed() {
+fn an_up_that_was_killed_is_completed_by_the_next_one() {
     let own = OwnLab::new("resume");
     let up = || {
         let command = Cmd::new("timeout")
@@ -140,7 +135,7 @@ fn an_up_that_was_killed_at_any_moment_is_taken_up_by_the_next_and_two_at_once_b
         };
         command.spawn(quiet).unwrap()
     };
-    // Each goes a little further than the one before, so that every step is the first one to be cut short once.
+    // Each attempt runs a little longer than the one before, so that every step is interrupted once.
     let moments = (1..=16)
         .map(|step| step * 50)
         .chain([1000, 1300, 1700, 2200, 3000, 4000]);
@@ -163,18 +158,15 @@ fn an_up_that_was_killed_at_any_moment_is_taken_up_by_the_next_and_two_at_once_b
     let (one, other) = (one.wait().unwrap(), other.wait().unwrap());
     assert!(
         one.success() && other.success(),
-        "one ended with {one}, the other with {other}"
+        "one exited with {one}, the other with {other}"
     );
-    furnish(&own);
-    // Whom an init has forked is called like it for a moment.
-    eventually(
-        "the control plane and the node have an init, each once",
-        || {
-            let all = processes_of(&own.name, None);
-            let inits = all
-                .iter()
-                .filter(|process| process.words.iter().any(|word| word == "__init"));
-            inits.count() == 2
-        },
-    );
+    create_objects(&own);
+    // A process that an init has forked has the same command line for a moment.
+    eventually("the control plane and the node have one init each", || {
+        let all = processes_of(&own.name, None);
+        let inits = all
+            .iter()
+            .filter(|process| process.words.iter().any(|word| word == "__init"));
+        inits.count() == 2
+    });
 }
