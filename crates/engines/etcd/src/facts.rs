@@ -40,6 +40,13 @@ pub struct EtcdFacts {
     /// stream to them. Only members for which both are known. Tracked in memory: a restarted
     /// operator begins anew.
     pub unreachable_since: BTreeMap<Serial, UnixTime>,
+    /// A member that runs and does not serve before the next raft log entry. Only a probe finds it.
+    #[serde(default)]
+    pub stuck: Option<Serial>,
+    /// When the operator last appended an entry for a stuck member. Tracked in memory: a restarted
+    /// operator begins anew.
+    #[serde(default)]
+    pub last_nudge: Option<UnixTime>,
     /// Services and Secrets that differ from the desired state.
     pub drift: BTreeMap<OwnedObject, Drift>,
     /// When Secrets are read again. They are not watched.

@@ -183,6 +183,7 @@ impl Scene {
             client_service: None,
             pdb: None,
             tls: TlsState::default(),
+            last_nudge: None,
             now: NOW,
             lineage: LINEAGE,
         };
@@ -393,7 +394,8 @@ impl Scene {
         self.is_unready(serial, &since, json!({ "containerStatuses": [container] }));
     }
 
-    fn is_unready(&mut self, serial: u16, since: &str, mut status: Value) {
+    /// Makes a member's pod not Ready since this time, with these fields in its status.
+    pub(crate) fn is_unready(&mut self, serial: u16, since: &str, mut status: Value) {
         let condition = |kind: &str, holds: &str| json!({ "type": kind, "status": holds, "lastTransitionTime": since });
         let unready = ["Ready", "ContainersReady"].map(|kind| condition(kind, "False"));
         let [ready, containers] = unready;

@@ -47,6 +47,8 @@ fn new_cluster() -> EtcdFacts {
         membership: Observed::Unknown,
         health: BTreeMap::new(),
         unreachable_since: BTreeMap::new(),
+        stuck: None,
+        last_nudge: None,
         drift: BTreeMap::new(),
         recheck_secrets_at: None,
         pdb_min_available: Observed::Absent,

@@ -67,6 +67,10 @@ impl EtcdAction for EtcdPatch {
                     format!("having {target} stay when the resource goes")
                 }
             }
+            Self::NudgeMember { member } => format!(
+                "appending an entry to etcd's log so that {} starts to serve",
+                context.member(*member)
+            ),
         }
     }
 
@@ -103,6 +107,9 @@ impl EtcdAction for EtcdPatch {
             }
             Self::SetOwner { .. } => {
                 "what goes with the resource is to belong to it, and nothing else"
+            }
+            Self::NudgeMember { .. } => {
+                "it received its data as a snapshot and does not serve before the next log entry"
             }
         };
         reason.to_owned()
@@ -146,7 +153,8 @@ impl EtcdAction for EtcdPatch {
             | Self::RecordVersion { .. }
             | Self::RecordTemplateHash { .. }
             | Self::RecordSpec
-            | Self::SetOwner { .. } => None,
+            | Self::SetOwner { .. }
+            | Self::NudgeMember { .. } => None,
         }
     }
 
@@ -164,7 +172,8 @@ impl EtcdAction for EtcdPatch {
             | Self::RecordRemoval { .. }
             | Self::ResizeVolume { .. }
             | Self::RecordSpec
-            | Self::SetOwner { .. } => false,
+            | Self::SetOwner { .. }
+            | Self::NudgeMember { .. } => false,
         }
     }
 
@@ -180,7 +189,8 @@ impl EtcdAction for EtcdPatch {
             | Self::AttachClients { .. }
             | Self::DetachClients { .. }
             | Self::ResizeVolume { .. }
-            | Self::SetOwner { .. } => false,
+            | Self::SetOwner { .. }
+            | Self::NudgeMember { .. } => false,
         }
     }
 }

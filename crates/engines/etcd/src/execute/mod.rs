@@ -27,7 +27,6 @@ use crate::plan::{DeleteReason, EtcdCreate, EtcdDisruption, EtcdPatch, OwnerTarg
 use snapshot::SnapshotResult;
 
 pub(crate) use context::{ExecuteContext, Means};
-pub(crate) use nudge::nudge_member;
 
 /// Executes one action.
 pub(crate) async fn execute(
@@ -265,6 +264,7 @@ async fn execute_patch(context: &ExecuteContext<'_>, patch: &EtcdPatch) -> Resul
             patch_or_conflict(context, object, Some(patch)).await
         }
         EtcdPatch::SetOwner { target, owned } => set_owner(context, *target, *owned).await,
+        EtcdPatch::NudgeMember { member } => nudge::nudge_member(context, *member).await,
     }
 }
 

@@ -79,6 +79,8 @@ pub struct ObservedCluster {
     pub pdb: Option<PodDisruptionBudget>,
     /// The TLS Secrets.
     pub tls: TlsState,
+    /// When the operator last nudged a stuck member.
+    pub last_nudge: Option<UnixTime>,
     /// The time of the observation.
     pub now: UnixTime,
     /// A random lineage, for a cluster without an identity.
@@ -126,7 +128,7 @@ impl MemberIndex {
 }
 
 impl ObservedCluster {
-    /// Returns a cluster without facts about volumes, nodes and Secrets, which the caller adds.
+    /// Returns a cluster without facts about volumes, nodes, Secrets and nudges, which the caller adds.
     pub fn new(
         objects: ClusterObjects,
         desired: DesiredCluster,
@@ -154,6 +156,7 @@ impl ObservedCluster {
             client_service: objects.client_service,
             pdb: objects.pdb,
             tls: TlsState::default(),
+            last_nudge: None,
             now,
             lineage,
             resource: objects.resource,
@@ -206,6 +209,8 @@ impl ObservedCluster {
             membership: state.membership.clone(),
             health: state.health.clone(),
             unreachable_since: state.unreachable_since.clone(),
+            stuck: state.stuck,
+            last_nudge: self.last_nudge,
             drift: self.drift(),
             recheck_secrets_at: self.tls.recheck_at,
             pdb_min_available: self.pdb_min_available(),
