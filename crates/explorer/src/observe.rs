@@ -152,7 +152,7 @@ pub fn observe(model: &ClusterModel, visibility: Visibility) -> EtcdFacts {
         pdb_min_available: model.pdb_min_available.map(Some).into(),
         spec_recorded: true,
         identity_owner: match (model.owns_data, model.identity_terminating) {
-            (false, _) => OwnedBy::Nobody,
+            (false, _) => OwnedBy::Unowned,
             (true, false) => OwnedBy::Resource,
             (true, true) => OwnedBy::PreviousResource,
         },

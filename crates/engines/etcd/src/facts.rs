@@ -14,6 +14,10 @@ use serde::{Deserialize, Serialize};
 use crate::identity::{ClusterId, Identity, MemberId, Uid};
 use crate::names::{Epoch, Lineage, Serial};
 
+pub use evenkeel_kit::OwnedBy;
+pub use evenkeel_kit::tls_secrets::Drift;
+pub use evenkeel_kit::volumes::VolumeTopology;
+
 /// The facts of one cluster.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EtcdFacts {
@@ -64,17 +68,6 @@ pub struct EtcdFacts {
     pub details: BTreeMap<Serial, MemberDetails>,
 }
 
-/// The owner of an object. Kubernetes deletes the object soon after its owner.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub enum OwnedBy {
-    /// The resource.
-    Resource,
-    /// A deleted resource of the same name: the object is about to be deleted.
-    PreviousResource,
-    /// No resource.
-    Nobody,
-}
-
 /// An object that a cluster has besides its members.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum OwnedObject {
@@ -119,17 +112,6 @@ impl OwnedObject {
     pub fn is_ca(self) -> bool {
         matches!(self, Self::PeerCa | Self::ClientCa)
     }
-}
-
-/// The difference between an object and its desired state.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub enum Drift {
-    /// The object is absent or unusable.
-    Missing,
-    /// The object exists and differs.
-    Differs,
-    /// An object of that name exists and is not owned by this cluster.
-    NotOwned,
 }
 
 /// Details of a member for the status.
@@ -274,17 +256,6 @@ impl ClaimFacts {
                 .joined_on
                 .is_some_and(|joined| Some(joined) == self.volume.map(|volume| (self.uid, volume)))
     }
-}
-
-/// The nodes that can mount a volume.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub enum VolumeTopology {
-    /// One node: the volume is on its local disk.
-    Node(Uid),
-    /// Every node.
-    Anywhere,
-    /// Some nodes, or unknown: the claim has no volume yet, or the volume cannot be read.
-    Unknown,
 }
 
 /// How a pod's etcd starts on an empty directory; recorded in the pod's annotations.

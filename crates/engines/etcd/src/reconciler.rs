@@ -130,7 +130,7 @@ impl EtcdReconciler {
             misplaced,
             missing_class,
             hostnames,
-            tls: tls.into(),
+            tls,
             last_nudge: *memory.last_nudge.lock(),
             ..ObservedCluster::new(objects, desired, rejection, now, lineage)?
         })

@@ -52,7 +52,7 @@ fn new_cluster() -> EtcdFacts {
         drift: BTreeMap::new(),
         recheck_secrets_at: None,
         pdb_min_available: Observed::Absent,
-        identity_owner: OwnedBy::Nobody,
+        identity_owner: OwnedBy::Unowned,
         spec_recorded: true,
         client_read: Observed::Unknown,
         details: BTreeMap::new(),

@@ -220,7 +220,7 @@ impl SimulatedCluster {
         self.facts.identity_owner = if owned {
             OwnedBy::Resource
         } else {
-            OwnedBy::Nobody
+            OwnedBy::Unowned
         };
     }
 
@@ -395,7 +395,7 @@ impl SimulatedCluster {
     fn delete_previous_resource(&mut self) {
         if self.facts.identity_owner == OwnedBy::PreviousResource {
             self.facts.identity = Observed::Absent;
-            self.facts.identity_owner = OwnedBy::Nobody;
+            self.facts.identity_owner = OwnedBy::Unowned;
         }
         self.retain_claims(|claim| !claim.is_terminating);
         if self.pods().is_empty() && self.claims().is_empty() {

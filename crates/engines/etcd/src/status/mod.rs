@@ -27,7 +27,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use crate::actions::ActionContext;
 use crate::build::tls;
 use crate::decide::Etcd;
-use crate::effective_spec::{self, started_versions};
+use crate::effective_spec::started_versions;
 use crate::facts::EtcdFacts;
 use crate::identity::MembershipChange;
 use crate::observe::ObservedCluster;
@@ -122,7 +122,7 @@ fn lowest_version(observed: &ObservedCluster) -> Option<String> {
 
 /// Returns the size of the largest volume; `None` without volumes.
 fn volume_size(observed: &ObservedCluster) -> Option<String> {
-    let size = effective_spec::largest_volume(observed.claims.values());
+    let size = evenkeel_kit::claims::largest_volume(observed.claims.values());
     (size > 0).then(|| quantity::binary(size))
 }
 
@@ -159,7 +159,7 @@ fn failure_tolerance(view: &ClusterView<'_>) -> Option<i32> {
 
 /// Returns the expiry of each certificate, those of the CAs included.
 fn certificates(observed: &ObservedCluster) -> Vec<CertificateStatus> {
-    let certificates = observed.tls.ends.iter();
+    let certificates = observed.tls.expires_at.iter();
     let certificates = certificates.filter_map(|(object, ends)| {
         let secret = tls::secret_name(&observed.desired, *object)?;
         let expires = Time(Timestamp::from_second(ends.0).ok()?);
