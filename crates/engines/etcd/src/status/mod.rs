@@ -26,7 +26,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
 use crate::actions::ActionContext;
 use crate::build::tls;
-use crate::decide::Etcd;
+use crate::decide::{Etcd, replace};
 use crate::effective_spec::started_versions;
 use crate::facts::EtcdFacts;
 use crate::identity::MembershipChange;
@@ -186,6 +186,7 @@ fn with_last_known(
         .filter(|last| members.iter().all(|member| member.name != last.name))
         .map(|last| MemberStatus {
             healthy: false,
+            unreachable_since: None,
             message: message.to_owned(),
             ..last.clone()
         })
@@ -268,6 +269,7 @@ fn member_list(context: &ActionContext<'_>, view: &ClusterView<'_>) -> Vec<Membe
             healthy: member.is_serving(),
             version: details.version.unwrap_or_default(),
             node: details.node.unwrap_or_default(),
+            unreachable_since: replace::unreachable_since(view, member).map(to_time),
             message: messages::member_message(member, details.pod_problem),
         }
     };
