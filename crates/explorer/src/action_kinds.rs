@@ -9,7 +9,7 @@ use evenkeel_runtime::{Action, Plan};
 
 /// All kinds that explorations reach: first those of the explored world itself, then those that
 /// need tampered facts.
-pub const ALL_KINDS: [&str; 60] = [
+pub const ALL_KINDS: [&str; 61] = [
     "create-identity",
     "create-claim",
     "create-pod",
@@ -19,6 +19,7 @@ pub const ALL_KINDS: [&str; 60] = [
     "attach-clients",
     "detach-clients",
     "set-owner",
+    "nudge-member",
     "apply-pdb",
     "start-seed",
     "record-cluster",

@@ -3,7 +3,7 @@
 
 use evenkeel_etcd::facts::StorageKind;
 use evenkeel_etcd::names::Serial;
-use evenkeel_etcd::plan::EtcdDisruption;
+use evenkeel_etcd::plan::{EtcdDisruption, EtcdPatch};
 
 use crate::Decider;
 use crate::effect::{self, Effect, FailureDetection, WriteResult};
@@ -75,6 +75,13 @@ impl ModelEvent {
             Self::MemberUnreachable(serial) => {
                 update_pod(model, *serial, |pod| pod.is_unreachable = true);
             }
+            Self::StartedFromSnapshot(serial) => {
+                start_container(model, *serial)?;
+                if let Some(cluster) = model.running_cluster(*serial) {
+                    model.set_disk(*serial, DiskState::written(cluster, *serial));
+                    update_pod(model, *serial, |pod| pod.is_stuck = true);
+                }
+            }
             Self::NodeTaken { newcomer, of } => take_node(model, *newcomer, *of),
             Self::ProcessDied(serial) => model.set_running(*serial, false),
             Self::DiskWiped(serial) => wipe_disk(model, *serial),
@@ -133,7 +140,7 @@ fn crash(model: &mut ClusterModel) {
 }
 
 /// Keeps the writes that the frozen operator may still send. Its writes to Kubernetes may still arrive. The operator checks
-/// its lease before it sends a membership change to etcd and before it restarts a member that the quorum needs.
+/// its lease before it sends a request to etcd and before it restarts a member that the quorum needs.
 fn freeze(model: &mut ClusterModel, decider: &dyn Decider) {
     model.budget.crashes -= 1;
     model.late_writes = std::mem::take(&mut model.pending_writes);
@@ -141,6 +148,7 @@ fn freeze(model: &mut ClusterModel, decider: &dyn Decider) {
         matches!(
             effect,
             Effect::ChangeMembership(_)
+                | Effect::Patch(EtcdPatch::NudgeMember { .. })
                 | Effect::Delete(EtcdDisruption::RestartMember {
                     via_eviction: false,
                     ..

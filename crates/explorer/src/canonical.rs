@@ -385,6 +385,7 @@ fn walk_effect(effect: &mut Effect, visitor: &mut dyn NameVisitor) {
                 ..
             },
         ) => visitor.uid(uid),
+        Effect::Patch(EtcdPatch::NudgeMember { member }) => visitor.serial(member),
         Effect::Patch(
             EtcdPatch::RecordSpec
             | EtcdPatch::SetOwner {

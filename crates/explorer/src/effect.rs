@@ -179,6 +179,13 @@ fn apply_create(model: &mut ClusterModel, create: &EtcdCreate) -> WriteResult {
 }
 
 fn apply_patch(model: &mut ClusterModel, patch: &EtcdPatch) -> WriteResult {
+    if let EtcdPatch::NudgeMember { .. } = patch {
+        // The rest of the plan does not depend on the result.
+        if let Some((_, cluster)) = model.reachable_voter() {
+            model.append_entry(cluster);
+        }
+        return WriteResult::Done;
+    }
     if let EtcdPatch::RecordJoinedVolume { claim: uid, volume } = patch {
         return match model.claims.values_mut().find(|claim| claim.uid == *uid) {
             Some(claim) => {
@@ -221,7 +228,8 @@ fn apply_patch(model: &mut ClusterModel, patch: &EtcdPatch) -> WriteResult {
         | EtcdPatch::RecordVersion { .. }
         | EtcdPatch::RecordTemplateHash { .. }
         | EtcdPatch::ResizeVolume { .. }
-        | EtcdPatch::RecordSpec => pod.is_routed = true,
+        | EtcdPatch::RecordSpec
+        | EtcdPatch::NudgeMember { .. } => pod.is_routed = true,
     }
     let pending = std::mem::take(&mut model.pending_writes);
     invalidate_writes(model, serial);
@@ -290,6 +298,7 @@ pub fn needs_undetected_failure(model: &ClusterModel, change: MembershipChange) 
 
 /// Applies a committed membership change.
 pub(crate) fn commit_change(model: &mut ClusterModel, cluster: usize, change: MembershipChange) {
+    model.append_entry(cluster);
     let members = &mut model.clusters[cluster].members;
     match change {
         MembershipChange::Add(serial) => {

@@ -42,6 +42,9 @@ pub enum ModelEvent {
     },
     /// A kubelet starts a pod's container.
     ContainerStarted(Serial),
+    /// A kubelet starts a pod's container; its etcd receives all data as a snapshot, and does not serve before the next
+    /// log entry.
+    StartedFromSnapshot(Serial),
     /// A learner that has lost data gets another leader.
     LeaderChanged(Serial),
     /// A Terminating pod is removed.
@@ -270,6 +273,9 @@ fn add_object_faults(model: &ClusterModel, decider: &dyn Decider, events: &mut V
         }
     }
     for (serial, pod) in &model.pods {
+        if can_start_from_snapshot(model, *serial) {
+            events.push(ModelEvent::StartedFromSnapshot(*serial));
+        }
         events.push(ModelEvent::PodDeleted(*serial));
         if !pod.node_down && !pod.is_finished {
             events.push(ModelEvent::NodeDown(*serial));
@@ -288,6 +294,31 @@ fn add_object_faults(model: &ClusterModel, decider: &dyn Decider, events: &mut V
             events.push(ModelEvent::ClaimRestored(*serial));
         }
     }
+}
+
+/// Returns true if a pod's container can start now, and a leader can send it a snapshot. The log of a cluster in bootstrap
+/// is too short for one.
+fn can_start_from_snapshot(model: &ClusterModel, serial: Serial) -> bool {
+    let Some(pod) = model.pods.get(&serial) else {
+        return false;
+    };
+    let can_start = !pod.is_running && !pod.node_down && !pod.is_terminating && !pod.is_finished;
+    let bootstrapped = model
+        .identity
+        .as_ref()
+        .is_some_and(|identity| identity.bootstrapped);
+    if !can_start || !bootstrapped {
+        return false;
+    }
+    let cluster = match model.start_result(serial) {
+        Ok(StartResult::Joins(cluster)) => cluster,
+        Ok(StartResult::ExistingData) => match model.disk(serial) {
+            Some(DiskState::Data { cluster, .. }) => usize::from(cluster),
+            Some(DiskState::Empty) | None => return false,
+        },
+        Ok(StartResult::Exits | StartResult::Bootstraps(_)) | Err(_) => return false,
+    };
+    model.has_quorum(cluster) && model.clusters[cluster].members.contains_key(&serial)
 }
 
 /// Returns the cluster that accepts one more voter and keeps its quorum without it. (A single-member cluster also

@@ -179,6 +179,9 @@ pub struct ModelPod {
     /// Whether the etcd process has reached a quorum since its start. It answers no request before that, not even for
     /// its own ID.
     pub is_responsive: bool,
+    /// Whether the etcd process received a snapshot and does not serve before the next log entry. Clients write none in
+    /// the model.
+    pub is_stuck: bool,
     /// Whether the pod is Terminating, or belongs to a deleted resource.
     pub is_terminating: bool,
     /// Whether the pod is in a terminal phase.
@@ -230,6 +233,7 @@ impl ModelPod {
             kubelet_view: None,
             is_running: false,
             is_responsive: false,
+            is_stuck: false,
             is_terminating: false,
             is_finished: false,
             is_routed: false,
@@ -537,11 +541,37 @@ impl ClusterModel {
         voters > 0 && self.running_voters(cluster) >= quorum(voters)
     }
 
-    /// Returns true if a member serves clients: it runs and is listed in a cluster that has a quorum.
+    /// Returns true if a member serves clients: it runs, is not stuck and is listed in a cluster that has a quorum.
     pub fn is_serving(&self, serial: Serial) -> bool {
         self.running_cluster(serial).is_some_and(|cluster| {
-            self.clusters[cluster].members.contains_key(&serial) && self.has_quorum(cluster)
+            self.clusters[cluster].members.contains_key(&serial)
+                && self.has_quorum(cluster)
+                && !self.is_stuck(serial)
         })
+    }
+
+    /// Returns true if a member does not serve before the next log entry.
+    pub fn is_stuck(&self, serial: Serial) -> bool {
+        self.pods.get(&serial).is_some_and(|pod| pod.is_stuck)
+    }
+
+    /// Lets the members of a cluster apply a new log entry: none is stuck afterwards.
+    pub(crate) fn append_entry(&mut self, cluster: usize) {
+        for serial in self.running_members(cluster) {
+            self.pods
+                .get_mut(&serial)
+                .into_iter()
+                .for_each(|pod| pod.is_stuck = false);
+        }
+    }
+
+    /// Returns the members whose etcd runs in a cluster, removed ones included.
+    fn running_members(&self, cluster: usize) -> Vec<Serial> {
+        self.pods
+            .keys()
+            .copied()
+            .filter(|serial| self.running_cluster(*serial) == Some(cluster))
+            .collect()
     }
 
     /// Returns the cluster of the identity's epoch.
@@ -563,15 +593,15 @@ impl ClusterModel {
                     .for_each(|change| effect::commit_change(self, index, change));
             }
             let (has_running, quorum) = (self.has_running_member(index), self.has_quorum(index));
-            let running: Vec<Serial> = self
-                .pods
-                .keys()
-                .copied()
-                .filter(|serial| self.running_cluster(*serial) == Some(index))
-                .collect();
-            for serial in running {
+            if !quorum {
+                // The leader that is elected when the quorum is back appends an entry.
+                self.append_entry(index);
+            }
+            for serial in self.running_members(index) {
+                let is_stuck = self.is_stuck(serial);
                 match self.clusters[index].members.get_mut(&serial) {
                     None if has_running => self.set_running(serial, false),
+                    Some(_) if is_stuck => {}
                     Some(member) if quorum => {
                         member.has_started = true;
                         self.set_disk(serial, DiskState::written(index, serial));
@@ -584,9 +614,10 @@ impl ClusterModel {
                 }
             }
         }
-        self.pods
-            .values_mut()
-            .for_each(|pod| pod.is_responsive &= pod.is_running);
+        self.pods.values_mut().for_each(|pod| {
+            pod.is_responsive &= pod.is_running;
+            pod.is_stuck &= pod.is_running;
+        });
         let routed = self
             .pods
             .iter()

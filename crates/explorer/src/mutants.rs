@@ -93,7 +93,7 @@ const BASE: Mutant = Mutant {
 };
 
 /// All mutants.
-pub const MUTANTS: [Mutant; 16] = [
+pub const MUTANTS: [Mutant; 17] = [
     Mutant {
         name: "accepts-any-volume",
         description: "accepts any claim with the member's name: a claim restored from older data cost 10 of 10 acknowledged writes",
@@ -364,6 +364,21 @@ pub const MUTANTS: [Mutant; 16] = [
         },
         starts_converged: true,
         tamper_facts: |facts| each_pod(facts, |pod| pod.unschedulable_since = None),
+        ..BASE
+    },
+    Mutant {
+        name: "never-nudges",
+        description: "waits for a member that received a snapshot without appending a log entry: in an idle cluster it never serves",
+        members: 1,
+        budget: FaultBudget {
+            edits: 1,
+            ..ONE_FAULT
+        },
+        starts_converged: true,
+        tamper_plan: |_, plan| {
+            plan.patch
+                .retain(|patch| !matches!(patch, EtcdPatch::NudgeMember { .. }));
+        },
         ..BASE
     },
 ];

@@ -145,12 +145,14 @@ pub fn observe(model: &ClusterModel, visibility: Visibility) -> EtcdFacts {
         },
         health: health(model, etcd_hidden),
         unreachable_since: unreachable_since(model),
+        stuck: if etcd_hidden { None } else { stuck(model) },
+        last_nudge: None,
         drift: BTreeMap::new(),
         recheck_secrets_at: None,
         pdb_min_available: model.pdb_min_available.map(Some).into(),
         spec_recorded: true,
         identity_owner: match (model.owns_data, model.identity_terminating) {
-            (false, _) => OwnedBy::Nobody,
+            (false, _) => OwnedBy::Unowned,
             (true, false) => OwnedBy::Resource,
             (true, true) => OwnedBy::PreviousResource,
         },
@@ -184,6 +186,18 @@ fn unreachable_since(model: &ClusterModel) -> BTreeMap<Serial, UnixTime> {
     stopped
         .map(|serial| (*serial, if is_old(serial) { LONG_AGO } else { NOW }))
         .collect()
+}
+
+/// Returns a stuck member that the operator can reach, if it also reaches the leader.
+fn stuck(model: &ClusterModel) -> Option<Serial> {
+    let is_reachable = |serial: &Serial| {
+        let pod = model.pods.get(serial);
+        pod.is_some_and(|pod| !pod.is_unreachable)
+    };
+    let leader = model.leader().filter(is_reachable)?;
+    let cluster = &model.clusters[model.running_cluster(leader)?];
+    let mut members = cluster.members.keys().copied();
+    members.find(|serial| model.is_stuck(*serial) && is_reachable(serial))
 }
 
 /// Returns true if a pod's etcd exits at every start.

@@ -138,6 +138,8 @@ fn patch_fate(model: &ClusterModel, patch: &EtcdPatch) -> WriteFate {
             target: OwnerTarget::Pod(pod),
             ..
         } => rejected_if(of(pod).is_none()),
+        // A member may become stuck before the write.
+        EtcdPatch::NudgeMember { .. } => WriteFate::Open,
         // In the model only pods change their owner.
         EtcdPatch::SetOwner { .. } | EtcdPatch::RecordSpec => WriteFate::Rejected,
     }

@@ -64,6 +64,14 @@ impl fmt::Display for ModelEvent {
                     member_label(*serial)
                 )
             }
+            Self::StartedFromSnapshot(serial) => {
+                write!(
+                    f,
+                    "the kubelet starts the container of {}, which receives a snapshot and does not serve before the next \
+                     log entry",
+                    member_label(*serial)
+                )
+            }
             Self::LeaderChanged(serial) => {
                 write!(
                     f,
@@ -209,6 +217,13 @@ impl fmt::Display for DescribedWrite<'_> {
             }
             Effect::Patch(EtcdPatch::ResizeVolume { .. }) => {
                 f.write_str("requests a larger volume for a claim")
+            }
+            Effect::Patch(EtcdPatch::NudgeMember { member }) => {
+                write!(
+                    f,
+                    "appends an entry to etcd's log so that {} serves",
+                    member_label(*member)
+                )
             }
             Effect::Patch(EtcdPatch::RecordSpec) => f.write_str("records the spec"),
             Effect::Patch(EtcdPatch::SetOwner { .. }) => f.write_str("sets the owner of an object"),

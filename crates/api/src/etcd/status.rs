@@ -112,6 +112,11 @@ pub struct MemberStatus {
     /// The node that the member runs on.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub node: String,
+    /// The time since when neither the operator nor the leader reaches the member. It is replaced after
+    /// spec.heal.replaceAfter.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Time")]
+    pub unreachable_since: Option<Time>,
     /// The problem of the member, if any.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub message: String,

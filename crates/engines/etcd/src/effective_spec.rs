@@ -26,7 +26,6 @@ use crate::names::ENGINE;
 use crate::observe::objects::{ClusterObjects, parse_identity};
 use crate::observe::{has_joined, member_ref, version};
 
-pub use evenkeel_kit::claims::largest_volume;
 pub use evenkeel_kit::identity_object::recorded_spec;
 
 /// The desired state according to the effective spec.
@@ -109,7 +108,7 @@ impl ClusterHistory {
                 .and_then(|status| quantity::bytes(&Quantity(status.data_size.clone())).ok())
                 .unwrap_or(0),
             has_unmarked_pods: objects.pods.iter().any(is_unmarked),
-            volume_size: largest_volume(objects.claims.iter()),
+            volume_size: claims::largest_volume(objects.claims.iter()),
             fixed_size_class: None,
             missing_class: None,
         }

@@ -14,6 +14,9 @@ use serde::{Deserialize, Serialize};
 use crate::identity::{ClusterId, Identity, MemberId, Uid};
 use crate::names::{Epoch, Lineage, Serial};
 
+pub use evenkeel_kit::OwnedBy;
+pub use evenkeel_kit::tls_secrets::Drift;
+pub use evenkeel_kit::volumes::VolumeTopology;
 pub use evenkeel_kit::windows::DisruptionWindow;
 
 /// The facts of one cluster.
@@ -42,6 +45,13 @@ pub struct EtcdFacts {
     /// stream to them. Only members for which both are known. Tracked in memory: a restarted
     /// operator begins anew.
     pub unreachable_since: BTreeMap<Serial, UnixTime>,
+    /// A member that runs and does not serve before the next raft log entry. Only a probe finds it.
+    #[serde(default)]
+    pub stuck: Option<Serial>,
+    /// When the operator last appended an entry for a stuck member. Tracked in memory: a restarted
+    /// operator begins anew.
+    #[serde(default)]
+    pub last_nudge: Option<UnixTime>,
     /// Services and Secrets that differ from the desired state.
     pub drift: BTreeMap<OwnedObject, Drift>,
     /// When Secrets are read again. They are not watched.
@@ -57,17 +67,6 @@ pub struct EtcdFacts {
     pub client_read: Observed<()>,
     /// Details of each member for the status. No decision depends on them.
     pub details: BTreeMap<Serial, MemberDetails>,
-}
-
-/// The owner of an object. Kubernetes deletes the object soon after its owner.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub enum OwnedBy {
-    /// The resource.
-    Resource,
-    /// A deleted resource of the same name: the object is about to be deleted.
-    PreviousResource,
-    /// No resource.
-    Nobody,
 }
 
 /// An object that a cluster has besides its members.
@@ -114,17 +113,6 @@ impl OwnedObject {
     pub fn is_ca(self) -> bool {
         matches!(self, Self::PeerCa | Self::ClientCa)
     }
-}
-
-/// The difference between an object and its desired state.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub enum Drift {
-    /// The object is absent or unusable.
-    Missing,
-    /// The object exists and differs.
-    Differs,
-    /// An object of that name exists and is not owned by this cluster.
-    NotOwned,
 }
 
 /// Details of a member for the status.
@@ -244,17 +232,6 @@ impl ClaimFacts {
                 .joined_on
                 .is_some_and(|joined| Some(joined) == self.volume.map(|volume| (self.uid, volume)))
     }
-}
-
-/// The nodes that can mount a volume.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub enum VolumeTopology {
-    /// One node: the volume is on its local disk.
-    Node(Uid),
-    /// Every node.
-    Anywhere,
-    /// Some nodes, or unknown: the claim has no volume yet, or the volume cannot be read.
-    Unknown,
 }
 
 /// How a pod's etcd starts on an empty directory; recorded in the pod's annotations.

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::names::{Epoch, Lineage, Serial};
 
-pub use evenkeel_kit::{InvalidUid, Uid};
+pub use evenkeel_kit::Uid;
 
 /// The ID that etcd gives a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

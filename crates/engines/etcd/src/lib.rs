@@ -3,7 +3,6 @@
 
 pub mod actions;
 pub mod build;
-pub mod certificates;
 mod client;
 pub mod desired;
 pub mod effective_spec;

@@ -2,7 +2,7 @@
 
 use evenkeel_kit::tls_secrets::TlsCache;
 use evenkeel_kit::volumes::VolumeCache;
-use evenkeel_runtime::Observed;
+use evenkeel_runtime::{Observed, UnixTime};
 use parking_lot::Mutex;
 
 use crate::client::Connections;
@@ -26,8 +26,8 @@ pub(crate) struct ClusterMemory {
     pub(crate) last_probe: Mutex<ProbeMemory>,
     /// The progress of a forced snapshot.
     pub(crate) snapshot: Mutex<Option<SnapshotProgress>>,
-    /// The uptime when a stuck member was last nudged.
-    pub(crate) last_nudge: Mutex<Option<std::time::Duration>>,
+    /// When a stuck member was last nudged, successfully or not.
+    pub(crate) last_nudge: Mutex<Option<UnixTime>>,
 }
 
 /// Results that only a probe obtains, because they take seconds if something is broken.

@@ -67,7 +67,8 @@ pub enum EtcdApply {
     },
 }
 
-/// A change that disturbs no client. Each has a precondition on the uid that it was decided on.
+/// A change that disturbs no client. A change of an object has a precondition on the uid that it was
+/// decided on.
 #[derive(
     Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, IntoStaticStr,
 )]
@@ -148,6 +149,12 @@ pub enum EtcdPatch {
         target: OwnerTarget,
         /// Whether the resource is to own the object.
         owned: bool,
+    },
+    /// Appends an entry to etcd's log that changes no key and no revision: a stuck member starts to
+    /// serve with the next entry.
+    NudgeMember {
+        /// The serial of the stuck member.
+        member: Serial,
     },
 }
 

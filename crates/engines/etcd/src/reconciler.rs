@@ -1,6 +1,5 @@
 //! The etcd engine as the controller drives it: observation, probes, execution and status of EtcdClusters.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use evenkeel_api::{EtcdCluster, labels, quantity};
@@ -131,7 +130,8 @@ impl EtcdReconciler {
             misplaced,
             missing_class,
             hostnames,
-            tls: tls.into(),
+            tls,
+            last_nudge: *memory.last_nudge.lock(),
             ..ObservedCluster::new(objects, desired, rejection, now, lineage)?
         })
     }
@@ -216,14 +216,7 @@ impl Reconciler for EtcdReconciler {
                 return None;
             }
         };
-        let state = self.query_etcd(&key, &observed, QueryKind::Probe).await;
-        // To become an action of the plan: until then a probe nudges.
-        if let Some(stuck) = state.stuck {
-            let memory: Arc<ClusterMemory> = self.memory.get(&key);
-            let facts = observed.facts(&state);
-            execute::nudge_member(&self.means(&key, &memory), &observed, &facts, stuck).await;
-        }
-        Some(state)
+        Some(self.query_etcd(&key, &observed, QueryKind::Probe).await)
     }
 
     async fn observe(

@@ -6,14 +6,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use evenkeel_api::conditions::ConditionType;
 use evenkeel_api::{EtcdCluster, EtcdClusterStatus, labels};
 use evenkeel_kit::testing::merge_json;
-use evenkeel_kit::tls_secrets;
+use evenkeel_kit::tls_secrets::{self, key_pair};
+use evenkeel_kit::volumes::VolumeLocation;
+use evenkeel_kit::{certificates, claims};
 use evenkeel_runtime::{CacheSync, Engine, Observation, Observed, OwnedCache, Plan, UnixTime};
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod, Secret};
 use kube::runtime::reflector;
 use serde_json::{Value, json};
 
 use crate::build::{self, MemberRef, pod::PodParams, service, tls};
-use crate::certificates;
 use crate::decide::Etcd;
 use crate::desired::DesiredCluster;
 use crate::facts::{
@@ -24,8 +25,7 @@ use crate::names::{Epoch, Lineage, Serial, member_name};
 use crate::observe::ObservedCluster;
 use crate::observe::etcd::EtcdState;
 use crate::observe::objects::Caches;
-use crate::observe::secrets::{TlsState, key_pair};
-use crate::observe::volumes::VolumeLocation;
+use crate::observe::secrets::TlsState;
 use crate::plan::EtcdDisruption;
 use crate::reconciler::EtcdReconciler;
 use crate::view::quorum;
@@ -183,6 +183,7 @@ impl Scene {
             client_service: None,
             pdb: None,
             tls: TlsState::default(),
+            last_nudge: None,
             now: NOW,
             lineage: LINEAGE,
         };
@@ -236,7 +237,7 @@ impl Scene {
             }),
         );
         if joined {
-            let joined_on = build::claim::joined_on(uid, &volume);
+            let joined_on = claims::joined_on(uid, &volume);
             let version = &self.observed.desired.version;
             let annotations = json!({ labels::JOINED_VOLUME: joined_on, labels::VERSION: version });
             change(
@@ -347,8 +348,7 @@ impl Scene {
 
     /// Records on a PVC that its member was removed at [`NOW`].
     pub(crate) fn is_marked_removed(&mut self, serial: u16) {
-        let removed =
-            json!({ labels::REMOVED_AT: build::claim::removed_at(claim_uid(serial), NOW) });
+        let removed = json!({ labels::REMOVED_AT: claims::removed_at(claim_uid(serial), NOW) });
         change(
             self.claim(serial),
             json!({ "metadata": { "annotations": removed } }),
@@ -393,7 +393,8 @@ impl Scene {
         self.is_unready(serial, &since, json!({ "containerStatuses": [container] }));
     }
 
-    fn is_unready(&mut self, serial: u16, since: &str, mut status: Value) {
+    /// Makes a member's pod not Ready since this time, with these fields in its status.
+    pub(crate) fn is_unready(&mut self, serial: u16, since: &str, mut status: Value) {
         let condition = |kind: &str, holds: &str| json!({ "type": kind, "status": holds, "lastTransitionTime": since });
         let unready = ["Ready", "ContainersReady"].map(|kind| condition(kind, "False"));
         let [ready, containers] = unready;

@@ -142,6 +142,22 @@ fn clusters_survive_a_deleted_identity_and_an_unknown_voter() {
     }
 }
 
+#[test]
+fn a_member_that_starts_from_a_snapshot_is_nudged_until_it_serves() {
+    // In a converged cluster one fault stops a member, and another one lets it start from a snapshot. A new member starts
+    // from one without a fault before.
+    for (members, edits, faults) in [(3, 0, 2), (1, 1, 1)] {
+        let budget = FaultBudget {
+            faults,
+            edits,
+            ..ONE_FAULT
+        };
+        let model = ClusterModel::new(members, StorageKind::Persistent, 2, budget);
+        let report = explore_and_check(&run_to_quiescence(&model));
+        assert!(report.decided.contains_key("nudge-member"));
+    }
+}
+
 /// Explores template edits from a converged cluster; one of the templates does not start.
 fn explore_rollout(members: u8, storage: StorageKind, budget: FaultBudget) -> ExplorerReport {
     explore_and_check(&run_to_quiescence(

@@ -6,11 +6,10 @@ use std::sync::Mutex;
 
 use evenkeel_api::{EtcdCluster, labels, quantity};
 use evenkeel_etcd::Etcd;
-use evenkeel_etcd::build::claim::{claim, joined_on, removed_at};
+use evenkeel_etcd::build::claim::claim;
 use evenkeel_etcd::build::pod::{CONTAINER, PodParams, pod};
 use evenkeel_etcd::build::tls::{self, Leaf};
 use evenkeel_etcd::build::{self, MemberRef, service, start_mode};
-use evenkeel_etcd::certificates;
 use evenkeel_etcd::desired::DesiredCluster;
 use evenkeel_etcd::effective_spec::{ClusterHistory, EffectiveSpec, effective_spec};
 use evenkeel_etcd::facts::{self, EtcdFacts, OwnedObject, StartMode};
@@ -19,8 +18,12 @@ use evenkeel_etcd::names::Lineage;
 use evenkeel_etcd::observe::ObservedCluster;
 use evenkeel_etcd::observe::etcd::EtcdState;
 use evenkeel_etcd::observe::objects::ClusterObjects;
-use evenkeel_etcd::observe::secrets::{TlsState, evaluate, is_valid, key_pair};
+use evenkeel_etcd::observe::secrets::{TlsState, evaluate};
 use evenkeel_etcd::plan::{EtcdApply, EtcdPatch, OwnerTarget};
+use evenkeel_kit::certificates;
+use evenkeel_kit::claims::{joined_on, removed_at};
+use evenkeel_kit::identity_object::SPEC_KEY;
+use evenkeel_kit::tls_secrets::{is_valid, key_pair};
 use evenkeel_runtime::{Engine, Observed, Plan, UnixTime};
 use k8s_openapi::ByteString;
 use k8s_openapi::Metadata;
@@ -420,7 +423,7 @@ impl KubeObjects {
                 object
                     .data
                     .get_or_insert_default()
-                    .insert(build::SPEC_KEY.to_owned(), desired.spec.clone());
+                    .insert(SPEC_KEY.to_owned(), desired.spec.clone());
             }
             EtcdPatch::RecordVersion { claim, version } => {
                 note(

@@ -147,12 +147,9 @@ impl Snapshot {
                 continue;
             };
             self.correct_member(&mut state, serial, member, member.name == status.leader);
-            // The status announces the replacement of unreachable members only. The operator waits for the others.
-            if status
-                .next_action
-                .contains(&format!("{} is replaced", member.name))
-            {
-                state.unreachable_since.entry(serial).or_insert(UnixTime(0));
+            if let Some(since) = &member.unreachable_since {
+                let since = UnixTime(since.0.as_second());
+                state.unreachable_since.insert(serial, since);
             }
         }
         state

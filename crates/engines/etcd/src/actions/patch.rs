@@ -103,6 +103,10 @@ impl EtcdAction for EtcdPatch {
                     format!("removing the owner reference of {target}")
                 }
             }
+            Self::NudgeMember { member } => format!(
+                "appending an entry to etcd's log so that {} starts to serve",
+                context.member(*member)
+            ),
         }
     }
 
@@ -176,6 +180,10 @@ impl EtcdAction for EtcdPatch {
                     format!("{target} is kept when the EtcdCluster is deleted")
                 }
             }
+            Self::NudgeMember { member } => format!(
+                "{} received its data as a snapshot and does not serve before the next log entry",
+                context.member(*member)
+            ),
         }
     }
 
@@ -222,7 +230,8 @@ impl EtcdAction for EtcdPatch {
             | Self::RecordVersion { .. }
             | Self::RecordTemplateHash { .. }
             | Self::RecordSpec
-            | Self::SetOwner { .. } => None,
+            | Self::SetOwner { .. }
+            | Self::NudgeMember { .. } => None,
         }
     }
 
@@ -240,7 +249,8 @@ impl EtcdAction for EtcdPatch {
             | Self::RecordRemoval { .. }
             | Self::ResizeVolume { .. }
             | Self::RecordSpec
-            | Self::SetOwner { .. } => false,
+            | Self::SetOwner { .. }
+            | Self::NudgeMember { .. } => false,
         }
     }
 
@@ -256,7 +266,8 @@ impl EtcdAction for EtcdPatch {
             | Self::AttachClients { .. }
             | Self::DetachClients { .. }
             | Self::ResizeVolume { .. }
-            | Self::SetOwner { .. } => false,
+            | Self::SetOwner { .. }
+            | Self::NudgeMember { .. } => false,
         }
     }
 }

@@ -2,10 +2,11 @@
 
 use std::collections::BTreeSet;
 
+use evenkeel_kit::claims::{joined_on, read_joined_on};
 use k8s_openapi::api::core::v1::{Container, PodSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-use super::claim::{claim, joined_on, read_joined_on};
+use super::claim::claim;
 use super::pod::{CONTAINER, PodParams, pod};
 use super::*;
 use crate::facts::StartMode;
@@ -343,7 +344,7 @@ fn a_held_pod_cannot_mount_its_data() {
         sub_path.starts_with('/'),
         "the kubelet rejects an absolute path: {sub_path}"
     );
-    assert!(start_mode::is_held_message(&format!(
+    assert!(evenkeel_kit::pods::is_held_message(&format!(
         "subPath: {sub_path} must be a relative path"
     )));
     assert!(!data(built_pod(&persistent(), StartMode::Bootstrap, true).0).starts_with('/'));

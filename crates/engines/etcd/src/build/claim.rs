@@ -6,10 +6,6 @@ use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use super::{BuildError, MemberRef};
 use crate::desired::{DesiredCluster, DesiredStorage};
 
-pub use evenkeel_kit::claims::{
-    granted_size, joined_on, read_joined_on, read_removed_at, removed_at, requested_size,
-};
-
 /// Returns the PVC of a member; `None` if the storage is ephemeral.
 pub fn claim(
     desired: &DesiredCluster,

@@ -15,7 +15,6 @@ use serde_json::{Value, json};
 use crate::desired::DesiredCluster;
 use crate::identity::Identity;
 
-pub use evenkeel_kit::identity_object::{IDENTITY_KEY, SPEC_KEY};
 pub use evenkeel_kit::{BuildError, MemberRef};
 
 /// Returns the labels that every object of a cluster carries.

@@ -13,8 +13,6 @@ use crate::desired::DesiredCluster;
 use crate::facts::StartMode;
 use crate::names::{Lineage, Serial, member_name, peer_url};
 
-pub use evenkeel_kit::pods::is_held_message;
-
 /// Returns the annotations for a start mode.
 pub fn annotations(
     desired: &DesiredCluster,

@@ -8,6 +8,7 @@ mod finish_bootstrap;
 mod identity;
 pub(crate) mod intent;
 mod join;
+mod nudge;
 mod objects;
 mod placement;
 mod promote;
@@ -160,6 +161,7 @@ fn apply_rules(view: &ClusterView<'_>, builder: &mut PlanBuilder<Etcd>) {
     actions.patch.extend(resize::resize_volumes(view));
     actions.patch.extend(routing::route_clients(view));
     actions.patch.extend(cleanup::record_removals(view));
+    actions.patch.extend(nudge::nudge_stuck_member(view));
     objects::correct_drift(view, actions);
     // Only a probe shows whether a member serves.
     let is_starting = |member: &MemberView<'_>| {
@@ -198,7 +200,8 @@ fn next_due(view: &ClusterView<'_>) -> Option<UnixTime> {
     let deletion = cleanup::next_deletion(view);
     let replacement = replace::next_replacement(view).map(|pending| pending.deadline);
     let seed_grace = bootstrap::seed_grace_ends(view).filter(|until| *until > view.facts.now);
-    [deletion, replacement, seed_grace]
+    let nudge = nudge::next_nudge(view);
+    [deletion, replacement, seed_grace, nudge]
         .into_iter()
         .flatten()
         .min()

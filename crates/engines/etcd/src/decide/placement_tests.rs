@@ -1,11 +1,11 @@
 //! Learners and voters that need the same node.
 
+use evenkeel_kit::volumes::VolumeLocation;
 use serde_json::json;
 
 use crate::facts::StartMode;
 use crate::identity::MembershipChange;
 use crate::names::Serial;
-use crate::observe::volumes::VolumeLocation;
 use crate::plan::{DeleteReason, EtcdDisruption, EtcdPatch};
 use crate::testing::{NOW, Scene, change, name, pod_uid};
 

@@ -90,6 +90,15 @@ pub(crate) fn is_unreachable(view: &ClusterView<'_>, member: &MemberView<'_>) ->
     unreachable_deadline(view, member).is_some_and(|deadline| view.facts.now >= deadline)
 }
 
+/// Returns since when the member is unreachable; `None` while its replacement is not pending.
+pub(crate) fn unreachable_since(
+    view: &ClusterView<'_>,
+    member: &MemberView<'_>,
+) -> Option<UnixTime> {
+    unreachable_deadline(view, member)?;
+    view.facts.unreachable_since.get(&member.serial).copied()
+}
+
 /// Returns true if the member has crashed at every start for `replace_after`.
 pub(crate) fn is_crashing(view: &ClusterView<'_>, member: &MemberView<'_>) -> bool {
     crashing_deadline(view, member).is_some_and(|deadline| view.facts.now >= deadline)

@@ -17,6 +17,23 @@ fn replaces(scene: &Scene, serial: u16) -> bool {
 }
 
 #[test]
+fn the_status_has_the_time_since_when_a_member_to_be_replaced_is_unreachable() {
+    let since = |scene: &Scene| -> Vec<Option<i64>> {
+        let members = scene.status().member_list.into_iter();
+        members
+            .map(|member| Some(member.unreachable_since?.0.as_second()))
+            .collect()
+    };
+    let mut scene = Scene::converged(3);
+    scene.is_out_of_reach(2, 60);
+    assert_eq!(since(&scene), [None, None, Some(NOW.0 - 60)]);
+    scene.observed.now = UnixTime(NOW.0 + 5);
+    assert_eq!(since(&scene), [None, None, Some(NOW.0 - 60)], "later");
+    scene.state.unreachable_since.clear();
+    assert_eq!(since(&scene), [None, None, None], "the leader reaches it");
+}
+
+#[test]
 fn an_unreachable_member_is_replaced_after_its_time_and_not_before() {
     let mut scene = Scene::converged(3);
     scene.is_out_of_reach(2, 299);

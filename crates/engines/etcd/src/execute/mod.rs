@@ -8,13 +8,14 @@ mod nudge;
 mod snapshot;
 
 use evenkeel_api::{labels, quantity};
-use evenkeel_kit::identity_object;
+use evenkeel_kit::claims::{joined_on, removed_at};
+use evenkeel_kit::identity_object::{self, SPEC_KEY};
 use evenkeel_runtime::{Action, Error, KubeObject, Outcome};
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
 use kube::ResourceExt;
 use serde_json::{Value, json};
 
-use crate::build::claim::{claim, joined_on, removed_at};
+use crate::build::claim::claim;
 use crate::build::pod::{PodParams, pod};
 use crate::build::{self, MemberRef, start_mode};
 use crate::decide::Etcd;
@@ -27,7 +28,6 @@ use crate::plan::{DeleteReason, EtcdCreate, EtcdDisruption, EtcdPatch, OwnerTarg
 use snapshot::SnapshotResult;
 
 pub(crate) use context::{ExecuteContext, Means};
-pub(crate) use nudge::nudge_member;
 
 /// Executes one action.
 pub(crate) async fn execute(
@@ -263,10 +263,11 @@ async fn execute_patch(context: &ExecuteContext<'_>, patch: &EtcdPatch) -> Resul
         }
         EtcdPatch::RecordSpec => {
             let object = observed.identity.as_ref().map(|(object, _)| object);
-            let patch = json!({ "data": { build::SPEC_KEY: observed.desired.spec } });
+            let patch = json!({ "data": { SPEC_KEY: observed.desired.spec } });
             patch_or_conflict(context, object, Some(patch)).await
         }
         EtcdPatch::SetOwner { target, owned } => set_owner(context, *target, *owned).await,
+        EtcdPatch::NudgeMember { member } => nudge::nudge_member(context, *member).await,
     }
 }
 

@@ -1,68 +1,77 @@
-//! Nudging a stuck member: a new raft log entry makes it serve, see [`crate::observe`]. The entry is a short lease that no
+//! Nudging a stuck member: a new raft log entry makes it serve, see `observe/stuck.rs`. The entry is a short lease that no
 //! client uses: it changes no key and no revision, and expires by itself.
 
-use std::time::Duration;
+use evenkeel_runtime::{Error, Outcome};
 
-use super::context::Means;
+use super::context::ExecuteContext;
 use super::membership::membership_endpoints;
-use crate::client;
-use crate::facts::EtcdFacts;
+use crate::actions::member_display_name;
+use crate::client::{self, LeaseReply};
 use crate::names::Serial;
-use crate::observe::ObservedCluster;
 
 /// The lifetime of the lease in seconds.
 const LEASE_TTL_SECONDS: i64 = 10;
-/// The time between two nudges of a cluster.
-const NUDGE_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Grants a short lease on the leader, unless the cluster was nudged in the last few seconds. Nothing depends on the result:
-/// a member that is still stuck is nudged again.
-pub(crate) async fn nudge_member(
-    means: &Means<'_>,
-    observed: &ObservedCluster,
-    facts: &EtcdFacts,
+/// Grants a short lease on the leader. A failed attempt counts, too, so that the plan is empty until the next attempt is
+/// due.
+pub(super) async fn nudge_member(
+    context: &ExecuteContext<'_>,
     stuck: Serial,
-) {
-    let (Some(credentials), Some(leader)) = (
-        &observed.tls.credentials,
-        membership_endpoints(observed, facts).into_iter().next(),
-    ) else {
-        return;
+) -> Result<Outcome, Error> {
+    *context.memory.last_nudge.lock() = Some(context.clock.now());
+    let leader = membership_endpoints(context.observed, context.facts)
+        .into_iter()
+        .next();
+    let (Some(credentials), Some(leader)) = (context.credentials(), leader) else {
+        return Ok(Outcome::Conflict);
     };
-    if !is_due(&mut means.memory.last_nudge.lock(), means.clock.uptime()) {
-        return;
-    }
-    let connections = &means.memory.connections;
-    let granted = client::grant_lease(connections, credentials, &leader, LEASE_TTL_SECONDS).await;
-    match granted {
-        Ok(()) => {
-            tracing::info!(resource = %means.key, member = stuck.0, "granted a short lease to advance the raft log of a stuck member");
+    let reply = client::grant_lease(
+        context.connections(),
+        credentials,
+        &leader,
+        LEASE_TTL_SECONDS,
+        context.holds_lease,
+    );
+    match reply.await {
+        LeaseReply::Granted => Ok(Outcome::Done),
+        LeaseReply::NotSent => Ok(Outcome::Conflict),
+        LeaseReply::Failed(error) => {
+            let member = member_display_name(context.observed, stuck);
+            let action = format!("grant an etcd lease, so that {member} starts to serve");
+            Err(Error::other(action, error))
         }
-        Err(error) => {
-            tracing::debug!(resource = %means.key, member = stuck.0, error, "failed to grant a lease for a stuck member");
-        }
     }
-}
-
-/// Returns true if the last nudge was long enough ago, and records this one.
-fn is_due(last_nudge: &mut Option<Duration>, uptime: Duration) -> bool {
-    let is_due = last_nudge.is_none_or(|last| uptime.saturating_sub(last) >= NUDGE_INTERVAL);
-    if is_due {
-        *last_nudge = Some(uptime);
-    }
-    is_due
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use evenkeel_kit::testing::{client, not_found};
+    use evenkeel_runtime::{Expectations, ResourceKey, TestClock};
 
-    #[test]
-    fn a_cluster_is_nudged_at_most_every_ten_seconds() {
-        let uptime = Duration::from_secs(1000);
-        let mut last_nudge = None;
-        assert!(is_due(&mut last_nudge, uptime));
-        assert!(!is_due(&mut last_nudge, uptime + Duration::from_secs(9)));
-        assert!(is_due(&mut last_nudge, uptime + Duration::from_secs(10)));
+    use super::*;
+    use crate::execute::Means;
+    use crate::memory::ClusterMemory;
+    use crate::testing::{NOW, Scene};
+
+    #[tokio::test]
+    async fn a_nudge_that_cannot_be_sent_counts_as_the_last_one() {
+        let scene = Scene::converged(3);
+        let (facts, memory) = (scene.facts(), ClusterMemory::default());
+        let clock = TestClock::new(NOW).shared();
+        let key = ResourceKey {
+            namespace: "shop".to_owned(),
+            name: "orders".to_owned(),
+        };
+        let means = Means {
+            client: &client(|_, _| not_found()),
+            clock: &clock,
+            expectations: &Expectations::new(clock.clone()),
+            key: &key,
+            memory: &memory,
+        };
+        let context = ExecuteContext::new(&means, &scene.observed, &facts, &|| true);
+        let outcome = nudge_member(&context, Serial(2)).await.unwrap();
+        assert_eq!(outcome, Outcome::Conflict, "there are no credentials");
+        assert_eq!(*memory.last_nudge.lock(), Some(NOW));
     }
 }

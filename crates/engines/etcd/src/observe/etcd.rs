@@ -74,7 +74,7 @@ impl EtcdState {
             client_read: facts.client_read,
             reachable: answering(&facts.health),
             unreachable_since: facts.unreachable_since.clone(),
-            stuck: None,
+            stuck: facts.stuck,
         }
     }
 }
@@ -239,9 +239,10 @@ async fn find_unreachable(state: &mut EtcdState, leader: Option<&Endpoint>, now:
 
 /// Returns a listed member that does not answer although it runs and has a leader.
 async fn find_stuck(state: &EtcdState, members: &[MemberTarget]) -> Option<Serial> {
-    let candidate = stuck::candidate(state, members)?;
-    // A member that has not started waits for something else.
-    leader_metrics::has_leader(&candidate.endpoint)
-        .await
-        .then_some(candidate.serial)
+    let queries = stuck::candidates(state, members).map(|candidate| async move {
+        // A member that has not started waits for something else.
+        let has_leader = leader_metrics::has_leader(&candidate.endpoint).await;
+        has_leader.then_some(candidate.serial)
+    });
+    join_all(queries).await.into_iter().flatten().next()
 }

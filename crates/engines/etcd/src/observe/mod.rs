@@ -1,7 +1,6 @@
 //! Observation: the objects of a cluster and the state of etcd, as facts. [`objects`] reads Kubernetes, [`etcd`] queries
 //! etcd, and [`unreachable`] adds the times that the operator remembers. This file turns both into facts, and is pure.
 
-mod conversions;
 pub(crate) mod endpoints;
 pub mod etcd;
 mod leader_metrics;
@@ -11,7 +10,6 @@ mod pod;
 pub mod secrets;
 mod stuck;
 pub(crate) mod unreachable;
-pub mod volumes;
 
 #[cfg(test)]
 #[path = "observe_tests.rs"]
@@ -23,6 +21,7 @@ use evenkeel_api::{EtcdCluster, Rejection, Version, labels};
 use evenkeel_kit::identity_object::recorded_spec;
 use evenkeel_kit::objects::{annotation, by_uid, is_as_built};
 use evenkeel_kit::ownership::{is_terminating, owned_by, ownership};
+use evenkeel_kit::volumes::VolumeLocation;
 use evenkeel_kit::{MemberRef, Ownership, claims, pods};
 use evenkeel_runtime::{Error, Observed, UnixTime};
 use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim, Pod, Service};
@@ -39,7 +38,6 @@ use crate::names::{ENGINE, Lineage, Serial, member_name, peer_url};
 use etcd::EtcdState;
 use objects::{ClusterObjects, parse_identity};
 use secrets::TlsState;
-use volumes::VolumeLocation;
 
 pub use pod::has_joined;
 
@@ -79,6 +77,8 @@ pub struct ObservedCluster {
     pub pdb: Option<PodDisruptionBudget>,
     /// The TLS Secrets.
     pub tls: TlsState,
+    /// When the operator last nudged a stuck member.
+    pub last_nudge: Option<UnixTime>,
     /// The time of the observation.
     pub now: UnixTime,
     /// A random lineage, for a cluster without an identity.
@@ -126,7 +126,7 @@ impl MemberIndex {
 }
 
 impl ObservedCluster {
-    /// Returns a cluster without facts about volumes, nodes and Secrets, which the caller adds.
+    /// Returns a cluster without facts about volumes, nodes, Secrets and nudges, which the caller adds.
     pub fn new(
         objects: ClusterObjects,
         desired: DesiredCluster,
@@ -154,6 +154,7 @@ impl ObservedCluster {
             client_service: objects.client_service,
             pdb: objects.pdb,
             tls: TlsState::default(),
+            last_nudge: None,
             now,
             lineage,
             resource: objects.resource,
@@ -206,6 +207,8 @@ impl ObservedCluster {
             membership: state.membership.clone(),
             health: state.health.clone(),
             unreachable_since: state.unreachable_since.clone(),
+            stuck: state.stuck,
+            last_nudge: self.last_nudge,
             drift: self.drift(),
             recheck_secrets_at: self.tls.recheck_at,
             pdb_min_available: self.pdb_min_available(),
@@ -219,8 +222,8 @@ impl ObservedCluster {
 
     fn identity_owner(&self) -> OwnedBy {
         match &self.identity {
-            Some((object, _)) => owned_by(self.desired.cluster_ref(), &object.metadata).into(),
-            None => OwnedBy::Nobody,
+            Some((object, _)) => owned_by(self.desired.cluster_ref(), &object.metadata),
+            None => OwnedBy::Unowned,
         }
     }
 
@@ -253,7 +256,7 @@ impl ObservedCluster {
         let cluster = self.desired.cluster_ref();
         let name = claim.metadata.name.as_ref();
         let location = name.and_then(|name| self.volume_locations.get(name));
-        let owner = OwnedBy::from(owned_by(cluster, &claim.metadata));
+        let owner = owned_by(cluster, &claim.metadata);
         let desired_class = match &self.desired.data {
             DesiredStorage::Persistent { class, .. } => class.as_deref(),
             DesiredStorage::Ephemeral { .. } => None,
@@ -265,9 +268,7 @@ impl ObservedCluster {
             volume: claims::volume_name(claim).map(Uid::of_name),
             joined_on: claims::read_joined_on(claim),
             is_terminating: is_terminating(cluster, &claim.metadata),
-            topology: location.map_or(VolumeTopology::Unknown, |location| {
-                location.topology().into()
-            }),
+            topology: location.map_or(VolumeTopology::Unknown, VolumeLocation::topology),
             is_lost: claims::is_lost(claim) || location == Some(&VolumeLocation::Gone),
             removed_at: claims::read_removed_at(claim),
             last_version: version(&claim.metadata),

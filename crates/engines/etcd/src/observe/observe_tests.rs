@@ -257,7 +257,7 @@ fn claim_and_identity_are_owned_only_if_the_spec_says_delete() {
         let claim = &facts.claims.present().unwrap()[0];
         (facts.identity_owner, claim.is_owned)
     };
-    assert_eq!(owners("Keep"), (OwnedBy::Nobody, false));
+    assert_eq!(owners("Keep"), (OwnedBy::Unowned, false));
     assert_eq!(owners("Delete"), (OwnedBy::Resource, true));
 }
 

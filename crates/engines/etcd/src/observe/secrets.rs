@@ -7,38 +7,11 @@ use evenkeel_runtime::UnixTime;
 use k8s_openapi::api::core::v1::Secret;
 
 use crate::build::tls;
-use crate::client::TlsCredentials;
 use crate::desired::DesiredCluster;
-use crate::facts::{Drift, OwnedObject};
-
-pub use evenkeel_kit::tls_secrets::{is_ca, is_valid, key_pair};
+use crate::facts::OwnedObject;
 
 /// The state of a cluster's TLS Secrets.
-#[derive(Clone, Debug, Default)]
-pub struct TlsState {
-    /// The Secrets that differ from the desired ones.
-    pub drift: BTreeMap<OwnedObject, Drift>,
-    /// The expiry times of the certificates.
-    pub ends: BTreeMap<OwnedObject, UnixTime>,
-    /// The operator's credentials, if its Secret holds any.
-    pub credentials: Option<TlsCredentials>,
-    /// The time when the Secrets must be evaluated again.
-    pub recheck_at: Option<UnixTime>,
-}
-
-impl From<tls_secrets::TlsState<OwnedObject>> for TlsState {
-    fn from(state: tls_secrets::TlsState<OwnedObject>) -> Self {
-        let drift = state.drift.into_iter();
-        Self {
-            drift: drift
-                .map(|(object, drift)| (object, drift.into()))
-                .collect(),
-            ends: state.expires_at,
-            credentials: state.credentials,
-            recheck_at: state.recheck_at,
-        }
-    }
-}
+pub type TlsState = tls_secrets::TlsState<OwnedObject>;
 
 /// Evaluates Secrets as they were read.
 pub fn evaluate(
@@ -46,7 +19,7 @@ pub fn evaluate(
     secrets: &BTreeMap<OwnedObject, Secret>,
     now: UnixTime,
 ) -> TlsState {
-    tls_secrets::evaluate(&tls::spec(desired), secrets, now).into()
+    tls_secrets::evaluate(&tls::spec(desired), secrets, now)
 }
 
 #[cfg(test)]

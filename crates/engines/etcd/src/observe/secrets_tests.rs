@@ -1,9 +1,11 @@
 //! The list of TLS Secrets: its evaluation. The kit tests the evaluation of a single Secret and the cache.
 
+use evenkeel_kit::tls_secrets::key_pair;
 use serde_json::json;
 
 use super::*;
 use crate::build::tls::SECRETS;
+use crate::facts::Drift;
 use crate::testing::{NOW, desired, secrets};
 
 #[test]

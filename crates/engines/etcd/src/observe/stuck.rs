@@ -1,28 +1,28 @@
 //! Stuck members. A member that received all data as a snapshot does not serve before the raft log advances: etcd counts
 //! applied entries from the first entry after the snapshot, considers itself thousands of entries behind, and rejects the
 //! publication of its own name as one request too many, in a busy loop (seen on 3.6.16, in an idle cluster with more than
-//! 5000 entries). Any new entry ends the loop; `execute` grants a short lease for that.
+//! 5000 entries). Any new entry ends the loop: see `decide/nudge.rs`.
 
 use evenkeel_runtime::Observed;
 
 use super::etcd::{EtcdState, MemberTarget};
 use crate::names::Serial;
 
-/// Returns a member that may be stuck: its pod has an address, etcd lists it, and it does not answer. Whether it has a name
-/// in the member list does not matter, because the name may have come with the snapshot.
-pub(super) fn candidate<'m>(
+/// Returns the members that may be stuck: their pods have addresses, etcd lists them, and they do not answer. Whether a
+/// member has a name in the member list does not matter, because the name may have come with the snapshot.
+pub(super) fn candidates<'m>(
     state: &EtcdState,
     members: &'m [MemberTarget],
-) -> Option<&'m MemberTarget> {
-    let membership = state.membership.present()?;
+) -> impl Iterator<Item = &'m MemberTarget> {
     let is_listed = |serial: Serial| {
-        let mut members = membership.members.iter();
+        let listed = state.membership.present().into_iter();
+        let mut members = listed.flat_map(|membership| &membership.members);
         members.any(|member| member.serial == serial)
     };
     let answers = |serial| state.health.get(&serial).is_some_and(Observed::is_present);
     members
         .iter()
-        .find(|target| is_listed(target.serial) && !answers(target.serial))
+        .filter(move |target| is_listed(target.serial) && !answers(target.serial))
 }
 
 #[cfg(test)]
@@ -52,8 +52,8 @@ mod tests {
         }
     }
 
-    /// Returns the candidate of a cluster of two members, of which the first has started and these answer.
-    fn candidate_with(second_has_started: bool, answering: &[u16]) -> Option<Serial> {
+    /// Returns the candidates in a cluster of two members, of which the first has started and these answer.
+    fn candidates_with(second_has_started: bool, answering: &[u16]) -> Vec<Serial> {
         let health = MemberHealth {
             cluster_id: ClusterId(1),
             member_id: MemberId(1),
@@ -76,20 +76,27 @@ mod tests {
             health: health.collect(),
             ..EtcdState::default()
         };
-        candidate(&state, &[target(0), target(1)]).map(|target| target.serial)
+        candidates(&state, &[target(0), target(1)])
+            .map(|target| target.serial)
+            .collect()
     }
 
     #[test]
     fn only_a_listed_member_that_does_not_answer_may_be_stuck() {
-        assert_eq!(candidate_with(false, &[0]), Some(Serial(1)));
-        assert_eq!(candidate_with(false, &[0, 1]), None, "it answers");
+        assert_eq!(candidates_with(false, &[0]), [Serial(1)]);
+        assert_eq!(candidates_with(false, &[0, 1]), [], "it answers");
         assert_eq!(
-            candidate_with(true, &[0]),
-            Some(Serial(1)),
+            candidates_with(true, &[0]),
+            [Serial(1)],
             "its name came with the snapshot"
         );
+        assert_eq!(
+            candidates_with(true, &[]),
+            [Serial(0), Serial(1)],
+            "a member that does not run does not hide a stuck one"
+        );
         let targets = [target(0), target(1)];
-        let unknown = candidate(&EtcdState::default(), &targets);
-        assert!(unknown.is_none(), "the member list is unknown");
+        let unknown = candidates(&EtcdState::default(), &targets).count();
+        assert_eq!(unknown, 0, "the member list is unknown");
     }
 }

@@ -122,7 +122,8 @@ fn is_stuck(facts: &EtcdFacts, pod: &PodFacts) -> bool {
     let is_serving = health
         .and_then(|health| health.present())
         .is_some_and(|health| health.is_serving);
-    if is_serving {
+    // A stuck member serves once the operator has nudged it.
+    if is_serving || facts.stuck == Some(pod.serial) {
         return false;
     }
     let is_overdue = |since: UnixTime| facts.now.0.saturating_sub(since.0) > START_TIMEOUT;

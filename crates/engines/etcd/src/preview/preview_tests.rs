@@ -48,6 +48,20 @@ fn a_new_member_is_added_created_joined_and_promoted() {
 }
 
 #[test]
+fn a_stuck_member_serves_after_a_nudge() {
+    let mut scene = Scene::with_newcomer();
+    scene.stops_answering(3);
+    scene.state.stuck = Some(Serial(3));
+    let preview = preview_of(&scene);
+    assert_eq!(preview.steps[0].action, "nudge-member", "{preview:#?}");
+    assert_eq!(preview.ends, "Healthy");
+    assert!(
+        !preview.assumes.join(" ").contains(&name(3)),
+        "{preview:#?}"
+    );
+}
+
+#[test]
 fn clients_are_detached_before_a_removal_and_the_claim_is_retained() {
     let preview = preview_of(&Scene::with(
         3,

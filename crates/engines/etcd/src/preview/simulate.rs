@@ -220,7 +220,7 @@ impl SimulatedCluster {
         self.facts.identity_owner = if owned {
             OwnedBy::Resource
         } else {
-            OwnedBy::Nobody
+            OwnedBy::Unowned
         };
     }
 
@@ -261,6 +261,10 @@ impl SimulatedCluster {
                 OwnerTarget::Claim(claim) => self.on_claim(*claim, |claim| claim.is_owned = *owned),
                 OwnerTarget::Pod(pod) => self.on_pod(*pod, |pod| pod.is_owned = *owned),
             },
+            EtcdPatch::NudgeMember { .. } => {
+                self.facts.stuck = None;
+                self.facts.last_nudge = Some(self.facts.now);
+            }
         }
     }
 
@@ -370,7 +374,11 @@ impl SimulatedCluster {
             }
         }
         self.delete_previous_resource();
-        let is_starting = |pod: &&PodFacts| !pod.is_finished && !self.stuck.contains(&pod.uid);
+        let is_starting = |pod: &&PodFacts| {
+            !pod.is_finished
+                && !self.stuck.contains(&pod.uid)
+                && self.facts.stuck != Some(pod.serial)
+        };
         let starting: Vec<PodFacts> = self.pods().iter().filter(is_starting).cloned().collect();
         for pod in starting {
             self.schedule(&pod);
@@ -387,7 +395,7 @@ impl SimulatedCluster {
     fn delete_previous_resource(&mut self) {
         if self.facts.identity_owner == OwnedBy::PreviousResource {
             self.facts.identity = Observed::Absent;
-            self.facts.identity_owner = OwnedBy::Nobody;
+            self.facts.identity_owner = OwnedBy::Unowned;
         }
         self.retain_claims(|claim| !claim.is_terminating);
         if self.pods().is_empty() && self.claims().is_empty() {

@@ -26,8 +26,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
 use crate::actions::{ActionContext, sentence};
 use crate::build::tls;
-use crate::decide::Etcd;
-use crate::effective_spec::{self, started_versions};
+use crate::decide::{Etcd, replace};
+use crate::effective_spec::started_versions;
 use crate::facts::EtcdFacts;
 use crate::identity::MembershipChange;
 use crate::observe::ObservedCluster;
@@ -127,7 +127,7 @@ fn lowest_version(observed: &ObservedCluster) -> Option<String> {
 
 /// Returns the size of the largest volume; `None` without volumes.
 fn volume_size(observed: &ObservedCluster) -> Option<String> {
-    let size = effective_spec::largest_volume(observed.claims.values());
+    let size = evenkeel_kit::claims::largest_volume(observed.claims.values());
     (size > 0).then(|| quantity::binary(size))
 }
 
@@ -164,7 +164,7 @@ fn failure_tolerance(view: &ClusterView<'_>) -> Option<i32> {
 
 /// Returns the expiry of each certificate, those of the CAs included.
 fn certificates(observed: &ObservedCluster) -> Vec<CertificateStatus> {
-    let certificates = observed.tls.ends.iter();
+    let certificates = observed.tls.expires_at.iter();
     let certificates = certificates.filter_map(|(object, ends)| {
         let secret = tls::secret_name(&observed.desired, *object)?;
         let expires = Time(Timestamp::from_second(ends.0).ok()?);
@@ -191,6 +191,7 @@ fn with_last_known(
         .filter(|last| members.iter().all(|member| member.name != last.name))
         .map(|last| MemberStatus {
             healthy: false,
+            unreachable_since: None,
             message: message.to_owned(),
             ..last.clone()
         })
@@ -281,6 +282,7 @@ fn member_list(context: &ActionContext<'_>, view: &ClusterView<'_>) -> Vec<Membe
             healthy: member.is_serving(),
             version: details.version.unwrap_or_default(),
             node: details.node.unwrap_or_default(),
+            unreachable_since: replace::unreachable_since(view, member).map(to_time),
             message: messages::member_message(member, details.pod_problem),
         }
     };

@@ -77,7 +77,7 @@ fn the_reason_for_a_removal_names_the_loss() {
     change(scene.pod(3), json!({ "spec": { "nodeName": "node-2" } }));
     scene.is_refused(
         2,
-        Some(crate::observe::volumes::VolumeLocation::Node(
+        Some(evenkeel_kit::volumes::VolumeLocation::Node(
             "node-2".to_owned(),
         )),
     );
@@ -165,7 +165,7 @@ fn certificates_are_listed_by_secret() {
     scene
         .observed
         .tls
-        .ends
+        .expires_at
         .insert(OwnedObject::ServerTls, UnixTime(NOW.0 + 60));
     let certificates = scene.status().certificates;
     let secrets: BTreeSet<_> = certificates
