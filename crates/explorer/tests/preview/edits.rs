@@ -48,7 +48,7 @@ fn previews_of_edits_match_the_model() {
         (json!({}), json!({ "service": { "type": "NodePort" } })),
         (json!({}), json!({ "tls": { "client": { "extraNames": ["etcd.corp.example"] } } })),
         (json!({}), json!({ "resources": { "requests": { "cpu": "500m" } },
-            "maintenance": { "windows": [{ "days": ["Sat"], "start": "02:00", "duration": "3h" }] } })),
+            "maintenance": { "windows": [{ "start": "08:02", "duration": "3h" }] } })),
         (json!({ "storage": { "ephemeral": true } }), json!({ "storage": { "ephemeral": true }, "version": "3.6.17" })),
         (json!({ "storage": { "ephemeral": true } }), json!({ "storage": { "ephemeral": true }, "members": 1 })),
     ];

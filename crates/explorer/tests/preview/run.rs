@@ -68,6 +68,8 @@ pub(crate) struct ModelRun {
     leader: Option<Serial>,
     /// The pods that the operator deleted, in order.
     deleted: Vec<Uid>,
+    /// Those of them that served.
+    shut_down: BTreeSet<Uid>,
     /// The pods whose kubelet reports a container that does not run.
     idle: BTreeSet<Uid>,
 }
@@ -83,6 +85,7 @@ impl ModelRun {
             dropped: None,
             visited: Vec::new(),
             deleted: Vec::new(),
+            shut_down: BTreeSet::new(),
         };
         run.report_idle_pods();
         run
@@ -121,6 +124,11 @@ impl ModelRun {
         for pod in facts.pods.present_mut().into_iter().flatten() {
             if pod.node.is_some() && !self.idle.contains(&pod.uid) {
                 (pod.is_idle, pod.crashing_since) = (false, None);
+            }
+            // In the model an old pod is old in every respect. A member that is shut down is missed from now on.
+            if self.shut_down.contains(&pod.uid) {
+                pod.unready_since = None;
+                facts.unreachable_since.remove(&pod.serial);
             }
         }
         if facts.membership.is_present() {
@@ -176,11 +184,15 @@ impl ModelRun {
         self.apply(&ModelEvent::Decide(writes))?;
         while let Some(effect) = self.model.pending_writes.first().cloned() {
             if let Effect::Delete(
-                EtcdDisruption::RestartMember { pod, .. } | EtcdDisruption::DeletePod { pod, .. },
+                EtcdDisruption::RestartMember { pod, serial, .. }
+                | EtcdDisruption::DeletePod { pod, serial, .. },
             ) = &effect
             {
                 self.stuck.remove(pod);
                 self.deleted.push(*pod);
+                if self.model.is_serving(*serial) {
+                    self.shut_down.insert(*pod);
+                }
             }
             if self.dropped.is_some_and(|is_dropped| is_dropped(&effect)) {
                 self.model.pending_writes.remove(0);
@@ -263,18 +275,8 @@ impl ModelRun {
             };
         }
         let before = self.model.clone();
-        age(&mut self.model);
+        pass_time(&mut self.model);
         self.model != before
-    }
-}
-
-/// Lets all timeouts expire. In the model a pod is old in every respect: a serving pod stays young, because it would count
-/// as not Ready for long as soon as it is restarted.
-pub(crate) fn age(model: &mut ClusterModel) {
-    let before = model.clone();
-    pass_time(model);
-    for (serial, pod) in &mut model.pods {
-        pod.is_old &= before.pods[serial].is_old || !before.is_serving(*serial);
     }
 }
 

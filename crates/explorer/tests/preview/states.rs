@@ -2,11 +2,12 @@
 
 use evenkeel_etcd::facts::StorageKind;
 use evenkeel_explorer::RealDecider;
+use evenkeel_explorer::apply::pass_time;
 use evenkeel_explorer::event::ModelEvent;
 use evenkeel_explorer::model::{ClusterModel, FaultBudget};
 use evenkeel_explorer::search::run_to_quiescence;
 
-use crate::run::{ModelRun, age};
+use crate::run::ModelRun;
 
 /// One fault and one edit.
 const BUDGET: FaultBudget = FaultBudget {
@@ -63,7 +64,7 @@ impl State {
     /// Returns the state after all timeouts.
     pub(crate) fn later(&self) -> Self {
         let mut later = self.clone();
-        age(&mut later.model);
+        pass_time(&mut later.model);
         later.path.push_str(", later");
         later
     }

@@ -10,7 +10,9 @@ use crate::facts::{
     ClaimFacts, EtcdFacts, ListedMember, MemberHealth, Membership, OwnedBy, PodFacts, StartMode,
     StorageKind, VolumeTopology,
 };
-use crate::identity::{ClusterId, Identity, Intent, MemberId, MembershipChange, Uid};
+use crate::identity::{
+    ClusterId, Identity, Intent, MemberId, MembershipChange, SeedStorage, Uid,
+};
 use crate::names::Serial;
 use crate::plan::{EtcdApply, EtcdCreate, EtcdDisruption, EtcdPatch, OwnerTarget};
 use crate::view::quorum;
@@ -79,7 +81,7 @@ impl SimulatedCluster {
                     self.facts.pdb_min_available = Observed::Present(Some(*min))
                 }
                 Action::Disruption(EtcdDisruption::UpdateIdentity { to, .. }) => {
-                    self.facts.identity = Observed::Present(to.clone())
+                    self.write_identity(to.clone())
                 }
                 Action::Disruption(EtcdDisruption::ChangeMembership {
                     from,
@@ -105,12 +107,19 @@ impl SimulatedCluster {
         }
     }
 
-    /// The next version becomes effective.
+    /// Replaces the identity. The write records the effective spec as well.
+    fn write_identity(&mut self, to: Identity) {
+        self.facts.spec_recorded |= self.facts.identity.present() != Some(&to);
+        self.facts.identity = Observed::Present(to);
+    }
+
+    /// The next version becomes effective, which is another spec to record.
     fn force_snapshot(&mut self, to: &Identity) {
-        self.facts.identity = Observed::Present(to.clone());
+        self.write_identity(to.clone());
         if let Some(next) = self.facts.cluster.next_version.take() {
             self.facts.cluster.version = next;
             self.facts.cluster.pod_template_hash = self.next_uid();
+            self.facts.spec_recorded = false;
         }
     }
 
@@ -275,7 +284,7 @@ impl SimulatedCluster {
     }
 
     fn change_membership(&mut self, from: &Identity, intent: &Intent, transfer_to: Option<Serial>) {
-        self.facts.identity = Observed::Present(from.with_intent(intent));
+        self.write_identity(from.with_intent(intent));
         let id = MemberId(self.next_id());
         let Observed::Present(membership) = &mut self.facts.membership else {
             return;
@@ -370,15 +379,18 @@ impl SimulatedCluster {
             }
         }
         self.delete_previous_resource();
-        let is_starting = |pod: &&PodFacts| !pod.is_finished && !self.stuck.contains(&pod.uid);
-        let starting: Vec<PodFacts> = self.pods().iter().filter(is_starting).cloned().collect();
-        for pod in starting {
-            self.schedule(&pod);
+        let can_run = |pod: &&PodFacts| {
+            !pod.is_finished && !pod.is_terminating && !self.stuck.contains(&pod.uid)
+        };
+        let running: Vec<PodFacts> = self.pods().iter().filter(can_run).cloned().collect();
+        for pod in &running {
+            self.schedule(pod);
             if pod.start_mode != StartMode::Held && self.health_of(pod.serial).is_none() {
-                self.start(&pod);
+                self.start(pod);
             }
         }
         self.form_quorum();
+        self.catch_up(&running);
         self.update_readiness();
         self.facts != before
     }
@@ -388,6 +400,8 @@ impl SimulatedCluster {
         if self.facts.identity_owner == OwnedBy::PreviousResource {
             self.facts.identity = Observed::Absent;
             self.facts.identity_owner = OwnedBy::Nobody;
+            // The resource owns its PodDisruptionBudget.
+            self.facts.pdb_min_available = Observed::Absent;
         }
         self.retain_claims(|claim| !claim.is_terminating);
         if self.pods().is_empty() && self.claims().is_empty() {
@@ -459,11 +473,25 @@ impl SimulatedCluster {
     }
 
     fn has_data(&self, serial: Serial) -> bool {
+        let identity = self.facts.identity.present();
+        let seed_storage = identity.and_then(|identity| identity.seed_storage);
         self.facts.cluster.storage == StorageKind::Ephemeral
-            || self
-                .claims()
-                .iter()
-                .any(|claim| claim.serial == serial && claim.is_joined_volume())
+            || self.claims().iter().any(|claim| {
+                let is_seed = seed_storage == Some(SeedStorage::Claim(claim.uid));
+                claim.serial == serial && (claim.is_joined_volume() || is_seed)
+            })
+    }
+
+    /// Lets all members that answer serve and catch up with the leader, once there is a quorum.
+    fn catch_up(&mut self, running: &[PodFacts]) {
+        if !self.facts.membership.is_present() {
+            return;
+        }
+        for pod in running {
+            if let Some(Observed::Present(health)) = self.facts.health.get_mut(&pod.serial) {
+                (health.is_serving, health.is_caught_up) = (true, true);
+            }
+        }
     }
 
     /// Restores the last known membership once a quorum of its voters is back.
@@ -488,11 +516,6 @@ impl SimulatedCluster {
         let Some(reported_by) = reachable.first().copied() else {
             return;
         };
-        for health in self.facts.health.values_mut() {
-            if let Observed::Present(health) = health {
-                health.is_serving = true;
-            }
-        }
         self.facts.membership = Observed::Present(Membership {
             reported_by,
             ..remembered
