@@ -4,13 +4,11 @@ use std::collections::BTreeSet;
 
 use evenkeel_api::EtcdCluster;
 use evenkeel_etcd::desired::DesiredCluster;
-use evenkeel_etcd::facts::{EtcdFacts, ListedMember, Membership};
-use evenkeel_etcd::identity::MemberId;
+use evenkeel_etcd::facts::{EtcdFacts, Membership};
 use evenkeel_etcd::names::{Lineage, Serial, member_name};
 use evenkeel_etcd::observe::ObservedCluster;
 use evenkeel_etcd::observe::objects::ClusterObjects;
 use evenkeel_etcd::preview::{Preview, preview};
-use evenkeel_explorer::model::ClusterModel;
 use evenkeel_explorer::observe::NOW;
 use k8s_openapi::api::core::v1::ConfigMap;
 use serde_json::{Value, json};
@@ -78,31 +76,14 @@ fn name_of(observed: &ObservedCluster, serial: Serial) -> String {
     }
 }
 
-/// Returns the members of the current cluster, which the decision log remembers.
-fn last_membership(model: &ClusterModel) -> Option<Membership> {
-    let cluster = &model.clusters[model.current_cluster()?];
-    let members = cluster.members.iter().map(|(serial, member)| ListedMember {
-        serial: *serial,
-        id: MemberId(u64::from(serial.0) + 1),
-        is_learner: member.is_learner,
-        has_started: member.has_started,
-    });
-    let members: Vec<_> = members.collect();
-    Some(Membership {
-        reported_by: members.first()?.serial,
-        members,
-        unknown: Vec::new(),
-    })
-}
-
 /// Returns the first difference between a preview from the state of the model and the run of the model.
-pub(crate) fn difference(mut run: ModelRun) -> Option<String> {
+pub(crate) fn difference(mut run: ModelRun, remembered: Option<Membership>) -> Option<String> {
     let facts = match run.facts() {
         Ok(facts) => facts,
         Err(why) => return Some(why),
     };
     let observed = observation(&facts);
-    let preview = preview(&observed, facts, last_membership(&run.model));
+    let preview = preview(&observed, facts, remembered);
     // The preview names the members that it assumes to stay as they are.
     let assumptions = preview.assumes.join("\n");
     let pods = run.model.pods.iter();

@@ -16,7 +16,7 @@ fn report(name: &str, states: &[State]) {
     let began = std::time::Instant::now();
     let mut by: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for state in states {
-        if let Some(difference) = comparison::difference(state.run()) {
+        if let Some(difference) = state.difference() {
             by.entry(difference).or_default().push(state.path.clone());
         }
     }

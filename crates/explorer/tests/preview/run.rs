@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use evenkeel_etcd::Etcd;
 use evenkeel_etcd::actions::etcd_action;
 use evenkeel_etcd::facts::EtcdFacts;
-use evenkeel_etcd::identity::Uid;
+use evenkeel_etcd::identity::{MembershipChange, Uid};
 use evenkeel_etcd::names::Serial;
 use evenkeel_etcd::observe::ObservedCluster;
 use evenkeel_etcd::plan::{EtcdApply, EtcdCreate, EtcdDisruption};
@@ -68,7 +68,7 @@ pub(crate) struct ModelRun {
     leader: Option<Serial>,
     /// The pods that the operator deleted, in order.
     deleted: Vec<Uid>,
-    /// Those of them that served.
+    /// The pods that served until the operator deleted them or removed their members.
     shut_down: BTreeSet<Uid>,
     /// The pods whose kubelet reports a container that does not run.
     idle: BTreeSet<Uid>,
@@ -77,7 +77,10 @@ pub(crate) struct ModelRun {
 impl ModelRun {
     pub(crate) fn new(model: ClusterModel, kube: Option<KubeObjects>) -> Self {
         let mut run = Self {
-            leader: model.leader(),
+            leader: model
+                .leader()
+                .filter(|leader| !model.pods[leader].is_unreachable)
+                .or_else(|| first_leader(&model)),
             idle: BTreeSet::new(),
             model,
             kube,
@@ -115,6 +118,8 @@ impl ModelRun {
     /// Returns the facts that the operator observes.
     pub(crate) fn facts(&self) -> Result<EtcdFacts, String> {
         let mut facts = observe(&self.model, Visibility::Full);
+        // In the model all timeouts expire at once.
+        facts.cluster.replace_after = facts.cluster.bootstrap_timeout;
         // The model lets the newest voter lead, which is the worst case. etcd keeps its leader.
         for (serial, health) in &mut facts.health {
             if let Observed::Present(health) = health {
@@ -150,13 +155,8 @@ impl ModelRun {
     fn apply(&mut self, event: &ModelEvent) -> Result<(), String> {
         let applied = event.apply(&mut self.model, &RealDecider);
         applied.map_err(|violation| violation.0)?;
-        let is_serving = |serial: &Serial| {
-            let cluster = self.model.running_cluster(*serial);
-            cluster.is_some_and(|cluster| self.model.is_voter(cluster, *serial))
-                && self.model.is_serving(*serial)
-        };
-        if !self.leader.as_ref().is_some_and(is_serving) {
-            self.leader = self.model.pods.keys().copied().find(is_serving);
+        if !self.leader.is_some_and(|leader| is_running_voter(&self.model, leader)) {
+            self.leader = first_leader(&self.model);
         }
         if let Some(kube) = &mut self.kube {
             kube.sync(&observe(&self.model, Visibility::Full));
@@ -190,9 +190,12 @@ impl ModelRun {
             {
                 self.stuck.remove(pod);
                 self.deleted.push(*pod);
-                if self.model.is_serving(*serial) {
-                    self.shut_down.insert(*pod);
-                }
+                self.shut_down.extend(self.serving_pod(*serial));
+            }
+            if let Effect::ChangeMembership(intent) = &effect
+                && let MembershipChange::Remove(serial) = intent.change
+            {
+                self.shut_down.extend(self.serving_pod(serial));
             }
             if self.dropped.is_some_and(|is_dropped| is_dropped(&effect)) {
                 self.model.pending_writes.remove(0);
@@ -207,21 +210,25 @@ impl ModelRun {
     /// nothing has changed.
     fn advance(&mut self) -> Result<bool, String> {
         let before = (self.model.clone(), self.idle.clone());
-        let mut events = self.possible_events();
-        let removals = events.iter().filter(|event| is_removal(event)).cloned();
-        let first = removals.min_by_key(|event| self.deletion_order(event));
-        if let Some(event) = first {
+        self.apply_events()?;
+        let removals = self.possible_events().into_iter().filter(is_removal);
+        if let Some(event) = removals.min_by_key(|event| self.deletion_order(event)) {
             self.apply(&event)?;
-        }
-        loop {
-            events = self.possible_events();
-            let Some(event) = events.into_iter().find(|event| !is_removal(event)) else {
-                break;
-            };
-            self.apply(&event)?;
+            self.apply_events()?;
         }
         self.report_idle_pods();
         Ok((&self.model, &self.idle) != (&before.0, &before.1))
+    }
+
+    /// Applies all events but the removal of pods.
+    fn apply_events(&mut self) -> Result<(), String> {
+        loop {
+            let mut events = self.possible_events().into_iter();
+            let Some(event) = events.find(|event| !is_removal(event)) else {
+                return Ok(());
+            };
+            self.apply(&event)?;
+        }
     }
 
     fn possible_events(&self) -> Vec<ModelEvent> {
@@ -231,6 +238,11 @@ impl ModelRun {
 
     fn pod_uid(&self, serial: Serial) -> Option<Uid> {
         self.model.pods.get(&serial).map(|pod| pod.uid)
+    }
+
+    fn serving_pod(&self, serial: Serial) -> Option<Uid> {
+        self.pod_uid(serial)
+            .filter(|_| self.model.is_serving(serial))
     }
 
     fn deletion_order(&self, event: &ModelEvent) -> Option<usize> {
@@ -278,6 +290,20 @@ impl ModelRun {
         pass_time(&mut self.model);
         self.model != before
     }
+}
+
+fn is_running_voter(model: &ClusterModel, serial: Serial) -> bool {
+    let cluster = model.running_cluster(serial);
+    cluster.is_some_and(|cluster| model.is_voter(cluster, serial))
+}
+
+/// Returns the voter that is elected next. The operator cannot know a leader that it does not reach.
+fn first_leader(model: &ClusterModel) -> Option<Serial> {
+    let pods = model.pods.iter().filter(|(_, pod)| !pod.is_unreachable);
+    let mut serving = pods
+        .map(|(serial, _)| *serial)
+        .filter(|serial| model.is_serving(*serial));
+    serving.find(|serial| is_running_voter(model, *serial))
 }
 
 fn is_removal(event: &ModelEvent) -> bool {

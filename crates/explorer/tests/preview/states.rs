@@ -1,12 +1,14 @@
 //! The states from which previews are compared.
 
-use evenkeel_etcd::facts::StorageKind;
+use evenkeel_etcd::facts::{Membership, StorageKind};
 use evenkeel_explorer::RealDecider;
 use evenkeel_explorer::apply::pass_time;
 use evenkeel_explorer::event::ModelEvent;
 use evenkeel_explorer::model::{ClusterModel, FaultBudget};
+use evenkeel_explorer::observe::{Visibility, observe};
 use evenkeel_explorer::search::run_to_quiescence;
 
+use crate::comparison::difference;
 use crate::run::ModelRun;
 
 /// One fault and one edit.
@@ -22,6 +24,8 @@ const BUDGET: FaultBudget = FaultBudget {
 pub(crate) struct State {
     pub(crate) path: String,
     pub(crate) model: ClusterModel,
+    /// The last member list that etcd reported.
+    pub(crate) membership: Option<Membership>,
 }
 
 /// The events that lead to other states.
@@ -33,6 +37,20 @@ pub(crate) enum Events {
 }
 
 impl State {
+    fn new(path: String, model: ClusterModel, membership: Option<Membership>) -> Self {
+        let facts = observe(&model, Visibility::Full);
+        Self {
+            path,
+            model,
+            membership: facts.membership.present().cloned().or(membership),
+        }
+    }
+
+    /// Returns the difference between the preview from this state and the run of the model.
+    pub(crate) fn difference(&self) -> Option<String> {
+        difference(self.run(), self.membership.clone())
+    }
+
     /// Returns the states after one fault or edit.
     pub(crate) fn after(&self, which: Events) -> Vec<Self> {
         let mut model = self.model.clone();
@@ -56,7 +74,7 @@ impl State {
             let mut model = model.clone();
             event.apply(&mut model, &RealDecider).ok()?;
             let path = format!("{}, {event:?}", self.path);
-            Some(Self { path, model })
+            Some(Self::new(path, model, self.membership.clone()))
         });
         states.collect()
     }
@@ -97,9 +115,9 @@ pub(crate) fn new_clusters(members: u8) -> Vec<State> {
             ("volumes", new().with_volume_edits()),
             ("owned", new().with_owned_data()),
         ];
-        states.extend(variants.map(|(name, model)| State {
-            path: format!("{members} members, {storage:?}, {name}"),
-            model,
+        states.extend(variants.map(|(name, model)| {
+            let path = format!("{members} members, {storage:?}, {name}");
+            State::new(path, model, None)
         }));
     }
     states
@@ -108,9 +126,9 @@ pub(crate) fn new_clusters(members: u8) -> Vec<State> {
 /// Returns converged clusters of so many members.
 pub(crate) fn converged_clusters(members: u8) -> Vec<State> {
     let new = new_clusters(members).into_iter();
-    new.map(|state| State {
-        path: format!("{}, converged", state.path),
-        model: run_to_quiescence(&state.model),
+    new.map(|state| {
+        let path = format!("{}, converged", state.path);
+        State::new(path, run_to_quiescence(&state.model), None)
     })
     .collect()
 }
@@ -120,11 +138,14 @@ pub(crate) fn on_the_way(state: &State) -> Vec<State> {
     let mut run = state.run();
     let observed = crate::comparison::observation(&run.facts().unwrap());
     run.finish(&observed).unwrap();
+    let mut membership = state.membership.clone();
     let visited = run.visited.into_iter().enumerate();
     visited
-        .map(|(at, model)| State {
-            path: format!("{}, decision {at}", state.path),
-            model,
+        .map(|(at, model)| {
+            let path = format!("{}, decision {at}", state.path);
+            let state = State::new(path, model, membership.take());
+            membership.clone_from(&state.membership);
+            state
         })
         .collect()
 }

@@ -68,10 +68,11 @@ impl SimulatedCluster {
         Uid(u128::from(self.next_id()))
     }
 
-    /// Executes all actions of a plan.
+    /// Executes the actions of a plan, up to the creation of an object that exists.
     pub(super) fn execute(&mut self, plan: &Plan<Etcd>) {
         for action in plan.actions() {
             match action {
+                Action::Create(create) if self.exists(create) => return,
                 Action::Create(create) => self.create(create),
                 Action::Patch(patch) => self.patch(patch),
                 Action::Apply(EtcdApply::Object(object)) => {
@@ -155,6 +156,16 @@ impl SimulatedCluster {
             .present()
             .map(Vec::as_slice)
             .unwrap_or_default()
+    }
+
+    fn exists(&self, create: &EtcdCreate) -> bool {
+        match create {
+            EtcdCreate::Identity(_) => self.facts.identity.is_present(),
+            EtcdCreate::Claim { serial, .. } => {
+                self.claims().iter().any(|claim| claim.serial == *serial)
+            }
+            EtcdCreate::Pod { serial, .. } => self.pods().iter().any(|pod| pod.serial == *serial),
+        }
     }
 
     fn create(&mut self, create: &EtcdCreate) {
@@ -385,7 +396,7 @@ impl SimulatedCluster {
         let running: Vec<PodFacts> = self.pods().iter().filter(can_run).cloned().collect();
         for pod in &running {
             self.schedule(pod);
-            if pod.start_mode != StartMode::Held && self.health_of(pod.serial).is_none() {
+            if pod.start_mode != StartMode::Held && !self.answers(pod.serial) {
                 self.start(pod);
             }
         }
@@ -400,7 +411,9 @@ impl SimulatedCluster {
         if self.facts.identity_owner == OwnedBy::PreviousResource {
             self.facts.identity = Observed::Absent;
             self.facts.identity_owner = OwnedBy::Nobody;
-            // The resource owns its PodDisruptionBudget.
+            // The resource owns its pods and its PodDisruptionBudget as well.
+            self.facts.membership = Observed::Unknown;
+            self.remembered = None;
             self.facts.pdb_min_available = Observed::Absent;
         }
         self.retain_claims(|claim| !claim.is_terminating);
@@ -432,6 +445,8 @@ impl SimulatedCluster {
         let forms_cluster = pod.start_mode == StartMode::Bootstrap && recorded_cluster.is_none();
         let new_member = MemberId(self.next_id());
         let new_cluster = ClusterId(self.next_id());
+        let mut reported = self.facts.health.values().filter_map(Observed::present);
+        let reported_cluster = reported.next().map(|health| health.cluster_id);
         if forms_cluster {
             self.facts.membership = Observed::Present(Membership {
                 reported_by: serial,
@@ -455,7 +470,9 @@ impl SimulatedCluster {
             return;
         }
         let health = MemberHealth {
-            cluster_id: recorded_cluster.unwrap_or(new_cluster),
+            cluster_id: recorded_cluster
+                .or(reported_cluster.filter(|_| !forms_cluster))
+                .unwrap_or(new_cluster),
             member_id,
             is_serving: self.facts.membership.is_present(),
             is_caught_up: true,
@@ -482,7 +499,7 @@ impl SimulatedCluster {
             })
     }
 
-    /// Lets all members that answer serve and catch up with the leader, once there is a quorum.
+    /// Lets the members that answer serve and catch up with the leader, once there is a quorum.
     fn catch_up(&mut self, running: &[PodFacts]) {
         if !self.facts.membership.is_present() {
             return;
@@ -494,33 +511,40 @@ impl SimulatedCluster {
         }
     }
 
-    /// Restores the last known membership once a quorum of its voters is back.
+    /// Restores the last known membership once a quorum of its voters is back. All members that
+    /// answer serve then.
     fn form_quorum(&mut self) {
-        if self.facts.membership.is_present() {
-            self.elect();
-            return;
+        if !self.facts.membership.is_present()
+            && let Some(restored) = self.restored_membership()
+        {
+            self.facts.membership = Observed::Present(restored);
+            for health in self.facts.health.values_mut() {
+                if let Observed::Present(health) = health {
+                    (health.is_serving, health.is_caught_up) = (true, true);
+                }
+            }
         }
-        let Some(remembered) = self.remembered.clone() else {
-            self.elect();
-            return;
-        };
-        let voters = voters(&remembered);
-        let reachable: Vec<Serial> = voters
-            .iter()
-            .copied()
-            .filter(|serial| self.health_of(*serial).is_some())
-            .collect();
-        if reachable.len() < quorum(voters.len()) {
-            return;
-        }
-        let Some(reported_by) = reachable.first().copied() else {
-            return;
-        };
-        self.facts.membership = Observed::Present(Membership {
-            reported_by,
-            ..remembered
-        });
         self.elect();
+    }
+
+    fn restored_membership(&self) -> Option<Membership> {
+        let mut restored = self.remembered.clone()?;
+        let voters = voters(&restored);
+        let mut reachable = voters.iter().filter(|serial| self.answers(**serial));
+        let unknown_voters = restored.unknown.iter().filter(|unknown| !unknown.is_learner);
+        let votes = voters.len() + unknown_voters.count();
+        if reachable.clone().count() < quorum(votes) {
+            return None;
+        }
+        restored.reported_by = *reachable.next()?;
+        for listed in &mut restored.members {
+            listed.has_started |= self.answers(listed.serial);
+        }
+        Some(restored)
+    }
+
+    fn answers(&self, serial: Serial) -> bool {
+        self.health_of(serial).is_some()
     }
 
     /// Reports pods as Ready that serve and have joined, and answers the client read if one of them
