@@ -292,7 +292,9 @@ impl Availability {
                 failure_tolerance: spare,
             };
         }
-        let reported = status.failure_tolerance.and_then(|more| usize::try_from(more).ok());
+        let reported = status
+            .failure_tolerance
+            .and_then(|more| usize::try_from(more).ok());
         let failure_tolerance = match (reported, spare) {
             (Some(reported), Some(spare)) => Some(reported.min(spare)),
             (reported, _) => reported,

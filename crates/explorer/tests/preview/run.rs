@@ -20,6 +20,7 @@ use evenkeel_explorer::observe::{Visibility, observe};
 use evenkeel_explorer::{Decider, RealDecider};
 use evenkeel_runtime::{Engine, Observed, Plan, Requeue};
 
+use crate::deliberate_bugs::DeliberateBug;
 use crate::objects::{KubeObjects, is_outside_model};
 
 /// The maximum number of decisions, as in a preview.
@@ -51,9 +52,6 @@ impl Decider for NoOperator {
     }
 }
 
-/// A deliberate bug: returns true for the writes without an effect.
-pub(crate) type DroppedWrite = fn(&Effect) -> bool;
-
 /// A run of the model.
 #[derive(Clone)]
 pub(crate) struct ModelRun {
@@ -62,7 +60,7 @@ pub(crate) struct ModelRun {
     pub(crate) kube: Option<KubeObjects>,
     /// The pods that do not change by themselves until the operator deletes them.
     pub(crate) stuck: BTreeSet<Uid>,
-    pub(crate) dropped: Option<DroppedWrite>,
+    pub(crate) bug: Option<DeliberateBug>,
     /// The states in which the operator decided.
     pub(crate) visited: Vec<ClusterModel>,
     leader: Option<Serial>,
@@ -85,7 +83,7 @@ impl ModelRun {
             model,
             kube,
             stuck: BTreeSet::new(),
-            dropped: None,
+            bug: None,
             visited: Vec::new(),
             deleted: Vec::new(),
             shut_down: BTreeSet::new(),
@@ -155,7 +153,10 @@ impl ModelRun {
     fn apply(&mut self, event: &ModelEvent) -> Result<(), String> {
         let applied = event.apply(&mut self.model, &RealDecider);
         applied.map_err(|violation| violation.0)?;
-        if !self.leader.is_some_and(|leader| is_running_voter(&self.model, leader)) {
+        if !self
+            .leader
+            .is_some_and(|leader| is_running_voter(&self.model, leader))
+        {
             self.leader = first_leader(&self.model);
         }
         if let Some(kube) = &mut self.kube {
@@ -197,10 +198,9 @@ impl ModelRun {
             {
                 self.shut_down.extend(self.serving_pod(serial));
             }
-            if self.dropped.is_some_and(|is_dropped| is_dropped(&effect)) {
-                self.model.pending_writes.remove(0);
-            } else {
-                self.apply(&ModelEvent::Write(effect))?;
+            self.apply(&ModelEvent::Write(effect.clone()))?;
+            if let Some(bug) = self.bug {
+                bug(&mut self.model, &effect);
             }
         }
         Ok(())
@@ -270,10 +270,7 @@ impl ModelRun {
     fn report_idle_pods(&mut self) {
         let facts = observe(&self.model, Visibility::Full);
         let pods = facts.pods.present().into_iter().flatten();
-        self.idle = pods
-            .filter(|pod| pod.is_idle)
-            .map(|pod| pod.uid)
-            .collect();
+        self.idle = pods.filter(|pod| pod.is_idle).map(|pod| pod.uid).collect();
     }
 
     fn advance_clock(&mut self, plan: &Plan<Etcd>) -> bool {

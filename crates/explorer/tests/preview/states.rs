@@ -1,5 +1,7 @@
 //! The states from which previews are compared.
 
+use std::fmt;
+
 use evenkeel_etcd::facts::{Membership, StorageKind};
 use evenkeel_explorer::RealDecider;
 use evenkeel_explorer::apply::pass_time;
@@ -8,7 +10,8 @@ use evenkeel_explorer::model::{ClusterModel, FaultBudget};
 use evenkeel_explorer::observe::{Visibility, observe};
 use evenkeel_explorer::search::run_to_quiescence;
 
-use crate::comparison::difference;
+use crate::comparison::{difference, observation};
+use crate::deliberate_bugs::DeliberateBug;
 use crate::run::ModelRun;
 
 /// One fault and one edit.
@@ -22,10 +25,19 @@ const BUDGET: FaultBudget = FaultBudget {
 /// A state of the model, and how it was reached.
 #[derive(Clone)]
 pub(crate) struct State {
-    pub(crate) path: String,
+    /// The initial state and the events.
+    path: String,
+    /// The faults and edits.
+    pub(crate) events: Vec<ModelEvent>,
     pub(crate) model: ClusterModel,
     /// The last member list that etcd reported.
-    pub(crate) membership: Option<Membership>,
+    membership: Option<Membership>,
+}
+
+impl fmt::Display for State {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.path)
+    }
 }
 
 /// The events that lead to other states.
@@ -37,18 +49,36 @@ pub(crate) enum Events {
 }
 
 impl State {
-    fn new(path: String, model: ClusterModel, membership: Option<Membership>) -> Self {
+    fn new(path: String, model: ClusterModel) -> Self {
         let facts = observe(&model, Visibility::Full);
         Self {
             path,
+            events: Vec::new(),
+            membership: facts.membership.present().cloned(),
             model,
-            membership: facts.membership.present().cloned().or(membership),
+        }
+    }
+
+    /// Returns another state that was reached from this one.
+    fn next(&self, step: &str, model: ClusterModel) -> Self {
+        let next = Self::new(format!("{}, {step}", self.path), model);
+        Self {
+            events: self.events.clone(),
+            membership: next.membership.or_else(|| self.membership.clone()),
+            ..next
         }
     }
 
     /// Returns the difference between the preview from this state and the run of the model.
     pub(crate) fn difference(&self) -> Option<String> {
         difference(self.run(), self.membership.clone())
+    }
+
+    /// Returns the difference from a run of the model with a deliberate bug.
+    pub(crate) fn difference_with(&self, bug: DeliberateBug) -> Option<String> {
+        let mut run = self.run();
+        run.bug = Some(bug);
+        difference(run, self.membership.clone())
     }
 
     /// Returns the states after one fault or edit.
@@ -73,24 +103,23 @@ impl State {
         let states = events.iter().filter_map(|event| {
             let mut model = model.clone();
             event.apply(&mut model, &RealDecider).ok()?;
-            let path = format!("{}, {event:?}", self.path);
-            Some(Self::new(path, model, self.membership.clone()))
+            let mut after = self.next(&format!("{event:?}"), model);
+            after.events.push(event.clone());
+            Some(after)
         });
         states.collect()
     }
 
     /// Returns the state after all timeouts.
     pub(crate) fn later(&self) -> Self {
-        let mut later = self.clone();
-        pass_time(&mut later.model);
-        later.path.push_str(", later");
-        later
+        let mut model = self.model.clone();
+        pass_time(&mut model);
+        self.next("later", model)
     }
 
-    pub(crate) fn run(&self) -> ModelRun {
+    fn run(&self) -> ModelRun {
         ModelRun::new(self.model.clone(), None)
     }
-
 }
 
 fn is_edit(event: &ModelEvent) -> bool {
@@ -117,7 +146,7 @@ pub(crate) fn new_clusters(members: u8) -> Vec<State> {
         ];
         states.extend(variants.map(|(name, model)| {
             let path = format!("{members} members, {storage:?}, {name}");
-            State::new(path, model, None)
+            State::new(path, model)
         }));
     }
     states
@@ -126,26 +155,23 @@ pub(crate) fn new_clusters(members: u8) -> Vec<State> {
 /// Returns converged clusters of so many members.
 pub(crate) fn converged_clusters(members: u8) -> Vec<State> {
     let new = new_clusters(members).into_iter();
-    new.map(|state| {
-        let path = format!("{}, converged", state.path);
-        State::new(path, run_to_quiescence(&state.model), None)
-    })
-    .collect()
+    new.map(|state| state.next("converged", run_to_quiescence(&state.model)))
+        .collect()
 }
 
 /// Returns every state in which the operator decides on the way from a state to its end.
 pub(crate) fn on_the_way(state: &State) -> Vec<State> {
     let mut run = state.run();
-    let observed = crate::comparison::observation(&run.facts().unwrap());
+    let observed = observation(&run.facts().unwrap());
     run.finish(&observed).unwrap();
-    let mut membership = state.membership.clone();
-    let visited = run.visited.into_iter().enumerate();
-    visited
-        .map(|(at, model)| {
-            let path = format!("{}, decision {at}", state.path);
-            let state = State::new(path, model, membership.take());
-            membership.clone_from(&state.membership);
-            state
-        })
-        .collect()
+    let mut states: Vec<State> = Vec::new();
+    for (at, model) in run.visited.into_iter().enumerate() {
+        let before = states.last().unwrap_or(state);
+        let next = before.next("", model);
+        states.push(State {
+            path: format!("{}, decision {at}", state.path),
+            ..next
+        });
+    }
+    states
 }

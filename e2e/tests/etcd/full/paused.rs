@@ -52,7 +52,8 @@ fn a_roll_that_is_paused_touches_nobody_while_the_status_stays_true_and_ends_whe
     never_happens(&operator, stopped);
     until_right("it is told that it is paused, and that all serve", || {
         let status = cluster.status();
-        let told = is_paused(&cluster) && status["ready"] == "3/3" && status["failureTolerance"] == 1;
+        let told =
+            is_paused(&cluster) && status["ready"] == "3/3" && status["failureTolerance"] == 1;
         if told {
             Ok(())
         } else {

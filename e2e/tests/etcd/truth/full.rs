@@ -167,8 +167,8 @@ fn told_while_it_happened(statuses: &[Value], replaced: &str) {
         .map(|it| it["summary"].as_str().unwrap_or_default())
         .collect();
     for status in statuses {
-        let busy =
-            [&status["currentAction"], &status["waitingFor"][0]].map(|it| it.as_str().unwrap_or("-"));
+        let busy = [&status["currentAction"], &status["waitingFor"][0]]
+            .map(|it| it.as_str().unwrap_or("-"));
         println!(
             "told: {} | {} | doing: {} | waiting: {}",
             status["ready"], status["summary"], busy[0], busy[1]

@@ -10,9 +10,7 @@ use crate::facts::{
     ClaimFacts, EtcdFacts, ListedMember, MemberHealth, Membership, OwnedBy, PodFacts, StartMode,
     StorageKind, VolumeTopology,
 };
-use crate::identity::{
-    ClusterId, Identity, Intent, MemberId, MembershipChange, SeedStorage, Uid,
-};
+use crate::identity::{ClusterId, Identity, Intent, MemberId, MembershipChange, SeedStorage, Uid};
 use crate::names::Serial;
 use crate::plan::{EtcdApply, EtcdCreate, EtcdDisruption, EtcdPatch, OwnerTarget};
 use crate::view::quorum;
@@ -531,7 +529,10 @@ impl SimulatedCluster {
         let mut restored = self.remembered.clone()?;
         let voters = voters(&restored);
         let mut reachable = voters.iter().filter(|serial| self.answers(**serial));
-        let unknown_voters = restored.unknown.iter().filter(|unknown| !unknown.is_learner);
+        let unknown_voters = restored
+            .unknown
+            .iter()
+            .filter(|unknown| !unknown.is_learner);
         let votes = voters.len() + unknown_voters.count();
         if reachable.clone().count() < quorum(votes) {
             return None;

@@ -153,7 +153,11 @@ pub(super) fn progressing(
         // Without an identity and without an action the cluster waits for a user.
         (is_bootstrapping, ConditionStatus::False, Reason::Waiting),
         (rolls_out, ConditionStatus::True, rollout_reason),
-        (voter_is_terminating, ConditionStatus::True, Reason::Recovering),
+        (
+            voter_is_terminating,
+            ConditionStatus::True,
+            Reason::Recovering,
+        ),
         // An unreachable member gets its time before it is replaced.
         (
             is_idle && !all_serve,

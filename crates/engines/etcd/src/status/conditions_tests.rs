@@ -66,7 +66,10 @@ fn the_rebuild_of_an_identity_is_a_recovery() {
     let mut scene = Scene::converged(3);
     scene.observed.identity = None;
     scene.state = EtcdState::default();
-    assert_eq!(progress(&scene), (ConditionStatus::True, Reason::Recovering));
+    assert_eq!(
+        progress(&scene),
+        (ConditionStatus::True, Reason::Recovering)
+    );
 }
 
 #[test]
@@ -105,14 +108,20 @@ fn a_rollout_that_lost_data_is_a_recovery() {
     let mut scene = Scene::converged(3);
     scene.is_edited(json!({ "version": "3.6.17" }));
     lose_data(&mut scene, 2);
-    assert_eq!(progress(&scene), (ConditionStatus::True, Reason::Recovering));
+    assert_eq!(
+        progress(&scene),
+        (ConditionStatus::True, Reason::Recovering)
+    );
 }
 
 #[test]
 fn a_terminating_voter_is_a_recovery() {
     let mut scene = Scene::converged(3);
     terminate(&mut scene, 1);
-    assert_eq!(progress(&scene), (ConditionStatus::True, Reason::Recovering));
+    assert_eq!(
+        progress(&scene),
+        (ConditionStatus::True, Reason::Recovering)
+    );
 }
 
 #[test]
@@ -134,7 +143,10 @@ fn a_cluster_that_matches_its_spec_is_converged() {
 fn lost_data_is_a_recovery_even_while_the_cluster_scales() {
     let mut scene = Scene::with(3, json!({ "members": 5 }));
     lose_data(&mut scene, 2);
-    assert_eq!(progress(&scene), (ConditionStatus::True, Reason::Recovering));
+    assert_eq!(
+        progress(&scene),
+        (ConditionStatus::True, Reason::Recovering)
+    );
 }
 
 #[test]
@@ -155,7 +167,10 @@ fn a_learner_in_the_desired_number_of_members_is_a_recovery() {
         json!({ "metadata": { "labels": { labels::ROLE: null } } }),
     );
     scene.state(2);
-    assert_eq!(progress(&scene), (ConditionStatus::True, Reason::Recovering));
+    assert_eq!(
+        progress(&scene),
+        (ConditionStatus::True, Reason::Recovering)
+    );
 }
 
 #[test]

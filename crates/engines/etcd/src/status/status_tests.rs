@@ -144,7 +144,10 @@ fn a_bootstrap_counts_its_members_and_names_a_pod_problem() {
         line(&status),
         "Bootstrapping 1 of 3 | 1/3 | False Bootstrapping | True Bootstrapping | False AsExpected"
     );
-    assert_eq!(status.current_action, format!("adding {} as a learner", name(1)));
+    assert_eq!(
+        status.current_action,
+        format!("adding {} as a learner", name(1))
+    );
 
     let mut scene = bootstrapping();
     scene.has_claim(1, false);
@@ -347,7 +350,10 @@ fn scaling_reports_its_progress() {
         line(&up),
         "Adding a member: 3 of 5 | 3/5 | True Serving | True Scaling | False AsExpected"
     );
-    assert_eq!(up.current_action, format!("adding {} as a learner", name(3)));
+    assert_eq!(
+        up.current_action,
+        format!("adding {} as a learner", name(3))
+    );
     let down = status_of(&Scene::with(5, json!({ "members": 3 })));
     assert_eq!(
         line(&down),
@@ -462,7 +468,9 @@ fn without_an_identity_the_last_members_are_reported_as_unhealthy() {
     let summary = "Volumes and pods contradict each other";
     assert_eq!(
         line(&status),
-        format!("{summary} | 0/3 | Unknown ProbePending | False Waiting | True InconsistentObjects")
+        format!(
+            "{summary} | 0/3 | Unknown ProbePending | False Waiting | True InconsistentObjects"
+        )
     );
     assert!(
         condition(&status, Degraded)
