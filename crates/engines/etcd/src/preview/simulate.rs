@@ -10,7 +10,7 @@ use crate::facts::{
     ClaimFacts, EtcdFacts, ListedMember, MemberHealth, Membership, OwnedBy, PodFacts, StartMode,
     StorageKind, VolumeTopology,
 };
-use crate::identity::{ClusterId, Identity, Intent, MemberId, MembershipChange, Uid};
+use crate::identity::{ClusterId, Identity, Intent, MemberId, MembershipChange, SeedStorage, Uid};
 use crate::names::Serial;
 use crate::plan::{EtcdApply, EtcdCreate, EtcdDisruption, EtcdPatch, OwnerTarget};
 use crate::view::quorum;
@@ -66,10 +66,11 @@ impl SimulatedCluster {
         Uid(u128::from(self.next_id()))
     }
 
-    /// Executes all actions of a plan.
+    /// Executes the actions of a plan, up to the creation of an object that exists.
     pub(super) fn execute(&mut self, plan: &Plan<Etcd>) {
         for action in plan.actions() {
             match action {
+                Action::Create(create) if self.exists(create) => return,
                 Action::Create(create) => self.create(create),
                 Action::Patch(patch) => self.patch(patch),
                 Action::Apply(EtcdApply::Object(object)) => {
@@ -79,7 +80,7 @@ impl SimulatedCluster {
                     self.facts.pdb_min_available = Observed::Present(Some(*min))
                 }
                 Action::Disruption(EtcdDisruption::UpdateIdentity { to, .. }) => {
-                    self.facts.identity = Observed::Present(to.clone())
+                    self.write_identity(to.clone())
                 }
                 Action::Disruption(EtcdDisruption::ChangeMembership {
                     from,
@@ -105,12 +106,19 @@ impl SimulatedCluster {
         }
     }
 
-    /// The next version becomes effective.
+    /// Replaces the identity. The write records the effective spec as well.
+    fn write_identity(&mut self, to: Identity) {
+        self.facts.spec_recorded |= self.facts.identity.present() != Some(&to);
+        self.facts.identity = Observed::Present(to);
+    }
+
+    /// The next version becomes effective, which is another spec to record.
     fn force_snapshot(&mut self, to: &Identity) {
-        self.facts.identity = Observed::Present(to.clone());
+        self.write_identity(to.clone());
         if let Some(next) = self.facts.cluster.next_version.take() {
             self.facts.cluster.version = next;
             self.facts.cluster.pod_template_hash = self.next_uid();
+            self.facts.spec_recorded = false;
         }
     }
 
@@ -146,6 +154,16 @@ impl SimulatedCluster {
             .present()
             .map(Vec::as_slice)
             .unwrap_or_default()
+    }
+
+    fn exists(&self, create: &EtcdCreate) -> bool {
+        match create {
+            EtcdCreate::Identity(_) => self.facts.identity.is_present(),
+            EtcdCreate::Claim { serial, .. } => {
+                self.claims().iter().any(|claim| claim.serial == *serial)
+            }
+            EtcdCreate::Pod { serial, .. } => self.pods().iter().any(|pod| pod.serial == *serial),
+        }
     }
 
     fn create(&mut self, create: &EtcdCreate) {
@@ -279,7 +297,7 @@ impl SimulatedCluster {
     }
 
     fn change_membership(&mut self, from: &Identity, intent: &Intent, transfer_to: Option<Serial>) {
-        self.facts.identity = Observed::Present(from.with_intent(intent));
+        self.write_identity(from.with_intent(intent));
         let id = MemberId(self.next_id());
         let Observed::Present(membership) = &mut self.facts.membership else {
             return;
@@ -374,19 +392,21 @@ impl SimulatedCluster {
             }
         }
         self.delete_previous_resource();
-        let is_starting = |pod: &&PodFacts| {
+        let can_run = |pod: &&PodFacts| {
             !pod.is_finished
+                && !pod.is_terminating
                 && !self.stuck.contains(&pod.uid)
                 && self.facts.stuck != Some(pod.serial)
         };
-        let starting: Vec<PodFacts> = self.pods().iter().filter(is_starting).cloned().collect();
-        for pod in starting {
-            self.schedule(&pod);
-            if pod.start_mode != StartMode::Held && self.health_of(pod.serial).is_none() {
-                self.start(&pod);
+        let running: Vec<PodFacts> = self.pods().iter().filter(can_run).cloned().collect();
+        for pod in &running {
+            self.schedule(pod);
+            if pod.start_mode != StartMode::Held && !self.answers(pod.serial) {
+                self.start(pod);
             }
         }
         self.form_quorum();
+        self.catch_up(&running);
         self.update_readiness();
         self.facts != before
     }
@@ -396,6 +416,10 @@ impl SimulatedCluster {
         if self.facts.identity_owner == OwnedBy::PreviousResource {
             self.facts.identity = Observed::Absent;
             self.facts.identity_owner = OwnedBy::Unowned;
+            // The resource owns its pods and its PodDisruptionBudget as well.
+            self.facts.membership = Observed::Unknown;
+            self.remembered = None;
+            self.facts.pdb_min_available = Observed::Absent;
         }
         self.retain_claims(|claim| !claim.is_terminating);
         if self.pods().is_empty() && self.claims().is_empty() {
@@ -426,6 +450,8 @@ impl SimulatedCluster {
         let forms_cluster = pod.start_mode == StartMode::Bootstrap && recorded_cluster.is_none();
         let new_member = MemberId(self.next_id());
         let new_cluster = ClusterId(self.next_id());
+        let mut reported = self.facts.health.values().filter_map(Observed::present);
+        let reported_cluster = reported.next().map(|health| health.cluster_id);
         if forms_cluster {
             self.facts.membership = Observed::Present(Membership {
                 reported_by: serial,
@@ -449,7 +475,9 @@ impl SimulatedCluster {
             return;
         }
         let health = MemberHealth {
-            cluster_id: recorded_cluster.unwrap_or(new_cluster),
+            cluster_id: recorded_cluster
+                .or(reported_cluster.filter(|_| !forms_cluster))
+                .unwrap_or(new_cluster),
             member_id,
             is_serving: self.facts.membership.is_present(),
             is_caught_up: true,
@@ -467,45 +495,64 @@ impl SimulatedCluster {
     }
 
     fn has_data(&self, serial: Serial) -> bool {
+        let identity = self.facts.identity.present();
+        let seed_storage = identity.and_then(|identity| identity.seed_storage);
         self.facts.cluster.storage == StorageKind::Ephemeral
-            || self
-                .claims()
-                .iter()
-                .any(|claim| claim.serial == serial && claim.is_joined_volume())
+            || self.claims().iter().any(|claim| {
+                let is_seed = seed_storage == Some(SeedStorage::Claim(claim.uid));
+                claim.serial == serial && (claim.is_joined_volume() || is_seed)
+            })
     }
 
-    /// Restores the last known membership once a quorum of its voters is back.
-    fn form_quorum(&mut self) {
-        if self.facts.membership.is_present() {
-            self.elect();
+    /// Lets the members that answer serve and catch up with the leader, once there is a quorum.
+    fn catch_up(&mut self, running: &[PodFacts]) {
+        if !self.facts.membership.is_present() {
             return;
         }
-        let Some(remembered) = self.remembered.clone() else {
-            self.elect();
-            return;
-        };
-        let voters = voters(&remembered);
-        let reachable: Vec<Serial> = voters
-            .iter()
-            .copied()
-            .filter(|serial| self.health_of(*serial).is_some())
-            .collect();
-        if reachable.len() < quorum(voters.len()) {
-            return;
-        }
-        let Some(reported_by) = reachable.first().copied() else {
-            return;
-        };
-        for health in self.facts.health.values_mut() {
-            if let Observed::Present(health) = health {
-                health.is_serving = true;
+        for pod in running {
+            if let Some(Observed::Present(health)) = self.facts.health.get_mut(&pod.serial) {
+                (health.is_serving, health.is_caught_up) = (true, true);
             }
         }
-        self.facts.membership = Observed::Present(Membership {
-            reported_by,
-            ..remembered
-        });
+    }
+
+    /// Restores the last known membership once a quorum of its voters is back. All members that
+    /// answer serve then.
+    fn form_quorum(&mut self) {
+        if !self.facts.membership.is_present()
+            && let Some(restored) = self.restored_membership()
+        {
+            self.facts.membership = Observed::Present(restored);
+            for health in self.facts.health.values_mut() {
+                if let Observed::Present(health) = health {
+                    (health.is_serving, health.is_caught_up) = (true, true);
+                }
+            }
+        }
         self.elect();
+    }
+
+    fn restored_membership(&self) -> Option<Membership> {
+        let mut restored = self.remembered.clone()?;
+        let voters = voters(&restored);
+        let mut reachable = voters.iter().filter(|serial| self.answers(**serial));
+        let unknown_voters = restored
+            .unknown
+            .iter()
+            .filter(|unknown| !unknown.is_learner);
+        let votes = voters.len() + unknown_voters.count();
+        if reachable.clone().count() < quorum(votes) {
+            return None;
+        }
+        restored.reported_by = *reachable.next()?;
+        for listed in &mut restored.members {
+            listed.has_started |= self.answers(listed.serial);
+        }
+        Some(restored)
+    }
+
+    fn answers(&self, serial: Serial) -> bool {
+        self.health_of(serial).is_some()
     }
 
     /// Reports pods as Ready that serve and have joined, and answers the client read if one of them
