@@ -150,7 +150,7 @@ pub fn scheduling_hash(pod: &Pod, container: &str) -> Uid {
 pub fn problem(pod: &Pod, application: &str) -> Option<String> {
     if let Some(unschedulable) = unschedulable(pod) {
         let message = unschedulable.message.clone();
-        return Some(message.unwrap_or_else(|| "no node fits its pod".to_owned()));
+        return Some(message.unwrap_or_else(|| "no node can run its pod".to_owned()));
     }
     let statuses = pod.status.as_ref()?.container_statuses.iter().flatten();
     let waiting = statuses
@@ -171,7 +171,7 @@ pub fn problem(pod: &Pod, application: &str) -> Option<String> {
         _ if waiting.message.as_deref().is_some_and(is_held_message) => None,
         // The message counts seconds.
         CRASH_LOOP_BACK_OFF => Some(format!(
-            "{application} keeps ending soon after it is started (CrashLoopBackOff): see its log"
+            "{application} crashes at every start (CrashLoopBackOff). See its log"
         )),
         _ => Some(match waiting.message {
             Some(message) => format!("{reason}: {message}"),

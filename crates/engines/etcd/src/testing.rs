@@ -335,7 +335,7 @@ impl Scene {
     }
 
     /// Adds an unknown voter to etcd's member list.
-    pub(crate) fn has_stranger(&mut self, id: u64, started: bool) {
+    pub(crate) fn add_unknown_member(&mut self, id: u64, started: bool) {
         if let Observed::Present(membership) = &mut self.state.membership {
             membership.unknown.push(UnknownMember {
                 id: MemberId(id),

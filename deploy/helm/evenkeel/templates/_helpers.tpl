@@ -1,4 +1,4 @@
-{{/* What everything is called: evenkeel-operator for a release of the chart's own name. */}}
+{{/* The name of all objects: evenkeel-operator for a release named evenkeel. */}}
 {{- define "evenkeel.name" -}}
 {{- if eq .Release.Name .Chart.Name -}}
 evenkeel-operator
@@ -11,7 +11,7 @@ evenkeel-operator
 {{- .Values.serviceAccount.name | default (include "evenkeel.name" .) -}}
 {{- end -}}
 
-{{/* What finds the operator's pods, and never changes. */}}
+{{/* The selector of the operator's pods. It is immutable. */}}
 {{- define "evenkeel.selector" -}}
 app.kubernetes.io/name: evenkeel
 app.kubernetes.io/instance: {{ .Release.Name }}
@@ -33,7 +33,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- end -}}
 {{- end -}}
 
-{{/* The one account that everything is bound to. */}}
+{{/* The name of the ServiceAccount. */}}
 {{- define "evenkeel.subject" -}}
 - kind: ServiceAccount
   name: {{ include "evenkeel.account" . }}

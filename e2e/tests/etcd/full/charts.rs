@@ -57,7 +57,7 @@ fn upgrading_or_uninstalling_the_chart_does_not_disturb_clusters() {
         helm(&story, &[&args[..], &wait[..], extra].concat()).unwrap()
     };
     let output = deploy(&[]);
-    assert!(output.contains("looks after the namespaces"), "{output}");
+    assert!(output.contains("manages the namespaces"), "{output}");
     let make = |members: &str| {
         let members = format!("spec.members={members}");
         let args = [

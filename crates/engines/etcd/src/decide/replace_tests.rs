@@ -210,7 +210,7 @@ fn a_learner_on_a_lost_node_is_removed() {
 #[test]
 fn an_unknown_member_that_never_started_is_removed_after_its_time() {
     let mut scene = Scene::converged(3);
-    scene.has_stranger(0xabc, false);
+    scene.add_unknown_member(0xabc, false);
     let plan = scene.plan();
     assert!(plan.disruption.is_none(), "{plan:?}");
     assert_eq!(plan.requeue, Requeue::At(UnixTime(NOW.0 + 300)));
@@ -230,7 +230,7 @@ fn an_unknown_member_that_never_started_is_removed_after_its_time() {
 #[test]
 fn an_unknown_member_that_has_started_stays_and_recovery_continues() {
     let mut scene = Scene::converged(3);
-    scene.has_stranger(0xabc, true);
+    scene.add_unknown_member(0xabc, true);
     scene.observed.now = UnixTime(NOW.0 + 9999);
     let plan = scene.plan();
     assert!(plan.disruption.is_none(), "{plan:?}");
@@ -250,7 +250,7 @@ fn an_unknown_member_that_has_started_stays_and_recovery_continues() {
 #[test]
 fn an_unknown_voter_counts_towards_the_quorum_and_never_as_healthy() {
     let mut scene = Scene::with(4, json!({ "members": 3 }));
-    scene.has_stranger(0xabc, true);
+    scene.add_unknown_member(0xabc, true);
     scene.stops_answering(0);
     // Clients are detached already. Of five votes four are left, and three are needed: three known
     // voters are healthy.
@@ -270,7 +270,7 @@ fn an_unknown_voter_counts_towards_the_quorum_and_never_as_healthy() {
 #[test]
 fn no_member_is_added_while_an_unknown_member_is_listed() {
     let mut scene = Scene::with(3, json!({ "members": 5 }));
-    scene.has_stranger(0xabc, true);
+    scene.add_unknown_member(0xabc, true);
     let plan = scene.plan();
     assert!(
         plan.disruption.is_none() && plan.waits.contains(&EtcdWait::UnsafeToAdd),
@@ -352,7 +352,7 @@ fn nothing_is_deleted_while_an_unknown_member_has_started() {
     if let evenkeel_runtime::Observed::Present(membership) = &mut scene.state.membership {
         membership.members.pop();
     }
-    scene.has_stranger(0xabc, true);
+    scene.add_unknown_member(0xabc, true);
     let plan = scene.plan();
     assert!(
         plan.disruption.is_none() && plan.patch.is_empty(),

@@ -83,7 +83,7 @@ fn one_or_two_members_are_restarted_by_deletion_when_all_are_healthy() {
 #[test]
 fn an_unknown_voter_does_not_count_as_healthy_for_a_restart() {
     let mut scene = outdated(3);
-    scene.has_stranger(99, true);
+    scene.add_unknown_member(99, true);
     let plan = scene.plan();
     assert!(
         plan.disruption.is_none() && plan.waits.contains(&EtcdWait::TooFewVoters),

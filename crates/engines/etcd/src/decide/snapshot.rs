@@ -1,7 +1,7 @@
 //! Forced snapshots: before some versions become effective, every member takes a snapshot of its
 //! log.
 //!
-//! At its start etcd replays the log from the last snapshot. A log that is seldom written to
+//! At its start etcd replays the log from the last snapshot. A log of a cluster with few writes
 //! reaches back to entries of a minor before the last, which a later version no longer reads: 3.7
 //! panics at every start on a log with entries of 3.5 (tried: 3.5.35, 3.6.16 and 3.7.3 on one
 //! directory). The version therefore becomes effective only when the log of every member begins

@@ -342,12 +342,12 @@ impl ObservedCluster {
         }
         match &claim.spec.as_ref()?.storage_class_name {
             None => Some(
-                "its volume has no StorageClass: none is the default of this Kubernetes cluster. Make one the default, or name one \
-                 in spec.storage.class"
+                "its PersistentVolumeClaim has no StorageClass, and the Kubernetes cluster has no default one. Set a default \
+                 StorageClass, or set spec.storage.class"
                     .to_owned(),
             ),
             Some(class) if self.missing_class.as_ref() == Some(class) => Some(format!(
-                "there is no StorageClass {class} for its volume: create it, or name another in spec.storage.class"
+                "StorageClass {class} does not exist. Create it, or set spec.storage.class to another one"
             )),
             Some(_) => None,
         }

@@ -46,7 +46,7 @@ fn an_unknown_member_counts_from_its_first_observation() {
     let mut first_seen = |at: UnixTime, is_listed: bool| {
         let mut scene = Scene::converged(3);
         if is_listed {
-            scene.has_stranger(0xabc, false);
+            scene.add_unknown_member(0xabc, false);
         }
         let membership = scene.state.membership.present_mut().unwrap();
         for unknown in &mut membership.unknown {

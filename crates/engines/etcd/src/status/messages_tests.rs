@@ -124,7 +124,7 @@ fn a_joining_learner_and_its_pod_problem_are_reported() {
 #[test]
 fn unknown_members_are_reported_with_their_future() {
     let mut scene = Scene::converged(3);
-    scene.has_stranger(0xabc, false);
+    scene.add_unknown_member(0xabc, false);
     let status = scene.status();
     assert_eq!(status.summary, "Unknown members in etcd: 1");
     assert_eq!(condition(&status, Degraded).1, "UnknownMember");
@@ -137,7 +137,7 @@ fn unknown_members_are_reported_with_their_future() {
         problem.contains("lists member abc") && problem.contains("unless it starts within 5m"),
         "{problem}"
     );
-    scene.has_stranger(0xdef, true);
+    scene.add_unknown_member(0xdef, true);
     let status = scene.status();
     assert_eq!(status.summary, "Unknown members in etcd: 2");
     let problem = condition(&status, Degraded).2;
