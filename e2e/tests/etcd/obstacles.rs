@@ -3,6 +3,7 @@
 
 mod authentication;
 mod full {
+    mod same_name;
     mod strays;
     mod unplaceable;
 }
