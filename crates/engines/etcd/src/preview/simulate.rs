@@ -134,11 +134,13 @@ impl SimulatedCluster {
         let Some(pod) = self.pods().iter().find(|pod| pod.uid == uid) else {
             return;
         };
-        self.stop_answering(pod.serial);
+        let (serial, before) = (pod.serial, self.serving_voters());
+        self.stop_answering(serial);
         let Observed::Present(membership) = &self.facts.membership else {
             return;
         };
-        if self.serving_voters().len() >= quorum(votes(membership)) {
+        let has_quorum = self.serving_voters().len() >= quorum(votes(membership));
+        if has_quorum || !before.contains(&serial) {
             return;
         }
         self.remembered = Some(membership.clone());
