@@ -126,6 +126,30 @@ impl SimulatedCluster {
         self.on_pod(uid, |pod| pod.is_terminating = true);
         self.stuck.remove(&uid);
         self.terminating.push_back(uid);
+        self.stop_etcd(uid);
+    }
+
+    /// Stops the etcd of a pod. Without a quorum etcd reports no members.
+    fn stop_etcd(&mut self, uid: Uid) {
+        let Some(pod) = self.pods().iter().find(|pod| pod.uid == uid) else {
+            return;
+        };
+        let (serial, before) = (pod.serial, self.serving_voters());
+        self.stop_answering(serial);
+        let Observed::Present(membership) = &self.facts.membership else {
+            return;
+        };
+        let has_quorum = self.serving_voters().len() >= quorum(votes(membership));
+        if has_quorum || !before.contains(&serial) {
+            return;
+        }
+        self.remembered = Some(membership.clone());
+        self.facts.membership = Observed::Unknown;
+        for health in self.facts.health.values_mut() {
+            if let Observed::Present(health) = health {
+                health.is_serving = false;
+            }
+        }
     }
 
     fn retain_pods(&mut self, keep: impl FnMut(&PodFacts) -> bool) {
@@ -381,15 +405,8 @@ impl SimulatedCluster {
     pub(super) fn advance(&mut self) -> bool {
         let before = self.facts.clone();
         if let Some(uid) = self.terminating.pop_front() {
-            let serial = self
-                .pods()
-                .iter()
-                .find(|pod| pod.uid == uid)
-                .map(|pod| pod.serial);
+            self.stop_etcd(uid);
             self.retain_pods(|pod| pod.uid != uid);
-            if let Some(serial) = serial {
-                self.stop_answering(serial);
-            }
         }
         self.delete_previous_resource();
         let can_run = |pod: &&PodFacts| {
@@ -470,6 +487,13 @@ impl SimulatedCluster {
             return;
         };
         let member_id = listed.id;
+        // etcd rejects a list of members other than its own.
+        if let StartMode::Join(list) = &pod.start_mode
+            && !listed.has_started
+            && !membership.is_some_and(|membership| is_listed_as(membership, list))
+        {
+            return;
+        }
         // A joining member gets its data from the others.
         if pod.start_mode == StartMode::ExistingData && !self.has_data(serial) {
             return;
@@ -536,12 +560,7 @@ impl SimulatedCluster {
         let mut restored = self.remembered.clone()?;
         let voters = voters(&restored);
         let mut reachable = voters.iter().filter(|serial| self.answers(**serial));
-        let unknown_voters = restored
-            .unknown
-            .iter()
-            .filter(|unknown| !unknown.is_learner);
-        let votes = voters.len() + unknown_voters.count();
-        if reachable.clone().count() < quorum(votes) {
+        if reachable.clone().count() < quorum(votes(&restored)) {
             return None;
         }
         restored.reported_by = *reachable.next()?;
@@ -583,12 +602,27 @@ fn listed_mut(membership: &mut Membership, serial: Serial) -> Option<&mut Listed
     listed.find(|listed| listed.serial == serial)
 }
 
+fn is_listed_as(membership: &Membership, list: &BTreeSet<Serial>) -> bool {
+    let listed: BTreeSet<_> = membership
+        .members
+        .iter()
+        .map(|listed| listed.serial)
+        .collect();
+    membership.unknown.is_empty() && listed == *list
+}
+
 fn voters(membership: &Membership) -> Vec<Serial> {
     let voters = membership
         .members
         .iter()
         .filter(|listed| !listed.is_learner);
     voters.map(|listed| listed.serial).collect()
+}
+
+/// Returns the number of votes, those of unknown members included.
+fn votes(membership: &Membership) -> usize {
+    let unknown = membership.unknown.iter();
+    voters(membership).len() + unknown.filter(|unknown| !unknown.is_learner).count()
 }
 
 /// Returns the members by the claims that were joined on and not recorded as removed, for a cluster
