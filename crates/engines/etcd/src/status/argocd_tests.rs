@@ -136,7 +136,7 @@ fn a_resource_that_was_not_observed_yet_is_progressing() {
         evaluate(&edited),
         (
             "Progressing".to_owned(),
-            "the last edit has not been looked at yet".to_owned()
+            "the operator has not reconciled the last edit yet".to_owned()
         )
     );
     let mut unknown = resource(&Scene::converged(3));
