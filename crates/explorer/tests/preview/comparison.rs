@@ -1,14 +1,12 @@
 //! The comparison of a preview with the run of the model from the same state.
 
-use std::collections::BTreeSet;
-
 use evenkeel_api::EtcdCluster;
 use evenkeel_etcd::desired::DesiredCluster;
 use evenkeel_etcd::facts::{EtcdFacts, Membership};
-use evenkeel_etcd::names::{Lineage, Serial, member_name};
+use evenkeel_etcd::names::Lineage;
 use evenkeel_etcd::observe::ObservedCluster;
 use evenkeel_etcd::observe::objects::ClusterObjects;
-use evenkeel_etcd::preview::{Preview, preview};
+use evenkeel_etcd::preview::{Preview, failing_pods, preview};
 use evenkeel_explorer::observe::NOW;
 use k8s_openapi::api::core::v1::ConfigMap;
 use serde_json::{Value, json};
@@ -69,13 +67,6 @@ pub(crate) fn observation(facts: &EtcdFacts) -> ObservedCluster {
     }
 }
 
-fn name_of(observed: &ObservedCluster, serial: Serial) -> String {
-    match &observed.identity {
-        Some((_, identity)) => member_name(CLUSTER, identity.lineage, serial),
-        None => format!("member {}", serial.0),
-    }
-}
-
 /// Returns the first difference between a preview from the state of the model and the run of the model.
 pub(crate) fn difference(mut run: ModelRun, remembered: Option<Membership>) -> Option<String> {
     let facts = match run.facts() {
@@ -83,15 +74,8 @@ pub(crate) fn difference(mut run: ModelRun, remembered: Option<Membership>) -> O
         Err(why) => return Some(why),
     };
     let observed = observation(&facts);
+    run.failing = failing_pods(&facts).iter().map(|pod| pod.uid).collect();
     let preview = preview(&observed, facts, remembered);
-    // The preview names the members that it assumes to stay as they are.
-    let assumptions = preview.assumes.join("\n");
-    let pods = run.model.pods.iter();
-    let stuck: BTreeSet<_> = pods
-        .filter(|(serial, _)| assumptions.contains(&name_of(&observed, **serial)))
-        .map(|(_, pod)| pod.uid)
-        .collect();
-    run.stuck = stuck;
     let mut predicted = course_of(preview);
     // The model has no versions on volumes.
     predicted

@@ -59,7 +59,7 @@ pub(crate) struct ModelRun {
     /// The objects beside the model; without them the operator observes the model itself.
     pub(crate) kube: Option<KubeObjects>,
     /// The pods that do not change by themselves until the operator deletes them.
-    pub(crate) stuck: BTreeSet<Uid>,
+    pub(crate) failing: BTreeSet<Uid>,
     pub(crate) bug: Option<DeliberateBug>,
     /// The states in which the operator decided.
     pub(crate) visited: Vec<ClusterModel>,
@@ -82,7 +82,7 @@ impl ModelRun {
             idle: BTreeSet::new(),
             model,
             kube,
-            stuck: BTreeSet::new(),
+            failing: BTreeSet::new(),
             bug: None,
             visited: Vec::new(),
             deleted: Vec::new(),
@@ -189,7 +189,7 @@ impl ModelRun {
                 | EtcdDisruption::DeletePod { pod, serial, .. },
             ) = &effect
             {
-                self.stuck.remove(pod);
+                self.failing.remove(pod);
                 self.deleted.push(*pod);
                 self.shut_down.extend(self.serving_pod(*serial));
             }
@@ -233,7 +233,7 @@ impl ModelRun {
 
     fn possible_events(&self) -> Vec<ModelEvent> {
         let events = ModelEvent::enabled(&self.model, &NoOperator).into_iter();
-        events.filter(|event| !self.is_stuck(event)).collect()
+        events.filter(|event| !self.is_failing(event)).collect()
     }
 
     fn pod_uid(&self, serial: Serial) -> Option<Uid> {
@@ -253,7 +253,7 @@ impl ModelRun {
         self.deleted.iter().position(|deleted| *deleted == uid)
     }
 
-    fn is_stuck(&self, event: &ModelEvent) -> bool {
+    fn is_failing(&self, event: &ModelEvent) -> bool {
         match event {
             ModelEvent::KubeletSynced(serial)
             | ModelEvent::ContainerStarted(serial)
@@ -261,7 +261,7 @@ impl ModelRun {
             | ModelEvent::NodeRecovered(serial)
             | ModelEvent::MemberReachable(serial) => self
                 .pod_uid(*serial)
-                .is_some_and(|uid| self.stuck.contains(&uid)),
+                .is_some_and(|uid| self.failing.contains(&uid)),
             _ => false,
         }
     }

@@ -13,15 +13,13 @@ use evenkeel_runtime::{Plan, UnixTime};
 use crate::actions::member_display_name;
 use crate::decide::{Etcd, next_deadline};
 use crate::facts::{EtcdFacts, Membership, PodFacts, StartMode};
-use crate::identity::Uid;
-use crate::names::Serial;
 use crate::observe::ObservedCluster;
 use crate::status;
 use simulate::SimulatedCluster;
 
 pub use evenkeel_kit::preview::{Preview, PreviewStep};
 
-/// How long a pod may take to start before it counts as stuck, in seconds.
+/// How long a pod may take to start before it counts as failing, in seconds.
 const START_TIMEOUT: i64 = 60;
 /// A pod that is not Ready since later than this after its creation, in seconds, has been Ready
 /// before: it is failing, not starting.
@@ -34,10 +32,10 @@ pub fn preview(
     facts: EtcdFacts,
     remembered: Option<Membership>,
 ) -> Preview {
-    let stuck = stuck_pods(&facts);
-    let mut assumes = assumptions(observed, &facts, &stuck);
-    let stuck_uids = stuck.iter().map(|pod| pod.uid).collect();
-    let mut cluster = SimulatedCluster::new(facts, stuck_uids, remembered);
+    let failing = failing_pods(&facts);
+    let mut assumes = assumptions(observed, &facts, &failing);
+    let failing_uids = failing.iter().map(|pod| pod.uid).collect();
+    let mut cluster = SimulatedCluster::new(facts, failing_uids, remembered);
     let mut steps = Vec::new();
     let plan = follow(&mut cluster, |facts, plan, after| {
         steps.extend(describe_steps(observed, facts, plan, after));
@@ -101,23 +99,13 @@ impl Simulation for SimulatedCluster {
     }
 }
 
-/// A pod that is not expected to become Ready by itself.
-struct StuckPod {
-    uid: Uid,
-    serial: Serial,
-}
-
-fn stuck_pods(facts: &EtcdFacts) -> Vec<StuckPod> {
+/// Returns the pods that the preview does not expect to become Ready by themselves.
+pub fn failing_pods(facts: &EtcdFacts) -> Vec<PodFacts> {
     let pods = facts.pods.present().into_iter().flatten();
-    pods.filter(|pod| is_stuck(facts, pod))
-        .map(|pod| StuckPod {
-            uid: pod.uid,
-            serial: pod.serial,
-        })
-        .collect()
+    pods.filter(|pod| is_failing(facts, pod)).cloned().collect()
 }
 
-fn is_stuck(facts: &EtcdFacts, pod: &PodFacts) -> bool {
+fn is_failing(facts: &EtcdFacts, pod: &PodFacts) -> bool {
     let health = facts.health.get(&pod.serial);
     let is_serving = health
         .and_then(|health| health.present())
@@ -127,9 +115,9 @@ fn is_stuck(facts: &EtcdFacts, pod: &PodFacts) -> bool {
         return false;
     }
     let is_overdue = |since: UnixTime| facts.now.0.saturating_sub(since.0) > START_TIMEOUT;
-    let is_unreachable = facts.unreachable_since.contains_key(&pod.serial);
     if pod.is_terminating {
         // The pod of a lost node stays Terminating.
+        let is_unreachable = facts.unreachable_since.contains_key(&pod.serial);
         let is_overdue = pod.unready_since.is_some_and(is_overdue);
         return pod.node.is_some() && (is_unreachable || is_overdue);
     }
@@ -141,17 +129,16 @@ fn is_stuck(facts: &EtcdFacts, pod: &PodFacts) -> bool {
         .is_some_and(|since| since.0.saturating_sub(pod.created_at.0) > FIRST_READY_TIMEOUT);
     pod.crashing_since.is_some()
         || pod.unschedulable_since.is_some()
-        || is_unreachable
         || is_overdue(pod.created_at)
         || was_ready
 }
 
-fn assumptions(observed: &ObservedCluster, facts: &EtcdFacts, stuck: &[StuckPod]) -> Vec<String> {
+fn assumptions(observed: &ObservedCluster, facts: &EtcdFacts, failing: &[PodFacts]) -> Vec<String> {
     let mut assumes = vec![
         "no other failure or change occurs; new pods are scheduled, start and catch up".to_owned(),
     ];
-    if !stuck.is_empty() {
-        let serials: BTreeSet<_> = stuck.iter().map(|pod| pod.serial).collect();
+    if !failing.is_empty() {
+        let serials: BTreeSet<_> = failing.iter().map(|pod| pod.serial).collect();
         let names: Vec<_> = serials
             .iter()
             .map(|serial| member_display_name(observed, *serial))

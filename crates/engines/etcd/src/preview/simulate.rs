@@ -19,7 +19,7 @@ use crate::view::quorum;
 pub(super) struct SimulatedCluster {
     pub(super) facts: EtcdFacts,
     /// The pods that do not become Ready.
-    stuck: BTreeSet<Uid>,
+    failing: BTreeSet<Uid>,
     /// The last known member list.
     remembered: Option<Membership>,
     /// The terminating pods in the order of their deletion.
@@ -31,7 +31,7 @@ pub(super) struct SimulatedCluster {
 impl SimulatedCluster {
     pub(super) fn new(
         mut facts: EtcdFacts,
-        stuck: BTreeSet<Uid>,
+        failing: BTreeSet<Uid>,
         remembered: Option<Membership>,
     ) -> Self {
         // Reading the Secrets again is not an action.
@@ -44,12 +44,12 @@ impl SimulatedCluster {
             .or_else(|| members_by_claims(&facts));
         let pods = facts.pods.present().into_iter().flatten();
         let terminating = pods
-            .filter(|pod| pod.is_terminating && !stuck.contains(&pod.uid))
+            .filter(|pod| pod.is_terminating && !failing.contains(&pod.uid))
             .map(|pod| pod.uid)
             .collect();
         Self {
             facts,
-            stuck,
+            failing,
             remembered,
             terminating,
             ids: 1,
@@ -124,7 +124,7 @@ impl SimulatedCluster {
 
     fn delete_pod(&mut self, uid: Uid) {
         self.on_pod(uid, |pod| pod.is_terminating = true);
-        self.stuck.remove(&uid);
+        self.failing.remove(&uid);
         self.terminating.push_back(uid);
         self.stop_etcd(uid);
     }
@@ -412,7 +412,7 @@ impl SimulatedCluster {
         let can_run = |pod: &&PodFacts| {
             !pod.is_finished
                 && !pod.is_terminating
-                && !self.stuck.contains(&pod.uid)
+                && !self.failing.contains(&pod.uid)
                 && self.facts.stuck != Some(pod.serial)
         };
         let running: Vec<PodFacts> = self.pods().iter().filter(can_run).cloned().collect();

@@ -738,7 +738,8 @@ fn a_missing_storage_class_is_reported_with_its_remedy() {
         .clone()
         .unwrap();
     assert!(
-        problem.contains("StorageClass fsat does not exist") && problem.contains("spec.storage.class"),
+        problem.contains("StorageClass fsat does not exist")
+            && problem.contains("spec.storage.class"),
         "{problem}"
     );
 }
