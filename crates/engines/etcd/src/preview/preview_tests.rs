@@ -3,6 +3,7 @@
 use serde_json::json;
 
 use super::*;
+use crate::names::Serial;
 use crate::testing::{Scene, name};
 
 fn preview_of(scene: &Scene) -> Preview {
