@@ -235,39 +235,6 @@ pub(crate) async fn list_alarms(
     with_timeout(REQUEST_TIMEOUT, list).await.map(|_| ())
 }
 
-/// The result of a request for an etcd lease.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum LeaseReply {
-    /// etcd granted the lease.
-    Granted,
-    /// The request was not sent, because the operator's lease was no longer held.
-    NotSent,
-    /// etcd rejected the request or did not answer.
-    Failed(String),
-}
-
-/// Grants an etcd lease for this many seconds. It changes no key and no revision, and expires by itself. The call is not
-/// repeated.
-pub(crate) async fn grant_lease(
-    connections: &Connections,
-    credentials: &TlsCredentials,
-    member: &Endpoint,
-    ttl_seconds: i64,
-    holds_lease: &(dyn Fn() -> bool + Sync),
-) -> LeaseReply {
-    let mut client = match connections.to(credentials, member).await {
-        Ok(client) => client,
-        Err(error) => return LeaseReply::Failed(error.to_string()),
-    };
-    if !holds_lease() {
-        return LeaseReply::NotSent;
-    }
-    match with_timeout(REQUEST_TIMEOUT, client.lease_grant(ttl_seconds, None)).await {
-        Ok(_) => LeaseReply::Granted,
-        Err(error) => LeaseReply::Failed(error),
-    }
-}
-
 /// A request to change the membership.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum MembershipRequest {

@@ -45,9 +45,9 @@ pub struct EtcdFacts {
     /// stream to them. Only members for which both are known. Tracked in memory: a restarted
     /// operator begins anew.
     pub unreachable_since: BTreeMap<Serial, UnixTime>,
-    /// A member that runs and does not serve before the next raft log entry. Only a probe finds it.
+    /// A member that may wait for the next raft log entry. Only a probe finds it.
     #[serde(default)]
-    pub stuck: Option<Serial>,
+    pub stuck: Option<StuckMember>,
     /// When the operator last appended an entry for a stuck member. Tracked in memory: a restarted
     /// operator begins anew.
     #[serde(default)]
@@ -67,6 +67,16 @@ pub struct EtcdFacts {
     pub client_read: Observed<()>,
     /// Details of each member for the status. No decision depends on them.
     pub details: BTreeMap<Serial, MemberDetails>,
+}
+
+/// A member that has a leader and does not answer clients. It may wait for the next raft log entry,
+/// receive a snapshot, or read its data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct StuckMember {
+    /// The serial of the member.
+    pub serial: Serial,
+    /// Since when this operator process has observed it. It begins anew when the member changes.
+    pub since: UnixTime,
 }
 
 /// An object that a cluster has besides its members.

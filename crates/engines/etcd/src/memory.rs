@@ -6,9 +6,8 @@ use evenkeel_runtime::{Observed, UnixTime};
 use parking_lot::Mutex;
 
 use crate::client::Connections;
-use crate::facts::OwnedObject;
+use crate::facts::{OwnedObject, StuckMember};
 use crate::identity::ClusterId;
-use crate::names::Serial;
 use crate::observe::unreachable::MemberTimes;
 
 /// The memory of one cluster.
@@ -36,7 +35,7 @@ pub(crate) struct ProbeMemory {
     /// Whether a read through the client Service was answered.
     pub(crate) client_read: Observed<()>,
     /// The stuck member.
-    pub(crate) stuck: Option<Serial>,
+    pub(crate) stuck: Option<StuckMember>,
 }
 
 /// The beginning of a forced snapshot.

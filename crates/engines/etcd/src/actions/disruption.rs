@@ -268,7 +268,7 @@ impl DeleteReason {
             Self::MemberRemoved => format!("member {member} was removed"),
             Self::Finished => format!("{object} has terminated and must be recreated"),
             Self::FreesNode => format!("{object} waits for a node that a voter needs first"),
-            Self::Outdated => format!("{object} is not running and its template is outdated"),
+            Self::Outdated => format!("{object} does not serve and its template is outdated"),
         }
     }
 }

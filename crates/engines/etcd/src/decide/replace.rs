@@ -90,15 +90,6 @@ pub(crate) fn is_unreachable(view: &ClusterView<'_>, member: &MemberView<'_>) ->
     unreachable_deadline(view, member).is_some_and(|deadline| view.facts.now >= deadline)
 }
 
-/// Returns since when the member is unreachable; `None` while its replacement is not pending.
-pub(crate) fn unreachable_since(
-    view: &ClusterView<'_>,
-    member: &MemberView<'_>,
-) -> Option<UnixTime> {
-    unreachable_deadline(view, member)?;
-    view.facts.unreachable_since.get(&member.serial).copied()
-}
-
 /// Returns true if the member has crashed at every start for `replace_after`.
 pub(crate) fn is_crashing(view: &ClusterView<'_>, member: &MemberView<'_>) -> bool {
     crashing_deadline(view, member).is_some_and(|deadline| view.facts.now >= deadline)
@@ -134,6 +125,16 @@ pub(crate) fn next_replacement(view: &ClusterView<'_>) -> Option<PendingReplacem
 /// the leader by its streams, and Kubernetes, which does not report the pod as Ready. A member that
 /// the API server cannot reach may still serve clients.
 fn unreachable_deadline(view: &ClusterView<'_>, member: &MemberView<'_>) -> Option<UnixTime> {
+    let since = unreachable_since(view, member)?;
+    Some(since.after(view.facts.cluster.replace_after))
+}
+
+/// Returns since when Kubernetes, the operator and the leader all miss the member; `None` while its
+/// replacement is not pending.
+pub(crate) fn unreachable_since(
+    view: &ClusterView<'_>,
+    member: &MemberView<'_>,
+) -> Option<UnixTime> {
     // Before bootstrap is finished its own timeouts apply.
     if !view.identity.bootstrapped {
         return None;
@@ -162,8 +163,7 @@ fn unreachable_deadline(view: &ClusterView<'_>, member: &MemberView<'_>) -> Opti
     // Kubernetes and the leader miss it.
     let unready_since = pod.unready_since?;
     let unreachable_since = *view.facts.unreachable_since.get(&member.serial)?;
-    let since = unready_since.max(unreachable_since);
-    Some(since.after(view.facts.cluster.replace_after))
+    Some(unready_since.max(unreachable_since))
 }
 
 /// Returns true if a voter occupies the only node that can mount the member's volume. A new member

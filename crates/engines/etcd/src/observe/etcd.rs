@@ -9,7 +9,7 @@ use futures::future::{join, join_all};
 use super::member_status::{LeaderInfo, RawMember, RawStatus, membership};
 use super::{MemberIndex, leader_metrics, stuck};
 use crate::client::{self, Connections};
-use crate::facts::{EtcdFacts, ListedMember, MemberHealth, Membership};
+use crate::facts::{EtcdFacts, ListedMember, MemberHealth, Membership, StuckMember};
 use crate::identity::MemberId;
 use crate::names::Serial;
 
@@ -43,8 +43,8 @@ pub struct EtcdState {
     pub reachable: BTreeSet<Serial>,
     /// The members that neither answered nor have a connection to the leader, with the time since when.
     pub unreachable_since: BTreeMap<Serial, UnixTime>,
-    /// A member that runs and does not serve until the raft log advances, see [`stuck`].
-    pub stuck: Option<Serial>,
+    /// A member that may wait for the next raft log entry, see [`stuck`].
+    pub stuck: Option<StuckMember>,
 }
 
 impl EtcdState {
@@ -124,7 +124,7 @@ pub(crate) async fn query_cluster(query: &ClusterQuery<'_>) -> EtcdState {
     let leader = leader_endpoint(&answers, leader);
     find_unreachable(&mut state, leader, query.now).await;
     if query.service.is_some() && leader.is_some() {
-        state.stuck = find_stuck(&state, query.members).await;
+        state.stuck = find_stuck(&state, query).await;
     }
     state
 }
@@ -238,11 +238,15 @@ async fn find_unreachable(state: &mut EtcdState, leader: Option<&Endpoint>, now:
 }
 
 /// Returns a listed member that does not answer although it runs and has a leader.
-async fn find_stuck(state: &EtcdState, members: &[MemberTarget]) -> Option<Serial> {
-    let queries = stuck::candidates(state, members).map(|candidate| async move {
+async fn find_stuck(state: &EtcdState, query: &ClusterQuery<'_>) -> Option<StuckMember> {
+    let queries = stuck::candidates(state, query.members).map(|candidate| async move {
         // A member that has not started waits for something else.
         let has_leader = leader_metrics::has_leader(&candidate.endpoint).await;
         has_leader.then_some(candidate.serial)
     });
-    join_all(queries).await.into_iter().flatten().next()
+    let serial = join_all(queries).await.into_iter().flatten().next()?;
+    Some(StuckMember {
+        serial,
+        since: query.now,
+    })
 }

@@ -218,7 +218,7 @@ fn the_problem_of_a_pod_names_etcd_or_the_image() {
     let crashing = problem_with(waiting("CrashLoopBackOff", "back-off 40s"));
     assert_eq!(
         crashing.as_deref(),
-        Some("etcd crashes at every start (CrashLoopBackOff). See its log")
+        Some("etcd keeps crashing (CrashLoopBackOff). See its log")
     );
     let pulling = problem_with(waiting("ErrImagePull", "not found"));
     assert_eq!(

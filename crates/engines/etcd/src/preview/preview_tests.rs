@@ -3,8 +3,9 @@
 use serde_json::json;
 
 use super::*;
+use crate::facts::StuckMember;
 use crate::names::Serial;
-use crate::testing::{Scene, name};
+use crate::testing::{NOW, Scene, name};
 
 fn preview_of(scene: &Scene) -> Preview {
     preview(&scene.observed, scene.facts(), None)
@@ -52,7 +53,10 @@ fn a_new_member_is_added_created_joined_and_promoted() {
 fn a_stuck_member_serves_after_a_nudge() {
     let mut scene = Scene::with_newcomer();
     scene.stops_answering(3);
-    scene.state.stuck = Some(Serial(3));
+    scene.state.stuck = Some(StuckMember {
+        serial: Serial(3),
+        since: NOW,
+    });
     let preview = preview_of(&scene);
     assert_eq!(preview.steps[0].action, "nudge-member", "{preview:#?}");
     assert_eq!(preview.ends, "Healthy");
