@@ -107,7 +107,7 @@ pub(crate) struct Scene {
 }
 
 impl Scene {
-    /// Returns a cluster that is as its spec says.
+    /// Returns a converged cluster.
     pub(crate) fn converged(members: u16) -> Self {
         Self::with(members, json!({ "members": members }))
     }

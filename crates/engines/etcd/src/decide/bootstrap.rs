@@ -62,7 +62,7 @@ pub(super) enum BootstrapFailure {
     SeedLost,
     /// The data of a member is lost, and its vote with it.
     DataLost,
-    /// After the timeout: nothing is left of a member.
+    /// After the timeout: neither the pod nor the claim of a member exists.
     MemberMissing,
     /// After the timeout: a member crashes at every start, as on a directory that was emptied.
     MemberCrashing,

@@ -1,4 +1,4 @@
-//! Every write carries preconditions, and an object that has changed meanwhile is left alone.
+//! Every write carries preconditions, and an object that has changed meanwhile is not written.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
