@@ -81,7 +81,7 @@ pub fn plan_writes(plan: &Plan<Etcd>) -> Vec<Effect> {
 pub enum FailureDetection {
     /// Detected: a while after a node went down, or at once after a process died.
     Detected,
-    /// Not yet detected: a node that goes down closes no connections.
+    /// Not yet detected: a node that loses power closes no connections.
     NotDetected,
 }
 

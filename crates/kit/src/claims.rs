@@ -129,8 +129,9 @@ pub fn granted_size(claim: &PersistentVolumeClaim) -> u64 {
         .unwrap_or_default()
 }
 
-/// Returns true if Kubernetes has not granted yet what the PVC requests. `desired_size` limits the comparison: a PVC cannot
-/// request less again, so a larger request that the user took back may never be granted and is not waited for.
+/// Returns true if Kubernetes has not granted the requested size yet. `desired_size` limits the
+/// comparison: a PVC cannot request less again, so a larger request that the user reverted may
+/// never be granted, and no action waits for it.
 pub fn is_resize_pending(claim: &PersistentVolumeClaim, desired_size: u64) -> bool {
     let granted = granted_size(claim);
     granted > 0 && granted < requested_size(claim).min(desired_size)

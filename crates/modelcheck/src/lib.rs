@@ -25,7 +25,7 @@ pub trait Model: Clone + Eq + Hash {
     /// Applies an event. Returns the rule that it violates.
     fn apply(&mut self, event: &Self::Event) -> Result<(), String>;
 
-    /// Checks a quiescent state. Returns what is wrong with it.
+    /// Checks a quiescent state. Returns its problem.
     fn check_quiescent(&self) -> Result<(), String>;
 }
 

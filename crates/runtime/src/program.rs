@@ -81,8 +81,9 @@ pub enum LogFormat {
     Text,
 }
 
-/// Returns the flags of the process, from its arguments and environment. Every long flag without an environment variable
-/// of its own gets one: `--lease-name` is `<PREFIX>_LEASE_NAME`. Exits with a message if the flags are invalid.
+/// Returns the flags of the process, from its arguments and environment. Every long flag that names
+/// no environment variable gets one: `--lease-name` is `<PREFIX>_LEASE_NAME`. Exits with a message
+/// if the flags are invalid.
 pub fn parse<F: CommandFactory + FromArgMatches>(info: &ProgramInfo) -> F {
     let matches = command::<F>(info).get_matches();
     F::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())

@@ -1,5 +1,5 @@
-//! The trait between the controller and an engine: how to observe, how to execute an action, and what to report. It
-//! contains no decisions; these are in [`Engine::decide`].
+//! The trait between the controller and an engine: observation, execution of an action, and
+//! reports. It contains no decisions; these are in [`Engine::decide`].
 
 use std::fmt::Debug;
 use std::future::Future;
@@ -36,7 +36,7 @@ impl std::fmt::Display for ResourceKey {
 /// The source of an observation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ObserveFrom<'p, P> {
-    /// The caches and this last probe result. Sufficient to see that nothing is to be done.
+    /// The caches and this last probe result. Sufficient to see that the plan is a no-op.
     Cache(&'p P),
     /// The API server and the application. Every action requires a live observation.
     Live,
@@ -184,8 +184,8 @@ pub trait Reconciler: Send + Sync + 'static {
     /// Returns the machine-readable name of an action, for logs, metrics and the decision log.
     fn action_name(action: &Action<'_, Self::Engine>) -> &'static str;
 
-    /// Returns what the action is applied to, as JSON. The decision log treats two actions with the same name and target
-    /// as the same action, so a target contains neither times nor random values.
+    /// Returns the target of the action, as JSON. The decision log treats two actions with the same
+    /// name and target as the same action, so a target contains neither times nor random values.
     fn action_target(action: &Action<'_, Self::Engine>) -> Value {
         action.to_json()
     }
