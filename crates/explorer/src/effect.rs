@@ -79,7 +79,7 @@ pub fn plan_writes(plan: &Plan<Etcd>) -> Vec<Effect> {
 /// Whether the etcd leader has detected the failed members.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FailureDetection {
-    /// Detected: a while after a node went down, or at once after a process died.
+    /// Detected: some time after a node has lost power, or directly after a process has died.
     Detected,
     /// Not yet detected: a node that loses power closes no connections.
     NotDetected,

@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn a_resize_is_pending_until_it_is_granted_or_taken_back() {
+    fn a_resize_is_pending_until_it_is_granted_or_reverted() {
         let granted = |size: &str, conditions: Value| {
             with(json!({ "status": { "capacity": { "storage": size }, "conditions": conditions } }))
         };
@@ -239,7 +239,7 @@ mod tests {
         assert!(!is_resize_pending(&granted("2Gi", json!([])), two_gib));
         assert!(
             !is_resize_pending(&granted("1Gi", json!([])), 1 << 30),
-            "the user took the larger size back"
+            "the user reverted the larger size"
         );
         assert!(!is_resize_pending(&built(None), two_gib), "not bound yet");
         let waits = json!([{ "type": "FileSystemResizePending", "status": "True" }]);

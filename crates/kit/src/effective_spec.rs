@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_in_force_without_an_accepted_spec_of_this_resource() {
+    fn no_spec_is_in_force_without_an_accepted_spec_of_this_resource() {
         let invalid = json!({ "members": 9, "size": 2 });
         assert_eq!(
             in_force(&Rules(None), invalid.clone()),

@@ -44,7 +44,7 @@ impl Default for ProbeIntervals {
     }
 }
 
-/// Probes one application. Returns `None` if the application could not be asked. The result must not contain a time:
+/// Probes one application. Returns `None` if the application could not be queried. The result must not contain a time:
 /// every probe would be a change.
 pub(crate) type Probe<K, V> = Box<dyn Fn(K) -> BoxFuture<'static, Option<V>> + Send + Sync>;
 

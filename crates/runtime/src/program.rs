@@ -27,7 +27,7 @@ use crate::serve::{Health, Stage, serve};
 use crate::shutdown::shutdown;
 use crate::watches::{Scope, Watches};
 
-/// The time that controllers have to finish their reconciles after they were asked to stop. The rest of the 30 s that
+/// The time that controllers have to finish their reconciles after the shutdown signal. The rest of the 30 s that
 /// Kubernetes grants a pod by default is for the release of the lease.
 const STOP_TIMEOUT: Duration = Duration::from_secs(20);
 
@@ -164,8 +164,8 @@ impl Context {
     }
 }
 
-/// Runs the program until it is asked to end or has lost its lease. `start` returns the controllers of a scope, one for
-/// each engine.
+/// Runs the program until it receives a termination signal or has lost its lease. `start` returns
+/// the controllers of a scope, one for each engine.
 pub fn main(
     info: ProgramInfo,
     flags: Flags,
@@ -329,7 +329,7 @@ fn scopes(namespaces: &[String]) -> impl Iterator<Item = Scope> {
     scopes.into_iter()
 }
 
-/// Returns an identity that no other process has, also no earlier one of the same pod.
+/// Returns an identity that no other process has, including earlier processes of the same pod.
 fn identity(info: ProgramInfo, flags: &Flags, random: &SharedRandom) -> String {
     let hostname = || {
         nix::unistd::gethostname()

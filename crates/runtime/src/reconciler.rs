@@ -50,7 +50,7 @@ pub struct Observation<R: Reconciler + ?Sized> {
     pub objects: R::Objects,
     /// The answers of the application.
     pub probe_result: R::ProbeResult,
-    /// Whether the API server and the application were asked for this observation.
+    /// Whether the API server and the application were queried for this observation.
     pub is_live: bool,
 }
 
@@ -107,12 +107,12 @@ pub trait Reconciler: Send + Sync + 'static {
     /// Returns the probe result for an application that does not answer in time.
     fn probe_timeout_result() -> Self::ProbeResult;
 
-    /// Asks the application, outside of any reconcile. Returns `None` if the question could not be asked, which is no
-    /// evidence about the application.
+    /// Probes the application, outside of any reconcile. Returns `None` if the application could not be queried, which
+    /// is no evidence about its state.
     fn probe(&self, key: ResourceKey) -> impl Future<Output = Option<Self::ProbeResult>> + Send;
 
     /// Observes a resource and all its objects. Returns `None` if the resource does not exist. An observation from
-    /// caches may become live, if the caches lag behind the own writes.
+    /// caches may become live, if the caches lag behind the operator's writes.
     fn observe(
         &self,
         key: &ResourceKey,

@@ -53,7 +53,7 @@ pub trait SimpleEngine: Send + Sync + Sized + 'static {
     /// The status of the resource.
     type Status: Serialize;
 
-    /// Asks the application. A probe ends within a few seconds, also if the application does not answer.
+    /// Probes the application. A probe ends within a few seconds, even if the application does not answer.
     fn probe(
         &self,
         _objects: &OwnedObjects<Self::Resource>,

@@ -5,7 +5,8 @@
 //! - Members have names and a list with a version. The first in the list is the primary, which alone accepts writes.
 //! - A write is acknowledged when a majority of the listed members have it on disk.
 //! - The primary of a new list changes the list, and only from the version that the caller observed. A new member has all
-//!   data before it is listed. No write is accepted before every member, also those that leave, has the list (*settled*).
+//!   data before it is listed. No write is accepted before every member, including those that leave, has the list
+//!   (*settled*).
 //! - The bootstrap list, version 1, accepts no writes: a repeated bootstrap must not lose data.
 //! - There are no elections. If the data of the primary is *lost*, the operator reports that to the next member in the
 //!   list. That member collects, from enough other members, every write that a majority may have acknowledged, and continues

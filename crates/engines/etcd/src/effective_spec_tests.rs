@@ -88,7 +88,7 @@ fn rejected_fields_keep_their_accepted_values() {
 }
 
 #[test]
-fn without_an_accepted_value_nothing_is_in_force() {
+fn without_an_accepted_value_no_spec_is_in_force() {
     let bad = resource(json!({ "version": "3.9.9" }));
     assert_eq!(
         effective_spec(&bad, &ClusterHistory::default())

@@ -43,13 +43,13 @@ pub struct EtcdFacts {
     pub health: BTreeMap<Serial, Observed<MemberHealth>>,
     /// Since when members are unreachable: the operator cannot query them, and the leader has no
     /// stream to them. Only members for which both are known. Tracked in memory: a restarted
-    /// operator begins anew.
+    /// operator counts from zero.
     pub unreachable_since: BTreeMap<Serial, UnixTime>,
     /// A member that runs and does not serve before the next raft log entry. Only a probe finds it.
     #[serde(default)]
     pub stuck: Option<Serial>,
-    /// When the operator last appended an entry for a stuck member. Tracked in memory: a restarted
-    /// operator begins anew.
+    /// When the operator last appended an entry for a stuck member. Tracked in memory: unknown to a
+    /// restarted operator.
     #[serde(default)]
     pub last_nudge: Option<UnixTime>,
     /// Services and Secrets that differ from the desired state.

@@ -36,7 +36,7 @@ pub struct ClusterView<'f> {
     pub old_claims: Vec<&'f ClaimFacts>,
     /// The pods of abandoned epochs.
     pub old_pods: Vec<&'f PodFacts>,
-    /// The claims of removed members, which are retained for a while and which no pod mounts.
+    /// The retained claims of removed members, which no pod mounts.
     pub retained_claims: Vec<&'f ClaimFacts>,
     /// Every member of this epoch that etcd lists or that has a pod or a claim.
     pub members: BTreeMap<Serial, MemberView<'f>>,

@@ -1,4 +1,4 @@
-//! A simulated cluster: the explorer's model without faults, with the real Kubernetes objects beside it.
+//! A simulated cluster: the explorer's model without faults, together with the real Kubernetes objects.
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -56,7 +56,7 @@ impl Decider for NoOperator {
 #[derive(Clone)]
 pub(crate) struct ModelRun {
     pub(crate) model: ClusterModel,
-    /// The objects beside the model; without them the operator observes the model itself.
+    /// The objects in addition to the model; without them the operator observes the model itself.
     pub(crate) kube: Option<KubeObjects>,
     /// The pods that do not change by themselves until the operator deletes them.
     pub(crate) failing: BTreeSet<Uid>,

@@ -151,7 +151,7 @@ fn has_unwanted_claim(view: &ClusterView<'_>, seed: &MemberView<'_>) -> bool {
 }
 
 /// Creates claims and held pods of the members that follow the seed: volumes and sandboxes are
-/// provisioned while the seed starts. They are no members yet; each pod gets its start mode once
+/// provisioned while the seed starts. They are not members yet; each pod gets its start mode once
 /// etcd lists its member.
 pub(super) fn prepare_members(view: &ClusterView<'_>, actions: &mut Actions) {
     let seed = view.members.get(&view.identity.seed);

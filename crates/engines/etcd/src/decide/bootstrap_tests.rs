@@ -251,7 +251,7 @@ fn a_bootstrap_that_an_earlier_operator_restarted_continues() {
     );
 }
 
-/// A bootstrap whose members were added and whose etcd has not answered for so many seconds.
+/// A bootstrap whose members were added and whose etcd has not answered for this many seconds.
 fn unanswered(seconds: i64) -> Scene {
     let mut scene = Scene::converged(3);
     scene.is_unsealed();
@@ -285,7 +285,7 @@ fn a_bootstrap_without_an_answer_fails_at_once_if_data_is_lost() {
 }
 
 #[test]
-fn a_bootstrap_fails_after_the_timeout_if_nothing_is_left_of_a_member() {
+fn a_bootstrap_fails_after_the_timeout_if_a_member_has_no_pod_and_no_claim() {
     for (seconds, expected) in [(59, None), (60, Some(BootstrapFailure::MemberMissing))] {
         let mut scene = unanswered(seconds);
         scene.observed.claims.remove(&claim_uid(1));

@@ -624,7 +624,7 @@ fn no_healthy_member_is_removed_while_its_successor_is_down() {
     assert_eq!(
         scene.plan().patch,
         [EtcdPatch::AttachClients { pod: pod_uid(2) }],
-        "clients are served in the meantime"
+        "clients are served meanwhile"
     );
     scene.is_out_of_reach(3, 400);
     let intent = scene.asked().unwrap();

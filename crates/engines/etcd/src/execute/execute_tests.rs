@@ -366,7 +366,7 @@ fn has_pod(
 }
 
 #[tokio::test]
-async fn only_our_own_pod_gets_a_removed_cluster_label_back() {
+async fn a_removed_cluster_label_is_restored_on_our_own_pod_only() {
     let mut scene = Scene::converged(3);
     let ours = scene.observed.pods.remove(&pod_uid(1)).unwrap();
     let ours = serde_json::to_value(ours).unwrap();

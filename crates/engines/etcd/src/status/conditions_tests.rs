@@ -125,7 +125,7 @@ fn a_terminating_voter_is_a_recovery() {
 }
 
 #[test]
-fn an_unreachable_member_that_gets_its_time_is_a_wait() {
+fn an_unreachable_member_is_a_wait_until_it_is_replaced() {
     let mut scene = Scene::converged(3);
     scene.stops_answering(1);
     assert_eq!(progress(&scene), (ConditionStatus::False, Reason::Waiting));
