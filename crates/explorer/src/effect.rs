@@ -97,7 +97,7 @@ pub fn apply(
             if !start_mode_moves_forward(from, to) =>
         {
             Err(RuleViolation(
-                "the start mode of a pod goes back to Held or Bootstrap".to_owned(),
+                "the start mode of a pod returns to Held or Bootstrap".to_owned(),
             ))
         }
         Effect::Patch(patch) => Ok(apply_patch(model, patch)),

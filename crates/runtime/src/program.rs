@@ -393,8 +393,8 @@ mod tests {
         assert_eq!(variable("listen"), "GREETER_LISTEN");
         assert_eq!(variable("log"), "GREETER_LOG");
         assert_eq!(variable("log_format"), "GREETER_LOG_FORMAT");
-        assert_eq!(variable("identity"), "POD_NAME", "a variable of its own");
-        assert_eq!(variable("text"), "GREETING", "a variable of its own");
+        assert_eq!(variable("identity"), "POD_NAME", "an explicit variable");
+        assert_eq!(variable("text"), "GREETING", "an explicit variable");
         assert_eq!(command.get_version(), Some("1.2.3"));
     }
 

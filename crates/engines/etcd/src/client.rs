@@ -225,7 +225,8 @@ pub(crate) async fn raft_position(
     })
 }
 
-/// Lists the alarms. The request goes through the raft log and changes nothing (`EtcdServer.Alarm` proposes every request).
+/// Lists the alarms. The request passes through the raft log and changes no data
+/// (`EtcdServer.Alarm` proposes every request).
 pub(crate) async fn list_alarms(
     connections: &Connections,
     credentials: &TlsCredentials,

@@ -136,8 +136,8 @@ impl EtcdReconciler {
         })
     }
 
-    /// Queries etcd, as far as there is an identity and a certificate. A cluster of a deleted resource is not queried: it
-    /// still serves, but its objects are about to be deleted.
+    /// Queries etcd if there is an identity and a certificate. A cluster of a deleted resource is
+    /// not queried: it still serves, but its objects are about to be deleted.
     async fn query_etcd(
         &self,
         key: &ResourceKey,

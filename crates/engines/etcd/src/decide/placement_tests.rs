@@ -182,7 +182,7 @@ fn a_displaced_learner_with_a_local_volume_is_removed_in_time() {
     scene.observed.volume_locations.clear();
     assert!(
         scene.asked().is_none(),
-        "it has no volume yet: another learner would not do better"
+        "it has no volume yet: another learner would also wait"
     );
 }
 
