@@ -120,7 +120,7 @@ fn a_learner_on_another_node_stays_unless_the_voter_can_run_there() {
 }
 
 #[test]
-fn a_voter_that_was_away_for_too_long_reserves_no_node() {
+fn a_voter_that_was_not_ready_for_long_reserves_no_node() {
     let mut scene = with_blocking_learner();
     let long_ago = jiff::Timestamp::from_second(NOW.0 - 301)
         .unwrap()
