@@ -75,7 +75,7 @@ pub fn created_at(pod: &Pod, now: UnixTime) -> UnixTime {
     unix_time(pod.metadata.creation_timestamp.as_ref()).unwrap_or(now)
 }
 
-/// Returns true if a pod has ended for good.
+/// Returns true if a pod is in a terminal phase.
 pub fn is_finished(pod: &Pod) -> bool {
     let phase = pod
         .status

@@ -1,4 +1,5 @@
-//! What the operator remembers about a cluster between reconciles. It is lost at a restart, and nothing safe depends on it.
+//! The state of a cluster that the operator keeps in memory between reconciles. A restart loses it,
+//! and no safety property depends on it.
 
 use evenkeel_kit::tls_secrets::TlsCache;
 use evenkeel_kit::volumes::VolumeCache;

@@ -18,7 +18,7 @@ use crate::actions::etcd_action;
 use crate::build::tls;
 use crate::decide::Etcd;
 use crate::effective_spec::{ClusterHistory, EffectiveSpec, effective_spec};
-use crate::execute::{self, ExecuteContext, Means};
+use crate::execute::{self, ExecuteContext, ExecuteDeps};
 use crate::facts::StuckMember;
 use crate::memory::{ClusterMemory, ProbeMemory};
 use crate::names::{ENGINE, Lineage, ObjectNames};
@@ -73,8 +73,8 @@ impl EtcdReconciler {
     }
 
     /// Returns the means to execute actions for a resource.
-    fn means<'a>(&'a self, key: &'a ResourceKey, memory: &'a ClusterMemory) -> Means<'a> {
-        Means {
+    fn means<'a>(&'a self, key: &'a ResourceKey, memory: &'a ClusterMemory) -> ExecuteDeps<'a> {
+        ExecuteDeps {
             client: &self.client,
             clock: &self.clock,
             expectations: &self.expectations,
@@ -137,8 +137,8 @@ impl EtcdReconciler {
         })
     }
 
-    /// Queries etcd, as far as there is an identity and a certificate. A cluster of a deleted resource is not queried: it
-    /// still serves, but its objects are about to be deleted.
+    /// Queries etcd if there is an identity and a certificate. A cluster of a deleted resource is
+    /// not queried: it still serves, but its objects are about to be deleted.
     async fn query_etcd(
         &self,
         key: &ResourceKey,

@@ -13,7 +13,7 @@ use crate::observe::{ObservedCluster, version};
 use crate::plan::{DeleteReason, EtcdDisruption, IdentityChange};
 use crate::view::{ClusterView, DataState, MemberView};
 
-/// The reason for a removal that an earlier plan has begun and whose cause has passed.
+/// The reason of a removal that an earlier plan began and whose cause is no longer observed.
 const REMOVAL_BEGUN: &str = "the removal has already begun";
 
 impl EtcdAction for EtcdDisruption {

@@ -65,7 +65,7 @@ mod tests {
     /// Returns a cluster of three healthy members and a learner that is stuck.
     fn with_stuck_learner() -> Scene {
         let mut scene = Scene::with_newcomer();
-        scene.stops_answering(3);
+        scene.stop_answering(3);
         scene.state.stuck = stuck(3, 60);
         scene
     }
@@ -121,9 +121,9 @@ mod tests {
     #[test]
     fn the_next_nudge_is_a_deadline_of_the_plan() {
         let mut scene = Scene::converged(3);
-        scene.stops_answering(2);
+        scene.stop_answering(2);
         scene.state.reachable.insert(Serial(2));
-        scene.is_unready(2, "2027-01-15T07:59:00Z", json!({}));
+        scene.make_unready(2, "2027-01-15T07:59:00Z", json!({}));
         scene.state.stuck = stuck(2, 9);
         scene.observed.last_nudge = seconds_ago(4);
         let plan = scene.plan();
@@ -146,7 +146,7 @@ mod tests {
         }
         assert_eq!(nudges(&scene), []);
         let mut scene = with_stuck_learner();
-        scene.loses_its_quorum(&[0, 1]);
+        scene.lose_quorum(&[0, 1]);
         assert_eq!(nudges(&scene), []);
     }
 

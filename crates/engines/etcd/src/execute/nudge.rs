@@ -40,7 +40,7 @@ mod tests {
     use evenkeel_runtime::{Expectations, ResourceKey, TestClock};
 
     use super::*;
-    use crate::execute::Means;
+    use crate::execute::ExecuteDeps;
     use crate::memory::ClusterMemory;
     use crate::testing::{NOW, Scene};
 
@@ -53,7 +53,7 @@ mod tests {
             namespace: "shop".to_owned(),
             name: "orders".to_owned(),
         };
-        let means = Means {
+        let means = ExecuteDeps {
             client: &client(|_, _| not_found()),
             clock: &clock,
             expectations: &Expectations::new(clock.clone()),

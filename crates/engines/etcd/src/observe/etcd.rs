@@ -1,5 +1,5 @@
-//! Querying etcd: the status of every member, the authoritative member list, and the members that nothing reaches. Nothing
-//! here writes.
+//! Querying etcd: the status of every member, the authoritative member list, and the unreachable
+//! members. No function here writes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -26,7 +26,8 @@ pub struct MemberTarget {
     pub is_seed: bool,
 }
 
-/// The state of an etcd cluster as its members report it. Nothing in it changes while the cluster is healthy and idle.
+/// The state of an etcd cluster as its members report it. No field changes while the cluster is
+/// healthy and idle.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EtcdState {
     /// The member list.
@@ -48,7 +49,7 @@ pub struct EtcdState {
 }
 
 impl EtcdState {
-    /// Returns the state that facts were made from, as far as they show it.
+    /// Returns the part of the state that facts contain.
     pub fn from_facts(facts: &EtcdFacts) -> Self {
         let leader = facts
             .details
