@@ -1,5 +1,5 @@
-# The operator's image, for a registry of your own:  docker build -t registry.example/evenkeel-operator:0.1.0 .
-# (The lab needs no Docker: `lab image` makes the same from the program.)
+# The image of the operator:  docker build -t registry.example/evenkeel-operator:0.1.0 .
+# A lab needs no Docker: `lab image` builds an image from the program and imports it into the nodes.
 FROM docker.io/library/rust:1-bookworm AS build
 RUN apt-get update && apt-get install -y --no-install-recommends protobuf-compiler libprotobuf-dev cmake clang && rm -rf /var/lib/apt/lists/*
 WORKDIR /source

@@ -163,7 +163,7 @@ const TEMPLATES: [TemplateVariant; 4] = [
     TemplateVariant::Broken,
 ];
 
-/// Stands for "no PodDisruptionBudget".
+/// The code for a missing PodDisruptionBudget.
 const NO_PDB: u8 = u8::MAX;
 
 fn count(number: usize) -> u8 {

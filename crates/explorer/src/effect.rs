@@ -79,9 +79,9 @@ pub fn plan_writes(plan: &Plan<Etcd>) -> Vec<Effect> {
 /// Whether the etcd leader has detected the failed members.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FailureDetection {
-    /// Detected: a while after a node went down, or at once after a process died.
+    /// Detected: some time after a node has lost power, or directly after a process has died.
     Detected,
-    /// Not yet detected: a node that goes down closes no connections.
+    /// Not yet detected: a node that loses power closes no connections.
     NotDetected,
 }
 
@@ -97,7 +97,7 @@ pub fn apply(
             if !start_mode_moves_forward(from, to) =>
         {
             Err(RuleViolation(
-                "the start mode of a pod goes back to Held or Bootstrap".to_owned(),
+                "the start mode of a pod returns to Held or Bootstrap".to_owned(),
             ))
         }
         Effect::Patch(patch) => Ok(apply_patch(model, patch)),

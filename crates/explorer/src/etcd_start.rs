@@ -79,7 +79,8 @@ impl ClusterModel {
             }
             (DiskState::Empty, StartMode::Bootstrap) => self.start_bootstrap(serial, pod.epoch),
             (DiskState::Empty, StartMode::Join(list)) => self.start_join(serial, pod.epoch, list),
-            // With only itself in `--initial-cluster` and state `existing`, etcd refuses an empty directory.
+            // With only itself in `--initial-cluster` and state `existing`, etcd rejects an empty
+            // directory.
             (DiskState::Empty, StartMode::ExistingData) => Ok(StartResult::Exits),
         }
     }
@@ -106,7 +107,8 @@ impl ClusterModel {
     }
 
     fn start_bootstrap(&self, serial: Serial, epoch: Epoch) -> Result<StartResult, RuleViolation> {
-        // A given-up epoch never finished its bootstrap. Its seed may still start before its pod is deleted.
+        // An abandoned epoch never finished its bootstrap. Its seed may still start before its pod
+        // is deleted.
         let allowed = self.identity.as_ref().is_some_and(|identity| {
             epoch < identity.epoch
                 || (identity.epoch == epoch && identity.seed == serial && !identity.bootstrapped)

@@ -158,8 +158,8 @@ impl LayerWorker<'_> {
             checker.check(&model, self.decider, self.parts)?;
             result.successors.push((visit.configuration, EntryId::NONE));
         }
-        // The first event is the fault-free successor: kubelets come first, then the operator. Each party gets its
-        // turn, since an event disables itself.
+        // The first event is the fault-free successor: events of kubelets before those of the
+        // operator. Both are applied eventually, because an event disables itself.
         let mut predecessor = if events.is_empty() {
             EntryId::NONE
         } else {

@@ -1,6 +1,6 @@
-//! The abstract model of one cluster: the objects in Kubernetes, what kubelets and disks hold, and the etcd
-//! membership. The model must allow at least the failures that real systems have; `tests/replay` compares its etcd
-//! rules with real etcd processes.
+//! The abstract model of one cluster: the objects in Kubernetes, the state of kubelets and disks,
+//! and the etcd membership. The model must allow at least the failures that real systems have;
+//! `tests/replay` compares its etcd rules with real etcd processes.
 
 use std::collections::BTreeMap;
 
@@ -102,7 +102,8 @@ pub struct ModelClaim {
     pub disk: DiskState,
     /// Whether the node of the volume is lost for good.
     pub node_lost: bool,
-    /// The member whose node this volume was placed on; `None` if the volume has a node of its own.
+    /// The member whose node this volume was placed on; `None` if no other member uses the volume's
+    /// node.
     pub shares_node_of: Option<Serial>,
     /// Whether the claim belongs to a deleted resource and is about to be garbage collected.
     pub is_terminating: bool,

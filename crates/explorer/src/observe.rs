@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use evenkeel_api::Version;
 use evenkeel_etcd::facts::{
-    self, DisruptionWindow, EtcdFacts, ListedMember, MemberHealth, Membership, OwnedBy,
+    self, DisruptionWindow, EtcdFacts, ListedMember, MemberHealth, Membership, OwnedBy, StuckMember,
 };
 use evenkeel_etcd::identity::{ClusterId, MemberId, Uid};
 use evenkeel_etcd::names::{Lineage, Serial};
@@ -189,7 +189,7 @@ fn unreachable_since(model: &ClusterModel) -> BTreeMap<Serial, UnixTime> {
 }
 
 /// Returns a stuck member that the operator can reach, if it also reaches the leader.
-fn stuck(model: &ClusterModel) -> Option<Serial> {
+fn stuck(model: &ClusterModel) -> Option<StuckMember> {
     let is_reachable = |serial: &Serial| {
         let pod = model.pods.get(serial);
         pod.is_some_and(|pod| !pod.is_unreachable)
@@ -197,7 +197,11 @@ fn stuck(model: &ClusterModel) -> Option<Serial> {
     let leader = model.leader().filter(is_reachable)?;
     let cluster = &model.clusters[model.running_cluster(leader)?];
     let mut members = cluster.members.keys().copied();
-    members.find(|serial| model.is_stuck(*serial) && is_reachable(serial))
+    let serial = members.find(|serial| model.is_stuck(*serial) && is_reachable(serial))?;
+    Some(StuckMember {
+        serial,
+        since: LONG_AGO,
+    })
 }
 
 /// Returns true if a pod's etcd exits at every start.

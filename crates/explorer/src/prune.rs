@@ -1,5 +1,5 @@
-//! Prunes pending writes that can no longer have an effect. An operator that is about to send such a write, or that
-//! was frozen before it did, is equivalent to an operator with nothing left to do.
+//! Prunes pending writes that can no longer have an effect. An operator that is about to send such
+//! a write, or that was frozen before it did, is equivalent to an operator without pending writes.
 //!
 //! Soundness: such a write is rejected, or has no effect, *whenever* it is sent. A rejected write drops the rest of
 //! its plan, so every run with the plan is possible without it; a write without effect leaves the rest of its plan. A

@@ -7,7 +7,7 @@
 //!   compressed form ([`compress`]).
 //! - A state is explored under its canonical names. Renaming does not change the possible events, so no run is lost.
 //!   Traces are printed under the names of a replayed run.
-//! - Convergence is not tested anew from each state: the fault-free successor of a state is itself a visited state.
+//! - No run to convergence is repeated per state: the fault-free successor of a state is itself a visited state.
 //!   Its id is recorded, and at the end every chain of successors must end in a good quiescent state. A chain that
 //!   does not is a cycle.
 //! - In a quiescent state only time can change anything. The consequences of passing time are explored at once

@@ -1,6 +1,6 @@
-//! A decider that checks each decision against tampered facts: in every reached state the same facts are decided on
-//! again with one change made behind the operator's back. The resulting plans are not executed; each is checked on
-//! its own.
+//! A decider that checks each decision against tampered facts: in every reached state it also
+//! decides on the same facts with one change that the operator did not make. The resulting plans
+//! are not executed; each is checked by itself.
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
@@ -353,7 +353,7 @@ impl TamperingDecider {
         for object in objects() {
             let mut tampered = facts.clone();
             tampered.drift.insert(object, Drift::NotOwned);
-            self.check("an object's name is taken", &tampered, |plan| {
+            self.check("an object has another owner", &tampered, |plan| {
                 !applies(plan, object) && (bootstrapped || !starts_member(plan))
             });
         }

@@ -54,7 +54,7 @@ impl ClientTls {
 pub(crate) enum ConnectionPurpose {
     /// Unary calls.
     Calls,
-    /// A watch. A server without a leader ends it instead of sending nothing.
+    /// A watch. A server without a leader ends it instead of keeping it open without events.
     Watch,
 }
 

@@ -1,5 +1,5 @@
-//! The workload: clients that send requests to an etcd cluster from a thread of their own until they are stopped, and
-//! their recorded [`History`].
+//! The workload: clients that send requests to an etcd cluster from a separate thread until they
+//! are stopped, and their recorded [`History`].
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};

@@ -373,7 +373,7 @@ fn a_restored_cluster_has_exactly_the_state_of_the_snapshot() {
 }
 
 #[test]
-fn a_history_too_small_for_forgeries_proves_nothing() {
+fn a_history_too_small_for_forgeries_is_an_error() {
     let error = check::check_and_prove(&history(vec![put(1, 0, 10, 7, 2)], &[7])).unwrap_err();
     assert!(
         matches!(error, ProofError::TooSmall("a lost write", 1)),
@@ -382,7 +382,7 @@ fn a_history_too_small_for_forgeries_proves_nothing() {
 }
 
 #[test]
-fn a_history_with_anomalies_proves_nothing() {
+fn a_history_with_anomalies_is_an_error() {
     let error = check::check_and_prove(&history(vec![put(1, 0, 10, 7, 2)], &[])).unwrap_err();
     assert!(matches!(error, ProofError::Anomalous(_)), "{error}");
 }

@@ -129,8 +129,9 @@ pub fn granted_size(claim: &PersistentVolumeClaim) -> u64 {
         .unwrap_or_default()
 }
 
-/// Returns true if Kubernetes has not granted yet what the PVC requests. `desired_size` limits the comparison: a PVC cannot
-/// request less again, so a larger request that the user took back may never be granted and is not waited for.
+/// Returns true if Kubernetes has not granted the requested size yet. `desired_size` limits the
+/// comparison: a PVC cannot request less again, so a larger request that the user reverted may
+/// never be granted, and no action waits for it.
 pub fn is_resize_pending(claim: &PersistentVolumeClaim, desired_size: u64) -> bool {
     let granted = granted_size(claim);
     granted > 0 && granted < requested_size(claim).min(desired_size)
@@ -229,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn a_resize_is_pending_until_it_is_granted_or_taken_back() {
+    fn a_resize_is_pending_until_it_is_granted_or_reverted() {
         let granted = |size: &str, conditions: Value| {
             with(json!({ "status": { "capacity": { "storage": size }, "conditions": conditions } }))
         };
@@ -238,7 +239,7 @@ mod tests {
         assert!(!is_resize_pending(&granted("2Gi", json!([])), two_gib));
         assert!(
             !is_resize_pending(&granted("1Gi", json!([])), 1 << 30),
-            "the user took the larger size back"
+            "the user reverted the larger size"
         );
         assert!(!is_resize_pending(&built(None), two_gib), "not bound yet");
         let waits = json!([{ "type": "FileSystemResizePending", "status": "True" }]);

@@ -1,6 +1,7 @@
-//! The effective spec: the resource's spec with every rejected field replaced by the value that was accepted last. A
-//! rejected field does not stop anything else, recovery least of all. The engine records the accepted spec (see
-//! [`identity_object`](crate::identity_object)) and defines by [`SpecRules`] what is rejected.
+//! The effective spec: the resource's spec with every rejected field replaced by the value that was
+//! accepted last. A rejected field blocks neither other changes nor recovery. The engine records
+//! the accepted spec (see [`identity_object`](crate::identity_object)) and defines by [`SpecRules`]
+//! which fields are rejected.
 
 use evenkeel_api::Rejection;
 use serde::Serialize;
@@ -75,7 +76,7 @@ pub trait SpecRules {
 ///    accepted value. If there is none, or the field has it already, go on with 2.
 /// 2. The whole accepted spec is in force, apart from [`SpecRules::ALWAYS_ACCEPTED`]: where several fields depend on each
 ///    other, replacing one of them does not help.
-/// 3. Otherwise nothing is in force. This is the case for a new cluster, and for a resource that was created again: the
+/// 3. Otherwise no spec is in force. This is the case for a new cluster, and for a resource that was created again: the
 ///    accepted spec of the deleted resource is not visible anywhere.
 pub fn effective_spec<R: SpecRules>(
     rules: &R,
@@ -214,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_in_force_without_an_accepted_spec_of_this_resource() {
+    fn no_spec_is_in_force_without_an_accepted_spec_of_this_resource() {
         let invalid = json!({ "members": 9, "size": 2 });
         assert_eq!(
             in_force(&Rules(None), invalid.clone()),

@@ -1,7 +1,8 @@
-//! Building blocks for engines that manage members with volumes: rules and plans, the effective spec, previews, maintenance
-//! windows and the limit of replacements; identity and names, ownership, PersistentVolumeClaims and volumes, pods,
-//! certificates, and memory per resource. Nothing in this crate knows a particular application: an engine describes itself by
-//! an [`EngineInfo`] and passes each of its clusters as a [`ClusterRef`].
+//! Building blocks for engines that manage members with volumes: rules and plans, the effective
+//! spec, previews, maintenance windows and the limit of replacements; identity and names,
+//! ownership, PersistentVolumeClaims and volumes, pods, certificates, and memory per resource. This
+//! crate contains no code for a particular application: an engine describes itself by an
+//! [`EngineInfo`] and passes each of its clusters as a [`ClusterRef`].
 
 pub mod certificates;
 pub mod claims;

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use evenkeel_runtime::ResourceKey;
 use parking_lot::Mutex;
 
-/// One value per resource, created on first use and dropped by [`PerResource::forget`]. An engine keeps everything that it
-/// remembers about a resource in one `T`, so that forgetting cannot miss a part of it.
+/// One value per resource, created on first use and dropped by [`PerResource::forget`]. An engine
+/// keeps all state of a resource in one `T`, so that `forget` cannot miss a part of it.
 #[derive(Debug)]
 pub struct PerResource<T> {
     values: Mutex<HashMap<ResourceKey, Arc<T>>>,

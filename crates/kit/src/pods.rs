@@ -75,7 +75,7 @@ pub fn created_at(pod: &Pod, now: UnixTime) -> UnixTime {
     unix_time(pod.metadata.creation_timestamp.as_ref()).unwrap_or(now)
 }
 
-/// Returns true if a pod has ended for good.
+/// Returns true if a pod is in a terminal phase.
 pub fn is_finished(pod: &Pod) -> bool {
     let phase = pod
         .status
@@ -171,7 +171,7 @@ pub fn problem(pod: &Pod, application: &str) -> Option<String> {
         _ if waiting.message.as_deref().is_some_and(is_held_message) => None,
         // The message counts seconds.
         CRASH_LOOP_BACK_OFF => Some(format!(
-            "{application} crashes at every start (CrashLoopBackOff). See its log"
+            "{application} keeps crashing (CrashLoopBackOff). See its log"
         )),
         _ => Some(match waiting.message {
             Some(message) => format!("{reason}: {message}"),

@@ -134,7 +134,7 @@ fn the_problem_text_does_not_change_while_the_reason_stays() {
             "db"
         )
     );
-    assert!(crashing.is_some_and(|text| text.starts_with("db crashes at every start")));
+    assert!(crashing.is_some_and(|text| text.starts_with("db keeps crashing")));
     let pulls =
         ["ErrImagePull", "ImagePullBackOff"].map(|reason| problem(&waiting(reason, reason), "db"));
     assert_eq!(pulls[0], pulls[1], "the two reasons alternate");

@@ -1,6 +1,6 @@
-//! The rules of a decision. A rule is a function from a view of the facts to a [`RuleResult`]. The engine asks its rules in
-//! a fixed order: the first that acts wins, and the others state the waits that hold them up. A [`PlanBuilder`] collects
-//! the results and turns them into a plan.
+//! The rules of a decision. A rule is a function from a view of the facts to a [`RuleResult`]. The
+//! engine asks its rules in a fixed order: the first that acts wins, and the others state the waits
+//! that block them. A [`PlanBuilder`] collects the results and turns them into a plan.
 
 use evenkeel_runtime::{Engine, Plan, Requeue};
 
@@ -15,7 +15,8 @@ pub enum RuleResult<E: Engine + ?Sized> {
     Block(E::Wait),
     /// Act now; later rules may create and patch in the same plan, without a disruption.
     DisruptAndContinue(Box<E::Disruption>),
-    /// Create now; the write may be rejected for ever, for example by a quota, and does not hold up later rules.
+    /// Create now. The write may be rejected for ever, for example by a quota, and does not block
+    /// later rules.
     CreateAndContinue(Vec<E::Create>),
     /// The rule does not apply.
     Pass,

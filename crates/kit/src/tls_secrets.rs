@@ -26,7 +26,7 @@ const RECHECK_AFTER_CHANGE: Duration = Duration::from_secs(6);
 /// The difference between an observed object and the desired one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Drift {
-    /// The object does not exist, or holds nothing usable.
+    /// The object does not exist, or its content is unusable.
     Missing,
     /// The object exists and differs.
     Differs,

@@ -2,7 +2,7 @@
 //! every order that the model allows. The rules of the model must hold in each state, and from each state a run without
 //! further faults must converge. For tests only.
 //!
-//! The search is breadth first, so the first trace is a shortest one. Convergence is not tested anew from each state: the
+//! The search is breadth first, so the first trace is a shortest one. No run to convergence is repeated per state: the
 //! fault-free successor of a state is itself a visited state. It is recorded, and at the end every chain of successors must
 //! end in a good quiescent state; a chain that does not is a cycle.
 
@@ -25,7 +25,7 @@ pub trait Model: Clone + Eq + Hash {
     /// Applies an event. Returns the rule that it violates.
     fn apply(&mut self, event: &Self::Event) -> Result<(), String>;
 
-    /// Checks a quiescent state. Returns what is wrong with it.
+    /// Checks a quiescent state. Returns its problem.
     fn check_quiescent(&self) -> Result<(), String>;
 }
 

@@ -186,7 +186,7 @@ impl Call {
             "DELETE" => "deletecollection",
             other => other,
         };
-        // The list before a watch has pages. A live list has none, and is no progress of the watch.
+        // The list before a watch has pages. A live list has none, and does not count as progress of the watch.
         let watch = (verb == "watch" || verb == "list" && has_parameter("limit")).then(|| {
             let accept = request
                 .headers()

@@ -37,13 +37,14 @@ const MAX_CONCURRENT: u16 = 32;
 const MAX_PASSES: usize = 32;
 /// The maximum duration of one reconcile.
 const RECONCILE_TIMEOUT: Duration = Duration::from_secs(120);
-/// The number of failed reconciles after which an error is not considered transient: the API server may be away for a
-/// moment.
+/// The number of failed reconciles after which an error is not considered transient: the API server
+/// may be unavailable for a moment.
 const FAILURES_BEFORE_REPORT: u32 = 3;
 /// The interval of reconciles from caches while the application is about to change. Decisions may depend on durations,
 /// and no watch reports that time has passed.
 const POLL_INTERVAL: Duration = Duration::from_secs(5);
-/// The interval of reconciles from caches while nothing is expected. They cost next to no requests.
+/// The interval of reconciles from caches while no change is expected. They cost next to no
+/// requests.
 const RESYNC_INTERVAL: Duration = Duration::from_secs(600);
 
 /// The parts of a controller.
@@ -225,7 +226,7 @@ impl<R: Reconciler> ReconcileContext<R> {
         self.retries.forget(key);
     }
 
-    /// Observes, decides and executes until nothing is left to do for now.
+    /// Observes, decides and executes until the plan is a no-op or has to wait.
     async fn reconcile_passes(
         &self,
         resource: &R::Resource,

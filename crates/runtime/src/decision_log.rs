@@ -1,7 +1,8 @@
-//! The decision log: the latest decisions of each resource, the facts they were made on, and their results. It is stored
-//! in a ConfigMap beside the resource, so that it survives the operator. Its size is bounded; it is written at most once
-//! per reconcile, and only if a decision differs from the last. No decision depends on it: a failed write is retried
-//! together with later decisions.
+//! The decision log: the latest decisions of each resource, the facts they were made on, and their
+//! results. It is stored in a ConfigMap in the namespace of the resource, so that it survives the
+//! operator. Its size is bounded; it is written at most once per reconcile, and only if a decision
+//! differs from the last. No decision depends on it: a failed write is retried together with later
+//! decisions.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::{Read, Write};
@@ -394,8 +395,9 @@ impl DecisionLog {
         }
         let written = match &stored.version {
             Some(version) => {
-                // With preconditions: a ConfigMap that was replaced or written by another operator is not touched, also
-                // not by an operator that was frozen and does not know yet that it lost the lease.
+                // With preconditions: not even an operator that was frozen and does not know yet
+                // that it lost the lease changes a ConfigMap that another operator has replaced or
+                // written.
                 let patch = json!({ "metadata": version, "data": data, "binaryData": facts });
                 api.patch(&name, &PatchParams::default(), &Patch::Merge(patch))
                     .await?

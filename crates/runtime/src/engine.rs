@@ -22,7 +22,7 @@ impl<T: Clone + Debug + PartialEq + Eq + Serialize + DeserializeOwned + Send + S
 pub trait Engine: 'static {
     /// The version of the serialized facts. The decision log stores facts; readers check this number.
     const FACTS_VERSION: u32 = 1;
-    /// Everything that is known, what is *not* known, and the time.
+    /// Everything that is known, everything that is *not* known, and the time.
     type Facts: PlainData;
     /// The creation of an object that must never exist twice.
     type Create: PlainData;

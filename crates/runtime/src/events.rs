@@ -114,8 +114,8 @@ impl EventRecorder {
             .await;
     }
 
-    /// Publishes the events of one observation. Two events of the same observation do not make each other news:
-    /// otherwise a state with two events would be published at every observation.
+    /// Publishes the events of one observation. Events of the same observation are not compared
+    /// with each other: otherwise a state with two events would be published at every observation.
     pub(crate) async fn publish_all(&self, regarding: &ObjectReference, events: &[EventSpec]) {
         for event in self.deduplicate(regarding, events) {
             let request = self.create_event(regarding, &event);
@@ -136,11 +136,11 @@ impl EventRecorder {
         }
     }
 
-    /// Returns the events that are news, and records them as published.
+    /// Returns the events that do not repeat the last ones, and records them as published.
     fn deduplicate(&self, regarding: &ObjectReference, events: &[EventSpec]) -> Vec<EventSpec> {
         let now = self.clock.uptime();
         let mut published = self.published.lock();
-        // Old records are dropped, so that nothing is stored about deleted objects.
+        // Old records are dropped, so that no record of a deleted object stays in memory.
         published.retain(|_, records| {
             records.retain(|record| now.saturating_sub(record.at) < REPEAT_INTERVAL);
             !records.is_empty()

@@ -16,7 +16,7 @@ use crate::reconciler::{Observation, Outcome, Reconciler};
 /// The maximum age of the observation when the disruption starts: each write before it may take long.
 const MAX_OBSERVATION_AGE: Duration = Duration::from_secs(3);
 
-/// A plan, and what it is executed with.
+/// A plan and the inputs of its execution.
 pub(crate) struct PlanExecution<'a, R: Reconciler> {
     /// The parts of the controller.
     pub(crate) parts: &'a ControllerParts<R>,
@@ -147,8 +147,8 @@ impl<R: Reconciler> PlanExecution<'_, R> {
         }
     }
 
-    /// Executes the writes that nothing in the plan depends on. They are executed also after a prerequisite failed:
-    /// repairs must not wait for the disruption.
+    /// Executes the writes that no other action of the plan depends on, even after a failed
+    /// prerequisite: repairs must not wait for the disruption.
     async fn execute_independent(
         &self,
         execution: &mut Execution,

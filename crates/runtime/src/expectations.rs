@@ -1,5 +1,5 @@
-//! Expectations: the own writes that the caches do not show yet. A decision from a cache that lags behind the own last
-//! write would repeat or undo it, so the reconciler observes live until the caches have caught up.
+//! Expectations: the operator's writes that the caches do not show yet. A decision from a cache that lags behind the
+//! last write would repeat or undo it, so the reconciler observes live until the caches have caught up.
 //!
 //! resourceVersions are compared as numbers: guaranteed since Kubernetes 1.35, and true before with etcd as storage. A
 //! version that is not a number counts as not shown until the expectation expires.
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_expected_of_a_deleted_owner() {
+    fn the_expectations_of_a_deleted_owner_are_dropped() {
         let expectations = Expectations::new(TestClock::default().shared());
         expectations.expect(&OWNER, pod(), stored("100"));
         expectations.forget(&OWNER);

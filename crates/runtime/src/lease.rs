@@ -1,6 +1,7 @@
-//! Leader election: at most one operator writes at a time. The record is a `Lease`, changed only by compare-and-swap on
-//! its resourceVersion. The expiry of another holder's lease is measured with the own clock since its last observed
-//! change, never with its timestamps, so that clocks may differ.
+//! Leader election: at most one operator writes at a time. The record is a `Lease`, changed only by
+//! compare-and-swap on its resourceVersion. A candidate measures the expiry of another holder's
+//! lease with its own clock since the last change that it observed, never with the timestamps of
+//! the lease, so that clocks may differ.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -366,8 +367,9 @@ impl Election {
                 }
                 Attempt::Held
             }
-            // Another process has written the lease, or an own request that timed out was executed: read the lease again.
-            // Only the holder drops the observed lease; a candidate must know since when its content is unchanged.
+            // Another process has written the lease, or the API server has executed a request that
+            // timed out here: read the lease again. Only the holder drops the observed lease; a
+            // candidate must know since when its content is unchanged.
             not_written => {
                 if let Err(error) = not_written {
                     self.log_error(&error);

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// An observed value. *Unknown never counts as absent*: an error, a timeout or a question that was not asked is no
+/// An observed value. *Unknown never counts as absent*: an error, a timeout or a skipped query is no
 /// evidence of absence.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,

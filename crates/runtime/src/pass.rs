@@ -49,9 +49,9 @@ pub(crate) struct PassConditions {
 /// The end of a pass.
 #[derive(Debug)]
 pub(crate) struct PassEnd {
-    /// What the controller does next.
+    /// The next step of the controller.
     pub(crate) next: Next,
-    /// What the controller reports before.
+    /// The reports that the controller publishes before that step.
     pub(crate) report: Report,
     /// The outcome for the decision log.
     pub(crate) outcome: DecisionOutcome,
@@ -71,7 +71,7 @@ pub(crate) enum Next {
 /// The reports at the end of a pass.
 #[derive(Debug)]
 pub(crate) enum Report {
-    /// Nothing: another replica leads, and reports.
+    /// No report: another replica leads, and reports.
     Nothing,
     /// The events of the executed actions.
     Events,

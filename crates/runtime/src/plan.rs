@@ -7,13 +7,15 @@ use serde_json::Value;
 
 use crate::{Engine, UnixTime};
 
-/// The result of `decide`: what to create, patch and apply, at most one disruption, the waits, and when to reconcile again.
+/// The result of `decide`: creates, patches, applies, at most one disruption, the waits, and when
+/// to reconcile again.
 #[derive(Serialize, Deserialize)]
 #[serde(bound = "")]
 pub struct Plan<E: Engine + ?Sized> {
     /// Objects that must never exist twice. "Already exists" means: observe again.
     pub create: Vec<E::Create>,
-    /// Changes that disturb nothing, each with preconditions on the object that it was decided on.
+    /// Changes that disturb no client, each with preconditions on the object that it was decided
+    /// on.
     pub patch: Vec<E::Patch>,
     /// Objects that should exist as described. They come before the disruption, which may depend on them.
     pub apply: Vec<E::Apply>,
@@ -40,7 +42,7 @@ impl<E: Engine + ?Sized> Default for Plan<E> {
 }
 
 impl<E: Engine + ?Sized> Plan<E> {
-    /// Returns true if executing the plan changes nothing. The plan of a converged application is a no-op.
+    /// Returns true if the plan has no actions. The plan of a converged application is a no-op.
     pub fn is_noop(&self) -> bool {
         self.create.is_empty()
             && self.patch.is_empty()

@@ -44,7 +44,7 @@ impl Default for ProbeIntervals {
     }
 }
 
-/// Probes one application. Returns `None` if the application could not be asked. The result must not contain a time:
+/// Probes one application. Returns `None` if the application could not be queried. The result must not contain a time:
 /// every probe would be a change.
 pub(crate) type Probe<K, V> = Box<dyn Fn(K) -> BoxFuture<'static, Option<V>> + Send + Sync>;
 
@@ -56,7 +56,7 @@ pub(crate) struct ProberParts<K, V> {
     pub(crate) probe: Probe<K, V>,
     /// The result of a probe that times out.
     pub(crate) timeout_result: V,
-    /// Returns true while the lease is held. Without the lease nothing is probed.
+    /// Returns true while the lease is held. Without the lease the prober is idle.
     pub(crate) enabled: Box<dyn Fn() -> bool + Send + Sync>,
     /// The intervals.
     pub(crate) intervals: ProbeIntervals,
@@ -216,7 +216,8 @@ where
                 self.probe(&key).await;
                 self.delay(&key)
             } else {
-                // Standing by, with a short delay: the first observation of a new leader should find results.
+                // A standby checks the lease every second, so that a new leader soon has probe
+                // results.
                 self.parts.intervals.interval.min(Duration::from_secs(1))
             };
             tokio::select! {

@@ -184,7 +184,7 @@ async fn a_probe_that_cannot_be_sent_keeps_the_last_result() {
 }
 
 #[tokio::test]
-async fn nothing_is_probed_without_the_lease() {
+async fn no_application_is_probed_without_the_lease() {
     let clock = TestClock::default();
     let (fleet, prober) = prober(&clock);
     fleet.leading.store(false, Ordering::Relaxed);

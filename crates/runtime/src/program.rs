@@ -27,7 +27,7 @@ use crate::serve::{Health, Stage, serve};
 use crate::shutdown::shutdown;
 use crate::watches::{Scope, Watches};
 
-/// The time that controllers have to finish their reconciles after they were asked to stop. The rest of the 30 s that
+/// The time that controllers have to finish their reconciles after the shutdown signal. The rest of the 30 s that
 /// Kubernetes grants a pod by default is for the release of the lease.
 const STOP_TIMEOUT: Duration = Duration::from_secs(20);
 
@@ -81,8 +81,9 @@ pub enum LogFormat {
     Text,
 }
 
-/// Returns the flags of the process, from its arguments and environment. Every long flag without an environment variable
-/// of its own gets one: `--lease-name` is `<PREFIX>_LEASE_NAME`. Exits with a message if the flags are invalid.
+/// Returns the flags of the process, from its arguments and environment. Every long flag that names
+/// no environment variable gets one: `--lease-name` is `<PREFIX>_LEASE_NAME`. Exits with a message
+/// if the flags are invalid.
 pub fn parse<F: CommandFactory + FromArgMatches>(info: &ProgramInfo) -> F {
     let matches = command::<F>(info).get_matches();
     F::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
@@ -163,8 +164,8 @@ impl Context {
     }
 }
 
-/// Runs the program until it is asked to end or has lost its lease. `start` returns the controllers of a scope, one for
-/// each engine.
+/// Runs the program until it receives a termination signal or has lost its lease. `start` returns
+/// the controllers of a scope, one for each engine.
 pub fn main(
     info: ProgramInfo,
     flags: Flags,
@@ -328,7 +329,7 @@ fn scopes(namespaces: &[String]) -> impl Iterator<Item = Scope> {
     scopes.into_iter()
 }
 
-/// Returns an identity that no other process has, also no earlier one of the same pod.
+/// Returns an identity that no other process has, including earlier processes of the same pod.
 fn identity(info: ProgramInfo, flags: &Flags, random: &SharedRandom) -> String {
     let hostname = || {
         nix::unistd::gethostname()
@@ -392,8 +393,8 @@ mod tests {
         assert_eq!(variable("listen"), "GREETER_LISTEN");
         assert_eq!(variable("log"), "GREETER_LOG");
         assert_eq!(variable("log_format"), "GREETER_LOG_FORMAT");
-        assert_eq!(variable("identity"), "POD_NAME", "a variable of its own");
-        assert_eq!(variable("text"), "GREETING", "a variable of its own");
+        assert_eq!(variable("identity"), "POD_NAME", "an explicit variable");
+        assert_eq!(variable("text"), "GREETING", "an explicit variable");
         assert_eq!(command.get_version(), Some("1.2.3"));
     }
 

@@ -16,7 +16,7 @@ pub trait Random: Send + Sync + Debug {
 /// A shared source of random numbers.
 pub type SharedRandom = Arc<dyn Random>;
 
-/// Random numbers from the operating system, by way of the keys of Rust's hash maps.
+/// Random numbers from the operating system, through the keys of Rust's hash maps.
 #[derive(Debug, Default)]
 pub struct SystemRandom {
     keys: RandomState,

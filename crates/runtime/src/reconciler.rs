@@ -1,5 +1,5 @@
-//! The trait between the controller and an engine: how to observe, how to execute an action, and what to report. It
-//! contains no decisions; these are in [`Engine::decide`].
+//! The trait between the controller and an engine: observation, execution of an action, and
+//! reports. It contains no decisions; these are in [`Engine::decide`].
 
 use std::fmt::Debug;
 use std::future::Future;
@@ -36,7 +36,7 @@ impl std::fmt::Display for ResourceKey {
 /// The source of an observation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ObserveFrom<'p, P> {
-    /// The caches and this last probe result. Sufficient to see that nothing is to be done.
+    /// The caches and this last probe result. Sufficient to see that the plan is a no-op.
     Cache(&'p P),
     /// The API server and the application. Every action requires a live observation.
     Live,
@@ -50,7 +50,7 @@ pub struct Observation<R: Reconciler + ?Sized> {
     pub objects: R::Objects,
     /// The answers of the application.
     pub probe_result: R::ProbeResult,
-    /// Whether the API server and the application were asked for this observation.
+    /// Whether the API server and the application were queried for this observation.
     pub is_live: bool,
 }
 
@@ -107,12 +107,12 @@ pub trait Reconciler: Send + Sync + 'static {
     /// Returns the probe result for an application that does not answer in time.
     fn probe_timeout_result() -> Self::ProbeResult;
 
-    /// Asks the application, outside of any reconcile. Returns `None` if the question could not be asked, which is no
-    /// evidence about the application.
+    /// Probes the application, outside of any reconcile. Returns `None` if the application could not be queried, which
+    /// is no evidence about its state.
     fn probe(&self, key: ResourceKey) -> impl Future<Output = Option<Self::ProbeResult>> + Send;
 
     /// Observes a resource and all its objects. Returns `None` if the resource does not exist. An observation from
-    /// caches may become live, if the caches lag behind the own writes.
+    /// caches may become live, if the caches lag behind the operator's writes.
     fn observe(
         &self,
         key: &ResourceKey,
@@ -184,8 +184,8 @@ pub trait Reconciler: Send + Sync + 'static {
     /// Returns the machine-readable name of an action, for logs, metrics and the decision log.
     fn action_name(action: &Action<'_, Self::Engine>) -> &'static str;
 
-    /// Returns what the action is applied to, as JSON. The decision log treats two actions with the same name and target
-    /// as the same action, so a target contains neither times nor random values.
+    /// Returns the target of the action, as JSON. The decision log treats two actions with the same
+    /// name and target as the same action, so a target contains neither times nor random values.
     fn action_target(action: &Action<'_, Self::Engine>) -> Value {
         action.to_json()
     }

@@ -5,7 +5,8 @@ use std::io;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
-/// Returns a token that is cancelled when the process is asked to end. Must be called once, inside the async runtime.
+/// Returns a token that is cancelled when the process receives one of these signals. Must be called
+/// once, inside the async runtime.
 pub fn shutdown() -> io::Result<CancellationToken> {
     let (mut terminate, mut interrupt) = (
         signal(SignalKind::terminate())?,

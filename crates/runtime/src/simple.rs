@@ -44,7 +44,7 @@ pub trait SimpleEngine: Send + Sync + Sized + 'static {
     type Resource: ManagedResource;
     /// The answers of the application. The default value stands for an application that does not answer.
     type ProbeResult: Clone + PartialEq + Debug + Default + Send + Sync + 'static;
-    /// Everything that is known, and what is not known.
+    /// Everything that is known, and everything that is not known.
     type Facts: PlainData;
     /// An action, displayed as an imperative: "create Pod orders-1".
     type Action: PlainData + Display;
@@ -53,7 +53,7 @@ pub trait SimpleEngine: Send + Sync + Sized + 'static {
     /// The status of the resource.
     type Status: Serialize;
 
-    /// Asks the application. A probe ends within a few seconds, also if the application does not answer.
+    /// Probes the application. A probe ends within a few seconds, even if the application does not answer.
     fn probe(
         &self,
         _objects: &OwnedObjects<Self::Resource>,
@@ -350,7 +350,7 @@ impl<E: SimpleEngine> Reconciler for SimpleReconciler<E> {
         let is_terminating = |objects: &OwnedObjects<E::Resource>| {
             objects.resource.meta().deletion_timestamp.is_some()
         };
-        // Kubernetes deletes the objects of a Terminating resource: nothing is to be done.
+        // Kubernetes deletes the objects of a Terminating resource: the engine does not act.
         let Some(objects) = objects.filter(|objects| !is_terminating(objects)) else {
             return Ok(None);
         };
@@ -386,7 +386,8 @@ impl<E: SimpleEngine> Reconciler for SimpleReconciler<E> {
             .await
     }
 
-    /// No write is a prerequisite: `decide` plans a disruption once it observes what the disruption depends on.
+    /// No write is a prerequisite: `decide` plans a disruption only after it observes the writes
+    /// that the disruption depends on.
     fn is_prerequisite(_action: &Action<'_, Self>) -> bool {
         false
     }

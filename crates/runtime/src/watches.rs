@@ -222,7 +222,7 @@ where
                 return Vec::new();
             }
         };
-        // A failing watch begins each attempt with `Init`, which is no recovery.
+        // A failing watch begins each attempt with `Init`, which does not end the error.
         if !matches!(event, Event::Init)
             && let Some(error) = self.error.take()
         {
@@ -259,7 +259,7 @@ where
         Some(match event {
             Event::Apply(object) => Event::Apply(self.decode(object)?),
             Event::InitApply(object) => Event::InitApply(self.decode(object)?),
-            // A deletion counts also if the last version cannot be decoded.
+            // A deletion counts even if the last version cannot be decoded.
             Event::Delete(object) => {
                 let known = ObjectRef::new(&object.name_any())
                     .within(&object.namespace().unwrap_or_default());

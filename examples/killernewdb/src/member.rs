@@ -5,11 +5,12 @@
 //! - Members have names and a list with a version. The first in the list is the primary, which alone accepts writes.
 //! - A write is acknowledged when a majority of the listed members have it on disk.
 //! - The primary of a new list changes the list, and only from the version that the caller observed. A new member has all
-//!   data before it is listed. No write is accepted before every member, also those that leave, has the list (*settled*).
+//!   data before it is listed. No write is accepted before every member, including those that leave, has the list
+//!   (*settled*).
 //! - The bootstrap list, version 1, accepts no writes: a repeated bootstrap must not lose data.
 //! - There are no elections. If the data of the primary is *lost*, the operator reports that to the next member in the
-//!   list, which collects what a majority may have acknowledged from enough other members, and continues without the lost
-//!   ones. The report must be true.
+//!   list. That member collects, from enough other members, every write that a majority may have acknowledged, and continues
+//!   without the lost members. The report must be true.
 //!
 //! Limits: writes wait while the primary is unreachable, each write sends all data, and a read may return a write that was
 //! never acknowledged.

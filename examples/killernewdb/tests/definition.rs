@@ -23,7 +23,7 @@ fn read(path: &str) -> String {
 #[expect(
     dead_code,
     unreachable_pub,
-    reason = "its main is for the command line, and there it is a crate of its own"
+    reason = "only the command line uses its main, as a separate crate"
 )]
 mod crd;
 

@@ -112,8 +112,8 @@ pub struct MemberStatus {
     /// The node that the member runs on.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub node: String,
-    /// The time since when neither the operator nor the leader reaches the member. It is replaced after
-    /// spec.heal.replaceAfter.
+    /// The time since when the pod is not Ready and neither the operator nor the leader reaches the member. The operator
+    /// replaces it spec.heal.replaceAfter later, unless a wait in the status prevents that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Time")]
     pub unreachable_since: Option<Time>,

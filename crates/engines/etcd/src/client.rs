@@ -1,4 +1,5 @@
-//! Calls to etcd. Each request goes to one named member over a connection to that member, is sent once, and has a deadline.
+//! Calls to etcd. Each request is sent once, to one named member over a connection to that member,
+//! and has a deadline.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -18,13 +19,15 @@ pub use evenkeel_kit::tls_secrets::TlsCredentials;
 
 /// The deadline of a request. A member that needs longer is not healthy.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(2);
-/// The time by which the deadline of a read precedes that of the status request that it accompanies: without a quorum a
-/// read is never answered, and must not discard the answered status.
+/// The time by which the deadline of a read precedes that of the status request that it
+/// accompanies: without a quorum etcd never answers the read, and the read's timeout must not
+/// discard the answered status.
 const READ_MARGIN: Duration = Duration::from_millis(200);
-/// The deadline of a membership change. It is shorter than the margin with which the operator gives up its lease, because
-/// a connection that breaks is opened again while the call waits, and shorter than the time after which an intent is void.
+/// The deadline of a membership change. It is shorter than the time by which the operator stops
+/// writing before its lease expires, because the client reopens a broken connection while the call
+/// waits. It is also shorter than the time after which an intent is void.
 const CHANGE_TIMEOUT: Duration = Duration::from_secs(2);
-/// A key that does not exist: reading it proves as much as reading another.
+/// A key that does not exist: reading it proves the same as reading an existing key.
 const HEALTH_KEY: &str = "evenkeel.dev/health";
 /// The error of a member that considers other members unreachable.
 const UNHEALTHY_CLUSTER: &str = "etcdserver: unhealthy cluster";
@@ -222,7 +225,8 @@ pub(crate) async fn raft_position(
     })
 }
 
-/// Lists the alarms. The request goes through the raft log and changes nothing (`EtcdServer.Alarm` proposes every request).
+/// Lists the alarms. The request passes through the raft log and changes no data
+/// (`EtcdServer.Alarm` proposes every request).
 pub(crate) async fn list_alarms(
     connections: &Connections,
     credentials: &TlsCredentials,
@@ -233,39 +237,6 @@ pub(crate) async fn list_alarms(
         client.alarm(AlarmAction::Get, AlarmType::None, None).await
     };
     with_timeout(REQUEST_TIMEOUT, list).await.map(|_| ())
-}
-
-/// The result of a request for an etcd lease.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum LeaseReply {
-    /// etcd granted the lease.
-    Granted,
-    /// The request was not sent, because the operator's lease was no longer held.
-    NotSent,
-    /// etcd rejected the request or did not answer.
-    Failed(String),
-}
-
-/// Grants an etcd lease for this many seconds. It changes no key and no revision, and expires by itself. The call is not
-/// repeated.
-pub(crate) async fn grant_lease(
-    connections: &Connections,
-    credentials: &TlsCredentials,
-    member: &Endpoint,
-    ttl_seconds: i64,
-    holds_lease: &(dyn Fn() -> bool + Sync),
-) -> LeaseReply {
-    let mut client = match connections.to(credentials, member).await {
-        Ok(client) => client,
-        Err(error) => return LeaseReply::Failed(error.to_string()),
-    };
-    if !holds_lease() {
-        return LeaseReply::NotSent;
-    }
-    match with_timeout(REQUEST_TIMEOUT, client.lease_grant(ttl_seconds, None)).await {
-        Ok(_) => LeaseReply::Granted,
-        Err(error) => LeaseReply::Failed(error),
-    }
 }
 
 /// A request to change the membership.
@@ -293,9 +264,9 @@ pub(crate) enum MembershipReply {
     Failed(String),
 }
 
-/// Sends a membership change to a member. The call goes out on a connection that has just answered, directly after
-/// `holds_lease` was checked, without an await in between and without retries: etcd accepts a call that arrives late
-/// (tried).
+/// Sends a membership change to a member. The call uses a connection that has just answered,
+/// directly after `holds_lease` was checked, without an await in between and without retries: etcd
+/// accepts a call that arrives late (tried).
 pub(crate) async fn change_membership(
     connections: &Connections,
     credentials: &TlsCredentials,

@@ -1,8 +1,9 @@
 //! The effective spec of an etcd cluster: the kit's algorithm ([`evenkeel_kit::effective_spec`]) with the history that
 //! limits etcd's versions, options and volumes. The accepted spec is recorded in the identity object.
 //!
-//! The CRD's schema rejects most bad values at `kubectl apply`. Values get here that an older schema let pass, and values
-//! that are invalid only for this cluster, such as a downgrade or a smaller volume.
+//! The CRD's schema rejects most bad values at `kubectl apply`. This module also rejects values
+//! that an older schema accepted, and values that are invalid only for this cluster, such as a
+//! downgrade or a smaller volume.
 
 use std::collections::BTreeSet;
 

@@ -88,7 +88,7 @@ fn rejected_fields_keep_their_accepted_values() {
 }
 
 #[test]
-fn without_an_accepted_value_nothing_is_in_force() {
+fn without_an_accepted_value_no_spec_is_in_force() {
     let bad = resource(json!({ "version": "3.9.9" }));
     assert_eq!(
         effective_spec(&bad, &ClusterHistory::default())
@@ -214,7 +214,7 @@ fn a_version_that_reads_no_old_log_waits_for_a_snapshot() {
     for history in [half, running("3.7.3", "3.7.3")] {
         assert_eq!(next("3.7.3", &history), ("3.7.3".to_owned(), None));
     }
-    // Some run it without a snapshot: the others do not follow, and these go back.
+    // Some run it without a snapshot: no other member is upgraded, and these are downgraded.
     assert_eq!(next("3.7.3", &running("3.6.16", "3.7.3")), stays);
     assert_eq!(
         next("3.6.16", &running("3.5.35", "3.5.35")),
@@ -382,7 +382,7 @@ fn volumes_never_shrink_and_grow_only_if_their_class_allows_it() {
         (8, None),
         "volumes of the former class are replaced"
     );
-    // A larger size that was never granted can be taken back.
+    // A larger size that was never granted can be reduced again.
     let never_granted = ClusterHistory {
         volume_size: 4 << 30,
         ..history_of(accepted(size("8Gi")))

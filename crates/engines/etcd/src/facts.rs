@@ -1,5 +1,5 @@
-//! The facts that `decide` gets: everything known about a cluster, and what is unknown. Plain data
-//! without key material.
+//! The facts that `decide` gets: everything that is known about a cluster, and everything that is
+//! unknown. Plain data without key material.
 //!
 //! The decision log stores facts as JSON, and the plugin reads them back: fields that were added
 //! later have a default.
@@ -32,8 +32,8 @@ pub struct EtcdFacts {
     pub identity: Observed<Identity>,
     /// The claims labelled for this cluster, of every epoch.
     pub claims: Observed<Vec<ClaimFacts>>,
-    /// The lineages on claims and pods labelled for this cluster; `None` stands for an annotation
-    /// that cannot be parsed.
+    /// The lineages on claims and pods labelled for this cluster; `None` for an annotation that
+    /// cannot be parsed.
     pub lineages: BTreeSet<Option<Lineage>>,
     /// The pods labelled for this cluster, of every epoch.
     pub pods: Observed<Vec<PodFacts>>,
@@ -43,13 +43,13 @@ pub struct EtcdFacts {
     pub health: BTreeMap<Serial, Observed<MemberHealth>>,
     /// Since when members are unreachable: the operator cannot query them, and the leader has no
     /// stream to them. Only members for which both are known. Tracked in memory: a restarted
-    /// operator begins anew.
+    /// operator counts from zero.
     pub unreachable_since: BTreeMap<Serial, UnixTime>,
-    /// A member that runs and does not serve before the next raft log entry. Only a probe finds it.
+    /// A member that may wait for the next raft log entry. Only a probe finds it.
     #[serde(default)]
-    pub stuck: Option<Serial>,
-    /// When the operator last appended an entry for a stuck member. Tracked in memory: a restarted
-    /// operator begins anew.
+    pub stuck: Option<StuckMember>,
+    /// When the operator last appended an entry for a stuck member. Tracked in memory: unknown to a
+    /// restarted operator.
     #[serde(default)]
     pub last_nudge: Option<UnixTime>,
     /// Services and Secrets that differ from the desired state.
@@ -67,6 +67,16 @@ pub struct EtcdFacts {
     pub client_read: Observed<()>,
     /// Details of each member for the status. No decision depends on them.
     pub details: BTreeMap<Serial, MemberDetails>,
+}
+
+/// A member that has a leader and does not answer clients. It may wait for the next raft log entry,
+/// receive a snapshot, or read its data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct StuckMember {
+    /// The serial of the member.
+    pub serial: Serial,
+    /// Since when this operator process has observed it. It begins anew when the member changes.
+    pub since: UnixTime,
 }
 
 /// An object that a cluster has besides its members.
@@ -299,8 +309,8 @@ pub struct PodFacts {
 /// etcd's member list.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Membership {
-    /// The member that reported the list. A member that is alone in a cluster of its own reports
-    /// one as well.
+    /// The member that reported the list. A member that has formed a separate cluster of itself
+    /// also reports a list.
     pub reported_by: Serial,
     /// The members of this cluster.
     pub members: Vec<ListedMember>,

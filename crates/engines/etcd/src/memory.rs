@@ -1,4 +1,5 @@
-//! What the operator remembers about a cluster between reconciles. It is lost at a restart, and nothing safe depends on it.
+//! The state of a cluster that the operator keeps in memory between reconciles. A restart loses it,
+//! and no safety property depends on it.
 
 use evenkeel_kit::tls_secrets::TlsCache;
 use evenkeel_kit::volumes::VolumeCache;
@@ -6,9 +7,8 @@ use evenkeel_runtime::{Observed, UnixTime};
 use parking_lot::Mutex;
 
 use crate::client::Connections;
-use crate::facts::OwnedObject;
+use crate::facts::{OwnedObject, StuckMember};
 use crate::identity::ClusterId;
-use crate::names::Serial;
 use crate::observe::unreachable::MemberTimes;
 
 /// The memory of one cluster.
@@ -36,7 +36,7 @@ pub(crate) struct ProbeMemory {
     /// Whether a read through the client Service was answered.
     pub(crate) client_read: Observed<()>,
     /// The stuck member.
-    pub(crate) stuck: Option<Serial>,
+    pub(crate) stuck: Option<StuckMember>,
 }
 
 /// The beginning of a forced snapshot.

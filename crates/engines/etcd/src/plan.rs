@@ -1,8 +1,8 @@
 //! The actions and waits that a plan consists of, as plain data.
 //!
 //! Each action carries the uid or the earlier value that it was decided on; `execute` writes with
-//! these as preconditions. The machine names come from here; descriptions, events and classes are
-//! in [`crate::actions`].
+//! these as preconditions. The machine names derive from the variants here; descriptions, events
+//! and classes are in [`crate::actions`].
 
 use std::collections::BTreeSet;
 
@@ -301,7 +301,7 @@ pub enum EtcdWait {
     Paused,
     /// Claims and pods carry different lineages, or another lineage than the identity.
     InconsistentObjects,
-    /// The status names a cluster ID, and no object of that cluster is left.
+    /// The status names a cluster ID, and all objects of that cluster are gone.
     DataLost(ClusterId),
     /// Pods and claims of an abandoned epoch are terminating.
     OldEpochDeletion,
@@ -330,8 +330,7 @@ pub enum EtcdWait {
     UnknownMembers(Vec<UnknownMember>),
     /// A member is to be replaced once this learner has become a voter.
     ReplacementJoin(Serial),
-    /// A member is to be replaced, and the limit of replacements per hour holds it up until this
-    /// time.
+    /// A member is to be replaced, and the limit of replacements per hour allows that at this time.
     ReplacementLimit(Serial, UnixTime),
     /// Outdated members are restarted when the next maintenance window opens at this time.
     MaintenanceWindow(UnixTime),

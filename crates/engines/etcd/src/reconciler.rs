@@ -18,7 +18,8 @@ use crate::actions::etcd_action;
 use crate::build::tls;
 use crate::decide::Etcd;
 use crate::effective_spec::{ClusterHistory, EffectiveSpec, effective_spec};
-use crate::execute::{self, ExecuteContext, Means};
+use crate::execute::{self, ExecuteContext, ExecuteDeps};
+use crate::facts::StuckMember;
 use crate::memory::{ClusterMemory, ProbeMemory};
 use crate::names::{ENGINE, Lineage, ObjectNames};
 use crate::observe::endpoints::{member_targets, service_endpoint};
@@ -72,8 +73,8 @@ impl EtcdReconciler {
     }
 
     /// Returns the means to execute actions for a resource.
-    fn means<'a>(&'a self, key: &'a ResourceKey, memory: &'a ClusterMemory) -> Means<'a> {
-        Means {
+    fn means<'a>(&'a self, key: &'a ResourceKey, memory: &'a ClusterMemory) -> ExecuteDeps<'a> {
+        ExecuteDeps {
             client: &self.client,
             clock: &self.clock,
             expectations: &self.expectations,
@@ -136,8 +137,8 @@ impl EtcdReconciler {
         })
     }
 
-    /// Queries etcd, as far as there is an identity and a certificate. A cluster of a deleted resource is not queried: it
-    /// still serves, but its objects are about to be deleted.
+    /// Queries etcd if there is an identity and a certificate. A cluster of a deleted resource is
+    /// not queried: it still serves, but its objects are about to be deleted.
     async fn query_etcd(
         &self,
         key: &ResourceKey,
@@ -170,7 +171,9 @@ impl EtcdReconciler {
         memory.member_times.lock().record(&mut state);
         match kind {
             QueryKind::Probe => {
-                *memory.last_probe.lock() = ProbeMemory {
+                let mut last_probe = memory.last_probe.lock();
+                state.stuck = since_first_probe(state.stuck, last_probe.stuck);
+                *last_probe = ProbeMemory {
                     client_read: state.client_read,
                     stuck: state.stuck,
                 };
@@ -185,11 +188,18 @@ impl EtcdReconciler {
     }
 }
 
+/// Returns the stuck member with the time of the first of the consecutive probes that found it.
+fn since_first_probe(stuck: Option<StuckMember>, last: Option<StuckMember>) -> Option<StuckMember> {
+    let stuck = stuck?;
+    let is_same = |last: &StuckMember| last.serial == stuck.serial;
+    Some(last.filter(is_same).unwrap_or(stuck))
+}
+
 /// Adds the results of the last probe to a live observation.
 fn add_probe_results(state: &mut EtcdState, last_probe: ProbeMemory) {
     state.client_read = last_probe.client_read;
-    state.stuck = last_probe.stuck.filter(|serial| {
-        let health = state.health.get(serial);
+    state.stuck = last_probe.stuck.filter(|stuck| {
+        let health = state.health.get(&stuck.serial);
         !health.is_some_and(|health| health.is_present())
     });
 }

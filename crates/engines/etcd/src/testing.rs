@@ -107,7 +107,7 @@ pub(crate) struct Scene {
 }
 
 impl Scene {
-    /// Returns a cluster that is as its spec says.
+    /// Returns a converged cluster.
     pub(crate) fn converged(members: u16) -> Self {
         Self::with(members, json!({ "members": members }))
     }
@@ -143,9 +143,9 @@ impl Scene {
         let min_available = u8::try_from(quorum(usize::from(members))).unwrap();
         scene.observed.pdb = Some(build::pod_disruption_budget(desired, min_available).unwrap());
         for serial in 0..members {
-            scene.has_claim(serial, true);
-            scene.has_pod(serial, &StartMode::ExistingData);
-            scene.is_listed(serial, false, true);
+            scene.add_claim(serial, true);
+            scene.add_pod(serial, &StartMode::ExistingData);
+            scene.list_member(serial, false, true);
             scene.state(serial);
         }
         scene
@@ -155,12 +155,12 @@ impl Scene {
     pub(crate) fn with_newcomer() -> Self {
         let mut scene = Self::with(3, json!({ "members": 4 }));
         scene.turn(|identity| identity.next_serial = Serial(4));
-        scene.has_claim(3, false);
-        scene.has_pod(
+        scene.add_claim(3, false);
+        scene.add_pod(
             3,
             &StartMode::Join([Serial(0), Serial(1), Serial(2), Serial(3)].into()),
         );
-        scene.is_listed(3, true, false);
+        scene.list_member(3, true, false);
         scene
     }
 
@@ -211,7 +211,7 @@ impl Scene {
     }
 
     /// Makes bootstrap unfinished: no clients are routed.
-    pub(crate) fn is_unsealed(&mut self) {
+    pub(crate) fn make_bootstrap_unfinished(&mut self) {
         self.turn(|identity| identity.bootstrapped = false);
         for pod in self.observed.pods.values_mut() {
             change(
@@ -222,7 +222,7 @@ impl Scene {
     }
 
     /// Adds the bound PVC of a member, with the joined volume recorded if the member has joined.
-    pub(crate) fn has_claim(&mut self, serial: u16, joined: bool) {
+    pub(crate) fn add_claim(&mut self, serial: u16, joined: bool) {
         let Some(mut claim) = build::claim::claim(&self.observed.desired, member(serial)).unwrap()
         else {
             return;
@@ -249,7 +249,7 @@ impl Scene {
     }
 
     /// Adds the pod of a member: Ready if it starts on existing data, else as Kubernetes creates it.
-    pub(crate) fn has_pod(&mut self, serial: u16, start: &StartMode) {
+    pub(crate) fn add_pod(&mut self, serial: u16, start: &StartMode) {
         let params = PodParams {
             member: member(serial),
             start: start.clone(),
@@ -279,7 +279,7 @@ impl Scene {
     }
 
     /// Adds a member to etcd's member list.
-    pub(crate) fn is_listed(&mut self, serial: u16, learner: bool, started: bool) {
+    pub(crate) fn list_member(&mut self, serial: u16, learner: bool, started: bool) {
         if let Observed::Present(membership) = &mut self.state.membership {
             membership
                 .members
@@ -295,7 +295,7 @@ impl Scene {
     }
 
     /// Edits the spec. No pod was built from the new one.
-    pub(crate) fn is_edited(&mut self, spec: Value) {
+    pub(crate) fn edit_spec(&mut self, spec: Value) {
         let mut edited = serde_json::to_value(&self.observed.resource.spec).unwrap();
         merge_json(&mut edited, spec);
         self.observed.resource.spec = serde_json::from_value(edited).unwrap();
@@ -303,8 +303,8 @@ impl Scene {
     }
 
     /// Replaces a member's pod by one that was built from the current spec.
-    pub(crate) fn is_rebuilt(&mut self, serial: u16) {
-        self.has_pod(serial, &StartMode::ExistingData);
+    pub(crate) fn rebuild_pod(&mut self, serial: u16) {
+        self.add_pod(serial, &StartMode::ExistingData);
         let version = self.observed.desired.version;
         change(
             self.claim(serial),
@@ -316,16 +316,16 @@ impl Scene {
     }
 
     /// Adds a healthy voter whose pod was built from the current spec.
-    pub(crate) fn is_rebuilt_anew(&mut self, serial: u16) {
-        self.has_claim(serial, true);
-        self.has_pod(serial, &StartMode::ExistingData);
-        self.is_listed(serial, false, true);
+    pub(crate) fn add_current_voter(&mut self, serial: u16) {
+        self.add_claim(serial, true);
+        self.add_pod(serial, &StartMode::ExistingData);
+        self.list_member(serial, false, true);
         self.state(serial);
     }
 
     /// Makes a member's pod wait for an image that cannot be pulled.
-    pub(crate) fn lacks_its_image(&mut self, serial: u16, seconds: i64) {
-        self.is_out_of_reach(serial, seconds);
+    pub(crate) fn lose_image(&mut self, serial: u16, seconds: i64) {
+        self.make_unreachable(serial, seconds);
         let waiting = json!({ "name": build::pod::CONTAINER, "image": "", "imageID": "", "ready": false, "restartCount": 0,
             "state": { "waiting": { "reason": "ImagePullBackOff" } } });
         change(
@@ -347,7 +347,7 @@ impl Scene {
     }
 
     /// Records on a PVC that its member was removed at [`NOW`].
-    pub(crate) fn is_marked_removed(&mut self, serial: u16) {
+    pub(crate) fn mark_removed(&mut self, serial: u16) {
         let removed = json!({ labels::REMOVED_AT: claims::removed_at(claim_uid(serial), NOW) });
         change(
             self.claim(serial),
@@ -356,17 +356,17 @@ impl Scene {
     }
 
     /// Makes a member unreachable for this many seconds, and its pod not Ready.
-    pub(crate) fn is_out_of_reach(&mut self, serial: u16, seconds: i64) {
-        self.stops_answering(serial);
+    pub(crate) fn make_unreachable(&mut self, serial: u16, seconds: i64) {
+        self.stop_answering(serial);
         let since = UnixTime(NOW.0 - seconds);
         self.state.unreachable_since.insert(Serial(serial), since);
         let since = jiff::Timestamp::from_second(since.0).unwrap().to_string();
-        self.is_unready(serial, &since, json!({}));
+        self.make_unready(serial, &since, json!({}));
     }
 
     /// Makes a member's new pod unschedulable, with its volume at this location.
-    pub(crate) fn is_refused(&mut self, serial: u16, volume: Option<VolumeLocation>) {
-        self.stops_answering(serial);
+    pub(crate) fn make_unschedulable(&mut self, serial: u16, volume: Option<VolumeLocation>) {
+        self.stop_answering(serial);
         let now = jiff::Timestamp::from_second(NOW.0).unwrap().to_string();
         let unschedulable = json!({ "type": "PodScheduled", "status": "False", "reason": "Unschedulable",
             "message": "0/3 nodes are available", "lastTransitionTime": now });
@@ -383,18 +383,18 @@ impl Scene {
 
     /// Makes a member's container crash for this many seconds.
     pub(crate) fn crashes(&mut self, serial: u16, seconds: i64) {
-        self.stops_answering(serial);
+        self.stop_answering(serial);
         let since = jiff::Timestamp::from_second(NOW.0 - seconds)
             .unwrap()
             .to_string();
         let waiting = json!({ "waiting": { "reason": "CrashLoopBackOff" } });
         let container = json!({ "name": "etcd", "restartCount": 5, "ready": false, "image": "", "imageID": "",
             "state": waiting });
-        self.is_unready(serial, &since, json!({ "containerStatuses": [container] }));
+        self.make_unready(serial, &since, json!({ "containerStatuses": [container] }));
     }
 
     /// Makes a member's pod not Ready since this time, with these fields in its status.
-    pub(crate) fn is_unready(&mut self, serial: u16, since: &str, mut status: Value) {
+    pub(crate) fn make_unready(&mut self, serial: u16, since: &str, mut status: Value) {
         let condition = |kind: &str, holds: &str| json!({ "type": kind, "status": holds, "lastTransitionTime": since });
         let unready = ["Ready", "ContainersReady"].map(|kind| condition(kind, "False"));
         let [ready, containers] = unready;
@@ -422,16 +422,16 @@ impl Scene {
     }
 
     /// Makes a member not answer.
-    pub(crate) fn stops_answering(&mut self, serial: u16) {
+    pub(crate) fn stop_answering(&mut self, serial: u16) {
         self.state.health.insert(Serial(serial), Observed::Unknown);
         self.state.versions.remove(&Serial(serial));
     }
 
     /// Makes these members not answer and the others not serve, so that the member list is unknown.
-    pub(crate) fn loses_its_quorum(&mut self, not_answering: &[u16]) {
+    pub(crate) fn lose_quorum(&mut self, not_answering: &[u16]) {
         not_answering
             .iter()
-            .for_each(|serial| self.stops_answering(*serial));
+            .for_each(|serial| self.stop_answering(*serial));
         for health in self.state.health.values_mut() {
             if let Observed::Present(health) = health {
                 health.is_serving = false;
@@ -482,7 +482,7 @@ impl Scene {
     }
 
     /// Sets the status of the resource.
-    pub(crate) fn was_told(&mut self, status: EtcdClusterStatus) {
+    pub(crate) fn set_status(&mut self, status: EtcdClusterStatus) {
         self.observed.resource.status = Some(status);
         self.observed.desired = DesiredCluster::of(&self.observed.resource).unwrap();
     }

@@ -13,7 +13,7 @@ use crate::identity::{Identity, MemberId, SeedStorage, Uid};
 use crate::names::Serial;
 use crate::plan::EtcdCreate;
 
-/// How long a terminating pod is expected to be gone soon.
+/// The time within which a terminating pod is expected to be deleted.
 const TERMINATION_GRACE: Duration = Duration::from_secs(60);
 
 /// How long a voter may be unschedulable before a pod that may occupy its node is deleted, if the
@@ -36,7 +36,7 @@ pub struct ClusterView<'f> {
     pub old_claims: Vec<&'f ClaimFacts>,
     /// The pods of abandoned epochs.
     pub old_pods: Vec<&'f PodFacts>,
-    /// The claims of removed members, which are retained for a while and which no pod mounts.
+    /// The retained claims of removed members, which no pod mounts.
     pub retained_claims: Vec<&'f ClaimFacts>,
     /// Every member of this epoch that etcd lists or that has a pod or a claim.
     pub members: BTreeMap<Serial, MemberView<'f>>,
@@ -195,7 +195,7 @@ impl<'f> ClusterView<'f> {
     }
 
     /// Returns true if the voters left after the removal of this member have a quorum. The removal
-    /// of a learner leaves the number of voters as it is.
+    /// of a learner does not change the number of voters.
     pub fn removal_is_safe(&self, serial: Serial) -> bool {
         let is_voter = self.voters().any(|member| member.serial == serial);
         let left = self.votes() - usize::from(is_voter);
@@ -452,7 +452,7 @@ impl MemberView<'_> {
     }
 }
 
-/// Returns true if a member list is believed. Once the epoch's cluster is known, the list of a pod
+/// Returns true if a member list is trusted. Once the epoch's cluster is known, the list of a pod
 /// that may have formed another cluster is ignored: alone in its cluster it has a quorum, even
 /// under the same cluster ID.
 fn is_trusted(identity: &Identity, pods: &[&PodFacts], membership: &Membership) -> bool {
@@ -491,7 +491,7 @@ impl DataInputs<'_> {
         self.is_started_seed() || self.listed.is_some_and(|listed| listed.has_started)
     }
 
-    /// The state of a member whose data is nowhere.
+    /// The state of a member without data.
     fn state_without_data(&self) -> DataState {
         if self.has_started() {
             DataState::Lost

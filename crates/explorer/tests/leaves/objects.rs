@@ -549,7 +549,7 @@ impl KubeObjects {
     }
 }
 
-/// Returns true if the model does not represent what the patch changes.
+/// Returns true if the model does not contain the field that the patch changes.
 pub(crate) fn is_outside_model(patch: &EtcdPatch) -> bool {
     match patch {
         EtcdPatch::RecordSpec

@@ -1,4 +1,4 @@
-//! A simulated cluster: the explorer's model without faults, with the real Kubernetes objects beside it.
+//! A simulated cluster: the explorer's model without faults, together with the real Kubernetes objects.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -219,7 +219,7 @@ impl SimulatedCluster {
         let (mut created, mut writes, mut unavailable) = (0, 0, 0);
         for events in 0..max_events {
             let facts = self.facts();
-            // Nothing is decided while writes are pending.
+            // The operator does not decide while writes are pending.
             let idle = self.model.pending_writes.is_empty();
             let plan = if idle {
                 self.kube.plan(&facts)?
@@ -288,7 +288,7 @@ impl SimulatedCluster {
             .unwrap_or_default()
     }
 
-    /// Returns what is wrong with a converged cluster, if anything.
+    /// Returns the first problem of a converged cluster.
     pub(crate) fn problem(&self) -> Option<String> {
         let (observed, facts) = match self.observe() {
             Ok(observed) => observed,

@@ -84,7 +84,8 @@ impl Harness {
             return Ok(there.clone());
         }
         if whole["spec"]["paused"] == true {
-            // A paused resource creates nothing, so it is paused after convergence.
+            // The operator creates no objects for a paused resource, so the resource is paused
+            // after convergence.
             let mut paused = self.fresh(&edited(manifest, "spec.paused", None))?;
             paused.edit(serde_json::from_value(whole.clone()).unwrap());
             paused.converge()?;
@@ -490,7 +491,7 @@ impl Walk<'_> {
         }
         self.expect_rejected("set", to);
         let Ok(chosen) = self.harness.fresh(to) else {
-            // Ephemeral members leave nothing to choose.
+            // Ephemeral members have no such choice.
             if !self.ephemeral {
                 self.report(
                     "set",

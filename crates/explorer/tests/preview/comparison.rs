@@ -16,7 +16,8 @@ use crate::run::{Course, ModelRun, Step};
 /// The name of the cluster.
 pub(crate) const CLUSTER: &str = "orders";
 
-/// Actions that disturb nothing. Those of different members are independent of each other, and their order may differ.
+/// Actions that disturb no client. Those of different members are independent of each other, and
+/// their order may differ.
 const INDEPENDENT: [&str; 10] = [
     "apply-object",
     "apply-pdb",

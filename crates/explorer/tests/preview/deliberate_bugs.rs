@@ -1,5 +1,5 @@
-//! Deliberate bugs in the effect of a write: the comparison must find each of them. A comparison that finds nothing proves
-//! nothing.
+//! Deliberate bugs in the effect of a write: the comparison must find each of them. This shows that
+//! it detects differences.
 
 use evenkeel_etcd::identity::MembershipChange;
 use evenkeel_etcd::plan::{EtcdCreate, EtcdDisruption, EtcdPatch};

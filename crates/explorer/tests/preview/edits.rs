@@ -1,4 +1,4 @@
-//! Edits of the spec of a converged cluster, with the real objects beside the model, so that versions, sizes, Services,
+//! Edits of the spec of a converged cluster, with the real objects besides the model, so that versions, sizes, Services,
 //! Secrets and maintenance windows are compared as well.
 
 use evenkeel_etcd::Etcd;

@@ -56,7 +56,7 @@ impl Decider for NoOperator {
 #[derive(Clone)]
 pub(crate) struct ModelRun {
     pub(crate) model: ClusterModel,
-    /// The objects beside the model; without them the operator observes the model itself.
+    /// The objects in addition to the model; without them the operator observes the model itself.
     pub(crate) kube: Option<KubeObjects>,
     /// The pods that do not change by themselves until the operator deletes them.
     pub(crate) failing: BTreeSet<Uid>,
@@ -128,7 +128,8 @@ impl ModelRun {
             if pod.node.is_some() && !self.idle.contains(&pod.uid) {
                 (pod.is_idle, pod.crashing_since) = (false, None);
             }
-            // In the model an old pod is old in every respect. A member that is shut down is missed from now on.
+            // In the model a pod that exceeded one timeout has exceeded every timeout. A member
+            // that the operator shuts down is unreachable from now on.
             if self.shut_down.contains(&pod.uid) {
                 pod.unready_since = None;
                 facts.unreachable_since.remove(&pod.serial);

@@ -132,7 +132,7 @@ fn is_edit(event: &ModelEvent) -> bool {
     )
 }
 
-/// Returns new clusters of so many members.
+/// Returns new clusters of this many members.
 pub(crate) fn new_clusters(members: u8) -> Vec<State> {
     let mut states = Vec::new();
     for storage in [StorageKind::Persistent, StorageKind::Ephemeral] {
@@ -152,7 +152,7 @@ pub(crate) fn new_clusters(members: u8) -> Vec<State> {
     states
 }
 
-/// Returns converged clusters of so many members.
+/// Returns converged clusters of this many members.
 pub(crate) fn converged_clusters(members: u8) -> Vec<State> {
     let new = new_clusters(members).into_iter();
     new.map(|state| state.next("converged", run_to_quiescence(&state.model)))

@@ -11,7 +11,7 @@ use anyhow::{Result, ensure};
 /// How long connections are accepted: longer than a leader needs to switch to other streams than the broken ones.
 const HOLD_TIME: Duration = Duration::from_secs(4);
 
-/// Accepts the connections to an address for a while. Streams between members are closed in the end, so that members
+/// Accepts the connections to an address for a while. Streams between members are closed at the end, so that members
 /// reconnect; connections with messages are returned open.
 pub(crate) fn accept_connections(address: SocketAddr) -> Result<Vec<TcpStream>> {
     let listener = TcpListener::bind(address)?;

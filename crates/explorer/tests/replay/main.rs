@@ -222,7 +222,7 @@ tests! {
     etcd_and_the_model_agree_on_starts: [
         a_seed_that_bootstraps_again_has_the_same_ids,
         a_member_with_data_ignores_its_flags,
-        a_member_alone_in_its_list_refuses_an_empty_directory,
+        a_member_alone_in_its_list_rejects_an_empty_directory,
         an_empty_initial_cluster_is_rejected,
     ],
     a_leader_that_is_wrong_is_bypassed: [
@@ -284,7 +284,7 @@ fn a_member_with_data_ignores_its_flags(on: Versions) -> Result<()> {
     )
 }
 
-fn a_member_alone_in_its_list_refuses_an_empty_directory(on: Versions) -> Result<()> {
+fn a_member_alone_in_its_list_rejects_an_empty_directory(on: Versions) -> Result<()> {
     run(
         on,
         1,

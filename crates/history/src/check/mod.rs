@@ -194,7 +194,7 @@ impl fmt::Display for Proof {
     }
 }
 
-/// Why a history proves nothing.
+/// The reason why a history is not accepted as a proof.
 #[derive(Debug, thiserror::Error)]
 pub enum ProofError {
     /// The history has anomalies.

@@ -258,7 +258,7 @@ fn check_response(
 }
 
 /// Checks that an operation that ended before another one started has the smaller revision, or the same one if the
-/// other is no write.
+/// other is not a write.
 fn check_real_time_order(
     history: &History,
     effect_revisions: &[Option<i64>],

@@ -147,9 +147,14 @@ impl Snapshot {
                 continue;
             };
             self.correct_member(&mut state, serial, member, member.name == status.leader);
-            if let Some(since) = &member.unreachable_since {
-                let since = UnixTime(since.0.as_second());
-                state.unreachable_since.insert(serial, since);
+            match &member.unreachable_since {
+                Some(since) => {
+                    let since = UnixTime(since.0.as_second());
+                    state.unreachable_since.insert(serial, since);
+                }
+                None => {
+                    state.unreachable_since.remove(&serial);
+                }
             }
         }
         state
@@ -183,7 +188,7 @@ impl Snapshot {
             && let Some(health) = self.serving_health(serial, member, is_leader)
         {
             state.health.insert(serial, Observed::Present(health));
-            state.unreachable_since.remove(&serial);
+            state.stuck = state.stuck.filter(|stuck| stuck.serial != serial);
         }
     }
 

@@ -13,7 +13,7 @@ pub(crate) enum Bug {
     UnreachableIsLost,
     /// The volume of a surplus member is deleted before the member is removed from the list.
     VolumeDeletedFirst,
-    /// Members that are not listed are deleted, also a joining one.
+    /// Members that are not listed are deleted, even a joining one.
     JoiningMemberDeleted,
     /// A first member without data is always bootstrapped.
     BootstrapsAgain,

@@ -20,7 +20,7 @@ pub(crate) struct FaultLimits {
     pub(crate) faults: u8,
     /// Crashes of the operator during a plan.
     pub(crate) crashes: u8,
-    /// Operators that freeze during a plan and continue later, beside another operator.
+    /// Operators that freeze during a plan and continue later, at the same time as another operator.
     pub(crate) freezes: u8,
     /// Edits of `members`.
     pub(crate) edits: u8,

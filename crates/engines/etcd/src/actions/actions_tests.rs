@@ -213,12 +213,12 @@ fn the_event_of_a_restart_names_its_purpose() {
     let mut scene = Scene::converged(3);
     let restarted = format!("Restarted member {}", member_name(1));
     assert_eq!(note(&scene), format!("{restarted} as requested"));
-    scene.is_edited(json!({ "resources": { "requests": { "cpu": "2" } } }));
+    scene.edit_spec(json!({ "resources": { "requests": { "cpu": "2" } } }));
     assert_eq!(
         note(&scene),
         format!("{restarted} to apply the changed spec")
     );
-    scene.is_edited(json!({ "version": "3.6.17" }));
+    scene.edit_spec(json!({ "version": "3.6.17" }));
     assert_eq!(note(&scene), format!("{restarted} to run etcd 3.6.17"));
 }
 

@@ -13,7 +13,7 @@ use crate::view::ClusterView;
 /// The name of an object that is not among the facts.
 const UNKNOWN_NAME: &str = "(name unknown)";
 
-/// One cluster, as far as descriptions of its actions and waits need it.
+/// The parts of a cluster that descriptions of its actions and waits use.
 #[derive(Clone, Copy)]
 pub struct ActionContext<'f> {
     pub(crate) observed: &'f ObservedCluster,

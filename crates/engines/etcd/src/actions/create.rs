@@ -26,7 +26,7 @@ impl EtcdAction for EtcdCreate {
 
     fn reason(&self, context: &ActionContext<'_>) -> String {
         match self {
-            Self::Identity(identity) if is_rebuilt(identity) => {
+            Self::Identity(identity) if rebuild_pod(identity) => {
                 format!(
                     "{} is missing, and PersistentVolumeClaims or pods of the cluster exist",
                     context.object(OwnedObject::Identity)
@@ -57,7 +57,7 @@ impl EtcdAction for EtcdCreate {
 
     fn event(&self, observed: &ObservedCluster) -> Option<EventSpec> {
         match self {
-            Self::Identity(identity) if is_rebuilt(identity) => warning(
+            Self::Identity(identity) if rebuild_pod(identity) => warning(
                 "IdentityRebuilt",
                 format!(
                     "Rebuilt ConfigMap {} from the annotations of PersistentVolumeClaims and pods: it was missing",
@@ -91,6 +91,6 @@ impl EtcdAction for EtcdCreate {
 
 /// Returns true if the identity was rebuilt from claims and pods: a new one has used the seed's
 /// serial only.
-fn is_rebuilt(identity: &Identity) -> bool {
+fn rebuild_pod(identity: &Identity) -> bool {
     identity.next_serial > Serial(1)
 }

@@ -13,7 +13,7 @@ use crate::observe::{ObservedCluster, version};
 use crate::plan::{DeleteReason, EtcdDisruption, IdentityChange};
 use crate::view::{ClusterView, DataState, MemberView};
 
-/// The reason for a removal that an earlier plan has begun and whose cause has passed.
+/// The reason of a removal that an earlier plan began and whose cause is no longer observed.
 const REMOVAL_BEGUN: &str = "the removal has already begun";
 
 impl EtcdAction for EtcdDisruption {
@@ -268,7 +268,7 @@ impl DeleteReason {
             Self::MemberRemoved => format!("member {member} was removed"),
             Self::Finished => format!("{object} has terminated and must be recreated"),
             Self::FreesNode => format!("{object} waits for a node that a voter needs first"),
-            Self::Outdated => format!("{object} is not running and its template is outdated"),
+            Self::Outdated => format!("{object} does not serve and its template is outdated"),
         }
     }
 }

@@ -31,7 +31,7 @@ pub trait EtcdAction {
     /// Describes the action, for people: a gerund phrase with kind and name of the object.
     fn describe(&self, context: &ActionContext<'_>) -> String;
 
-    /// Returns the fact that the action rests on, as a clause that follows "because".
+    /// Returns the fact that the action is based on, as a clause that follows "because".
     fn reason(&self, context: &ActionContext<'_>) -> String;
 
     /// Returns the event to publish once the action is done. Bookkeeping has none.

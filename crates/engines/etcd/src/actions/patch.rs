@@ -181,7 +181,7 @@ impl EtcdAction for EtcdPatch {
                 }
             }
             Self::NudgeMember { member } => format!(
-                "{} received its data as a snapshot and does not serve before the next log entry",
+                "{} has a leader and does not answer clients: its etcd may wait for the next log entry",
                 context.member(*member)
             ),
         }

@@ -172,12 +172,12 @@ fn only_a_seed_can_start_a_new_cluster() {
 }
 
 #[test]
-fn etcd_reads_no_environment_variable_of_its_own() {
+fn the_container_has_no_variable_that_configures_etcd() {
     let (_, spec, container) = built_pod(&persistent(), StartMode::Held, true);
     let env = container.env.clone().unwrap();
     assert!(
         env.iter().all(|one| !one.name.starts_with("ETCD_")),
-        "an empty one makes etcd start a new cluster"
+        "an empty variable makes etcd start a new cluster"
     );
     assert_eq!(
         spec.enable_service_links,

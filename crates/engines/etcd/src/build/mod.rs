@@ -1,4 +1,5 @@
-//! The Kubernetes objects of a cluster, as pure functions of the desired state. Nothing here reads what exists.
+//! The Kubernetes objects of a cluster, as pure functions of the desired state. No function here
+//! reads existing objects.
 
 pub mod claim;
 pub mod pod;

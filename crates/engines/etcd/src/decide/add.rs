@@ -43,7 +43,7 @@ pub(super) fn add_member(view: &ClusterView<'_>) -> RuleResult {
 }
 
 /// Returns true if, during bootstrap, a member has not started within [`BLOCKED_AFTER`]: a node
-/// that cannot run its pod does not hold up the others.
+/// that cannot run its pod does not delay the other members.
 pub(super) fn is_blocked(view: &ClusterView<'_>, member: &MemberView<'_>) -> bool {
     let has_started = member.listed.is_some_and(|listed| listed.has_started);
     if view.identity.bootstrapped || has_started {

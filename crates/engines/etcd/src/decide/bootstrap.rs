@@ -27,7 +27,7 @@ pub(super) fn start_seed(view: &ClusterView<'_>) -> RuleResult {
         return restart(view, IdentityChange::SeedLost);
     }
     let seed = view.members.get(&identity.seed);
-    if identity.cluster_id.is_none() && seed.is_some_and(|seed| has_unwanted_claim(view, seed)) {
+    if identity.cluster_id.is_none() && seed.is_some_and(|seed| has_outdated_claim(view, seed)) {
         return restart(view, IdentityChange::SeedStorageChanged);
     }
     let is_persistent = view.facts.cluster.storage == StorageKind::Persistent;
@@ -62,7 +62,7 @@ pub(super) enum BootstrapFailure {
     SeedLost,
     /// The data of a member is lost, and its vote with it.
     DataLost,
-    /// After the timeout: nothing is left of a member.
+    /// After the timeout: neither the pod nor the claim of a member exists.
     MemberMissing,
     /// After the timeout: a member crashes at every start, as on a directory that was emptied.
     MemberCrashing,
@@ -127,7 +127,7 @@ fn seed_runs(view: &ClusterView<'_>) -> bool {
 /// Returns true if the seed waits for a volume that the spec no longer asks for and that may never
 /// be provisioned: of a class that does not exist, or larger than the available capacity. No member
 /// may have joined before.
-fn has_unwanted_claim(view: &ClusterView<'_>, seed: &MemberView<'_>) -> bool {
+fn has_outdated_claim(view: &ClusterView<'_>, seed: &MemberView<'_>) -> bool {
     let cluster = &view.facts.cluster;
     if cluster.status_cluster_id.is_some() {
         return false;
@@ -151,7 +151,7 @@ fn has_unwanted_claim(view: &ClusterView<'_>, seed: &MemberView<'_>) -> bool {
 }
 
 /// Creates claims and held pods of the members that follow the seed: volumes and sandboxes are
-/// provisioned while the seed starts. They are no members yet; each pod gets its start mode once
+/// provisioned while the seed starts. They are not members yet; each pod gets its start mode once
 /// etcd lists its member.
 pub(super) fn prepare_members(view: &ClusterView<'_>, actions: &mut Actions) {
     let seed = view.members.get(&view.identity.seed);

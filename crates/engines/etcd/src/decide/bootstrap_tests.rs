@@ -25,10 +25,10 @@ fn with_pending_volume() -> Scene {
         identity.cluster_id = None;
     });
     scene.state = EtcdState::default();
-    scene.has_claim(0, false);
+    scene.add_claim(0, false);
     let unbound = json!({ "spec": { "volumeName": null }, "status": { "phase": "Pending" } });
     change(scene.claim(0), unbound);
-    scene.has_pod(0, &StartMode::Bootstrap);
+    scene.add_pod(0, &StartMode::Bootstrap);
     scene
 }
 
@@ -60,13 +60,13 @@ fn a_corrected_storage_spec_restarts_a_bootstrap_without_a_volume() {
         !restarts_bootstrap(&scene),
         "the volume may still be provisioned"
     );
-    scene.is_edited(json!({ "storage": { "class": "fast", "size": "900Gi" } }));
+    scene.edit_spec(json!({ "storage": { "class": "fast", "size": "900Gi" } }));
     assert!(restarts_bootstrap(&scene), "{:?}", scene.plan());
     let mut scene = with_pending_volume();
-    scene.is_edited(json!({ "storage": { "class": "fsat", "size": "9Gi" } }));
+    scene.edit_spec(json!({ "storage": { "class": "fsat", "size": "9Gi" } }));
     assert!(restarts_bootstrap(&scene), "{:?}", scene.plan());
     let mut scene = with_pending_volume();
-    scene.is_edited(json!({ "storage": { "class": "fsat", "size": "901Gi" } }));
+    scene.edit_spec(json!({ "storage": { "class": "fsat", "size": "901Gi" } }));
     assert!(
         !restarts_bootstrap(&scene),
         "a provisioned volume may be larger than requested, and can be resized"
@@ -77,11 +77,11 @@ fn a_corrected_storage_spec_restarts_a_bootstrap_without_a_volume() {
 fn a_corrected_storage_spec_abandons_no_member_that_has_joined() {
     let edited = || {
         let mut scene = with_pending_volume();
-        scene.is_edited(json!({ "storage": { "class": "fast", "size": "900Gi" } }));
+        scene.edit_spec(json!({ "storage": { "class": "fast", "size": "900Gi" } }));
         scene
     };
     let mut scene = edited();
-    scene.has_claim(1, true);
+    scene.add_claim(1, true);
     assert!(
         !restarts_bootstrap(&scene),
         "a member has joined: the identity is outdated"
@@ -107,20 +107,20 @@ fn a_seed_with_a_volume_keeps_it_when_the_spec_asks_for_less() {
         scene.claim(0),
         json!({ "spec": { "volumeName": "pv-0" }, "status": { "phase": "Bound" } }),
     );
-    scene.is_edited(json!({ "storage": { "class": "fsat", "size": "9Gi" } }));
+    scene.edit_spec(json!({ "storage": { "class": "fsat", "size": "9Gi" } }));
     assert!(!restarts_bootstrap(&scene), "{:?}", scene.plan());
 }
 
 /// A cluster whose seed serves, and whose learners were added long ago and never started.
 fn with_unstarted(learners: &[u16], next: u16) -> Scene {
     let mut scene = Scene::with(1, json!({ "members": 3 }));
-    scene.is_unsealed();
+    scene.make_bootstrap_unfinished();
     scene.turn(|identity| identity.next_serial = Serial(next));
     let list: BTreeSet<Serial> = learners.iter().copied().chain([0]).map(Serial).collect();
     for serial in learners {
-        scene.has_claim(*serial, false);
-        scene.has_pod(*serial, &StartMode::Join(list.clone()));
-        scene.is_listed(*serial, true, false);
+        scene.add_claim(*serial, false);
+        scene.add_pod(*serial, &StartMode::Join(list.clone()));
+        scene.list_member(*serial, true, false);
     }
     scene
 }
@@ -154,11 +154,11 @@ fn a_bootstrap_without_starting_learners_adds_one_more_and_finishes() {
 #[test]
 fn a_lost_voter_does_not_hold_up_bootstrap_after_the_timeout() {
     let mut scene = Scene::with(4, json!({ "members": 5 }));
-    scene.is_unsealed();
+    scene.make_bootstrap_unfinished();
     scene.turn(|identity| identity.next_serial = Serial(6));
-    scene.has_claim(4, false);
-    scene.has_pod(4, &StartMode::Join((0..5).map(Serial).collect()));
-    scene.is_listed(4, true, false);
+    scene.add_claim(4, false);
+    scene.add_pod(4, &StartMode::Join((0..5).map(Serial).collect()));
+    scene.list_member(4, true, false);
     change(scene.pod(4), json!({ "spec": { "nodeName": null } }));
     let finishes = |scene: &Scene| {
         matches!(
@@ -170,14 +170,14 @@ fn a_lost_voter_does_not_hold_up_bootstrap_after_the_timeout() {
         )
     };
     assert!(finishes(&scene), "{:?}", scene.plan());
-    scene.is_out_of_reach(1, 400);
+    scene.make_unreachable(1, 400);
     assert!(
         finishes(&scene),
         "three of four voters have a quorum: {:?}",
         scene.plan()
     );
-    scene.has_pod(1, &StartMode::Join((0..5).map(Serial).collect()));
-    scene.is_out_of_reach(1, 400);
+    scene.add_pod(1, &StartMode::Join((0..5).map(Serial).collect()));
+    scene.make_unreachable(1, 400);
     assert!(
         !finishes(&scene),
         "it could start on an empty directory: {:?}",
@@ -188,7 +188,7 @@ fn a_lost_voter_does_not_hold_up_bootstrap_after_the_timeout() {
 #[test]
 fn an_unreachable_seed_fails_the_bootstrap_after_the_timeout_only() {
     let mut scene = with_unstarted(&[1], 4);
-    scene.loses_its_quorum(&[0]);
+    scene.lose_quorum(&[0]);
     let lost = |scene: &Scene| {
         matches!(
             scene.plan().disruption,
@@ -198,14 +198,14 @@ fn an_unreachable_seed_fails_the_bootstrap_after_the_timeout_only() {
             })
         )
     };
-    scene.is_out_of_reach(0, 3);
+    scene.make_unreachable(0, 3);
     assert!(!lost(&scene), "{:?}", scene.plan());
     assert_eq!(
         scene.plan().requeue,
         Requeue::At(UnixTime(NOW.0 + 57)),
         "no watch event reports the timeout"
     );
-    scene.is_out_of_reach(0, 60);
+    scene.make_unreachable(0, 60);
     assert!(
         lost(&scene),
         "the missing member may have been a voter: {:?}",
@@ -221,7 +221,7 @@ fn a_bootstrap_that_an_earlier_operator_restarted_continues() {
         ..Default::default()
     };
     let mut scene = Scene::with(1, json!({ "members": 3 }));
-    scene.is_unsealed();
+    scene.make_bootstrap_unfinished();
     scene.turn(|identity| {
         identity.epoch = Epoch::FIRST.next();
         identity.cluster_id = None;
@@ -229,7 +229,7 @@ fn a_bootstrap_that_an_earlier_operator_restarted_continues() {
         identity.seed = Serial(1);
         identity.next_serial = Serial(2);
     });
-    scene.was_told(old_status());
+    scene.set_status(old_status());
     let plan = scene.plan();
     assert!(
         matches!(
@@ -243,7 +243,7 @@ fn a_bootstrap_that_an_earlier_operator_restarted_continues() {
     );
     // A seed that is about to form the cluster.
     let mut scene = with_pending_volume();
-    scene.was_told(old_status());
+    scene.set_status(old_status());
     let plan = scene.plan();
     assert!(
         !plan.waits.contains(&EtcdWait::InconsistentObjects),
@@ -251,12 +251,12 @@ fn a_bootstrap_that_an_earlier_operator_restarted_continues() {
     );
 }
 
-/// A bootstrap whose members were added and whose etcd has not answered for so many seconds.
+/// A bootstrap whose members were added and whose etcd has not answered for this many seconds.
 fn unanswered(seconds: i64) -> Scene {
     let mut scene = Scene::converged(3);
-    scene.is_unsealed();
-    scene.loses_its_quorum(&[0, 1, 2]);
-    scene.is_out_of_reach(0, seconds);
+    scene.make_bootstrap_unfinished();
+    scene.lose_quorum(&[0, 1, 2]);
+    scene.make_unreachable(0, seconds);
     scene
 }
 
@@ -285,7 +285,7 @@ fn a_bootstrap_without_an_answer_fails_at_once_if_data_is_lost() {
 }
 
 #[test]
-fn a_bootstrap_fails_after_the_timeout_if_nothing_is_left_of_a_member() {
+fn a_bootstrap_fails_after_the_timeout_if_a_member_has_no_pod_and_no_claim() {
     for (seconds, expected) in [(59, None), (60, Some(BootstrapFailure::MemberMissing))] {
         let mut scene = unanswered(seconds);
         scene.observed.claims.remove(&claim_uid(1));

@@ -1,6 +1,6 @@
-//! Pods and claims of removed members. The etcd of a removed member exits and is restarted for ever
-//! until its pod is deleted. A claim is deleted only when its member is known to be removed and the
-//! retention of the spec has passed.
+//! Pods and claims of removed members. The etcd of a removed member exits, and the kubelet restarts
+//! it until its pod is deleted. A claim is deleted only when its member is known to be removed and
+//! the retention of the spec has passed.
 
 use std::collections::BTreeSet;
 

@@ -85,7 +85,7 @@ pub(super) fn all_attempts_failed(view: &ClusterView<'_>) -> bool {
 }
 
 /// Returns when the bootstrap timeout ends, counted from the creation of the newest member's pod.
-/// Prepared pods are no members yet and count only while etcd's list is unknown.
+/// Prepared pods are not members yet and count only while etcd's list is unknown.
 pub(super) fn timeout_at(view: &ClusterView<'_>) -> Option<UnixTime> {
     let created_at = |member: &MemberView<'_>| member.pod.map(|pod| pod.created_at);
     let newest = view.listed().filter_map(created_at).max();

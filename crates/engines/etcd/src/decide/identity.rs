@@ -26,7 +26,7 @@ const DELETION_GRACE: Duration = Duration::from_secs(60);
 /// still be in etcd's list.
 const SKIPPED_SERIALS: u16 = 16;
 
-/// Returns the facts by member, or the result of the situation that comes first.
+/// Returns the facts by member, or the result of a situation in which no other rule applies.
 pub(super) fn identify(facts: &EtcdFacts) -> Result<ClusterView<'_>, RuleResult> {
     IdentitySituation::of(facts).resolve(facts)
 }
@@ -47,18 +47,18 @@ enum IdentitySituation<'f> {
     /// Objects of a deleted resource of the same name are terminating. Kubernetes deletes them in
     /// any order: a cluster adopted from them loses the data of its members (observed).
     PreviousResourceTerminating,
-    /// Claims and pods belong to different clusters, or to another cluster than the identity. They
-    /// are never taken for an empty field.
+    /// Claims and pods belong to different clusters, or to another cluster than the identity. The
+    /// operator never treats them as absent.
     Inconsistent,
-    /// No object of the cluster in the status is left.
+    /// All objects of the cluster that the status names are gone.
     DataLost(ClusterId),
     /// The resource is new.
     New,
     /// The identity was deleted and can be rebuilt from claims and pods.
     Deleted(Identity),
-    /// A restored identity predates the epoch of claims and pods, or the end of its bootstrap. It
-    /// would have the clients' data deleted as that of a failed bootstrap. `rebuilt` is the
-    /// identity from claims and pods.
+    /// A restored identity predates the epoch of claims and pods, or the end of its bootstrap. With
+    /// it, the operator would delete the clients' data as data of a failed bootstrap. `rebuilt` is
+    /// the identity from claims and pods.
     Outdated {
         current: &'f Identity,
         rebuilt: Identity,
@@ -169,8 +169,9 @@ impl<'f> IdentitySituation<'f> {
         ))
     }
 
-    /// Claims and pods are believed only if they prove a bootstrapped cluster. A bootstrapped epoch
-    /// is never left: if members have joined in it, the objects of a later epoch are wrong.
+    /// Claims and pods override the identity only if they prove a bootstrapped cluster. The
+    /// operator never leaves a bootstrapped epoch: if members have joined in it, the objects of a
+    /// later epoch are wrong.
     fn with_outdated_identity(
         facts: &'f EtcdFacts,
         identity: &'f Identity,
@@ -285,9 +286,10 @@ impl<'f> MemberObjects<'f> {
             .any(|pod| pod.start_mode == StartMode::ExistingData)
     }
 
-    /// Returns true if the bootstrap of the identity's epoch must have been finished. Only then are
-    /// pods routed to, are claims of removed members retained, does the status name the cluster,
-    /// and can a member have joined whose serial the identity does not know.
+    /// Returns true if an object proves that the bootstrap of the identity's epoch was finished.
+    /// Only after bootstrap does the client Service select pods, does the operator retain claims of
+    /// removed members, does the status name the cluster, and can a member join whose serial the
+    /// identity does not know.
     fn was_bootstrapped(self, facts: &EtcdFacts, identity: &Identity) -> bool {
         let epoch = identity.epoch;
         // Earlier operators wrote the cluster ID to the status as soon as the seed had formed the

@@ -114,7 +114,7 @@ fn a_recreated_resource_adopts_a_bootstrapped_cluster() {
 #[test]
 fn a_recreated_resource_abandons_an_unfinished_bootstrap() {
     let mut scene = Scene::with(1, json!({ "members": 3 }));
-    scene.is_unsealed();
+    scene.make_bootstrap_unfinished();
     scene.turn(|identity| identity.resource_uid = Uid(98));
     assert_eq!(situation(&scene.facts()), "Abandoned");
 }

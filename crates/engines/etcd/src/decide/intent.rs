@@ -1,6 +1,6 @@
-//! The open intent: a membership change that has begun is settled before another begins. etcd
-//! accepts a call that arrives late: after another operator had removed the dead member C, a
-//! "remove B" of a thawed operator left one voter (tried).
+//! The open intent: the operator settles a membership change that has begun before it begins
+//! another. etcd accepts a call that arrives late: another operator had removed the dead member C
+//! when the late call "remove B" of a frozen operator arrived, and one voter was left (tried).
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::identity::{Intent, MembershipChange};
 use crate::plan::{EtcdDisruption, EtcdWait, IdentityChange};
 use crate::view::{ClusterView, MemberView};
 
-/// The age at which the call of an intent has certainly ended. The deadline of calls is well below.
+/// The age at which the call of an intent has certainly ended: well above the deadline of calls.
 pub(crate) const EXPIRES_AFTER: Duration = Duration::from_secs(30);
 
 /// Settles the open intent: it is done, repeated, or no longer valid.
@@ -68,7 +68,7 @@ fn is_still_valid(view: &ClusterView<'_>, intent: &Intent) -> bool {
                 && view.voters().all(MemberView::is_serving)
         }
         MembershipChange::Promote(_) => member.is_some_and(|member| view.promotion_is_safe(member)),
-        // A member that has come back stays.
+        // A member that is reachable again is not removed.
         MembershipChange::Remove(_)
             if intent.is_replacement && member.is_some_and(|member| member.health.is_some()) =>
         {

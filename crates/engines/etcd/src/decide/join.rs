@@ -48,8 +48,8 @@ fn start_member(view: &ClusterView<'_>, member: &MemberView<'_>, actions: &mut A
         return;
     }
     if member.is_voter() && member.serial != view.identity.seed {
-        // A voter has joined before and never joins again: on an empty directory it would have
-        // forgotten what it acknowledged. It waits until its data is back or known to be lost.
+        // A voter has joined before and never joins again: on an empty directory it would lack
+        // writes that it acknowledged. It waits until its data is back or known to be lost.
         return;
     }
     let Some(pod) = member.pod else {

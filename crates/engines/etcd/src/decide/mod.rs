@@ -1,5 +1,5 @@
 //! Decisions: a plan from the facts alone. The rules are asked in a fixed order; the first that
-//! acts wins, and the others state the waits that hold them up.
+//! acts wins, and the others state the waits that block them.
 
 mod add;
 mod bootstrap;
@@ -195,7 +195,7 @@ pub(crate) fn next_deadline(facts: &EtcdFacts, plan: &Plan<Etcd>) -> Option<Unix
     waits.chain(due).filter(|time| *time > facts.now).min()
 }
 
-/// Returns the next deadline that no wait stands for.
+/// Returns the next deadline that no wait contains.
 fn next_due(view: &ClusterView<'_>) -> Option<UnixTime> {
     let deletion = cleanup::next_deletion(view);
     let replacement = replace::next_replacement(view).map(|pending| pending.deadline);

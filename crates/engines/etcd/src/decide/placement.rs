@@ -1,6 +1,6 @@
 //! Placement: voters come before new members where the nodes cannot run all pods.
 //!
-//! The scheduler gives a node to the first pod that asks for it. An evicted voter may then find a
+//! The scheduler assigns a node to the first pod that fits on it. An evicted voter may then find a
 //! new member on its node, and cannot run elsewhere if its volume is there (observed twice: once
 //! the new member was deleted too late and kept the node).
 

@@ -13,7 +13,7 @@ use crate::testing::{NOW, Scene, change, name, pod_uid};
 fn an_unscheduled_learner_frees_the_node_for_a_returning_voter() {
     let mut scene = Scene::with_newcomer();
     change(scene.pod(3), json!({ "spec": { "nodeName": null } }));
-    scene.stops_answering(2);
+    scene.stop_answering(2);
     let frees_node = EtcdDisruption::DeletePod {
         pod: pod_uid(3),
         serial: Serial(3),
@@ -42,7 +42,7 @@ fn an_unscheduled_learner_frees_the_node_for_a_returning_voter() {
         1,
         "the learner's pod only when the voter has a node"
     );
-    scene.has_pod(2, &StartMode::ExistingData);
+    scene.add_pod(2, &StartMode::ExistingData);
     assert_eq!(scene.plan().create.len(), 1);
     assert!(scene.plan().disruption.is_none());
 }
@@ -51,7 +51,7 @@ fn an_unscheduled_learner_frees_the_node_for_a_returning_voter() {
 fn a_learner_with_a_node_keeps_it() {
     let mut scene = Scene::with_newcomer();
     scene.observed.pods.remove(&pod_uid(2));
-    scene.stops_answering(2);
+    scene.stop_answering(2);
     assert!(scene.plan().disruption.is_none(), "{:?}", scene.plan());
 }
 
@@ -63,7 +63,7 @@ fn on(node: &str) -> Option<VolumeLocation> {
 fn with_blocking_learner() -> Scene {
     let mut scene = Scene::with_newcomer();
     change(scene.pod(3), json!({ "spec": { "nodeName": "node-2" } }));
-    scene.is_refused(2, on("node-2"));
+    scene.make_unschedulable(2, on("node-2"));
     scene
 }
 
@@ -78,10 +78,10 @@ fn a_learner_on_the_node_of_a_voter_is_removed() {
     let mut scene = with_blocking_learner();
     assert!(removes_learner(&scene), "{:?}", scene.plan());
     // The same for a learner that has started and could be promoted.
-    scene.is_listed(3, true, true);
+    scene.list_member(3, true, true);
     scene.state(3);
     assert!(removes_learner(&scene), "{:?}", scene.plan());
-    scene.is_listed(3, false, true);
+    scene.list_member(3, false, true);
     assert!(scene.asked().is_none(), "a voter stays: {:?}", scene.plan());
 }
 
@@ -120,7 +120,7 @@ fn a_learner_on_another_node_stays_unless_the_voter_can_run_there() {
 }
 
 #[test]
-fn a_voter_that_was_away_for_too_long_reserves_no_node() {
+fn a_voter_that_was_not_ready_for_long_reserves_no_node() {
     let mut scene = with_blocking_learner();
     let long_ago = jiff::Timestamp::from_second(NOW.0 - 301)
         .unwrap()
@@ -135,7 +135,7 @@ fn a_voter_that_was_away_for_too_long_reserves_no_node() {
 #[test]
 fn without_a_quorum_the_learners_pod_frees_the_node_of_a_voter() {
     let mut scene = with_blocking_learner();
-    scene.loses_its_quorum(&[1, 2]);
+    scene.lose_quorum(&[1, 2]);
     let frees_node = EtcdDisruption::DeletePod {
         pod: pod_uid(3),
         serial: Serial(3),
@@ -154,7 +154,7 @@ fn without_a_quorum_the_learners_pod_frees_the_node_of_a_voter() {
         Some(frees_node),
         "without a quorum the voter cannot be replaced"
     );
-    scene.has_pod(3, &StartMode::ExistingData);
+    scene.add_pod(3, &StartMode::ExistingData);
     change(scene.pod(3), json!({ "spec": { "nodeName": "node-2" } }));
     assert!(
         scene.plan().disruption.is_none(),
@@ -166,7 +166,7 @@ fn without_a_quorum_the_learners_pod_frees_the_node_of_a_voter() {
 #[test]
 fn a_displaced_learner_with_a_local_volume_is_removed_in_time() {
     let mut scene = Scene::with_newcomer();
-    scene.is_refused(3, on("node-2"));
+    scene.make_unschedulable(3, on("node-2"));
     let long_ago = NOW.0 - 300;
     scene
         .state
@@ -182,7 +182,7 @@ fn a_displaced_learner_with_a_local_volume_is_removed_in_time() {
     scene.observed.volume_locations.clear();
     assert!(
         scene.asked().is_none(),
-        "it has no volume yet: another learner would not do better"
+        "it has no volume yet: another learner would also wait"
     );
 }
 
@@ -191,7 +191,7 @@ fn a_removed_member_on_the_same_node_does_not_count_as_sharing() {
     let mut scene = Scene::with(4, json!({ "members": 3 }));
     scene.turn(|identity| identity.next_serial = Serial(5));
     // The last member is no longer listed, and its pod is terminating.
-    scene.has_pod(4, &StartMode::ExistingData);
+    scene.add_pod(4, &StartMode::ExistingData);
     change(
         scene.pod(4),
         json!({ "metadata": { "deletionTimestamp": "2027-01-15T08:00:00Z" } }),

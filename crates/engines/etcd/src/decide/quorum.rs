@@ -1,6 +1,6 @@
-//! Without a reachable quorum the membership is unknown, and no rule changes it. Other operators
-//! report a healthy cluster after the loss of all members, or rebuild a cluster that is only
-//! partitioned.
+//! Without a reachable quorum the membership is unknown, and no rule changes it. Known failures of
+//! other operators: they report a healthy cluster after the loss of all members, or rebuild a
+//! cluster that is only partitioned.
 
 use super::RuleResult;
 use crate::plan::EtcdWait;

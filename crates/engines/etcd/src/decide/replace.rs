@@ -1,13 +1,12 @@
 //! Replacement of lost members: a member whose data is lost is removed, and a new member joins
 //! under a new name.
 //!
-//! On an empty directory the member would have forgotten what it acknowledged (tried: an
-//! acknowledged write was lost). Lost members are removed before any is added: their names do not
-//! resolve, which delays a new member by 30 s, and older etcds reject an add while a member is
-//! down.
+//! On an empty directory the member would lack writes that it acknowledged (tried: an acknowledged
+//! write was lost). Lost members are removed before any is added: their names do not resolve, which
+//! delays a new member by 30 s, and older etcds reject an add while a member is down.
 //!
-//! A member that may come back gets time first. Such replacements are made one at a time and
-//! limited per hour: their cause may take down the new members as well.
+//! A member that may recover is replaced only after `replace_after`. Such replacements are made one
+//! at a time and limited per hour: their cause may take down the new members as well.
 
 use std::time::Duration;
 
@@ -56,7 +55,7 @@ pub(super) fn remove_lost_member(view: &ClusterView<'_>) -> RuleResult {
 
 /// Removes a member that might come back, within the limits.
 fn replace(view: &ClusterView<'_>, member: &MemberView<'_>) -> RuleResult {
-    // A learner without a node does not hold up the replacement: it may need the very node that is
+    // A learner without a node does not delay the replacement: it may need the very node that is
     // lost.
     let is_joining = |other: &&MemberView<'_>| {
         other.serial != member.serial
@@ -90,21 +89,12 @@ pub(crate) fn is_unreachable(view: &ClusterView<'_>, member: &MemberView<'_>) ->
     unreachable_deadline(view, member).is_some_and(|deadline| view.facts.now >= deadline)
 }
 
-/// Returns since when the member is unreachable; `None` while its replacement is not pending.
-pub(crate) fn unreachable_since(
-    view: &ClusterView<'_>,
-    member: &MemberView<'_>,
-) -> Option<UnixTime> {
-    unreachable_deadline(view, member)?;
-    view.facts.unreachable_since.get(&member.serial).copied()
-}
-
 /// Returns true if the member has crashed at every start for `replace_after`.
 pub(crate) fn is_crashing(view: &ClusterView<'_>, member: &MemberView<'_>) -> bool {
     crashing_deadline(view, member).is_some_and(|deadline| view.facts.now >= deadline)
 }
 
-/// A member that is replaced unless it comes back in time.
+/// A member that is replaced unless it recovers before the deadline.
 pub(crate) struct PendingReplacement {
     pub(crate) serial: Serial,
     pub(crate) deadline: UnixTime,
@@ -130,10 +120,20 @@ pub(crate) fn next_replacement(view: &ClusterView<'_>) -> Option<PendingReplacem
         .min_by_key(|pending| pending.deadline)
 }
 
-/// Returns when an unreachable member counts as lost. Three observers must miss it: the operator,
-/// the leader by its streams, and Kubernetes, which does not report the pod as Ready. A member that
-/// the API server cannot reach may still serve clients.
+/// Returns when an unreachable member counts as lost. Three observers must report it as
+/// unreachable: the operator, the leader by its streams, and Kubernetes, which does not report the
+/// pod as Ready. A member that the API server cannot reach may still serve clients.
 fn unreachable_deadline(view: &ClusterView<'_>, member: &MemberView<'_>) -> Option<UnixTime> {
+    let since = unreachable_since(view, member)?;
+    Some(since.after(view.facts.cluster.replace_after))
+}
+
+/// Returns since when Kubernetes, the operator and the leader all miss the member; `None` while its
+/// replacement is not pending.
+pub(crate) fn unreachable_since(
+    view: &ClusterView<'_>,
+    member: &MemberView<'_>,
+) -> Option<UnixTime> {
     // Before bootstrap is finished its own timeouts apply.
     if !view.identity.bootstrapped {
         return None;
@@ -143,15 +143,15 @@ fn unreachable_deadline(view: &ClusterView<'_>, member: &MemberView<'_>) -> Opti
         return None;
     }
     let pod = member.pod?;
-    // A new member that no node takes, or that cannot start on its node, is not lost; another one
-    // would not do better. The exceptions: its node is lost, so that its pod stays Terminating; or
-    // it was displaced from the node of its volume.
+    // A new member that cannot be scheduled, or that cannot start on its node, is not lost; another
+    // new member would fail in the same way. The exceptions: its node is lost, so that its pod
+    // stays Terminating; or it was displaced from the node of its volume.
     let node_is_lost = pod.node.is_some() && pod.is_terminating;
     if member.is_unstarted_learner() && !node_is_lost && !is_displaced(view, member) {
         return None;
     }
-    // A template that does not run anywhere yet may be the reason, and a new member would not do
-    // better.
+    // A template with which no member runs yet may be the reason, and a new member would fail in
+    // the same way.
     let may_be_template = pod.is_idle
         && !pod.is_terminating
         && !view.same_template_works_elsewhere(pod)
@@ -159,11 +159,10 @@ fn unreachable_deadline(view: &ClusterView<'_>, member: &MemberView<'_>) -> Opti
     if may_be_template {
         return None;
     }
-    // Kubernetes and the leader miss it.
+    // Kubernetes and the leader do not reach it.
     let unready_since = pod.unready_since?;
     let unreachable_since = *view.facts.unreachable_since.get(&member.serial)?;
-    let since = unready_since.max(unreachable_since);
-    Some(since.after(view.facts.cluster.replace_after))
+    Some(unready_since.max(unreachable_since))
 }
 
 /// Returns true if a voter occupies the only node that can mount the member's volume. A new member
@@ -188,8 +187,8 @@ fn is_unschedulable(view: &ClusterView<'_>, member: &MemberView<'_>) -> bool {
 }
 
 /// Returns when a started member that crashes at every start counts as lost, while others run with
-/// the same template. On a directory that was emptied a voter exits with an error, as it must, and
-/// a learner panics at every start.
+/// the same template. On a directory that was emptied a voter exits with an error, and a learner
+/// panics at every start.
 fn crashing_deadline(view: &ClusterView<'_>, member: &MemberView<'_>) -> Option<UnixTime> {
     let has_started = member.listed.is_some_and(|listed| listed.has_started);
     if !has_started || member.health.is_some() {

@@ -25,7 +25,7 @@ fn the_status_has_the_time_since_when_a_member_to_be_replaced_is_unreachable() {
             .collect()
     };
     let mut scene = Scene::converged(3);
-    scene.is_out_of_reach(2, 60);
+    scene.make_unreachable(2, 60);
     assert_eq!(since(&scene), [None, None, Some(NOW.0 - 60)]);
     scene.observed.now = UnixTime(NOW.0 + 5);
     assert_eq!(since(&scene), [None, None, Some(NOW.0 - 60)], "later");
@@ -36,7 +36,7 @@ fn the_status_has_the_time_since_when_a_member_to_be_replaced_is_unreachable() {
 #[test]
 fn an_unreachable_member_is_replaced_after_its_time_and_not_before() {
     let mut scene = Scene::converged(3);
-    scene.is_out_of_reach(2, 299);
+    scene.make_unreachable(2, 299);
     let plan = scene.plan();
     assert!(plan.is_noop(), "{plan:?}");
     assert_eq!(plan.requeue, Requeue::Poll, "the member is polled");
@@ -46,7 +46,7 @@ fn an_unreachable_member_is_replaced_after_its_time_and_not_before() {
             && next.ends_with("unless it responds within 5m"),
         "{next}"
     );
-    scene.is_out_of_reach(2, 300);
+    scene.make_unreachable(2, 300);
     assert!(replaces(&scene, 2));
 }
 
@@ -54,7 +54,7 @@ fn an_unreachable_member_is_replaced_after_its_time_and_not_before() {
 fn a_ready_member_that_does_not_answer_is_polled() {
     let mut scene = Scene::converged(3);
     assert_eq!(scene.plan().requeue, Requeue::OnChange);
-    scene.stops_answering(2);
+    scene.stop_answering(2);
     assert_eq!(
         scene.plan().requeue,
         Requeue::Poll,
@@ -65,7 +65,7 @@ fn a_ready_member_that_does_not_answer_is_polled() {
 #[test]
 fn a_member_that_one_of_three_observers_reaches_is_not_replaced() {
     let mut scene = Scene::converged(3);
-    scene.is_out_of_reach(2, 9999);
+    scene.make_unreachable(2, 9999);
     scene.state.unreachable_since.clear();
     assert!(
         scene.asked().is_none(),
@@ -73,12 +73,12 @@ fn a_member_that_one_of_three_observers_reaches_is_not_replaced() {
     );
 
     let mut scene = Scene::converged(3);
-    scene.is_out_of_reach(2, 9999);
+    scene.make_unreachable(2, 9999);
     scene.state(2);
     assert!(scene.asked().is_none(), "it answers the operator");
 
     let mut scene = Scene::converged(3);
-    scene.is_out_of_reach(2, 9999);
+    scene.make_unreachable(2, 9999);
     let ready = json!([{ "type": "Ready", "status": "True", "lastTransitionTime": "2027-01-15T07:00:00Z" }]);
     change(scene.pod(2), json!({ "status": { "conditions": ready } }));
     assert!(scene.asked().is_none(), "its kubelet reports it as Ready");
@@ -87,14 +87,14 @@ fn a_member_that_one_of_three_observers_reaches_is_not_replaced() {
 #[test]
 fn a_member_needed_for_the_quorum_is_not_replaced() {
     let mut scene = Scene::converged(2);
-    scene.is_out_of_reach(1, 9999);
+    scene.make_unreachable(1, 9999);
     // With one of two voters unreachable etcd does not report a list; if it did, one of one voter
     // would be left.
     assert!(replaces(&scene, 1));
     let mut scene = Scene::converged(5);
-    scene.is_out_of_reach(4, 9999);
-    scene.stops_answering(3);
-    scene.stops_answering(2);
+    scene.make_unreachable(4, 9999);
+    scene.stop_answering(3);
+    scene.stop_answering(2);
     assert!(scene.asked().is_none(), "two of four voters have no quorum");
     assert!(scene.plan().waits.contains(&EtcdWait::NoQuorum));
 }
@@ -102,7 +102,7 @@ fn a_member_needed_for_the_quorum_is_not_replaced() {
 #[test]
 fn a_fourth_replacement_within_an_hour_waits() {
     let mut scene = Scene::converged(3);
-    scene.is_out_of_reach(2, 9999);
+    scene.make_unreachable(2, 9999);
     let ago = |minutes: i64| UnixTime(NOW.0 - 60 * minutes);
     scene.turn(|identity| identity.replacements = [ago(61), ago(50), ago(20)].into());
     assert!(replaces(&scene, 2), "only two are within the last hour");
@@ -119,7 +119,7 @@ fn a_fourth_replacement_within_an_hour_waits() {
 #[test]
 fn a_replacement_counts_once_even_if_it_is_recorded_twice() {
     let mut scene = Scene::converged(3);
-    scene.is_out_of_reach(2, 9999);
+    scene.make_unreachable(2, 9999);
     let intent = scene.asked().unwrap();
     let (_, identity) = scene.observed.identity.as_ref().unwrap();
     let recorded = identity.with_intent(&intent);
@@ -181,16 +181,16 @@ fn no_member_is_replaced_while_a_successor_does_not_start() {
 fn an_unscheduled_learner_is_not_lost_and_holds_up_no_replacement() {
     let mut scene = Scene::with_newcomer();
     change(scene.pod(3), json!({ "spec": { "nodeName": null } }));
-    scene.is_out_of_reach(3, 9999);
+    scene.make_unreachable(3, 9999);
     assert!(scene.asked().is_none());
-    scene.is_out_of_reach(2, 9999);
+    scene.make_unreachable(2, 9999);
     assert!(replaces(&scene, 2));
 }
 
 #[test]
 fn a_learner_on_a_lost_node_is_removed() {
     let mut scene = Scene::with_newcomer();
-    scene.is_out_of_reach(3, 9999);
+    scene.make_unreachable(3, 9999);
     assert!(
         scene.asked().is_none(),
         "its image may be missing: another learner would not start either"
@@ -237,7 +237,7 @@ fn an_unknown_member_that_has_started_stays_and_recovery_continues() {
     assert!(matches!(plan.waits[..], [EtcdWait::UnknownMembers(_)]));
     // A missing pod is recreated.
     scene.observed.pods.remove(&pod_uid(2));
-    scene.stops_answering(2);
+    scene.stop_answering(2);
     assert_eq!(scene.plan().create.len(), 1);
     // A member without data is removed: of four votes three are left, and two of them are healthy.
     scene.observed.claims.remove(&claim_uid(2));
@@ -251,7 +251,7 @@ fn an_unknown_member_that_has_started_stays_and_recovery_continues() {
 fn an_unknown_voter_counts_towards_the_quorum_and_never_as_healthy() {
     let mut scene = Scene::with(4, json!({ "members": 3 }));
     scene.add_unknown_member(0xabc, true);
-    scene.stops_answering(0);
+    scene.stop_answering(0);
     // Clients are detached already. Of five votes four are left, and three are needed: three known
     // voters are healthy.
     change(
@@ -262,7 +262,7 @@ fn an_unknown_voter_counts_towards_the_quorum_and_never_as_healthy() {
         scene.asked().unwrap().change,
         MembershipChange::Remove(Serial(0))
     );
-    scene.stops_answering(1);
+    scene.stop_answering(1);
     // Two known voters are healthy, and the unknown voter does not count.
     assert!(scene.asked().is_none(), "{:?}", scene.plan());
 }
@@ -282,7 +282,7 @@ fn no_member_is_added_while_an_unknown_member_is_listed() {
 fn the_claim_of_a_removed_member_is_retained_as_the_spec_says() {
     let mut scene = Scene::converged(3);
     scene.turn(|identity| identity.next_serial = Serial(4));
-    scene.has_claim(3, true);
+    scene.add_claim(3, true);
     let plan = scene.plan();
     assert!(plan.disruption.is_none(), "{plan:?}");
     assert_eq!(
@@ -293,7 +293,7 @@ fn the_claim_of_a_removed_member_is_retained_as_the_spec_says() {
         }]
     );
 
-    scene.is_marked_removed(3);
+    scene.mark_removed(3);
     let plan = scene.plan();
     assert!(
         plan.is_noop() && plan.requeue == Requeue::At(UnixTime(NOW.0 + 86_400)),
@@ -315,14 +315,14 @@ fn the_claim_of_a_removed_member_is_retained_as_the_spec_says() {
 fn a_removed_members_claim_is_deleted_at_once_without_retention_or_data() {
     let mut scene = Scene::with(3, json!({ "storage": { "keepRemovedFor": "0" } }));
     scene.turn(|identity| identity.next_serial = Serial(4));
-    scene.has_claim(3, true);
+    scene.add_claim(3, true);
     assert!(matches!(
         scene.plan().disruption,
         Some(EtcdDisruption::DeleteClaim { .. })
     ));
     let mut scene = Scene::converged(3);
     scene.turn(|identity| identity.next_serial = Serial(4));
-    scene.has_claim(3, false);
+    scene.add_claim(3, false);
     assert!(matches!(
         scene.plan().disruption,
         Some(EtcdDisruption::DeleteClaim { .. })
@@ -333,9 +333,9 @@ fn a_removed_members_claim_is_deleted_at_once_without_retention_or_data() {
 fn a_retained_claim_gets_no_pod_when_the_quorum_is_lost() {
     let mut scene = Scene::converged(3);
     scene.turn(|identity| identity.next_serial = Serial(4));
-    scene.has_claim(3, true);
-    scene.is_marked_removed(3);
-    scene.loses_its_quorum(&[0, 1]);
+    scene.add_claim(3, true);
+    scene.mark_removed(3);
+    scene.lose_quorum(&[0, 1]);
     let plan = scene.plan();
     assert!(plan.is_noop(), "{plan:?}");
     assert_eq!(
@@ -380,7 +380,7 @@ fn a_restored_identity_skips_the_serials_of_later_members() {
 #[test]
 fn a_removal_record_on_a_listed_members_claim_is_deleted() {
     let mut scene = Scene::converged(3);
-    scene.is_marked_removed(2);
+    scene.mark_removed(2);
     assert_eq!(
         scene.plan().patch,
         [EtcdPatch::RecordRemoval {
@@ -399,7 +399,7 @@ fn a_removal_record_on_a_listed_members_claim_is_deleted() {
 #[test]
 fn a_member_that_came_back_is_not_removed_by_an_open_intent() {
     let mut scene = Scene::converged(3);
-    scene.is_out_of_reach(2, 9999);
+    scene.make_unreachable(2, 9999);
     let intent = scene.asked().unwrap();
     scene.turn(|identity| *identity = identity.with_intent(&intent));
     assert!(
@@ -430,13 +430,13 @@ fn an_unscheduled_learner_with_ephemeral_storage_is_not_replaced() {
         identity.next_serial = Serial(4);
         identity.seed_storage = Some(crate::identity::SeedStorage::Pod(pod_uid(0)));
     });
-    scene.has_pod(
+    scene.add_pod(
         3,
         &StartMode::Join([Serial(0), Serial(1), Serial(2), Serial(3)].into()),
     );
-    scene.is_listed(3, true, false);
+    scene.list_member(3, true, false);
     change(scene.pod(3), json!({ "spec": { "nodeName": null } }));
-    scene.is_out_of_reach(3, 9999);
+    scene.make_unreachable(3, 9999);
     assert!(scene.asked().is_none(), "{:?}", scene.plan());
 }
 
@@ -485,16 +485,16 @@ fn a_restored_identity_from_before_the_end_of_bootstrap_loses_no_data() {
     // left.
     scene.observed.claims.remove(&claim_uid(0));
     scene.observed.pods.clear();
-    scene.loses_its_quorum(&[0, 1, 2]);
+    scene.lose_quorum(&[0, 1, 2]);
     let old_status = evenkeel_api::EtcdClusterStatus {
         cluster_id: "1f".to_owned(),
         ..Default::default()
     };
-    scene.was_told(old_status);
+    scene.set_status(old_status);
     assert!(is_repaired(&scene), "{:?}", scene.plan());
-    scene.was_told(evenkeel_api::EtcdClusterStatus::default());
-    scene.has_claim(0, true);
-    scene.is_marked_removed(0);
+    scene.set_status(evenkeel_api::EtcdClusterStatus::default());
+    scene.add_claim(0, true);
+    scene.mark_removed(0);
     assert!(
         is_repaired(&scene),
         "a member was removed before: {:?}",
@@ -521,7 +521,7 @@ fn a_rejected_claim_does_not_hold_up_the_removal_of_its_member() {
         plan.disruption.is_none() && plan.create.len() == 1,
         "{plan:?}"
     );
-    scene.is_edited(json!({ "members": 3 }));
+    scene.edit_spec(json!({ "members": 3 }));
     assert_eq!(
         scene.asked().unwrap().change,
         MembershipChange::Remove(Serial(3))
@@ -532,10 +532,10 @@ fn a_rejected_claim_does_not_hold_up_the_removal_of_its_member() {
 fn a_rejected_pod_does_not_hold_up_a_promotion() {
     let mut scene = Scene::with(4, json!({ "members": 5 }));
     scene.turn(|identity| identity.next_serial = Serial(5));
-    scene.is_rebuilt_anew(4);
-    scene.is_listed(4, true, true);
+    scene.add_current_voter(4);
+    scene.list_member(4, true, true);
     scene.observed.pods.remove(&pod_uid(1));
-    scene.stops_answering(1);
+    scene.stop_answering(1);
     assert_eq!(scene.plan().create.len(), 1, "{:?}", scene.plan());
     assert_eq!(
         scene.asked().unwrap().change,
@@ -546,7 +546,7 @@ fn a_rejected_pod_does_not_hold_up_a_promotion() {
 #[test]
 fn a_claim_of_a_later_epoch_does_not_change_a_bootstrapped_cluster() {
     let mut scene = Scene::converged(3);
-    scene.has_claim(3, true);
+    scene.add_claim(3, true);
     change(
         scene.claim(3),
         json!({ "metadata": { "annotations": { labels::EPOCH: "2" } } }),
@@ -567,7 +567,7 @@ fn a_recreated_resource_with_a_restored_identity_keeps_its_data() {
         identity.resource_uid = Uid(9);
     });
     scene.observed.pods.clear();
-    scene.loses_its_quorum(&[0, 1, 2]);
+    scene.lose_quorum(&[0, 1, 2]);
     assert!(is_repaired(&scene), "{:?}", scene.plan());
 }
 
@@ -577,8 +577,8 @@ fn a_restored_identity_without_objects_starts_no_cluster() {
     scene.turn(|identity| identity.bootstrapped = false);
     scene.observed.claims.clear();
     scene.observed.pods.clear();
-    scene.loses_its_quorum(&[0, 1, 2]);
-    scene.was_told(evenkeel_api::EtcdClusterStatus {
+    scene.lose_quorum(&[0, 1, 2]);
+    scene.set_status(evenkeel_api::EtcdClusterStatus {
         cluster_id: "1f".to_owned(),
         ..Default::default()
     });
@@ -593,9 +593,9 @@ fn a_restored_identity_without_objects_starts_no_cluster() {
 fn a_finished_pod_is_deleted_while_another_is_created() {
     let mut scene = Scene::converged(3);
     scene.observed.pods.remove(&pod_uid(1));
-    scene.stops_answering(1);
+    scene.stop_answering(1);
     change(scene.pod(2), json!({ "status": { "phase": "Failed" } }));
-    scene.stops_answering(2);
+    scene.stop_answering(2);
     let plan = scene.plan();
     assert_eq!(plan.create.len(), 1, "{plan:?}");
     assert!(

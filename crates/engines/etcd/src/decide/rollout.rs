@@ -1,8 +1,8 @@
 //! Rollouts: members with an outdated template are restarted one at a time while all others are
 //! healthy, followers first and the leader last, so that leadership moves once.
 //!
-//! The first member that does not come back stops the rollout, and the quorum stays as it was. An
-//! edit of the spec changes the target at once.
+//! The rollout stops at the first member that does not become healthy again, so the quorum is
+//! preserved. An edit of the spec changes the target at once.
 //!
 //! Members that cannot be restarted with their data are replaced instead: a new member joins before
 //! an old one is removed, see [`ClusterView::target_members`].
@@ -40,8 +40,8 @@ pub(super) fn replace_idle_pods(view: &ClusterView<'_>) -> RuleResult {
 }
 
 /// Returns true if the member does not answer, and its pod does not run or has not become Ready in
-/// time. The last report of a kubelet that is cut off since is no proof against a member that
-/// answers.
+/// time. A member that answers runs, whatever the last report of its kubelet says: the kubelet may
+/// have been partitioned since.
 fn is_idle(view: &ClusterView<'_>, member: &MemberView<'_>) -> bool {
     let Some(pod) = member.pod else { return false };
     if member.health.is_some() || pod.is_terminating || pod.is_finished {
@@ -51,7 +51,7 @@ fn is_idle(view: &ClusterView<'_>, member: &MemberView<'_>) -> bool {
 }
 
 /// Returns true if a running pod can be deleted although the operator alone does not reach it: the
-/// operator may be the one that is cut off. One pod at a time, so that a bad template stops at the
+/// operator itself may be partitioned. One pod at a time, so that a bad template stops at the
 /// first.
 fn is_unresponsive(view: &ClusterView<'_>, serial: Serial, pod: &PodFacts) -> bool {
     if pod.is_ready || !start_timed_out(view, pod) {
@@ -126,7 +126,7 @@ pub(super) fn restart_outdated(view: &ClusterView<'_>) -> RuleResult {
         return RuleResult::Pass;
     };
     let via_eviction = view.has_quorum_without(next.serial);
-    // A user who wants three members and has two at the moment has not accepted an outage.
+    // With three desired members of which two are healthy, the user has not accepted an outage.
     if !via_eviction && view.facts.cluster.members >= MIN_VOTERS_FOR_EVICTION {
         return RuleResult::Wait(EtcdWait::TooFewVoters);
     }
@@ -144,7 +144,8 @@ fn is_resizing(view: &ClusterView<'_>, member: &MemberView<'_>) -> bool {
 }
 
 /// Returns the wait for a member that is up to date and reports another minor version than the
-/// desired one: an image named by its digest may contain any version. No other member follows it.
+/// desired one: an image named by its digest may contain any version. No other member is restarted
+/// until then.
 fn version_mismatch(view: &ClusterView<'_>, member: &MemberView<'_>) -> Option<EtcdWait> {
     let reported = member.health?.version?;
     let desired = view.facts.cluster.version;

@@ -23,7 +23,7 @@ fn restart(serial: u16, transfer_to: Option<u16>, via_eviction: bool) -> Option<
 fn outdated(members: u16) -> Scene {
     let mut scene = Scene::converged(members);
     set_leader(&mut scene, 0);
-    scene.is_edited(json!({ "version": "3.7.3" }));
+    scene.edit_spec(json!({ "version": "3.7.3" }));
     scene
 }
 
@@ -40,11 +40,11 @@ fn set_leader(scene: &mut Scene, leader: u16) {
 fn followers_are_restarted_first_and_the_leader_last_after_a_transfer() {
     let mut scene = outdated(3);
     assert_eq!(scene.plan().disruption, restart(1, None, true));
-    scene.is_rebuilt(1);
+    scene.rebuild_pod(1);
     assert_eq!(scene.plan().disruption, restart(2, None, true));
-    scene.is_rebuilt(2);
+    scene.rebuild_pod(2);
     assert_eq!(scene.plan().disruption, restart(0, Some(1), true));
-    scene.is_rebuilt(0);
+    scene.rebuild_pod(0);
     assert!(
         scene.plan().disruption.is_none() && scene.plan().waits.is_empty(),
         "{:?}",
@@ -58,7 +58,7 @@ fn no_member_is_restarted_before_all_others_are_ready_and_routed() {
     let unrouted = json!({ "metadata": { "labels": { labels::ROLE: null } } });
     for how in [unready, unrouted] {
         let mut scene = outdated(3);
-        scene.is_rebuilt(2);
+        scene.rebuild_pod(2);
         change(scene.pod(2), how);
         let plan = scene.plan();
         assert!(
@@ -67,7 +67,7 @@ fn no_member_is_restarted_before_all_others_are_ready_and_routed() {
         );
     }
     let mut scene = outdated(3);
-    scene.stops_answering(2);
+    scene.stop_answering(2);
     assert!(scene.plan().disruption.is_none());
 }
 
@@ -76,7 +76,7 @@ fn one_or_two_members_are_restarted_by_deletion_when_all_are_healthy() {
     assert_eq!(outdated(1).plan().disruption, restart(0, None, false));
     let mut scene = outdated(2);
     assert_eq!(scene.plan().disruption, restart(1, None, false));
-    scene.stops_answering(0);
+    scene.stop_answering(0);
     assert!(scene.plan().disruption.is_none(), "{:?}", scene.plan());
 }
 
@@ -95,7 +95,7 @@ fn an_unknown_voter_does_not_count_as_healthy_for_a_restart() {
 fn an_unscheduled_learner_is_recreated_from_the_current_template() {
     let mut scene = Scene::with_newcomer();
     change(scene.pod(3), json!({ "spec": { "nodeName": null } }));
-    scene.is_edited(json!({ "version": "3.7.3" }));
+    scene.edit_spec(json!({ "version": "3.7.3" }));
     let recreate = EtcdDisruption::DeletePod {
         pod: pod_uid(3),
         serial: Serial(3),
@@ -114,8 +114,8 @@ fn an_unscheduled_learner_is_recreated_from_the_current_template() {
 #[test]
 fn a_member_that_does_not_start_stops_the_rollout() {
     let mut scene = outdated(3);
-    scene.is_rebuilt(1);
-    scene.lacks_its_image(1, 100_000);
+    scene.rebuild_pod(1);
+    scene.lose_image(1, 100_000);
     let plan = scene.plan();
     assert!(
         plan.disruption.is_none(),
@@ -127,9 +127,9 @@ fn a_member_that_does_not_start_stops_the_rollout() {
     );
     // If the template works elsewhere, the problem is in this member.
     let mut scene = outdated(3);
-    scene.is_rebuilt(1);
-    scene.is_rebuilt(2);
-    scene.lacks_its_image(1, 100_000);
+    scene.rebuild_pod(1);
+    scene.rebuild_pod(2);
+    scene.lose_image(1, 100_000);
     assert!(
         scene
             .asked()
@@ -142,12 +142,12 @@ fn a_reverted_edit_recreates_the_failed_pod_with_or_without_a_quorum() {
     for members in [1, 2, 3, 5] {
         let mut scene = outdated(members);
         let first = if members == 1 { 0 } else { 1 };
-        scene.is_rebuilt(first);
-        scene.lacks_its_image(first, 10);
+        scene.rebuild_pod(first);
+        scene.lose_image(first, 10);
         if members <= 2 {
             scene.state.membership = Observed::Unknown;
         }
-        scene.is_edited(json!({ "version": "3.6.16" }));
+        scene.edit_spec(json!({ "version": "3.6.16" }));
         let recreate = EtcdDisruption::DeletePod {
             pod: pod_uid(first),
             serial: Serial(first),
@@ -166,7 +166,7 @@ fn an_annotation_requests_a_restart_and_its_removal_does_not() {
     scene.observed.desired.restart = Some("on monday".to_owned());
     assert_eq!(scene.plan().disruption, restart(1, None, true));
     for serial in [0, 1, 2] {
-        scene.is_rebuilt(serial);
+        scene.rebuild_pod(serial);
     }
     assert!(scene.plan().disruption.is_none());
     scene.observed.desired.restart = None;
@@ -176,7 +176,7 @@ fn an_annotation_requests_a_restart_and_its_removal_does_not() {
 #[test]
 fn the_version_of_a_member_is_recorded_once_it_answers() {
     let mut scene = outdated(3);
-    scene.has_pod(1, &StartMode::ExistingData);
+    scene.add_pod(1, &StartMode::ExistingData);
     scene.state(1);
     let records_version = |scene: &Scene| {
         let version = scene.observed.desired.version;
@@ -186,7 +186,7 @@ fn the_version_of_a_member_is_recorded_once_it_answers() {
         })
     };
     assert!(records_version(&scene));
-    scene.stops_answering(1);
+    scene.stop_answering(1);
     assert!(
         !records_version(&scene),
         "a version that never started has not rewritten the data"
@@ -196,7 +196,7 @@ fn the_version_of_a_member_is_recorded_once_it_answers() {
 #[test]
 fn another_number_of_members_makes_no_member_outdated() {
     let mut scene = Scene::converged(3);
-    scene.is_edited(
+    scene.edit_spec(
         json!({ "members": 5, "heal": { "replaceAfter": "9m" }, "storage": { "onDelete": "Delete" } }),
     );
     assert!(
@@ -211,13 +211,13 @@ fn ephemeral_members_are_replaced_one_by_one_by_new_members() {
     let mut scene = Scene::with(3, json!({ "members": 3, "storage": { "ephemeral": true } }));
     scene.turn(|identity| identity.seed_storage = Some(SeedStorage::Pod(pod_uid(0))));
     set_leader(&mut scene, 0);
-    scene.is_edited(json!({ "version": "3.7.3" }));
+    scene.edit_spec(json!({ "version": "3.7.3" }));
     let adds = scene
         .asked()
         .is_some_and(|intent| intent.change == MembershipChange::Add(Serial(3)));
     assert!(adds, "{:?}", scene.plan());
     scene.turn(|identity| identity.next_serial = Serial(4));
-    scene.is_rebuilt_anew(3);
+    scene.add_current_voter(3);
     let plan = scene.plan();
     assert_eq!(
         plan.patch,
@@ -232,12 +232,12 @@ fn a_cluster_of_three_with_two_voters_is_not_restarted() {
     scene.observed.desired.members = 3;
     // The third member is a learner without a node.
     scene.turn(|identity| identity.next_serial = Serial(3));
-    scene.has_claim(2, false);
-    scene.has_pod(
+    scene.add_claim(2, false);
+    scene.add_pod(
         2,
         &StartMode::Join([Serial(0), Serial(1), Serial(2)].into()),
     );
-    scene.is_listed(2, true, false);
+    scene.list_member(2, true, false);
     change(scene.pod(2), json!({ "spec": { "nodeName": null } }));
     let plan = scene.plan();
     assert!(
@@ -280,7 +280,7 @@ fn a_crashing_member_is_recreated_when_the_spec_changes() {
 fn an_outdated_pod_is_recreated_after_a_minute_without_an_answer() {
     for (since, is_recreated) in [(59, false), (60, true)] {
         let mut scene = outdated(3);
-        scene.is_out_of_reach(2, since);
+        scene.make_unreachable(2, since);
         let disruption = scene.plan().disruption;
         assert_eq!(
             matches!(
@@ -299,7 +299,7 @@ fn an_outdated_pod_is_recreated_after_a_minute_without_an_answer() {
 #[test]
 fn an_image_with_another_version_stops_the_rollout_at_its_first_member() {
     let mut scene = outdated(3);
-    scene.is_rebuilt(1);
+    scene.rebuild_pod(1);
     let reported = evenkeel_api::Version::new(3, 6, 16);
     if let Some(Observed::Present(health)) = scene.state.health.get_mut(&Serial(1)) {
         health.version = Some(reported);
@@ -339,7 +339,7 @@ fn a_snapshot_is_forced_when_all_members_are_healthy() {
         (from.snapshotted_version, to.snapshotted_version),
         (None, Some(scene.observed.desired.version))
     );
-    scene.stops_answering(2);
+    scene.stop_answering(2);
     let plan = scene.plan();
     assert!(
         plan.disruption.is_none() && plan.waits.contains(&EtcdWait::SnapshotBlocked(Serial(2))),
@@ -385,7 +385,7 @@ fn a_forced_snapshot_does_not_wait_for_an_unscheduled_learner() {
 #[test]
 fn smaller_volumes_are_resized_without_a_restart() {
     let mut scene = Scene::with(3, json!({ "members": 3, "etcd": { "quota": "1Gi" } }));
-    scene.is_edited(json!({ "storage": { "size": "8Gi" }, "etcd": { "quota": "1Gi" } }));
+    scene.edit_spec(json!({ "storage": { "size": "8Gi" }, "etcd": { "quota": "1Gi" } }));
     let plan = scene.plan();
     let resized = [0, 1, 2].map(|serial| EtcdPatch::ResizeVolume {
         claim: claim_uid(serial),
@@ -397,7 +397,7 @@ fn smaller_volumes_are_resized_without_a_restart() {
 #[test]
 fn no_member_is_restarted_before_all_volumes_are_resized() {
     let mut scene = Scene::converged(3);
-    scene.is_edited(json!({ "storage": { "size": "8Gi" } }));
+    scene.edit_spec(json!({ "storage": { "size": "8Gi" } }));
     let plan = scene.plan();
     assert!(
         plan.disruption.is_none() && plan.waits.contains(&EtcdWait::VolumeResize(Serial(0))),
@@ -436,13 +436,13 @@ fn members_move_to_another_class_by_new_members() {
         scene.plan().disruption.is_none(),
         "a spec without a class moves no member"
     );
-    scene.is_edited(json!({ "storage": { "class": "fast" } }));
+    scene.edit_spec(json!({ "storage": { "class": "fast" } }));
     let adds = scene
         .asked()
         .is_some_and(|intent| intent.change == MembershipChange::Add(Serial(3)));
     assert!(adds, "{:?}", scene.plan());
     scene.turn(|identity| identity.next_serial = Serial(4));
-    scene.is_rebuilt_anew(3);
+    scene.add_current_voter(3);
     change(
         scene.claim(3),
         json!({ "spec": { "storageClassName": "fast" } }),
@@ -459,9 +459,9 @@ fn members_move_to_another_class_by_new_members() {
 fn an_unschedulable_member_with_a_misplaced_volume_is_replaced_in_time() {
     let mut scene = Scene::converged(3);
     set_leader(&mut scene, 0);
-    scene.is_edited(json!({ "scheduling": { "nodeSelector": { "zone": "b" } } }));
-    scene.is_rebuilt(2);
-    scene.is_out_of_reach(2, 400);
+    scene.edit_spec(json!({ "scheduling": { "nodeSelector": { "zone": "b" } } }));
+    scene.rebuild_pod(2);
+    scene.make_unreachable(2, 400);
     let since = jiff::Timestamp::from_second(NOW.0 - 400)
         .unwrap()
         .to_string();
@@ -501,13 +501,13 @@ fn a_learner_that_waits_for_a_volume_of_the_wrong_class_is_removed() {
             .asked()
             .is_some_and(|intent| intent.change == MembershipChange::Remove(Serial(3)))
     };
-    scene.is_edited(json!({ "members": 4, "storage": { "class": "fsat" } }));
+    scene.edit_spec(json!({ "members": 4, "storage": { "class": "fsat" } }));
     assert!(
         !is_removed(&scene),
         "the class is the desired one: {:?}",
         scene.plan()
     );
-    scene.is_edited(json!({ "members": 4, "storage": { "class": "fast" } }));
+    scene.edit_spec(json!({ "members": 4, "storage": { "class": "fast" } }));
     assert!(is_removed(&scene), "{:?}", scene.plan());
 }
 
@@ -523,7 +523,7 @@ fn a_running_member_stays_when_its_node_loses_the_label() {
     }
     assert!(scene.plan().disruption.is_none(), "{:?}", scene.plan());
     // An edited selector moves it: a new member joins first.
-    scene.is_edited(json!({ "scheduling": { "nodeSelector": { "zone": "b" } } }));
+    scene.edit_spec(json!({ "scheduling": { "nodeSelector": { "zone": "b" } } }));
     assert!(
         scene
             .asked()
@@ -546,8 +546,8 @@ fn a_learner_without_a_volume_holds_up_no_restart_for_a_resize() {
         scene.claim(3),
         json!({ "spec": { "volumeName": null }, "status": { "phase": "Pending" } }),
     );
-    scene.is_edited(json!({ "members": 4, "storage": { "size": "8Gi" } }));
-    scene.has_pod(
+    scene.edit_spec(json!({ "members": 4, "storage": { "size": "8Gi" } }));
+    scene.add_pod(
         3,
         &StartMode::Join([Serial(0), Serial(1), Serial(2), Serial(3)].into()),
     );
@@ -571,7 +571,7 @@ fn a_learner_without_a_volume_holds_up_no_restart_for_a_resize() {
 fn a_reverted_resize_does_not_hold_up_the_rollout() {
     let mut scene = Scene::with(3, json!({ "members": 3, "storage": { "size": "4Gi" } }));
     (0..3).for_each(|serial| resize(&mut scene, serial, "8Gi", "4Gi"));
-    scene.is_edited(json!({ "version": "3.7.3" }));
+    scene.edit_spec(json!({ "version": "3.7.3" }));
     assert!(
         matches!(
             scene.plan().disruption,
@@ -580,7 +580,7 @@ fn a_reverted_resize_does_not_hold_up_the_rollout() {
         "{:?}",
         scene.plan()
     );
-    scene.is_edited(json!({ "storage": { "size": "8Gi" } }));
+    scene.edit_spec(json!({ "storage": { "size": "8Gi" } }));
     assert!(
         scene
             .plan()
@@ -601,10 +601,10 @@ fn no_healthy_member_is_removed_while_its_successor_is_down() {
             json!({ "spec": { "storageClassName": "slow" } }),
         )
     });
-    scene.is_edited(json!({ "storage": { "class": "fast" } }));
+    scene.edit_spec(json!({ "storage": { "class": "fast" } }));
     scene.turn(|identity| identity.next_serial = Serial(4));
-    scene.is_rebuilt_anew(3);
-    scene.is_out_of_reach(3, 10);
+    scene.add_current_voter(3);
+    scene.make_unreachable(3, 10);
     let plan = scene.plan();
     assert!(
         plan.disruption.is_none() && plan.patch.is_empty(),
@@ -624,9 +624,9 @@ fn no_healthy_member_is_removed_while_its_successor_is_down() {
     assert_eq!(
         scene.plan().patch,
         [EtcdPatch::AttachClients { pod: pod_uid(2) }],
-        "clients are served in the meantime"
+        "clients are served meanwhile"
     );
-    scene.is_out_of_reach(3, 400);
+    scene.make_unreachable(3, 400);
     let intent = scene.asked().unwrap();
     assert_eq!(
         (intent.change, intent.is_replacement),
@@ -634,8 +634,8 @@ fn no_healthy_member_is_removed_while_its_successor_is_down() {
     );
     // Of the members to be replaced, one that is down is removed first.
     scene.state(3);
-    scene.has_pod(3, &StartMode::ExistingData);
-    scene.is_out_of_reach(1, 10);
+    scene.add_pod(3, &StartMode::ExistingData);
+    scene.make_unreachable(1, 10);
     let plan = scene.plan();
     assert!(
         plan.patch
@@ -647,7 +647,7 @@ fn no_healthy_member_is_removed_while_its_successor_is_down() {
 #[test]
 fn an_idle_pod_whose_member_answers_is_not_deleted() {
     let mut scene = outdated(3);
-    scene.lacks_its_image(1, 90);
+    scene.lose_image(1, 90);
     let recreate = EtcdDisruption::DeletePod {
         pod: pod_uid(1),
         serial: Serial(1),
@@ -668,8 +668,8 @@ fn an_idle_pod_whose_member_answers_is_not_deleted() {
 #[test]
 fn unresponsive_pods_are_recreated_one_at_a_time() {
     let mut scene = outdated(5);
-    scene.is_out_of_reach(1, 90);
-    scene.is_out_of_reach(2, 90);
+    scene.make_unreachable(1, 90);
+    scene.make_unreachable(2, 90);
     assert!(matches!(
         scene.plan().disruption,
         Some(EtcdDisruption::DeletePod {
@@ -685,7 +685,7 @@ fn unresponsive_pods_are_recreated_one_at_a_time() {
     // The leader does not report whether it reaches the member; the healthy voters have a quorum
     // without it.
     let mut scene = outdated(3);
-    scene.is_out_of_reach(1, 90);
+    scene.make_unreachable(1, 90);
     scene.state.unreachable_since.clear();
     assert!(matches!(
         scene.plan().disruption,
@@ -694,7 +694,7 @@ fn unresponsive_pods_are_recreated_one_at_a_time() {
             ..
         })
     ));
-    scene.is_out_of_reach(2, 90);
+    scene.make_unreachable(2, 90);
     scene.state.unreachable_since.clear();
     assert!(
         scene.plan().disruption.is_none(),
@@ -717,13 +717,13 @@ fn a_class_that_an_admission_webhook_sets_moves_no_member() {
         "the claims were created with that class: {:?}",
         scene.plan()
     );
-    scene.is_edited(json!({ "storage": { "class": "gold" } }));
+    scene.edit_spec(json!({ "storage": { "class": "gold" } }));
     assert!(
         scene.plan().disruption.is_none(),
         "the claims have that class: {:?}",
         scene.plan()
     );
-    scene.is_edited(json!({ "storage": { "class": "slow" } }));
+    scene.edit_spec(json!({ "storage": { "class": "slow" } }));
     assert!(
         scene
             .asked()

@@ -37,8 +37,8 @@ fn is_moving(view: &ClusterView<'_>) -> bool {
 }
 
 /// Returns the voter that must become healthy before a healthy member is removed because of a
-/// replacement. An unhealthy voter gets its time like any other (see `replace`): otherwise the
-/// cause of its failure could take down one successor after the other.
+/// replacement. An unhealthy voter is replaced after `replace_after` like any other (see
+/// `replace`): otherwise the cause of its failure could take down one successor after the other.
 fn unhealthy_during_move<'v, 'f>(
     view: &'v ClusterView<'f>,
     leaving: &MemberView<'_>,

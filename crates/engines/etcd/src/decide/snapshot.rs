@@ -1,8 +1,8 @@
 //! Forced snapshots: before some versions become effective, every member takes a snapshot of its
 //! log.
 //!
-//! At its start etcd replays the log from the last snapshot. A log of a cluster with few writes
-//! reaches back to entries of a minor before the last, which a later version no longer reads: 3.7
+//! At its start etcd replays the log from the last snapshot. The log of a cluster with few writes
+//! may still contain entries of an earlier minor version, which a later version cannot read: 3.7
 //! panics at every start on a log with entries of 3.5 (tried: 3.5.35, 3.6.16 and 3.7.3 on one
 //! directory). The version therefore becomes effective only when the log of every member begins
 //! after all members have left the earlier minor; see

@@ -13,7 +13,7 @@ use crate::observe::ObservedCluster;
 const UNWATCHED_KINDS: &[&str] = &["Secret"];
 
 /// The means of the reconciler that actions share.
-pub(crate) struct Means<'a> {
+pub(crate) struct ExecuteDeps<'a> {
     pub(crate) client: &'a Client,
     pub(crate) clock: &'a SharedClock,
     pub(crate) expectations: &'a Expectations<ResourceKey>,
@@ -37,7 +37,7 @@ pub(crate) struct ExecuteContext<'a> {
 
 impl<'a> ExecuteContext<'a> {
     pub(crate) fn new(
-        means: &Means<'a>,
+        means: &ExecuteDeps<'a>,
         observed: &'a ObservedCluster,
         facts: &'a EtcdFacts,
         holds_lease: &'a (dyn Fn() -> bool + Sync),

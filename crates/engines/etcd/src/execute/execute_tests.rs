@@ -1,4 +1,4 @@
-//! Every write carries preconditions, and an object that has changed meanwhile is left alone.
+//! Every write carries preconditions, and an object that has changed meanwhile is not written.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -160,7 +160,7 @@ async fn an_outdated_idle_pod_is_deleted_and_a_running_one_is_evicted() {
         why: DeleteReason::Outdated,
     };
     let mut scene = Scene::converged(3);
-    scene.lacks_its_image(1, 90);
+    scene.lose_image(1, 90);
     let (_, requests) = executed(scene, Action::Disruption(&delete), accepts_all).await;
     let [(method, _, body)] = requests.as_slice() else {
         panic!("{requests:?}")
@@ -366,7 +366,7 @@ fn has_pod(
 }
 
 #[tokio::test]
-async fn only_our_own_pod_gets_a_removed_cluster_label_back() {
+async fn a_removed_cluster_label_is_restored_on_our_own_pod_only() {
     let mut scene = Scene::converged(3);
     let ours = scene.observed.pods.remove(&pod_uid(1)).unwrap();
     let ours = serde_json::to_value(ours).unwrap();

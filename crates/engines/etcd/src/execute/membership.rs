@@ -1,11 +1,13 @@
 //! Membership changes. A call to etcd cannot carry a precondition, so its intent is recorded first, by compare-and-swap. An
 //! open intent is settled before anything else happens.
 //!
-//! The leader is asked first. It may be wrong about other members: a raft message that is lost while a member restarts, and
-//! given up when the member has long been back, leaves the member marked as unreachable until its connections break again,
-//! and every addition is rejected (`rafthttp`'s pipeline; seen for four minutes in a story, reproduced on 3.5, 3.6 and 3.7
-//! by the explorer's `replay`). An addition that the leader rejects for that reason is sent to the other voters, which have
-//! their own view. A removal is not: a member that considers the removed one unreachable does not check the quorum.
+//! The leader is asked first. It may wrongly consider other members unreachable: if a raft message
+//! is lost while a member restarts, and the leader gives up sending it only after the member is
+//! back, the leader marks the member as unreachable until its connections break again, and rejects
+//! every addition (`rafthttp`'s pipeline; seen for four minutes in a story, reproduced on 3.5, 3.6
+//! and 3.7 by the explorer's `replay`). An addition that the leader rejects for that reason is sent
+//! to the other voters, which have their own view. A removal is not: a member that considers the
+//! removed one unreachable does not check the quorum.
 
 use evenkeel_runtime::{Error, Outcome};
 
@@ -207,14 +209,14 @@ mod tests {
                 health.is_leader = health.member_id == id(2);
             }
         }
-        scene.stops_answering(1);
+        scene.stop_answering(1);
         assert_eq!(endpoint_names(&scene), [name(2), name(0)]);
     }
 
     #[test]
     fn without_a_leader_the_member_that_reported_the_list_is_asked() {
         let mut scene = Scene::converged(1);
-        scene.stops_answering(0);
+        scene.stop_answering(0);
         assert_eq!(endpoint_names(&scene), [name(0)]);
     }
 

@@ -27,7 +27,7 @@ use crate::observe::member_ref;
 use crate::plan::{DeleteReason, EtcdCreate, EtcdDisruption, EtcdPatch, OwnerTarget};
 use snapshot::SnapshotResult;
 
-pub(crate) use context::{ExecuteContext, Means};
+pub(crate) use context::{ExecuteContext, ExecuteDeps};
 
 /// Executes one action.
 pub(crate) async fn execute(

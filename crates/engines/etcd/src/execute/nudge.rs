@@ -1,19 +1,15 @@
-//! Nudging a stuck member: a new raft log entry makes it serve, see `observe/stuck.rs`. The entry is a short lease that no
-//! client uses: it changes no key and no revision, and expires by itself.
+//! Nudging a stuck member: a new raft log entry makes it serve, see `observe/stuck.rs`. The entry is a request for the list
+//! of alarms, which goes through the raft log and changes nothing, also when the database is full.
 
 use evenkeel_runtime::{Error, Outcome};
 
 use super::context::ExecuteContext;
 use super::membership::membership_endpoints;
-use crate::actions::member_display_name;
-use crate::client::{self, LeaseReply};
+use crate::client;
 use crate::names::Serial;
 
-/// The lifetime of the lease in seconds.
-const LEASE_TTL_SECONDS: i64 = 10;
-
-/// Grants a short lease on the leader. A failed attempt counts, too, so that the plan is empty until the next attempt is
-/// due.
+/// Lists the alarms on the leader. No other action depends on the result, and a member that stays stuck is nudged again: a
+/// failure is logged and not reported. A failed attempt counts, so that the plan is empty until the next attempt is due.
 pub(super) async fn nudge_member(
     context: &ExecuteContext<'_>,
     stuck: Serial,
@@ -25,20 +21,15 @@ pub(super) async fn nudge_member(
     let (Some(credentials), Some(leader)) = (context.credentials(), leader) else {
         return Ok(Outcome::Conflict);
     };
-    let reply = client::grant_lease(
-        context.connections(),
-        credentials,
-        &leader,
-        LEASE_TTL_SECONDS,
-        context.holds_lease,
-    );
-    match reply.await {
-        LeaseReply::Granted => Ok(Outcome::Done),
-        LeaseReply::NotSent => Ok(Outcome::Conflict),
-        LeaseReply::Failed(error) => {
-            let member = member_display_name(context.observed, stuck);
-            let action = format!("grant an etcd lease, so that {member} starts to serve");
-            Err(Error::other(action, error))
+    match client::list_alarms(context.connections(), credentials, &leader).await {
+        Ok(()) => Ok(Outcome::Done),
+        Err(error) => {
+            tracing::debug!(
+                member = stuck.0,
+                error,
+                "failed to append a log entry for a stuck member"
+            );
+            Ok(Outcome::Conflict)
         }
     }
 }
@@ -49,7 +40,7 @@ mod tests {
     use evenkeel_runtime::{Expectations, ResourceKey, TestClock};
 
     use super::*;
-    use crate::execute::Means;
+    use crate::execute::ExecuteDeps;
     use crate::memory::ClusterMemory;
     use crate::testing::{NOW, Scene};
 
@@ -62,7 +53,7 @@ mod tests {
             namespace: "shop".to_owned(),
             name: "orders".to_owned(),
         };
-        let means = Means {
+        let means = ExecuteDeps {
             client: &client(|_, _| not_found()),
             clock: &clock,
             expectations: &Expectations::new(clock.clone()),

@@ -1,5 +1,6 @@
-//! Forcing a snapshot on every member. etcd takes one after a number of log entries, so that many entries are appended. Each
-//! is a request for the list of alarms, which goes through the raft log like a write and changes nothing.
+//! Forcing a snapshot on every member. etcd takes one after `--snapshot-count` log entries, so the
+//! operator appends more than that. Each entry is a request for the list of alarms, which passes through
+//! the raft log like a write and changes no data.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! Querying etcd: the status of every member, the authoritative member list, and the members that nothing reaches. Nothing
-//! here writes.
+//! Querying etcd: the status of every member, the authoritative member list, and the unreachable
+//! members. No function here writes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,7 +9,7 @@ use futures::future::{join, join_all};
 use super::member_status::{LeaderInfo, RawMember, RawStatus, membership};
 use super::{MemberIndex, leader_metrics, stuck};
 use crate::client::{self, Connections};
-use crate::facts::{EtcdFacts, ListedMember, MemberHealth, Membership};
+use crate::facts::{EtcdFacts, ListedMember, MemberHealth, Membership, StuckMember};
 use crate::identity::MemberId;
 use crate::names::Serial;
 
@@ -26,7 +26,8 @@ pub struct MemberTarget {
     pub is_seed: bool,
 }
 
-/// The state of an etcd cluster as its members report it. Nothing in it changes while the cluster is healthy and idle.
+/// The state of an etcd cluster as its members report it. No field changes while the cluster is
+/// healthy and idle.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EtcdState {
     /// The member list.
@@ -43,12 +44,12 @@ pub struct EtcdState {
     pub reachable: BTreeSet<Serial>,
     /// The members that neither answered nor have a connection to the leader, with the time since when.
     pub unreachable_since: BTreeMap<Serial, UnixTime>,
-    /// A member that runs and does not serve until the raft log advances, see [`stuck`].
-    pub stuck: Option<Serial>,
+    /// A member that may wait for the next raft log entry, see [`stuck`].
+    pub stuck: Option<StuckMember>,
 }
 
 impl EtcdState {
-    /// Returns the state that facts were made from, as far as they show it.
+    /// Returns the part of the state that facts contain.
     pub fn from_facts(facts: &EtcdFacts) -> Self {
         let leader = facts
             .details
@@ -124,7 +125,7 @@ pub(crate) async fn query_cluster(query: &ClusterQuery<'_>) -> EtcdState {
     let leader = leader_endpoint(&answers, leader);
     find_unreachable(&mut state, leader, query.now).await;
     if query.service.is_some() && leader.is_some() {
-        state.stuck = find_stuck(&state, query.members).await;
+        state.stuck = find_stuck(&state, query).await;
     }
     state
 }
@@ -238,11 +239,15 @@ async fn find_unreachable(state: &mut EtcdState, leader: Option<&Endpoint>, now:
 }
 
 /// Returns a listed member that does not answer although it runs and has a leader.
-async fn find_stuck(state: &EtcdState, members: &[MemberTarget]) -> Option<Serial> {
-    let queries = stuck::candidates(state, members).map(|candidate| async move {
+async fn find_stuck(state: &EtcdState, query: &ClusterQuery<'_>) -> Option<StuckMember> {
+    let queries = stuck::candidates(state, query.members).map(|candidate| async move {
         // A member that has not started waits for something else.
         let has_leader = leader_metrics::has_leader(&candidate.endpoint).await;
         has_leader.then_some(candidate.serial)
     });
-    join_all(queries).await.into_iter().flatten().next()
+    let serial = join_all(queries).await.into_iter().flatten().next()?;
+    Some(StuckMember {
+        serial,
+        since: query.now,
+    })
 }

@@ -51,7 +51,7 @@ impl RawStatus {
 
     /// Returns the health of the member, given the leader.
     pub(super) fn health(&self, leader: Option<LeaderInfo>) -> MemberHealth {
-        // A learner that is cut off keeps reporting its last leader: leader and term must be the current ones.
+        // A partitioned learner keeps reporting its last leader: leader and term must be the current ones.
         let is_following =
             leader.is_some_and(|leader| (self.leader, self.term) == (leader.leader, leader.term));
         let is_near = leader.is_some_and(|leader| {

@@ -110,7 +110,7 @@ fn a_learner_serves_while_it_follows_the_leader_of_this_term() {
     };
     assert!(
         !of_old_term.health(leader).is_serving,
-        "it was cut off before the last election"
+        "it was partitioned before the last election"
     );
     let of_another_leader = RawStatus {
         leader: 0xb,

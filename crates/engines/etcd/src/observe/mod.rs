@@ -44,7 +44,7 @@ pub use pod::has_joined;
 /// The largest `minAvailable` that is recognized in a PodDisruptionBudget, plus one.
 const MAX_MIN_AVAILABLE: u8 = 16;
 
-/// A cluster as it was observed.
+/// An observed cluster.
 #[derive(Debug)]
 pub struct ObservedCluster {
     /// The resource.
@@ -329,8 +329,8 @@ impl ObservedCluster {
         Observed::Present(min_available)
     }
 
-    /// Returns the problem of a member whose PVC has no StorageClass, or one that does not exist. The message of Kubernetes
-    /// ("unbound immediate PersistentVolumeClaims") does not say what to do.
+    /// Returns the problem of a member whose PVC has no StorageClass, or one that does not exist.
+    /// The message of Kubernetes ("unbound immediate PersistentVolumeClaims") names no remedy.
     fn storage_class_problem(&self, serial: Serial) -> Option<String> {
         let mut claims = self.claims.values();
         let claim = claims.find(|claim| {

@@ -218,7 +218,7 @@ fn the_problem_of_a_pod_names_etcd_or_the_image() {
     let crashing = problem_with(waiting("CrashLoopBackOff", "back-off 40s"));
     assert_eq!(
         crashing.as_deref(),
-        Some("etcd crashes at every start (CrashLoopBackOff). See its log")
+        Some("etcd keeps crashing (CrashLoopBackOff). See its log")
     );
     let pulling = problem_with(waiting("ErrImagePull", "not found"));
     assert_eq!(
@@ -231,7 +231,7 @@ fn the_problem_of_a_pod_names_etcd_or_the_image() {
 #[test]
 fn a_held_pod_has_no_problem() {
     let mut scene = Scene::converged(1);
-    scene.has_pod(0, &StartMode::Held);
+    scene.add_pod(0, &StartMode::Held);
     let data = scene.pod(0).metadata.annotations.as_ref().unwrap()[labels::DATA_SUB_PATH].clone();
     let message = format!(
         "failed to prepare subPath for volumeMount \"data\": {data} must be a relative path"

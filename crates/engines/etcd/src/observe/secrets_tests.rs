@@ -1,4 +1,5 @@
-//! The list of TLS Secrets: its evaluation. The kit tests the evaluation of a single Secret and the cache.
+//! The evaluation of the list of TLS Secrets. The kit tests the evaluation of a single Secret and
+//! the cache.
 
 use evenkeel_kit::tls_secrets::key_pair;
 use serde_json::json;

@@ -1,7 +1,8 @@
-//! Stuck members. A member that received all data as a snapshot does not serve before the raft log advances: etcd counts
-//! applied entries from the first entry after the snapshot, considers itself thousands of entries behind, and rejects the
-//! publication of its own name as one request too many, in a busy loop (seen on 3.6.16, in an idle cluster with more than
-//! 5000 entries). Any new entry ends the loop: see `decide/nudge.rs`.
+//! Stuck members. A member that received all data as a snapshot does not serve before the raft log
+//! advances: etcd counts applied entries from the first entry after the snapshot, considers itself
+//! thousands of entries behind, and rejects the publication of its own name with "too many
+//! requests", in a busy loop (seen on 3.6.16, in an idle cluster with more than 5000 entries). Any
+//! new entry ends the loop: see `decide/nudge.rs`.
 
 use evenkeel_runtime::Observed;
 

@@ -111,7 +111,8 @@ fn is_failing(facts: &EtcdFacts, pod: &PodFacts) -> bool {
         .and_then(|health| health.present())
         .is_some_and(|health| health.is_serving);
     // A stuck member serves once the operator has nudged it.
-    if is_serving || facts.stuck == Some(pod.serial) {
+    let is_stuck = facts.stuck.is_some_and(|stuck| stuck.serial == pod.serial);
+    if is_serving || is_stuck {
         return false;
     }
     let is_overdue = |since: UnixTime| facts.now.0.saturating_sub(since.0) > START_TIMEOUT;

@@ -3,8 +3,9 @@
 use serde_json::json;
 
 use super::*;
+use crate::facts::StuckMember;
 use crate::names::Serial;
-use crate::testing::{Scene, name};
+use crate::testing::{NOW, Scene, name};
 
 fn preview_of(scene: &Scene) -> Preview {
     preview(&scene.observed, scene.facts(), None)
@@ -51,8 +52,11 @@ fn a_new_member_is_added_created_joined_and_promoted() {
 #[test]
 fn a_stuck_member_serves_after_a_nudge() {
     let mut scene = Scene::with_newcomer();
-    scene.stops_answering(3);
-    scene.state.stuck = Some(Serial(3));
+    scene.stop_answering(3);
+    scene.state.stuck = Some(StuckMember {
+        serial: Serial(3),
+        since: NOW,
+    });
     let preview = preview_of(&scene);
     assert_eq!(preview.steps[0].action, "nudge-member", "{preview:#?}");
     assert_eq!(preview.ends, "Healthy");
@@ -101,7 +105,7 @@ fn a_new_cluster_becomes_healthy() {
 #[test]
 fn an_unreachable_member_stays_unreachable_and_is_replaced_in_time() {
     let mut scene = Scene::with(3, json!({ "members": 3, "heal": { "replaceAfter": "5m" } }));
-    scene.is_out_of_reach(2, 120);
+    scene.make_unreachable(2, 120);
     let preview = preview_of(&scene);
     let replaced = preview
         .steps
@@ -124,7 +128,7 @@ fn an_unreachable_member_stays_unreachable_and_is_replaced_in_time() {
 #[test]
 fn a_lost_quorum_ends_the_preview_with_its_waits() {
     let mut scene = Scene::converged(3);
-    scene.loses_its_quorum(&[1, 2]);
+    scene.lose_quorum(&[1, 2]);
     let preview = preview_of(&scene);
     assert!(preview.ends.starts_with("Quorum lost"), "{}", preview.ends);
     assert!(!preview.waits_for.is_empty());
@@ -145,7 +149,7 @@ fn the_preview_of_a_paused_cluster_is_empty() {
 #[test]
 fn a_member_that_the_leader_reaches_is_never_replaced() {
     let mut scene = Scene::converged(3);
-    scene.is_out_of_reach(2, 120);
+    scene.make_unreachable(2, 120);
     scene.state.unreachable_since.clear();
     let preview = preview_of(&scene);
     assert!(
@@ -162,7 +166,7 @@ fn a_member_that_the_leader_reaches_is_never_replaced() {
 #[test]
 fn a_terminating_pod_on_a_lost_node_does_not_come_back() {
     let mut scene = Scene::with(3, json!({ "members": 3, "heal": { "replaceAfter": "5m" } }));
-    scene.is_out_of_reach(2, 120);
+    scene.make_unreachable(2, 120);
     let terminating = json!({ "metadata": { "deletionTimestamp": "2026-11-16T11:00:00Z" }, "spec": { "nodeName": "node-3" } });
     crate::testing::change(scene.pod(2), terminating);
     let preview = preview_of(&scene);

@@ -355,6 +355,14 @@ impl SimulatedCluster {
 
     fn stop_answering(&mut self, serial: Serial) {
         self.facts.health.insert(serial, Observed::Unknown);
+        if self.is_stuck(serial) {
+            self.facts.stuck = None;
+        }
+    }
+
+    fn is_stuck(&self, serial: Serial) -> bool {
+        let stuck = self.facts.stuck;
+        stuck.is_some_and(|stuck| stuck.serial == serial)
     }
 
     fn set_leader(&mut self, leader: Serial) {
@@ -413,7 +421,7 @@ impl SimulatedCluster {
             !pod.is_finished
                 && !pod.is_terminating
                 && !self.failing.contains(&pod.uid)
-                && self.facts.stuck != Some(pod.serial)
+                && !self.is_stuck(pod.serial)
         };
         let running: Vec<PodFacts> = self.pods().iter().filter(can_run).cloned().collect();
         for pod in &running {

@@ -89,14 +89,14 @@ fn a_cluster_with_a_problem_is_degraded_even_if_it_acts_or_is_paused() {
     let lose_data = |scene: &mut Scene| {
         scene.observed.claims.remove(&claim_uid(1));
         scene.observed.pods.remove(&pod_uid(1));
-        scene.stops_answering(1);
+        scene.stop_answering(1);
     };
     let mut paused = Scene::with(3, json!({ "paused": true }));
-    paused.stops_answering(1);
+    paused.stop_answering(1);
     let scenes = [
-        (changed(|scene| scene.stops_answering(1)), "is not healthy"),
+        (changed(|scene| scene.stop_answering(1)), "is not healthy"),
         (
-            changed(|scene| scene.loses_its_quorum(&[0, 1])),
+            changed(|scene| scene.lose_quorum(&[0, 1])),
             "Quorum lost: 1 of 3 voters responds: 1 of 3 voters responds. Clients cannot read or write",
         ),
         (changed(lose_data), "Replacing"),

@@ -158,7 +158,7 @@ pub(super) fn progressing(
             ConditionStatus::True,
             Reason::Recovering,
         ),
-        // An unreachable member gets its time before it is replaced.
+        // An unreachable member is replaced only after `replace_after`.
         (
             is_idle && !all_serve,
             ConditionStatus::False,

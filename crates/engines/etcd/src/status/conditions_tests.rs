@@ -29,7 +29,7 @@ fn problem(scene: &Scene) -> Option<Reason> {
 fn lose_data(scene: &mut Scene, serial: u16) {
     scene.observed.claims.remove(&claim_uid(serial));
     scene.observed.pods.remove(&pod_uid(serial));
-    scene.stops_answering(serial);
+    scene.stop_answering(serial);
 }
 
 fn terminate(scene: &mut Scene, serial: u16) {
@@ -57,7 +57,7 @@ fn a_deleted_resource_progresses_even_if_it_is_paused() {
 #[test]
 fn a_paused_cluster_does_not_progress_even_if_a_member_is_down() {
     let mut scene = Scene::with(3, json!({ "paused": true }));
-    scene.stops_answering(1);
+    scene.stop_answering(1);
     assert_eq!(progress(&scene), (ConditionStatus::False, Reason::Paused));
 }
 
@@ -80,7 +80,7 @@ fn a_new_resource_and_an_unfinished_bootstrap_are_bootstrapping() {
         (ConditionStatus::True, Reason::Bootstrapping)
     );
     let mut unfinished = Scene::with(1, json!({ "members": 3 }));
-    unfinished.is_unsealed();
+    unfinished.make_bootstrap_unfinished();
     assert_eq!(
         progress(&unfinished),
         (ConditionStatus::True, Reason::Bootstrapping)
@@ -97,7 +97,7 @@ fn without_an_identity_and_without_an_action_the_cluster_waits() {
 #[test]
 fn a_rollout_progresses_while_a_member_restarts() {
     let mut scene = Scene::converged(3);
-    scene.is_edited(json!({ "version": "3.6.17" }));
+    scene.edit_spec(json!({ "version": "3.6.17" }));
     assert_eq!(progress(&scene), (ConditionStatus::True, Reason::Upgrading));
     terminate(&mut scene, 1);
     assert_eq!(progress(&scene), (ConditionStatus::True, Reason::Upgrading));
@@ -106,7 +106,7 @@ fn a_rollout_progresses_while_a_member_restarts() {
 #[test]
 fn a_rollout_that_lost_data_is_a_recovery() {
     let mut scene = Scene::converged(3);
-    scene.is_edited(json!({ "version": "3.6.17" }));
+    scene.edit_spec(json!({ "version": "3.6.17" }));
     lose_data(&mut scene, 2);
     assert_eq!(
         progress(&scene),
@@ -125,9 +125,9 @@ fn a_terminating_voter_is_a_recovery() {
 }
 
 #[test]
-fn an_unreachable_member_that_gets_its_time_is_a_wait() {
+fn an_unreachable_member_is_a_wait_until_it_is_replaced() {
     let mut scene = Scene::converged(3);
-    scene.stops_answering(1);
+    scene.stop_answering(1);
     assert_eq!(progress(&scene), (ConditionStatus::False, Reason::Waiting));
 }
 
@@ -159,9 +159,9 @@ fn another_number_of_members_than_desired_is_scaling() {
 fn a_learner_in_the_desired_number_of_members_is_a_recovery() {
     let mut scene = Scene::with(2, json!({ "members": 3 }));
     scene.turn(|identity| identity.next_serial = Serial(3));
-    scene.is_listed(2, true, true);
-    scene.has_claim(2, true);
-    scene.has_pod(2, &StartMode::ExistingData);
+    scene.list_member(2, true, true);
+    scene.add_claim(2, true);
+    scene.add_pod(2, &StartMode::ExistingData);
     change(
         scene.pod(2),
         json!({ "metadata": { "labels": { labels::ROLE: null } } }),
@@ -194,7 +194,7 @@ fn any_other_action_is_an_update() {
 #[test]
 fn members_of_a_deleted_resource_are_no_problem() {
     let mut scene = Scene::converged(3);
-    scene.stops_answering(1);
+    scene.stop_answering(1);
     delete_resource(&mut scene);
     assert_eq!(problem(&scene), None);
 }
@@ -202,39 +202,39 @@ fn members_of_a_deleted_resource_are_no_problem() {
 #[test]
 fn an_unschedulable_pod_comes_before_a_voter_that_is_down() {
     let mut scene = Scene::converged(3);
-    scene.stops_answering(0);
-    scene.is_refused(1, None);
+    scene.stop_answering(0);
+    scene.make_unschedulable(1, None);
     assert_eq!(problem(&scene), Some(Reason::Unschedulable));
 }
 
 #[test]
 fn a_voter_that_does_not_serve_is_down() {
     let mut scene = Scene::converged(3);
-    scene.stops_answering(1);
+    scene.stop_answering(1);
     assert_eq!(problem(&scene), Some(Reason::MemberDown));
 }
 
 #[test]
 fn a_voter_that_a_rollout_restarts_is_not_down_yet() {
     let mut scene = Scene::converged(3);
-    scene.is_edited(json!({ "version": "3.6.17" }));
+    scene.edit_spec(json!({ "version": "3.6.17" }));
     terminate(&mut scene, 1);
-    scene.stops_answering(1);
+    scene.stop_answering(1);
     assert_eq!(problem(&scene), None);
 }
 
 #[test]
 fn a_voter_that_does_not_come_back_with_a_new_template_stops_the_rollout() {
     let mut scene = Scene::converged(3);
-    scene.is_edited(json!({ "version": "3.6.17" }));
-    scene.is_rebuilt(1);
-    scene.lacks_its_image(1, 120);
+    scene.edit_spec(json!({ "version": "3.6.17" }));
+    scene.rebuild_pod(1);
+    scene.lose_image(1, 120);
     assert_eq!(problem(&scene), Some(Reason::RolloutStopped));
 }
 
 #[test]
 fn a_learner_with_a_pod_problem_cannot_start() {
     let mut scene = Scene::with_newcomer();
-    scene.lacks_its_image(3, 120);
+    scene.lose_image(3, 120);
     assert_eq!(problem(&scene), Some(Reason::MemberDown));
 }

@@ -60,7 +60,7 @@ fn waits_that_a_user_has_to_end_are_warnings() {
 #[test]
 fn a_member_that_does_not_serve_is_a_warning() {
     let mut scene = Scene::converged(3);
-    scene.stops_answering(1);
+    scene.stop_answering(1);
     let events = warnings(&scene, vec![]);
     assert_eq!(events.len(), 1);
     assert_eq!(

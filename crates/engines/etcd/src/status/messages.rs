@@ -139,7 +139,7 @@ fn summarize_running(context: &ActionContext<'_>, view: &ClusterView<'_>) -> Opt
     }
 }
 
-/// Summarizes the progress of a rollout, and the problem of the member that holds it up.
+/// Summarizes the progress of a rollout, and the problem of the member that blocks it.
 fn summarize_rollout(context: &ActionContext<'_>, view: &ClusterView<'_>) -> Option<String> {
     let rollout = RolloutProgress::of(view)?;
     let opens = view.facts.cluster.disruption.waits_until(view.facts.now);

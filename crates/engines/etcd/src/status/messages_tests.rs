@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::super::status;
 use super::super::tests::{
-    finds_no_node, is_plain, is_sentence, joining, line, reads_well, status_of,
+    check_texts, finds_no_node, is_plain, is_sentence, joining, line, status_of,
 };
 use super::*;
 use crate::facts::{OwnedObject, UnknownMember};
@@ -20,7 +20,7 @@ use crate::testing::{NOW, Scene, change, claim_uid, condition, name, pod_uid};
 #[test]
 fn a_lost_quorum_names_the_unreachable_members() {
     let mut scene = Scene::converged(3);
-    scene.loses_its_quorum(&[0, 1]);
+    scene.lose_quorum(&[0, 1]);
     let status = status_of(&scene);
     let expected = "Quorum lost: 1 of 3 voters responds | 0/3 | False QuorumLost | False Waiting | True QuorumLost";
     assert_eq!(line(&status), expected);
@@ -50,7 +50,7 @@ fn a_lost_quorum_names_the_unreachable_members() {
 #[test]
 fn reachable_members_without_a_leader_are_not_too_few() {
     let mut scene = Scene::converged(3);
-    scene.loses_its_quorum(&[]);
+    scene.lose_quorum(&[]);
     let status = status_of(&scene);
     assert_eq!(
         status.summary,
@@ -65,7 +65,7 @@ fn an_unsafe_removal_is_not_a_lost_quorum() {
     let mut scene = Scene::converged(3);
     scene.observed.claims.remove(&claim_uid(2));
     scene.observed.pods.remove(&pod_uid(2));
-    scene.stops_answering(2);
+    scene.stop_answering(2);
     change(
         scene.pod(1),
         json!({ "metadata": { "deletionTimestamp": "2027-01-15T07:59:00Z" } }),
@@ -189,7 +189,7 @@ fn degraded_reports_the_wait_that_a_user_has_to_end() {
 #[test]
 fn patches_are_described_by_their_purpose() {
     let mut scene = joining();
-    scene.is_listed(2, true, true);
+    scene.list_member(2, true, true);
     scene.state(2);
     assert_eq!(
         status_of(&scene).current_action,
@@ -259,7 +259,7 @@ fn every_wait_has_a_plain_description() {
         let mut plan = scene.plan();
         plan.waits = vec![wait.clone()];
         let status = status(&scene.observed, &scene.facts(), &plan, None);
-        reads_well(&status);
+        check_texts(&status);
         assert!(
             status.waiting_for[0].len() > 20,
             "{wait:?}: {:?}",
@@ -277,7 +277,7 @@ fn every_wait_has_a_plain_description() {
 #[test]
 fn a_lost_quorum_comes_before_a_name_conflict() {
     let mut scene = Scene::converged(3);
-    scene.loses_its_quorum(&[0, 1]);
+    scene.lose_quorum(&[0, 1]);
     change(
         scene.observed.client_service.as_mut().unwrap(),
         json!({ "metadata": { "labels": null } }),

@@ -36,7 +36,7 @@ use crate::view::{ClusterView, DataState, MemberView, quorum};
 use conditions::{Problem, Progress, is_terminating, member_problem, progressing, ready};
 use messages::HEALTHY;
 
-/// The message of Progressing if there is nothing to do.
+/// The message of Progressing if the plan is a no-op.
 const MATCHES_SPEC: &str = "The cluster matches its spec.";
 /// The message of Degraded if there is no problem.
 const NO_PROBLEM: &str = "No problem is known.";
@@ -131,8 +131,8 @@ fn volume_size(observed: &ObservedCluster) -> Option<String> {
     (size > 0).then(|| quantity::binary(size))
 }
 
-/// Returns the size of the largest member's data. The last size stands for members that do not
-/// report theirs.
+/// Returns the size of the largest member's data; at least the last size if a member does not
+/// report its own.
 fn data_size(old: &str, facts: &EtcdFacts, view: Option<&ClusterView<'_>>) -> String {
     let health = facts.health.values().filter_map(|health| health.present());
     let reported = health.map(|health| health.db_size).max();
@@ -201,7 +201,7 @@ fn with_last_known(
 }
 
 /// Returns the status of a cluster that could not be observed: the last one, with the error as the
-/// reason for doing nothing.
+/// reason why the operator does not act.
 pub fn observe_error_status(
     resource: &EtcdCluster,
     now: UnixTime,
@@ -253,9 +253,9 @@ pub fn observe_error_status(
     }
 }
 
-/// Returns true if the last status stays as it is. A restarted operator has not made a client read
-/// yet: Ready must not flicker, and a converged cluster must not be written to, until its first
-/// read is answered.
+/// Returns true if the last status is kept. A restarted operator has not made a client read yet:
+/// Ready must not flicker, and a converged cluster must not be written to, until its first read is
+/// answered.
 fn keeps_last_status(
     old: &EtcdClusterStatus,
     facts: &EtcdFacts,

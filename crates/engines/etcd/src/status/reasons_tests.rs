@@ -18,7 +18,7 @@ fn current(scene: &Scene) -> (String, String) {
 fn the_reason_for_a_recreated_pod_is_its_data() {
     let mut scene = Scene::converged(3);
     scene.observed.pods.remove(&pod_uid(2));
-    scene.stops_answering(2);
+    scene.stop_answering(2);
     let reason = format!(
         "PersistentVolumeClaim {} exists and the pod does not",
         name(2)
@@ -35,7 +35,7 @@ fn the_reason_for_a_removal_names_the_loss() {
     let mut scene = Scene::converged(3);
     scene.observed.pods.remove(&pod_uid(2));
     scene.observed.claims.remove(&claim_uid(2));
-    scene.stops_answering(2);
+    scene.stop_answering(2);
     assert_eq!(
         reason(&scene),
         format!(
@@ -49,7 +49,7 @@ fn the_reason_for_a_removal_names_the_loss() {
         scene.claim(2),
         json!({ "spec": { "volumeName": "another" } }),
     );
-    scene.stops_answering(2);
+    scene.stop_answering(2);
     assert!(
         reason(&scene).contains("is not the one that the member joined on"),
         "{}",
@@ -57,7 +57,7 @@ fn the_reason_for_a_removal_names_the_loss() {
     );
 
     let mut scene = Scene::converged(3);
-    scene.is_out_of_reach(2, 300);
+    scene.make_unreachable(2, 300);
     assert_eq!(
         reason(&scene),
         format!(
@@ -75,7 +75,7 @@ fn the_reason_for_a_removal_names_the_loss() {
 
     let mut scene = Scene::with_newcomer();
     change(scene.pod(3), json!({ "spec": { "nodeName": "node-2" } }));
-    scene.is_refused(
+    scene.make_unschedulable(
         2,
         Some(evenkeel_kit::volumes::VolumeLocation::Node(
             "node-2".to_owned(),
@@ -104,13 +104,13 @@ fn the_reasons_for_an_add_and_a_promotion_name_the_counts() {
         "3 of 5 members exist and all voters are healthy"
     );
     scene = Scene::with_newcomer();
-    scene.has_claim(3, true);
-    scene.has_pod(3, &StartMode::ExistingData);
+    scene.add_claim(3, true);
+    scene.add_pod(3, &StartMode::ExistingData);
     change(
         scene.pod(3),
         json!({ "metadata": { "labels": { evenkeel_api::labels::ROLE: null } } }),
     );
-    scene.is_listed(3, true, true);
+    scene.list_member(3, true, true);
     scene.state(3);
     let (action, reason) = current(&scene);
     assert_eq!(action, format!("promoting learner {} to voter", name(3)));
@@ -141,7 +141,7 @@ fn the_reason_for_a_created_object_is_that_it_is_missing() {
 fn an_explanation_has_every_action_and_reason() {
     let mut scene = Scene::converged(3);
     scene.observed.pods.remove(&pod_uid(2));
-    scene.stops_answering(2);
+    scene.stop_answering(2);
     scene
         .observed
         .tls

@@ -28,7 +28,7 @@ fn a_rejected_write_is_reported_after_an_outage_only() {
             .unwrap()
             .contains("exceeded quota")
     );
-    scene.loses_its_quorum(&[0, 1]);
+    scene.lose_quorum(&[0, 1]);
     assert_eq!(condition(&status_of(&scene), Degraded).1, "QuorumLost");
     // The rejected pod is the cause of the outage.
     scene.observed.pods.remove(&pod_uid(0));

@@ -28,7 +28,7 @@ pub(super) fn line(status: &EtcdClusterStatus) -> String {
 /// Returns the status of a scene after a check of its texts.
 pub(super) fn status_of(scene: &Scene) -> EtcdClusterStatus {
     let status = scene.status();
-    reads_well(&status);
+    check_texts(&status);
     status
 }
 
@@ -88,7 +88,7 @@ pub(crate) fn is_sentence(text: &str) {
     assert!(starts && text.ends_with('.'), "no sentence: {text}");
 }
 
-pub(super) fn reads_well(status: &EtcdClusterStatus) {
+pub(super) fn check_texts(status: &EtcdClusterStatus) {
     let conditions = status.conditions.iter().map(|condition| &condition.message);
     let mut texts: Vec<_> = conditions
         .chain(&status.waiting_for)
@@ -153,7 +153,7 @@ pub(super) fn reads_well(status: &EtcdClusterStatus) {
 /// A cluster of three whose seed has just formed it.
 fn bootstrapping() -> Scene {
     let mut scene = Scene::with(1, json!({ "members": 3 }));
-    scene.is_unsealed();
+    scene.make_bootstrap_unfinished();
     scene.state.client_read = Observed::Unknown;
     scene
 }
@@ -162,9 +162,9 @@ fn bootstrapping() -> Scene {
 pub(super) fn joining() -> Scene {
     let mut scene = Scene::with(2, json!({ "members": 3 }));
     scene.turn(|identity| identity.next_serial = Serial(3));
-    scene.is_listed(2, true, false);
-    scene.has_claim(2, false);
-    scene.has_pod(2, &StartMode::Join([0, 1, 2].map(Serial).into()));
+    scene.list_member(2, true, false);
+    scene.add_claim(2, false);
+    scene.add_pod(2, &StartMode::Join([0, 1, 2].map(Serial).into()));
     scene
 }
 
@@ -213,8 +213,8 @@ fn a_bootstrap_counts_its_members_and_names_a_pod_problem() {
     );
 
     let mut scene = bootstrapping();
-    scene.has_claim(1, false);
-    scene.has_pod(1, &StartMode::Held);
+    scene.add_claim(1, false);
+    scene.add_pod(1, &StartMode::Held);
     cannot_pull_image(&mut scene, 1);
     let status = status_of(&scene);
     let image = "the image gcr.io/etcd-development/etcd:v3.6.16 cannot be pulled";
@@ -227,8 +227,8 @@ fn a_bootstrap_counts_its_members_and_names_a_pod_problem() {
 #[test]
 fn a_member_that_is_being_added_is_joining_and_not_leaving() {
     let mut scene = bootstrapping();
-    scene.has_claim(1, false);
-    scene.has_pod(1, &StartMode::Held);
+    scene.add_claim(1, false);
+    scene.add_pod(1, &StartMode::Held);
     assert_eq!(
         status_of(&scene).member_list[1].role,
         MemberRole::Joining,
@@ -287,7 +287,7 @@ fn the_status_of_a_converged_cluster_stays_the_same_byte_for_byte() {
     let mut scene = Scene::converged(3);
     let first = serde_json::to_string(&scene.status()).unwrap();
     for seconds in [1, 86_400, 864_000] {
-        scene.was_told(serde_json::from_str(&first).unwrap());
+        scene.set_status(serde_json::from_str(&first).unwrap());
         scene.observed.now = UnixTime(NOW.0 + seconds);
         assert_eq!(serde_json::to_string(&scene.status()).unwrap(), first);
     }
@@ -301,8 +301,8 @@ fn no_status_changes_by_itself() {
         scene
     };
     let scenes = [
-        changed(|scene| scene.stops_answering(1)),
-        changed(|scene| scene.loses_its_quorum(&[0, 1])),
+        changed(|scene| scene.stop_answering(1)),
+        changed(|scene| scene.lose_quorum(&[0, 1])),
         changed(|scene| scene.observed.client_service = None),
         changed(|scene| scene.observed.identity = None),
         changed(|scene| finds_no_node(scene, 2)),
@@ -311,7 +311,7 @@ fn no_status_changes_by_itself() {
     ];
     for mut scene in scenes {
         let first = scene.status();
-        scene.was_told(first.clone());
+        scene.set_status(first.clone());
         scene.observed.now = UnixTime(NOW.0 + 1);
         assert_eq!(scene.status(), first);
     }
@@ -320,13 +320,13 @@ fn no_status_changes_by_itself() {
 #[test]
 fn a_restarted_operator_keeps_ready_until_its_first_client_read() {
     let mut scene = Scene::converged(3);
-    scene.was_told(scene.status());
+    scene.set_status(scene.status());
     scene.state.client_read = Observed::Unknown;
     assert_eq!(
         line(&status_of(&scene)),
         "Healthy | 3/3 | True Serving | False Converged | False AsExpected"
     );
-    scene.loses_its_quorum(&[0, 1]);
+    scene.lose_quorum(&[0, 1]);
     scene.state.client_read = Observed::Unknown;
     assert_eq!(
         condition(&status_of(&scene), Ready).0,
@@ -338,7 +338,7 @@ fn a_restarted_operator_keeps_ready_until_its_first_client_read() {
 #[test]
 fn one_member_down_is_named_and_clients_are_served() {
     let mut scene = Scene::converged(3);
-    scene.stops_answering(1);
+    scene.stop_answering(1);
     let status = status_of(&scene);
     let summary = format!("Recovering {}", name(1));
     assert_eq!(
@@ -374,7 +374,7 @@ fn a_terminating_or_finished_pod_is_reported() {
 
     let mut scene = Scene::converged(3);
     change(scene.pod(1), json!({ "status": { "phase": "Failed" } }));
-    scene.stops_answering(1);
+    scene.stop_answering(1);
     let status = status_of(&scene);
     assert_eq!(
         (status.current_action, status.action_reason),
@@ -391,7 +391,7 @@ fn a_member_whose_data_is_gone_is_being_replaced() {
     let mut scene = Scene::converged(3);
     scene.observed.claims.remove(&claim_uid(1));
     scene.observed.pods.remove(&pod_uid(1));
-    scene.stops_answering(1);
+    scene.stop_answering(1);
     let status = status_of(&scene);
     let summary = format!("Replacing {}: its data is lost", name(1));
     assert_eq!(
@@ -514,7 +514,7 @@ fn a_paused_cluster_still_reports_a_member_that_is_down() {
         line(&status),
         "Paused | 3/3 | True Serving | False Paused | False AsExpected"
     );
-    scene.stops_answering(1);
+    scene.stop_answering(1);
     assert_eq!(
         line(&status_of(&scene)),
         "Paused | 2/3 | True Serving | False Paused | True MemberDown"
@@ -524,7 +524,7 @@ fn a_paused_cluster_still_reports_a_member_that_is_down() {
 #[test]
 fn without_an_identity_the_last_members_are_reported_as_unhealthy() {
     let mut scene = Scene::converged(3);
-    scene.was_told(scene.status());
+    scene.set_status(scene.status());
     scene.observed.identity = None;
     scene.state = crate::observe::etcd::EtcdState::default();
     let rebuilding = "Rebuilding ConfigMap orders-etcd-identity | 0/3 | Unknown ProbePending | True Recovering | False AsExpected";
@@ -567,7 +567,7 @@ fn a_cluster_without_objects_reports_lost_data_and_the_remedy() {
     let mut scene = Scene::converged(3);
     let before = scene.status();
     scene = Scene::nothing(json!({}));
-    scene.was_told(before);
+    scene.set_status(before);
     let status = status_of(&scene);
     let summary = "All data is lost";
     assert_eq!(
@@ -585,7 +585,7 @@ fn a_cluster_without_objects_reports_lost_data_and_the_remedy() {
 #[test]
 fn a_cluster_without_pods_and_volumes_has_no_healthy_member() {
     let mut scene = Scene::converged(3);
-    scene.was_told(scene.status());
+    scene.set_status(scene.status());
     scene.observed.pods.clear();
     scene.observed.claims.clear();
     scene.state = crate::observe::etcd::EtcdState {
@@ -614,7 +614,7 @@ fn a_deleted_resource_is_not_converged() {
         json!({ "metadata": { "deletionTimestamp": "2027-01-15T07:59:00Z" } }),
     );
     scene.observed.desired = DesiredCluster::of(&scene.observed.resource).unwrap();
-    scene.stops_answering(1);
+    scene.stop_answering(1);
     let status = status_of(&scene);
     assert_eq!(
         line(&status),
@@ -629,7 +629,7 @@ fn a_deleted_resource_is_not_converged() {
 #[test]
 fn a_failed_observation_keeps_the_last_status_and_adds_the_error() {
     let mut scene = joining();
-    scene.was_told(scene.status());
+    scene.set_status(scene.status());
     let resource = &scene.observed.resource;
     let forbidden = kube::core::Status::failure(
         "pods is forbidden: User \"x\" cannot list pods",
@@ -638,7 +638,7 @@ fn a_failed_observation_keeps_the_last_status_and_adds_the_error() {
     let error = kube::Error::Api(forbidden.with_code(403).boxed());
     let error = Error::kubernetes("list pods")(error);
     let status = observe_error_status(resource, NOW, &error);
-    reads_well(&status);
+    check_texts(&status);
     let expected = "Operator cannot read the objects of the cluster | 2/3 | Unknown ProbePending | False Waiting | True ObserveFailed";
     assert_eq!(line(&status), expected);
     let message = "failed to list pods: pods is forbidden: User \"x\" cannot list pods";
@@ -662,7 +662,7 @@ fn a_rejected_spec_and_an_unreadable_object_have_different_reasons() {
     resource.spec.version = "2.3".to_owned();
     let error = DesiredCluster::of(&resource).unwrap_err();
     let status = observe_error_status(&resource, NOW, &Error::invalid_spec(error));
-    reads_well(&status);
+    check_texts(&status);
     assert_eq!(
         (status.summary.as_str(), condition(&status, Degraded).1),
         ("Invalid spec", "InvalidSpec")
@@ -717,7 +717,7 @@ fn an_object_in_the_place_of_the_identity_is_a_name_conflict() {
 #[test]
 fn a_missing_storage_class_is_reported_with_its_remedy() {
     let mut scene = Scene::converged(3);
-    scene.stops_answering(2);
+    scene.stop_answering(2);
     change(
         scene.claim(2),
         json!({ "spec": { "volumeName": null, "storageClassName": null } }),
@@ -750,7 +750,7 @@ fn the_cluster_of_a_previous_resource_is_not_reported_as_this_one() {
     scene.observed.desired.uid = Uid(99);
     scene.observed.desired.created = NOW;
     let status = scene.status();
-    reads_well(&status);
+    check_texts(&status);
     let expected = "Waiting for the previous cluster to be deleted | 0/3 | False Bootstrapping | False Waiting | False AsExpected";
     assert_eq!(line(&status), expected, "even though it still serves");
     assert!(
