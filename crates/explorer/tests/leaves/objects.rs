@@ -19,7 +19,8 @@ use evenkeel_etcd::observe::ObservedCluster;
 use evenkeel_etcd::observe::etcd::EtcdState;
 use evenkeel_etcd::observe::objects::ClusterObjects;
 use evenkeel_etcd::observe::secrets::{TlsState, evaluate};
-use evenkeel_etcd::plan::{EtcdApply, EtcdPatch, OwnerTarget};
+use evenkeel_etcd::plan::{EtcdApply, EtcdCreate, EtcdPatch, OwnerTarget};
+use evenkeel_explorer::model::{ClusterModel, FaultBudget, TemplateVariant};
 use evenkeel_kit::certificates;
 use evenkeel_kit::claims::{joined_on, removed_at};
 use evenkeel_kit::identity_object::SPEC_KEY;
@@ -549,8 +550,34 @@ impl KubeObjects {
     }
 }
 
+/// Returns the model of a new resource, without faults.
+pub(crate) fn model_of(resource: &EtcdCluster, now: UnixTime) -> ClusterModel {
+    let desired = DesiredCluster::of(resource).unwrap().facts(now);
+    ClusterModel::new(
+        desired.members,
+        desired.storage,
+        desired.max_learners,
+        FaultBudget::NONE,
+    )
+}
+
+/// Returns the part of a plan that the model represents. etcd runs with every template of the cases; the objects carry
+/// its hash.
+pub(crate) fn within_model(plan: &Plan<Etcd>) -> Plan<Etcd> {
+    let mut plan = plan.clone();
+    plan.patch.retain(|patch| !is_outside_model(patch));
+    plan.apply
+        .retain(|apply| !matches!(apply, EtcdApply::Object(_)));
+    for create in &mut plan.create {
+        if let EtcdCreate::Pod { template_hash, .. } = create {
+            *template_hash = TemplateVariant::Original.uid();
+        }
+    }
+    plan
+}
+
 /// Returns true if the model does not contain the field that the patch changes.
-pub(crate) fn is_outside_model(patch: &EtcdPatch) -> bool {
+fn is_outside_model(patch: &EtcdPatch) -> bool {
     match patch {
         EtcdPatch::RecordSpec
         | EtcdPatch::RecordVersion { .. }

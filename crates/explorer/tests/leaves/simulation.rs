@@ -6,22 +6,20 @@ use std::fmt;
 use evenkeel_api::quantity::bytes;
 use evenkeel_api::{EtcdCluster, EtcdClusterStatus, labels};
 use evenkeel_etcd::Etcd;
-use evenkeel_etcd::desired::DesiredCluster;
-use evenkeel_etcd::facts::{EtcdFacts, StorageKind};
+use evenkeel_etcd::facts::EtcdFacts;
 use evenkeel_etcd::identity::Uid;
 use evenkeel_etcd::names::{Serial, member_name};
 use evenkeel_etcd::observe::ObservedCluster;
-use evenkeel_etcd::plan::{EtcdApply, EtcdCreate};
 use evenkeel_etcd::status;
 use evenkeel_explorer::Decider;
 use evenkeel_explorer::event::ModelEvent;
-use evenkeel_explorer::model::{ClusterModel, FaultBudget, TemplateVariant};
+use evenkeel_explorer::model::ClusterModel;
 use evenkeel_explorer::observe::{Visibility, observe};
 use evenkeel_runtime::{Plan, Requeue, UnixTime};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use serde_json::{Value, json};
 
-use crate::objects::{KubeObjects, is_outside_model};
+use crate::objects::{KubeObjects, model_of, within_model};
 
 /// A Friday morning, outside the maintenance windows of the cases.
 pub(crate) const START_TIME: UnixTime = UnixTime(1_800_000_000);
@@ -123,36 +121,14 @@ struct FixedPlan<'p>(&'p Plan<Etcd>);
 
 impl Decider for FixedPlan<'_> {
     fn decide(&self, _: &EtcdFacts) -> Plan<Etcd> {
-        let mut plan = self.0.clone();
-        plan.patch.retain(|patch| !is_outside_model(patch));
-        plan.apply
-            .retain(|apply| !matches!(apply, EtcdApply::Object(_)));
-        for create in &mut plan.create {
-            if let EtcdCreate::Pod { template_hash, .. } = create {
-                // etcd runs with every template of the cases; the pods carry the hash.
-                *template_hash = TemplateVariant::Original.uid();
-            }
-        }
-        plan
+        within_model(self.0)
     }
 }
 
 impl SimulatedCluster {
     /// Creates the cluster of a new resource.
     pub(crate) fn new(resource: EtcdCluster) -> Self {
-        let spec = &resource.spec;
-        let storage = if spec.storage.ephemeral {
-            StorageKind::Ephemeral
-        } else {
-            StorageKind::Persistent
-        };
-        let desired = DesiredCluster::of(&resource).unwrap().facts(START_TIME);
-        let model = ClusterModel::new(
-            desired.members,
-            storage,
-            desired.max_learners,
-            FaultBudget::NONE,
-        );
+        let model = model_of(&resource, START_TIME);
         Self {
             kube: KubeObjects::new(resource, START_TIME),
             model,

@@ -2,16 +2,13 @@
 //! Secrets and maintenance windows are compared as well.
 
 use evenkeel_etcd::Etcd;
-use evenkeel_etcd::desired::DesiredCluster;
-use evenkeel_etcd::facts::StorageKind;
 use evenkeel_etcd::preview::preview;
 use evenkeel_etcd::status;
-use evenkeel_explorer::model::{ClusterModel, FaultBudget};
 use evenkeel_runtime::{Engine, UnixTime};
 use serde_json::{Value, json};
 
 use crate::comparison::{compare, course_of, resource};
-use crate::objects::KubeObjects;
+use crate::objects::{KubeObjects, model_of};
 use crate::run::ModelRun;
 
 /// Friday, 08:00 UTC.
@@ -62,18 +59,7 @@ fn merged(mut fields: Value, others: &Value) -> Value {
 /// Returns a cluster that has converged to this spec.
 fn converged(spec: &Value) -> ModelRun {
     let resource = resource(spec);
-    let storage = if resource.spec.storage.ephemeral {
-        StorageKind::Ephemeral
-    } else {
-        StorageKind::Persistent
-    };
-    let desired = DesiredCluster::of(&resource).unwrap().facts(START_TIME);
-    let model = ClusterModel::new(
-        desired.members,
-        storage,
-        desired.max_learners,
-        FaultBudget::NONE,
-    );
+    let model = model_of(&resource, START_TIME);
     let kube = KubeObjects::new(resource, START_TIME);
     let mut run = ModelRun::new(model, Some(kube));
     let course = run.finish(&run.observed().unwrap()).unwrap();

@@ -10,18 +10,18 @@ use evenkeel_etcd::facts::EtcdFacts;
 use evenkeel_etcd::identity::{MembershipChange, Uid};
 use evenkeel_etcd::names::Serial;
 use evenkeel_etcd::observe::ObservedCluster;
-use evenkeel_etcd::plan::{EtcdApply, EtcdCreate, EtcdDisruption};
+use evenkeel_etcd::plan::EtcdDisruption;
 use evenkeel_etcd::status;
 use evenkeel_explorer::apply::pass_time;
 use evenkeel_explorer::effect::{Effect, plan_writes};
 use evenkeel_explorer::event::ModelEvent;
-use evenkeel_explorer::model::{ClusterModel, TemplateVariant};
+use evenkeel_explorer::model::ClusterModel;
 use evenkeel_explorer::observe::{Visibility, observe};
 use evenkeel_explorer::{Decider, RealDecider};
 use evenkeel_runtime::{Engine, Observed, Plan, Requeue};
 
 use crate::deliberate_bugs::DeliberateBug;
-use crate::objects::{KubeObjects, is_outside_model};
+use crate::objects::{KubeObjects, within_model};
 
 /// The maximum number of decisions, as in a preview.
 const MAX_DECISIONS: usize = 400;
@@ -306,21 +306,6 @@ fn first_leader(model: &ClusterModel) -> Option<Serial> {
 
 fn is_removal(event: &ModelEvent) -> bool {
     matches!(event, ModelEvent::PodRemoved(_))
-}
-
-/// Returns the part of a plan that the model represents. etcd runs with every template of the edits; the objects carry
-/// its hash.
-fn within_model(plan: &Plan<Etcd>) -> Plan<Etcd> {
-    let mut plan = plan.clone();
-    plan.patch.retain(|patch| !is_outside_model(patch));
-    plan.apply
-        .retain(|apply| !matches!(apply, EtcdApply::Object(_)));
-    for create in &mut plan.create {
-        if let EtcdCreate::Pod { template_hash, .. } = create {
-            *template_hash = TemplateVariant::Original.uid();
-        }
-    }
-    plan
 }
 
 /// Describes the actions of a plan as a preview does.
