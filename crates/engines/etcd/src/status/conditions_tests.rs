@@ -3,7 +3,9 @@
 use evenkeel_api::labels;
 use serde_json::json;
 
+use super::super::problem::member_problems;
 use super::*;
+use crate::view::ClusterView;
 use crate::desired::DesiredCluster;
 use crate::facts::StartMode;
 use crate::names::Serial;
@@ -15,7 +17,8 @@ const TERMINATING: &str = "2027-01-15T07:59:00Z";
 fn progress(scene: &Scene) -> (ConditionStatus, Reason) {
     let facts = scene.facts();
     let view = ClusterView::from_facts(&facts);
-    let progress = progressing(&facts, view.as_ref(), &scene.plan());
+    let context = ActionContext::new(&scene.observed, &facts, view.as_ref());
+    let progress = progressing(&context, &scene.plan());
     (progress.status, progress.reason)
 }
 
@@ -23,7 +26,8 @@ fn problem(scene: &Scene) -> Option<Reason> {
     let facts = scene.facts();
     let view = ClusterView::from_facts(&facts);
     let context = ActionContext::new(&scene.observed, &facts, view.as_ref());
-    member_problem(&context).map(|problem| problem.reason)
+    let problems = member_problems(&context);
+    problems.first().map(|problem| problem.reason)
 }
 
 fn lose_data(scene: &mut Scene, serial: u16) {

@@ -14,7 +14,7 @@ use crate::testing::{NOW, Scene, name as member_name};
 fn warnings(scene: &Scene, waits: Vec<EtcdWait>) -> Vec<EventSpec> {
     let mut plan = scene.plan();
     plan.waits = waits;
-    warning_events(&scene.observed, &scene.facts(), &plan)
+    state_events(&scene.observed, &scene.facts(), &plan)
 }
 
 #[test]

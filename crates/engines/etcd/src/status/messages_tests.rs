@@ -7,8 +7,9 @@ use evenkeel_api::{MemberRole, labels};
 use serde_json::json;
 
 use super::super::status;
+use crate::actions::format_duration;
 use super::super::tests::{
-    check_texts, finds_no_node, is_plain, is_sentence, joining, line, status_of,
+    check_texts, finds_no_node, is_plain, is_sentence, joining, line, status_of, step,
 };
 use super::*;
 use crate::facts::{OwnedObject, UnknownMember};
@@ -96,7 +97,7 @@ fn a_joining_learner_and_its_pod_problem_are_reported() {
     );
     assert_eq!(status.waiting_for[0], format!("member {} to join", name(2)));
     assert_eq!(
-        status.next_action,
+        status.next_action.unwrap().message,
         format!("operator promotes member {} to voter", name(2))
     );
     assert_eq!(status.member_list[2].role, MemberRole::Joining);
@@ -192,7 +193,7 @@ fn patches_are_described_by_their_purpose() {
     scene.list_member(2, true, true);
     scene.state(2);
     assert_eq!(
-        status_of(&scene).current_action,
+        step(&status_of(&scene)),
         format!(
             "recording on PersistentVolumeClaim {} the volume that its member joined on",
             name(2)
@@ -204,7 +205,7 @@ fn patches_are_described_by_their_purpose() {
         json!({ "metadata": { "labels": { labels::ROLE: null } } }),
     );
     assert_eq!(
-        status_of(&scene).current_action,
+        step(&status_of(&scene)),
         format!("adding member {} to Service orders-etcd-client", name(2))
     );
     let mut scene = Scene::converged(3);
@@ -213,7 +214,7 @@ fn patches_are_described_by_their_purpose() {
         json!({ "metadata": { "ownerReferences": null } }),
     );
     assert_eq!(
-        status_of(&scene).current_action,
+        step(&status_of(&scene)),
         format!("setting the owner reference of Pod {}", name(2))
     );
 }
@@ -269,8 +270,12 @@ fn every_wait_has_a_plain_description() {
         let view = ClusterView::from_facts(&facts);
         let context = ActionContext::new(&scene.observed, &facts, view.as_ref());
         let problem = wait.problem(&context);
-        is_plain(&problem);
-        is_sentence(&problem);
+        is_plain(&problem.message);
+        is_sentence(&problem.message);
+        if !problem.advice.is_empty() {
+            is_plain(&problem.advice);
+            is_sentence(&problem.advice);
+        }
     }
 }
 

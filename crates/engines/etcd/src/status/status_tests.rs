@@ -25,6 +25,12 @@ pub(super) fn line(status: &EtcdClusterStatus) -> String {
     )
 }
 
+/// Returns the current step of the operation; empty without an operation.
+pub(super) fn step(status: &EtcdClusterStatus) -> &str {
+    let operation = status.operation.as_ref();
+    operation.map_or("", |operation| &operation.message)
+}
+
 /// Returns the status of a scene after a check of its texts.
 pub(super) fn status_of(scene: &Scene) -> EtcdClusterStatus {
     let status = scene.status();
@@ -94,11 +100,11 @@ pub(super) fn check_texts(status: &EtcdClusterStatus) {
         .chain(&status.waiting_for)
         .chain([&status.summary])
         .collect();
-    texts.extend(
-        [&status.current_action, &status.next_action]
-            .into_iter()
-            .filter(|text| !text.is_empty()),
-    );
+    texts.extend(status.operation.iter().map(|operation| &operation.message));
+    texts.extend(status.next_action.iter().map(|next| &next.message));
+    texts.extend(status.problems.iter().map(|problem| &problem.message));
+    let advice = status.problems.iter().map(|problem| &problem.advice);
+    texts.extend(advice.filter(|text| !text.is_empty()));
     texts.extend(
         status
             .member_list
@@ -107,20 +113,27 @@ pub(super) fn check_texts(status: &EtcdClusterStatus) {
             .filter(|text| !text.is_empty()),
     );
     texts.into_iter().for_each(|text| is_plain(text));
-    if !status.current_action.is_empty() {
-        is_gerund_phrase(&status.current_action);
-        is_plain(&status.action_reason);
+    if let Some(operation) = &status.operation {
+        is_gerund_phrase(&operation.message);
+        if !operation.reason.is_empty() {
+            is_plain(&operation.reason);
+        }
+    }
+    for problem in &status.problems {
+        if !problem.message.starts_with("failed to ") {
+            is_sentence(&problem.message);
+        }
+        if !problem.advice.is_empty() {
+            is_sentence(&problem.advice);
+        }
     }
     for wait in &status.waiting_for {
         // A wait may quote a rejection after its noun phrase.
         let phrase = wait.split(": ").next().unwrap();
         assert!(!phrase.contains(" must "), "no noun phrase: {wait}");
     }
-    assert!(
-        status.next_action.is_empty() || status.next_action.starts_with("operator "),
-        "{}",
-        status.next_action
-    );
+    let next = status.next_action.iter();
+    assert!(next.clone().all(|next| next.message.starts_with("operator ")), "{next:?}");
     for condition in &status.conditions {
         if !condition.message.starts_with("failed to ") && !condition.message.starts_with("cannot ")
         {
@@ -137,7 +150,7 @@ pub(super) fn check_texts(status: &EtcdClusterStatus) {
         "too long for a column: {}",
         status.summary
     );
-    let has_text = !status.current_action.is_empty() || !status.waiting_for.is_empty();
+    let has_text = status.operation.is_some();
     let is_progressing = condition(status, Progressing).0 == "True";
     assert!(
         !is_progressing || has_text,
@@ -195,7 +208,7 @@ fn a_new_resource_is_bootstrapping() {
         "Creating | 0/3 | False Bootstrapping | True Bootstrapping | False AsExpected"
     );
     assert_eq!(
-        status.current_action,
+        step(&status),
         "creating ConfigMap orders-etcd-identity"
     );
 }
@@ -208,7 +221,7 @@ fn a_bootstrap_counts_its_members_and_names_a_pod_problem() {
         "Bootstrapping 1 of 3 | 1/3 | False Bootstrapping | True Bootstrapping | False AsExpected"
     );
     assert_eq!(
-        status.current_action,
+        step(&status),
         format!("adding member {} as a learner", name(1))
     );
 
@@ -251,13 +264,10 @@ fn a_converged_cluster_is_healthy_without_action_and_waits() {
         "Healthy | 3/3 | True Serving | False Converged | False AsExpected"
     );
     assert_eq!(
-        (
-            status.current_action.as_str(),
-            status.next_action.as_str(),
-            status.waiting_for.len()
-        ),
-        ("", "", 0)
+        (&status.operation, &status.next_action, status.waiting_for.len()),
+        (&None, &None, 0)
     );
+    assert_eq!(status.problems, []);
     assert_eq!(
         (status.members, status.selector.as_str()),
         (3, "etcd.evenkeel.dev/cluster=orders")
@@ -376,8 +386,9 @@ fn a_terminating_or_finished_pod_is_reported() {
     change(scene.pod(1), json!({ "status": { "phase": "Failed" } }));
     scene.stop_answering(1);
     let status = status_of(&scene);
+    let operation = status.operation.unwrap();
     assert_eq!(
-        (status.current_action, status.action_reason),
+        (operation.message, operation.reason),
         (
             format!("deleting Pod {}", name(1)),
             format!("Pod {} has terminated and must be recreated", name(1))
@@ -399,7 +410,7 @@ fn a_member_whose_data_is_gone_is_being_replaced() {
         format!("{summary} | 2/3 | True Serving | True Recovering | True MemberDown")
     );
     assert_eq!(
-        status.current_action,
+        step(&status),
         format!("removing member {}", name(1))
     );
     assert_eq!(status.member_list[1].role, MemberRole::Leaving);
@@ -417,7 +428,7 @@ fn scaling_reports_its_progress() {
         "Adding a member: 3 of 5 | 3/5 | True Serving | True Scaling | False AsExpected"
     );
     assert_eq!(
-        up.current_action,
+        step(&up),
         format!("adding member {} as a learner", name(3))
     );
     let down = status_of(&Scene::with(5, json!({ "members": 3 })));
@@ -426,7 +437,7 @@ fn scaling_reports_its_progress() {
         "Removing a member: 5 exist, 3 desired | 5/3 | True Serving | True Scaling | False AsExpected"
     );
     assert_eq!(
-        down.current_action,
+        step(&down),
         format!(
             "removing member {} from Service orders-etcd-client",
             name(4)
@@ -621,7 +632,7 @@ fn a_deleted_resource_is_not_converged() {
         "Deleting | 2/3 | True Serving | True Deleting | False AsExpected"
     );
     assert!(
-        warning_events(&scene.observed, &scene.facts(), &scene.plan()).is_empty(),
+        state_events(&scene.observed, &scene.facts(), &scene.plan()).is_empty(),
         "its members are expected to terminate"
     );
 }
@@ -648,8 +659,8 @@ fn a_failed_observation_keeps_the_last_status_and_adds_the_error() {
         [format!("a successful retry: {message}")]
     );
     assert_eq!(
-        (status.current_action.as_str(), status.next_action.as_str()),
-        ("", ""),
+        (&status.operation, &status.next_action),
+        (&None, &None),
         "there is no action"
     );
     assert_eq!(status.member_list, scene.status().member_list);
