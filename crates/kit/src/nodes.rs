@@ -52,7 +52,9 @@ impl NodeState {
 /// Returns the states of the cached nodes by name; `None` while no node is cached, as without permission to list them.
 pub fn states(nodes: &Store<Node>) -> Option<BTreeMap<String, NodeState>> {
     let states = nodes.state();
-    let states = states.iter().map(|node| (node.name_any(), NodeState::of(node)));
+    let states = states
+        .iter()
+        .map(|node| (node.name_any(), NodeState::of(node)));
     let states: BTreeMap<_, _> = states.collect();
     (!states.is_empty()).then_some(states)
 }

@@ -130,9 +130,17 @@ pub fn crashing_since(pod: &Pod, container: &str, now: UnixTime) -> Option<UnixT
 
 /// Returns true if an image of a pod cannot be pulled.
 pub fn is_image_missing(pod: &Pod) -> bool {
-    let statuses = pod.status.as_ref().and_then(|status| status.container_statuses.as_ref());
+    let statuses = pod
+        .status
+        .as_ref()
+        .and_then(|status| status.container_statuses.as_ref());
     let mut reasons = statuses.into_iter().flatten().filter_map(waiting_reason);
-    reasons.any(|reason| matches!(reason, Some("ErrImagePull" | "ImagePullBackOff" | "InvalidImageName")))
+    reasons.any(|reason| {
+        matches!(
+            reason,
+            Some("ErrImagePull" | "ImagePullBackOff" | "InvalidImageName")
+        )
+    })
 }
 
 /// Returns true if the kubelet restarts a pod's container after a back-off.
@@ -156,7 +164,10 @@ pub fn termination_message<'p>(pod: &'p Pod, container: &str) -> Option<&'p str>
 pub fn terminating_since(pod: &Pod) -> Option<UnixTime> {
     // The deletion timestamp includes the grace period.
     let deadline = unix_time(pod.metadata.deletion_timestamp.as_ref())?;
-    let grace = pod.metadata.deletion_grace_period_seconds.unwrap_or_default();
+    let grace = pod
+        .metadata
+        .deletion_grace_period_seconds
+        .unwrap_or_default();
     Some(UnixTime(deadline.0 - grace))
 }
 

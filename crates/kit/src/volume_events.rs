@@ -39,7 +39,10 @@ impl VolumeEvents {
         uptime: Duration,
         claims: &[PersistentVolumeClaim],
     ) -> BTreeMap<String, String> {
-        let pending: Vec<_> = claims.iter().filter(|claim| is_pending(claim, now)).collect();
+        let pending: Vec<_> = claims
+            .iter()
+            .filter(|claim| is_pending(claim, now))
+            .collect();
         let uids: Vec<_> = pending.iter().filter_map(|claim| claim.uid()).collect();
         self.cached.lock().retain(|uid, _| uids.contains(uid));
         let mut problems = BTreeMap::new();
@@ -107,8 +110,10 @@ mod tests {
 
     fn event(second: u8, reason: &str, message: &str) -> Event {
         let time = format!("2027-01-15T07:00:{second:02}Z");
-        serde_json::from_value(json!({ "metadata": {}, "involvedObject": {}, "lastTimestamp": time,
-            "reason": reason, "message": message }))
+        serde_json::from_value(
+            json!({ "metadata": {}, "involvedObject": {}, "lastTimestamp": time,
+            "reason": reason, "message": message }),
+        )
         .unwrap()
     }
 
@@ -126,8 +131,10 @@ mod tests {
     #[test]
     fn a_claim_is_pending_while_it_has_no_volume_for_some_seconds() {
         let claim = |volume: Option<&str>| -> PersistentVolumeClaim {
-            serde_json::from_value(json!({ "metadata": { "creationTimestamp": "2027-01-15T07:00:00Z" },
-                "spec": { "volumeName": volume } }))
+            serde_json::from_value(
+                json!({ "metadata": { "creationTimestamp": "2027-01-15T07:00:00Z" },
+                "spec": { "volumeName": volume } }),
+            )
             .unwrap()
         };
         let created = UnixTime(1_799_996_400);

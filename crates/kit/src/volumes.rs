@@ -78,10 +78,7 @@ pub fn node_labels(nodes: &Store<Node>) -> Vec<NodeLabels> {
 }
 
 /// Returns the hostname labels of the nodes of these pods, by the names of the nodes.
-pub fn hostnames_of_pods(
-    nodes: &Store<Node>,
-    pods: &[Pod],
-) -> BTreeMap<String, String> {
+pub fn hostnames_of_pods(nodes: &Store<Node>, pods: &[Pod]) -> BTreeMap<String, String> {
     pods.iter()
         .filter_map(pods::node)
         .filter_map(|name| {

@@ -180,11 +180,7 @@ impl<K> Feed<K>
 where
     K: Resource<DynamicType: Default + Eq + Hash + Clone> + Clone + 'static,
 {
-    fn new(
-        metrics: Metrics,
-        first_list_complete: Option<OnComplete>,
-        trim: fn(&mut K),
-    ) -> Self {
+    fn new(metrics: Metrics, first_list_complete: Option<OnComplete>, trim: fn(&mut K)) -> Self {
         let writer = Writer::default();
         let kind = K::kind(&K::DynamicType::default()).into_owned();
         Self {

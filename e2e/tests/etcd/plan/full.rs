@@ -22,7 +22,7 @@ fn the_plan_for_an_unhealthy_cluster_happens_step_by_step() {
         };
         let given_up = format!("operator replaces member {victim}");
         let is_given_up = |status: &Value| {
-            status["nextAction"]
+            status["nextAction"]["message"]
                 .as_str()
                 .is_some_and(|next| next.contains(&given_up))
         };

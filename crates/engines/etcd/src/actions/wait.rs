@@ -491,12 +491,18 @@ fn describe_no_quorum(context: &ActionContext<'_>) -> String {
     if view.members.is_empty() {
         return "the PersistentVolumeClaims of the members to be restored".to_owned();
     }
-    match unreachable_members(context, view) {
-        Some(unreachable) => {
-            format!("a quorum of voters to respond (not responding: {unreachable})")
-        }
-        None => "the voters to elect a leader".to_owned(),
+    let unreachable = view
+        .members
+        .values()
+        .filter(|member| member.health.is_none());
+    let unreachable: BTreeSet<_> = unreachable.map(|member| member.serial).collect();
+    if unreachable.is_empty() {
+        return "the voters to elect a leader".to_owned();
     }
+    format!(
+        "a quorum of voters to respond (not responding: {})",
+        context.members(&unreachable)
+    )
 }
 
 /// Describes a lost quorum.
@@ -542,7 +548,10 @@ fn no_quorum_problem(context: &ActionContext<'_>) -> ProblemText {
         responding_voters(view)
     );
     let mut advice: Vec<String> = Vec::new();
-    let down = view.members.values().filter(|member| member.health.is_none());
+    let down = view
+        .members
+        .values()
+        .filter(|member| member.health.is_none());
     for member in down {
         let of_member = cause::of(context, view, member).advice;
         if !of_member.is_empty() && !advice.contains(&of_member) {
@@ -620,10 +629,7 @@ fn describe_unknown(unknown: &UnknownMember, facts: &EtcdFacts) -> String {
     }
 }
 
-fn unknown_members_problem(
-    context: &ActionContext<'_>,
-    unknown: &[UnknownMember],
-) -> ProblemText {
+fn unknown_members_problem(context: &ActionContext<'_>, unknown: &[UnknownMember]) -> ProblemText {
     let grace = format_duration(context.facts.cluster.replace_after);
     let cluster = &context.observed.desired.name;
     let facts = unknown.iter().map(|unknown| {

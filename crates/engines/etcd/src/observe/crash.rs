@@ -75,9 +75,13 @@ mod tests {
         );
         let error = "discovery failed: member count is unequal".to_owned();
         assert_eq!(CrashReason::of(log), Some(CrashReason::Error(error)));
-        let panic = "panic: tocommit(11) is out of range [lastIndex(8)]\n\ngoroutine 1 [running]:\n";
+        let panic =
+            "panic: tocommit(11) is out of range [lastIndex(8)]\n\ngoroutine 1 [running]:\n";
         let error = "panic: tocommit(11) is out of range [lastIndex(8)]".to_owned();
         assert_eq!(CrashReason::of(panic), Some(CrashReason::Error(error)));
-        assert_eq!(CrashReason::of("{\"level\":\"info\",\"msg\":\"fine\"}"), None);
+        assert_eq!(
+            CrashReason::of("{\"level\":\"info\",\"msg\":\"fine\"}"),
+            None
+        );
     }
 }

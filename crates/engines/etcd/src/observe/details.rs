@@ -155,7 +155,9 @@ impl ObservedCluster {
         let Some(class) = class else {
             return Some(PodProblem {
                 kind: PodProblemKind::StorageClassNotFound,
-                message: "its PersistentVolumeClaim has no StorageClass, and there is no default one".to_owned(),
+                message:
+                    "its PersistentVolumeClaim has no StorageClass, and there is no default one"
+                        .to_owned(),
             });
         };
         if self.missing_class.as_ref() == Some(class) {

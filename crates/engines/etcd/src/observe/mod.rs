@@ -33,9 +33,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use crate::build::{self, service};
 use crate::desired::{DesiredCluster, DesiredStorage};
-use crate::facts::{
-    ClaimFacts, Drift, EtcdFacts, OwnedBy, OwnedObject, PodFacts, VolumeTopology,
-};
+use crate::facts::{ClaimFacts, Drift, EtcdFacts, OwnedBy, OwnedObject, PodFacts, VolumeTopology};
 use crate::identity::{Identity, Uid};
 use crate::names::{Lineage, Serial, member_name, peer_url};
 use etcd::EtcdState;

@@ -48,7 +48,9 @@ pub(super) fn summarize(context: &ActionContext<'_>, plan: &Plan<Etcd>) -> Optio
             let rollout = rollout.filter(|_| rollout::is_planned_outage(context));
             rollout.map_or_else(|| summarize_no_quorum(view), RolloutProgress::summarize)
         }
-        _ if facts.alarms.contains(&Alarm::Corrupt) => "Data corrupt: requests are rejected".to_owned(),
+        _ if facts.alarms.contains(&Alarm::Corrupt) => {
+            "Data corrupt: requests are rejected".to_owned()
+        }
         _ if facts.alarms.contains(&Alarm::NoSpace) => "No space: writes are rejected".to_owned(),
         (_, Some(EtcdWait::NameConflict(object))) => {
             format!("Name conflict: {}", context.object(*object))

@@ -7,11 +7,11 @@ use evenkeel_api::{MemberRole, labels};
 use serde_json::json;
 
 use super::super::status;
-use crate::actions::format_duration;
 use super::super::tests::{
     check_texts, finds_no_node, is_plain, is_sentence, joining, line, status_of, step,
 };
 use super::*;
+use crate::actions::format_duration;
 use crate::facts::{OwnedObject, UnknownMember};
 use crate::identity::{ClusterId, Intent, MemberId, MembershipChange};
 use crate::names::Serial;
@@ -31,11 +31,15 @@ fn a_lost_quorum_names_the_unreachable_members() {
         format!("a quorum of voters to respond (not responding: {unreachable})")
     );
     assert_eq!(
-        condition(&status, Degraded).2,
+        status.problems[0].message,
         format!(
-            "1 of 3 voters responds. Clients cannot read or write until a quorum responds. Not responding: {unreachable}."
+            "1 of 3 voters responds. Clients cannot read or write until a quorum responds. Not responding: {} (etcd does \
+             not respond on node node-0), {} (etcd does not respond on node node-1).",
+            name(0),
+            name(1)
         )
     );
+    assert_eq!(status.problems.len(), 1, "the members are named once");
     assert_eq!(status.leader, "");
     let voters = status
         .member_list
@@ -106,13 +110,12 @@ fn a_joining_learner_and_its_pod_problem_are_reported() {
     finds_no_node(&mut scene, 2);
     let status = status_of(&scene);
     assert_eq!(condition(&status, Degraded).1, "Unschedulable");
-    assert!(
-        condition(&status, Degraded)
-            .2
-            .starts_with(&format!("Pod {} cannot be scheduled: 0/3 nodes", name(2)))
-    );
+    assert!(condition(&status, Degraded).2.starts_with(&format!(
+        "Member {} cannot start: no node can run its pod: 0/3 nodes",
+        name(2)
+    )));
     let expected = format!(
-        "Joining {}: 0/3 nodes are available: 1 node(s) had untolerated taint",
+        "Joining {}: no node can run its pod: 0/3 nodes are available: 1 node(s)",
         name(2)
     );
     assert!(
@@ -143,7 +146,7 @@ fn unknown_members_are_reported_with_their_future() {
     assert_eq!(status.summary, "Unknown members in etcd: 2");
     let problem = condition(&status, Degraded).2;
     assert!(
-        problem.contains("etcdctl member remove def")
+        problem.contains("etcdctl orders -- member remove def")
             && problem.contains("The operator does not remove it"),
         "{problem}"
     );

@@ -483,7 +483,10 @@ impl Summary {
     /// Reports a problem. Only an outage comes before it.
     fn degrade(&mut self, problem: Problem, wait: String) {
         self.waiting_for.push(wait);
-        let outages = self.problems.iter().take_while(|problem| problem.is_outage());
+        let outages = self
+            .problems
+            .iter()
+            .take_while(|problem| problem.is_outage());
         let position = outages.count();
         self.problems.insert(position, problem);
     }
@@ -566,6 +569,10 @@ impl Summary {
 #[cfg(test)]
 #[path = "status_tests.rs"]
 pub(crate) mod tests;
+
+#[cfg(test)]
+#[path = "causes_tests.rs"]
+mod causes_tests;
 
 #[cfg(test)]
 #[path = "rejected_tests.rs"]

@@ -48,7 +48,10 @@ pub(super) fn operation(
         reason,
         completed: count.as_ref().map(|count| to_i32(count.completed)),
         total: count.as_ref().map(|count| to_i32(count.total)),
-        start_time: same.map_or_else(|| to_time(context.facts.now), |last| last.start_time.clone()),
+        start_time: same.map_or_else(
+            || to_time(context.facts.now),
+            |last| last.start_time.clone(),
+        ),
     })
 }
 

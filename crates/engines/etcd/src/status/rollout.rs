@@ -104,7 +104,10 @@ impl RolloutProgress {
     /// Summarizes that the rollout waits for a maintenance window.
     pub(super) fn summarize_window(self, opens: UnixTime) -> String {
         let opens = jiff::Timestamp::from_second(opens.0).unwrap_or_default();
-        format!("{:?} waits for maintenance window at {opens}", self.operation)
+        format!(
+            "{:?} waits for maintenance window at {opens}",
+            self.operation
+        )
     }
 
     /// Summarizes the progress, with the member that is being restarted.
