@@ -2,6 +2,6 @@
 
 pages! {
     installation_and_removal_match_the_page: "docs/install.md",
-    a_drain_matches_the_page: "docs/tasks/drain.md",
-    a_lost_node_matches_the_page: "docs/failures/node-lost.md",
+    node_maintenance_matches_the_page: "docs/operations/node-maintenance.md",
+    a_lost_node_matches_the_page: "docs/troubleshooting/node-lost.md",
 }
