@@ -275,7 +275,7 @@ pub struct EtcdOptions {
     #[x_kube(validation = cel::duration_or_zero(INVALID_AUTO_COMPACTION))]
     pub auto_compaction: String,
     /// Additional flags of etcd, named as in the newest supported etcd and without dashes, such as
-    /// heartbeat-interval: "200". Only the flags that docs/tasks/options.md lists are allowed.
+    /// heartbeat-interval: "200". Only the flags that docs/configuration/options.md lists are allowed.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(
         extend("maxProperties" = 32, "additionalProperties" = bounded_string(32)),
