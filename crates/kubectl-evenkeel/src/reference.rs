@@ -28,7 +28,7 @@ fn verbs() -> String {
     );
     let _ = writeln!(
         text,
-        "Guide: [kubectl evenkeel](../kubectl-evenkeel.md).\n\n## Global flags\n"
+        "Guide: [check the status of a cluster](../operations/status.md).\n\n## Global flags\n"
     );
     text.push_str("| flag | description |\n|---|---|\n");
     command
@@ -154,7 +154,7 @@ fn conditions() -> String {
         let (conditions, meaning) = (conditions.join(", "), reason.meaning());
         let _ = writeln!(text, "| `{reason}` | {conditions} | {meaning} |");
     }
-    text.push_str("\n## Required actions\n\n`kubectl evenkeel why` prints these texts as *Action required*. [Failures](../failures/README.md) has a page for most reasons.\n\n");
+    text.push_str("\n## Required actions\n\n`kubectl evenkeel why` prints these texts as *Action required*. [Troubleshooting](../troubleshooting/README.md) has a runbook for each reason.\n\n");
     text.push_str("| reason | action required |\n|---|---|\n");
     for reason in Reason::all() {
         if let Some(advice) = advice::for_reason(reason.as_str(), "orders") {

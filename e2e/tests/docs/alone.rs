@@ -5,6 +5,6 @@ pages! {
     the_quick_start_matches_the_page: "docs/getting-started/quick-start.md",
     an_operator_upgrade_matches_the_page: "docs/installation/upgrade-operator.md",
     an_uninstallation_matches_the_page: "docs/installation/uninstall.md",
-    a_drain_matches_the_page: "docs/tasks/drain.md",
-    a_lost_node_matches_the_page: "docs/failures/node-lost.md",
+    node_maintenance_matches_the_page: "docs/operations/node-maintenance.md",
+    a_lost_node_matches_the_page: "docs/troubleshooting/node-lost.md",
 }
