@@ -54,8 +54,9 @@ fn a_paused_rollout_restarts_no_member_and_continues_when_resumed() {
         "the status reports the pause and three ready members",
         || {
             let status = cluster.status();
-            let reported =
-                is_paused(&cluster) && status["ready"] == "3/3" && status["failureTolerance"]["members"] == 1;
+            let reported = is_paused(&cluster)
+                && status["ready"] == "3/3"
+                && status["failureTolerance"]["members"] == 1;
             if reported {
                 Ok(())
             } else {
