@@ -169,6 +169,9 @@ impl Situation<'_> {
         }
         let again = "Members that were restarted already are restarted again.";
         match (self.restart, self.operation()) {
+            (Some(RestartProgress { completed: 0, .. }), _) => notes.push(
+                "an earlier restart has not begun yet. Both requests lead to one restart.".to_owned(),
+            ),
             (Some(RestartProgress { completed, total }), _) => notes.push(format!(
                 "a restart is under way already: {completed} of {total} members were restarted. {again}"
             )),

@@ -133,17 +133,24 @@ fn a_change_under_way_is_named() {
         text.ends_with("Note: scaling is under way. The operator finishes it first.\n"),
         "{text}"
     );
-    let operator = running();
-    let restarting = Situation {
-        restart: Some(RestartProgress {
-            completed: 1,
-            total: 3,
-        }),
-        ..situation(&upgrading, &operator)
+    let again = |completed| {
+        Situation {
+            restart: Some(RestartProgress {
+                completed,
+                total: 3,
+            }),
+            ..situation(&upgrading, &running())
+        }
+        .restart()
     };
-    let text = restarting.restart();
+    let text = again(1);
     assert!(
         text.contains("Note: a restart is under way already: 1 of 3 members were restarted."),
+        "{text}"
+    );
+    let text = again(0);
+    assert!(
+        text.contains("Note: an earlier restart has not begun yet. Both requests"),
         "{text}"
     );
     assert_eq!(after_transfer(&upgrading).len(), 1);
