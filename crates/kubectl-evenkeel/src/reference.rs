@@ -103,12 +103,12 @@ fn row(argument: &Arg) -> String {
     let long = argument.get_long().map(|long| format!("--{long}"));
     let short = argument.get_short().map(|short| format!("-{short}"));
     let flags: Vec<_> = short.into_iter().chain(long).collect();
-    let value = if argument.get_action().takes_values() {
-        value_name(argument)
-    } else {
-        String::new()
+    let value = match argument.get_action().takes_values() {
+        true if argument.is_require_equals_set() => format!("[={}]", value_name(argument)),
+        true => format!(" {}", value_name(argument)),
+        false => String::new(),
     };
-    let shown = format!("{} {value}", flags.join(", ")).trim().to_owned();
+    let shown = format!("{}{value}", flags.join(", ")).trim().to_owned();
     let mut help = argument
         .get_help()
         .map(ToString::to_string)
