@@ -24,17 +24,17 @@ const LOOKS: [Duration; 3] = [
 ];
 
 /// What the last look must show.
-pub(crate) struct Expected<'a> {
+struct Expected<'a> {
     /// The reason of the problem.
-    pub(crate) reason: &'a str,
+    reason: &'a str,
     /// Words of the cause, on the screen and in the explanation.
-    pub(crate) cause: &'a [&'a str],
+    cause: &'a [&'a str],
     /// Words of the advice on the screen; empty if no action is needed.
-    pub(crate) advice: &'a [&'a str],
+    advice: &'a [&'a str],
 }
 
 /// Looks at a cluster three times after a fault; the last look must show the expected problem.
-pub(crate) fn look_at(looks: &mut Looks<'_>, fault: Instant, expected: &Expected<'_>) -> Look {
+fn look_at(looks: &mut Looks<'_>, fault: Instant, expected: &Expected<'_>) -> Look {
     let mut last = None;
     for after in LOOKS {
         std::thread::sleep(after.saturating_sub(fault.elapsed()));
@@ -46,7 +46,7 @@ pub(crate) fn look_at(looks: &mut Looks<'_>, fault: Instant, expected: &Expected
 }
 
 /// Asserts that a look shows the expected problem, cause and advice.
-pub(crate) fn expect(look: &Look, expected: &Expected<'_>) {
+fn expect(look: &Look, expected: &Expected<'_>) {
     let reasons = look.reasons();
     assert!(
         reasons.iter().any(|reason| reason == expected.reason),
@@ -70,7 +70,7 @@ pub(crate) fn expect(look: &Look, expected: &Expected<'_>) {
 }
 
 /// Waits until a cluster is healthy, its report is OK, and the event of its recovery is there.
-pub(crate) fn expect_recovery(
+fn expect_recovery(
     story: &Story,
     cluster: &Cluster<'_>,
     looks: &mut Looks<'_>,
