@@ -124,7 +124,10 @@ impl EtcdWait {
                 "PersistentVolumeClaims and pods to belong to one cluster".to_owned()
             }
             Self::DataLost(cluster) => {
-                format!("the data of etcd cluster {:x} to be restored", cluster.0)
+                format!(
+                    "the EtcdCluster to be deleted: the data of etcd cluster {:x} is lost",
+                    cluster.0
+                )
             }
             Self::OldEpochDeletion => {
                 "pods and PersistentVolumeClaims of an abandoned bootstrap to be deleted".to_owned()
@@ -257,8 +260,8 @@ impl EtcdWait {
                      empty cluster in its place.",
                     cluster.0
                 ),
-                "Restore the PersistentVolumeClaims if possible. To start with an empty cluster, delete the EtcdCluster \
-                 and create it again.",
+                "To start with an empty cluster, delete the EtcdCluster and create it again. Then load your last snapshot \
+                 into it.",
             ),
             Self::PreviousResourceDeletion(_) => ProblemText::new(
                 format!(
@@ -489,7 +492,7 @@ fn describe_no_quorum(context: &ActionContext<'_>) -> String {
         return describe_unsafe_removal(context, view);
     }
     if view.members.is_empty() {
-        return "the PersistentVolumeClaims of the members to be restored".to_owned();
+        return "the EtcdCluster to be deleted: the data of all members is lost".to_owned();
     }
     let unreachable = view
         .members
@@ -521,9 +524,8 @@ fn no_quorum_problem(context: &ActionContext<'_>) -> ProblemText {
                 context.members(&retained.collect()),
             ),
             format!(
-                "Restore the PersistentVolumeClaims of the members if possible. To start with an empty cluster, delete the \
-                 EtcdCluster, the PersistentVolumeClaims of removed members and {identity}, then create the EtcdCluster \
-                 again."
+                "To start with an empty cluster, delete the EtcdCluster, the PersistentVolumeClaims of removed members and \
+                 {identity}, then create the EtcdCluster again and load your last snapshot into it."
             ),
         );
     }
@@ -532,8 +534,8 @@ fn no_quorum_problem(context: &ActionContext<'_>) -> ProblemText {
             "All pods and PersistentVolumeClaims of members are gone. The operator does not create an empty cluster in \
              their place.",
             format!(
-                "Restore the PersistentVolumeClaims if possible. To start with an empty cluster, delete the EtcdCluster and \
-                 {identity}, then create the EtcdCluster again."
+                "To start with an empty cluster, delete the EtcdCluster and {identity}, then create the EtcdCluster again \
+                 and load your last snapshot into it."
             ),
         );
     }
