@@ -1,6 +1,6 @@
 //! The facts that an operator observes in a model state.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use evenkeel_api::Version;
@@ -157,6 +157,7 @@ pub fn observe(model: &ClusterModel, visibility: Visibility) -> EtcdFacts {
             (true, true) => OwnedBy::PreviousResource,
         },
         client_read: Observed::Unknown,
+        alarms: BTreeSet::new(),
         details: BTreeMap::new(),
     }
 }

@@ -9,6 +9,7 @@ pub mod claims;
 mod cluster;
 pub mod effective_spec;
 pub mod identity_object;
+pub mod nodes;
 pub mod objects;
 pub mod ownership;
 mod per_resource;
@@ -19,6 +20,7 @@ pub mod rules;
 pub mod spec_fields;
 pub mod tls_secrets;
 mod unreachable;
+pub mod volume_events;
 pub mod volumes;
 pub mod windows;
 

@@ -22,9 +22,9 @@ use evenkeel_e2e::checkout;
 
 pages! {
     the_readme_is_correct: "README.md",
-    creation_matches_the_page: "docs/tasks/create.md",
-    connecting_matches_the_page: "docs/tasks/connect.md",
-    a_lost_pod_matches_the_page: "docs/failures/pod-lost.md",
+    creation_matches_the_page: "docs/configuration/create.md",
+    connecting_matches_the_page: "docs/configuration/connect.md",
+    a_lost_pod_matches_the_page: "docs/troubleshooting/pod-lost.md",
 }
 
 #[test]

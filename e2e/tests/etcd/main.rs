@@ -26,6 +26,7 @@ mod full {
     mod scale_up_faults;
     mod unknown_members;
 }
+mod alarms;
 mod assertions;
 mod converged;
 mod drift;
@@ -34,6 +35,7 @@ mod interrupts;
 mod lost_members;
 mod new_build;
 mod obstacles;
+mod on_call;
 mod operator_crashes;
 mod outages;
 mod plan;

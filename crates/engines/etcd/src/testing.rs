@@ -179,6 +179,8 @@ impl Scene {
             misplaced: BTreeSet::new(),
             missing_class: None,
             hostnames: BTreeMap::new(),
+            nodes: None,
+            volume_problems: BTreeMap::new(),
             peer_service: None,
             client_service: None,
             pdb: None,

@@ -130,7 +130,7 @@ fn the_plan_for_an_edit_happens_step_by_step() {
     story.eventually("the status reports the newest member as leader", || {
         let is_leader = cluster.status()["leader"] == newest.as_str();
         is_leader || {
-            evenkeel(&story, &["move-leader", "--to", &newest]);
+            evenkeel(&story, &["move-leader", "orders", "--to", &newest]);
             false
         }
     });
