@@ -70,12 +70,7 @@ fn expect(look: &Look, expected: &Expected<'_>) {
 }
 
 /// Waits until a cluster is healthy, its report is OK, and the event of its recovery is there.
-fn expect_recovery(
-    story: &Story,
-    cluster: &Cluster<'_>,
-    looks: &mut Looks<'_>,
-    event: &str,
-) {
+fn expect_recovery(story: &Story, cluster: &Cluster<'_>, looks: &mut Looks<'_>, event: &str) {
     wait_healthy(story, cluster, cluster.pods().len());
     let look = looks.take("after the recovery");
     assert_eq!(look.report["health"]["state"], "OK", "{}", look.screen);

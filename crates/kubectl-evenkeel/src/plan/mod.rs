@@ -26,7 +26,7 @@ use crate::error::{CliError, EXIT_FAILED};
 use crate::operator_status::OperatorStatus;
 use crate::output::OutputOptions;
 use report::PlanReport;
-use snapshot::Snapshot;
+use snapshot::{Present, Snapshot};
 
 /// The note about an operator that is not running.
 const NO_OPERATOR: &str = "no operator is running, so nothing of this happens until one is. `kubectl evenkeel status` \
@@ -181,8 +181,9 @@ impl Reporter {
     ) -> Result<PlanReport, CliError> {
         let edited = objects.resource.clone();
         let effective = effective_spec(&edited, &ClusterHistory::of(&objects)).map_err(rejected)?;
-        let (observed, facts) = snapshot.apply_to(objects, effective, now)?;
         let nodes = self.nodes.as_deref();
+        let present = Present { now, nodes };
+        let (observed, facts) = snapshot.apply_to(objects, effective, present)?;
         let input = PreviewInput {
             remembered: snapshot.membership.clone(),
             nodes: nodes.map(|nodes| nodes::available_nodes(nodes, &observed.desired)),

@@ -108,8 +108,9 @@ fn every_action_belongs_to_a_step_and_bookkeeping_is_left_out_by_default() {
 fn the_newest_facts_and_the_newest_membership_are_used() {
     let effective = effective_spec(&cluster(), &ClusterHistory::default()).unwrap();
     let now: Timestamp = "2026-11-16T12:00:00Z".parse().unwrap();
+    let present = Present { now, nodes: None };
     let (_, mut facts) = Snapshot::default()
-        .apply_to(no_objects(), effective, now)
+        .apply_to(no_objects(), effective, present)
         .unwrap();
     let decision = |facts: &EtcdFacts, at: &str| Decision {
         at: at.to_owned(),

@@ -3,8 +3,9 @@
 use serde::Serialize;
 
 use super::step::{OutlineStep, StepKind};
-use super::step_texts::{count_of, join_words, times};
+use super::step_texts::{join_words, times};
 use super::tolerance::Tolerance;
+use crate::availability::count;
 
 /// The time from the restart of a member to the restart of the next, in seconds: a third of an
 /// upgrade of three members, 23.2 s (bench/results/roll.md).
@@ -91,7 +92,7 @@ pub(super) struct Counts {
 
 impl Effects {
     pub(super) fn new(steps: &[OutlineStep], counts: Counts) -> Self {
-        let count = |kind: StepKind| steps.iter().filter(|step| step.kind == kind).count();
+        let steps_of = |kind: StepKind| steps.iter().filter(|step| step.kind == kind).count();
         let Counts {
             leader_transfers,
             outages,
@@ -100,8 +101,8 @@ impl Effects {
             tolerance,
             ends_converged,
         } = counts;
-        let restarts = count(StepKind::RestartMember);
-        let members_removed = count(StepKind::RemoveMember);
+        let restarts = steps_of(StepKind::RestartMember);
+        let members_removed = steps_of(StepKind::RemoveMember);
         let can_write = |tolerance: Option<Tolerance>| tolerance.map(|it| it.can_write);
         let clients = match (can_write(tolerance.before), can_write(tolerance.after)) {
             (None, Some(true)) => ClientImpact::New,
@@ -112,11 +113,11 @@ impl Effects {
             (Some(true), _) => ClientImpact::None,
         };
         Self {
-            creates_cluster: count(StepKind::StartSeed) > 0,
+            creates_cluster: steps_of(StepKind::StartSeed) > 0,
             restarts,
-            members_added: count(StepKind::AddMember),
+            members_added: steps_of(StepKind::AddMember),
             members_removed,
-            members_started: count(StepKind::StartMember),
+            members_started: steps_of(StepKind::StartMember),
             volumes_resized,
             leader_transfers,
             clients,
@@ -134,15 +135,15 @@ impl Effects {
     }
 
     fn describe_members(&self) -> String {
-        let members = |count: usize| count_of(count, "member");
-        let are = |count: usize| if count == 1 { "is" } else { "are" };
-        let one_by_one = |count: usize| if count > 1 { " one by one" } else { "" };
+        let members = |number: usize| count(number, "member");
+        let are = |number: usize| if number == 1 { "is" } else { "are" };
+        let one_by_one = |number: usize| if number > 1 { " one by one" } else { "" };
         let replaced = self.members_added.min(self.members_removed);
         let added = self.members_added - replaced;
         let removed = self.members_removed - replaced;
         let mut effects = Vec::new();
         if self.volumes_resized > 0 {
-            let volumes = count_of(self.volumes_resized, "volume");
+            let volumes = count(self.volumes_resized, "volume");
             effects.push(format!("{volumes} {} resized", are(self.volumes_resized)));
         }
         if replaced > 0 {
@@ -162,19 +163,19 @@ impl Effects {
         match self.members_started {
             0 => {}
             1 => effects.push("1 member starts again".to_owned()),
-            count => effects.push(format!("{count} members start again")),
+            number => effects.push(format!("{number} members start again")),
         }
         match self.restarts {
             0 => {}
             1 => effects.push("1 member restarts".to_owned()),
-            count => {
+            number => {
                 let is_leader_last = self.leader_transfers > 0 && self.members_removed == 0;
                 let order = if is_leader_last {
                     ", the leader last"
                 } else {
                     ""
                 };
-                effects.push(format!("{count} members restart one by one{order}"));
+                effects.push(format!("{number} members restart one by one{order}"));
             }
         }
         if effects.is_empty() {
@@ -197,7 +198,7 @@ impl Effects {
     fn describe_clients(&self) -> Option<String> {
         let transfers = match self.leader_transfers {
             0 => String::new(),
-            count => format!("; leadership moves {}", times(count)),
+            number => format!("; leadership moves {}", times(number)),
         };
         Some(match self.clients {
             ClientImpact::None => "clients: not affected".to_owned(),
@@ -248,9 +249,9 @@ impl Tolerance {
         if self.members == 0 && self.nodes.unwrap_or(0) == 0 {
             return "no failure".to_owned();
         }
-        let members = count_of(self.members, "member failure");
+        let members = count(self.members, "member failure");
         match self.nodes {
-            Some(nodes) => format!("{members} and {}", count_of(nodes, "node failure")),
+            Some(nodes) => format!("{members} and {}", count(nodes, "node failure")),
             None => members,
         }
     }
@@ -258,7 +259,7 @@ impl Tolerance {
     fn describe_change(self, after: Self) -> String {
         let change = |before: usize, after: usize, noun: &str| {
             if before == after {
-                count_of(before, noun)
+                count(before, noun)
             } else {
                 format!("{before} → {after} {noun}s")
             }

@@ -17,6 +17,7 @@ mod tolerance;
 
 use std::collections::BTreeSet;
 
+use evenkeel_api::NodeProblem;
 use evenkeel_kit::preview::MAX_PASSES;
 use evenkeel_runtime::UnixTime;
 
@@ -30,7 +31,7 @@ use step_texts::join_words;
 pub use effects::{ClientImpact, Effects, JOIN_SECONDS, RESTART_SECONDS, ToleranceChange};
 pub use evenkeel_kit::preview::{Preview, PreviewStep};
 pub use outline::VolumeDeletion;
-pub use schedule::AvailableNode;
+pub use schedule::{AvailableNode, node_states};
 pub use step::{OutlineStep, StepKind};
 pub use tolerance::Tolerance;
 
@@ -117,14 +118,22 @@ fn is_failing(facts: &EtcdFacts, pod: &PodFacts) -> bool {
     if is_serving || is_stuck {
         return false;
     }
+    let details = facts.details.get(&pod.serial);
+    let node_problem = details.and_then(|details| details.node_problem);
+    let is_node_down = node_problem.is_some_and(|node| node.problem != NodeProblem::Cordoned);
+    if is_node_down && pod.node.is_some() {
+        return true;
+    }
     let is_overdue = |since: UnixTime| facts.now.0.saturating_sub(since.0) > START_TIMEOUT;
     if pod.is_terminating {
         // The pod of a lost node stays Terminating. One that is being restarted is unreachable, too,
         // but not for long.
-        let unreachable_since = facts.unreachable_since.get(&pod.serial).copied();
-        let is_unreachable = unreachable_since.is_some_and(is_overdue);
-        let is_overdue = pod.unready_since.is_some_and(is_overdue);
-        return pod.node.is_some() && (is_unreachable || is_overdue);
+        let since = [
+            details.and_then(|details| details.terminating_since),
+            facts.unreachable_since.get(&pod.serial).copied(),
+            pod.unready_since,
+        ];
+        return pod.node.is_some() && since.into_iter().flatten().any(is_overdue);
     }
     if pod.start_mode == StartMode::Held || pod.is_finished {
         return false;

@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 use evenkeel_api::Version;
 
 use super::effects::Effects;
-use super::step_texts::{count_of, join_words};
+use super::step_texts::join_words;
 use super::template_changes::format_size;
 use crate::actions::member_display_name;
+use crate::availability::count;
 use crate::facts::EtcdFacts;
 use crate::identity::Uid;
 use crate::observe::ObservedCluster;
@@ -89,9 +90,9 @@ fn shared_nodes(first: &EtcdFacts, last: &EtcdFacts) -> Option<String> {
     let members = after.values().sum();
     Some(format!(
         "{} share {}: the failure of one node can stop {}",
-        count_of(members, "member"),
-        count_of(after.len(), "node"),
-        count_of(largest(&after), "member")
+        count(members, "member"),
+        count(after.len(), "node"),
+        count(largest(&after), "member")
     ))
 }
 

@@ -2,13 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use evenkeel_kit::nodes::{NodeState, ZONE};
+use k8s_openapi::api::core::v1::Node;
+use kube::ResourceExt;
+
 use crate::desired::DesiredCluster;
 use crate::facts::{ClaimFacts, PodFacts, VolumeTopology};
 use crate::identity::Uid;
 use crate::names::Serial;
-
-/// The label that members are spread over if they are spread over zones.
-const ZONE: &str = "topology.kubernetes.io/zone";
 
 /// A node on which a pod of the cluster can be scheduled: its labels, taints and state allow that.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,6 +18,14 @@ pub struct AvailableNode {
     pub id: Uid,
     /// Its zone label.
     pub zone: Option<String>,
+}
+
+/// Returns the states of nodes by name, as an observation has them.
+pub fn node_states(nodes: &[Node]) -> BTreeMap<String, NodeState> {
+    let states = nodes.iter();
+    states
+        .map(|node| (node.name_any(), NodeState::of(node)))
+        .collect()
 }
 
 /// How members are spread.

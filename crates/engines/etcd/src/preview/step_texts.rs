@@ -2,6 +2,7 @@
 
 use super::template_changes::{format_size, template_changes};
 use crate::actions::ActionContext;
+use crate::availability::count;
 use crate::facts::StorageKind;
 use crate::identity::Uid;
 use crate::names::Serial;
@@ -23,16 +24,8 @@ pub(super) fn counted_objects(objects: &[String]) -> String {
             None => counts.push((kind, 1)),
         }
     }
-    let counts = counts
-        .into_iter()
-        .map(|(kind, count)| count_of(count, kind));
+    let counts = counts.into_iter().map(|(kind, number)| count(number, kind));
     join_words(&counts.collect::<Vec<_>>())
-}
-
-/// Returns a count and a noun, such as "3 members".
-pub(super) fn count_of(count: usize, noun: &str) -> String {
-    let plural = if count == 1 { "" } else { "s" };
-    format!("{count} {noun}{plural}")
 }
 
 /// Joins words with commas and "and".

@@ -1,18 +1,17 @@
 //! How many failures the cluster of a preview tolerates.
 
-use std::collections::BTreeMap;
-
 use serde::Serialize;
 
+use crate::availability::{FailureTolerance, Voter};
 use crate::facts::EtcdFacts;
 use crate::identity::Uid;
-use crate::view::{ClusterView, MemberView, quorum};
+use crate::view::{ClusterView, MemberView};
 
 /// The number of further failures with which clients can still write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Tolerance {
-    /// Whether clients can write at all.
+    /// Whether clients can write now: the voters have a quorum, and etcd has raised no alarm.
     pub can_write: bool,
     /// The number of member failures.
     pub members: usize,
@@ -35,18 +34,27 @@ impl Tolerance {
         if !view.identity.bootstrapped {
             return None;
         }
-        let voters = || view.voters().filter(|voter| voter.is_serving());
-        let needed = quorum(view.votes());
-        let Some(spare) = voters().count().checked_sub(needed) else {
-            return Some(Self::NO_QUORUM);
-        };
         if !view.membership_known {
             return Some(Self::NO_QUORUM);
         }
+        let voter = |member: &MemberView<'_>| {
+            let node = member.pod.and_then(|pod| pod.node);
+            Voter {
+                is_serving: member.is_serving(),
+                node: node
+                    .filter(|node| is_known(*node))
+                    .map(|node| node.to_string()),
+                zone: None,
+            }
+        };
+        let voters: Vec<_> = view.voters().map(voter).collect();
+        let Some(tolerance) = FailureTolerance::of(&voters, view.unknown_voters().len()) else {
+            return Some(Self::NO_QUORUM);
+        };
         Some(Self {
-            can_write: true,
-            members: spare,
-            nodes: members_by_node(voters(), is_known).map(|counts| tolerated(&counts, spare)),
+            can_write: facts.alarms.is_empty(),
+            members: tolerance.members,
+            nodes: tolerance.nodes.map(|nodes| nodes.failures),
         })
     }
 
@@ -61,30 +69,6 @@ impl Tolerance {
                 .map(|(nodes, other)| nodes.min(other)),
         }
     }
-}
-
-/// Returns how many of the voters each node runs, largest first; `None` if a node is not known.
-fn members_by_node<'v, 'f: 'v>(
-    voters: impl Iterator<Item = &'v MemberView<'f>>,
-    is_known: impl Fn(Uid) -> bool,
-) -> Option<Vec<usize>> {
-    let mut counts = BTreeMap::<Uid, usize>::new();
-    for voter in voters {
-        let node = voter.pod?.node.filter(|node| is_known(*node))?;
-        *counts.entry(node).or_default() += 1;
-    }
-    let mut counts: Vec<_> = counts.into_values().collect();
-    counts.sort_unstable_by(|one, other| other.cmp(one));
-    Some(counts)
-}
-
-/// Returns how many nodes may fail, in the worst order, before more than `spare` voters are lost.
-fn tolerated(counts: &[usize], spare: usize) -> usize {
-    let lost = counts.iter().scan(0, |lost, count| {
-        *lost += count;
-        Some(*lost)
-    });
-    lost.take_while(|lost| *lost <= spare).count()
 }
 
 #[cfg(test)]
