@@ -9,6 +9,7 @@ pub mod claims;
 mod cluster;
 pub mod effective_spec;
 pub mod identity_object;
+pub mod nodes;
 pub mod objects;
 pub mod ownership;
 mod per_resource;

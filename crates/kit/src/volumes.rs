@@ -10,7 +10,6 @@ use k8s_openapi::api::core::v1::{
 };
 use k8s_openapi::api::storage::v1::StorageClass;
 use kube::api::ListParams;
-use kube::core::PartialObjectMeta;
 use kube::runtime::reflector::{ObjectRef, Store};
 use kube::{Api, Client, ResourceExt};
 use parking_lot::Mutex;
@@ -61,7 +60,7 @@ impl VolumeLocation {
 }
 
 /// Returns the hostname labels of the cached nodes.
-pub fn hostnames(nodes: &Store<PartialObjectMeta<Node>>) -> BTreeSet<String> {
+pub fn hostnames(nodes: &Store<Node>) -> BTreeSet<String> {
     nodes
         .state()
         .iter()
@@ -70,7 +69,7 @@ pub fn hostnames(nodes: &Store<PartialObjectMeta<Node>>) -> BTreeSet<String> {
 }
 
 /// Returns the labels of the cached nodes.
-pub fn node_labels(nodes: &Store<PartialObjectMeta<Node>>) -> Vec<NodeLabels> {
+pub fn node_labels(nodes: &Store<Node>) -> Vec<NodeLabels> {
     nodes
         .state()
         .iter()
@@ -79,10 +78,7 @@ pub fn node_labels(nodes: &Store<PartialObjectMeta<Node>>) -> Vec<NodeLabels> {
 }
 
 /// Returns the hostname labels of the nodes of these pods, by the names of the nodes.
-pub fn hostnames_of_pods(
-    nodes: &Store<PartialObjectMeta<Node>>,
-    pods: &[Pod],
-) -> BTreeMap<String, String> {
+pub fn hostnames_of_pods(nodes: &Store<Node>, pods: &[Pod]) -> BTreeMap<String, String> {
     pods.iter()
         .filter_map(pods::node)
         .filter_map(|name| {

@@ -9,9 +9,7 @@ use std::sync::Arc;
 
 use futures::stream::{self, BoxStream};
 use futures::{Stream, StreamExt};
-use kube::core::{
-    ClusterResourceScope, DeserializeGuard, NamespaceResourceScope, PartialObjectMeta,
-};
+use kube::core::{ClusterResourceScope, DeserializeGuard, NamespaceResourceScope};
 use kube::runtime::WatchStreamExt;
 use kube::runtime::reflector::{ObjectRef, Store, store::Writer};
 use kube::runtime::watcher::{self, Event, watcher};
@@ -118,26 +116,19 @@ impl Watches {
     {
         let events = watcher(self.scope.api(self.client.clone()), config(labels));
         let first_list_complete = Box::new(self.cache_sync.add());
-        watched_store(events, self.metrics.clone(), Some(first_list_complete))
+        let feed = Feed::new(self.metrics.clone(), Some(first_list_complete), |_| ());
+        watched_store(events, feed)
     }
 
-    /// Watches the metadata of a cluster-scoped kind with a label selector.
-    pub fn watch_cluster_metadata<K>(
-        &self,
-        labels: Option<&str>,
-    ) -> WatchedStore<PartialObjectMeta<K>>
+    /// Watches a cluster-scoped kind. `trim` removes the parts of an object that need not be in memory.
+    pub fn watch_cluster<K>(&self, trim: fn(&mut K)) -> WatchedStore<K>
     where
         K: Resource<Scope = ClusterResourceScope, DynamicType: Default + Eq + Hash + Clone>,
-        K: Clone + Debug + Send + Sync + 'static,
+        K: Clone + Debug + DeserializeOwned + Send + Sync + 'static,
         K::DynamicType: Send + Sync,
     {
-        let events = watcher(
-            Api::<PartialObjectMeta<K>>::all(self.client.clone()),
-            config(labels),
-        );
-        // Metadata has the same shape in every object, so it can always be decoded.
-        let events = events.map(|event| event.map(decoded));
-        watched_store(events, self.metrics.clone(), None)
+        let events = watcher(Api::all(self.client.clone()), config(None));
+        watched_store(events, Feed::new(self.metrics.clone(), None, trim))
     }
 }
 
@@ -149,27 +140,14 @@ fn config(labels: Option<&str>) -> watcher::Config {
     }
 }
 
-fn decoded<K>(event: Event<K>) -> Event<DeserializeGuard<K>> {
-    let guard = |object| DeserializeGuard(Ok(object));
-    match event {
-        Event::Apply(object) => Event::Apply(guard(object)),
-        Event::Delete(object) => Event::Delete(guard(object)),
-        Event::InitApply(object) => Event::InitApply(guard(object)),
-        Event::Init => Event::Init,
-        Event::InitDone => Event::InitDone,
-    }
-}
-
 fn watched_store<K>(
     events: impl Stream<Item = watcher::Result<Event<DeserializeGuard<K>>>> + Send + 'static,
-    metrics: Metrics,
-    first_list_complete: Option<OnComplete>,
+    mut feed: Feed<K>,
 ) -> WatchedStore<K>
 where
     K: Resource<DynamicType: Default + Eq + Hash + Clone> + Clone + Send + Sync + 'static,
     K::DynamicType: Send + Sync,
 {
-    let mut feed = Feed::new(metrics, first_list_complete);
     let store = feed.store.clone();
     // An object is cloned when it is emitted, not before: a list may be long.
     let changed = events
@@ -194,13 +172,15 @@ where
     error: Option<String>,
     /// `None` after the first list.
     first_list_complete: Option<OnComplete>,
+    /// Removes the parts of an object that need not be in memory.
+    trim: fn(&mut K),
 }
 
 impl<K> Feed<K>
 where
     K: Resource<DynamicType: Default + Eq + Hash + Clone> + Clone + 'static,
 {
-    fn new(metrics: Metrics, first_list_complete: Option<OnComplete>) -> Self {
+    fn new(metrics: Metrics, first_list_complete: Option<OnComplete>, trim: fn(&mut K)) -> Self {
         let writer = Writer::default();
         let kind = K::kind(&K::DynamicType::default()).into_owned();
         Self {
@@ -210,6 +190,7 @@ where
             metrics,
             error: None,
             first_list_complete,
+            trim,
         }
     }
 
@@ -277,6 +258,7 @@ where
         match object {
             Ok(mut object) => {
                 object.managed_fields_mut().clear();
+                (self.trim)(&mut object);
                 Some(object)
             }
             Err(invalid) => {

@@ -1,6 +1,6 @@
 //! The handling of single watch events, and a watch on a fake API server.
 
-use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::api::core::v1::Pod;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
@@ -37,7 +37,7 @@ fn names(pods: Vec<Arc<Pod>>) -> Vec<String> {
 
 /// Returns a feed whose first list has these pods.
 fn listed(pods: &[&str]) -> Feed<Pod> {
-    let mut feed = Feed::new(Metrics::new("test"), None);
+    let mut feed = Feed::new(Metrics::new("test"), None, |_| ());
     relist(&mut feed, pods);
     feed
 }
@@ -60,7 +60,7 @@ fn error() -> watcher::Error {
 
 #[test]
 fn a_list_is_emitted_when_the_store_has_all_of_it() {
-    let mut feed = Feed::new(Metrics::new("test"), None);
+    let mut feed = Feed::new(Metrics::new("test"), None, |_| ());
     feed.handle(Ok(Event::Init));
     feed.handle(Ok(Event::InitApply(guarded(pod("a", "1")))));
     assert!(feed.store.is_empty());
@@ -209,26 +209,19 @@ async fn a_watch_lists_in_pages_by_label_in_its_namespace() {
     );
 }
 
-#[tokio::test]
-async fn a_metadata_watch_requests_metadata_and_decodes_every_object() {
-    let (client, requests) = api();
-    let watches = Watches::new(client, Scope::All, Metrics::new("test"));
-    let (store, changed) = watches.watch_cluster_metadata::<Node>(None);
-    let names: Vec<_> = changed
-        .take(3)
-        .map(|object| object.unwrap().name_any())
-        .collect()
-        .await;
+#[test]
+fn objects_are_trimmed_before_they_are_stored() {
+    let trim =
+        |pod: &mut Pod| pod.metadata.labels = Some([("trimmed".into(), "yes".into())].into());
+    let mut feed = Feed::new(Metrics::new("test"), None, trim);
+    assert_eq!(relist(&mut feed, &["a", "b"]), ["a", "b"]);
+    let stored = feed.store.state();
+    assert_eq!(stored.len(), 2);
     assert!(
-        names.contains(&"x".to_owned()),
-        "only the spec is undecodable"
+        stored
+            .iter()
+            .all(|pod| pod.labels().contains_key("trimmed"))
     );
-    assert_eq!(store.len(), 3);
-    let requests = requests.lock();
-    for (request, accept) in requests.iter() {
-        assert!(request.starts_with("/api/v1/nodes?"), "{request}");
-        assert!(accept.contains("as=PartialObjectMetadata"), "{accept}");
-    }
 }
 
 #[tokio::test]
