@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use evenkeel_api::{EtcdCluster, labels, quantity};
 use evenkeel_kit::PerResource;
+use evenkeel_kit::nodes;
 use evenkeel_kit::tls_secrets::ObservedAt;
 use evenkeel_kit::volumes::{self, StorageClasses};
 use evenkeel_runtime::{
@@ -90,7 +91,7 @@ impl EtcdReconciler {
         objects: ClusterObjects,
     ) -> Result<ObservedCluster, Error> {
         let memory = self.memory.get(key);
-        let (client, nodes) = (&self.client, &self.caches.nodes);
+        let (client, node_cache) = (&self.client, &self.caches.nodes);
         let (now, uptime) = (self.clock.now(), self.clock.uptime());
         let storage = &objects.resource.spec.storage;
         let size = quantity::bytes(&storage.size).unwrap_or_default();
@@ -117,20 +118,21 @@ impl EtcdReconciler {
             .await?;
         let volume_locations = memory
             .volumes
-            .locations(client, &volumes::hostnames(nodes), &objects.claims)
+            .locations(client, &volumes::hostnames(node_cache), &objects.claims)
             .await?;
         let misplaced = memory.volumes.misplaced(
-            &volumes::node_labels(nodes),
+            &volumes::node_labels(node_cache),
             &desired.node_selector,
             &objects.claims,
         );
-        let hostnames = volumes::hostnames_of_pods(nodes, &objects.pods);
+        let hostnames = volumes::hostnames_of_pods(node_cache, &objects.pods);
         let lineage = Lineage(u32::try_from(self.random.u64() >> 32).unwrap_or_default());
         Ok(ObservedCluster {
             volume_locations,
             misplaced,
             missing_class,
             hostnames,
+            nodes: nodes::states(node_cache),
             tls,
             last_nudge: *memory.last_nudge.lock(),
             ..ObservedCluster::new(objects, desired, rejection, now, lineage)?
@@ -168,7 +170,8 @@ impl EtcdReconciler {
             now: observed.now,
         })
         .await;
-        memory.member_times.lock().record(&mut state);
+        let cordoned = observed.members_on_cordoned_nodes();
+        memory.member_times.lock().record(&mut state, cordoned);
         match kind {
             QueryKind::Probe => {
                 let mut last_probe = memory.last_probe.lock();

@@ -1,13 +1,10 @@
-//! The watches of the etcd engine: every object with the cluster's label, and the metadata of nodes, because a volume may
-//! be lost with its node. Secrets are not watched; they are read by name.
-
-use std::collections::BTreeSet;
+//! The watches of the etcd engine: every object with the cluster's label, and the nodes, because a volume may be lost
+//! with its node. Secrets are not watched; they are read by name.
 
 use evenkeel_api::{EtcdCluster, labels};
+use evenkeel_kit::nodes;
 use evenkeel_runtime::{OwnedCache, Triggers, Watches};
 use futures::stream::{StreamExt, select_all};
-use k8s_openapi::api::core::v1::Node;
-use kube::ResourceExt;
 
 use crate::observe::objects::Caches;
 
@@ -19,7 +16,7 @@ pub fn watch(watches: &Watches) -> (Caches, Triggers<EtcdCluster>) {
     let (identities, identity_changes) = OwnedCache::watch(watches, labels::CLUSTER);
     let (services, service_changes) = OwnedCache::watch(watches, labels::CLUSTER);
     let (pdbs, pdb_changes) = OwnedCache::watch(watches, labels::CLUSTER);
-    let (nodes, node_changes) = watches.watch_cluster_metadata::<Node>(None);
+    let (nodes, node_changes) = watches.watch_cluster(nodes::trim);
     let caches = Caches {
         clusters: clusters.0.clone(),
         pods,
@@ -37,11 +34,11 @@ pub fn watch(watches: &Watches) -> (Caches, Triggers<EtcdCluster>) {
         service_changes,
         pdb_changes,
     ]);
-    let nodes = caches.nodes.clone();
-    let mut known_nodes = BTreeSet::new();
-    // Only the set of nodes matters: heartbeats change a node every few seconds.
+    let node_cache = caches.nodes.clone();
+    let mut known_nodes = None;
+    // Only the states matter: heartbeats change the node objects.
     let all = node_changes.filter_map(move |_| {
-        let current: BTreeSet<String> = nodes.state().iter().map(|node| node.name_any()).collect();
+        let current = nodes::states(&node_cache);
         let has_changed = current != known_nodes;
         known_nodes = current;
         std::future::ready(has_changed.then_some(()))

@@ -64,6 +64,7 @@ impl EtcdWait {
             | Self::OldEpochDeletion
             | Self::NoQuorum
             | Self::TooFewVoters
+            | Self::InvalidWindows
             | Self::VolumeResize(_)
             | Self::VersionMismatch(..) => Requeue::OnChange,
         }
@@ -163,6 +164,9 @@ impl EtcdWait {
             }
             Self::MaintenanceWindow(opens) => {
                 format!("the maintenance window that opens at {}", timestamp(*opens))
+            }
+            Self::InvalidWindows => {
+                "valid maintenance windows before outdated members are restarted".to_owned()
             }
             Self::UnhealthyMember(serial) => {
                 let verb = if replaces_voters(context) {
@@ -283,6 +287,7 @@ impl EtcdWait {
             | Self::BootstrapTimeout(_)
             | Self::ReplacementJoin(_)
             | Self::MaintenanceWindow(_)
+            | Self::InvalidWindows
             | Self::UnhealthyMember(_)
             | Self::TooFewVoters
             | Self::VolumeResize(_)
@@ -311,6 +316,7 @@ impl EtcdWait {
                 "operator forces a snapshot on every member before the upgrade"
             }
             Self::MaintenanceWindow(_)
+            | Self::InvalidWindows
             | Self::UnhealthyMember(_)
             | Self::TooFewVoters
             | Self::VolumeResize(_)
@@ -320,6 +326,7 @@ impl EtcdWait {
                 "operator replaces the next outdated member"
             }
             Self::MaintenanceWindow(_)
+            | Self::InvalidWindows
             | Self::UnhealthyMember(_)
             | Self::TooFewVoters
             | Self::VolumeResize(_)
@@ -405,6 +412,7 @@ impl EtcdWait {
             | Self::UnsafeToAdd
             | Self::ReplacementJoin(_)
             | Self::MaintenanceWindow(_)
+            | Self::InvalidWindows
             | Self::UnhealthyMember(_)
             | Self::TooFewVoters
             | Self::SnapshotBlocked(_)

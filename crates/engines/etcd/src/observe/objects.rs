@@ -8,7 +8,6 @@ use evenkeel_runtime::{
 use k8s_openapi::api::core::v1::{ConfigMap, Node, PersistentVolumeClaim, Pod, Service};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::Client;
-use kube::core::PartialObjectMeta;
 use kube::runtime::reflector::Store;
 
 use crate::identity::Identity;
@@ -28,8 +27,8 @@ pub struct Caches {
     pub services: OwnedCache<Service>,
     /// The PodDisruptionBudgets.
     pub pdbs: OwnedCache<PodDisruptionBudget>,
-    /// The metadata of nodes.
-    pub nodes: Store<PartialObjectMeta<Node>>,
+    /// The nodes, trimmed.
+    pub nodes: Store<Node>,
     /// Whether every cache was filled once. Nodes are not waited for: the operator may lack the permission to list them.
     pub sync: CacheSync,
 }

@@ -5,7 +5,7 @@ use evenkeel_runtime::{Action, Observed, Plan};
 use super::rollout::RolloutProgress;
 use crate::actions::{ActionContext, etcd_action, format_duration, responding_voters};
 use crate::decide::{Etcd, replace};
-use crate::facts::{OwnedObject, StartMode};
+use crate::facts::{OwnedObject, StartMode, WindowWait};
 use crate::plan::EtcdWait;
 use crate::view::{ClusterView, DataState, MemberView};
 
@@ -142,8 +142,8 @@ fn summarize_running(context: &ActionContext<'_>, view: &ClusterView<'_>) -> Opt
 /// Summarizes the progress of a rollout, and the problem of the member that blocks it.
 fn summarize_rollout(context: &ActionContext<'_>, view: &ClusterView<'_>) -> Option<String> {
     let rollout = RolloutProgress::of(view)?;
-    let opens = view.facts.cluster.disruption.waits_until(view.facts.now);
-    if let Some(opens) = opens
+    let wait = view.facts.cluster.disruption.wait(view.facts.now);
+    if let Some(WindowWait::Opens(opens)) = wait
         && view.listed().all(MemberView::is_serving)
     {
         return Some(rollout.summarize_window(opens));
@@ -226,8 +226,9 @@ fn main_action(plan: &Plan<Etcd>) -> Option<Action<'_, Etcd>> {
 
 /// Describes the replacement of an unreachable member that may still come back.
 pub(super) fn pending_replacement(context: &ActionContext<'_>) -> Option<String> {
-    let next = replace::next_replacement(context.view?)?;
-    let after = format_duration(context.observed.desired.replace_after);
+    let view = context.view?;
+    let next = replace::next_replacement(view)?;
+    let after = format_duration(view.replace_after(view.members.get(&next.serial)?));
     Some(format!(
         "operator replaces member {} unless it responds within {after}",
         context.member(next.serial)

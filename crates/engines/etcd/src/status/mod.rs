@@ -220,11 +220,16 @@ pub fn observe_error_status(
             format!("a successful retry: {error}"),
         ),
     };
+    let rejection = match error {
+        Error::InvalidSpec(source) => source.downcast_ref::<Rejection>(),
+        _ => None,
+    };
+    let message = rejection.map_or_else(|| error.to_string(), rejection_message);
     let update = |condition, status, reason| ConditionUpdate {
         condition,
         status,
         reason,
-        message: error.to_string(),
+        message: message.clone(),
     };
     let conditions = vec![
         update(
@@ -321,7 +326,7 @@ fn rejection_message(rejection: &Rejection) -> String {
         "{} is invalid: {}",
         rejection.field, rejection.reason
     ));
-    format!("{fact} The last accepted value stays in effect until the field is corrected.")
+    format!("{fact} {}", rejection.effect.sentence())
 }
 
 /// The texts of a status and the problems that its conditions report.
