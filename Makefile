@@ -88,6 +88,10 @@ screens: bin/lab ## Capture the screens in the docs again, on a separate lab (PA
 deploy: ## Install the operator into the cluster of the current kubectl context (IMAGE=…, NAMESPACES=a,b)
 	@hack/deploy
 
+.PHONY: dist
+dist: prepared ## Write an archive of the kubectl plugin, checksums and a Krew manifest into dist/ (DIST_URL=…: where archives are published)
+	@hack/dist
+
 .PHONY: clean
 clean: ## Remove cargo's build results of this checkout (Kubernetes and etcd stay in the cache)
 	@rm -rf bin target $(CARGO_TARGET_DIR)

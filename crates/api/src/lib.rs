@@ -22,7 +22,11 @@ pub use etcd::cluster::{
     ClientService, ClientTls, DEFAULT_REPOSITORY, EtcdCluster, EtcdClusterSpec, EtcdOptions, Heal,
     Image, ServiceType, Tls,
 };
-pub use etcd::status::{CertificateStatus, EtcdClusterStatus, MemberRole, MemberStatus};
+pub use etcd::status::{
+    CertificateStatus, EtcdClusterStatus, FailureToleranceStatus, MemberRole, MemberStatus,
+    NextActionStatus, NodeProblem, OperationStatus, OperationType, ProblemStatus,
+    RetainedVolumeStatus,
+};
 pub use etcd::validation::{ValidatedSpec, default_quota, validate_name};
 pub use etcd::version::{InvalidVersion, Version};
 pub use etcd::warnings::{AdmissionValidation, admission_validations};

@@ -3,7 +3,7 @@
 //! | comment | meaning |
 //! |---|---|
 //! | `page: apart, operator=none, cluster=3, bare` | the setup of the page, see [`PageSetup`] |
-//! | `run: exit=3, timeout=60` | options of the next block |
+//! | `run: exit=3, timeout=60, first` | options of the next block; `first`: it runs before all others |
 //! | `not run: why` | the next block is skipped |
 //! | `do`, and lines | commands that are run and not shown |
 //! | `screen: until="…", upto="…"` to `/screen` | the text between is captured by `make screens` |
@@ -42,6 +42,8 @@ impl Default for PageSetup {
 pub(crate) struct RunOptions {
     pub(crate) exit_code: i32,
     pub(crate) timeout: Duration,
+    /// Whether the block runs before all blocks without this option: a page may break something in its last section.
+    pub(crate) is_first: bool,
 }
 
 impl Default for RunOptions {
@@ -49,6 +51,7 @@ impl Default for RunOptions {
         Self {
             exit_code: 0,
             timeout: DEFAULT_TIMEOUT,
+            is_first: false,
         }
     }
 }
@@ -122,6 +125,10 @@ fn parse_page_setup(rest: &str) -> Result<PageSetup, String> {
 fn parse_run_options(rest: &str) -> Result<RunOptions, String> {
     let mut run = RunOptions::default();
     for (key, value) in parse_pairs(rest)? {
+        if (key.as_str(), value.as_str()) == ("first", "") {
+            run.is_first = true;
+            continue;
+        }
         let number: u16 = value
             .parse()
             .map_err(|_| format!("{key}={value} is not a number"))?;
@@ -200,11 +207,17 @@ mod tests {
         let run = RunOptions {
             exit_code: 3,
             timeout: Duration::from_secs(20),
+            is_first: false,
         };
         assert_eq!(
             parse_directive("run: exit=3, timeout=20"),
             Ok(Directive::Run(run))
         );
+        let first = RunOptions {
+            is_first: true,
+            ..RunOptions::default()
+        };
+        assert_eq!(parse_directive("run: first"), Ok(Directive::Run(first)));
         let screen = ScreenCapture {
             until: "No quorum, none".to_owned(),
             up_to: Some("Last decisions".to_owned()),
@@ -228,6 +241,7 @@ mod tests {
         for wrong in [
             "run: exit",
             "run: exits=3",
+            "run: first=1",
             "not run:",
             "not run: why",
             "page: alone",

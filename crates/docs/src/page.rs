@@ -90,8 +90,10 @@ struct PageParser {
     page: Page,
     next: Option<NextBlock>,
     screen: Option<ScreenCapture>,
-    /// Whether the last block was skipped, so that its output cannot be checked.
-    last_skipped: bool,
+    /// The block that was parsed last, to which a `text` block belongs; `None` if it was skipped.
+    last: Option<usize>,
+    /// The number of blocks that run before all others.
+    first_blocks: usize,
 }
 
 impl Page {
@@ -108,7 +110,8 @@ impl Page {
             page,
             next: None,
             screen: None,
-            last_skipped: false,
+            last: None,
+            first_blocks: 0,
         };
         let mut at = 0;
         while at < lines.len() {
@@ -173,10 +176,9 @@ impl PageParser {
             Directive::Run(run) => self.next = Some(NextBlock::Run(run)),
             Directive::NotRun(reason) => self.next = Some(NextBlock::NotRun(reason)),
             Directive::Hidden(script) => {
-                self.last_skipped = false;
                 self.push_block(at + 1, script, RunOptions::default());
             }
-            Directive::Screen(_) if self.last_skipped || self.page.blocks.is_empty() => {
+            Directive::Screen(_) if self.last.is_none() => {
                 return Err(
                     "a screen must follow the commands that show it, and they must be run"
                         .to_owned(),
@@ -205,7 +207,7 @@ impl PageParser {
                 let script = lines[at + 1..end].join("\n");
                 match self.next.take() {
                     Some(NextBlock::NotRun(reason)) => {
-                        self.last_skipped = true;
+                        self.last = None;
                         self.page.skipped.push((at + 1, reason));
                     }
                     Some(NextBlock::Run(run)) => self.push_block(at + 1, script, run),
@@ -214,10 +216,9 @@ impl PageParser {
             }
             "text" => {
                 let last = self
-                    .page
-                    .blocks
-                    .last_mut()
-                    .filter(|block| !self.last_skipped && block.expected.is_none());
+                    .last
+                    .and_then(|at| self.page.blocks.get_mut(at))
+                    .filter(|block| block.expected.is_none());
                 let Some(block) = last else {
                     return Err("no executed command shows this text".to_owned());
                 };
@@ -242,14 +243,21 @@ impl PageParser {
     }
 
     fn push_block(&mut self, line: usize, script: String, run: RunOptions) {
-        self.last_skipped = false;
-        self.page.blocks.push(CommandBlock {
+        let block = CommandBlock {
             line,
             script,
             exit_code: run.exit_code,
             timeout: run.timeout.min(DEFAULT_TIMEOUT * 2),
             expected: None,
-        });
+        };
+        let at = if run.is_first {
+            self.first_blocks += 1;
+            self.first_blocks - 1
+        } else {
+            self.page.blocks.len()
+        };
+        self.page.blocks.insert(at, block);
+        self.last = Some(at);
     }
 }
 
@@ -289,6 +297,24 @@ mod tests {
             page.blocks[3].starts_background_process()
                 && !page.blocks[0].starts_background_process()
         );
+    }
+
+    #[test]
+    fn first_blocks_run_before_all_others_in_their_own_order() {
+        let page = "```sh\nlook\n```\n<!-- run: first -->\n```sh\nbreak\n```\n```text\nbroken\n```\n```sh\nrepair\n```\n\
+            <!-- run: first, exit=1 -->\n```sh\nbreak more\n```\n";
+        let page = Page::parse("a.md", page).unwrap();
+        let blocks: Vec<_> = page
+            .blocks
+            .iter()
+            .map(|it| (it.script.as_str(), it.exit_code))
+            .collect();
+        assert_eq!(
+            blocks,
+            [("break", 0), ("break more", 1), ("look", 0), ("repair", 0)]
+        );
+        let expected = |at: usize| page.blocks[at].expected.as_ref().map(|it| &*it.text);
+        assert_eq!((expected(0), expected(1)), (Some("broken"), None));
     }
 
     #[test]

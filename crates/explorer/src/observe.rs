@@ -1,6 +1,6 @@
 //! The facts that an operator observes in a model state.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use evenkeel_api::Version;
@@ -160,6 +160,7 @@ pub fn observe(model: &ClusterModel, visibility: Visibility) -> EtcdFacts {
             (false, false) => OwnedBy::Unowned,
         },
         client_read: Observed::Unknown,
+        alarms: BTreeSet::new(),
         details: BTreeMap::new(),
     }
 }

@@ -20,6 +20,7 @@ pub mod rules;
 pub mod spec_fields;
 pub mod tls_secrets;
 mod unreachable;
+pub mod volume_events;
 pub mod volumes;
 pub mod windows;
 

@@ -128,6 +128,49 @@ pub fn crashing_since(pod: &Pod, container: &str, now: UnixTime) -> Option<UnixT
     (ready.status != "True").then(|| transition_time(ready).unwrap_or(now))
 }
 
+/// Returns true if an image of a pod cannot be pulled.
+pub fn is_image_missing(pod: &Pod) -> bool {
+    let statuses = pod
+        .status
+        .as_ref()
+        .and_then(|status| status.container_statuses.as_ref());
+    let mut reasons = statuses.into_iter().flatten().filter_map(waiting_reason);
+    reasons.any(|reason| {
+        matches!(
+            reason,
+            Some("ErrImagePull" | "ImagePullBackOff" | "InvalidImageName")
+        )
+    })
+}
+
+/// Returns true if the kubelet restarts a pod's container after a back-off.
+pub fn is_crash_looping(pod: &Pod, container: &str) -> bool {
+    container_status(pod, container)
+        .is_some_and(|status| waiting_reason(status) == Some(Some(CRASH_LOOP_BACK_OFF)))
+}
+
+/// Returns the message with which a pod's container ended last: the end of its log, if the container's
+/// `terminationMessagePolicy` is `FallbackToLogsOnError`.
+pub fn termination_message<'p>(pod: &'p Pod, container: &str) -> Option<&'p str> {
+    let status = container_status(pod, container)?;
+    let states = [status.state.as_ref(), status.last_state.as_ref()];
+    states
+        .into_iter()
+        .flatten()
+        .find_map(|state| state.terminated.as_ref()?.message.as_deref())
+}
+
+/// Returns since when a pod is terminating.
+pub fn terminating_since(pod: &Pod) -> Option<UnixTime> {
+    // The deletion timestamp includes the grace period.
+    let deadline = unix_time(pod.metadata.deletion_timestamp.as_ref())?;
+    let grace = pod
+        .metadata
+        .deletion_grace_period_seconds
+        .unwrap_or_default();
+    Some(UnixTime(deadline.0 - grace))
+}
+
 /// Returns the hash of the fields by which the scheduler chooses a node.
 pub fn scheduling_hash(pod: &Pod, container: &str) -> Uid {
     let Some(spec) = &pod.spec else { return Uid(0) };

@@ -1,6 +1,7 @@
 //! The command line.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args as Flags, Parser, Subcommand, ValueEnum};
 
@@ -25,7 +26,7 @@ const EXIT_CODES: &str = "Exit codes:
   0  success; status: the cluster is healthy
   1  the command failed
   2  invalid arguments
-  3  status: clients can write, but the cluster is degraded or no operator is running
+  3  status: clients can write, but the cluster is degraded or paused, or no operator is running
   4  status: clients cannot write, or this is unknown
   5  the cluster does not exist, or Evenkeel is not installed
   6  permission denied
@@ -40,12 +41,64 @@ pub(crate) struct ConnectionArgs {
     /// Context of the kubeconfig
     #[arg(long, global = true, value_name = "NAME")]
     pub(crate) context: Option<String>,
+    /// Kubernetes cluster of the kubeconfig, instead of the context's
+    #[arg(long = "cluster", global = true, value_name = "NAME")]
+    pub(crate) kube_cluster: Option<String>,
+    /// User of the kubeconfig, instead of the context's
+    #[arg(long = "user", global = true, value_name = "NAME")]
+    pub(crate) kube_user: Option<String>,
+    /// User to impersonate
+    #[arg(long = "as", global = true, value_name = "USER")]
+    pub(crate) impersonated_user: Option<String>,
+    /// Group to impersonate, with --as; can be repeated
+    #[arg(
+        long = "as-group",
+        global = true,
+        value_name = "GROUP",
+        requires = "impersonated_user"
+    )]
+    pub(crate) impersonated_groups: Vec<String>,
+    /// How long one request to the Kubernetes API may take, such as 10s; 0 means no limit (default: 15s)
+    #[arg(long, global = true, value_name = "DURATION", value_parser = parse_timeout)]
+    pub(crate) request_timeout: Option<RequestTimeout>,
+    /// Print the requests to the Kubernetes API: method, path, code and duration. LEVEL is kubectl's: below 6 none
+    #[arg(
+        short = 'v',
+        long = "verbose",
+        alias = "v",
+        global = true,
+        value_name = "LEVEL",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "6"
+    )]
+    pub(crate) verbosity: Option<u8>,
     /// Namespace; defaults to the namespace of the context
     #[arg(short, long, global = true, value_name = "NAME")]
     pub(crate) namespace: Option<String>,
     /// When to use colors
     #[arg(long, global = true, value_enum, default_value_t = ColorMode::Auto, value_name = "WHEN")]
     pub(crate) color: ColorMode,
+}
+
+/// The level of kubectl's `-v` from which on requests are printed.
+const MIN_REQUEST_VERBOSITY: u8 = 6;
+
+impl ConnectionArgs {
+    /// Returns whether requests are printed.
+    pub(crate) fn prints_requests(&self) -> bool {
+        self.verbosity
+            .is_some_and(|level| level >= MIN_REQUEST_VERBOSITY)
+    }
+}
+
+/// A limit for the duration of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RequestTimeout {
+    /// No limit.
+    None,
+    /// At most this long.
+    After(Duration),
 }
 
 /// When to use colors.
@@ -72,6 +125,31 @@ pub(crate) enum OutputFormat {
     Yaml,
 }
 
+/// The format of the output of `status`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum StatusFormat {
+    /// Text for people
+    #[default]
+    Text,
+    /// Text with further columns
+    Wide,
+    /// JSON
+    Json,
+    /// YAML
+    Yaml,
+}
+
+impl StatusFormat {
+    /// Returns the format that all verbs share.
+    pub(crate) fn output_format(self) -> OutputFormat {
+        match self {
+            Self::Text | Self::Wide => OutputFormat::Text,
+            Self::Json => OutputFormat::Json,
+            Self::Yaml => OutputFormat::Yaml,
+        }
+    }
+}
+
 /// The cluster that a verb applies to.
 #[derive(Clone, Debug, Flags)]
 pub(crate) struct Target {
@@ -79,6 +157,17 @@ pub(crate) struct Target {
     #[arg(value_name = "CLUSTER")]
     pub(crate) cluster: Option<String>,
 }
+
+/// The cluster that a verb changes. Its name is required, so that no cluster is changed by mistake.
+#[derive(Clone, Debug, Flags)]
+pub(crate) struct NamedTarget {
+    /// Name of the cluster
+    #[arg(value_name = CLUSTER_VALUE)]
+    pub(crate) cluster: String,
+}
+
+/// The placeholder of a cluster's name.
+pub(crate) const CLUSTER_VALUE: &str = "CLUSTER";
 
 /// The verbs.
 #[derive(Debug, Subcommand)]
@@ -90,14 +179,20 @@ pub(crate) enum Verb {
         /// Show the clusters of all namespaces, one line each
         #[arg(short = 'A', long, conflicts_with = "cluster")]
         all_namespaces: bool,
+        /// Show the state again every two seconds, until Ctrl-C
+        #[arg(short, long)]
+        watch: bool,
         /// Output format
         #[arg(short, long, value_enum, default_value_t, value_name = "FORMAT")]
-        output: OutputFormat,
+        output: StatusFormat,
     },
     /// Explain the state of a cluster: goal, blocker, evidence, required action and the last decisions
     Why {
         #[command(flatten)]
         target: Target,
+        /// Explain the clusters of all namespaces
+        #[arg(short = 'A', long, conflicts_with = "cluster")]
+        all_namespaces: bool,
         /// Number of decisions to show
         #[arg(long, default_value_t = 5, value_name = "COUNT")]
         last: usize,
@@ -124,9 +219,8 @@ pub(crate) enum Verb {
     },
     /// Run etcdctl in the pod of a member, with its certificates: kubectl evenkeel etcdctl orders -- get --prefix /
     Etcdctl {
-        /// Name of the cluster
-        #[arg(value_name = "CLUSTER")]
-        cluster: String,
+        #[command(flatten)]
+        target: NamedTarget,
         /// Name of the member; defaults to the leader
         #[arg(long, value_name = "NAME")]
         member: Option<String>,
@@ -159,7 +253,7 @@ pub(crate) enum Verb {
     /// Transfer leadership to another member
     MoveLeader {
         #[command(flatten)]
-        target: Target,
+        target: NamedTarget,
         /// Name of the new leader; defaults to the next healthy voter
         #[arg(long, value_name = "MEMBER")]
         to: Option<String>,
@@ -167,17 +261,26 @@ pub(crate) enum Verb {
     /// Restart the members one by one, the leader last
     Restart {
         #[command(flatten)]
-        target: Target,
+        target: NamedTarget,
     },
     /// Stop the operator from changing or healing a cluster; its members keep running
     Pause {
         #[command(flatten)]
-        target: Target,
+        target: NamedTarget,
     },
     /// Let the operator manage a paused cluster again
     Resume {
         #[command(flatten)]
-        target: Target,
+        target: NamedTarget,
+    },
+    /// Print the versions of the plugin, the operator and the CRD
+    Version {
+        /// Print only the version of the plugin, without a connection to Kubernetes
+        #[arg(long)]
+        client: bool,
+        /// Output format
+        #[arg(short, long, value_enum, default_value_t, value_name = "FORMAT")]
+        output: OutputFormat,
     },
     /// Print the reference of the plugin or of the conditions as Markdown
     #[command(name = "__reference", hide = true)]
@@ -210,9 +313,28 @@ fn parse_seconds(text: &str) -> Result<i64, String> {
     i64::try_from(seconds.max(1)).map_err(|_| "the duration is too long".to_owned())
 }
 
+/// Parses a request timeout as kubectl does: a duration, or a number of seconds.
+fn parse_timeout(text: &str) -> Result<RequestTimeout, String> {
+    let milliseconds = text.strip_suffix("ms").and_then(|count| count.parse().ok());
+    let seconds = text.strip_suffix('s').unwrap_or(text).parse().ok();
+    let duration = match (milliseconds, seconds) {
+        (Some(count), _) => Duration::from_millis(count),
+        (None, Some(count)) => Duration::from_secs(count),
+        (None, None) => evenkeel_api::duration::parse(text)
+            .map_err(|error| error.to_string())?
+            .unwrap_or_default(),
+    };
+    Ok(if duration.is_zero() {
+        RequestTimeout::None
+    } else {
+        RequestTimeout::After(duration)
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use clap::CommandFactory;
+    use clap::error::ErrorKind;
 
     use super::*;
 
@@ -234,12 +356,12 @@ mod tests {
             "json",
         ];
         let Verb::Etcdctl {
-            cluster, arguments, ..
+            target, arguments, ..
         } = Args::parse_from(typed).verb
         else {
             unreachable!()
         };
-        assert_eq!(cluster, "orders");
+        assert_eq!(target.cluster, "orders");
         assert_eq!(arguments, ["get", "--prefix", "/", "-w", "json"]);
         let typed = [
             "kubectl-evenkeel",
@@ -278,5 +400,63 @@ mod tests {
                 Some("shop")
             );
         }
+    }
+
+    #[test]
+    fn verbs_that_change_something_require_a_name() {
+        for verb in ["restart", "pause", "resume", "move-leader"] {
+            let error = Args::try_parse_from(["kubectl-evenkeel", verb]).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::MissingRequiredArgument, "{verb}");
+            assert_eq!(error.exit_code(), 2);
+        }
+        for verb in ["status", "why", "plan", "logs"] {
+            Args::try_parse_from(["kubectl-evenkeel", verb]).unwrap();
+        }
+    }
+
+    #[test]
+    fn the_connection_flags_are_kubectls() {
+        let typed = "kubectl-evenkeel status orders --cluster prod --user jane --as bob --as-group dev --as-group ops \
+            --request-timeout 5s -v";
+        let args = Args::parse_from(typed.split_whitespace());
+        let Verb::Status { target, .. } = &args.verb else {
+            unreachable!()
+        };
+        assert_eq!(target.cluster.as_deref(), Some("orders"));
+        let connection = args.connection;
+        assert_eq!(connection.kube_cluster.as_deref(), Some("prod"));
+        assert_eq!(connection.kube_user.as_deref(), Some("jane"));
+        assert_eq!(connection.impersonated_user.as_deref(), Some("bob"));
+        assert_eq!(connection.impersonated_groups, ["dev", "ops"]);
+        assert!(connection.prints_requests());
+        let error = Args::try_parse_from(["kubectl-evenkeel", "status", "--as-group", "dev"]);
+        assert_eq!(
+            error.unwrap_err().kind(),
+            ErrorKind::MissingRequiredArgument
+        );
+    }
+
+    #[test]
+    fn verbosity_and_timeouts_are_written_as_for_kubectl() {
+        let connection = |flag: &str| {
+            Args::parse_from(["kubectl-evenkeel", flag, "status", "orders"]).connection
+        };
+        assert!(connection("-v").prints_requests());
+        assert!(connection("-v=8").prints_requests());
+        assert!(connection("--v=6").prints_requests());
+        assert!(!connection("-v=2").prints_requests());
+        assert!(!connection("--color=never").prints_requests());
+        let timeout = |text: &str| connection(&format!("--request-timeout={text}")).request_timeout;
+        let after = |seconds| Some(RequestTimeout::After(Duration::from_secs(seconds)));
+        assert_eq!(timeout("10s"), after(10));
+        assert_eq!(timeout("2m"), after(120));
+        assert_eq!(timeout("3"), after(3));
+        assert_eq!(
+            timeout("500ms"),
+            Some(RequestTimeout::After(Duration::from_millis(500)))
+        );
+        assert_eq!(timeout("0"), Some(RequestTimeout::None));
+        assert_eq!(timeout("0s"), Some(RequestTimeout::None));
+        assert!(parse_timeout("soon").is_err());
     }
 }

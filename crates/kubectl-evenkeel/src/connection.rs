@@ -1,18 +1,22 @@
 //! The connection to Kubernetes with the user's kubeconfig, and access to the clusters in it.
 
-use std::process::Command;
+use std::ffi::OsString;
+use std::process::{Command, Output};
 use std::time::Duration;
 
 use evenkeel_api::EtcdCluster;
 use kube::api::{ApiResource, DynamicObject, ListParams};
+use kube::client::ClientBuilder;
 use kube::config::{KubeConfigOptions, Kubeconfig};
-use kube::{Api, Client, Config, ResourceExt};
+use kube::{Api, Client, Config, Resource, ResourceExt};
 
-use crate::args::ConnectionArgs;
-use crate::error::{CliError, EXIT_NOT_FOUND, EXIT_UNREACHABLE};
+use crate::args::{ConnectionArgs, RequestTimeout};
+use crate::error::{CliError, EXIT_NOT_FOUND, EXIT_UNREACHABLE, EXIT_USAGE};
+use crate::kubectl_error;
+use crate::request_layer::RequestLayer;
 
-/// How long a request to the API server may take.
-const REQUEST_TIMEOUT: Duration = Duration::from_secs(15);
+/// How long a request to the API server may take, unless the user sets another limit.
+const DEFAULT_REQUEST_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// A connection to Kubernetes.
 pub(crate) struct Connection {
@@ -26,37 +30,32 @@ pub(crate) struct Connection {
 impl Connection {
     /// Creates the client from the kubeconfig and the flags.
     pub(crate) async fn open(args: &ConnectionArgs) -> Result<Self, CliError> {
-        let options = KubeConfigOptions {
-            context: args.context.clone(),
-            ..KubeConfigOptions::default()
+        let mut config = read_config(args).await?;
+        let timeout = match args.request_timeout {
+            None => Some(DEFAULT_REQUEST_TIMEOUT),
+            Some(RequestTimeout::After(timeout)) => Some(timeout),
+            Some(RequestTimeout::None) => None,
         };
-        let mut config = match &args.kubeconfig {
-            Some(file) => {
-                let kubeconfig =
-                    Kubeconfig::read_from(file).map_err(|error| kubeconfig_error(&error))?;
-                Config::from_custom_kubeconfig(kubeconfig, &options)
-                    .await
-                    .map_err(|error| kubeconfig_error(&error))?
-            }
-            None if args.context.is_some() => Config::from_kubeconfig(&options)
-                .await
-                .map_err(|error| kubeconfig_error(&error))?,
-            None => Config::infer().await.map_err(|error| {
-                CliError::new(format!("cannot find a Kubernetes configuration: {error}"))
-                    .help("set --kubeconfig or the environment variable KUBECONFIG")
-                    .exit_code(EXIT_UNREACHABLE)
-            })?,
-        };
-        config.connect_timeout = Some(REQUEST_TIMEOUT);
+        config.connect_timeout = timeout;
         // The API server's proxy responds with 503 for a member that does not listen. The client would retry that for
         // minutes.
         config.default_retry = false;
+        if let Some(user) = &args.impersonated_user {
+            config.auth_info.impersonate = Some(user.clone());
+            config.auth_info.impersonate_groups = Some(args.impersonated_groups.clone());
+        }
         let namespace = args
             .namespace
             .clone()
             .unwrap_or_else(|| config.default_namespace.clone());
-        let client =
-            Client::try_from(config).map_err(|error| CliError::kubernetes("connect", &error))?;
+        let layer = RequestLayer {
+            timeout,
+            prints: args.prints_requests(),
+        };
+        let client = ClientBuilder::try_from(config)
+            .map_err(|error| CliError::kubernetes("connect", &error))?
+            .with_layer(&layer)
+            .build();
         Ok(Self {
             client,
             namespace,
@@ -64,38 +63,43 @@ impl Connection {
         })
     }
 
-    /// Returns a kubectl command for the same kubeconfig, context and namespace.
+    /// Returns a kubectl command with the same flags and namespace.
     #[expect(
         clippy::disallowed_methods,
         reason = "the plugin replaces itself by kubectl, or returns its output"
     )]
     pub(crate) fn kubectl(&self) -> Command {
         let mut kubectl = Command::new("kubectl");
-        if let Some(file) = &self.args.kubeconfig {
-            kubectl.arg("--kubeconfig").arg(file);
-        }
-        if let Some(context) = &self.args.context {
-            kubectl.args(["--context", context]);
-        }
+        kubectl.args(kubectl_flags(&self.args));
         kubectl.args(["--namespace", &self.namespace]);
         kubectl
+    }
+
+    /// Runs a command of [`Self::kubectl`] and returns its output. The lines that kubectl logs because of `-v` are printed, and
+    /// are not part of the output.
+    pub(crate) fn output_of(&self, kubectl: &mut Command) -> std::io::Result<Output> {
+        let mut output = kubectl.output()?;
+        if self.args.verbosity.is_some() {
+            let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+            let (log, rest) = kubectl_error::split_log(&stderr);
+            eprint!("{log}");
+            output.stderr = rest.into_bytes();
+        }
+        Ok(output)
     }
 
     /// Lists the clusters of the namespace.
     pub(crate) async fn clusters(&self) -> Result<Vec<EtcdCluster>, CliError> {
         let kind = ApiResource::erase::<EtcdCluster>(&());
-        list_clusters(Api::namespaced_with(
-            self.client.clone(),
-            &self.namespace,
-            &kind,
-        ))
-        .await
+        let api = Api::namespaced_with(self.client.clone(), &self.namespace, &kind);
+        self.list_clusters(api).await
     }
 
     /// Lists the clusters of all namespaces.
     pub(crate) async fn clusters_in_all_namespaces(&self) -> Result<Vec<EtcdCluster>, CliError> {
         let kind = ApiResource::erase::<EtcdCluster>(&());
-        list_clusters(Api::all_with(self.client.clone(), &kind)).await
+        self.list_clusters(Api::all_with(self.client.clone(), &kind))
+            .await
     }
 
     /// Reads the cluster of this name, or the only one of the namespace.
@@ -125,11 +129,11 @@ impl Connection {
             .help("choose a namespace with -n, or list all clusters with `kubectl evenkeel status -A`")
             .exit_code(EXIT_NOT_FOUND)),
             _ => Err(CliError::new(format!(
-                "namespace {} has several EtcdClusters: {}",
+                "several EtcdClusters in namespace {}: {}; specify one",
                 self.namespace,
                 names(&clusters)
             ))
-            .help("specify one by name")),
+            .exit_code(EXIT_USAGE)),
         }
     }
 
@@ -156,43 +160,54 @@ impl Connection {
     pub(crate) fn api_in(&self, namespace: &str) -> Api<EtcdCluster> {
         Api::namespaced(self.client.clone(), namespace)
     }
+
+    /// Lists clusters. Reports clusters that this release of the plugin cannot deserialize, and returns the others.
+    async fn list_clusters(&self, api: Api<DynamicObject>) -> Result<Vec<EtcdCluster>, CliError> {
+        let list = match request("list EtcdClusters", api.list(&ListParams::default())).await {
+            Ok(list) => list,
+            Err(error) if error == CliError::not_installed() => {
+                return Err(self.other_versions().await.unwrap_or(error));
+            }
+            Err(error) => return Err(error),
+        };
+        let deserialize = |object: DynamicObject| {
+            let name = object.name_any();
+            let cluster =
+                serde_json::to_value(object).and_then(serde_json::from_value::<EtcdCluster>);
+            cluster
+                .map_err(|error| eprintln!("{}", invalid_cluster(&name, &error)))
+                .ok()
+        };
+        Ok(list.items.into_iter().filter_map(deserialize).collect())
+    }
+
+    /// Returns the error for a CRD that serves only versions that this release of the plugin does not know.
+    pub(crate) async fn other_versions(&self) -> Option<CliError> {
+        let groups = self.client.list_api_groups().await.ok()?.groups;
+        let group = groups
+            .into_iter()
+            .find(|group| group.name == EtcdCluster::group(&()))?;
+        let served: Vec<_> = group
+            .versions
+            .iter()
+            .map(|version| version.group_version.as_str())
+            .collect();
+        Some(not_served(&served))
+    }
 }
 
-/// Lists clusters. Reports clusters that this release of the plugin cannot deserialize, and returns the others.
-async fn list_clusters(api: Api<DynamicObject>) -> Result<Vec<EtcdCluster>, CliError> {
-    let list = request("list EtcdClusters", api.list(&ListParams::default())).await?;
-    let deserialize = |object: DynamicObject| {
-        let name = object.name_any();
-        let cluster = serde_json::to_value(object).and_then(serde_json::from_value::<EtcdCluster>);
-        cluster
-            .map_err(|error| eprintln!("{}", invalid_cluster(&name, &error)))
-            .ok()
-    };
-    Ok(list.items.into_iter().filter_map(deserialize).collect())
-}
-
-/// Waits for a request, up to [`REQUEST_TIMEOUT`]. `action` completes "cannot …".
+/// Waits for a request. `action` completes "cannot …". The client limits how long a request takes.
 pub(crate) async fn request<T>(
     action: &str,
     response: impl Future<Output = Result<T, kube::Error>>,
 ) -> Result<T, CliError> {
-    match tokio::time::timeout(REQUEST_TIMEOUT, response).await {
-        Ok(result) => result.map_err(|error| CliError::kubernetes(action, &error)),
-        Err(_) => Err(CliError::new(format!(
-            "cannot {action}: the Kubernetes API did not respond within {} s",
-            REQUEST_TIMEOUT.as_secs()
-        ))
-        .help("check that the Kubernetes cluster of this context is running and reachable: `kubectl cluster-info`")
-        .exit_code(EXIT_UNREACHABLE)),
-    }
+    response
+        .await
+        .map_err(|error| CliError::kubernetes(action, &error))
 }
 
-fn invalid_cluster(name: &str, error: &serde_json::Error) -> CliError {
-    CliError::new(format!("cannot parse EtcdCluster {name}: {error}"))
-        .help("the plugin and the installed CRD may be of different releases: update both")
-}
-
-fn names(clusters: &[EtcdCluster]) -> String {
+/// Returns the names of clusters, separated by commas.
+pub(crate) fn names(clusters: &[EtcdCluster]) -> String {
     clusters
         .iter()
         .map(|cluster| cluster.name_any())
@@ -200,8 +215,154 @@ fn names(clusters: &[EtcdCluster]) -> String {
         .join(", ")
 }
 
+/// Reads the kubeconfig that the flags select, or the configuration of the pod that the plugin runs in.
+async fn read_config(args: &ConnectionArgs) -> Result<Config, CliError> {
+    let options = KubeConfigOptions {
+        context: args.context.clone(),
+        cluster: args.kube_cluster.clone(),
+        user: args.kube_user.clone(),
+    };
+    let needs_kubeconfig =
+        args.context.is_some() || args.kube_cluster.is_some() || args.kube_user.is_some();
+    let kubeconfig = match &args.kubeconfig {
+        Some(file) => Kubeconfig::read_from(file),
+        None if needs_kubeconfig => Kubeconfig::read(),
+        None => {
+            return Config::infer().await.map_err(|error| {
+                CliError::new(format!("cannot find a Kubernetes configuration: {error}"))
+                    .help("set --kubeconfig or the environment variable KUBECONFIG")
+                    .exit_code(EXIT_UNREACHABLE)
+            });
+        }
+    };
+    let kubeconfig = kubeconfig.map_err(|error| kubeconfig_error(&error))?;
+    if let Some(user) = &args.kube_user
+        && !kubeconfig.auth_infos.iter().any(|one| one.name == *user)
+    {
+        // The client would send requests without credentials.
+        return Err(unknown_user(user));
+    }
+    Config::from_custom_kubeconfig(kubeconfig, &options)
+        .await
+        .map_err(|error| kubeconfig_error(&error))
+}
+
+/// Returns kubectl's flags for the same connection.
+fn kubectl_flags(args: &ConnectionArgs) -> Vec<OsString> {
+    // Destructured, so that no flag of a connection is forgotten.
+    let ConnectionArgs {
+        kubeconfig,
+        context,
+        kube_cluster,
+        kube_user,
+        impersonated_user,
+        impersonated_groups,
+        request_timeout,
+        verbosity,
+        namespace: _,
+        color: _,
+    } = args;
+    let mut flags = Vec::new();
+    let mut push = |flag: &str, value: &str| flags.push(format!("{flag}={value}").into());
+    let texts = [
+        ("--context", context),
+        ("--cluster", kube_cluster),
+        ("--user", kube_user),
+        ("--as", impersonated_user),
+    ];
+    for (flag, value) in texts {
+        if let Some(value) = value {
+            push(flag, value);
+        }
+    }
+    for group in impersonated_groups {
+        push("--as-group", group);
+    }
+    match request_timeout {
+        None => {}
+        Some(RequestTimeout::None) => push("--request-timeout", "0"),
+        Some(RequestTimeout::After(timeout)) => {
+            push("--request-timeout", &format!("{}ms", timeout.as_millis()));
+        }
+    }
+    if let Some(level) = verbosity {
+        push("--v", &level.to_string());
+    }
+    if let Some(file) = kubeconfig {
+        flags.push("--kubeconfig".into());
+        flags.push(file.into());
+    }
+    flags
+}
+
+fn not_served(served: &[&str]) -> CliError {
+    CliError::new(format!(
+        "the Kubernetes API does not serve EtcdClusters as {}, but as {}",
+        EtcdCluster::api_version(&()),
+        served.join(", ")
+    ))
+    .help("the installed CRD is of another release than the plugin: update the older of both")
+    .exit_code(EXIT_NOT_FOUND)
+}
+
+fn unknown_user(user: &str) -> CliError {
+    CliError::new(format!("cannot use the kubeconfig: it has no user {user}"))
+        .help("`kubectl config get-users` lists them. A flag of etcdctl goes behind `--`: `kubectl evenkeel etcdctl orders -- --user root get a`")
+        .exit_code(EXIT_UNREACHABLE)
+}
+
+fn invalid_cluster(name: &str, error: &serde_json::Error) -> CliError {
+    CliError::other_release(format!("cannot parse EtcdCluster {name}: {error}"))
+}
+
 fn kubeconfig_error(error: &dyn std::error::Error) -> CliError {
     CliError::new(format!("cannot use the kubeconfig: {error}"))
         .help("`kubectl config view` shows it; --kubeconfig and --context select another")
         .exit_code(EXIT_UNREACHABLE)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kubectl_gets_the_flags_of_the_connection() {
+        let args = ConnectionArgs {
+            kubeconfig: Some("/home/jane/config".into()),
+            context: Some("prod".to_owned()),
+            kube_cluster: Some("east".to_owned()),
+            kube_user: Some("jane".to_owned()),
+            impersonated_user: Some("bob".to_owned()),
+            impersonated_groups: vec!["dev".to_owned(), "ops".to_owned()],
+            request_timeout: Some(RequestTimeout::After(Duration::from_millis(2500))),
+            verbosity: Some(6),
+            ..ConnectionArgs::default()
+        };
+        assert_eq!(
+            kubectl_flags(&args),
+            [
+                "--context=prod",
+                "--cluster=east",
+                "--user=jane",
+                "--as=bob",
+                "--as-group=dev",
+                "--as-group=ops",
+                "--request-timeout=2500ms",
+                "--v=6",
+                "--kubeconfig",
+                "/home/jane/config",
+            ]
+        );
+        assert!(kubectl_flags(&ConnectionArgs::default()).is_empty());
+    }
+
+    #[test]
+    fn a_crd_of_another_version_is_not_called_missing() {
+        let error = not_served(&["evenkeel.dev/v1"]);
+        assert_eq!(
+            error.message,
+            "the Kubernetes API does not serve EtcdClusters as evenkeel.dev/v1alpha1, but as evenkeel.dev/v1"
+        );
+        assert_eq!(error.exit_code, EXIT_NOT_FOUND);
+    }
 }

@@ -4,6 +4,7 @@ use std::fmt;
 
 use kube::core::Status;
 
+use crate::permission::MissingPermission;
 use crate::terminal::clean;
 
 /// A command that failed.
@@ -19,6 +20,8 @@ pub(crate) struct CliError {
 
 /// Exit code: the command failed.
 pub(crate) const EXIT_FAILED: u8 = 1;
+/// Exit code: invalid arguments.
+pub(crate) const EXIT_USAGE: u8 = 2;
 /// Exit code of `status`: clients can write, but the cluster is degraded or no operator is running.
 pub(crate) const EXIT_DEGRADED: u8 = 3;
 /// Exit code of `status`: clients cannot write, or this is unknown.
@@ -65,31 +68,50 @@ impl CliError {
     pub(crate) fn kubernetes(action: &str, error: &kube::Error) -> Self {
         match error {
             kube::Error::Api(status) => Self::from_status(action, status),
-            kube::Error::Auth(error) => Self::new(format!("failed to authenticate: {error}"))
-                .help("log in again, or check the user in your kubeconfig")
-                .exit_code(EXIT_FORBIDDEN),
-            kube::Error::SerdeError(error) => Self::new(format!("cannot {action}: cannot parse the response: {error}"))
-                .help("the plugin and the installed CRD may be of different releases: update both"),
-            other => Self::new(format!("cannot {action}: the Kubernetes API does not respond: {}", root_cause(other)))
-                .help("check that the Kubernetes cluster of this context is running and reachable: `kubectl cluster-info`")
-                .exit_code(EXIT_UNREACHABLE),
+            kube::Error::Auth(error) => Self {
+                message: format!("failed to authenticate: {error}"),
+                ..Self::unauthorized()
+            },
+            kube::Error::SerdeError(error) => Self::other_release(format!(
+                "cannot {action}: cannot parse the response: {error}"
+            )),
+            other => Self::unreachable(action, &root_cause(other)),
         }
     }
 
     fn from_status(action: &str, status: &Status) -> Self {
         match status.code {
-            401 => Self::new("the Kubernetes API rejected your credentials".to_owned())
-                .help("log in again, or check the user in your kubeconfig")
-                .exit_code(EXIT_FORBIDDEN),
-            403 => Self::new(format!("permission denied: cannot {action}: {}", status.message))
-                .help(
-                    "reading requires the ClusterRole `view` in this namespace, changing requires `edit`. Both include \
-                     EtcdClusters if deploy/operator/users.yaml is applied",
-                )
-                .exit_code(EXIT_FORBIDDEN),
+            401 => Self::unauthorized(),
+            403 => match MissingPermission::parse(&status.message) {
+                Some(permission) => Self::forbidden(action, &permission),
+                // Admission also rejects with this code, for example because of a ResourceQuota.
+                None => Self::new(format!("cannot {action}: forbidden: {}", status.message))
+                    .exit_code(EXIT_FORBIDDEN),
+            },
             404 if !names_an_object(status) => Self::not_installed(),
             _ => Self::new(format!("cannot {action}: {}", status.message)),
         }
+    }
+
+    /// The error for a user whom the Kubernetes API does not know. Names no user: there is none.
+    pub(crate) fn unauthorized() -> Self {
+        Self::new("the Kubernetes API rejected your credentials")
+            .help("log in again, or check the user in your kubeconfig")
+            .exit_code(EXIT_FORBIDDEN)
+    }
+
+    /// The error for a missing permission. `action` completes "cannot …".
+    pub(crate) fn forbidden(action: &str, permission: &MissingPermission) -> Self {
+        Self::new(format!("cannot {action}: {permission}"))
+            .help(permission.help())
+            .exit_code(EXIT_FORBIDDEN)
+    }
+
+    /// The error for an API server that does not respond. `action` completes "cannot …".
+    pub(crate) fn unreachable(action: &str, reason: &str) -> Self {
+        Self::new(format!("cannot {action}: the Kubernetes API does not respond: {reason}"))
+            .help("check that the Kubernetes cluster of this context is running and reachable: `kubectl cluster-info`")
+            .exit_code(EXIT_UNREACHABLE)
     }
 
     /// The error for a Kubernetes cluster without Evenkeel's CustomResourceDefinitions.
@@ -97,6 +119,13 @@ impl CliError {
         Self::new("Evenkeel is not installed: the Kubernetes API does not know the kind EtcdCluster")
             .help("install it with `make deploy` or its Helm chart, or choose another context with --context")
             .exit_code(EXIT_NOT_FOUND)
+    }
+
+    /// The error for a response that this release of the plugin does not understand.
+    pub(crate) fn other_release(message: impl Into<String>) -> Self {
+        Self::new(message).help(
+            "the plugin and the installed CRD may be of different releases: `kubectl evenkeel version` compares them",
+        )
     }
 }
 
@@ -147,12 +176,6 @@ mod tests {
             (EXIT_NOT_FOUND, true)
         );
         assert!(error.message.contains("not installed"), "{error}");
-        let error = CliError::kubernetes(
-            "list clusters",
-            &status(403, "etcdclusters is forbidden", ""),
-        );
-        assert_eq!(error.exit_code, EXIT_FORBIDDEN);
-        assert!(error.to_string().contains("ClusterRole `view`"), "{error}");
         let error = CliError::kubernetes("read orders", &status(404, "orders not found", "orders"));
         assert_eq!(
             error.to_string(),
@@ -160,5 +183,59 @@ mod tests {
         );
         let error = CliError::kubernetes("read orders", &status(401, "", ""));
         assert_eq!(error.exit_code, EXIT_FORBIDDEN);
+    }
+
+    #[test]
+    fn a_missing_permission_is_named() {
+        let message = "etcdclusters.evenkeel.dev \"orders\" is forbidden: User \"jane\" cannot patch resource \
+            \"etcdclusters\" in API group \"evenkeel.dev\" in the namespace \"rv-a\"";
+        let error = CliError::kubernetes("pause EtcdCluster orders", &status(403, message, ""));
+        assert_eq!(error.exit_code, EXIT_FORBIDDEN);
+        let text = error.to_string();
+        assert!(
+            text.starts_with(
+                "error: cannot pause EtcdCluster orders: user jane needs patch on etcdclusters in namespace rv-a"
+            ),
+            "{text}"
+        );
+        assert!(
+            text.contains("ask for the ClusterRole edit in namespace rv-a"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn a_rejection_by_admission_is_not_called_a_missing_permission() {
+        let message = "pods \"orders-x\" is forbidden: exceeded quota: small";
+        let error = CliError::kubernetes("create Pod orders-x", &status(403, message, ""));
+        assert_eq!(
+            error.to_string(),
+            format!("error: cannot create Pod orders-x: forbidden: {message}")
+        );
+        assert_eq!(error.exit_code, EXIT_FORBIDDEN);
+    }
+
+    #[test]
+    fn an_unknown_format_points_to_the_versions() {
+        let source = serde_json::from_str::<u8>("{}").unwrap_err();
+        let error =
+            CliError::kubernetes("read EtcdCluster orders", &kube::Error::SerdeError(source));
+        assert_eq!(error.exit_code, EXIT_FAILED);
+        assert!(
+            error.to_string().contains("`kubectl evenkeel version`"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn a_request_that_timed_out_means_that_the_api_does_not_respond() {
+        let timed_out =
+            crate::request_layer::RequestTimedOut(std::time::Duration::from_millis(2500));
+        let error = CliError::kubernetes("list clusters", &kube::Error::Service(timed_out.into()));
+        assert_eq!(error.exit_code, EXIT_UNREACHABLE);
+        assert_eq!(
+            error.message,
+            "cannot list clusters: the Kubernetes API does not respond: no response within 2.5s"
+        );
     }
 }

@@ -4,25 +4,43 @@ use std::io::IsTerminal;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Output};
 
-use evenkeel_api::{EtcdCluster, EtcdClusterStatus};
+use evenkeel_api::{EtcdCluster, MemberStatus};
 use kube::ResourceExt;
 // A member's server certificate is also valid as a client certificate of that member.
 use evenkeel_etcd::build::pod::{CONTAINER, SERVER_TLS};
 
+use crate::args::NamedTarget;
 use crate::connection::Connection;
 use crate::error::CliError;
+use crate::live_leader::LeaderAnswers;
+use crate::permission;
 
 const LOCAL_ENDPOINT: &str = "--endpoints=https://localhost:2379";
 
 /// Replaces this process by etcdctl. Returns only if that fails.
 pub(crate) async fn run(
     connection: &Connection,
-    cluster: &str,
+    target: &NamedTarget,
     member: Option<&str>,
     arguments: &[String],
 ) -> Result<u8, CliError> {
-    let cluster = connection.cluster(Some(cluster)).await?;
-    let member = select_member(&cluster, member)?;
+    let cluster = connection.cluster(Some(&target.cluster)).await?;
+    let action = format!("run etcdctl in a pod of EtcdCluster {}", target.cluster);
+    permission::require_exec(connection, &action).await?;
+    let member = match member {
+        Some(name) => named_member(&cluster, name)?,
+        None => {
+            let answers = LeaderAnswers::query(connection, &cluster).await?;
+            let member = select_member(&cluster, &answers)?;
+            if answers.leader.is_none() {
+                eprintln!(
+                    "note: the leader is unknown, so etcdctl runs in {member}. Tried: {}",
+                    answers.tried_text()
+                );
+            }
+            member
+        }
+    };
     let mut kubectl = kubectl_exec(connection, &member, true);
     kubectl.args(etcdctl_command(arguments));
     Err(cannot_run_kubectl(&kubectl.exec()))
@@ -36,7 +54,9 @@ pub(crate) fn run_in_pod(
 ) -> Result<Output, CliError> {
     let mut kubectl = kubectl_exec(connection, member, false);
     kubectl.args(etcdctl_command(arguments));
-    kubectl.output().map_err(|error| cannot_run_kubectl(&error))
+    connection
+        .output_of(&mut kubectl)
+        .map_err(|error| cannot_run_kubectl(&error))
 }
 
 fn kubectl_exec(connection: &Connection, member: &str, is_interactive: bool) -> Command {
@@ -70,38 +90,46 @@ fn etcdctl_command(arguments: &[String]) -> Vec<String> {
     command
 }
 
-/// Returns the member of this name. Without a name, prefers the leader, then a healthy member, then any.
-fn select_member(cluster: &EtcdCluster, name: Option<&str>) -> Result<String, CliError> {
-    let empty = EtcdClusterStatus::default();
-    let status = cluster.status.as_ref().unwrap_or(&empty);
-    let members = &status.member_list;
-    let names = || {
-        members
-            .iter()
-            .map(|member| member.name.as_str())
-            .collect::<Vec<_>>()
-            .join(", ")
-    };
-    match name {
-        Some(name) if members.iter().any(|member| member.name == name) => Ok(name.to_owned()),
-        Some(name) => Err(CliError::new(format!("member {name} does not exist"))
-            .help(format!("existing members: {}", names()))),
-        None => {
-            let leader = members
-                .iter()
-                .find(|member| member.healthy && member.name == status.leader);
-            let preferred = leader
-                .or_else(|| members.iter().find(|member| member.healthy))
-                .or(members.first());
-            preferred.map(|member| member.name.clone()).ok_or_else(|| {
-                CliError::new(format!(
-                    "EtcdCluster {} has no members yet",
-                    cluster.name_any()
-                ))
-                .help("`kubectl evenkeel status` shows the progress")
-            })
-        }
+/// Returns the member of this name.
+fn named_member(cluster: &EtcdCluster, name: &str) -> Result<String, CliError> {
+    let members = members(cluster);
+    if members.iter().any(|member| member.name == name) {
+        return Ok(name.to_owned());
     }
+    let names: Vec<_> = members.iter().map(|member| member.name.as_str()).collect();
+    Err(CliError::new(format!(
+        "member {name} of EtcdCluster {} does not exist",
+        cluster.name_any()
+    ))
+    .help(format!("existing members: {}", names.join(", "))))
+}
+
+/// Returns the leader. While it is unknown, prefers a member that responds, then one that was healthy, then any.
+fn select_member(cluster: &EtcdCluster, answers: &LeaderAnswers) -> Result<String, CliError> {
+    if let Some(leader) = &answers.leader {
+        return Ok(leader.clone());
+    }
+    let members = members(cluster);
+    let responding = members
+        .iter()
+        .find(|member| answers.is_responding(&member.name) == Some(true));
+    let preferred = responding
+        .or_else(|| members.iter().find(|member| member.healthy))
+        .or(members.first());
+    preferred.map(|member| member.name.clone()).ok_or_else(|| {
+        CliError::new(format!(
+            "EtcdCluster {} has no members yet",
+            cluster.name_any()
+        ))
+        .help("`kubectl evenkeel status` shows the progress")
+    })
+}
+
+fn members(cluster: &EtcdCluster) -> &[MemberStatus] {
+    let status = cluster.status.as_ref();
+    status
+        .map(|status| status.member_list.as_slice())
+        .unwrap_or_default()
 }
 
 fn cannot_run_kubectl(error: &std::io::Error) -> CliError {
@@ -114,6 +142,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::live_leader::LeaderAnswer;
 
     fn cluster(leader: &str, healthy: &[&str]) -> EtcdCluster {
         let member = |name: &str| json!({ "name": name, "role": "Voter", "healthy": healthy.contains(&name) });
@@ -126,20 +155,29 @@ mod tests {
     }
 
     #[test]
-    fn the_leader_is_selected_unless_it_is_down_or_another_is_named() {
-        let select = |leader, healthy: &[&str], name| {
-            select_member(&cluster(leader, healthy), name).unwrap()
+    fn the_leader_that_etcd_reports_is_selected() {
+        // The status still names another leader.
+        let cluster = cluster("orders-a", &["orders-a", "orders-b"]);
+        let answers = |leader: Option<&str>, responding: &[&str]| LeaderAnswers {
+            leader: leader.map(str::to_owned),
+            members: responding
+                .iter()
+                .map(|name| ((*name).to_owned(), LeaderAnswer::NoLeader))
+                .collect(),
+            ..LeaderAnswers::default()
         };
-        assert_eq!(
-            select("orders-b", &["orders-a", "orders-b"], None),
-            "orders-b"
-        );
-        assert_eq!(select("orders-b", &["orders-a"], None), "orders-a");
-        assert_eq!(select("", &[], None), "orders-a");
-        assert_eq!(select("", &[], Some("orders-b")), "orders-b");
-        let error = select_member(&cluster("", &[]), Some("orders-c"))
-            .unwrap_err()
-            .to_string();
+        let select =
+            |leader, responding: &[&str]| select_member(&cluster, &answers(leader, responding));
+        assert_eq!(select(Some("orders-b"), &[]).unwrap(), "orders-b");
+        assert_eq!(select(None, &["orders-b"]).unwrap(), "orders-b");
+        assert_eq!(select(None, &[]).unwrap(), "orders-a");
+    }
+
+    #[test]
+    fn an_unknown_member_lists_the_existing_ones() {
+        let cluster = cluster("", &[]);
+        assert_eq!(named_member(&cluster, "orders-b").unwrap(), "orders-b");
+        let error = named_member(&cluster, "orders-c").unwrap_err().to_string();
         assert!(
             error.contains("existing members: orders-a, orders-b"),
             "{error}"

@@ -7,27 +7,35 @@ mod args;
 mod complete;
 mod connection;
 mod decision_log;
+mod effect;
 mod error;
 mod etcdctl;
+mod kubectl_error;
+mod live_leader;
 mod logs;
 mod member_metrics;
 mod move_leader;
 mod operator_status;
 mod output;
 mod pause;
+mod permission;
 mod plan;
 mod reference;
 mod report;
+mod request_layer;
 mod restart;
 mod status;
 mod terminal;
+mod usage;
+mod version;
+mod watch;
 mod why;
 
 use std::process::ExitCode;
 
 use clap::Parser;
 
-use args::{Args, Verb};
+use args::{Args, StatusFormat, Verb};
 use connection::Connection;
 use error::CliError;
 use logs::LogOptions;
@@ -36,7 +44,10 @@ use terminal::Terminal;
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {
-    let args = Args::parse();
+    let args = match Args::try_parse() {
+        Ok(args) => args,
+        Err(error) => return usage::report(&error).await,
+    };
     if let Verb::Complete { words } = &args.verb {
         complete::run(&args.connection, words).await;
         return ExitCode::SUCCESS;
@@ -57,21 +68,41 @@ async fn main() -> ExitCode {
 async fn run(args: &Args) -> Result<u8, CliError> {
     let terminal = Terminal::new(args.connection.color);
     let output = |format| OutputOptions { format, terminal };
+    if let Verb::Version {
+        client,
+        output: format,
+    } = &args.verb
+    {
+        return version::run(&args.connection, *client, output(*format)).await;
+    }
     let connection = Connection::open(&args.connection).await?;
     match &args.verb {
         Verb::Status {
             target,
             all_namespaces,
+            watch,
             output: format,
         } => {
-            if *all_namespaces {
-                status::run_all(&connection, output(*format)).await
+            let options = status::StatusOptions {
+                is_wide: *format == StatusFormat::Wide,
+            };
+            let output = output(format.output_format());
+            let show = async || {
+                if *all_namespaces {
+                    status::run_all(&connection, options, output).await
+                } else {
+                    status::run(&connection, target, options, output).await
+                }
+            };
+            if *watch {
+                watch::repeat(show).await
             } else {
-                status::run(&connection, target, output(*format)).await
+                show().await
             }
         }
         Verb::Why {
             target,
+            all_namespaces,
             last,
             facts,
             output: format,
@@ -80,7 +111,11 @@ async fn run(args: &Args) -> Result<u8, CliError> {
                 max_decisions: *last,
                 include_facts: *facts,
             };
-            why::run(&connection, target, options, output(*format)).await
+            if *all_namespaces {
+                why::run_all(&connection, options, output(*format)).await
+            } else {
+                why::run(&connection, target, options, output(*format)).await
+            }
         }
         Verb::Plan {
             target,
@@ -95,10 +130,10 @@ async fn run(args: &Args) -> Result<u8, CliError> {
             plan::run(&connection, target, options, output(*format)).await
         }
         Verb::Etcdctl {
-            cluster,
+            target,
             member,
             arguments,
-        } => etcdctl::run(&connection, cluster, member.as_deref(), arguments).await,
+        } => etcdctl::run(&connection, target, member.as_deref(), arguments).await,
         Verb::Logs {
             target,
             follow,
@@ -120,7 +155,7 @@ async fn run(args: &Args) -> Result<u8, CliError> {
         Verb::Restart { target } => restart::run(&connection, target).await,
         Verb::Pause { target } => pause::run(&connection, target, true).await,
         Verb::Resume { target } => pause::run(&connection, target, false).await,
-        // `main` handles these without a connection.
-        Verb::Complete { .. } | Verb::Reference { .. } => Ok(0),
+        // These are handled before the connection is opened.
+        Verb::Version { .. } | Verb::Complete { .. } | Verb::Reference { .. } => Ok(0),
     }
 }

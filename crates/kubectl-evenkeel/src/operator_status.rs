@@ -7,6 +7,7 @@ use k8s_openapi::api::coordination::v1::Lease;
 use kube::api::ListParams;
 use kube::{Api, Client, ResourceExt};
 
+use crate::error::CliError;
 use crate::terminal::format_duration;
 
 /// The default name of the operator's Lease.
@@ -22,7 +23,7 @@ const LEASE_TIMEOUT: Duration = Duration::from_secs(4);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum OperatorStatus {
     /// An operator renews its Lease.
-    Running,
+    Running(LeaseHolder),
     /// No operator renews its Lease.
     NotRunning {
         /// The namespace of the Lease and of the operator's pods.
@@ -30,8 +31,19 @@ pub(crate) enum OperatorStatus {
         /// The state of the Lease.
         lease: String,
     },
-    /// Unknown: the user may not list Leases, or the Lease has another name.
-    Unknown,
+    /// Unknown, for this reason: the user may not list Leases, or the Lease has another name.
+    Unknown(String),
+}
+
+/// The operator that holds the Lease.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct LeaseHolder {
+    /// The namespace of the Lease and of the operator's pods.
+    pub(crate) namespace: String,
+    /// The identity of the operator, which begins with the name of its pod.
+    pub(crate) identity: String,
+    /// The time since the Lease was renewed, in seconds.
+    pub(crate) renewed_seconds_ago: i64,
 }
 
 impl OperatorStatus {
@@ -42,7 +54,13 @@ impl OperatorStatus {
         let by_name = ListParams::default().fields(&format!("metadata.name={LEASE_NAME}"));
         match tokio::time::timeout(LEASE_TIMEOUT, api.list(&by_name)).await {
             Ok(Ok(list)) => Self::from_leases(&list.items, namespace, now),
-            Ok(Err(_)) | Err(_) => Self::Unknown,
+            Ok(Err(kube::Error::Api(status))) if status.code == 403 => {
+                Self::Unknown("this needs list on leases at cluster scope".to_owned())
+            }
+            Ok(Err(error)) => Self::Unknown(CliError::kubernetes("list Leases", &error).message),
+            Err(_) => Self::Unknown(format!(
+                "cannot list Leases: no response within {LEASE_TIMEOUT:?}"
+            )),
         }
     }
 
@@ -55,30 +73,37 @@ impl OperatorStatus {
             .filter(|lease| !has_own || is_own(lease))
             .map(|lease| Self::from_lease(lease, now))
             .collect();
-        if states.contains(&Self::Running) {
-            return Self::Running;
-        }
-        states.into_iter().next().unwrap_or(Self::Unknown)
+        let running = states
+            .iter()
+            .find(|state| matches!(state, Self::Running(_)));
+        let state = running.or(states.first()).cloned();
+        state.unwrap_or_else(|| Self::Unknown(format!("Lease {LEASE_NAME} does not exist")))
     }
 
     fn from_lease(lease: &Lease, now: Timestamp) -> Self {
-        let Some(spec) = &lease.spec else {
-            return Self::Unknown;
-        };
         let namespace = lease.namespace().unwrap_or_default();
-        if spec.holder_identity.as_ref().is_none_or(String::is_empty) {
+        let incomplete = || Self::Unknown(format!("Lease {namespace}/{LEASE_NAME} is incomplete"));
+        let Some(spec) = &lease.spec else {
+            return incomplete();
+        };
+        let holder = spec.holder_identity.as_deref().unwrap_or_default();
+        if holder.is_empty() {
             return Self::NotRunning {
                 lease: format!("Lease {namespace}/{LEASE_NAME} was released and has no holder"),
                 namespace,
             };
         }
         let Some(renewed) = &spec.renew_time else {
-            return Self::Unknown;
+            return incomplete();
         };
         let lease_seconds = spec.lease_duration_seconds.unwrap_or(DEFAULT_LEASE_SECONDS);
         let seconds_ago = now.as_second() - renewed.0.as_second();
         if seconds_ago <= i64::from(lease_seconds) + CLOCK_SKEW_SECONDS {
-            Self::Running
+            Self::Running(LeaseHolder {
+                namespace,
+                identity: holder.to_owned(),
+                renewed_seconds_ago: seconds_ago.max(0),
+            })
         } else {
             Self::NotRunning {
                 lease: format!(
@@ -97,7 +122,7 @@ impl OperatorStatus {
                 "no operator is running: {lease}. Clusters are not healed, and this status may be outdated. Check the \
                  operator: `kubectl -n {namespace} get pods`"
             )),
-            Self::Running | Self::Unknown => None,
+            Self::Running(_) | Self::Unknown(_) => None,
         }
     }
 
@@ -126,15 +151,21 @@ mod tests {
         .unwrap()
     }
 
+    fn running(holder: &str) -> OperatorStatus {
+        OperatorStatus::Running(LeaseHolder {
+            namespace: "evenkeel-system".to_owned(),
+            identity: holder.to_owned(),
+            renewed_seconds_ago: 10,
+        })
+    }
+
     #[test]
     fn an_operator_that_renews_its_lease_is_running() {
         let status = |leases: &[Lease]| OperatorStatus::from_leases(leases, Some("shop"), now());
-        assert_eq!(status(&[lease("a", RECENT)]), OperatorStatus::Running);
-        assert_eq!(
-            status(&[lease("a", OLD), lease("b", RECENT)]),
-            OperatorStatus::Running
-        );
-        assert_eq!(status(&[]), OperatorStatus::Unknown);
+        assert_eq!(status(&[lease("a", RECENT)]), running("a"));
+        assert_eq!(status(&[lease("a", OLD), lease("b", RECENT)]), running("b"));
+        let unknown = OperatorStatus::Unknown("Lease evenkeel-operator does not exist".to_owned());
+        assert_eq!(status(&[]), unknown);
         let note = status(&[lease("a", OLD)]).note().unwrap();
         assert!(
             note.contains("last renewed 60m ago")
@@ -152,11 +183,11 @@ mod tests {
         assert!(OperatorStatus::from_leases(&leases, Some("shop"), now()).is_not_running());
         assert_eq!(
             OperatorStatus::from_leases(&leases, Some("web"), now()),
-            OperatorStatus::Running
+            running("b")
         );
         assert_eq!(
             OperatorStatus::from_leases(&leases, None, now()),
-            OperatorStatus::Running
+            running("b")
         );
     }
 }

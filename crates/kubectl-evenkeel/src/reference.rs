@@ -28,7 +28,7 @@ fn verbs() -> String {
     );
     let _ = writeln!(
         text,
-        "Guide: [kubectl evenkeel](../kubectl-evenkeel.md).\n\n## Global flags\n"
+        "Guide: [check the status of a cluster](../operations/status.md).\n\n## Global flags\n"
     );
     text.push_str("| flag | description |\n|---|---|\n");
     command
@@ -103,12 +103,12 @@ fn row(argument: &Arg) -> String {
     let long = argument.get_long().map(|long| format!("--{long}"));
     let short = argument.get_short().map(|short| format!("-{short}"));
     let flags: Vec<_> = short.into_iter().chain(long).collect();
-    let value = if argument.get_action().takes_values() {
-        value_name(argument)
-    } else {
-        String::new()
+    let value = match argument.get_action().takes_values() {
+        true if argument.is_require_equals_set() => format!("[={}]", value_name(argument)),
+        true => format!(" {}", value_name(argument)),
+        false => String::new(),
     };
-    let shown = format!("{} {value}", flags.join(", ")).trim().to_owned();
+    let shown = format!("{}{value}", flags.join(", ")).trim().to_owned();
     let mut help = argument
         .get_help()
         .map(ToString::to_string)
@@ -154,7 +154,7 @@ fn conditions() -> String {
         let (conditions, meaning) = (conditions.join(", "), reason.meaning());
         let _ = writeln!(text, "| `{reason}` | {conditions} | {meaning} |");
     }
-    text.push_str("\n## Required actions\n\n`kubectl evenkeel why` prints these texts as *Action required*. [Failures](../failures/README.md) has a page for most reasons.\n\n");
+    text.push_str("\n## Required actions\n\n`kubectl evenkeel why` prints these texts as *Action required*. [Troubleshooting](../troubleshooting/README.md) has a runbook for each reason.\n\n");
     text.push_str("| reason | action required |\n|---|---|\n");
     for reason in Reason::all() {
         if let Some(advice) = advice::for_reason(reason.as_str(), "orders") {

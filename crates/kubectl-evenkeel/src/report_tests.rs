@@ -4,6 +4,7 @@ use evenkeel_api::EtcdCluster;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::operator_status::LeaseHolder;
 
 const NOW: &str = "2026-11-16T12:00:00Z";
 
@@ -45,7 +46,7 @@ pub(crate) fn report(cluster: &EtcdCluster) -> Report {
     Report::new(
         cluster,
         &ClusterMetrics::default(),
-        &OperatorStatus::Running,
+        &OperatorStatus::Running(LeaseHolder::default()),
         now(),
     )
 }

@@ -16,10 +16,19 @@ use crate::terminal::{Severity, Terminal, WIDTH, format_bytes, truncate, wrap};
 /// The longest member name that is printed in full. Of longer names, the cluster's name is left out.
 const MAX_NAME_LENGTH: usize = 24;
 
+/// What is shown.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct StatusOptions {
+    /// Whether further columns are shown.
+    #[expect(dead_code, reason = "the columns of `-o wide` do not exist yet")]
+    pub(crate) is_wide: bool,
+}
+
 /// Shows one cluster.
 pub(crate) async fn run(
     connection: &Connection,
     target: &Target,
+    _options: StatusOptions,
     output: OutputOptions,
 ) -> Result<u8, CliError> {
     let (_, report) = Report::query(connection, target, Timestamp::now()).await?;
@@ -30,6 +39,7 @@ pub(crate) async fn run(
 /// Shows the clusters of all namespaces, one line each. Returns the highest of their exit codes.
 pub(crate) async fn run_all(
     connection: &Connection,
+    _options: StatusOptions,
     output: OutputOptions,
 ) -> Result<u8, CliError> {
     let now = Timestamp::now();

@@ -7,6 +7,7 @@ use evenkeel_etcd::names::member_name;
 use evenkeel_etcd::view::{ClusterView, DataState, MemberView};
 use evenkeel_runtime::{Decision, Observed};
 use jiff::Timestamp;
+use kube::ResourceExt;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -15,6 +16,8 @@ use crate::args::Target;
 use crate::connection::Connection;
 use crate::decision_log::read_decisions;
 use crate::error::CliError;
+use crate::member_metrics::ClusterMetrics;
+use crate::operator_status::OperatorStatus;
 use crate::output::OutputOptions;
 use crate::report::Report;
 use crate::terminal::{Terminal, WIDTH, format_duration, wrap};
@@ -64,14 +67,58 @@ pub(crate) async fn run(
 ) -> Result<u8, CliError> {
     let now = Timestamp::now();
     let (cluster, report) = Report::query(connection, target, now).await?;
-    let (decisions, log_error) = match read_decisions(connection, &cluster).await {
+    let explanation = explain_with_log(connection, &cluster, &report, options).await;
+    output.print(&explanation, |terminal| text(&explanation, now, terminal))?;
+    Ok(0)
+}
+
+/// Explains the state of the clusters of all namespaces.
+pub(crate) async fn run_all(
+    connection: &Connection,
+    options: WhyOptions,
+    output: OutputOptions,
+) -> Result<u8, CliError> {
+    let now = Timestamp::now();
+    let clusters = connection.clusters_in_all_namespaces().await?;
+    let mut explanations = Vec::new();
+    for cluster in &clusters {
+        let namespace = cluster.namespace();
+        let operator = OperatorStatus::query(&connection.client, namespace.as_deref(), now).await;
+        let metrics = ClusterMetrics::query(&connection.client, cluster).await;
+        let report = Report::new(cluster, &metrics, &operator, now);
+        explanations.push(explain_with_log(connection, cluster, &report, options).await);
+    }
+    output.print(&explanations, |terminal| {
+        let one = |explanation: &WhyReport| {
+            let name = format!("{}/{}", explanation.namespace, explanation.name);
+            format!(
+                "{}\n{}",
+                terminal.bold(&name),
+                text(explanation, now, terminal)
+            )
+        };
+        if explanations.is_empty() {
+            return "No EtcdClusters found.\n".to_owned();
+        }
+        explanations.iter().map(one).collect::<Vec<_>>().join("\n")
+    })?;
+    Ok(0)
+}
+
+/// Explains the state of a cluster with the decisions in its log.
+async fn explain_with_log(
+    connection: &Connection,
+    cluster: &EtcdCluster,
+    report: &Report,
+    options: WhyOptions,
+) -> WhyReport {
+    let (decisions, log_error) = match read_decisions(connection, cluster).await {
         Ok(decisions) => (decisions, None),
         Err(error) => (Vec::new(), Some(error)),
     };
-    let mut explanation = explain(&cluster, &report, decisions, options);
+    let mut explanation = explain(cluster, report, decisions, options);
     explanation.evidence.extend(log_error);
-    output.print(&explanation, |terminal| text(&explanation, now, terminal))?;
-    Ok(0)
+    explanation
 }
 
 fn explain(

@@ -446,7 +446,7 @@ impl<R: Reconciler> ReconcileContext<R> {
         status_error: Option<&Error>,
     ) -> Result<StatusWrite, Error> {
         let reconciler = &self.parts.reconciler;
-        events.extend(reconciler.warning_events(observation, plan));
+        events.extend(reconciler.state_events(observation, plan));
         self.publish_events(observation, &events).await;
         match reconciler.status(observation, plan, status_error) {
             Some(status) => {

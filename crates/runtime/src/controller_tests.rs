@@ -184,7 +184,7 @@ impl Reconciler for TestReconciler {
         Some(EventSpec::normal("Executed", "Execute", name_of(action)))
     }
 
-    fn warning_events(&self, _: &Observation<Self>, _: &Plan<TestEngine>) -> Vec<EventSpec> {
+    fn state_events(&self, _: &Observation<Self>, _: &Plan<TestEngine>) -> Vec<EventSpec> {
         vec![EventSpec::warning("Warning", "Execute", "always")]
     }
 

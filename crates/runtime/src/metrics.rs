@@ -185,6 +185,46 @@ impl Metrics {
 mod tests {
     use super::*;
 
+    /// Returns the descriptor lines of all metrics, each with its name, type and help.
+    fn descriptors(metrics: &Metrics) -> Vec<(String, String, String)> {
+        let text = metrics.encode();
+        let after = |start: &str, name: &str| {
+            let start = format!("# {start} {name} ");
+            let found = text.lines().find_map(|line| line.strip_prefix(&start));
+            found.unwrap_or_default().trim_end_matches('.').to_owned()
+        };
+        let names = text
+            .lines()
+            .filter_map(|line| line.strip_prefix("# HELP ")?.split(' ').next());
+        names
+            .map(|name| (name.to_owned(), after("TYPE", name), after("HELP", name)))
+            .collect()
+    }
+
+    #[test]
+    fn the_reference_lists_every_metric_with_its_type_and_help() {
+        let metrics = Metrics::new("evenkeel");
+        metrics.reconciled("EtcdCluster", "done", Duration::from_millis(7));
+        metrics.acted("EtcdCluster", "create-pod");
+        metrics.lease(true);
+        metrics.watch_failed("Pod");
+        metrics.skipped("Pod");
+        metrics.requested("get", "pods", "200");
+        metrics.probed("EtcdCluster", "answered");
+        let page = include_str!("../../../docs/reference/metrics.md");
+        let described = descriptors(&metrics);
+        assert_eq!(described.len(), 8, "{described:?}");
+        for (name, kind, help) in described {
+            let suffix = if kind == "counter" { "_total" } else { "" };
+            let start = format!("| `{name}{suffix}` | {kind} |");
+            let row = page.lines().find(|line| line.starts_with(&start));
+            assert!(
+                row.is_some_and(|row| row.ends_with(&format!("| {help} |"))),
+                "docs/reference/metrics.md should have `{start} … | {help} |`"
+            );
+        }
+    }
+
     #[test]
     fn metrics_have_the_prefix_of_the_program() {
         let metrics = Metrics::new("greeter");

@@ -164,8 +164,8 @@ pub trait Reconciler: Send + Sync + 'static {
         None
     }
 
-    /// Returns the events for the waits of a plan, if people should know of them.
-    fn warning_events(
+    /// Returns the events about the observed state: warnings about problems, and the end of problems.
+    fn state_events(
         &self,
         _observation: &Observation<Self>,
         _plan: &Plan<Self::Engine>,

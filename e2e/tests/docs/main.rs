@@ -1,7 +1,7 @@
 //! The docs pages as stories: every block of commands of every page runs on the lab in order, and its output must be the one on
 //! the page. Each page has its own namespace and runs beside others, unless it harms nodes (module `alone`).
 //!
-//! `create screens` runs the same with `EVENKEEL_SCREENS=write`, which writes the output into the pages.
+//! `make screens` runs the same with `EVENKEEL_SCREENS=write`, which writes the output into the pages.
 #![expect(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -22,9 +22,9 @@ use evenkeel_e2e::checkout;
 
 pages! {
     the_readme_is_correct: "README.md",
-    creation_matches_the_page: "docs/tasks/create.md",
-    connecting_matches_the_page: "docs/tasks/connect.md",
-    a_lost_pod_matches_the_page: "docs/failures/pod-lost.md",
+    creation_matches_the_page: "docs/configuration/create.md",
+    connecting_matches_the_page: "docs/configuration/connect.md",
+    a_lost_pod_matches_the_page: "docs/troubleshooting/pod-lost.md",
 }
 
 #[test]

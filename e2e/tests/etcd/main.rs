@@ -27,6 +27,7 @@ mod full {
     mod unknown_members;
     mod warnings;
 }
+mod alarms;
 mod assertions;
 mod converged;
 mod drift;
@@ -35,6 +36,7 @@ mod interrupts;
 mod lost_members;
 mod new_build;
 mod obstacles;
+mod on_call;
 mod operator_crashes;
 mod outages;
 mod plan;

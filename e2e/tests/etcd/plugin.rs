@@ -161,8 +161,14 @@ fn the_plugin_reports_status_and_reasons_and_runs_its_commands() {
         "expected one line per member: {}",
         output.out
     );
-    let before = leader(&story, &cluster).name;
     let output = evenkeel(&story, &["move-leader"]);
+    assert!(
+        output.code == 2 && output.err.contains(": orders"),
+        "expected a usage error with the existing clusters: {}",
+        output.err
+    );
+    let before = leader(&story, &cluster).name;
+    let output = evenkeel(&story, &["move-leader", "orders"]);
     assert_eq!(output.code, 0);
     let after = leader(&story, &cluster).name;
     let shown = evenkeel(&story, &["status"]).out;
@@ -179,9 +185,29 @@ fn the_plugin_reports_status_and_reasons_and_runs_its_commands() {
         "{}",
         output.out
     );
+    // The status still names the former leader for some seconds: etcd is asked.
+    let output = evenkeel(&story, &["move-leader", "orders", "--to", &before]);
+    assert_eq!((output.code, leader(&story, &cluster).name), (0, before));
+    let output = evenkeel(&story, &["-v", "version", "-o", "json"]);
+    let versions: Value = serde_json::from_str(&output.out).unwrap();
+    assert_eq!(
+        (
+            &versions["crd"]["installed"],
+            &versions["crd"]["missingFields"]
+        ),
+        (&Value::from(true), &serde_json::json!([])),
+        "{versions:#}"
+    );
+    assert!(
+        output
+            .err
+            .contains("GET /openapi/v3/apis/evenkeel.dev/v1alpha1 200 in "),
+        "{}",
+        output.err
+    );
 
     // While paused, nothing is recovered; afterwards the operator continues, and `why` reports its reasons.
-    assert_eq!(evenkeel(&story, &["pause"]).code, 0);
+    assert_eq!(evenkeel(&story, &["pause", "orders"]).code, 0);
     story.eventually("the status reports the pause", || {
         cluster.status()["summary"] == "Paused"
     });
@@ -197,7 +223,7 @@ fn the_plugin_reports_status_and_reasons_and_runs_its_commands() {
         cluster.pods().iter().all(|pod| pod.name != victim.name),
         "the pod was created during the pause"
     );
-    assert_eq!(evenkeel(&story, &["resume"]).code, 0);
+    assert_eq!(evenkeel(&story, &["resume", "orders"]).code, 0);
     story.within(CLUSTER_LIMIT, "the member is back", || {
         cluster
             .pods()

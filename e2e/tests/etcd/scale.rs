@@ -9,6 +9,7 @@ use evenkeel_e2e::etcd::{Cluster, MemberPod};
 use evenkeel_e2e::operator::Operator;
 use serde_json::json;
 
+use crate::alarms;
 use crate::assertions::{CLUSTER_LIMIT, create_orders, endpoint_status, leader, wait_healthy};
 use crate::interrupts::{identity, wait_converged, wait_idle};
 
@@ -23,6 +24,7 @@ fn a_cluster_is_scaled_from_one_to_five_and_back_while_clients_write() {
     cluster.wait_ready(CLUSTER_LIMIT);
     let workload = cluster.workload();
     let began = identity(&story, "orders");
+    let alarms = alarms::Recorder::start(&story, &cluster);
     for (members, by_scale) in [(3, true), (5, false), (3, true), (1, false)] {
         let since = workload.now();
         if by_scale {
@@ -38,6 +40,7 @@ fn a_cluster_is_scaled_from_one_to_five_and_back_while_clients_write() {
         );
     }
     wait_converged(&story, &cluster, 1);
+    alarms.assert_none();
     assert_eq!(
         identity(&story, "orders")["cluster_id"],
         began["cluster_id"],

@@ -81,7 +81,7 @@ fn compare_members(story: &Story, cluster: &Cluster<'_>) -> Result<(), String> {
             json!(format!("{cluster_id:x}")),
         )?;
     }
-    for idle in ["currentAction", "waitingFor"] {
+    for idle in ["operation", "waitingFor", "nextAction", "problems"] {
         compare(idle, &status[idle], Value::Null)?;
     }
     let generation = story.get(&["etcd/orders"])["metadata"]["generation"].clone();

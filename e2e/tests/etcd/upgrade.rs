@@ -12,6 +12,7 @@ use evenkeel_e2e::operator::Operator;
 use evenkeel_e2e::proxy::{Verdict, Write};
 use serde_json::{Value, json};
 
+use crate::alarms;
 use crate::assertions::{
     CLUSTER_LIMIT, create_orders, events, leader, member_ids, wait_healthy, wait_until_ok,
 };
@@ -52,6 +53,7 @@ fn upgraded(story: &Story, cluster: &Cluster<'_>, version: &str) {
         claims(cluster),
         decided_actions(story, "orders"),
     );
+    let alarms = alarms::Recorder::start(story, cluster);
     let mut summaries: Vec<String> = Vec::new();
     cluster.patch(&json!({ "version": version }));
     wait_until_ok("all members run the new version", || {
@@ -67,6 +69,7 @@ fn upgraded(story: &Story, cluster: &Cluster<'_>, version: &str) {
         }
     });
     wait_healthy(story, cluster, members.len());
+    alarms.assert_none();
     println!("{}: {version}: {summaries:?}", story.namespace());
     assert!(
         summaries

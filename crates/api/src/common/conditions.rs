@@ -52,6 +52,12 @@ pub enum Reason {
     ProbePending,
     /// Fewer voters than a quorum respond.
     QuorumLost,
+    /// The operator restarts a member without which the others have no quorum, as the spec asks for.
+    Restarting,
+    /// etcd has raised the alarm NOSPACE: the database has reached its quota, and etcd rejects writes.
+    NoSpace,
+    /// etcd has raised the alarm CORRUPT: members have different data, and etcd rejects requests.
+    DataCorrupt,
     /// The cluster is being created, and clients are not routed to it yet.
     Bootstrapping,
     /// The resource is being deleted.
@@ -76,6 +82,16 @@ pub enum Reason {
     BootstrapStalled,
     /// A member does not serve.
     MemberDown,
+    /// A member does not serve, and its node is not Ready or does not exist any more.
+    NodeNotReady,
+    /// A member does not serve because its node is cordoned, as by `kubectl drain`, and its volume is on that node.
+    NodeCordoned,
+    /// A member does not start because its volume is full.
+    VolumeFull,
+    /// The StorageClass of a member's PersistentVolumeClaim does not exist, or none is set and there is no default.
+    StorageClassNotFound,
+    /// The volume of a member is not provisioned.
+    VolumeNotProvisioned,
     /// The pod of a member cannot be scheduled.
     Unschedulable,
     /// PersistentVolumeClaims or pods of the cluster contradict each other, so the operator changes none of them.
@@ -122,9 +138,11 @@ impl Reason {
         use ConditionType::{Degraded, Progressing, Ready};
         match self {
             Self::Serving => &[(Ready, True)],
-            Self::NotServing => &[(Ready, False)],
             Self::ProbePending => &[(Ready, Unknown)],
-            Self::QuorumLost => &[(Ready, False), (Degraded, True)],
+            Self::Restarting => &[(Ready, False)],
+            Self::NotServing | Self::QuorumLost | Self::NoSpace | Self::DataCorrupt => {
+                &[(Ready, False), (Degraded, True)]
+            }
             Self::Bootstrapping | Self::Deleting => &[(Ready, False), (Progressing, True)],
             Self::Converged | Self::Paused | Self::Waiting => &[(Progressing, False)],
             Self::Scaling | Self::Recovering | Self::Upgrading | Self::Updating => {
@@ -133,6 +151,11 @@ impl Reason {
             Self::AsExpected => &[(Degraded, False)],
             Self::BootstrapStalled
             | Self::MemberDown
+            | Self::NodeNotReady
+            | Self::NodeCordoned
+            | Self::VolumeFull
+            | Self::StorageClassNotFound
+            | Self::VolumeNotProvisioned
             | Self::Unschedulable
             | Self::InconsistentObjects
             | Self::DataLost

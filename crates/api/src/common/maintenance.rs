@@ -121,7 +121,7 @@ impl From<Day> for Weekday {
 
 impl Maintenance {
     /// Validates the windows. Returns the first problem.
-    pub(crate) fn validate(&self) -> Result<Windows, Rejection> {
+    pub fn validate(&self) -> Result<Windows, Rejection> {
         if self.windows.len() > MAX_WINDOWS {
             return Err(Rejection::new(FIELD, "must have at most 16 items"));
         }

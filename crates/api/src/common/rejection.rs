@@ -31,9 +31,7 @@ impl RejectionEffect {
     /// Returns the effect as a sentence.
     pub fn sentence(self) -> &'static str {
         match self {
-            Self::KeepsAccepted => {
-                "The last accepted value stays in effect until the field is corrected."
-            }
+            Self::KeepsAccepted => "The last accepted value stays in effect.",
             Self::NotCreated => "The cluster is not created until the field is corrected.",
             Self::DelaysDisruptions => {
                 "Edits that restart or replace members wait until the field is corrected."

@@ -46,10 +46,16 @@ pub const DEFAULT_REPOSITORY: &str = "gcr.io/etcd-development/etcd";
     doc = "An etcd cluster that the Evenkeel operator creates, heals, scales and upgrades according to its spec.",
     status = "EtcdClusterStatus",
     derive = "PartialEq",
-    printcolumn(name = "Version", type_ = "string", json_path = ".spec.version"),
+    printcolumn(name = "Version", type_ = "string", json_path = ".status.versionSummary"),
+    printcolumn(name = "Ready", type_ = "string", json_path = ".status.conditions[?(@.type=='Ready')].status"),
     printcolumn(name = "Members", type_ = "string", json_path = ".status.ready"),
+    printcolumn(name = "Tolerates", type_ = "string", json_path = ".status.failureTolerance.summary"),
     printcolumn(name = "Status", type_ = "string", json_path = ".status.summary"),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
+    printcolumn(name = "Leader", type_ = "string", json_path = ".status.leader", priority = "1"),
+    printcolumn(name = "DB Size", type_ = "string", json_path = ".status.dataSize", priority = "1"),
+    printcolumn(name = "Quota", type_ = "string", json_path = ".status.quota", priority = "1"),
+    printcolumn(name = "Desired", type_ = "string", json_path = ".spec.version", priority = "1"),
     scale(
         spec_replicas_path = ".spec.members",
         status_replicas_path = ".status.members",
@@ -276,7 +282,7 @@ pub struct EtcdOptions {
     #[x_kube(validation = cel::duration_or_zero(INVALID_AUTO_COMPACTION))]
     pub auto_compaction: String,
     /// Additional flags of etcd, named as in the newest supported etcd and without dashes, such as
-    /// heartbeat-interval: "200". Only the flags that docs/tasks/options.md lists are allowed.
+    /// heartbeat-interval: "200". Only the flags that docs/configuration/options.md lists are allowed.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(
         extend("maxProperties" = 32, "additionalProperties" = bounded_string(32)),

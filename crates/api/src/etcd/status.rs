@@ -18,14 +18,16 @@ pub struct EtcdClusterStatus {
     /// A one-line summary of the cluster's state.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub summary: String,
+    /// The version that runs, and the desired one while they differ, such as 3.6.16 → 3.7.3.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub version_summary: String,
     /// The number of serving members and the desired number, such as 3/3.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub ready: String,
-    /// The number of further member failures that the cluster tolerates while clients can still write. Absent while
-    /// unknown.
+    /// The further failures that the cluster tolerates while clients can still write. Absent while unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "i32")]
-    pub failure_tolerance: Option<i32>,
+    #[schemars(with = "FailureToleranceStatus")]
+    pub failure_tolerance: Option<FailureToleranceStatus>,
     /// The number of members, whether or not they serve.
     #[serde(default, skip_serializing_if = "crate::common::is_default")]
     pub members: i32,
@@ -33,10 +35,15 @@ pub struct EtcdClusterStatus {
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 32))]
     pub version: String,
-    /// The size of the largest member's database, rounded up. The quota cannot be set to a lower value.
+    /// The size of the largest member's database, rounded up in coarse steps and at least 16Mi. Members export the exact
+    /// size as a metric. The quota cannot be set to a lower value.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 32))]
     pub data_size: String,
+    /// The size at which etcd stops accepting writes.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[schemars(length(max = 32))]
+    pub quota: String,
     /// The size of the largest volume. A volume that is being resized counts with its current capacity.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 32))]
@@ -59,27 +66,154 @@ pub struct EtcdClusterStatus {
     /// The name of the leader.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub leader: String,
-    /// The action in progress.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub current_action: String,
-    /// The reason for the action in progress.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub action_reason: String,
-    /// The action that follows after the operator has waited.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub next_action: String,
+    /// The alarms that etcd has raised, such as NOSPACE. etcd then rejects writes.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[x_kube(merge_strategy = ListMerge::Set)]
+    pub alarms: Vec<String>,
+    /// The operation in progress. Absent if the operator neither changes nor recovers the cluster.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "OperationStatus")]
+    pub operation: Option<OperationStatus>,
     /// The reasons why the operator waits before it continues.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[x_kube(merge_strategy = ListMerge::Atomic)]
     pub waiting_for: Vec<String>,
+    /// The action that follows after the operator has waited.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "NextActionStatus")]
+    pub next_action: Option<NextActionStatus>,
+    /// The problems of the cluster, the worst first. The condition Degraded reports the first one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[x_kube(merge_strategy = ListMerge::Atomic)]
+    pub problems: Vec<ProblemStatus>,
     /// The members.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["name".to_owned()]))]
     pub member_list: Vec<MemberStatus>,
+    /// The volumes of removed members, which are kept for spec.storage.keepRemovedFor.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["claim".to_owned()]))]
+    pub retained_volumes: Vec<RetainedVolumeStatus>,
     /// The expiry times of the certificates. The operator renews all of them before they expire, except those of the CAs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["secret".to_owned()]))]
     pub certificates: Vec<CertificateStatus>,
+}
+
+/// The further failures that a cluster tolerates while clients can still write.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct FailureToleranceStatus {
+    /// The tolerance in a few words, such as 1 node.
+    pub summary: String,
+    /// The number of members that may fail.
+    pub members: i32,
+    /// The number of nodes that may fail, whichever they are. Absent if the node of a member is unknown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "i32")]
+    pub nodes: Option<i32>,
+    /// The number of zones that may fail, whichever they are. Absent if the zone of a member is unknown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "i32")]
+    pub zones: Option<i32>,
+    /// The nodes whose loss alone would lose the quorum.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[x_kube(merge_strategy = ListMerge::Set)]
+    pub critical_nodes: Vec<String>,
+    /// The zones whose loss alone would lose the quorum, if the members are in more than one zone.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[x_kube(merge_strategy = ListMerge::Set)]
+    pub critical_zones: Vec<String>,
+}
+
+/// The operation in progress.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct OperationStatus {
+    /// The type of the operation.
+    pub r#type: OperationType,
+    /// The current step, in words that follow "the operator is".
+    pub message: String,
+    /// The reason for the current step.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub reason: String,
+    /// The number of members for which the operation is done.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "i32")]
+    pub completed: Option<i32>,
+    /// The number of members that the operation affects.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "i32")]
+    pub total: Option<i32>,
+    /// The time at which the operation began.
+    pub start_time: Time,
+}
+
+/// The type of an operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum OperationType {
+    /// The cluster is created.
+    Bootstrap,
+    /// Members are restarted one by one with another version.
+    Upgrade,
+    /// Members are restarted one by one because a user asked for it.
+    Restart,
+    /// Members are restarted or replaced one by one with a changed spec.
+    Update,
+    /// Members are added or removed.
+    Scale,
+    /// A member is replaced by a new one.
+    Replace,
+    /// A member that does not serve is recovered.
+    Recover,
+    /// Objects of the cluster, such as Services and Secrets, are updated.
+    Reconcile,
+    /// The resource is being deleted.
+    Delete,
+}
+
+/// An action that follows after a wait.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct NextActionStatus {
+    /// The action.
+    pub message: String,
+    /// The time of the action, if the wait has a deadline.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Time")]
+    pub time: Option<Time>,
+}
+
+/// A problem of a cluster.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ProblemStatus {
+    /// The reason, as in the conditions.
+    pub reason: String,
+    /// The fact and its consequence.
+    pub message: String,
+    /// The action that is required from a user. Empty if none is.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub advice: String,
+    /// The name of the member that the problem is about.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub member: String,
+    /// The time since when the operator has reported the problem.
+    pub since: Time,
+}
+
+/// The volume of a removed member.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct RetainedVolumeStatus {
+    /// The name of the PersistentVolumeClaim.
+    pub claim: String,
+    /// The size of the volume.
+    pub size: String,
+    /// The time at which the operator deletes the PersistentVolumeClaim.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Time")]
+    pub delete_time: Option<Time>,
 }
 
 /// The expiry time of a certificate.
@@ -112,6 +246,13 @@ pub struct MemberStatus {
     /// The node that the member runs on.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub node: String,
+    /// The zone of the node, from its label topology.kubernetes.io/zone.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub zone: String,
+    /// The problem of the node, if any: NotReady, Cordoned or Missing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "NodeProblem")]
+    pub node_status: Option<NodeProblem>,
     /// The time since when the pod is not Ready and neither the operator nor the leader reaches the member. The operator
     /// replaces it spec.heal.replaceAfter later, unless a wait in the status prevents that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -120,6 +261,17 @@ pub struct MemberStatus {
     /// The problem of the member, if any.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub message: String,
+}
+
+/// The problem of a member's node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum NodeProblem {
+    /// The node does not report to Kubernetes, or reports that it is not ready.
+    NotReady,
+    /// The node is cordoned, as by `kubectl drain`: no pod is scheduled to it.
+    Cordoned,
+    /// The node does not exist any more.
+    Missing,
 }
 
 /// The role of a member in the cluster.

@@ -8,7 +8,9 @@ use etcd_client::{
     AlarmAction, AlarmType, Certificate, Client, ConnectOptions, Error, Identity as TlsIdentity,
     MemberAddOptions, StatusResponse, TlsOptions,
 };
+use futures::StreamExt;
 use futures::future::join;
+use futures::stream::FuturesUnordered;
 use parking_lot::Mutex;
 use tokio::time::{Instant, timeout_at};
 
@@ -152,19 +154,29 @@ pub(crate) async fn status_and_read(
     answer.ok()
 }
 
+/// The delays after which a read through a Service is attempted.
+const CLIENT_READ_DELAYS: [Duration; 4] = [
+    Duration::ZERO,
+    Duration::from_millis(300),
+    Duration::from_millis(900),
+    Duration::from_millis(1600),
+];
+/// The deadline of all attempts. It outlasts an election and the time in which a Service still routes to a member that has
+/// just stopped: a client that retries is served, and Ready must not change.
+const CLIENT_READ_TIMEOUT: Duration = Duration::from_secs(3);
+
 /// Returns true if a read through a Service is answered. Each attempt opens its own connection, as a new client does: an
-/// open one stays with its member when the Service no longer routes there. There are two attempts, as clients have.
+/// open one stays with its member when the Service no longer routes there. An attempt that hangs does not delay the next.
 pub(crate) async fn can_read_as_client(credentials: &TlsCredentials, service: &Endpoint) -> bool {
-    for _ in 0..2 {
-        let read = with_timeout(REQUEST_TIMEOUT, async {
-            let mut client = connect(credentials, service).await?;
-            client.get(HEALTH_KEY, None).await
-        });
-        if read.await.is_ok() {
-            return true;
-        }
-    }
-    false
+    let attempts = CLIENT_READ_DELAYS.map(|delay| async move {
+        tokio::time::sleep(delay).await;
+        let mut client = connect(credentials, service).await?;
+        client.get(HEALTH_KEY, None).await
+    });
+    let attempts: FuturesUnordered<_> = attempts.into_iter().collect();
+    let any = attempts.any(|read| std::future::ready(read.is_ok()));
+    let any = tokio::time::timeout(CLIENT_READ_TIMEOUT, any).await;
+    any.unwrap_or_default()
 }
 
 /// Returns a member's list of members. etcd-client requests the member's own list, not a linearizable one. It is as good,

@@ -7,10 +7,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use evenkeel_api::Version;
+use evenkeel_api::{NodeProblem, Version};
 use evenkeel_runtime::{Observed, UnixTime};
 use serde::{Deserialize, Serialize};
 
+use crate::availability::Alarm;
 use crate::identity::{ClusterId, Identity, MemberId, Uid};
 use crate::names::{Epoch, Lineage, Serial};
 
@@ -65,6 +66,9 @@ pub struct EtcdFacts {
     pub spec_recorded: bool,
     /// Whether a read through the client Service was answered.
     pub client_read: Observed<()>,
+    /// The alarms that etcd has raised, as far as a member answered.
+    #[serde(default)]
+    pub alarms: BTreeSet<Alarm>,
     /// Details of each member for the status. No decision depends on them.
     pub details: BTreeMap<Serial, MemberDetails>,
 }
@@ -130,12 +134,56 @@ impl OwnedObject {
 pub struct MemberDetails {
     /// The node of its pod.
     pub node: Option<String>,
+    /// The node that its local volume is on, while its pod has none.
+    #[serde(default)]
+    pub volume_node: Option<String>,
+    /// The zone of the node.
+    #[serde(default)]
+    pub zone: Option<String>,
+    /// The problem of the node that the pod runs on or needs.
+    #[serde(default)]
+    pub node_problem: Option<NodeTrouble>,
+    /// Since when its pod is terminating.
+    #[serde(default)]
+    pub terminating_since: Option<UnixTime>,
     /// The version that its etcd reports.
     pub version: Option<String>,
     /// Whether the member leads.
     pub is_leader: bool,
     /// The problem of its pod, in Kubernetes' words.
     pub pod_problem: Option<String>,
+    /// The kind of that problem.
+    #[serde(default)]
+    pub pod_problem_kind: PodProblemKind,
+}
+
+/// The problem of a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeTrouble {
+    /// The problem.
+    pub problem: NodeProblem,
+    /// Since when, if Kubernetes reports it.
+    pub since: Option<UnixTime>,
+}
+
+/// The kind of a pod's problem. The reason of a condition and the advice for users depend on it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum PodProblemKind {
+    /// The scheduler finds no node.
+    Unschedulable,
+    /// The StorageClass of its PVC does not exist, or there is no default one.
+    StorageClassNotFound,
+    /// The volume of its PVC is not provisioned.
+    VolumeNotProvisioned,
+    /// Its image cannot be pulled.
+    ImagePull,
+    /// Its container crashes at every start because the volume is full.
+    VolumeFull,
+    /// Its container crashes at every start.
+    Crashing,
+    /// Any other problem.
+    #[default]
+    Other,
 }
 
 /// The validated spec, and the facts about the resource itself.

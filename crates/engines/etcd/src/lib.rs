@@ -2,6 +2,7 @@
 //! `observe` and `execute` are thin.
 
 pub mod actions;
+pub mod availability;
 pub mod build;
 mod client;
 pub mod desired;

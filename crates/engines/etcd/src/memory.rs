@@ -2,6 +2,7 @@
 //! and no safety property depends on it.
 
 use evenkeel_kit::tls_secrets::TlsCache;
+use evenkeel_kit::volume_events::VolumeEvents;
 use evenkeel_kit::volumes::VolumeCache;
 use evenkeel_runtime::{Observed, UnixTime};
 use parking_lot::Mutex;
@@ -20,6 +21,8 @@ pub(crate) struct ClusterMemory {
     pub(crate) tls: TlsCache<OwnedObject>,
     /// The locations of the volumes.
     pub(crate) volumes: VolumeCache,
+    /// The events of PVCs that are not bound.
+    pub(crate) volume_events: VolumeEvents,
     /// Since when members have been unreachable or unknown.
     pub(crate) member_times: Mutex<MemberTimes>,
     /// Results that only a probe obtains.

@@ -126,6 +126,10 @@ impl EtcdReconciler {
             &objects.claims,
         );
         let hostnames = volumes::hostnames_of_pods(node_cache, &objects.pods);
+        let volume_problems = memory
+            .volume_events
+            .problems(client, now, uptime, &objects.claims)
+            .await;
         let lineage = Lineage(u32::try_from(self.random.u64() >> 32).unwrap_or_default());
         Ok(ObservedCluster {
             volume_locations,
@@ -133,6 +137,7 @@ impl EtcdReconciler {
             missing_class,
             hostnames,
             nodes: nodes::states(node_cache),
+            volume_problems,
             tls,
             last_nudge: *memory.last_nudge.lock(),
             ..ObservedCluster::new(objects, desired, rejection, now, lineage)?
@@ -323,8 +328,8 @@ impl Reconciler for EtcdReconciler {
         etcd_action(action).event(&observation.objects)
     }
 
-    fn warning_events(&self, observation: &Observation<Self>, plan: &Plan<Etcd>) -> Vec<EventSpec> {
-        status::warning_events(&observation.objects, &observation.facts, plan)
+    fn state_events(&self, observation: &Observation<Self>, plan: &Plan<Etcd>) -> Vec<EventSpec> {
+        status::state_events(&observation.objects, &observation.facts, plan)
     }
 
     fn explain(&self, observation: &Observation<Self>, plan: &Plan<Etcd>) -> Explanation {

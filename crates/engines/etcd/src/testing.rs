@@ -180,6 +180,7 @@ impl Scene {
             missing_class: None,
             hostnames: BTreeMap::new(),
             nodes: None,
+            volume_problems: BTreeMap::new(),
             peer_service: None,
             client_service: None,
             pdb: None,

@@ -8,7 +8,8 @@ use kube::ResourceExt;
 use serde_json::Value;
 
 use crate::connection::Connection;
-use crate::error::{CliError, EXIT_FORBIDDEN, EXIT_UNREACHABLE};
+use crate::error::{CliError, EXIT_FORBIDDEN};
+use crate::kubectl_error::{connection_error, without_prefix};
 
 /// Returns the cluster as `kubectl apply` would store it. `name` selects one of several in the file.
 pub(super) fn dry_run(
@@ -21,7 +22,7 @@ pub(super) fn dry_run(
         .args(["apply", "--dry-run=server", "--output=json", "--filename"])
         .arg(file);
     kubectl.stdin(std::process::Stdio::inherit());
-    let output = kubectl.output().map_err(|error| {
+    let output = connection.output_of(&mut kubectl).map_err(|error| {
         CliError::new(format!("failed to run kubectl: {error}"))
             .help("`plan -f` runs `kubectl apply --dry-run=server`: kubectl must be on the PATH")
     })?;
@@ -35,19 +36,12 @@ pub(super) fn dry_run(
 
 /// Classifies the error output of kubectl.
 pub(super) fn apply_error(stderr: &str) -> CliError {
-    if stderr.contains("(Forbidden)") || stderr.contains("(Unauthorized)") {
-        return CliError::new(format!("permission denied: {}", stderr.trim()))
-            .help("`plan -f` requires permission to create and to patch EtcdClusters")
-            .exit_code(EXIT_FORBIDDEN);
+    if let Some(error) = connection_error("apply the manifest as a dry run", stderr) {
+        return error;
     }
-    if stderr.contains("nable to connect to the server")
-        || stderr.contains("connection to the server")
-    {
-        return CliError::new(format!(
-            "the Kubernetes API does not respond: {}",
-            stderr.trim()
-        ))
-        .exit_code(EXIT_UNREACHABLE);
+    if stderr.contains("(Forbidden)") {
+        return CliError::new(format!("the manifest is forbidden: {}", stderr.trim()))
+            .exit_code(EXIT_FORBIDDEN);
     }
     if stderr.contains("does not exist") {
         return CliError::new(format!("kubectl: {}", stderr.trim()));
@@ -58,14 +52,19 @@ pub(super) fn apply_error(stderr: &str) -> CliError {
     ))
 }
 
-/// Removes kubectl's prefix, and the manifest that the API server repeats in front of the error about an unknown field.
-fn without_prefixes(stderr: &str) -> &str {
-    const MARKER: &str = "strict decoding error: ";
-    let error = stderr
-        .split_once(MARKER)
-        .map_or(stderr, |(_, error)| error)
-        .trim();
-    error.strip_prefix("error: ").unwrap_or(error)
+/// Removes kubectl's prefixes and its advice to skip validation, and the manifest that the API server repeats in front of the
+/// error about an unknown field.
+fn without_prefixes(stderr: &str) -> String {
+    let after = |text: &str, marker: &str| {
+        let rest = text.split_once(marker).map(|(_, rest)| rest.to_owned());
+        rest.unwrap_or_else(|| text.to_owned())
+    };
+    let error = after(stderr, "strict decoding error: ");
+    let error = after(&without_prefix(&error), "error validating data: ");
+    match error.split_once("; if you choose to ignore these errors") {
+        Some((error, _)) => error.to_owned(),
+        None => error,
+    }
 }
 
 /// Returns the cluster of this name among the applied objects, or the only one.

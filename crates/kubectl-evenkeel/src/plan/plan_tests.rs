@@ -155,6 +155,14 @@ fn errors_of_kubectl_have_specific_exit_codes() {
         error.message,
         "the manifest would be rejected: error validating data"
     );
+    let error = edit::apply_error(
+        "error: error validating \"new.yaml\": error validating data: [kind not set]; if you choose to ignore these errors, \
+         turn validation off with --validate=false\n",
+    );
+    assert_eq!(
+        error.to_string(),
+        "error: the manifest would be rejected: [kind not set]"
+    );
     let error =
         edit::apply_error("patch: {\"a\":1}: strict decoding error: unknown field \"spec.x\"");
     assert_eq!(

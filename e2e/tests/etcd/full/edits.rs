@@ -197,7 +197,7 @@ fn rejected_edits() -> [(Value, &'static str); 6] {
         ),
         (
             options("frobnicate", "1"),
-            "See docs/tasks/options.md for the supported options",
+            "See docs/configuration/options.md for the supported options",
         ),
         (
             json!({ "maintenance": { "windows": [{ "start": "2:00", "duration": "1h" }] } }),

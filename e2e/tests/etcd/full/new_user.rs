@@ -90,7 +90,7 @@ fn members(screen: &Screen, is_leading: bool) -> BTreeSet<String> {
 fn status_and_why_alone_explain_failures_to_a_new_user() {
     let story = Story::begin("new-user");
     load_image(&story, IMAGE, &operator_binary());
-    // All stories share the CRDs; the page `docs/install.md` installs them from the chart.
+    // All stories share the CRDs; the page `docs/installation/install.md` installs them from the chart.
     install(&story);
     let only = format!("namespaces={{{}}}", story.namespace());
     let values = [

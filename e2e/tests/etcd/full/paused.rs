@@ -54,8 +54,9 @@ fn a_paused_rollout_restarts_no_member_and_continues_when_resumed() {
         "the status reports the pause and three ready members",
         || {
             let status = cluster.status();
-            let reported =
-                is_paused(&cluster) && status["ready"] == "3/3" && status["failureTolerance"] == 1;
+            let reported = is_paused(&cluster)
+                && status["ready"] == "3/3"
+                && status["failureTolerance"]["members"] == 1;
             if reported {
                 Ok(())
             } else {
@@ -81,7 +82,7 @@ fn a_paused_rollout_restarts_no_member_and_continues_when_resumed() {
             let status = cluster.status();
             let of_it = member_status(&status, &lost.name);
             let missed = of_it["healthy"] == false && of_it["message"] == "pod does not exist";
-            let counted = status["ready"] == "2/3" && status["failureTolerance"] == 0;
+            let counted = status["ready"] == "2/3" && status["failureTolerance"]["members"] == 0;
             let says = |kind: &str, reason: &str| {
                 cluster.condition(kind) == ("True".to_owned(), reason.to_owned())
             };

@@ -22,7 +22,7 @@ fn the_plan_for_an_unhealthy_cluster_happens_step_by_step() {
         };
         let given_up = format!("operator replaces member {victim}");
         let is_given_up = |status: &Value| {
-            status["nextAction"]
+            status["nextAction"]["message"]
                 .as_str()
                 .is_some_and(|next| next.contains(&given_up))
         };
@@ -132,7 +132,7 @@ fn the_plan_for_an_edit_happens_step_by_step() {
     story.eventually("the status reports the newest member as leader", || {
         let is_leader = cluster.status()["leader"] == newest.as_str();
         is_leader || {
-            evenkeel(&story, &["move-leader", "--to", &newest]);
+            evenkeel(&story, &["move-leader", "orders", "--to", &newest]);
             false
         }
     });

@@ -26,7 +26,12 @@ fn the_plugin_names_the_remedy_without_permission_or_connection() {
     let token = story.kubectl(&["create", "token", "default"]);
     let output = evenkeel_as(&story, &with(server.trim(), token.trim()), &["status"]);
     assert!(
-        output.code == 6 && output.err.contains("ClusterRole `view`"),
+        output.code == 6
+            && output.err.contains(&format!(
+                "needs list on etcdclusters in namespace {}",
+                story.namespace()
+            ))
+            && output.err.contains("ask for the ClusterRole view"),
         "{}",
         output.err
     );
@@ -110,4 +115,88 @@ fn the_plugin_does_not_wait_for_a_frozen_member() {
         "the plugin took too long"
     );
     pod.thaw(Some("etcd"), None).unwrap();
+}
+
+#[test]
+fn a_user_with_the_role_view_is_told_which_permission_is_missing() {
+    let story = Story::begin("plugin-view");
+    let _operator = Operator::start(&story);
+    create_orders(&story, &spec(1), 1);
+    // The ClusterRole view, and what deploy/operator/users.yaml adds to it.
+    for words in [
+        "create role clusters --verb=get,list,watch --resource=etcdclusters.evenkeel.dev",
+        "create rolebinding jane-clusters --role=clusters --user=jane",
+        "create rolebinding jane-view --clusterrole=view --user=jane",
+    ] {
+        let words: Vec<_> = words.split(' ').collect();
+        story.kubectl(&words);
+    }
+    let as_jane = |args: &[&str]| evenkeel(&story, &[&["--as", "jane"], args].concat());
+    story.eventually("jane may read the cluster", || {
+        as_jane(&["why", "orders"]).code == 0
+    });
+    let needs = |verb: &str, resource: &str| {
+        let namespace = story.namespace();
+        format!("needs {verb} on {resource} in namespace {namespace}")
+    };
+    for verb in ["pause", "restart"] {
+        let output = as_jane(&[verb, "orders"]);
+        assert!(
+            output.code == 6
+                && output.err.contains(&needs("patch", "etcdclusters"))
+                && output.err.contains("ask for the ClusterRole edit"),
+            "{verb}: {}",
+            output.err
+        );
+    }
+    for args in [
+        &["move-leader", "orders"][..],
+        &["etcdctl", "orders", "member", "list"],
+    ] {
+        let output = as_jane(args);
+        assert!(
+            output.code == 6 && output.err.contains(&needs("create", "pods/exec")),
+            "{args:?}: {}",
+            output.err
+        );
+    }
+    let output = evenkeel(&story, &["status", "--request-timeout=1ms"]);
+    assert!(
+        output.code == 7 && output.err.contains("no response within 1ms"),
+        "{}",
+        output.err
+    );
+}
+
+#[test]
+fn a_restart_states_when_it_begins() {
+    let story = Story::begin("plugin-when");
+    let mut operator = Operator::start(&story);
+    let cluster = create_orders(&story, &spec(3), 3);
+    evenkeel(&story, &["pause", "orders"]);
+    let output = evenkeel(&story, &["restart", "orders"]);
+    assert!(
+        output.code == 0
+            && output
+                .out
+                .contains("  - the cluster is resumed: `kubectl evenkeel resume orders`"),
+        "{}",
+        output.out
+    );
+    operator.kill();
+    story.eventually("the plugin reports that no operator is running", || {
+        let output = evenkeel(&story, &["restart", "orders"]);
+        assert_eq!(output.code, 0, "{}", output.err);
+        output.out.contains("  - an operator runs: Lease ")
+    });
+    let output = evenkeel(&story, &["resume", "orders"]);
+    assert!(
+        output.out.contains("resumed, but no operator is running"),
+        "{}",
+        output.out
+    );
+    // Leadership does not need the operator.
+    let before = leader(&story, &cluster).name;
+    assert_eq!(evenkeel(&story, &["move-leader", "orders"]).code, 0);
+    assert_ne!(leader(&story, &cluster).name, before);
 }

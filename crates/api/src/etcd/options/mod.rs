@@ -94,7 +94,7 @@ pub fn allowed_flags(version: Version) -> Vec<&'static str> {
         .collect()
 }
 
-/// Returns the allowed flags as rows of a Markdown table for docs/tasks/options.md.
+/// Returns the allowed flags as rows of a Markdown table for docs/configuration/options.md.
 pub fn table() -> String {
     let row = |flag: &AllowedFlag| {
         let AllowedFlag {
@@ -308,7 +308,7 @@ mod tests {
             ("peer-trusted-ca-file", "spec.tls"),
             ("force-new-cluster", "split the cluster"),
             ("listen-metrics-urls", "addresses"),
-            ("frobnicate", "docs/tasks/options.md"),
+            ("frobnicate", "docs/configuration/options.md"),
         ] {
             let reason = validated(&[(name, "1")], "3.6.16").unwrap_err();
             assert!(
@@ -435,11 +435,11 @@ mod tests {
 
     #[test]
     fn the_docs_list_the_allowed_flags() {
-        let page = include_str!("../../../../../docs/tasks/options.md");
+        let page = include_str!("../../../../../docs/configuration/options.md");
         let table = table();
         assert!(
             page.contains(&table),
-            "docs/tasks/options.md should have\n{table}"
+            "docs/configuration/options.md should have\n{table}"
         );
     }
 }

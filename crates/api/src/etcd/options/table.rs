@@ -366,7 +366,7 @@ pub(crate) const FORBIDDEN: &[ForbiddenFlags] = &[
 
 /// The reason for a flag that is in neither table.
 pub(crate) const UNKNOWN_FLAG: &str =
-    "is not supported. See docs/tasks/options.md for the supported options";
+    "is not supported. See docs/configuration/options.md for the supported options";
 
 /// A flag with a number, and its default.
 pub(crate) struct NumericFlag {

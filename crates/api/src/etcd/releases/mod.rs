@@ -306,6 +306,39 @@ mod tests {
         text.parse().unwrap()
     }
 
+    #[test]
+    fn the_reference_has_a_row_with_the_limits_of_each_minor_version() {
+        let page = include_str!("../../../../../docs/reference/etcd-versions.md");
+        for release in RELEASES {
+            let minor = release.minor;
+            let patches = match release.min_patch.patch {
+                0 => "all".to_owned(),
+                patch => format!("{minor}.{patch} or later"),
+            };
+            let upgrade = release
+                .min_patch_for_upgrade
+                .as_ref()
+                .map_or("–".to_owned(), |bound| {
+                    format!("from {minor}.{} or later", bound.patch)
+                });
+            let defects: Vec<_> = release
+                .defective_patches
+                .iter()
+                .map(|range| format!("{minor}.{} to {minor}.{}", range.first, range.last))
+                .collect();
+            let defects = if defects.is_empty() {
+                "–".to_owned()
+            } else {
+                defects.join(", ")
+            };
+            let row = format!("| {minor} | {patches} | {upgrade} | {defects} |");
+            assert!(
+                page.lines().any(|line| line.starts_with(&row)),
+                "docs/reference/etcd-versions.md should have a row `{row}`"
+            );
+        }
+    }
+
     /// Checks an upgrade from one version that all members run.
     fn upgrade(from: &str, to: &str) -> Result<(), String> {
         check_upgrade(version(from), version(from), version(to))

@@ -179,9 +179,10 @@ fn descriptions_and_events_of_disruptions_are_plain_text() {
         }
         plan.disruption = Some(disruption);
         let status = crate::status::status(&scene.observed, &scene.facts(), &plan, None);
-        is_plain(&status.current_action);
-        is_gerund_phrase(&status.current_action);
-        is_plain(&status.action_reason);
+        let operation = status.operation.as_ref().unwrap();
+        is_plain(&operation.message);
+        is_gerund_phrase(&operation.message);
+        is_plain(&operation.reason);
     }
     // A failed bootstrap is a warning.
     assert_eq!(

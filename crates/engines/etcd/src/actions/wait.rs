@@ -14,10 +14,28 @@ use crate::decide::intent;
 use crate::facts::{EtcdFacts, OwnedObject, UnknownMember};
 use crate::names::Serial;
 use crate::plan::{EtcdWait, UnreadableObjects};
+use crate::status::cause;
 use crate::view::{ClusterView, DataState};
 
 /// How soon objects that are not watched are read again while a user has to correct them.
 const UNWATCHED_RECHECK: Duration = Duration::from_secs(10);
+
+/// The texts of a problem.
+pub(crate) struct ProblemText {
+    /// The fact and its consequence, in sentences.
+    pub(crate) message: String,
+    /// The action that is required from a user, in sentences; empty if none is.
+    pub(crate) advice: String,
+}
+
+impl ProblemText {
+    fn new(message: impl Into<String>, advice: impl Into<String>) -> Self {
+        Self {
+            message: message.into(),
+            advice: advice.into(),
+        }
+    }
+}
 
 impl EtcdWait {
     /// Returns the machine name, for logs and tests.
@@ -107,7 +125,10 @@ impl EtcdWait {
                 "PersistentVolumeClaims and pods to belong to one cluster".to_owned()
             }
             Self::DataLost(cluster) => {
-                format!("the data of etcd cluster {:x} to be restored", cluster.0)
+                format!(
+                    "the EtcdCluster to be deleted: the data of etcd cluster {:x} is lost",
+                    cluster.0
+                )
             }
             Self::OldEpochDeletion => {
                 "pods and PersistentVolumeClaims of an abandoned bootstrap to be deleted".to_owned()
@@ -215,67 +236,83 @@ impl EtcdWait {
         }
     }
 
-    /// Describes the problem behind a wait that degrades the cluster, in sentences: the fact, the
-    /// consequence and the remedy.
-    pub(crate) fn problem(&self, context: &ActionContext<'_>) -> String {
+    /// Describes the problem behind a wait that degrades the cluster.
+    pub(crate) fn problem(&self, context: &ActionContext<'_>) -> ProblemText {
         match self {
-            Self::Unreadable(objects) => format!(
-                "The operator cannot read {}. It changes nothing until the read succeeds.",
-                unreadable(context, *objects)
+            Self::Unreadable(objects) => ProblemText::new(
+                format!(
+                    "The operator cannot read {}. It changes nothing until the read succeeds.",
+                    unreadable(context, *objects)
+                ),
+                "Check the Kubernetes API, and the permissions and the log of the operator.",
             ),
-            Self::InconsistentObjects => format!(
-                "PersistentVolumeClaims and pods with the label {}={} belong to different clusters: their lineage \
-                 annotations differ. The operator changes none of them. Restore {}, or remove the label from objects \
-                 that do not belong to this cluster.",
-                labels::CLUSTER,
-                context.observed.desired.name,
-                context.object(OwnedObject::Identity)
+            Self::InconsistentObjects => ProblemText::new(
+                format!(
+                    "PersistentVolumeClaims and pods with the label {}={} belong to different clusters: their lineage \
+                     annotations differ. The operator changes none of them.",
+                    labels::CLUSTER,
+                    context.observed.desired.name,
+                ),
+                format!(
+                    "Restore {}, or remove the label from objects that do not belong to this cluster.",
+                    context.object(OwnedObject::Identity)
+                ),
             ),
-            Self::DataLost(cluster) => format!(
-                "All PersistentVolumeClaims and pods of etcd cluster {:x} are gone. The operator does not create an \
-                 empty cluster in its place. Restore the PersistentVolumeClaims if possible. To start with an empty \
-                 cluster, delete the EtcdCluster and create it again.",
-                cluster.0
+            Self::DataLost(cluster) => ProblemText::new(
+                format!(
+                    "All PersistentVolumeClaims and pods of etcd cluster {:x} are gone. The operator does not create an \
+                     empty cluster in its place.",
+                    cluster.0
+                ),
+                "To start with an empty cluster, delete the EtcdCluster and create it again. Then load your last snapshot \
+                 into it.",
             ),
-            Self::PreviousResourceDeletion(_) => format!(
-                "Objects of the previous EtcdCluster still exist{}. The operator creates the new cluster when \
-                 Kubernetes has deleted them. If the node of a pod is lost, delete the pod with \
-                 `kubectl delete pod --force`. A PersistentVolumeClaim is deleted when no pod uses it and it has no \
-                 finalizers.",
-                previous_objects_suffix(context)
+            Self::PreviousResourceDeletion(_) => ProblemText::new(
+                format!(
+                    "Objects of the previous EtcdCluster still exist{}. The operator creates the new cluster when \
+                     Kubernetes has deleted them.",
+                    previous_objects_suffix(context)
+                ),
+                "If the node of a pod is lost, delete the pod with `kubectl delete pod --force`. A PersistentVolumeClaim \
+                 is deleted when no pod uses it and it has no finalizers.",
             ),
             Self::NoQuorum => no_quorum_problem(context),
-            Self::NameConflict(object) => format!(
-                "{} exists and does not belong to this cluster. The operator does not change it. Delete it, or create \
-                 the EtcdCluster under another name.",
-                context.object(*object)
-            ),
-            Self::CaMissing(object) => format!(
-                "CA {} is missing or invalid. Restore it from a backup. The operator does not create a new CA while \
-                 members use certificates issued by the old one, and it cannot renew certificates until then.",
-                context.object(*object)
-            ),
-            Self::UnknownMembers(unknown) => {
-                let problems = unknown
-                    .iter()
-                    .map(|unknown| unknown_problem(unknown, context.facts));
-                let problems: Vec<_> = problems.collect();
+            Self::NameConflict(object) => ProblemText::new(
                 format!(
-                    "{} No member can be added while etcd lists an unknown member.",
-                    problems.join(" ")
-                )
-            }
-            Self::VersionMismatch(serial, reported) => format!(
-                "Member {} runs etcd {reported} instead of {}. The rollout is stopped, and the other members are not \
-                 restarted. The image contains another version than spec.version: correct spec.image or spec.version.",
-                context.member(*serial),
-                context.facts.cluster.version
+                    "{} exists and does not belong to this cluster. The operator does not change it.",
+                    context.object(*object)
+                ),
+                "Delete it, or create the EtcdCluster under another name.",
             ),
-            Self::ReplacementLimit(serial, until) => format!(
-                "3 members were replaced within an hour. The operator does not replace member {} before {}. Find out \
-                 why members fail before more of them do.",
-                context.member(*serial),
-                timestamp(*until)
+            Self::CaMissing(object) => ProblemText::new(
+                format!(
+                    "CA {} is missing or invalid. The operator does not create a new CA while members use certificates \
+                     issued by the old one, and it cannot renew certificates until then.",
+                    context.object(*object)
+                ),
+                format!("Restore {} from a backup.", context.object(*object)),
+            ),
+            Self::UnknownMembers(unknown) => unknown_members_problem(context, unknown),
+            Self::VersionMismatch(serial, reported) => ProblemText::new(
+                format!(
+                    "Member {} runs etcd {reported} instead of {}: the image contains another version than spec.version. \
+                     The rollout is stopped, and the other members are not restarted.",
+                    context.member(*serial),
+                    context.facts.cluster.version
+                ),
+                "Correct spec.image or spec.version.",
+            ),
+            Self::ReplacementLimit(serial, until) => ProblemText::new(
+                format!(
+                    "3 members were replaced within an hour. The operator does not replace member {} before {}.",
+                    context.member(*serial),
+                    timestamp(*until)
+                ),
+                format!(
+                    "Find out why members fail before more of them do: `kubectl evenkeel why {0}` shows the last decisions, \
+                     `kubectl evenkeel logs {0}` the logs.",
+                    context.observed.desired.name
+                ),
             ),
             Self::Paused
             | Self::OldEpochDeletion
@@ -291,10 +328,13 @@ impl EtcdWait {
             | Self::UnhealthyMember(_)
             | Self::TooFewVoters
             | Self::VolumeResize(_)
-            | Self::SnapshotBlocked(_) => sentence(&format!(
-                "The operator waits for {}",
-                self.describe(context)
-            )),
+            | Self::SnapshotBlocked(_) => ProblemText::new(
+                sentence(&format!(
+                    "The operator waits for {}",
+                    self.describe(context)
+                )),
+                "",
+            ),
         }
     }
 
@@ -460,52 +500,78 @@ fn describe_no_quorum(context: &ActionContext<'_>) -> String {
         return describe_unsafe_removal(context, view);
     }
     if view.members.is_empty() {
-        return "the PersistentVolumeClaims of the members to be restored".to_owned();
+        return "the EtcdCluster to be deleted: the data of all members is lost".to_owned();
     }
-    match unreachable_members(context, view) {
-        Some(unreachable) => {
-            format!("a quorum of voters to respond (not responding: {unreachable})")
-        }
-        None => "the voters to elect a leader".to_owned(),
+    let unreachable = view
+        .members
+        .values()
+        .filter(|member| member.health.is_none());
+    let unreachable: BTreeSet<_> = unreachable.map(|member| member.serial).collect();
+    if unreachable.is_empty() {
+        return "the voters to elect a leader".to_owned();
     }
+    format!(
+        "a quorum of voters to respond (not responding: {})",
+        context.members(&unreachable)
+    )
 }
 
-/// Describes a lost quorum in sentences.
-fn no_quorum_problem(context: &ActionContext<'_>) -> String {
+/// Describes a lost quorum.
+fn no_quorum_problem(context: &ActionContext<'_>) -> ProblemText {
     let Some(view) = context.view.filter(|view| !view.membership_known) else {
-        return sentence(&format!(
-            "The operator waits for {}",
-            describe_no_quorum(context)
-        ));
+        let wait = format!("The operator waits for {}", describe_no_quorum(context));
+        return ProblemText::new(sentence(&wait), "");
     };
     let identity = context.object(OwnedObject::Identity);
     if view.members.is_empty() && !view.retained_claims.is_empty() {
         let retained = view.retained_claims.iter().map(|claim| claim.serial);
-        return format!(
-            "All pods and PersistentVolumeClaims of members are gone. The PersistentVolumeClaims of removed members ({}) \
-             hold older data. Restore the PersistentVolumeClaims of the members if possible. To start with an empty \
-             cluster, delete the EtcdCluster, these PersistentVolumeClaims and {identity}, then create the EtcdCluster \
-             again.",
-            context.members(&retained.collect()),
+        return ProblemText::new(
+            format!(
+                "All pods and PersistentVolumeClaims of members are gone. The PersistentVolumeClaims of removed members \
+                 ({}) hold older data.",
+                context.members(&retained.collect()),
+            ),
+            format!(
+                "To start with an empty cluster, delete the EtcdCluster, the PersistentVolumeClaims of removed members and \
+                 {identity}, then create the EtcdCluster again and load your last snapshot into it."
+            ),
         );
     }
     if view.members.is_empty() {
-        return format!(
+        return ProblemText::new(
             "All pods and PersistentVolumeClaims of members are gone. The operator does not create an empty cluster in \
-             their place. Restore the PersistentVolumeClaims if possible. To start with an empty cluster, delete the \
-             EtcdCluster and {identity}, then create the EtcdCluster again.",
+             their place.",
+            format!(
+                "To start with an empty cluster, delete the EtcdCluster and {identity}, then create the EtcdCluster again \
+                 and load your last snapshot into it."
+            ),
         );
     }
     let Some(unreachable) = unreachable_members(context, view) else {
-        return "All members respond, but they have no leader. Clients cannot read or write. If this persists, check \
-                the network between the members."
-            .to_owned();
+        return ProblemText::new(
+            "All members respond, but they have no leader. Clients cannot read or write.",
+            "If this persists, check the network between the members.",
+        );
     };
     let lost = format!(
         "{}. Clients cannot read or write until a quorum responds. Not responding: {unreachable}",
         responding_voters(view)
     );
-    sentence(&lost)
+    let mut advice: Vec<String> = Vec::new();
+    let down = view
+        .members
+        .values()
+        .filter(|member| member.health.is_none());
+    for member in down {
+        let of_member = cause::of(context, view, member).advice;
+        if !of_member.is_empty() && !advice.contains(&of_member) {
+            advice.push(of_member);
+        }
+    }
+    advice.push(
+        "The operator replaces no member without a quorum, so waiting loses no data.".to_owned(),
+    );
+    ProblemText::new(sentence(&lost), advice.join(" "))
 }
 
 /// Returns how many voters respond. Without etcd's list every known member counts as a voter.
@@ -520,8 +586,7 @@ pub(crate) fn responding_voters(view: &ClusterView<'_>) -> String {
     format!("{responding} of {} voters {verb}", view.members.len())
 }
 
-/// Returns the names of members that do not respond, with the problems of their pods; `None` if all
-/// respond.
+/// Returns the names of members that do not respond, with the causes; `None` if all respond.
 fn unreachable_members(context: &ActionContext<'_>, view: &ClusterView<'_>) -> Option<String> {
     let unreachable = view
         .members
@@ -529,8 +594,8 @@ fn unreachable_members(context: &ActionContext<'_>, view: &ClusterView<'_>) -> O
         .filter(|member| member.health.is_none());
     let unreachable: Vec<_> = unreachable
         .map(|member| {
-            let problem = context.pod_problem_suffix(member.serial);
-            format!("{}{problem}", context.member(member.serial))
+            let cause = cause::of(context, view, member).text;
+            format!("{} ({cause})", context.member(member.serial))
         })
         .collect();
     (!unreachable.is_empty()).then(|| unreachable.join(", "))
@@ -574,20 +639,40 @@ fn describe_unknown(unknown: &UnknownMember, facts: &EtcdFacts) -> String {
     }
 }
 
-fn unknown_problem(unknown: &UnknownMember, facts: &EtcdFacts) -> String {
-    let id = unknown.id.0;
-    if unknown.has_started {
+fn unknown_members_problem(context: &ActionContext<'_>, unknown: &[UnknownMember]) -> ProblemText {
+    let grace = format_duration(context.facts.cluster.replace_after);
+    let cluster = &context.observed.desired.name;
+    let facts = unknown.iter().map(|unknown| {
+        let id = unknown.id.0;
+        if unknown.has_started {
+            format!(
+                "etcd lists member {id:x}, which the operator did not add and which has started. The operator does not \
+                 remove it."
+            )
+        } else {
+            format!(
+                "etcd lists member {id:x}, which the operator did not add and which never started. The operator removes it \
+                 unless it starts within {grace}."
+            )
+        }
+    });
+    let facts: Vec<_> = facts.collect();
+    let started = unknown.iter().filter(|unknown| unknown.has_started);
+    let advice: Vec<_> = started
+        .map(|unknown| {
+            format!(
+                "If the member is not needed, remove it: `kubectl evenkeel etcdctl {cluster} -- member remove {:x}`.",
+                unknown.id.0
+            )
+        })
+        .collect();
+    ProblemText::new(
         format!(
-            "etcd lists member {id:x}, which the operator did not add and which has started. The operator does not remove \
-             it. If it is not needed, remove it with `etcdctl member remove {id:x}`."
-        )
-    } else {
-        let grace = format_duration(facts.cluster.replace_after);
-        format!(
-            "etcd lists member {id:x}, which the operator did not add and which never started. The operator removes it \
-             unless it starts within {grace}."
-        )
-    }
+            "{} No member can be added while etcd lists an unknown member.",
+            facts.join(" ")
+        ),
+        advice.join(" "),
+    )
 }
 
 fn timestamp(time: UnixTime) -> jiff::Timestamp {

@@ -161,6 +161,8 @@ fn container(desired: &DesiredCluster, params: &PodParams, name: &str) -> Value 
             { "name": "metrics", "containerPort": METRICS_PORT, "protocol": "TCP" },
         ],
         "resources": desired.resources,
+        // The end of the log of a crashed etcd names the reason.
+        "terminationMessagePolicy": "FallbackToLogsOnError",
         "securityContext": {
             "allowPrivilegeEscalation": false,
             "readOnlyRootFilesystem": true,

@@ -8,6 +8,7 @@ use futures::future::{join, join_all};
 
 use super::member_status::{LeaderInfo, RawMember, RawStatus, membership};
 use super::{MemberIndex, leader_metrics, stuck};
+use crate::availability::Alarm;
 use crate::client::{self, Connections};
 use crate::facts::{EtcdFacts, ListedMember, MemberHealth, Membership, StuckMember};
 use crate::identity::MemberId;
@@ -40,6 +41,8 @@ pub struct EtcdState {
     pub leader: Option<MemberId>,
     /// Whether a read through the client Service was answered.
     pub client_read: Observed<()>,
+    /// The alarms that a member reported.
+    pub alarms: BTreeSet<Alarm>,
     /// The members that answered the operator, or have a connection to the leader.
     pub reachable: BTreeSet<Serial>,
     /// The members that neither answered nor have a connection to the leader, with the time since when.
@@ -73,6 +76,7 @@ impl EtcdState {
             versions: versions.collect(),
             leader: leader.and_then(id_of),
             client_read: facts.client_read,
+            alarms: facts.alarms.clone(),
             reachable: answering(&facts.health),
             unreachable_since: facts.unreachable_since.clone(),
             stuck: facts.stuck,
@@ -160,6 +164,8 @@ fn evaluate(answers: &[MemberAnswer<'_>], leader: Option<LeaderInfo>) -> EtcdSta
         ..EtcdState::default()
     };
     for MemberAnswer { target, status } in answers {
+        let alarms = status.iter().flat_map(|status| &status.alarms);
+        state.alarms.extend(alarms);
         let health = status.as_ref().map(|status| status.health(leader));
         let health = health.map_or(Observed::Unknown, Observed::Present);
         state.health.insert(target.serial, health);

@@ -1,8 +1,11 @@
 //! Evaluation of members' answers: the leader, the health of each member, and the member list. Pure; the queries are in
 //! [`super::etcd`].
 
+use std::collections::BTreeSet;
+
 use evenkeel_runtime::UnixTime;
 
+use crate::availability::Alarm;
 use crate::facts::{ListedMember, MemberHealth, Membership, UnknownMember};
 use crate::identity::{ClusterId, MemberId};
 use crate::names::Serial;
@@ -24,12 +27,16 @@ pub(super) struct RawStatus {
     pub(super) size: u64,
     /// Whether the member answered a linearizable read.
     pub(super) reads: bool,
+    /// The alarms of the cluster that the member knows. Requesting the list instead would pass through the raft log.
+    pub(super) alarms: BTreeSet<Alarm>,
 }
 
 impl RawStatus {
     /// Converts a response of etcd; `None` if it has no header.
     pub(super) fn of(status: &etcd_client::StatusResponse, reads: bool) -> Option<Self> {
         let header = status.header()?;
+        let errors = status.errors().iter();
+        let alarms = errors.filter_map(|error| Alarm::from_status_error(error));
         Some(Self {
             cluster: header.cluster_id(),
             id: header.member_id(),
@@ -40,6 +47,7 @@ impl RawStatus {
             version: status.version().to_owned(),
             size: u64::try_from(status.db_size()).unwrap_or_default(),
             reads,
+            alarms: alarms.collect(),
         })
     }
 

@@ -15,6 +15,7 @@ fn voter() -> RawStatus {
         version: "3.6.16".to_owned(),
         size: 20 << 20,
         reads: true,
+        alarms: BTreeSet::new(),
     }
 }
 

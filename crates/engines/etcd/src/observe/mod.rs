@@ -1,6 +1,8 @@
 //! Observation: the objects of a cluster and the state of etcd, as facts. [`objects`] reads Kubernetes, [`etcd`] queries
 //! etcd, and [`unreachable`] adds the times that the operator remembers. This file turns both into facts, and is pure.
 
+mod crash;
+mod details;
 pub(crate) mod endpoints;
 pub mod etcd;
 mod leader_metrics;
@@ -31,11 +33,9 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use crate::build::{self, service};
 use crate::desired::{DesiredCluster, DesiredStorage};
-use crate::facts::{
-    ClaimFacts, Drift, EtcdFacts, MemberDetails, OwnedBy, OwnedObject, PodFacts, VolumeTopology,
-};
+use crate::facts::{ClaimFacts, Drift, EtcdFacts, OwnedBy, OwnedObject, PodFacts, VolumeTopology};
 use crate::identity::{Identity, Uid};
-use crate::names::{ENGINE, Lineage, Serial, member_name, peer_url};
+use crate::names::{Lineage, Serial, member_name, peer_url};
 use etcd::EtcdState;
 use objects::{ClusterObjects, parse_identity};
 use secrets::TlsState;
@@ -72,6 +72,8 @@ pub struct ObservedCluster {
     pub hostnames: BTreeMap<String, String>,
     /// The nodes by name; `None` if the operator cannot list nodes.
     pub nodes: Option<BTreeMap<String, NodeState>>,
+    /// Why the volumes of PVCs are not provisioned, by the names of the PVCs.
+    pub volume_problems: BTreeMap<String, String>,
     /// The Service that gives members their host names.
     pub peer_service: Option<Service>,
     /// The Service for clients.
@@ -154,6 +156,7 @@ impl ObservedCluster {
             missing_class: None,
             hostnames: BTreeMap::new(),
             nodes: None,
+            volume_problems: BTreeMap::new(),
             peer_service: objects.peer_service,
             client_service: objects.client_service,
             pdb: objects.pdb,
@@ -223,6 +226,7 @@ impl ObservedCluster {
             }),
             identity_owner: self.identity_owner(),
             client_read: state.client_read,
+            alarms: state.alarms.clone(),
         }
     }
 
@@ -366,53 +370,6 @@ impl ObservedCluster {
                 .is_ok_and(|desired| is_as_built(observed, &desired))
         });
         Observed::Present(min_available)
-    }
-
-    /// Returns the problem of a member whose PVC has no StorageClass, or one that does not exist.
-    /// The message of Kubernetes ("unbound immediate PersistentVolumeClaims") names no remedy.
-    fn storage_class_problem(&self, serial: Serial) -> Option<String> {
-        let mut claims = self.claims.values();
-        let claim = claims.find(|claim| {
-            let member = self.member_of(&claim.metadata);
-            member.is_some_and(|member| member.serial == serial)
-        })?;
-        if claims::volume_name(claim).is_some() {
-            return None;
-        }
-        match &claim.spec.as_ref()?.storage_class_name {
-            None => Some(
-                "its PersistentVolumeClaim has no StorageClass, and the Kubernetes cluster has no default one. Set a default \
-                 StorageClass, or set spec.storage.class"
-                    .to_owned(),
-            ),
-            Some(class) if self.missing_class.as_ref() == Some(class) => Some(format!(
-                "StorageClass {class} does not exist. Create it, or set spec.storage.class to another one"
-            )),
-            Some(_) => None,
-        }
-    }
-
-    fn member_details(&self, state: &EtcdState) -> BTreeMap<Serial, MemberDetails> {
-        let membership = state.membership.present();
-        let mut listed = membership
-            .into_iter()
-            .flat_map(|membership| &membership.members);
-        let leader = listed
-            .find(|member| Some(member.id) == state.leader)
-            .map(|member| member.serial);
-        let details = self.pods.values().filter_map(|pod| {
-            let serial = self.member_of(&pod.metadata)?.serial;
-            let details = MemberDetails {
-                node: pods::node(pod).map(str::to_owned),
-                version: state.versions.get(&serial).cloned(),
-                is_leader: leader == Some(serial),
-                pod_problem: self
-                    .storage_class_problem(serial)
-                    .or_else(|| pods::problem(pod, ENGINE.engine)),
-            };
-            Some((serial, details))
-        });
-        details.collect()
     }
 }
 

@@ -103,7 +103,7 @@ fn a_cluster_with_a_problem_is_degraded_even_if_it_acts_or_is_paused() {
         (paused, "Paused: "),
         (
             changed(|scene| scene.state.client_read = Observed::Absent),
-            "Not serving: A read through the client Service failed.",
+            "Not serving: All members are healthy, but a read through Service orders-etcd-client fails.",
         ),
     ];
     for (scene, expected) in scenes {

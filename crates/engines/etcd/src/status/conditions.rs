@@ -1,17 +1,19 @@
-//! The conditions Ready, Progressing and Degraded: the rows that decide status and reason of each.
+//! The conditions Ready and Progressing: the rows that decide status and reason of each.
 
 use evenkeel_api::conditions::{ConditionStatus, ConditionType, ConditionUpdate, Reason};
 use evenkeel_runtime::{Observed, Plan};
 
 use super::rollout::{self, RolloutProgress};
-use crate::actions::{ActionContext, sentence};
+use crate::actions::ActionContext;
+use crate::availability::{Alarm, Availability};
 use crate::decide::Etcd;
 use crate::facts::{EtcdFacts, OwnedBy};
-use crate::plan::EtcdWait;
-use crate::view::{ClusterView, DataState, MemberView};
+use crate::view::{DataState, MemberView};
 
-/// Returns the Ready condition: true only if a read through the client Service was answered.
-pub(super) fn ready(facts: &EtcdFacts, view: Option<&ClusterView<'_>>) -> ConditionUpdate {
+/// Returns the Ready condition: true only if a read through the client Service was answered and no alarm makes etcd reject
+/// writes.
+pub(super) fn ready(context: &ActionContext<'_>) -> ConditionUpdate {
+    let (facts, view) = (context.facts, context.view);
     let update = |status, reason, message: &str| ConditionUpdate {
         condition: ConditionType::Ready,
         status,
@@ -35,23 +37,44 @@ pub(super) fn ready(facts: &EtcdFacts, view: Option<&ClusterView<'_>>) -> Condit
             "Clients are not served until bootstrap is finished.",
         );
     }
-    match facts.client_read {
-        Observed::Present(()) => update(
+    let answers_reads = match facts.client_read {
+        Observed::Present(()) => Some(true),
+        _ if view.is_some_and(|view| !view.membership_known) => Some(false),
+        Observed::Absent => Some(false),
+        Observed::Unknown => None,
+    };
+    match Availability::new(answers_reads, facts.alarms.iter().copied()) {
+        Availability::ReadWrite => update(
             ConditionStatus::True,
             Reason::Serving,
             "A linearizable read through the client Service succeeded.",
         ),
-        _ if view.is_some_and(|view| !view.membership_known) => update(
+        Availability::WritesRejected(Alarm::NoSpace) => update(
+            ConditionStatus::False,
+            Reason::NoSpace,
+            "etcd rejects writes: the alarm NOSPACE is raised because a database has reached its quota.",
+        ),
+        Availability::WritesRejected(Alarm::Corrupt) => update(
+            ConditionStatus::False,
+            Reason::DataCorrupt,
+            "etcd rejects requests: the alarm CORRUPT is raised because the data of members differs.",
+        ),
+        Availability::Unavailable if rollout::is_planned_outage(context) => update(
+            ConditionStatus::False,
+            Reason::Restarting,
+            "A member restarts, and the cluster has no quorum without it. Clients cannot read or write until it is back.",
+        ),
+        Availability::Unavailable if view.is_some_and(|view| !view.membership_known) => update(
             ConditionStatus::False,
             Reason::QuorumLost,
             "The voters have no quorum or no leader. Clients cannot read or write.",
         ),
-        Observed::Absent => update(
+        Availability::Unavailable => update(
             ConditionStatus::False,
             Reason::NotServing,
             "A read through the client Service failed.",
         ),
-        Observed::Unknown => update(
+        Availability::Unknown => update(
             ConditionStatus::Unknown,
             Reason::ProbePending,
             "etcd has not been queried yet.",
@@ -100,11 +123,8 @@ pub(super) struct Progress {
 }
 
 /// Returns status and reason of the Progressing condition: the first row that applies decides.
-pub(super) fn progressing(
-    facts: &EtcdFacts,
-    view: Option<&ClusterView<'_>>,
-    plan: &Plan<Etcd>,
-) -> Progress {
+pub(super) fn progressing(context: &ActionContext<'_>, plan: &Plan<Etcd>) -> Progress {
+    let (facts, view) = (context.facts, context.view);
     let acts = !plan.is_noop();
     let is_idle = !acts && plan.waits.is_empty();
     let has_identity = facts.identity.is_present();
@@ -129,8 +149,14 @@ pub(super) fn progressing(
     });
     let scales =
         known.is_some_and(|view| view.listed().count() != usize::from(facts.cluster.members));
-    let rollout = known.and_then(RolloutProgress::of);
-    let rolls_out = rollout.is_some() && !has_lost_data && (acts || !all_serve);
+    let rollout = view.and_then(|view| RolloutProgress::of(context, view));
+    let rolls_out = rollout.is_some() && !has_lost_data && (acts || !all_serve || known.is_none());
+    // Kubernetes and the operator bring the member back within seconds.
+    let restarts = view.is_some_and(|view| {
+        let down = view.listed().filter(|member| !member.is_serving());
+        let mut down = down.peekable();
+        down.peek().is_some() && down.all(|member| rollout::is_restarting(context, view, member))
+    });
     let rollout_reason = rollout.map_or(Reason::Updating, |rollout| rollout.reason());
 
     let rows = [
@@ -154,7 +180,7 @@ pub(super) fn progressing(
         (is_bootstrapping, ConditionStatus::False, Reason::Waiting),
         (rolls_out, ConditionStatus::True, rollout_reason),
         (
-            voter_is_terminating,
+            voter_is_terminating || (restarts && !has_lost_data && !scales),
             ConditionStatus::True,
             Reason::Recovering,
         ),
@@ -179,96 +205,6 @@ pub(super) fn progressing(
 /// Returns true if the member's pod is terminating. Its successor is created once it is gone.
 pub(super) fn is_terminating(member: &MemberView<'_>) -> bool {
     member.pod.is_some_and(|pod| pod.is_terminating)
-}
-
-/// A problem that the Degraded condition and a warning event report.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Problem {
-    pub(super) reason: Reason,
-    pub(super) message: String,
-}
-
-impl Problem {
-    /// Returns the problem of a wait that a user has to end.
-    pub(super) fn of_wait(context: &ActionContext<'_>, wait: &EtcdWait) -> Option<Self> {
-        Some(Self {
-            reason: wait.degraded_reason(context)?,
-            message: wait.problem(context),
-        })
-    }
-
-    /// Returns true if clients are not served because of the problem. No other problem replaces it.
-    pub(super) fn is_outage(&self) -> bool {
-        matches!(self.reason, Reason::QuorumLost | Reason::DataLost)
-    }
-}
-
-/// Returns the problem of a member: an unschedulable pod before a voter that is down before a
-/// learner that cannot start.
-pub(super) fn member_problem(context: &ActionContext<'_>) -> Option<Problem> {
-    // The members of a deleted resource are expected to terminate.
-    let view = context.view.filter(|view| !view.facts.cluster.is_deleted)?;
-    unschedulable_pod(context, view)
-        .or_else(|| voter_down(context, view))
-        .or_else(|| learner_cannot_start(context, view))
-}
-
-fn unschedulable_pod(context: &ActionContext<'_>, view: &ClusterView<'_>) -> Option<Problem> {
-    view.members.values().find_map(|member| {
-        let details = view.facts.details.get(&member.serial)?;
-        if details.node.is_some() {
-            return None;
-        }
-        let problem = details.pod_problem.as_ref()?;
-        Some(Problem {
-            reason: Reason::Unschedulable,
-            message: sentence(&format!(
-                "Pod {} cannot be scheduled: {problem}",
-                context.member(member.serial)
-            )),
-        })
-    })
-}
-
-/// A voter that a rollout has restarted a moment ago is not down yet.
-fn voter_down(context: &ActionContext<'_>, view: &ClusterView<'_>) -> Option<Problem> {
-    if !view.identity.bootstrapped {
-        return None;
-    }
-    let mut down = view.voters().filter(|member| !member.is_serving());
-    let member = down.find(|member| !rollout::is_restarting(view, member))?;
-    if let Some(message) = rollout::stopped_message(context, view, member) {
-        return Some(Problem {
-            reason: Reason::RolloutStopped,
-            message,
-        });
-    }
-    let problem = context.pod_problem_suffix(member.serial);
-    Some(Problem {
-        reason: Reason::MemberDown,
-        message: sentence(&format!(
-            "Member {} is not healthy{problem}",
-            context.member(member.serial)
-        )),
-    })
-}
-
-fn learner_cannot_start(context: &ActionContext<'_>, view: &ClusterView<'_>) -> Option<Problem> {
-    let mut starting = view
-        .members
-        .values()
-        .filter(|member| !member.is_serving() && !member.is_voter());
-    starting.find_map(|member| {
-        let details = view.facts.details.get(&member.serial)?;
-        let problem = details.pod_problem.as_ref()?;
-        Some(Problem {
-            reason: Reason::MemberDown,
-            message: sentence(&format!(
-                "Member {} cannot start: {problem}",
-                context.member(member.serial)
-            )),
-        })
-    })
 }
 
 #[cfg(test)]

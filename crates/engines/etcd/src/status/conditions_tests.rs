@@ -3,19 +3,23 @@
 use evenkeel_api::labels;
 use serde_json::json;
 
+use super::super::problem::member_problems;
 use super::*;
 use crate::desired::DesiredCluster;
 use crate::facts::StartMode;
 use crate::names::Serial;
 use crate::observe::etcd::EtcdState;
 use crate::testing::{Scene, change, claim_uid, pod_uid};
+use crate::view::ClusterView;
 
-const TERMINATING: &str = "2027-01-15T07:59:00Z";
+/// 30 seconds ago.
+const TERMINATING: &str = "2027-01-15T07:59:30Z";
 
 fn progress(scene: &Scene) -> (ConditionStatus, Reason) {
     let facts = scene.facts();
     let view = ClusterView::from_facts(&facts);
-    let progress = progressing(&facts, view.as_ref(), &scene.plan());
+    let context = ActionContext::new(&scene.observed, &facts, view.as_ref());
+    let progress = progressing(&context, &scene.plan());
     (progress.status, progress.reason)
 }
 
@@ -23,7 +27,8 @@ fn problem(scene: &Scene) -> Option<Reason> {
     let facts = scene.facts();
     let view = ClusterView::from_facts(&facts);
     let context = ActionContext::new(&scene.observed, &facts, view.as_ref());
-    member_problem(&context).map(|problem| problem.reason)
+    let problems = member_problems(&context);
+    problems.first().map(|problem| problem.reason)
 }
 
 fn lose_data(scene: &mut Scene, serial: u16) {
@@ -221,6 +226,53 @@ fn a_voter_that_a_rollout_restarts_is_not_down_yet() {
     terminate(&mut scene, 1);
     scene.stop_answering(1);
     assert_eq!(problem(&scene), None);
+}
+
+#[test]
+fn a_voter_whose_pod_was_deleted_or_drained_is_not_down_yet() {
+    let mut scene = Scene::converged(3);
+    scene.stop_answering(1);
+    terminate(&mut scene, 1);
+    assert_eq!(problem(&scene), None, "its pod terminates");
+    assert_eq!(
+        progress(&scene),
+        (ConditionStatus::True, Reason::Recovering)
+    );
+    scene.observed.pods.remove(&pod_uid(1));
+    assert_eq!(problem(&scene), None, "its pod is recreated in this pass");
+    scene.add_pod(1, &StartMode::ExistingData);
+    change(
+        scene.pod(1),
+        json!({ "metadata": { "creationTimestamp": TERMINATING } }),
+    );
+    assert_eq!(
+        problem(&scene),
+        None,
+        "its pod was created half a minute ago"
+    );
+    scene.observed.now = scene.observed.now.after(std::time::Duration::from_secs(31));
+    assert_eq!(
+        problem(&scene),
+        Some(Reason::MemberDown),
+        "it takes too long"
+    );
+}
+
+#[test]
+fn a_voter_whose_pod_does_not_terminate_is_down() {
+    let mut scene = Scene::converged(3);
+    scene.stop_answering(1);
+    terminate(&mut scene, 1);
+    scene.observed.now = scene.observed.now.after(std::time::Duration::from_secs(31));
+    assert_eq!(problem(&scene), Some(Reason::MemberDown));
+}
+
+#[test]
+fn a_paused_cluster_reports_a_deleted_pod_at_once() {
+    let mut scene = Scene::with(3, json!({ "paused": true }));
+    scene.stop_answering(1);
+    scene.observed.pods.remove(&pod_uid(1));
+    assert_eq!(problem(&scene), Some(Reason::MemberDown));
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Warning events.
+//! Events about problems and their ends.
 
 use evenkeel_runtime::EventType;
 use serde_json::json;
@@ -14,7 +14,7 @@ use crate::testing::{NOW, Scene, name as member_name};
 fn warnings(scene: &Scene, waits: Vec<EtcdWait>) -> Vec<EventSpec> {
     let mut plan = scene.plan();
     plan.waits = waits;
-    warning_events(&scene.observed, &scene.facts(), &plan)
+    state_events(&scene.observed, &scene.facts(), &plan)
 }
 
 #[test]
@@ -67,7 +67,11 @@ fn a_member_that_does_not_serve_is_a_warning() {
         (events[0].reason.as_str(), &events[0].note),
         (
             "MemberDown",
-            &format!("Member {} is not healthy.", member_name(1))
+            &format!(
+                "Member {} is not healthy: etcd does not respond on node node-1. Check the node and the network of the \
+                 member, and its log: `kubectl evenkeel logs orders`.",
+                member_name(1)
+            )
         )
     );
     crate::testing::change(scene.pod(1), json!({ "spec": { "nodeName": null } }));
@@ -76,4 +80,61 @@ fn a_member_that_does_not_serve_is_a_warning() {
         "MemberDown",
         "a pod without a problem is not unschedulable"
     );
+}
+
+/// Returns the Normal events of a scene.
+fn recoveries(scene: &Scene) -> Vec<String> {
+    let events = state_events(&scene.observed, &scene.facts(), &scene.plan());
+    let normal = events
+        .iter()
+        .filter(|event| event.kind == EventType::Normal);
+    normal
+        .map(|event| format!("{}: {}", event.reason, event.note))
+        .collect()
+}
+
+#[test]
+fn a_member_that_serves_again_after_a_problem_has_recovered() {
+    let mut scene = Scene::converged(3);
+    scene.stop_answering(1);
+    scene.set_status(scene.status());
+    assert_eq!(recoveries(&scene), Vec::<String>::new());
+    scene.state(1);
+    scene.observed.now = NOW.after(Duration::from_secs(52));
+    let expected = format!(
+        "MemberRecovered: Member {} is healthy again after 52s",
+        member_name(1)
+    );
+    assert_eq!(recoveries(&scene), [expected]);
+    scene.set_status(scene.status());
+    assert_eq!(recoveries(&scene), Vec::<String>::new(), "reported once");
+}
+
+#[test]
+fn a_cluster_that_serves_again_has_recovered() {
+    let healthy = Scene::converged(3);
+    let mut scene = Scene::converged(3);
+    scene.lose_quorum(&[0, 1]);
+    scene.set_status(scene.status());
+    scene.state = healthy.state;
+    scene.observed.now = NOW.after(Duration::from_secs(61));
+    assert_eq!(
+        recoveries(&scene),
+        ["ClusterRecovered: Clients can read and write again after 1m1s"]
+    );
+}
+
+#[test]
+fn the_first_time_that_clients_are_served_is_no_recovery() {
+    let mut scene = Scene::converged(3);
+    scene.make_bootstrap_unfinished();
+    scene.set_status(scene.status());
+    let scene = Scene {
+        observed: crate::observe::ObservedCluster {
+            resource: scene.observed.resource,
+            ..Scene::converged(3).observed
+        },
+        ..Scene::converged(3)
+    };
+    assert_eq!(recoveries(&scene), Vec::<String>::new());
 }

@@ -1,11 +1,14 @@
 //! The short texts of a status: the summary, the current action and the message of each member.
 
+use evenkeel_api::NextActionStatus;
 use evenkeel_runtime::{Action, Observed, Plan};
 
-use super::rollout::RolloutProgress;
-use crate::actions::{ActionContext, etcd_action, format_duration, responding_voters};
+use super::rollout::{self, RolloutProgress};
+use super::{cause, to_time};
+use crate::actions::{ActionContext, etcd_action, responding_voters};
+use crate::availability::Alarm;
 use crate::decide::{Etcd, replace};
-use crate::facts::{OwnedObject, StartMode, WindowWait};
+use crate::facts::{OwnedObject, WindowWait};
 use crate::plan::EtcdWait;
 use crate::view::{ClusterView, DataState, MemberView};
 
@@ -41,8 +44,14 @@ pub(super) fn summarize(context: &ActionContext<'_>, plan: &Plan<Etcd>) -> Optio
         }
         // A lost quorum comes before every wait that a user has to end.
         (Some(view), _) if view.identity.bootstrapped && !view.membership_known => {
-            summarize_no_quorum(view)
+            let rollout = RolloutProgress::of(context, view);
+            let rollout = rollout.filter(|_| rollout::is_planned_outage(context));
+            rollout.map_or_else(|| summarize_no_quorum(view), RolloutProgress::summarize)
         }
+        _ if facts.alarms.contains(&Alarm::Corrupt) => {
+            "Data corrupt: requests are rejected".to_owned()
+        }
+        _ if facts.alarms.contains(&Alarm::NoSpace) => "No space: writes are rejected".to_owned(),
         (_, Some(EtcdWait::NameConflict(object))) => {
             format!("Name conflict: {}", context.object(*object))
         }
@@ -65,13 +74,9 @@ pub(super) fn summarize(context: &ActionContext<'_>, plan: &Plan<Etcd>) -> Optio
 fn summarize_bootstrap(context: &ActionContext<'_>, view: &ClusterView<'_>) -> String {
     let serving = view.listed().filter(|member| member.is_serving()).count();
     let desired = context.facts.cluster.members;
-    let problem = view.members.values().find_map(|member| {
-        let problem = short_problem(view, member)?;
-        Some(format!(": {}: {problem}", context.member(member.serial)))
-    });
     format!(
         "Bootstrapping {serving} of {desired}{}",
-        problem.unwrap_or_default()
+        pod_problem(context, view, view.members.values())
     )
 }
 
@@ -107,7 +112,7 @@ fn summarize_running(context: &ActionContext<'_>, view: &ClusterView<'_>) -> Opt
         return Some(format!("Preparing upgrade to {next}: snapshotting members"));
     }
     if let Some(learner) = view.learners().next() {
-        let problem = short_problem_suffix(view, learner);
+        let problem = cause_suffix(context, view, learner);
         return Some(format!(
             "Joining {}{problem}",
             context.member(learner.serial)
@@ -124,7 +129,7 @@ fn summarize_running(context: &ActionContext<'_>, view: &ClusterView<'_>) -> Opt
         ));
     }
     if let Some(member) = view.listed().find(|member| !member.is_serving()) {
-        let problem = short_problem_suffix(view, member);
+        let problem = cause_suffix(context, view, member);
         return Some(format!(
             "Recovering {}{problem}",
             context.member(member.serial)
@@ -141,29 +146,48 @@ fn summarize_running(context: &ActionContext<'_>, view: &ClusterView<'_>) -> Opt
 
 /// Summarizes the progress of a rollout, and the problem of the member that blocks it.
 fn summarize_rollout(context: &ActionContext<'_>, view: &ClusterView<'_>) -> Option<String> {
-    let rollout = RolloutProgress::of(view)?;
+    let rollout = RolloutProgress::of(context, view)?;
     let wait = view.facts.cluster.disruption.wait(view.facts.now);
     if let Some(WindowWait::Opens(opens)) = wait
         && view.listed().all(MemberView::is_serving)
     {
         return Some(rollout.summarize_window(opens));
     }
-    let mut down = view.listed().filter(|member| !member.is_serving());
-    let problem = down.find_map(|member| {
-        let problem = short_problem(view, member)?;
-        Some(format!(": {}: {problem}", context.member(member.serial)))
-    });
+    let down = view.listed().filter(|member| !member.is_serving());
     Some(format!(
         "{}{}",
         rollout.summarize(),
-        problem.unwrap_or_default()
+        pod_problem(context, view, down)
     ))
 }
 
-/// Returns the problem of a member's pod, cut to the first sentence and to [`MAX_PROBLEM_CHARS`].
-fn short_problem(view: &ClusterView<'_>, member: &MemberView<'_>) -> Option<String> {
+/// Returns name and cause of the first of these members whose node or pod reports a problem, after a colon; empty if none
+/// does.
+fn pod_problem<'v>(
+    context: &ActionContext<'_>,
+    view: &ClusterView<'_>,
+    mut members: impl Iterator<Item = &'v MemberView<'v>>,
+) -> String {
+    let problem = members.find_map(|member| {
+        let cause = reported_cause(context, view, member)?;
+        Some(format!(": {}: {cause}", context.member(member.serial)))
+    });
+    problem.unwrap_or_default()
+}
+
+/// Returns the cause for which a member does not serve, if its node or its pod reports one, cut to the first sentence and
+/// to [`MAX_PROBLEM_CHARS`].
+fn reported_cause(
+    context: &ActionContext<'_>,
+    view: &ClusterView<'_>,
+    member: &MemberView<'_>,
+) -> Option<String> {
     let details = view.facts.details.get(&member.serial)?;
-    let first_line = details.pod_problem.as_ref()?.lines().next();
+    if details.pod_problem.is_none() && details.node_problem.is_none() {
+        return None;
+    }
+    let cause = cause::of(context, view, member).text;
+    let first_line = cause.lines().next();
     // Dots within words, as in the name of an image, do not end a sentence.
     let sentence = first_line.unwrap_or_default().split(". ").next();
     let sentence = sentence.unwrap_or_default().trim_end_matches('.');
@@ -174,30 +198,27 @@ fn short_problem(view: &ClusterView<'_>, member: &MemberView<'_>) -> Option<Stri
     Some(cut.chain(['…']).collect())
 }
 
-fn short_problem_suffix(view: &ClusterView<'_>, member: &MemberView<'_>) -> String {
-    match short_problem(view, member) {
+fn cause_suffix(
+    context: &ActionContext<'_>,
+    view: &ClusterView<'_>,
+    member: &MemberView<'_>,
+) -> String {
+    match reported_cause(context, view, member) {
         Some(problem) => format!(": {problem}"),
         None => String::new(),
     }
 }
 
-/// Returns the message of a member in the member list.
-pub(super) fn member_message(member: &MemberView<'_>, pod_problem: Option<String>) -> String {
-    if member.data == DataState::Lost {
-        return "data is lost; the member is being replaced".to_owned();
+/// Returns the message of a member in the member list; empty for a member that serves from a pod that stays.
+pub(super) fn member_message(
+    context: &ActionContext<'_>,
+    view: &ClusterView<'_>,
+    member: &MemberView<'_>,
+) -> String {
+    if member.is_serving() {
+        return String::new();
     }
-    if let Some(problem) = pod_problem {
-        return problem;
-    }
-    let message = match member.pod {
-        None => "pod does not exist",
-        Some(pod) if pod.is_terminating => "pod is Terminating",
-        Some(pod) if pod.is_finished => "pod has terminated",
-        Some(pod) if pod.start_mode == StartMode::Held => "etcd is not started yet",
-        Some(_) if member.health.is_none() => "etcd does not respond",
-        Some(_) => "",
-    };
-    message.to_owned()
+    cause::of(context, view, member).text
 }
 
 /// Describes the main action of a plan; empty if the plan is a no-op.
@@ -224,15 +245,31 @@ fn main_action(plan: &Plan<Etcd>) -> Option<Action<'_, Etcd>> {
     disruption.or(create).or(apply).or(patch)
 }
 
-/// Describes the replacement of an unreachable member that may still come back.
-pub(super) fn pending_replacement(context: &ActionContext<'_>) -> Option<String> {
-    let view = context.view?;
-    let next = replace::next_replacement(view)?;
-    let after = format_duration(view.replace_after(view.members.get(&next.serial)?));
-    Some(format!(
-        "operator replaces member {} unless it responds within {after}",
-        context.member(next.serial)
-    ))
+/// Returns the action that follows the waits of a plan, or the replacement of a member that may still recover.
+pub(super) fn next_action(
+    context: &ActionContext<'_>,
+    plan: &Plan<Etcd>,
+) -> Option<NextActionStatus> {
+    let of_wait = plan.waits.iter().find_map(|wait| {
+        let deadline = wait.deadline(context.facts);
+        Some(NextActionStatus {
+            message: wait.next_step(context)?,
+            time: deadline.map(to_time),
+        })
+    });
+    pending_replacement(context).or(of_wait)
+}
+
+/// Describes the replacement of an unreachable or crashing member that may still recover.
+fn pending_replacement(context: &ActionContext<'_>) -> Option<NextActionStatus> {
+    let next = replace::next_replacement(context.view?)?;
+    Some(NextActionStatus {
+        message: format!(
+            "operator replaces member {} unless it recovers",
+            context.member(next.serial)
+        ),
+        time: Some(to_time(next.deadline)),
+    })
 }
 
 #[cfg(test)]

@@ -8,9 +8,10 @@ use serde_json::json;
 
 use super::super::status;
 use super::super::tests::{
-    check_texts, finds_no_node, is_plain, is_sentence, joining, line, status_of,
+    check_texts, finds_no_node, is_plain, is_sentence, joining, line, status_of, step,
 };
 use super::*;
+use crate::actions::format_duration;
 use crate::facts::{OwnedObject, UnknownMember};
 use crate::identity::{ClusterId, Intent, MemberId, MembershipChange};
 use crate::names::Serial;
@@ -30,11 +31,15 @@ fn a_lost_quorum_names_the_unreachable_members() {
         format!("a quorum of voters to respond (not responding: {unreachable})")
     );
     assert_eq!(
-        condition(&status, Degraded).2,
+        status.problems[0].message,
         format!(
-            "1 of 3 voters responds. Clients cannot read or write until a quorum responds. Not responding: {unreachable}."
+            "1 of 3 voters responds. Clients cannot read or write until a quorum responds. Not responding: {} (etcd does \
+             not respond on node node-0), {} (etcd does not respond on node node-1).",
+            name(0),
+            name(1)
         )
     );
+    assert_eq!(status.problems.len(), 1, "the members are named once");
     assert_eq!(status.leader, "");
     let voters = status
         .member_list
@@ -96,7 +101,7 @@ fn a_joining_learner_and_its_pod_problem_are_reported() {
     );
     assert_eq!(status.waiting_for[0], format!("member {} to join", name(2)));
     assert_eq!(
-        status.next_action,
+        status.next_action.unwrap().message,
         format!("operator promotes member {} to voter", name(2))
     );
     assert_eq!(status.member_list[2].role, MemberRole::Joining);
@@ -105,13 +110,12 @@ fn a_joining_learner_and_its_pod_problem_are_reported() {
     finds_no_node(&mut scene, 2);
     let status = status_of(&scene);
     assert_eq!(condition(&status, Degraded).1, "Unschedulable");
-    assert!(
-        condition(&status, Degraded)
-            .2
-            .starts_with(&format!("Pod {} cannot be scheduled: 0/3 nodes", name(2)))
-    );
+    assert!(condition(&status, Degraded).2.starts_with(&format!(
+        "Member {} cannot start: no node can run its pod: 0/3 nodes",
+        name(2)
+    )));
     let expected = format!(
-        "Joining {}: 0/3 nodes are available: 1 node(s) had untolerated taint",
+        "Joining {}: no node can run its pod: 0/3 nodes are available: 1 node(s)",
         name(2)
     );
     assert!(
@@ -142,7 +146,7 @@ fn unknown_members_are_reported_with_their_future() {
     assert_eq!(status.summary, "Unknown members in etcd: 2");
     let problem = condition(&status, Degraded).2;
     assert!(
-        problem.contains("etcdctl member remove def")
+        problem.contains("etcdctl orders -- member remove def")
             && problem.contains("The operator does not remove it"),
         "{problem}"
     );
@@ -192,7 +196,7 @@ fn patches_are_described_by_their_purpose() {
     scene.list_member(2, true, true);
     scene.state(2);
     assert_eq!(
-        status_of(&scene).current_action,
+        step(&status_of(&scene)),
         format!(
             "recording on PersistentVolumeClaim {} the volume that its member joined on",
             name(2)
@@ -204,7 +208,7 @@ fn patches_are_described_by_their_purpose() {
         json!({ "metadata": { "labels": { labels::ROLE: null } } }),
     );
     assert_eq!(
-        status_of(&scene).current_action,
+        step(&status_of(&scene)),
         format!("adding member {} to Service orders-etcd-client", name(2))
     );
     let mut scene = Scene::converged(3);
@@ -213,7 +217,7 @@ fn patches_are_described_by_their_purpose() {
         json!({ "metadata": { "ownerReferences": null } }),
     );
     assert_eq!(
-        status_of(&scene).current_action,
+        step(&status_of(&scene)),
         format!("setting the owner reference of Pod {}", name(2))
     );
 }
@@ -270,8 +274,12 @@ fn every_wait_has_a_plain_description() {
         let view = ClusterView::from_facts(&facts);
         let context = ActionContext::new(&scene.observed, &facts, view.as_ref());
         let problem = wait.problem(&context);
-        is_plain(&problem);
-        is_sentence(&problem);
+        is_plain(&problem.message);
+        is_sentence(&problem.message);
+        if !problem.advice.is_empty() {
+            is_plain(&problem.advice);
+            is_sentence(&problem.advice);
+        }
     }
 }
 

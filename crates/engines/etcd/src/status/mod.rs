@@ -4,20 +4,24 @@
 //! Pure, and without values that change by themselves: the status of a converged cluster is never
 //! written again.
 
+pub(crate) mod cause;
 mod conditions;
 mod events;
 mod messages;
+mod operation;
+mod problem;
 mod reasons;
 mod rollout;
 
-pub use events::warning_events;
+pub use events::state_events;
 pub use reasons::explain;
 pub(crate) use reasons::{describe_actions, describe_idle};
 
 use evenkeel_api::conditions::{ConditionStatus, ConditionType, ConditionUpdate, Reason, merge};
 use evenkeel_api::{
-    CertificateStatus, EtcdCluster, EtcdClusterStatus, MemberRole, MemberStatus, Rejection, labels,
-    quantity,
+    CertificateStatus, EtcdCluster, EtcdClusterStatus, FailureToleranceStatus, MemberRole,
+    MemberStatus, NextActionStatus, OperationStatus, ProblemStatus, Rejection,
+    RetainedVolumeStatus, labels, quantity,
 };
 use evenkeel_runtime::{Error, Plan, UnixTime};
 use jiff::Timestamp;
@@ -25,6 +29,7 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
 use crate::actions::{ActionContext, sentence};
+use crate::availability::{DomainTolerance, FailureTolerance, Voter};
 use crate::build::tls;
 use crate::decide::{Etcd, replace};
 use crate::effective_spec::started_versions;
@@ -32,9 +37,10 @@ use crate::facts::EtcdFacts;
 use crate::identity::MembershipChange;
 use crate::observe::ObservedCluster;
 use crate::plan::EtcdCreate;
-use crate::view::{ClusterView, DataState, MemberView, quorum};
-use conditions::{Problem, Progress, is_terminating, member_problem, progressing, ready};
+use crate::view::{ClusterView, DataState, MemberView};
+use conditions::{Progress, is_terminating, progressing, ready};
 use messages::HEALTHY;
+use problem::{Problem, problems};
 
 /// The message of Progressing if the plan is a no-op.
 const MATCHES_SPEC: &str = "The cluster matches its spec.";
@@ -92,25 +98,29 @@ pub fn status(
         summary: summary.summary.clone(),
         ready: format!("{healthy}/{}", facts.cluster.members),
         failure_tolerance: view.and_then(failure_tolerance),
+        version_summary: version_summary(observed),
         members: i32::try_from(members.len()).unwrap_or(i32::MAX),
         selector: labels::selector(&observed.desired.name),
         observed_generation: generation,
         conditions: merge(
             &old.conditions,
-            summary.conditions(facts, view),
+            summary.conditions(&context),
             generation,
             &now,
         ),
         cluster_id: cluster_id.map_or(old.cluster_id, |id| format!("{:x}", id.0)),
         leader: leader(&context).unwrap_or_default(),
         version: lowest_version(observed).unwrap_or(old.version),
+        quota: quantity::binary(observed.desired.quota),
         volume_size: volume_size(observed).unwrap_or_default(),
         data_size: data_size(&old.data_size, facts, view),
-        current_action: summary.current_action,
-        action_reason: summary.action_reason,
+        alarms: facts.alarms.iter().map(ToString::to_string).collect(),
+        problems: summary.problem_list(&context, &old.problems, &now),
+        operation: summary.operation,
         next_action: summary.next_action,
         waiting_for: summary.waiting_for,
         member_list: members,
+        retained_volumes: retained_volumes(&context),
         certificates: certificates(observed),
     }
 }
@@ -152,14 +162,62 @@ fn data_size(old: &str, facts: &EtcdFacts, view: Option<&ClusterView<'_>>) -> St
     quantity::binary(size)
 }
 
-/// Returns how many more voters may fail. Voters that the operator did not add count towards the
-/// quorum and never as healthy: the operator does not query them.
-fn failure_tolerance(view: &ClusterView<'_>) -> Option<i32> {
+/// Returns the running version, and the desired one while they differ.
+fn version_summary(observed: &ObservedCluster) -> String {
+    let desired = &observed.resource.spec.version;
+    match lowest_version(observed) {
+        Some(running) if running != *desired => format!("{running} → {desired}"),
+        Some(running) => running,
+        None => desired.clone(),
+    }
+}
+
+/// Returns which further failures the cluster tolerates; `None` while etcd's list is unknown or bootstrap is not finished.
+/// Voters that the operator did not add count towards the quorum and never as healthy: the operator does not query them.
+fn failure_tolerance(view: &ClusterView<'_>) -> Option<FailureToleranceStatus> {
     if !view.membership_known || !view.identity.bootstrapped {
         return None;
     }
-    let serving = view.voters().filter(|member| member.is_serving()).count();
-    i32::try_from(serving.saturating_sub(quorum(view.votes()))).ok()
+    let voters = view.voters().map(|member| {
+        let details = view.facts.details.get(&member.serial);
+        Voter {
+            is_serving: member.is_serving(),
+            node: details.and_then(|details| details.node.clone()),
+            zone: details.and_then(|details| details.zone.clone()),
+        }
+    });
+    let voters: Vec<_> = voters.collect();
+    let tolerance = FailureTolerance::of(&voters, view.unknown_voters().len())?;
+    let to_i32 = |number: usize| i32::try_from(number).unwrap_or(i32::MAX);
+    let failures = |domain: &DomainTolerance| to_i32(domain.failures);
+    let critical = |domain: &DomainTolerance| domain.critical.clone();
+    let zones = tolerance.zones.as_ref();
+    Some(FailureToleranceStatus {
+        summary: tolerance.summary(),
+        members: to_i32(tolerance.members),
+        nodes: tolerance.nodes.as_ref().map(failures),
+        zones: zones.map(failures),
+        critical_nodes: tolerance.nodes.as_ref().map(critical).unwrap_or_default(),
+        // In a single zone, its loss is trivially critical.
+        critical_zones: zones
+            .filter(|zones| zones.domains > 1)
+            .map(critical)
+            .unwrap_or_default(),
+    })
+}
+
+/// Returns the claims of removed members, and when they are deleted.
+fn retained_volumes(context: &ActionContext<'_>) -> Vec<RetainedVolumeStatus> {
+    let Some(view) = context.view else {
+        return Vec::new();
+    };
+    let keep_for = context.facts.cluster.keep_removed_for;
+    let volume = |claim: &&crate::facts::ClaimFacts| RetainedVolumeStatus {
+        claim: context.member(claim.serial),
+        size: quantity::binary(claim.requested_size),
+        delete_time: claim.removed_at.map(|at| to_time(at.after(keep_for))),
+    };
+    view.retained_claims.iter().map(volume).collect()
 }
 
 /// Returns the expiry of each certificate, those of the CAs included.
@@ -208,23 +266,28 @@ pub fn observe_error_status(
     error: &Error,
 ) -> EtcdClusterStatus {
     let old = resource.status.clone().unwrap_or_default();
-    let (summary, reason, wait) = match error {
+    let (summary, reason, wait, advice) = match error {
         Error::InvalidSpec(source) => (
             "Invalid spec",
             Reason::InvalidSpec,
             format!("a valid spec: {source}"),
+            "Correct the field. The operator does nothing until then.",
         ),
         error => (
             messages::CANNOT_READ,
             Reason::ObserveFailed,
             format!("a successful retry: {error}"),
+            "Check the Kubernetes API, and the permissions and the log of the operator.",
         ),
     };
     let rejection = match error {
         Error::InvalidSpec(source) => source.downcast_ref::<Rejection>(),
         _ => None,
     };
-    let message = rejection.map_or_else(|| error.to_string(), rejection_message);
+    let (message, advice) = match rejection.map(invalid_spec) {
+        Some(problem) => (problem.message, problem.advice),
+        None => (error.to_string(), advice.to_owned()),
+    };
     let update = |condition, status, reason| ConditionUpdate {
         condition,
         status,
@@ -250,10 +313,16 @@ pub fn observe_error_status(
         observed_generation: generation,
         conditions: merge(&old.conditions, conditions, generation, &to_time(now)),
         waiting_for: vec![wait],
-        current_action: String::new(),
-        action_reason: String::new(),
+        operation: None,
         failure_tolerance: None,
-        next_action: String::new(),
+        next_action: None,
+        problems: vec![ProblemStatus {
+            reason: reason.to_string(),
+            message,
+            advice,
+            member: String::new(),
+            since: since(&old.problems, reason, "", &to_time(now)),
+        }],
         ..old
     }
 }
@@ -287,8 +356,10 @@ fn member_list(context: &ActionContext<'_>, view: &ClusterView<'_>) -> Vec<Membe
             healthy: member.is_serving(),
             version: details.version.unwrap_or_default(),
             node: details.node.unwrap_or_default(),
+            zone: details.zone.unwrap_or_default(),
+            node_status: details.node_problem.map(|trouble| trouble.problem),
             unreachable_since: replace::unreachable_since(view, member).map(to_time),
-            message: messages::member_message(member, details.pod_problem),
+            message: messages::member_message(context, view, member),
         }
     };
     view.members.values().map(status).collect()
@@ -320,36 +391,46 @@ fn leader(context: &ActionContext<'_>) -> Option<String> {
     Some(context.member(leader.serial))
 }
 
-/// Describes a rejected spec.
-fn rejection_message(rejection: &Rejection) -> String {
+/// Returns the problem of a rejected spec.
+fn invalid_spec(rejection: &Rejection) -> Problem {
     let fact = sentence(&format!(
         "{} is invalid: {}",
         rejection.field, rejection.reason
     ));
-    format!("{fact} {}", rejection.effect.sentence())
+    Problem {
+        reason: Reason::InvalidSpec,
+        message: format!("{fact} {}", rejection.effect.sentence()),
+        advice: format!("Correct {}.", rejection.field),
+        member: None,
+    }
+}
+
+/// Returns since when a problem is reported.
+fn since(old: &[ProblemStatus], reason: Reason, member: &str, now: &Time) -> Time {
+    let mut old = old.iter();
+    let same = old.find(|old| old.reason == reason.as_str() && old.member == member);
+    same.map_or(now, |same| &same.since).clone()
 }
 
 /// The texts of a status and the problems that its conditions report.
 struct Summary {
     /// The state in a few words.
     summary: String,
-    /// The current action.
-    current_action: String,
-    /// The reason for the current action.
-    action_reason: String,
+    /// The operation in progress.
+    operation: Option<OperationStatus>,
     /// The next step.
-    next_action: String,
+    next_action: Option<NextActionStatus>,
     /// The waits.
     waiting_for: Vec<String>,
     /// Whether the summary is that of a cluster without problems.
     is_healthy: bool,
     progress: Progress,
-    problem: Option<Problem>,
+    /// The problems, the worst first.
+    problems: Vec<Problem>,
 }
 
 impl Summary {
     fn of(context: &ActionContext<'_>, plan: &Plan<Etcd>) -> Self {
-        let facts = context.facts;
         let waits = plan.waits.iter();
         let mut waiting_for: Vec<String> = waits.map(|wait| wait.describe(context)).collect();
         let voters = context.view.into_iter().flat_map(ClusterView::voters);
@@ -358,36 +439,16 @@ impl Summary {
             let name = context.member(member.serial);
             format!("pod {name} to be deleted")
         }));
-        let (current_action, action_reason) = if facts.cluster.is_deleted {
-            (
-                "waiting for Kubernetes to delete the owned objects".to_owned(),
-                "the EtcdCluster was deleted".to_owned(),
-            )
-        } else {
-            (
-                messages::current_action(context, plan),
-                messages::current_reason(context, plan),
-            )
-        };
-        let next = plan.waits.iter().find_map(|wait| wait.next_step(context));
-        let next = next.or_else(|| messages::pending_replacement(context));
-        let waits = plan.waits.iter();
-        let mut problems: Vec<_> = waits
-            .filter_map(|wait| Problem::of_wait(context, wait))
-            .collect();
-        // An outage comes first; the sort is stable.
-        problems.sort_by_key(|problem| !problem.is_outage());
-        let problem = problems.into_iter().next();
+        let progress = progressing(context, plan);
         let summary = messages::summarize(context, plan);
         Self {
             is_healthy: summary.is_none(),
             summary: summary.unwrap_or_else(|| HEALTHY.to_owned()),
-            current_action,
-            action_reason,
-            next_action: next.unwrap_or_default(),
+            operation: operation::operation(context, plan, progress, &waiting_for),
+            next_action: messages::next_action(context, plan),
             waiting_for,
-            progress: progressing(facts, context.view, plan),
-            problem: problem.or_else(|| member_problem(context)),
+            progress,
+            problems: problems(context, plan, progress),
         }
     }
 
@@ -399,12 +460,8 @@ impl Summary {
         if self.progress.reason == Reason::Converged {
             self.progress.reason = Reason::Waiting;
         }
-        let problem = Problem {
-            reason: Reason::InvalidSpec,
-            message: rejection_message(rejection),
-        };
         let wait = format!("a valid {}: {}", rejection.field, rejection.reason);
-        self.degrade(problem, wait);
+        self.degrade(invalid_spec(rejection), wait);
     }
 
     /// Reports a write that Kubernetes rejected. If it is the creation of a pod or a claim, it
@@ -413,6 +470,10 @@ impl Summary {
         let problem = Problem {
             reason: Reason::WriteRejected,
             message: error.to_string(),
+            advice: "Resolve the cause that the message names: a ResourceQuota, a policy, a webhook, or missing permissions \
+                     of the operator."
+                .to_owned(),
+            member: None,
         };
         let creates_member = plan.create.iter().any(|create| match create {
             EtcdCreate::Pod { .. } | EtcdCreate::Claim { .. } => true,
@@ -421,7 +482,7 @@ impl Summary {
         let wait = format!("a successful retry: {error}");
         if creates_member {
             self.waiting_for.insert(0, wait);
-            self.problem = Some(problem);
+            self.problems.insert(0, problem);
         } else {
             self.degrade(problem, wait);
         }
@@ -430,29 +491,48 @@ impl Summary {
     /// Reports a problem. Only an outage comes before it.
     fn degrade(&mut self, problem: Problem, wait: String) {
         self.waiting_for.push(wait);
-        if !self.problem.as_ref().is_some_and(Problem::is_outage) {
-            self.problem = Some(problem);
-        }
+        let outages = self
+            .problems
+            .iter()
+            .take_while(|problem| problem.is_outage());
+        let position = outages.count();
+        self.problems.insert(position, problem);
     }
 
-    fn conditions(
+    fn problem_list(
         &self,
-        facts: &EtcdFacts,
-        view: Option<&ClusterView<'_>>,
-    ) -> Vec<ConditionUpdate> {
+        context: &ActionContext<'_>,
+        old: &[ProblemStatus],
+        now: &Time,
+    ) -> Vec<ProblemStatus> {
+        let problems = self.problems.iter().map(|problem| {
+            let member = problem.member.map(|serial| context.member(serial));
+            let member = member.unwrap_or_default();
+            ProblemStatus {
+                reason: problem.reason.to_string(),
+                message: problem.message.clone(),
+                advice: problem.advice.clone(),
+                since: since(old, problem.reason, &member, now),
+                member,
+            }
+        });
+        problems.collect()
+    }
+
+    fn conditions(&self, context: &ActionContext<'_>) -> Vec<ConditionUpdate> {
         vec![
-            ready(facts, view),
-            self.progressing_condition(facts),
-            self.degraded_condition(facts),
+            ready(context),
+            self.progressing_condition(context.facts),
+            self.degraded_condition(),
         ]
     }
 
     fn progressing_condition(&self, facts: &EtcdFacts) -> ConditionUpdate {
-        let message = if !self.current_action.is_empty() {
-            sentence(&format!("The operator is {}", self.current_action))
+        let message = if let Some(operation) = &self.operation {
+            sentence(&format!("The operator is {}", operation.message))
         } else if let Some(wait) = self.waiting_for.first() {
             sentence(&format!("The operator waits for {wait}"))
-        } else if let Some(problem) = &self.problem {
+        } else if let Some(problem) = self.problems.first() {
             problem.message.clone()
         } else if facts.cluster.members <= 2 {
             // Users whose drain is rejected look here.
@@ -476,26 +556,20 @@ impl Summary {
         }
     }
 
-    fn degraded_condition(&self, facts: &EtcdFacts) -> ConditionUpdate {
-        let (status, reason, message) = match &self.problem {
-            Some(problem) => (
-                ConditionStatus::True,
-                problem.reason,
-                problem.message.as_str(),
-            ),
-            // The operator does not check the path from the client Service to the members.
-            None if self.progress.reason == Reason::Converged && facts.client_read.is_absent() => (
+    fn degraded_condition(&self) -> ConditionUpdate {
+        let (status, reason, message) = match self.problems.first() {
+            Some(problem) => (ConditionStatus::True, problem.reason, problem.text()),
+            None => (
                 ConditionStatus::False,
                 Reason::AsExpected,
-                "No problem of the members is known. Check the client Service and the network.",
+                NO_PROBLEM.to_owned(),
             ),
-            None => (ConditionStatus::False, Reason::AsExpected, NO_PROBLEM),
         };
         ConditionUpdate {
             condition: ConditionType::Degraded,
             status,
             reason,
-            message: message.to_owned(),
+            message,
         }
     }
 }
@@ -503,6 +577,10 @@ impl Summary {
 #[cfg(test)]
 #[path = "status_tests.rs"]
 pub(crate) mod tests;
+
+#[cfg(test)]
+#[path = "causes_tests.rs"]
+mod causes_tests;
 
 #[cfg(test)]
 #[path = "rejected_tests.rs"]

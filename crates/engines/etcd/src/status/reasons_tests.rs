@@ -10,8 +10,8 @@ use crate::testing::{NOW, Scene, change, claim_uid, name, pod_uid};
 
 /// Returns the current action and its reason from the status.
 fn current(scene: &Scene) -> (String, String) {
-    let status = scene.status();
-    (status.current_action, status.action_reason)
+    let operation = scene.status().operation.unwrap();
+    (operation.message, operation.reason)
 }
 
 #[test]

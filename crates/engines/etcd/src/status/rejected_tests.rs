@@ -64,7 +64,7 @@ fn a_rejected_spec_is_reported_beside_the_other_conditions() {
     );
     assert_eq!(
         degraded.message,
-        "spec.version is invalid: 3.9.9 is not known. The last accepted value stays in effect until the field is corrected."
+        "spec.version is invalid: 3.9.9 is not known. The last accepted value stays in effect. Correct spec.version."
     );
     assert_eq!(
         status.waiting_for,
@@ -118,7 +118,7 @@ fn edits_wait_for_valid_windows_if_none_were_accepted() {
     let message = condition(&scene.status(), Degraded).2.to_owned();
     assert!(
         message
-            .ends_with(" Edits that restart or replace members wait until the field is corrected."),
+            .contains(" Edits that restart or replace members wait until the field is corrected."),
         "{message}"
     );
 }

@@ -1,38 +1,49 @@
-//! The progress of a rollout, and a member that does not come back from its restart.
+//! The progress of a rollout, members that restart, and a member that does not come back from its restart.
 
 use std::time::Duration;
 
 use evenkeel_api::conditions::Reason;
+use evenkeel_api::{NodeProblem, OperationStatus, OperationType};
 use evenkeel_runtime::UnixTime;
 
+use super::cause;
 use crate::actions::{ActionContext, sentence};
-use crate::view::{ClusterView, MemberView};
+use crate::view::{ClusterView, DataState, MemberView};
 
 /// How long a restarted member may take before it counts as down.
 const RESTART_GRACE: Duration = Duration::from_secs(60);
 
+/// The number of desired members up to which every restart costs the quorum.
+const MAX_MEMBERS_WITHOUT_REDUNDANCY: u8 = 2;
+
 /// How many members of a rollout are up to date.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct RolloutProgress {
-    /// Whether the version changes, up or down.
-    changes_version: bool,
-    /// The number of members that are up to date and healthy, plus the one that is being restarted.
-    done: usize,
+    /// Upgrade, Restart or Update.
+    pub(super) operation: OperationType,
+    /// The number of members that are up to date and healthy.
+    pub(super) completed: usize,
     /// The number of voters.
-    all: usize,
+    pub(super) total: usize,
     /// Whether the leader is still to be restarted, after others.
     leader_last: bool,
 }
 
 impl RolloutProgress {
-    /// Returns the progress; `None` if no member is outdated.
-    pub(super) fn of(view: &ClusterView<'_>) -> Option<Self> {
-        let is_outdated = |member: &&MemberView<'_>| view.is_outdated_or_misplaced(member);
-        let outdated = view.voters().filter(is_outdated).count();
-        if outdated == 0 || !view.identity.bootstrapped {
+    /// Returns the progress; `None` if no member is outdated and none returns from the last restart of a rollout.
+    pub(super) fn of(context: &ActionContext<'_>, view: &ClusterView<'_>) -> Option<Self> {
+        if !view.identity.bootstrapped {
             return None;
         }
-        let all = view.voters().count();
+        Self::of_outdated(view).or_else(|| Self::of_last_member(context, view))
+    }
+
+    fn of_outdated(view: &ClusterView<'_>) -> Option<Self> {
+        let is_outdated = |member: &&MemberView<'_>| view.is_outdated_or_misplaced(member);
+        let outdated: Vec<_> = view.voters().filter(is_outdated).collect();
+        if outdated.is_empty() {
+            return None;
+        }
         let up_to_date = view
             .voters()
             .filter(|member| member.is_serving() && !is_outdated(member));
@@ -41,20 +52,49 @@ impl RolloutProgress {
             let version = member.pod.and_then(|pod| pod.version);
             version.is_some_and(|version| version != desired)
         });
-        let leader_is_outdated = view
-            .voters()
-            .any(|member| member.is_leader() && is_outdated(&member));
+        let changes_template = outdated.iter().any(|member| {
+            let hash = member.pod.and_then(|pod| pod.template_hash);
+            hash.is_some_and(|hash| hash != view.facts.cluster.pod_template_hash)
+        });
+        let operation = if changes_version {
+            OperationType::Upgrade
+        } else if changes_template || outdated.iter().any(|member| view.must_be_replaced(member)) {
+            OperationType::Update
+        } else {
+            OperationType::Restart
+        };
         Some(Self {
-            changes_version,
-            done: (up_to_date.count() + 1).min(all),
-            all,
-            leader_last: leader_is_outdated && outdated > 1,
+            operation,
+            completed: up_to_date.count(),
+            total: view.voters().count(),
+            leader_last: outdated.len() > 1 && outdated.iter().any(|member| member.is_leader()),
+        })
+    }
+
+    /// Returns the progress while the member that a rollout has restarted last is not back.
+    fn of_last_member(context: &ActionContext<'_>, view: &ClusterView<'_>) -> Option<Self> {
+        let last = last_rollout(context)?;
+        // Without etcd's list every known member counts.
+        let members: Vec<_> = if view.membership_known {
+            view.voters().collect()
+        } else {
+            view.members.values().collect()
+        };
+        let down = || members.iter().filter(|member| !member.is_serving());
+        if down().count() == 0 || !down().all(|member| is_restarting(context, view, member)) {
+            return None;
+        }
+        Some(Self {
+            operation: last.r#type,
+            completed: members.len() - down().count(),
+            total: members.len(),
+            leader_last: false,
         })
     }
 
     /// Returns the reason of the Progressing condition.
     pub(super) fn reason(self) -> Reason {
-        if self.changes_version {
+        if self.operation == OperationType::Upgrade {
             Reason::Upgrading
         } else {
             Reason::Updating
@@ -63,70 +103,109 @@ impl RolloutProgress {
 
     /// Summarizes that the rollout waits for a maintenance window.
     pub(super) fn summarize_window(self, opens: UnixTime) -> String {
-        let kind = if self.changes_version {
-            "Upgrade"
-        } else {
-            "Update"
-        };
         let opens = jiff::Timestamp::from_second(opens.0).unwrap_or_default();
-        format!("{kind} waits for maintenance window at {opens}")
+        format!(
+            "{:?} waits for maintenance window at {opens}",
+            self.operation
+        )
     }
 
-    /// Summarizes the progress.
+    /// Summarizes the progress, with the member that is being restarted.
     pub(super) fn summarize(self) -> String {
-        let kind = if self.changes_version {
-            "Upgrading"
-        } else {
-            "Updating"
+        let kind = match self.operation {
+            OperationType::Upgrade => "Upgrading",
+            OperationType::Restart => "Restarting",
+            _ => "Updating",
         };
         let leader_last = if self.leader_last {
             ", leader last"
         } else {
             ""
         };
-        format!("{kind} {} of {}{leader_last}", self.done, self.all)
+        let current = (self.completed + 1).min(self.total);
+        format!("{kind} {current} of {}{leader_last}", self.total)
     }
 }
 
-/// Returns true if a member that does not serve was restarted by the rollout within
-/// [`RESTART_GRACE`] and its pod reports no problem.
-pub(super) fn is_restarting(view: &ClusterView<'_>, member: &MemberView<'_>) -> bool {
-    if view.facts.cluster.is_paused {
-        // A paused cluster does not recreate the pod.
+/// Returns the operation in the last status, if it was a rollout.
+fn last_rollout<'c>(context: &ActionContext<'c>) -> Option<&'c OperationStatus> {
+    let status = context.observed.resource.status.as_ref()?;
+    status.operation.as_ref().filter(|operation| {
+        matches!(
+            operation.r#type,
+            OperationType::Upgrade | OperationType::Restart | OperationType::Update
+        )
+    })
+}
+
+/// Returns true if a rollout restarts a cluster of one or two members, so that clients are not served meanwhile. An event
+/// announced it.
+pub(super) fn is_planned_outage(context: &ActionContext<'_>) -> bool {
+    let Some(view) = context.view else {
+        return false;
+    };
+    view.identity.bootstrapped
+        && !view.members.is_empty()
+        && view.facts.cluster.members <= MAX_MEMBERS_WITHOUT_REDUNDANCY
+        && last_rollout(context).is_some()
+        && view
+            .members
+            .values()
+            .all(|member| member.health.is_some() || is_restarting(context, view, member))
+}
+
+/// Returns true if a member that does not serve was restarted within [`RESTART_GRACE`], by a rollout, a drain or a deleted
+/// pod, and neither its pod nor its node reports a problem: Kubernetes and the operator bring it back within seconds.
+pub(super) fn is_restarting(
+    context: &ActionContext<'_>,
+    view: &ClusterView<'_>,
+    member: &MemberView<'_>,
+) -> bool {
+    // A paused operator does not recreate the pod, and a member without data is replaced.
+    if view.facts.cluster.is_paused || member.data == DataState::Lost {
         return false;
     }
-    let is_new = member.pod.is_none_or(|pod| {
-        pod.is_terminating || view.facts.now.since(pod.created_at) < RESTART_GRACE
+    let details = view.facts.details.get(&member.serial);
+    let has_problem = details.is_some_and(|details| {
+        let is_node_down = details
+            .node_problem
+            .is_some_and(|trouble| trouble.problem != NodeProblem::Cordoned);
+        details.pod_problem.is_some() || is_node_down
     });
-    RolloutProgress::of(view).is_some() && is_new && pod_problem(view, member).is_none()
+    let Some(pod) = member.pod else {
+        // The operator recreates the pod in this pass.
+        return !has_problem;
+    };
+    let terminating_since = details.and_then(|details| details.terminating_since);
+    let since = if pod.is_terminating {
+        terminating_since.unwrap_or(context.facts.now)
+    } else {
+        pod.created_at
+    };
+    !has_problem && view.facts.now.since(since) < RESTART_GRACE
 }
 
-/// Describes a member that does not come back with the current template, and the remedy.
+/// Describes a member that does not come back with the current template.
 pub(super) fn stopped_message(
     context: &ActionContext<'_>,
     view: &ClusterView<'_>,
     member: &MemberView<'_>,
 ) -> Option<String> {
-    RolloutProgress::of(view)?;
+    RolloutProgress::of_outdated(view)?;
     let pod = member.pod?;
     if pod.is_terminating || view.is_outdated(member) || view.same_template_works_elsewhere(pod) {
         return None;
     }
-    let problem = context.pod_problem_suffix(member.serial);
+    let cause = cause::of(context, view, member).text;
     let version = pod
         .version
         .map(|version| format!(" (etcd {version})"))
         .unwrap_or_default();
     let fact = sentence(&format!(
-        "Member {} does not become healthy with the current spec{version}{problem}",
+        "Member {} does not become healthy with the current spec{version}: {cause}",
         context.member(member.serial)
     ));
     Some(format!(
-        "{fact} The rollout is stopped, and the other members are not changed. Correct the spec, or revert its last change."
+        "{fact} The rollout is stopped, and the other members are not changed."
     ))
-}
-
-fn pod_problem<'v>(view: &'v ClusterView<'_>, member: &MemberView<'_>) -> Option<&'v str> {
-    let details = view.facts.details.get(&member.serial)?;
-    details.pod_problem.as_deref()
 }

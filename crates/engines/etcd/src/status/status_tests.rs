@@ -25,6 +25,12 @@ pub(super) fn line(status: &EtcdClusterStatus) -> String {
     )
 }
 
+/// Returns the current step of the operation; empty without an operation.
+pub(super) fn step(status: &EtcdClusterStatus) -> &str {
+    let operation = status.operation.as_ref();
+    operation.map_or("", |operation| &operation.message)
+}
+
 /// Returns the status of a scene after a check of its texts.
 pub(super) fn status_of(scene: &Scene) -> EtcdClusterStatus {
     let status = scene.status();
@@ -94,11 +100,11 @@ pub(super) fn check_texts(status: &EtcdClusterStatus) {
         .chain(&status.waiting_for)
         .chain([&status.summary])
         .collect();
-    texts.extend(
-        [&status.current_action, &status.next_action]
-            .into_iter()
-            .filter(|text| !text.is_empty()),
-    );
+    texts.extend(status.operation.iter().map(|operation| &operation.message));
+    texts.extend(status.next_action.iter().map(|next| &next.message));
+    texts.extend(status.problems.iter().map(|problem| &problem.message));
+    let advice = status.problems.iter().map(|problem| &problem.advice);
+    texts.extend(advice.filter(|text| !text.is_empty()));
     texts.extend(
         status
             .member_list
@@ -107,19 +113,30 @@ pub(super) fn check_texts(status: &EtcdClusterStatus) {
             .filter(|text| !text.is_empty()),
     );
     texts.into_iter().for_each(|text| is_plain(text));
-    if !status.current_action.is_empty() {
-        is_gerund_phrase(&status.current_action);
-        is_plain(&status.action_reason);
+    if let Some(operation) = &status.operation {
+        is_gerund_phrase(&operation.message);
+        if !operation.reason.is_empty() {
+            is_plain(&operation.reason);
+        }
+    }
+    for problem in &status.problems {
+        if !problem.message.starts_with("failed to ") && !problem.message.starts_with("cannot ") {
+            is_sentence(&problem.message);
+        }
+        if !problem.advice.is_empty() {
+            is_sentence(&problem.advice);
+        }
     }
     for wait in &status.waiting_for {
         // A wait may quote a rejection after its noun phrase.
         let phrase = wait.split(": ").next().unwrap();
         assert!(!phrase.contains(" must "), "no noun phrase: {wait}");
     }
+    let next = status.next_action.iter();
     assert!(
-        status.next_action.is_empty() || status.next_action.starts_with("operator "),
-        "{}",
-        status.next_action
+        next.clone()
+            .all(|next| next.message.starts_with("operator ")),
+        "{next:?}"
     );
     for condition in &status.conditions {
         if !condition.message.starts_with("failed to ") && !condition.message.starts_with("cannot ")
@@ -137,7 +154,7 @@ pub(super) fn check_texts(status: &EtcdClusterStatus) {
         "too long for a column: {}",
         status.summary
     );
-    let has_text = !status.current_action.is_empty() || !status.waiting_for.is_empty();
+    let has_text = status.operation.is_some();
     let is_progressing = condition(status, Progressing).0 == "True";
     assert!(
         !is_progressing || has_text,
@@ -194,10 +211,7 @@ fn a_new_resource_is_bootstrapping() {
         line(&status),
         "Creating | 0/3 | False Bootstrapping | True Bootstrapping | False AsExpected"
     );
-    assert_eq!(
-        status.current_action,
-        "creating ConfigMap orders-etcd-identity"
-    );
+    assert_eq!(step(&status), "creating ConfigMap orders-etcd-identity");
 }
 
 #[test]
@@ -208,7 +222,7 @@ fn a_bootstrap_counts_its_members_and_names_a_pod_problem() {
         "Bootstrapping 1 of 3 | 1/3 | False Bootstrapping | True Bootstrapping | False AsExpected"
     );
     assert_eq!(
-        status.current_action,
+        step(&status),
         format!("adding member {} as a learner", name(1))
     );
 
@@ -252,12 +266,13 @@ fn a_converged_cluster_is_healthy_without_action_and_waits() {
     );
     assert_eq!(
         (
-            status.current_action.as_str(),
-            status.next_action.as_str(),
+            &status.operation,
+            &status.next_action,
             status.waiting_for.len()
         ),
-        ("", "", 0)
+        (&None, &None, 0)
     );
+    assert_eq!(status.problems, []);
     assert_eq!(
         (status.members, status.selector.as_str()),
         (3, "etcd.evenkeel.dev/cluster=orders")
@@ -346,14 +361,24 @@ fn one_member_down_is_named_and_clients_are_served() {
         format!("{summary} | 2/3 | True Serving | False Waiting | True MemberDown")
     );
     assert_eq!(
-        condition(&status, Degraded).2,
-        format!("Member {} is not healthy.", name(1))
+        status.problems[0].message,
+        format!(
+            "Member {} is not healthy: etcd does not respond on node node-1.",
+            name(1)
+        )
     );
+    assert_eq!(status.problems[0].member, name(1));
     assert_eq!(
         condition(&status, Progressing).2,
-        format!("Member {} is not healthy.", name(1))
+        format!(
+            "The operator is waiting for member {} to become healthy.",
+            name(1)
+        )
     );
-    assert_eq!(status.member_list[1].message, "etcd does not respond");
+    assert_eq!(
+        status.member_list[1].message,
+        "etcd does not respond on node node-1"
+    );
     assert!(!status.member_list[1].healthy && status.member_list[1].role == MemberRole::Voter);
 }
 
@@ -370,20 +395,24 @@ fn a_terminating_or_finished_pod_is_reported() {
         status.waiting_for,
         [format!("pod {} to be deleted", name(1))]
     );
-    assert_eq!(status.member_list[1].message, "pod is Terminating");
+    assert_eq!(
+        status.member_list[1].message,
+        "its pod is Terminating since 2027-01-15T07:59:00Z"
+    );
 
     let mut scene = Scene::converged(3);
     change(scene.pod(1), json!({ "status": { "phase": "Failed" } }));
     scene.stop_answering(1);
     let status = status_of(&scene);
+    let operation = status.operation.unwrap();
     assert_eq!(
-        (status.current_action, status.action_reason),
+        (operation.message, operation.reason),
         (
             format!("deleting Pod {}", name(1)),
             format!("Pod {} has terminated and must be recreated", name(1))
         )
     );
-    assert_eq!(status.member_list[1].message, "pod has terminated");
+    assert_eq!(status.member_list[1].message, "its pod has terminated");
 }
 
 #[test]
@@ -398,14 +427,11 @@ fn a_member_whose_data_is_gone_is_being_replaced() {
         line(&status),
         format!("{summary} | 2/3 | True Serving | True Recovering | True MemberDown")
     );
-    assert_eq!(
-        status.current_action,
-        format!("removing member {}", name(1))
-    );
+    assert_eq!(step(&status), format!("removing member {}", name(1)));
     assert_eq!(status.member_list[1].role, MemberRole::Leaving);
     assert_eq!(
         status.member_list[1].message,
-        "data is lost; the member is being replaced"
+        "its data is lost, and a new member replaces it"
     );
 }
 
@@ -416,17 +442,14 @@ fn scaling_reports_its_progress() {
         line(&up),
         "Adding a member: 3 of 5 | 3/5 | True Serving | True Scaling | False AsExpected"
     );
-    assert_eq!(
-        up.current_action,
-        format!("adding member {} as a learner", name(3))
-    );
+    assert_eq!(step(&up), format!("adding member {} as a learner", name(3)));
     let down = status_of(&Scene::with(5, json!({ "members": 3 })));
     assert_eq!(
         line(&down),
         "Removing a member: 5 exist, 3 desired | 5/3 | True Serving | True Scaling | False AsExpected"
     );
     assert_eq!(
-        down.current_action,
+        step(&down),
         format!(
             "removing member {} from Service orders-etcd-client",
             name(4)
@@ -441,12 +464,12 @@ fn healthy_members_without_a_client_read_are_not_a_healthy_cluster() {
     let status = status_of(&scene);
     assert_eq!(
         line(&status),
-        "Not serving | 3/3 | False NotServing | False Converged | False AsExpected"
+        "Not serving | 3/3 | False NotServing | False Converged | True NotServing"
     );
     assert!(
         condition(&status, Degraded)
             .2
-            .contains("Check the client Service"),
+            .contains("Check the endpoints of Service orders-etcd-client"),
         "the message names the client Service"
     );
     scene.state.client_read = Observed::Unknown;
@@ -503,7 +526,11 @@ fn a_missing_ca_is_reported_with_its_remedy() {
         line(&status),
         format!("{summary} | 3/3 | True Serving | False Waiting | True CAMissing")
     );
-    assert!(condition(&status, Degraded).2.contains("Restore it"));
+    assert!(
+        condition(&status, Degraded)
+            .2
+            .contains("Restore Secret orders-etcd-client-ca")
+    );
 }
 
 #[test]
@@ -621,7 +648,7 @@ fn a_deleted_resource_is_not_converged() {
         "Deleting | 2/3 | True Serving | True Deleting | False AsExpected"
     );
     assert!(
-        warning_events(&scene.observed, &scene.facts(), &scene.plan()).is_empty(),
+        state_events(&scene.observed, &scene.facts(), &scene.plan()).is_empty(),
         "its members are expected to terminate"
     );
 }
@@ -648,8 +675,8 @@ fn a_failed_observation_keeps_the_last_status_and_adds_the_error() {
         [format!("a successful retry: {message}")]
     );
     assert_eq!(
-        (status.current_action.as_str(), status.next_action.as_str()),
-        ("", ""),
+        (&status.operation, &status.next_action),
+        (&None, &None),
         "there is no action"
     );
     assert_eq!(status.member_list, scene.status().member_list);
@@ -724,10 +751,9 @@ fn a_missing_storage_class_is_reported_with_its_remedy() {
     );
     let facts = scene.facts();
     let problem = facts.details[&Serial(2)].pod_problem.clone().unwrap();
-    assert!(
-        problem.contains("no StorageClass") && problem.contains("spec.storage.class"),
-        "{problem}"
-    );
+    assert!(problem.contains("no StorageClass"), "{problem}");
+    let kind = facts.details[&Serial(2)].pod_problem_kind;
+    assert_eq!(kind, crate::facts::PodProblemKind::StorageClassNotFound);
     change(
         scene.claim(2),
         json!({ "spec": { "storageClassName": "fsat" } }),
@@ -737,11 +763,7 @@ fn a_missing_storage_class_is_reported_with_its_remedy() {
         .pod_problem
         .clone()
         .unwrap();
-    assert!(
-        problem.contains("StorageClass fsat does not exist")
-            && problem.contains("spec.storage.class"),
-        "{problem}"
-    );
+    assert_eq!(problem, "StorageClass fsat does not exist");
 }
 
 #[test]
