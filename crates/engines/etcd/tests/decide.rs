@@ -56,7 +56,7 @@ fn new_cluster() -> EtcdFacts {
         identity_owner: OwnedBy::Unowned,
         spec_recorded: true,
         client_read: Observed::Unknown,
-        alarms: std::collections::BTreeSet::new(),
+        alarms: BTreeSet::new(),
         details: BTreeMap::new(),
     }
 }
