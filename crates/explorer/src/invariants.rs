@@ -30,7 +30,7 @@ impl ClusterModel {
                 "clients are routed before the bootstrap is finished".to_owned(),
             ));
         }
-        self.check_ownership(bootstrapped)?;
+        self.check_ownership()?;
         if let Some(cluster) = self.current_cluster().filter(|_| bootstrapped) {
             let learners = self.clusters[cluster]
                 .members
@@ -57,29 +57,27 @@ impl ClusterModel {
         Ok(())
     }
 
-    /// Checks that data of clients is not deleted with the resource, unless the spec says so.
-    fn check_ownership(&self, bootstrapped: bool) -> Result<(), RuleViolation> {
+    /// Checks that data of clients is not deleted with the resource, unless the spec says so. There is data once clients are
+    /// routed; a claim has it once its member has joined on it. An identity that was rebuilt is marked bootstrapped even if
+    /// the bootstrap was not finished, and clients are not routed then.
+    fn check_ownership(&self) -> Result<(), RuleViolation> {
         let Some(cluster) = self.current_cluster().filter(|_| !self.owns_data) else {
             return Ok(());
         };
-        let is_routed = self.pods.values().any(|pod| pod.is_routed);
-        // A rebuilt identity is marked bootstrapped even if the bootstrap was not finished.
-        let has_data = is_routed || (bootstrapped && !self.clusters[cluster].identity_deleted);
-        if !has_data {
+        if !self.pods.values().any(|pod| pod.is_routed) {
             return Ok(());
         }
-        let owned = self
-            .claims
-            .iter()
-            .find(|(serial, claim)| claim.is_owned && self.is_voter(cluster, **serial));
+        let owned = self.claims.iter().find(|(serial, claim)| {
+            claim.is_owned && claim.joined_on.is_some() && self.is_voter(cluster, **serial)
+        });
         match owned {
             Some((serial, _)) => Err(RuleViolation(format!(
-                "the bootstrap is finished, and the volume of {} would be deleted with the resource although the spec \
+                "clients are routed, and the volume of {} would be deleted with the resource although the spec \
                  asks to keep it",
                 member_label(*serial)
             ))),
             None if self.identity_owned => Err(RuleViolation(
-                "the bootstrap is finished, and the identity would be deleted with the resource although the spec asks to \
+                "clients are routed, and the identity would be deleted with the resource although the spec asks to \
                  keep it"
                     .to_owned(),
             )),
