@@ -147,6 +147,7 @@ pub(super) fn member_problems(context: &ActionContext<'_>) -> Vec<Problem> {
     };
     let pending = members()
         .filter(is_pending)
+        .filter(|member| !rollout::is_restarting(context, view, member))
         .map(|member| pending_pod(context, view, member));
     let down = members()
         .filter(|member| !is_pending(member) && member.is_voter())
