@@ -203,14 +203,14 @@ pub(crate) enum Verb {
         #[arg(short, long, value_enum, default_value_t, value_name = "FORMAT")]
         output: OutputFormat,
     },
-    /// Preview the actions that the operator would take after an edit, without applying it
+    /// Preview the effects and the steps of an edit, without applying it
     Plan {
         #[command(flatten)]
         target: Target,
         /// Manifest with the edit, as for kubectl apply; - reads standard input; defaults to the current spec
         #[arg(short, long, value_name = "FILE")]
         file: Option<PathBuf>,
-        /// Include bookkeeping actions, such as changes of annotations and of the identity ConfigMap
+        /// List every action of each step, bookkeeping included, and every deletion of a retained volume
         #[arg(long)]
         all: bool,
         /// Output format

@@ -1,4 +1,4 @@
-//! `kubectl evenkeel plan`: its steps are the actions that then happen, in the same order.
+//! `kubectl evenkeel plan`: its actions are those that then happen, in the same order, and its effects come true.
 
 mod full;
 
@@ -157,7 +157,28 @@ fn happened_as(decided: &[String], planned: &[String]) -> bool {
     split(decided) == split(planned) && decided.iter().filter(volume).all(after_its_pod)
 }
 
-/// Asserts that exactly the steps that are planned for an edit happen, in this order; returns the steps that are due hours later.
+/// Asserts that a report has the documented form, and that its effects agree with its actions.
+fn assert_report(plan: &Value) {
+    assert_eq!(plan["apiVersion"], "plugin.evenkeel.dev/v1alpha1");
+    assert_eq!(plan["kind"], "PlanReport");
+    let count = |list: &str, key: &str, value: &str| {
+        let list = plan[list].as_array().unwrap().iter();
+        list.filter(|entry| entry[key] == value).count()
+    };
+    let effects = &plan["effects"];
+    let restarts = count("steps", "kind", "restart-member");
+    assert_eq!(effects["restarts"], restarts, "{plan:#}");
+    let added = count("actions", "name", "add-member");
+    assert_eq!(effects["membersAdded"], added, "{plan:#}");
+    assert!(!effects["summary"].as_array().unwrap().is_empty());
+}
+
+/// Returns how many more members may fail, according to the status.
+fn tolerated_members(status: &Value) -> &Value {
+    &status["failureTolerance"]["members"]
+}
+
+/// Asserts that exactly the actions that are planned for an edit happen, in this order; returns the actions that are due hours later.
 fn assert_happens_as_planned(story: &Story, cluster: &Cluster<'_>, edit: &Value) -> Vec<String> {
     let mut resource = story.get(&[&format!("etcd/{}", cluster.name())]);
     let mut spec = resource["spec"].take();
@@ -173,11 +194,12 @@ fn assert_happens_as_planned(story: &Story, cluster: &Cluster<'_>, edit: &Value)
     assert_eq!(output.code, 0, "{}", output.err);
     let plan: Value = serde_json::from_str(&output.out).unwrap();
     assert!(!plan["edits"].as_array().unwrap().is_empty(), "{plan:#}");
-    let steps = plan["steps"].as_array().unwrap();
-    let does = |step: &Value| step["action"].as_str().unwrap().to_owned();
-    let (later, soon): (Vec<&Value>, Vec<_>) = steps
+    assert_report(&plan);
+    let actions = plan["actions"].as_array().unwrap();
+    let does = |action: &Value| action["description"].as_str().unwrap().to_owned();
+    let (later, soon): (Vec<&Value>, Vec<_>) = actions
         .iter()
-        .partition(|step| step["afterSeconds"].as_i64() > Some(3600));
+        .partition(|action| action["afterSeconds"].as_i64() > Some(3600));
     let planned: Vec<String> = soon.into_iter().map(does).collect();
 
     let before = decided_actions(story, cluster.name());
@@ -202,6 +224,11 @@ fn assert_happens_as_planned(story: &Story, cluster: &Cluster<'_>, edit: &Value)
         happened_as(&decided, &planned),
         "planned: {planned:#?}\ndecided: {decided:#?}"
     );
+    if plan["finalSummary"] == "Healthy" {
+        let after = &plan["effects"]["failureTolerance"]["after"]["members"];
+        let status = cluster.status();
+        assert_eq!(tolerated_members(&status), after, "{status:#}");
+    }
     later.into_iter().map(does).collect()
 }
 

@@ -1,13 +1,11 @@
-//! Tests of the output of `plan`, and of the snapshot.
+//! Reports of `plan`, and the snapshot. The texts are tested in `text_tests.rs`.
 
 use evenkeel_etcd::facts::{EtcdFacts, Membership};
 use evenkeel_etcd::names::Serial;
-use evenkeel_etcd::preview::PreviewStep;
 use evenkeel_runtime::{Decision, Observed};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::*;
-use crate::args::ColorMode;
 
 fn cluster() -> EtcdCluster {
     let spec = json!({ "version": "3.6.16", "members": 3 });
@@ -30,81 +28,89 @@ fn no_objects() -> ClusterObjects {
     }
 }
 
-fn step(after: i64, action: &str, is_note: bool) -> PreviewStep {
-    PreviewStep {
-        after,
-        action: "remove-member",
-        does: action.to_owned(),
-        reason: "the spec has changed".to_owned(),
-        is_note,
-    }
-}
-
-fn shrink_preview() -> Preview {
-    Preview {
-        steps: vec![
-            step(0, "removing orders-b", false),
-            step(0, "recording it", true),
-            step(86_400, "deleting it", false),
-        ],
-        ends: "Healthy".to_owned(),
-        waits_for: Vec::new(),
-        assumes: vec!["no other failures occur".to_owned()],
-    }
-}
-
-#[test]
-fn steps_are_numbered_and_bookkeeping_is_left_out_by_default() {
-    let report = |include_bookkeeping| PlanReport {
-        exists: true,
-        edits: vec!["spec.members: 3 → 2".to_owned()],
-        facts_age_seconds: Some(90),
-        ..PlanReport::from_preview(&cluster(), shrink_preview(), include_bookkeeping)
+fn report(include_bookkeeping: bool) -> Value {
+    let reporter = Reporter {
+        nodes: None,
+        include_bookkeeping,
     };
-    let terminal = Terminal::new(ColorMode::Never);
-    let short = text(&report(false), terminal);
-    let expected = "\
-Edit:            spec.members: 3 → 2
-Plan:
-  1.  removing orders-b
-        reason: the spec has changed
-  24h from now:
-  2.  deleting it
-        reason: the spec has changed
-Final state:     Healthy
-Assumption:      no other failures occur
-Based on:        live Kubernetes objects and status; etcd state observed 90s ago
-";
-    assert_eq!(short, expected);
-    assert!(text(&report(true), terminal).contains("2.  recording it"));
+    let now = "2026-11-16T12:00:00Z".parse().unwrap();
+    let report = reporter.report(&Snapshot::default(), no_objects(), Vec::new(), now);
+    serde_json::to_value(report.unwrap()).unwrap()
 }
 
 #[test]
 fn a_new_cluster_is_planned_without_objects() {
-    let effective = effective_spec(&cluster(), &ClusterHistory::default()).unwrap();
-    let now = "2026-11-16T12:00:00Z".parse().unwrap();
-    let (observed, facts) = Snapshot::default()
-        .apply_to(no_objects(), effective, now)
-        .unwrap();
-    let preview = preview(&observed, facts, None);
-    assert_eq!(preview.ends, "Healthy");
-    let first = preview.steps.iter().find(|step| !step.is_note).unwrap();
-    assert_eq!(first.action, "create-identity");
-    assert!(
-        preview
-            .steps
-            .iter()
-            .any(|step| step.does.contains("Secret orders-etcd-server-tls")),
-        "{preview:#?}"
+    let report = report(false);
+    assert_eq!(report["finalSummary"], "Healthy");
+    assert_eq!(report["actions"][0]["name"], "create-identity");
+    let actions = report["actions"].as_array().unwrap();
+    let describes = |text: &str| {
+        let mut texts = actions.iter().map(|action| &action["description"]);
+        texts.any(|description| description.as_str().unwrap().contains(text))
+    };
+    assert!(describes("Secret orders-etcd-server-tls"), "{report:#}");
+    let kinds = report["steps"].as_array().unwrap().iter();
+    let kinds: Vec<_> = kinds.map(|step| step["kind"].as_str().unwrap()).collect();
+    assert_eq!(
+        kinds,
+        [
+            "create-objects",
+            "start-seed",
+            "add-member",
+            "add-member",
+            "finish-bootstrap"
+        ],
+        "{report:#}"
     );
+}
+
+#[test]
+fn the_report_has_a_version_a_kind_and_effects() {
+    let report = report(false);
+    assert_eq!(report["apiVersion"], "plugin.evenkeel.dev/v1alpha1");
+    assert_eq!(report["kind"], "PlanReport");
+    let effects = &report["effects"];
+    assert_eq!(effects["restarts"], 0);
+    assert_eq!(effects["membersAdded"], 2);
+    assert_eq!(effects["clients"], "New");
+    assert_eq!(effects["failureTolerance"]["before"], Value::Null);
+    assert_eq!(effects["failureTolerance"]["after"]["members"], 1);
+    assert!(effects["expectedSeconds"].as_i64() > Some(0), "{effects:#}");
+    assert_eq!(
+        report["notes"].as_array().unwrap().len(),
+        1,
+        "only that nodes cannot be listed: {report:#}"
+    );
+}
+
+#[test]
+fn every_action_belongs_to_a_step_and_bookkeeping_is_left_out_by_default() {
+    let count = |report: &Value| report["actions"].as_array().unwrap().len();
+    let (short, all) = (report(false), report(true));
+    assert!(count(&short) < count(&all), "{short:#}");
+    let names = |name: &str, report: &Value| {
+        let actions = report["actions"].as_array().unwrap().iter();
+        actions.filter(|action| action["name"] == name).count()
+    };
+    assert_eq!(
+        (names("mark-joined", &short), names("create-pod", &short)),
+        (0, 3)
+    );
+    assert!(names("mark-joined", &all) > 0);
+    let steps = all["steps"].as_array().unwrap().len();
+    for action in all["actions"].as_array().unwrap() {
+        let step = action["step"].as_u64().unwrap_or_default();
+        assert!((1..=steps as u64).contains(&step), "{action:#}");
+    }
 }
 
 #[test]
 fn the_newest_facts_and_the_newest_membership_are_used() {
     let effective = effective_spec(&cluster(), &ClusterHistory::default()).unwrap();
     let now: Timestamp = "2026-11-16T12:00:00Z".parse().unwrap();
+    let present = Present { now, nodes: None };
     let (_, mut facts) = Snapshot::default()
-        .apply_to(no_objects(), effective, now)
+        .apply_to(no_objects(), effective, present)
         .unwrap();
     let decision = |facts: &EtcdFacts, at: &str| Decision {
         at: at.to_owned(),

@@ -15,8 +15,10 @@ use evenkeel_etcd::observe::etcd::EtcdState;
 use evenkeel_etcd::observe::objects::{self, ClusterObjects};
 use evenkeel_etcd::observe::secrets::TlsState;
 use evenkeel_etcd::observe::{MemberIndex, ObservedCluster};
+use evenkeel_etcd::preview::node_states;
 use evenkeel_runtime::{Decision, Observed, UnixTime};
 use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Node;
 
 use crate::error::CliError;
 
@@ -29,6 +31,14 @@ pub(super) struct Snapshot {
     pub(super) at: Option<Timestamp>,
     /// The newest membership that etcd reported.
     pub(super) membership: Option<Membership>,
+}
+
+/// What is known now, and not from the log.
+#[derive(Clone, Copy)]
+pub(super) struct Present<'n> {
+    pub(super) now: Timestamp,
+    /// The nodes; `None` if the user cannot list them.
+    pub(super) nodes: Option<&'n [Node]>,
 }
 
 impl Snapshot {
@@ -84,7 +94,7 @@ impl Snapshot {
         &self,
         objects: ClusterObjects,
         effective: EffectiveSpec,
-        now: Timestamp,
+        present: Present<'_>,
     ) -> Result<(ObservedCluster, EtcdFacts), CliError> {
         let EffectiveSpec { desired, rejection } = effective;
         let tls = TlsState {
@@ -92,10 +102,14 @@ impl Snapshot {
             ..TlsState::default()
         };
         let resource = objects.resource.clone();
-        let now = UnixTime(now.as_second());
+        let now = UnixTime(present.now.as_second());
         let observed = ObservedCluster::new(objects, desired, rejection, now, Lineage(0))
             .map_err(|error| CliError::new(error.to_string()))?;
-        let observed = ObservedCluster { tls, ..observed };
+        let observed = ObservedCluster {
+            tls,
+            nodes: present.nodes.map(node_states),
+            ..observed
+        };
         let etcd = self.etcd_state(&resource, observed.member_index().as_ref());
         let mut facts = observed.facts(&etcd);
         self.copy_locations(&mut facts);
@@ -213,8 +227,8 @@ impl Snapshot {
         })
     }
 
-    /// Copies the locations of volumes and pods from the log, since the user may not be allowed to read
-    /// PersistentVolumes and Nodes.
+    /// Copies the locations of volumes and pods and the problems of nodes from the log, since the user may not be allowed to
+    /// read PersistentVolumes and Nodes.
     fn copy_locations(&self, facts: &mut EtcdFacts) {
         let Some(logged) = &self.facts else { return };
         let logged_claims = logged
@@ -227,16 +241,24 @@ impl Snapshot {
                 && claim.topology == VolumeTopology::Unknown
             {
                 claim.topology = before.topology;
+                claim.on_cordoned_node = before.on_cordoned_node;
                 claim.is_lost |= before.is_lost;
             }
         }
         let logged_pods = logged.pods.present().map(Vec::as_slice).unwrap_or_default();
         for pod in facts.pods.present_mut().into_iter().flatten() {
-            let before = logged_pods
-                .iter()
-                .find(|before| before.uid == pod.uid)
-                .and_then(|before| before.node);
-            pod.node = before.or(pod.node);
+            let Some(before) = logged_pods.iter().find(|before| before.uid == pod.uid) else {
+                continue;
+            };
+            pod.node = before.node.or(pod.node);
+            pod.on_cordoned_node |= before.on_cordoned_node;
+        }
+        for (serial, details) in &mut facts.details {
+            if let Some(before) = logged.details.get(serial)
+                && before.node == details.node
+            {
+                details.node_problem = details.node_problem.or(before.node_problem);
+            }
         }
     }
 }

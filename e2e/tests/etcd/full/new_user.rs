@@ -100,6 +100,8 @@ fn status_and_why_alone_explain_failures_to_a_new_user() {
         "crds.install=false",
         "--set",
         "userRoles=false",
+        "--set",
+        "admissionWarnings=false",
         "--wait",
         "--timeout=3m",
     ];

@@ -36,10 +36,11 @@ fn the_plan_for_an_unhealthy_cluster_happens_step_by_step() {
     let victim = freeze_follower();
     let output = evenkeel(&story, &["plan"]);
     assert!(
-        output.out.contains(&victim) && output.out.contains("Edit:            none"),
+        output.out.contains(&victim) && output.out.contains("Edit         none"),
         "{}",
         output.out
     );
+    assert!(output.out.contains(" UTC (in "), "{}", output.out);
     assert_happens_as_planned(
         &story,
         &cluster,
@@ -69,14 +70,11 @@ fn the_plan_rejects_invalid_edits_and_previews_a_new_cluster() {
         "{}",
         output.out
     );
-    assert_eq!(
-        output.out.matches("creating Pod ").count(),
-        3,
-        "{}",
-        output.out
-    );
+    let count = |text: &str| output.out.matches(text).count();
+    assert_eq!(count(" as the first member"), 1, "{}", output.out);
+    assert_eq!(count("  add orders-"), 2, "{}", output.out);
     assert!(
-        output.out.contains("Final state:     Healthy"),
+        output.out.contains("Ends         Healthy"),
         "{}",
         output.out
     );
@@ -153,4 +151,43 @@ fn the_plan_for_an_edit_happens_step_by_step() {
     assert_happens_as_planned(&story, &cluster, &json!({ "paused": false }));
     wait_healthy(&story, &cluster, 1);
     clients.finish();
+}
+
+/// Returns the number of pods that were not restarted yet: they request another amount of CPU.
+fn pods_to_restart(story: &Story, cpu: &str) -> usize {
+    let pods = story.get(&["pods", "--selector", "etcd.evenkeel.dev/cluster=orders"]);
+    let pods = pods["items"].as_array().unwrap().iter();
+    pods.filter(|pod| {
+        let requests = &pod["spec"]["containers"][0]["resources"]["requests"];
+        requests["cpu"] != cpu && pod["metadata"]["deletionTimestamp"].is_null()
+    })
+    .count()
+}
+
+#[test]
+fn a_plan_in_the_middle_of_a_rollout_has_the_steps_that_are_left() {
+    let story = Story::begin("plan-roll");
+    let _operator = Operator::start(&story);
+    let cluster = create_orders(&story, &crate::interrupts::spec(3), 3);
+    let patch = r#"{"spec": {"resources": {"requests": {"cpu": "150m"}}}}"#;
+    story.kubectl(&["patch", "etcd", "orders", "--type=merge", "-p", patch]);
+    let mut counts = Vec::new();
+    story.within(CLUSTER_LIMIT, "the rollout is done", || {
+        let before = pods_to_restart(&story, "150m");
+        let output = evenkeel(&story, &["plan", "orders", "-o", "json"]);
+        assert_eq!(output.code, 0, "{}", output.err);
+        let after = pods_to_restart(&story, "150m");
+        let plan: Value = serde_json::from_str(&output.out).unwrap();
+        let restarts = plan["effects"]["restarts"].as_u64().unwrap();
+        let left = after as u64..=before as u64;
+        assert!(left.contains(&restarts), "{left:?}: {plan:#}");
+        assert_eq!(plan["finalSummary"], "Healthy", "{plan:#}");
+        counts.push(restarts);
+        restarts == 0 && cluster.status()["summary"] == "Healthy"
+    });
+    counts.dedup();
+    assert!(
+        counts.len() > 2,
+        "too few looks during the rollout: {counts:?}"
+    );
 }

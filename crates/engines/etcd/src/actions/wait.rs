@@ -82,6 +82,7 @@ impl EtcdWait {
             | Self::OldEpochDeletion
             | Self::NoQuorum
             | Self::TooFewVoters
+            | Self::InvalidWindows
             | Self::VolumeResize(_)
             | Self::VersionMismatch(..) => Requeue::OnChange,
         }
@@ -184,6 +185,9 @@ impl EtcdWait {
             }
             Self::MaintenanceWindow(opens) => {
                 format!("the maintenance window that opens at {}", timestamp(*opens))
+            }
+            Self::InvalidWindows => {
+                "valid maintenance windows before outdated members are restarted".to_owned()
             }
             Self::UnhealthyMember(serial) => {
                 let verb = if replaces_voters(context) {
@@ -320,6 +324,7 @@ impl EtcdWait {
             | Self::BootstrapTimeout(_)
             | Self::ReplacementJoin(_)
             | Self::MaintenanceWindow(_)
+            | Self::InvalidWindows
             | Self::UnhealthyMember(_)
             | Self::TooFewVoters
             | Self::VolumeResize(_)
@@ -351,6 +356,7 @@ impl EtcdWait {
                 "operator forces a snapshot on every member before the upgrade"
             }
             Self::MaintenanceWindow(_)
+            | Self::InvalidWindows
             | Self::UnhealthyMember(_)
             | Self::TooFewVoters
             | Self::VolumeResize(_)
@@ -360,6 +366,7 @@ impl EtcdWait {
                 "operator replaces the next outdated member"
             }
             Self::MaintenanceWindow(_)
+            | Self::InvalidWindows
             | Self::UnhealthyMember(_)
             | Self::TooFewVoters
             | Self::VolumeResize(_)
@@ -445,6 +452,7 @@ impl EtcdWait {
             | Self::UnsafeToAdd
             | Self::ReplacementJoin(_)
             | Self::MaintenanceWindow(_)
+            | Self::InvalidWindows
             | Self::UnhealthyMember(_)
             | Self::TooFewVoters
             | Self::SnapshotBlocked(_)

@@ -1,4 +1,4 @@
-//! Previews of scenes.
+//! The actions of previews of scenes. Steps and effects are tested in `outline_tests.rs`.
 
 use serde_json::json;
 

@@ -1,5 +1,5 @@
-//! A simulated cluster in which nothing else fails: the effect of each action on the facts, and the
-//! changes that follow by themselves.
+//! A simulated cluster in which nothing else fails: the effect of each action on the facts. The
+//! changes that follow by themselves are in [`super::advance`].
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -8,24 +8,28 @@ use evenkeel_runtime::{Action, Observed, Plan};
 use crate::decide::Etcd;
 use crate::facts::{
     ClaimFacts, EtcdFacts, ListedMember, MemberHealth, Membership, OwnedBy, PodFacts, StartMode,
-    StorageKind, VolumeTopology,
+    VolumeTopology,
 };
-use crate::identity::{ClusterId, Identity, Intent, MemberId, MembershipChange, SeedStorage, Uid};
+use crate::identity::{Identity, Intent, MemberId, MembershipChange, Uid};
 use crate::names::Serial;
 use crate::plan::{EtcdApply, EtcdCreate, EtcdDisruption, EtcdPatch, OwnerTarget};
 use crate::view::quorum;
+
+use super::schedule::Scheduler;
+use super::tolerance::Tolerance;
 
 /// The facts of a simulated cluster.
 pub(super) struct SimulatedCluster {
     pub(super) facts: EtcdFacts,
     /// The pods that do not become Ready.
-    failing: BTreeSet<Uid>,
+    pub(super) failing: BTreeSet<Uid>,
     /// The last known member list.
-    remembered: Option<Membership>,
+    pub(super) remembered: Option<Membership>,
     /// The terminating pods in the order of their deletion.
-    terminating: VecDeque<Uid>,
+    pub(super) terminating: VecDeque<Uid>,
+    pub(super) scheduler: Scheduler,
     /// The number of IDs that were handed out.
-    ids: u64,
+    pub(super) ids: u64,
 }
 
 impl SimulatedCluster {
@@ -33,6 +37,7 @@ impl SimulatedCluster {
         mut facts: EtcdFacts,
         failing: BTreeSet<Uid>,
         remembered: Option<Membership>,
+        mut scheduler: Scheduler,
     ) -> Self {
         // Reading the Secrets again is not an action.
         facts.recheck_secrets_at = None;
@@ -42,8 +47,9 @@ impl SimulatedCluster {
             .cloned()
             .or(remembered)
             .or_else(|| members_by_claims(&facts));
-        let pods = facts.pods.present().into_iter().flatten();
-        let terminating = pods
+        let pods = || facts.pods.present().into_iter().flatten();
+        pods().for_each(|pod| scheduler.remember(pod));
+        let terminating = pods()
             .filter(|pod| pod.is_terminating && !failing.contains(&pod.uid))
             .map(|pod| pod.uid)
             .collect();
@@ -52,17 +58,23 @@ impl SimulatedCluster {
             failing,
             remembered,
             terminating,
+            scheduler,
             ids: 1,
         }
     }
 
+    /// Returns how many failures the cluster tolerates; `None` before bootstrap is finished.
+    pub(super) fn tolerance(&self) -> Option<Tolerance> {
+        Tolerance::of(&self.facts, |node| self.scheduler.is_known(node))
+    }
+
     /// Returns an ID that is not in use.
-    fn next_id(&mut self) -> u64 {
+    pub(super) fn next_id(&mut self) -> u64 {
         self.ids += 1;
         u64::MAX - self.ids
     }
 
-    fn next_uid(&mut self) -> Uid {
+    pub(super) fn next_uid(&mut self) -> Uid {
         Uid(u128::from(self.next_id()))
     }
 
@@ -130,7 +142,7 @@ impl SimulatedCluster {
     }
 
     /// Stops the etcd of a pod. Without a quorum etcd reports no members.
-    fn stop_etcd(&mut self, uid: Uid) {
+    pub(super) fn stop_etcd(&mut self, uid: Uid) {
         let Some(pod) = self.pods().iter().find(|pod| pod.uid == uid) else {
             return;
         };
@@ -152,19 +164,19 @@ impl SimulatedCluster {
         }
     }
 
-    fn retain_pods(&mut self, keep: impl FnMut(&PodFacts) -> bool) {
+    pub(super) fn retain_pods(&mut self, keep: impl FnMut(&PodFacts) -> bool) {
         if let Observed::Present(pods) = &mut self.facts.pods {
             pods.retain(keep);
         }
     }
 
-    fn retain_claims(&mut self, keep: impl FnMut(&ClaimFacts) -> bool) {
+    pub(super) fn retain_claims(&mut self, keep: impl FnMut(&ClaimFacts) -> bool) {
         if let Observed::Present(claims) = &mut self.facts.claims {
             claims.retain(keep);
         }
     }
 
-    fn pods(&self) -> &[PodFacts] {
+    pub(super) fn pods(&self) -> &[PodFacts] {
         self.facts
             .pods
             .present()
@@ -172,7 +184,7 @@ impl SimulatedCluster {
             .unwrap_or_default()
     }
 
-    fn claims(&self) -> &[ClaimFacts] {
+    pub(super) fn claims(&self) -> &[ClaimFacts] {
         self.facts
             .claims
             .present()
@@ -193,14 +205,17 @@ impl SimulatedCluster {
     fn create(&mut self, create: &EtcdCreate) {
         let uid = self.next_uid();
         let now = self.facts.now;
-        let owns_data = self.facts.cluster.owns_data;
         match create {
             EtcdCreate::Identity(identity) => {
                 self.facts.identity = Observed::Present(identity.clone());
-                self.set_identity_owner(owns_data);
+                self.set_identity_owner(self.facts.cluster.owns_data || !identity.bootstrapped);
                 self.facts.spec_recorded = true;
             }
-            EtcdCreate::Claim { serial, epoch } => {
+            EtcdCreate::Claim {
+                serial,
+                epoch,
+                owned,
+            } => {
                 let claim = ClaimFacts {
                     serial: *serial,
                     epoch: *epoch,
@@ -209,10 +224,11 @@ impl SimulatedCluster {
                     joined_on: None,
                     is_terminating: false,
                     topology: VolumeTopology::Unknown,
+                    on_cordoned_node: false,
                     is_lost: false,
                     removed_at: None,
                     last_version: None,
-                    is_owned: owns_data,
+                    is_owned: *owned,
                     requested_size: self.facts.cluster.volume_size,
                     resize_pending: false,
                     has_wrong_class: false,
@@ -239,6 +255,7 @@ impl SimulatedCluster {
                     is_ready: false,
                     unready_since: Some(now),
                     node: None,
+                    on_cordoned_node: false,
                     unschedulable_since: None,
                     template_hash: Some(desired.pod_template_hash),
                     scheduling_hash: Uid(0),
@@ -310,7 +327,7 @@ impl SimulatedCluster {
         }
     }
 
-    fn on_pod(&mut self, uid: Uid, change: impl FnMut(&mut PodFacts)) {
+    pub(super) fn on_pod(&mut self, uid: Uid, change: impl FnMut(&mut PodFacts)) {
         let pods = self.facts.pods.present_mut().into_iter().flatten();
         pods.filter(|pod| pod.uid == uid).for_each(change);
     }
@@ -360,7 +377,7 @@ impl SimulatedCluster {
         }
     }
 
-    fn is_stuck(&self, serial: Serial) -> bool {
+    pub(super) fn is_stuck(&self, serial: Serial) -> bool {
         let stuck = self.facts.stuck;
         stuck.is_some_and(|stuck| stuck.serial == serial)
     }
@@ -385,12 +402,12 @@ impl SimulatedCluster {
             .collect()
     }
 
-    fn health_of(&self, serial: Serial) -> Option<&MemberHealth> {
+    pub(super) fn health_of(&self, serial: Serial) -> Option<&MemberHealth> {
         self.facts.health.get(&serial)?.present()
     }
 
     /// Keeps a leader and a reporter of the member list while any voter serves.
-    fn elect(&mut self) {
+    pub(super) fn elect(&mut self) {
         let serving = self.serving_voters();
         let Some(first) = serving.first().copied() else {
             return;
@@ -408,218 +425,14 @@ impl SimulatedCluster {
             membership.reported_by = first;
         }
     }
-
-    /// Applies the changes that follow by themselves; returns false if nothing has changed.
-    pub(super) fn advance(&mut self) -> bool {
-        let before = self.facts.clone();
-        if let Some(uid) = self.terminating.pop_front() {
-            self.stop_etcd(uid);
-            self.retain_pods(|pod| pod.uid != uid);
-        }
-        self.delete_previous_resource();
-        let can_run = |pod: &&PodFacts| {
-            !pod.is_finished
-                && !pod.is_terminating
-                && !self.failing.contains(&pod.uid)
-                && !self.is_stuck(pod.serial)
-        };
-        let running: Vec<PodFacts> = self.pods().iter().filter(can_run).cloned().collect();
-        for pod in &running {
-            self.schedule(pod);
-            if pod.start_mode != StartMode::Held && !self.answers(pod.serial) {
-                self.start(pod);
-            }
-        }
-        self.form_quorum();
-        self.catch_up(&running);
-        self.update_readiness();
-        self.facts != before
-    }
-
-    /// Completes the deletion of the previous resource's objects.
-    fn delete_previous_resource(&mut self) {
-        if self.facts.identity_owner == OwnedBy::PreviousResource {
-            self.facts.identity = Observed::Absent;
-            self.facts.identity_owner = OwnedBy::Unowned;
-            // The resource owns its pods and its PodDisruptionBudget as well.
-            self.facts.membership = Observed::Unknown;
-            self.remembered = None;
-            self.facts.pdb_min_available = Observed::Absent;
-        }
-        self.retain_claims(|claim| !claim.is_terminating);
-        if self.pods().is_empty() && self.claims().is_empty() {
-            self.facts.lineages.clear();
-        }
-    }
-
-    /// Assigns a node to the pod, and a volume on that node to its claim.
-    fn schedule(&mut self, pod: &PodFacts) {
-        let volume = self.next_uid();
-        let node = self.next_uid();
-        let claims = self.facts.claims.present_mut().into_iter().flatten();
-        for claim in claims {
-            let is_own = claim.serial == pod.serial && claim.epoch == pod.epoch;
-            if is_own && claim.volume.is_none() {
-                claim.volume = Some(volume);
-                claim.topology = VolumeTopology::Node(node);
-            }
-        }
-        self.on_pod(pod.uid, |pod| pod.node = pod.node.or(Some(node)));
-    }
-
-    /// Starts the etcd of a pod: it forms a cluster, joins or continues on its data.
-    fn start(&mut self, pod: &PodFacts) {
-        let serial = pod.serial;
-        let identity = self.facts.identity.present();
-        let recorded_cluster = identity.and_then(|identity| identity.cluster_id);
-        let forms_cluster = pod.start_mode == StartMode::Bootstrap && recorded_cluster.is_none();
-        let new_member = MemberId(self.next_id());
-        let new_cluster = ClusterId(self.next_id());
-        let mut reported = self.facts.health.values().filter_map(Observed::present);
-        let reported_cluster = reported.next().map(|health| health.cluster_id);
-        if forms_cluster {
-            self.facts.membership = Observed::Present(Membership {
-                reported_by: serial,
-                members: vec![ListedMember {
-                    serial,
-                    id: new_member,
-                    is_learner: false,
-                    has_started: true,
-                }],
-                unknown: Vec::new(),
-            });
-        }
-        let membership = self.facts.membership.present().or(self.remembered.as_ref());
-        let mut listed = membership.into_iter().flat_map(|list| &list.members);
-        let Some(listed) = listed.find(|listed| listed.serial == serial) else {
-            return;
-        };
-        let member_id = listed.id;
-        // etcd rejects a list of members other than its own.
-        if let StartMode::Join(list) = &pod.start_mode
-            && !listed.has_started
-            && !membership.is_some_and(|membership| is_listed_as(membership, list))
-        {
-            return;
-        }
-        // A joining member gets its data from the others.
-        if pod.start_mode == StartMode::ExistingData && !self.has_data(serial) {
-            return;
-        }
-        let health = MemberHealth {
-            cluster_id: recorded_cluster
-                .or(reported_cluster.filter(|_| !forms_cluster))
-                .unwrap_or(new_cluster),
-            member_id,
-            is_serving: self.facts.membership.is_present(),
-            is_caught_up: true,
-            is_leader: forms_cluster,
-            version: pod.version,
-            db_size: 0,
-        };
-        self.facts.health.insert(serial, Observed::Present(health));
-        self.facts.unreachable_since.remove(&serial);
-        if let Observed::Present(membership) = &mut self.facts.membership
-            && let Some(listed) = listed_mut(membership, serial)
-        {
-            listed.has_started = true;
-        }
-    }
-
-    fn has_data(&self, serial: Serial) -> bool {
-        let identity = self.facts.identity.present();
-        let seed_storage = identity.and_then(|identity| identity.seed_storage);
-        self.facts.cluster.storage == StorageKind::Ephemeral
-            || self.claims().iter().any(|claim| {
-                let is_seed = seed_storage == Some(SeedStorage::Claim(claim.uid));
-                claim.serial == serial && (claim.is_joined_volume() || is_seed)
-            })
-    }
-
-    /// Lets the members that answer serve and catch up with the leader, once there is a quorum.
-    fn catch_up(&mut self, running: &[PodFacts]) {
-        if !self.facts.membership.is_present() {
-            return;
-        }
-        for pod in running {
-            if let Some(Observed::Present(health)) = self.facts.health.get_mut(&pod.serial) {
-                (health.is_serving, health.is_caught_up) = (true, true);
-            }
-        }
-    }
-
-    /// Restores the last known membership once a quorum of its voters is back. All members that
-    /// answer serve then.
-    fn form_quorum(&mut self) {
-        if !self.facts.membership.is_present()
-            && let Some(restored) = self.restored_membership()
-        {
-            self.facts.membership = Observed::Present(restored);
-            for health in self.facts.health.values_mut() {
-                if let Observed::Present(health) = health {
-                    (health.is_serving, health.is_caught_up) = (true, true);
-                }
-            }
-        }
-        self.elect();
-    }
-
-    fn restored_membership(&self) -> Option<Membership> {
-        let mut restored = self.remembered.clone()?;
-        let voters = voters(&restored);
-        let mut reachable = voters.iter().filter(|serial| self.answers(**serial));
-        if reachable.clone().count() < quorum(votes(&restored)) {
-            return None;
-        }
-        restored.reported_by = *reachable.next()?;
-        for listed in &mut restored.members {
-            listed.has_started |= self.answers(listed.serial);
-        }
-        Some(restored)
-    }
-
-    fn answers(&self, serial: Serial) -> bool {
-        self.health_of(serial).is_some()
-    }
-
-    /// Reports pods as Ready that serve and have joined, and answers the client read if one of them
-    /// is routed.
-    fn update_readiness(&mut self) {
-        let identity = self.facts.identity.present();
-        let is_bootstrapped = identity.is_some_and(|identity| identity.bootstrapped);
-        let mut is_served = false;
-        for pod in self.facts.pods.present_mut().into_iter().flatten() {
-            let health = self.facts.health.get(&pod.serial);
-            let health = health.and_then(|health| health.present());
-            let is_serving = health.is_some_and(|health| health.is_serving);
-            pod.is_idle &= health.is_none();
-            if is_serving && pod.joined_gate {
-                pod.is_ready = true;
-                pod.unready_since = None;
-            }
-            is_served |= is_serving && pod.is_routed && pod.is_ready;
-        }
-        if is_bootstrapped && is_served {
-            self.facts.client_read = Observed::Present(());
-        }
-    }
 }
 
-fn listed_mut(membership: &mut Membership, serial: Serial) -> Option<&mut ListedMember> {
+pub(super) fn listed_mut(membership: &mut Membership, serial: Serial) -> Option<&mut ListedMember> {
     let mut listed = membership.members.iter_mut();
     listed.find(|listed| listed.serial == serial)
 }
 
-fn is_listed_as(membership: &Membership, list: &BTreeSet<Serial>) -> bool {
-    let listed: BTreeSet<_> = membership
-        .members
-        .iter()
-        .map(|listed| listed.serial)
-        .collect();
-    membership.unknown.is_empty() && listed == *list
-}
-
-fn voters(membership: &Membership) -> Vec<Serial> {
+pub(super) fn voters(membership: &Membership) -> Vec<Serial> {
     let voters = membership
         .members
         .iter()
@@ -628,7 +441,7 @@ fn voters(membership: &Membership) -> Vec<Serial> {
 }
 
 /// Returns the number of votes, those of unknown members included.
-fn votes(membership: &Membership) -> usize {
+pub(super) fn votes(membership: &Membership) -> usize {
     let unknown = membership.unknown.iter();
     voters(membership).len() + unknown.filter(|unknown| !unknown.is_learner).count()
 }

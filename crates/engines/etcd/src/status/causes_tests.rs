@@ -162,6 +162,18 @@ fn an_alarm_makes_the_cluster_not_ready() {
 }
 
 #[test]
+fn the_pod_of_a_removed_member_is_no_problem() {
+    let mut scene = Scene::converged(3);
+    scene.turn(|identity| identity.next_serial = crate::names::Serial(4));
+    scene.add_claim(3, true);
+    scene.add_pod(3, &crate::facts::StartMode::ExistingData);
+    scene.crashes(3, 60);
+    let status = status_of(&scene);
+    assert_eq!(status.problems, []);
+    assert_eq!(status.member_list[3].role, MemberRole::Leaving);
+}
+
+#[test]
 fn members_that_share_a_node_reduce_the_tolerance() {
     let mut scene = Scene::converged(3);
     set_nodes(&mut scene);
@@ -198,7 +210,7 @@ fn the_last_member_of_a_rollout_is_part_of_the_rollout() {
         (OperationType::Upgrade, Some(2), Some(3))
     );
     scene.rebuild_pod(0);
-    let now = jiff::Timestamp::from_second(NOW.0).unwrap().to_string();
+    let now = Timestamp::from_second(NOW.0).unwrap().to_string();
     change(
         scene.pod(0),
         json!({ "metadata": { "creationTimestamp": now } }),

@@ -280,11 +280,19 @@ pub fn observe_error_status(
             "Check the Kubernetes API, and the permissions and the log of the operator.",
         ),
     };
+    let rejection = match error {
+        Error::InvalidSpec(source) => source.downcast_ref::<Rejection>(),
+        _ => None,
+    };
+    let (message, advice) = match rejection.map(invalid_spec) {
+        Some(problem) => (problem.message, problem.advice),
+        None => (error.to_string(), advice.to_owned()),
+    };
     let update = |condition, status, reason| ConditionUpdate {
         condition,
         status,
         reason,
-        message: error.to_string(),
+        message: message.clone(),
     };
     let conditions = vec![
         update(
@@ -310,8 +318,8 @@ pub fn observe_error_status(
         next_action: None,
         problems: vec![ProblemStatus {
             reason: reason.to_string(),
-            message: error.to_string(),
-            advice: advice.to_owned(),
+            message,
+            advice,
             member: String::new(),
             since: since(&old.problems, reason, "", &to_time(now)),
         }],
@@ -357,15 +365,19 @@ fn member_list(context: &ActionContext<'_>, view: &ClusterView<'_>) -> Vec<Membe
     view.members.values().map(status).collect()
 }
 
-fn member_role(view: &ClusterView<'_>, member: &MemberView<'_>) -> MemberRole {
+/// Returns true if etcd no longer lists a member whose objects still exist. Its etcd ends until its pod is deleted.
+fn is_removed(view: &ClusterView<'_>, member: &MemberView<'_>) -> bool {
     // Serials from `next_serial` on are prepared members. So is a member that is being added: its
     // intent has used its serial.
     let intended = view.identity.intent.as_ref().map(|intent| intent.change);
     let was_member = member.serial < view.identity.next_serial
         && intended != Some(MembershipChange::Add(member.serial));
-    let is_removed = view.membership_known && member.listed.is_none() && was_member;
+    view.membership_known && member.listed.is_none() && was_member
+}
+
+fn member_role(view: &ClusterView<'_>, member: &MemberView<'_>) -> MemberRole {
     match member.listed {
-        _ if member.data == DataState::Lost || is_removed => MemberRole::Leaving,
+        _ if member.data == DataState::Lost || is_removed(view, member) => MemberRole::Leaving,
         Some(listed) if !listed.is_learner => MemberRole::Voter,
         Some(listed) if listed.has_started => MemberRole::Learner,
         // Without etcd's list the label of the client Service identifies the voters.
@@ -391,7 +403,7 @@ fn invalid_spec(rejection: &Rejection) -> Problem {
     ));
     Problem {
         reason: Reason::InvalidSpec,
-        message: format!("{fact} The last accepted value stays in effect."),
+        message: format!("{fact} {}", rejection.effect.sentence()),
         advice: format!("Correct {}.", rejection.field),
         member: None,
     }
