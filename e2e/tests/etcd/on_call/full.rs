@@ -78,9 +78,11 @@ fn a_full_volume_is_named_and_a_larger_one_resolves_it() {
     pod.fill_volume(None).unwrap();
     let fault = Instant::now();
     // etcd ends when it cannot extend its log, which is preallocated: many writes are needed.
-    let value = "x".repeat(1_000_000);
+    let value = "x".repeat(100_000);
     story.within(CLUSTER_LIMIT, "etcd of the member ends", || {
-        let _ = cluster.try_etcdctl(&["put", "filler", &value]);
+        for _ in 0..50 {
+            let _ = cluster.try_etcdctl(&["put", "filler", &value]);
+        }
         !cluster.pod(&victim.name).ready
     });
     story.within(CLUSTER_LIMIT, "the status names the full volume", || {
