@@ -25,6 +25,7 @@ use crate::decision_log::read_decisions;
 use crate::error::{CliError, EXIT_FAILED};
 use crate::operator_status::OperatorStatus;
 use crate::output::OutputOptions;
+use edit::DryRun;
 use report::PlanReport;
 use snapshot::{Present, Snapshot};
 
@@ -50,9 +51,15 @@ pub(crate) async fn run(
     options: PlanOptions<'_>,
     output: OutputOptions,
 ) -> Result<u8, CliError> {
-    let edited = match options.file {
+    let DryRun {
+        cluster: edited,
+        warnings,
+    } = match options.file {
         Some(file) => edit::dry_run(connection, file, target.cluster.as_deref())?,
-        None => connection.cluster(target.cluster.as_deref()).await?,
+        None => DryRun {
+            cluster: connection.cluster(target.cluster.as_deref()).await?,
+            warnings: Vec::new(),
+        },
     };
     let namespace = edited
         .namespace()
@@ -75,6 +82,11 @@ pub(crate) async fn run(
         },
     };
     let mut report = planner.plan_when_current(&key, &edited).await?;
+    for warning in warnings {
+        if !report.notes.contains(&warning) {
+            report.notes.push(warning);
+        }
+    }
     if operator.is_not_running() {
         report.notes.insert(0, NO_OPERATOR.to_owned());
     }

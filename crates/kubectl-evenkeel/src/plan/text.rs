@@ -33,10 +33,12 @@ pub(super) fn text(report: &PlanReport, show_all: bool, terminal: Terminal) -> S
         .filter(|volume| show_all || volume.caused_by_plan)
         .collect();
     if report.steps.is_empty() && volumes.is_empty() {
-        screen.row(
-            "Effects",
-            &["none: the operator has nothing to do".to_owned()],
-        );
+        let effects = if report.waiting_for.is_empty() {
+            "none: the operator has nothing to do"
+        } else {
+            "none: the operator waits"
+        };
+        screen.row("Effects", &[effects.to_owned()]);
     } else {
         screen.row("Effects", &report.effects.summary);
     }

@@ -32,8 +32,11 @@ pub(super) fn notes(
 ) -> Vec<String> {
     let desired = last.cluster.next_version.unwrap_or(last.cluster.version);
     let changes_members = effects.members_added != effects.members_removed;
+    let starts_version = effects.creates_cluster || effects.restarts + effects.members_added > 0;
     let mut notes = Vec::new();
-    notes.extend(untested_version(desired));
+    if starts_version {
+        notes.extend(untested_version(desired));
+    }
     notes.extend(pending_pods(observed, last));
     notes.extend(shared_nodes(first, last));
     if changes_members {
