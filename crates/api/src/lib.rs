@@ -13,8 +13,8 @@ pub mod common;
 pub mod etcd;
 
 pub use common::maintenance::{Day, Maintenance, MaintenanceWindow};
-pub use common::rejection::Rejection;
-pub use common::resources::{EffectiveResources, ResourceAmounts, Resources};
+pub use common::rejection::{Rejection, RejectionEffect};
+pub use common::resources::{EffectiveResources, ResourceLimits, ResourceRequests, Resources};
 pub use common::scheduling::{Scheduling, Spread, TopologyDomain};
 pub use common::storage::{OnDelete, Storage, VOLUMES_NEVER_SHRINK};
 pub use common::{conditions, duration, quantity, windows};
@@ -29,6 +29,7 @@ pub use etcd::status::{
 };
 pub use etcd::validation::{ValidatedSpec, default_quota, validate_name};
 pub use etcd::version::{InvalidVersion, Version};
+pub use etcd::warnings::{AdmissionValidation, admission_validations};
 pub use etcd::{labels, options, releases};
 
 /// The API group of every resource in this crate.

@@ -9,6 +9,8 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
     JSONSchemaProps, JSONSchemaPropsOrArray, JSONSchemaPropsOrBool,
 };
 use kube::core::CustomResourceExt;
+use kube_cel::apply_defaults;
+use serde_json::Value;
 
 #[path = "../examples/crds.rs"]
 #[expect(
@@ -25,6 +27,14 @@ mod crds;
     reason = "an example is a crate of its own, and its main is used on the command line only"
 )]
 mod reference;
+
+#[path = "../examples/warnings.rs"]
+#[expect(
+    dead_code,
+    unreachable_pub,
+    reason = "an example is a crate of its own, and its main is used on the command line only"
+)]
+mod warnings;
 
 #[test]
 fn the_committed_reference_matches_the_types() {
@@ -46,6 +56,17 @@ fn the_committed_definitions_match_the_types() {
             "deploy/crds/{name} is outdated: run make generate"
         );
     }
+}
+
+#[test]
+fn the_committed_admission_warnings_match_the_releases() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../deploy/helm/evenkeel/files/warnings.yaml");
+    let committed = fs::read_to_string(path).unwrap_or_default();
+    assert!(
+        committed == warnings::file().unwrap(),
+        "deploy/helm/evenkeel/files/warnings.yaml is outdated: run make generate"
+    );
 }
 
 #[test]
@@ -152,6 +173,9 @@ const SCHEMA_ONLY: [&str; 5] = [
 #[test]
 fn the_validation_in_rust_agrees_with_every_case() -> Result<(), Box<dyn Error>> {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cases");
+    let version = EtcdCluster::crd().spec.versions.remove(0);
+    let schema = version.schema.and_then(|it| it.open_api_v3_schema);
+    let schema = serde_json::to_value(schema)?;
     let mut cases = 0;
     for file in fs::read_dir(directory)? {
         let path = file?.path();
@@ -168,8 +192,10 @@ fn the_validation_in_rust_agrees_with_every_case() -> Result<(), Box<dyn Error>>
             if document.contains("null") {
                 continue;
             }
+            // The API server fills in defaults before it validates.
+            let object = apply_defaults(&schema, &serde_saphyr::from_str::<Value>(document)?);
             // A resource without a version cannot be deserialized.
-            let Ok(cluster) = serde_saphyr::from_str::<EtcdCluster>(document) else {
+            let Ok(cluster) = serde_json::from_value::<EtcdCluster>(object) else {
                 assert!(rejected.is_some(), "{case} cannot be deserialized");
                 continue;
             };

@@ -10,7 +10,7 @@ use std::path::Path;
 
 use evenkeel_api::options::Options;
 use evenkeel_api::releases::{check_supported, check_upgrade, known_defect};
-use evenkeel_api::{EtcdCluster, EtcdClusterSpec, Version};
+use evenkeel_api::{EtcdCluster, EtcdClusterSpec, Version, admission_validations};
 use kube::core::CustomResourceExt;
 use kube_cel::{CompiledSchema, Validator, apply_defaults, compile_schema};
 use serde_json::{Value, json};
@@ -341,6 +341,86 @@ fn a_size_may_shrink_before_bootstrap_and_down_to_the_provisioned_size() {
     );
     let provisioned = json!({ "clusterId": "1f", "volumeSize": "4Gi" });
     assert!(!shrinks(provisioned.clone(), "4Gi") && shrinks(provisioned, "2Gi"));
+}
+
+#[test]
+fn the_api_server_writes_the_default_resources_into_the_object() {
+    let stored = |resources: Value| {
+        let object = json!({ "metadata": { "name": "orders" }, "spec": { "version": "3.6.16", "resources": resources } });
+        apply_defaults(&schema(), &object)["spec"]["resources"].take()
+    };
+    let defaults =
+        json!({ "requests": { "cpu": "100m", "memory": "256Mi" }, "limits": { "memory": "2Gi" } });
+    assert_eq!(stored(json!({})), defaults);
+    let smallest = json!({ "metadata": { "name": "orders" }, "spec": { "version": "3.6.16" } });
+    assert_eq!(
+        apply_defaults(&schema(), &smallest)["spec"]["resources"],
+        defaults
+    );
+    assert_eq!(
+        stored(json!({ "requests": { "memory": "1Gi" } })),
+        json!({ "requests": { "cpu": "100m", "memory": "1Gi" }, "limits": { "memory": "2Gi" } })
+    );
+}
+
+/// Compiles the policy that warns of doubtful specs as the rules of a schema, since the evaluator knows no policies.
+fn policy() -> CompiledSchema {
+    let in_rule = |expression: &str| expression.replace("object.", "self.");
+    let rules: Vec<_> = admission_validations()
+        .into_iter()
+        .map(|validation| {
+            let mut rule = json!({ "rule": in_rule(&validation.expression) });
+            match (validation.message, validation.message_expression) {
+                (Some(message), None) => rule["message"] = json!(message),
+                (None, Some(expression)) => rule["messageExpression"] = json!(in_rule(&expression)),
+                other => unreachable!("{other:?}"),
+            }
+            rule
+        })
+        .collect();
+    let mut schema = schema();
+    let spec = schema["properties"]["spec"].as_object_mut().unwrap();
+    spec.remove("x-kubernetes-validations");
+    for field in spec["properties"].as_object_mut().unwrap().values_mut() {
+        field
+            .as_object_mut()
+            .unwrap()
+            .remove("x-kubernetes-validations");
+    }
+    schema["x-kubernetes-validations"] = json!(rules);
+    let compiled = compile_schema(&schema);
+    assert!(
+        !compiled.has_errors(),
+        "{:?}",
+        compiled.compilation_errors()
+    );
+    compiled
+}
+
+#[test]
+fn the_policy_and_rust_agree_on_warnings() {
+    let policy = policy();
+    for version in ["3.5.35", "3.5.36", "3.6.16", "3.6.99", "3.7.3", "3.7.4"] {
+        for members in 1..=7 {
+            for (cpu, ephemeral) in [(None, false), (Some("1"), false), (None, true)] {
+                let mut spec = EtcdClusterSpec::with_version(version);
+                spec.members = members;
+                spec.storage.ephemeral = ephemeral;
+                spec.resources.limits.cpu =
+                    cpu.map(|cpu| serde_json::from_value(json!(cpu)).unwrap());
+                let object =
+                    serde_json::to_value(EtcdCluster::new("orders", spec.clone())).unwrap();
+                assert_eq!(
+                    violations(&policy, &object, None),
+                    spec.warnings(),
+                    "{version}, {members} members, {cpu:?}, {ephemeral}"
+                );
+            }
+        }
+    }
+    // An object that an older schema admitted may lack fields.
+    let bare = json!({ "metadata": { "name": "orders" }, "spec": { "version": "3.6.16" } });
+    assert_eq!(violations(&policy, &bare, None), [""; 0]);
 }
 
 #[test]

@@ -48,7 +48,10 @@ impl ModelEvent {
                 recreate_resource(model);
                 model.delete_resource();
             }
-            Self::ResourceRecreatedOverOrphans => recreate_resource(model),
+            Self::ResourceRecreatedOverOrphans => {
+                recreate_resource(model);
+                model.orphan_objects();
+            }
             Self::TimePassed => {
                 model.budget.delays -= 1;
                 pass_time(model);
@@ -191,7 +194,7 @@ fn remove_terminating_pod(model: &mut ClusterModel, serial: Serial) {
 }
 
 fn collect_identity(model: &mut ClusterModel) {
-    (model.identity, model.identity_terminating) = (None, false);
+    remove_identity(model);
     model.forget_previous_cluster();
 }
 
@@ -222,8 +225,13 @@ pub fn pass_time(model: &mut ClusterModel) {
     }
 }
 
+fn remove_identity(model: &mut ClusterModel) {
+    model.identity = None;
+    (model.identity_owned, model.identity_terminating) = (false, false);
+}
+
 fn delete_identity(model: &mut ClusterModel) {
-    (model.identity, model.identity_terminating) = (None, false);
+    remove_identity(model);
     for cluster in &mut model.clusters {
         cluster.identity_deleted = true;
     }

@@ -342,7 +342,11 @@ fn walk_identity(identity: &mut Identity, visitor: &mut dyn NameVisitor) {
 fn walk_effect(effect: &mut Effect, visitor: &mut dyn NameVisitor) {
     match effect {
         Effect::Create(EtcdCreate::Identity(identity)) => walk_identity(identity, visitor),
-        Effect::Create(EtcdCreate::Claim { serial, epoch }) => {
+        Effect::Create(EtcdCreate::Claim {
+            serial,
+            epoch,
+            owned: _,
+        }) => {
             visitor.serial(serial);
             visitor.epoch(epoch);
         }

@@ -74,6 +74,7 @@ impl PartTables {
             edits_change_template: _,
             edits_change_volumes: _,
             owns_data: _,
+            identity_owned,
             identity_terminating,
             budget: _,
         } = model;
@@ -84,6 +85,7 @@ impl PartTables {
             } else {
                 0
             }
+            | if *identity_owned { IDENTITY_OWNED } else { 0 }
             | (*template as u8) << TEMPLATE_SHIFT;
         words.push(u32::from_le_bytes([
             desired_members,
@@ -135,6 +137,7 @@ impl PartTables {
             desired_members & MEMBERS_MASK,
             desired_members & IDENTITY_TERMINATING != 0,
         );
+        model.identity_owned = desired_members & IDENTITY_OWNED != 0;
         model.template = TEMPLATES[usize::from(desired_members >> TEMPLATE_SHIFT & 3)];
         (model.incarnation, model.next_uid) = (incarnation, next_uid);
         model.pdb_min_available = (pdb_min != NO_PDB).then_some(pdb_min);
@@ -152,8 +155,9 @@ impl PartTables {
     }
 }
 
-/// Member counts need four bits; the other bits hold the template and a flag.
+/// Member counts need four bits; the other bits hold the template and two flags.
 const IDENTITY_TERMINATING: u8 = 0x80;
+const IDENTITY_OWNED: u8 = 0x40;
 const TEMPLATE_SHIFT: u8 = 4;
 const MEMBERS_MASK: u8 = 0x0f;
 const TEMPLATES: [TemplateVariant; 4] = [

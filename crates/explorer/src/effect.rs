@@ -139,9 +139,14 @@ fn apply_create(model: &mut ClusterModel, create: &EtcdCreate) -> WriteResult {
             if model.identity.is_some() {
                 return WriteResult::Rejected;
             }
+            model.identity_owned = model.owns_new_identity(identity);
             model.identity = Some(identity.clone());
         }
-        EtcdCreate::Claim { serial, epoch } => {
+        EtcdCreate::Claim {
+            serial,
+            epoch,
+            owned,
+        } => {
             if model.claims.contains_key(serial) {
                 return WriteResult::Rejected;
             }
@@ -149,7 +154,7 @@ fn apply_create(model: &mut ClusterModel, create: &EtcdCreate) -> WriteResult {
             let made_for = model.volume_template();
             model
                 .claims
-                .insert(*serial, ModelClaim::new(uid, *epoch, made_for));
+                .insert(*serial, ModelClaim::new(uid, *epoch, made_for, *owned));
         }
         EtcdCreate::Pod {
             serial,
@@ -195,6 +200,11 @@ fn apply_patch(model: &mut ClusterModel, patch: &EtcdPatch) -> WriteResult {
             None => WriteResult::Rejected,
         };
     }
+    if let EtcdPatch::SetOwner { target, owned } = patch
+        && !matches!(target, OwnerTarget::Pod(_))
+    {
+        return set_owner(model, *target, *owned);
+    }
     let resource = model.incarnation;
     let (EtcdPatch::SetStartMode { pod: uid, .. }
     | EtcdPatch::MarkJoined { pod: uid, .. }
@@ -234,6 +244,21 @@ fn apply_patch(model: &mut ClusterModel, patch: &EtcdPatch) -> WriteResult {
     let pending = std::mem::take(&mut model.pending_writes);
     invalidate_writes(model, serial);
     model.pending_writes = pending;
+    WriteResult::Done
+}
+
+/// Adds or removes the owner of the identity or of a claim.
+fn set_owner(model: &mut ClusterModel, target: OwnerTarget, owned: bool) -> WriteResult {
+    match target {
+        OwnerTarget::Identity if model.identity.is_some() => model.identity_owned = owned,
+        OwnerTarget::Claim(uid) => {
+            let Some(claim) = model.claims.values_mut().find(|claim| claim.uid == uid) else {
+                return WriteResult::Rejected;
+            };
+            claim.is_owned = owned;
+        }
+        OwnerTarget::Identity | OwnerTarget::Pod(_) => return WriteResult::Rejected,
+    }
     WriteResult::Done
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use evenkeel_etcd::view::quorum;
 
-use crate::model::{ClusterModel, RuleViolation};
+use crate::model::{ClusterModel, RuleViolation, member_label};
 
 impl ClusterModel {
     /// Checks the invariants.
@@ -30,6 +30,7 @@ impl ClusterModel {
                 "clients are routed before the bootstrap is finished".to_owned(),
             ));
         }
+        self.check_ownership()?;
         if let Some(cluster) = self.current_cluster().filter(|_| bootstrapped) {
             let learners = self.clusters[cluster]
                 .members
@@ -54,5 +55,33 @@ impl ClusterModel {
             }
         }
         Ok(())
+    }
+
+    /// Checks that data of clients is not deleted with the resource, unless the spec says so. There is data once clients are
+    /// routed; a claim has it once its member has joined on it. An identity that was rebuilt is marked bootstrapped even if
+    /// the bootstrap was not finished, and clients are not routed then.
+    fn check_ownership(&self) -> Result<(), RuleViolation> {
+        let Some(cluster) = self.current_cluster().filter(|_| !self.owns_data) else {
+            return Ok(());
+        };
+        if !self.pods.values().any(|pod| pod.is_routed) {
+            return Ok(());
+        }
+        let owned = self.claims.iter().find(|(serial, claim)| {
+            claim.is_owned && claim.joined_on.is_some() && self.is_voter(cluster, **serial)
+        });
+        match owned {
+            Some((serial, _)) => Err(RuleViolation(format!(
+                "clients are routed, and the volume of {} would be deleted with the resource although the spec \
+                 asks to keep it",
+                member_label(*serial)
+            ))),
+            None if self.identity_owned => Err(RuleViolation(
+                "clients are routed, and the identity would be deleted with the resource although the spec asks to \
+                 keep it"
+                    .to_owned(),
+            )),
+            None => Ok(()),
+        }
     }
 }

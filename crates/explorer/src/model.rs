@@ -47,8 +47,11 @@ pub struct ClusterModel {
     pub edits_change_template: bool,
     /// Whether edits of the template also change the volumes, for example their StorageClass.
     pub edits_change_volumes: bool,
-    /// Whether the resource owns the identity and the claims. It always owns the pods.
+    /// Whether the resource owns the identity and the claims even once the bootstrap is finished. It always owns the
+    /// pods.
     pub owns_data: bool,
+    /// Whether the resource owns the identity.
+    pub identity_owned: bool,
     /// Whether the identity belongs to a deleted resource and is about to be garbage collected.
     pub identity_terminating: bool,
     /// The faults that may still happen.
@@ -105,6 +108,8 @@ pub struct ModelClaim {
     /// The member whose node this volume was placed on; `None` if no other member uses the volume's
     /// node.
     pub shares_node_of: Option<Serial>,
+    /// Whether the resource owns the claim.
+    pub is_owned: bool,
     /// Whether the claim belongs to a deleted resource and is about to be garbage collected.
     pub is_terminating: bool,
     /// The template for which the volume was created. Where edits change volumes, an existing volume cannot follow.
@@ -118,7 +123,7 @@ impl ModelClaim {
     }
 
     /// Creates a claim with an empty disk.
-    pub fn new(uid: Uid, epoch: Epoch, made_for: TemplateVariant) -> Self {
+    pub fn new(uid: Uid, epoch: Epoch, made_for: TemplateVariant, is_owned: bool) -> Self {
         let (joined_on, disk, took) = (None, DiskState::Empty, None);
         Self {
             uid,
@@ -127,6 +132,7 @@ impl ModelClaim {
             disk,
             node_lost: false,
             shares_node_of: took,
+            is_owned,
             is_terminating: false,
             volume_template: made_for,
         }
@@ -313,6 +319,7 @@ impl ClusterModel {
             edits_change_template: false,
             edits_change_volumes: false,
             owns_data: storage == StorageKind::Ephemeral,
+            identity_owned: false,
             identity_terminating: false,
             budget,
         }
@@ -355,7 +362,7 @@ impl ClusterModel {
         }
     }
 
-    /// Lets the resource own the identity and the claims.
+    /// Lets the resource own the identity and the claims even once the bootstrap is finished.
     #[must_use]
     pub fn with_owned_data(self) -> Self {
         Self {
@@ -365,27 +372,45 @@ impl ClusterModel {
     }
 
     /// Deletes the resource. Kubernetes then deletes the pods, and the identity and claims where the resource owns
-    /// them. A create that is still pending would name the deleted resource as its owner and be collected at once, so
-    /// it is dropped.
+    /// them. A create that is still pending and would name the deleted resource as its owner is dropped, since its
+    /// object would be collected at once.
     pub(crate) fn delete_resource(&mut self) {
         self.pods
             .values_mut()
             .for_each(|pod| pod.is_terminating = true);
-        if !self.owns_data {
-            return;
-        }
-        self.identity_terminating = self.identity.is_some();
+        self.identity_terminating |= self.identity_owned;
         self.claims
             .values_mut()
-            .for_each(|claim| claim.is_terminating = true);
+            .for_each(|claim| claim.is_terminating |= claim.is_owned);
+        let is_bootstrapped = self
+            .identity
+            .as_ref()
+            .is_some_and(|identity| identity.bootstrapped);
+        if is_bootstrapped && !self.owns_data {
+            return;
+        }
         for effects in [&mut self.pending_writes, &mut self.late_writes] {
             effects.retain(|effect| !matches!(effect, Effect::Create(_)));
         }
     }
 
-    /// Forgets the previous resource's cluster when none of its objects is left.
+    /// Returns whether the resource owns an identity that is created now.
+    pub(crate) fn owns_new_identity(&self, identity: &Identity) -> bool {
+        self.owns_data || !identity.bootstrapped
+    }
+
+    /// Removes the owner references, as Kubernetes does if a resource is deleted with orphan propagation.
+    pub(crate) fn orphan_objects(&mut self) {
+        self.identity_owned = false;
+        self.claims
+            .values_mut()
+            .for_each(|claim| claim.is_owned = false);
+    }
+
+    /// Forgets the previous resource's cluster when none of its objects is left. Where users delete objects as well,
+    /// data that is kept may be gone for another reason.
     pub(crate) fn forget_previous_cluster(&mut self) {
-        if self.owns_data
+        if (self.owns_data || !self.allows_tampering)
             && self.identity.is_none()
             && self.claims.is_empty()
             && self.pods.is_empty()

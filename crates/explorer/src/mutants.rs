@@ -93,7 +93,7 @@ const BASE: Mutant = Mutant {
 };
 
 /// All mutants.
-pub const MUTANTS: [Mutant; 17] = [
+pub const MUTANTS: [Mutant; 19] = [
     Mutant {
         name: "accepts-any-volume",
         description: "accepts any claim with the member's name: a claim restored from older data cost 10 of 10 acknowledged writes",
@@ -349,6 +349,41 @@ pub const MUTANTS: [Mutant; 17] = [
                 facts.identity_owner = OwnedBy::Resource;
             }
             each_claim(facts, |claim| claim.is_terminating = false);
+        },
+        ..BASE
+    },
+    Mutant {
+        name: "finishes-bootstrap-while-claims-are-owned",
+        description: "finishes the bootstrap before it removes the owner references of data to keep: a deletion of the resource \
+            right after it deletes what clients have written",
+        members: 1,
+        budget: FaultBudget::NONE,
+        tamper_facts: |facts| {
+            if facts.identity_owner == OwnedBy::Resource {
+                facts.identity_owner = OwnedBy::Unowned;
+            }
+            each_claim(facts, |claim| claim.is_owned = false);
+        },
+        ..BASE
+    },
+    Mutant {
+        name: "releases-claims-before-identity",
+        description: "removes the owner references of claims before that of the identity: if the resource is deleted in between, \
+            the claims that are left read as a cluster that has lost its other members",
+        members: 3,
+        budget: FaultBudget {
+            crashes: 1,
+            ..ONE_EDIT
+        },
+        tamper_facts: |facts| {
+            let owns_claim = |claims: &Vec<evenkeel_etcd::facts::ClaimFacts>| {
+                claims.iter().any(|claim| claim.is_owned)
+            };
+            if facts.identity_owner == OwnedBy::Resource
+                && facts.claims.present().is_some_and(owns_claim)
+            {
+                facts.identity_owner = OwnedBy::Unowned;
+            }
         },
         ..BASE
     },

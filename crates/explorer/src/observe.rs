@@ -55,10 +55,11 @@ pub fn observe(model: &ClusterModel, visibility: Visibility) -> EtcdFacts {
             joined_on: claim.joined_on,
             is_terminating: claim.is_terminating,
             topology: facts::VolumeTopology::Node(node_uid(model, *serial)),
+            on_cordoned_node: false,
             is_lost: claim.node_lost,
             removed_at: None,
             last_version: Some(ETCD_VERSION),
-            is_owned: model.owns_data,
+            is_owned: claim.is_owned && !claim.is_terminating,
             requested_size: 0,
             resize_pending: false,
             has_wrong_class: claim.volume_template != model.volume_template(),
@@ -78,6 +79,7 @@ pub fn observe(model: &ClusterModel, visibility: Visibility) -> EtcdFacts {
             NOW
         }),
         node: pod.kubelet_view.is_some().then(|| node_uid(model, *serial)),
+        on_cordoned_node: false,
         unschedulable_since: model.is_unschedulable(*serial).then_some(if pod.is_old {
             LONG_AGO
         } else {
@@ -114,6 +116,7 @@ pub fn observe(model: &ClusterModel, visibility: Visibility) -> EtcdFacts {
             max_learners: model.max_learners,
             bootstrap_timeout: Duration::from_secs(60),
             replace_after: Duration::from_secs(300),
+            replace_drained_after: Duration::from_secs(3600),
             keep_removed_for: Duration::ZERO,
             owns_data: model.owns_data,
             disruption: DisruptionWindow::Allowed,
@@ -151,10 +154,10 @@ pub fn observe(model: &ClusterModel, visibility: Visibility) -> EtcdFacts {
         recheck_secrets_at: None,
         pdb_min_available: model.pdb_min_available.map(Some).into(),
         spec_recorded: true,
-        identity_owner: match (model.owns_data, model.identity_terminating) {
-            (false, _) => OwnedBy::Unowned,
+        identity_owner: match (model.identity_owned, model.identity_terminating) {
+            (_, true) => OwnedBy::PreviousResource,
             (true, false) => OwnedBy::Resource,
-            (true, true) => OwnedBy::PreviousResource,
+            (false, false) => OwnedBy::Unowned,
         },
         client_read: Observed::Unknown,
         alarms: BTreeSet::new(),

@@ -138,10 +138,18 @@ fn patch_fate(model: &ClusterModel, patch: &EtcdPatch) -> WriteFate {
             target: OwnerTarget::Pod(pod),
             ..
         } => rejected_if(of(pod).is_none()),
-        // A member may become stuck before the write.
-        EtcdPatch::NudgeMember { .. } => WriteFate::Open,
-        // In the model only pods change their owner.
-        EtcdPatch::SetOwner { .. } | EtcdPatch::RecordSpec => WriteFate::Rejected,
+        EtcdPatch::SetOwner {
+            target: OwnerTarget::Claim(uid),
+            ..
+        } => rejected_if(model.claims.values().all(|claim| claim.uid != *uid)),
+        // A member may become stuck before the write. The model does not know the uid of the identity: a write that was
+        // decided on a deleted one changes its successor.
+        EtcdPatch::NudgeMember { .. }
+        | EtcdPatch::SetOwner {
+            target: OwnerTarget::Identity,
+            ..
+        } => WriteFate::Open,
+        EtcdPatch::RecordSpec => WriteFate::Rejected,
     }
 }
 

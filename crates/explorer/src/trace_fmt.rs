@@ -3,7 +3,7 @@
 use std::fmt;
 
 use evenkeel_etcd::facts::StartMode;
-use evenkeel_etcd::plan::{EtcdApply, EtcdCreate, EtcdDisruption, EtcdPatch};
+use evenkeel_etcd::plan::{EtcdApply, EtcdCreate, EtcdDisruption, EtcdPatch, OwnerTarget};
 
 use crate::effect::{self, Effect};
 use crate::event::ModelEvent;
@@ -226,7 +226,16 @@ impl fmt::Display for DescribedWrite<'_> {
                 )
             }
             Effect::Patch(EtcdPatch::RecordSpec) => f.write_str("records the spec"),
-            Effect::Patch(EtcdPatch::SetOwner { .. }) => f.write_str("sets the owner of an object"),
+            Effect::Patch(EtcdPatch::SetOwner { owned: true, .. }) => {
+                f.write_str("sets the owner of an object")
+            }
+            Effect::Patch(EtcdPatch::SetOwner {
+                target: OwnerTarget::Identity,
+                ..
+            }) => f.write_str("removes the owner of the identity"),
+            Effect::Patch(EtcdPatch::SetOwner { .. }) => {
+                f.write_str("removes the owner of a claim")
+            }
             Effect::Apply(EtcdApply::PodDisruptionBudget { min, .. }) => {
                 write!(f, "sets minAvailable of the PodDisruptionBudget to {min}")
             }

@@ -17,7 +17,7 @@ use x509_parser::prelude::{FromDer, GeneralName, Pem, X509Certificate};
 /// The lifetime of a CA.
 const CA_LIFETIME: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 /// The lifetime of a leaf certificate.
-const LEAF_LIFETIME: Duration = Duration::from_secs(365 * 24 * 3600);
+pub const LEAF_LIFETIME: Duration = Duration::from_secs(365 * 24 * 3600);
 /// How far the beginning of a lifetime lies in the past, because clocks differ.
 const CLOCK_SKEW: Duration = Duration::from_secs(3600);
 

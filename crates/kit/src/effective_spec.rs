@@ -3,7 +3,7 @@
 //! the accepted spec (see [`identity_object`](crate::identity_object)) and defines by [`SpecRules`]
 //! which fields are rejected.
 
-use evenkeel_api::Rejection;
+use evenkeel_api::{Rejection, RejectionEffect};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -62,6 +62,13 @@ pub trait SpecRules {
         self.validate(spec)
     }
 
+    /// Returns the desired state without the value of an invalid field; `None` if the cluster needs the field. It is asked
+    /// if no value of the field was accepted. The desired state must be as cautious as any value of the field could make
+    /// it: the effect of the rejection is [`RejectionEffect::DelaysDisruptions`].
+    fn validate_without(&self, _spec: &Self::Spec, _field: &str) -> Option<Self::Desired> {
+        None
+    }
+
     /// Returns the spec with one field as it was accepted last; `None` if the field has that value already, or no value was
     /// accepted.
     fn with_accepted_field(&self, spec: &Self::Spec, field: &str) -> Option<Self::Spec> {
@@ -73,7 +80,8 @@ pub trait SpecRules {
 ///
 /// The algorithm, with `candidate` as the spec to try, initially `spec`:
 /// 1. Repeat: if `candidate` is valid and its changes are allowed, it is in force. Otherwise the rejected field gets its
-///    accepted value. If there is none, or the field has it already, go on with 2.
+///    accepted value. If there is none, or the field has it already, and the cluster can do without the field, `candidate`
+///    is in force without it; otherwise go on with 2.
 /// 2. The whole accepted spec is in force, apart from [`SpecRules::ALWAYS_ACCEPTED`]: where several fields depend on each
 ///    other, replacing one of them does not help.
 /// 3. Otherwise no spec is in force. This is the case for a new cluster, and for a resource that was created again: the
@@ -98,8 +106,26 @@ pub fn effective_spec<R: SpecRules>(
                 });
             }
             (Some(rejection), _) => rejection,
-            (None, Err(rejection)) if !has_visible_fallback => return Err(rejection),
-            (None, Err(rejection)) => rejection,
+            (None, Err(rejection)) => {
+                let replaced = rules
+                    .with_accepted_field(&candidate, rejection.field)
+                    .filter(|_| has_visible_fallback);
+                if replaced.is_none()
+                    && let Some(desired) = rules.validate_without(&candidate, rejection.field)
+                {
+                    let rejection = first_rejection.unwrap_or_else(|| {
+                        with_effect(rejection, RejectionEffect::DelaysDisruptions)
+                    });
+                    return Ok(EffectiveSpec {
+                        desired,
+                        rejection: Some(rejection),
+                    });
+                }
+                if !has_visible_fallback {
+                    return Err(with_effect(rejection, RejectionEffect::NotCreated));
+                }
+                rejection
+            }
         };
         let field = rejection.field;
         first_rejection.get_or_insert(rejection);
@@ -121,10 +147,22 @@ pub fn effective_spec<R: SpecRules>(
             });
         }
     }
-    Err(first_rejection.unwrap_or_else(|| Rejection {
-        field: "spec",
-        reason: "the spec is invalid".to_owned(),
-    }))
+    let rejection =
+        first_rejection.unwrap_or_else(|| Rejection::new("spec", "the spec is invalid"));
+    let has_data = accepted.is_some_and(AcceptedSpec::has_data);
+    let effect = if has_data {
+        RejectionEffect::Unmanaged
+    } else {
+        RejectionEffect::NotCreated
+    };
+    Err(with_effect(rejection, effect))
+}
+
+fn with_effect(rejection: Rejection, effect: RejectionEffect) -> Rejection {
+    Rejection {
+        effect,
+        ..rejection
+    }
 }
 
 #[cfg(test)]
@@ -133,7 +171,8 @@ mod tests {
 
     use super::*;
 
-    /// Accepts up to five members, volumes that do not shrink, and no `a` without `b`.
+    /// Accepts up to five members, volumes that do not shrink, no `a` without `b`, and only valid windows, without which a
+    /// cluster is never restarted.
     struct Rules(Option<AcceptedSpec<Value>>);
 
     impl SpecRules for Rules {
@@ -157,15 +196,21 @@ mod tests {
             if spec["a"] != spec["b"] {
                 return Err(rejection("spec.a"));
             }
+            if spec["windows"] == "invalid" {
+                return Err(rejection("spec.windows"));
+            }
             Ok(spec.clone())
+        }
+
+        fn validate_without(&self, spec: &Value, field: &str) -> Option<Value> {
+            let mut without = spec.clone();
+            without["windows"] = json!("never");
+            (field == "spec.windows").then(|| self.validate(&without).ok())?
         }
     }
 
     fn rejection(field: &'static str) -> Rejection {
-        Rejection {
-            field,
-            reason: "rejected".to_owned(),
-        }
+        Rejection::new(field, "rejected")
     }
 
     fn rules(spec: Value) -> Rules {
@@ -232,11 +277,59 @@ mod tests {
     }
 
     #[test]
+    fn a_new_cluster_does_without_a_field_that_it_does_not_need() {
+        let invalid = json!({ "members": 3, "windows": "invalid" });
+        let without = json!({ "members": 3, "windows": "never" });
+        let effect = |rules: &Rules, spec: &Value| match effective_spec(rules, spec) {
+            Ok(effective) => effective.rejection.map(|rejection| rejection.effect),
+            Err(rejection) => Some(rejection.effect),
+        };
+        let delays = Some(RejectionEffect::DelaysDisruptions);
+        assert_eq!(
+            in_force(&Rules(None), invalid.clone()),
+            (Some(without.clone()), Some("spec.windows"))
+        );
+        assert_eq!(effect(&Rules(None), &invalid), delays);
+        // The accepted spec has the invalid value as well, since the cluster was created with it.
+        let created = rules(json!({ "members": 5, "windows": "invalid" }));
+        assert_eq!(
+            in_force(&created, invalid.clone()),
+            (Some(without), Some("spec.windows"))
+        );
+        assert_eq!(effect(&created, &invalid), delays);
+        // A value that was accepted stays in force.
+        let accepted = rules(json!({ "members": 3, "windows": "nightly" }));
+        assert_eq!(
+            in_force(&accepted, invalid.clone()),
+            (
+                Some(json!({ "members": 3, "windows": "nightly" })),
+                Some("spec.windows")
+            )
+        );
+        assert_eq!(
+            effect(&accepted, &invalid),
+            Some(RejectionEffect::KeepsAccepted)
+        );
+        // Another invalid field is still an error.
+        let other = json!({ "members": 9, "windows": "invalid" });
+        assert_eq!(
+            in_force(&Rules(None), other.clone()),
+            (None, Some("spec.members"))
+        );
+        assert_eq!(
+            effect(&Rules(None), &other),
+            Some(RejectionEffect::NotCreated)
+        );
+    }
+
+    #[test]
     fn a_spec_that_is_no_longer_valid_is_not_in_force_because_it_was_accepted() {
         let rules = rules(json!({ "members": 9 }));
         assert_eq!(
             in_force(&rules, json!({ "members": 9 })),
             (None, Some("spec.members"))
         );
+        let rejection = effective_spec(&rules, &json!({ "members": 9 })).unwrap_err();
+        assert_eq!(rejection.effect, RejectionEffect::Unmanaged);
     }
 }

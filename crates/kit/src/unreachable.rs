@@ -49,6 +49,11 @@ impl<M: Copy + Ord> UnreachableTracker<M> {
             *since = span.first;
         }
     }
+
+    /// Forgets since when a member has been unreachable: the time begins anew.
+    pub fn forget(&mut self, member: M) {
+        self.spans.remove(&member);
+    }
 }
 
 /// When each of a set of things was first seen.
@@ -118,6 +123,14 @@ mod tests {
         let mut tracker = UnreachableTracker::default();
         unreachable_at(&mut tracker, NOW);
         assert_eq!(unreachable_at(&mut tracker, later(600)), later(600));
+    }
+
+    #[test]
+    fn a_forgotten_member_counts_anew() {
+        let mut tracker = UnreachableTracker::default();
+        unreachable_at(&mut tracker, NOW);
+        tracker.forget(2);
+        assert_eq!(unreachable_at(&mut tracker, later(30)), later(30));
     }
 
     #[test]

@@ -16,6 +16,17 @@ pub enum DisruptionWindow {
     Allowed,
     /// Not before the next window opens.
     NotBefore(UnixTime),
+    /// Not before the windows in the spec are valid: none were ever accepted.
+    NotBeforeValid,
+}
+
+/// The end of the time in which serving members may not be disturbed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum WindowWait {
+    /// The next window opens at this time.
+    Opens(UnixTime),
+    /// A user corrects the windows in the spec.
+    Correction,
 }
 
 impl DisruptionWindow {
@@ -28,12 +39,13 @@ impl DisruptionWindow {
         }
     }
 
-    /// Returns the time to wait for; `None` if the time has come, as in a preview that has advanced its clock.
-    pub fn waits_until(self, now: UnixTime) -> Option<UnixTime> {
+    /// Returns the event to wait for; `None` if it has come, as in a preview that has advanced its clock.
+    pub fn wait(self, now: UnixTime) -> Option<WindowWait> {
         match self {
             Self::Allowed => None,
             Self::NotBefore(opens) if opens <= now => None,
-            Self::NotBefore(opens) => Some(opens),
+            Self::NotBefore(opens) => Some(WindowWait::Opens(opens)),
+            Self::NotBeforeValid => Some(WindowWait::Correction),
         }
     }
 }
@@ -53,8 +65,13 @@ mod tests {
     fn at_the_opening_of_a_window_there_is_nothing_to_wait_for() {
         let opens = UnixTime(1_800_000_000);
         let state = DisruptionWindow::NotBefore(opens);
-        assert_eq!(state.waits_until(UnixTime(opens.0 - 1)), Some(opens));
-        assert_eq!(state.waits_until(opens), None);
-        assert_eq!(DisruptionWindow::Allowed.waits_until(opens), None);
+        let waits = Some(WindowWait::Opens(opens));
+        assert_eq!(state.wait(UnixTime(opens.0 - 1)), waits);
+        assert_eq!(state.wait(opens), None);
+        assert_eq!(DisruptionWindow::Allowed.wait(opens), None);
+        assert_eq!(
+            DisruptionWindow::NotBeforeValid.wait(opens),
+            Some(WindowWait::Correction)
+        );
     }
 }

@@ -304,6 +304,8 @@ pub(crate) enum ReferencePage {
     Verbs,
     /// Conditions and reasons, with the required actions
     Conditions,
+    /// JSON Schema of the output of status and why
+    ReportSchema,
 }
 
 /// Parses a duration in the notation of the resources into seconds. Returns at least 1.

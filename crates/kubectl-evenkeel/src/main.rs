@@ -4,32 +4,44 @@
 
 mod advice;
 mod args;
+mod assess;
+mod cluster_table;
 mod complete;
 mod connection;
 mod decision_log;
 mod effect;
 mod error;
 mod etcdctl;
+mod health;
 mod kubectl_error;
+mod live;
 mod live_leader;
 mod logs;
 mod member_metrics;
+mod member_table;
 mod move_leader;
+mod operation_text;
 mod operator_status;
 mod output;
 mod pause;
 mod permission;
 mod plan;
+mod problems;
 mod reference;
 mod report;
+mod report_details;
 mod request_layer;
 mod restart;
+#[cfg(test)]
+mod scene;
 mod status;
+mod status_text;
 mod terminal;
 mod usage;
 mod version;
 mod watch;
 mod why;
+mod why_text;
 
 use std::process::ExitCode;
 
@@ -67,7 +79,7 @@ async fn main() -> ExitCode {
 
 async fn run(args: &Args) -> Result<u8, CliError> {
     let terminal = Terminal::new(args.connection.color);
-    let output = |format| OutputOptions { format, terminal };
+    let output = |format| OutputOptions::new(format, terminal);
     if let Verb::Version {
         client,
         output: format,
@@ -86,7 +98,7 @@ async fn run(args: &Args) -> Result<u8, CliError> {
             let options = status::StatusOptions {
                 is_wide: *format == StatusFormat::Wide,
             };
-            let output = output(format.output_format());
+            let output = output(format.output_format()).redrawn(*watch);
             let show = async || {
                 if *all_namespaces {
                     status::run_all(&connection, options, output).await

@@ -115,17 +115,6 @@ impl OperatorStatus {
         }
     }
 
-    /// Returns a note for the user if no operator is running.
-    pub(crate) fn note(&self) -> Option<String> {
-        match self {
-            Self::NotRunning { namespace, lease } => Some(format!(
-                "no operator is running: {lease}. Clusters are not healed, and this status may be outdated. Check the \
-                 operator: `kubectl -n {namespace} get pods`"
-            )),
-            Self::Running(_) | Self::Unknown(_) => None,
-        }
-    }
-
     /// Returns whether it is known that no operator is running.
     pub(crate) fn is_not_running(&self) -> bool {
         matches!(self, Self::NotRunning { .. })
@@ -166,11 +155,13 @@ mod tests {
         assert_eq!(status(&[lease("a", OLD), lease("b", RECENT)]), running("b"));
         let unknown = OperatorStatus::Unknown("Lease evenkeel-operator does not exist".to_owned());
         assert_eq!(status(&[]), unknown);
-        let note = status(&[lease("a", OLD)]).note().unwrap();
-        assert!(
-            note.contains("last renewed 60m ago")
-                && note.contains("kubectl -n evenkeel-system get pods"),
-            "{note}"
+        assert_eq!(
+            status(&[lease("a", OLD)]),
+            OperatorStatus::NotRunning {
+                namespace: "evenkeel-system".to_owned(),
+                lease: "Lease evenkeel-system/evenkeel-operator was last renewed 60m ago"
+                    .to_owned(),
+            }
         );
         assert!(status(&[lease("", RECENT)]).is_not_running());
     }

@@ -1,95 +1,518 @@
-//! The report about a cluster, from its resource, the metrics of its members and the operator's Lease. `status` and
-//! `why` print it as text, JSON or YAML.
+//! The report about a cluster, which `status` prints as text, JSON or YAML. Its fields are part of the plugin's interface;
+//! `docs/reference/plugin-report.schema.json` is generated from these types.
+//!
+//! Times are in UTC and in the format of RFC 3339.
 
-use evenkeel_api::{EtcdCluster, EtcdClusterStatus, MemberRole};
-use evenkeel_etcd::view::quorum;
+use evenkeel_api::EtcdCluster;
 use jiff::Timestamp;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::ResourceExt;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::args::Target;
+use crate::assess::Evidence;
 use crate::connection::Connection;
 use crate::error::{CliError, EXIT_DEGRADED, EXIT_UNAVAILABLE};
-use crate::member_metrics::ClusterMetrics;
+use crate::live::{LiveScope, LiveView};
 use crate::operator_status::OperatorStatus;
-use crate::terminal::{Severity, format_duration};
+use crate::terminal::Severity;
 
-/// How long before its expiry a certificate is mentioned. The operator renews certificates much earlier.
-const EXPIRY_WARNING_SECONDS: i64 = 14 * 86_400;
-/// How long a new resource may have no status before the report mentions it.
-const MAX_SECONDS_WITHOUT_STATUS: i64 = 10;
+/// The API version of the plugin's output.
+pub(crate) const API_VERSION: &str = "plugin.evenkeel.dev/v1alpha1";
 
-/// The report about a cluster.
-#[derive(Clone, Debug, Serialize)]
+/// The report about a cluster: the output of `kubectl evenkeel status -o json`.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Report {
+pub(crate) struct ClusterReport {
+    /// The version of this format: plugin.evenkeel.dev/v1alpha1.
+    pub(crate) api_version: &'static str,
+    /// ClusterReport.
+    pub(crate) kind: &'static str,
+    /// The time of the report.
+    pub(crate) time: String,
+    /// The namespace of the cluster.
     pub(crate) namespace: String,
+    /// The name of the cluster.
     pub(crate) name: String,
-    pub(crate) version: String,
-    /// Whether clients can write. `None` if unknown.
-    pub(crate) available: Option<bool>,
-    /// The number of further member failures that the cluster tolerates. `None` if unknown.
-    pub(crate) failure_tolerance: Option<usize>,
-    /// The number of healthy members and the desired number, such as 3/3.
-    pub(crate) ready: String,
-    pub(crate) summary: String,
-    pub(crate) members: Vec<MemberReport>,
-    pub(crate) current_action: String,
-    pub(crate) action_reason: String,
+    /// The cluster ID of etcd, in hexadecimal digits. Empty before bootstrap is finished.
+    pub(crate) cluster_id: String,
+    /// The versions of etcd.
+    pub(crate) version: EtcdVersionReport,
+    /// Whether clients are served.
+    pub(crate) health: HealthReport,
+    /// The exit code of `status`: 0 if the state is OK, 3 if clients are served and there is a problem, 4 if clients cannot
+    /// write or this is unknown.
+    pub(crate) exit_code: u8,
+    /// The members that answer, and those that are desired.
+    pub(crate) member_count: MemberCount,
+    /// The further failures that the cluster tolerates while clients can still write. Absent if unknown or without a quorum.
+    pub(crate) failure_tolerance: Option<ToleranceReport>,
+    /// The problems, the worst first.
+    pub(crate) problems: Vec<ProblemReport>,
+    /// The operation in progress, as the operator reports it.
+    pub(crate) operation: Option<OperationReport>,
+    /// The reasons why the operator waits, as it reports them.
     pub(crate) waiting_for: Vec<String>,
-    pub(crate) next_action: String,
-    pub(crate) certificates: Vec<CertificateReport>,
-    /// The condition Degraded, if it is true.
-    pub(crate) degraded: Option<DegradedReport>,
-    /// The messages of the conditions Ready and Degraded while Ready is not true.
-    pub(crate) not_ready_messages: Vec<String>,
-    /// The alarm that etcd has raised. etcd then rejects writes.
-    pub(crate) alarm: Option<String>,
+    /// The action that follows after the operator has waited, as it reports it.
+    pub(crate) next_action: Option<NextActionReport>,
+    /// Whether spec.paused is set.
     pub(crate) paused: bool,
-    /// Whether it is known that no operator manages the cluster.
-    pub(crate) unmanaged: bool,
-    /// Further notes for the user.
+    /// Whether an operator is running.
+    pub(crate) operator: OperatorStateReport,
+    /// How current the operator's status is, from which operation, waits, next action and most problems come.
+    pub(crate) operator_status: StatusAge,
+    /// The members.
+    pub(crate) members: Vec<MemberReport>,
+    /// Database, quota and volumes.
+    pub(crate) storage: StorageReport,
+    /// The certificates.
+    pub(crate) certificates: Vec<CertificateReport>,
+    /// The number of pods that may be evicted now. Absent if unknown.
+    pub(crate) disruptions_allowed: Option<i32>,
+    /// Why the number of evictions is unknown.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub(crate) disruptions_error: String,
+    /// The maintenance windows.
+    pub(crate) maintenance: MaintenanceReport,
+    /// How clients connect.
+    pub(crate) connection: ClientConnectionReport,
+    /// The last events, the oldest first.
+    pub(crate) events: Vec<EventReport>,
+    /// Why events are unknown.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub(crate) events_error: String,
+    /// Facts that need no action now, such as a missing permission.
     pub(crate) notes: Vec<String>,
 }
 
-/// The condition Degraded.
-#[derive(Clone, Debug, Serialize)]
+/// The reports about all clusters: the output of `kubectl evenkeel status -A -o json`.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct DegradedReport {
-    pub(crate) reason: String,
-    pub(crate) message: String,
-    /// How long the condition has been true, in seconds.
-    pub(crate) duration_seconds: i64,
+pub(crate) struct ClusterReportList {
+    /// The version of this format: plugin.evenkeel.dev/v1alpha1.
+    pub(crate) api_version: &'static str,
+    /// ClusterReportList.
+    pub(crate) kind: &'static str,
+    /// The clusters, the worst first.
+    pub(crate) items: Vec<ClusterReport>,
 }
 
-/// The report about a member.
-#[derive(Clone, Debug, Serialize)]
+/// The versions of etcd.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct EtcdVersionReport {
+    /// The lowest version that a member runs. Empty if unknown.
+    pub(crate) running: String,
+    /// The version in the spec.
+    pub(crate) desired: String,
+}
+
+/// Whether clients are served.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct HealthReport {
+    /// The state in one word.
+    pub(crate) state: HealthState,
+    /// The state in a sentence.
+    pub(crate) message: String,
+    /// Whether reads are served. Absent if unknown.
+    pub(crate) reads: Option<bool>,
+    /// Whether writes are served. Absent if unknown.
+    pub(crate) writes: Option<bool>,
+    /// The time since when the operator has reported the state. Absent if the operator does not report it.
+    pub(crate) since: Option<String>,
+    /// The alarms that etcd has raised.
+    pub(crate) alarms: Vec<String>,
+}
+
+/// The state of a cluster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub(crate) enum HealthState {
+    /// Clients are served, and there is no problem.
+    #[serde(rename = "OK")]
+    Ok,
+    /// Clients are served. spec.paused is set.
+    Paused,
+    /// Clients are served. No operator is running.
+    Unmanaged,
+    /// Clients are served. There is a problem.
+    Degraded,
+    /// The resource is being deleted.
+    Deleting,
+    /// The cluster is being created.
+    Creating,
+    /// The only member, or one of two, is being restarted as the spec asks for. Clients are not served meanwhile.
+    Restarting,
+    /// Reads are served, writes are rejected.
+    ReadOnly,
+    /// No member could be queried.
+    Unknown,
+    /// Clients are not served.
+    Unavailable,
+}
+
+impl HealthState {
+    /// Returns the word on the screen.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Ok => "OK",
+            Self::Paused => "PAUSED",
+            Self::Unmanaged => "UNMANAGED",
+            Self::Degraded => "DEGRADED",
+            Self::Deleting => "DELETING",
+            Self::Creating => "CREATING",
+            Self::Restarting => "RESTARTING",
+            Self::ReadOnly => "READ-ONLY",
+            Self::Unknown => "unknown",
+            Self::Unavailable => "UNAVAILABLE",
+        }
+    }
+
+    /// Returns the exit code of `status`.
+    pub(crate) fn exit_code(self) -> u8 {
+        match self {
+            Self::Ok => 0,
+            Self::Paused | Self::Unmanaged | Self::Degraded | Self::Deleting => EXIT_DEGRADED,
+            Self::Creating
+            | Self::Restarting
+            | Self::ReadOnly
+            | Self::Unknown
+            | Self::Unavailable => EXIT_UNAVAILABLE,
+        }
+    }
+
+    /// Returns the severity.
+    pub(crate) fn severity(self) -> Severity {
+        match self {
+            Self::Ok => Severity::Good,
+            Self::Paused
+            | Self::Unmanaged
+            | Self::Degraded
+            | Self::Deleting
+            | Self::Creating
+            | Self::Restarting
+            | Self::Unknown => Severity::Warning,
+            Self::ReadOnly | Self::Unavailable => Severity::Critical,
+        }
+    }
+
+    /// Returns the position in a list that begins with the worst state.
+    pub(crate) fn rank(self) -> u8 {
+        match self {
+            Self::Unavailable => 0,
+            Self::ReadOnly => 1,
+            Self::Unknown => 2,
+            Self::Restarting => 3,
+            Self::Creating => 4,
+            Self::Degraded => 5,
+            Self::Unmanaged => 6,
+            Self::Deleting => 7,
+            Self::Paused => 8,
+            Self::Ok => 9,
+        }
+    }
+}
+
+/// The number of members.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct MemberCount {
+    /// The number of voters that answer a linearizable read. Absent if no member could be queried.
+    pub(crate) serving: Option<usize>,
+    /// The number of voters.
+    pub(crate) voters: usize,
+    /// The number of members in the spec.
+    pub(crate) desired: i32,
+    /// The number of serving voters and of members in the spec as the operator reports them, such as 3/3.
+    pub(crate) reported: String,
+}
+
+/// The further failures that a cluster tolerates.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct ToleranceReport {
+    /// Where the numbers come from.
+    pub(crate) source: ReportSource,
+    /// The tolerance in a few words, such as 1 node.
+    pub(crate) summary: String,
+    /// The number of members that may fail.
+    pub(crate) members: usize,
+    /// The number of nodes that may fail, whichever they are. Absent if the node of a member is unknown.
+    pub(crate) nodes: Option<usize>,
+    /// The number of zones that may fail, whichever they are. Absent if the zone of a member is unknown.
+    pub(crate) zones: Option<usize>,
+    /// The number of nodes that serving voters are on.
+    pub(crate) node_count: Option<usize>,
+    /// The number of zones that serving voters are in.
+    pub(crate) zone_count: Option<usize>,
+    /// The nodes whose loss alone would lose the quorum.
+    pub(crate) critical_nodes: Vec<String>,
+    /// The zones whose loss alone would lose the quorum.
+    pub(crate) critical_zones: Vec<String>,
+}
+
+/// Where a fact comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub(crate) enum ReportSource {
+    /// The plugin found it at the time of the report.
+    Live,
+    /// The operator reports it in the status of the resource.
+    Operator,
+}
+
+/// A problem.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct ProblemReport {
+    /// Where the problem comes from.
+    pub(crate) source: ReportSource,
+    /// The reason, as in the conditions; for a problem that only the plugin reports, OperatorNotRunning or NotReconciled.
+    pub(crate) reason: String,
+    /// The fact and its consequence.
+    pub(crate) message: String,
+    /// The action that is required from a user. Empty if none is.
+    pub(crate) advice: String,
+    /// The name of the member that the problem is about, if any.
+    pub(crate) member: String,
+    /// The time since when the operator has reported the problem.
+    pub(crate) since: Option<String>,
+    /// The duration of the problem, in seconds.
+    pub(crate) duration_seconds: Option<i64>,
+}
+
+/// The operation in progress.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct OperationReport {
+    /// The type, such as Upgrade.
+    pub(crate) r#type: String,
+    /// The current step, in words that follow "the operator is".
+    pub(crate) message: String,
+    /// The reason for the current step.
+    pub(crate) reason: String,
+    /// The number of members for which the operation is done.
+    pub(crate) completed: Option<i32>,
+    /// The number of members that the operation affects.
+    pub(crate) total: Option<i32>,
+    /// The time at which the operation began.
+    pub(crate) start_time: String,
+}
+
+/// An action that follows after a wait.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct NextActionReport {
+    /// The action.
+    pub(crate) message: String,
+    /// The time of the action, if the wait has a deadline.
+    pub(crate) time: Option<String>,
+    /// The time until the action, in seconds.
+    pub(crate) remaining_seconds: Option<i64>,
+}
+
+/// Whether an operator is running.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct OperatorStateReport {
+    /// Whether an operator renews its Lease. Absent if unknown.
+    pub(crate) running: Option<bool>,
+    /// The namespace of the operator. Empty if unknown.
+    pub(crate) namespace: String,
+    /// The identity of the operator that holds the Lease. Empty if unknown.
+    pub(crate) identity: String,
+    /// The time since the Lease was renewed, in seconds.
+    pub(crate) lease_age_seconds: Option<i64>,
+    /// The state of the Lease, or why it is unknown. Empty if an operator is running.
+    pub(crate) message: String,
+}
+
+/// How current the operator's status is.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct StatusAge {
+    /// The time at which the operator last changed the status. It does not write an unchanged status.
+    pub(crate) changed_at: Option<String>,
+    /// The time since that change, in seconds.
+    pub(crate) age_seconds: Option<i64>,
+    /// The generation of the spec.
+    pub(crate) generation: Option<i64>,
+    /// The generation that the status describes.
+    pub(crate) observed_generation: Option<i64>,
+    /// The statements of the status that the answers of the members contradict.
+    pub(crate) contradictions: Vec<String>,
+}
+
+/// A member.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct MemberReport {
+    /// The name of the member and of its pod.
     pub(crate) name: String,
+    /// The role: leader, follower, voter (if the leader is unknown), learner, joining or leaving.
     pub(crate) role: String,
-    pub(crate) healthy: bool,
+    /// The answer of the member at the time of the report.
+    pub(crate) health: MemberHealthState,
+    /// Why the member does not answer.
+    pub(crate) message: String,
+    /// The member ID of etcd, in hexadecimal digits.
+    pub(crate) id: String,
+    /// The state of the pod, as kubectl prints it; none if it does not exist.
+    pub(crate) pod: String,
+    /// The age of the pod, in seconds.
+    pub(crate) pod_age_seconds: Option<i64>,
+    /// The number of container restarts.
+    pub(crate) restarts: Option<i32>,
     /// The number of log entries that the member has not applied yet.
     pub(crate) raft_lag: Option<u64>,
+    /// The index of the last applied log entry.
+    pub(crate) raft_index: Option<u64>,
     /// The size of the database, in bytes.
     pub(crate) db_size_bytes: Option<u64>,
+    /// The version of etcd.
     pub(crate) version: String,
+    /// The node.
     pub(crate) node: String,
-    pub(crate) message: String,
+    /// The problem of the node, if any: NotReady, Cordoned or Missing.
+    pub(crate) node_problem: Option<String>,
+    /// The zone of the node.
+    pub(crate) zone: String,
+    /// The IP address of the pod.
+    pub(crate) pod_ip: String,
+    /// The image of etcd.
+    pub(crate) image: String,
 }
 
-/// The expiry of a certificate.
-#[derive(Clone, Debug, Serialize)]
+/// The answer of a member.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub(crate) enum MemberHealthState {
+    /// It answered a linearizable read.
+    #[serde(rename = "OK")]
+    Ok,
+    /// It answers reads and reports an alarm.
+    Alarm,
+    /// It answers, but reaches no quorum.
+    NoQuorum,
+    /// It does not answer.
+    NoAnswer,
+    /// It does not answer because its pod was restarted or deleted less than a minute ago.
+    Restarting,
+    /// It does not answer because it has not joined yet.
+    Starting,
+    /// It does not answer because it is being removed.
+    Stopping,
+    /// It could not be queried.
+    Unknown,
+}
+
+impl MemberHealthState {
+    /// Returns the words on the screen.
+    pub(crate) fn words(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Alarm => "alarm",
+            Self::NoQuorum => "no quorum",
+            Self::NoAnswer => "no answer",
+            Self::Restarting => "restarting",
+            Self::Starting => "starting",
+            Self::Stopping => "stopping",
+            Self::Unknown => "unknown",
+        }
+    }
+
+    /// Returns whether the member serves reads.
+    pub(crate) fn is_serving(self) -> bool {
+        matches!(self, Self::Ok | Self::Alarm)
+    }
+
+    /// Returns whether the member is expected to serve and does not.
+    pub(crate) fn is_down(self) -> bool {
+        matches!(self, Self::NoAnswer | Self::NoQuorum)
+    }
+}
+
+/// Database, quota and volumes.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct StorageReport {
+    /// The size of the largest database, in bytes. The operator's report is rounded up in coarse steps.
+    pub(crate) db_size_bytes: Option<u64>,
+    /// Where that size comes from.
+    pub(crate) db_size_source: ReportSource,
+    /// The part of that database that is in use, in bytes. Defragmentation frees the rest.
+    pub(crate) db_in_use_bytes: Option<u64>,
+    /// The size at which etcd rejects writes, in bytes.
+    pub(crate) quota_bytes: Option<u64>,
+    /// Whether the data is in the pods.
+    pub(crate) ephemeral: bool,
+    /// The size of the largest volume, such as 4Gi.
+    pub(crate) volume_size: String,
+    /// The StorageClass in the spec. Empty for the default one.
+    pub(crate) storage_class: String,
+    /// The volumes of removed members.
+    pub(crate) retained_volumes: Vec<RetainedVolumeReport>,
+}
+
+/// The volume of a removed member.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct RetainedVolumeReport {
+    /// The name of the PersistentVolumeClaim.
+    pub(crate) claim: String,
+    /// The size of the volume.
+    pub(crate) size: String,
+    /// The time at which the operator deletes it. Absent if it is kept for ever.
+    pub(crate) delete_time: Option<String>,
+}
+
+/// A certificate.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct CertificateReport {
+    /// The name of the Secret.
     pub(crate) secret: String,
+    /// Whether it is the certificate of a CA, which the operator does not renew.
+    pub(crate) is_ca: bool,
+    /// The time at which it expires.
     pub(crate) expires: String,
-    /// The time until the expiry, in seconds.
+    /// The time until it expires, in seconds.
     pub(crate) remaining_seconds: i64,
 }
 
-impl Report {
+/// The maintenance windows.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct MaintenanceReport {
+    /// Whether disruptive changes may begin now. Absent if the windows in the spec are invalid.
+    pub(crate) open: Option<bool>,
+    /// The time at which that changes. Absent if it does not.
+    pub(crate) until: Option<String>,
+}
+
+/// How clients connect.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct ClientConnectionReport {
+    /// The URL of the client Service.
+    pub(crate) url: String,
+    /// The Secret with the client certificate.
+    pub(crate) secret: String,
+}
+
+/// An event.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct EventReport {
+    /// The time at which it occurred last.
+    pub(crate) time: String,
+    /// Normal or Warning.
+    pub(crate) r#type: &'static str,
+    /// The reason.
+    pub(crate) reason: String,
+    /// The text.
+    pub(crate) message: String,
+}
+
+impl ClusterReport {
     /// Reads the cluster, and queries the operator's Lease and the members.
     pub(crate) async fn query(
         connection: &Connection,
@@ -97,259 +520,28 @@ impl Report {
         now: Timestamp,
     ) -> Result<(EtcdCluster, Self), CliError> {
         let cluster = connection.cluster(target.cluster.as_deref()).await?;
-        let namespace = cluster.namespace();
-        let operator = OperatorStatus::query(&connection.client, namespace.as_deref(), now).await;
-        let metrics = ClusterMetrics::query(&connection.client, &cluster).await;
-        let report = Self::new(&cluster, &metrics, &operator, now);
+        let report = Self::of(connection, &cluster, LiveScope::Everything, now).await;
         Ok((cluster, report))
     }
 
-    /// Creates the report.
-    pub(crate) fn new(
+    /// Reports about a cluster.
+    pub(crate) async fn of(
+        connection: &Connection,
         cluster: &EtcdCluster,
-        metrics: &ClusterMetrics,
-        operator: &OperatorStatus,
+        scope: LiveScope,
         now: Timestamp,
     ) -> Self {
-        let status = cluster.status.clone().unwrap_or_default();
-        let leader = metrics.leader().unwrap_or(&status.leader);
-        let members = status.member_list.iter().map(|member| MemberReport {
-            name: member.name.clone(),
-            role: role_name(member.role, leader == member.name).to_owned(),
-            healthy: member.healthy,
-            raft_lag: metrics.raft_lag(&member.name),
-            db_size_bytes: metrics.db_size_bytes(&member.name),
-            version: member.version.clone(),
-            node: member.node.clone(),
-            message: member.message.clone(),
-        });
-        let certificates = status
-            .certificates
-            .iter()
-            .map(|certificate| CertificateReport {
-                secret: certificate.secret.clone(),
-                expires: certificate.expires.0.to_string(),
-                remaining_seconds: certificate.expires.0.as_second() - now.as_second(),
-            });
-        let availability = Availability::new(&status, metrics, operator);
-        let degraded = condition(&status, "Degraded")
-            .filter(|condition| condition.status == "True")
-            .map(|condition| DegradedReport {
-                reason: condition.reason.clone(),
-                message: condition.message.clone(),
-                duration_seconds: now.as_second() - condition.last_transition_time.0.as_second(),
-            });
-        Self {
-            namespace: cluster.namespace().unwrap_or_default(),
-            name: cluster.name_any(),
-            version: cluster.spec.version.clone(),
-            available: availability.available,
-            failure_tolerance: availability.failure_tolerance,
-            ready: status.ready.clone(),
-            summary: status.summary.clone(),
-            members: members.collect(),
-            current_action: status.current_action.clone(),
-            action_reason: status.action_reason.clone(),
-            waiting_for: status.waiting_for.clone(),
-            next_action: status.next_action.clone(),
-            certificates: certificates.collect(),
-            degraded,
-            not_ready_messages: not_ready_messages(&status),
-            alarm: metrics.alarm.clone(),
-            paused: cluster.spec.paused,
-            unmanaged: operator.is_not_running() || cluster.status.is_none(),
-            notes: notes(cluster, &status, metrics, operator, now),
+        let namespace = cluster.namespace();
+        let (operator, live) = futures::join!(
+            OperatorStatus::query(&connection.client, namespace.as_deref(), now),
+            LiveView::query(&connection.client, cluster, scope),
+        );
+        Evidence {
+            cluster,
+            live: &live,
+            operator: &operator,
+            now,
         }
-    }
-
-    /// Returns the severity of the state.
-    pub(crate) fn severity(&self) -> Severity {
-        match self.exit_code() {
-            0 => Severity::Good,
-            EXIT_DEGRADED => Severity::Warning,
-            _ => Severity::Critical,
-        }
-    }
-
-    /// Returns the exit code of `status`.
-    pub(crate) fn exit_code(&self) -> u8 {
-        match (self.available, &self.degraded) {
-            (Some(true), None) if self.unmanaged => EXIT_DEGRADED,
-            (Some(true), None) => 0,
-            (Some(true), Some(_)) => EXIT_DEGRADED,
-            _ => EXIT_UNAVAILABLE,
-        }
-    }
-
-    /// Describes whether clients can write, and the failure tolerance.
-    pub(crate) fn headline(&self) -> String {
-        match (self.available, self.failure_tolerance) {
-            (Some(true), Some(0)) => "available, tolerates no member failure".to_owned(),
-            (Some(true), Some(1)) => "available, tolerates 1 member failure".to_owned(),
-            (Some(true), Some(count)) => format!("available, tolerates {count} member failures"),
-            (Some(true), None) => "available, failure tolerance unknown".to_owned(),
-            (Some(false), _) => "NOT available: clients cannot write".to_owned(),
-            (None, _) => "availability unknown".to_owned(),
-        }
-    }
-
-    /// Describes the certificate that expires first.
-    pub(crate) fn certificate_summary(&self) -> String {
-        let Some(first) = self
-            .certificates
-            .iter()
-            .min_by_key(|certificate| certificate.remaining_seconds)
-        else {
-            return "none reported".to_owned();
-        };
-        let day = first.expires.get(..10).unwrap_or(&first.expires);
-        match first.remaining_seconds {
-            ..=0 => format!("{} EXPIRED on {day}", first.secret),
-            left if left < EXPIRY_WARNING_SECONDS => format!(
-                "{} expires in {}, on {day}",
-                first.secret,
-                format_duration(left)
-            ),
-            left => format!(
-                "valid; next expiry in {} ({}), auto-renewed",
-                format_duration(left),
-                first.secret
-            ),
-        }
+        .report()
     }
 }
-
-/// Returns the messages of Ready and Degraded while Ready is not true. If all members are healthy, the message of
-/// Degraded says what else to check.
-fn not_ready_messages(status: &EtcdClusterStatus) -> Vec<String> {
-    let Some(ready) = condition(status, "Ready").filter(|ready| ready.status != "True") else {
-        return Vec::new();
-    };
-    [Some(ready), condition(status, "Degraded")]
-        .into_iter()
-        .flatten()
-        .map(|condition| condition.message.clone())
-        .filter(|message| !message.is_empty())
-        .collect()
-}
-
-/// Returns the condition of this type.
-pub(crate) fn condition<'s>(status: &'s EtcdClusterStatus, type_: &str) -> Option<&'s Condition> {
-    status
-        .conditions
-        .iter()
-        .find(|condition| condition.type_ == type_)
-}
-
-fn role_name(role: MemberRole, is_leader: bool) -> &'static str {
-    match role {
-        MemberRole::Voter if is_leader => "leader",
-        MemberRole::Voter => "voter",
-        MemberRole::Learner => "learner",
-        MemberRole::Joining => "joining",
-        MemberRole::Leaving => "leaving",
-    }
-}
-
-/// Whether clients can write, and how many further failures the cluster tolerates. `None` means unknown.
-struct Availability {
-    available: Option<bool>,
-    failure_tolerance: Option<usize>,
-}
-
-impl Availability {
-    /// Combines the status with the metrics of the members. Without a running operator the status may be old, so only
-    /// the metrics count.
-    fn new(
-        status: &EtcdClusterStatus,
-        metrics: &ClusterMetrics,
-        operator: &OperatorStatus,
-    ) -> Self {
-        let ready = match condition(status, "Ready").map(|ready| ready.status.as_str()) {
-            Some("True") => Some(true),
-            Some("False") => Some(false),
-            _ => None,
-        };
-        let voters: Vec<_> = status
-            .member_list
-            .iter()
-            .filter(|member| member.role == MemberRole::Voter)
-            .map(|member| member.name.as_str())
-            .collect();
-        let quorum = quorum(voters.len());
-        let alive = metrics
-            .count_alive(voters.iter().copied())
-            .filter(|_| !voters.is_empty());
-        if metrics.alarm.is_some() || alive.is_some_and(|alive| alive < quorum) {
-            return Self {
-                available: Some(false),
-                failure_tolerance: Some(0),
-            };
-        }
-        let spare = alive.map(|alive| alive - quorum);
-        if operator.is_not_running() {
-            return Self {
-                available: (alive.is_some() && ready == Some(true)).then_some(true),
-                failure_tolerance: spare,
-            };
-        }
-        let reported = status
-            .failure_tolerance
-            .and_then(|more| usize::try_from(more).ok());
-        let failure_tolerance = match (reported, spare) {
-            (Some(reported), Some(spare)) => Some(reported.min(spare)),
-            (reported, _) => reported,
-        };
-        Self {
-            available: ready,
-            failure_tolerance: match ready {
-                Some(true) => failure_tolerance,
-                Some(false) => Some(0),
-                None => None,
-            },
-        }
-    }
-}
-
-fn notes(
-    cluster: &EtcdCluster,
-    status: &EtcdClusterStatus,
-    metrics: &ClusterMetrics,
-    operator: &OperatorStatus,
-    now: Timestamp,
-) -> Vec<String> {
-    let mut notes: Vec<String> = operator.note().into_iter().collect();
-    let created = cluster.metadata.creation_timestamp.as_ref();
-    let age = created.map_or(0, |created| now.as_second() - created.0.as_second());
-    if cluster.status.is_none() && age > MAX_SECONDS_WITHOUT_STATUS {
-        notes.push(format!(
-            "no operator has reconciled this cluster in the {} since its creation. Check that an operator is running and \
-             manages this namespace",
-            format_duration(age)
-        ));
-    } else if status.observed_generation < cluster.metadata.generation && cluster.status.is_some() {
-        notes.push(format!(
-            "the operator has not reconciled generation {} of the spec yet. This status is about generation {}",
-            cluster.metadata.generation.unwrap_or_default(),
-            status.observed_generation.unwrap_or_default()
-        ));
-    }
-    if cluster.spec.paused {
-        notes.push(format!(
-            "spec.paused is set: the operator neither heals nor changes the cluster. To resume: `kubectl evenkeel resume {}`",
-            cluster.name_any()
-        ));
-    }
-    notes.extend(
-        metrics
-            .alarm
-            .as_ref()
-            .map(|alarm| format!("etcd has raised the alarm {alarm} and rejects writes")),
-    );
-    notes.extend(metrics.note.clone());
-    notes
-}
-
-#[cfg(test)]
-#[path = "report_tests.rs"]
-pub(crate) mod tests;

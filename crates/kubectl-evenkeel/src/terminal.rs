@@ -2,10 +2,18 @@
 
 use std::io::IsTerminal;
 
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+
 use crate::args::ColorMode;
 
 /// The width of wrapped text, and the least width that a terminal is assumed to have.
 pub(crate) const WIDTH: usize = 80;
+
+/// The width of the labels on the status screen.
+const LABEL_WIDTH: usize = 13;
+/// The width of the first word after a label on the status screen.
+const WORD_WIDTH: usize = 9;
 
 /// The severity of a text, which decides its color.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -73,6 +81,44 @@ impl Terminal {
         }
     }
 
+    /// Returns the width that a table may have.
+    pub(crate) fn table_width(self) -> usize {
+        self.width.unwrap_or(WIDTH)
+    }
+
+    /// Formats a text after a label of the status screen, with further lines indented.
+    pub(crate) fn field(self, label: &str, text: &str) -> String {
+        self.field_with_word(label, Severity::Neutral, "", text)
+    }
+
+    /// Formats a word with a color and a text after a label of the status screen, with further lines indented.
+    pub(crate) fn field_with_word(
+        self,
+        label: &str,
+        severity: Severity,
+        word: &str,
+        text: &str,
+    ) -> String {
+        let first_indent = match word.chars().count() {
+            0 => LABEL_WIDTH,
+            length => LABEL_WIDTH + (length + 1).max(WORD_WIDTH),
+        };
+        let mut lines = wrap_first(text, WIDTH - first_indent, WIDTH - LABEL_WIDTH).into_iter();
+        let padding = first_indent - LABEL_WIDTH - word.chars().count();
+        let first = format!(
+            "{}{}{:padding$}{}",
+            self.bold(&format!("{label:<LABEL_WIDTH$}")),
+            self.paint(severity, word),
+            "",
+            lines.next().unwrap_or_default()
+        );
+        let mut all = format!("{}\n", first.trim_end());
+        for line in lines {
+            all.push_str(&format!("{:LABEL_WIDTH$}{line}\n", ""));
+        }
+        all
+    }
+
     /// Formats a text after a label, with further lines indented.
     pub(crate) fn labelled(self, label: &str, text: &str) -> String {
         const INDENT: usize = 17;
@@ -105,12 +151,18 @@ pub(crate) fn clean(text: &str) -> String {
 
 /// Wraps a text into lines of at most `width` characters, except for longer words.
 pub(crate) fn wrap(text: &str, width: usize) -> Vec<String> {
+    wrap_first(text, width, width)
+}
+
+/// Wraps a text into lines, the first of which has another width.
+fn wrap_first(text: &str, first_width: usize, width: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     for word in clean(text).split_whitespace() {
         let length = lines
             .last_mut()
             .map(|line| line.chars().count())
             .unwrap_or_default();
+        let width = if lines.len() == 1 { first_width } else { width };
         if length > 0 && length + 1 + word.chars().count() > width {
             lines.push(String::new());
         }
@@ -122,6 +174,11 @@ pub(crate) fn wrap(text: &str, width: usize) -> Vec<String> {
         }
     }
     lines
+}
+
+/// Aligns rows in columns and truncates nothing.
+pub(crate) fn full_table(rows: &[Vec<String>]) -> Vec<String> {
+    table(rows, None)
 }
 
 /// Truncates a text to `width` characters.
@@ -174,11 +231,12 @@ pub(crate) fn format_bytes(count: u64) -> String {
         amount /= 1024.0;
         unit += 1;
     }
-    if unit == 0 || amount >= 10.0 {
-        format!("{amount:.0} {}", UNITS[unit])
+    let number = if unit == 0 || amount >= 10.0 {
+        format!("{amount:.0}")
     } else {
-        format!("{amount:.1} {}", UNITS[unit])
-    }
+        format!("{amount:.1}")
+    };
+    format!("{} {}", number.trim_end_matches(".0"), UNITS[unit])
 }
 
 /// Formats a number of seconds in its largest unit.
@@ -192,9 +250,61 @@ pub(crate) fn format_duration(seconds: i64) -> String {
     }
 }
 
+/// Formats a number of seconds in its two largest units, such as 4m08s.
+pub(crate) fn format_elapsed(seconds: i64) -> String {
+    let seconds = seconds.max(0);
+    match seconds {
+        0..60 => format!("{seconds}s"),
+        60..3600 => format!("{}m{:02}s", seconds / 60, seconds % 60),
+        3600..86_400 => format!("{}h{:02}m", seconds / 3600, seconds / 60 % 60),
+        _ => format!("{}d{}h", seconds / 86_400, seconds / 3600 % 24),
+    }
+}
+
+/// Formats a time in UTC: the time of day if it is today, otherwise date, hour and minute.
+pub(crate) fn format_time(time: Timestamp, now: Timestamp) -> String {
+    let utc = |time: Timestamp| time.to_zoned(TimeZone::UTC);
+    if utc(time).date() == utc(now).date() {
+        utc(time).strftime("%H:%M:%SZ").to_string()
+    } else {
+        utc(time).strftime("%Y-%m-%dT%H:%MZ").to_string()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn times_and_durations_are_exact() {
+        assert_eq!(
+            [5, 248, 7500, 273_600].map(format_elapsed),
+            ["5s", "4m08s", "2h05m", "3d4h"]
+        );
+        let now: Timestamp = "2026-11-16T12:00:00Z".parse().unwrap();
+        let soon: Timestamp = "2026-11-16T12:04:08Z".parse().unwrap();
+        let later: Timestamp = "2026-11-18T14:38:20Z".parse().unwrap();
+        assert_eq!(format_time(soon, now), "12:04:08Z");
+        assert_eq!(format_time(later, now), "2026-11-18T14:38Z");
+    }
+
+    #[test]
+    fn a_field_has_its_label_its_word_and_indented_lines() {
+        let terminal = Terminal::new(ColorMode::Never);
+        let text = "word ".repeat(20);
+        let field = terminal.field_with_word("Health", Severity::Good, "OK", &text);
+        let lines: Vec<_> = field.lines().collect();
+        assert!(
+            lines[0].starts_with("Health       OK       word word"),
+            "{field}"
+        );
+        assert!(lines[1].starts_with("             word word"), "{field}");
+        assert!(lines.iter().all(|line| line.len() <= WIDTH), "{field}");
+        assert_eq!(
+            terminal.field("Backup", "not available yet"),
+            "Backup       not available yet\n"
+        );
+    }
 
     #[test]
     fn lines_fit_into_the_terminal() {
@@ -255,9 +365,10 @@ mod tests {
             [
                 format_bytes(900),
                 format_bytes(20_480),
-                format_bytes(1_600_000)
+                format_bytes(1_600_000),
+                format_bytes(3 << 30)
             ],
-            ["900 B", "20 KiB", "1.5 MiB"]
+            ["900 B", "20 KiB", "1.5 MiB", "3 GiB"]
         );
         assert_eq!(
             [

@@ -2,51 +2,119 @@
 //! the user, and the last decisions with the facts that they were based on.
 
 use evenkeel_api::EtcdCluster;
+use evenkeel_etcd::availability::count;
 use evenkeel_etcd::facts::EtcdFacts;
 use evenkeel_etcd::names::member_name;
 use evenkeel_etcd::view::{ClusterView, DataState, MemberView};
 use evenkeel_runtime::{Decision, Observed};
 use jiff::Timestamp;
-use kube::ResourceExt;
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::advice;
 use crate::args::Target;
 use crate::connection::Connection;
 use crate::decision_log::read_decisions;
 use crate::error::CliError;
-use crate::member_metrics::ClusterMetrics;
-use crate::operator_status::OperatorStatus;
+use crate::operation_text;
 use crate::output::OutputOptions;
-use crate::report::Report;
-use crate::terminal::{Terminal, WIDTH, format_duration, wrap};
+use crate::report::{
+    API_VERSION, ClusterReport, HealthReport, MemberHealthState, MemberReport, ProblemReport,
+    ReportSource,
+};
+use crate::status::report_all;
+use crate::terminal::format_elapsed;
+use crate::why_text;
 
-/// The output of `why`.
-#[derive(Debug, Serialize)]
+/// The explanation of a cluster's state: the output of `kubectl evenkeel why -o json`.
+#[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-struct WhyReport {
-    namespace: String,
-    name: String,
+pub(crate) struct ClusterExplanation {
+    /// The version of this format: plugin.evenkeel.dev/v1alpha1.
+    pub(crate) api_version: &'static str,
+    /// ClusterExplanation.
+    pub(crate) kind: &'static str,
+    /// The time of the explanation.
+    pub(crate) time: String,
+    /// The namespace of the cluster.
+    pub(crate) namespace: String,
+    /// The name of the cluster.
+    pub(crate) name: String,
     /// The desired state, in a few words.
-    goal: String,
-    blocker: Option<String>,
-    evidence: Vec<String>,
-    advice: Vec<String>,
-    decisions: Vec<DecisionReport>,
+    pub(crate) goal: String,
+    /// Whether clients are served.
+    pub(crate) health: HealthReport,
+    /// What keeps the cluster from the desired state: its worst problem, or what the operator waits for. Absent if nothing.
+    pub(crate) blocker: Option<String>,
+    /// The observations behind it.
+    pub(crate) evidence: Vec<String>,
+    /// The actions that are required from a user, the most urgent first. Empty if none is.
+    pub(crate) actions_required: Vec<String>,
+    /// The action that follows without a user.
+    pub(crate) next_action: Option<String>,
+    /// The number of recorded decisions. Absent if the log was not read.
+    pub(crate) decision_count: Option<usize>,
+    /// The last decisions, the oldest first.
+    pub(crate) decisions: Vec<DecisionReport>,
 }
 
-/// A decision and its facts.
-#[derive(Debug, Serialize)]
+/// The explanations of all clusters: the output of `kubectl evenkeel why -A -o json`.
+#[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-struct DecisionReport {
-    #[serde(flatten)]
-    decision: Decision,
-    /// The facts about each member, in a few words.
-    fact_summary: Vec<String>,
-    /// All facts.
+pub(crate) struct ClusterExplanationList {
+    /// The version of this format: plugin.evenkeel.dev/v1alpha1.
+    pub(crate) api_version: &'static str,
+    /// ClusterExplanationList.
+    pub(crate) kind: &'static str,
+    /// The clusters, the worst first, without their decisions.
+    pub(crate) items: Vec<ClusterExplanation>,
+}
+
+/// A decision of the operator and its facts.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct DecisionReport {
+    /// The time of the decision.
+    pub(crate) time: String,
+    /// The operator instance that made it.
+    pub(crate) operator: String,
+    /// The actions, in order. Empty if there were none.
+    pub(crate) actions: Vec<String>,
+    /// The reasons for the actions.
+    pub(crate) reasons: Vec<String>,
+    /// What the operator waited for.
+    pub(crate) waiting_for: Vec<String>,
+    /// The result, machine-readable: noop, completed, partial, conflict, declined, inProgress or failed.
+    pub(crate) result: Value,
+    /// The result as a sentence, empty if there were no actions.
+    pub(crate) outcome: String,
+    /// The events that were published.
+    pub(crate) events: Vec<String>,
+    /// The plan, machine-readable.
+    pub(crate) plan: Value,
+    /// Whether etcd's member list was known. Absent if the facts are not recorded or cannot be parsed.
+    pub(crate) membership_known: Option<bool>,
+    /// The facts about each member.
+    pub(crate) members: Vec<MemberFactsReport>,
+    /// All facts, with --facts.
     #[serde(skip_serializing_if = "Option::is_none")]
-    facts: Option<Value>,
+    pub(crate) facts: Option<Value>,
+}
+
+/// The facts about a member that a decision was based on.
+#[derive(Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct MemberFactsReport {
+    /// The name of the member.
+    pub(crate) name: String,
+    /// The role: voter, learner, unlisted or unknown.
+    pub(crate) role: &'static str,
+    /// The pod: Ready, NotReady, Terminating, Finished, Unschedulable, CrashLoop or none.
+    pub(crate) pod: &'static str,
+    /// The data: intact, empty or lost.
+    pub(crate) data: &'static str,
+    /// The answer to the operator's probe: ok, unhealthy or no answer.
+    pub(crate) probe: &'static str,
 }
 
 /// Which part of the decision log is shown.
@@ -65,325 +133,274 @@ pub(crate) async fn run(
     options: WhyOptions,
     output: OutputOptions,
 ) -> Result<u8, CliError> {
-    let now = Timestamp::now();
-    let (cluster, report) = Report::query(connection, target, now).await?;
-    let explanation = explain_with_log(connection, &cluster, &report, options).await;
-    output.print(&explanation, |terminal| text(&explanation, now, terminal))?;
-    Ok(0)
-}
-
-/// Explains the state of the clusters of all namespaces.
-pub(crate) async fn run_all(
-    connection: &Connection,
-    options: WhyOptions,
-    output: OutputOptions,
-) -> Result<u8, CliError> {
-    let now = Timestamp::now();
-    let clusters = connection.clusters_in_all_namespaces().await?;
-    let mut explanations = Vec::new();
-    for cluster in &clusters {
-        let namespace = cluster.namespace();
-        let operator = OperatorStatus::query(&connection.client, namespace.as_deref(), now).await;
-        let metrics = ClusterMetrics::query(&connection.client, cluster).await;
-        let report = Report::new(cluster, &metrics, &operator, now);
-        explanations.push(explain_with_log(connection, cluster, &report, options).await);
+    let (cluster, report) = ClusterReport::query(connection, target, Timestamp::now()).await?;
+    let mut explanation = explain(&cluster, &report);
+    match read_decisions(connection, &cluster).await {
+        Ok(decisions) => explanation.add_decisions(decisions, options),
+        Err(error) => explanation.evidence.push(error),
     }
-    output.print(&explanations, |terminal| {
-        let one = |explanation: &WhyReport| {
-            let name = format!("{}/{}", explanation.namespace, explanation.name);
-            format!(
-                "{}\n{}",
-                terminal.bold(&name),
-                text(explanation, now, terminal)
-            )
-        };
-        if explanations.is_empty() {
-            return "No EtcdClusters found.\n".to_owned();
-        }
-        explanations.iter().map(one).collect::<Vec<_>>().join("\n")
+    output.print(&explanation, |terminal| {
+        why_text::text(&explanation, terminal)
     })?;
     Ok(0)
 }
 
-/// Explains the state of a cluster with the decisions in its log.
-async fn explain_with_log(
+/// Explains the state of the clusters of all namespaces, one line each.
+pub(crate) async fn run_all(
     connection: &Connection,
-    cluster: &EtcdCluster,
-    report: &Report,
-    options: WhyOptions,
-) -> WhyReport {
-    let (decisions, log_error) = match read_decisions(connection, cluster).await {
-        Ok(decisions) => (decisions, None),
-        Err(error) => (Vec::new(), Some(error)),
+    _options: WhyOptions,
+    output: OutputOptions,
+) -> Result<u8, CliError> {
+    let reports = report_all(connection, Timestamp::now()).await?;
+    let list = ClusterExplanationList {
+        api_version: API_VERSION,
+        kind: "ClusterExplanationList",
+        items: reports
+            .iter()
+            .map(|(cluster, report)| explain(cluster, report))
+            .collect(),
     };
-    let mut explanation = explain(cluster, report, decisions, options);
-    explanation.evidence.extend(log_error);
-    explanation
+    output.print(&list, |terminal| why_text::table(&list.items, terminal))?;
+    Ok(0)
 }
 
-fn explain(
-    cluster: &EtcdCluster,
-    report: &Report,
-    decisions: Vec<Decision>,
-    options: WhyOptions,
-) -> WhyReport {
+/// Explains the state of a cluster without its decisions.
+pub(crate) fn explain(cluster: &EtcdCluster, report: &ClusterReport) -> ClusterExplanation {
     let spec = &cluster.spec;
-    let mut goal = format!(
-        "{}, etcd {}",
-        pluralize(spec.members, "member"),
-        spec.version
-    );
+    let members = usize::try_from(spec.members).unwrap_or_default();
+    let mut goal = format!("{}, etcd {}", count(members, "member"), spec.version);
     if spec.paused {
         goal.push_str("; spec.paused is set");
     }
-    let degraded = report.degraded.as_ref();
-    let blocker = report
-        .waiting_for
-        .first()
-        .or_else(|| degraded.map(|degraded| &degraded.message))
-        .or_else(|| report.not_ready_messages.first())
-        .cloned();
-    let skipped = decisions.len().saturating_sub(options.max_decisions);
-    let decisions = decisions
-        .into_iter()
-        .skip(skipped)
-        .map(|decision| DecisionReport::new(decision, &report.name, options.include_facts));
-    WhyReport {
+    ClusterExplanation {
+        api_version: API_VERSION,
+        kind: "ClusterExplanation",
+        time: report.time.clone(),
         namespace: report.namespace.clone(),
         name: report.name.clone(),
         goal,
-        evidence: evidence(report, blocker.as_deref()),
-        blocker,
-        advice: advice(report),
-        decisions: decisions.collect(),
+        health: report.health.clone(),
+        blocker: blocker(report),
+        evidence: evidence(report),
+        actions_required: actions_required(report),
+        next_action: operation_text::next_action(report),
+        decision_count: None,
+        decisions: Vec::new(),
     }
 }
 
-/// Returns the observations behind the blocker, without repeating the blocker itself.
-fn evidence(report: &Report, blocker: Option<&str>) -> Vec<String> {
-    let mut evidence: Vec<String> = report.notes.clone();
-    if let Some(degraded) = &report.degraded {
+fn blocker(report: &ClusterReport) -> Option<String> {
+    let problem = report
+        .problems
+        .first()
+        .map(|problem| problem.message.clone());
+    let paused = || report.paused.then(|| "spec.paused is set".to_owned());
+    let wait = || {
+        let wait = report.waiting_for.first()?;
+        Some(format!("the operator waits for {wait}"))
+    };
+    let operation = || {
+        let operation = report.operation.as_ref()?;
+        Some(format!("the operator is {}", operation.message))
+    };
+    problem.or_else(paused).or_else(wait).or_else(operation)
+}
+
+/// Returns the observations behind the blocker.
+fn evidence(report: &ClusterReport) -> Vec<String> {
+    let mut evidence = Vec::new();
+    if let Some(serving) = report.member_count.serving {
+        let voters = report.member_count.voters;
+        let verb = if serving == 1 { "answers" } else { "answer" };
         evidence.push(format!(
-            "Degraded for {}: {}: {}",
-            format_duration(degraded.duration_seconds),
-            degraded.reason,
-            degraded.message
+            "{serving} of {} {verb} a linearizable read now",
+            count(voters, "voter")
+        ));
+    } else {
+        evidence.push(format!(
+            "the members' answers are unknown {}",
+            report.health.message
         ));
     }
-    let mentioned = evidence.join(" ");
-    let is_new = |message: &str| message.is_empty() || !mentioned.contains(message);
-    let down = report
-        .members
-        .iter()
-        .filter(|member| !member.healthy && is_new(&member.message));
-    evidence.extend(down.map(|member| {
-        let problem = if member.message.is_empty() {
-            "unhealthy"
+    evidence.extend(report.problems.iter().enumerate().map(|(index, problem)| {
+        let message = if index == 0 {
+            "the blocker"
         } else {
-            &member.message
+            &problem.message
         };
-        format!("{} ({}): {problem}", member.name, member.role)
+        problem_evidence(report, problem, message)
     }));
-    let not_ready = report
-        .not_ready_messages
-        .iter()
-        .filter(|message| Some(message.as_str()) != blocker);
-    evidence.extend(not_ready.cloned());
-    if evidence.is_empty() {
+    let is_noteworthy = |member: &&MemberReport| {
+        !matches!(
+            member.health,
+            MemberHealthState::Ok | MemberHealthState::Alarm | MemberHealthState::Unknown
+        )
+    };
+    evidence.extend(
+        report
+            .members
+            .iter()
+            .filter(is_noteworthy)
+            .map(member_evidence),
+    );
+    if let Some(operation) = &report.operation {
+        let progress = operation_text::progress(operation).unwrap_or_default();
         evidence.push(format!(
-            "{} members are healthy, and no problem is known",
-            report.ready
+            "operation {}{progress}, started {}: {}",
+            operation.r#type.to_lowercase(),
+            report.format_time(&operation.start_time),
+            operation.message
         ));
     }
+    evidence.extend(
+        report
+            .waiting_for
+            .iter()
+            .map(|wait| format!("the operator waits for {wait}")),
+    );
+    evidence.extend(report.notes.iter().cloned());
     evidence
 }
 
-/// Returns the actions that are required from the user, the most urgent first.
-fn advice(report: &Report) -> Vec<String> {
-    let degraded = report.degraded.as_ref();
-    let is_healthy =
-        report.available == Some(true) && degraded.is_none() && report.notes.is_empty();
-    let mut advice = Vec::new();
-    if report.alarm.as_deref() == Some("NOSPACE") {
-        advice.push(format!(
-            "free space: delete keys that are no longer needed, then run compact, defrag and alarm disarm with `kubectl evenkeel etcdctl {}`",
-            report.name
-        ));
+fn problem_evidence(report: &ClusterReport, problem: &ProblemReport, message: &str) -> String {
+    let source = match problem.source {
+        ReportSource::Live => "found now".to_owned(),
+        ReportSource::Operator => {
+            let since = problem
+                .since
+                .as_deref()
+                .map(|since| report.format_time(since));
+            let elapsed = format_elapsed(problem.duration_seconds.unwrap_or_default());
+            format!("reported since {} ({elapsed})", since.unwrap_or_default())
+        }
+    };
+    format!("{}, {source}: {message}", problem.reason)
+}
+
+fn member_evidence(member: &MemberReport) -> String {
+    let mut facts = vec![format!("pod {}", member.pod)];
+    if !member.node.is_empty() {
+        let problem = member.node_problem.as_ref();
+        let problem = problem
+            .map(|problem| format!(" ({problem})"))
+            .unwrap_or_default();
+        facts.push(format!("node {}{problem}", member.node));
     }
-    if report.unmanaged {
-        advice.push(
-            "start the operator. Until then the cluster is not healed, and this output may be outdated"
-                .to_owned(),
-        );
+    if !member.message.is_empty() {
+        facts.push(member.message.clone());
+    }
+    format!(
+        "{} ({}): {}; {}",
+        member.name,
+        member.role,
+        member.health.words(),
+        facts.join("; ")
+    )
+}
+
+/// Returns the actions that are required from the user, the most urgent first.
+fn actions_required(report: &ClusterReport) -> Vec<String> {
+    let mut actions: Vec<String> = Vec::new();
+    for problem in &report.problems {
+        if !problem.advice.is_empty() && !actions.contains(&problem.advice) {
+            actions.push(problem.advice.clone());
+        }
     }
     if report.paused {
-        advice.push(format!(
-            "resume the cluster when the pause is no longer needed: `kubectl evenkeel resume {}`",
+        actions.push(format!(
+            "Resume the cluster when the pause is no longer needed: `kubectl evenkeel resume {}`.",
             report.name
         ));
-    } else {
-        advice.extend(
-            degraded.and_then(|degraded| advice::for_reason(&degraded.reason, &report.name)),
-        );
     }
-    if advice.is_empty() && !is_healthy {
-        advice.push(
-            "check the evidence above. The operator continues by itself where it can".to_owned(),
-        );
+    actions
+}
+
+impl ClusterExplanation {
+    /// Adds the last decisions.
+    pub(crate) fn add_decisions(&mut self, decisions: Vec<Decision>, options: WhyOptions) {
+        self.decision_count = Some(decisions.len());
+        let skipped = decisions.len().saturating_sub(options.max_decisions);
+        self.decisions = decisions
+            .into_iter()
+            .skip(skipped)
+            .map(|decision| DecisionReport::new(decision, &self.name, options.include_facts))
+            .collect();
     }
-    advice
 }
 
 impl DecisionReport {
-    fn new(mut decision: Decision, cluster: &str, include_facts: bool) -> Self {
-        let json = decision.facts.take();
-        let facts: Option<EtcdFacts> = json
-            .as_ref()
-            .and_then(|json| serde_json::from_str(json).ok());
+    fn new(decision: Decision, cluster: &str, include_facts: bool) -> Self {
+        let json = decision.facts.as_ref();
+        let facts: Option<EtcdFacts> = json.and_then(|json| serde_json::from_str(json).ok());
+        let (membership_known, members) = match &facts {
+            Some(facts) => member_facts(facts, cluster),
+            None => (None, Vec::new()),
+        };
+        let to_json = |value: serde_json::Result<Value>| value.unwrap_or_default();
         Self {
-            decision,
-            fact_summary: facts
-                .map(|facts| summarize(&facts, cluster))
-                .unwrap_or_default(),
+            result: to_json(serde_json::to_value(decision.result)),
+            plan: to_json(serde_json::to_value(&decision.plan)),
+            membership_known,
+            members,
             facts: json
                 .filter(|_| include_facts)
-                .and_then(|json| serde_json::from_str(&json).ok()),
+                .and_then(|json| serde_json::from_str(json).ok()),
+            time: decision.at,
+            operator: decision.by,
+            actions: decision.explained.actions,
+            reasons: decision.explained.reasons,
+            waiting_for: decision.explained.waits,
+            outcome: decision.outcome,
+            events: decision.events,
         }
     }
 }
 
-/// Summarizes the facts about each member.
-fn summarize(facts: &EtcdFacts, cluster: &str) -> Vec<String> {
+/// Returns whether etcd's member list was known, and the facts about each member.
+fn member_facts(facts: &EtcdFacts, cluster: &str) -> (Option<bool>, Vec<MemberFactsReport>) {
     let (Observed::Present(identity), Observed::Present(claims), Observed::Present(pods)) =
         (&facts.identity, &facts.claims, &facts.pods)
     else {
-        return vec![
-            "the identity, PersistentVolumeClaims or pods are missing or unknown".to_owned(),
-        ];
+        return (Some(false), Vec::new());
     };
     let view = ClusterView::new(facts, identity, claims, pods);
-    let mut summary = Vec::new();
-    if !view.membership_known {
-        summary.push("etcd's member list is unknown".to_owned());
-    }
-    summary.extend(view.members.values().map(|member| {
-        format!(
-            "{}: {}",
-            member_name(cluster, identity.lineage, member.serial),
-            summarize_member(member, view.membership_known)
-        )
-    }));
-    summary
+    let report = |member: &MemberView<'_>| MemberFactsReport {
+        name: member_name(cluster, identity.lineage, member.serial),
+        ..describe_member(member, view.membership_known)
+    };
+    let members = view.members.values().map(report).collect();
+    (Some(view.membership_known), members)
 }
 
-fn summarize_member(member: &MemberView<'_>, membership_known: bool) -> String {
-    let role = match member.listed {
-        Some(listed) if listed.is_learner => "learner",
-        Some(_) => "voter",
-        None if membership_known => "not in etcd's member list",
-        None => "role unknown",
-    };
-    let pod = match member.pod {
-        None => "no pod",
-        Some(pod) if pod.is_terminating => "pod Terminating",
-        Some(pod) if pod.is_finished => "pod finished",
-        Some(pod) if pod.unschedulable_since.is_some() => "pod unschedulable",
-        Some(pod) if pod.crashing_since.is_some() => "pod crash-looping",
-        Some(pod) if pod.is_ready => "pod Ready",
-        Some(_) => "pod not Ready",
-    };
-    let data = match member.data {
-        DataState::Empty => "no data yet",
-        DataState::Intact => "data intact",
-        DataState::Lost => "data lost",
-    };
-    let health = match member.health {
-        Some(health) if health.is_serving => "etcd healthy",
-        Some(_) => "etcd unhealthy",
-        None => "etcd does not respond",
-    };
-    format!("{role}, {pod}, {data}, {health}")
-}
-
-fn pluralize(count: i32, noun: &str) -> String {
-    if count == 1 {
-        format!("1 {noun}")
-    } else {
-        format!("{count} {noun}s")
+fn describe_member(member: &MemberView<'_>, membership_known: bool) -> MemberFactsReport {
+    MemberFactsReport {
+        name: String::new(),
+        role: match member.listed {
+            Some(listed) if listed.is_learner => "learner",
+            Some(_) => "voter",
+            None if membership_known => "unlisted",
+            None => "unknown",
+        },
+        pod: match member.pod {
+            None => "none",
+            Some(pod) if pod.is_terminating => "Terminating",
+            Some(pod) if pod.is_finished => "Finished",
+            Some(pod) if pod.unschedulable_since.is_some() => "Unschedulable",
+            Some(pod) if pod.crashing_since.is_some() => "CrashLoop",
+            Some(pod) if pod.is_ready => "Ready",
+            Some(_) => "NotReady",
+        },
+        data: match member.data {
+            DataState::Empty => "empty",
+            DataState::Intact => "intact",
+            DataState::Lost => "lost",
+        },
+        probe: match member.health {
+            Some(health) if health.is_serving => "ok",
+            Some(_) => "unhealthy",
+            None => "no answer",
+        },
     }
-}
-
-fn text(report: &WhyReport, now: Timestamp, terminal: Terminal) -> String {
-    let mut text = terminal.labelled("Goal", &report.goal);
-    text.push_str(&terminal.labelled("Blocker", report.blocker.as_deref().unwrap_or("none")));
-    for evidence in &report.evidence {
-        text.push_str(&terminal.labelled("Evidence", evidence));
-    }
-    for advice in &report.advice {
-        text.push_str(&terminal.labelled("Action required", advice));
-    }
-    if report.advice.is_empty() {
-        text.push_str(&terminal.labelled("Action required", "none"));
-    }
-    if report.decisions.is_empty() {
-        text.push_str("\nNo decisions to show.\n");
-        return text;
-    }
-    text.push_str(&format!(
-        "\n{}\n",
-        terminal.bold("Last decisions, newest last:")
-    ));
-    for decision in &report.decisions {
-        text.push_str(&decision_text(decision, now, terminal));
-    }
-    text
-}
-
-fn decision_text(report: &DecisionReport, now: Timestamp, terminal: Terminal) -> String {
-    let decision = &report.decision;
-    let age = decision
-        .at
-        .parse::<Timestamp>()
-        .map(|at| {
-            let seconds = now.as_second() - at.as_second();
-            format!(" ({} ago)", format_duration(seconds))
-        })
-        .unwrap_or_default();
-    let mut text = format!(
-        "\n{}\n",
-        terminal.bold(&format!("{}{age}, by {}", decision.at, decision.by))
-    );
-    let mut add = |label: &str, content: &str| {
-        let mut label = label;
-        for line in wrap(content, WIDTH - 14) {
-            text.push_str(&format!("  {label:<11} {line}\n"));
-            label = "";
-        }
-    };
-    let explained = &decision.explained;
-    if explained.actions.is_empty() {
-        let is_waiting = !explained.waits.is_empty();
-        add("decision", if is_waiting { "wait" } else { "no action" });
-    }
-    for action in &explained.actions {
-        add("decision", action);
-    }
-    for reason in &explained.reasons {
-        add("reason", reason);
-    }
-    for wait in &explained.waits {
-        add("waiting for", wait);
-    }
-    for fact in &report.fact_summary {
-        add("observed", fact);
-    }
-    if !decision.outcome.is_empty() {
-        add("outcome", &decision.outcome);
-    }
-    if let Some(facts) = &report.facts {
-        text.push_str(&format!("  facts       {facts}\n"));
-    }
-    text
 }
 
 #[cfg(test)]

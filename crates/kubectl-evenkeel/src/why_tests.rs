@@ -1,11 +1,17 @@
 //! Tests of the output of `why`.
 
 use evenkeel_runtime::Explanation;
+use serde_json::json;
 
 use super::*;
 use crate::args::ColorMode;
-use crate::member_metrics::ClusterMetrics;
-use crate::report::tests::{cluster, not_running, now, report};
+use crate::scene::{Scene, names};
+use crate::terminal::{Terminal, WIDTH};
+
+const LAST_FIVE: WhyOptions = WhyOptions {
+    max_decisions: 5,
+    include_facts: false,
+};
 
 fn decision(action: &str) -> Decision {
     let explained = Explanation {
@@ -22,132 +28,149 @@ fn decision(action: &str) -> Decision {
     }
 }
 
-#[test]
-fn a_degraded_cluster_has_evidence_and_advice() {
-    let members = [("orders-a", "Voter", true), ("orders-b", "Voter", false)];
-    let cluster = cluster("True", true, &members);
-    let decisions = vec![decision("one"), decision("two"), decision("three")];
-    let explanation = explain(
-        &cluster,
-        &report(&cluster),
-        decisions,
-        WhyOptions {
-            max_decisions: 2,
-            include_facts: false,
-        },
-    );
-    assert_eq!(explanation.goal, "3 members, etcd 3.6.16");
-    assert!(
-        explanation
-            .evidence
-            .iter()
-            .any(|one| one.contains("MemberDown")),
-        "{:?}",
-        explanation.evidence
-    );
-    assert!(
-        explanation
-            .evidence
-            .iter()
-            .any(|one| one.starts_with("orders-b (voter)")),
-        "{:?}",
-        explanation.evidence
-    );
-    assert!(
-        explanation.advice[0].contains("kubectl evenkeel logs orders"),
-        "{:?}",
-        explanation.advice
-    );
-    let output = text(&explanation, now(), Terminal::new(ColorMode::Never));
-    assert!(
-        !output.contains("decision    one") && output.contains("two") && output.contains("three"),
-        "the last two: {output}"
-    );
-    assert!(
-        output.contains("reason      the pod is missing") && output.contains("60s ago"),
-        "{output}"
-    );
-    assert!(
-        output.lines().all(|line| line.chars().count() <= 80),
-        "{output}"
-    );
+fn explain_scene(scene: &Scene) -> ClusterExplanation {
+    explain(&scene.cluster(), &scene.report())
+}
+
+/// Renders an explanation, and checks the width of its lines.
+fn render(explanation: &ClusterExplanation) -> String {
+    let text = why_text::text(explanation, Terminal::new(ColorMode::Never));
+    for line in text.lines() {
+        assert!(line.chars().count() <= WIDTH, "too long: {line}\n{text}");
+    }
+    text
 }
 
 #[test]
 fn a_healthy_cluster_needs_no_action() {
-    let cluster = cluster("True", false, &[("orders-a", "Voter", true)]);
-    let explanation = explain(
-        &cluster,
-        &report(&cluster),
-        Vec::new(),
-        WhyOptions {
-            max_decisions: 5,
-            include_facts: false,
-        },
+    let mut explanation = explain_scene(&Scene::healthy());
+    explanation.add_decisions(Vec::new(), LAST_FIVE);
+    assert_eq!(
+        render(&explanation),
+        "Goal:            3 members, etcd 3.6.16\n\
+         Blocker:         none\n\
+         Evidence:        3 of 3 voters answer a linearizable read now\n\
+         Action required: none\n\
+         \nNo decisions are recorded.\n"
     );
-    let output = text(&explanation, now(), Terminal::new(ColorMode::Never));
-    assert!(
-        output.contains("Blocker:         none\n") && output.contains("Action required: none\n"),
-        "{output}"
-    );
-    assert!(output.contains("No decisions to show"), "{output}");
 }
 
 #[test]
-fn there_is_advice_while_the_cluster_is_not_ready() {
-    let mut cluster = cluster("False", false, &[("orders-a", "Voter", true)]);
-    let status = cluster.status.as_mut().unwrap();
-    status.conditions[0].message = "a read through the client Service failed".to_owned();
-    status.conditions[1].message =
-        "all members are healthy: check the client Service and the network".to_owned();
-    let explanation = explain(
-        &cluster,
-        &report(&cluster),
-        Vec::new(),
-        WhyOptions {
-            max_decisions: 5,
-            include_facts: false,
-        },
+fn a_degraded_cluster_has_evidence_and_the_action_for_its_cause() {
+    let mut scene = Scene::healthy();
+    scene.no_answer(names()[2]);
+    scene.problem(
+        "NodeNotReady",
+        names()[2],
+        "Member orders-69mbp is not healthy.",
+        "Bring node node-3 back.",
     );
-    let output = text(&explanation, now(), Terminal::new(ColorMode::Never));
-    let words = output.split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(
-        words.contains("Blocker: a read through the client Service failed"),
-        "{output}"
+    scene.status(
+        "nextAction",
+        json!({ "message": "operator replaces member orders-69mbp unless it recovers",
+        "time": "2026-11-16T12:04:08Z" }),
     );
-    assert!(
-        words.contains("check the client Service and the network"),
-        "{output}"
-    );
-    assert!(!words.contains("Action required: none"), "{output}");
+    let text = render(&explain_scene(&scene));
+    for line in [
+        "Blocker:         Member orders-69mbp is not healthy.\n",
+        "Evidence:        2 of 3 voters answer a linearizable read now\n",
+        "Evidence:        NodeNotReady, reported since 11:59:08Z (52s): the blocker\n",
+        "Evidence:        orders-69mbp (follower): no answer; pod Running; node node-3;\n                 no response within 4s\n",
+        "Action required: Bring node node-3 back.\n",
+        "Next action:     at 12:04:08Z (in 4m08s) the operator replaces member\n",
+    ] {
+        assert!(text.contains(line), "{line}:\n{text}");
+    }
 }
 
 #[test]
-fn advice_about_a_pause_or_a_missing_operator_comes_first() {
-    let mut cluster = cluster("True", true, &[("orders-a", "Voter", true)]);
-    cluster.spec.paused = true;
-    let advice_for = |report: &Report| {
-        explain(
-            &cluster,
-            report,
-            Vec::new(),
-            WhyOptions {
-                max_decisions: 5,
-                include_facts: false,
-            },
-        )
-        .advice
+fn a_missing_permission_is_no_problem() {
+    let mut scene = Scene::healthy();
+    scene.view_only();
+    let text = render(&explain_scene(&scene));
+    assert!(text.contains("Action required: none\n"), "{text}");
+    assert!(text.contains("Blocker:         none\n"), "{text}");
+    assert!(text.contains("(needs get on pods/proxy in"), "{text}");
+}
+
+#[test]
+fn a_paused_cluster_is_to_be_resumed_and_a_missing_operator_to_be_started() {
+    let mut scene = Scene::healthy();
+    scene.resource["spec"]["paused"] = json!(true);
+    let explanation = explain_scene(&scene);
+    assert_eq!(explanation.blocker.as_deref(), Some("spec.paused is set"));
+    assert!(explanation.actions_required[0].contains("kubectl evenkeel resume orders"));
+    scene.stop_operator();
+    let explanation = explain_scene(&scene);
+    assert!(explanation.actions_required[0].contains("kubectl -n evenkeel-system get pods"));
+}
+
+#[test]
+fn the_last_decisions_are_shown_and_the_others_counted() {
+    let decisions = || vec![decision("one"), decision("two"), decision("three")];
+    let mut explanation = explain_scene(&Scene::healthy());
+    let options = WhyOptions {
+        max_decisions: 2,
+        ..LAST_FIVE
     };
-    let advice = advice_for(&report(&cluster));
+    explanation.add_decisions(decisions(), options);
+    let text = render(&explanation);
     assert!(
-        advice.len() == 1 && advice[0].contains("kubectl evenkeel resume orders"),
-        "{advice:?}"
+        text.contains(
+            "Last decisions, newest last (2 of 3):\n\n11:59:00Z (1m00s ago), by operator-1\n  decision     two\n  \
+             reason       the pod is missing, and its data is intact\n  result       done\n"
+        ),
+        "{text}"
     );
-    let advice = advice_for(&Report::new(
-        &cluster,
-        &ClusterMetrics::default(),
-        &not_running(),
-        now(),
-    ));
-    assert!(advice[0].contains("start the operator"), "{advice:?}");
+    assert!(!text.contains("decision     one"), "{text}");
+    let none = WhyOptions {
+        max_decisions: 0,
+        ..LAST_FIVE
+    };
+    explanation.add_decisions(decisions(), none);
+    assert!(render(&explanation).contains("\n3 decisions are recorded."));
+}
+
+#[test]
+fn a_decision_lists_the_facts_about_each_member() {
+    let mut explanation = explain_scene(&Scene::healthy());
+    let mut wait = decision("");
+    wait.explained = Explanation::default();
+    wait.outcome = String::new();
+    explanation.add_decisions(vec![wait], LAST_FIVE);
+    let facts = |name: &str, pod, probe| MemberFactsReport {
+        name: name.to_owned(),
+        role: "voter",
+        pod,
+        data: "intact",
+        probe,
+    };
+    explanation.decisions[0].members = vec![
+        facts("orders-gv2z5", "Ready", "ok"),
+        facts("orders-69mbp", "NotReady", "no answer"),
+    ];
+    let text = render(&explanation);
+    assert!(
+        text.ends_with(
+            "  decision     no action yet: orders-69mbp may still recover\n  \
+             MEMBER        ROLE   POD       DATA    PROBE\n  \
+             orders-gv2z5  voter  Ready     intact  ok\n  \
+             orders-69mbp  voter  NotReady  intact  no answer\n"
+        ),
+        "{text}"
+    );
+}
+
+#[test]
+fn all_clusters_have_one_line_each_with_their_blocker() {
+    let mut broken = Scene::healthy();
+    broken.no_answer(names()[0]);
+    let explanations = [explain_scene(&broken), explain_scene(&Scene::healthy())];
+    let text = why_text::table(&explanations, Terminal::new(ColorMode::Never));
+    assert_eq!(
+        text,
+        "NAMESPACE  NAME    HEALTH    BLOCKER\n\
+         shop       orders  DEGRADED  Member orders-gv2z5 does not answer. The operator has not reported it yet.\n\
+         shop       orders  OK        none\n"
+    );
 }

@@ -1,4 +1,4 @@
-//! The pages that harm nodes or remove the operator: `create test-all` runs each alone.
+//! The pages that harm nodes or remove the operator: `make test-all` runs each alone.
 
 pages! {
     installation_and_removal_match_the_page: "docs/installation/install.md",

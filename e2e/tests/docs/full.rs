@@ -1,4 +1,4 @@
-//! The pages that `create test-all` runs.
+//! The pages that `make test-all` runs.
 
 pages! {
     the_first_steps_match_the_page: "docs/getting-started/quick-start-lab.md",

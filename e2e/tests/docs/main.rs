@@ -1,7 +1,7 @@
 //! The docs pages as stories: every block of commands of every page runs on the lab in order, and its output must be the one on
 //! the page. Each page has its own namespace and runs beside others, unless it harms nodes (module `alone`).
 //!
-//! `create screens` runs the same with `EVENKEEL_SCREENS=write`, which writes the output into the pages.
+//! `make screens` runs the same with `EVENKEEL_SCREENS=write`, which writes the output into the pages.
 #![expect(
     clippy::unwrap_used,
     clippy::expect_used,

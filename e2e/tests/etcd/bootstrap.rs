@@ -195,10 +195,19 @@ fn assert_kubectl_output(story: &Story) {
             .collect();
         assert_eq!(
             lines[0],
-            ["NAME", "VERSION", "MEMBERS", "STATUS", "AGE"],
+            [
+                "NAME",
+                "VERSION",
+                "READY",
+                "MEMBERS",
+                "TOLERATES",
+                "STATUS",
+                "AGE"
+            ],
             "{shown}"
         );
-        if lines[1].starts_with(&["orders", "3.6.16", "3/3", "Healthy"]) {
+        let expected = ["orders", "3.6.16", "True", "3/3", "1", "node", "Healthy"];
+        if lines[1].starts_with(&expected) {
             Ok(())
         } else {
             Err(shown)

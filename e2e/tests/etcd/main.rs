@@ -25,6 +25,7 @@ mod full {
     mod rollout_faults;
     mod scale_up_faults;
     mod unknown_members;
+    mod warnings;
 }
 mod alarms;
 mod assertions;

@@ -70,29 +70,22 @@ fn the_plugin_reports_status_and_reasons_and_runs_its_commands() {
         output = evenkeel(&story, &["status"]);
         output.code == 0
     });
-    assert!(
-        output
-            .out
-            .starts_with("orders: available, tolerates 1 member failure\n"),
-        "{}",
-        output.out
-    );
+    for line in [
+        "Health       OK       reads and writes are served; checked now\n",
+        "Tolerates    1 member failure, 1 node failure (3 members on 3 nodes",
+        "Operation    none     spec generation ",
+        "Operator     running  ",
+        "Certificates valid; next renewal of ",
+        "Disruptions  1 eviction allowed now; maintenance: any time\n",
+    ] {
+        assert!(output.out.contains(line), "{line}: {}", output.out);
+    }
     assert!(
         output.out.lines().all(|line| line.chars().count() <= 80),
         "{}",
         output.out
     );
-    assert_eq!(
-        output.out.matches("  healthy  ").count(),
-        3,
-        "{}",
-        output.out
-    );
-    assert!(
-        output.out.contains("Certificates:    valid;"),
-        "{}",
-        output.out
-    );
+    assert_eq!(output.out.matches("  ok  ").count(), 3, "{}", output.out);
     assert!(
         !output.out.contains('\u{1b}'),
         "colours in the output to a pipe"
@@ -100,8 +93,16 @@ fn the_plugin_reports_status_and_reasons_and_runs_its_commands() {
     let reported: Value =
         serde_json::from_str(&evenkeel(&story, &["status", "orders", "-o", "json"]).out).unwrap();
     assert_eq!(
-        (&reported["available"], &reported["failureTolerance"]),
-        (&Value::from(true), &Value::from(1)),
+        (
+            &reported["kind"],
+            &reported["health"]["writes"],
+            &reported["failureTolerance"]["nodes"]
+        ),
+        (
+            &Value::from("ClusterReport"),
+            &Value::from(true),
+            &Value::from(1)
+        ),
         "{reported:#}"
     );
     assert!(
@@ -115,7 +116,7 @@ fn the_plugin_reports_status_and_reasons_and_runs_its_commands() {
     assert!(
         evenkeel(&story, &["status", "-o", "yaml"])
             .out
-            .contains("available: true")
+            .contains("apiVersion: plugin.evenkeel.dev/v1alpha1")
     );
     let output = evenkeel(&story, &["status", "order"]);
     assert!(
@@ -214,7 +215,11 @@ fn the_plugin_reports_status_and_reasons_and_runs_its_commands() {
     let victim = follower(&story, &cluster);
     story.kubectl(&["delete", "pod", &victim.name]);
     let is_reported = |output: &PluginOutput| {
-        output.out.contains("spec.paused is set") && output.out.contains("no member failure")
+        output.code == 3
+            && output.out.contains("spec.paused is set")
+            && output
+                .out
+                .contains("Tolerates    nothing: 2 of 3 voters answer")
     };
     story.eventually("the status reports the missing member", || {
         is_reported(&evenkeel(&story, &["status"]))
@@ -241,10 +246,8 @@ fn the_plugin_reports_status_and_reasons_and_runs_its_commands() {
         ),
         "spec.paused to be set to false".to_owned(),
         "finishing bootstrap".to_owned(),
-        format!(
-            "{}: voter, no pod, data intact, etcd does not respond",
-            victim.name
-        ),
+        "MEMBER ROLE POD DATA PROBE".to_owned(),
+        format!("{} voter none intact no answer", victim.name),
     ];
     let reported = output.out.split_whitespace().collect::<Vec<_>>().join(" ");
     for word in words {

@@ -54,3 +54,6 @@ pub const RESTARTED_AT: &str = "evenkeel.dev/restarted-at";
 /// On PersistentVolumeClaims: the time at which the operator observed that the member was removed. The claim is
 /// deleted after the retention period.
 pub const REMOVED_AT: &str = "evenkeel.dev/removed-at";
+/// A label of PersistentVolumeClaims: `true` if the member was removed and its volume is retained. It is written together
+/// with [`REMOVED_AT`], so that `kubectl get pvc -l evenkeel.dev/removed=true` lists the retained volumes.
+pub const REMOVED: &str = "evenkeel.dev/removed";

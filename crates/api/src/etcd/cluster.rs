@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::common::cel;
 use crate::common::maintenance::Maintenance;
-use crate::common::resources::Resources;
+use crate::common::resources::{Resources, default_resources};
 use crate::common::scheduling::Scheduling;
 use crate::common::schema::{bounded_string, for_users};
 use crate::common::storage::{Storage, VOLUMES_NEVER_SHRINK};
@@ -109,6 +109,7 @@ pub struct EtcdClusterSpec {
     pub storage: Storage,
     /// The CPU and memory of each member. A change restarts the members one by one.
     #[serde(default)]
+    #[schemars(extend("default" = default_resources()))]
     pub resources: Resources,
     /// The nodes that members may run on. A change restarts the members one by one. Members whose volumes are not
     /// accessible from the new nodes are replaced.
@@ -316,18 +317,33 @@ pub struct Heal {
         validation = cel::duration_at_least("30s", REPLACE_AFTER_TOO_SHORT),
     )]
     pub replace_after: String,
+    /// How long a member may be unreachable while its node is cordoned, as by kubectl drain, before the operator
+    /// replaces it: a cordoned node is expected to come back. The node is the one of its pod or of its local volume.
+    /// Minimum 30s. If it is shorter than replaceAfter, replaceAfter applies.
+    #[serde(default = "default_replace_drained_after")]
+    #[schemars(length(max = 16))]
+    #[x_kube(
+        validation = cel::duration(),
+        validation = cel::duration_at_least("30s", REPLACE_AFTER_TOO_SHORT),
+    )]
+    pub replace_drained_after: String,
 }
 
 impl Default for Heal {
     fn default() -> Self {
         Self {
             replace_after: default_replace_after(),
+            replace_drained_after: default_replace_drained_after(),
         }
     }
 }
 
 fn default_replace_after() -> String {
     "5m".to_owned()
+}
+
+fn default_replace_drained_after() -> String {
+    "1h".to_owned()
 }
 
 impl EtcdClusterSpec {

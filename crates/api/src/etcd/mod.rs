@@ -7,3 +7,4 @@ pub mod releases;
 pub mod status;
 pub mod validation;
 pub mod version;
+pub mod warnings;

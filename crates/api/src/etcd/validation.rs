@@ -15,7 +15,7 @@ use crate::common::resources::EffectiveResources;
 use crate::common::scheduling::Scheduling;
 use crate::common::storage::{INVALID_KEEP_REMOVED_FOR, NO_CLASS_IF_EPHEMERAL, SIZE_TOO_SMALL};
 use crate::common::windows::Windows;
-use crate::etcd::cluster::{EtcdClusterSpec, Heal, Image};
+use crate::etcd::cluster::{EtcdClusterSpec, Image};
 use crate::etcd::options::Options;
 use crate::etcd::releases::check_supported;
 use crate::etcd::version::Version;
@@ -83,6 +83,8 @@ pub struct ValidatedSpec {
     pub keep_removed_for: Duration,
     /// How long a member may be unreachable or crash-looping before it is replaced.
     pub replace_after: Duration,
+    /// How long a member may be unreachable while its node is cordoned before it is replaced. At least `replace_after`.
+    pub replace_drained_after: Duration,
     /// When disruptive changes may begin.
     pub windows: Windows,
 }
@@ -195,6 +197,9 @@ impl EtcdClusterSpec {
                 INVALID_KEEP_REMOVED_FOR,
             )
         })?;
+        let replace_after = validate_replace_after("spec.heal.replaceAfter", &heal.replace_after)?;
+        let replace_drained_after =
+            validate_replace_after("spec.heal.replaceDrainedAfter", &heal.replace_drained_after)?;
         Ok(ValidatedSpec {
             version,
             members,
@@ -204,7 +209,8 @@ impl EtcdClusterSpec {
             options,
             resources: resources.validate()?,
             keep_removed_for: keep_removed_for.unwrap_or_default(),
-            replace_after: validate_replace_after(heal)?,
+            replace_after,
+            replace_drained_after: replace_drained_after.max(replace_after),
             windows: maintenance.validate()?,
         })
     }
@@ -282,17 +288,13 @@ fn validate_toleration(toleration: &Toleration) -> Result<(), String> {
     Ok(())
 }
 
-fn validate_replace_after(heal: &Heal) -> Result<Duration, Rejection> {
-    let rule = match duration::parse(&heal.replace_after) {
+fn validate_replace_after(field: &'static str, text: &str) -> Result<Duration, Rejection> {
+    let rule = match duration::parse(text) {
         Ok(Some(after)) if after >= MIN_REPLACE_AFTER => return Ok(after),
         Ok(Some(_)) => REPLACE_AFTER_TOO_SHORT,
         Ok(None) | Err(_) => MUST_BE_DURATION,
     };
-    Err(Rejection::invalid(
-        "spec.heal.replaceAfter",
-        &heal.replace_after,
-        rule,
-    ))
+    Err(Rejection::invalid(field, text, rule))
 }
 
 fn validate_version(text: &str) -> Result<Version, Rejection> {
@@ -389,6 +391,7 @@ mod tests {
         assert_eq!(validated.resources.memory_limit.0, "2Gi");
         assert_eq!(validated.keep_removed_for, Duration::from_secs(86_400));
         assert_eq!(validated.replace_after, Duration::from_secs(300));
+        assert_eq!(validated.replace_drained_after, Duration::from_secs(3600));
         assert_eq!(validated.windows, Windows::default());
     }
 
@@ -403,7 +406,7 @@ mod tests {
     #[test]
     fn an_invalid_field_is_named() {
         type Edit = fn(&mut EtcdClusterSpec);
-        let edits: [(&str, Edit); 19] = [
+        let edits: [(&str, Edit); 20] = [
             ("spec.version", |it| it.version = "v3.6.16".to_owned()),
             ("spec.version", |it| it.version = "3.4.37".to_owned()),
             ("spec.members", |it| it.members = 0),
@@ -445,6 +448,9 @@ mod tests {
             ("spec.heal.replaceAfter", |it| {
                 it.heal.replace_after = "29s".to_owned()
             }),
+            ("spec.heal.replaceDrainedAfter", |it| {
+                it.heal.replace_drained_after = "1d".to_owned()
+            }),
             ("spec.tls.client.extraNames", |it| {
                 it.tls.client.extra_names = vec!["10.0.0.1".to_owned()]
             }),
@@ -457,7 +463,7 @@ mod tests {
                 }];
             }),
             ("spec.resources.limits.cpu", |it| {
-                it.resources.limits.cpu = Some(Quantity("1".to_owned()))
+                it.resources.limits.cpu = Some(Quantity("-1".to_owned()))
             }),
         ];
         for (field, edit) in edits {
@@ -465,6 +471,14 @@ mod tests {
             edit(&mut spec);
             assert_eq!(spec.validate().unwrap_err().field, field);
         }
+    }
+
+    #[test]
+    fn a_member_on_a_drained_node_is_given_at_least_replace_after() {
+        let mut spec = spec();
+        spec.heal.replace_after = "2h".to_owned();
+        let validated = spec.validate().unwrap();
+        assert_eq!(validated.replace_drained_after, Duration::from_secs(7200));
     }
 
     #[test]

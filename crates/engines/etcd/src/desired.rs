@@ -85,8 +85,10 @@ pub struct DesiredCluster {
     pub keep_removed_for: Duration,
     /// The time after which an unreachable member is replaced.
     pub replace_after: Duration,
-    /// The maintenance windows.
-    pub windows: Windows,
+    /// The time after which an unreachable member on a cordoned node is replaced.
+    pub replace_drained_after: Duration,
+    /// The maintenance windows; `None` if those in the spec are invalid and none were accepted before.
+    pub windows: Option<Windows>,
     /// The hash of the user's inputs that pods are built from.
     pub inputs: Uid,
     /// The value of the restart annotation.
@@ -104,7 +106,7 @@ pub enum DesiredStorage {
         size: String,
         /// The StorageClass; the default class if `None`.
         class: Option<String>,
-        /// Whether the PVC is deleted with the resource.
+        /// Whether the PVC is deleted with the resource once bootstrap is finished.
         owned: bool,
     },
     /// A volume that is deleted with the pod.
@@ -130,6 +132,7 @@ impl DesiredCluster {
             resources,
             keep_removed_for,
             replace_after,
+            replace_drained_after,
             windows,
         } = spec.validate()?;
         let size = spec.storage.size.0.clone();
@@ -163,10 +166,7 @@ impl DesiredCluster {
             pull_secrets: spec.image.pull_secrets.clone(),
             data,
             size: bytes,
-            resources: json!({
-                "requests": { "cpu": resources.cpu_request, "memory": resources.memory_request },
-                "limits": { "memory": resources.memory_limit },
-            }),
+            resources: container_resources(&resources),
             spread_across: match scheduling.spread.across {
                 TopologyDomain::Node => "kubernetes.io/hostname",
                 TopologyDomain::Zone => "topology.kubernetes.io/zone",
@@ -187,7 +187,8 @@ impl DesiredCluster {
             options,
             keep_removed_for,
             replace_after,
-            windows,
+            replace_drained_after,
+            windows: Some(windows),
             inputs: pod_template_hash(spec, &resources, quota, auto_compaction),
             restart: resource.annotations().get(labels::RESTARTED_AT).cloned(),
             spec: serde_json::to_string(spec).unwrap_or_default(),
@@ -210,7 +211,7 @@ impl DesiredCluster {
         }
     }
 
-    /// Returns true if the identity object and the PVCs are deleted with the resource.
+    /// Returns true if the identity object and the PVCs are deleted with the resource, even once bootstrap is finished.
     pub fn owns_data(&self) -> bool {
         match self.data {
             DesiredStorage::Persistent { owned, .. } => owned,
@@ -234,9 +235,13 @@ impl DesiredCluster {
             max_learners: versions::minor(self.version).map_or(1, |minor| minor.max_learners),
             bootstrap_timeout: BOOTSTRAP_TIMEOUT,
             replace_after: self.replace_after,
+            replace_drained_after: self.replace_drained_after,
             keep_removed_for: self.keep_removed_for,
             owns_data: self.owns_data(),
-            disruption: DisruptionWindow::at(&self.windows, now),
+            disruption: match &self.windows {
+                Some(windows) => DisruptionWindow::at(windows, now),
+                None => DisruptionWindow::NotBeforeValid,
+            },
             version: self.version,
             next_version: self.next,
             pod_template_hash: self.inputs,
@@ -244,6 +249,21 @@ impl DesiredCluster {
             volume_size: self.size,
         }
     }
+}
+
+/// Returns the resource requests and limits of the container.
+fn container_resources(resources: &EffectiveResources) -> Value {
+    let EffectiveResources {
+        cpu_request,
+        cpu_limit,
+        memory_request,
+        memory_limit,
+    } = resources;
+    let mut limits = json!({ "memory": memory_limit });
+    if let Some(cpu_limit) = cpu_limit {
+        limits["cpu"] = json!(cpu_limit);
+    }
+    json!({ "requests": { "cpu": cpu_request, "memory": memory_request }, "limits": limits })
 }
 
 /// Returns the hash of the user's inputs that pods are built from. A change of the hash restarts members. The number of
@@ -266,13 +286,19 @@ fn pod_template_hash(
     } = spec;
     let EffectiveResources {
         cpu_request,
+        cpu_limit,
         memory_request,
         memory_limit,
     } = resources;
+    let mut resources =
+        json!({ "cpu": cpu_request, "memory": memory_request, "limit": memory_limit });
+    if let Some(cpu_limit) = cpu_limit {
+        resources["cpuLimit"] = json!(cpu_limit);
+    }
     let mut inputs = json!({
         "version": version,
         "image": image,
-        "resources": pods::normalize_quantities(json!({ "cpu": cpu_request, "memory": memory_request, "limit": memory_limit })),
+        "resources": pods::normalize_quantities(resources),
         "scheduling": scheduling,
         "etcd": etcd,
     });
@@ -338,6 +364,13 @@ mod tests {
             "two spellings of one quantity"
         );
         assert_ne!(hash(cpu("1001m")), hash(cpu("1")));
+        let cpu_limit = |text: &str| json!({ "resources": { "limits": { "cpu": text } } });
+        assert_ne!(hash(cpu_limit("2")), hash(json!({})));
+        assert_eq!(hash(cpu_limit("2")), hash(cpu_limit("2000m")));
+        // The API server writes the defaults into the object.
+        let defaulted = json!({ "resources": { "requests": { "cpu": "100m", "memory": "256Mi" },
+            "limits": { "memory": "2Gi" } } });
+        assert_eq!(hash(defaulted), hash(json!({})));
         // Fields that do not concern pods do not count.
         assert_eq!(
             hash(json!({ "members": 5, "paused": true })),

@@ -8,8 +8,8 @@
 use std::collections::BTreeSet;
 
 use evenkeel_api::{
-    EtcdCluster, EtcdClusterSpec, Image, Rejection, VOLUMES_NEVER_SHRINK, Version, labels,
-    quantity, releases,
+    EtcdCluster, EtcdClusterSpec, Image, Maintenance, Rejection, VOLUMES_NEVER_SHRINK, Version,
+    labels, quantity, releases,
 };
 use evenkeel_kit::effective_spec::{self as kit, SpecRules};
 use evenkeel_kit::objects::has_annotation;
@@ -28,6 +28,9 @@ use crate::observe::objects::{ClusterObjects, parse_identity};
 use crate::observe::{has_joined, member_ref, version};
 
 pub use evenkeel_kit::identity_object::recorded_spec;
+
+/// The field of the maintenance windows. The schema cannot check the names of time zones.
+const MAINTENANCE_WINDOWS: &str = "spec.maintenance.windows";
 
 /// The desired state according to the effective spec.
 pub type EffectiveSpec = kit::EffectiveSpec<DesiredCluster>;
@@ -329,7 +332,7 @@ fn accepted_spec(
 }
 
 fn rejection(field: &'static str, why: String) -> Option<Rejection> {
-    Some(Rejection { field, reason: why })
+    Some(Rejection::new(field, why))
 }
 
 fn is_current_member(pod: &Pod, identity: Option<&Identity>) -> bool {
@@ -399,6 +402,24 @@ impl SpecRules for EtcdSpecRules<'_> {
         DesiredCluster::of(&EtcdCluster {
             spec: spec.clone(),
             ..self.resource.clone()
+        })
+    }
+
+    /// A cluster runs without maintenance windows, but no edit restarts its members. The recorded spec keeps the invalid
+    /// windows: an empty list would read as accepted, and allow restarts at any time.
+    fn validate_without(&self, spec: &EtcdClusterSpec, field: &str) -> Option<DesiredCluster> {
+        if field != MAINTENANCE_WINDOWS {
+            return None;
+        }
+        let without_windows = EtcdClusterSpec {
+            maintenance: Maintenance::default(),
+            ..spec.clone()
+        };
+        let desired = self.validate(&without_windows).ok()?;
+        Some(DesiredCluster {
+            windows: None,
+            spec: serde_json::to_string(spec).unwrap_or_default(),
+            ..desired
         })
     }
 

@@ -1,5 +1,7 @@
 //! Which spec is in force, for every kind of rejected change.
 
+use evenkeel_api::RejectionEffect;
+use evenkeel_api::windows::Windows;
 use serde_json::{Value, json};
 
 use super::*;
@@ -460,5 +462,51 @@ fn a_missing_class_is_rejected_while_there_is_data() {
         in_force(&resource(class("fast")), &gone).1,
         None,
         "the class was deleted, and its volumes exist"
+    );
+}
+
+/// Returns a spec whose time zone does not exist, which the schema cannot know.
+fn with_unknown_zone(members: u8) -> EtcdCluster {
+    let window = json!({ "start": "02:00", "duration": "3h", "timeZone": "Europe/Atlantis" });
+    resource(json!({ "members": members, "maintenance": { "windows": [window] } }))
+}
+
+#[test]
+fn invalid_windows_do_not_keep_a_new_cluster_from_starting() {
+    let invalid = with_unknown_zone(3);
+    let effective = effective_spec(&invalid, &ClusterHistory::default()).unwrap();
+    assert_eq!(effective.desired.windows, None);
+    assert_eq!(effective.desired.members, 3);
+    let rejection = effective.rejection.unwrap();
+    assert_eq!(rejection.field, MAINTENANCE_WINDOWS);
+    assert_eq!(rejection.effect, RejectionEffect::DelaysDisruptions);
+    // The spec is recorded with the invalid windows, and they do not read as accepted later.
+    let created = history_of(AcceptedSpec {
+        spec: serde_json::from_str(&effective.desired.spec).unwrap(),
+        ..accepted(json!({}))
+    });
+    let effective = effective_spec(&with_unknown_zone(5), &created).unwrap();
+    assert_eq!(
+        (effective.desired.members, effective.desired.windows),
+        (5, None)
+    );
+    // Corrected windows are in force.
+    let (desired, rejected) = in_force(&resource(json!({})), &created);
+    assert_eq!(
+        (desired.windows, rejected),
+        (Some(Windows::default()), None)
+    );
+}
+
+#[test]
+fn accepted_windows_stay_in_force_if_the_new_ones_are_invalid() {
+    let window = json!({ "start": "02:00", "duration": "3h" });
+    let nightly = json!({ "maintenance": { "windows": [window] } });
+    let (desired, rejected) = in_force(&with_unknown_zone(3), &history_of(accepted(nightly)));
+    assert_eq!(rejected, Some(MAINTENANCE_WINDOWS));
+    assert!(
+        desired
+            .windows
+            .is_some_and(|windows| windows != Windows::default())
     );
 }

@@ -18,7 +18,7 @@ use crate::names::{Epoch, Lineage, Serial};
 pub use evenkeel_kit::OwnedBy;
 pub use evenkeel_kit::tls_secrets::Drift;
 pub use evenkeel_kit::volumes::VolumeTopology;
-pub use evenkeel_kit::windows::DisruptionWindow;
+pub use evenkeel_kit::windows::{DisruptionWindow, WindowWait};
 
 /// The facts of one cluster.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -44,7 +44,7 @@ pub struct EtcdFacts {
     pub health: BTreeMap<Serial, Observed<MemberHealth>>,
     /// Since when members are unreachable: the operator cannot query them, and the leader has no
     /// stream to them. Only members for which both are known. Tracked in memory: a restarted
-    /// operator counts from zero.
+    /// operator counts from zero. The time begins anew when a member's node is uncordoned.
     pub unreachable_since: BTreeMap<Serial, UnixTime>,
     /// A member that may wait for the next raft log entry. Only a probe finds it.
     #[serde(default)]
@@ -209,9 +209,13 @@ pub struct ClusterFacts {
     pub bootstrap_timeout: Duration,
     /// How long a member may be unreachable before it is replaced.
     pub replace_after: Duration,
+    /// How long a member may be unreachable while its node is cordoned before it is replaced.
+    #[serde(default)]
+    pub replace_drained_after: Duration,
     /// How long the claim of a removed member is retained.
     pub keep_removed_for: Duration,
-    /// Whether the resource owns identity and claims, so that they are deleted with it.
+    /// Whether the resource owns identity and claims, so that they are deleted with it, even once
+    /// bootstrap is finished. Before, it owns them always.
     pub owns_data: bool,
     /// When serving members may be disturbed for a change of the spec.
     #[serde(default)]
@@ -257,6 +261,9 @@ pub struct ClaimFacts {
     pub is_terminating: bool,
     /// The nodes that can mount its volume.
     pub topology: VolumeTopology,
+    /// Whether its volume is on the disk of a node that is cordoned.
+    #[serde(default)]
+    pub on_cordoned_node: bool,
     /// Whether its volume is on a node that no longer exists.
     pub is_lost: bool,
     /// When its member was seen to be removed, as recorded on it.
@@ -329,6 +336,9 @@ pub struct PodFacts {
     pub unready_since: Option<UnixTime>,
     /// The node that the pod is scheduled to.
     pub node: Option<Uid>,
+    /// Whether that node is cordoned.
+    #[serde(default)]
+    pub on_cordoned_node: bool,
     /// Since when the scheduler reports the pod as unschedulable.
     pub unschedulable_since: Option<UnixTime>,
     /// The hash of the inputs that the pod was built from, as recorded on it: the same for all

@@ -30,6 +30,9 @@ pub enum EtcdCreate {
         serial: Serial,
         /// The epoch of the member.
         epoch: Epoch,
+        /// Whether the resource owns the claim, so that it is deleted with it.
+        #[serde(default)]
+        owned: bool,
     },
     /// The pod of a member.
     #[strum(serialize = "create-pod")]
@@ -334,6 +337,8 @@ pub enum EtcdWait {
     ReplacementLimit(Serial, UnixTime),
     /// Outdated members are restarted when the next maintenance window opens at this time.
     MaintenanceWindow(UnixTime),
+    /// Outdated members are restarted when the maintenance windows in the spec are valid, and one is open.
+    InvalidWindows,
     /// Outdated members are restarted once this member is healthy.
     UnhealthyMember(Serial),
     /// Outdated members are not restarted: the other voters would not have a quorum.

@@ -175,7 +175,8 @@ impl EtcdReconciler {
             now: observed.now,
         })
         .await;
-        memory.member_times.lock().record(&mut state);
+        let cordoned = observed.members_on_cordoned_nodes();
+        memory.member_times.lock().record(&mut state, cordoned);
         match kind {
             QueryKind::Probe => {
                 let mut last_probe = memory.last_probe.lock();

@@ -225,8 +225,9 @@ impl Scene {
 
     /// Adds the bound PVC of a member, with the joined volume recorded if the member has joined.
     pub(crate) fn add_claim(&mut self, serial: u16, joined: bool) {
-        let Some(mut claim) = build::claim::claim(&self.observed.desired, member(serial)).unwrap()
-        else {
+        let desired = &self.observed.desired;
+        let claim = build::claim::claim(desired, member(serial), desired.owns_data());
+        let Some(mut claim) = claim.unwrap() else {
             return;
         };
         let (uid, volume) = (claim_uid(serial), format!("pv-{serial}"));

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use evenkeel_runtime::Observed;
+use evenkeel_runtime::{Observed, UnixTime};
 
 use crate::facts::{
     ClaimFacts, EtcdFacts, ListedMember, MemberHealth, Membership, OwnedBy, PodFacts, StartMode,
@@ -251,14 +251,29 @@ impl<'f> ClusterView<'f> {
     /// that was not Ready for long no longer reserves a node.
     fn needs_node(&self, member: &MemberView<'_>) -> bool {
         let Some(pod) = member.pod else { return true };
-        let is_within = |limit| {
-            pod.unready_since
-                .is_none_or(|since| self.facts.now.since(since) < limit)
+        let is_within = |since: Option<UnixTime>, limit| {
+            since.is_none_or(|since| self.facts.now.since(since) < limit)
         };
-        let is_leaving =
-            pod.is_terminating && member.health.is_none() && is_within(TERMINATION_GRACE);
-        let is_unscheduled = pod.node.is_none() && is_within(self.facts.cluster.replace_after);
+        let is_leaving = pod.is_terminating
+            && member.health.is_none()
+            && is_within(pod.unready_since, TERMINATION_GRACE);
+        // A node that was uncordoned a moment ago is reserved again: its member comes back now.
+        let unreachable_since = self.facts.unreachable_since.get(&member.serial);
+        let waits_since = pod.unready_since.max(unreachable_since.copied());
+        let is_unscheduled =
+            pod.node.is_none() && is_within(waits_since, self.facts.cluster.replace_after);
         is_leaving || is_unscheduled
+    }
+
+    /// Returns how long a member may be unreachable before it is replaced. A cordoned node is being
+    /// maintained and expected to come back: a replacement would copy all data to another disk.
+    pub fn replace_after(&self, member: &MemberView<'_>) -> Duration {
+        let cluster = &self.facts.cluster;
+        if member.is_on_cordoned_node() {
+            cluster.replace_drained_after.max(cluster.replace_after)
+        } else {
+            cluster.replace_after
+        }
     }
 
     /// Returns true if a voter waits for the node that this member occupies. While etcd's list is
@@ -306,6 +321,29 @@ impl<'f> ClusterView<'f> {
         self.voters()
             .find(|member| member.serial != serial && member.is_serving())
             .map(|member| member.serial)
+    }
+
+    /// Returns the creation of a member's claim. Until bootstrap is finished no client has written, and
+    /// the resource owns the claim: a cluster that is deleted before it held data leaves none behind.
+    pub fn claim(&self, serial: Serial) -> EtcdCreate {
+        EtcdCreate::Claim {
+            serial,
+            epoch: self.identity.epoch,
+            owned: self.facts.cluster.owns_data || !self.identity.bootstrapped,
+        }
+    }
+
+    /// Returns true if the resource owns the identity or a member's claim, although the spec asks to
+    /// keep them when the resource is deleted.
+    pub fn owns_kept_data(&self) -> bool {
+        // A claim that is terminating is deleted in any case.
+        let owns_claim = |member: &MemberView<'_>| {
+            let claim = member.claim;
+            claim.is_some_and(|claim| claim.is_owned && !claim.is_terminating)
+        };
+        !self.facts.cluster.owns_data
+            && (self.facts.identity_owner == OwnedBy::Resource
+                || self.members.values().any(owns_claim))
     }
 
     /// Returns the creation of a member's pod from the current template.
@@ -357,7 +395,7 @@ impl<'f> ClusterView<'f> {
         let desired = usize::from(self.facts.cluster.members);
         let has_begun = self.listed().count() > desired;
         let window = self.facts.cluster.disruption;
-        let may_surge = has_begun || window.waits_until(self.facts.now).is_none();
+        let may_surge = has_begun || window.wait(self.facts.now).is_none();
         let surges = may_surge
             && self.identity.bootstrapped
             && self.voters().any(|voter| self.must_be_replaced(voter));
@@ -417,6 +455,15 @@ impl MemberView<'_> {
                 .pod
                 .is_some_and(|pod| !pod.is_terminating && !pod.is_finished)
             && self.data == DataState::Intact
+    }
+
+    /// Returns true if the node of its pod, or of its local volume while the pod has no node, is
+    /// cordoned.
+    pub fn is_on_cordoned_node(&self) -> bool {
+        match self.pod.filter(|pod| pod.node.is_some()) {
+            Some(pod) => pod.on_cordoned_node,
+            None => self.claim.is_some_and(|claim| claim.on_cordoned_node),
+        }
     }
 
     /// Returns true if a learner's log is close enough to the leader's.

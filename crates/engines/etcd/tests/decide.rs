@@ -31,6 +31,7 @@ fn new_cluster() -> EtcdFacts {
             max_learners: 2,
             bootstrap_timeout: Duration::from_secs(60),
             replace_after: Duration::from_secs(300),
+            replace_drained_after: Duration::from_secs(3600),
             keep_removed_for: Duration::ZERO,
             owns_data: false,
             disruption: DisruptionWindow::Allowed,
@@ -55,7 +56,7 @@ fn new_cluster() -> EtcdFacts {
         identity_owner: OwnedBy::Unowned,
         spec_recorded: true,
         client_read: Observed::Unknown,
-        alarms: std::collections::BTreeSet::new(),
+        alarms: BTreeSet::new(),
         details: BTreeMap::new(),
     }
 }
@@ -113,6 +114,7 @@ fn claim(serial: u16, epoch: Epoch, joined: bool) -> ClaimFacts {
         joined_on: joined.then_some((uid, volume)),
         is_terminating: false,
         topology: evenkeel_etcd::facts::VolumeTopology::Unknown,
+        on_cordoned_node: false,
         is_lost: false,
         removed_at: None,
         last_version: Some(VERSION),

@@ -17,8 +17,6 @@ pub(crate) enum ChangeKind {
     Scale,
     /// Can be chosen at creation and is rejected afterwards.
     FixedOnceCreated,
-    /// Always rejected.
-    AlwaysRejected,
 }
 
 /// A leaf and its edits.
@@ -147,6 +145,12 @@ pub(crate) fn all() -> Vec<LeafCase> {
             [json!("10m"), json!("30s")],
             [json!("29s"), json!("0"), json!("soon")],
         ),
+        case(
+            "spec.heal.replaceDrainedAfter",
+            OperatorOnly,
+            [json!("2h"), json!("30s")],
+            [json!("29s"), json!("0"), json!("1d")],
+        ),
     ];
     cases.extend(storage());
     cases.extend(scheduling());
@@ -201,9 +205,7 @@ fn equivalent_values() -> Vec<LeafCase> {
 }
 
 fn storage() -> Vec<LeafCase> {
-    use ChangeKind::{
-        AlwaysRejected, FixedOnceCreated, ObjectsOnly, OperatorOnly, Replace, Restart,
-    };
+    use ChangeKind::{FixedOnceCreated, ObjectsOnly, OperatorOnly, Replace, Restart};
     vec![
         case(
             "spec.storage.size",
@@ -248,9 +250,17 @@ fn storage() -> Vec<LeafCase> {
         case(
             "spec.resources.requests.memory",
             Restart,
-            [json!("512Mi"), json!("3Gi")],
-            [json!("512m"), json!("16Mi"), json!("lots")],
+            [json!("512Mi"), json!("2Gi")],
+            // The default limit is 2Gi.
+            [json!("512m"), json!("16Mi"), json!("lots"), json!("3Gi")],
         ),
+        case(
+            "spec.resources.requests.memory",
+            Restart,
+            [json!("512Mi"), json!("3Gi")],
+            [json!("5Gi")],
+        )
+        .with_base(json!({ "resources": { "limits": { "memory": "4Gi" } } })),
         case(
             "spec.resources.requests.memory",
             Restart,
@@ -261,14 +271,16 @@ fn storage() -> Vec<LeafCase> {
         case(
             "spec.resources.limits.memory",
             Restart,
-            [json!("128Mi"), json!("4Gi")],
-            [json!("16Mi"), json!("lots")],
+            [json!("256Mi"), json!("4Gi")],
+            // The default request is 256Mi.
+            [json!("16Mi"), json!("lots"), json!("128Mi")],
         ),
         case(
             "spec.resources.limits.cpu",
-            AlwaysRejected,
+            Restart,
             [json!("1"), json!(2)],
-            [json!("0")],
+            // The default request is 100m.
+            [json!("0"), json!("50m")],
         ),
     ]
 }

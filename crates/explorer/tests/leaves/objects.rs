@@ -12,14 +12,14 @@ use evenkeel_etcd::build::tls::{self, Leaf};
 use evenkeel_etcd::build::{self, MemberRef, service, start_mode};
 use evenkeel_etcd::desired::DesiredCluster;
 use evenkeel_etcd::effective_spec::{ClusterHistory, EffectiveSpec, effective_spec};
-use evenkeel_etcd::facts::{self, EtcdFacts, OwnedObject, StartMode};
+use evenkeel_etcd::facts::{self, EtcdFacts, OwnedBy, OwnedObject, StartMode};
 use evenkeel_etcd::identity::{Identity, Uid};
 use evenkeel_etcd::names::Lineage;
 use evenkeel_etcd::observe::ObservedCluster;
 use evenkeel_etcd::observe::etcd::EtcdState;
 use evenkeel_etcd::observe::objects::ClusterObjects;
 use evenkeel_etcd::observe::secrets::{TlsState, evaluate};
-use evenkeel_etcd::plan::{EtcdApply, EtcdCreate, EtcdPatch, OwnerTarget};
+use evenkeel_etcd::plan::{EtcdApply, EtcdCreate, EtcdPatch};
 use evenkeel_explorer::model::{ClusterModel, FaultBudget, TemplateVariant};
 use evenkeel_kit::certificates;
 use evenkeel_kit::claims::{joined_on, removed_at};
@@ -35,7 +35,7 @@ use k8s_openapi::api::core::v1::{
 };
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time};
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -222,7 +222,7 @@ impl KubeObjects {
         let claims = facts.claims.present().into_iter().flatten();
         ClusterObjects {
             resource: self.resource.clone(),
-            identity: self.identity.as_ref().map(|(_, object)| object.clone()),
+            identity: self.identity_object(facts),
             pods: pods.map(|fact| self.pod(facts.new_lineage, fact)).collect(),
             claims: claims.map(|fact| self.claim(fact)).collect(),
             peer_service: self
@@ -235,6 +235,20 @@ impl KubeObjects {
                 .map(|service| service.there.clone()),
             pdb: self.budget.as_ref().map(|(_, budget)| budget.clone()),
         }
+    }
+
+    /// Returns the owner references of an object.
+    fn owners(&self, is_owned: bool) -> Option<Vec<OwnerReference>> {
+        let desired = self.desired.as_ref().filter(|_| is_owned);
+        let owners: Vec<_> = desired.map(build::owner_reference).into_iter().collect();
+        serde_json::from_value(json!(owners)).unwrap()
+    }
+
+    fn identity_object(&self, facts: &EtcdFacts) -> Option<ConfigMap> {
+        let (_, object) = self.identity.as_ref()?;
+        let mut object = object.clone();
+        object.metadata.owner_references = self.owners(facts.identity_owner == OwnedBy::Resource);
+        Some(object)
     }
 
     // Objects are changed field by field because this code dominates the run time of the tests.
@@ -285,6 +299,7 @@ impl KubeObjects {
     fn claim(&self, fact: &facts::ClaimFacts) -> PersistentVolumeClaim {
         let volume = format!("pv-{}", fact.uid);
         let mut claim = self.claims[&fact.uid].clone();
+        claim.metadata.owner_references = self.owners(fact.is_owned);
         if fact.joined_on.is_some() {
             let on = (
                 labels::JOINED_VOLUME.to_owned(),
@@ -355,7 +370,7 @@ impl KubeObjects {
         };
         for fact in claims {
             self.claims.entry(fact.uid).or_insert_with(|| {
-                let built = claim(&desired, member(fact.epoch, fact.serial))
+                let built = claim(&desired, member(fact.epoch, fact.serial), fact.is_owned)
                     .unwrap()
                     .unwrap();
                 created(built, fact.uid, self.now)
@@ -454,18 +469,6 @@ impl KubeObjects {
                     .get_or_insert_default()
                     .insert("storage".to_owned(), size);
             }
-            EtcdPatch::SetOwner { target, owned } => {
-                let metadata = match target {
-                    OwnerTarget::Claim(of) => &mut self.claims.get_mut(of).unwrap().metadata,
-                    _ => &mut self.identity.as_mut().unwrap().1.metadata,
-                };
-                let owners = if *owned {
-                    json!([build::owner_reference(desired)])
-                } else {
-                    json!([])
-                };
-                metadata.owner_references = serde_json::from_value(owners).unwrap();
-            }
             other => unreachable!("{other:?} is part of the model"),
         }
     }
@@ -553,12 +556,17 @@ impl KubeObjects {
 /// Returns the model of a new resource, without faults.
 pub(crate) fn model_of(resource: &EtcdCluster, now: UnixTime) -> ClusterModel {
     let desired = DesiredCluster::of(resource).unwrap().facts(now);
-    ClusterModel::new(
+    let model = ClusterModel::new(
         desired.members,
         desired.storage,
         desired.max_learners,
         FaultBudget::NONE,
-    )
+    );
+    if desired.owns_data {
+        model.with_owned_data()
+    } else {
+        model
+    }
 }
 
 /// Returns the part of a plan that the model represents. etcd runs with every template of the cases; the objects carry
@@ -583,7 +591,6 @@ fn is_outside_model(patch: &EtcdPatch) -> bool {
         | EtcdPatch::RecordVersion { .. }
         | EtcdPatch::RecordRemoval { .. }
         | EtcdPatch::ResizeVolume { .. } => true,
-        EtcdPatch::SetOwner { target, .. } => !matches!(target, OwnerTarget::Pod(_)),
         _ => false,
     }
 }

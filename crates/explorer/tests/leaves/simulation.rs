@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use evenkeel_api::quantity::bytes;
-use evenkeel_api::{EtcdCluster, EtcdClusterStatus, labels};
+use evenkeel_api::{EtcdCluster, EtcdClusterStatus, OnDelete, labels};
 use evenkeel_etcd::Etcd;
 use evenkeel_etcd::facts::EtcdFacts;
 use evenkeel_etcd::identity::Uid;
@@ -125,6 +125,12 @@ impl Decider for FixedPlan<'_> {
     }
 }
 
+/// Returns true if the spec asks to delete the data with the resource.
+fn owns_data(resource: &EtcdCluster) -> bool {
+    let storage = &resource.spec.storage;
+    storage.ephemeral || storage.on_delete == OnDelete::Delete
+}
+
 impl SimulatedCluster {
     /// Creates the cluster of a new resource.
     pub(crate) fn new(resource: EtcdCluster) -> Self {
@@ -154,8 +160,9 @@ impl SimulatedCluster {
         )
     }
 
-    /// Replaces the spec.
+    /// Replaces the spec. Until the cluster has converged, the resource may own data that an edit asks to keep.
     pub(crate) fn edit(&mut self, resource: EtcdCluster) {
+        self.model.owns_data |= owns_data(&resource);
         let status = self.kube.resource.status.take();
         self.kube.resource = EtcdCluster { status, ..resource };
     }
@@ -240,6 +247,7 @@ impl SimulatedCluster {
                     Requeue::At(time) if time > self.kube.now => self.kube.now = time,
                     _ => {
                         let waited = self.kube.now.0 - began.0;
+                        self.model.owns_data = owns_data(&self.kube.resource);
                         self.kube.resource.status = Some(self.status());
                         return Ok(Some(EditResult {
                             before,

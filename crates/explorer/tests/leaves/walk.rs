@@ -189,14 +189,6 @@ impl Harness {
             }
             // A value that the other storage kind rejects cannot be tested.
             ChangeKind::FixedOnceCreated => walk.expect_fixed(&set),
-            ChangeKind::AlwaysRejected => {
-                for (how, to) in [("set", &set), ("changed", &change)] {
-                    walk.expect_rejected(how, to);
-                    if walk.harness.fresh(to).is_ok() {
-                        walk.report(how, "a new cluster accepts the value".to_owned());
-                    }
-                }
-            }
         }
         for bad in &case.bad {
             walk.expect_rejected(
@@ -247,10 +239,9 @@ impl Walk<'_> {
             ChangeKind::Restart if self.ephemeral => Rollout::Replaced,
             ChangeKind::Restart => Rollout::Restarted,
             ChangeKind::Scale => Rollout::Scaled,
-            ChangeKind::OperatorOnly
-            | ChangeKind::ObjectsOnly
-            | ChangeKind::FixedOnceCreated
-            | ChangeKind::AlwaysRejected => Rollout::Unchanged,
+            ChangeKind::OperatorOnly | ChangeKind::ObjectsOnly | ChangeKind::FixedOnceCreated => {
+                Rollout::Unchanged
+            }
         }
     }
 

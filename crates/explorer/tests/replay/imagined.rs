@@ -130,7 +130,7 @@ impl ModelReplay {
     fn create_objects(&mut self, serial: Serial, start: &StartMode) {
         let (epoch, old) = (Epoch::FIRST, self.model.pods.remove(&serial));
         let uid = old.map_or_else(|| self.model.fresh_uid(), |pod| pod.uid);
-        let fresh = ModelClaim::new(uid, epoch, TemplateVariant::Original);
+        let fresh = ModelClaim::new(uid, epoch, TemplateVariant::Original, false);
         self.model.claims.entry(serial).or_insert(fresh);
         let mut pod = ModelPod::new(uid, epoch, TemplateVariant::Original, start.clone(), 0);
         pod.kubelet_view = Some((start.clone(), false));

@@ -241,16 +241,17 @@ impl Snapshot {
                 && claim.topology == VolumeTopology::Unknown
             {
                 claim.topology = before.topology;
+                claim.on_cordoned_node = before.on_cordoned_node;
                 claim.is_lost |= before.is_lost;
             }
         }
         let logged_pods = logged.pods.present().map(Vec::as_slice).unwrap_or_default();
         for pod in facts.pods.present_mut().into_iter().flatten() {
-            let before = logged_pods
-                .iter()
-                .find(|before| before.uid == pod.uid)
-                .and_then(|before| before.node);
-            pod.node = before.or(pod.node);
+            let Some(before) = logged_pods.iter().find(|before| before.uid == pod.uid) else {
+                continue;
+            };
+            pod.node = before.node.or(pod.node);
+            pod.on_cordoned_node |= before.on_cordoned_node;
         }
         for (serial, details) in &mut facts.details {
             if let Some(before) = logged.details.get(serial)

@@ -1,5 +1,5 @@
-//! A resource that is deleted and created again. If its bootstrap is not finished, no client can have written, and the bootstrap
-//! begins again; if it is finished, the new resource adopts the cluster with its data.
+//! A resource that is deleted and created again. If its bootstrap is not finished, no client can have written, and all objects are
+//! deleted with the resource; if it is finished, the new resource adopts the cluster with its data.
 
 mod full;
 

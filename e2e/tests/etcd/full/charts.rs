@@ -52,6 +52,8 @@ fn upgrading_or_uninstalling_the_chart_does_not_disturb_clusters() {
             &only,
             "--set",
             "userRoles=false",
+            "--set",
+            "admissionWarnings=false",
         ];
         let wait = ["--take-ownership", "--wait", "--timeout=3m"];
         helm(&story, &[&args[..], &wait[..], extra].concat()).unwrap()
@@ -179,6 +181,7 @@ fn the_charts_pass_lint_and_the_manifests_are_generated_from_them() {
         "operator/rbac",
         "operator/cluster-wide",
         "operator/users",
+        "operator/warnings",
         "operator/operator",
         "install",
     ];

@@ -33,9 +33,12 @@ fn claim(story: &Story, name: &str) -> Option<Value> {
 }
 
 fn is_retained(claim: &Value) -> bool {
-    claim["metadata"]["annotations"]
+    let has_time = claim["metadata"]["annotations"]
         .get("evenkeel.dev/removed-at")
-        .is_some()
+        .is_some();
+    let has_label = claim["metadata"]["labels"]["evenkeel.dev/removed"] == "true";
+    assert_eq!(has_time, has_label, "{claim:#}");
+    has_time
 }
 
 pub(crate) fn wait_lost(story: &Story, node: &str) {

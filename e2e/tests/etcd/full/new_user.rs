@@ -66,10 +66,10 @@ fn assert_contains(screen: &Screen, text: &[&str]) {
 
 fn is_healthy(screen: &Screen) -> bool {
     screen.code == 0
-        && screen
-            .text
-            .contains("orders: available, tolerates 1 member failure")
-        && screen.text.contains(" Healthy ")
+        && screen.text.contains(
+            "Health OK reads and writes are served; checked now Tolerates 1 member failure",
+        )
+        && screen.text.contains("Operation none spec generation")
 }
 
 /// Returns the names of the leader, or of all others.
@@ -100,6 +100,8 @@ fn status_and_why_alone_explain_failures_to_a_new_user() {
         "crds.install=false",
         "--set",
         "userRoles=false",
+        "--set",
+        "admissionWarnings=false",
         "--wait",
         "--timeout=3m",
     ];
@@ -140,9 +142,8 @@ fn status_and_why_alone_explain_failures_to_a_new_user() {
     assert_contains(
         &well,
         &[
-            "etcd 3.6.16, 3/3 members healthy",
-            "Current action: none",
-            "Reason: the cluster matches its spec",
+            "etcd 3.6.16 (cluster ID ",
+            "Tolerates 1 member failure, 1 node failure (3 members on 3 nodes",
         ],
     );
     assert_contains(
@@ -160,18 +161,14 @@ fn status_and_why_alone_explain_failures_to_a_new_user() {
         "no node fits the new member",
         |screen| {
             // Screen and JSON are from two calls.
-            let json = [
-                "Next action: operator promotes member",
-                "nodes are available",
-                "to join",
-            ];
+            let words = ["promotes member", "nodes are available", "to join"];
             screen.code == 3
-                && screen.json["degraded"]["reason"] == "Unschedulable"
-                && json.iter().all(|word| screen.text.contains(word))
+                && screen.json["problems"][0]["reason"] == "Unschedulable"
+                && words.iter().all(|word| screen.text.contains(word))
         },
     );
     assert_eq!(
-        (screen.code, &screen.json["available"]),
+        (screen.code, &screen.json["health"]["writes"]),
         (3, &Value::from(true)),
         "{}",
         screen.text
@@ -179,11 +176,12 @@ fn status_and_why_alone_explain_failures_to_a_new_user() {
     assert_contains(
         &screen,
         &[
-            "3/5 members healthy",
-            "Joining orders-",
+            "Health DEGRADED",
+            "Problem Member orders-",
             "nodes are available",
-            "Waiting for: member orders-",
-            "to join",
+            "You can Add or uncordon a node",
+            "Operation scale",
+            "3 of 5",
         ],
     );
     let why = run_plugin(&story, &["why"]);
@@ -191,16 +189,16 @@ fn status_and_why_alone_explain_failures_to_a_new_user() {
         &why,
         &[
             "Goal: 5 members",
-            "Blocker: member orders-",
-            "to join: 0/3 nodes",
+            "Blocker: Member orders-",
+            "0/3 nodes",
             "Unschedulable",
-            "Action required: make the pod schedulable: add or uncordon a node",
+            "Action required: Add or uncordon a node",
         ],
     );
     assert!(
-        why.json["advice"][0]
+        why.json["actionsRequired"][0]
             .as_str()
-            .is_some_and(|it| it.contains("revert the edit")),
+            .is_some_and(|it| it.contains("spec.scheduling")),
         "{:#}",
         why.json
     );
@@ -227,11 +225,12 @@ fn lose_volume(story: &Story, well: &Screen) {
         let screen = run_plugin(story, &["status"]);
         // Steps may be missed between two calls; each status that is seen must be correct.
         assert_eq!(
-            screen.json["available"], true,
+            screen.json["health"]["writes"], true,
             "the status reports that clients cannot write: {}",
             screen.text
         );
-        doing.extend(screen.json["summary"].as_str().map(str::to_owned));
+        let operation = screen.json["operation"]["message"].as_str();
+        doing.extend(operation.map(str::to_owned));
         if is_healthy(&screen) && !screen.text.contains(&lost) {
             break;
         }
@@ -252,8 +251,8 @@ fn lose_volume(story: &Story, well: &Screen) {
         &why,
         &[
             &removing,
-            &format!("{lost}: voter"),
-            "data lost",
+            &format!("{lost} voter"),
+            " lost ",
             "as a learner",
             "to voter",
         ],
@@ -271,11 +270,13 @@ fn lose_quorum(story: &Story, well: &Screen) {
         .for_each(|pod| pod.freeze(Some("etcd"), None).unwrap());
     let screen = wait_reported(story, &["status"], "the quorum is lost", |screen| {
         // Screen and JSON are from two calls, and may differ.
-        screen.json["degraded"]["reason"] == "QuorumLost"
-            && screen.text.contains("Quorum lost: 1 of 3 voters responds")
+        let problem = &screen.json["problems"][0];
+        problem["reason"] == "QuorumLost"
+            && problem["source"] == "Operator"
+            && screen.text.contains("1 of 3 voters responds")
     });
     assert_eq!(
-        (screen.code, &screen.json["available"]),
+        (screen.code, &screen.json["health"]["writes"]),
         (4, &Value::from(false)),
         "{}",
         screen.text
@@ -283,22 +284,20 @@ fn lose_quorum(story: &Story, well: &Screen) {
     assert_contains(
         &screen,
         &[
-            "orders: NOT available: clients cannot write",
-            "Quorum lost: 1 of 3 voters responds",
-            "a quorum of voters to respond (not responding:",
+            "Health UNAVAILABLE for ",
+            "reads and writes are not served",
+            "Tolerates nothing: the quorum of 2 is lost",
+            "1 of 3 voters responds",
+            "waiting loses no data",
         ],
-    );
-    assert_contains(
-        &screen,
-        &["Next action: operator recreates or replaces members that are missing"],
     );
     let why = run_plugin(story, &["why"]);
     assert_contains(
         &why,
         &[
-            "Blocker: a quorum of voters to respond",
-            "Degraded for",
-            "QuorumLost",
+            "1 of 3 voters responds",
+            "1 of 3 voters answers a linearizable read now",
+            "QuorumLost, reported since",
             "waiting loses no data",
         ],
     );

@@ -301,8 +301,9 @@ fn a_name_conflict_names_the_object_and_deleting_it_resolves_it() {
         cluster.condition("Degraded").1 == "NameConflict"
     });
     let output = crate::plugin::evenkeel(&story, &["status", "orders"]);
+    let screen = output.out.split_whitespace().collect::<Vec<_>>().join(" ");
     for word in ["Service orders-etcd-client", "Delete it", "You can"] {
-        assert!(output.out.contains(word), "{word}: {}", output.out);
+        assert!(screen.contains(word), "{word}: {}", output.out);
     }
     story.kubectl(&["delete", "service", "orders-etcd-client"]);
     cluster.wait_ready(CLUSTER_LIMIT);

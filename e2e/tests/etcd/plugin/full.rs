@@ -76,7 +76,7 @@ fn a_cluster_with_a_full_database_is_not_reported_as_writable() {
     assert!(full, "the database did not become full");
     let output = evenkeel(&story, &["status"]);
     assert!(
-        output.code == 4 && output.out.starts_with("orders: NOT available"),
+        output.code == 4 && output.out.contains("Health       READ-ONLY "),
         "{}",
         output.out
     );
@@ -103,9 +103,9 @@ fn the_plugin_does_not_wait_for_a_frozen_member() {
     let output = evenkeel(&story, &["status"]);
     assert!(output.out.contains(&victim.name), "{}", output.out);
     assert!(
-        output
-            .out
-            .starts_with("orders: available, tolerates no member failure"),
+        output.code == 3
+            && output.out.contains("Health       DEGRADED")
+            && output.out.contains("  no answer  "),
         "the plugin does not use the members' own answers: {}",
         output.out
     );
@@ -160,6 +160,15 @@ fn a_user_with_the_role_view_is_told_which_permission_is_missing() {
             output.err
         );
     }
+    let output = as_jane(&["status", "orders"]);
+    let screen = output.out.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(
+        output.code == 4
+            && screen.contains(&format!("Health unknown ({})", needs("get", "pods/proxy")))
+            && !screen.contains("Problem"),
+        "{}",
+        output.out
+    );
     let output = evenkeel(&story, &["status", "--request-timeout=1ms"]);
     assert!(
         output.code == 7 && output.err.contains("no response within 1ms"),

@@ -179,6 +179,27 @@ fn reject(unless: &str, cases: &[Case]) -> Rule {
     }
 }
 
+/// Returns the expression that a version is newer than every known patch release of its minor release, and the expression
+/// for the newest one. `version` is an expression for an exact version of a supported minor release.
+pub(crate) fn unknown_patch(version: &str) -> (String, String) {
+    let is_unknown: Vec<_> = RELEASES
+        .iter()
+        .map(|release| {
+            let (is_minor, patch) = (is_minor(version, release.minor), patch_of(version));
+            format!("{is_minor} && {patch} > {}", release.newest_patch)
+        })
+        .collect();
+    let newest: Vec<_> = RELEASES
+        .iter()
+        .map(|release| Case::new(is_minor(version, release.minor), release.newest()))
+        .collect();
+    let is_exact = format!("{version}.matches('{EXACT}')");
+    (
+        format!("{is_exact} && ({})", is_unknown.join(" || ")),
+        first_message(&newest),
+    )
+}
+
 fn is_minor(version: &str, minor: Minor) -> String {
     format!("{version}.startsWith('{minor}.')")
 }

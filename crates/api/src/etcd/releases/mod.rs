@@ -21,6 +21,8 @@ pub(crate) struct Release {
     /// Whether this release cannot read log entries that the minor release two before it wrote. Every member must then
     /// take a snapshot after all members have left that release, and before it is upgraded to this one.
     pub needs_fresh_snapshot: bool,
+    /// The newest patch release that existed when this table was last revised. A higher one is accepted with a warning.
+    pub newest_patch: u16,
     /// Patch releases that no cluster should be upgraded to. Clusters that already run one stay managed.
     pub defective_patches: &'static [DefectivePatches],
 }
@@ -77,6 +79,7 @@ pub(crate) const RELEASES: &[Release] = &[
         // a deletion at a compaction (3.5.17 and earlier, #19249); stale reads after a pause (3.5.27 and earlier,
         // #21421).
         needs_fresh_snapshot: false,
+        newest_patch: 35,
         defective_patches: &[],
     },
     Release {
@@ -89,6 +92,7 @@ pub(crate) const RELEASES: &[Release] = &[
             reason: "etcd's upgrade guide requires it",
         }),
         needs_fresh_snapshot: false,
+        newest_patch: 16,
         defective_patches: &[DefectivePatches {
             first: 0,
             last: 3,
@@ -106,6 +110,7 @@ pub(crate) const RELEASES: &[Release] = &[
         // 3.7.3 on one directory, with and without a snapshot between; `server/etcdserver/apply` of 3.6 and 3.7). etcd
         // takes a snapshot by itself only after 10,000 entries.
         needs_fresh_snapshot: true,
+        newest_patch: 3,
         // No defect is known: CHANGELOG-3.7 up to 3.7.1 fixes none of this kind. The changelogs of 3.7.2 and 3.7.3 were
         // not available; 3.7.3 was tried.
         defective_patches: &[],
@@ -207,7 +212,29 @@ pub fn known_defect(version: Version) -> Option<String> {
     Some(known_defect_message(release, patches))
 }
 
+/// Returns a warning about a supported version that is newer than every known patch release. The version may exist: this
+/// table is older than the releases that follow it.
+pub fn unknown_patch(version: Version) -> Option<String> {
+    let release = Minor::of(version).release()?;
+    (version.patch > release.newest_patch)
+        .then(|| unknown_patch_message(&version.to_string(), &release.newest()))
+}
+
+impl Release {
+    /// Returns the newest known patch release.
+    pub(crate) fn newest(&self) -> String {
+        format!("{}.{}", self.minor, self.newest_patch)
+    }
+}
+
 // The messages, which the rules of the schema use as well.
+
+pub(crate) fn unknown_patch_message(version: &str, newest: &str) -> String {
+    format!(
+        "etcd {version} is not known to this version of Evenkeel (newest known: {newest}). If the image does not exist, \
+         the rollout stops at the first member."
+    )
+}
 
 pub(crate) fn unsupported_message() -> String {
     let minors: Vec<_> = RELEASES
@@ -433,6 +460,18 @@ mod tests {
     }
 
     #[test]
+    fn only_versions_above_the_newest_known_patch_release_are_unknown() {
+        for text in ["3.5.35", "3.6.0", "3.6.16", "3.7.3", "3.8.0", "3.4.99"] {
+            assert_eq!(unknown_patch(version(text)), None, "{text}");
+        }
+        assert_eq!(
+            unknown_patch(version("3.6.99")).unwrap(),
+            "etcd 3.6.99 is not known to this version of Evenkeel (newest known: 3.6.16). If the image does not exist, the \
+             rollout stops at the first member."
+        );
+    }
+
+    #[test]
     fn the_table_is_consistent() {
         for (earlier, later) in RELEASES.iter().zip(&RELEASES[1..]) {
             assert_eq!(
@@ -449,7 +488,9 @@ mod tests {
         for release in RELEASES {
             for patches in release.defective_patches {
                 assert!(
-                    patches.first <= patches.last && release.min_patch.patch <= patches.first,
+                    patches.first <= patches.last
+                        && release.min_patch.patch <= patches.first
+                        && patches.last < release.newest_patch,
                     "{}",
                     release.minor
                 );

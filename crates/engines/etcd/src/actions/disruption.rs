@@ -314,7 +314,7 @@ fn change_event(observed: &ObservedCluster, intent: &Intent) -> Option<EventSpec
         MembershipChange::Remove(serial) if intent.is_replacement => warning(
             "MemberReplaced",
             format!(
-                "Removed member {} to replace it: it was unreachable or crashing for {}",
+                "Removed member {} to replace it: it was unreachable or crashing for at least {}",
                 member(serial),
                 format_duration(observed.desired.replace_after)
             ),
@@ -362,7 +362,6 @@ fn removal_reason(
     member: &MemberView<'_>,
 ) -> String {
     let (listed, desired) = (view.listed().count(), view.facts.cluster.members);
-    let after = format_duration(view.facts.cluster.replace_after);
     let name = context.member(member.serial);
     if member.data == DataState::Lost {
         return data_loss_reason(context, view, member);
@@ -384,9 +383,11 @@ fn removal_reason(
         );
     }
     if replace::is_crashing(view, member) {
+        let after = format_duration(view.facts.cluster.replace_after);
         return format!("etcd in Pod {name} has crashed at every start for {after}");
     }
     if replace::is_unreachable(view, member) {
+        let after = format_duration(view.replace_after(member));
         return format!(
             "neither the operator nor the leader has reached member {name} for {after}, and its pod is not Ready"
         );

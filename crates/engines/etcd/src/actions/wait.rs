@@ -82,6 +82,7 @@ impl EtcdWait {
             | Self::OldEpochDeletion
             | Self::NoQuorum
             | Self::TooFewVoters
+            | Self::InvalidWindows
             | Self::VolumeResize(_)
             | Self::VersionMismatch(..) => Requeue::OnChange,
         }
@@ -124,7 +125,10 @@ impl EtcdWait {
                 "PersistentVolumeClaims and pods to belong to one cluster".to_owned()
             }
             Self::DataLost(cluster) => {
-                format!("the data of etcd cluster {:x} to be restored", cluster.0)
+                format!(
+                    "the EtcdCluster to be deleted: the data of etcd cluster {:x} is lost",
+                    cluster.0
+                )
             }
             Self::OldEpochDeletion => {
                 "pods and PersistentVolumeClaims of an abandoned bootstrap to be deleted".to_owned()
@@ -181,6 +185,9 @@ impl EtcdWait {
             }
             Self::MaintenanceWindow(opens) => {
                 format!("the maintenance window that opens at {}", timestamp(*opens))
+            }
+            Self::InvalidWindows => {
+                "valid maintenance windows before outdated members are restarted".to_owned()
             }
             Self::UnhealthyMember(serial) => {
                 let verb = if replaces_voters(context) {
@@ -257,8 +264,8 @@ impl EtcdWait {
                      empty cluster in its place.",
                     cluster.0
                 ),
-                "Restore the PersistentVolumeClaims if possible. To start with an empty cluster, delete the EtcdCluster \
-                 and create it again.",
+                "To start with an empty cluster, delete the EtcdCluster and create it again. Then load your last snapshot \
+                 into it.",
             ),
             Self::PreviousResourceDeletion(_) => ProblemText::new(
                 format!(
@@ -317,6 +324,7 @@ impl EtcdWait {
             | Self::BootstrapTimeout(_)
             | Self::ReplacementJoin(_)
             | Self::MaintenanceWindow(_)
+            | Self::InvalidWindows
             | Self::UnhealthyMember(_)
             | Self::TooFewVoters
             | Self::VolumeResize(_)
@@ -348,6 +356,7 @@ impl EtcdWait {
                 "operator forces a snapshot on every member before the upgrade"
             }
             Self::MaintenanceWindow(_)
+            | Self::InvalidWindows
             | Self::UnhealthyMember(_)
             | Self::TooFewVoters
             | Self::VolumeResize(_)
@@ -357,6 +366,7 @@ impl EtcdWait {
                 "operator replaces the next outdated member"
             }
             Self::MaintenanceWindow(_)
+            | Self::InvalidWindows
             | Self::UnhealthyMember(_)
             | Self::TooFewVoters
             | Self::VolumeResize(_)
@@ -442,6 +452,7 @@ impl EtcdWait {
             | Self::UnsafeToAdd
             | Self::ReplacementJoin(_)
             | Self::MaintenanceWindow(_)
+            | Self::InvalidWindows
             | Self::UnhealthyMember(_)
             | Self::TooFewVoters
             | Self::SnapshotBlocked(_)
@@ -489,7 +500,7 @@ fn describe_no_quorum(context: &ActionContext<'_>) -> String {
         return describe_unsafe_removal(context, view);
     }
     if view.members.is_empty() {
-        return "the PersistentVolumeClaims of the members to be restored".to_owned();
+        return "the EtcdCluster to be deleted: the data of all members is lost".to_owned();
     }
     let unreachable = view
         .members
@@ -521,9 +532,8 @@ fn no_quorum_problem(context: &ActionContext<'_>) -> ProblemText {
                 context.members(&retained.collect()),
             ),
             format!(
-                "Restore the PersistentVolumeClaims of the members if possible. To start with an empty cluster, delete the \
-                 EtcdCluster, the PersistentVolumeClaims of removed members and {identity}, then create the EtcdCluster \
-                 again."
+                "To start with an empty cluster, delete the EtcdCluster, the PersistentVolumeClaims of removed members and \
+                 {identity}, then create the EtcdCluster again and load your last snapshot into it."
             ),
         );
     }
@@ -532,8 +542,8 @@ fn no_quorum_problem(context: &ActionContext<'_>) -> ProblemText {
             "All pods and PersistentVolumeClaims of members are gone. The operator does not create an empty cluster in \
              their place.",
             format!(
-                "Restore the PersistentVolumeClaims if possible. To start with an empty cluster, delete the EtcdCluster and \
-                 {identity}, then create the EtcdCluster again."
+                "To start with an empty cluster, delete the EtcdCluster and {identity}, then create the EtcdCluster again \
+                 and load your last snapshot into it."
             ),
         );
     }

@@ -369,7 +369,7 @@ fn data_is_on_a_claim_of_the_members_name_or_in_the_pod() {
     );
     let limit = data(&ephemeral()).empty_dir.unwrap().size_limit.unwrap();
     assert_eq!(limit.0, "2Gi");
-    assert!(claim(&ephemeral(), member(1)).unwrap().is_none());
+    assert!(claim(&ephemeral(), member(1), true).unwrap().is_none());
 }
 
 #[test]
@@ -404,7 +404,9 @@ fn claim_and_identity_are_owned_only_if_the_spec_says_delete() {
         let desired = desired(
             json!({ "storage": { "onDelete": on_delete, "class": "fast", "size": "20Gi" } }),
         );
-        let claim = claim(&desired, member(1)).unwrap().unwrap();
+        let claim = claim(&desired, member(1), desired.owns_data())
+            .unwrap()
+            .unwrap();
         assert_eq!(
             claim.metadata.owner_references.unwrap_or_default().len(),
             owners,
@@ -432,7 +434,7 @@ fn claim_and_identity_are_owned_only_if_the_spec_says_delete() {
             "{on_delete}"
         );
     }
-    let claim = claim(&persistent(), member(1)).unwrap().unwrap();
+    let claim = claim(&persistent(), member(1), false).unwrap().unwrap();
     assert_eq!(
         claim.spec.unwrap().storage_class_name,
         None,
@@ -442,7 +444,7 @@ fn claim_and_identity_are_owned_only_if_the_spec_says_delete() {
 
 #[test]
 fn the_joined_volume_is_read_as_it_was_written() {
-    let mut built = claim(&persistent(), member(1)).unwrap().unwrap();
+    let mut built = claim(&persistent(), member(1), false).unwrap().unwrap();
     assert_eq!(read_joined_on(&built), None);
     let value = joined_on(claim_uid(1), "pv-1");
     change(

@@ -40,14 +40,15 @@ fn voter_selector(desired: &DesiredCluster) -> Value {
     selector
 }
 
-/// Returns the identity object. It is deleted with the resource only if the data is.
+/// Returns the identity object. It is deleted with the resource if the data is, or if there is no data yet: bootstrap is not
+/// finished.
 pub fn identity(desired: &DesiredCluster, identity: &Identity) -> Result<ConfigMap, BuildError> {
     identity_object::build(
         desired.cluster_ref(),
         &desired.names().identity(),
         identity,
         &desired.spec,
-        desired.owns_data(),
+        desired.owns_data() || !identity.bootstrapped,
     )
 }
 

@@ -10,7 +10,7 @@ use super::{Actions, RuleResult, finish_bootstrap, identity, update_identity};
 use crate::facts::{ClaimFacts, PodFacts, StartMode, StorageKind};
 use crate::identity::{MembershipChange, SeedStorage};
 use crate::names::Serial;
-use crate::plan::{EtcdCreate, EtcdPatch, EtcdWait, IdentityChange};
+use crate::plan::{EtcdPatch, EtcdWait, IdentityChange};
 use crate::view::{ClusterView, DataState, MemberView};
 
 /// How long a volume may take to be provisioned before a changed spec restarts the bootstrap.
@@ -34,10 +34,7 @@ pub(super) fn start_seed(view: &ClusterView<'_>) -> RuleResult {
     let claim = seed.and_then(|seed| seed.claim);
     let pod = seed.and_then(|seed| seed.pod);
     match (claim, pod) {
-        (None, _) if is_persistent => RuleResult::create(vec![EtcdCreate::Claim {
-            serial: identity.seed,
-            epoch: identity.epoch,
-        }]),
+        (None, _) if is_persistent => RuleResult::create(vec![view.claim(identity.seed)]),
         // A seed that has joined is recreated like any other member.
         (Some(claim), None) if claim.joined_on.is_some() => RuleResult::Pass,
         (claim, None) => {
@@ -165,10 +162,7 @@ pub(super) fn prepare_members(view: &ClusterView<'_>, actions: &mut Actions) {
         let claim = member.and_then(|member| member.claim);
         let pod = member.and_then(|member| member.pod);
         let create = match (claim, pod) {
-            (None, _) if is_persistent => EtcdCreate::Claim {
-                serial,
-                epoch: view.identity.epoch,
-            },
+            (None, _) if is_persistent => view.claim(serial),
             (Some(claim), _) if claim.is_terminating => continue,
             (_, Some(_)) => continue,
             (claim, None) => view.pod(serial, claim.map(|claim| claim.uid), StartMode::Held),

@@ -113,7 +113,10 @@ fn a_seed_with_a_volume_keeps_it_when_the_spec_asks_for_less() {
 
 /// A cluster whose seed serves, and whose learners were added long ago and never started.
 fn with_unstarted(learners: &[u16], next: u16) -> Scene {
-    let mut scene = Scene::with(1, json!({ "members": 3 }));
+    let mut scene = Scene::with(
+        1,
+        json!({ "members": 3, "storage": { "onDelete": "Delete" } }),
+    );
     scene.make_bootstrap_unfinished();
     scene.turn(|identity| identity.next_serial = Serial(next));
     let list: BTreeSet<Serial> = learners.iter().copied().chain([0]).map(Serial).collect();
@@ -153,7 +156,10 @@ fn a_bootstrap_without_starting_learners_adds_one_more_and_finishes() {
 
 #[test]
 fn a_lost_voter_does_not_hold_up_bootstrap_after_the_timeout() {
-    let mut scene = Scene::with(4, json!({ "members": 5 }));
+    let mut scene = Scene::with(
+        4,
+        json!({ "members": 5, "storage": { "onDelete": "Delete" } }),
+    );
     scene.make_bootstrap_unfinished();
     scene.turn(|identity| identity.next_serial = Serial(6));
     scene.add_claim(4, false);

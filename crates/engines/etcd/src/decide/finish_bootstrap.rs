@@ -1,10 +1,10 @@
 //! The end of bootstrap: from then on clients are routed, and no member starts as a new cluster in
-//! this epoch.
+//! this epoch. If the spec asks to keep the data, the resource stops owning it before.
 
 use evenkeel_runtime::UnixTime;
 
-use super::{RuleResult, add, change_membership, update_identity};
-use crate::facts::{PodFacts, StartMode};
+use super::{Actions, RuleResult, add, change_membership, objects, update_identity};
+use crate::facts::{OwnedBy, PodFacts, StartMode};
 use crate::identity::MembershipChange;
 use crate::plan::{EtcdWait, IdentityChange};
 use crate::view::{ClusterView, DataState, MemberView, quorum};
@@ -34,9 +34,25 @@ pub(super) fn finish_bootstrap(view: &ClusterView<'_>) -> RuleResult {
             None => RuleResult::Wait(EtcdWait::LearnerCatchUp(first.serial)),
         };
     }
+    if view.owns_kept_data() {
+        return release_data(view);
+    }
     update_identity(view.identity, IdentityChange::FinishBootstrap, |to| {
         to.bootstrapped = true
     })
+}
+
+/// Removes the owner references of data that is kept when the resource is deleted: that of the
+/// identity first. Claims without an identity would read as a bootstrapped cluster, and those that
+/// Kubernetes has deleted with the resource as lost members.
+fn release_data(view: &ClusterView<'_>) -> RuleResult {
+    if view.facts.identity_owner == OwnedBy::Resource {
+        return RuleResult::patch(objects::set_identity_owner(false));
+    }
+    RuleResult::Act(Box::new(Actions {
+        patch: objects::set_claim_owners(view, false).collect(),
+        ..Actions::default()
+    }))
 }
 
 fn can_finish(view: &ClusterView<'_>) -> bool {

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use super::{Actions, RuleResult};
 use crate::facts::{StartMode, StorageKind};
 use crate::names::Serial;
-use crate::plan::{EtcdCreate, EtcdPatch, EtcdWait};
+use crate::plan::{EtcdPatch, EtcdWait};
 use crate::view::{ClusterView, DataState, MemberView};
 
 /// Takes the next action for every listed member that has not joined.
@@ -41,10 +41,7 @@ fn start_member(view: &ClusterView<'_>, member: &MemberView<'_>, actions: &mut A
     let claim = member.claim.map(|claim| claim.uid);
     if view.facts.cluster.storage == StorageKind::Persistent && claim.is_none() {
         // The pod follows once the claim is observed.
-        actions.create.push(EtcdCreate::Claim {
-            serial: member.serial,
-            epoch: view.identity.epoch,
-        });
+        actions.create.push(view.claim(member.serial));
         return;
     }
     if member.is_voter() && member.serial != view.identity.seed {

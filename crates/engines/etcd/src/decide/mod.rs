@@ -216,6 +216,14 @@ mod bootstrap_tests;
 mod replace_tests;
 
 #[cfg(test)]
+#[path = "ownership_tests.rs"]
+mod ownership_tests;
+
+#[cfg(test)]
+#[path = "drained_tests.rs"]
+mod drained_tests;
+
+#[cfg(test)]
 #[path = "placement_tests.rs"]
 mod placement_tests;
 

@@ -127,24 +127,16 @@ fn pod_disruption_budget(
 fn set_owners(view: &ClusterView<'_>) -> Vec<EtcdPatch> {
     let owned = view.facts.cluster.owns_data;
     let mut patches = Vec::new();
-    if (view.facts.identity_owner == OwnedBy::Resource) != owned {
-        patches.push(EtcdPatch::SetOwner {
-            target: OwnerTarget::Identity,
-            owned,
-        });
+    // Until bootstrap is finished the resource owns all data. If the spec asks to keep the data,
+    // `finish_bootstrap` removes the owner references, and none is added: an operator that was
+    // frozen meanwhile could add it late, to the data of clients.
+    let follows_spec = owned || view.identity.bootstrapped;
+    if follows_spec && (view.facts.identity_owner == OwnedBy::Resource) != owned {
+        patches.push(set_identity_owner(owned));
     }
     // Claims of a cluster with ephemeral storage hold data of an earlier cluster, and stay.
-    if view.facts.cluster.storage == StorageKind::Persistent {
-        let claims = view
-            .members
-            .values()
-            .filter_map(|member| member.claim)
-            .chain(view.retained_claims.iter().copied())
-            .filter(|claim| claim.is_owned != owned && !claim.is_terminating);
-        patches.extend(claims.map(|claim| EtcdPatch::SetOwner {
-            target: OwnerTarget::Claim(claim.uid),
-            owned,
-        }));
+    if follows_spec && view.facts.cluster.storage == StorageKind::Persistent {
+        patches.extend(set_claim_owners(view, owned));
     }
     let pods = view.members.values().filter_map(|member| member.pod);
     let pods = pods.filter(|pod| !pod.is_owned && !pod.is_terminating);
@@ -153,4 +145,27 @@ fn set_owners(view: &ClusterView<'_>) -> Vec<EtcdPatch> {
         owned: true,
     }));
     patches
+}
+
+/// Adds or removes the owner of the identity.
+pub(super) fn set_identity_owner(owned: bool) -> EtcdPatch {
+    EtcdPatch::SetOwner {
+        target: OwnerTarget::Identity,
+        owned,
+    }
+}
+
+/// Adds or removes the owner of all claims of the epoch that do not have it as desired.
+pub(super) fn set_claim_owners(
+    view: &ClusterView<'_>,
+    owned: bool,
+) -> impl Iterator<Item = EtcdPatch> {
+    let claims = view.members.values().filter_map(|member| member.claim);
+    let claims = claims.chain(view.retained_claims.iter().copied());
+    claims
+        .filter(move |claim| claim.is_owned != owned && !claim.is_terminating)
+        .map(move |claim| EtcdPatch::SetOwner {
+            target: OwnerTarget::Claim(claim.uid),
+            owned,
+        })
 }

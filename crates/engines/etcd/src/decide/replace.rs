@@ -5,8 +5,9 @@
 //! write was lost). Lost members are removed before any is added: their names do not resolve, which
 //! delays a new member by 30 s, and older etcds reject an add while a member is down.
 //!
-//! A member that may recover is replaced only after `replace_after`. Such replacements are made one
-//! at a time and limited per hour: their cause may take down the new members as well.
+//! A member that may recover is replaced only after `replace_after`, and after
+//! `replace_drained_after` while its node is cordoned. Such replacements are made one at a time and
+//! limited per hour: their cause may take down the new members as well.
 
 use std::time::Duration;
 
@@ -84,7 +85,7 @@ fn is_lost_for_good(view: &ClusterView<'_>, member: &MemberView<'_>) -> bool {
     is_unreachable(view, member) || is_crashing(view, member)
 }
 
-/// Returns true if the member has been unreachable for `replace_after`.
+/// Returns true if the member has been unreachable for [`ClusterView::replace_after`].
 pub(crate) fn is_unreachable(view: &ClusterView<'_>, member: &MemberView<'_>) -> bool {
     unreachable_deadline(view, member).is_some_and(|deadline| view.facts.now >= deadline)
 }
@@ -125,7 +126,7 @@ pub(crate) fn next_replacement(view: &ClusterView<'_>) -> Option<PendingReplacem
 /// pod as Ready. A member that the API server cannot reach may still serve clients.
 fn unreachable_deadline(view: &ClusterView<'_>, member: &MemberView<'_>) -> Option<UnixTime> {
     let since = unreachable_since(view, member)?;
-    Some(since.after(view.facts.cluster.replace_after))
+    Some(since.after(view.replace_after(member)))
 }
 
 /// Returns since when Kubernetes, the operator and the leader all miss the member; `None` while its

@@ -3,12 +3,22 @@
 
 use crate::facts::ClaimFacts;
 use crate::plan::EtcdPatch;
-use crate::view::{ClusterView, MemberView};
+use crate::view::{ClusterView, DataState, MemberView};
 
-/// Requests the desired size for the claims of all members, in any order.
+/// Requests the desired size for the claims of all members, in any order. Without etcd's list, those of all members with
+/// intact data: full volumes may be the reason why there is no quorum.
 pub(super) fn resize_volumes(view: &ClusterView<'_>) -> Vec<EtcdPatch> {
+    let stays = |member: &&MemberView<'_>| {
+        if view.membership_known {
+            member.listed.is_some()
+        } else {
+            view.identity.bootstrapped && member.data == DataState::Intact
+        }
+    };
     let claims = view
-        .listed()
+        .members
+        .values()
+        .filter(stays)
         .filter_map(|member| claim_to_resize(view, member));
     claims
         .map(|claim| EtcdPatch::ResizeVolume {

@@ -10,7 +10,7 @@
 use std::time::Duration;
 
 use super::{RuleResult, resize};
-use crate::facts::{PodFacts, StorageKind};
+use crate::facts::{PodFacts, StorageKind, WindowWait};
 use crate::names::Serial;
 use crate::plan::{DeleteReason, EtcdDisruption, EtcdWait};
 use crate::view::{ClusterView, DataState, MemberView};
@@ -98,8 +98,12 @@ pub(super) fn restart_outdated(view: &ClusterView<'_>) -> RuleResult {
     {
         return RuleResult::Pass;
     }
-    if let Some(opens) = view.facts.cluster.disruption.waits_until(view.facts.now) {
-        return RuleResult::Wait(EtcdWait::MaintenanceWindow(opens));
+    match view.facts.cluster.disruption.wait(view.facts.now) {
+        Some(WindowWait::Opens(opens)) => {
+            return RuleResult::Wait(EtcdWait::MaintenanceWindow(opens));
+        }
+        Some(WindowWait::Correction) => return RuleResult::Wait(EtcdWait::InvalidWindows),
+        None => {}
     }
     // A larger quota on a volume that is not resized yet would let the volume fill up.
     if let Some(member) = view.listed().find(|member| is_resizing(view, member)) {

@@ -395,6 +395,37 @@ fn smaller_volumes_are_resized_without_a_restart() {
 }
 
 #[test]
+fn full_volumes_are_resized_without_a_quorum() {
+    let mut scene = Scene::converged(1);
+    scene.edit_spec(json!({ "storage": { "size": "8Gi" } }));
+    scene.crashes(0, 60);
+    scene.lose_quorum(&[0]);
+    let resized = EtcdPatch::ResizeVolume {
+        claim: claim_uid(0),
+        to: 8 << 30,
+    };
+    assert!(scene.plan().patch.contains(&resized), "{:?}", scene.plan());
+    let mut lost = Scene::converged(3);
+    lost.edit_spec(json!({ "storage": { "size": "8Gi" } }));
+    lost.lose_quorum(&[0, 1]);
+    change(
+        lost.claim(1),
+        json!({ "spec": { "volumeName": "another" } }),
+    );
+    let patched = |claim| {
+        let plan = lost.plan();
+        let mut patches = plan.patch.iter();
+        patches.any(
+            |patch| matches!(patch, EtcdPatch::ResizeVolume { claim: uid, .. } if *uid == claim),
+        )
+    };
+    assert!(
+        patched(claim_uid(0)) && !patched(claim_uid(1)),
+        "only intact data"
+    );
+}
+
+#[test]
 fn no_member_is_restarted_before_all_volumes_are_resized() {
     let mut scene = Scene::converged(3);
     scene.edit_spec(json!({ "storage": { "size": "8Gi" } }));

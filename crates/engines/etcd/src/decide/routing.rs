@@ -3,6 +3,7 @@
 //! tried).
 
 use super::shrink;
+use crate::facts::PodFacts;
 use crate::identity::MembershipChange;
 use crate::plan::EtcdPatch;
 use crate::view::ClusterView;
@@ -10,6 +11,13 @@ use crate::view::ClusterView;
 /// Attaches clients to every healthy voter that is not about to be removed.
 pub(super) fn route_clients(view: &ClusterView<'_>) -> Vec<EtcdPatch> {
     if !view.identity.bootstrapped || !view.membership_known {
+        return Vec::new();
+    }
+    // An identity that was rebuilt during bootstrap counts as bootstrapped, and the resource may
+    // still own the data. The plan removes the owner references first.
+    let is_routed = |pod: &PodFacts| pod.is_routed;
+    let mut pods = view.members.values().filter_map(|member| member.pod);
+    if view.owns_kept_data() && !pods.any(is_routed) {
         return Vec::new();
     }
     let open_change = view.identity.intent.as_ref().map(|intent| intent.change);

@@ -131,11 +131,15 @@ async fn execute_create(
             let object = build::identity(&observed.desired, identity)?;
             context.writer.create(&object).await
         }
-        EtcdCreate::Claim { serial, epoch } => {
+        EtcdCreate::Claim {
+            serial,
+            epoch,
+            owned,
+        } => {
             let Some((member, _)) = member(*serial, *epoch) else {
                 return Ok(Outcome::Conflict);
             };
-            match claim(&observed.desired, member)? {
+            match claim(&observed.desired, member, *owned)? {
                 Some(claim) => create_or_relabel(context, &claim).await,
                 None => Ok(Outcome::Conflict),
             }
@@ -238,8 +242,12 @@ async fn execute_patch(context: &ExecuteContext<'_>, patch: &EtcdPatch) -> Resul
             patch_or_conflict(context, observed.pods.get(pod), Some(patch)).await
         }
         EtcdPatch::RecordRemoval { claim, at } => {
-            let value = at.map(|at| removed_at(*claim, at));
-            let patch = annotation_patch(labels::REMOVED_AT, json!(value));
+            let removed_at = at.map(|at| removed_at(*claim, at));
+            let is_removed = at.map(|_| "true");
+            let patch = json!({ "metadata": {
+                "annotations": { labels::REMOVED_AT: removed_at },
+                "labels": { labels::REMOVED: is_removed },
+            } });
             patch_or_conflict(context, observed.claims.get(claim), Some(patch)).await
         }
         EtcdPatch::RecordVersion { claim, version } => {

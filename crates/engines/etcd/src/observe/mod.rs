@@ -189,8 +189,10 @@ impl ObservedCluster {
         let pods = self.pods.iter().filter_map(|(uid, pod)| {
             let member = self.member_of(&pod.metadata)?;
             let facts = pod::facts(&self.desired, *uid, pod, member, serial_of, self.now);
+            let hostname = self.hostname(pod);
             Some(PodFacts {
-                node: self.hostname(pod).map(Uid::of_name),
+                node: hostname.map(Uid::of_name),
+                on_cordoned_node: hostname.is_some_and(|hostname| self.is_cordoned(hostname)),
                 ..facts
             })
         });
@@ -255,6 +257,38 @@ impl ObservedCluster {
         Some(self.hostnames.get(node).map_or(node, String::as_str))
     }
 
+    /// Returns true if the node with this hostname label exists and is cordoned.
+    fn is_cordoned(&self, hostname: &str) -> bool {
+        let mut nodes = self.nodes.iter().flat_map(BTreeMap::values);
+        nodes.any(|node| {
+            node.is_cordoned && node.hostname.as_deref().unwrap_or(&node.name) == hostname
+        })
+    }
+
+    /// Returns true if a PVC's volume is on the disk of a cordoned node.
+    fn is_on_cordoned_node(&self, claim: &PersistentVolumeClaim) -> bool {
+        let name = claim.metadata.name.as_ref();
+        match name.and_then(|name| self.volume_locations.get(name)) {
+            Some(VolumeLocation::Node(hostname)) => self.is_cordoned(hostname),
+            Some(VolumeLocation::Gone | VolumeLocation::Anywhere) | None => false,
+        }
+    }
+
+    /// Returns the members whose pods or local volumes are on cordoned nodes.
+    pub(crate) fn members_on_cordoned_nodes(&self) -> BTreeSet<Serial> {
+        let on_cordoned = |pod: &&Pod| {
+            let hostname = self.hostname(pod);
+            hostname.is_some_and(|hostname| self.is_cordoned(hostname))
+        };
+        let pods = self.pods.values().filter(on_cordoned);
+        let claims = self.claims.values();
+        let claims = claims.filter(|claim| self.is_on_cordoned_node(claim));
+        pods.map(|pod| &pod.metadata)
+            .chain(claims.map(|claim| &claim.metadata))
+            .filter_map(|metadata| Some(self.member_of(metadata)?.serial))
+            .collect()
+    }
+
     fn claim_facts(
         &self,
         uid: Uid,
@@ -277,6 +311,7 @@ impl ObservedCluster {
             joined_on: claims::read_joined_on(claim),
             is_terminating: is_terminating(cluster, &claim.metadata),
             topology: location.map_or(VolumeTopology::Unknown, VolumeLocation::topology),
+            on_cordoned_node: self.is_on_cordoned_node(claim),
             is_lost: claims::is_lost(claim) || location == Some(&VolumeLocation::Gone),
             removed_at: claims::read_removed_at(claim),
             last_version: version(&claim.metadata),

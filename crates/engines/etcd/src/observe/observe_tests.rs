@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::decide::Etcd;
-use crate::facts::{DisruptionWindow, StartMode};
+use crate::facts::{DisruptionWindow, StartMode, WindowWait};
 use crate::testing::{LINEAGE, NOW, Scene, change, claim_uid, id, member, name, pod_uid};
 use evenkeel_runtime::{Engine, Plan};
 
@@ -403,9 +403,10 @@ fn disruptions_are_allowed_only_in_an_open_window() {
 #[test]
 fn at_the_opening_of_a_window_there_is_nothing_to_wait_for() {
     let from = DisruptionWindow::NotBefore(NOW);
-    assert_eq!(from.waits_until(UnixTime(NOW.0 - 1)), Some(NOW));
-    assert_eq!(from.waits_until(NOW), None);
-    assert_eq!(DisruptionWindow::Allowed.waits_until(NOW), None);
+    let waits = Some(WindowWait::Opens(NOW));
+    assert_eq!(from.wait(UnixTime(NOW.0 - 1)), waits);
+    assert_eq!(from.wait(NOW), None);
+    assert_eq!(DisruptionWindow::Allowed.wait(NOW), None);
 }
 
 #[test]

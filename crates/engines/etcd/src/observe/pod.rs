@@ -43,6 +43,7 @@ pub(super) fn facts(
         is_ready: pods::is_ready(pod),
         unready_since: pods::unready_since(pod, now),
         node: None,
+        on_cordoned_node: false,
         unschedulable_since: pods::unschedulable_since(pod, now),
         template_hash,
         scheduling_hash: pods::scheduling_hash(pod, CONTAINER),

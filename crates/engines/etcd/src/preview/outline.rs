@@ -383,6 +383,11 @@ impl Outline {
         if let Some(last) = self.drafts.last_of(StepKind::FinishBootstrap) {
             return self.drafts.append(last, at);
         }
+        if at.is_bootstrap
+            && let Some(last) = self.drafts.last()
+        {
+            return self.drafts.append(last, at);
+        }
         let object = match target {
             OwnerTarget::Identity => at.context.object(OwnedObject::Identity),
             OwnerTarget::Claim(claim) => texts::volume(at.context, claim),

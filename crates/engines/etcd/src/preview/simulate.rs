@@ -205,14 +205,17 @@ impl SimulatedCluster {
     fn create(&mut self, create: &EtcdCreate) {
         let uid = self.next_uid();
         let now = self.facts.now;
-        let owns_data = self.facts.cluster.owns_data;
         match create {
             EtcdCreate::Identity(identity) => {
                 self.facts.identity = Observed::Present(identity.clone());
-                self.set_identity_owner(owns_data);
+                self.set_identity_owner(self.facts.cluster.owns_data || !identity.bootstrapped);
                 self.facts.spec_recorded = true;
             }
-            EtcdCreate::Claim { serial, epoch } => {
+            EtcdCreate::Claim {
+                serial,
+                epoch,
+                owned,
+            } => {
                 let claim = ClaimFacts {
                     serial: *serial,
                     epoch: *epoch,
@@ -221,10 +224,11 @@ impl SimulatedCluster {
                     joined_on: None,
                     is_terminating: false,
                     topology: VolumeTopology::Unknown,
+                    on_cordoned_node: false,
                     is_lost: false,
                     removed_at: None,
                     last_version: None,
-                    is_owned: owns_data,
+                    is_owned: *owned,
                     requested_size: self.facts.cluster.volume_size,
                     resize_pending: false,
                     has_wrong_class: false,
@@ -251,6 +255,7 @@ impl SimulatedCluster {
                     is_ready: false,
                     unready_since: Some(now),
                     node: None,
+                    on_cordoned_node: false,
                     unschedulable_since: None,
                     template_hash: Some(desired.pod_template_hash),
                     scheduling_hash: Uid(0),

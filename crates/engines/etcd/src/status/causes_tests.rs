@@ -198,7 +198,7 @@ fn the_last_member_of_a_rollout_is_part_of_the_rollout() {
         (OperationType::Upgrade, Some(2), Some(3))
     );
     scene.rebuild_pod(0);
-    let now = jiff::Timestamp::from_second(NOW.0).unwrap().to_string();
+    let now = Timestamp::from_second(NOW.0).unwrap().to_string();
     change(
         scene.pod(0),
         json!({ "metadata": { "creationTimestamp": now } }),

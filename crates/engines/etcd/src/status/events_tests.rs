@@ -130,7 +130,7 @@ fn the_first_time_that_clients_are_served_is_no_recovery() {
     scene.make_bootstrap_unfinished();
     scene.set_status(scene.status());
     let scene = Scene {
-        observed: crate::observe::ObservedCluster {
+        observed: ObservedCluster {
             resource: scene.observed.resource,
             ..Scene::converged(3).observed
         },

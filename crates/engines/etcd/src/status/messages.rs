@@ -8,7 +8,7 @@ use super::{cause, to_time};
 use crate::actions::{ActionContext, etcd_action, responding_voters};
 use crate::availability::Alarm;
 use crate::decide::{Etcd, replace};
-use crate::facts::OwnedObject;
+use crate::facts::{OwnedObject, WindowWait};
 use crate::plan::EtcdWait;
 use crate::view::{ClusterView, DataState, MemberView};
 
@@ -147,8 +147,8 @@ fn summarize_running(context: &ActionContext<'_>, view: &ClusterView<'_>) -> Opt
 /// Summarizes the progress of a rollout, and the problem of the member that blocks it.
 fn summarize_rollout(context: &ActionContext<'_>, view: &ClusterView<'_>) -> Option<String> {
     let rollout = RolloutProgress::of(context, view)?;
-    let opens = view.facts.cluster.disruption.waits_until(view.facts.now);
-    if let Some(opens) = opens
+    let wait = view.facts.cluster.disruption.wait(view.facts.now);
+    if let Some(WindowWait::Opens(opens)) = wait
         && view.listed().all(MemberView::is_serving)
     {
         return Some(rollout.summarize_window(opens));

@@ -253,6 +253,7 @@ fn every_wait_has_a_plain_description() {
         EtcdWait::ReplacementJoin(Serial(2)),
         EtcdWait::ReplacementLimit(Serial(2), NOW),
         EtcdWait::MaintenanceWindow(NOW),
+        EtcdWait::InvalidWindows,
         EtcdWait::UnhealthyMember(Serial(2)),
         EtcdWait::TooFewVoters,
         EtcdWait::VersionMismatch(Serial(2), evenkeel_api::Version::new(3, 5, 35)),

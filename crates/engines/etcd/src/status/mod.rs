@@ -280,11 +280,19 @@ pub fn observe_error_status(
             "Check the Kubernetes API, and the permissions and the log of the operator.",
         ),
     };
+    let rejection = match error {
+        Error::InvalidSpec(source) => source.downcast_ref::<Rejection>(),
+        _ => None,
+    };
+    let (message, advice) = match rejection.map(invalid_spec) {
+        Some(problem) => (problem.message, problem.advice),
+        None => (error.to_string(), advice.to_owned()),
+    };
     let update = |condition, status, reason| ConditionUpdate {
         condition,
         status,
         reason,
-        message: error.to_string(),
+        message: message.clone(),
     };
     let conditions = vec![
         update(
@@ -310,8 +318,8 @@ pub fn observe_error_status(
         next_action: None,
         problems: vec![ProblemStatus {
             reason: reason.to_string(),
-            message: error.to_string(),
-            advice: advice.to_owned(),
+            message,
+            advice,
             member: String::new(),
             since: since(&old.problems, reason, "", &to_time(now)),
         }],
@@ -391,7 +399,7 @@ fn invalid_spec(rejection: &Rejection) -> Problem {
     ));
     Problem {
         reason: Reason::InvalidSpec,
-        message: format!("{fact} The last accepted value stays in effect."),
+        message: format!("{fact} {}", rejection.effect.sentence()),
         advice: format!("Correct {}.", rejection.field),
         member: None,
     }

@@ -1,11 +1,14 @@
 //! Rejected writes and rejected specs in the status.
 
-use evenkeel_api::Rejection;
 use evenkeel_api::conditions::ConditionType::Degraded;
+use evenkeel_api::{Rejection, RejectionEffect};
 use evenkeel_runtime::Error;
+use serde_json::json;
 
-use super::status;
-use crate::testing::{Scene, condition, pod_uid};
+use super::{observe_error_status, status};
+use crate::effective_spec::{ClusterHistory, effective_spec};
+use crate::plan::EtcdWait;
+use crate::testing::{NOW, Scene, condition, pod_uid};
 
 #[test]
 fn a_rejected_write_is_reported_after_an_outage_only() {
@@ -46,10 +49,7 @@ fn a_rejected_write_is_reported_after_an_outage_only() {
 #[test]
 fn a_rejected_spec_is_reported_beside_the_other_conditions() {
     let mut scene = Scene::converged(3);
-    let rejection = || Rejection {
-        field: "spec.version",
-        reason: "3.9.9 is not known".to_owned(),
-    };
+    let rejection = || Rejection::new("spec.version", "3.9.9 is not known");
     scene.observed.rejection = Some(rejection());
     let status = scene.status();
     assert_eq!(status.summary, "Healthy, but spec.version is invalid");
@@ -84,5 +84,41 @@ fn a_rejected_spec_is_reported_beside_the_other_conditions() {
     assert_eq!(
         progressing.reason, "Waiting",
         "the effective spec differs from the desired one"
+    );
+}
+
+#[test]
+fn a_spec_that_was_never_accepted_is_reported_as_not_created() {
+    let resource = crate::testing::resource(json!({ "version": "3.9.9" }));
+    let rejection = effective_spec(&resource, &ClusterHistory::default()).unwrap_err();
+    let status = observe_error_status(&resource, NOW, &Error::invalid_spec(rejection));
+    let (_, reason, message) = condition(&status, Degraded);
+    assert_eq!(reason, "InvalidSpec");
+    assert!(
+        message.starts_with("spec.version is invalid: ")
+            && message.ends_with(" The cluster is not created until the field is corrected."),
+        "{message}"
+    );
+}
+
+#[test]
+fn edits_wait_for_valid_windows_if_none_were_accepted() {
+    let mut scene = Scene::converged(3);
+    scene.edit_spec(json!({ "resources": { "requests": { "cpu": "1" } } }));
+    scene.observed.desired.windows = None;
+    let effect = RejectionEffect::DelaysDisruptions;
+    let rejection = Rejection::new("spec.maintenance.windows", "the time zone does not exist");
+    scene.observed.rejection = Some(Rejection {
+        effect,
+        ..rejection
+    });
+    let plan = scene.plan();
+    assert!(plan.disruption.is_none(), "{plan:?}");
+    assert_eq!(plan.waits, [EtcdWait::InvalidWindows]);
+    let message = condition(&scene.status(), Degraded).2.to_owned();
+    assert!(
+        message
+            .contains(" Edits that restart or replace members wait until the field is corrected."),
+        "{message}"
     );
 }

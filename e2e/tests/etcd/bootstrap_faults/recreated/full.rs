@@ -40,20 +40,50 @@ fn a_resource_recreated_during_bootstrap_begins_again() {
         held.resume();
     }
     let known = |name: &str| before.iter().find(|one| one.0 == name).unwrap();
-    for cluster in clusters.iter().filter(|cluster| cluster.name() != "owned") {
-        assert_new_epoch(&story, cluster, 3, &known(cluster.name()).2);
+    let [plain, orphaned, owned] = &clusters;
+    assert_new_epoch(&story, orphaned, 3, &known("orphaned").2);
+    // Before bootstrap is finished the resource owns all objects, so the cluster there now is a new one.
+    for cluster in [plain, owned] {
+        let name = cluster.name();
+        wait_converged(&story, cluster, 3);
+        let (was, is) = (&known(name).1, identity(&story, name));
+        assert!(
+            is["lineage"] != was["lineage"] && is["epoch"] == 1,
+            "{is}, before: {was}"
+        );
+        assert!(names(&story, name, "pods").is_disjoint(&known(name).2));
     }
-    // All objects are owned by the resource, so the cluster there now is a new one.
-    let owned = &clusters[2];
-    wait_converged(&story, owned, 3);
-    let (was, is) = (&known("owned").1, identity(&story, "owned"));
-    assert!(
-        is["lineage"] != was["lineage"] && is["epoch"] == 1,
-        "{is}, before: {was}"
-    );
-    assert!(names(&story, "owned", "pods").is_disjoint(&known("owned").2));
     wait_idle(&operator);
     run_clients(&clusters);
+}
+
+#[test]
+fn a_cluster_deleted_before_bootstrap_is_finished_leaves_nothing_behind() {
+    let story = Story::begin("never-started");
+    let operator = Operator::start(&story);
+    // The volumes are never provisioned: there is no such class.
+    let spec = "version: 3.6.16\nmembers: 2\nstorage: {size: 1Gi, class: none-of-this-name}";
+    let cluster = Cluster::apply(&story, "a", spec);
+    story.within(CLUSTER_LIMIT, "both PVCs exist", || {
+        names(&story, "a", "pvc").len() == 2
+    });
+    story.kubectl(&["delete", "etcd", "a"]);
+    for kind in ["pods", "pvc", "configmaps"] {
+        story.within(CLUSTER_LIMIT, &format!("no {kind} are left"), || {
+            names(&story, "a", kind).is_empty()
+        });
+    }
+    // The volumes of a finished bootstrap are kept.
+    Cluster::apply(&story, "a", KEEP_SPEC);
+    wait_converged(&story, &cluster, 3);
+    let volumes = names(&story, "a", "pvc");
+    story.kubectl(&["delete", "etcd", "a"]);
+    story.within(CLUSTER_LIMIT, "the pods are gone", || {
+        names(&story, "a", "pods").is_empty()
+    });
+    assert_eq!(names(&story, "a", "pvc"), volumes, "the PVCs differ");
+    assert_eq!(names(&story, "a", "configmaps").len(), 1);
+    drop(operator);
 }
 
 #[test]

@@ -99,3 +99,35 @@ fn a_node_that_only_kubernetes_cannot_reach_keeps_its_member() {
     workload.finish();
     cluster.wait_same_data();
 }
+
+#[test]
+fn a_member_on_a_drained_node_is_waited_for_and_comes_back() {
+    let story = Story::alone("drained");
+    let operator = Operator::start(&story);
+    let cluster = create_orders(&story, SPEC, 3);
+    let (before, victim) = (member_ids(&cluster), follower(&story, &cluster));
+    let workload = cluster.workload();
+    let drain = [
+        "drain",
+        &victim.node,
+        "--ignore-daemonsets",
+        "--pod-selector=etcd.evenkeel.dev/cluster=orders",
+        "--timeout=120s",
+    ];
+    let drained = story.try_kubectl(&drain);
+    // Much longer than `replaceAfter`.
+    std::thread::sleep(Duration::from_secs(90));
+    let during = member_ids(&cluster);
+    // Other stories need the node, whatever happened here.
+    story.kubectl(&["uncordon", &victim.node]);
+    drained.unwrap();
+    assert_eq!(
+        during, before,
+        "the member on the drained node was replaced"
+    );
+    wait_healthy(&story, &cluster, 3);
+    assert_eq!(member_ids(&cluster), before, "another member came back");
+    wait_idle(&operator);
+    workload.finish();
+    cluster.wait_same_data();
+}
