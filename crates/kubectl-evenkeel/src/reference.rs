@@ -9,6 +9,7 @@ use schemars::JsonSchema;
 
 use crate::advice;
 use crate::args::{Args, ReferencePage};
+use crate::plan::PlanReport;
 use crate::report::{ClusterReport, ClusterReportList};
 use crate::why::{ClusterExplanation, ClusterExplanationList};
 
@@ -23,7 +24,7 @@ pub(crate) fn markdown(page: ReferencePage) -> String {
     }
 }
 
-/// The output of `status` and `why` as JSON or YAML. The field kind tells which one it is.
+/// The output of `status`, `why` and `plan` as JSON or YAML. The field kind tells which one it is.
 #[derive(JsonSchema)]
 #[schemars(untagged)]
 #[expect(dead_code, reason = "only the schema is used")]
@@ -32,9 +33,10 @@ enum PluginReport {
     ClusterList(ClusterReportList),
     Explanation(Box<ClusterExplanation>),
     ExplanationList(ClusterExplanationList),
+    Plan(Box<PlanReport>),
 }
 
-/// Returns the JSON Schema of the output of `status` and `why`.
+/// Returns the JSON Schema of the output of `status`, `why` and `plan`.
 fn report_schema() -> String {
     let schema = schemars::schema_for!(PluginReport);
     let text = serde_json::to_string_pretty(&schema).unwrap_or_default();
