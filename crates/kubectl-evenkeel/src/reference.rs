@@ -6,6 +6,7 @@ use std::fmt::Write;
 use clap::{Arg, Command, CommandFactory};
 use evenkeel_api::conditions::Reason;
 use schemars::JsonSchema;
+use schemars::generate::SchemaSettings;
 
 use crate::advice;
 use crate::args::{Args, ReferencePage};
@@ -38,7 +39,11 @@ enum PluginReport {
 
 /// Returns the JSON Schema of the output of `status`, `why` and `plan`.
 fn report_schema() -> String {
-    let schema = schemars::schema_for!(PluginReport);
+    // As serialized: fields that may be left out are not required.
+    let settings = SchemaSettings::draft2020_12().for_serialize();
+    let schema = settings
+        .into_generator()
+        .into_root_schema_for::<PluginReport>();
     let text = serde_json::to_string_pretty(&schema).unwrap_or_default();
     format!("{text}\n")
 }
@@ -191,7 +196,57 @@ fn conditions() -> String {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::Value;
+
     use super::*;
+    use crate::scene::{Scene, names};
+    use crate::why;
+
+    /// Asserts that a value has the fields that a schema requires, and no others.
+    fn assert_fields(schema: &Value, of: &Value, value: &Value, path: &str) {
+        if let Some(name) = of["$ref"]
+            .as_str()
+            .and_then(|it| it.strip_prefix("#/$defs/"))
+        {
+            return assert_fields(schema, &schema["$defs"][name], value, path);
+        }
+        if let Some(items) = value.as_array() {
+            items
+                .iter()
+                .for_each(|item| assert_fields(schema, &of["items"], item, path));
+        }
+        let (Some(fields), Some(properties)) = (value.as_object(), of["properties"].as_object())
+        else {
+            return;
+        };
+        for required in of["required"].as_array().into_iter().flatten() {
+            let name = required.as_str().unwrap();
+            assert!(fields.contains_key(name), "{path}: {name} is missing");
+        }
+        for (name, field) in fields {
+            let property = properties.get(name);
+            let property = property.unwrap_or_else(|| panic!("{path}: {name} is unknown"));
+            assert_fields(schema, property, field, &format!("{path}.{name}"));
+        }
+    }
+
+    #[test]
+    fn the_schema_describes_what_is_printed() {
+        let schema: Value = serde_json::from_str(&report_schema()).unwrap();
+        let mut broken = Scene::healthy();
+        broken.no_answer(names()[0]);
+        broken.live.events = Err(Scene::forbidden("list on events"));
+        for scene in [Scene::healthy(), broken, Scene::new()] {
+            let report = scene.report();
+            let explanation = why::explain(&scene.cluster(), &report);
+            let report = serde_json::to_value(report).unwrap();
+            let of = &schema["$defs"]["ClusterReport"];
+            assert_fields(&schema, of, &report, "ClusterReport");
+            let explanation = serde_json::to_value(explanation).unwrap();
+            let of = &schema["$defs"]["ClusterExplanation"];
+            assert_fields(&schema, of, &explanation, "ClusterExplanation");
+        }
+    }
 
     #[test]
     fn the_committed_pages_are_up_to_date() {

@@ -45,7 +45,7 @@ pub(crate) struct ClusterReport {
     pub(crate) exit_code: u8,
     /// The members that answer, and those that are desired.
     pub(crate) member_count: MemberCount,
-    /// The further failures that the cluster tolerates while clients can still write. Absent if unknown or without a quorum.
+    /// The further failures that the cluster tolerates while clients can still write. Null if unknown or without a quorum.
     pub(crate) failure_tolerance: Option<ToleranceReport>,
     /// The problems, the worst first.
     pub(crate) problems: Vec<ProblemReport>,
@@ -67,7 +67,7 @@ pub(crate) struct ClusterReport {
     pub(crate) storage: StorageReport,
     /// The certificates.
     pub(crate) certificates: Vec<CertificateReport>,
-    /// The number of pods that may be evicted now. Absent if unknown.
+    /// The number of pods that may be evicted now. Null if unknown.
     pub(crate) disruptions_allowed: Option<i32>,
     /// Why the number of evictions is unknown.
     #[serde(skip_serializing_if = "String::is_empty")]
@@ -115,11 +115,11 @@ pub(crate) struct HealthReport {
     pub(crate) state: HealthState,
     /// The state in a sentence.
     pub(crate) message: String,
-    /// Whether reads are served. Absent if unknown.
+    /// Whether reads are served. Null if unknown.
     pub(crate) reads: Option<bool>,
-    /// Whether writes are served. Absent if unknown.
+    /// Whether writes are served. Null if unknown.
     pub(crate) writes: Option<bool>,
-    /// The time since when the operator has reported the state. Absent if the operator does not report it.
+    /// The time since when the operator has reported the state. Null if the operator does not report it.
     pub(crate) since: Option<String>,
     /// The alarms that etcd has raised.
     pub(crate) alarms: Vec<String>,
@@ -217,7 +217,7 @@ impl HealthState {
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct MemberCount {
-    /// The number of voters that answer a linearizable read. Absent if no member could be queried.
+    /// The number of voters that answer a linearizable read. Null if no member could be queried.
     pub(crate) serving: Option<usize>,
     /// The number of voters.
     pub(crate) voters: usize,
@@ -237,9 +237,9 @@ pub(crate) struct ToleranceReport {
     pub(crate) summary: String,
     /// The number of members that may fail.
     pub(crate) members: usize,
-    /// The number of nodes that may fail, whichever they are. Absent if the node of a member is unknown.
+    /// The number of nodes that may fail, whichever they are. Null if the node of a member is unknown.
     pub(crate) nodes: Option<usize>,
-    /// The number of zones that may fail, whichever they are. Absent if the zone of a member is unknown.
+    /// The number of zones that may fail, whichever they are. Null if the zone of a member is unknown.
     pub(crate) zones: Option<usize>,
     /// The number of nodes that serving voters are on.
     pub(crate) node_count: Option<usize>,
@@ -314,7 +314,7 @@ pub(crate) struct NextActionReport {
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct OperatorStateReport {
-    /// Whether an operator renews its Lease. Absent if unknown.
+    /// Whether an operator renews its Lease. Null if unknown.
     pub(crate) running: Option<bool>,
     /// The namespace of the operator. Empty if unknown.
     pub(crate) namespace: String,
@@ -460,7 +460,7 @@ pub(crate) struct RetainedVolumeReport {
     pub(crate) claim: String,
     /// The size of the volume.
     pub(crate) size: String,
-    /// The time at which the operator deletes it. Absent if it is kept for ever.
+    /// The time at which the operator deletes it. Null if it is kept for ever.
     pub(crate) delete_time: Option<String>,
 }
 
@@ -482,9 +482,9 @@ pub(crate) struct CertificateReport {
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct MaintenanceReport {
-    /// Whether disruptive changes may begin now. Absent if the windows in the spec are invalid.
+    /// Whether disruptive changes may begin now. Null if the windows in the spec are invalid.
     pub(crate) open: Option<bool>,
-    /// The time at which that changes. Absent if it does not.
+    /// The time at which that changes. Null if it does not.
     pub(crate) until: Option<String>,
 }
 

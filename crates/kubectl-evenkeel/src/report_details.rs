@@ -55,7 +55,7 @@ impl Evidence<'_> {
         ClusterReport {
             api_version: API_VERSION,
             kind: "ClusterReport",
-            time: now.to_string(),
+            time: in_seconds(now).to_string(),
             cluster_id: status.cluster_id.clone(),
             version: EtcdVersionReport {
                 running: running_version(&assessment),
@@ -106,6 +106,11 @@ impl Evidence<'_> {
             name,
         }
     }
+}
+
+/// Leaves out the fraction of a second.
+fn in_seconds(time: Timestamp) -> Timestamp {
+    Timestamp::from_second(time.as_second()).unwrap_or(time)
 }
 
 /// Returns the lowest version that a member reports now, or else the one of the status.
@@ -210,11 +215,7 @@ fn member_report(
     let metrics = member.answer.map(|answer| &answer.metrics);
     let applied = metrics.and_then(|metrics| metrics.applied);
     let pod_status = member.pod.and_then(|pod| pod.status.as_ref());
-    let containers = || {
-        pod_status
-            .into_iter()
-            .flat_map(|status| container_statuses(status))
-    };
+    let containers = || pod_status.into_iter().flat_map(container_statuses);
     let listed = member.listed;
     let live_version = metrics.and_then(|metrics| metrics.version.clone());
     let created = member.pod.and_then(ResourceExt::creation_timestamp);
@@ -283,7 +284,7 @@ fn pod_text(assessment: &Assessment<'_>, member: &AssessedMember<'_>) -> String 
     let status = pod.status.as_ref();
     let waiting = status
         .into_iter()
-        .flat_map(|status| container_statuses(status))
+        .flat_map(container_statuses)
         .find_map(|status| status.state.as_ref()?.waiting.as_ref()?.reason.clone());
     let phase = status.and_then(|status| status.phase.clone());
     match waiting {

@@ -44,7 +44,7 @@ pub(crate) struct ClusterExplanation {
     pub(crate) goal: String,
     /// Whether clients are served.
     pub(crate) health: HealthReport,
-    /// What keeps the cluster from the desired state: its worst problem, or what the operator waits for. Absent if nothing.
+    /// What keeps the cluster from the desired state: its worst problem, or what the operator waits for. Null if nothing.
     pub(crate) blocker: Option<String>,
     /// The observations behind it.
     pub(crate) evidence: Vec<String>,
@@ -52,7 +52,7 @@ pub(crate) struct ClusterExplanation {
     pub(crate) actions_required: Vec<String>,
     /// The action that follows without a user.
     pub(crate) next_action: Option<String>,
-    /// The number of recorded decisions. Absent if the log was not read.
+    /// The number of recorded decisions. Null if the log was not read.
     pub(crate) decision_count: Option<usize>,
     /// The last decisions, the oldest first.
     pub(crate) decisions: Vec<DecisionReport>,
@@ -92,7 +92,7 @@ pub(crate) struct DecisionReport {
     pub(crate) events: Vec<String>,
     /// The plan, machine-readable.
     pub(crate) plan: Value,
-    /// Whether etcd's member list was known. Absent if the facts are not recorded or cannot be parsed.
+    /// Whether etcd's member list was known. Null if the facts are not recorded or cannot be parsed.
     pub(crate) membership_known: Option<bool>,
     /// The facts about each member.
     pub(crate) members: Vec<MemberFactsReport>,

@@ -72,7 +72,7 @@ fn the_plugin_reports_status_and_reasons_and_runs_its_commands() {
     });
     for line in [
         "Health       OK       reads and writes are served; checked now\n",
-        "Tolerates    1 member failure, 1 node failure (3 members on 3 nodes",
+        "Tolerates    1 member failure, 1 node failure",
         "Operation    none     spec generation ",
         "Operator     running  ",
         "Certificates valid; next renewal of ",

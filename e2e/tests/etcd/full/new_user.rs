@@ -296,7 +296,7 @@ fn lose_quorum(story: &Story, well: &Screen) {
         &why,
         &[
             "1 of 3 voters responds",
-            "1 of 3 voters answers a linearizable read now",
+            "0 of 3 voters answer a linearizable read now",
             "QuorumLost, reported since",
             "waiting loses no data",
         ],

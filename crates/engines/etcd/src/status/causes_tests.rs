@@ -84,6 +84,8 @@ fn a_cordoned_node_is_the_cause_if_the_volume_is_there() {
     set_nodes(&mut scene);
     scene.make_unschedulable(1, Some(VolumeLocation::Node("node-1".to_owned())));
     edit_node(&mut scene, "node-1", |node| node.is_cordoned = true);
+    assert_eq!(status_of(&scene).problems, [], "a drain is no problem at once");
+    scene.observed.now = NOW.after(std::time::Duration::from_secs(61));
     let status = status_of(&scene);
     let (reason, message, advice) = worst(&status);
     assert_eq!(reason, "NodeCordoned", "{message}");
@@ -159,6 +161,18 @@ fn an_alarm_makes_the_cluster_not_ready() {
     let status = status_of(&scene);
     assert_eq!(condition(&status, Ready).1, "DataCorrupt");
     assert_eq!(condition(&status, Degraded).1, "DataCorrupt");
+}
+
+#[test]
+fn the_pod_of_a_removed_member_is_no_problem() {
+    let mut scene = Scene::converged(3);
+    scene.turn(|identity| identity.next_serial = crate::names::Serial(4));
+    scene.add_claim(3, true);
+    scene.add_pod(3, &crate::facts::StartMode::ExistingData);
+    scene.crashes(3, 60);
+    let status = status_of(&scene);
+    assert_eq!(status.problems, []);
+    assert_eq!(status.member_list[3].role, MemberRole::Leaving);
 }
 
 #[test]

@@ -365,15 +365,19 @@ fn member_list(context: &ActionContext<'_>, view: &ClusterView<'_>) -> Vec<Membe
     view.members.values().map(status).collect()
 }
 
-fn member_role(view: &ClusterView<'_>, member: &MemberView<'_>) -> MemberRole {
+/// Returns true if etcd no longer lists a member whose objects still exist. Its etcd ends until its pod is deleted.
+fn is_removed(view: &ClusterView<'_>, member: &MemberView<'_>) -> bool {
     // Serials from `next_serial` on are prepared members. So is a member that is being added: its
     // intent has used its serial.
     let intended = view.identity.intent.as_ref().map(|intent| intent.change);
     let was_member = member.serial < view.identity.next_serial
         && intended != Some(MembershipChange::Add(member.serial));
-    let is_removed = view.membership_known && member.listed.is_none() && was_member;
+    view.membership_known && member.listed.is_none() && was_member
+}
+
+fn member_role(view: &ClusterView<'_>, member: &MemberView<'_>) -> MemberRole {
     match member.listed {
-        _ if member.data == DataState::Lost || is_removed => MemberRole::Leaving,
+        _ if member.data == DataState::Lost || is_removed(view, member) => MemberRole::Leaving,
         Some(listed) if !listed.is_learner => MemberRole::Voter,
         Some(listed) if listed.has_started => MemberRole::Learner,
         // Without etcd's list the label of the client Service identifies the voters.

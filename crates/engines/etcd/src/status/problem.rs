@@ -141,9 +141,13 @@ pub(super) fn member_problems(context: &ActionContext<'_>) -> Vec<Problem> {
         let details = view.facts.details.get(&member.serial);
         details.is_some_and(|details| details.node.is_none() && details.pod_problem.is_some())
     };
-    let members = || view.members.values();
+    let members = || {
+        let members = view.members.values();
+        members.filter(|member| !super::is_removed(view, member))
+    };
     let pending = members()
         .filter(is_pending)
+        .filter(|member| !rollout::is_restarting(context, view, member))
         .map(|member| pending_pod(context, view, member));
     let down = members()
         .filter(|member| !is_pending(member) && member.is_voter())

@@ -8,6 +8,7 @@ use evenkeel_runtime::UnixTime;
 
 use super::cause;
 use crate::actions::{ActionContext, sentence};
+use crate::facts::PodProblemKind;
 use crate::view::{ClusterView, DataState, MemberView};
 
 /// How long a restarted member may take before it counts as down.
@@ -167,10 +168,12 @@ pub(super) fn is_restarting(
     }
     let details = view.facts.details.get(&member.serial);
     let has_problem = details.is_some_and(|details| {
-        let is_node_down = details
-            .node_problem
-            .is_some_and(|trouble| trouble.problem != NodeProblem::Cordoned);
-        details.pod_problem.is_some() || is_node_down
+        let node = details.node_problem.map(|trouble| trouble.problem);
+        // No pod is scheduled to a cordoned node: the member waits for the end of a drain.
+        let is_drained = node == Some(NodeProblem::Cordoned)
+            && details.pod_problem_kind == PodProblemKind::Unschedulable;
+        let is_node_down = node.is_some_and(|problem| problem != NodeProblem::Cordoned);
+        (details.pod_problem.is_some() && !is_drained) || is_node_down
     });
     let Some(pod) = member.pod else {
         // The operator recreates the pod in this pass.
