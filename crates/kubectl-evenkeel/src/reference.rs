@@ -10,6 +10,7 @@ use schemars::generate::SchemaSettings;
 
 use crate::advice;
 use crate::args::{Args, ReferencePage};
+use crate::plan::PlanReport;
 use crate::report::{ClusterReport, ClusterReportList};
 use crate::why::{ClusterExplanation, ClusterExplanationList};
 
@@ -24,7 +25,7 @@ pub(crate) fn markdown(page: ReferencePage) -> String {
     }
 }
 
-/// The output of `status` and `why` as JSON or YAML. The field kind tells which one it is.
+/// The output of `status`, `why` and `plan` as JSON or YAML. The field kind tells which one it is.
 #[derive(JsonSchema)]
 #[schemars(untagged)]
 #[expect(dead_code, reason = "only the schema is used")]
@@ -33,9 +34,10 @@ enum PluginReport {
     ClusterList(ClusterReportList),
     Explanation(Box<ClusterExplanation>),
     ExplanationList(ClusterExplanationList),
+    Plan(Box<PlanReport>),
 }
 
-/// Returns the JSON Schema of the output of `status` and `why`.
+/// Returns the JSON Schema of the output of `status`, `why` and `plan`.
 fn report_schema() -> String {
     // As serialized: fields that may be left out are not required.
     let settings = SchemaSettings::draft2020_12().for_serialize();

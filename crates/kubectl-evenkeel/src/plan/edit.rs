@@ -11,12 +11,18 @@ use crate::connection::Connection;
 use crate::error::{CliError, EXIT_FORBIDDEN};
 use crate::kubectl_error::{connection_error, without_prefix};
 
+/// The edited cluster, and the warnings of the API server.
+pub(super) struct DryRun {
+    pub(super) cluster: EtcdCluster,
+    pub(super) warnings: Vec<String>,
+}
+
 /// Returns the cluster as `kubectl apply` would store it. `name` selects one of several in the file.
 pub(super) fn dry_run(
     connection: &Connection,
     file: &Path,
     name: Option<&str>,
-) -> Result<EtcdCluster, CliError> {
+) -> Result<DryRun, CliError> {
     let mut kubectl = connection.kubectl();
     kubectl
         .args(["apply", "--dry-run=server", "--output=json", "--filename"])
@@ -31,7 +37,27 @@ pub(super) fn dry_run(
     }
     let applied: Value = serde_json::from_slice(&output.stdout)
         .map_err(|error| CliError::new(format!("cannot parse the output of kubectl: {error}")))?;
-    select_cluster(&applied, name)
+    Ok(DryRun {
+        cluster: select_cluster(&applied, name)?,
+        warnings: warnings(&String::from_utf8_lossy(&output.stderr)),
+    })
+}
+
+/// Returns the warnings in the output of kubectl. A missing annotation of `kubectl apply` is not about the edit.
+fn warnings(stderr: &str) -> Vec<String> {
+    let warnings = stderr
+        .lines()
+        .filter_map(|line| line.strip_prefix("Warning: "))
+        .filter(|warning| !warning.contains("last-applied-configuration"));
+    let message = |warning: &str| match warning.split_once("' with binding '") {
+        // Kubernetes names the policy before the message.
+        Some((_, rest)) => rest
+            .split_once("': ")
+            .map_or(warning, |(_, message)| message)
+            .to_owned(),
+        None => warning.to_owned(),
+    };
+    warnings.map(message).collect()
 }
 
 /// Classifies the error output of kubectl.
@@ -168,6 +194,18 @@ mod tests {
             ]
         );
         assert!(changes(&before, &before).is_empty());
+    }
+
+    #[test]
+    fn warnings_of_the_api_server_are_returned_without_the_name_of_the_policy() {
+        let stderr = "Warning: resource etcdclusters/orders is missing the kubectl.kubernetes.io/last-applied-configuration \
+             annotation which is required by kubectl apply\n\
+             Warning: Validation failed for ValidatingAdmissionPolicy 'evenkeel' with binding 'evenkeel': 3.6.99 is not known\n\
+             Warning: unknown field \"spec.x\"\nother output\n";
+        assert_eq!(
+            warnings(stderr),
+            ["3.6.99 is not known", "unknown field \"spec.x\""]
+        );
     }
 
     #[test]

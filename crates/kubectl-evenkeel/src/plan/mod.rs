@@ -25,8 +25,10 @@ use crate::decision_log::read_decisions;
 use crate::error::{CliError, EXIT_FAILED};
 use crate::operator_status::OperatorStatus;
 use crate::output::OutputOptions;
-use report::PlanReport;
+use edit::DryRun;
 use snapshot::{Present, Snapshot};
+
+pub(crate) use report::PlanReport;
 
 /// The note about an operator that is not running.
 const NO_OPERATOR: &str = "no operator is running, so nothing of this happens until one is. `kubectl evenkeel status` \
@@ -50,9 +52,15 @@ pub(crate) async fn run(
     options: PlanOptions<'_>,
     output: OutputOptions,
 ) -> Result<u8, CliError> {
-    let edited = match options.file {
+    let DryRun {
+        cluster: edited,
+        warnings,
+    } = match options.file {
         Some(file) => edit::dry_run(connection, file, target.cluster.as_deref())?,
-        None => connection.cluster(target.cluster.as_deref()).await?,
+        None => DryRun {
+            cluster: connection.cluster(target.cluster.as_deref()).await?,
+            warnings: Vec::new(),
+        },
     };
     let namespace = edited
         .namespace()
@@ -75,6 +83,11 @@ pub(crate) async fn run(
         },
     };
     let mut report = planner.plan_when_current(&key, &edited).await?;
+    // The policy of the operator's chart repeats the warnings about the whole spec.
+    let repeated = edited.spec.warnings();
+    let others = warnings.into_iter();
+    let others = others.filter(|warning| !repeated.contains(warning));
+    add_notes(&mut report, others);
     if operator.is_not_running() {
         report.notes.insert(0, NO_OPERATOR.to_owned());
     }
@@ -162,7 +175,12 @@ impl Planner<'_> {
             .as_ref()
             .map(|current| edit::changes(current, &edited))
             .unwrap_or_default();
-        let report = self.reporter.report(&snapshot, objects, edits, now)?;
+        let mut report = self.reporter.report(&snapshot, objects, edits, now)?;
+        let known = current.as_ref().map(|current| current.spec.warnings());
+        add_notes(
+            &mut report,
+            new_warnings(&edited, &known.unwrap_or_default()),
+        );
         Ok(Some(PlanReport {
             exists: current.is_some(),
             facts_age_seconds: snapshot.at.map(|at| now.as_second() - at.as_second()),
@@ -194,9 +212,26 @@ impl Reporter {
         }
         let report = PlanReport::new(&edited, preview, edits, now, self.include_bookkeeping);
         Ok(PlanReport {
-            rejection: observed.rejection.as_ref().map(ToString::to_string),
+            rejection: observed.rejection.as_ref().map(rejection_text),
             ..report
         })
+    }
+}
+
+/// Returns the warnings about the edited spec that the present spec does not cause.
+fn new_warnings(edited: &EtcdCluster, known: &[String]) -> Vec<String> {
+    let warnings = edited.spec.warnings().into_iter();
+    warnings
+        .filter(|warning| !known.contains(warning))
+        .collect()
+}
+
+/// Adds notes that the report does not have.
+fn add_notes(report: &mut PlanReport, notes: impl IntoIterator<Item = String>) {
+    for note in notes {
+        if !report.notes.contains(&note) {
+            report.notes.push(note);
+        }
     }
 }
 
@@ -209,9 +244,14 @@ fn observe_error(error: evenkeel_runtime::Error) -> CliError {
     }
 }
 
+/// Returns a rejected field, the reason, and what the operator does until the field is corrected.
+fn rejection_text(rejection: &Rejection) -> String {
+    format!("{rejection}. {}", rejection.effect.sentence())
+}
+
 fn rejected(rejection: Rejection) -> CliError {
     CliError::new(format!("the operator would reject the spec: {rejection}"))
-        .help("the operator changes nothing until the field is fixed")
+        .help(rejection.effect.sentence())
 }
 
 #[cfg(test)]

@@ -4,28 +4,35 @@ use evenkeel_api::EtcdCluster;
 use evenkeel_etcd::preview::{Effects, EtcdPreview, StepKind};
 use jiff::Timestamp;
 use kube::ResourceExt;
+use schemars::JsonSchema;
 use serde::Serialize;
 
-/// The version of the output.
-const API_VERSION: &str = "plugin.evenkeel.dev/v1alpha1";
+use crate::report::API_VERSION;
+
 /// The field that decides when volumes of removed members are deleted.
 const RETENTION_FIELD: &str = "spec.storage.keepRemovedFor:";
 
-/// The output of `plan`.
-#[derive(Debug, Serialize)]
+/// The preview of an edit: the output of `kubectl evenkeel plan -o json`.
+#[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct PlanReport {
+pub(crate) struct PlanReport {
+    /// The version of this format: plugin.evenkeel.dev/v1alpha1.
     pub(super) api_version: &'static str,
+    /// PlanReport.
     pub(super) kind: &'static str,
+    /// The namespace of the cluster.
     pub(super) namespace: String,
+    /// The name of the cluster.
     pub(super) name: String,
     /// Whether the cluster exists already.
     pub(super) exists: bool,
     /// The fields that change.
     pub(super) edits: Vec<String>,
-    /// The field that the operator would reject. Its old value stays in effect.
+    /// The field that the operator would reject, and what it does until the field is corrected.
     pub(super) rejection: Option<String>,
+    /// The effects of the plan.
     pub(super) effects: PlanEffects,
+    /// The steps in order.
     pub(super) steps: Vec<PlanStep>,
     /// The actions that the steps consist of, in order.
     pub(super) actions: Vec<PlanAction>,
@@ -35,7 +42,9 @@ pub(super) struct PlanReport {
     pub(super) final_summary: String,
     /// The waits at the end.
     pub(super) waiting_for: Vec<String>,
+    /// Notes about the result.
     pub(super) notes: Vec<String>,
+    /// The assumptions of the plan.
     pub(super) assumptions: Vec<String>,
     /// The age of the operator's facts in seconds, if there are any.
     pub(super) facts_age_seconds: Option<i64>,
@@ -45,7 +54,7 @@ pub(super) struct PlanReport {
 }
 
 /// The effects of a plan.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct PlanEffects {
     /// The effects in words.
@@ -55,44 +64,56 @@ pub(super) struct PlanEffects {
 }
 
 /// A predicted step.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct PlanStep {
+    /// The number of the step, from 1.
     pub(super) number: usize,
+    /// The kind of the step.
     pub(super) kind: StepKind,
     /// The member that the step is about.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) member: Option<String>,
+    /// The step in words.
     pub(super) description: String,
+    /// The reason. Absent if the description contains it.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub(super) reason: String,
     /// The earliest time of the step in seconds from now, without the time that earlier steps take.
     pub(super) after_seconds: i64,
     /// The same as a time, if the step waits for one.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
     pub(super) time: Option<Timestamp>,
 }
 
 /// A predicted action.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct PlanAction {
     /// The number of its step. Deletions of volumes belong to none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) step: Option<usize>,
+    /// The machine name of the action.
     pub(super) name: &'static str,
+    /// The action in the words of the decision log.
     pub(super) description: String,
+    /// The reason.
     pub(super) reason: String,
+    /// The earliest time of the action in seconds from now.
     pub(super) after_seconds: i64,
 }
 
 /// The predicted deletion of a volume.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct PlanVolumeDeletion {
     /// The name of the PersistentVolumeClaim.
     pub(super) claim: String,
+    /// The time of the deletion in seconds from now.
     pub(super) after_seconds: i64,
+    /// The time of the deletion.
+    #[schemars(with = "String")]
     pub(super) time: Timestamp,
     /// Whether the volume is deleted at this time because of the edit or of a step of the plan.
     pub(super) caused_by_plan: bool,

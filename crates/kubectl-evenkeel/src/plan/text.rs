@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 
 use super::report::{PlanReport, PlanStep, PlanVolumeDeletion};
-use crate::terminal::{Terminal, WIDTH, format_duration, wrap};
+use crate::terminal::{Terminal, WIDTH, format_elapsed, format_time, wrap};
 
 /// The width of the labels.
 const LABEL_WIDTH: usize = 13;
@@ -24,8 +24,7 @@ pub(super) fn text(report: &PlanReport, show_all: bool, terminal: Terminal) -> S
         (edits, true) => screen.row("Edit", edits),
     }
     if let Some(rejection) = &report.rejection {
-        let text = format!("{rejection}. The last accepted value stays in effect");
-        screen.row("Rejected", &[text]);
+        screen.row("Rejected", std::slice::from_ref(rejection));
     }
     let volumes: Vec<_> = report
         .volume_deletions
@@ -33,10 +32,12 @@ pub(super) fn text(report: &PlanReport, show_all: bool, terminal: Terminal) -> S
         .filter(|volume| show_all || volume.caused_by_plan)
         .collect();
     if report.steps.is_empty() && volumes.is_empty() {
-        screen.row(
-            "Effects",
-            &["none: the operator has nothing to do".to_owned()],
-        );
+        let effects = if report.waiting_for.is_empty() {
+            "none: the operator has nothing to do"
+        } else {
+            "none: the operator waits"
+        };
+        screen.row("Effects", &[effects.to_owned()]);
     } else {
         screen.row("Effects", &report.effects.summary);
     }
@@ -200,37 +201,17 @@ fn volume_lines(volumes: &[&PlanVolumeDeletion], now: Timestamp) -> Vec<String> 
     times.into_iter().map(line).collect()
 }
 
-/// Returns an absolute time and the remaining time, with the date unless it is today.
+/// Returns an absolute time and the remaining time.
 fn at(time: Timestamp, now: Timestamp) -> String {
-    let remaining = format_remaining(time.as_second() - now.as_second());
-    let format = |format: &str, time: Timestamp| time.strftime(format).to_string();
-    let is_today = format("%F", time) == format("%F", now);
-    let time = if is_today {
-        format("%T", time)
-    } else {
-        format("%F %T", time)
-    };
-    format!("at {time} UTC (in {remaining})")
-}
-
-/// Formats a remaining time exactly if it is short.
-fn format_remaining(seconds: i64) -> String {
-    match seconds {
-        60..3600 if seconds % 60 != 0 => format!("{}m{}s", seconds / 60, seconds % 60),
-        3600..86_400 if seconds % 3600 >= 60 => {
-            format!("{}h{}m", seconds / 3600, seconds % 3600 / 60)
-        }
-        60..3600 => format!("{}m", seconds / 60),
-        3600..172_800 => format!("{}h", seconds / 3600),
-        _ => format_duration(seconds),
-    }
+    let remaining = format_elapsed(time.as_second() - now.as_second());
+    format!("at {} (in {remaining})", format_time(time, now))
 }
 
 fn sources(report: &PlanReport) -> String {
     match report.facts_age_seconds {
         Some(seconds) => format!(
             "live objects; etcd as the operator observed it {} ago",
-            format_duration(seconds)
+            format_elapsed(seconds)
         ),
         None if report.exists => "live objects; the operator has not observed etcd yet".to_owned(),
         None => "the manifest; the cluster does not exist yet".to_owned(),

@@ -154,13 +154,13 @@ fn steps_with_a_deadline_show_time_and_remaining_time_once() {
     let text = plan_text(preview(steps), "spec.paused: true → false", false);
     let headings: Vec<_> = text
         .lines()
-        .filter(|line| line.contains(" UTC (in "))
+        .filter(|line| line.contains("Z (in "))
         .collect();
     assert_eq!(
         headings,
         [
-            "  at 14:50:51 UTC (in 4m12s)",
-            "  at 2026-11-19 01:53:19 UTC (in 11h6m)"
+            "  at 14:50:51Z (in 4m12s)",
+            "  at 2026-11-19T01:53Z (in 11h06m)"
         ],
         "{text}"
     );
@@ -182,10 +182,10 @@ fn deletions_of_retained_volumes_are_shown_only_if_the_plan_causes_them() {
         ..preview(Vec::new())
     };
     let caused = "\
-Volumes      PersistentVolumeClaims orders-b, orders-c are deleted at 2026-11-19
-               14:46:39 UTC (in 24h)
+Volumes      PersistentVolumeClaims orders-b, orders-c are deleted at
+               2026-11-19T14:46Z (in 1d0h)
 ";
-    let earlier = "PersistentVolumeClaim orders-old is deleted at 15:46:39 UTC (in 1h)";
+    let earlier = "PersistentVolumeClaim orders-old is deleted at 15:46:39Z (in 1h00m)";
     let text = plan_text(shrink(), "spec.members: 3 → 1", false);
     assert!(
         text.contains(caused) && !text.contains("orders-old"),
@@ -302,13 +302,4 @@ Assumes      no other failures occur
 Based on     live objects; the operator has not observed etcd yet
 ";
     assert_eq!(text, expected);
-}
-
-#[test]
-fn remaining_times_are_exact_while_they_are_short() {
-    let texts = [0, 59, 60, 252, 3600, 39_960, 90_000, 400_000].map(format_remaining);
-    assert_eq!(
-        texts,
-        ["0s", "59s", "1m", "4m12s", "1h", "11h6m", "25h", "4d"]
-    );
 }

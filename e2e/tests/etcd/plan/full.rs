@@ -40,7 +40,7 @@ fn the_plan_for_an_unhealthy_cluster_happens_step_by_step() {
         "{}",
         output.out
     );
-    assert!(output.out.contains(" UTC (in "), "{}", output.out);
+    assert!(output.out.contains("Z (in "), "{}", output.out);
     assert_happens_as_planned(
         &story,
         &cluster,

@@ -1,5 +1,6 @@
 //! The effects of a preview on the cluster and its clients, and the time that it takes.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::step::{OutlineStep, StepKind};
@@ -25,7 +26,7 @@ const REMOVAL_SECONDS: i64 = 2;
 const SNAPSHOT_SECONDS: i64 = 3;
 
 /// The effects of a preview.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Effects {
     /// Whether a cluster is created.
@@ -51,7 +52,7 @@ pub struct Effects {
 }
 
 /// The effect on clients.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub enum ClientImpact {
     /// No step touches a member that serves clients.
     None,
@@ -68,7 +69,7 @@ pub enum ClientImpact {
 }
 
 /// The failures that a cluster tolerates. Each is `None` while bootstrap is not finished.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ToleranceChange {
     /// Before the first step.

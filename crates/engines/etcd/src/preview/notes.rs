@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use evenkeel_api::Version;
+use evenkeel_api::releases;
 
 use super::effects::Effects;
 use super::step_texts::join_words;
@@ -12,13 +12,6 @@ use crate::availability::count;
 use crate::facts::EtcdFacts;
 use crate::identity::Uid;
 use crate::observe::ObservedCluster;
-
-/// The newest patch release of each minor release that this build has been tested with.
-const TESTED: [Version; 3] = [
-    Version::new(3, 5, 35),
-    Version::new(3, 6, 16),
-    Version::new(3, 7, 3),
-];
 
 /// The size of the data from which on its copy takes longer than the rest of a join, in bytes.
 const LARGE_DATA_BYTES: u64 = 512 << 20;
@@ -32,8 +25,12 @@ pub(super) fn notes(
 ) -> Vec<String> {
     let desired = last.cluster.next_version.unwrap_or(last.cluster.version);
     let changes_members = effects.members_added != effects.members_removed;
+    // The warnings about the spec do not mention a version that was edited before.
+    let starts_version = effects.creates_cluster || effects.restarts + effects.members_added > 0;
     let mut notes = Vec::new();
-    notes.extend(untested_version(desired));
+    if starts_version {
+        notes.extend(releases::unknown_patch(desired));
+    }
     notes.extend(pending_pods(observed, last));
     notes.extend(shared_nodes(first, last));
     if changes_members {
@@ -43,19 +40,6 @@ pub(super) fn notes(
         notes.extend(large_data(first));
     }
     notes
-}
-
-/// Returns a note about a patch release that is newer than all that were tested.
-fn untested_version(version: Version) -> Option<String> {
-    let newest = TESTED
-        .iter()
-        .find(|tested| (tested.major, tested.minor) == (version.major, version.minor))?;
-    (version > *newest).then(|| {
-        format!(
-            "etcd {version} is not known to this release of the plugin; the newest known is \
-             {newest}. Check that the image exists"
-        )
-    })
 }
 
 /// Returns a note about pods that find no node.
@@ -105,7 +89,7 @@ fn members_per_node(facts: &EtcdFacts) -> BTreeMap<Uid, usize> {
     nodes
 }
 
-/// Returns a note about a number of members that tolerates less than users may expect.
+/// Returns a note about a number of members that blocks drains.
 fn member_count(members: u8) -> Option<String> {
     match members {
         1 => Some(
@@ -114,10 +98,6 @@ fn member_count(members: u8) -> Option<String> {
         2 => Some(
             "with 2 members, node drains are blocked: the quorum needs both of them".to_owned(),
         ),
-        members if members % 2 == 0 => Some(format!(
-            "{members} members tolerate as many failures as {}",
-            members - 1
-        )),
         _ => None,
     }
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use evenkeel_runtime::Action;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::step_texts::counted_objects;
@@ -12,7 +13,7 @@ use crate::identity::Uid;
 use crate::names::Serial;
 
 /// The kind of a step.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum StepKind {
     /// Creates the identity, Services or Secrets.

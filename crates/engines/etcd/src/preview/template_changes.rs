@@ -273,8 +273,9 @@ fn value_text(value: &Value) -> String {
 /// Formats a number of bytes as a quantity, with one decimal where that is exact.
 pub(super) fn format_size(bytes: u64) -> String {
     const GIB: u64 = 1 << 30;
-    if bytes > GIB && bytes % GIB != 0 && (bytes % GIB * 10) % GIB == 0 {
-        return format!("{}.{}Gi", bytes / GIB, bytes % GIB * 10 / GIB);
+    let tenths = bytes % GIB * 10;
+    if bytes > GIB && tenths > 0 && tenths.is_multiple_of(GIB) {
+        return format!("{}.{}Gi", bytes / GIB, tenths / GIB);
     }
     quantity::binary(bytes)
 }

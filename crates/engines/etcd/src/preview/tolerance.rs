@@ -1,5 +1,6 @@
 //! How many failures the cluster of a preview tolerates.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::availability::{FailureTolerance, Voter};
@@ -8,7 +9,7 @@ use crate::identity::Uid;
 use crate::view::{ClusterView, MemberView};
 
 /// The number of further failures with which clients can still write.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Tolerance {
     /// Whether clients can write now: the voters have a quorum, and etcd has raised no alarm.
