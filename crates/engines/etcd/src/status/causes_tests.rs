@@ -84,7 +84,11 @@ fn a_cordoned_node_is_the_cause_if_the_volume_is_there() {
     set_nodes(&mut scene);
     scene.make_unschedulable(1, Some(VolumeLocation::Node("node-1".to_owned())));
     edit_node(&mut scene, "node-1", |node| node.is_cordoned = true);
-    assert_eq!(status_of(&scene).problems, [], "a drain is no problem at once");
+    assert_eq!(
+        status_of(&scene).problems,
+        [],
+        "a drain is no problem at once"
+    );
     scene.observed.now = NOW.after(std::time::Duration::from_secs(61));
     let status = status_of(&scene);
     let (reason, message, advice) = worst(&status);
