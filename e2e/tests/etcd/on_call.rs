@@ -16,7 +16,7 @@ use crate::assertions::{create_orders, events, follower, wait_healthy};
 use crate::interrupts::spec;
 use look::{Look, Looks};
 
-/// The times of the looks after a fault.
+/// The times after a fault at which the story compares all outputs.
 const LOOKS: [Duration; 3] = [
     Duration::from_secs(1),
     Duration::from_secs(10),

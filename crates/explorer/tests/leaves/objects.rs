@@ -586,11 +586,11 @@ pub(crate) fn within_model(plan: &Plan<Etcd>) -> Plan<Etcd> {
 
 /// Returns true if the model does not contain the field that the patch changes.
 fn is_outside_model(patch: &EtcdPatch) -> bool {
-    match patch {
+    matches!(
+        patch,
         EtcdPatch::RecordSpec
-        | EtcdPatch::RecordVersion { .. }
-        | EtcdPatch::RecordRemoval { .. }
-        | EtcdPatch::ResizeVolume { .. } => true,
-        _ => false,
-    }
+            | EtcdPatch::RecordVersion { .. }
+            | EtcdPatch::RecordRemoval { .. }
+            | EtcdPatch::ResizeVolume { .. }
+    )
 }
