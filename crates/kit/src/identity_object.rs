@@ -40,15 +40,26 @@ pub fn build<I: Serialize>(
     from_json(what, object)
 }
 
+/// An identity object whose content is not an identity.
+#[derive(Debug, thiserror::Error)]
+#[error("{source}")]
+pub struct UnreadableIdentity {
+    /// The name of the ConfigMap.
+    pub config_map: String,
+    /// The reason.
+    #[source]
+    source: serde_json::Error,
+}
+
 /// Returns the identity in an object. An unreadable identity is an error and not absent: the engine must not create another.
 pub fn parse<I: DeserializeOwned>(object: &ConfigMap) -> Result<I, Error> {
     let data = object.data.as_ref();
     let text = data.and_then(|data| data.get(IDENTITY_KEY));
     serde_json::from_str(text.map(String::as_str).unwrap_or_default()).map_err(|error| {
-        Error::other(
-            format!("read the identity in ConfigMap {}", object.name_any()),
-            error,
-        )
+        let config_map = object.name_any();
+        let action = format!("read the identity in ConfigMap {config_map}");
+        let source = error;
+        Error::other(action, UnreadableIdentity { config_map, source })
     })
 }
 

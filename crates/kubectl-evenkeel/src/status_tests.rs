@@ -513,7 +513,7 @@ fn a_problem_that_prevents_a_restart_ends_the_grace_time() {
     scene.problem(
         "WriteRejected",
         "",
-        "failed to create Pod orders-gv2z5: pods \"orders-gv2z5\" is forbidden: exceeded quota: none.",
+        "failed to create Pod orders-gv2z5: pods \"orders-gv2z5\" is forbidden: exceeded quota: none",
         "Resolve the cause that the message names: a ResourceQuota, a policy, a webhook.",
     );
     let screen = scene.screen();

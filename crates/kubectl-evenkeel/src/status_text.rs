@@ -220,7 +220,8 @@ fn problem_text(report: &ClusterReport, problem: &ProblemReport) -> String {
     let message = without_preemption(&problem.message);
     match (&problem.since, problem.duration_seconds) {
         (Some(since), Some(seconds)) => format!(
-            "{message} Since {} ({}).",
+            "{}. Since {} ({}).",
+            message.trim_end_matches([' ', '.', ',']),
             report.format_time(since),
             format_elapsed(seconds)
         ),

@@ -23,18 +23,23 @@ const MIN_TIME: Duration = Duration::from_secs(20);
 /// The delay before commands that only read are repeated.
 const RETRY_DELAY: Duration = Duration::from_secs(1);
 
+/// Returns a name of two letters for the story of a page. Its namespace (`qk-3f6e`) is then as long as `default`, which
+/// replaces it in captured screens, so that the lines of a screen break where they break for readers.
+fn story_name(path: &str) -> String {
+    let hash = path.bytes().fold(5381_u32, |hash, byte| {
+        hash.wrapping_mul(33) ^ u32::from(byte)
+    });
+    let letter = |index: u32| char::from_u32(u32::from(b'a') + index % 26).unwrap_or('a');
+    [letter(hash), letter(hash / 26)].iter().collect()
+}
+
 /// Runs all commands of a page in order.
 pub(crate) fn page(path: &str) {
     let file = checkout().join(path);
     let text = std::fs::read_to_string(&file).unwrap();
     let page = Page::parse(path, &text).unwrap_or_else(|why| panic!("{why}"));
     assert!(!page.blocks.is_empty(), "{path} has nothing to run");
-    let name = path
-        .trim_start_matches("docs/")
-        .trim_end_matches(".md")
-        .to_lowercase()
-        .replace('/', "-");
-    let name = format!("docs-{name}");
+    let name = story_name(path);
     let story = if page.setup.exclusive {
         Story::alone(&name)
     } else {
@@ -275,7 +280,12 @@ impl<'s> NotInstalled<'s> {
     }
 
     fn uninstall(&self) {
-        let all = ["clusterroles", "clusterrolebindings"];
+        let all = [
+            "clusterroles",
+            "clusterrolebindings",
+            "validatingadmissionpolicies",
+            "validatingadmissionpolicybindings",
+        ];
         for kind in all {
             let ours = self.0.kubectl(&[
                 "get",

@@ -387,6 +387,10 @@ impl EtcdWait {
                 let service = context.object(OwnedObject::ClientService);
                 return Some(format!("operator adds the members to {service}"));
             }
+            // Without pods and PersistentVolumeClaims there is nothing to continue with.
+            Self::NoQuorum if context.view.is_some_and(|view| view.members.is_empty()) => {
+                return None;
+            }
             Self::NoQuorum | Self::Unreadable(_) => {
                 "operator recreates or replaces members that are missing"
             }

@@ -92,6 +92,18 @@ fn an_unsafe_removal_is_not_a_lost_quorum() {
 }
 
 #[test]
+fn a_voter_whose_pod_is_gone_stays_a_voter_while_the_quorum_is_lost() {
+    let mut scene = Scene::converged(1);
+    scene.set_status(scene.status());
+    let before = scene.status().member_list[0].clone();
+    scene.lose_quorum(&[0]);
+    scene.observed.pods.clear();
+    let member = status_of(&scene).member_list[0].clone();
+    assert_eq!((member.role, member.id), (MemberRole::Voter, before.id));
+    assert!(!member.healthy);
+}
+
+#[test]
 fn a_joining_learner_and_its_pod_problem_are_reported() {
     let status = status_of(&joining());
     let summary = format!("Joining {}", name(2));

@@ -23,6 +23,7 @@ use evenkeel_api::{
     MemberStatus, NextActionStatus, OperationStatus, ProblemStatus, Rejection,
     RetainedVolumeStatus, labels, quantity,
 };
+use evenkeel_kit::identity_object::UnreadableIdentity;
 use evenkeel_runtime::{Error, Plan, UnixTime};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
@@ -231,8 +232,8 @@ fn certificates(observed: &ObservedCluster) -> Vec<CertificateStatus> {
     certificates.collect()
 }
 
-/// Adds the last known members while etcd's list is unknown: a list without them would read as a
-/// smaller cluster. They are reported as not healthy.
+/// Completes the members while etcd's list is unknown: a member keeps its last known ID and role, and a member without
+/// objects is listed as not healthy. A list without them would read as a smaller cluster.
 fn with_last_known(
     mut members: Vec<MemberStatus>,
     last: &[MemberStatus],
@@ -244,6 +245,13 @@ fn with_last_known(
     } else {
         "pod does not exist"
     };
+    for member in &mut members {
+        let known = last.iter().find(|last| last.name == member.name);
+        if let Some(last) = known.filter(|_| member.role == MemberRole::Joining) {
+            member.role = last.role;
+            member.id.clone_from(&last.id);
+        }
+    }
     let missing: Vec<_> = last
         .iter()
         .filter(|last| members.iter().all(|member| member.name != last.name))
@@ -280,14 +288,24 @@ pub fn observe_error_status(
             "Check the Kubernetes API, and the permissions and the log of the operator.",
         ),
     };
-    let rejection = match error {
-        Error::InvalidSpec(source) => source.downcast_ref::<Rejection>(),
+    let (message, advice) = match error {
+        Error::InvalidSpec(source) => source
+            .downcast_ref::<Rejection>()
+            .map(invalid_spec)
+            .map(|problem| (problem.message, problem.advice)),
+        Error::Other { source, .. } => {
+            source.downcast_ref::<UnreadableIdentity>().map(|identity| {
+                let advice = format!(
+                    "Restore ConfigMap {0} from a backup, or delete it: the operator rebuilds it from the \
+                     PersistentVolumeClaims and pods.",
+                    identity.config_map
+                );
+                (error.to_string(), advice)
+            })
+        }
         _ => None,
-    };
-    let (message, advice) = match rejection.map(invalid_spec) {
-        Some(problem) => (problem.message, problem.advice),
-        None => (error.to_string(), advice.to_owned()),
-    };
+    }
+    .unwrap_or_else(|| (error.to_string(), advice.to_owned()));
     let update = |condition, status, reason| ConditionUpdate {
         condition,
         status,

@@ -620,6 +620,10 @@ fn a_cluster_without_pods_and_volumes_has_no_healthy_member() {
         ..Default::default()
     };
     let status = status_of(&scene);
+    assert_eq!(
+        status.next_action, None,
+        "there is nothing to continue with"
+    );
     let summary = "All pods and PersistentVolumeClaims are gone";
     assert_eq!(
         line(&status),
@@ -706,10 +710,10 @@ fn a_rejected_spec_and_an_unreadable_object_have_different_reasons() {
         "the spec is fine: {}",
         status.summary
     );
+    let advice = &status.problems[0].advice;
     assert!(
-        status.waiting_for[0].contains("orders-etcd-identity"),
-        "{:?}",
-        status.waiting_for
+        advice.contains("or delete it: the operator rebuilds it"),
+        "{advice}"
     );
 }
 
