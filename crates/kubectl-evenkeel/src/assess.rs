@@ -190,7 +190,7 @@ impl<'e> Assessment<'e> {
             .is_some_and(|listed| listed.role == MemberRole::Leaving);
         if is_leaving {
             MemberHealthState::Stopping
-        } else if self.reported_problem(&member.name).is_some() {
+        } else if self.reported_problem(&member.name).is_some() || self.reports_lost_quorum() {
             down
         } else if !self.is_bootstrapped() || is_joining {
             MemberHealthState::Starting
@@ -238,6 +238,13 @@ impl<'e> Assessment<'e> {
     pub(crate) fn reported_problem(&self, member: &str) -> Option<&ProblemStatus> {
         let mut problems = self.status.problems.iter();
         problems.find(|problem| problem.member == member)
+    }
+
+    /// Returns whether the operator reports that the quorum is lost. This problem names all members that do not answer.
+    fn reports_lost_quorum(&self) -> bool {
+        let lost = Reason::QuorumLost.as_str();
+        let mut problems = self.status.problems.iter();
+        problems.any(|problem| problem.reason == lost)
     }
 
     /// Returns the condition of this type.

@@ -36,7 +36,8 @@ impl Connection {
             Some(RequestTimeout::After(timeout)) => Some(timeout),
             Some(RequestTimeout::None) => None,
         };
-        config.connect_timeout = timeout;
+        // The timeout of the layer includes the connection.
+        config.connect_timeout = None;
         // The API server's proxy responds with 503 for a member that does not listen. The client would retry that for
         // minutes.
         config.default_retry = false;

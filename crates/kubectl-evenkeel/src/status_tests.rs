@@ -1,6 +1,7 @@
 //! Tests of the status screen. [`Scene::screen`] checks each screen for contradictions.
 
 use evenkeel_etcd::availability::Alarm;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::json;
 
 use crate::error::{EXIT_DEGRADED, EXIT_UNAVAILABLE};
@@ -163,6 +164,15 @@ fn a_lost_quorum_is_reported_with_the_members_that_do_not_answer() {
         ],
     );
     assert_eq!(scene.report().problems.len(), 1);
+    for pod in scene.live.pods.as_mut().unwrap().values_mut() {
+        let created = "2026-11-16T11:59:30Z".parse().unwrap();
+        pod.metadata.creation_timestamp = Some(Time(created));
+    }
+    let screen = scene.screen();
+    assert!(
+        !screen.contains("restarting"),
+        "the problem names the members: {screen}"
+    );
 }
 
 #[test]

@@ -143,7 +143,7 @@ fn status_and_why_alone_explain_failures_to_a_new_user() {
         &well,
         &[
             "etcd 3.6.16 (cluster ID ",
-            "Tolerates 1 member failure, 1 node failure (3 members on 3 nodes",
+            "Tolerates 1 member failure, 1 node failure, 1 zone failure (3 members on 3 nodes",
         ],
     );
     assert_contains(

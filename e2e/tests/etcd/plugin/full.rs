@@ -95,6 +95,8 @@ fn the_plugin_does_not_wait_for_a_frozen_member() {
     let mut operator = Operator::start(&story);
     let cluster = create_orders(&story, &spec(3), 3);
     let victim = follower(&story, &cluster);
+    // A member that does not answer within a minute of the creation of its pod counts as starting.
+    std::thread::sleep(std::time::Duration::from_secs(61));
     // The pod exists, but its etcd does not respond: the API server tries, and reports it after some time.
     operator.kill();
     let pod = story.lab().pod(story.namespace(), &victim.name).unwrap();

@@ -150,7 +150,9 @@ pub(super) fn progressing(context: &ActionContext<'_>, plan: &Plan<Etcd>) -> Pro
     let scales =
         known.is_some_and(|view| view.listed().count() != usize::from(facts.cluster.members));
     let rollout = view.and_then(|view| RolloutProgress::of(context, view));
-    let rolls_out = rollout.is_some() && !has_lost_data && (acts || !all_serve || known.is_none());
+    let all_returned = view.is_none_or(|view| view.listed().all(rollout::has_returned));
+    let rolls_out =
+        rollout.is_some() && !has_lost_data && (acts || !all_returned || known.is_none());
     // Kubernetes and the operator bring the member back within seconds.
     let restarts = view.is_some_and(|view| {
         let down = view.listed().filter(|member| !member.is_serving());

@@ -9,7 +9,7 @@ use crate::desired::DesiredCluster;
 use crate::facts::StartMode;
 use crate::names::Serial;
 use crate::observe::etcd::EtcdState;
-use crate::testing::{Scene, change, claim_uid, pod_uid};
+use crate::testing::{NOW, Scene, change, claim_uid, pod_uid};
 use crate::view::ClusterView;
 
 /// 30 seconds ago.
@@ -106,6 +106,33 @@ fn a_rollout_progresses_while_a_member_restarts() {
     assert_eq!(progress(&scene), (ConditionStatus::True, Reason::Upgrading));
     terminate(&mut scene, 1);
     assert_eq!(progress(&scene), (ConditionStatus::True, Reason::Upgrading));
+}
+
+#[test]
+fn a_rollout_progresses_until_a_member_that_serves_is_ready() {
+    let mut scene = Scene::converged(3);
+    scene.edit_spec(json!({ "version": "3.6.17" }));
+    for serial in [1, 2, 0] {
+        scene.set_status(scene.status());
+        scene.rebuild_pod(serial);
+        let now = jiff::Timestamp::from_second(NOW.0).unwrap().to_string();
+        let not_ready = json!([{ "type": "Ready", "status": "False" }]);
+        let before = scene.pod(serial).clone();
+        change(
+            scene.pod(serial),
+            json!({ "metadata": { "creationTimestamp": now }, "status": { "conditions": not_ready } }),
+        );
+        assert_eq!(
+            progress(&scene),
+            (ConditionStatus::True, Reason::Upgrading),
+            "member {serial}"
+        );
+        *scene.pod(serial) = before;
+    }
+    assert_eq!(
+        progress(&scene),
+        (ConditionStatus::False, Reason::Converged)
+    );
 }
 
 #[test]

@@ -138,3 +138,26 @@ fn the_first_time_that_clients_are_served_is_no_recovery() {
     };
     assert_eq!(recoveries(&scene), Vec::<String>::new());
 }
+
+#[test]
+fn a_member_with_a_problem_has_it_after_a_restart_until_it_serves() {
+    let mut scene = Scene::converged(3);
+    scene.stop_answering(1);
+    scene.set_status(scene.status());
+    let now = jiff::Timestamp::from_second(NOW.0).unwrap().to_string();
+    crate::testing::change(
+        scene.pod(1),
+        json!({ "metadata": { "creationTimestamp": now } }),
+    );
+    let status = scene.status();
+    assert_eq!(status.problems[0].member, member_name(1));
+    scene.set_status(status);
+    let mut healthy = Scene::converged(3);
+    healthy.observed.resource.status = scene.observed.resource.status.clone();
+    assert_eq!(
+        recoveries(&healthy).len(),
+        1,
+        "its recovery is reported: {:?}",
+        recoveries(&healthy)
+    );
+}

@@ -147,7 +147,7 @@ pub(super) fn member_problems(context: &ActionContext<'_>) -> Vec<Problem> {
     };
     let pending = members()
         .filter(is_pending)
-        .filter(|member| !rollout::is_restarting(context, view, member))
+        .filter(|member| !rollout::is_harmless_restart(context, view, member))
         .map(|member| pending_pod(context, view, member));
     let down = members()
         .filter(|member| !is_pending(member) && member.is_voter())
@@ -181,7 +181,7 @@ fn voter_down(
 ) -> Option<Problem> {
     if !view.identity.bootstrapped
         || member.is_serving()
-        || rollout::is_restarting(context, view, member)
+        || rollout::is_harmless_restart(context, view, member)
     {
         return None;
     }

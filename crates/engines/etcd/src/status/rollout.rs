@@ -81,7 +81,7 @@ impl RolloutProgress {
         } else {
             view.members.values().collect()
         };
-        let down = || members.iter().filter(|member| !member.is_serving());
+        let down = || members.iter().filter(|member| !has_returned(member));
         if down().count() == 0 || !down().all(|member| is_restarting(context, view, member)) {
             return None;
         }
@@ -126,6 +126,11 @@ impl RolloutProgress {
         let current = (self.completed + 1).min(self.total);
         format!("{kind} {current} of {}{leader_last}", self.total)
     }
+}
+
+/// Returns true if a member has returned from a restart: it serves, its pod is Ready, and clients are routed to it.
+pub(super) fn has_returned(member: &MemberView<'_>) -> bool {
+    member.is_serving() && member.pod.is_some_and(|pod| pod.is_ready && pod.is_routed)
 }
 
 /// Returns the operation in the last status, if it was a rollout.
@@ -186,6 +191,19 @@ pub(super) fn is_restarting(
         pod.created_at
     };
     !has_problem && view.facts.now.since(since) < RESTART_GRACE
+}
+
+/// Returns true if a member that does not serve is no problem because it is restarting. A member that had a problem before
+/// its restart has it until it serves.
+pub(super) fn is_harmless_restart(
+    context: &ActionContext<'_>,
+    view: &ClusterView<'_>,
+    member: &MemberView<'_>,
+) -> bool {
+    let name = context.member(member.serial);
+    let last = context.observed.resource.status.iter();
+    let mut problems = last.flat_map(|status| &status.problems);
+    is_restarting(context, view, member) && problems.all(|problem| problem.member != name)
 }
 
 /// Describes a member that does not come back with the current template.
