@@ -5,6 +5,7 @@ pub(crate) mod cel;
 pub mod conditions;
 pub mod duration;
 pub mod labels;
+pub(crate) mod lenient;
 pub mod maintenance;
 pub(crate) mod names;
 pub mod quantity;

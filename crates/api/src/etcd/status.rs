@@ -6,13 +6,14 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kube::KubeSchema;
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+use crate::common::lenient;
 use crate::common::schema::for_users;
 
 /// The observed state of an etcd cluster.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", remote = "Self")]
 #[schemars(transform = for_users)]
 pub struct EtcdClusterStatus {
     /// A one-line summary of the cluster's state.
@@ -287,6 +288,19 @@ pub enum MemberRole {
     Leaving,
 }
 
+// `remote = "Self"` makes the derived functions inherent.
+impl Serialize for EtcdClusterStatus {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        Self::serialize(self, serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for EtcdClusterStatus {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        lenient::decode(deserializer, Self::deserialize::<serde_json::Value>)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -296,5 +310,23 @@ mod tests {
         let status: EtcdClusterStatus = serde_json::from_str("{}").unwrap();
         assert_eq!(status, EtcdClusterStatus::default());
         assert_eq!(serde_json::to_string(&status).unwrap(), "{}");
+    }
+
+    #[test]
+    fn a_field_of_another_version_counts_as_absent() {
+        let stored = serde_json::json!({ "clusterId": "5", "failureTolerance": 1, "phrase": "Healthy",
+            "problems": [{ "reason": 7 }], "members": 3 });
+        let status: EtcdClusterStatus = serde_json::from_value(stored).unwrap();
+        let expected = EtcdClusterStatus {
+            cluster_id: "5".to_owned(),
+            members: 3,
+            ..EtcdClusterStatus::default()
+        };
+        assert_eq!(status, expected);
+        let written = serde_json::to_value(&status).unwrap();
+        assert_eq!(
+            written,
+            serde_json::json!({ "clusterId": "5", "members": 3 })
+        );
     }
 }
