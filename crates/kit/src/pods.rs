@@ -103,6 +103,26 @@ pub fn unready_since(pod: &Pod, now: UnixTime) -> Option<UnixTime> {
     }
 }
 
+/// Returns true if a pod has been Ready since its container started last. A pod that then stops answering is not starting.
+pub fn has_been_ready(pod: &Pod, container: &str) -> bool {
+    let Some(ready) = condition(pod, "Ready") else {
+        return false;
+    };
+    let started = container_status(pod, container)
+        .and_then(|status| status.state.as_ref()?.running.as_ref()?.started_at.clone());
+    let lost_later = match (transition_time(ready), started) {
+        (Some(lost), Some(started)) => lost.0 > started.0.as_second(),
+        _ => false,
+    };
+    ready.status == "True" || lost_later
+}
+
+/// Returns when the scheduler found a node for a pod.
+pub fn scheduled_at(pod: &Pod) -> Option<UnixTime> {
+    let scheduled = condition(pod, "PodScheduled");
+    transition_time(scheduled.filter(|condition| condition.status == "True")?)
+}
+
 /// Returns since when the scheduler has found no node for a pod; `None` if it has one or has not tried yet.
 pub fn unschedulable_since(pod: &Pod, now: UnixTime) -> Option<UnixTime> {
     unschedulable(pod).map(|condition| transition_time(condition).unwrap_or(now))

@@ -222,14 +222,19 @@ impl<'e> Assessment<'e> {
         match member.pod {
             // The operator recreates the pod at once, unless a problem prevents that.
             None => live.pods.is_ok() && self.status.problems.is_empty(),
+            // It waits for the end of a drain, until the operator replaces it.
+            Some(pod) if pods::node(pod).is_none() && member.node_trouble.is_some() => true,
             Some(pod) => {
-                let began = pods::terminating_since(pod)
-                    .unwrap_or_else(|| pods::created_at(pod, UnixTime(now.as_second())));
+                let terminating = pods::terminating_since(pod);
+                let created = pods::created_at(pod, UnixTime(now.as_second()));
+                let began = terminating
+                    .unwrap_or_else(|| created.max(pods::scheduled_at(pod).unwrap_or(created)));
                 let is_recent = now.as_second() - began.0 < RESTART_GRACE_SECONDS;
+                let is_starting = terminating.is_some() || !pods::has_been_ready(pod, APPLICATION);
                 // The scheduler may find no node for a moment, for example until the volume is detached.
                 let has_problem =
                     pods::node(pod).is_some() && pods::problem(pod, APPLICATION).is_some();
-                is_recent && !has_problem
+                is_recent && is_starting && !has_problem
             }
         }
     }

@@ -272,7 +272,10 @@ impl<R: Reconciler> ReconcileContext<R> {
                 scope: state.scope,
             };
             let execution = execution.run(&mut rejected).await;
-            let conditions = self.conditions(key, &plan, last_plan.as_ref(), &execution.end);
+            let conditions = PassConditions {
+                reports_progress: self.parts.reconciler.reports_progress(&observation, &plan),
+                ..self.conditions(key, &plan, last_plan.as_ref(), &execution.end)
+            };
             let end = pass::next(state, &execution, &conditions);
             self.record_decision(key, &observation, &plan, end.outcome, &execution.events);
             self.report_end(&observation, &plan, end.report, execution.events)
@@ -333,6 +336,7 @@ impl<R: Reconciler> ReconcileContext<R> {
             disruption,
             declined_attempts,
             is_failing_persistently: self.is_failing_persistently(key),
+            reports_progress: false,
         }
     }
 
@@ -425,6 +429,17 @@ impl<R: Reconciler> ReconcileContext<R> {
         match report {
             Report::Nothing => {}
             Report::Events => self.publish_events(observation, &events).await,
+            Report::Progress => {
+                self.publish_events(observation, &events).await;
+                let reconciler = &self.parts.reconciler;
+                if let Some(status) = reconciler.status(observation, plan, None) {
+                    let resource = reconciler.resource(observation);
+                    // A write that fails must not stop the actions; the end of the reconcile reports it.
+                    if let Err(error) = self.write_status(resource, status).await {
+                        tracing::debug!(%error, "failed to report progress");
+                    }
+                }
+            }
             Report::Status {
                 event_error,
                 status_error,

@@ -44,6 +44,8 @@ pub(crate) struct PassConditions {
     pub(crate) declined_attempts: u32,
     /// Whether the resource has failed in so many reconciles that the failure is not transient.
     pub(crate) is_failing_persistently: bool,
+    /// Whether the status is written after a disruption, before the next pass.
+    pub(crate) reports_progress: bool,
 }
 
 /// The end of a pass.
@@ -75,6 +77,8 @@ pub(crate) enum Report {
     Nothing,
     /// The events of the executed actions.
     Events,
+    /// The events of the executed actions, and the status while the reconcile continues.
+    Progress,
     /// The events of the executed actions, and the status.
     Status {
         /// The error for a WriteRejected event.
@@ -180,7 +184,15 @@ pub(crate) fn next(
             } else {
                 PlanScope::Full
             };
-            end(Next::Continue(state), Report::Events)
+            let has_acted = matches!(execution.end, ExecutionEnd::Completed)
+                && !conditions.disruption.is_empty()
+                && conditions.is_leader;
+            let report = if has_acted && conditions.reports_progress {
+                Report::Progress
+            } else {
+                Report::Events
+            };
+            end(Next::Continue(state), report)
         }
     }
 }

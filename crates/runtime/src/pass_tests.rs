@@ -26,6 +26,7 @@ const CONDITIONS: PassConditions = PassConditions {
     disruption: "restart",
     declined_attempts: 0,
     is_failing_persistently: false,
+    reports_progress: false,
 };
 
 fn transient(action: &str) -> Error {
@@ -293,7 +294,7 @@ fn every_end_has_its_next_step_and_its_report() {
             Next::Fail(error) => error.to_string(),
         };
         let (event_error, status_error) = match &end.report {
-            Report::Nothing | Report::Events => (None, None),
+            Report::Nothing | Report::Events | Report::Progress => (None, None),
             Report::Status {
                 event_error,
                 status_error,

@@ -147,6 +147,16 @@ pub trait Reconciler: Send + Sync + 'static {
         error: Option<&Error>,
     ) -> Option<Value>;
 
+    /// Returns true if the status is written after the disruption of this plan, before the next pass: users see a long
+    /// operation, and the next decision on the status knows which operation the disruption belongs to.
+    fn reports_progress(
+        &self,
+        _observation: &Observation<Self>,
+        _plan: &Plan<Self::Engine>,
+    ) -> bool {
+        false
+    }
+
     /// Returns the status of a resource that cannot be observed because of this error, or `None` to leave it unchanged.
     fn status_on_observe_error(&self, _resource: &Self::Resource, _error: &Error) -> Option<Value> {
         None

@@ -1,102 +1,191 @@
 //! The status of an `EtcdCluster`. Every field is optional, since a new cluster has no status.
 //!
 //! Empty fields are not serialized. Write the whole status (server-side apply or replace): a merge patch would leave old
-//! values in place.
+//! values in place. A field that another version of the operator has written, and that this version cannot decode, counts
+//! as absent.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kube::KubeSchema;
 use schemars::JsonSchema;
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde::{Deserialize, Serialize};
 
 use crate::common::lenient;
 use crate::common::schema::for_users;
 
 /// The observed state of an etcd cluster.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
-#[serde(rename_all = "camelCase", remote = "Self")]
+#[serde(rename_all = "camelCase")]
 #[schemars(transform = for_users)]
 pub struct EtcdClusterStatus {
     /// A one-line summary of the cluster's state.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[serde(
+        default,
+        deserialize_with = "lenient::field",
+        skip_serializing_if = "String::is_empty"
+    )]
     pub summary: String,
     /// The version that runs, and the desired one while they differ, such as 3.6.16 → 3.7.3.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[serde(
+        default,
+        deserialize_with = "lenient::field",
+        skip_serializing_if = "String::is_empty"
+    )]
     pub version_summary: String,
     /// The number of serving members and the desired number, such as 3/3.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[serde(
+        default,
+        deserialize_with = "lenient::field",
+        skip_serializing_if = "String::is_empty"
+    )]
     pub ready: String,
     /// The further failures that the cluster tolerates while clients can still write. Absent while unknown.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "lenient::field",
+        skip_serializing_if = "Option::is_none"
+    )]
     #[schemars(with = "FailureToleranceStatus")]
     pub failure_tolerance: Option<FailureToleranceStatus>,
     /// The number of members, whether or not they serve.
-    #[serde(default, skip_serializing_if = "crate::common::is_default")]
+    #[serde(
+        default,
+        deserialize_with = "lenient::field",
+        skip_serializing_if = "crate::common::is_default"
+    )]
     pub members: i32,
     /// The lowest version of etcd that a member was started with.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[serde(
+        default,
+        deserialize_with = "lenient::field",
+        skip_serializing_if = "String::is_empty"
+    )]
     #[schemars(length(max = 32))]
     pub version: String,
     /// The size of the largest member's database, rounded up in coarse steps and at least 16Mi. Members export the exact
     /// size as a metric. The quota cannot be set to a lower value.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[serde(
+        default,
+        deserialize_with = "lenient::field",
+        skip_serializing_if = "String::is_empty"
+    )]
     #[schemars(length(max = 32))]
     pub data_size: String,
     /// The size at which etcd stops accepting writes.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[serde(
+        default,
+        deserialize_with = "lenient::field",
+        skip_serializing_if = "String::is_empty"
+    )]
     #[schemars(length(max = 32))]
     pub quota: String,
     /// The size of the largest volume. A volume that is being resized counts with its current capacity.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[serde(
+        default,
+        deserialize_with = "lenient::field",
+        skip_serializing_if = "String::is_empty"
+    )]
     #[schemars(length(max = 32))]
     pub volume_size: String,
     /// The label selector of the members' pods.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[serde(
+        default,
+        deserialize_with = "lenient::field",
+        skip_serializing_if = "String::is_empty"
+    )]
     pub selector: String,
     /// The generation of the spec that this status describes.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "lenient::field",
+        skip_serializing_if = "Option::is_none"
+    )]
     #[schemars(with = "i64")]
     pub observed_generation: Option<i64>,
     /// Ready: clients can read and write. Progressing: the operator is changing the cluster. Degraded: a problem
     /// persists.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(
+        default,
+        deserialize_with = "lenient::field",
+        skip_serializing_if = "Vec::is_empty"
+    )]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["type".to_owned()]))]
     pub conditions: Vec<Condition>,
     /// The cluster ID of etcd, in hexadecimal digits as etcdctl prints it. Set when the bootstrap is finished.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[serde(
+        default,
+        deserialize_with = "lenient::field",
+        skip_serializing_if = "String::is_empty"
+    )]
     pub cluster_id: String,
     /// The name of the leader.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[serde(
+        default,
+        deserialize_with = "lenient::field",
+        skip_serializing_if = "String::is_empty"
+    )]
     pub leader: String,
     /// The alarms that etcd has raised, such as NOSPACE. etcd then rejects writes.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(
+        default,
+        deserialize_with = "lenient::field",
+        skip_serializing_if = "Vec::is_empty"
+    )]
     #[x_kube(merge_strategy = ListMerge::Set)]
     pub alarms: Vec<String>,
     /// The operation in progress. Absent if the operator neither changes nor recovers the cluster.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "lenient::field",
+        skip_serializing_if = "Option::is_none"
+    )]
     #[schemars(with = "OperationStatus")]
     pub operation: Option<OperationStatus>,
     /// The reasons why the operator waits before it continues.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(
+        default,
+        deserialize_with = "lenient::field",
+        skip_serializing_if = "Vec::is_empty"
+    )]
     #[x_kube(merge_strategy = ListMerge::Atomic)]
     pub waiting_for: Vec<String>,
     /// The action that follows after the operator has waited.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "lenient::field",
+        skip_serializing_if = "Option::is_none"
+    )]
     #[schemars(with = "NextActionStatus")]
     pub next_action: Option<NextActionStatus>,
     /// The problems of the cluster, the worst first. The condition Degraded reports the first one.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(
+        default,
+        deserialize_with = "lenient::field",
+        skip_serializing_if = "Vec::is_empty"
+    )]
     #[x_kube(merge_strategy = ListMerge::Atomic)]
     pub problems: Vec<ProblemStatus>,
     /// The members.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(
+        default,
+        deserialize_with = "lenient::field",
+        skip_serializing_if = "Vec::is_empty"
+    )]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["name".to_owned()]))]
     pub member_list: Vec<MemberStatus>,
     /// The volumes of removed members, which are kept for spec.storage.keepRemovedFor.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(
+        default,
+        deserialize_with = "lenient::field",
+        skip_serializing_if = "Vec::is_empty"
+    )]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["claim".to_owned()]))]
     pub retained_volumes: Vec<RetainedVolumeStatus>,
     /// The expiry times of the certificates. The operator renews all of them before they expire, except those of the CAs.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(
+        default,
+        deserialize_with = "lenient::field",
+        skip_serializing_if = "Vec::is_empty"
+    )]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["secret".to_owned()]))]
     pub certificates: Vec<CertificateStatus>,
 }
@@ -286,19 +375,6 @@ pub enum MemberRole {
     Joining,
     /// A member that is being removed.
     Leaving,
-}
-
-// `remote = "Self"` makes the derived functions inherent.
-impl Serialize for EtcdClusterStatus {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        Self::serialize(self, serializer)
-    }
-}
-
-impl<'de> Deserialize<'de> for EtcdClusterStatus {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        lenient::decode(deserializer, Self::deserialize::<serde_json::Value>)
-    }
 }
 
 #[cfg(test)]

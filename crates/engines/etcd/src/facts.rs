@@ -146,6 +146,12 @@ pub struct MemberDetails {
     /// Since when its pod is terminating.
     #[serde(default)]
     pub terminating_since: Option<UnixTime>,
+    /// When the scheduler found a node for its pod.
+    #[serde(default)]
+    pub scheduled_at: Option<UnixTime>,
+    /// Whether its pod has been Ready since its container started last.
+    #[serde(default)]
+    pub has_been_ready: bool,
     /// The version that its etcd reports.
     pub version: Option<String>,
     /// Whether the member leads.

@@ -316,6 +316,12 @@ impl Reconciler for EtcdReconciler {
         serde_json::to_value(status).ok()
     }
 
+    /// During bootstrap there are no clients, and each of its steps takes less time than a write of the status.
+    fn reports_progress(&self, observation: &Observation<Self>, _plan: &Plan<Etcd>) -> bool {
+        let identity = observation.facts.identity.present();
+        identity.is_some_and(|identity| identity.bootstrapped)
+    }
+
     fn resource<'s>(&self, observation: &'s Observation<Self>) -> &'s EtcdCluster {
         &observation.objects.resource
     }

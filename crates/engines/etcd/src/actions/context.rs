@@ -8,6 +8,7 @@ use crate::facts::{EtcdFacts, OwnedObject};
 use crate::identity::Uid;
 use crate::names::{Serial, member_name};
 use crate::observe::ObservedCluster;
+use crate::status::cause;
 use crate::view::ClusterView;
 
 /// The name of an object that is not among the facts.
@@ -89,11 +90,15 @@ impl<'f> ActionContext<'f> {
         }
     }
 
-    /// Returns the problem of a member's pod in Kubernetes' words, with a colon before it; empty if
+    /// Returns the problem of a member's node, or that of its pod in Kubernetes' words, with a colon before it; empty if
     /// there is none.
     pub(crate) fn pod_problem_suffix(&self, serial: Serial) -> String {
         let details = self.view.and_then(|view| view.facts.details.get(&serial));
-        match details.and_then(|details| details.pod_problem.as_ref()) {
+        let of_node = details.and_then(|details| cause::node(details, true));
+        let problem = of_node
+            .map(|cause| cause.text)
+            .or_else(|| details?.pod_problem.clone());
+        match problem {
             Some(problem) => format!(": {problem}"),
             None => String::new(),
         }

@@ -387,13 +387,8 @@ impl EtcdWait {
                 let service = context.object(OwnedObject::ClientService);
                 return Some(format!("operator adds the members to {service}"));
             }
-            // Without pods and PersistentVolumeClaims there is nothing to continue with.
-            Self::NoQuorum if context.view.is_some_and(|view| view.members.is_empty()) => {
-                return None;
-            }
-            Self::NoQuorum | Self::Unreadable(_) => {
-                "operator recreates or replaces members that are missing"
-            }
+            Self::NoQuorum => return None,
+            Self::Unreadable(_) => "operator recreates or replaces members that are missing",
             Self::OpenIntent(_) => "operator makes the next membership change, if one is needed",
             Self::MemberJoin(serials) if all_are_voters(context.facts, serials) => return None,
             Self::MemberJoin(serials) => {

@@ -35,6 +35,14 @@ pub(crate) fn of(
     view: &ClusterView<'_>,
     member: &MemberView<'_>,
 ) -> Cause {
+    // Without a quorum no member is replaced, and a volume on a deleted node may come back with the node.
+    if member.data == DataState::Lost && !view.membership_known {
+        return Cause::new(
+            Reason::MemberDown,
+            "its volume is gone, or was on a node that was deleted",
+            "Bring the node of the volume back under the same name.",
+        );
+    }
     if member.data == DataState::Lost {
         return Cause::new(
             Reason::MemberDown,
@@ -45,13 +53,13 @@ pub(crate) fn of(
     let details = view.facts.details.get(&member.serial);
     let default = MemberDetails::default();
     let details = details.unwrap_or(&default);
-    node(details)
+    node(details, view.membership_known)
         .or_else(|| pod(context, member, details))
         .unwrap_or_else(|| etcd(context, member, details))
 }
 
-/// Returns the cause if the node does not report, or does not exist any more.
-fn node(details: &MemberDetails) -> Option<Cause> {
+/// Returns the cause if the node does not report, is cordoned, or does not exist any more.
+pub(crate) fn node(details: &MemberDetails, has_quorum: bool) -> Option<Cause> {
     let NodeTrouble { problem, since } = details.node_problem?;
     let name = details.node.as_ref().or(details.volume_node.as_ref())?;
     let since = since.map(|since| format!(" since {}", timestamp(since)));
@@ -60,14 +68,22 @@ fn node(details: &MemberDetails) -> Option<Cause> {
         NodeProblem::NotReady => Some(Cause::new(
             Reason::NodeNotReady,
             format!("node {name} is NotReady{since}"),
-            format!(
-                "Bring node {name} back. If it is gone for good, delete it: `kubectl delete node {name}`."
-            ),
+            if has_quorum {
+                format!(
+                    "Bring node {name} back. If it is gone for good, delete it: `kubectl delete node {name}`."
+                )
+            } else {
+                format!("Bring node {name} back.")
+            },
         )),
         NodeProblem::Missing => Some(Cause::new(
             Reason::NodeNotReady,
             format!("node {name} does not exist any more"),
-            "",
+            if has_quorum {
+                String::new()
+            } else {
+                format!("Bring node {name} back under the same name.")
+            },
         )),
         // A pod that runs on a cordoned node is not affected.
         NodeProblem::Cordoned if details.node.is_some() => None,
@@ -155,7 +171,7 @@ fn etcd(context: &ActionContext<'_>, member: &MemberView<'_>, details: &MemberDe
             (
                 format!("etcd does not respond{}", node.unwrap_or_default()),
                 format!(
-                    "Check the node and the network of the member, and its log: `kubectl evenkeel logs {cluster}`."
+                    "Check the node and the network of member {name}, and its log: `kubectl evenkeel logs {cluster}`."
                 ),
             )
         }

@@ -84,17 +84,34 @@ fn a_cordoned_node_is_the_cause_if_the_volume_is_there() {
     set_nodes(&mut scene);
     scene.make_unschedulable(1, Some(VolumeLocation::Node("node-1".to_owned())));
     edit_node(&mut scene, "node-1", |node| node.is_cordoned = true);
+    scene.observed.now = NOW.after(std::time::Duration::from_secs(600));
+    let status = status_of(&scene);
+    assert_eq!(status.problems, [], "a drain is no problem");
+    let message = &status.member_list[1].message;
+    assert_eq!(message, "its volume is on node node-1, which is cordoned");
+    edit_node(&mut scene, "node-1", |node| node.is_cordoned = false);
+    let outdated = "0/3 nodes are available: 1 node(s) were unschedulable.";
+    set_scheduler_message(&mut scene, 1, outdated);
     assert_eq!(
         status_of(&scene).problems,
         [],
-        "a drain is no problem at once"
+        "the scheduler has not tried again"
     );
-    scene.observed.now = NOW.after(std::time::Duration::from_secs(61));
-    let status = status_of(&scene);
-    let (reason, message, advice) = worst(&status);
-    assert_eq!(reason, "NodeCordoned", "{message}");
-    assert!(message.contains("its volume is on node node-1, which is cordoned"));
-    assert!(advice.contains("kubectl uncordon node-1"), "{advice}");
+    set_scheduler_message(
+        &mut scene,
+        1,
+        "0/3 nodes are available: 3 Insufficient memory.",
+    );
+    assert_eq!(worst(&status_of(&scene)).0, "Unschedulable");
+}
+
+/// Replaces the message of the condition PodScheduled.
+fn set_scheduler_message(scene: &mut Scene, serial: u16, message: &str) {
+    let conditions = json!([{ "type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message }]);
+    change(
+        scene.pod(serial),
+        json!({ "status": { "conditions": conditions } }),
+    );
 }
 
 #[test]
@@ -217,9 +234,10 @@ fn the_last_member_of_a_rollout_is_part_of_the_rollout() {
     );
     scene.rebuild_pod(0);
     let now = Timestamp::from_second(NOW.0).unwrap().to_string();
+    let starting = json!([{ "type": "Ready", "status": "False" }]);
     change(
         scene.pod(0),
-        json!({ "metadata": { "creationTimestamp": now } }),
+        json!({ "metadata": { "creationTimestamp": now }, "status": { "conditions": starting } }),
     );
     scene.stop_answering(0);
     let status = status_of(&scene);

@@ -270,6 +270,16 @@ fn a_voter_whose_pod_was_deleted_or_drained_is_not_down_yet() {
     );
     assert_eq!(
         problem(&scene),
+        Some(Reason::MemberDown),
+        "its pod was Ready already"
+    );
+    let starting = json!([{ "type": "Ready", "status": "False" }]);
+    change(
+        scene.pod(1),
+        json!({ "status": { "conditions": starting } }),
+    );
+    assert_eq!(
+        problem(&scene),
         None,
         "its pod was created half a minute ago"
     );

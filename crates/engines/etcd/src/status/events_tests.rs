@@ -68,8 +68,8 @@ fn a_member_that_does_not_serve_is_a_warning() {
         (
             "MemberDown",
             &format!(
-                "Member {} is not healthy: etcd does not respond on node node-1. Check the node and the network of the \
-                 member, and its log: `kubectl evenkeel logs orders`.",
+                "Member {0} is not healthy: etcd does not respond on node node-1. Check the node and the network of \
+                 member {0}, and its log: `kubectl evenkeel logs orders`.",
                 member_name(1)
             )
         )

@@ -33,6 +33,11 @@ pub(super) fn summarize(context: &ActionContext<'_>, plan: &Plan<Etcd>) -> Optio
         return Some("Deleting".to_owned());
     }
     let summary = match (context.view, plan.waits.first()) {
+        (Some(view), Some(EtcdWait::Paused))
+            if view.identity.bootstrapped && !view.membership_known =>
+        {
+            format!("Paused. {}", summarize_no_quorum(view))
+        }
         (_, Some(EtcdWait::Paused)) => "Paused".to_owned(),
         (_, Some(EtcdWait::Unreadable(_))) => CANNOT_READ.to_owned(),
         (_, Some(EtcdWait::InconsistentObjects)) => {
@@ -262,7 +267,15 @@ pub(super) fn next_action(
 
 /// Describes the replacement of an unreachable or crashing member that may still recover.
 fn pending_replacement(context: &ActionContext<'_>) -> Option<NextActionStatus> {
-    let next = replace::next_replacement(context.view?)?;
+    let view = context.view?;
+    let next = replace::next_replacement(view)?;
+    let member = view.members.get(&next.serial)?;
+    let details = view.facts.details.get(&next.serial);
+    if rollout::is_harmless_restart(context, view, member)
+        && !details.is_some_and(rollout::is_drained)
+    {
+        return None;
+    }
     Some(NextActionStatus {
         message: format!(
             "operator replaces member {} unless it recovers",

@@ -92,6 +92,45 @@ fn an_unsafe_removal_is_not_a_lost_quorum() {
 }
 
 #[test]
+fn a_paused_cluster_without_a_quorum_has_a_problem_and_resume_is_its_advice() {
+    let mut scene = Scene::with(3, json!({ "paused": true }));
+    scene.lose_quorum(&[0, 1]);
+    let status = status_of(&scene);
+    assert_eq!(
+        status.summary,
+        "Paused. Quorum lost: 1 of 3 voters responds"
+    );
+    let problem = &status.problems[0];
+    assert_eq!(problem.reason, "QuorumLost");
+    assert!(
+        problem.advice.starts_with("Resume the operator")
+            && problem.advice.contains("resume orders"),
+        "{}",
+        problem.advice
+    );
+    assert_eq!(condition(&status, Degraded).0, "True");
+}
+
+#[test]
+fn without_a_quorum_no_advice_deletes_a_node_and_no_data_is_called_lost() {
+    let mut scene = Scene::converged(1);
+    scene.set_status(scene.status());
+    scene.lose_quorum(&[0]);
+    scene.observed.claims.clear();
+    let status = status_of(&scene);
+    let problem = &status.problems[0];
+    assert!(
+        problem.message.contains("was on a node that was deleted")
+            && problem.advice.contains("back under the same name")
+            && !problem.message.contains("a new member replaces it"),
+        "{problem:?}"
+    );
+    assert_eq!(status.member_list[0].role, MemberRole::Voter);
+    let tolerance = status.failure_tolerance.unwrap();
+    assert_eq!(tolerance.summary, "nothing: the quorum is lost");
+}
+
+#[test]
 fn a_voter_whose_pod_is_gone_stays_a_voter_while_the_quorum_is_lost() {
     let mut scene = Scene::converged(1);
     scene.set_status(scene.status());

@@ -176,8 +176,14 @@ fn version_summary(observed: &ObservedCluster) -> String {
 /// Returns which further failures the cluster tolerates; `None` while etcd's list is unknown or bootstrap is not finished.
 /// Voters that the operator did not add count towards the quorum and never as healthy: the operator does not query them.
 fn failure_tolerance(view: &ClusterView<'_>) -> Option<FailureToleranceStatus> {
-    if !view.membership_known || !view.identity.bootstrapped {
+    if !view.identity.bootstrapped {
         return None;
+    }
+    if !view.membership_known {
+        return Some(FailureToleranceStatus {
+            summary: "nothing: the quorum is lost".to_owned(),
+            ..FailureToleranceStatus::default()
+        });
     }
     let voters = view.voters().map(|member| {
         let details = view.facts.details.get(&member.serial);
@@ -395,7 +401,8 @@ fn is_removed(view: &ClusterView<'_>, member: &MemberView<'_>) -> bool {
 
 fn member_role(view: &ClusterView<'_>, member: &MemberView<'_>) -> MemberRole {
     match member.listed {
-        _ if member.data == DataState::Lost || is_removed(view, member) => MemberRole::Leaving,
+        _ if is_removed(view, member) => MemberRole::Leaving,
+        _ if member.data == DataState::Lost && view.membership_known => MemberRole::Leaving,
         Some(listed) if !listed.is_learner => MemberRole::Voter,
         Some(listed) if listed.has_started => MemberRole::Learner,
         // Without etcd's list the label of the client Service identifies the voters.

@@ -56,7 +56,7 @@ impl Problem {
         if self.advice.is_empty() {
             self.message.clone()
         } else {
-            format!("{} {}", self.message, self.advice)
+            format!("{} {}", sentence(&self.message), self.advice)
         }
     }
 }
@@ -68,7 +68,10 @@ pub(super) fn problems(
     progress: Progress,
 ) -> Vec<Problem> {
     let is_planned = rollout::is_planned_outage(context);
-    let waits = plan.waits.iter();
+    let is_paused = context.facts.cluster.is_paused;
+    // A paused operator plans nothing, and does not wait for a quorum.
+    let no_quorum = is_paused.then_some(&EtcdWait::NoQuorum);
+    let waits = plan.waits.iter().chain(no_quorum);
     let waits = waits.filter_map(|wait| Problem::of_wait(context, wait));
     // The restart of a cluster of one or two members was announced by an event.
     let waits = waits.filter(|problem| !(is_planned && problem.reason == Reason::QuorumLost));
@@ -84,6 +87,16 @@ pub(super) fn problems(
     // A lost quorum names its members.
     if !lost_quorum {
         problems.extend(member_problems(context));
+    }
+    if is_paused {
+        let cluster = &context.observed.desired.name;
+        for problem in &mut problems {
+            problem.advice = format!(
+                "Resume the operator, which recovers no member while it is paused: `kubectl evenkeel resume {cluster}`. {}",
+                problem.advice
+            );
+            problem.advice.truncate(problem.advice.trim_end().len());
+        }
     }
     problems
 }
@@ -113,8 +126,8 @@ fn alarms<'c>(context: &'c ActionContext<'_>) -> impl Iterator<Item = Problem> +
             message: "etcd has raised the alarm NOSPACE: a database has reached its quota. etcd rejects writes."
                 .to_owned(),
             advice: format!(
-                "Delete keys that are not needed, or raise spec.etcd.quota. Then compact, defragment and disarm the alarm with \
-                 `kubectl evenkeel etcdctl {cluster}`."
+                "Raise spec.etcd.quota; or delete keys, compact the history and defragment: `kubectl evenkeel etcdctl {cluster} \
+                 -- defrag --cluster`. Then disarm the alarm: `kubectl evenkeel etcdctl {cluster} -- alarm disarm`."
             ),
             member: None,
         },

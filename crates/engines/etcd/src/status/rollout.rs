@@ -8,7 +8,7 @@ use evenkeel_runtime::UnixTime;
 
 use super::cause;
 use crate::actions::{ActionContext, sentence};
-use crate::facts::PodProblemKind;
+use crate::facts::{MemberDetails, PodProblemKind};
 use crate::view::{ClusterView, DataState, MemberView};
 
 /// How long a restarted member may take before it counts as down.
@@ -161,7 +161,8 @@ pub(super) fn is_planned_outage(context: &ActionContext<'_>) -> bool {
 }
 
 /// Returns true if a member that does not serve was restarted within [`RESTART_GRACE`], by a rollout, a drain or a deleted
-/// pod, and neither its pod nor its node reports a problem: Kubernetes and the operator bring it back within seconds.
+/// pod, has not been Ready since, and neither its pod nor its node reports a problem: Kubernetes and the operator bring it
+/// back within seconds. A member that waits for the end of a drain is restarting until it is replaced.
 pub(super) fn is_restarting(
     context: &ActionContext<'_>,
     view: &ClusterView<'_>,
@@ -172,13 +173,13 @@ pub(super) fn is_restarting(
         return false;
     }
     let details = view.facts.details.get(&member.serial);
+    if details.is_some_and(is_drained) {
+        return true;
+    }
     let has_problem = details.is_some_and(|details| {
         let node = details.node_problem.map(|trouble| trouble.problem);
-        // No pod is scheduled to a cordoned node: the member waits for the end of a drain.
-        let is_drained = node == Some(NodeProblem::Cordoned)
-            && details.pod_problem_kind == PodProblemKind::Unschedulable;
         let is_node_down = node.is_some_and(|problem| problem != NodeProblem::Cordoned);
-        (details.pod_problem.is_some() && !is_drained) || is_node_down
+        details.pod_problem.is_some() || is_node_down
     });
     let Some(pod) = member.pod else {
         // The operator recreates the pod in this pass.
@@ -188,9 +189,25 @@ pub(super) fn is_restarting(
     let since = if pod.is_terminating {
         terminating_since.unwrap_or(context.facts.now)
     } else {
-        pod.created_at
+        // After a drain the pod has waited for its node.
+        let scheduled_at = details.and_then(|details| details.scheduled_at);
+        pod.created_at.max(scheduled_at.unwrap_or(pod.created_at))
     };
-    !has_problem && view.facts.now.since(since) < RESTART_GRACE
+    let is_starting = pod.is_terminating || !details.is_some_and(|details| details.has_been_ready);
+    !has_problem && is_starting && view.facts.now.since(since) < RESTART_GRACE
+}
+
+/// Returns true if a member waits for the end of a drain: its volume is on the disk of a cordoned node. After a node was
+/// uncordoned, the message of the scheduler is outdated for a moment.
+pub(super) fn is_drained(details: &MemberDetails) -> bool {
+    let node = details.node_problem.map(|trouble| trouble.problem);
+    let problem = details.pod_problem.as_deref().unwrap_or_default();
+    details.pod_problem_kind == PodProblemKind::Unschedulable
+        && !problem.is_empty()
+        && (node == Some(NodeProblem::Cordoned)
+            || node.is_none()
+                && details.volume_node.is_some()
+                && problem.contains("were unschedulable"))
 }
 
 /// Returns true if a member that does not serve is no problem because it is restarting. A member that had a problem before
