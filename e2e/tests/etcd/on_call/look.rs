@@ -185,7 +185,7 @@ impl Look {
             "Progressing without an operation",
         );
         claim(
-            ready["reason"] != "QuorumLost" || status["failureTolerance"].is_null(),
+            ready["reason"] != "QuorumLost" || status["failureTolerance"]["members"] == 0,
             "a tolerance without a quorum",
         );
         let members = status["memberList"].as_array().into_iter().flatten();
