@@ -1,6 +1,8 @@
 //! Pods of members: facts from their status, pods that are held back until the engine lets them start, and the hash of the
 //! inputs that a pod is built from.
 
+use std::time::Duration;
+
 use evenkeel_api::{labels, quantity};
 use evenkeel_runtime::UnixTime;
 use k8s_openapi::api::core::v1::{ContainerStatus, Pod, PodCondition};
@@ -103,8 +105,12 @@ pub fn unready_since(pod: &Pod, now: UnixTime) -> Option<UnixTime> {
     }
 }
 
-/// Returns true if a pod has been Ready since its container started last. A pod that then stops answering is not starting.
-pub fn has_been_ready(pod: &Pod, container: &str) -> bool {
+/// How long a pod is Ready before its application must answer others than the kubelet.
+const READY_GRACE: Duration = Duration::from_secs(10);
+
+/// Returns true if a pod has been Ready for some seconds since its container started last. If it then stops answering, it is
+/// not starting.
+pub fn has_been_ready(pod: &Pod, container: &str, now: UnixTime) -> bool {
     let Some(ready) = condition(pod, "Ready") else {
         return false;
     };
@@ -114,7 +120,9 @@ pub fn has_been_ready(pod: &Pod, container: &str) -> bool {
         (Some(lost), Some(started)) => lost.0 > started.0.as_second(),
         _ => false,
     };
-    ready.status == "True" || lost_later
+    let is_ready = ready.status == "True"
+        && transition_time(ready).is_none_or(|since| now.since(since) >= READY_GRACE);
+    is_ready || lost_later && ready.status != "True"
 }
 
 /// Returns when the scheduler found a node for a pod.

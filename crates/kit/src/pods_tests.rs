@@ -182,3 +182,22 @@ fn two_spellings_of_a_quantity_have_one_hash() {
     assert_eq!(hash("1"), hash("1000m"));
     assert_ne!(hash("1"), hash("1001m"));
 }
+
+#[test]
+fn a_pod_that_was_ready_for_some_seconds_is_not_starting() {
+    let at = |seconds: i64| {
+        let time = jiff::Timestamp::from_second(NOW.0 + seconds).unwrap();
+        time.to_string()
+    };
+    let has_been_ready = |ready: &str, since: i64| {
+        let running = json!({ "running": { "startedAt": at(-20) } });
+        let pod = pod(json!({ "status": {
+            "conditions": [{ "type": "Ready", "status": ready, "lastTransitionTime": at(since) }],
+            "containerStatuses": container_statuses(running, 0) } }));
+        has_been_ready(&pod, CONTAINER, NOW)
+    };
+    assert!(!has_been_ready("False", -21), "never");
+    assert!(!has_been_ready("True", -5), "just now");
+    assert!(has_been_ready("True", -15));
+    assert!(has_been_ready("False", -5), "lost again");
+}

@@ -226,11 +226,13 @@ impl<'e> Assessment<'e> {
             Some(pod) if pods::node(pod).is_none() && member.node_trouble.is_some() => true,
             Some(pod) => {
                 let terminating = pods::terminating_since(pod);
-                let created = pods::created_at(pod, UnixTime(now.as_second()));
+                let time = UnixTime(now.as_second());
+                let created = pods::created_at(pod, time);
                 let began = terminating
                     .unwrap_or_else(|| created.max(pods::scheduled_at(pod).unwrap_or(created)));
                 let is_recent = now.as_second() - began.0 < RESTART_GRACE_SECONDS;
-                let is_starting = terminating.is_some() || !pods::has_been_ready(pod, APPLICATION);
+                let is_starting =
+                    terminating.is_some() || !pods::has_been_ready(pod, APPLICATION, time);
                 // The scheduler may find no node for a moment, for example until the volume is detached.
                 let has_problem =
                     pods::node(pod).is_some() && pods::problem(pod, APPLICATION).is_some();

@@ -47,7 +47,7 @@ impl ObservedCluster {
                 volume_node: volume_node.map(str::to_owned),
                 terminating_since: pods::terminating_since(pod),
                 scheduled_at: pods::scheduled_at(pod),
-                has_been_ready: pods::has_been_ready(pod, ENGINE.engine),
+                has_been_ready: pods::has_been_ready(pod, ENGINE.engine, self.now),
                 version: state.versions.get(&serial).cloned(),
                 is_leader: leader == Some(serial),
                 pod_problem_kind: problem
