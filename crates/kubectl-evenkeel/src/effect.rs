@@ -123,7 +123,7 @@ impl Situation<'_> {
         let mut waits = Vec::new();
         if let OperatorStatus::NotRunning { namespace, lease } = self.operator {
             waits.push(format!(
-                "an operator runs: {lease}. Check it: `kubectl -n {namespace} get pods`"
+                "an operator runs: {lease}. Check it: `kubectl -n {namespace} get deployments,pods`"
             ));
         }
         if self.cluster.spec.paused {
