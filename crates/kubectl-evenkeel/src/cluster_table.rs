@@ -95,14 +95,15 @@ fn notes(reports: &[ClusterReport]) -> Vec<String> {
     let stopped = reports
         .iter()
         .filter(|report| report.operator.running == Some(false));
-    let leases: BTreeSet<_> = stopped
-        .map(|report| report.operator.message.as_str())
-        .collect();
-    let mut notes: Vec<_> = leases
-        .into_iter()
-        .map(|lease| {
-            format!("no operator is running: {lease}. Failed members are not recovered, and edits are not applied")
+    let facts: BTreeSet<_> = stopped
+        .map(|report| match report.operator.namespace.as_str() {
+            "" => format!("no operator watches namespace {}", report.namespace),
+            _ => format!("no operator is running: {}", report.operator.message),
         })
+        .collect();
+    let mut notes: Vec<_> = facts
+        .into_iter()
+        .map(|fact| format!("{fact}. Failed members are not recovered, and edits are not applied"))
         .collect();
     let unknown = |report: &ClusterReport| report.health.state == HealthState::Unknown;
     if reports.iter().any(unknown) {

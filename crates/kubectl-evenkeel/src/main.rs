@@ -114,11 +114,12 @@ async fn run_verb(
             };
             let output = output(format.output_format()).redrawn(*watch);
             let show = async || {
-                if *all_namespaces {
+                let shown = if *all_namespaces {
                     status::run_all(connection, options, output).await
                 } else {
                     status::run(connection, target, options, output).await
-                }
+                };
+                shown.map_err(|error| error.with_commands(terminal))
             };
             if *watch {
                 watch::repeat(show).await

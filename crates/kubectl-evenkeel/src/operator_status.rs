@@ -25,10 +25,11 @@ const LEASE_TIMEOUT: Duration = Duration::from_secs(4);
 pub(crate) enum OperatorStatus {
     /// An operator renews its Lease.
     Running(LeaseHolder),
-    /// No operator renews its Lease.
+    /// No operator renews its Lease, or all operators watch other namespaces.
     NotRunning {
-        /// The namespace of the Lease and of the operator's pods.
-        namespace: String,
+        /// The namespace of the Lease and of the operator's pods. `None` if operators run, but do not watch the cluster's
+        /// namespace.
+        namespace: Option<String>,
         /// The state of the Lease.
         lease: String,
     },
@@ -69,8 +70,8 @@ impl OperatorStatus {
         let (watching, others): (Vec<_>, Vec<_>) = leases
             .iter()
             .partition(|lease| namespace.is_none_or(|namespace| may_watch(lease, namespace)));
-        if let (Some(namespace), [], [other, ..]) = (namespace, &watching[..], &others[..]) {
-            return Self::of_other_namespaces(other, namespace);
+        if let ([], [other, ..]) = (&watching[..], &others[..]) {
+            return Self::of_other_namespaces(other);
         }
         let has_own = watching.iter().copied().any(is_own);
         let states: Vec<_> = watching
@@ -86,16 +87,16 @@ impl OperatorStatus {
     }
 
     /// The status if all operators watch other namespaces. `other` is the Lease of one of them.
-    fn of_other_namespaces(other: &Lease, namespace: &str) -> Self {
+    fn of_other_namespaces(other: &Lease) -> Self {
         let watched = other.annotations().get(LEASE_NAMESPACES);
         let watched = watched.map(|watched| watched.replace(',', ", "));
         Self::NotRunning {
             lease: format!(
-                "no operator watches namespace {namespace}; the one with Lease {} watches only {}",
+                "the operator with Lease {} watches only {}",
                 full_name(other),
                 watched.unwrap_or_default()
             ),
-            namespace: other.namespace().unwrap_or_default(),
+            namespace: None,
         }
     }
 
@@ -110,7 +111,7 @@ impl OperatorStatus {
         if holder.is_empty() {
             return Self::NotRunning {
                 lease: format!("Lease {name} was released and has no holder"),
-                namespace,
+                namespace: Some(namespace),
             };
         }
         let Some(renewed) = &spec.renew_time else {
@@ -130,8 +131,24 @@ impl OperatorStatus {
                     "Lease {name} was last renewed {} ago",
                     format_duration(seconds_ago)
                 ),
-                namespace,
+                namespace: Some(namespace),
             }
+        }
+    }
+
+    /// Returns the fact that no operator is running or that none watches the namespace, as a clause; `None` if one is running or
+    /// this is unknown.
+    pub(crate) fn missing_text(&self) -> Option<String> {
+        match self {
+            Self::NotRunning {
+                namespace: Some(_),
+                lease,
+            } => Some(format!("no operator is running: {lease}")),
+            Self::NotRunning {
+                namespace: None,
+                lease,
+            } => Some(format!("no operator watches this namespace: {lease}")),
+            Self::Running(_) | Self::Unknown(_) => None,
         }
     }
 
@@ -215,7 +232,7 @@ mod tests {
         assert_eq!(
             status(&[lease("a", OLD)]),
             OperatorStatus::NotRunning {
-                namespace: "evenkeel-system".to_owned(),
+                namespace: Some("evenkeel-system".to_owned()),
                 lease: "Lease evenkeel-system/evenkeel-operator was last renewed 60m ago"
                     .to_owned(),
             }
@@ -257,9 +274,8 @@ mod tests {
         assert_eq!(
             status(&[other.clone()], "shop"),
             OperatorStatus::NotRunning {
-                namespace: "evenkeel-system".to_owned(),
-                lease: "no operator watches namespace shop; the one with Lease \
-                    evenkeel-system/evenkeel-operator watches only web, billing"
+                namespace: None,
+                lease: "the operator with Lease evenkeel-system/evenkeel-operator watches only web, billing"
                     .to_owned(),
             }
         );

@@ -5,6 +5,7 @@ use serde_json::json;
 
 use super::tests::assert_has;
 use crate::args::ColorMode;
+use crate::operator_status::OperatorStatus;
 use crate::scene::{Scene, names, words};
 use crate::terminal::Terminal;
 
@@ -204,5 +205,25 @@ fn a_requested_restart_is_pending_until_the_operator_begins_it() {
     assert_has(
         &scene.screen(),
         &["Operation pending generation 5 of the spec waits until an operator runs"],
+    );
+}
+
+#[test]
+fn an_operator_of_other_namespaces_is_not_called_stopped() {
+    let mut scene = Scene::healthy();
+    scene.operator = OperatorStatus::NotRunning {
+        namespace: None,
+        lease: "the operator with Lease evenkeel-system/evenkeel-operator watches only web"
+            .to_owned(),
+    };
+    assert_has(
+        &scene.screen(),
+        &[
+            "Health UNMANAGED",
+            "Problem No operator watches this namespace: the operator with Lease evenkeel-system/evenkeel-operator watches \
+             only web.",
+            "You can Add the namespace to the operator's flag --namespaces, or install an operator for it.",
+            "Operator NOT RUNNING for namespace shop",
+        ],
     );
 }

@@ -380,13 +380,26 @@ fn node_cause(
 fn missing_operator(assessment: &Assessment<'_>) -> Option<ProblemReport> {
     let age = assessment.age_seconds();
     let (reason, message, advice) = match assessment.evidence.operator {
-        OperatorStatus::NotRunning { namespace, lease } => (
-            OPERATOR_NOT_RUNNING,
-            format!(
-                "No operator is running: {lease}. Failed members are not recovered, and edits are not applied."
-            ),
-            format!("Check the operator: `kubectl -n {namespace} get deployments,pods`."),
-        ),
+        OperatorStatus::NotRunning { namespace, lease } => {
+            let (fact, advice) = match namespace {
+                Some(namespace) => (
+                    "No operator is running",
+                    format!("Check the operator: `kubectl -n {namespace} get deployments,pods`."),
+                ),
+                None => (
+                    "No operator watches this namespace",
+                    "Add the namespace to the operator's flag --namespaces, or install an operator for it."
+                        .to_owned(),
+                ),
+            };
+            (
+                OPERATOR_NOT_RUNNING,
+                format!(
+                    "{fact}: {lease}. Failed members are not recovered, and edits are not applied."
+                ),
+                advice,
+            )
+        }
         OperatorStatus::Running(_) | OperatorStatus::Unknown(_)
             if assessment.evidence.cluster.status.is_none() && age > MAX_SECONDS_WITHOUT_STATUS =>
         {

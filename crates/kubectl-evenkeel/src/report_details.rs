@@ -156,7 +156,7 @@ impl OperatorStateReport {
             },
             OperatorStatus::NotRunning { namespace, lease } => Self {
                 running: Some(false),
-                namespace: namespace.clone(),
+                namespace: namespace.clone().unwrap_or_default(),
                 identity: String::new(),
                 lease_age_seconds: None,
                 message: lease.clone(),

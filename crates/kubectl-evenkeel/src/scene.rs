@@ -229,7 +229,7 @@ impl Scene {
     /// Stops the operator.
     pub(crate) fn stop_operator(&mut self) {
         self.operator = OperatorStatus::NotRunning {
-            namespace: "evenkeel-system".to_owned(),
+            namespace: Some("evenkeel-system".to_owned()),
             lease: "Lease evenkeel-system/evenkeel-operator was last renewed 3d ago".to_owned(),
         };
     }

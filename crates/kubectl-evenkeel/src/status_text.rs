@@ -278,7 +278,10 @@ fn operator(report: &ClusterReport, is_wide: bool, terminal: Terminal) -> String
         Some(false) => (
             Severity::Warning,
             "NOT RUNNING",
-            format!("in namespace {}", operator.namespace),
+            match operator.namespace.as_str() {
+                "" => format!("for namespace {}", report.namespace),
+                namespace => format!("in namespace {namespace}"),
+            },
         ),
         None => (
             Severity::Neutral,

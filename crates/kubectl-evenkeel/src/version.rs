@@ -240,11 +240,9 @@ async fn query_operator(connection: &Connection) -> Result<OperatorReport, CliEr
     let lease = OperatorStatus::query(&connection.client, Some(namespace), Timestamp::now()).await;
     match &lease {
         OperatorStatus::Running(_) => report.running = Some(true),
-        OperatorStatus::NotRunning { lease, .. } => {
-            report.running = Some(false);
-            report
-                .notes
-                .push(format!("no operator is running: {lease}"));
+        OperatorStatus::NotRunning { namespace, .. } => {
+            report.running = namespace.as_ref().map(|_| false);
+            report.notes.extend(lease.missing_text());
         }
         OperatorStatus::Unknown(reason) => report.notes.push(format!(
             "it is unknown whether an operator is running: {reason}"

@@ -177,8 +177,7 @@ fn all_clusters_have_one_line_each_with_their_blocker() {
          shop       orders  OK        none\n"
     );
     assert!(
-        text(false)
-            .contains("DEGRADED  Member orders-gv2z5 does not answer. The operator has not…\n"),
+        text(false).contains("DEGRADED  Member orders-gv2z5 does not answer. The operator …\n"),
         "{}",
         text(false)
     );

@@ -85,7 +85,7 @@ fn a_storage_class_that_does_not_exist_is_rejected_as_the_operator_rejects_it() 
     let rejection = missing.rejection.unwrap_or_default();
     assert!(
         rejection.starts_with(
-            "spec.storage.class is invalid: StorageClass nosuch does not exist. Create it, or set another one. "
+            "spec.storage.class: StorageClass nosuch does not exist. Create it, or set another one. "
         ),
         "{rejection}"
     );
