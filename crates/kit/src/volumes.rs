@@ -256,6 +256,15 @@ impl StorageClasses {
         Ok((state == ClassState::Missing).then(|| class.to_owned()))
     }
 
+    /// Returns the names of the classes that were to be read, and that the client may not read.
+    pub fn forbidden(&self) -> BTreeSet<String> {
+        let classes = self.classes.lock();
+        let unknown = classes
+            .iter()
+            .filter(|(_, class)| class.state == ClassState::Unknown);
+        unknown.map(|(name, _)| name.clone()).collect()
+    }
+
     async fn read(
         &self,
         client: &Client,

@@ -307,3 +307,17 @@ async fn a_class_is_missing_if_it_does_not_exist_and_no_volume_has_it() {
     assert_eq!(missing(Some("fast"), &unbound).await, None);
     assert_eq!(missing(None, &unbound).await, None);
 }
+
+#[tokio::test]
+async fn a_class_that_may_not_be_read_is_neither_missing_nor_checked() {
+    let forbidden = client(|_, _| failure(403, "Forbidden", "storageclasses are forbidden"));
+    let classes = StorageClasses::default();
+    let missing = classes.missing_class(&forbidden, UPTIME, Some("fast"), &[]);
+    assert_eq!(missing.await.unwrap(), None);
+    assert_eq!(classes.forbidden(), ["fast".to_owned()].into());
+    let (readable, _) = with_class(json!(true));
+    let classes = StorageClasses::default();
+    let missing = classes.missing_class(&readable, UPTIME, Some("fast"), &[]);
+    assert_eq!(missing.await.unwrap(), None);
+    assert!(classes.forbidden().is_empty());
+}

@@ -125,13 +125,13 @@ pub(crate) enum OutputFormat {
     Yaml,
 }
 
-/// The format of the output of `status`.
+/// The format of the output of `status` and `why`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub(crate) enum StatusFormat {
+pub(crate) enum TextFormat {
     /// Text for people
     #[default]
     Text,
-    /// Text with further columns
+    /// Text with further columns, and tables that are not truncated
     Wide,
     /// JSON
     Json,
@@ -139,7 +139,7 @@ pub(crate) enum StatusFormat {
     Yaml,
 }
 
-impl StatusFormat {
+impl TextFormat {
     /// Returns the format that all verbs share.
     pub(crate) fn output_format(self) -> OutputFormat {
         match self {
@@ -184,7 +184,7 @@ pub(crate) enum Verb {
         watch: bool,
         /// Output format
         #[arg(short, long, value_enum, default_value_t, value_name = "FORMAT")]
-        output: StatusFormat,
+        output: TextFormat,
     },
     /// Explain the state of a cluster: goal, blocker, evidence, required action and the last decisions
     Why {
@@ -201,7 +201,7 @@ pub(crate) enum Verb {
         facts: bool,
         /// Output format
         #[arg(short, long, value_enum, default_value_t, value_name = "FORMAT")]
-        output: OutputFormat,
+        output: TextFormat,
     },
     /// Preview the effects and the steps of an edit, without applying it
     Plan {
@@ -237,6 +237,9 @@ pub(crate) enum Verb {
     Logs {
         #[command(flatten)]
         target: Target,
+        /// Name of the member; defaults to all members
+        #[arg(long, value_name = "NAME")]
+        member: Option<String>,
         /// Follow the logs
         #[arg(short, long)]
         follow: bool,

@@ -30,7 +30,7 @@ pub(crate) const MAX_SECONDS_WITHOUT_STATUS: i64 = 10;
 /// The number of members up to which a restart interrupts service.
 const MAX_MEMBERS_WITHOUT_REDUNDANCY: i32 = 2;
 /// The name of the program in the pods.
-const APPLICATION: &str = "etcd";
+pub(crate) const APPLICATION: &str = "etcd";
 
 /// Everything that is known about a cluster.
 #[derive(Clone, Copy)]

@@ -15,31 +15,12 @@ pub(crate) fn text(reports: &[ClusterReport], is_wide: bool, terminal: Terminal)
     for note in notes(reports) {
         text.push_str(&terminal.field("Note", &note));
     }
-    let has_operations = reports.iter().any(|report| report.operation.is_some());
-    let mut heading = vec![
-        "NAMESPACE",
-        "NAME",
-        "HEALTH",
-        "MEMBERS",
-        "TOLERATES",
-        "VERSION",
-    ];
-    heading.extend(has_operations.then_some("OPERATION"));
-    heading.push("PROBLEM");
-    let mut rows = vec![heading.into_iter().map(str::to_owned).collect::<Vec<_>>()];
-    for report in reports {
-        let mut row = vec![
-            report.namespace.clone(),
-            report.name.clone(),
-            report.health.state.word().to_owned(),
-            members(report),
-            tolerance(report),
-            report.version_text(),
-        ];
-        row.extend(has_operations.then(|| operation(report)));
-        row.push(problem(report));
-        rows.push(row);
+    let mut columns = columns(reports, terminal);
+    if !is_wide {
+        fit(&mut columns, terminal.table_width());
     }
+    let row = |index: usize| columns.iter().map(|column| column[index].clone()).collect();
+    let rows: Vec<Vec<_>> = (0..=reports.len()).map(row).collect();
     let lines = if is_wide {
         full_table(&rows)
     } else {
@@ -58,19 +39,71 @@ pub(crate) fn text(reports: &[ClusterReport], is_wide: bool, terminal: Terminal)
     text
 }
 
+/// A column: its title, then a cell for each cluster.
+type Column = Vec<String>;
+
+/// The columns that are left out if a terminal is too narrow, in this order.
+const OPTIONAL_COLUMNS: [&str; 4] = ["VERSION", "OPERATION", "TOLERATES", "MEMBERS"];
+/// The least width of the problem, which is truncated.
+const MIN_PROBLEM_WIDTH: usize = 16;
+/// The space between two columns.
+const COLUMN_GAP: usize = 2;
+
+fn columns(reports: &[ClusterReport], terminal: Terminal) -> Vec<Column> {
+    let column = |title: &str, cell: &dyn Fn(&ClusterReport) -> String| -> Column {
+        let cells = reports.iter().map(cell);
+        std::iter::once(title.to_owned()).chain(cells).collect()
+    };
+    let mut columns = vec![
+        column("NAMESPACE", &|report| report.namespace.clone()),
+        column("NAME", &|report| report.name.clone()),
+        column("HEALTH", &|report| report.health.state.word().to_owned()),
+        column("MEMBERS", &members),
+        column("TOLERATES", &tolerance),
+        column("VERSION", &ClusterReport::version_text),
+    ];
+    if reports.iter().any(|report| report.operation.is_some()) {
+        columns.push(column("OPERATION", &operation));
+    }
+    columns.push(column("PROBLEM", &|report| {
+        terminal.commands_in(&report.namespace, &problem(report))
+    }));
+    columns
+}
+
+/// Leaves out columns until the others and the beginning of each problem fit.
+fn fit(columns: &mut Vec<Column>, limit: usize) {
+    let width = |column: &Column| column.iter().map(|cell| cell.chars().count()).max();
+    for title in OPTIONAL_COLUMNS {
+        let Some((problem, others)) = columns.split_last() else {
+            return;
+        };
+        let others = others
+            .iter()
+            .filter_map(width)
+            .map(|width| width + COLUMN_GAP);
+        let problem = width(problem).unwrap_or_default().min(MIN_PROBLEM_WIDTH);
+        if others.sum::<usize>() + problem <= limit {
+            return;
+        }
+        columns.retain(|column| column[0] != title);
+    }
+}
+
 /// Returns the notes about more than one cluster.
 fn notes(reports: &[ClusterReport]) -> Vec<String> {
     let stopped = reports
         .iter()
         .filter(|report| report.operator.running == Some(false));
-    let leases: BTreeSet<_> = stopped
-        .map(|report| report.operator.message.as_str())
-        .collect();
-    let mut notes: Vec<_> = leases
-        .into_iter()
-        .map(|lease| {
-            format!("no operator is running: {lease}. Failed members are not recovered, and edits are not applied")
+    let facts: BTreeSet<_> = stopped
+        .map(|report| match report.operator.namespace.as_str() {
+            "" => format!("no operator watches namespace {}", report.namespace),
+            _ => format!("no operator is running: {}", report.operator.message),
         })
+        .collect();
+    let mut notes: Vec<_> = facts
+        .into_iter()
+        .map(|fact| format!("{fact}. Failed members are not recovered, and edits are not applied"))
         .collect();
     let unknown = |report: &ClusterReport| report.health.state == HealthState::Unknown;
     if reports.iter().any(unknown) {
@@ -126,7 +159,34 @@ mod tests {
 
     fn render(scenes: &[&Scene]) -> String {
         let reports: Vec<_> = scenes.iter().map(|scene| scene.report()).collect();
-        text(&reports, false, Terminal::new(ColorMode::Never))
+        text(&reports, true, Terminal::new(ColorMode::Never))
+    }
+
+    #[test]
+    fn a_table_for_80_columns_cuts_problems_and_leaves_out_columns() {
+        let mut broken = Scene::healthy();
+        broken.no_answer(names()[0]);
+        let table = |scenes: &[&Scene]| {
+            let reports: Vec<_> = scenes.iter().map(|scene| scene.report()).collect();
+            let table = text(&reports, false, Terminal::new(ColorMode::Never));
+            for line in table.lines() {
+                assert!(line.chars().count() <= 80, "{line}\n{table}");
+            }
+            table
+        };
+        assert_eq!(
+            table(&[&broken]),
+            "NAMESPACE  NAME    HEALTH    MEMBERS  TOLERATES  VERSION  PROBLEM\n\
+             shop       orders  DEGRADED  2/3      nothing    3.6.16   Member orders-gv2z5 d…\n"
+        );
+        broken.resource["metadata"]["namespace"] = json!("a-namespace-with-a-long-name");
+        let text = table(&[&broken]);
+        assert!(
+            text.starts_with("NAMESPACE                     NAME    HEALTH    MEMBERS  PROBLEM\n"),
+            "{text}"
+        );
+        broken.resource["metadata"]["name"] = json!("a".repeat(63));
+        table(&[&broken]);
     }
 
     #[test]

@@ -292,11 +292,13 @@ mod tests {
     #[test]
     fn values_of_flags_are_completed() {
         assert_eq!(words("status -o "), ["text", "wide", "json", "yaml"]);
-        assert_eq!(words("why --output "), ["text", "json", "yaml"]);
+        assert_eq!(words("why --output "), ["text", "wide", "json", "yaml"]);
+        assert_eq!(words("plan --output "), ["text", "json", "yaml"]);
         assert_eq!(words("--color "), ["auto", "always", "never"]);
         let member = NextWord::Member("orders".to_owned());
         assert_eq!(next("move-leader orders --to "), member);
         assert_eq!(next("etcdctl orders --member "), member);
+        assert_eq!(next("logs orders --previous --member "), member);
     }
 
     #[test]

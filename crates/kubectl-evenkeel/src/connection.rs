@@ -5,13 +5,14 @@ use std::process::{Command, Output};
 use std::time::Duration;
 
 use evenkeel_api::EtcdCluster;
+use k8s_openapi::api::core::v1::Namespace;
 use kube::api::{ApiResource, DynamicObject, ListParams};
 use kube::client::ClientBuilder;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Api, Client, Config, Resource, ResourceExt};
 
 use crate::args::{ConnectionArgs, RequestTimeout};
-use crate::error::{CliError, EXIT_NOT_FOUND, EXIT_UNREACHABLE, EXIT_USAGE};
+use crate::error::{CliError, EXIT_NOT_FOUND, EXIT_USAGE};
 use crate::kubectl_error;
 use crate::request_layer::RequestLayer;
 
@@ -24,6 +25,8 @@ pub(crate) struct Connection {
     pub(crate) client: Client,
     /// The namespace of the flags, or else of the context.
     pub(crate) namespace: String,
+    /// The namespace of the context, which kubectl uses without `-n`.
+    pub(crate) context_namespace: String,
     args: ConnectionArgs,
 }
 
@@ -45,10 +48,9 @@ impl Connection {
             config.auth_info.impersonate = Some(user.clone());
             config.auth_info.impersonate_groups = Some(args.impersonated_groups.clone());
         }
-        let namespace = args
-            .namespace
-            .clone()
-            .unwrap_or_else(|| config.default_namespace.clone());
+        let context_namespace = config.default_namespace.clone();
+        let namespace = args.namespace.clone();
+        let namespace = namespace.unwrap_or_else(|| context_namespace.clone());
         let layer = RequestLayer {
             timeout,
             prints: args.prints_requests(),
@@ -60,6 +62,7 @@ impl Connection {
         Ok(Self {
             client,
             namespace,
+            context_namespace,
             args: args.clone(),
         })
     }
@@ -114,6 +117,9 @@ impl Connection {
             None => {
                 // A 404 can also mean that the kind is unknown. The list request reports that.
                 let others = self.clusters().await?;
+                if others.is_empty() {
+                    self.require_namespace().await?;
+                }
                 Err(self.not_found(name, &others))
             }
         }
@@ -121,6 +127,9 @@ impl Connection {
 
     async fn only_cluster(&self) -> Result<EtcdCluster, CliError> {
         let mut clusters = self.clusters().await?;
+        if clusters.is_empty() {
+            self.require_namespace().await?;
+        }
         match clusters.len() {
             1 => Ok(clusters.remove(0)),
             0 => Err(CliError::new(format!(
@@ -135,6 +144,15 @@ impl Connection {
                 names(&clusters)
             ))
             .exit_code(EXIT_USAGE)),
+        }
+    }
+
+    /// Returns an error if the namespace does not exist. A user who may not read it gets none.
+    async fn require_namespace(&self) -> Result<(), CliError> {
+        let api: Api<Namespace> = Api::all(self.client.clone());
+        match api.get_opt(&self.namespace).await {
+            Ok(None) => Err(missing_namespace(&self.namespace)),
+            Ok(Some(_)) | Err(_) => Ok(()),
         }
     }
 
@@ -232,7 +250,6 @@ async fn read_config(args: &ConnectionArgs) -> Result<Config, CliError> {
             return Config::infer().await.map_err(|error| {
                 CliError::new(format!("cannot find a Kubernetes configuration: {error}"))
                     .help("set --kubeconfig or the environment variable KUBECONFIG")
-                    .exit_code(EXIT_UNREACHABLE)
             });
         }
     };
@@ -306,10 +323,15 @@ fn not_served(served: &[&str]) -> CliError {
     .exit_code(EXIT_NOT_FOUND)
 }
 
+fn missing_namespace(namespace: &str) -> CliError {
+    CliError::new(format!("namespace {namespace} does not exist"))
+        .help("choose another with -n, or list all clusters with `kubectl evenkeel status -A`")
+        .exit_code(EXIT_NOT_FOUND)
+}
+
 fn unknown_user(user: &str) -> CliError {
     CliError::new(format!("cannot use the kubeconfig: it has no user {user}"))
         .help("`kubectl config get-users` lists them. A flag of etcdctl goes behind `--`: `kubectl evenkeel etcdctl orders -- --user root get a`")
-        .exit_code(EXIT_UNREACHABLE)
 }
 
 fn invalid_cluster(name: &str, error: &serde_json::Error) -> CliError {
@@ -319,7 +341,6 @@ fn invalid_cluster(name: &str, error: &serde_json::Error) -> CliError {
 fn kubeconfig_error(error: &dyn std::error::Error) -> CliError {
     CliError::new(format!("cannot use the kubeconfig: {error}"))
         .help("`kubectl config view` shows it; --kubeconfig and --context select another")
-        .exit_code(EXIT_UNREACHABLE)
 }
 
 #[cfg(test)]
@@ -355,6 +376,46 @@ mod tests {
             ]
         );
         assert!(kubectl_flags(&ConnectionArgs::default()).is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_missing_kubeconfig_does_not_mean_that_the_api_does_not_respond() {
+        let args = ConnectionArgs {
+            kubeconfig: Some("/nowhere/config".into()),
+            ..ConnectionArgs::default()
+        };
+        let error = Connection::open(&args).await.err().unwrap();
+        assert_eq!(error.exit_code, crate::error::EXIT_FAILED, "{error}");
+        assert!(error.message.contains("/nowhere/config"), "{error}");
+        assert_eq!(
+            unknown_user("bob").exit_code,
+            crate::error::EXIT_FAILED,
+            "the kubeconfig lacks the user"
+        );
+    }
+
+    /// Returns a connection to a Kubernetes API that answers every request for a namespace like this.
+    fn connection(code: u16) -> Connection {
+        let service = tower::service_fn(move |_: http::Request<kube::client::Body>| async move {
+            let body = serde_json::json!({ "kind": "Status", "status": "Failure", "message": "no", "code": code,
+                "reason": if code == 404 { "NotFound" } else { "Forbidden" } });
+            let response = http::Response::builder().status(code);
+            response.body(kube::client::Body::from(body.to_string().into_bytes()))
+        });
+        Connection {
+            client: Client::new(service, "default"),
+            namespace: "nons".to_owned(),
+            context_namespace: "default".to_owned(),
+            args: ConnectionArgs::default(),
+        }
+    }
+
+    #[tokio::test]
+    async fn a_namespace_that_does_not_exist_is_named_if_it_may_be_read() {
+        let error = connection(404).require_namespace().await.unwrap_err();
+        assert_eq!(error.message, "namespace nons does not exist");
+        assert_eq!(error.exit_code, EXIT_NOT_FOUND);
+        assert_eq!(connection(403).require_namespace().await, Ok(()));
     }
 
     #[test]

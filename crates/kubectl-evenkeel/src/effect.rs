@@ -73,9 +73,8 @@ impl Situation<'_> {
             "{name}: paused. The operator neither heals nor changes the cluster; its members keep running.\n"
         );
         let mut notes = Vec::new();
-        if let OperatorStatus::NotRunning { lease, .. } = self.operator {
-            notes.push(format!("no operator is running: {lease}."));
-        }
+        let missing = self.operator.missing_text();
+        notes.extend(missing.map(|missing| format!("{missing}.")));
         match self.operation() {
             Some(operation) if operation.restarts_members => notes.push(format!(
                 "{} is under way and stops. A member that is being restarted stays down until the cluster is resumed.",
@@ -98,13 +97,11 @@ impl Situation<'_> {
     /// Describes the effect of the end of a pause.
     pub(crate) fn resume(&self) -> String {
         let name = self.cluster.name_any();
-        let mut text = match self.operator {
-            OperatorStatus::NotRunning { lease, .. } => format!(
-                "{name}: resumed, but no operator is running: {lease}. The cluster is managed again when an operator starts.\n"
+        let mut text = match self.operator.missing_text() {
+            Some(missing) => format!(
+                "{name}: resumed, but {missing}. The cluster is managed again when an operator starts.\n"
             ),
-            OperatorStatus::Running(_) | OperatorStatus::Unknown(_) => {
-                format!("{name}: resumed. The operator manages the cluster again.\n")
-            }
+            None => format!("{name}: resumed. The operator manages the cluster again.\n"),
         };
         let mut notes = self.unknown_operator();
         if let Some(opens) = self.window_opens() {
@@ -122,9 +119,12 @@ impl Situation<'_> {
         let name = self.cluster.name_any();
         let mut waits = Vec::new();
         if let OperatorStatus::NotRunning { namespace, lease } = self.operator {
-            waits.push(format!(
-                "an operator runs: {lease}. Check it: `kubectl -n {namespace} get pods`"
-            ));
+            waits.push(match namespace {
+                Some(namespace) => format!(
+                    "an operator runs: {lease}. Check it: `kubectl -n {namespace} get deployments,pods`"
+                ),
+                None => format!("an operator watches this namespace: {lease}"),
+            });
         }
         if self.cluster.spec.paused {
             waits.push(format!(

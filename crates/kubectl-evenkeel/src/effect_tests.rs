@@ -13,7 +13,7 @@ fn running() -> OperatorStatus {
 
 fn not_running() -> OperatorStatus {
     OperatorStatus::NotRunning {
-        namespace: "evenkeel-system".to_owned(),
+        namespace: Some("evenkeel-system".to_owned()),
         lease: "Lease evenkeel-system/evenkeel-operator was released and has no holder".to_owned(),
     }
 }

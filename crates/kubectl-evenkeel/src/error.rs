@@ -5,7 +5,7 @@ use std::fmt;
 use kube::core::Status;
 
 use crate::permission::MissingPermission;
-use crate::terminal::clean;
+use crate::terminal::{Terminal, clean};
 
 /// A command that failed.
 #[derive(Debug, PartialEq, Eq)]
@@ -60,6 +60,15 @@ impl CliError {
     pub(crate) fn about(self, object: &str) -> Self {
         Self {
             message: format!("{object}: {}", self.message),
+            ..self
+        }
+    }
+
+    /// Adds the namespace to the commands in the message and in the help.
+    pub(crate) fn with_commands(self, terminal: Terminal) -> Self {
+        Self {
+            message: terminal.commands(&self.message),
+            help: self.help.map(|help| terminal.commands(&help)),
             ..self
         }
     }
@@ -225,6 +234,18 @@ mod tests {
             error.to_string().contains("`kubectl evenkeel version`"),
             "{error}"
         );
+    }
+
+    #[test]
+    fn commands_of_an_error_name_another_namespace_than_the_contexts() {
+        let error = || CliError::new("no pods").help("`kubectl evenkeel why` shows the reason");
+        let terminal = Terminal::new(crate::args::ColorMode::Never);
+        let help = |namespace: &str| {
+            let terminal = terminal.with_namespaces("default", namespace);
+            error().with_commands(terminal).help.unwrap()
+        };
+        assert_eq!(help("t2"), "`kubectl evenkeel why -n t2` shows the reason");
+        assert_eq!(help("default"), "`kubectl evenkeel why` shows the reason");
     }
 
     #[test]

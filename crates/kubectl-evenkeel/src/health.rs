@@ -1,12 +1,13 @@
 //! Whether clients are served, in one word and a sentence.
 
+use evenkeel_api::conditions::Reason;
 use evenkeel_etcd::availability::{Alarm, Availability};
 use jiff::Timestamp;
 use kube::ResourceExt;
 
 use crate::assess::{AssessedMember, Assessment, MAX_SECONDS_WITHOUT_STATUS};
 use crate::live::ReadError;
-use crate::problems::Findings;
+use crate::problems::{Findings, is_outage};
 use crate::report::{HealthReport, HealthState, MemberHealthState};
 use crate::terminal::format_elapsed;
 
@@ -163,6 +164,25 @@ impl Assessment<'_> {
         )
     }
 
+    /// Returns since when the operator has reported an outage. The condition Ready may be False since an earlier outage with
+    /// another reason, so the problem of this outage counts.
+    fn outage_since(&self, state: HealthState, findings: &Findings) -> Option<Timestamp> {
+        let explains = |reason: &str| {
+            let is_no_space = reason == Reason::NoSpace.as_str();
+            is_no_space == (state == HealthState::ReadOnly)
+        };
+        let mut outages = findings
+            .problems
+            .iter()
+            .filter(|problem| is_outage(problem) && explains(&problem.reason));
+        if let Some(outage) = outages.next() {
+            return outage.since.as_ref()?.parse().ok();
+        }
+        let ready = self.condition("Ready")?;
+        let is_reported = ready.status == "False" && explains(&ready.reason);
+        is_reported.then_some(ready.last_transition_time.0)
+    }
+
     /// Returns since when the operator has reported a state.
     fn health_since(&self, state: HealthState, findings: &Findings) -> Option<Timestamp> {
         match state {
@@ -174,8 +194,7 @@ impl Assessment<'_> {
                 since.flatten().filter_map(|since| since.parse().ok()).min()
             }
             HealthState::ReadOnly | HealthState::Unavailable | HealthState::Restarting => {
-                let ready = self.condition("Ready")?;
-                (ready.status == "False").then_some(ready.last_transition_time.0)
+                self.outage_since(state, findings)
             }
             HealthState::Creating => {
                 let created = self.evidence.cluster.metadata.creation_timestamp.as_ref();

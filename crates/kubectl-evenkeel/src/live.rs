@@ -12,9 +12,9 @@ use evenkeel_kit::nodes::NodeState;
 use evenkeel_kit::pods;
 use futures::future::join_all;
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{Event, Node, Pod};
+use k8s_openapi::api::core::v1::{Event, Node, PersistentVolumeClaim, Pod};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
-use kube::api::ListParams;
+use kube::api::{ListParams, PartialObjectMeta};
 use kube::{Api, Client, ResourceExt};
 
 use crate::error::CliError;
@@ -37,6 +37,8 @@ pub(crate) struct LiveView {
     pub(crate) pods: ReadResult<BTreeMap<String, Pod>>,
     /// The nodes of the pods, by name; `None` for a node that does not exist. `None` if the user may not read nodes.
     pub(crate) nodes: Option<BTreeMap<String, Option<NodeState>>>,
+    /// The number of PersistentVolumeClaims of members, without those of removed members.
+    pub(crate) volume_count: ReadResult<usize>,
     /// The number of pods that may be evicted now. `None` without a PodDisruptionBudget.
     pub(crate) disruptions_allowed: ReadResult<Option<i32>>,
     /// The last events of the cluster, the oldest first.
@@ -101,13 +103,15 @@ impl LiveView {
                     answers,
                     pods,
                     nodes: None,
+                    volume_count: Err(ReadError::NotRequested),
                     disruptions_allowed: Err(ReadError::NotRequested),
                     events: Err(ReadError::NotRequested),
                 }
             }
             LiveScope::Everything => {
-                let ((pods, answers, nodes), disruptions_allowed, events) = futures::join!(
+                let ((pods, answers, nodes), volume_count, disruptions_allowed, events) = futures::join!(
                     reader.members_and_nodes(),
+                    reader.volume_count(),
                     reader.disruptions_allowed(),
                     reader.events(),
                 );
@@ -115,6 +119,7 @@ impl LiveView {
                     answers,
                     pods,
                     nodes,
+                    volume_count,
                     disruptions_allowed,
                     events,
                 }
@@ -226,6 +231,18 @@ impl Reader<'_> {
             }
         });
         join_all(reads).await.into_iter().collect()
+    }
+
+    async fn volume_count(&self) -> ReadResult<usize> {
+        let api: Api<PersistentVolumeClaim> = Api::namespaced(self.client.clone(), self.namespace);
+        let of_cluster = ListParams::default().labels(&labels::selector(&self.cluster.name_any()));
+        let claims = api.list_metadata(&of_cluster);
+        let claims = self.read("list on persistentvolumeclaims", claims).await?;
+        let is_removed = |claim: &&PartialObjectMeta<PersistentVolumeClaim>| {
+            claim.annotations().contains_key(labels::REMOVED_AT)
+        };
+        let removed = claims.items.iter().filter(is_removed).count();
+        Ok(claims.items.len() - removed)
     }
 
     async fn disruptions_allowed(&self) -> ReadResult<Option<i32>> {

@@ -1,4 +1,4 @@
-//! `kubectl evenkeel logs`: prints the logs of all members, merged by time.
+//! `kubectl evenkeel logs`: prints the logs of one member, or of all members, merged by time.
 
 use std::collections::BTreeSet;
 use std::io::Write;
@@ -24,7 +24,9 @@ const POD_LIST_INTERVAL: Duration = Duration::from_secs(3);
 
 /// Which lines are printed.
 #[derive(Clone, Debug)]
-pub(crate) struct LogOptions {
+pub(crate) struct LogOptions<'a> {
+    /// The name of the member. `None` for all members.
+    pub(crate) member: Option<&'a str>,
     /// Continue with new lines.
     pub(crate) follow: bool,
     /// The number of lines of each member, from the end.
@@ -39,19 +41,18 @@ pub(crate) struct LogOptions {
 pub(crate) async fn run(
     connection: &Connection,
     target: &Target,
-    options: &LogOptions,
+    options: &LogOptions<'_>,
     terminal: Terminal,
 ) -> Result<u8, CliError> {
     let cluster = connection.cluster(target.cluster.as_deref()).await?;
     let api: Api<Pod> = Api::namespaced(connection.client.clone(), &connection.namespace);
-    let of_cluster = ListParams::default().labels(&labels::selector(&cluster.name_any()));
+    let name = cluster.name_any();
+    let mut of_cluster = ListParams::default().labels(&labels::selector(&name));
     let pods = request("list pods", api.list(&of_cluster)).await?;
     let pods: Vec<String> = pods.items.iter().map(|pod| pod.name_any()).collect();
-    if pods.is_empty() {
-        return Err(
-            CliError::new(format!("EtcdCluster {} has no pods", cluster.name_any()))
-                .help("`kubectl evenkeel why` shows the reason"),
-        );
+    let pods = select(pods, options.member, &name)?;
+    if let Some(member) = options.member {
+        of_cluster = of_cluster.fields(&format!("metadata.name={member}"));
     }
     let params = LogParams {
         container: Some(CONTAINER.to_owned()),
@@ -69,6 +70,73 @@ pub(crate) async fn run(
     }
 }
 
+/// Returns the pods whose logs are printed.
+fn select(pods: Vec<String>, member: Option<&str>, cluster: &str) -> Result<Vec<String>, CliError> {
+    if pods.is_empty() {
+        return Err(CliError::new(format!("EtcdCluster {cluster} has no pods"))
+            .help(format!("`kubectl evenkeel why {cluster}` shows the reason")));
+    }
+    match member {
+        None => Ok(pods),
+        Some(member) if pods.iter().any(|pod| pod == member) => Ok(vec![member.to_owned()]),
+        Some(member) => Err(CliError::new(format!(
+            "EtcdCluster {cluster} has no pod of a member {member}"
+        ))
+        .help(format!("members with a pod: {}", pods.join(", ")))),
+    }
+}
+
+/// The part of the API server's error for a container that was not restarted.
+const NO_PREVIOUS: &str = "previous terminated container";
+
+/// The errors of members whose logs cannot be read.
+#[derive(Debug, Default)]
+struct LogErrors {
+    /// The members whose container has no previous log.
+    without_previous: Vec<String>,
+    others: Vec<CliError>,
+}
+
+impl LogErrors {
+    fn add(&mut self, pod: &str, error: CliError) {
+        if error.message.contains(NO_PREVIOUS) {
+            self.without_previous.push(pod.to_owned());
+        } else {
+            self.others.push(error.about(pod));
+        }
+    }
+
+    fn len(&self) -> usize {
+        self.without_previous.len() + self.others.len()
+    }
+
+    /// Returns the lines about logs that were not printed.
+    fn notes(&self) -> Vec<String> {
+        let mut notes: Vec<_> = self.others.iter().map(ToString::to_string).collect();
+        if !self.without_previous.is_empty() {
+            notes.push(format!(
+                "note: no previous container, and so no log of it: {}",
+                self.without_previous.join(", ")
+            ));
+        }
+        notes
+    }
+
+    /// Returns the error if no log was printed.
+    fn into_error(mut self) -> Option<CliError> {
+        let error = self.others.pop();
+        error.or_else(|| {
+            let pods = self.without_previous.join(", ");
+            (!pods.is_empty()).then(|| {
+                CliError::new(format!(
+                    "there is no log of a previous container: the container was not restarted in {pods}"
+                ))
+                .help("without --previous, the log of the current container is printed")
+            })
+        })
+    }
+}
+
 /// Prints the existing lines, sorted by time.
 async fn print_merged(
     api: &Api<Pod>,
@@ -82,14 +150,14 @@ async fn print_merged(
     )
     .await;
     let mut lines = Vec::new();
-    let mut errors = Vec::new();
+    let mut errors = LogErrors::default();
     for (pod, log) in pods.iter().zip(logs) {
         match log {
             Ok(log) => lines.extend(log.lines().map(|line| {
                 let (timestamp, text) = split_timestamp(line);
                 (timestamp.to_owned(), pod, text.to_owned())
             })),
-            Err(error) => errors.push(error.about(pod)),
+            Err(error) => errors.add(pod, error),
         }
     }
     // The sort is stable, so lines with the same timestamp keep their order.
@@ -100,9 +168,9 @@ async fn print_merged(
         }
     }
     if errors.len() == pods.len() {
-        return errors.pop().map_or(Ok(0), Err);
+        return errors.into_error().map_or(Ok(0), Err);
     }
-    errors.iter().for_each(|error| eprintln!("{error}"));
+    errors.notes().iter().for_each(|note| eprintln!("{note}"));
     Ok(0)
 }
 
@@ -183,4 +251,54 @@ fn split_timestamp(line: &str) -> (&str, &str) {
 fn print_line(pod: &str, text: &str, terminal: Terminal) -> bool {
     let name = terminal.paint(Severity::Good, &format!("[{pod}]"));
     writeln!(std::io::stdout(), "{name} {}", clean(text)).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn members_without_a_previous_container_are_skipped_with_a_note() {
+        let missing = |pod: &str| {
+            CliError::new(format!(
+                "cannot read the log: previous terminated container \"etcd\" in pod \"{pod}\" not found"
+            ))
+        };
+        let mut errors = LogErrors::default();
+        errors.add("orders-a", missing("orders-a"));
+        errors.add("orders-b", missing("orders-b"));
+        errors.add(
+            "orders-c",
+            CliError::new("cannot read the log: no route to host"),
+        );
+        assert_eq!(
+            errors.notes(),
+            [
+                "error: orders-c: cannot read the log: no route to host",
+                "note: no previous container, and so no log of it: orders-a, orders-b"
+            ]
+        );
+        let mut errors = LogErrors::default();
+        errors.add("orders-a", missing("orders-a"));
+        let error = errors.into_error().unwrap();
+        assert!(
+            error.message.contains("was not restarted in orders-a"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn one_member_can_be_selected() {
+        let pods = || vec!["orders-a".to_owned(), "orders-b".to_owned()];
+        assert_eq!(select(pods(), None, "orders"), Ok(pods()));
+        assert_eq!(
+            select(pods(), Some("orders-b"), "orders"),
+            Ok(vec!["orders-b".to_owned()])
+        );
+        let error = select(pods(), Some("orders-x"), "orders").unwrap_err();
+        assert_eq!(
+            error.help.as_deref(),
+            Some("members with a pod: orders-a, orders-b")
+        );
+    }
 }

@@ -6,6 +6,7 @@ mod advice;
 mod args;
 mod assess;
 mod cluster_table;
+mod commands;
 mod complete;
 mod connection;
 mod decision_log;
@@ -47,7 +48,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-use args::{Args, StatusFormat, Verb};
+use args::{Args, TextFormat, Verb};
 use connection::Connection;
 use error::CliError;
 use logs::LogOptions;
@@ -79,16 +80,29 @@ async fn main() -> ExitCode {
 
 async fn run(args: &Args) -> Result<u8, CliError> {
     let terminal = Terminal::new(args.connection.color);
-    let output = |format| OutputOptions::new(format, terminal);
     if let Verb::Version {
         client,
         output: format,
     } = &args.verb
     {
-        return version::run(&args.connection, *client, output(*format)).await;
+        let output = OutputOptions::new(*format, terminal);
+        return version::run(&args.connection, *client, output).await;
     }
     let connection = Connection::open(&args.connection).await?;
-    match &args.verb {
+    let terminal = terminal.with_namespaces(&connection.context_namespace, &connection.namespace);
+    run_verb(&args.verb, &connection, terminal)
+        .await
+        .map_err(|error| error.with_commands(terminal))
+}
+
+/// Runs a verb that needs a connection.
+async fn run_verb(
+    verb: &Verb,
+    connection: &Connection,
+    terminal: Terminal,
+) -> Result<u8, CliError> {
+    let output = |format| OutputOptions::new(format, terminal);
+    match verb {
         Verb::Status {
             target,
             all_namespaces,
@@ -96,15 +110,16 @@ async fn run(args: &Args) -> Result<u8, CliError> {
             output: format,
         } => {
             let options = status::StatusOptions {
-                is_wide: *format == StatusFormat::Wide,
+                is_wide: *format == TextFormat::Wide,
             };
             let output = output(format.output_format()).redrawn(*watch);
             let show = async || {
-                if *all_namespaces {
-                    status::run_all(&connection, options, output).await
+                let shown = if *all_namespaces {
+                    status::run_all(connection, options, output).await
                 } else {
-                    status::run(&connection, target, options, output).await
-                }
+                    status::run(connection, target, options, output).await
+                };
+                shown.map_err(|error| error.with_commands(terminal))
             };
             if *watch {
                 watch::repeat(show).await
@@ -122,11 +137,13 @@ async fn run(args: &Args) -> Result<u8, CliError> {
             let options = why::WhyOptions {
                 max_decisions: *last,
                 include_facts: *facts,
+                is_wide: *format == TextFormat::Wide,
             };
+            let output = output(format.output_format());
             if *all_namespaces {
-                why::run_all(&connection, options, output(*format)).await
+                why::run_all(connection, options, output).await
             } else {
-                why::run(&connection, target, options, output(*format)).await
+                why::run(connection, target, options, output).await
             }
         }
         Verb::Plan {
@@ -139,34 +156,36 @@ async fn run(args: &Args) -> Result<u8, CliError> {
                 file: file.as_deref(),
                 include_bookkeeping: *all,
             };
-            plan::run(&connection, target, options, output(*format)).await
+            plan::run(connection, target, options, output(*format)).await
         }
         Verb::Etcdctl {
             target,
             member,
             arguments,
-        } => etcdctl::run(&connection, target, member.as_deref(), arguments).await,
+        } => etcdctl::run(connection, target, member.as_deref(), arguments).await,
         Verb::Logs {
             target,
+            member,
             follow,
             tail,
             since,
             previous,
         } => {
             let options = LogOptions {
+                member: member.as_deref(),
                 follow: *follow,
                 tail: *tail,
                 since_seconds: *since,
                 previous: *previous,
             };
-            logs::run(&connection, target, &options, terminal).await
+            logs::run(connection, target, &options, terminal).await
         }
         Verb::MoveLeader { target, to } => {
-            move_leader::run(&connection, target, to.as_deref()).await
+            move_leader::run(connection, target, to.as_deref()).await
         }
-        Verb::Restart { target } => restart::run(&connection, target).await,
-        Verb::Pause { target } => pause::run(&connection, target, true).await,
-        Verb::Resume { target } => pause::run(&connection, target, false).await,
+        Verb::Restart { target } => restart::run(connection, target, terminal).await,
+        Verb::Pause { target } => pause::run(connection, target, true, terminal).await,
+        Verb::Resume { target } => pause::run(connection, target, false, terminal).await,
         // These are handled before the connection is opened.
         Verb::Version { .. } | Verb::Complete { .. } | Verb::Reference { .. } => Ok(0),
     }

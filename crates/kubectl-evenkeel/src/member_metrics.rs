@@ -118,15 +118,18 @@ fn page_response(status: StatusCode, body: String) -> PageResponse {
     }
     // The API server wraps the error of the connection.
     let error: Option<kube::core::Status> = serde_json::from_str(&body).ok();
+    let is_api_error = error.is_some();
     let message = error.map_or(body, |error| error.message);
     let message = message.trim();
     let message = message
         .strip_prefix("error trying to reach service: ")
         .unwrap_or(message);
-    PageResponse::Failed(if message.is_empty() {
-        status.to_string()
-    } else {
-        message.to_owned()
+    PageResponse::Failed(match message {
+        "" => status.to_string(),
+        // The proxy has no address to connect to.
+        "address not allowed" => "its pod has no address".to_owned(),
+        _ if status == StatusCode::NOT_FOUND && is_api_error => "its pod does not exist".to_owned(),
+        message => message.to_owned(),
     })
 }
 
@@ -297,6 +300,19 @@ mod tests {
         assert_eq!(
             page_response(StatusCode::SERVICE_UNAVAILABLE, refused.to_owned()),
             PageResponse::Failed("dial tcp 10.0.0.5:2381: connect: connection refused".to_owned())
+        );
+        let failure = |code: u16, message: &str| {
+            let status = StatusCode::from_u16(code).unwrap();
+            let body = serde_json::json!({ "kind": "Status", "message": message, "code": code });
+            page_response(status, body.to_string())
+        };
+        assert_eq!(
+            failure(404, "pods \"orders-gv2z5\" not found"),
+            PageResponse::Failed("its pod does not exist".to_owned())
+        );
+        assert_eq!(
+            failure(400, "address not allowed"),
+            PageResponse::Failed("its pod has no address".to_owned())
         );
         assert_eq!(
             page_response(StatusCode::FORBIDDEN, String::new()),

@@ -2,6 +2,7 @@
 //! it does next.
 
 use evenkeel_api::conditions::Reason;
+use jiff::Timestamp;
 
 use crate::report::{
     ClusterReport, HealthState, MemberHealthState, MemberReport, OperationReport, ProblemReport,
@@ -44,7 +45,12 @@ fn headline(report: &ClusterReport) -> (Severity, String, String) {
                     ),
                 )
             }
-            None => neutral("none", String::new()),
+            None => match pending(report) {
+                Some(pending) => {
+                    neutral("pending", format!("{pending} waits until an operator runs"))
+                }
+                None => neutral("none", String::new()),
+            },
         };
     }
     if report.paused && report.health.state != HealthState::Deleting {
@@ -87,6 +93,12 @@ fn headline(report: &ClusterReport) -> (Severity, String, String) {
     if let Some(wait) = waits(report).first() {
         return neutral("waiting", format!("for {wait}"));
     }
+    if let Some(restart) = pending_restart(report) {
+        return neutral(
+            "pending",
+            format!("{restart} has not been reported by the operator yet"),
+        );
+    }
     let is_invalid = report
         .problems
         .iter()
@@ -94,11 +106,28 @@ fn headline(report: &ClusterReport) -> (Severity, String, String) {
     let applied = if is_invalid {
         format!("spec generation {generation} is not applied completely")
     } else if has_news(report) {
-        "as far as the operator has reported".to_owned()
+        "reported yet; members have changed since the operator's last report".to_owned()
     } else {
         format!("spec generation {generation} is applied")
     };
     neutral("none", applied)
+}
+
+/// Returns the change that no operator has begun.
+fn pending(report: &ClusterReport) -> Option<String> {
+    let age = &report.operator_status;
+    let generation = age.generation.unwrap_or_default();
+    let is_edited = age.observed_generation < age.generation;
+    let edit = is_edited.then(|| format!("generation {generation} of the spec"));
+    edit.or_else(|| pending_restart(report))
+}
+
+fn pending_restart(report: &ClusterReport) -> Option<String> {
+    let time = report.restart_requested.as_deref()?;
+    Some(match time.parse::<Timestamp>() {
+        Ok(_) => format!("the restart requested at {}", report.format_time(time)),
+        Err(_) => "the requested restart".to_owned(),
+    })
 }
 
 /// Returns whether the answers show something to which the operator reacts with an operation.

@@ -10,12 +10,14 @@ use crate::connection::{Connection, request};
 use crate::effect::{Situation, require_not_deleted};
 use crate::error::CliError;
 use crate::operator_status::OperatorStatus;
+use crate::terminal::Terminal;
 
 /// Sets `spec.paused`, and says what follows.
 pub(crate) async fn run(
     connection: &Connection,
     target: &NamedTarget,
     paused: bool,
+    terminal: Terminal,
 ) -> Result<u8, CliError> {
     let cluster = connection.cluster(Some(&target.cluster)).await?;
     require_not_deleted(&cluster)?;
@@ -53,9 +55,9 @@ pub(crate) async fn run(
         now,
     };
     if paused {
-        print!("{}", situation.pause());
+        print!("{}", terminal.paragraphs(&situation.pause()));
     } else {
-        print!("{}", situation.resume());
+        print!("{}", terminal.paragraphs(&situation.resume()));
     }
     Ok(0)
 }

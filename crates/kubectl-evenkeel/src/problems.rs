@@ -3,15 +3,15 @@
 
 use evenkeel_api::conditions::Reason;
 use evenkeel_api::{NodeProblem, ProblemStatus};
-use evenkeel_etcd::availability::{Alarm, Availability, count};
+use evenkeel_etcd::availability::{Alarm, Availability};
 use evenkeel_kit::pods;
 use jiff::Timestamp;
 use kube::ResourceExt;
 
 use crate::advice;
-use crate::assess::{AssessedMember, Assessment, MAX_SECONDS_WITHOUT_STATUS};
+use crate::assess::{APPLICATION, AssessedMember, Assessment, MAX_SECONDS_WITHOUT_STATUS};
 use crate::operator_status::OperatorStatus;
-use crate::report::{MemberHealthState, ProblemReport, ReportSource};
+use crate::report::{MemberHealthState, ProblemReport, ReportSource, answering_voters};
 use crate::terminal::{format_duration, format_time};
 
 /// The reason of the problem that no operator is running.
@@ -40,12 +40,12 @@ impl Findings {
                 None => problems.push(problem),
             }
         }
-        problems.extend(not_reported(assessment));
-        problems.extend(missing_operator(assessment));
-        // The sort is stable.
-        problems.sort_by_key(rank);
         Self {
-            problems,
+            problems: merge(
+                problems,
+                not_reported(assessment),
+                missing_operator(assessment),
+            ),
             contradictions,
         }
     }
@@ -57,8 +57,29 @@ impl Findings {
     }
 }
 
-/// Outages come first, then a missing operator, without which nothing else is resolved.
-fn rank(problem: &ProblemReport) -> u8 {
+/// Adds the problems that the plugin has found to those of the operator, whose order stays: a rejected write comes before the
+/// outage that it causes. Outages come before other problems, then a missing operator, without which nothing else is resolved.
+fn merge(
+    reported: Vec<ProblemReport>,
+    found: Vec<ProblemReport>,
+    operator: Option<ProblemReport>,
+) -> Vec<ProblemReport> {
+    let is_first = |problem: &&ProblemReport| {
+        is_outage(problem) || problem.reason == Reason::WriteRejected.as_str()
+    };
+    let first = reported.iter().take_while(is_first).count();
+    let (outages, others): (Vec<_>, Vec<_>) = found.into_iter().partition(is_outage);
+    let mut problems = reported;
+    let rest = problems.split_off(first);
+    problems.extend(outages);
+    problems.extend(operator);
+    problems.extend(rest);
+    problems.extend(others);
+    problems
+}
+
+/// Returns whether clients are not served because of a problem, or not completely.
+pub(crate) fn is_outage(problem: &ProblemReport) -> bool {
     const OUTAGES: [Reason; 5] = [
         Reason::QuorumLost,
         Reason::DataLost,
@@ -66,16 +87,8 @@ fn rank(problem: &ProblemReport) -> u8 {
         Reason::DataCorrupt,
         Reason::NotServing,
     ];
-    if OUTAGES
-        .iter()
-        .any(|outage| outage.as_str() == problem.reason)
-    {
-        0
-    } else if problem.reason == OPERATOR_NOT_RUNNING {
-        1
-    } else {
-        2
-    }
+    let mut outages = OUTAGES.iter();
+    outages.any(|outage| outage.as_str() == problem.reason)
 }
 
 /// Returns the problems in the status. An older operator reports only the condition Degraded.
@@ -237,16 +250,15 @@ fn lost_quorum(assessment: &Assessment<'_>) -> ProblemReport {
         })
         .collect();
     let answering = voters.len() - down.len();
-    let verb = if answering == 1 { "answers" } else { "answer" };
     let fact = match (voters.as_slice(), down.as_slice()) {
         ([only], [_]) => format!("The only member {}", does_not_answer(assessment, only)),
         (_, []) => {
-            let voters = count(answering, "voter");
-            format!("The quorum is lost: {voters} {verb}, but without a leader.")
+            let voters = answering_voters(answering, voters.len());
+            format!("The quorum is lost: {voters}, but without a leader.")
         }
         (voters, down) => format!(
-            "The quorum is lost: {answering} of {} {verb}. Not answering: {}.",
-            count(voters.len(), "voter"),
+            "The quorum is lost: {}. Not answering: {}.",
+            answering_voters(answering, voters.len()),
             down.join(", ")
         ),
     };
@@ -272,8 +284,42 @@ fn member_down(assessment: &Assessment<'_>, member: &AssessedMember<'_>) -> Prob
         problem.message = fact;
     }
     problem.member.clone_from(name);
-    problem.advice = node.map(|(_, advice)| advice).unwrap_or_default();
+    problem.advice = match node {
+        Some((_, advice)) => advice,
+        None => advice_without_cause(assessment, member),
+    };
     problem
+}
+
+/// Returns what a user can do about a member that is down for a reason that the operator has not reported. Kubernetes reports
+/// a node that is off after 40 s.
+fn advice_without_cause(assessment: &Assessment<'_>, member: &AssessedMember<'_>) -> String {
+    let (name, evidence) = (&member.name, assessment.evidence);
+    let mut reported = assessment.status.problems.iter();
+    let is_explained = member.listed.is_some_and(|listed| !listed.healthy)
+        && reported.any(|problem| !problem.advice.is_empty());
+    // Another problem says what to do: the operator's, that no operator is running, or the pause.
+    if is_explained || evidence.operator.is_not_running() || evidence.cluster.spec.paused {
+        return String::new();
+    }
+    if member
+        .pod
+        .is_some_and(|pod| pods::problem(pod, APPLICATION).is_some())
+    {
+        return format!(
+            "Resolve the problem of its pod: `kubectl describe pod {name}` shows its events."
+        );
+    }
+    match member.pod {
+        None if evidence.live.pods.is_ok() => {
+            "Wait some seconds: the operator creates the pod again, or reports what prevents that."
+                .to_owned()
+        }
+        _ => format!(
+            "Wait up to a minute: the operator reports the cause and what to do. Meanwhile, `kubectl describe pod {name}` shows \
+             the pod's node and events."
+        ),
+    }
 }
 
 /// Returns the name of a member and that it does not answer, with the cause if Kubernetes reports one.
@@ -299,7 +345,7 @@ fn cause(assessment: &Assessment<'_>, member: &AssessedMember<'_>) -> Option<Str
         let since = format_time(since, assessment.evidence.now);
         return Some(format!("its pod is Terminating since {since}"));
     }
-    let problem = pods::problem(pod, "etcd")?;
+    let problem = pods::problem(pod, APPLICATION)?;
     Some(problem.trim_end_matches('.').to_owned())
 }
 
@@ -323,7 +369,8 @@ fn node_cause(
         }
         NodeProblem::Missing => Some((
             format!("node {node} does not exist any more"),
-            String::new(),
+            "Wait some seconds: the operator replaces the member, or reports what prevents that."
+                .to_owned(),
         )),
         NodeProblem::Cordoned => None,
     }
@@ -333,13 +380,26 @@ fn node_cause(
 fn missing_operator(assessment: &Assessment<'_>) -> Option<ProblemReport> {
     let age = assessment.age_seconds();
     let (reason, message, advice) = match assessment.evidence.operator {
-        OperatorStatus::NotRunning { namespace, lease } => (
-            OPERATOR_NOT_RUNNING,
-            format!(
-                "No operator is running: {lease}. Failed members are not recovered, and edits are not applied."
-            ),
-            format!("Check the operator: `kubectl -n {namespace} get pods`."),
-        ),
+        OperatorStatus::NotRunning { namespace, lease } => {
+            let (fact, advice) = match namespace {
+                Some(namespace) => (
+                    "No operator is running",
+                    format!("Check the operator: `kubectl -n {namespace} get deployments,pods`."),
+                ),
+                None => (
+                    "No operator watches this namespace",
+                    "Add the namespace to the operator's flag --namespaces, or install an operator for it."
+                        .to_owned(),
+                ),
+            };
+            (
+                OPERATOR_NOT_RUNNING,
+                format!(
+                    "{fact}: {lease}. Failed members are not recovered, and edits are not applied."
+                ),
+                advice,
+            )
+        }
         OperatorStatus::Running(_) | OperatorStatus::Unknown(_)
             if assessment.evidence.cluster.status.is_none() && age > MAX_SECONDS_WITHOUT_STATUS =>
         {

@@ -51,6 +51,8 @@ pub(crate) struct ClusterReport {
     pub(crate) problems: Vec<ProblemReport>,
     /// The operation in progress, as the operator reports it.
     pub(crate) operation: Option<OperationReport>,
+    /// The time of the last restart request, if a member was not restarted since. Null if none or unknown.
+    pub(crate) restart_requested: Option<String>,
     /// The reasons why the operator waits, as it reports them.
     pub(crate) waiting_for: Vec<String>,
     /// The action that follows after the operator has waited, as it reports it.
@@ -225,6 +227,16 @@ pub(crate) struct MemberCount {
     pub(crate) desired: i32,
     /// The number of serving voters and of members in the spec as the operator reports them, such as 3/3.
     pub(crate) reported: String,
+}
+
+/// Returns how many voters answer, as a clause.
+pub(crate) fn answering_voters(answering: usize, voters: usize) -> String {
+    match (answering, voters) {
+        (0, 1) => "the only voter does not answer".to_owned(),
+        (1, 1) => "the only voter answers".to_owned(),
+        (1, voters) => format!("1 of {voters} voters answers"),
+        (answering, voters) => format!("{answering} of {voters} voters answer"),
+    }
 }
 
 /// The further failures that a cluster tolerates.
@@ -444,6 +456,8 @@ pub(crate) struct StorageReport {
     pub(crate) quota_bytes: Option<u64>,
     /// Whether the data is in the pods.
     pub(crate) ephemeral: bool,
+    /// The number of PersistentVolumeClaims of members. Null if unknown.
+    pub(crate) volume_count: Option<usize>,
     /// The size of the largest volume, such as 4Gi.
     pub(crate) volume_size: String,
     /// The StorageClass in the spec. Empty for the default one.

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use evenkeel_api::windows::WindowState;
-use evenkeel_api::{MemberRole, quantity};
+use evenkeel_api::{MemberRole, labels, quantity};
 use evenkeel_etcd::names::ObjectNames;
 use evenkeel_kit::certificates::LEAF_LIFETIME;
 use evenkeel_kit::pods;
@@ -22,6 +22,7 @@ use crate::report::{
     EventReport, MaintenanceReport, MemberReport, NextActionReport, OperationReport,
     OperatorStateReport, ReportSource, RetainedVolumeReport, StatusAge, StorageReport,
 };
+use crate::restart;
 use crate::terminal::format_bytes;
 
 /// The percentage of the quota from which on the report has a note.
@@ -73,6 +74,7 @@ impl Evidence<'_> {
                 total: operation.total,
                 start_time: operation.start_time.0.to_string(),
             }),
+            restart_requested: restart_requested(&assessment),
             waiting_for: status.waiting_for.clone(),
             next_action: status.next_action.as_ref().map(|next| NextActionReport {
                 message: next.message.clone(),
@@ -106,6 +108,14 @@ impl Evidence<'_> {
             name,
         }
     }
+}
+
+/// Returns the time of the last restart request, if a member was not restarted since.
+fn restart_requested(assessment: &Assessment<'_>) -> Option<String> {
+    let (cluster, live) = (assessment.evidence.cluster, assessment.evidence.live);
+    let pods = live.pods.as_ref().ok()?;
+    restart::unfinished_restart(cluster, pods.values())?;
+    cluster.annotations().get(labels::RESTARTED_AT).cloned()
 }
 
 /// Leaves out the fraction of a second.
@@ -146,7 +156,7 @@ impl OperatorStateReport {
             },
             OperatorStatus::NotRunning { namespace, lease } => Self {
                 running: Some(false),
-                namespace: namespace.clone(),
+                namespace: namespace.clone().unwrap_or_default(),
                 identity: String::new(),
                 lease_age_seconds: None,
                 message: lease.clone(),
@@ -320,6 +330,7 @@ fn storage(assessment: &Assessment<'_>) -> StorageReport {
         db_in_use_bytes: largest.and_then(|(_, metrics)| metrics.db_in_use_bytes),
         quota_bytes: live_quota.or_else(|| parse(&status.quota)),
         ephemeral: spec.storage.ephemeral,
+        volume_count: assessment.evidence.live.volume_count.as_ref().ok().copied(),
         volume_size: if status.volume_size.is_empty() {
             spec.storage.size.0.clone()
         } else {

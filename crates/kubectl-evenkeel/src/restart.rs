@@ -12,9 +12,14 @@ use crate::connection::{Connection, request};
 use crate::effect::{RestartProgress, Situation, require_not_deleted};
 use crate::error::CliError;
 use crate::operator_status::OperatorStatus;
+use crate::terminal::Terminal;
 
 /// Requests a restart by a new value of an annotation, and says when it happens.
-pub(crate) async fn run(connection: &Connection, target: &NamedTarget) -> Result<u8, CliError> {
+pub(crate) async fn run(
+    connection: &Connection,
+    target: &NamedTarget,
+    terminal: Terminal,
+) -> Result<u8, CliError> {
     let cluster = connection.cluster(Some(&target.cluster)).await?;
     require_not_deleted(&cluster)?;
     let name = cluster.name_any();
@@ -37,7 +42,7 @@ pub(crate) async fn run(connection: &Connection, target: &NamedTarget) -> Result
         restart: unfinished_restart(&cluster, &pods),
         now,
     };
-    print!("{}", situation.restart());
+    print!("{}", terminal.paragraphs(&situation.restart()));
     Ok(0)
 }
 
@@ -50,11 +55,15 @@ async fn pods(connection: &Connection, cluster: &str) -> Vec<Pod> {
 }
 
 /// Returns the progress of the last restart. `None` if there was none or all members were restarted.
-fn unfinished_restart(cluster: &EtcdCluster, pods: &[Pod]) -> Option<RestartProgress> {
+pub(crate) fn unfinished_restart<'p>(
+    cluster: &EtcdCluster,
+    pods: impl IntoIterator<Item = &'p Pod>,
+) -> Option<RestartProgress> {
     let requested = cluster.annotations().get(labels::RESTARTED_AT)?;
     let is_restarted = |pod: &&Pod| pod.annotations().get(labels::RESTARTED_AT) == Some(requested);
+    let pods: Vec<_> = pods.into_iter().collect();
     let progress = RestartProgress {
-        completed: pods.iter().filter(is_restarted).count(),
+        completed: pods.iter().copied().filter(is_restarted).count(),
         total: pods.len(),
     };
     (progress.completed < progress.total).then_some(progress)

@@ -68,6 +68,7 @@ impl Scene {
                 answers: BTreeMap::new(),
                 pods: Ok(BTreeMap::new()),
                 nodes: None,
+                volume_count: Ok(3),
                 disruptions_allowed: Ok(Some(1)),
                 events: Ok(Vec::new()),
             },
@@ -91,6 +92,7 @@ impl Scene {
         scene.status("ready", json!("1/1"));
         let only = scene.resource["status"]["memberList"][1].clone();
         scene.status("memberList", json!([only]));
+        scene.live.volume_count = Ok(1);
         for name in [NAMES[0], NAMES[2]] {
             scene.live.answers.remove(name);
             scene.remove_pod(name);
@@ -105,6 +107,7 @@ impl Scene {
         scene.resource.as_object_mut().unwrap().remove("status");
         scene.live.answers.clear();
         scene.live.pods = Ok(BTreeMap::new());
+        scene.live.volume_count = Ok(0);
         scene.live.disruptions_allowed = Ok(None);
         scene
     }
@@ -226,7 +229,7 @@ impl Scene {
     /// Stops the operator.
     pub(crate) fn stop_operator(&mut self) {
         self.operator = OperatorStatus::NotRunning {
-            namespace: "evenkeel-system".to_owned(),
+            namespace: Some("evenkeel-system".to_owned()),
             lease: "Lease evenkeel-system/evenkeel-operator was last renewed 3d ago".to_owned(),
         };
     }

@@ -82,7 +82,6 @@ fn a_reported_problem_has_its_duration_and_the_next_action_its_deadline() {
         &screen,
         &[
             "Health DEGRADED for 52s: reads and writes are served",
-            "Since 11:59:08Z (52s).",
             "You can Bring node node-3 back.",
             "Operation recover started 11:59:08Z (52s ago) now: waiting for pod orders-69mbp to be deleted",
             "next: at 12:04:08Z (in 4m08s) the operator replaces member orders-69mbp unless it recovers",
@@ -385,7 +384,7 @@ fn without_an_operator_the_members_answer_for_themselves() {
         &[
             "Health UNMANAGED reads and writes are served; checked now",
             "Problem No operator is running: Lease evenkeel-system/evenkeel-operator was last renewed 3d ago.",
-            "You can Check the operator: `kubectl -n evenkeel-system get pods`.",
+            "You can Check the operator: `kubectl -n evenkeel-system get deployments,pods`.",
             "Operation stopped upgrade 1 of 3: no operator continues it, reported 9s ago",
             "Operator NOT RUNNING in namespace evenkeel-system",
         ],

@@ -7,7 +7,7 @@ use crate::member_table;
 use crate::operation_text;
 use crate::report::{
     ClusterReport, HealthState, MemberReport, ProblemReport, ReportSource, StorageReport,
-    ToleranceReport,
+    ToleranceReport, answering_voters,
 };
 use crate::terminal::{
     Severity, Terminal, WIDTH, format_bytes, format_duration, format_elapsed, format_time, truncate,
@@ -130,8 +130,8 @@ fn tolerance(report: &ClusterReport) -> Option<String> {
             (1, _) => "the cluster has only one member".to_owned(),
             (2, Some(2)) => "the quorum needs both members".to_owned(),
             (voters, Some(serving)) => format!(
-                "{serving} of {} answer, and the quorum needs {}",
-                count(voters, "voter"),
+                "{}, and the quorum needs {}",
+                answering_voters(serving, voters),
                 voters / 2 + 1
             ),
             (_, None) => return Some(format!("nothing{source}")),
@@ -219,7 +219,7 @@ fn problems(report: &ClusterReport, terminal: Terminal) -> String {
 fn problem_text(report: &ClusterReport, problem: &ProblemReport) -> String {
     let message = without_preemption(&problem.message);
     match (&problem.since, problem.duration_seconds) {
-        (Some(since), Some(seconds)) => format!(
+        (Some(since), Some(seconds)) if !names_time(&message) => format!(
             "{}. Since {} ({}).",
             message.trim_end_matches([' ', '.', ',']),
             report.format_time(since),
@@ -227,6 +227,12 @@ fn problem_text(report: &ClusterReport, problem: &ProblemReport) -> String {
         ),
         _ => message,
     }
+}
+
+/// Returns whether a message says itself since when the problem exists.
+fn names_time(message: &str) -> bool {
+    let mut rests = message.split(" since ").skip(1);
+    rests.any(|rest| rest.starts_with(|letter: char| letter.is_ascii_digit()))
 }
 
 /// Leaves out the second half of the scheduler's message, which repeats the first one for preemption.
@@ -272,7 +278,10 @@ fn operator(report: &ClusterReport, is_wide: bool, terminal: Terminal) -> String
         Some(false) => (
             Severity::Warning,
             "NOT RUNNING",
-            format!("in namespace {}", operator.namespace),
+            match operator.namespace.as_str() {
+                "" => format!("for namespace {}", report.namespace),
+                namespace => format!("in namespace {namespace}"),
+            },
         ),
         None => (
             Severity::Neutral,
@@ -295,9 +304,10 @@ fn storage(report: &ClusterReport) -> String {
             &storage.storage_class
         };
         let size = &storage.volume_size;
-        parts.push(match report.members.len() {
-            0 => format!("volumes of {size}, {class}"),
-            members => format!("volumes {members} × {size} {class}"),
+        parts.push(match storage.volume_count {
+            None => format!("volumes of {size}, {class}"),
+            Some(0) => "no volumes".to_owned(),
+            Some(volumes) => format!("volumes {volumes} × {size} {class}"),
         });
     }
     parts.extend(retained_volumes(report));
@@ -441,6 +451,10 @@ fn events(report: &ClusterReport, terminal: Terminal) -> String {
 #[cfg(test)]
 #[path = "status_tests.rs"]
 mod tests;
+
+#[cfg(test)]
+#[path = "problem_tests.rs"]
+mod problem_tests;
 
 #[cfg(test)]
 #[path = "layout_tests.rs"]

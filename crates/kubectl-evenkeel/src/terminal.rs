@@ -6,6 +6,7 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
 use crate::args::ColorMode;
+use crate::commands;
 
 /// The width of wrapped text, and the least width that a terminal is assumed to have.
 pub(crate) const WIDTH: usize = 80;
@@ -32,8 +33,12 @@ pub(crate) enum Severity {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Terminal {
     has_colors: bool,
-    /// The width that tables are truncated to. `None` if the output is not a terminal.
-    width: Option<usize>,
+    /// The width that tables are truncated to.
+    width: usize,
+    /// The namespace that commands apply to without `-n`. It is leaked once, so that the terminal can be copied.
+    context_namespace: Option<&'static str>,
+    /// The namespace that suggested commands are about.
+    namespace: Option<&'static str>,
 }
 
 impl Terminal {
@@ -47,13 +52,56 @@ impl Terminal {
         };
         Self {
             has_colors: mode == ColorMode::Always || (mode == ColorMode::Auto && allows_colors),
-            width: is_terminal.then(width),
+            // Without a terminal, lines are as long as on the smallest one. `-o wide` truncates nothing.
+            width: if is_terminal { width() } else { WIDTH },
+            context_namespace: None,
+            namespace: None,
         }
+    }
+
+    /// Sets the namespace that the kubeconfig selects, and the one that suggested commands are about.
+    pub(crate) fn with_namespaces(self, context: &str, namespace: &str) -> Self {
+        Self {
+            context_namespace: Some(String::leak(context.to_owned())),
+            namespace: Some(String::leak(namespace.to_owned())),
+            ..self
+        }
+    }
+
+    /// Adds the namespace to the commands in a text, if the kubeconfig selects another one.
+    pub(crate) fn commands(self, text: &str) -> String {
+        match self.namespace {
+            Some(namespace) => self.commands_in(namespace, text),
+            None => text.to_owned(),
+        }
+    }
+
+    /// Adds a namespace to the commands in a text, if the kubeconfig selects another one.
+    pub(crate) fn commands_in(self, namespace: &str, text: &str) -> String {
+        match self.context_namespace {
+            Some(context) if context != namespace => commands::in_namespace(text, namespace),
+            _ => text.to_owned(),
+        }
+    }
+
+    /// Wraps a text. Lines that begin with blanks or `- ` keep their indent.
+    pub(crate) fn paragraphs(self, text: &str) -> String {
+        let mut all = String::new();
+        for line in text.lines() {
+            let indent = line.len() - line.trim_start_matches([' ', '-']).len();
+            let (bullet, rest) = line.split_at(indent);
+            let mut bullet = bullet.to_owned();
+            for part in wrap(&self.commands(rest), WIDTH - indent) {
+                all.push_str(&format!("{bullet}{part}\n"));
+                bullet = " ".repeat(indent);
+            }
+        }
+        all
     }
 
     /// Aligns rows in columns. The last column is truncated to the rest of the line.
     pub(crate) fn table(self, rows: &[Vec<String>]) -> Vec<String> {
-        table(rows, self.width)
+        table(rows, Some(self.width))
     }
 
     /// Colors a text by its severity.
@@ -83,7 +131,7 @@ impl Terminal {
 
     /// Returns the width that a table may have.
     pub(crate) fn table_width(self) -> usize {
-        self.width.unwrap_or(WIDTH)
+        self.width
     }
 
     /// Formats a text after a label of the status screen, with further lines indented.
@@ -103,6 +151,7 @@ impl Terminal {
             0 => LABEL_WIDTH,
             length => LABEL_WIDTH + (length + 1).max(WORD_WIDTH),
         };
+        let text = &self.commands(text);
         let mut lines = wrap_first(text, WIDTH - first_indent, WIDTH - LABEL_WIDTH).into_iter();
         let padding = first_indent - LABEL_WIDTH - word.chars().count();
         let first = format!(
@@ -122,7 +171,7 @@ impl Terminal {
     /// Formats a text after a label, with further lines indented.
     pub(crate) fn labelled(self, label: &str, text: &str) -> String {
         const INDENT: usize = 17;
-        let mut lines = wrap(text, WIDTH - INDENT).into_iter();
+        let mut lines = wrap(&self.commands(text), WIDTH - INDENT).into_iter();
         let first = lines.next().unwrap_or_default();
         let mut all = format!(
             "{}{first}\n",
@@ -216,7 +265,8 @@ fn table(rows: &[Vec<String>], width: Option<usize>) -> Vec<String> {
                 line.push_str(&format!("{cell:<width$}  ", width = widths[column]));
             }
         }
-        line.trim_end().to_owned()
+        let line = line.trim_end();
+        width.map_or_else(|| line.to_owned(), |width| truncate(line, width))
     };
     rows.iter().map(line).collect()
 }
@@ -307,6 +357,35 @@ mod tests {
     }
 
     #[test]
+    fn an_output_without_a_terminal_has_80_columns() {
+        let terminal = Terminal::new(ColorMode::Never);
+        assert_eq!(terminal.table_width(), WIDTH);
+        let rows = [vec!["NAME".to_owned(), "long ".repeat(40)]];
+        assert_eq!(terminal.table(&rows)[0].chars().count(), WIDTH);
+    }
+
+    #[test]
+    fn paragraphs_are_wrapped_and_keep_their_bullets() {
+        let terminal = Terminal::new(ColorMode::Never).with_namespaces("default", "shop");
+        let text = format!(
+            "orders: {}\nWaits:\n  - {}\n",
+            "word ".repeat(20),
+            "see `kubectl evenkeel status orders` and ".repeat(2)
+        );
+        let wrapped = terminal.paragraphs(&text);
+        assert!(wrapped.lines().all(|line| line.len() <= WIDTH), "{wrapped}");
+        assert!(
+            wrapped.contains("\nWaits:\n  - see `kubectl evenkeel status orders -n shop` and see"),
+            "{wrapped}"
+        );
+        assert_eq!(wrapped.lines().count(), 5, "{wrapped}");
+        assert!(
+            wrapped.lines().last().unwrap().starts_with("    "),
+            "{wrapped}"
+        );
+    }
+
+    #[test]
     fn lines_fit_into_the_terminal() {
         let long = "a word and another ".repeat(20);
         assert!(
@@ -325,8 +404,8 @@ mod tests {
         );
         assert!(lines[1].ends_with('…'));
         assert!(
-            table(&rows, None)[1].len() > WIDTH,
-            "without a terminal, lines are not truncated"
+            full_table(&rows)[1].len() > WIDTH,
+            "-o wide truncates nothing"
         );
     }
 

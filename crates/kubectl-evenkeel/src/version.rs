@@ -56,6 +56,9 @@ struct OperatorReport {
     running: Option<bool>,
     /// What is unknown, and why.
     notes: Vec<String>,
+    /// Whether Deployments may exist that the user may not list.
+    #[serde(skip)]
+    is_forbidden: bool,
 }
 
 /// A Deployment of the operator.
@@ -237,11 +240,9 @@ async fn query_operator(connection: &Connection) -> Result<OperatorReport, CliEr
     let lease = OperatorStatus::query(&connection.client, Some(namespace), Timestamp::now()).await;
     match &lease {
         OperatorStatus::Running(_) => report.running = Some(true),
-        OperatorStatus::NotRunning { lease, .. } => {
-            report.running = Some(false);
-            report
-                .notes
-                .push(format!("no operator is running: {lease}"));
+        OperatorStatus::NotRunning { namespace, .. } => {
+            report.running = namespace.as_ref().map(|_| false);
+            report.notes.extend(lease.missing_text());
         }
         OperatorStatus::Unknown(reason) => report.notes.push(format!(
             "it is unknown whether an operator is running: {reason}"
@@ -250,6 +251,7 @@ async fn query_operator(connection: &Connection) -> Result<OperatorReport, CliEr
     match deployments(Api::all(connection.client.clone())).await {
         Ok(found) => report.deployments = found,
         Err(error) if error.exit_code == EXIT_FORBIDDEN => {
+            report.is_forbidden = true;
             let namespaces: BTreeSet<_> = [OPERATOR_NAMESPACE, namespace].into();
             for namespace in namespaces {
                 let api = Api::namespaced(connection.client.clone(), namespace);
@@ -319,11 +321,16 @@ fn text(report: &VersionReport, terminal: Terminal) -> String {
 
 fn operator_lines(operator: &OperatorReport) -> Vec<String> {
     if operator.deployments.is_empty() {
-        let state = match operator.running {
-            Some(true) => "running, version unknown: no Deployment of the operator was found",
-            Some(false) | None => "no Deployment of the operator was found",
+        let reason = if operator.is_forbidden {
+            "your user cannot list Deployments in all namespaces"
+        } else {
+            "no Deployment of the operator was found"
         };
-        return vec![state.to_owned()];
+        return vec![match operator.running {
+            Some(true) => format!("running, version unknown: {reason}"),
+            Some(false) | None if operator.is_forbidden => format!("version unknown: {reason}"),
+            Some(false) | None => reason.to_owned(),
+        }];
     }
     let line = |deployment: &OperatorDeployment| {
         format!(
@@ -486,6 +493,7 @@ mod tests {
             deployments: vec![OperatorDeployment::new(&deployment)],
             running: Some(true),
             notes: Vec::new(),
+            is_forbidden: false,
         };
         assert_eq!(
             operator_lines(&operator),
@@ -498,6 +506,14 @@ mod tests {
             ..OperatorReport::default()
         };
         assert!(operator_lines(&unknown)[0].contains("version unknown"));
+        let forbidden = OperatorReport {
+            is_forbidden: true,
+            ..OperatorReport::default()
+        };
+        assert_eq!(
+            operator_lines(&forbidden),
+            ["version unknown: your user cannot list Deployments in all namespaces"]
+        );
     }
 
     #[test]

@@ -20,7 +20,7 @@ use crate::operation_text;
 use crate::output::OutputOptions;
 use crate::report::{
     API_VERSION, ClusterReport, HealthReport, MemberHealthState, MemberReport, ProblemReport,
-    ReportSource,
+    ReportSource, answering_voters,
 };
 use crate::status::report_all;
 use crate::terminal::format_elapsed;
@@ -124,6 +124,8 @@ pub(crate) struct WhyOptions {
     pub(crate) max_decisions: usize,
     /// Whether all facts of each decision are shown.
     pub(crate) include_facts: bool,
+    /// Whether tables are not truncated.
+    pub(crate) is_wide: bool,
 }
 
 /// Explains the state of a cluster.
@@ -148,7 +150,7 @@ pub(crate) async fn run(
 /// Explains the state of the clusters of all namespaces, one line each.
 pub(crate) async fn run_all(
     connection: &Connection,
-    _options: WhyOptions,
+    options: WhyOptions,
     output: OutputOptions,
 ) -> Result<u8, CliError> {
     let reports = report_all(connection, Timestamp::now()).await?;
@@ -160,7 +162,9 @@ pub(crate) async fn run_all(
             .map(|(cluster, report)| explain(cluster, report))
             .collect(),
     };
-    output.print(&list, |terminal| why_text::table(&list.items, terminal))?;
+    output.print(&list, |terminal| {
+        why_text::table(&list.items, options.is_wide, terminal)
+    })?;
     Ok(0)
 }
 
@@ -210,11 +214,9 @@ fn blocker(report: &ClusterReport) -> Option<String> {
 fn evidence(report: &ClusterReport) -> Vec<String> {
     let mut evidence = Vec::new();
     if let Some(serving) = report.member_count.serving {
-        let voters = report.member_count.voters;
-        let verb = if serving == 1 { "answers" } else { "answer" };
         evidence.push(format!(
-            "{serving} of {} {verb} a linearizable read now",
-            count(voters, "voter")
+            "{} a linearizable read now",
+            answering_voters(serving, report.member_count.voters)
         ));
     } else {
         evidence.push(format!(
@@ -286,7 +288,7 @@ fn member_evidence(member: &MemberReport) -> String {
             .unwrap_or_default();
         facts.push(format!("node {}{problem}", member.node));
     }
-    if !member.message.is_empty() {
+    if !member.message.is_empty() && member.pod != "none" {
         facts.push(member.message.clone());
     }
     format!(
@@ -298,11 +300,17 @@ fn member_evidence(member: &MemberReport) -> String {
     )
 }
 
+/// Returns whether advice asks for an action, and not for patience.
+fn is_action(advice: &str) -> bool {
+    let mut patience = ["None", "Wait"].into_iter();
+    !advice.is_empty() && !patience.any(|word| advice.starts_with(word))
+}
+
 /// Returns the actions that are required from the user, the most urgent first.
 fn actions_required(report: &ClusterReport) -> Vec<String> {
     let mut actions: Vec<String> = Vec::new();
     for problem in &report.problems {
-        if !problem.advice.is_empty() && !actions.contains(&problem.advice) {
+        if is_action(&problem.advice) && !actions.contains(&problem.advice) {
             actions.push(problem.advice.clone());
         }
     }

@@ -11,6 +11,7 @@ use crate::terminal::{Terminal, WIDTH};
 const LAST_FIVE: WhyOptions = WhyOptions {
     max_decisions: 5,
     include_facts: false,
+    is_wide: false,
 };
 
 fn decision(action: &str) -> Decision {
@@ -102,7 +103,9 @@ fn a_paused_cluster_is_to_be_resumed_and_a_missing_operator_to_be_started() {
     assert!(explanation.actions_required[0].contains("kubectl evenkeel resume orders"));
     scene.stop_operator();
     let explanation = explain_scene(&scene);
-    assert!(explanation.actions_required[0].contains("kubectl -n evenkeel-system get pods"));
+    assert!(
+        explanation.actions_required[0].contains("kubectl -n evenkeel-system get deployments,pods")
+    );
 }
 
 #[test]
@@ -166,11 +169,90 @@ fn all_clusters_have_one_line_each_with_their_blocker() {
     let mut broken = Scene::healthy();
     broken.no_answer(names()[0]);
     let explanations = [explain_scene(&broken), explain_scene(&Scene::healthy())];
-    let text = why_text::table(&explanations, Terminal::new(ColorMode::Never));
+    let text = |is_wide| why_text::table(&explanations, is_wide, Terminal::new(ColorMode::Never));
     assert_eq!(
-        text,
+        text(true),
         "NAMESPACE  NAME    HEALTH    BLOCKER\n\
          shop       orders  DEGRADED  Member orders-gv2z5 does not answer. The operator has not reported it yet.\n\
          shop       orders  OK        none\n"
+    );
+    assert!(
+        text(false).contains("DEGRADED  Member orders-gv2z5 does not answer. The operator …\n"),
+        "{}",
+        text(false)
+    );
+}
+
+#[test]
+fn the_required_action_is_the_first_problems_that_is_an_action() {
+    let mut scene = Scene::healthy();
+    scene.no_answer(names()[0]);
+    let text = render(&explain_scene(&scene));
+    assert!(
+        text.contains("Action required: none\n"),
+        "to wait is no action: {text}"
+    );
+    scene.problem("WriteRejected", "", "exceeded quota", "Raise the quota.");
+    scene.problem(
+        "MemberDown",
+        names()[1],
+        "Member is down.",
+        "None yet: wait.",
+    );
+    scene.problem(
+        "NodeNotReady",
+        names()[0],
+        "Node is down.",
+        "Start the node.",
+    );
+    scene.no_answer(names()[1]);
+    let text = render(&explain_scene(&scene));
+    assert!(
+        text.contains("Action required: Raise the quota.\nThen, if needed: Start the node.\n"),
+        "{text}"
+    );
+}
+
+#[test]
+fn one_voter_is_counted_in_words_and_a_missing_pod_is_named_once() {
+    let mut scene = Scene::single_member();
+    let text = render(&explain_scene(&scene));
+    assert!(
+        text.contains("the only voter answers a linearizable read now\n"),
+        "{text}"
+    );
+    scene.no_answer(names()[1]);
+    scene.remove_pod(names()[1]);
+    let text = render(&explain_scene(&scene));
+    assert!(
+        text.contains("the only voter does not answer a linearizable read now\n"),
+        "{text}"
+    );
+    assert!(
+        text.contains("orders-qhgqk (voter): restarting; pod none; node node-2\n"),
+        "{text}"
+    );
+}
+
+#[test]
+fn one_failed_action_is_not_done_partially() {
+    let mut explanation = explain_scene(&Scene::healthy());
+    let mut failed = decision("create Pod orders-a");
+    failed.outcome = "partially done: exceeded quota".to_owned();
+    explanation.add_decisions(vec![failed.clone()], LAST_FIVE);
+    let text = render(&explanation);
+    assert!(
+        text.contains("result       failed: exceeded quota\n"),
+        "{text}"
+    );
+    failed
+        .explained
+        .actions
+        .push("create Pod orders-b".to_owned());
+    explanation.add_decisions(vec![failed], LAST_FIVE);
+    let text = render(&explanation);
+    assert!(
+        text.contains("result       partially done: exceeded quota\n"),
+        "{text}"
     );
 }

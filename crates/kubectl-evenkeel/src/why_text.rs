@@ -16,8 +16,14 @@ pub(crate) fn text(explanation: &ClusterExplanation, terminal: Terminal) -> Stri
     for evidence in &explanation.evidence {
         text.push_str(&terminal.labelled("Evidence", evidence));
     }
-    for action in &explanation.actions_required {
-        text.push_str(&terminal.labelled("Action required", action));
+    for (index, action) in explanation.actions_required.iter().enumerate() {
+        // A further problem may be a consequence of the first.
+        let label = if index == 0 {
+            "Action required"
+        } else {
+            "Then, if needed"
+        };
+        text.push_str(&terminal.labelled(label, action));
     }
     if explanation.actions_required.is_empty() {
         text.push_str(&terminal.labelled("Action required", "none"));
@@ -60,7 +66,7 @@ fn decision_text(decision: &DecisionReport, now: Timestamp, terminal: Terminal) 
     let mut text = format!("\n{}\n", terminal.bold(&heading));
     let mut add = |label: &str, content: &str| {
         let mut label = label;
-        for line in wrap(content, WIDTH - 2 - LABEL_WIDTH) {
+        for line in wrap(&terminal.commands(content), WIDTH - 2 - LABEL_WIDTH) {
             text.push_str(&format!("  {label:<LABEL_WIDTH$}{line}\n"));
             label = "";
         }
@@ -78,7 +84,7 @@ fn decision_text(decision: &DecisionReport, now: Timestamp, terminal: Terminal) 
         add("waiting for", wait);
     }
     if !decision.outcome.is_empty() {
-        add("result", &decision.outcome);
+        add("result", &outcome(decision));
     }
     if decision.membership_known == Some(false) {
         add("facts", "etcd's member list is unknown");
@@ -88,6 +94,14 @@ fn decision_text(decision: &DecisionReport, now: Timestamp, terminal: Terminal) 
         text.push_str(&format!("  {facts}\n"));
     }
     text
+}
+
+/// Returns the result. A decision with one action is not done partially.
+fn outcome(decision: &DecisionReport) -> String {
+    match decision.outcome.strip_prefix("partially done: ") {
+        Some(error) if decision.actions.len() == 1 => format!("failed: {error}"),
+        _ => decision.outcome.clone(),
+    }
 }
 
 /// Describes a decision without an action. A member that does not answer may still recover by itself.
@@ -126,7 +140,11 @@ fn facts_table(decision: &DecisionReport, terminal: Terminal) -> String {
 }
 
 /// Renders the table of all clusters.
-pub(crate) fn table(explanations: &[ClusterExplanation], terminal: Terminal) -> String {
+pub(crate) fn table(
+    explanations: &[ClusterExplanation],
+    is_wide: bool,
+    terminal: Terminal,
+) -> String {
     if explanations.is_empty() {
         return "No EtcdClusters found.\n".to_owned();
     }
@@ -137,13 +155,17 @@ pub(crate) fn table(explanations: &[ClusterExplanation], terminal: Terminal) -> 
             explanation.namespace.clone(),
             explanation.name.clone(),
             explanation.health.state.word().to_owned(),
-            explanation
-                .blocker
-                .clone()
-                .unwrap_or_else(|| "none".to_owned()),
+            terminal.commands_in(
+                &explanation.namespace,
+                explanation.blocker.as_deref().unwrap_or("none"),
+            ),
         ]
     }));
-    let lines = terminal.table(&rows);
+    let lines = if is_wide {
+        full_table(&rows)
+    } else {
+        terminal.table(&rows)
+    };
     let mut lines = lines.into_iter();
     let heading = lines.next().unwrap_or_default();
     let mut text = format!("{}\n", terminal.bold(&heading));

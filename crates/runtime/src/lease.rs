@@ -18,6 +18,13 @@ use tokio_util::sync::CancellationToken;
 
 use crate::clock::{SharedClock, with_timeout};
 
+/// The label of leases with the name of the program. The name of a lease can be set.
+pub const LEASE_PROGRAM: &str = "evenkeel.dev/program";
+/// The annotation of leases with the namespaces that the holder watches, separated by commas; [`ALL_NAMESPACES`] for all.
+pub const LEASE_NAMESPACES: &str = "evenkeel.dev/watched-namespaces";
+/// The value of [`LEASE_NAMESPACES`] for a program that watches all namespaces.
+pub const ALL_NAMESPACES: &str = "*";
+
 /// The lease, the identity of the candidate, and the intervals.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct LeaseSettings {
@@ -27,6 +34,10 @@ pub(crate) struct LeaseSettings {
     pub(crate) name: String,
     /// The identity of this process. No two concurrent processes may share it.
     pub(crate) identity: String,
+    /// The name of the program.
+    pub(crate) program: String,
+    /// The namespaces that the program watches; all if empty.
+    pub(crate) watched: Vec<String>,
     /// The time after the last observed renewal at which other candidates may take the lease.
     pub(crate) duration: Duration,
     /// The interval of renewals, and the timeout of one request.
@@ -42,9 +53,29 @@ impl LeaseSettings {
             namespace: namespace.into(),
             name: name.into(),
             identity: identity.into(),
+            program: name.into(),
+            watched: Vec::new(),
             duration: Duration::from_secs(15),
             renew: Duration::from_secs(5),
             retry: Duration::from_secs(1),
+        }
+    }
+
+    /// Returns the settings for the lease of a program that watches these namespaces; all if there are none.
+    pub(crate) fn of_program(self, program: &str, watched: &[String]) -> Self {
+        Self {
+            program: program.into(),
+            watched: watched.to_vec(),
+            ..self
+        }
+    }
+
+    /// Returns the value of [`LEASE_NAMESPACES`].
+    fn watched_text(&self) -> String {
+        if self.watched.is_empty() {
+            ALL_NAMESPACES.to_owned()
+        } else {
+            self.watched.join(",")
         }
     }
 
@@ -472,6 +503,12 @@ impl LeaseClient {
             metadata: self.metadata(),
             spec: None,
         });
+        let settings = &self.settings;
+        let (label, annotation) = (settings.program.clone(), settings.watched_text());
+        lease.labels_mut().insert(LEASE_PROGRAM.to_owned(), label);
+        lease
+            .annotations_mut()
+            .insert(LEASE_NAMESPACES.to_owned(), annotation);
         let old = lease.spec.take().unwrap_or_default();
         let is_renewal = evaluation == LeaseEvaluation::Renew;
         lease.spec = Some(LeaseSpec {

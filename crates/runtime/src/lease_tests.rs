@@ -310,3 +310,18 @@ async fn a_leadership_without_a_lease_holds_until_its_release() {
     leadership.release().await;
     assert!(!leadership.is_leader());
 }
+
+#[tokio::test]
+async fn the_lease_names_the_program_and_the_namespaces_that_it_watches() {
+    let (clock, server) = (TestClock::default(), FakeServer::new());
+    let metadata = || server.lease.lock().object.clone().unwrap()["metadata"].clone();
+    let first = candidate(server.client(), "first", &clock).acquire().await;
+    assert_eq!(metadata()["annotations"][LEASE_NAMESPACES], ALL_NAMESPACES);
+    first.release().await;
+    let settings = LeaseSettings::new("evenkeel", "operator", "second")
+        .of_program("evenkeel-operator", &["shop".to_owned(), "web".to_owned()]);
+    let second = LeaderElector::new(server.client(), settings, clock.shared());
+    let _second = second.acquire().await;
+    assert_eq!(metadata()["labels"][LEASE_PROGRAM], "evenkeel-operator");
+    assert_eq!(metadata()["annotations"][LEASE_NAMESPACES], "shop,web");
+}

@@ -46,7 +46,7 @@ pub use engine::{Engine, PlainData};
 pub use error::Error;
 pub use events::{EventSpec, EventType};
 pub use expectations::{CachedVersion, Expectations, Expected, ObjectKey};
-pub use lease::Leadership;
+pub use lease::{ALL_NAMESPACES, LEASE_NAMESPACES, LEASE_PROGRAM, Leadership};
 pub use metrics::Metrics;
 pub use observed::Observed;
 pub use plan::{Action, Plan, Requeue};

@@ -239,7 +239,8 @@ async fn run_program(
     tracing::info!(%address, version = info.version, "serving /livez, /readyz and /metrics");
     let server = tokio::spawn(server);
     let lease = flags.lease_name.as_deref().unwrap_or(info.name);
-    let settings = LeaseSettings::new(&namespace, lease, &identity);
+    let settings =
+        LeaseSettings::new(&namespace, lease, &identity).of_program(info.name, &flags.namespaces);
     tracing::info!(lease = %format!("{namespace}/{lease}"), "waiting for the lease");
     health.set_stage(Stage::StandingBy);
     let elector = LeaderElector::new(client.clone(), settings, clock.clone());

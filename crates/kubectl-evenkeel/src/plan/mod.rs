@@ -1,6 +1,7 @@
 //! `kubectl evenkeel plan`: previews the effects and the steps of an edit with the operator's own rules, before the edit is
 //! applied. The output names the assumptions, and the age of the data.
 
+mod classes;
 mod edit;
 mod nodes;
 mod report;
@@ -25,6 +26,7 @@ use crate::decision_log::read_decisions;
 use crate::error::{CliError, EXIT_FAILED};
 use crate::operator_status::OperatorStatus;
 use crate::output::OutputOptions;
+use classes::ClassFacts;
 use edit::DryRun;
 use snapshot::{Present, Snapshot};
 
@@ -112,6 +114,16 @@ struct Planner<'c> {
     reporter: Reporter,
 }
 
+/// The inputs of a preview besides the decision log.
+struct PlanInputs {
+    /// The edited resource and its objects.
+    objects: ClusterObjects,
+    classes: ClassFacts,
+    /// The fields that change.
+    edits: Vec<String>,
+    now: Timestamp,
+}
+
 /// Runs the preview.
 struct Reporter {
     /// The nodes; `None` if the user cannot list them.
@@ -175,7 +187,16 @@ impl Planner<'_> {
             .as_ref()
             .map(|current| edit::changes(current, &edited))
             .unwrap_or_default();
-        let mut report = self.reporter.report(&snapshot, objects, edits, now)?;
+        let classes = ClassFacts::read(&self.connection.client, &objects)
+            .await
+            .map_err(observe_error)?;
+        let inputs = PlanInputs {
+            objects,
+            classes,
+            edits,
+            now,
+        };
+        let mut report = self.reporter.report(&snapshot, inputs)?;
         let known = current.as_ref().map(|current| current.spec.warnings());
         add_notes(
             &mut report,
@@ -190,23 +211,30 @@ impl Planner<'_> {
 }
 
 impl Reporter {
-    fn report(
-        &self,
-        snapshot: &Snapshot,
-        objects: ClusterObjects,
-        edits: Vec<String>,
-        now: Timestamp,
-    ) -> Result<PlanReport, CliError> {
+    fn report(&self, snapshot: &Snapshot, inputs: PlanInputs) -> Result<PlanReport, CliError> {
+        let PlanInputs {
+            objects,
+            classes,
+            edits,
+            now,
+        } = inputs;
         let edited = objects.resource.clone();
-        let effective = effective_spec(&edited, &ClusterHistory::of(&objects)).map_err(rejected)?;
+        let history = classes.add_to(ClusterHistory::of(&objects));
+        let effective = effective_spec(&edited, &history).map_err(rejected)?;
+        let class_note = classes.note(effective.rejection.as_ref());
         let nodes = self.nodes.as_deref();
-        let present = Present { now, nodes };
+        let present = Present {
+            now,
+            nodes,
+            missing_class: classes.missing,
+        };
         let (observed, facts) = snapshot.apply_to(objects, effective, present)?;
         let input = PreviewInput {
             remembered: snapshot.membership.clone(),
             nodes: nodes.map(|nodes| nodes::available_nodes(nodes, &observed.desired)),
         };
         let mut preview = preview_with_effects(&observed, facts, input);
+        preview.notes.extend(class_note);
         if nodes.is_none() && preview.effects.members_added > 0 {
             preview.notes.push(NO_NODES.to_owned());
         }

@@ -1,5 +1,6 @@
 //! Reports of `plan`, and the snapshot. The texts are tested in `text_tests.rs`.
 
+use evenkeel_api::labels;
 use evenkeel_etcd::facts::{EtcdFacts, Membership};
 use evenkeel_etcd::names::Serial;
 use evenkeel_runtime::{Decision, Observed};
@@ -33,9 +34,88 @@ fn report(include_bookkeeping: bool) -> Value {
         nodes: None,
         include_bookkeeping,
     };
-    let now = "2026-11-16T12:00:00Z".parse().unwrap();
-    let report = reporter.report(&Snapshot::default(), no_objects(), Vec::new(), now);
+    let report = reporter.report(
+        &Snapshot::default(),
+        inputs(no_objects(), ClassFacts::default()),
+    );
     serde_json::to_value(report.unwrap()).unwrap()
+}
+
+fn inputs(objects: ClusterObjects, classes: ClassFacts) -> PlanInputs {
+    PlanInputs {
+        objects,
+        classes,
+        edits: Vec::new(),
+        now: "2026-11-16T12:00:00Z".parse().unwrap(),
+    }
+}
+
+/// Returns the objects of a cluster with data on volumes of the class `fast`, whose spec names another class.
+fn with_other_class(class: &str) -> ClusterObjects {
+    let mut accepted = cluster().spec;
+    accepted.storage.class = Some("fast".to_owned());
+    let uid = cluster().metadata.uid;
+    let identity = json!({ "lineage": 7, "epoch": 1, "seed": 0, "cluster_id": 5, "bootstrapped": true,
+        "next_serial": 3, "resource_uid": uid });
+    let identity = json!({
+        "metadata": { "name": "orders-etcd-identity", "namespace": "shop", "uid": "2c9e8a1f-33aa-4bcd-9e01-0123456789ab",
+            "resourceVersion": "20", "labels": { labels::CLUSTER: "orders" } },
+        "data": { "identity": identity.to_string(), "spec": serde_json::to_string(&accepted).unwrap() },
+    });
+    let mut objects = no_objects();
+    objects.identity = serde_json::from_value(identity).unwrap();
+    objects.resource.spec.storage.class = Some(class.to_owned());
+    objects
+}
+
+#[test]
+fn a_storage_class_that_does_not_exist_is_rejected_as_the_operator_rejects_it() {
+    let reporter = Reporter {
+        nodes: None,
+        include_bookkeeping: false,
+    };
+    let report = |classes: ClassFacts| {
+        let inputs = inputs(with_other_class("nosuch"), classes);
+        reporter.report(&Snapshot::default(), inputs).unwrap()
+    };
+    let missing = report(ClassFacts {
+        missing: Some("nosuch".to_owned()),
+        ..ClassFacts::default()
+    });
+    let rejection = missing.rejection.unwrap_or_default();
+    assert!(
+        rejection.starts_with(
+            "spec.storage.class: StorageClass nosuch does not exist. Create it, or set another one. "
+        ),
+        "{rejection}"
+    );
+    let unknown = report(ClassFacts {
+        forbidden: vec!["nosuch".to_owned()],
+        ..ClassFacts::default()
+    });
+    assert_eq!(unknown.rejection, None);
+    assert!(
+        unknown
+            .notes
+            .iter()
+            .any(|note| note.contains("your user cannot read StorageClass nosuch")),
+        "{:?}",
+        unknown.notes
+    );
+}
+
+#[test]
+fn a_new_cluster_with_a_missing_storage_class_has_a_note() {
+    let classes = ClassFacts {
+        missing: Some("nosuch".to_owned()),
+        ..ClassFacts::default()
+    };
+    let note = classes.note(None).unwrap();
+    assert!(
+        note.starts_with("StorageClass nosuch does not exist"),
+        "{note}"
+    );
+    assert_eq!(ClassFacts::default().note(None), None);
 }
 
 #[test]
@@ -108,7 +188,11 @@ fn every_action_belongs_to_a_step_and_bookkeeping_is_left_out_by_default() {
 fn the_newest_facts_and_the_newest_membership_are_used() {
     let effective = effective_spec(&cluster(), &ClusterHistory::default()).unwrap();
     let now: Timestamp = "2026-11-16T12:00:00Z".parse().unwrap();
-    let present = Present { now, nodes: None };
+    let present = Present {
+        now,
+        nodes: None,
+        missing_class: None,
+    };
     let (_, mut facts) = Snapshot::default()
         .apply_to(no_objects(), effective, present)
         .unwrap();

@@ -46,7 +46,7 @@ pub(crate) struct PlanReport {
     pub(super) notes: Vec<String>,
     /// The assumptions of the plan.
     pub(super) assumptions: Vec<String>,
-    /// The age of the operator's facts in seconds, if there are any.
+    /// The age of the last decision, with which etcd's state was recorded, in seconds. Null if none is recorded.
     pub(super) facts_age_seconds: Option<i64>,
     /// The time of the plan.
     #[serde(skip)]

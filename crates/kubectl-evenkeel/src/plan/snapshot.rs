@@ -34,11 +34,12 @@ pub(super) struct Snapshot {
 }
 
 /// What is known now, and not from the log.
-#[derive(Clone, Copy)]
 pub(super) struct Present<'n> {
     pub(super) now: Timestamp,
     /// The nodes; `None` if the user cannot list them.
     pub(super) nodes: Option<&'n [Node]>,
+    /// The desired StorageClass, if it does not exist.
+    pub(super) missing_class: Option<String>,
 }
 
 impl Snapshot {
@@ -108,6 +109,7 @@ impl Snapshot {
         let observed = ObservedCluster {
             tls,
             nodes: present.nodes.map(node_states),
+            missing_class: present.missing_class,
             ..observed
         };
         let etcd = self.etcd_state(&resource, observed.member_index().as_ref());

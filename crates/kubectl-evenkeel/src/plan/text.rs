@@ -63,7 +63,10 @@ impl Screen {
     fn row(&mut self, label: &str, lines: &[String]) {
         let mut label = label;
         for line in lines {
-            for (index, part) in hanging(line, WIDTH - LABEL_WIDTH).into_iter().enumerate() {
+            for (index, part) in hanging(&self.terminal.commands(line), WIDTH - LABEL_WIDTH)
+                .into_iter()
+                .enumerate()
+            {
                 let label = if index == 0 { label } else { "" };
                 let label = self.terminal.bold(&format!("{label:<LABEL_WIDTH$}"));
                 self.text.push_str(&format!("{label}{part}\n"));
@@ -210,10 +213,12 @@ fn at(time: Timestamp, now: Timestamp) -> String {
 fn sources(report: &PlanReport) -> String {
     match report.facts_age_seconds {
         Some(seconds) => format!(
-            "live objects; etcd as the operator observed it {} ago",
+            "live objects; etcd as recorded with the last decision, {} ago",
             format_elapsed(seconds)
         ),
-        None if report.exists => "live objects; the operator has not observed etcd yet".to_owned(),
+        None if report.exists => {
+            "live objects; no decision of the operator is recorded yet".to_owned()
+        }
         None => "the manifest; the cluster does not exist yet".to_owned(),
     }
 }

@@ -123,7 +123,7 @@ Steps
   4  restart orders-c (leader) after leadership moves to orders-a
 Ends         Healthy
 Assumes      no other failures occur
-Based on     live objects; etcd as the operator observed it 3s ago
+Based on     live objects; etcd as recorded with the last decision, 3s ago
 ";
     let text = plan_text(upgrade(), "spec.version: 3.6.16 → 3.7.3", false);
     assert_eq!(text, expected);
@@ -299,7 +299,7 @@ Edit         none
 Effects      none: the operator has nothing to do
 Ends         Healthy
 Assumes      no other failures occur
-Based on     live objects; the operator has not observed etcd yet
+Based on     live objects; no decision of the operator is recorded yet
 ";
     assert_eq!(text, expected);
 }

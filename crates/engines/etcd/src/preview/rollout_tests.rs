@@ -155,3 +155,48 @@ fn a_new_member_whose_volume_takes_its_time_is_not_failing() {
     assert!(!pod.joined_gate);
     assert_eq!(preview(&scene.observed, facts, None).ends, "Healthy");
 }
+
+/// A rollout whose first member was restarted seconds ago.
+fn first_restart() -> Scene {
+    let mut scene = edited(3, json!({ "version": "3.6.17" }));
+    scene.rebuild_pod(1);
+    scene.make_unreachable(1, 10);
+    let created = jiff::Timestamp::from_second(NOW.0 - 12).unwrap();
+    change(
+        scene.pod(1),
+        json!({ "metadata": { "creationTimestamp": created } }),
+    );
+    scene
+}
+
+fn assert_is_stopped(scene: &Scene) {
+    let preview = preview_with_effects(&scene.observed, scene.facts(), PreviewInput::default());
+    let unhealthy = format!("member {} stays unhealthy", name(1));
+    assert!(preview.course.assumes.contains(&unhealthy), "{preview:#?}");
+    assert_eq!(preview.effects.restarts, 0, "{preview:#?}");
+    assert_ne!(preview.course.ends, "Healthy");
+}
+
+#[test]
+fn a_member_whose_image_cannot_be_pulled_stops_the_rollout_at_once() {
+    let mut scene = first_restart();
+    let preview = preview(&scene.observed, scene.facts(), None);
+    assert_eq!(preview.ends, "Healthy", "without a problem it comes back");
+    scene.lose_image(1, 10);
+    assert_is_stopped(&scene);
+}
+
+#[test]
+fn a_member_with_a_reported_problem_stays_unhealthy_until_its_pod_is_new() {
+    let mut scene = first_restart();
+    let since = |seconds: i64| {
+        let time = jiff::Timestamp::from_second(NOW.0 - seconds).unwrap();
+        json!({ "problems": [{ "reason": "RolloutStopped", "member": name(1), "message": "", "advice": "",
+            "since": time }] })
+    };
+    scene.set_status(serde_json::from_value(since(5)).unwrap());
+    assert_is_stopped(&scene);
+    scene.set_status(serde_json::from_value(since(30)).unwrap());
+    let preview = preview(&scene.observed, scene.facts(), None);
+    assert_eq!(preview.ends, "Healthy", "{preview:#?}");
+}
