@@ -430,14 +430,9 @@ impl<R: Reconciler> ReconcileContext<R> {
             Report::Nothing => {}
             Report::Events => self.publish_events(observation, &events).await,
             Report::Progress => {
-                self.publish_events(observation, &events).await;
-                let reconciler = &self.parts.reconciler;
-                if let Some(status) = reconciler.status(observation, plan, None) {
-                    let resource = reconciler.resource(observation);
-                    // A write that fails must not stop the actions; the end of the reconcile reports it.
-                    if let Err(error) = self.write_status(resource, status).await {
-                        tracing::debug!(%error, "failed to report progress");
-                    }
+                // A write that fails must not stop the actions; the end of the reconcile reports it.
+                if let Err(error) = self.report(observation, plan, events, None).await {
+                    tracing::debug!(%error, "failed to report progress");
                 }
             }
             Report::Status {

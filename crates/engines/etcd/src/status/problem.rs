@@ -198,7 +198,10 @@ fn voter_down(
     {
         return None;
     }
-    if let Some(message) = rollout::stopped_message(context, view, member) {
+    // A member that restarts after a problem has not failed with the current spec yet.
+    if !rollout::is_restarting(context, view, member)
+        && let Some(message) = rollout::stopped_message(context, view, member)
+    {
         return Some(Problem {
             reason: Reason::RolloutStopped,
             message,
