@@ -12,6 +12,8 @@ use crate::volumes::HOSTNAME;
 
 /// The label of a node that names its zone.
 pub const ZONE: &str = "topology.kubernetes.io/zone";
+/// The key of the taint of a cordoned node.
+const UNSCHEDULABLE: &str = "node.kubernetes.io/unschedulable";
 
 /// The state of a node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -22,8 +24,11 @@ pub struct NodeState {
     pub hostname: Option<String>,
     /// Its zone.
     pub zone: Option<String>,
-    /// Whether the node is cordoned: no pod is scheduled to it.
+    /// Whether the node is cordoned: no pod is scheduled to it. Its taint is removed some moments after it was uncordoned.
     pub is_cordoned: bool,
+    /// Whether the node has a taint that keeps pods away, that of a cordoned node included.
+    #[serde(default)]
+    pub is_tainted: bool,
     /// Whether the node is Ready.
     pub is_ready: bool,
     /// Since when the node is not Ready, if Kubernetes reports it.
@@ -38,11 +43,18 @@ impl NodeState {
         let since = ready.and_then(|ready| ready.last_transition_time.as_ref());
         let since = since.map(|since| UnixTime(since.0.as_second()));
         let spec = node.spec.as_ref();
+        let taints = spec.and_then(|spec| spec.taints.as_deref());
+        let taints = taints.unwrap_or_default();
+        let has_unschedulable_taint = taints.iter().any(|taint| taint.key == UNSCHEDULABLE);
         Self {
             name: node.name_any(),
             hostname: node.labels().get(HOSTNAME).cloned(),
             zone: node.labels().get(ZONE).cloned(),
-            is_cordoned: spec.is_some_and(|spec| spec.unschedulable == Some(true)),
+            is_cordoned: spec.is_some_and(|spec| spec.unschedulable == Some(true))
+                || has_unschedulable_taint,
+            is_tainted: taints
+                .iter()
+                .any(|taint| taint.effect != "PreferNoSchedule"),
             is_ready,
             unready_since: since.filter(|_| !is_ready),
         }
@@ -64,6 +76,7 @@ pub fn trim(node: &mut Node) {
     node.metadata.annotations = None;
     node.spec = node.spec.take().map(|spec| NodeSpec {
         unschedulable: spec.unschedulable,
+        taints: spec.taints,
         ..NodeSpec::default()
     });
     let ready = ready_condition(node).cloned().map(|ready| NodeCondition {
@@ -112,6 +125,20 @@ mod tests {
         );
         assert_eq!(ready.zone.as_deref(), Some("zone-a"));
         assert!(ready.is_ready && ready.is_cordoned && ready.unready_since.is_none());
+    }
+
+    #[test]
+    fn a_node_is_cordoned_until_its_taint_is_removed() {
+        let node = |taints: serde_json::Value| {
+            let node = json!({ "metadata": {}, "spec": { "taints": taints } });
+            NodeState::of(&serde_json::from_value(node).unwrap())
+        };
+        let cordoned = node(json!([{ "key": UNSCHEDULABLE, "effect": "NoSchedule" }]));
+        assert!(cordoned.is_cordoned && cordoned.is_tainted);
+        let reserved = node(json!([{ "key": "gpu", "effect": "NoSchedule" }]));
+        assert!(!reserved.is_cordoned && reserved.is_tainted);
+        let preferred = node(json!([{ "key": "gpu", "effect": "PreferNoSchedule" }]));
+        assert!(!preferred.is_tainted);
     }
 
     #[test]

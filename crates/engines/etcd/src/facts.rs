@@ -152,6 +152,9 @@ pub struct MemberDetails {
     /// Whether its pod has been Ready since its container started last.
     #[serde(default)]
     pub has_been_ready: bool,
+    /// Whether its pod waits for the end of a drain of the node that its volume is on.
+    #[serde(default)]
+    pub is_drained: bool,
     /// The version that its etcd reports.
     pub version: Option<String>,
     /// Whether the member leads.

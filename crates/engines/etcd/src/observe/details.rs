@@ -40,11 +40,16 @@ impl ObservedCluster {
                 .filter(|_| node.is_none())
                 .and_then(|claim| self.local_node(claim));
             let needed_node = node.or(volume_node);
+            let is_drained = volume_node.is_some_and(|node| {
+                let message = problem.as_ref().map(|problem| problem.message.as_str());
+                self.is_drained(node, message.unwrap_or_default())
+            });
             let details = MemberDetails {
                 node: node.map(str::to_owned),
                 zone: self.node(needed_node).and_then(|node| node.zone.clone()),
                 node_problem: self.node_problem(needed_node),
                 volume_node: volume_node.map(str::to_owned),
+                is_drained,
                 terminating_since: pods::terminating_since(pod),
                 scheduled_at: pods::scheduled_at(pod),
                 has_been_ready: pods::has_been_ready(pod, ENGINE.engine, self.now),
@@ -103,6 +108,20 @@ impl ObservedCluster {
             problem: NodeProblem::Cordoned,
             since: None,
         })
+    }
+
+    /// Returns true if a pod that needs this node waits for the end of a drain. When the node is uncordoned, the message of
+    /// the scheduler is outdated until it tries again.
+    fn is_drained(&self, node: &str, scheduler_message: &str) -> bool {
+        let Some(node) = self.node(Some(node)).filter(|node| node.is_ready) else {
+            return false;
+        };
+        let reasons = ["were unschedulable", "untolerated taint"];
+        let is_outdated = !node.is_tainted
+            && reasons
+                .iter()
+                .any(|reason| scheduler_message.contains(reason));
+        !scheduler_message.is_empty() && (node.is_cordoned || is_outdated)
     }
 
     fn pod_problem(&self, pod: &Pod, claim: Option<&PersistentVolumeClaim>) -> Option<PodProblem> {

@@ -272,7 +272,7 @@ fn pending_replacement(context: &ActionContext<'_>) -> Option<NextActionStatus> 
     let member = view.members.get(&next.serial)?;
     let details = view.facts.details.get(&next.serial);
     if rollout::is_harmless_restart(context, view, member)
-        && !details.is_some_and(rollout::is_drained)
+        && !details.is_some_and(|details| details.is_drained)
     {
         return None;
     }

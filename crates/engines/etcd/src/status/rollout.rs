@@ -8,7 +8,6 @@ use evenkeel_runtime::UnixTime;
 
 use super::cause;
 use crate::actions::{ActionContext, sentence};
-use crate::facts::{MemberDetails, PodProblemKind};
 use crate::view::{ClusterView, DataState, MemberView};
 
 /// How long a restarted member may take before it counts as down.
@@ -173,7 +172,7 @@ pub(super) fn is_restarting(
         return false;
     }
     let details = view.facts.details.get(&member.serial);
-    if details.is_some_and(is_drained) {
+    if details.is_some_and(|details| details.is_drained) {
         return true;
     }
     let has_problem = details.is_some_and(|details| {
@@ -195,19 +194,6 @@ pub(super) fn is_restarting(
     };
     let is_starting = pod.is_terminating || !details.is_some_and(|details| details.has_been_ready);
     !has_problem && is_starting && view.facts.now.since(since) < RESTART_GRACE
-}
-
-/// Returns true if a member waits for the end of a drain: its volume is on the disk of a cordoned node. After a node was
-/// uncordoned, the message of the scheduler is outdated for a moment.
-pub(super) fn is_drained(details: &MemberDetails) -> bool {
-    let node = details.node_problem.map(|trouble| trouble.problem);
-    let problem = details.pod_problem.as_deref().unwrap_or_default();
-    details.pod_problem_kind == PodProblemKind::Unschedulable
-        && !problem.is_empty()
-        && (node == Some(NodeProblem::Cordoned)
-            || node.is_none()
-                && details.volume_node.is_some()
-                && problem.contains("were unschedulable"))
 }
 
 /// Returns true if a member that does not serve is no problem because it is restarting. A member that had a problem before
