@@ -169,21 +169,17 @@ fn first_restart() -> Scene {
     scene
 }
 
-fn assert_is_stopped(scene: &Scene) {
-    let preview = preview_with_effects(&scene.observed, scene.facts(), PreviewInput::default());
-    let unhealthy = format!("member {} stays unhealthy", name(1));
-    assert!(preview.course.assumes.contains(&unhealthy), "{preview:#?}");
-    assert_eq!(preview.effects.restarts, 0, "{preview:#?}");
-    assert_ne!(preview.course.ends, "Healthy");
-}
-
 #[test]
 fn a_member_whose_image_cannot_be_pulled_stops_the_rollout_at_once() {
     let mut scene = first_restart();
     let preview = preview(&scene.observed, scene.facts(), None);
     assert_eq!(preview.ends, "Healthy", "without a problem it comes back");
     scene.lose_image(1, 10);
-    assert_is_stopped(&scene);
+    let preview = preview_with_effects(&scene.observed, scene.facts(), PreviewInput::default());
+    let unhealthy = format!("member {} stays unhealthy", name(1));
+    assert!(preview.course.assumes.contains(&unhealthy), "{preview:#?}");
+    assert_eq!(preview.effects.restarts, 0, "{preview:#?}");
+    assert_ne!(preview.course.ends, "Healthy");
 }
 
 #[test]
@@ -194,9 +190,12 @@ fn a_member_with_a_reported_problem_stays_unhealthy_until_its_pod_is_new() {
         json!({ "problems": [{ "reason": "RolloutStopped", "member": name(1), "message": "", "advice": "",
             "since": time }] })
     };
-    scene.set_status(serde_json::from_value(since(5)).unwrap());
-    assert_is_stopped(&scene);
-    scene.set_status(serde_json::from_value(since(30)).unwrap());
-    let preview = preview(&scene.observed, scene.facts(), None);
-    assert_eq!(preview.ends, "Healthy", "{preview:#?}");
+    let mut assumptions = |seconds: i64| {
+        scene.set_status(serde_json::from_value(since(seconds)).unwrap());
+        preview(&scene.observed, scene.facts(), None).assumes
+    };
+    let unhealthy = format!("member {} stays unhealthy", name(1));
+    assert!(assumptions(5).contains(&unhealthy), "{:?}", assumptions(5));
+    let healthy = format!("member {} becomes healthy again", name(1));
+    assert!(assumptions(30).contains(&healthy), "{:?}", assumptions(30));
 }
