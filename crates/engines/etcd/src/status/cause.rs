@@ -136,7 +136,7 @@ fn pod(
         PodProblemKind::Crashing => Cause::new(
             Reason::MemberDown,
             problem,
-            format!("See its log: `kubectl evenkeel logs {cluster} --previous`."),
+            format!("See its log: `kubectl evenkeel logs {cluster} --member {name} --previous`."),
         ),
         PodProblemKind::Other => Cause::new(
             Reason::MemberDown,
