@@ -192,8 +192,14 @@ fn voter_down(
     view: &ClusterView<'_>,
     member: &MemberView<'_>,
 ) -> Option<Problem> {
+    // A member that answers without a leader takes part in an election. If that lasts, the kubelet reports it as not Ready.
+    let is_electing = member.health.is_some()
+        && member
+            .pod
+            .is_some_and(|pod| pod.is_ready && !pod.is_terminating);
     if !view.identity.bootstrapped
         || member.is_serving()
+        || is_electing
         || rollout::is_harmless_restart(context, view, member)
     {
         return None;
