@@ -173,7 +173,7 @@ fn version_summary(observed: &ObservedCluster) -> String {
     }
 }
 
-/// Returns which further failures the cluster tolerates; `None` while etcd's list is unknown or bootstrap is not finished.
+/// Returns which further failures the cluster tolerates: none without a quorum; `None` until bootstrap is finished.
 /// Voters that the operator did not add count towards the quorum and never as healthy: the operator does not query them.
 fn failure_tolerance(view: &ClusterView<'_>) -> Option<FailureToleranceStatus> {
     if !view.identity.bootstrapped {
