@@ -5,7 +5,7 @@ mod alone;
 mod full;
 
 use std::collections::BTreeMap;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use evenkeel_e2e::etcd::{Cluster, members};
 use evenkeel_e2e::operator::{ACCOUNT, Operator, grant, install, load_image, operator_binary};
@@ -52,7 +52,7 @@ fn deploy_operator(story: &Story) {
 }
 
 #[test]
-fn a_namespace_with_the_operator_is_deleted_within_a_minute() {
+fn a_namespace_with_clusters_and_the_operator_is_deleted() {
     let story = Story::begin("namespace");
     deploy_operator(&story);
     let policies = [("kept", "Keep"), ("dropped", "Delete")];
@@ -74,7 +74,7 @@ fn a_namespace_with_the_operator_is_deleted_within_a_minute() {
     });
     let began = Instant::now();
     story.kubectl(&["delete", "namespace", story.namespace(), "--wait=false"]);
-    story.within(Duration::from_secs(60), "the namespace is gone", || {
+    story.within(CLUSTER_LIMIT, "the namespace is gone", || {
         story
             .field(
                 &["namespace", story.namespace(), "--ignore-not-found"],

@@ -52,6 +52,19 @@ fn evenkeel_as(story: &Story, kubeconfig: &str, args: &[&str]) -> PluginOutput {
     output
 }
 
+/// Transfers leadership. The plugin refuses while the next leader does not answer, as may happen on a busy machine.
+fn move_leader(story: &Story, args: &[&str]) -> PluginOutput {
+    let args = [&["move-leader"], args].concat();
+    let mut output = evenkeel(story, &args);
+    story.eventually("leadership is transferred", || {
+        if output.err.contains("does not respond") {
+            output = evenkeel(story, &args);
+        }
+        output.code == 0
+    });
+    output
+}
+
 #[test]
 fn the_plugin_reports_status_and_reasons_and_runs_its_commands() {
     let story = Story::begin("plugin");
@@ -169,8 +182,7 @@ fn the_plugin_reports_status_and_reasons_and_runs_its_commands() {
         output.err
     );
     let before = leader(&story, &cluster).name;
-    let output = evenkeel(&story, &["move-leader", "orders"]);
-    assert_eq!(output.code, 0);
+    let output = move_leader(&story, &["orders"]);
     let after = leader(&story, &cluster).name;
     let shown = evenkeel(&story, &["status"]).out;
     let is_leader_line = |line: &str| line.starts_with(&after) && line.contains("  leader  ");
@@ -187,8 +199,8 @@ fn the_plugin_reports_status_and_reasons_and_runs_its_commands() {
         output.out
     );
     // The status still names the former leader for some seconds: etcd is asked.
-    let output = evenkeel(&story, &["move-leader", "orders", "--to", &before]);
-    assert_eq!((output.code, leader(&story, &cluster).name), (0, before));
+    move_leader(&story, &["orders", "--to", &before]);
+    assert_eq!(leader(&story, &cluster).name, before);
     let output = evenkeel(&story, &["-v", "version", "-o", "json"]);
     let versions: Value = serde_json::from_str(&output.out).unwrap();
     assert_eq!(

@@ -1,5 +1,7 @@
 //! The stories of this topic that harm the control plane.
 
+use std::time::Duration;
+
 use super::*;
 
 /// Starts the API server on drop.
