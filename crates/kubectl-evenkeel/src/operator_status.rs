@@ -270,9 +270,9 @@ mod tests {
             OperatorStatus::from_leases(leases, Some(namespace), now())
         };
         let other = watching(lease("a", RECENT), "web,billing");
-        assert_eq!(status(&[other.clone()], "web"), running("a"));
+        assert_eq!(status(std::slice::from_ref(&other), "web"), running("a"));
         assert_eq!(
-            status(&[other.clone()], "shop"),
+            status(std::slice::from_ref(&other), "shop"),
             OperatorStatus::NotRunning {
                 namespace: None,
                 lease: "the operator with Lease evenkeel-system/evenkeel-operator watches only web, billing"
