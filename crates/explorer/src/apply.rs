@@ -195,6 +195,8 @@ fn remove_terminating_pod(model: &mut ClusterModel, serial: Serial) {
 
 fn collect_identity(model: &mut ClusterModel) {
     remove_identity(model);
+    // The deleted resource owned the PodDisruptionBudget as well.
+    model.pdb_min_available = None;
     model.forget_previous_cluster();
 }
 
