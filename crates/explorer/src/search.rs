@@ -28,6 +28,7 @@ use crate::event::ModelEvent;
 use crate::fault_budget::BudgetIndex;
 use crate::layer::{Layer, LayerResult, LayerWorker, add_to_visited};
 use crate::model::ClusterModel;
+use crate::prune::prune_writes;
 use crate::quiescence::{BadRun, QuiescenceChecker, no_convergence};
 use crate::visited::{EntryId, Visited, shard_of};
 use crate::{Decider, RealDecider};
@@ -247,6 +248,8 @@ impl Search<'_> {
                 .find_map(|event| {
                     let mut after = model.clone();
                     event.apply(&mut after, self.decider).ok()?;
+                    // The search drops such writes as well; without them another event may follow.
+                    prune_writes(&mut after);
                     let is_next = self.budgets.number(after.budget) == budget
                         && self.fingerprint(&after) == fingerprint;
                     is_next.then_some((event, after))

@@ -196,10 +196,14 @@ impl EtcdWait {
                     "restarted"
                 };
                 let problem = context.pod_problem_suffix(*serial);
-                format!(
-                    "member {} to become healthy before the next member is {verb}{problem}",
-                    context.member(*serial)
-                )
+                let member = context.member(*serial);
+                if has_other_outdated(context, *serial) {
+                    format!(
+                        "member {member} to become healthy before the next member is {verb}{problem}"
+                    )
+                } else {
+                    format!("member {member} to become healthy{problem}")
+                }
             }
             Self::TooFewVoters => {
                 "more healthy voters: the restart of an outdated member would lose the quorum"
@@ -489,6 +493,14 @@ fn replaces_voters(context: &ActionContext<'_>) -> bool {
     context
         .view
         .is_some_and(|view| view.voters().any(|voter| view.must_be_replaced(voter)))
+}
+
+/// Returns true if a member other than this one is outdated.
+fn has_other_outdated(context: &ActionContext<'_>, serial: Serial) -> bool {
+    context.view.is_some_and(|view| {
+        let mut others = view.members.values();
+        others.any(|member| member.serial != serial && view.is_outdated(member))
+    })
 }
 
 fn describe_no_quorum(context: &ActionContext<'_>) -> String {

@@ -50,6 +50,11 @@ fn start_member(view: &ClusterView<'_>, member: &MemberView<'_>, actions: &mut A
         return;
     }
     let Some(pod) = member.pod else {
+        // Kubernetes deletes the claim of a resource that was deleted; a member that starts on it
+        // would lose its data then.
+        if member.claim.is_some_and(|claim| claim.is_terminating) {
+            return;
+        }
         // The pod is created held, and its start mode is set by a patch with a precondition on its
         // uid: an operator that was frozen while the member became a voter and lost its data cannot
         // create a joining pod late.

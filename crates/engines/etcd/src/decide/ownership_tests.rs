@@ -160,3 +160,21 @@ fn clients_are_first_routed_when_kept_data_is_not_owned() {
     change(scene.pod(0), role);
     assert_eq!(attaches(&scene), 2);
 }
+
+#[test]
+fn no_member_joins_on_a_claim_that_is_being_deleted() {
+    let mut scene = Scene::with(2, json!({ "members": 3 }));
+    scene.turn(|identity| identity.next_serial = Serial(3));
+    scene.add_claim(2, false);
+    scene.list_member(2, true, false);
+    let creates_pod = |scene: &Scene| {
+        let create = scene.plan().create.into_iter();
+        create
+            .filter(|create| matches!(create, EtcdCreate::Pod { .. }))
+            .count()
+    };
+    assert_eq!(creates_pod(&scene), 1);
+    let deleted = json!({ "metadata": { "deletionTimestamp": "2026-11-18T00:00:00Z" } });
+    change(scene.claim(2), deleted);
+    assert_eq!(creates_pod(&scene), 0);
+}
