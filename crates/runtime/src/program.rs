@@ -239,8 +239,8 @@ async fn run_program(
     tracing::info!(%address, version = info.version, "serving /livez, /readyz and /metrics");
     let server = tokio::spawn(server);
     let lease = flags.lease_name.as_deref().unwrap_or(info.name);
-    let settings =
-        LeaseSettings::new(&namespace, lease, &identity).of_program(info.name, &flags.namespaces);
+    let watched = watched_namespaces(&flags.namespaces);
+    let settings = LeaseSettings::new(&namespace, lease, &identity).of_program(info.name, &watched);
     tracing::info!(lease = %format!("{namespace}/{lease}"), "waiting for the lease");
     health.set_stage(Stage::StandingBy);
     let elector = LeaderElector::new(client.clone(), settings, clock.clone());
@@ -256,7 +256,7 @@ async fn run_program(
                 leadership,
                 stop: shutdown.child_token(),
             };
-            let scopes = scopes(&flags.namespaces);
+            let scopes = scopes(watched).into_iter();
             let tasks = scopes.flat_map(|scope| start(&context, scope)).collect();
             run_as_leader(&context, &health, &shutdown, tasks).await
         }
@@ -317,17 +317,22 @@ async fn report_synced(synced: Vec<impl Future<Output = ()>>, health: Health) {
     tracing::info!("caches synced");
 }
 
-/// Returns one scope per namespace, or the scope of all namespaces. An empty environment variable is one empty name.
-fn scopes(namespaces: &[String]) -> impl Iterator<Item = Scope> {
-    let names = namespaces.iter().map(|name| name.trim());
-    let mut scopes: Vec<_> = names
+/// Returns the namespaces that the flag names; none if the program watches all. An empty environment variable is one empty
+/// name.
+fn watched_namespaces(flag: &[String]) -> Vec<String> {
+    let names = flag.iter().map(|name| name.trim());
+    names
         .filter(|name| !name.is_empty())
-        .map(|name| Scope::Namespace(name.to_owned()))
-        .collect();
-    if scopes.is_empty() {
-        scopes.push(Scope::All);
+        .map(str::to_owned)
+        .collect()
+}
+
+/// Returns one scope per namespace, or the scope of all namespaces.
+fn scopes(namespaces: Vec<String>) -> Vec<Scope> {
+    if namespaces.is_empty() {
+        return vec![Scope::All];
     }
-    scopes.into_iter()
+    namespaces.into_iter().map(Scope::Namespace).collect()
 }
 
 /// Returns an identity that no other process has, including earlier processes of the same pod.
@@ -401,11 +406,14 @@ mod tests {
 
     #[test]
     fn namespaces_are_separated_by_commas_and_none_means_all() {
-        let read = |args: &[&str]| scopes(&parse_args(args).namespaces).collect::<Vec<_>>();
+        let read = |args: &[&str]| scopes(watched_namespaces(&parse_args(args).namespaces));
         let two = ["shop", "bank"].map(|name| Scope::Namespace(name.to_owned()));
         assert_eq!(read(&["--namespaces", "shop, bank"]), two);
         assert_eq!(read(&["--namespaces", ""]), [Scope::All]);
         assert_eq!(read(&[]), [Scope::All]);
+        // The Lease names them, too.
+        let none: [String; 0] = [];
+        assert_eq!(watched_namespaces(&[String::new()]), none);
     }
 
     #[test]
