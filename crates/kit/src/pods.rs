@@ -131,6 +131,44 @@ pub fn scheduled_at(pod: &Pod) -> Option<UnixTime> {
     transition_time(scheduled.filter(|condition| condition.status == "True")?)
 }
 
+/// How long a restarted pod may take to serve before that is a problem.
+const RESTART_GRACE: Duration = Duration::from_secs(60);
+
+/// The last restart of a pod. The operator and the plugin decide by it whether a pod that does not serve is a problem.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PodRestart {
+    /// When the pod was created.
+    pub created_at: UnixTime,
+    /// When the scheduler found a node for it. After a drain it has waited for that.
+    pub scheduled_at: Option<UnixTime>,
+    /// Since when it is terminating.
+    pub terminating_since: Option<UnixTime>,
+    /// Whether it [has been Ready](has_been_ready).
+    pub has_been_ready: bool,
+}
+
+impl PodRestart {
+    /// Returns the last restart of a pod.
+    pub fn of(pod: &Pod, container: &str, now: UnixTime) -> Self {
+        Self {
+            created_at: created_at(pod, now),
+            scheduled_at: scheduled_at(pod),
+            terminating_since: terminating_since(pod),
+            has_been_ready: has_been_ready(pod, container, now),
+        }
+    }
+
+    /// Returns true while Kubernetes and the operator may still need the time to bring the pod back.
+    pub fn is_in_progress(&self, now: UnixTime) -> bool {
+        let started_at = self.scheduled_at.unwrap_or(self.created_at);
+        let since = self
+            .terminating_since
+            .unwrap_or(self.created_at.max(started_at));
+        let is_starting = self.terminating_since.is_some() || !self.has_been_ready;
+        is_starting && now.since(since) < RESTART_GRACE
+    }
+}
+
 /// Returns since when the scheduler has found no node for a pod; `None` if it has one or has not tried yet.
 pub fn unschedulable_since(pod: &Pod, now: UnixTime) -> Option<UnixTime> {
     unschedulable(pod).map(|condition| transition_time(condition).unwrap_or(now))

@@ -12,7 +12,7 @@ use evenkeel_api::{
     ProblemStatus,
 };
 use evenkeel_etcd::availability::{Alarm, Availability, FailureTolerance, Voter};
-use evenkeel_kit::pods;
+use evenkeel_kit::pods::{self, PodRestart};
 use evenkeel_runtime::UnixTime;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
@@ -23,8 +23,6 @@ use crate::member_metrics::{LiveAnswer, LiveHealth};
 use crate::operator_status::OperatorStatus;
 use crate::report::{MemberCount, MemberHealthState, ReportSource, ToleranceReport};
 
-/// How long a restarted pod may take before its member counts as down. The operator uses the same time.
-const RESTART_GRACE_SECONDS: i64 = 60;
 /// How long a new resource may have no status.
 pub(crate) const MAX_SECONDS_WITHOUT_STATUS: i64 = 10;
 /// The number of members up to which a restart interrupts service.
@@ -201,7 +199,7 @@ impl<'e> Assessment<'e> {
         }
     }
 
-    /// Returns whether a member that does not serve was restarted within [`RESTART_GRACE_SECONDS`], and neither its pod nor
+    /// Returns whether a member that does not serve was restarted within the last minute, and neither its pod nor
     /// its node nor the operator reports a problem. Kubernetes and the operator bring it back within seconds.
     fn is_restarting(&self, member: &AssessedMember<'_>, answer: &LiveAnswer) -> bool {
         let Evidence {
@@ -225,18 +223,12 @@ impl<'e> Assessment<'e> {
             // It waits for the end of a drain, until the operator replaces it.
             Some(pod) if pods::node(pod).is_none() && member.node_trouble.is_some() => true,
             Some(pod) => {
-                let terminating = pods::terminating_since(pod);
-                let time = UnixTime(now.as_second());
-                let created = pods::created_at(pod, time);
-                let began = terminating
-                    .unwrap_or_else(|| created.max(pods::scheduled_at(pod).unwrap_or(created)));
-                let is_recent = now.as_second() - began.0 < RESTART_GRACE_SECONDS;
-                let is_starting =
-                    terminating.is_some() || !pods::has_been_ready(pod, APPLICATION, time);
+                let now = UnixTime(now.as_second());
+                let restart = PodRestart::of(pod, APPLICATION, now);
                 // The scheduler may find no node for a moment, for example until the volume is detached.
                 let has_problem =
                     pods::node(pod).is_some() && pods::problem(pod, APPLICATION).is_some();
-                is_recent && is_starting && !has_problem
+                !has_problem && restart.is_in_progress(now)
             }
         }
     }

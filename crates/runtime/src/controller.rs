@@ -272,10 +272,8 @@ impl<R: Reconciler> ReconcileContext<R> {
                 scope: state.scope,
             };
             let execution = execution.run(&mut rejected).await;
-            let conditions = PassConditions {
-                reports_progress: self.parts.reconciler.reports_progress(&observation, &plan),
-                ..self.conditions(key, &plan, last_plan.as_ref(), &execution.end)
-            };
+            let conditions =
+                self.conditions(key, &observation, &plan, last_plan.as_ref(), &execution.end);
             let end = pass::next(state, &execution, &conditions);
             self.record_decision(key, &observation, &plan, end.outcome, &execution.events);
             self.report_end(&observation, &plan, end.report, execution.events)
@@ -316,6 +314,7 @@ impl<R: Reconciler> ReconcileContext<R> {
     fn conditions(
         &self,
         key: &ResourceKey,
+        observation: &Observation<R>,
         plan: &Plan<R::Engine>,
         last_plan: Option<&Plan<R::Engine>>,
         end: &ExecutionEnd,
@@ -336,7 +335,7 @@ impl<R: Reconciler> ReconcileContext<R> {
             disruption,
             declined_attempts,
             is_failing_persistently: self.is_failing_persistently(key),
-            reports_progress: false,
+            reports_progress: self.parts.reconciler.reports_progress(observation, plan),
         }
     }
 

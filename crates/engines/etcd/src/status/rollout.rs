@@ -1,17 +1,13 @@
 //! The progress of a rollout, members that restart, and a member that does not come back from its restart.
 
-use std::time::Duration;
-
 use evenkeel_api::conditions::Reason;
 use evenkeel_api::{NodeProblem, OperationStatus, OperationType};
+use evenkeel_kit::pods::PodRestart;
 use evenkeel_runtime::UnixTime;
 
 use super::cause;
 use crate::actions::{ActionContext, sentence};
 use crate::view::{ClusterView, DataState, MemberView};
-
-/// How long a restarted member may take before it counts as down.
-const RESTART_GRACE: Duration = Duration::from_secs(60);
 
 /// The number of desired members up to which every restart costs the quorum.
 const MAX_MEMBERS_WITHOUT_REDUNDANCY: u8 = 2;
@@ -159,7 +155,7 @@ pub(super) fn is_planned_outage(context: &ActionContext<'_>) -> bool {
             .all(|member| member.health.is_some() || is_restarting(context, view, member))
 }
 
-/// Returns true if a member that does not serve was restarted within [`RESTART_GRACE`], by a rollout, a drain or a deleted
+/// Returns true if a member that does not serve was restarted within the last minute, by a rollout, a drain or a deleted
 /// pod, has not been Ready since, and neither its pod nor its node reports a problem: Kubernetes and the operator bring it
 /// back within seconds. A member that waits for the end of a drain is restarting until it is replaced.
 pub(super) fn is_restarting(
@@ -184,16 +180,17 @@ pub(super) fn is_restarting(
         // The operator recreates the pod in this pass.
         return !has_problem;
     };
-    let terminating_since = details.and_then(|details| details.terminating_since);
-    let since = if pod.is_terminating {
-        terminating_since.unwrap_or(context.facts.now)
-    } else {
-        // After a drain the pod has waited for its node.
-        let scheduled_at = details.and_then(|details| details.scheduled_at);
-        pod.created_at.max(scheduled_at.unwrap_or(pod.created_at))
+    let now = view.facts.now;
+    let restart = PodRestart {
+        created_at: pod.created_at,
+        scheduled_at: details.and_then(|details| details.scheduled_at),
+        terminating_since: pod.is_terminating.then(|| {
+            let since = details.and_then(|details| details.terminating_since);
+            since.unwrap_or(now)
+        }),
+        has_been_ready: details.is_some_and(|details| details.has_been_ready),
     };
-    let is_starting = pod.is_terminating || !details.is_some_and(|details| details.has_been_ready);
-    !has_problem && is_starting && view.facts.now.since(since) < RESTART_GRACE
+    !has_problem && restart.is_in_progress(now)
 }
 
 /// Returns true if a member that does not serve is no problem because it is restarting. A member that had a problem before
