@@ -157,7 +157,7 @@ pub(super) fn progressing(context: &ActionContext<'_>, plan: &Plan<Etcd>) -> Pro
     let restarts = view.is_some_and(|view| {
         let down = view.listed().filter(|member| !member.is_serving());
         let mut down = down.peekable();
-        down.peek().is_some() && down.all(|member| rollout::is_restarting(context, view, member))
+        down.peek().is_some() && down.all(|member| rollout::is_restarting(view, member))
     });
     let rollout_reason = rollout.map_or(Reason::Updating, |rollout| rollout.reason());
 

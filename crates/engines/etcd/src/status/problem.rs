@@ -205,7 +205,7 @@ fn voter_down(
         return None;
     }
     // A member that restarts after a problem has not failed with the current spec yet.
-    if !rollout::is_restarting(context, view, member)
+    if !rollout::is_restarting(view, member)
         && let Some(message) = rollout::stopped_message(context, view, member)
     {
         return Some(Problem {

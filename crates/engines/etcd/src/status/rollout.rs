@@ -77,7 +77,7 @@ impl RolloutProgress {
             view.members.values().collect()
         };
         let down = || members.iter().filter(|member| !has_returned(member));
-        if down().count() == 0 || !down().all(|member| is_restarting(context, view, member)) {
+        if down().count() == 0 || !down().all(|member| is_restarting(view, member)) {
             return None;
         }
         Some(Self {
@@ -152,17 +152,13 @@ pub(super) fn is_planned_outage(context: &ActionContext<'_>) -> bool {
         && view
             .members
             .values()
-            .all(|member| member.health.is_some() || is_restarting(context, view, member))
+            .all(|member| member.health.is_some() || is_restarting(view, member))
 }
 
 /// Returns true if a member that does not serve was restarted within the last minute, by a rollout, a drain or a deleted
 /// pod, has not been Ready since, and neither its pod nor its node reports a problem: Kubernetes and the operator bring it
 /// back within seconds. A member that waits for the end of a drain is restarting until it is replaced.
-pub(super) fn is_restarting(
-    context: &ActionContext<'_>,
-    view: &ClusterView<'_>,
-    member: &MemberView<'_>,
-) -> bool {
+pub(super) fn is_restarting(view: &ClusterView<'_>, member: &MemberView<'_>) -> bool {
     // A paused operator does not recreate the pod, and a member without data is replaced.
     if view.facts.cluster.is_paused || member.data == DataState::Lost {
         return false;
@@ -203,7 +199,7 @@ pub(super) fn is_harmless_restart(
     let name = context.member(member.serial);
     let last = context.observed.resource.status.iter();
     let mut problems = last.flat_map(|status| &status.problems);
-    is_restarting(context, view, member) && problems.all(|problem| problem.member != name)
+    is_restarting(view, member) && problems.all(|problem| problem.member != name)
 }
 
 /// Describes a member that does not come back with the current template.
