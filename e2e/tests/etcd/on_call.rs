@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use evenkeel_e2e::Story;
 use evenkeel_e2e::etcd::Cluster;
 use evenkeel_e2e::operator::Operator;
+use evenkeel_lab::faults::PodFaults;
 
 use crate::assertions::{create_orders, events, follower, wait_healthy};
 use crate::interrupts::spec;
@@ -81,6 +82,13 @@ fn expect_recovery(story: &Story, cluster: &Cluster<'_>, looks: &mut Looks<'_>, 
     });
 }
 
+/// Lets a pod continue. If the kubelet has restarted its container meanwhile, nothing is frozen.
+fn thaw(pod: &PodFaults<'_>) {
+    if let Err(error) = pod.thaw(None, None) {
+        println!("not thawed: {error}");
+    }
+}
+
 #[test]
 fn a_frozen_member_is_named_and_its_recovery_is_reported() {
     let story = Story::begin("oncall-frozen");
@@ -100,6 +108,6 @@ fn a_frozen_member_is_named_and_its_recovery_is_reported() {
     };
     let look = look_at(&mut looks, fault, &expected);
     assert_eq!(look.code, 3, "{}", look.screen);
-    pod.thaw(None, None).unwrap();
+    thaw(&pod);
     expect_recovery(&story, &cluster, &mut looks, "MemberRecovered");
 }

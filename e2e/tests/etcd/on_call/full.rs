@@ -8,7 +8,7 @@ use evenkeel_e2e::operator::Operator;
 use serde_json::json;
 
 use super::look::Looks;
-use super::{Expected, expect, expect_recovery, look_at};
+use super::{Expected, expect, expect_recovery, look_at, thaw};
 use crate::assertions::{CLUSTER_LIMIT, create_orders, follower, leader, wait_healthy};
 use crate::interrupts::spec;
 
@@ -34,7 +34,7 @@ fn a_lost_quorum_names_all_silent_members() {
     let look = look_at(&mut looks, Instant::now(), &expected);
     assert_eq!(look.code, 4, "{}", look.screen);
     for pod in &pods {
-        pod.thaw(None, None).unwrap();
+        thaw(pod);
     }
     expect_recovery(&story, &cluster, &mut looks, "ClusterRecovered");
 }
