@@ -322,7 +322,7 @@ fn load_programs(name: &LabName, image: &str, programs: &[PathBuf]) -> Result<()
 fn start_s3(name: &LabName, image_only: bool) -> Result<()> {
     let lab = Lab::open(name)?;
     if image_only {
-        return images::load_versitygw(&lab).map(drop);
+        return images::load_versitygw(&lab);
     }
     let server = s3::up(&lab)?;
     eprintln!(

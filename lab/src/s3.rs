@@ -142,6 +142,7 @@ spec:
 pub fn up(lab: &Lab) -> Result<S3Access> {
     let namespace =
         json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}});
+    images::load_versitygw(lab)?;
     apply(lab, &[namespace])?;
     start(
         lab,
@@ -155,9 +156,8 @@ pub fn up(lab: &Lab) -> Result<S3Access> {
 }
 
 /// Starts a server in a namespace that exists, and waits until it is ready and has its bucket. Changes a server that
-/// exists; if it gets other credentials, it is restarted.
+/// exists; if it gets other credentials, it is restarted. The nodes must have the image: [`images::load_versitygw`].
 pub fn start(lab: &Lab, options: &S3Options<'_>) -> Result<S3Access> {
-    let image = images::load_versitygw(lab)?;
     let namespace = options.namespace;
     let host = format!("{SERVICE}.{namespace}.svc");
     let pki = Pki::at(&lab.pki().join("s3"));
@@ -184,7 +184,7 @@ pub fn start(lab: &Lab, options: &S3Options<'_>) -> Result<S3Access> {
     let restart_key = sha256(secret.to_string().as_bytes());
     let mut objects = vec![
         secret,
-        stateful_set(&image, options, &restart_key),
+        stateful_set(options, &restart_key),
         service(namespace, POD_SERVICE, true),
         service(namespace, SERVICE, options.proxy.is_none()),
     ];
@@ -216,7 +216,7 @@ fn derive_credentials(key: &[u8], namespace: &str) -> S3Credentials {
     }
 }
 
-fn stateful_set(image: &str, options: &S3Options<'_>, restart_key: &str) -> Value {
+fn stateful_set(options: &S3Options<'_>, restart_key: &str) -> Value {
     let labels = json!({"app": SERVICE});
     let from_secret = |name: &str, key: &str| {
         json!({"name": name,
@@ -224,7 +224,7 @@ fn stateful_set(image: &str, options: &S3Options<'_>, restart_key: &str) -> Valu
     };
     let container = json!({
         "name": "versitygw",
-        "image": image,
+        "image": images::versitygw_image_name(),
         "imagePullPolicy": "IfNotPresent",
         "args": [
             "--port", format!(":{PORT}"),

@@ -82,19 +82,23 @@ pub fn etcd_image(version: EtcdVersion) -> Result<ImageArchive> {
     })
 }
 
+/// Returns the name of the image of the S3 server versitygw.
+pub fn versitygw_image_name() -> String {
+    format!("docker.io/library/versitygw:v{}", versitygw::VERSION)
+}
+
 /// Returns the image of the S3 server versitygw.
 pub fn versitygw_image() -> Result<ImageArchive> {
     let program = versitygw::get()?;
     let key = CacheKey::default()
         .text(LAYOUT_VERSION)
         .text(&program.display().to_string());
-    let names = vec![format!(
-        "docker.io/library/versitygw:v{}",
-        versitygw::VERSION
-    )];
-    cached_archive("image-versitygw", key, names, |names, to| {
-        program_image_builder(&[&program])?.write(names, to)
-    })
+    cached_archive(
+        "image-versitygw",
+        key,
+        vec![versitygw_image_name()],
+        |names, to| program_image_builder(&[&program])?.write(names, to),
+    )
 }
 
 /// Builds an image of programs with their shared libraries and with the CA certificates of this host, if it has any. The
@@ -183,12 +187,9 @@ pub fn load_etcd(lab: &Lab, version: EtcdVersion) -> Result<ImageArchive> {
     Ok(archive)
 }
 
-/// Imports the image of versitygw into every node that lacks it; returns the name of the image.
-pub fn load_versitygw(lab: &Lab) -> Result<String> {
-    let archive = versitygw_image()?;
-    load_everywhere(lab, "versitygw", &archive)?;
-    let name = archive.names.first().context("the image has no name")?;
-    Ok(name.clone())
+/// Imports the image of versitygw into every node that lacks it.
+pub fn load_versitygw(lab: &Lab) -> Result<()> {
+    load_everywhere(lab, "versitygw", &versitygw_image()?)
 }
 
 fn load_everywhere(lab: &Lab, title: &str, archive: &ImageArchive) -> Result<()> {
@@ -229,13 +230,8 @@ fn save(lab: &Lab, archive: &ImageArchive) -> Result<()> {
     let name = archive.names.first().context("the image has no name")?;
     let saved = dir.join(format!("{}.tar", name.replace(['/', ':'], "_")));
     crate::files::write(&saved.with_extension("names"), &archive.names.join("\n"))?;
-    let _ = std::fs::remove_file(&saved);
     // A hard link, or a copy, stays valid when the cache is removed.
-    if std::fs::hard_link(&archive.path, &saved).is_err() {
-        std::fs::copy(&archive.path, &saved)
-            .with_context(|| format!("cannot write {}", saved.display()))?;
-    }
-    Ok(())
+    crate::files::link(&archive.path, &saved)
 }
 
 fn archive_dir(lab: &Lab) -> PathBuf {
