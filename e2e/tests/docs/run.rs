@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use evenkeel_docs::page::{ExpectedOutput, Page, PageSetup};
 use evenkeel_docs::{CommandBlock, normalize};
-use evenkeel_e2e::operator::{Operator, Options, binary, install, load_image, operator_binary};
+use evenkeel_e2e::operator::{Operator, Options, binary, install, load_operator_image};
 use evenkeel_e2e::{Story, checkout};
 use evenkeel_lab::command::Cmd;
 use evenkeel_lab::parts::helm;
@@ -49,7 +49,7 @@ pub(crate) fn page(path: &str) {
     let _restore_nodes = page.setup.exclusive.then(|| RestoreNodes(&story));
     let _not_installed = page.setup.is_bare.then(|| NotInstalled::create(&story));
     if text.contains(IMAGE.split(':').next().unwrap_or(IMAGE)) {
-        load_image(&story, IMAGE, &operator_binary());
+        load_operator_image(&story, IMAGE);
     }
     let operator = page
         .setup
