@@ -147,7 +147,7 @@ fn a_store_that_fails_during_uploads_never_has_an_incomplete_backup() {
 #[test]
 fn a_killed_agent_and_a_killed_operator_leave_one_backup() {
     let story = Story::begin("killed-agents");
-    let operator = start_operator(&story);
+    let mut operator = start_operator(&story);
     let server = S3Server::start(&story);
     server.create_store("prod");
     let cluster = create_orders(&story, &spec(3), 3);
@@ -171,8 +171,7 @@ fn a_killed_agent_and_a_killed_operator_leave_one_backup() {
         !pod.is_empty()
     });
     story.kubectl(&["delete", "pod", &pod, "--grace-period=0", "--force"]);
-    operator.kill();
-    operator.start_again();
+    operator.restart();
     wait_complete(&story, "first");
     assert_eq!(manifests(&server), 1, "{:?}", server.keys());
 }
