@@ -495,11 +495,11 @@ fn replaces_voters(context: &ActionContext<'_>) -> bool {
         .is_some_and(|view| view.voters().any(|voter| view.must_be_replaced(voter)))
 }
 
-/// Returns true if a member other than this one is outdated.
+/// Returns true if a member other than this one is still to be restarted or replaced.
 fn has_other_outdated(context: &ActionContext<'_>, serial: Serial) -> bool {
     context.view.is_some_and(|view| {
         let mut others = view.members.values();
-        others.any(|member| member.serial != serial && view.is_outdated(member))
+        others.any(|member| member.serial != serial && view.is_outdated_or_misplaced(member))
     })
 }
 
