@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use crate::cache::sha256;
 use crate::command::Cmd;
 use crate::parts::images;
-use crate::pki::{Holder, Pki};
+use crate::pki::{CertificateFiles, Holder, Pki};
 use crate::state::Lab;
 
 /// The namespace of the server that `lab s3` starts.
@@ -160,15 +160,7 @@ pub fn up(lab: &Lab) -> Result<S3Access> {
 pub fn start(lab: &Lab, options: &S3Options<'_>) -> Result<S3Access> {
     let namespace = options.namespace;
     let host = format!("{SERVICE}.{namespace}.svc");
-    let pki = Pki::at(&lab.pki().join("s3"));
-    let ca = pki.ca("ca")?;
-    let holder = Holder {
-        name: SERVICE,
-        group: None,
-        names: vec![format!("{host}.cluster.local"), host.clone()],
-        addresses: Vec::new(),
-    };
-    let certificate = pki.issue("ca", &format!("server-{namespace}"), &holder)?;
+    let (ca, certificate) = certificates(lab, namespace, &host)?;
     let credentials = match &options.credentials {
         Some(credentials) => credentials.clone(),
         None => derive_credentials(&fs::read(&ca.key)?, namespace),
@@ -200,6 +192,31 @@ pub fn start(lab: &Lab, options: &S3Options<'_>) -> Result<S3Access> {
         credentials,
         ca: fs::read_to_string(&ca.cert)?,
     })
+}
+
+/// Returns the CA of the S3 servers of the lab, and the certificate of the server in a namespace. Issues them when they are
+/// missing.
+fn certificates(
+    lab: &Lab,
+    namespace: &str,
+    host: &str,
+) -> Result<(CertificateFiles, CertificateFiles)> {
+    let dir = lab.pki().join("s3");
+    fs::create_dir_all(&dir)?;
+    // Tests start servers at the same time, and must not create two CAs. The lock is held until the file is closed.
+    let lock = fs::File::create(dir.join("lock"))?;
+    lock.lock()
+        .context("cannot lock the CA of the S3 servers")?;
+    let pki = Pki::at(&dir);
+    let holder = Holder {
+        name: SERVICE,
+        group: None,
+        names: vec![format!("{host}.cluster.local"), host.to_owned()],
+        addresses: Vec::new(),
+    };
+    let ca = pki.ca("ca")?;
+    let certificate = pki.issue("ca", &format!("server-{namespace}"), &holder)?;
+    Ok((ca, certificate))
 }
 
 /// Derives credentials from the key of the lab's CA: they are secret, and the same after each start.
