@@ -44,10 +44,6 @@ const PORT: u16 = 9000;
 const USER: u32 = 65532;
 /// Time limit for the server to become ready.
 const READY_TIMEOUT: Duration = Duration::from_secs(120);
-/// The number of failed readiness checks, one per second, after which the Service stops routing to the pod. It is large, so
-/// that clients of a frozen server wait for an answer, as they do for a server outside of Kubernetes.
-const READINESS_FAILURES: u32 = 600;
-
 /// The credentials of the server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct S3Credentials {
@@ -102,8 +98,8 @@ impl S3Access {
 kind: Secret
 metadata: {{name: {store}-credentials}}
 stringData:
-  accessKeyID: {}
-  secretAccessKey: {}
+  accessKeyID: '{}'
+  secretAccessKey: '{}'
 ---
 apiVersion: v1
 kind: ConfigMap
@@ -248,7 +244,6 @@ fn stateful_set(options: &S3Options<'_>, restart_key: &str) -> Value {
             "--region", REGION,
             "--cert", "/etc/s3/tls.crt",
             "--key", "/etc/s3/tls.key",
-            "--health", "/health",
             "posix", "/data",
         ],
         "env": [
@@ -256,10 +251,11 @@ fn stateful_set(options: &S3Options<'_>, restart_key: &str) -> Value {
             from_secret("ROOT_SECRET_ACCESS_KEY", "secretAccessKey"),
         ],
         "ports": [{"name": "https", "containerPort": PORT}],
+        // The kernel accepts connections of a frozen server. So the Service still routes to it, and its clients wait for an
+        // answer, as those of a server outside of Kubernetes do.
         "readinessProbe": {
-            "httpGet": {"path": "/health", "port": "https", "scheme": "HTTPS"},
+            "tcpSocket": {"port": "https"},
             "periodSeconds": 1,
-            "failureThreshold": READINESS_FAILURES,
         },
         "securityContext": {
             "allowPrivilegeEscalation": false,
