@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use crate::cache::sha256;
 use crate::command::Cmd;
 use crate::parts::images;
-use crate::pki::{Holder, Pki};
+use crate::pki::{CertificateFiles, Holder, Pki};
 use crate::state::Lab;
 
 /// The namespace of the server that `lab s3` starts.
@@ -44,10 +44,6 @@ const PORT: u16 = 9000;
 const USER: u32 = 65532;
 /// Time limit for the server to become ready.
 const READY_TIMEOUT: Duration = Duration::from_secs(120);
-/// The number of failed readiness checks, one per second, after which the Service stops routing to the pod. It is large, so
-/// that clients of a frozen server wait for an answer, as they do for a server outside of Kubernetes.
-const READINESS_FAILURES: u32 = 600;
-
 /// The credentials of the server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct S3Credentials {
@@ -102,8 +98,8 @@ impl S3Access {
 kind: Secret
 metadata: {{name: {store}-credentials}}
 stringData:
-  accessKeyID: {}
-  secretAccessKey: {}
+  accessKeyID: '{}'
+  secretAccessKey: '{}'
 ---
 apiVersion: v1
 kind: ConfigMap
@@ -160,15 +156,7 @@ pub fn up(lab: &Lab) -> Result<S3Access> {
 pub fn start(lab: &Lab, options: &S3Options<'_>) -> Result<S3Access> {
     let namespace = options.namespace;
     let host = format!("{SERVICE}.{namespace}.svc");
-    let pki = Pki::at(&lab.pki().join("s3"));
-    let ca = pki.ca("ca")?;
-    let holder = Holder {
-        name: SERVICE,
-        group: None,
-        names: vec![format!("{host}.cluster.local"), host.clone()],
-        addresses: Vec::new(),
-    };
-    let certificate = pki.issue("ca", &format!("server-{namespace}"), &holder)?;
+    let (ca, certificate) = certificates(lab, namespace, &host)?;
     let credentials = match &options.credentials {
         Some(credentials) => credentials.clone(),
         None => derive_credentials(&fs::read(&ca.key)?, namespace),
@@ -202,6 +190,31 @@ pub fn start(lab: &Lab, options: &S3Options<'_>) -> Result<S3Access> {
     })
 }
 
+/// Returns the CA of the S3 servers of the lab, and the certificate of the server in a namespace. Issues them when they are
+/// missing.
+fn certificates(
+    lab: &Lab,
+    namespace: &str,
+    host: &str,
+) -> Result<(CertificateFiles, CertificateFiles)> {
+    let dir = lab.pki().join("s3");
+    fs::create_dir_all(&dir)?;
+    // Tests start servers at the same time, and must not create two CAs. The lock is held until the file is closed.
+    let lock = fs::File::create(dir.join("lock"))?;
+    lock.lock()
+        .context("cannot lock the CA of the S3 servers")?;
+    let pki = Pki::at(&dir);
+    let holder = Holder {
+        name: SERVICE,
+        group: None,
+        names: vec![format!("{host}.cluster.local"), host.to_owned()],
+        addresses: Vec::new(),
+    };
+    let ca = pki.ca("ca")?;
+    let certificate = pki.issue("ca", &format!("server-{namespace}"), &holder)?;
+    Ok((ca, certificate))
+}
+
 /// Derives credentials from the key of the lab's CA: they are secret, and the same after each start.
 fn derive_credentials(key: &[u8], namespace: &str) -> S3Credentials {
     let derive = |purpose: &str| {
@@ -231,7 +244,6 @@ fn stateful_set(options: &S3Options<'_>, restart_key: &str) -> Value {
             "--region", REGION,
             "--cert", "/etc/s3/tls.crt",
             "--key", "/etc/s3/tls.key",
-            "--health", "/health",
             "posix", "/data",
         ],
         "env": [
@@ -239,10 +251,11 @@ fn stateful_set(options: &S3Options<'_>, restart_key: &str) -> Value {
             from_secret("ROOT_SECRET_ACCESS_KEY", "secretAccessKey"),
         ],
         "ports": [{"name": "https", "containerPort": PORT}],
+        // The kernel accepts connections of a frozen server. So the Service still routes to it, and its clients wait for an
+        // answer, as those of a server outside of Kubernetes do.
         "readinessProbe": {
-            "httpGet": {"path": "/health", "port": "https", "scheme": "HTTPS"},
+            "tcpSocket": {"port": "https"},
             "periodSeconds": 1,
-            "failureThreshold": READINESS_FAILURES,
         },
         "securityContext": {
             "allowPrivilegeEscalation": false,

@@ -49,23 +49,3 @@ fn the_s3_server_stores_objects_and_rejects_a_wrong_secret() {
     assert_eq!(server.unfinished_uploads(), 1);
     assert!(server.keys().is_empty(), "{:?}", server.keys());
 }
-
-#[test]
-fn a_pod_reaches_the_s3_server_by_the_name_of_its_certificate() {
-    let story = Story::begin("s3-pod");
-    let server = S3Server::start(&story);
-    let before = server.link().traffic();
-    let host = server.access().endpoint.replace("https://", "");
-    // busybox cannot verify a certificate; the request shows that the name and the way through the link are right.
-    let pod = serde_json::json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "client"}, "spec": {
-        "restartPolicy": "Never",
-        "containers": [{"name": "client", "image": evenkeel_e2e::BUSYBOX_IMAGE,
-            "command": ["sh", "-c", format!("printf x | timeout 20 nc {host} 443; nslookup {host}")],
-            "securityContext": {"allowPrivilegeEscalation": false, "runAsNonRoot": true, "runAsUser": 65532,
-                "capabilities": {"drop": ["ALL"]}, "seccompProfile": {"type": "RuntimeDefault"}}}],
-    }});
-    story.apply(&pod.to_string());
-    story.eventually("a byte of the pod has passed the link", || {
-        server.link().traffic().sent > before.sent
-    });
-}

@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use evenkeel_e2e::Story;
 use evenkeel_e2e::s3::{LinkState, S3Server};
+use evenkeel_e2e::{BUSYBOX_IMAGE, Story};
 
 const KEY: &str = "key";
 
@@ -79,4 +79,24 @@ fn the_link_to_the_s3_server_slows_stalls_and_cuts_connections() {
     assert_eq!(put(&server, b"stalled"), None);
     link.set(LinkState::Open);
     assert_eq!(put(&server, b"open"), Some(200));
+}
+
+#[test]
+fn a_pod_reaches_the_s3_server_by_the_name_of_its_certificate() {
+    let story = Story::begin("s3-pod");
+    let server = S3Server::start(&story);
+    let before = server.link().traffic();
+    let host = server.access().endpoint.replace("https://", "");
+    // busybox cannot verify a certificate; the request shows that the name and the way through the link are right.
+    let pod = serde_json::json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "client"}, "spec": {
+        "restartPolicy": "Never",
+        "containers": [{"name": "client", "image": BUSYBOX_IMAGE,
+            "command": ["sh", "-c", format!("printf x | timeout 20 nc {host} 443")],
+            "securityContext": {"allowPrivilegeEscalation": false, "runAsNonRoot": true, "runAsUser": 65532,
+                "capabilities": {"drop": ["ALL"]}, "seccompProfile": {"type": "RuntimeDefault"}}}],
+    }});
+    story.apply(&pod.to_string());
+    story.eventually("a byte of the pod has passed the link", || {
+        server.link().traffic().sent > before.sent
+    });
 }
