@@ -111,8 +111,6 @@ pub struct DrillParams<'a> {
     pub size: u64,
     /// When the drill was due.
     pub due: UnixTime,
-    /// When the drill begins.
-    pub now: UnixTime,
     /// How long the drill may take, in seconds.
     pub deadline_seconds: u64,
     /// The name of the engine.
@@ -122,6 +120,11 @@ pub struct DrillParams<'a> {
 /// Returns the file that the backup is downloaded to.
 pub fn fetched_file() -> PathBuf {
     PathBuf::from(WORK_PATH).join("backup")
+}
+
+/// Returns the directory for the restored data.
+pub fn restored_directory() -> PathBuf {
+    PathBuf::from(WORK_PATH).join("restored")
 }
 
 /// Returns the pod that restores a backup, serves it on loopback and compares it. No container of the application has access

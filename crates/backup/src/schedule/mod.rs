@@ -10,3 +10,5 @@ pub mod plan;
 mod policy;
 mod reconciler;
 pub mod status;
+
+pub use reconciler::{CONTROLLER, ScheduleCaches, ScheduleReconciler, watch};

@@ -52,6 +52,16 @@ pub enum RunReason {
     Damaged,
 }
 
+/// Returns the creation of a Backup as a sentence.
+pub fn describe_run(name: &str, run: u32, why: RunReason) -> String {
+    match why {
+        RunReason::First => format!("Takes Backup {name}: the schedule is new."),
+        RunReason::Due => format!("Takes Backup {name}."),
+        RunReason::Retry => format!("Takes Backup {name}: the last one has failed. Attempt {run} of 4."),
+        RunReason::Damaged => format!("Takes Backup {name}: the newest one is damaged."),
+    }
+}
+
 /// A change that disturbs no client.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, IntoStaticStr)]
 #[strum(serialize_all = "kebab-case")]
