@@ -2,4 +2,5 @@
 //! The crate knows neither Kubernetes nor any engine: the position of a backup is an opaque text.
 
 pub mod manifest;
+pub mod retention;
 pub mod tasks;

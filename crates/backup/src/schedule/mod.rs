@@ -10,5 +10,7 @@ pub mod plan;
 mod policy;
 mod reconciler;
 pub mod status;
+#[cfg(test)]
+mod testing;
 
 pub use reconciler::{CONTROLLER, ScheduleCaches, ScheduleReconciler, watch};

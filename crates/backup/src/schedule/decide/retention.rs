@@ -4,7 +4,6 @@
 use std::collections::BTreeSet;
 
 use evenkeel_api::{BackupPhase, KeepPolicy};
-use evenkeel_archive::BackupLocation;
 use evenkeel_archive::retention::{Candidate, Keep, select};
 use evenkeel_archive::tasks::{Outcome, TaskResult};
 use evenkeel_runtime::UnixTime;
@@ -28,6 +27,9 @@ const MAX_DELETED: usize = 100;
 const RETRY_SECONDS: i64 = 3_600;
 /// The time after which the deletion of locked backups is tried again.
 const LOCKED_RETRY_SECONDS: i64 = 86_400;
+
+/// The first segment of the place of every backup.
+const LAYOUT_ROOT: &str = "evenkeel-v1";
 
 /// The evaluated deletions.
 #[derive(Clone, Debug, Default)]
@@ -161,15 +163,21 @@ fn protected(facts: &ScheduleFacts) -> BTreeSet<&str> {
         .collect()
 }
 
+/// The agent verifies the lineage of each place again before it deletes anything.
 fn is_of_lineage(backup: &BackupFacts, cluster: &BackedUpCluster) -> bool {
-    let Ok(location) = BackupLocation::parse(&backup.location) else {
+    let BackedUpCluster {
+        engine,
+        namespace,
+        name,
+        lineage: Some(lineage),
+        is_readable: _,
+    } = cluster
+    else {
         return false;
     };
-    let path = location.lineage();
-    path.engine() == cluster.engine
-        && path.namespace() == cluster.namespace
-        && path.name() == cluster.name
-        && Some(path.lineage()) == cluster.lineage.as_deref()
+    let path = [LAYOUT_ROOT, engine, namespace, name, lineage];
+    let mut segments = backup.location.split('/');
+    path.into_iter().all(|segment| segments.next() == Some(segment)) && segments.next().is_some()
 }
 
 fn has_newer_proven(facts: &ScheduleFacts, damaged: &BackupFacts) -> bool {
