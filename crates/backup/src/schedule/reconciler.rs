@@ -118,7 +118,7 @@ pub struct ScheduleReconciler {
     client: Client,
     clock: SharedClock,
     engines: Engines,
-    agent_image: String,
+    agent_image: Option<String>,
     caches: ScheduleCaches,
     expectations: Expectations<ResourceKey>,
 }
@@ -127,10 +127,10 @@ impl ScheduleReconciler {
     /// Returns a reconciler that reads `caches`, and starts agents with this image.
     pub fn new(
         client: Client,
-        clock: SharedClock,
-        engines: Engines,
-        agent_image: String,
         caches: ScheduleCaches,
+        engines: Engines,
+        agent_image: Option<String>,
+        clock: SharedClock,
     ) -> Self {
         Self {
             expectations: Expectations::new(clock.clone()),
@@ -239,7 +239,7 @@ impl ScheduleReconciler {
                     lineage: lineage.clone(),
                     delete: delete.clone(),
                 };
-                let pod = build::prune_pod(self.pod_params(objects, &store), task)?;
+                let pod = build::prune_pod(self.pod_params(objects, &store)?, task)?;
                 writer.create(&pod).await
             }
             ScheduleCreate::DrillPod { backup, uid, due } => {
@@ -289,7 +289,7 @@ impl ScheduleReconciler {
         let Some(parts) = engine.drill_parts(&cluster, source).await? else {
             return Ok(Outcome::Conflict);
         };
-        let pod = build::drill_pod(self.pod_params(objects, &store), drill, &parts)?;
+        let pod = build::drill_pod(self.pod_params(objects, &store)?, drill, &parts)?;
         writer.create(&pod).await
     }
 
@@ -297,12 +297,15 @@ impl ScheduleReconciler {
         &'a self,
         objects: &'a ScheduleObjects,
         store: &'a StoreAccess,
-    ) -> PodParams<'a> {
-        PodParams {
+    ) -> Result<PodParams<'a>, Error> {
+        let image = self.agent_image.as_deref().ok_or_else(|| {
+            Error::other("start an agent", "the flag --agent-image of the operator is not set")
+        })?;
+        Ok(PodParams {
             schedule: &objects.schedule,
             store,
-            image: &self.agent_image,
-        }
+            image,
+        })
     }
 
     async fn patch(

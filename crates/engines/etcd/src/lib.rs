@@ -3,6 +3,7 @@
 
 pub mod actions;
 pub mod availability;
+pub mod backup_drill;
 pub mod build;
 mod client;
 pub mod desired;
