@@ -369,6 +369,7 @@ impl EtcdClusterSpec {
             etcd: EtcdOptions::default(),
             heal: Heal::default(),
             maintenance: Maintenance::default(),
+            backup: None,
         }
     }
 
