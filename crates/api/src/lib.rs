@@ -14,7 +14,7 @@ pub mod common;
 pub mod etcd;
 
 pub use backup::backup::{
-    Backup, BackupPhase, BackupSpec, BackupStatus, FailedAttempt, ProvenStatus,
+    Backup, BackupPhase, BackupSpec, BackupStatus, DamagedStatus, FailedAttempt, ProvenStatus,
 };
 pub use backup::schedule::{
     BackupPolicy, BackupResultStatus, BackupSchedule, BackupScheduleSpec, BackupScheduleStatus,

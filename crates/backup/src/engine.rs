@@ -27,6 +27,44 @@ pub trait BackupEngine: Send + Sync + 'static {
     /// Returns the task that reads a snapshot from a member. `name` names the backup: a second snapshot with the same name
     /// does not create a second backup. `tls` is the directory that the Secret of the member is mounted at.
     fn snapshot_task(&self, source: &SnapshotSource, name: &str, tls: PathBuf) -> Task;
+
+    /// Returns the parts of a pod that restores a backup of a cluster, and serves the restored data on loopback. Returns `None`
+    /// if the cluster does not exist, or if the engine has no drills.
+    fn drill_parts<'a>(
+        &'a self,
+        _key: &'a ResourceKey,
+        _source: DrillSource,
+    ) -> BoxFuture<'a, Result<Option<DrillParts>, Error>> {
+        Box::pin(std::future::ready(Ok(None)))
+    }
+}
+
+/// The backup that is restored in a drill.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DrillSource {
+    /// The place of the backup in the store.
+    pub location: String,
+    /// The file that the backup is downloaded to.
+    pub file: PathBuf,
+    /// A directory for the restored data, on the volume `work`, which is mounted at [`crate::agent_pod::WORK_PATH`].
+    pub directory: PathBuf,
+    /// When the drill begins, in RFC 3339.
+    pub started_at: String,
+}
+
+/// The parts of the pod of a drill that depend on the application.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DrillParts {
+    /// The version of the application that restores the backup: the cluster's current one.
+    pub version: String,
+    /// The init container that restores the downloaded file, named [`crate::schedule::drill_pod::RESTORE`].
+    pub restore: Value,
+    /// The container that serves the restored data on loopback, named [`crate::schedule::drill_pod::SERVE`].
+    pub serve: Value,
+    /// The task that compares the data.
+    pub compare: Task,
+    /// Fields of the pod's spec, as of the cluster's own pods: pull secrets, node selector, tolerations.
+    pub placement: Value,
 }
 
 /// A cluster as a source of backups.

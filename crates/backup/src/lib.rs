@@ -9,8 +9,11 @@ mod conditions;
 mod engine;
 pub mod outcome;
 mod pod_facts;
+pub mod schedule;
 pub mod store;
 mod texts;
 
-pub use engine::{BackupEngine, ClusterSource, Engines, SnapshotSource};
+pub use engine::{
+    BackupEngine, ClusterSource, DrillParts, DrillSource, Engines, SnapshotSource,
+};
 pub use pod_facts::{OwnPod, PodFacts};

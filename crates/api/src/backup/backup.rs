@@ -149,6 +149,10 @@ pub struct BackupStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "ProvenStatus")]
     pub proven: Option<ProvenStatus>,
+    /// The drill that found that this backup cannot be restored, or that its data differs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "DamagedStatus")]
+    pub damaged: Option<DamagedStatus>,
     /// The number of pods that were started for this backup.
     #[serde(default, skip_serializing_if = "crate::common::is_default")]
     pub attempts: i32,
@@ -195,4 +199,15 @@ pub struct ProvenStatus {
     /// How long the restore took, from the first byte to the first read, in seconds.
     #[serde(default)]
     pub seconds: i64,
+}
+
+/// The result of a drill that found a damaged backup.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, KubeSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct DamagedStatus {
+    /// When the drill ended.
+    pub at: Time,
+    /// The damage.
+    #[serde(default)]
+    pub message: String,
 }

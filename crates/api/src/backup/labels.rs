@@ -16,3 +16,15 @@ pub const ATTEMPT: &str = "backup.evenkeel.dev/attempt";
 pub const MEMBER: &str = "backup.evenkeel.dev/member";
 /// On pods that check a `BackupStore`: the hash of the spec, the credentials and the CA that the pod checks.
 pub const INPUTS: &str = "backup.evenkeel.dev/inputs";
+/// On `Backup` objects of a `BackupSchedule`: the number of the run for the same due time, from 1.
+pub const RUN: &str = "backup.evenkeel.dev/run";
+/// On pods of a drill: the request of the container that compares the data, as JSON.
+pub const DRILL_REQUEST: &str = "backup.evenkeel.dev/drill-request";
+/// On pods of a drill: the name of the `Backup` that is restored.
+pub const DRILL_OF: &str = "backup.evenkeel.dev/drill-of";
+/// On pods of a drill: the uid of the `Backup` that is restored.
+pub const DRILL_OF_UID: &str = "backup.evenkeel.dev/drill-of-uid";
+/// On pods of a drill: when the drill was due, in seconds since 1970.
+pub const DUE: &str = "backup.evenkeel.dev/due";
+/// On pods of a drill: the version of the application that restores the backup.
+pub const VERSION: &str = "backup.evenkeel.dev/version";

@@ -9,6 +9,7 @@ use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::backup::schedule::BackupPolicy;
 use crate::common::cel;
 use crate::common::maintenance::Maintenance;
 use crate::common::resources::{Resources, default_resources};
@@ -130,6 +131,12 @@ pub struct EtcdClusterSpec {
     /// When disruptive changes may begin. Without windows, at any time.
     #[serde(default, skip_serializing_if = "crate::common::is_default")]
     pub maintenance: Maintenance,
+    /// When the cluster is backed up, where to, and which backups are kept. The operator creates the BackupSchedule
+    /// <cluster>-etcd from it. Default: no backups. If the field is removed, the BackupSchedule is deleted, and the backups
+    /// are kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "BackupPolicy")]
+    pub backup: Option<BackupPolicy>,
 }
 
 /// Requires a property of the name. The message names the field, since the rule belongs to the whole resource.
@@ -362,6 +369,7 @@ impl EtcdClusterSpec {
             etcd: EtcdOptions::default(),
             heal: Heal::default(),
             maintenance: Maintenance::default(),
+            backup: None,
         }
     }
 

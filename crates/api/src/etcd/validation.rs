@@ -127,6 +127,8 @@ impl EtcdClusterSpec {
             etcd,
             heal,
             maintenance,
+            // The BackupSchedule that is created from it reports what the schema cannot check.
+            backup: _,
         } = self;
 
         let version = validate_version(version)?;

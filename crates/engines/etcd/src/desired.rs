@@ -6,7 +6,7 @@ use std::time::Duration;
 use evenkeel_api::options::Options;
 use evenkeel_api::windows::Windows;
 use evenkeel_api::{
-    EffectiveResources, EtcdCluster, EtcdClusterSpec, OnDelete, Rejection, ServiceType,
+    BackupPolicy, EffectiveResources, EtcdCluster, EtcdClusterSpec, OnDelete, Rejection, ServiceType,
     TopologyDomain, ValidatedSpec, Version, labels,
 };
 use evenkeel_kit::{ClusterRef, pods};
@@ -89,6 +89,8 @@ pub struct DesiredCluster {
     pub replace_drained_after: Duration,
     /// The maintenance windows; `None` if those in the spec are invalid and none were accepted before.
     pub windows: Option<Windows>,
+    /// The store, the times and the retention of backups, if the cluster is backed up.
+    pub backup: Option<BackupPolicy>,
     /// The hash of the user's inputs that pods are built from.
     pub inputs: Uid,
     /// The value of the restart annotation.
@@ -189,6 +191,7 @@ impl DesiredCluster {
             replace_after,
             replace_drained_after,
             windows: Some(windows),
+            backup: spec.backup.clone(),
             inputs: pod_template_hash(spec, &resources, quota, auto_compaction),
             restart: resource.annotations().get(labels::RESTARTED_AT).cloned(),
             spec: serde_json::to_string(spec).unwrap_or_default(),

@@ -106,6 +106,8 @@ pub enum OwnedObject {
     ClientTls,
     /// The PodDisruptionBudget.
     PodDisruptionBudget,
+    /// The BackupSchedule.
+    BackupSchedule,
 }
 
 impl OwnedObject {
@@ -119,7 +121,25 @@ impl OwnedObject {
             | Self::ClientService
             | Self::PeerCa
             | Self::ClientCa
-            | Self::PodDisruptionBudget => None,
+            | Self::PodDisruptionBudget
+            | Self::BackupSchedule => None,
+        }
+    }
+
+    /// Returns true if no member can start without the object.
+    pub fn is_needed_by_members(self) -> bool {
+        match self {
+            Self::Identity
+            | Self::PeerService
+            | Self::ClientService
+            | Self::PeerCa
+            | Self::ClientCa
+            | Self::PeerTls
+            | Self::ServerTls
+            | Self::OperatorTls
+            | Self::ClientTls
+            | Self::PodDisruptionBudget => true,
+            Self::BackupSchedule => false,
         }
     }
 

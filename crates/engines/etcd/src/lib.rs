@@ -4,6 +4,7 @@
 pub mod actions;
 pub mod availability;
 mod backup;
+pub mod backup_drill;
 pub mod build;
 mod client;
 pub mod desired;

@@ -95,6 +95,7 @@ pub(crate) fn empty_caches() -> Caches {
         identities: OwnedCache::new(reflector::store().0, labels::CLUSTER),
         services: OwnedCache::new(reflector::store().0, labels::CLUSTER),
         pdbs: OwnedCache::new(reflector::store().0, labels::CLUSTER),
+        schedules: OwnedCache::new(reflector::store().0, labels::CLUSTER),
         nodes: reflector::store().0,
         sync: CacheSync::default(),
     }
@@ -184,6 +185,7 @@ impl Scene {
             peer_service: None,
             client_service: None,
             pdb: None,
+            backup_schedule: None,
             tls: TlsState::default(),
             last_nudge: None,
             now: NOW,

@@ -59,6 +59,7 @@ pub(crate) fn observation(facts: &EtcdFacts) -> ObservedCluster {
         peer_service: None,
         client_service: None,
         pdb: None,
+        backup_schedule: None,
     };
     let observed = ObservedCluster::new(objects, desired, None, NOW, Lineage(7)).unwrap();
     let identity = facts.identity.present().cloned();

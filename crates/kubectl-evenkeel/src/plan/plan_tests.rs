@@ -26,6 +26,7 @@ fn no_objects() -> ClusterObjects {
         peer_service: None,
         client_service: None,
         pdb: None,
+        backup_schedule: None,
     }
 }
 

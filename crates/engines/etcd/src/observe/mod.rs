@@ -19,7 +19,7 @@ mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use evenkeel_api::{EtcdCluster, Rejection, Version, labels};
+use evenkeel_api::{BackupSchedule, EtcdCluster, Rejection, Version, labels};
 use evenkeel_kit::identity_object::recorded_spec;
 use evenkeel_kit::nodes::NodeState;
 use evenkeel_kit::objects::{annotation, by_uid, is_as_built};
@@ -80,6 +80,8 @@ pub struct ObservedCluster {
     pub client_service: Option<Service>,
     /// The PodDisruptionBudget.
     pub pdb: Option<PodDisruptionBudget>,
+    /// The BackupSchedule.
+    pub backup_schedule: Option<BackupSchedule>,
     /// The TLS Secrets.
     pub tls: TlsState,
     /// When the operator last nudged a stuck member.
@@ -160,6 +162,7 @@ impl ObservedCluster {
             peer_service: objects.peer_service,
             client_service: objects.client_service,
             pdb: objects.pdb,
+            backup_schedule: objects.backup_schedule,
             tls: TlsState::default(),
             last_nudge: None,
             now,
@@ -341,7 +344,29 @@ impl ObservedCluster {
         }) {
             drift.insert(OwnedObject::PodDisruptionBudget, Drift::NotOwned);
         }
+        let schedule = self.backup_schedule_drift();
+        drift.extend(schedule.map(|schedule| (OwnedObject::BackupSchedule, schedule)));
         drift
+    }
+
+    /// Returns the drift of the BackupSchedule. One that is not wanted any more differs, and is deleted.
+    fn backup_schedule_drift(&self) -> Option<Drift> {
+        let desired = build::backup_schedule(&self.desired).ok()?;
+        let observed = self.backup_schedule.as_ref();
+        let owner = observed.map(|it| ownership(self.desired.cluster_ref(), &it.metadata));
+        let (Some(desired), Some(observed)) = (&desired, observed) else {
+            let is_unwanted = owner == Some(Ownership::ThisResource);
+            return match desired {
+                Some(_) => Some(Drift::Missing),
+                None => is_unwanted.then_some(Drift::Differs),
+            };
+        };
+        if owner == Some(Ownership::Other) {
+            return Some(Drift::NotOwned);
+        }
+        // Not only the fields that are set: a field that was removed must be removed there, too.
+        let is_current = observed.spec == desired.spec && is_as_built(observed, desired);
+        (!is_current).then_some(Drift::Differs)
     }
 
     fn service_drift(&self, observed: Option<&Service>, desired: &Service) -> Option<Drift> {

@@ -1,6 +1,6 @@
 //! The objects of a cluster: from the caches, or from the API.
 
-use evenkeel_api::{EtcdCluster, labels};
+use evenkeel_api::{BackupSchedule, EtcdCluster, labels};
 use evenkeel_kit::{identity_object, objects};
 use evenkeel_runtime::{
     CacheSync, CachedVersion, Error, ObjectKey, OwnedCache, ResourceKey, cache,
@@ -27,6 +27,8 @@ pub struct Caches {
     pub services: OwnedCache<Service>,
     /// The PodDisruptionBudgets.
     pub pdbs: OwnedCache<PodDisruptionBudget>,
+    /// The BackupSchedules.
+    pub schedules: OwnedCache<BackupSchedule>,
     /// The nodes, trimmed.
     pub nodes: Store<Node>,
     /// Whether every cache was filled once. Nodes are not waited for: the operator may lack the permission to list them.
@@ -49,10 +51,13 @@ pub struct ClusterObjects {
     pub client_service: Option<Service>,
     /// The PodDisruptionBudget with the cluster's name, regardless of its owner.
     pub pdb: Option<PodDisruptionBudget>,
+    /// The BackupSchedule with the name of the cluster's, regardless of its owner.
+    pub backup_schedule: Option<BackupSchedule>,
 }
 
 impl ClusterObjects {
-    /// Returns a number that changes when any object changes. Changes of the resource's status do not count.
+    /// Returns a number that changes when any object changes. Changes of the resource's status do not count, and neither does
+    /// the BackupSchedule, whose status changes with each backup.
     pub fn fingerprint(&self) -> u64 {
         let pods = self.pods.iter().map(|object| &object.metadata);
         let claims = self.claims.iter().map(|object| &object.metadata);
@@ -91,6 +96,10 @@ impl Caches {
                 .pdbs
                 .get(key, &names.pod_disruption_budget())
                 .map(|object| (*object).clone()),
+            backup_schedule: self
+                .schedules
+                .get(key, &names.backup_schedule())
+                .map(|object| (*object).clone()),
         })
     }
 
@@ -104,6 +113,7 @@ impl Caches {
             "ConfigMap" => self.identities.version(key, name),
             "Service" => self.services.version(key, name),
             "PodDisruptionBudget" => self.pdbs.version(key, name),
+            "BackupSchedule" => self.schedules.version(key, name),
             _ => None,
         }
     }
@@ -129,13 +139,15 @@ pub async fn read_live_related(
     let peer_service_name = names.peer_service();
     let client_service_name = names.client_service();
     let pdb_name = names.pod_disruption_budget();
-    let (identity, pods, claims, peer_service, client_service, pdb) = tokio::try_join!(
+    let schedule_name = names.backup_schedule();
+    let (identity, pods, claims, peer_service, client_service, pdb, backup_schedule) = tokio::try_join!(
         cache::read::<ConfigMap>(client, key, &identity_name),
         cache::list::<Pod>(client, key, labels::CLUSTER),
         cache::list::<PersistentVolumeClaim>(client, key, labels::CLUSTER),
         cache::read::<Service>(client, key, &peer_service_name),
         cache::read::<Service>(client, key, &client_service_name),
         cache::read::<PodDisruptionBudget>(client, key, &pdb_name),
+        cache::read::<BackupSchedule>(client, key, &schedule_name),
     )?;
     Ok(move |resource| ClusterObjects {
         resource,
@@ -145,6 +157,7 @@ pub async fn read_live_related(
         peer_service,
         client_service,
         pdb,
+        backup_schedule,
     })
 }
 
