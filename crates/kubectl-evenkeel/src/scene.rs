@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 
 use crate::args::ColorMode;
 use crate::assess::Evidence;
+use crate::backup::objects::BackupObjects;
 use crate::live::{LiveEvent, LiveView, ReadError};
 use crate::member_metrics::{LiveAnswer, LiveHealth, MemberMetrics};
 use crate::operator_status::{LeaseHolder, OperatorStatus};
@@ -71,6 +72,7 @@ impl Scene {
                 volume_count: Ok(3),
                 disruptions_allowed: Ok(Some(1)),
                 events: Ok(Vec::new()),
+                backups: Ok(BackupObjects::default()),
             },
             operator: OperatorStatus::Running(LeaseHolder {
                 namespace: "evenkeel-system".to_owned(),
