@@ -13,7 +13,5 @@ pub mod schedule;
 pub mod store;
 mod texts;
 
-pub use engine::{
-    BackupEngine, ClusterSource, DrillParts, DrillSource, Engines, SnapshotSource,
-};
+pub use engine::{BackupEngine, ClusterSource, DrillParts, DrillSource, Engines, SnapshotSource};
 pub use pod_facts::{OwnPod, PodFacts};

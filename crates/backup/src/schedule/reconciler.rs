@@ -92,7 +92,9 @@ fn schedules_of(schedules: &Store<BackupSchedule>, backup: &Backup) -> Vec<Resou
 
 fn schedules_with(schedules: &Store<BackupSchedule>, store: &BackupStore) -> Vec<ResourceKey> {
     let name = store.name_any();
-    find(schedules, store, |schedule| schedule.spec.policy.store == name)
+    find(schedules, store, |schedule| {
+        schedule.spec.policy.store == name
+    })
 }
 
 fn find<K: Resource<DynamicType = ()>>(
@@ -223,7 +225,9 @@ impl ScheduleReconciler {
         let objects = &observation.objects;
         match create {
             ScheduleCreate::Backup { name, run, why: _ } => {
-                writer.create(&build::backup(&objects.schedule, name, *run)).await
+                writer
+                    .create(&build::backup(&objects.schedule, name, *run))
+                    .await
             }
             ScheduleCreate::PrunePod { lineage, delete } => {
                 let Some((engine, _)) = &objects.cluster else {
@@ -281,7 +285,9 @@ impl ScheduleReconciler {
         };
         let status = drill.backup.status.as_ref();
         let source = DrillSource {
-            location: status.map(|status| status.location.clone()).unwrap_or_default(),
+            location: status
+                .map(|status| status.location.clone())
+                .unwrap_or_default(),
             file: build::fetched_file(),
             directory: build::restored_directory(),
             started_at: object_time(observation.facts.now).0.to_string(),
@@ -299,7 +305,10 @@ impl ScheduleReconciler {
         store: &'a StoreAccess,
     ) -> Result<PodParams<'a>, Error> {
         let image = self.agent_image.as_deref().ok_or_else(|| {
-            Error::other("start an agent", "the flag --agent-image of the operator is not set")
+            Error::other(
+                "start an agent",
+                "the flag --agent-image of the operator is not set",
+            )
         })?;
         Ok(PodParams {
             schedule: &objects.schedule,
@@ -571,7 +580,10 @@ fn described(action: &Action<'_, Schedules>) -> String {
             super::plan::describe_run(name, *run, *why)
         }
         Action::Create(ScheduleCreate::PrunePod { delete, .. }) => {
-            format!("Deletes {} backups that no rule of spec.keep keeps.", delete.len())
+            format!(
+                "Deletes {} backups that no rule of spec.keep keeps.",
+                delete.len()
+            )
         }
         Action::Create(ScheduleCreate::DrillPod { backup, .. }) => {
             format!("Restores Backup {backup} in a pod, and compares its data.")

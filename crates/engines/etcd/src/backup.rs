@@ -7,7 +7,7 @@ use evenkeel_api::{ClusterKind, EtcdCluster, EtcdClusterStatus, MemberRole, Memb
 use evenkeel_api::{labels, quantity};
 use evenkeel_archive::manifest::ClusterInfo;
 use evenkeel_archive::tasks::{EtcdSnapshotTask, Task};
-use evenkeel_backup::{BackupEngine, ClusterSource, SnapshotSource};
+use evenkeel_backup::{BackupEngine, ClusterSource, DrillParts, DrillSource, SnapshotSource};
 use evenkeel_kit::pods::{self, PodRestart};
 use evenkeel_kit::{Uid, identity_object};
 use evenkeel_runtime::{Error, ResourceKey, SharedClock, UnixTime, cache};
@@ -18,6 +18,7 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use kube::{Client, ResourceExt};
 use serde_json::{Value, json};
 
+use crate::backup_drill;
 use crate::build::pod::CONTAINER;
 use crate::build::service::CLIENT_PORT;
 use crate::identity::Identity;
@@ -86,6 +87,14 @@ impl BackupEngine for EtcdBackups {
             resource: source.resource.clone(),
             name: name.to_owned(),
         })
+    }
+
+    fn drill_parts<'a>(
+        &'a self,
+        key: &'a ResourceKey,
+        source: DrillSource,
+    ) -> BoxFuture<'a, Result<Option<DrillParts>, Error>> {
+        backup_drill::read(&self.client, key, source).boxed()
     }
 }
 

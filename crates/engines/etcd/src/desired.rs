@@ -6,8 +6,8 @@ use std::time::Duration;
 use evenkeel_api::options::Options;
 use evenkeel_api::windows::Windows;
 use evenkeel_api::{
-    BackupPolicy, EffectiveResources, EtcdCluster, EtcdClusterSpec, OnDelete, Rejection, ServiceType,
-    TopologyDomain, ValidatedSpec, Version, labels,
+    BackupPolicy, EffectiveResources, EtcdCluster, EtcdClusterSpec, OnDelete, Rejection,
+    ServiceType, TopologyDomain, ValidatedSpec, Version, labels,
 };
 use evenkeel_kit::{ClusterRef, pods};
 use evenkeel_runtime::UnixTime;
