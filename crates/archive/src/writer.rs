@@ -273,7 +273,8 @@ struct Target {
 
 impl Target {
     async fn delete_data(&self) {
-        let deletion = self.store.delete(&self.location.data());
+        let key = self.location.data();
+        let deletion = self.store.delete(&key);
         match tokio::time::timeout(CLEANUP_TIMEOUT, deletion).await {
             Ok(Ok(_)) => {}
             Ok(Err(error)) => {
