@@ -10,10 +10,10 @@ use evenkeel_archive::manifest::Manifest;
 use evenkeel_archive::reader::{fetch as download, read_manifest};
 use evenkeel_archive::tasks::{FailureReason, FetchTask};
 
+use crate::AgentFailure;
 use crate::etcd;
 use crate::space::require_free;
 use crate::spool::blocking;
-use crate::AgentFailure;
 
 /// The interval of log messages about progress.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(5);
@@ -83,7 +83,10 @@ fn check_supported(manifest: &Manifest, task: &FetchTask) -> Result<(), AgentFai
         )));
     }
     let Some(target) = minor(&task.version) else {
-        return Err(invalid(format!("The version {:?} is not a version.", task.version)));
+        return Err(invalid(format!(
+            "The version {:?} is not a version.",
+            task.version
+        )));
     };
     // An older etcd that reads newer data may start and serve it without a warning (tried: 3.6 to 3.5, 3.7 to 3.5).
     match minor(&manifest.engine_version) {

@@ -104,13 +104,13 @@ fn read_request(options: &AgentOptions) -> Result<Request, AgentFailure> {
         )
     };
     let mut bytes = Vec::new();
-    let read = File::open(path).and_then(|file| {
-        file.take(MAX_REQUEST_BYTES + 1)
-            .read_to_end(&mut bytes)
-    });
+    let read =
+        File::open(path).and_then(|file| file.take(MAX_REQUEST_BYTES + 1).read_to_end(&mut bytes));
     read.map_err(|error| invalid(error.to_string()))?;
     if bytes.len() as u64 > MAX_REQUEST_BYTES {
-        return Err(invalid(format!("it has more than {MAX_REQUEST_BYTES} bytes")));
+        return Err(invalid(format!(
+            "it has more than {MAX_REQUEST_BYTES} bytes"
+        )));
     }
     serde_json::from_slice(&bytes).map_err(|error| invalid(error.to_string()))
 }
@@ -121,7 +121,10 @@ async fn execute_until_stopped(
 ) -> Result<TaskResult, AgentFailure> {
     let (stopper, stop) = StopSignal::new();
     let failed = |error: std::io::Error| {
-        AgentFailure::new(FailureReason::Other, format!("failed to wait for signals: {error}"))
+        AgentFailure::new(
+            FailureReason::Other,
+            format!("failed to wait for signals: {error}"),
+        )
     };
     let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(failed)?;

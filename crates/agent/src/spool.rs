@@ -75,7 +75,8 @@ impl SpoolWriter {
     /// Writes the rest and ends the spool. Returns the file and its size in bytes.
     pub(crate) async fn finish(mut self) -> Result<(Arc<File>, u64), AgentFailure> {
         self.flush().await?;
-        self.written.send_modify(|written| written.is_complete = true);
+        self.written
+            .send_modify(|written| written.is_complete = true);
         Ok((self.file, self.bytes))
     }
 
@@ -132,7 +133,10 @@ pub(crate) async fn blocking<T: Send + 'static>(
     call: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, AgentFailure> {
     let handle = tokio::task::spawn_blocking(call);
-    handle
-        .await
-        .map_err(|error| AgentFailure::new(evenkeel_archive::tasks::FailureReason::Other, format!("a thread failed: {error}")))
+    handle.await.map_err(|error| {
+        AgentFailure::new(
+            evenkeel_archive::tasks::FailureReason::Other,
+            format!("a thread failed: {error}"),
+        )
+    })
 }

@@ -20,7 +20,9 @@ impl StopCause {
         match self {
             Self::Deadline(seconds) => AgentFailure::new(
                 FailureReason::DeadlineExceeded,
-                format!("The task did not end within {seconds} s. Allow it more time, or find the cause in the log of the pod."),
+                format!(
+                    "The task did not end within {seconds} s. Allow it more time, or find the cause in the log of the pod."
+                ),
             ),
             Self::Terminated => AgentFailure::new(
                 FailureReason::Other,

@@ -139,10 +139,7 @@ impl Window {
         offset: u64,
         length: u64,
     ) -> Result<&[u8], BoltError> {
-        let Some(end) = offset
-            .checked_add(length)
-            .filter(|end| *end <= file_bytes)
-        else {
+        let Some(end) = offset.checked_add(length).filter(|end| *end <= file_bytes) else {
             return damaged(offset, "an offset exceeds the file");
         };
         let loaded_end = self.offset + self.bytes.len() as u64;
@@ -257,7 +254,10 @@ impl<'a> BoltFile<'a> {
         let first = Meta::read(file, bytes, 0)?;
         let second = Meta::read(file, bytes, u64::from(first.page_bytes))?;
         if first.page_bytes != second.page_bytes {
-            return damaged(u64::from(first.page_bytes), "the meta pages differ in page size");
+            return damaged(
+                u64::from(first.page_bytes),
+                "the meta pages differ in page size",
+            );
         }
         let meta = if second.transaction > first.transaction {
             second
@@ -344,12 +344,9 @@ impl<'a> BoltFile<'a> {
             }
             frame.index += 1;
             let element = self.element(page, index)?;
-            let bytes = self.data.bytes(
-                self.file,
-                self.file_bytes,
-                element.key,
-                element.key_bytes,
-            )?;
+            let bytes =
+                self.data
+                    .bytes(self.file, self.file_bytes, element.key, element.key_bytes)?;
             key.clear();
             key.extend_from_slice(bytes);
             if !order.accepts(&key, page.is_leaf) {

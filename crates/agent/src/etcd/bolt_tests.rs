@@ -38,12 +38,17 @@ fn problem(file: &Vec<u8>) -> &'static str {
 }
 
 fn item(key: &str, length: usize) -> (Vec<u8>, Vec<u8>) {
-    (key.as_bytes().to_vec(), key.bytes().cycle().take(length).collect())
+    (
+        key.as_bytes().to_vec(),
+        key.bytes().cycle().take(length).collect(),
+    )
 }
 
 /// A database with inline buckets, trees of two levels and values that exceed pages.
 fn sample() -> (Vec<u8>, Vec<(String, Items)>) {
-    let tree: Items = (0..40).map(|index| item(&format!("k{index:03}"), 700)).collect();
+    let tree: Items = (0..40)
+        .map(|index| item(&format!("k{index:03}"), 700))
+        .collect();
     let large = vec![item("a", 10_000), item("b", 1), item("c", 200_000)];
     let small = vec![item("x", 0), item("y", 20)];
     let mut builder = Builder::new();
@@ -73,7 +78,11 @@ fn damaged_metas_are_found() {
     for at in (16..80).chain(PAGE + 16..PAGE + 80) {
         let mut file = good.clone();
         file[at] ^= 0x10;
-        assert_eq!(problem(&file), "the checksum of a meta page is wrong", "byte {at}");
+        assert_eq!(
+            problem(&file),
+            "the checksum of a meta page is wrong",
+            "byte {at}"
+        );
     }
     for at in [0, 8, PAGE, PAGE + 8] {
         let mut file = good.clone();
@@ -132,11 +141,19 @@ fn keys_out_of_order_are_found() {
         let second = builder.leaf(&vec![item("n", 1)]);
         builder.branch(&[(b"a".to_vec(), first), (b"l".to_vec(), second)])
     };
-    for build in [&in_leaf as &dyn Fn(&mut Builder) -> u64, &twice, &below_branch, &above_branch] {
+    for build in [
+        &in_leaf as &dyn Fn(&mut Builder) -> u64,
+        &twice,
+        &below_branch,
+        &above_branch,
+    ] {
         let mut builder = Builder::new();
         let root = build(&mut builder);
         builder.bucket("key", root);
-        assert_eq!(problem(&builder.finish()), "keys are not in ascending order");
+        assert_eq!(
+            problem(&builder.finish()),
+            "keys are not in ascending order"
+        );
     }
 }
 
@@ -162,7 +179,10 @@ fn wrong_flags_and_page_ids_are_found() {
     let root = builder.leaf(&vec![item("a", 1)]);
     builder.bucket("key", root);
     builder.bytes[root as usize * PAGE] ^= 1;
-    assert_eq!(problem(&builder.finish()), "a page has the ID of another page");
+    assert_eq!(
+        problem(&builder.finish()),
+        "a page has the ID of another page"
+    );
 }
 
 #[test]

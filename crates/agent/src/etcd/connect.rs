@@ -45,16 +45,21 @@ pub(crate) async fn connect_on_loopback(
     let uri = parse(url)?;
     let host = uri.host().unwrap_or_default();
     let host = host.trim_start_matches('[').trim_end_matches(']');
-    let is_loopback = host.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback());
+    let is_loopback = host
+        .parse::<std::net::IpAddr>()
+        .is_ok_and(|ip| ip.is_loopback());
     if uri.scheme_str() != Some("http") || !is_loopback {
-        return Err(invalid(format!("The URL {url} is not http on a loopback address.")));
+        return Err(invalid(format!(
+            "The URL {url} is not http on a loopback address."
+        )));
     }
     open(url, endpoint(url)?, timeout).await
 }
 
 fn endpoint(url: &str) -> Result<Endpoint, AgentFailure> {
     let endpoint = Endpoint::from_shared(url.to_owned());
-    let endpoint = endpoint.map_err(|error| invalid(format!("The URL {url} is invalid: {error}")))?;
+    let endpoint =
+        endpoint.map_err(|error| invalid(format!("The URL {url} is invalid: {error}")))?;
     Ok(endpoint
         .http2_keep_alive_interval(KEEP_ALIVE)
         .keep_alive_timeout(KEEP_ALIVE)
@@ -111,7 +116,10 @@ pub(crate) fn call_failure(action: &str, error: &Error) -> AgentFailure {
 fn no_answer(action: &str, timeout: Duration) -> AgentFailure {
     AgentFailure::new(
         FailureReason::SourceFailed,
-        format!("failed to {action}: no answer within {} s", timeout.as_secs()),
+        format!(
+            "failed to {action}: no answer within {} s",
+            timeout.as_secs()
+        ),
     )
 }
 

@@ -181,8 +181,7 @@ impl ContentsReader {
         if record.key.is_empty() {
             return value.damaged("a record has no key");
         }
-        let is_consistent =
-            is_tombstone || (record.mod_revision == revision && record.version > 0);
+        let is_consistent = is_tombstone || (record.mod_revision == revision && record.version > 0);
         if !is_consistent {
             return value.damaged("a record has the revision of another record");
         }
@@ -374,9 +373,8 @@ impl SampledKeys {
             value_sha256: hex(&one.value),
         });
         let mut samples: Vec<_> = samples.collect();
-        samples.sort_by(|a, b| {
-            (a.mod_revision, &a.key_sha256).cmp(&(b.mod_revision, &b.key_sha256))
-        });
+        samples
+            .sort_by(|a, b| (a.mod_revision, &a.key_sha256).cmp(&(b.mod_revision, &b.key_sha256)));
         samples
     }
 }

@@ -75,7 +75,10 @@ fn an_empty_store_is_at_revision_1() {
 
 #[test]
 fn the_empty_record_of_a_bumped_restore_is_no_key() {
-    let records = vec![put(4, "a", 1, b"1"), (revision_key(1_000_004, 0), Vec::new())];
+    let records = vec![
+        put(4, "a", 1, b"1"),
+        (revision_key(1_000_004, 0), Vec::new()),
+    ];
     let contents = read(&etcd(&records, &compacted(1_000_004, 1_000_004))).unwrap();
     assert_eq!((contents.revision, contents.keys), (1_000_004, Some(1)));
 }
@@ -100,10 +103,18 @@ fn samples_are_the_last_values_of_living_keys() {
             value_sha256: hex(&Sha256::digest(format!("value 2 {key}"))),
         })
         .collect();
-    assert!(contents.samples.iter().all(|sample| living.contains(sample)));
+    assert!(
+        contents
+            .samples
+            .iter()
+            .all(|sample| living.contains(sample))
+    );
     assert!(contents.samples.len() >= 10 && contents.samples.len() <= MAX_SAMPLES);
     let text = serde_json::to_string(&contents).unwrap();
-    assert!(!text.contains("value 2") && !text.contains("key5"), "{text}");
+    assert!(
+        !text.contains("value 2") && !text.contains("key5"),
+        "{text}"
+    );
 }
 
 #[test]
@@ -111,7 +122,10 @@ fn inconsistent_records_are_damage() {
     let wrong_revision = (revision_key(5, 0), put(4, "a", 1, b"1").1);
     let no_key = (revision_key(5, 0), put(5, "", 1, b"1").1);
     let short = (revision_key(5, 0)[..16].to_vec(), put(5, "a", 1, b"1").1);
-    let mark = ([revision_key(5, 0), b"x".to_vec()].concat(), put(5, "a", 1, b"1").1);
+    let mark = (
+        [revision_key(5, 0), b"x".to_vec()].concat(),
+        put(5, "a", 1, b"1").1,
+    );
     let mut cut = put(5, "a", 1, b"1");
     cut.1.pop();
     for record in [wrong_revision, no_key, short, mark, cut] {

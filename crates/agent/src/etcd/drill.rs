@@ -81,12 +81,10 @@ pub async fn drill(store: &ArchiveStore, task: &EtcdDrillTask) -> Result<TaskRes
 async fn wait_until_serving(url: &str) -> Result<Client, AgentFailure> {
     loop {
         let failure = match connect_on_loopback(url, REQUEST_TIMEOUT).await {
-            Ok(mut client) => {
-                match call("read", REQUEST_TIMEOUT, client.get(ALL, None)).await {
-                    Ok(_) => return Ok(client),
-                    Err(failure) => failure,
-                }
-            }
+            Ok(mut client) => match call("read", REQUEST_TIMEOUT, client.get(ALL, None)).await {
+                Ok(_) => return Ok(client),
+                Err(failure) => failure,
+            },
             Err(failure) => failure,
         };
         if failure.reason == FailureReason::InvalidRequest {
@@ -218,7 +216,9 @@ impl Comparison {
             self.differs(format!("{} sampled keys are missing", missing.len()));
         }
         if differing > 0 {
-            self.differs(format!("{differing} sampled keys have another value or revision"));
+            self.differs(format!(
+                "{differing} sampled keys have another value or revision"
+            ));
         }
         Ok(())
     }
@@ -230,9 +230,17 @@ impl Comparison {
         revision: i64,
     ) -> Result<bool, AgentFailure> {
         // A value can be larger than the default limit of a message; etcd limits requests, and the agent's memory limits this.
-        let mut client = self.client.kv_client().max_decoding_message_size(MAX_VALUE_BYTES);
+        let mut client = self
+            .client
+            .kv_client()
+            .max_decoding_message_size(MAX_VALUE_BYTES);
         let options = GetOptions::new().with_revision(revision);
-        let answer = call("read a sampled key", REQUEST_TIMEOUT, client.get(key, Some(options))).await?;
+        let answer = call(
+            "read a sampled key",
+            REQUEST_TIMEOUT,
+            client.get(key, Some(options)),
+        )
+        .await?;
         Ok(answer.kvs().first().is_some_and(|found| {
             found.mod_revision() == sample.mod_revision
                 && hex(&Sha256::digest(found.value())) == sample.value_sha256

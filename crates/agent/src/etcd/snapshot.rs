@@ -141,11 +141,19 @@ impl<'a> SnapshotSource<'a> {
         let cluster_id = u64::from_str_radix(&task.cluster.cluster_id, 16).map_err(|error| {
             AgentFailure::new(
                 FailureReason::InvalidRequest,
-                format!("The cluster ID {:?} is invalid: {error}.", task.cluster.cluster_id),
+                format!(
+                    "The cluster ID {:?} is invalid: {error}.",
+                    task.cluster.cluster_id
+                ),
             )
         })?;
         let mut client = connect(&task.endpoint, &task.tls, limits.request).await?;
-        let before = call("read the status of the member", limits.request, client.status()).await?;
+        let before = call(
+            "read the status of the member",
+            limits.request,
+            client.status(),
+        )
+        .await?;
         let member_id = check_cluster(before.header(), cluster_id)?;
         Ok(Self {
             client,
@@ -193,7 +201,13 @@ impl<'a> SnapshotSource<'a> {
         let mut client = self.client.clone();
         loop {
             tokio::time::sleep(limits.status_interval).await;
-            match call("read the status of the member", limits.request, client.status()).await {
+            match call(
+                "read the status of the member",
+                limits.request,
+                client.status(),
+            )
+            .await
+            {
                 Ok(status) => {
                     let (before, now) = (size(&self.before), size(&status));
                     tracing::info!(database_bytes = now, "snapshot in progress");
@@ -262,7 +276,10 @@ impl<'a> SnapshotSource<'a> {
             hash_kv: hash,
         };
         let verification = serde_json::to_value(verification).map_err(|error| {
-            AgentFailure::new(FailureReason::Other, format!("failed to encode the manifest: {error}"))
+            AgentFailure::new(
+                FailureReason::Other,
+                format!("failed to encode the manifest: {error}"),
+            )
         })?;
         Ok(ManifestDraft {
             // The version that runs, which may be newer than the one that the operator saw.

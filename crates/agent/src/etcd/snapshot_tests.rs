@@ -22,11 +22,17 @@ fn a_member_that_grows_too_much_ends_the_snapshot() {
 fn a_full_member_that_does_not_grow_can_be_backed_up() {
     assert_eq!(reason(500 * MIB, 500 * MIB, 512 * MIB), None);
     assert_eq!(reason(500 * MIB, 400 * MIB, 512 * MIB), None);
-    assert_eq!(reason(500 * MIB, 500 * MIB + 4096, 512 * MIB), Some(FailureReason::MemberTooFull));
+    assert_eq!(
+        reason(500 * MIB, 500 * MIB + 4096, 512 * MIB),
+        Some(FailureReason::MemberTooFull)
+    );
 }
 
 #[test]
 fn an_unknown_quota_limits_the_growth_only() {
     assert_eq!(reason(MIB, 256 * MIB, 0), None);
-    assert_eq!(reason(MIB, 300 * MIB, 0), Some(FailureReason::MemberTooFull));
+    assert_eq!(
+        reason(MIB, 300 * MIB, 0),
+        Some(FailureReason::MemberTooFull)
+    );
 }

@@ -127,12 +127,7 @@ fn leaf_content(items: &Items, flags: u32) -> Vec<u8> {
     let (mut elements, mut data) = (Vec::new(), Vec::new());
     for (index, (key, value)) in items.iter().enumerate() {
         let position = 16 * (items.len() - index) + data.len();
-        for number in [
-            flags,
-            position as u32,
-            key.len() as u32,
-            value.len() as u32,
-        ] {
+        for number in [flags, position as u32, key.len() as u32, value.len() as u32] {
             elements.extend(number.to_le_bytes());
         }
         data.extend_from_slice(key);

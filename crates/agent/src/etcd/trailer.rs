@@ -42,7 +42,10 @@ impl TrailerCheck {
             return Err(format!("it has {} bytes and no checksum", self.size));
         };
         if database == 0 || database % SECTOR_BYTES != 0 {
-            return Err(format!("its size of {} bytes is not that of a snapshot", self.size));
+            return Err(format!(
+                "its size of {} bytes is not that of a snapshot",
+                self.size
+            ));
         }
         if self.hash.finalize().as_slice() != self.tail {
             return Err("its SHA-256 is not that of its last 32 bytes".to_owned());

@@ -126,13 +126,25 @@ fn differences(expected: &SnapshotContents, found: &SnapshotContents) -> Vec<Str
     let found_keys = found.keys.map_or(0, u64::cast_signed);
     let counts = [
         ("revision", *revision, found.revision),
-        ("compact revision", *compact_revision, found.compact_revision),
+        (
+            "compact revision",
+            *compact_revision,
+            found.compact_revision,
+        ),
         ("keys", keys, found_keys),
-        ("records", records.cast_signed(), found.records.cast_signed()),
+        (
+            "records",
+            records.cast_signed(),
+            found.records.cast_signed(),
+        ),
         ("leases", leases.cast_signed(), found.leases.cast_signed()),
         ("users", users.cast_signed(), found.users.cast_signed()),
         ("roles", roles.cast_signed(), found.roles.cast_signed()),
-        ("authentication", i64::from(*has_auth), i64::from(found.has_auth)),
+        (
+            "authentication",
+            i64::from(*has_auth),
+            i64::from(found.has_auth),
+        ),
         ("alarms", alarms.cast_signed(), found.alarms.cast_signed()),
     ];
     let mut differences: Vec<String> = counts

@@ -8,7 +8,10 @@ use evenkeel_agent::etcd::bolt::{BoltError, BoltFile, BoltValue, BoltVisitor};
 pub(crate) fn hash_of_all_buckets(file: &File) -> u32 {
     let size = file.metadata().unwrap().len() - 32;
     let mut hash = Crc(u32::MAX);
-    BoltFile::open(file, size).unwrap().walk(b"", &mut hash).unwrap();
+    BoltFile::open(file, size)
+        .unwrap()
+        .walk(b"", &mut hash)
+        .unwrap();
     !hash.0
 }
 

@@ -96,7 +96,11 @@ fn a_frozen_member_is_noticed_by_the_lack_of_progress() {
     scene.etcd.signal("-CONT");
     assert_eq!(failure.reason, FailureReason::NoProgress, "{failure}");
     // Some data is still in the buffers of the sockets.
-    assert!(begin.elapsed() < Duration::from_secs(15), "{:?}", begin.elapsed());
+    assert!(
+        begin.elapsed() < Duration::from_secs(15),
+        "{:?}",
+        begin.elapsed()
+    );
     assert!(scene.stored_files().is_empty());
 }
 

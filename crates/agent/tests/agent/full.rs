@@ -26,13 +26,19 @@ fn a_frozen_member_is_noticed_by_keep_alives() {
     let begin = Instant::now();
     assert_failed(&scene, &mut agent, FailureReason::SourceFailed);
     scene.etcd.signal("-CONT");
-    assert!(begin.elapsed() < Duration::from_secs(40), "{:?}", begin.elapsed());
+    assert!(
+        begin.elapsed() < Duration::from_secs(40),
+        "{:?}",
+        begin.elapsed()
+    );
 }
 
 #[test]
 fn a_damaged_real_snapshot_neither_panics_nor_loops() {
     let scene = Scene::start("3.6.16");
-    scene.runtime.block_on(write_history(&mut scene.client.clone()));
+    scene
+        .runtime
+        .block_on(write_history(&mut scene.client.clone()));
     let (location, _) = scene.snapshot("first");
     let file = scene.path("snapshot.db");
     scene.run(Task::Fetch(FetchTask {
@@ -52,9 +58,15 @@ fn a_damaged_real_snapshot_neither_panics_nor_loops() {
             let [at @ .., _, _, _, _, _, _, _, byte] = numbers.as_slice() else {
                 panic!("too few bytes");
             };
-            let at = at.iter().fold(0_usize, |at, byte| at.wrapping_mul(256) + usize::from(*byte));
+            let at = at.iter().fold(0_usize, |at, byte| {
+                at.wrapping_mul(256) + usize::from(*byte)
+            });
             // Half of the damage is at the beginning of pages, where headers and elements are.
-            let at = if round % 2 == 0 { at % database } else { at % database / 4096 * 4096 + at % 64 };
+            let at = if round % 2 == 0 {
+                at % database
+            } else {
+                at % database / 4096 * 4096 + at % 64
+            };
             bytes[at] = *byte;
         }
         std::fs::write(&file, &bytes).unwrap();
@@ -65,5 +77,8 @@ fn a_damaged_real_snapshot_neither_panics_nor_loops() {
         }
     }
     // Damage of values and of free pages is found by checksums, not by the walk.
-    assert!(accepted > 0 && rejected > 50, "{accepted} accepted, {rejected} rejected");
+    assert!(
+        accepted > 0 && rejected > 50,
+        "{accepted} accepted, {rejected} rejected"
+    );
 }

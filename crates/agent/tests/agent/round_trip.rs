@@ -22,7 +22,10 @@ pub(crate) async fn write_history(client: &mut Client) {
         for key in 0..150 {
             let options = (key % 10 == 0).then(|| PutOptions::new().with_lease(lease));
             let value = random(key + round * 1000, 200);
-            client.put(format!("history/{key}"), value, options).await.unwrap();
+            client
+                .put(format!("history/{key}"), value, options)
+                .await
+                .unwrap();
         }
         for key in (0..150).skip(round as usize).step_by(7) {
             client.delete(format!("history/{key}"), None).await.unwrap();
@@ -36,7 +39,10 @@ pub(crate) async fn write_history(client: &mut Client) {
     }
     for key in 0..4 {
         let value = random(key, 300_000);
-        client.put(format!("large/{key}"), value, None).await.unwrap();
+        client
+            .put(format!("large/{key}"), value, None)
+            .await
+            .unwrap();
     }
     // A compaction is finished in the background.
     tokio::time::sleep(Duration::from_millis(500)).await;
@@ -50,7 +56,10 @@ fn under_load<T>(scene: &Scene, work: impl FnOnce() -> T) -> T {
         let mut writes = 0_u64;
         while !flag.load(Ordering::Relaxed) {
             let key = format!("load/{}", writes % 500);
-            client.put(key.clone(), random(writes, 500), None).await.unwrap();
+            client
+                .put(key.clone(), random(writes, 500), None)
+                .await
+                .unwrap();
             if writes % 9 == 0 {
                 client.delete(key, None).await.unwrap();
             }
@@ -100,7 +109,9 @@ fn restored(scene: &Scene, location: &str) -> (Process, String) {
 
 pub(crate) fn round_trip(version: &str) {
     let scene = Scene::start(version);
-    scene.runtime.block_on(write_history(&mut scene.client.clone()));
+    scene
+        .runtime
+        .block_on(write_history(&mut scene.client.clone()));
     let (location, summary) = under_load(&scene, || scene.snapshot("first"));
     assert_eq!(summary.engine_version, version);
     // The next run of the same attempt finds the backup.
@@ -120,8 +131,17 @@ pub(crate) fn round_trip(version: &str) {
     let hash = hash_of_all_buckets(&std::fs::File::open(&fetch.file).unwrap());
     assert_eq!(u64::from(hash), status["hash"].as_u64().unwrap());
     let manifest = manifest(&scene);
-    assert!(manifest["verification"]["hashKv"]["hash"].is_u64(), "{manifest}");
-    assert_eq!(manifest["verification"]["samples"].as_array().unwrap().len(), 32);
+    assert!(
+        manifest["verification"]["hashKv"]["hash"].is_u64(),
+        "{manifest}"
+    );
+    assert_eq!(
+        manifest["verification"]["samples"]
+            .as_array()
+            .unwrap()
+            .len(),
+        32
+    );
     assert_eq!(manifest["verification"]["leases"], 1);
 
     let (_etcd, url) = restored(&scene, &location);
@@ -166,7 +186,11 @@ fn a_drill_reports_each_difference() {
     let (path, good) = (manifest_file(&scene), manifest(&scene));
     let cases: [(&str, Value, &str); 4] = [
         ("/verification/keys", 51.into(), "50 keys instead of 51"),
-        ("/verification/hashKv/hash", 1.into(), "the hash over all keys"),
+        (
+            "/verification/hashKv/hash",
+            1.into(),
+            "the hash over all keys",
+        ),
         (
             "/verification/samples/3/valueSha256",
             "00".repeat(32).into(),
@@ -253,11 +277,18 @@ fn the_store_is_checked_listed_and_pruned() {
     let (first, summary) = scene.snapshot("first");
     let (second, _) = scene.snapshot("second");
     assert_ne!(first, second);
-    let (location, read) = (first.clone(), Task::ReadManifest { location: first.clone() });
+    let (location, read) = (
+        first.clone(),
+        Task::ReadManifest {
+            location: first.clone(),
+        },
+    );
     assert_eq!(scene.run(read), TaskResult::Backup { location, summary });
     let list = || {
         let lines = scene.agent(&scene.request(Task::List)).run().unwrap();
-        let lines = lines.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+        let lines = lines
+            .lines()
+            .map(|line| serde_json::from_str::<Value>(line).unwrap());
         lines.collect::<Vec<_>>()
     };
     let listed = list();
@@ -272,7 +303,13 @@ fn the_store_is_checked_listed_and_pruned() {
         delete: vec![first.clone()],
     };
     let pruned = scene.run(Task::Prune(prune));
-    assert_eq!(pruned, TaskResult::Pruned { deleted: 1, locked: 0 });
+    assert_eq!(
+        pruned,
+        TaskResult::Pruned {
+            deleted: 1,
+            locked: 0
+        }
+    );
     let listed = list();
     assert_eq!(listed.len(), 1);
     assert_eq!(listed[0]["location"], second.as_str());

@@ -166,7 +166,11 @@ impl Scene {
     pub(crate) fn run_agent(&self, request: &Request) -> (Outcome, String) {
         let (is_done, output) = self.agent(request).attempt().unwrap();
         let outcome = self.outcome();
-        assert_eq!(is_done, matches!(outcome, Outcome::Succeeded(_)), "{output}");
+        assert_eq!(
+            is_done,
+            matches!(outcome, Outcome::Succeeded(_)),
+            "{output}"
+        );
         (outcome, output)
     }
 
@@ -196,7 +200,10 @@ impl Scene {
         self.runtime.block_on(async {
             for key in 0..keys {
                 let value = random(u64::from(key), value_bytes);
-                client.put(format!("filled/{key:06}"), value, None).await.unwrap();
+                client
+                    .put(format!("filled/{key:06}"), value, None)
+                    .await
+                    .unwrap();
             }
         });
     }
@@ -257,7 +264,10 @@ fn start_etcd(
         .arg("--unsafe-no-fsync")
         .args(options)
         .spawn(|command| {
-            command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
+            command
+                .stdin(Stdio::null())
+                .stdout(Stdio::null())
+                .stderr(log);
         });
     Process(child.unwrap())
 }

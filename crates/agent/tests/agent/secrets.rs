@@ -9,8 +9,14 @@ const CANARY: &str = "canary4711secret";
 fn assert_secret(scene: &Scene, output: &str, secrets: &[String]) {
     let result = std::fs::read_to_string(scene.path("result.json")).unwrap();
     for secret in secrets {
-        assert!(!output.contains(secret.as_str()), "the output contains {secret}");
-        assert!(!result.contains(secret.as_str()), "the outcome contains {secret}");
+        assert!(
+            !output.contains(secret.as_str()),
+            "the output contains {secret}"
+        );
+        assert!(
+            !result.contains(secret.as_str()),
+            "the outcome contains {secret}"
+        );
     }
 }
 
@@ -20,9 +26,15 @@ fn the_tls_key_never_appears_in_the_output() {
     scene.fill(3, 100);
     let path = scene.path("tls/tls.key");
     let key = std::fs::read_to_string(&path).unwrap();
-    let lines: Vec<String> = key.lines().filter(|line| !line.starts_with('-')).map(str::to_owned).collect();
+    let lines: Vec<String> = key
+        .lines()
+        .filter(|line| !line.starts_with('-'))
+        .map(str::to_owned)
+        .collect();
     assert!(!lines.is_empty());
-    let request = scene.request(Task::SnapshotEtcd(scene.snapshot_task(scene.address, "first")));
+    let request = scene.request(Task::SnapshotEtcd(
+        scene.snapshot_task(scene.address, "first"),
+    ));
     let (outcome, output) = scene.run_agent(&request);
     assert!(matches!(outcome, Outcome::Succeeded(_)));
     assert!(output.contains("snapshot received"), "the log is missing");
@@ -35,7 +47,9 @@ fn the_tls_key_never_appears_in_the_output() {
         key.replacen(&lines[0][..8], "AAAAAAAA", 1),
     ] {
         std::fs::write(&path, bad).unwrap();
-        let request = scene.request(Task::SnapshotEtcd(scene.snapshot_task(scene.address, "second")));
+        let request = scene.request(Task::SnapshotEtcd(
+            scene.snapshot_task(scene.address, "second"),
+        ));
         let (outcome, output) = scene.run_agent(&request);
         assert!(matches!(outcome, Outcome::Failed(_)));
         let mut secrets = lines.clone();
