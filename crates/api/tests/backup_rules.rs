@@ -18,7 +18,11 @@ impl Definition {
         let schema = version.schema.unwrap().open_api_v3_schema.unwrap();
         let schema = serde_json::to_value(schema).unwrap();
         let compiled = compile_schema(&schema);
-        assert!(!compiled.has_errors(), "{:?}", compiled.compilation_errors());
+        assert!(
+            !compiled.has_errors(),
+            "{:?}",
+            compiled.compilation_errors()
+        );
         Self { schema, compiled }
     }
 
@@ -45,7 +49,10 @@ impl Definition {
             match expected {
                 None => assert!(found.is_empty(), "{spec}: {found:?}"),
                 Some(text) => {
-                    assert!(found.iter().any(|it| it.contains(text)), "{spec}: {found:?}");
+                    assert!(
+                        found.iter().any(|it| it.contains(text)),
+                        "{spec}: {found:?}"
+                    );
                 }
             }
         }
@@ -66,7 +73,10 @@ fn a_store_has_one_place_and_one_source_of_credentials() {
     let credentials = Some("exactly one of secret and webIdentity");
     Definition::of::<BackupStore>().check(&[
         (s3(|_| ()), None),
-        (json!({ "volume": { "claim": "backups", "path": "etcd/eu1" } }), None),
+        (
+            json!({ "volume": { "claim": "backups", "path": "etcd/eu1" } }),
+            None,
+        ),
         (json!({}), place),
         (
             json!({ "s3": s3(|_| ())["s3"], "volume": { "claim": "backups" } }),
@@ -106,17 +116,29 @@ fn paths_and_endpoints_of_a_store_are_plain() {
         (prefix("prod/../other"), path),
         (prefix("prod/.hidden"), path),
         (prefix("prod eu1"), path),
-        (json!({ "volume": { "claim": "backups", "path": "../etc" } }), path),
+        (
+            json!({ "volume": { "claim": "backups", "path": "../etc" } }),
+            path,
+        ),
         (endpoint("https://s3.example"), None),
         (endpoint("https://s3.example:9000/"), None),
         (endpoint("https://[2001:db8::1]:9000"), None),
         (endpoint("https://s3.example/path"), url),
         (endpoint("https://user:password@s3.example"), url),
         (endpoint("ftp://s3.example"), url),
-        (endpoint("http://s3.example"), Some("must begin with https://")),
+        (
+            endpoint("http://s3.example"),
+            Some("must begin with https://"),
+        ),
         (http("http://s3.example"), None),
-        (s3(|it| it["bucket"] = json!("Prod")), Some("must be a bucket name")),
-        (s3(|it| it["region"] = json!("eu central")), Some("must be a region")),
+        (
+            s3(|it| it["bucket"] = json!("Prod")),
+            Some("must be a bucket name"),
+        ),
+        (
+            s3(|it| it["region"] = json!("eu central")),
+            Some("must be a region"),
+        ),
     ]);
 }
 
@@ -125,7 +147,10 @@ fn a_backup_has_a_deadline_and_never_changes() {
     let definition = Definition::of::<Backup>();
     let spec = |deadline: &str| json!({ "cluster": { "name": "orders" }, "store": "prod", "deadline": deadline });
     definition.check(&[
-        (json!({ "cluster": { "name": "orders" }, "store": "prod" }), None),
+        (
+            json!({ "cluster": { "name": "orders" }, "store": "prod" }),
+            None,
+        ),
         (spec("1m"), None),
         (spec("24h"), None),
         (spec("59s"), Some("at least 1m")),
@@ -135,7 +160,10 @@ fn a_backup_has_a_deadline_and_never_changes() {
     let (old, new) = (spec("30m"), spec("1h"));
     assert!(definition.violations("a", &old, Some(&old)).is_empty());
     let found = definition.violations("a", &new, Some(&old));
-    assert!(found.iter().any(|it| it.contains("is immutable")), "{found:?}");
+    assert!(
+        found.iter().any(|it| it.contains("is immutable")),
+        "{found:?}"
+    );
 }
 
 #[test]
@@ -160,7 +188,8 @@ fn a_schedule_is_a_cron_expression_or_a_word() {
 #[test]
 fn names_leave_room_for_the_pods_that_are_named_after_them() {
     let backup = json!({ "cluster": { "name": "orders" }, "store": "prod" });
-    let schedule = json!({ "cluster": { "name": "orders" }, "store": "prod", "schedule": "@daily" });
+    let schedule =
+        json!({ "cluster": { "name": "orders" }, "store": "prod", "schedule": "@daily" });
     let store = json!({ "volume": { "claim": "backups" } });
     for (definition, spec, longest) in [
         (Definition::of::<Backup>(), backup, 63),
