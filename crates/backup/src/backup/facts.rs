@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use evenkeel_api::{Backup, BackupStore, duration};
+use evenkeel_api::{Backup, BackupPhase, BackupStore, duration};
 use evenkeel_runtime::UnixTime;
 use serde::{Deserialize, Serialize};
 
@@ -22,7 +22,7 @@ pub struct BackupFacts {
     pub deadline: UnixTime,
     /// Whether the Backup represents an existing backup in the store.
     pub is_import: bool,
-    /// Whether the status has a final phase.
+    /// Whether the status has a final phase, or one that this operator does not know.
     pub is_final: bool,
     /// The number of attempts in the status.
     pub attempts: u32,
@@ -135,7 +135,8 @@ impl BackupFacts {
             now,
             deadline: created.after(limit.unwrap_or(DEFAULT_DEADLINE)),
             is_import: backup.spec.existing.is_some(),
-            is_final: status.phase.is_final(),
+            // A phase of a newer operator is none that this one may change.
+            is_final: status.phase.is_final() || status.phase == BackupPhase::Unknown,
             attempts: u32::try_from(status.attempts).unwrap_or_default(),
             member: status.member,
             failed: failed

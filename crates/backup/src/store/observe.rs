@@ -347,3 +347,7 @@ impl Reconciler for StoreReconciler {
         &self.expectations
     }
 }
+
+#[cfg(test)]
+#[path = "sequence_tests.rs"]
+mod tests;
