@@ -4,8 +4,12 @@ mod flags;
 
 use std::process::ExitCode;
 
-use evenkeel_etcd::EtcdReconciler;
-use evenkeel_runtime::program::{self, Context, ProgramInfo};
+use evenkeel_backup::Engines;
+use evenkeel_backup::backup::{self, BackupReconciler};
+use evenkeel_backup::store::{self, StoreReconciler};
+use evenkeel_etcd::{EtcdBackups, EtcdReconciler};
+use evenkeel_runtime::Watches;
+use evenkeel_runtime::program::{self, Context, ControllerTask, ProgramInfo};
 
 const INFO: ProgramInfo = ProgramInfo {
     name: "evenkeel-operator",
@@ -16,6 +20,7 @@ const INFO: ProgramInfo = ProgramInfo {
 
 fn main() -> ExitCode {
     let flags: flags::Flags = program::parse(&INFO);
+    let agent_image = flags.agent_image().map(ToOwned::to_owned);
     program::main(INFO, flags.program, |context: &Context, scope| {
         tracing::info!(?scope, engine = "etcd", "starting controller");
         let watches = context.watches(scope);
@@ -27,6 +32,36 @@ fn main() -> ExitCode {
             context.clock.clone(),
             context.random.clone(),
         );
-        vec![context.controller("evenkeel.dev/etcd", reconciler, &watches, triggers)]
+        let etcd = context.controller("evenkeel.dev/etcd", reconciler, &watches, triggers);
+        let [stores, backups] = backup_controllers(context, &watches, agent_image.as_deref());
+        vec![etcd, stores, backups]
     })
+}
+
+/// Returns the controllers of BackupStores and Backups.
+fn backup_controllers(
+    context: &Context,
+    watches: &Watches,
+    agent_image: Option<&str>,
+) -> [ControllerTask; 2] {
+    let (client, clock) = (&context.client, &context.clock);
+    let image = agent_image.map(ToOwned::to_owned);
+    let engines = Engines::new(vec![Box::new(EtcdBackups::new(
+        client.clone(),
+        clock.clone(),
+    ))]);
+    let (store_caches, store_triggers) = store::watch(watches);
+    let (backup_caches, backup_triggers) = backup::watch(watches, store_caches.stores.clone());
+    let stores = StoreReconciler::new(client.clone(), store_caches, image.clone(), clock.clone());
+    let backups =
+        BackupReconciler::new(client.clone(), backup_caches, engines, image, clock.clone());
+    [
+        context.controller(
+            "evenkeel.dev/backup-stores",
+            stores,
+            watches,
+            store_triggers,
+        ),
+        context.controller("evenkeel.dev/backups", backups, watches, backup_triggers),
+    ]
 }

@@ -3,6 +3,7 @@
 
 pub mod actions;
 pub mod availability;
+mod backup;
 pub mod backup_drill;
 pub mod build;
 mod client;
@@ -26,6 +27,7 @@ mod decide;
 #[cfg(test)]
 mod testing;
 
+pub use backup::EtcdBackups;
 pub use decide::Etcd;
 pub use reconciler::EtcdReconciler;
 pub use watches::watch;

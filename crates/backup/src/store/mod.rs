@@ -1,0 +1,13 @@
+//! The controller of BackupStores: a pod writes, reads and deletes a test object when the spec, the credentials or the CA
+//! have changed, and regularly afterwards.
+
+mod decide;
+mod facts;
+mod observe;
+mod status;
+
+pub(crate) use status::{READY, word};
+
+pub use decide::{StoreCreate, StoreEngine, StorePatch, StoreStep, StoreWait, step};
+pub use facts::{LastCheck, MissingInput, StoreFacts};
+pub use observe::{StoreCaches, StoreObjects, StoreReconciler, watch};
