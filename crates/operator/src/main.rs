@@ -6,6 +6,7 @@ use std::process::ExitCode;
 
 use evenkeel_backup::Engines;
 use evenkeel_backup::backup::{self, BackupReconciler};
+use evenkeel_backup::schedule::{self, ScheduleReconciler};
 use evenkeel_backup::store::{self, StoreReconciler};
 use evenkeel_etcd::{EtcdBackups, EtcdReconciler};
 use evenkeel_runtime::Watches;
@@ -33,17 +34,18 @@ fn main() -> ExitCode {
             context.random.clone(),
         );
         let etcd = context.controller("evenkeel.dev/etcd", reconciler, &watches, triggers);
-        let [stores, backups] = backup_controllers(context, &watches, agent_image.as_deref());
-        vec![etcd, stores, backups]
+        let mut controllers = backup_controllers(context, &watches, agent_image.as_deref());
+        controllers.push(etcd);
+        controllers
     })
 }
 
-/// Returns the controllers of BackupStores and Backups.
+/// Returns the controllers of BackupStores, Backups and BackupSchedules.
 fn backup_controllers(
     context: &Context,
     watches: &Watches,
     agent_image: Option<&str>,
-) -> [ControllerTask; 2] {
+) -> Vec<ControllerTask> {
     let (client, clock) = (&context.client, &context.clock);
     let image = agent_image.map(ToOwned::to_owned);
     let engines = Engines::new(vec![Box::new(EtcdBackups::new(
@@ -53,9 +55,17 @@ fn backup_controllers(
     let (store_caches, store_triggers) = store::watch(watches);
     let (backup_caches, backup_triggers) = backup::watch(watches, store_caches.stores.clone());
     let stores = StoreReconciler::new(client.clone(), store_caches, image.clone(), clock.clone());
+    let (schedule_caches, schedule_triggers) = schedule::watch(watches);
+    let schedules = ScheduleReconciler::new(
+        client.clone(),
+        schedule_caches,
+        engines.clone(),
+        image.clone(),
+        clock.clone(),
+    );
     let backups =
         BackupReconciler::new(client.clone(), backup_caches, engines, image, clock.clone());
-    [
+    vec![
         context.controller(
             "evenkeel.dev/backup-stores",
             stores,
@@ -63,5 +73,11 @@ fn backup_controllers(
             store_triggers,
         ),
         context.controller("evenkeel.dev/backups", backups, watches, backup_triggers),
+        context.controller(
+            schedule::CONTROLLER,
+            schedules,
+            watches,
+            schedule_triggers,
+        ),
     ]
 }
