@@ -16,7 +16,7 @@ use kube::ResourceExt;
 use serde_json::{Value, json};
 
 use crate::facts::{ClusterFacts, DisruptionWindow, StorageKind};
-use crate::identity::{ClusterId, Uid};
+use crate::identity::{ClusterId, RestoreOrigin, Uid};
 use crate::names::{ENGINE, ObjectNames};
 use crate::versions;
 
@@ -89,6 +89,8 @@ pub struct DesiredCluster {
     pub replace_drained_after: Duration,
     /// The maintenance windows; `None` if those in the spec are invalid and none were accepted before.
     pub windows: Option<Windows>,
+    /// The restore that a new cluster starts from.
+    pub restore: Option<RestoreOrigin>,
     /// The hash of the user's inputs that pods are built from.
     pub inputs: Uid,
     /// The value of the restart annotation.
@@ -189,6 +191,11 @@ impl DesiredCluster {
             replace_after,
             replace_drained_after,
             windows: Some(windows),
+            restore: spec
+                .bootstrap
+                .from
+                .as_ref()
+                .map(|from| RestoreOrigin::bootstrap(&from.backup)),
             inputs: pod_template_hash(spec, &resources, quota, auto_compaction),
             restart: resource.annotations().get(labels::RESTARTED_AT).cloned(),
             spec: serde_json::to_string(spec).unwrap_or_default(),
@@ -247,6 +254,7 @@ impl DesiredCluster {
             pod_template_hash: self.inputs,
             restart_request: self.restart.as_deref().map(Uid::of_name),
             volume_size: self.size,
+            restore: self.restore.clone(),
         }
     }
 }

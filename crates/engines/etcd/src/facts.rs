@@ -12,7 +12,7 @@ use evenkeel_runtime::{Observed, UnixTime};
 use serde::{Deserialize, Serialize};
 
 use crate::availability::Alarm;
-use crate::identity::{ClusterId, Identity, MemberId, Uid};
+use crate::identity::{ClusterId, Identity, MemberId, RestoreOrigin, Uid};
 use crate::names::{Epoch, Lineage, Serial};
 
 pub use evenkeel_kit::OwnedBy;
@@ -38,6 +38,12 @@ pub struct EtcdFacts {
     pub lineages: BTreeSet<Option<Lineage>>,
     /// The pods labelled for this cluster, of every epoch.
     pub pods: Observed<Vec<PodFacts>>,
+    /// The pods that fill the volumes of seeds, of every epoch. They are listed with the pods, and unknown with them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub restore_pods: Vec<RestorePodFacts>,
+    /// The state of the `Backup` that the epoch in bootstrap starts from; `None` if no backup is needed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<SourceState>,
     /// etcd's member list, read linearizably in this reconcile. Unknown without a reachable quorum.
     pub membership: Observed<Membership>,
     /// The report of each member that was queried.
@@ -242,6 +248,9 @@ pub struct ClusterFacts {
     /// The desired size of each member's volume in bytes.
     #[serde(default)]
     pub volume_size: u64,
+    /// The restore that `spec.bootstrap.from` asks for. It is read only until bootstrap is finished.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub restore: Option<RestoreOrigin>,
 }
 
 /// The kind of storage that members' data is on.
@@ -264,8 +273,14 @@ pub struct ClaimFacts {
     pub uid: Uid,
     /// The volume that the claim is bound to.
     pub volume: Option<Uid>,
+    /// When the claim was created.
+    #[serde(default)]
+    pub created_at: UnixTime,
     /// The uid and the volume of the claim at the time when the member joined, as recorded on it.
     pub joined_on: Option<(Uid, Uid)>,
+    /// The restore that has filled the volume, as recorded on the claim.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub restored: Option<RestoredVolume>,
     /// Whether the claim is terminating, or will be because its owner was deleted.
     pub is_terminating: bool,
     /// The nodes that can mount its volume.
@@ -306,6 +321,144 @@ impl ClaimFacts {
                 .joined_on
                 .is_some_and(|joined| Some(joined) == self.volume.map(|volume| (self.uid, volume)))
     }
+
+    /// Returns true if this claim and this volume were filled by the restore.
+    pub fn is_restored(&self, restore: &RestoreOrigin) -> bool {
+        let filled = self.volume.map(|volume| RestoredVolume {
+            restore: restore.id,
+            claim: self.uid,
+            volume,
+        });
+        !self.is_lost && filled.is_some() && self.restored == filled
+    }
+}
+
+/// A volume that a restore has filled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct RestoredVolume {
+    /// The identifier of the restore.
+    pub restore: Uid,
+    /// The uid of the claim.
+    pub claim: Uid,
+    /// The volume that the claim was bound to.
+    pub volume: Uid,
+}
+
+/// A pod that fills the volume of a seed with the data of a backup. It runs once.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct RestorePodFacts {
+    /// The serial of the seed.
+    pub serial: Serial,
+    /// The epoch of the seed.
+    pub epoch: Epoch,
+    /// The uid of the object.
+    pub uid: Uid,
+    /// The uid of the claim that the pod was created for.
+    pub claim: Uid,
+    /// The identifier of the restore.
+    pub restore: Uid,
+    /// When the pod was created.
+    pub created_at: UnixTime,
+    /// Its progress.
+    pub state: RestorePodState,
+    /// The hash of the inputs that the pod was built from.
+    pub template_hash: Option<Uid>,
+    /// Whether no container has started.
+    pub is_idle: bool,
+    /// Whether the pod is terminating.
+    pub is_terminating: bool,
+    /// The problem of the pod, in Kubernetes' words. No decision depends on it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub problem: Option<String>,
+}
+
+impl RestorePodFacts {
+    /// Returns true if no container of the pod runs any more, or ever will.
+    pub fn is_finished(&self) -> bool {
+        match self.state {
+            RestorePodState::Held | RestorePodState::Running(_) => false,
+            RestorePodState::Succeeded | RestorePodState::Failed(_) => true,
+        }
+    }
+}
+
+/// The progress of a restore pod.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum RestorePodState {
+    /// The pod is scheduled and has its volume, and the operator does not let it start yet.
+    Held,
+    /// The pod may start, or runs this step.
+    Running(RestoreStep),
+    /// The data is in the directory that the seed reads.
+    Succeeded,
+    /// A step has failed.
+    Failed(RestoreFailure),
+}
+
+/// A step of a restore pod.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum RestoreStep {
+    /// The agent downloads the backup and verifies it.
+    Fetch,
+    /// `etcdutl` writes a data directory beside the one that the seed reads.
+    Restore,
+    /// The agent renames that directory.
+    Install,
+}
+
+/// The failure of a restore pod.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct RestoreFailure {
+    /// When the pod ended.
+    pub at: UnixTime,
+    /// The step that failed.
+    pub step: RestoreStep,
+    /// Whether another attempt may succeed without a change by a user.
+    pub is_transient: bool,
+    /// The problem and its remedy, for users. No decision depends on it.
+    pub message: String,
+}
+
+/// The state of a `Backup` that a cluster is to start from.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum SourceState {
+    /// The backup can be restored.
+    Usable,
+    /// The backup cannot be restored now.
+    Unusable(SourceProblem),
+}
+
+/// Why a backup cannot be restored.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum SourceProblem {
+    /// The operator could not read the `Backup` or its `BackupStore`.
+    Unreadable,
+    /// The `Backup` does not exist.
+    BackupMissing,
+    /// The `Backup` is not complete yet.
+    BackupIncomplete,
+    /// The backup has failed.
+    BackupFailed,
+    /// The backup is of a newer minor version of etcd, or of a version that the operator does not know.
+    NewerVersion(String),
+    /// The `BackupStore` of this name does not exist.
+    StoreMissing(String),
+    /// The `BackupStore` of this name is not ready.
+    StoreNotReady(String),
+}
+
+impl SourceProblem {
+    /// Returns true if the problem may end without a change by a user.
+    pub fn is_transient(&self) -> bool {
+        match self {
+            Self::Unreadable
+            | Self::BackupMissing
+            | Self::BackupIncomplete
+            | Self::StoreMissing(_)
+            | Self::StoreNotReady(_) => true,
+            Self::BackupFailed | Self::NewerVersion(_) => false,
+        }
+    }
 }
 
 /// How a pod's etcd starts on an empty directory; recorded in the pod's annotations.
@@ -320,6 +473,9 @@ pub enum StartMode {
     /// It starts on existing data only: with itself alone in the list etcd rejects an empty
     /// directory (tried).
     ExistingData,
+    /// As [`Self::ExistingData`], in a seed that has not joined: its data is that of a backup. The
+    /// first start forms the cluster of the epoch.
+    Restored,
 }
 
 /// The pod of a member.

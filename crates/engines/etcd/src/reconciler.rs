@@ -11,6 +11,7 @@ use evenkeel_runtime::{
     Action, Error, EventSpec, Expectations, Explanation, Observation, ObserveFrom, Outcome, Plan,
     Reconciler, ResourceKey, SharedClock, SharedRandom, decision_log_meta,
 };
+use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::ObjectMeta;
 use kube::{Client, ResourceExt};
 use serde_json::{Value, json};
@@ -18,6 +19,7 @@ use serde_json::{Value, json};
 use crate::actions::etcd_action;
 use crate::build::tls;
 use crate::decide::Etcd;
+use crate::desired::DesiredCluster;
 use crate::effective_spec::{ClusterHistory, EffectiveSpec, effective_spec};
 use crate::execute::{self, ExecuteContext, ExecuteDeps};
 use crate::facts::StuckMember;
@@ -25,7 +27,8 @@ use crate::memory::{ClusterMemory, ProbeMemory};
 use crate::names::{ENGINE, Lineage, ObjectNames};
 use crate::observe::endpoints::{member_targets, service_endpoint};
 use crate::observe::etcd::{self, ClusterQuery, EtcdState};
-use crate::observe::objects::{self, Caches, ClusterObjects};
+use crate::observe::objects::{self, Caches, ClusterObjects, parse_identity};
+use crate::observe::source::RestoreSource;
 use crate::observe::{MemberIndex, ObservedCluster};
 use crate::plan::{EtcdCreate, EtcdDisruption, EtcdPatch, EtcdWait};
 use crate::status;
@@ -131,7 +134,10 @@ impl EtcdReconciler {
             .problems(client, now, uptime, &objects.claims)
             .await;
         let lineage = Lineage(u32::try_from(self.random.u64() >> 32).unwrap_or_default());
+        let identity = objects.identity.as_ref();
+        let source = read_source(client, key, &desired, identity).await;
         Ok(ObservedCluster {
+            source,
             volume_locations,
             misplaced,
             missing_class,
@@ -194,6 +200,21 @@ impl EtcdReconciler {
         }
         state
     }
+}
+
+/// Reads the backup that a cluster begins with, until bootstrap is finished.
+pub(crate) async fn read_source(
+    client: &Client,
+    key: &ResourceKey,
+    desired: &DesiredCluster,
+    identity: Option<&ConfigMap>,
+) -> Option<RestoreSource> {
+    let origin = desired.restore.as_ref()?;
+    let identity = identity.and_then(|object| parse_identity(object.clone()).ok());
+    if identity.is_some_and(|(_, identity)| identity.bootstrapped) {
+        return None;
+    }
+    Some(RestoreSource::read(client, key, origin, desired.version).await)
 }
 
 /// Returns the stuck member with the time of the first of the consecutive probes that found it.
@@ -366,7 +387,11 @@ impl Reconciler for EtcdReconciler {
     fn action_target(action: &Action<'_, Etcd>) -> Value {
         match action {
             Action::Create(EtcdCreate::Identity(_)) => Value::Null,
-            Action::Create(EtcdCreate::Claim { serial, .. } | EtcdCreate::Pod { serial, .. }) => {
+            Action::Create(
+                EtcdCreate::Claim { serial, .. }
+                | EtcdCreate::Pod { serial, .. }
+                | EtcdCreate::RestorePod { serial, .. },
+            ) => {
                 json!({ "serial": serial })
             }
             Action::Patch(EtcdPatch::RecordRemoval { claim, .. }) => json!({ "claim": claim }),

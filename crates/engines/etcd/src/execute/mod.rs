@@ -10,6 +10,7 @@ mod snapshot;
 use evenkeel_api::{labels, quantity};
 use evenkeel_kit::claims::{joined_on, removed_at};
 use evenkeel_kit::identity_object::{self, SPEC_KEY};
+use evenkeel_kit::pods::data_sub_path;
 use evenkeel_runtime::{Action, Error, KubeObject, Outcome};
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
 use kube::ResourceExt;
@@ -24,6 +25,7 @@ use crate::facts::{EtcdFacts, StartMode};
 use crate::identity::{Identity, Uid};
 use crate::names::{Epoch, Serial, member_name};
 use crate::observe::member_ref;
+use crate::observe::restore::{bound_volume, restored_volume};
 use crate::plan::{DeleteReason, EtcdCreate, EtcdDisruption, EtcdPatch, OwnerTarget};
 use snapshot::SnapshotResult;
 
@@ -98,6 +100,10 @@ async fn execute_disruption(
         },
         EtcdDisruption::DeletePod { pod, .. } => {
             writer.delete_if_observed(observed.pods.get(pod)).await
+        }
+        EtcdDisruption::DeleteRestorePod { pod, .. } => {
+            let pod = observed.restore_pods.get(pod);
+            writer.delete_if_observed(pod).await
         }
         EtcdDisruption::DeleteClaim { claim, .. } => {
             writer.delete_if_observed(observed.claims.get(claim)).await
@@ -223,6 +229,27 @@ async fn execute_patch(context: &ExecuteContext<'_>, patch: &EtcdPatch) -> Resul
                 .filter(|name| Uid::of_name(name) == *volume);
             let patch = volume_name.map(|name| {
                 annotation_patch(labels::JOINED_VOLUME, json!(joined_on(*claim, name)))
+            });
+            patch_or_conflict(context, object, patch).await
+        }
+        EtcdPatch::ReleaseRestorePod { pod } => {
+            let patch = annotation_patch(labels::DATA_SUB_PATH, json!(data_sub_path(false)));
+            patch_or_conflict(context, observed.restore_pods.get(pod), Some(patch)).await
+        }
+        EtcdPatch::RecordRestored {
+            claim,
+            volume,
+            restore,
+        } => {
+            let object = observed.claims.get(claim);
+            let volume_name = object.and_then(|object| bound_volume(object, *volume));
+            // The version that wrote the data: an earlier one must not start on it.
+            let patch = volume_name.map(|name| {
+                let annotations = json!({
+                    labels::RESTORED_VOLUME: restored_volume(*restore, *claim, name),
+                    labels::VERSION: observed.desired.version,
+                });
+                json!({ "metadata": { "annotations": annotations } })
             });
             patch_or_conflict(context, object, patch).await
         }
