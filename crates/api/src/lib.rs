@@ -13,7 +13,9 @@ pub mod backup;
 pub mod common;
 pub mod etcd;
 
-pub use backup::backup::{Backup, BackupPhase, BackupSpec, BackupStatus, ProvenStatus};
+pub use backup::backup::{
+    Backup, BackupPhase, BackupSpec, BackupStatus, FailedAttempt, ProvenStatus,
+};
 pub use backup::schedule::{
     BackupPolicy, BackupResultStatus, BackupSchedule, BackupScheduleSpec, BackupScheduleStatus,
     DrillResult, DrillResultStatus, DrillStatus, IfMissed, KeepPolicy,

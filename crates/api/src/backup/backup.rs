@@ -152,6 +152,10 @@ pub struct BackupStatus {
     /// The number of pods that were started for this backup.
     #[serde(default, skip_serializing_if = "crate::common::is_default")]
     pub attempts: i32,
+    /// The attempts that have failed, in the order of time.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[x_kube(merge_strategy = ListMerge::Atomic)]
+    pub failed_attempts: Vec<FailedAttempt>,
     /// The generation of the spec that this status describes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "i64")]
@@ -160,6 +164,23 @@ pub struct BackupStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["type".to_owned()]))]
     pub conditions: Vec<Condition>,
+}
+
+/// An attempt that has failed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct FailedAttempt {
+    /// When the attempt ended.
+    pub at: Time,
+    /// The member that the data was read from.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub member: String,
+    /// The reason in one word.
+    #[serde(default)]
+    pub reason: String,
+    /// The problem and its remedy.
+    #[serde(default)]
+    pub message: String,
 }
 
 /// The result of the last successful drill of a backup.

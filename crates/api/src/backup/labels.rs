@@ -10,3 +10,9 @@ pub const STORE: &str = "backup.evenkeel.dev/store";
 pub const SCHEDULE: &str = "backup.evenkeel.dev/schedule";
 /// On pods: the request of the agent, as JSON. It contains no secret.
 pub const REQUEST: &str = "backup.evenkeel.dev/request";
+/// On pods of a `Backup`: the number of the attempt.
+pub const ATTEMPT: &str = "backup.evenkeel.dev/attempt";
+/// On pods of a `Backup`: the member that the agent reads.
+pub const MEMBER: &str = "backup.evenkeel.dev/member";
+/// On pods that check a `BackupStore`: the hash of the spec, the credentials and the CA that the pod checks.
+pub const INPUTS: &str = "backup.evenkeel.dev/inputs";
